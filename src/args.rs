@@ -3,7 +3,7 @@
 use crate::a2a::{DIALECTS, View};
 use crate::base::id::Seq;
 use crate::base::nearest::nearest;
-use crate::config::options::{self, Flag, Kind, OPTIONS};
+use crate::config::options::{self, Flag, Kind, OPTIONS, Row};
 use crate::config::settings::Settings;
 
 /// The command line as it was given.
@@ -127,7 +127,7 @@ fn replay(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
 }
 
 fn unknown(name: &str) -> String {
-    match nearest(name, options::with_flags().map(|row| row.flag)) {
+    match nearest(name, options::with_flags().map(Row::flag)) {
         Some(flag) => format!("unknown argument {name}; did you mean {flag}? Try --help."),
         None => format!("unknown argument {name}; try --help."),
     }
@@ -141,7 +141,7 @@ pub fn help() -> String {
          gemini-a2a help [SUBJECT]    the manual; without a subject, the list of subjects\n\nFlags:\n",
     );
     for row in options::with_flags() {
-        entry(&mut text, format!("{} {}", row.flag, row.value()).trim_end(), &row.help_line());
+        entry(&mut text, format!("{} {}", row.flag(), row.value()).trim_end(), &row.help_line());
     }
     entry(&mut text, "-h, --help", "this text");
     entry(&mut text, "-V, --version", "the version");
@@ -162,8 +162,8 @@ pub fn help() -> String {
         column += 1 + name.len();
     }
     text.push_str("\n\nEnvironment:\n");
-    for row in OPTIONS.iter().filter(|row| row.flag.is_empty() && !row.variable.is_empty()) {
-        entry(&mut text, row.variable, &row.help.replace('`', ""));
+    for row in OPTIONS.iter().filter(|row| row.flag().is_empty() && !row.variable().is_empty()) {
+        entry(&mut text, row.variable(), &row.help.replace('`', ""));
     }
     text
 }
@@ -180,7 +180,6 @@ fn entry(text: &mut String, name: &str, help: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::options::Row;
 
     fn parse(line: &str) -> Result<Args, String> {
         super::parse(line.split_whitespace().map(str::to_owned))
@@ -188,8 +187,8 @@ mod tests {
 
     /// A value that the option takes.
     fn valid(row: &Row) -> &'static str {
-        match (row.kind, row.flag) {
-            (Kind::OneOf(words), _) => words[0].0,
+        match (row.kind, row.flag()) {
+            (Kind::OneOf(words, _), _) => words[0],
             (Kind::OnOff(_), _) => "on",
             (Kind::Time(_), _) => "1s",
             (Kind::Number(..) | Kind::Share(_), _) => "1",
@@ -203,10 +202,10 @@ mod tests {
     fn every_flag_takes_its_value_both_ways() {
         let given = |line: String| {
             let args = parse(&line).expect("a command line");
-            args.flags.iter().map(|(row, value)| (row.flag, value.clone())).collect::<Vec<_>>()
+            args.flags.iter().map(|(row, value)| (row.flag(), value.clone())).collect::<Vec<_>>()
         };
         for row in options::with_flags().filter(|row| !row.value().is_empty()) {
-            let (name, value) = (row.flag, valid(row));
+            let (name, value) = (row.flag(), valid(row));
             let expected = vec![(name, value.to_owned())];
             assert_eq!(given(format!("{name} {value}")), expected);
             assert_eq!(given(format!("serve {name}={value}")), expected);
@@ -218,7 +217,7 @@ mod tests {
     #[test]
     fn switches_take_no_value() {
         for row in options::with_flags().filter(|row| row.value().is_empty()) {
-            let name = row.flag;
+            let name = row.flag();
             assert_eq!(parse(name).expect("a command line").flags.len(), 1);
             assert!(parse(&format!("{name}=x")).is_err());
             assert!(parse(&format!("{name} x")).is_err());
@@ -243,9 +242,9 @@ mod tests {
             };
             assert_eq!(told, 29, "{line}");
         }
-        let is_setting = |row: &Row| row.keys.iter().any(|key| key.starts_with("a2a."));
+        let is_setting = |row: &Row| row.keys().any(|key| key.starts_with("a2a."));
         let mut rows = options::with_flags().skip_while(|row| !is_setting(row));
-        let first = rows.next().expect("there are settings").flag;
+        let first = rows.next().expect("there are settings").flag();
         assert!(rows.all(is_setting));
         assert!(help.contains(&format!("The flags from {first} on are settings too")));
     }

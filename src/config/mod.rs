@@ -23,7 +23,7 @@ use crate::config::listen::Listen;
 use crate::config::options::{By, Flag, OPTIONS};
 use crate::config::proxy::Proxies;
 use crate::config::settings::Settings;
-use crate::config::trust::Trust;
+use crate::config::trust::{Trust, TrustRules};
 use crate::model::gemini::{self, Endpoint, Secret};
 use crate::task::policy::Mode;
 use std::collections::BTreeMap;
@@ -63,6 +63,7 @@ pub enum Agent {
 #[derive(Clone, Debug, Default)]
 pub struct WorkspaceSettings {
     pub trust: Trust,
+    pub trust_rules: TrustRules,
     pub settings: Settings,
     pub variables: Variables,
     pub messages: Vec<String>,
@@ -118,13 +119,14 @@ impl Settings {
     pub fn apply_variables(&mut self, env: Env, variables: &Variables) -> Result<(), String> {
         let env: Env = &|name: &str| env(name).filter(|value| !value.is_empty());
         let sources = Sources { env, variables };
-        for row in OPTIONS.iter().filter(|row| !row.variable.is_empty() && row.is_set_here()) {
+        for row in OPTIONS.iter().filter(|row| !row.variable().is_empty() && row.is_set_here()) {
+            let name = row.variable();
             let value = match row.by {
-                By::Workspace => sources.any(row.variable),
-                By::Operator => env(row.variable),
+                By::Workspace => sources.any(name),
+                By::Operator => env(name),
             };
             if let Some(value) = value {
-                row.set(self, row.variable, &value)?;
+                row.set(self, name, &value)?;
             }
         }
         Ok(())
@@ -133,7 +135,7 @@ impl Settings {
     /// Applies flags. Their values were checked when the command line was parsed.
     pub fn apply_flags(&mut self, flags: &[Flag]) {
         for (row, value) in flags {
-            row.set(self, row.flag, value).expect("the value of a flag was checked");
+            row.set(self, row.flag(), value).expect("the value of a flag was checked");
         }
     }
 
@@ -144,10 +146,10 @@ impl Settings {
 }
 
 impl Config {
-    /// `env` returns the value of a variable; empty ones count as unset. `place` is for the server's own workspace.
-    pub fn new(flags: &[Flag], env: Env, place: WorkspaceSettings) -> Result<Config, String> {
+    /// `env` returns the value of a variable; empty ones count as unset. `local` is for the server's own workspace.
+    pub fn new(flags: &[Flag], env: Env, local: WorkspaceSettings) -> Result<Config, String> {
         let env: Env = &|name: &str| env(name).filter(|value| !value.is_empty());
-        let WorkspaceSettings { trust, mut settings, variables, mut messages } = place;
+        let WorkspaceSettings { trust, mut settings, variables, mut messages, .. } = local;
         settings.apply_variables(env, &variables)?;
         settings.apply_flags(flags);
         let agent = match &settings.script {
@@ -237,7 +239,7 @@ mod tests {
     fn config_at(args: &str, env: &[(&str, &str)], place: WorkspaceSettings) -> Result<Config, String> {
         let home = |name: &str| (name == "HOME").then(|| "/home/u".to_owned());
         let env = |name: &str| {
-            let documented = OPTIONS.iter().any(|row| row.variable == name);
+            let documented = OPTIONS.iter().any(|row| row.variable() == name);
             assert!(documented || UNDOCUMENTED.contains(&name), "{name} is not in the table of options");
             let given = env.iter().find(|(known, _)| *known == name);
             given.map(|(_, value)| value.to_string()).or_else(|| home(name))

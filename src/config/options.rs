@@ -18,16 +18,11 @@ use table::UNSUPPORTED;
 /// A flag with its value; the value is empty if the flag takes none.
 pub type Flag = (&'static Row, String);
 
-type SetWord = fn(&mut Settings);
-
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// The flag; empty if there is none.
-    pub flag: &'static str,
-    /// The environment variable; empty if there is none.
-    pub variable: &'static str,
-    /// The names in settings files, the current one first.
-    pub keys: &'static [&'static str],
+    /// Its names, with blanks between them: a flag, an environment variable (in capitals), and keys of settings files, the
+    /// current one first.
+    names: &'static str,
     pub by: By,
     pub kind: Kind,
     /// The default value as it is documented; empty if the help says enough.
@@ -51,7 +46,8 @@ pub enum Kind {
     Switch(fn(&mut Settings, bool)),
     /// True or false. The flag takes `on` or `off`.
     OnOff(fn(&mut Settings, bool)),
-    OneOf(&'static [(&'static str, SetWord)]),
+    /// One of these words. The setter gets its position.
+    OneOf(&'static [&'static str], fn(&mut Settings, usize)),
     /// A duration in milliseconds; None is `never`.
     Time(fn(&mut Settings, Option<u64>)),
     /// A whole number from this one on, and its description for messages.
@@ -73,9 +69,24 @@ pub enum Kind {
 }
 
 impl Row {
+    /// The flag; empty if there is none.
+    pub fn flag(&self) -> &'static str {
+        self.names.split(' ').find(|name| name.starts_with('-')).unwrap_or_default()
+    }
+
+    /// The environment variable; empty if there is none.
+    pub fn variable(&self) -> &'static str {
+        self.names.split(' ').find(|name| name.starts_with(|c: char| c.is_ascii_uppercase())).unwrap_or_default()
+    }
+
+    /// The names in settings files, the current one first.
+    pub fn keys(&self) -> impl DoubleEndedIterator<Item = &'static str> + Clone + use<> {
+        self.names.split(' ').filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase()))
+    }
+
     /// The help with the default.
     pub fn help_line(&self) -> String {
-        match (self.variable, self.default) {
+        match (self.variable(), self.default) {
             (_, "") => self.help.into(),
             ("", default) => format!("{} (default: {default})", self.help),
             (variable, default) => format!("{} (default: ${variable}, else {default})", self.help),
@@ -87,7 +98,7 @@ impl Row {
         match self.kind {
             Kind::Switch(_) => "".into(),
             Kind::OnOff(_) => "on|off".into(),
-            Kind::OneOf(words) => words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join("|").into(),
+            Kind::OneOf(words, _) => words.join("|").into(),
             Kind::Time(_) => "TIME".into(),
             Kind::Number(..) | Kind::Share(_) => "N".into(),
             Kind::Path(name, _) | Kind::Texts(name, _) | Kind::Text(name, ..) | Kind::List(name, ..) => name.into(),
@@ -100,12 +111,10 @@ impl Row {
         match self.kind {
             Kind::Switch(_) => "true or false".into(),
             Kind::OnOff(_) => "on or off".into(),
-            Kind::OneOf([(only, _)]) => (*only).into(),
-            Kind::OneOf(words) => {
-                let (last, others) = words.split_last().expect("an option has values");
-                let others: Vec<&str> = others.iter().map(|(word, _)| *word).collect();
-                format!("{} or {}", others.join(", "), last.0).into()
+            Kind::OneOf([others @ .., last], _) if !others.is_empty() => {
+                format!("{} or {last}", others.join(", ")).into()
             }
+            Kind::OneOf(words, _) => words.concat().into(),
             Kind::Time(_) => "a time such as 500ms, 30s or 24h, or never".into(),
             Kind::Share(_) => "a number above 0 and up to 1".into(),
             Kind::Path(..) => "the name of a file or directory".into(),
@@ -129,7 +138,7 @@ impl Row {
     fn set_word(&self, settings: &mut Settings, word: &str) -> Option<()> {
         match self.kind {
             Kind::Switch(set) | Kind::OnOff(set) => set(settings, switch(word)?),
-            Kind::OneOf(words) => words.iter().find(|(known, _)| is_same_word(known, word))?.1(settings),
+            Kind::OneOf(words, set) => set(settings, words.iter().position(|known| is_same_word(known, word))?),
             Kind::Time(set) => match word {
                 "never" => set(settings, None),
                 length => set(settings, Some(span::parse(length)?)),
@@ -184,12 +193,12 @@ fn is_same_word(one: &str, other: &str) -> bool {
 /// The row of a flag.
 pub fn by_flag(flag: &str) -> Option<&'static Row> {
     let flag = if flag == "--push-allow-hosts" { "--push-allow-host" } else { flag };
-    with_flags().find(|row| row.flag == flag)
+    with_flags().find(|row| row.flag() == flag)
 }
 
 /// The rows that have a flag, in the order of `--help`.
 pub fn with_flags() -> impl Iterator<Item = &'static Row> + Clone {
-    OPTIONS.iter().filter(|row| !row.flag.is_empty())
+    OPTIONS.iter().filter(|row| !row.flag().is_empty())
 }
 
 /// Whether a name in a settings file is an option, one that is known to have no effect, a section of options, or neither.
@@ -217,7 +226,7 @@ impl Name {
 }
 
 fn keys() -> impl Iterator<Item = &'static str> + Clone {
-    OPTIONS.iter().flat_map(|row| row.keys.iter().copied())
+    OPTIONS.iter().flat_map(Row::keys)
 }
 
 /// The key that a misspelt one most likely means: also one of the same name in another section.
@@ -229,10 +238,10 @@ pub fn nearest_key(path: &str) -> Option<&'static str> {
 /// The table of keys in the manual: first those without a flag.
 pub fn settings_table() -> String {
     let mut table = String::from("| key | value |\n|---|---|\n");
-    let (with_flag, without): (Vec<&Row>, _) = OPTIONS.iter().partition(|row| !row.flag.is_empty());
+    let (with_flag, without): (Vec<&Row>, _) = OPTIONS.iter().partition(|row| !row.flag().is_empty());
     for row in without.into_iter().chain(with_flag) {
-        let Some(key) = row.keys.first() else { continue };
-        let meaning = if row.flag.is_empty() { row.help_line() } else { format!("as `{}`", row.flag) };
+        let Some(key) = row.keys().next() else { continue };
+        let meaning = if row.flag().is_empty() { row.help_line() } else { format!("as `{}`", row.flag()) };
         let remark = if row.by == By::Operator { ". Not in a workspace's file" } else { "" };
         table.push_str(&format!("| `{key}` | {meaning}{remark} |\n"));
     }
@@ -242,9 +251,9 @@ pub fn settings_table() -> String {
 /// The table of variables in the manual.
 pub fn variables_table() -> String {
     let mut table = String::from("| variable | meaning |\n|---|---|\n");
-    for row in OPTIONS.iter().filter(|row| !row.variable.is_empty()) {
-        let meaning = if row.flag.is_empty() { row.help.to_owned() } else { format!("as `{}`", row.flag) };
-        table.push_str(&format!("| `{}` | {meaning} |\n", row.variable));
+    for row in OPTIONS.iter().filter(|row| !row.variable().is_empty()) {
+        let meaning = if row.flag().is_empty() { row.help.to_owned() } else { format!("as `{}`", row.flag()) };
+        table.push_str(&format!("| `{}` | {meaning} |\n", row.variable()));
     }
     table
 }

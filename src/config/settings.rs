@@ -173,7 +173,7 @@ fn apply(root: &Node, layer: &Layer, settings: &mut Settings, messages: &mut Vec
     }
     for row in OPTIONS {
         // The current name is read last, so that it wins over older ones.
-        for key in row.keys.iter().rev() {
+        for key in row.keys().rev() {
             let Some(node) = root.at(key).filter(|node| Name::of(key, &node.value) == Name::Option) else { continue };
             let text = if row.by == By::Operator && layer.scope == SettingScope::Workspace {
                 format!("{key} cannot be set by a workspace; it is left out")

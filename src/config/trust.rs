@@ -14,14 +14,7 @@ pub enum Trust {
     Untrusted,
 }
 
-/// Whether folders must be trusted; the user's settings can turn this off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FolderTrust {
-    Required,
-    Off,
-}
-
-/// The operator's decision beside the file of trusted folders.
+/// The operator's decision beside settings and the file of trusted folders.
 #[derive(Clone, Debug, Default)]
 pub struct OperatorTrust {
     /// For the server's own workspace and everything below it, by the flag or the environment.
@@ -30,17 +23,25 @@ pub struct OperatorTrust {
     pub workspace: PathBuf,
 }
 
-/// Whether a directory, given by its real path, is trusted.
-pub fn decide(dir: &Path, operator: &OperatorTrust, folder_trust: FolderTrust, folders: &Folders) -> Trust {
-    match operator.decision {
-        // Distrust applies to every workspace of the server.
-        Some(Trust::Untrusted) => return Trust::Untrusted,
-        Some(Trust::Trusted) if dir.starts_with(&operator.workspace) => return Trust::Trusted,
-        Some(Trust::Trusted) | None => {}
-    }
-    match folder_trust {
-        FolderTrust::Required => folders.decide(dir).unwrap_or_default(),
-        FolderTrust::Off => Trust::Trusted,
+/// Everything that decides about trust, as it is now. The default trusts nothing.
+#[derive(Clone, Debug, Default)]
+pub struct TrustRules {
+    pub operator: OperatorTrust,
+    /// The operator's setting `security.folderTrust.enabled`. False: folders need not be trusted one by one.
+    pub folder_trust: Option<bool>,
+    pub folders: Folders,
+}
+
+impl TrustRules {
+    /// Whether a directory, given by its real path, is trusted.
+    pub fn decide(&self, dir: &Path) -> Trust {
+        match (self.operator.decision, self.folder_trust) {
+            // Distrust applies to every workspace of the server.
+            (Some(Trust::Untrusted), _) => Trust::Untrusted,
+            (Some(Trust::Trusted), _) if dir.starts_with(&self.operator.workspace) => Trust::Trusted,
+            (_, Some(false)) => Trust::Trusted,
+            (_, Some(true) | None) => self.folders.decide(dir).unwrap_or_default(),
+        }
     }
 }
 
@@ -108,7 +109,7 @@ mod tests {
             }"#,
         )
         .unwrap();
-        let operator = OperatorTrust::default();
+        let rules = TrustRules { folders, ..TrustRules::default() };
         for (dir, trusted) in [
             ("/a", true),
             ("/a/x", true),
@@ -123,8 +124,7 @@ mod tests {
             ("/tie/x", false),
             ("/", false),
         ] {
-            let found = decide(Path::new(dir), &operator, FolderTrust::Required, &folders);
-            assert_eq!(found == Trust::Trusted, trusted, "{dir}");
+            assert_eq!(rules.decide(Path::new(dir)) == Trust::Trusted, trusted, "{dir}");
         }
     }
 
@@ -145,10 +145,10 @@ mod tests {
 
     #[test]
     fn the_operators_word_is_for_the_servers_workspace() {
-        let none = Folders::default();
-        let (asked, off) = (FolderTrust::Required, FolderTrust::Off);
+        let (asked, off) = (None, Some(false));
         let of = |dir: &str, decision, folder_trust| {
-            decide(Path::new(dir), &OperatorTrust { decision, workspace: "/w".into() }, folder_trust, &none)
+            let operator = OperatorTrust { decision, workspace: "/w".into() };
+            TrustRules { operator, folder_trust, ..TrustRules::default() }.decide(Path::new(dir))
         };
         let (yes, no) = (Some(Trust::Trusted), Some(Trust::Untrusted));
         assert_eq!(of("/w", None, asked), Trust::Untrusted);

@@ -23,14 +23,15 @@ const CONTEXT_TOKENS: f64 = 1_048_576.0;
 const MOST_ATTEMPTS: i64 = 10;
 
 pub const OPTIONS: &[Row] = &[
-    flag("--a2a-port", "port to listen on; 0 takes a free one")
-        .variable("CODER_AGENT_PORT")
-        .default("41242")
-        .takes(Text("PORT", "a number from 0 to 65535", |s, port| put(&mut s.port, port.parse().ok()))),
-    flag("--host", "loopback address of that port")
+    operator("--a2a-port CODER_AGENT_PORT", "port to listen on; 0 takes a free one").default("41242").takes(Text(
+        "PORT",
+        "a number from 0 to 65535",
+        |s, port| put(&mut s.port, port.parse().ok()),
+    )),
+    operator("--host", "loopback address of that port")
         .default("127.0.0.1")
         .takes(Text("ADDR", LISTEN, |s, text| put(&mut s.host, listen::host(text)))),
-    flag("--listen", "listen on ADDR:PORT or unix:PATH too; may be repeated").takes(List(
+    operator("--listen", "listen on ADDR:PORT or unix:PATH too; may be repeated").takes(List(
         "PLACE",
         LISTEN,
         |s, texts| {
@@ -38,226 +39,187 @@ pub const OPTIONS: &[Row] = &[
             Some(())
         },
     )),
-    flag("--workspace", "where the agent works")
+    operator("--workspace", "where the agent works")
         .default("the current directory")
         .takes(Path("DIR", |s, dir| s.workspace = Some(dir))),
-    flag("--allowed-root", "clients may ask for workspaces below this directory too; may be repeated")
+    operator("--allowed-root", "clients may ask for workspaces below this directory too; may be repeated")
         .takes(Texts("DIR", |s, dirs| add(&mut s.allowed_roots, dirs))),
-    key(&["model.name", "model"], "Gemini model").flag("--model").variable("GEMINI_MODEL").default("auto").takes(Text(
+    workspace("--model GEMINI_MODEL model.name model", "Gemini model").default("auto").takes(Text(
         "NAME",
         MODEL,
         |s, name| put(&mut s.model, model(name)),
     )),
-    flag("--allowed-model", "clients may choose only these models; may be repeated (default: any Gemini model)").takes(
-        List("NAME", MODEL, |s, names| {
+    operator("--allowed-model", "clients may choose only these models; may be repeated (default: any Gemini model)")
+        .takes(List("NAME", MODEL, |s, names| {
             add(&mut s.allowed_models, names.iter().map(|name| model(name)).collect::<Option<_>>()?);
             Some(())
-        }),
-    ),
-    flag("--trust-workspace", "use the workspace's own settings, variables and GEMINI.md files")
-        .variable("GEMINI_CLI_TRUST_WORKSPACE")
-        .takes(Switch(|s, on| s.trust = Some(if on { Trust::Trusted } else { Trust::Untrusted }))),
-    flag("--approval-mode", "which tool calls need approval").default("default").takes(OneOf(&[
-        ("default", |s| s.mode = Mode::Default),
-        ("auto_edit", |s| s.mode = Mode::AutoEdit),
-        ("plan", |s| s.mode = Mode::Plan),
-        ("yolo", |s| s.mode = Mode::Yolo),
-    ])),
-    flag("--allow-auto-execute", "let clients ask for tools to run without approval")
+        })),
+    operator(
+        "--trust-workspace GEMINI_CLI_TRUST_WORKSPACE",
+        "use the workspace's own settings, variables and GEMINI.md files",
+    )
+    .takes(Switch(|s, on| s.trust = Some(if on { Trust::Trusted } else { Trust::Untrusted }))),
+    operator("--approval-mode", "which tool calls need approval")
+        .default("default")
+        .takes(OneOf(&["default", "auto_edit", "plan", "yolo"], |s, n| {
+            s.mode = [Mode::Default, Mode::AutoEdit, Mode::Plan, Mode::Yolo][n]
+        })),
+    operator("--allow-auto-execute", "let clients ask for tools to run without approval")
         .takes(Switch(|s, on| s.auto_execute = on)),
-    flag("--state-dir", "where tasks are stored")
+    operator("--state-dir", "where tasks are stored")
         .default("$XDG_STATE_HOME/gemini-a2a")
         .takes(Path("DIR", |s, dir| s.state_dir = Some(dir))),
-    flag("--script", "let a scripted agent answer instead of a model")
+    operator("--script", "let a scripted agent answer instead of a model")
         .takes(Path("FILE", |s, file| s.script = Some(file))),
-    flag("--max-attempts", "attempts of a model request that fails").default("10").takes(Number(
+    operator("--max-attempts", "attempts of a model request that fails").default("10").takes(Number(
         1,
         "a whole number from 1 on",
         |s, tries| s.limits.model_tries = tries as u32,
     )),
-    flag("--allowed-host", "accept requests for this Host too, beside localhost; may be repeated")
+    operator("--allowed-host", "accept requests for this Host too, beside localhost; may be repeated")
         .takes(Texts("NAME", |s, names| {
             add(&mut s.allowed_hosts, names.iter().map(|name| name.to_lowercase()).collect())
         })),
-    flag("--allowed-origin", "accept requests from pages of this web origin; may be repeated")
+    operator("--allowed-origin", "accept requests from pages of this web origin; may be repeated")
         .takes(Texts("ORIGIN", |s, origins| add(&mut s.allowed_origins, origins))),
-    flag("--log-level", "the least important messages that are logged").variable("LOG_LEVEL").default("info").takes(
-        OneOf(&[
-            ("error", |s| s.log_level = Level::Error),
-            ("warn", |s| s.log_level = Level::Warn),
-            ("info", |s| s.log_level = Level::Info),
-            ("debug", |s| s.log_level = Level::Debug),
-        ]),
-    ),
+    operator("--log-level LOG_LEVEL", "the least important messages that are logged")
+        .default("info")
+        .takes(OneOf(&["error", "warn", "info", "debug"], |s, n| s.log_level = Level::ALL[n])),
     // From here on every flag is a setting too; `--help` says so.
-    setting("--streaming", &["a2a.streaming"], "event streams; off: only single responses")
+    operator("--streaming a2a.streaming", "event streams; off: only single responses")
         .default("on")
         .takes(OnOff(|s, on| s.a2a.streaming = on)),
     PUSH,
-    setting("--push-allow-http", &["a2a.pushAllowHttp"], "webhooks may be http too, not only https")
+    operator("--push-allow-http a2a.pushAllowHttp", "webhooks may be http too, not only https")
         .takes(Switch(|s, on| s.a2a.push_rules.allow_http = on)),
-    setting(
-        "--push-allow-host",
-        &["a2a.pushAllowHosts"],
+    operator(
+        "--push-allow-host a2a.pushAllowHosts",
         "webhooks may be on this host, at any address and without TLS; may be repeated",
     )
     .takes(List("HOST", "names or addresses of hosts, without a port", |s, hosts| {
         let all_valid = hosts.iter().all(|host| address::host(host).is_ok());
         all_valid.then(|| add(&mut s.a2a.push_rules.allow_hosts, hosts))
     })),
-    setting(
-        "--push-allow-private",
-        &["a2a.pushAllowPrivate"],
+    operator(
+        "--push-allow-private a2a.pushAllowPrivate",
         "webhooks may be at any address, on this machine too; for tests",
     )
     .takes(Switch(|s, on| s.a2a.push_rules.allow_private = on)),
-    setting("--card-default", &["a2a.cardDefault"], "the agent card for clients that name no version")
+    operator("--card-default a2a.cardDefault", "the agent card for clients that name no version")
         .default("hybrid")
-        .takes(OneOf(&[
-            ("hybrid", |s| s.a2a.card_default = CardDefault::Hybrid),
-            ("v1", |s| s.a2a.card_default = CardDefault::V1),
-        ])),
-    setting("--strict-version", &["a2a.strictVersion"], "a 1.0 call must name its version")
+        .takes(OneOf(&["hybrid", "v1"], |s, n| s.a2a.card_default = [CardDefault::Hybrid, CardDefault::V1][n])),
+    operator("--strict-version a2a.strictVersion", "a 1.0 call must name its version")
         .takes(Switch(|s, on| s.a2a.strict_version = on)),
-    setting(
-        "--rest-status-profile",
-        &["a2a.restStatusProfile"],
+    operator(
+        "--rest-status-profile a2a.restStatusProfile",
         "the edition of A2A that defines the HTTP status of REST errors",
     )
     .default("1.0.1")
-    .takes(OneOf(&[
-        ("1.0.0", |s| s.a2a.rest_status = RestStatus::V100),
-        ("1.0.1", |s| s.a2a.rest_status = RestStatus::V101),
-    ])),
-    setting(
-        "--required-extension",
-        &["a2a.requiredExtensions"],
-        "an extension that clients must name; may be repeated",
-    )
-    .takes(List("URI", "URIs without spaces or commas", |s, uris| {
-        let is_uri = |uri: &String| !uri.is_empty() && uri.chars().all(|c| c.is_ascii_graphic() && c != ',');
-        uris.iter().all(is_uri).then(|| add(&mut s.a2a.required_extensions, uris))
-    })),
-    setting("--extended-card", &["a2a.extendedCard"], "JSON with what the extended agent card adds to the public one")
+    .takes(OneOf(&["1.0.0", "1.0.1"], |s, n| s.a2a.rest_status = [RestStatus::V100, RestStatus::V101][n])),
+    operator("--required-extension a2a.requiredExtensions", "an extension that clients must name; may be repeated")
+        .takes(List("URI", "URIs without spaces or commas", |s, uris| {
+            let is_uri = |uri: &String| !uri.is_empty() && uri.chars().all(|c| c.is_ascii_graphic() && c != ',');
+            uris.iter().all(is_uri).then(|| add(&mut s.a2a.required_extensions, uris))
+        })),
+    operator("--extended-card a2a.extendedCard", "JSON with what the extended agent card adds to the public one")
         .takes(Path("FILE", |s, file| {
             s.a2a.extended_card = true;
             s.extended_card = Some(file);
         })),
-    setting("--default-profile-03", &["a2a.defaultProfile03"], "the profile of 0.3 clients that show no preference")
+    operator("--default-profile-03 a2a.defaultProfile03", "the profile of 0.3 clients that show no preference")
         .default("coder")
-        .takes(OneOf(&[
-            ("coder", |s| s.a2a.default_profile_03 = Profile::Coder),
-            ("plain", |s| s.a2a.default_profile_03 = Profile::Plain),
-            ("devtool", |s| s.a2a.default_profile_03 = Profile::Devtool),
-        ])),
-    setting("--plain-lifecycle", &["a2a.plainLifecycle"], "whether a plain 1.0 task ends with its turn")
+        .takes(OneOf(&["coder", "plain", "devtool"], |s, n| {
+            s.a2a.default_profile_03 = [Profile::Coder, Profile::Plain, Profile::Devtool][n]
+        })),
+    operator("--plain-lifecycle a2a.plainLifecycle", "whether a plain 1.0 task ends with its turn")
         .default("one-shot")
-        .takes(OneOf(&[
-            ("one-shot", |s| s.a2a.plain_lifecycle = Lifecycle::OneShot),
-            ("conversational", |s| s.a2a.plain_lifecycle = Lifecycle::Conversational),
-        ])),
-    setting(
-        "--emit-persisted-state",
-        &["a2a.emitPersistedState"],
+        .takes(OneOf(&["one-shot", "conversational"], |s, n| {
+            s.a2a.plain_lifecycle = [Lifecycle::OneShot, Lifecycle::Conversational][n]
+        })),
+    operator(
+        "--emit-persisted-state a2a.emitPersistedState",
         "begin coder streams with the state that the reference server shows",
     )
     .takes(Switch(|s, on| s.a2a.emit_persisted_state = on)),
-    setting(
-        "--coder-abort-on-disconnect",
-        &["a2a.coderAbortOnDisconnect"],
+    operator(
+        "--coder-abort-on-disconnect a2a.coderAbortOnDisconnect",
         "stop a coder turn when its client disconnects, as the reference server does",
     )
     .takes(Switch(|s, on| s.request_policy.disconnect = if on { Disconnect::Aborts } else { Disconnect::GoesOn })),
-    setting("--durability", &["a2a.durability"], "strict: prompts and approvals are acknowledged only after fsync")
+    operator("--durability a2a.durability", "strict: prompts and approvals are acknowledged only after fsync")
         .default("normal")
-        .takes(OneOf(&[
-            ("normal", |s| s.request_policy.durability = Durability::Normal),
-            ("strict", |s| s.request_policy.durability = Durability::Strict),
-        ])),
-    setting(
-        "--new-tasks",
-        &["a2a.newTasks"],
-        "a prompt that names no task gets a task of its own, or joins the session",
-    )
-    .default("own")
-    .takes(OneOf(&[
-        ("own", |s| s.request_policy.new_tasks = NewTasks::Own),
-        ("session", |s| s.request_policy.new_tasks = NewTasks::Session),
-    ])),
-    setting(
-        "--blocking-timeout",
-        &["a2a.blockingTimeout"],
-        "a blocking call returns after this time; the turn goes on",
-    )
-    .default("never")
-    .takes(Time(|s, ms| s.request_policy.blocking_timeout_ms = ms)),
-    setting(
-        "--confirmation-timeout",
-        &["a2a.confirmationTimeout"],
+        .takes(OneOf(&["normal", "strict"], |s, n| {
+            s.request_policy.durability = [Durability::Normal, Durability::Strict][n]
+        })),
+    operator("--new-tasks a2a.newTasks", "a prompt that names no task gets a task of its own, or joins the session")
+        .default("own")
+        .takes(OneOf(&["own", "session"], |s, n| s.request_policy.new_tasks = [NewTasks::Own, NewTasks::Session][n])),
+    operator("--blocking-timeout a2a.blockingTimeout", "a blocking call returns after this time; the turn goes on")
+        .default("never")
+        .takes(Time(|s, ms| s.request_policy.blocking_timeout_ms = ms)),
+    operator(
+        "--confirmation-timeout a2a.confirmationTimeout",
         "a tool call that nobody has answered after this time is cancelled",
     )
     .default("never")
     .takes(Time(|s, ms| s.limits.times.answer_ms = ms)),
-    setting("--turn-timeout", &["a2a.turnTimeout"], "a turn that takes longer is stopped and fails")
+    operator("--turn-timeout a2a.turnTimeout", "a turn that takes longer is stopped and fails")
         .default("never")
         .takes(Time(|s, ms| s.limits.times.turn_ms = ms)),
-    setting("--idle-ttl", &["a2a.idleTtl"], "a task that nobody continues for this time is completed")
+    operator("--idle-ttl a2a.idleTtl", "a task that nobody continues for this time is completed")
         .default("24h")
         .takes(Time(|s, ms| s.limits.times.idle_ms = ms)),
-    setting(
-        "--retention",
-        &["a2a.retention"],
+    operator(
+        "--retention a2a.retention",
         "a task that ended this long ago is deleted, unless a later one continues it",
     )
     .default("24h")
     .takes(Time(|s, ms| s.limits.times.retention_ms = ms)),
-    key(&["model.maxSessionTurns", "maxSessionTurns"], "model requests per task; -1: no limit").default("-1").takes(
+    workspace("model.maxSessionTurns maxSessionTurns", "model requests per task; -1: no limit").default("-1").takes(
         Number(-1, "a whole number, -1 for no limit", |s, turns| {
             s.limits.session_requests = turns.max(0) as u32;
         }),
     ),
-    key(&["model.compressionThreshold"], "share of the context window at which the conversation is summarised")
+    workspace("model.compressionThreshold", "share of the context window at which the conversation is summarised")
         .default("0.5")
         .takes(Share(|s, share| s.limits.compress_tokens = (share * CONTEXT_TOKENS) as u64)),
-    key(&["model.disableLoopDetection"], "`true` turns loop detection off")
+    workspace("model.disableLoopDetection", "`true` turns loop detection off")
         .takes(Switch(|s, off| s.limits.loop_strikes = if off { 0 } else { Limits::default().loop_strikes })),
-    key(&["general.maxAttempts"], "attempts of a model request that fails, at most 10").default("10").takes(Number(
+    workspace("general.maxAttempts", "attempts of a model request that fails, at most 10").default("10").takes(Number(
         1,
         "a whole number from 1 on",
         |s, tries| {
             s.limits.model_tries = tries.min(MOST_ATTEMPTS) as u32;
         },
     )),
-    key(&["general.defaultApprovalMode"], "`default`, `auto_edit` or `plan`; `yolo` only as `--approval-mode yolo`")
-        .takes(OneOf(&[
-            ("default", |s| s.mode = Mode::Default),
-            ("auto_edit", |s| s.mode = Mode::AutoEdit),
-            ("plan", |s| s.mode = Mode::Plan),
-        ])),
-    key(&["tools.core", "coreTools"], "the only tools that are offered")
+    workspace("general.defaultApprovalMode", "`default`, `auto_edit` or `plan`; `yolo` only as `--approval-mode yolo`")
+        .takes(OneOf(&["default", "auto_edit", "plan"], |s, n| {
+            s.mode = [Mode::Default, Mode::AutoEdit, Mode::Plan][n]
+        })),
+    workspace("tools.core coreTools", "the only tools that are offered")
         .takes(Texts("TOOL", |s, tools| s.tools.core = Some(tools))),
-    key(&["tools.allowed", "allowedTools"], "tools that need no approval, see `gemini-a2a help approvals`")
+    workspace("tools.allowed allowedTools", "tools that need no approval, see `gemini-a2a help approvals`")
         .takes(Texts("TOOL", |s, tools| s.tools.allowed = tools)),
-    key(&["tools.exclude", "excludeTools"], "tools that are not offered")
+    workspace("tools.exclude excludeTools", "tools that are not offered")
         .takes(Texts("TOOL", |s, tools| add(&mut s.tools.exclude, tools))),
-    key(&["tools.confirmationRequired"], "tools that always need approval")
+    workspace("tools.confirmationRequired", "tools that always need approval")
         .takes(Texts("TOOL", |s, tools| add(&mut s.tools.confirmation_required, tools))),
-    key(&["tools.autoAccept", "autoAccept"], "`true`: tools that only read never need approval")
+    workspace("tools.autoAccept autoAccept", "`true`: tools that only read never need approval")
         .takes(Switch(|s, on| s.tools.auto_accept = on)),
-    key(&["tools.shell.inactivityTimeout"], "seconds without output after which a command is ended; 0: never")
+    workspace("tools.shell.inactivityTimeout", "seconds without output after which a command is ended; 0: never")
         .default("300")
         .takes(Number(0, "a whole number of seconds, 0 for never", |s, seconds| {
             s.limits.shell_silence_ms = seconds as u64 * 1_000;
         })),
-    key(
-        &["tools.truncateToolOutputThreshold", "truncateToolOutputThreshold"],
+    workspace(
+        "tools.truncateToolOutputThreshold truncateToolOutputThreshold",
         "characters of a result that the model receives",
     )
     .default("40000")
     .takes(Number(1, "a whole number of characters from 1 on", |s, chars| {
         s.limits.result_chars = chars as usize;
     })),
-    key(&["context.fileName", "contextFileName"], "the name of memory files, or a list of names")
+    workspace("context.fileName contextFileName", "the name of memory files, or a list of names")
         .default("GEMINI.md")
         .takes(List("NAME", "a file's name, or a list of them", |s, names| {
             // These files are read in several directories, the user's own among them: a name must not lead out of one.
@@ -265,85 +227,82 @@ pub const OPTIONS: &[Row] = &[
             let valid = !names.is_empty() && names.iter().all(is_plain);
             valid.then(|| s.context.file_names = names)
         })),
-    key(&["context.memoryBoundaryMarkers"], "names of files that mark the root of a project")
+    workspace("context.memoryBoundaryMarkers", "names of files that mark the root of a project")
         .default(".git")
         .takes(Texts("NAME", |s, names| s.context.boundary_markers = names)),
-    key(&["context.includeDirectoryTree"], "`false`: the model is not shown the directory tree")
+    workspace("context.includeDirectoryTree", "`false`: the model is not shown the directory tree")
         .takes(Switch(|s, on| s.context.directory_tree = Some(on))),
-    key(
-        &["context.fileFiltering.respectGitIgnore", "fileFiltering.respectGitIgnore"],
+    workspace(
+        "context.fileFiltering.respectGitIgnore fileFiltering.respectGitIgnore",
         "`false`: `.gitignore` is not respected",
     )
     .takes(Switch(|s, on| s.context.respect_git_ignore = Some(on))),
-    key(
-        &["context.fileFiltering.respectGeminiIgnore", "fileFiltering.respectGeminiIgnore"],
+    workspace(
+        "context.fileFiltering.respectGeminiIgnore fileFiltering.respectGeminiIgnore",
         "`false`: `.geminiignore` is not respected",
     )
     .takes(Switch(|s, on| s.context.respect_gemini_ignore = Some(on))),
-    key(
-        &["context.fileFiltering.customIgnoreFilePaths", "fileFiltering.customIgnoreFilePaths"],
+    workspace(
+        "context.fileFiltering.customIgnoreFilePaths fileFiltering.customIgnoreFilePaths",
         "further ignore files",
     )
     .takes(Texts("FILE", |s, files| add(&mut s.context.ignore_files, files))),
-    operators_key(&["security.folderTrust.enabled", "folderTrust"], "`false`: every workspace is trusted")
+    operator("security.folderTrust.enabled folderTrust", "`false`: every workspace is trusted")
         .takes(Switch(|s, on| s.security.folder_trust = Some(on))),
-    key(&["security.disableYoloMode", "disableYoloMode"], "`true` forbids the approval mode `yolo`")
+    workspace("security.disableYoloMode disableYoloMode", "`true` forbids the approval mode `yolo`")
         .takes(Switch(|s, on| s.security.disable_yolo |= on)),
-    key(&["security.disableAlwaysAllow"], "`true` forbids saving approvals")
+    workspace("security.disableAlwaysAllow", "`true` forbids saving approvals")
         .takes(Switch(|s, on| s.security.disable_always_allow |= on)),
-    operators_key(&["security.enablePermanentToolApproval"], "`true` offers `proceed_always_and_save`")
+    operator("security.enablePermanentToolApproval", "`true` offers `proceed_always_and_save`")
         .takes(Switch(|s, on| s.security.permanent_approval = on)),
-    key(&["advanced.excludedEnvVars", "excludedProjectEnvVars"], "variables that a workspace's `.env` may not set")
+    workspace("advanced.excludedEnvVars excludedProjectEnvVars", "variables that a workspace's `.env` may not set")
         .takes(Texts("NAME", |s, names| add(&mut s.excluded_variables, names))),
-    key(&["policy.rules", "policies"], "rules, see `gemini-a2a help approvals`").takes(Rules),
-    operators_key(
-        &["policyPaths", "adminPolicyPaths"],
-        "where to look for policies in TOML, to report that they are not read",
-    )
-    .takes(Texts("PATH", |s, paths| add(&mut s.policy_paths, paths))),
-    operators_key(&["billing.vertexAi.requestType"], "the kind of capacity of Vertex AI to use").takes(Text(
+    workspace("policy.rules policies", "rules, see `gemini-a2a help approvals`").takes(Rules),
+    operator("policyPaths adminPolicyPaths", "where to look for policies in TOML, to report that they are not read")
+        .takes(Texts("PATH", |s, paths| add(&mut s.policy_paths, paths))),
+    operator("billing.vertexAi.requestType", "the kind of capacity of Vertex AI to use").takes(Text(
         "NAME",
         "a text",
         |s, text| header(s, "X-Vertex-AI-LLM-Request-Type", text),
     )),
-    operators_key(&["billing.vertexAi.sharedRequestType"], "the same for shared capacity").takes(Text(
+    operator("billing.vertexAi.sharedRequestType", "the same for shared capacity").takes(Text(
         "NAME",
         "a text",
         |s, text| header(s, "X-Vertex-AI-LLM-Shared-Request-Type", text),
     )),
-    variable("GEMINI_API_KEY", "key of the Gemini API; without one (and without a base URL) the demo answers"),
-    variable("GEMINI_API_KEY_AUTH_MECHANISM", "`bearer`: send the key as a bearer token too"),
-    variable("GOOGLE_GEMINI_BASE_URL", "another address of the Gemini API; the key may then be missing"),
-    variable(
+    operator("GEMINI_API_KEY", "key of the Gemini API; without one (and without a base URL) the demo answers"),
+    operator("GEMINI_API_KEY_AUTH_MECHANISM", "`bearer`: send the key as a bearer token too"),
+    operator("GOOGLE_GEMINI_BASE_URL", "another address of the Gemini API; the key may then be missing"),
+    operator(
         "GOOGLE_GENAI_USE_VERTEXAI",
         "`true`: use Vertex AI, with a key, or with a project, a location and a token",
     ),
-    variable("GOOGLE_API_KEY", "Vertex AI: the key"),
-    variable("GOOGLE_CLOUD_PROJECT", "Vertex AI: the project"),
-    variable("GOOGLE_CLOUD_LOCATION", "Vertex AI: the location"),
-    variable("GOOGLE_CLOUD_ACCESS_TOKEN", "Vertex AI: an OAuth token"),
-    variable("GOOGLE_CLOUD_ACCESS_TOKEN_FILE", "Vertex AI: a file with the token, read before each request"),
-    variable("GOOGLE_VERTEX_BASE_URL", "another address of Vertex AI"),
-    variable("GOOGLE_GENAI_API_VERSION", "another API version (default: v1beta, for Vertex AI v1beta1)"),
-    variable("GEMINI_CLI_CUSTOM_HEADERS", "further request headers: `Name: value, Name: value`"),
-    variable("HTTPS_PROXY", "proxy for https; HTTP_PROXY, ALL_PROXY and NO_PROXY are used too"),
-    variable("SSL_CERT_FILE", "a PEM file of further certificates to trust")
+    operator("GOOGLE_API_KEY", "Vertex AI: the key"),
+    operator("GOOGLE_CLOUD_PROJECT", "Vertex AI: the project"),
+    operator("GOOGLE_CLOUD_LOCATION", "Vertex AI: the location"),
+    operator("GOOGLE_CLOUD_ACCESS_TOKEN", "Vertex AI: an OAuth token"),
+    operator("GOOGLE_CLOUD_ACCESS_TOKEN_FILE", "Vertex AI: a file with the token, read before each request"),
+    operator("GOOGLE_VERTEX_BASE_URL", "another address of Vertex AI"),
+    operator("GOOGLE_GENAI_API_VERSION", "another API version (default: v1beta, for Vertex AI v1beta1)"),
+    operator("GEMINI_CLI_CUSTOM_HEADERS", "further request headers: `Name: value, Name: value`"),
+    operator("HTTPS_PROXY", "proxy for https; HTTP_PROXY, ALL_PROXY and NO_PROXY are used too"),
+    operator("SSL_CERT_FILE", "a PEM file of further certificates to trust")
         .takes(Path("FILE", |s, file| s.ca_file = Some(file))),
-    variable("CODER_AGENT_WORKSPACE_PATH", "overrides `--workspace`, and clients cannot choose another")
+    operator("CODER_AGENT_WORKSPACE_PATH", "overrides `--workspace`, and clients cannot choose another")
         .takes(Path("DIR", |s, dir| s.pinned_workspace = Some(dir))),
-    variable("GEMINI_YOLO_MODE", "`true` is `--approval-mode yolo`")
-        .takes(OneOf(&[("true", |s| s.mode = Mode::Yolo), ("false", |_| {})])),
-    variable("CUSTOM_IGNORE_FILE_PATHS", "further ignore files, separated by colons").takes(Texts(
+    operator("GEMINI_YOLO_MODE", "`true` is `--approval-mode yolo`")
+        .takes(OneOf(&["true", "false"], |s, n| s.mode = [Mode::Yolo, s.mode][n])),
+    operator("CUSTOM_IGNORE_FILE_PATHS", "further ignore files, separated by colons").takes(Texts(
         "FILES",
         |s, lists| {
             let files = lists.iter().flat_map(|list| list.split(':')).filter(|file| !file.is_empty());
             add(&mut s.context.ignore_files, files.map(str::to_owned).collect());
         },
     )),
-    variable("GEMINI_CLI_HOME", "replaces the home directory when settings are looked for"),
-    variable("GEMINI_CLI_SYSTEM_DEFAULTS_PATH", "another file in place of `/etc/gemini-cli/system-defaults.json`"),
-    variable("GEMINI_CLI_SYSTEM_SETTINGS_PATH", "another file in place of `/etc/gemini-cli/settings.json`"),
-    variable("GEMINI_CLI_TRUSTED_FOLDERS_PATH", "another file in place of `~/.gemini/trustedFolders.json`"),
+    operator("GEMINI_CLI_HOME", "replaces the home directory when settings are looked for"),
+    operator("GEMINI_CLI_SYSTEM_DEFAULTS_PATH", "another file in place of `/etc/gemini-cli/system-defaults.json`"),
+    operator("GEMINI_CLI_SYSTEM_SETTINGS_PATH", "another file in place of `/etc/gemini-cli/settings.json`"),
+    operator("GEMINI_CLI_TRUSTED_FOLDERS_PATH", "another file in place of `~/.gemini/trustedFolders.json`"),
 ];
 
 /// Settings of the Gemini CLI that have no effect here. A name includes everything below it.
@@ -364,44 +323,23 @@ pub const UNSUPPORTED: &str = "\
     usageStatisticsEnabled vimMode";
 
 const PUSH: Row = match WEBHOOKS {
-    true => setting("--push", &["a2a.push"], "webhooks").default("on").takes(OnOff(|s, on| s.a2a.push = on)),
-    false => setting("--push", &["a2a.push"], "webhooks; this build has none")
-        .takes(OneOf(&[("off", |s| s.a2a.push = false)])),
+    true => operator("--push a2a.push", "webhooks").default("on").takes(OnOff(|s, on| s.a2a.push = on)),
+    false => {
+        operator("--push a2a.push", "webhooks; this build has none").takes(OneOf(&["off"], |s, _| s.a2a.push = false))
+    }
 };
 
-/// An option that only the command line, and perhaps a variable, can set.
-const fn flag(flag: &'static str, help: &'static str) -> Row {
-    Row { flag, variable: "", keys: &[], by: By::Operator, kind: Kind::Variable, default: "", help }
+/// An option that only the operator may set. `names` are as in [`Row::names`].
+const fn operator(names: &'static str, help: &'static str) -> Row {
+    Row { names, by: By::Operator, kind: Kind::Variable, default: "", help }
 }
 
-/// A flag that is also a setting, but not a workspace's.
-const fn setting(name: &'static str, keys: &'static [&'static str], help: &'static str) -> Row {
-    Row { keys, ..flag(name, help) }
-}
-
-/// A setting without a flag, by its current name and older ones.
-const fn key(keys: &'static [&'static str], help: &'static str) -> Row {
-    Row { by: By::Workspace, ..operators_key(keys, help) }
-}
-
-/// The same, but not a workspace's.
-const fn operators_key(keys: &'static [&'static str], help: &'static str) -> Row {
-    Row { keys, ..flag("", help) }
-}
-
-const fn variable(variable: &'static str, help: &'static str) -> Row {
-    Row { variable, ..flag("", help) }
+/// An option that a trusted workspace may set too.
+const fn workspace(names: &'static str, help: &'static str) -> Row {
+    Row { by: By::Workspace, ..operator(names, help) }
 }
 
 impl Row {
-    const fn flag(self, flag: &'static str) -> Row {
-        Row { flag, ..self }
-    }
-
-    const fn variable(self, variable: &'static str) -> Row {
-        Row { variable, ..self }
-    }
-
     const fn default(self, default: &'static str) -> Row {
         Row { default, ..self }
     }

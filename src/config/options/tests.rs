@@ -27,7 +27,7 @@ fn argued(line: &str) -> Result<Settings, String> {
 }
 
 fn written(key: &str, value: &str) -> Result<Settings, String> {
-    let row = OPTIONS.iter().find(|row| row.keys.contains(&key)).expect("there is such a key");
+    let row = OPTIONS.iter().find(|row| row.keys().any(|known| known == key)).expect("there is such a key");
     let (node, _) = jsonc::parse(value).expect("a value");
     let layer = Layer { scope: SettingScope::User, file: "f".into(), format: Format::Json, text: value.into() };
     let mut settings = Settings::default();
@@ -171,15 +171,15 @@ fn every_value_does_the_same_as_a_flag_and_as_a_setting() {
         assert_eq!(argued(flags).as_ref(), Ok(settings), "{flags}");
         assert_eq!(written(key, value).as_ref(), Ok(settings), "{key}: {value}");
     }
-    for row in with_flags().filter(|row| row.keys.iter().any(|key| key.starts_with("a2a."))) {
-        let of_it = |(flags, ..): &&(&str, _, _, _)| flags.split(' ').next() == Some(row.flag);
+    for row in with_flags().filter(|row| row.keys().any(|key| key.starts_with("a2a."))) {
+        let of_it = |(flags, ..): &&(&str, _, _, _)| flags.split(' ').next() == Some(row.flag());
         let tried = cases.iter().filter(of_it).count();
         let words = match row.kind {
-            Kind::OneOf(words) => words.len(),
+            Kind::OneOf(words, _) => words.len(),
             Kind::OnOff(_) | Kind::Time(_) | Kind::List(..) => 2,
             _ => 1,
         };
-        assert_eq!(tried, words, "every word of {} is tried", row.flag);
+        assert_eq!(tried, words, "every word of {} is tried", row.flag());
     }
 }
 
@@ -224,7 +224,7 @@ fn documented_defaults_are_the_defaults() {
     for row in OPTIONS.iter().filter(|row| !row.default.is_empty()) {
         let mut settings = Settings::default();
         match row.kind {
-            Kind::OnOff(_) | Kind::OneOf(_) | Kind::Time(_) | Kind::Number(..) | Kind::Share(_) => {
+            Kind::OnOff(_) | Kind::OneOf(..) | Kind::Time(_) | Kind::Number(..) | Kind::Share(_) => {
                 row.set(&mut settings, row.help, row.default).expect("a default is a valid value");
                 assert_eq!(settings, Settings::default(), "{}", row.help);
             }
@@ -235,7 +235,7 @@ fn documented_defaults_are_the_defaults() {
 
 #[test]
 fn every_name_is_in_the_table_once() {
-    let names = || OPTIONS.iter().flat_map(|row| row.keys.iter().copied().chain([row.flag, row.variable]));
+    let names = || OPTIONS.iter().flat_map(|row| row.keys().chain([row.flag(), row.variable()]));
     for name in names().filter(|name| !name.is_empty()) {
         assert_eq!(names().filter(|known| *known == name).count(), 1, "{name}");
         assert!(!UNSUPPORTED.split_whitespace().any(|other| other == name), "{name} is supported");

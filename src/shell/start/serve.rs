@@ -26,7 +26,7 @@ use crate::shell::journal::instances::Instance;
 use crate::shell::journal::saved_rules;
 use crate::shell::peers::identity::Identities;
 use crate::shell::start::program::FAILURE;
-use crate::shell::start::workspace_settings::{Env, Places};
+use crate::shell::start::workspace_settings::{Env, SettingsReader};
 use crate::shell::workers::client;
 use crate::shell::workers::client::{Client, Route};
 use crate::shell::workers::jobs::webhook::Webhooks;
@@ -48,20 +48,19 @@ use std::sync::Arc;
 use ureq::tls::TlsConfig;
 
 /// Reads the files around the workspace and combines them with the flags and the environment.
-pub fn configure(flags: &[Flag], env: Env) -> Result<(Config, Places), String> {
+pub fn configure(flags: &[Flag], env: Env) -> Result<(Config, SettingsReader), String> {
     let mut operators = Settings::default();
     operators.apply_variables(env.as_ref(), &Variables::default())?;
     operators.apply_flags(flags);
     let workspace = directory(&operators.workspace())?;
     let operator = OperatorTrust { decision: operators.trust, workspace: workspace.clone() };
-    let places = Places::new(env.clone(), operator, Limits::default());
-    let place = places.look(&workspace)?;
-    let config = Config::new(flags, env.as_ref(), place)?;
-    Ok((config, places))
+    let reader = SettingsReader::new(env.clone(), operator, Limits::default());
+    let config = Config::new(flags, env.as_ref(), reader.read(&workspace)?)?;
+    Ok((config, reader))
 }
 
 /// Serves until a signal ends it, and returns the exit status. An error is one of the configuration.
-pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Result<u8, String> {
+pub fn serve((mut config, reader): (Config, SettingsReader), commands: Commands) -> Result<u8, String> {
     let limits = config.settings.limits.clone().within(sys::raise_file_limit().raised);
     config.settings.limits = limits.clone();
     let log = Log::new(config.settings.log_level, Redacted::new(secrets(&config)))
@@ -89,8 +88,8 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
     let backend = backend(&config, certificates)?;
     let clock = Clock::start();
     let tools = declared(Toolbox::built_in().specs(), &config);
-    let prompt_context = PromptContext::new(places.clone(), log.clone(), limits.clone());
-    let start = Start { config, places, commands, prompt_context, tools, workspace, roots, backend };
+    let prompt_context = PromptContext::new(reader.clone(), log.clone(), limits.clone());
+    let start = Start { config, reader, commands, prompt_context, tools, workspace, roots, backend };
     let core =
         Core::new(start.core_setup(&listeners, &instance.url, unconfined.clone(), entropy, clock.now(), &log)?);
     start.prompt_context.tell(&start.config.messages);
@@ -112,7 +111,7 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
 /// What the core and the workers are set up from.
 struct Start {
     config: Config,
-    places: Places,
+    reader: SettingsReader,
     commands: Commands,
     prompt_context: PromptContext,
     tools: Vec<ToolSpec>,
@@ -143,7 +142,7 @@ impl Start {
             card: card(settings, url)?,
             switches: settings.a2a.clone(),
             workspace: own_workspace(&self.workspace, &self.config)?,
-            approval: approval(&self.config, self.places.paths().saved_rules().as_deref(), log),
+            approval: approval(&self.config, self.reader.paths().saved_rules().as_deref(), log),
             request_policy: settings.request_policy,
             unconfined,
             entropy,
@@ -164,11 +163,11 @@ impl Start {
             background: Background::default(),
             web: Web::new(tls.clone()),
             webhooks: Webhooks::new(tls, settings.a2a.push_rules.clone()),
-            saved: self.places.paths().saved_rules(),
+            saved: self.reader.paths().saved_rules(),
             blobs,
             ignored: ignored(&self.config),
             limits: settings.limits.clone(),
-            resolve: resolver(self.workspace, self.roots, self.config.trust, self.places),
+            resolve: resolver(self.workspace, self.roots, self.config.trust, self.reader),
         }
     }
 
@@ -392,7 +391,7 @@ fn site(path: PathBuf, trust: Trust) -> Result<Site, String> {
 
 /// Where a client's task may work: the server's workspace, or a directory below an allowed root. Trust is decided for
 /// each.
-fn resolver(workspace: PathBuf, roots: Vec<PathBuf>, own: Trust, places: Places) -> Resolve {
+fn resolver(workspace: PathBuf, roots: Vec<PathBuf>, own: Trust, reader: SettingsReader) -> Resolve {
     Box::new(move |wish| {
         let path = directory(Path::new(wish))?;
         if !roots.iter().any(|root| path.starts_with(root)) {
@@ -401,7 +400,7 @@ fn resolver(workspace: PathBuf, roots: Vec<PathBuf>, own: Trust, places: Places)
                 path.display()
             ));
         }
-        let trust = if path == workspace { own } else { places.look(&path)?.trust };
+        let trust = if path == workspace { own } else { reader.read(&path)?.trust };
         site(path, trust)
     })
 }

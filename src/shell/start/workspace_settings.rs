@@ -7,7 +7,7 @@
 use crate::config::dotenv;
 use crate::config::paths::Paths;
 use crate::config::settings::{self, Format, Layer, SettingScope, Settings};
-use crate::config::trust::{self, FolderTrust, Folders, OperatorTrust, Trust};
+use crate::config::trust::{Folders, OperatorTrust, Trust, TrustRules};
 use crate::config::{Owner, Variables, WorkspaceSettings};
 use crate::limits::Limits;
 use crate::model::gemini::Secret;
@@ -27,33 +27,33 @@ pub type Env = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 /// Names that no project's file of variables may set; upstream tools change their behaviour by them.
 const NOT_FROM_PROJECTS: [&str; 2] = ["DEBUG", "DEBUG_MODE"];
 
-/// Reads places, for one operator.
+/// Reads the settings of workspaces, for one operator.
 #[derive(Clone)]
-pub struct Places {
+pub struct SettingsReader {
     paths: Paths,
     env: Env,
     operator: OperatorTrust,
     limits: Limits,
 }
 
-impl Places {
-    pub fn new(env: Env, operator: OperatorTrust, limits: Limits) -> Places {
-        Places { paths: Paths::new(env.as_ref()), env, operator, limits }
+impl SettingsReader {
+    pub fn new(env: Env, operator: OperatorTrust, limits: Limits) -> SettingsReader {
+        SettingsReader { paths: Paths::new(env.as_ref()), env, operator, limits }
     }
 
     pub fn paths(&self) -> &Paths {
         &self.paths
     }
 
-    /// What is around a workspace, given by its real path. Fails only when trust cannot be decided.
-    pub fn look(&self, workspace: &Path) -> Result<WorkspaceSettings, String> {
+    /// The settings of a workspace, given by its real path. Fails only when trust cannot be decided.
+    pub fn read(&self, workspace: &Path) -> Result<WorkspaceSettings, String> {
         let mut messages = Vec::new();
         let (own, system) = self.operators_layers(&mut messages);
         let all: Vec<Layer> = [own.clone(), system.clone()].concat();
         let (operators, _) = settings::load(&all, self.env.as_ref());
-        let judge = self.judge(&operators)?;
-        let trust = judge.of(workspace);
-        let variables = self.variables(workspace, &judge, &operators, &mut messages);
+        let trust_rules = self.trust_rules(&operators)?;
+        let trust = trust_rules.decide(workspace);
+        let variables = self.variables(workspace, &trust_rules, &operators, &mut messages);
         let theirs = match trust {
             Trust::Trusted => self.workspace_layers(workspace, &mut messages),
             Trust::Untrusted => Vec::new(),
@@ -63,43 +63,31 @@ impl Places {
             let filed = || Some(variables.values.get(name)?.reveal().to_owned());
             (self.env)(name).or_else(filed)
         };
-        let (settings, said) = settings::load(&layers, &lookup);
-        messages.extend(said);
+        let (settings, found) = settings::load(&layers, &lookup);
+        messages.extend(found);
         self.name_unread_policies(workspace, trust, &settings, &mut messages);
-        Ok(WorkspaceSettings { trust, settings, variables, messages })
+        Ok(WorkspaceSettings { trust, trust_rules, settings, variables, messages })
     }
 
-    /// Who decides about trust, by what the operator's settings and the file of trusted folders say now.
-    pub fn judge(&self, operators: &Settings) -> Result<Judge<'_>, String> {
+    /// What the operator's settings and the file of trusted folders say about trust.
+    fn trust_rules(&self, operators: &Settings) -> Result<TrustRules, String> {
         let folders = match &self.paths.trusted_folders {
-            Some(file) => match read_plain(file, self.limits.settings_bytes) {
-                Ok(Some(text)) => Folders::parse(&text, &real)
-                    .map_err(|wrong| format!("{}, {wrong}; correct or remove it", file.display()))?,
-                Ok(None) => Folders::default(),
-                Err(error) => {
-                    return Err(format!("{} cannot be read: {error}", file.display()));
-                }
-            },
+            Some(file) => {
+                let text = read_plain(file, self.limits.settings_bytes)
+                    .map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+                Folders::parse(&text.unwrap_or_default(), &real)
+                    .map_err(|wrong| format!("{}, {wrong}; correct or remove it", file.display()))?
+            }
             None => Folders::default(),
         };
-        let folder_trust = match operators.security.folder_trust {
-            Some(false) => FolderTrust::Off,
-            Some(true) | None => FolderTrust::Required,
-        };
-        Ok(Judge { operator: &self.operator, folder_trust, folders })
+        Ok(TrustRules { operator: self.operator.clone(), folder_trust: operators.security.folder_trust, folders })
     }
 
     /// The operator's settings: those that come before a workspace's, and those that come after.
     fn operators_layers(&self, messages: &mut Vec<String>) -> (Vec<Layer>, Vec<Layer>) {
-        let mut read = |scope, format, path: Option<&Path>| -> Option<Layer> {
-            let path = path?;
-            match read_plain(path, self.limits.settings_bytes) {
-                Ok(text) => Some(Layer { scope, file: path.display().to_string(), format, text: text? }),
-                Err(error) => {
-                    messages.push(format!("{} cannot be read: {error}", path.display()));
-                    None
-                }
-            }
+        let mut read = |scope, format, path: Option<&Path>| {
+            let text = self.operators_file(path?, messages)?;
+            Some(Layer { scope, file: path?.display().to_string(), format, text })
         };
         let paths = &self.paths;
         let user = paths.user("settings.json");
@@ -113,64 +101,61 @@ impl Places {
     }
 
     fn workspace_layers(&self, workspace: &Path, messages: &mut Vec<String>) -> Vec<Layer> {
-        // Someone who works in the home directory itself has one file for both.
+        // A user who works in the home directory itself has one file for both.
         if self.is_home(workspace) {
             return Vec::new();
         }
-        let mut layers = Vec::new();
-        for (name, format) in [(".gemini/config.yaml", Format::Yaml), (".gemini/settings.json", Format::Json)] {
-            match read_inside(workspace, name, self.limits.settings_bytes) {
-                Ok(Some(file)) => layers.push(Layer {
-                    scope: SettingScope::Workspace,
-                    file: workspace.join(name).display().to_string(),
-                    format,
-                    text: file.text,
-                }),
-                Ok(None) => {}
-                Err(why) => messages.push(format!("{why}; it is not used")),
-            }
-        }
-        layers
+        let files = [(".gemini/config.yaml", Format::Yaml), (".gemini/settings.json", Format::Json)];
+        let layer = |(name, format)| {
+            let text = self.workspace_file(workspace, name, messages)?.file.text;
+            let file = workspace.join(name).display().to_string();
+            Some(Layer { scope: SettingScope::Workspace, file, format, text })
+        };
+        files.into_iter().filter_map(layer).collect()
     }
 
     /// The first file of variables there is: from the workspace upwards as far as trust goes, then the user's own.
     fn variables(
         &self,
         workspace: &Path,
-        judge: &Judge,
+        trust_rules: &TrustRules,
         operators: &Settings,
         messages: &mut Vec<String>,
     ) -> Variables {
-        let trusted = workspace.ancestors().take_while(|dir| judge.of(dir) == Trust::Trusted);
+        const NAMES: [&str; 2] = [".gemini/.env", ".env"];
+        let trusted = workspace.ancestors().take_while(|dir| trust_rules.decide(dir) == Trust::Trusted);
         let above = trusted.take_while(|dir| !self.is_home(dir));
-        for dir in above {
-            for name in [".gemini/.env", ".env"] {
-                let file = match read_inside(dir, name, self.limits.settings_bytes) {
-                    Ok(Some(file)) if dir == workspace || file.is_ours => file,
-                    Ok(_) => continue,
-                    Err(why) => {
-                        messages.push(format!("{why}; it is not used"));
-                        continue;
-                    }
-                };
+        for (dir, name) in above.flat_map(|dir| NAMES.map(|name| (dir, name))) {
+            let found = self.workspace_file(dir, name, messages);
+            if let Some(found) = found.filter(|found| dir == workspace || found.is_ours) {
                 let excluded = |name: &str| {
                     NOT_FROM_PROJECTS.contains(&name) || operators.excluded_variables.iter().any(|e| e == name)
                 };
-                let path = dir.join(name);
-                return variables(&path, &file.text, Owner::Workspace, &excluded, messages);
+                return variables(&dir.join(name), &found.file.text, Owner::Workspace, &excluded, messages);
             }
         }
-        let home = self.paths.home.iter();
-        for path in home.flat_map(|home| [home.join(".gemini/.env"), home.join(".env")]) {
-            match read_plain(&path, self.limits.settings_bytes) {
-                Ok(Some(text)) => {
-                    return variables(&path, &text, Owner::User, &|_| false, messages);
-                }
-                Ok(None) => {}
-                Err(error) => messages.push(format!("{} cannot be read: {error}", path.display())),
+        for path in self.paths.home.iter().flat_map(|home| NAMES.map(|name| home.join(name))) {
+            if let Some(text) = self.operators_file(&path, messages) {
+                return variables(&path, &text, Owner::User, &|_| false, messages);
             }
         }
         Variables::default()
+    }
+
+    /// A file of the operator's, if there is one. A file that cannot be read is reported.
+    fn operators_file(&self, path: &Path, messages: &mut Vec<String>) -> Option<String> {
+        read_plain(path, self.limits.settings_bytes).unwrap_or_else(|error| {
+            messages.push(format!("{} cannot be read: {error}", path.display()));
+            None
+        })
+    }
+
+    /// A file of a workspace or of a directory above it, if there is one. A file that cannot be read is reported.
+    fn workspace_file(&self, dir: &Path, name: &str, messages: &mut Vec<String>) -> Option<FoundFile> {
+        read_inside(dir, name, self.limits.settings_bytes).unwrap_or_else(|why| {
+            messages.push(format!("{why}; it is not used"));
+            None
+        })
     }
 
     /// Policies in TOML belong to another program: a message says that they are not used here.
@@ -178,9 +163,8 @@ impl Places {
         let mut folders = vec![self.paths.system_policies.clone()];
         folders.extend(self.paths.user("policies"));
         folders.extend(settings.policy_paths.iter().map(PathBuf::from));
-        match trust {
-            Trust::Trusted => folders.push(workspace.join(".gemini/policies")),
-            Trust::Untrusted => {}
+        if trust == Trust::Trusted {
+            folders.push(workspace.join(".gemini/policies"));
         }
         for path in folders {
             let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
@@ -203,19 +187,6 @@ impl Places {
     }
 }
 
-/// Decides about trust. Made anew for each use, because files change.
-pub struct Judge<'a> {
-    operator: &'a OperatorTrust,
-    folder_trust: FolderTrust,
-    folders: Folders,
-}
-
-impl Judge<'_> {
-    pub fn of(&self, dir: &Path) -> Trust {
-        trust::decide(dir, self.operator, self.folder_trust, &self.folders)
-    }
-}
-
 fn variables(
     path: &Path,
     text: &str,
@@ -234,34 +205,24 @@ fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
 }
 
-/// A text file that was found in a tree.
-pub struct Inside {
-    pub id: (u64, u64),
-    pub path: PathBuf,
-    pub text: String,
+/// A text file that was found in a workspace.
+pub struct FoundFile {
+    pub file: MemoryFile,
     /// It belongs to us or to root.
     pub is_ours: bool,
 }
 
-impl Inside {
-    pub fn into_memory(self) -> MemoryFile {
-        MemoryFile { id: self.id, path: self.path, text: self.text }
+/// Reads a text file in a directory, without leaving it. None when there is no such file; an error names what is wrong.
+pub fn read_inside(dir: &Path, name: &str, most: u64) -> Result<Option<FoundFile>, String> {
+    match Workspace::open(dir) {
+        Ok(tree) => read_found(&tree, name, most),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("{} cannot be read: {error}", dir.join(name).display())),
     }
 }
 
-/// Reads a text file in a directory, without leaving it. None when there is no such file; an error names what is wrong.
-pub fn read_inside(dir: &Path, name: &str, most: u64) -> Result<Option<Inside>, String> {
-    let wrong = |why: &dyn std::fmt::Display| format!("{} cannot be read: {why}", dir.join(name).display());
-    let tree = match Workspace::open(dir) {
-        Ok(tree) => tree,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(wrong(&error)),
-    };
-    read_found(&tree, name, most)
-}
-
 /// The same in a directory that is open already.
-pub fn read_found(tree: &Workspace, name: &str, most: u64) -> Result<Option<Inside>, String> {
+pub fn read_found(tree: &Workspace, name: &str, most: u64) -> Result<Option<FoundFile>, String> {
     let shown = tree.path().join(name);
     let shown = shown.display();
     let spot = match tree.find(name) {
@@ -278,10 +239,9 @@ pub fn read_found(tree: &Workspace, name: &str, most: u64) -> Result<Option<Insi
     };
     let read = entry.open().and_then(|file| {
         let meta = file.metadata()?;
-        Ok(Inside {
-            id: (meta.dev(), meta.ino()),
-            path: PathBuf::from(spot.real()),
-            text: text_of(file, most)?,
+        let id = (meta.dev(), meta.ino());
+        Ok(FoundFile {
+            file: MemoryFile { id, path: PathBuf::from(spot.real()), text: text_of(file, most)? },
             is_ours: meta.uid() == 0 || meta.uid() == sys::effective_uid(),
         })
     });
@@ -290,30 +250,21 @@ pub fn read_found(tree: &Workspace, name: &str, most: u64) -> Result<Option<Insi
 
 /// Reads a file of the operator's, wherever its links lead. None when there is none.
 pub fn read_plain(path: &Path, most: u64) -> io::Result<Option<String>> {
-    let kind = match std::fs::metadata(path) {
-        Ok(meta) => meta.file_type(),
-        Err(error) if is_absence(&error) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    if kind.is_dir() {
-        return Ok(None);
+    use io::ErrorKind::{NotADirectory, NotFound};
+    match std::fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => Ok(None),
+        Ok(meta) if !meta.is_file() => Err(io::Error::other("it is not a regular file")),
+        Ok(_) => text_of(File::open(path)?, most).map(Some),
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Ok(None),
+        Err(error) => Err(error),
     }
-    if !kind.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    text_of(File::open(path)?, most).map(Some)
-}
-
-fn is_absence(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 fn text_of(file: File, most: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
     file.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
-        let text = format!("it is larger than {most} bytes");
-        return Err(io::Error::other(text));
+        return Err(io::Error::other(format!("it is larger than {most} bytes")));
     }
     String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8 text"))
 }
@@ -352,57 +303,57 @@ mod tests {
         let workspace = root.join("repo/sub");
         let operator = OperatorTrust { decision, workspace: workspace.clone() };
         let env = Arc::new(move |name: &str| known.get(name).cloned());
-        Places::new(env, operator, Limits::default()).look(&workspace)
+        SettingsReader::new(env, operator, Limits::default()).read(&workspace)
     }
 
-    fn values(place: &WorkspaceSettings) -> Vec<(&str, &str)> {
-        let values = place.variables.values.iter();
+    fn values(local: &WorkspaceSettings) -> Vec<(&str, &str)> {
+        let values = local.variables.values.iter();
         values.map(|(name, value)| (name.as_str(), value.reveal())).collect()
     }
 
     #[test]
     fn an_untrusted_workspace_says_nothing() {
         let scratch = scratch();
-        let place = look(&scratch, &[], None).expect("it can be decided");
-        assert_eq!(place.trust, Trust::Untrusted);
-        assert_eq!(place.settings.model.as_deref(), Some("home"));
-        assert_eq!(place.settings.limits.session_requests, 0);
-        assert_eq!(place.variables.owner, Owner::User);
-        assert_eq!(values(&place), [("FROM", "home")]);
-        assert_eq!(place.messages, Vec::<String>::new());
+        let local = look(&scratch, &[], None).expect("it can be decided");
+        assert_eq!(local.trust, Trust::Untrusted);
+        assert_eq!(local.settings.model.as_deref(), Some("home"));
+        assert_eq!(local.settings.limits.session_requests, 0);
+        assert_eq!(local.variables.owner, Owner::User);
+        assert_eq!(values(&local), [("FROM", "home")]);
+        assert_eq!(local.messages, Vec::<String>::new());
     }
 
     #[test]
     fn a_trusted_one_comes_over_the_users_and_below_the_systems() {
         let scratch = scratch();
         let trusted = Some(Trust::Trusted);
-        let place = look(&scratch, &[], trusted).expect("it can be decided");
-        assert_eq!(place.trust, Trust::Trusted);
-        assert_eq!(place.settings.model.as_deref(), Some("sub-sub"));
-        assert_eq!(place.settings.limits.session_requests, 3);
-        assert_eq!(place.variables.owner, Owner::Workspace);
-        assert_eq!(values(&place), [("FROM", "sub")], "two names are not for projects");
+        let local = look(&scratch, &[], trusted).expect("it can be decided");
+        assert_eq!(local.trust, Trust::Trusted);
+        assert_eq!(local.settings.model.as_deref(), Some("sub-sub"));
+        assert_eq!(local.settings.limits.session_requests, 3);
+        assert_eq!(local.variables.owner, Owner::Workspace);
+        assert_eq!(values(&local), [("FROM", "sub")], "two names are not for projects");
         let system = scratch.put("system.json", r#"{"model": "system"}"#);
         let system = system.to_str().expect("plain");
         let env = [("GEMINI_CLI_SYSTEM_SETTINGS_PATH", system), ("FROM", "process")];
-        let place = look(&scratch, &env, trusted).expect("it can be decided");
-        assert_eq!(place.settings.model.as_deref(), Some("system"));
+        let local = look(&scratch, &env, trusted).expect("it can be decided");
+        assert_eq!(local.settings.model.as_deref(), Some("system"));
     }
 
     #[test]
     fn variables_are_searched_upwards_as_far_as_trust_goes() {
         let scratch = scratch();
         std::fs::remove_file(scratch.path().join("repo/sub/.gemini/.env")).expect("it was there");
-        let place = look(&scratch, &[], Some(Trust::Trusted)).expect("it can be decided");
-        assert_eq!(values(&place), [("FROM", "home")], "only the workspace was trusted");
+        let local = look(&scratch, &[], Some(Trust::Trusted)).expect("it can be decided");
+        assert_eq!(values(&local), [("FROM", "home")], "only the workspace was trusted");
         let repo = scratch.path().join("repo");
         let trust = |word: &str| format!("{{{repo:?}: {word:?}}}");
         scratch.put("home/.gemini/trustedFolders.json", trust("TRUST_FOLDER"));
-        let place = look(&scratch, &[], None).expect("it can be decided");
-        assert_eq!(values(&place), [("FROM", "repo")]);
+        let local = look(&scratch, &[], None).expect("it can be decided");
+        assert_eq!(values(&local), [("FROM", "repo")]);
         scratch.put("home/.gemini/trustedFolders.json", trust("DO_NOT_TRUST"));
-        let place = look(&scratch, &[], None).expect("it can be decided");
-        assert_eq!(values(&place), [("FROM", "home")]);
+        let local = look(&scratch, &[], None).expect("it can be decided");
+        assert_eq!(values(&local), [("FROM", "home")]);
     }
 
     #[test]
@@ -413,13 +364,13 @@ mod tests {
         std::fs::remove_file(put("settings.json")).expect("it was there");
         symlink("../../../home/.gemini/.env", put(".env")).expect("a link");
         std::fs::write(put("settings.json"), b"\xff").expect("a file");
-        let place = look(&scratch, &[], Some(Trust::Trusted)).expect("it can be decided");
-        assert_eq!(place.settings.model.as_deref(), Some("yaml"));
-        assert_eq!(values(&place), [("FROM", "home")]);
+        let local = look(&scratch, &[], Some(Trust::Trusted)).expect("it can be decided");
+        assert_eq!(local.settings.model.as_deref(), Some("yaml"));
+        assert_eq!(values(&local), [("FROM", "home")]);
         let dir = scratch.path().join("repo/sub");
         let dir = dir.display();
         assert_eq!(
-            place.messages,
+            local.messages,
             [
                 format!("{dir}/.gemini/.env leads out of {dir}; it is not used"),
                 format!("{dir}/.gemini/settings.json cannot be read: it is not UTF-8 text; it is not used"),
@@ -447,8 +398,8 @@ mod tests {
         scratch.put("home/.gemini/policies/auto-saved.json", "{}");
         let theirs = scratch.put("repo/sub/.gemini/policies/b.toml", "");
         let unread = |said| {
-            let place = look(&scratch, &[], said).expect("it can be decided");
-            place.messages
+            let local = look(&scratch, &[], said).expect("it can be decided");
+            local.messages
         };
         let line = |file: &Path| {
             let file = file.display();

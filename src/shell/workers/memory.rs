@@ -98,7 +98,7 @@ impl Reader<'_> {
         for path in dirs.iter().flat_map(|dir| names.iter().map(|name| dir.join(name))) {
             let Some(name) = path.to_str() else { continue };
             match read_found(&tree, name, self.limits.memory_file_bytes) {
-                Ok(Some(file)) => blocks.extend(self.block(file.into_memory(), Some(&tree))),
+                Ok(Some(found)) => blocks.extend(self.block(found.file, Some(&tree))),
                 Ok(None) => {}
                 Err(why) => self.tell(format!("{why}; it is not remembered")),
             }
@@ -150,7 +150,7 @@ fn import(from: &File, path: &str, tree: Option<&Workspace>, limits: &Limits) ->
     let target = dir.join(path);
     let target = target.to_str().ok_or("its path is not UTF-8")?;
     let file = read_found(tree, target, limits.memory_file_bytes)?;
-    file.map(|file| file.into_memory()).ok_or_else(|| "there is no such file".into())
+    file.map(|found| found.file).ok_or_else(|| "there is no such file".into())
 }
 
 /// The nearest trusted directory, from the workspace upwards, that holds a marker; else the workspace.

@@ -6,11 +6,10 @@
 use crate::base::id::TaskId;
 use crate::config::WorkspaceSettings;
 use crate::config::settings::Context;
-use crate::config::trust::Trust;
 use crate::limits::Limits;
 use crate::model::memory::{Memory, Surroundings};
 use crate::shell::event_loop::log::Log;
-use crate::shell::start::workspace_settings::Places;
+use crate::shell::start::workspace_settings::SettingsReader;
 use crate::shell::workers::memory;
 use crate::shell::workers::memory::Search;
 use crate::shell::workers::outline;
@@ -20,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 pub struct PromptContext {
-    places: Places,
+    reader: SettingsReader,
     log: Log,
     limits: Limits,
     state: Mutex<State>,
@@ -38,39 +37,39 @@ struct State {
 const MOST_TOLD: usize = 1_000;
 
 impl PromptContext {
-    pub fn new(places: Places, log: Log, limits: Limits) -> PromptContext {
-        PromptContext { places, log, limits, state: Mutex::default() }
+    pub fn new(reader: SettingsReader, log: Log, limits: Limits) -> PromptContext {
+        PromptContext { reader, log, limits, state: Mutex::default() }
     }
 
     /// What surrounds a task that works in this directory, given by its real path.
     pub fn of(&self, task: &TaskId, workspace: &str) -> Surroundings {
         let dir = Path::new(workspace);
-        let place = self.place(dir);
-        let memory = self.memory(dir, &place);
-        let tree = match place.settings.context.directory_tree {
+        let local = self.local(dir);
+        let memory = self.memory(dir, &local);
+        let tree = match local.settings.context.directory_tree {
             Some(false) => String::new(),
-            Some(true) | None => self.tree(task, dir, wanted(&place.settings.context)),
+            Some(true) | None => self.tree(task, dir, wanted(&local.settings.context)),
         };
-        self.tell(&place.messages);
+        self.tell(&local.messages);
         Surroundings { memory, tree }
     }
 
     /// The memory for this directory, as it is now.
     pub fn remembered(&self, workspace: &str) -> Memory {
         let dir = Path::new(workspace);
-        let place = self.place(dir);
-        self.tell(&place.messages);
-        self.memory(dir, &place)
+        let local = self.local(dir);
+        self.tell(&local.messages);
+        self.memory(dir, &local)
     }
 
     /// The user's own `.gemini`.
     pub fn home(&self) -> Option<PathBuf> {
-        self.places.paths().user("")
+        self.reader.paths().user("")
     }
 
     /// What the memory files that people write are called here: the first name of those that are looked for.
     pub fn memory_name(&self, workspace: &str) -> String {
-        let given = self.place(Path::new(workspace)).settings.context.file_names;
+        let given = self.local(Path::new(workspace)).settings.context.file_names;
         // Settings come from projects too; a name that leads elsewhere is good for nothing that is written.
         let plain = |name: &String| !name.contains('/') && !["", ".", ".."].contains(&name.as_str());
         let first = given.into_iter().next().filter(plain);
@@ -81,21 +80,19 @@ impl PromptContext {
         &self.limits
     }
 
-    fn place(&self, workspace: &Path) -> WorkspaceSettings {
-        self.places.look(workspace).unwrap_or_else(|message| WorkspaceSettings {
+    fn local(&self, workspace: &Path) -> WorkspaceSettings {
+        self.reader.read(workspace).unwrap_or_else(|message| WorkspaceSettings {
             messages: vec![format!("{message}; until then nothing is trusted")],
             ..WorkspaceSettings::default()
         })
     }
 
-    fn memory(&self, workspace: &Path, place: &WorkspaceSettings) -> Memory {
-        let judge = self.places.judge(&place.settings);
-        let trust = |dir: &Path| judge.as_ref().map_or(Trust::Untrusted, |judge| judge.of(dir));
+    fn memory(&self, workspace: &Path, local: &WorkspaceSettings) -> Memory {
         let (memory, messages) = memory::read(&Search {
-            user: self.places.paths().user(""),
+            user: self.reader.paths().user(""),
             workspace,
-            settings: &place.settings,
-            trust: &trust,
+            settings: &local.settings,
+            trust: &|dir| local.trust_rules.decide(dir),
             limits: &self.limits,
         });
         self.tell(&messages);
@@ -148,7 +145,7 @@ pub fn wanted(context: &Context) -> Wanted {
 mod tests {
     use super::*;
     use crate::config::settings::Level;
-    use crate::config::trust::OperatorTrust;
+    use crate::config::trust::{OperatorTrust, Trust};
     use crate::shell::event_loop::log::Redacted;
     use crate::tool::tests::Scratch;
     use std::sync::Arc;
@@ -165,7 +162,7 @@ mod tests {
         let limits = Limits { trees: 1, ..Limits::default() };
         let file = std::fs::OpenOptions::new().append(true).open(&said).expect("the log");
         let log = Log::on(file, Level::Warn, Redacted::default());
-        let prompt_context = PromptContext::new(Places::new(env, operator, limits.clone()), log, limits);
+        let prompt_context = PromptContext::new(SettingsReader::new(env, operator, limits.clone()), log, limits);
         let of = |task: &str| {
             let found = prompt_context.of(&task.into(), workspace.to_str().expect("plain"));
             (found.memory.project.contains("second"), found.tree)

@@ -110,7 +110,7 @@ fn read(path: &Path, limits: &Limits) -> Option<Value> {
 
 /// A file of a project, which may not lead out of it.
 fn inside(dir: &Path, name: &str, limits: &Limits) -> Option<Value> {
-    parse(&read_inside(dir, name, limits.settings_bytes).ok()??.text)
+    parse(&read_inside(dir, name, limits.settings_bytes).ok()??.file.text)
 }
 
 fn parse(text: &str) -> Option<Value> {

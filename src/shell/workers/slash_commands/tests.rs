@@ -3,7 +3,7 @@ use crate::config::settings::Level;
 use crate::config::trust::{OperatorTrust, Trust};
 use crate::limits::Limits;
 use crate::shell::event_loop::log::{Log, Redacted};
-use crate::shell::start::workspace_settings::Places;
+use crate::shell::start::workspace_settings::SettingsReader;
 use crate::task::log::answer::Usage;
 use crate::task::slash::{Args, Facts, Typed, Unrunnable};
 use crate::tool::tests::Scratch;
@@ -33,7 +33,7 @@ impl Rig {
         let null = std::fs::File::create("/dev/null").expect("the null device");
         let log = Log::on(null, Level::Warn, Redacted::default());
         Rig {
-            prompt_context: PromptContext::new(Places::new(env, word, limits.clone()), log, limits),
+            prompt_context: PromptContext::new(SettingsReader::new(env, word, limits.clone()), log, limits),
             scratch,
             commands: Commands::built_in(),
         }
