@@ -24,11 +24,11 @@ pub const CHECKLIST: &[Line] = &[
     // Answers that race with what they answer.
     (1, "a second answer that comes while the first call runs is not lost, and the turn ends", Covered(&[
         "tests/decide/approvals.rs::two_questions_are_answered_one_after_the_other",
-        "tests/scenarios.rs::parallel",
+        "tests/scenarios/calls.rs::parallel",
     ])),
     (2, "cancelling ends everything that waits, with the reason", Covered(&[
         "tests/decide/endings.rs::a_cancel_ends_the_task_in_every_phase",
-        "tests/scenarios.rs::cancel_waiting",
+        "tests/scenarios/cancel.rs::cancel_waiting",
     ])),
     (3, "of two calls both ends are awaited, also if one begins later", Covered(&[
         "tests/decide/approvals.rs::two_questions_are_answered_one_after_the_other",
@@ -38,11 +38,11 @@ pub const CHECKLIST: &[Line] = &[
     // Calls as their task tells about them.
     (4, "updates of a call belong to its task and carry the state the task is in", Covered(&[
         "src/a2a/tests/coder_calls.rs::a_call_from_plan_to_start",
-        "tests/scenarios.rs::the_shape_of_a_call_in_every_status",
+        "tests/scenarios/shapes.rs::the_shape_of_a_call_in_every_status",
     ])),
     (5, "a yes reaches exactly the call it names", Covered(&[
         "tests/decide/approvals.rs::an_approval_starts_the_call_and_the_task_continues",
-        "tests/scenarios.rs::write_proceed",
+        "tests/scenarios/approvals.rs::write_proceed",
     ])),
     (6, "a no ends the call; an outcome we do not offer, like opening an editor, approves nothing", Covered(&[
         "tests/decide/approvals.rs::a_rejection_ends_its_call_only",
@@ -56,22 +56,22 @@ pub const CHECKLIST: &[Line] = &[
     ])),
     (9, "output of a running call is an artifact named after the call", Covered(&[
         "src/a2a/tests/coder.rs::live_output_is_an_artifact_that_grows",
-        "tests/scenarios.rs::shell_live",
+        "tests/scenarios/calls.rs::shell_live",
     ])),
     (10, "a success ends its call, and nothing is left open", Covered(&[
         "tests/decide/calls.rs::calls_that_are_allowed_run_without_a_question",
     ])),
     (11, "chunks of one utterance share a message id, the next one has another", Covered(&[
-        "tests/scenarios.rs::stream_text",
+        "tests/scenarios/tasks.rs::stream_text",
         "tests/decide/model.rs::a_model_answer_is_recorded_whole_with_the_position_of_its_text",
     ])),
     (12, "two open questions can be answered apart and differently", Covered(&[
         "tests/decide/approvals.rs::two_questions_are_answered_differently_in_one_message_with_a_prompt",
-        "tests/scenarios.rs::parallel_one_cancelled",
+        "tests/scenarios/calls.rs::parallel_one_cancelled",
     ])),
     (13, "calls that end at different times end one by one", Covered(&[
         "tests/decide/calls.rs::calls_that_are_allowed_run_without_a_question",
-        "tests/scenarios.rs::parallel_wait_for_final",
+        "tests/scenarios/calls.rs::parallel_wait_for_final",
     ])),
     (14, "progress of a subagent is shown as an artifact", Elsewhere(SUBAGENTS)),
     (15, "a task waits for its user only when nothing of it runs", Covered(&[
@@ -92,9 +92,9 @@ pub const CHECKLIST: &[Line] = &[
     (20, "one checkpoint for all edits of a batch", Elsewhere(CHECKPOINTS)),
     (21, "the trace id of the model's answer is on what came of it", Covered(&[
         "src/a2a/tests/coder.rs::text_and_thoughts",
-        "tests/scenarios.rs::the_shape_of_every_kind_of_frame",
+        "tests/scenarios/shapes.rs::the_shape_of_every_kind_of_frame",
     ])),
-    (22, "a source that is cited is shown as a citation", Covered(&["tests/scenarios.rs::stream_citation"])),
+    (22, "a source that is cited is shown as a citation", Covered(&["tests/scenarios/tasks.rs::stream_citation"])),
     (23, "the tokens used are on the frame that ends the stream", Covered(&[
         "src/a2a/tests/coder.rs::changes_of_state_that_streams_end_with",
         "tests/decide/model.rs::a_model_answer_is_recorded_whole_with_the_position_of_its_text",
@@ -105,7 +105,7 @@ pub const CHECKLIST: &[Line] = &[
     (25, "a request that is tried again cancels no call and shows no error", Covered(&[
         "tests/decide/model.rs::a_broken_stream_is_retried_a_few_times",
         "tests/decide/model.rs::partial_text_is_retracted_only_if_there_was_any",
-        "tests/scenarios.rs::model_errors_that_are_tried_again",
+        "tests/scenarios/model_errors.rs::model_errors_that_are_retried",
     ])),
     (26, "every message of the user is a turn, and tool rounds belong to it", Covered(&[
         "tests/decide/model.rs::a_model_answer_is_recorded_whole_with_the_position_of_its_text",
@@ -129,7 +129,7 @@ pub const CHECKLIST: &[Line] = &[
         "src/a2a/tests/coder_calls.rs::a_call_from_plan_to_start",
     ])),
     (32, "the same status is told once, and again when it has an answer", Covered(&[
-        "tests/scenarios.rs::parallel_wait_for_final",
+        "tests/scenarios/calls.rs::parallel_wait_for_final",
         "tests/checklist.rs::an_unasked_call_shows_each_status_once",
         "src/a2a/tests/coder_calls.rs::a_call_from_plan_to_start",
     ])),
@@ -142,8 +142,8 @@ pub const CHECKLIST: &[Line] = &[
 
     // Tasks and those who watch them.
     (35, "a second message joins the running task, and no connection that ends stops it", Covered(&[
-        "tests/scenarios.rs::two_turns_at_once",
-        "tests/scenarios.rs::disconnect",
+        "tests/scenarios/approvals.rs::two_turns_at_once",
+        "tests/scenarios/reading.rs::disconnect",
     ])),
     (36, "a task that is over takes nothing more and leaves nothing running", Covered(&[
         "tests/decide/prompts.rs::a_finished_task_accepts_no_message",
@@ -153,17 +153,17 @@ pub const CHECKLIST: &[Line] = &[
     (37, "with open questions the turn rests: input is required and the model gets no results", Covered(&[
         "tests/decide/calls.rs::calls_that_need_an_answer_are_asked_about_and_the_task_waits",
         "tests/decide/restart.rs::a_restart_in_every_phase",
-        "tests/scenarios.rs::send_write",
+        "tests/scenarios/reading.rs::send_write",
     ])),
     (38, "cancelling stops the work once and says so", Covered(&[
-        "tests/scenarios.rs::cancel_streaming",
-        "tests/scenarios.rs::cancel_idle",
+        "tests/scenarios/cancel.rs::cancel_streaming",
+        "tests/scenarios/cancel.rs::cancel_idle",
         "tests/e2e/approvals.rs::every_subscriber_sees_the_cancellation",
     ])),
     (39, "cancelling is kept, also in the middle of a turn", Covered(&[
         "tests/decide/endings.rs::a_cancel_ends_the_task_in_every_phase",
         "tests/decide/status.rs::every_log_of_these_tests_round_trips_through_the_journal",
-        "tests/scenarios.rs::shell_cancel_running",
+        "tests/scenarios/calls.rs::shell_cancel_running",
     ])),
 
     // Whole streams, and the paths beside the protocol.
@@ -185,7 +185,7 @@ pub const CHECKLIST: &[Line] = &[
     (45, "and the same without questions", Covered(&[
         "tests/checklist.rs::an_unasked_call_shows_each_status_once",
     ])),
-    (46, "words and thoughts carry the trace id", Covered(&["tests/scenarios.rs::the_shape_of_every_kind_of_frame"])),
+    (46, "words and thoughts carry the trace id", Covered(&["tests/scenarios/shapes.rs::the_shape_of_every_kind_of_frame"])),
     (47, "the list of commands", Covered(&[
         "tests/e2e/commands.rs::both_apis_list_the_slash_commands",
         "src/a2a/commands.rs::both_lists",
@@ -223,14 +223,14 @@ pub const CHECKLIST: &[Line] = &[
         "tests/checklist.rs::nobody_outside_this_machine_can_connect",
         "src/config/mod.rs::wrong_values_are_named",
     ])),
-    (60, "a task can be made before anything is said in it", Covered(&["tests/scenarios.rs::create_task"])),
-    (61, "what is known of a task can be read", Covered(&["tests/scenarios.rs::metadata"])),
-    (62, "and of all of them", Covered(&["tests/scenarios.rs::metadata"])),
+    (60, "a task can be made before anything is said in it", Covered(&["tests/scenarios/tasks.rs::create_task"])),
+    (61, "what is known of a task can be read", Covered(&["tests/scenarios/tasks.rs::metadata"])),
+    (62, "and of all of them", Covered(&["tests/scenarios/tasks.rs::metadata"])),
     (63, "an unknown task is not found", Covered(&[
-        "tests/scenarios.rs::metadata",
-        "tests/scenarios.rs::unknown_task",
+        "tests/scenarios/tasks.rs::metadata",
+        "tests/scenarios/tasks.rs::unknown_task",
     ])),
-    (64, "the card names the port that is listened on", Covered(&["tests/scenarios.rs::agent_card"])),
+    (64, "the card names the port that is listened on", Covered(&["tests/scenarios/tasks.rs::agent_card"])),
 
     // Settings, variables, trust.
     (65, "a repository cannot declare itself trusted or switch questions off", Covered(&[

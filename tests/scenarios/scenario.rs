@@ -1,8 +1,8 @@
-//! Plays one scenario against a server of its own and writes down what came back, one short line per event.
+//! Runs one scenario against a server of its own and records the responses, one short line per event.
 //!
-//! A request opens a block, `> what was asked`; below it stand its events or its answer. Lines that repeat in a block are
-//! written once, as are updates of a call it has shown before: how many chunks a model sends, and how often an update is
-//! repeated, is nobody's contract. Calls are numbered as they appear.
+//! A request opens a block with the line `> request`; its events or its response follow. A line that repeats within a block
+//! is recorded once, and so is a repeated update of a call: clients may not depend on how many chunks a model sends or how
+//! often an update is repeated. Calls are numbered in the order in which they appear.
 
 use crate::support::client::{Client, Event, Events};
 use crate::support::fake::FakeGemini;
@@ -11,7 +11,7 @@ use crate::support::server::{Server, Setup};
 use serde_json::{Value, json};
 use std::sync::Mutex;
 
-pub struct Play {
+pub struct Scenario {
     pub fake: FakeGemini,
     pub server: Server,
     log: Mutex<Log>,
@@ -23,54 +23,56 @@ struct Log {
     calls: Vec<String>,
 }
 
-impl Play {
-    pub fn new() -> Play {
-        Play::with(|setup| setup)
+impl Scenario {
+    pub fn new() -> Scenario {
+        Scenario::with(|setup| setup)
     }
 
-    pub fn with(change: impl FnOnce(Setup) -> Setup) -> Play {
+    pub fn with(change: impl FnOnce(Setup) -> Setup) -> Scenario {
         let fake = FakeGemini::start();
         let server = change(Setup::new(&fake)).start();
-        Play { fake, server, log: Mutex::default() }
+        Scenario { fake, server, log: Mutex::default() }
     }
 
     pub fn client(&self) -> Client {
         Client::new(&self.server.url())
     }
 
-    /// A prompt that makes a task, watched to its end.
-    pub fn say(&self, script: &str) -> Turn {
-        self.begin(script).rest()
+    /// Sends a prompt that creates a task and reads the stream to its end.
+    pub fn send(&self, script: &str) -> Turn {
+        self.start(script).rest()
     }
 
-    /// The same, still running.
-    pub fn begin(&self, script: &str) -> Live<'_> {
+    /// Sends a prompt that creates a task; its stream is still open.
+    pub fn start(&self, script: &str) -> OpenStream<'_> {
         let params = prompt_at(&self.server.workspace(), script);
         self.open(script, "message/stream", params)
     }
 
-    pub fn say_in(&self, task: &str, script: &str) -> Turn {
+    /// Sends a prompt to an existing task and reads the stream to its end.
+    pub fn send_to(&self, task: &str, script: &str) -> Turn {
         self.open(script, "message/stream", prompt_in(task, script)).rest()
     }
 
-    /// The same answer to each of these calls, in one message.
+    /// Gives the same answer to each of these calls in one message, and reads the stream to its end.
     pub fn answer(&self, task: &str, outcome: &str, calls: &[String]) -> Turn {
         self.answering(task, outcome, calls).rest()
     }
 
-    pub fn answering(&self, task: &str, outcome: &str, calls: &[String]) -> Live<'_> {
+    /// Gives the same answer to each of these calls in one message; the stream is still open.
+    pub fn answering(&self, task: &str, outcome: &str, calls: &[String]) -> OpenStream<'_> {
         let part = |call| json!({ "kind": "data", "data": { "callId": call, "outcome": outcome } });
         let params = parts_in(task, calls.iter().map(part).collect());
         self.open(outcome, "message/stream", params)
     }
 
-    pub fn open(&self, title: &str, method: &str, params: Value) -> Live<'_> {
+    pub fn open(&self, title: &str, method: &str, params: Value) -> OpenStream<'_> {
         let block = self.block(title);
         let events = self.client().stream(method, params);
-        Live { play: self, block, events, seen: vec![] }
+        OpenStream { scenario: self, block, events, seen: vec![] }
     }
 
-    /// A call that is answered at once; gives the whole reply.
+    /// Sends a JSON-RPC request with a single response, and returns the whole response.
     pub fn rpc(&self, method: &str, params: Value) -> Value {
         let block = self.block(method);
         let reply = self.client().rpc(method, params);
@@ -78,13 +80,13 @@ impl Play {
         reply
     }
 
-    /// Where the task stands now, asked with `tasks/get`.
+    /// The task as `tasks/get` returns it.
     pub fn state(&self, task: &str) -> Value {
         let mut reply = self.rpc("tasks/get", json!({ "id": task }));
         reply["result"].take()
     }
 
-    /// Any other request; what is noted is its status, and its error code or media type.
+    /// Sends any other request; its status and its error code or media type are recorded.
     pub fn http(&self, method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> Value {
         let block = self.block(&format!("{method} {path}"));
         let answer = self.client().request(method, path, fields, body.as_bytes());
@@ -106,13 +108,13 @@ impl Play {
         std::fs::read_to_string(self.server.workspace().join(name)).ok()
     }
 
-    /// The scenario went as with the reference server.
+    /// Checks that the responses were those of the reference server.
     pub fn expect(&self, script: &[&str]) {
         self.compare(script, None);
     }
 
-    /// The scenario went as with the reference server but for the lines marked `-` (only it sends them) and `+` (only we
-    /// do); `because` says why.
+    /// Checks that the responses were those of the reference server except for the lines marked `-` (only the reference
+    /// server sends them) and `+` (only this server does); `because` is the reason.
     pub fn expect_but(&self, because: &str, script: &[&str]) {
         self.compare(script, Some(because));
     }
@@ -121,7 +123,7 @@ impl Play {
         let lines = || script.iter().flat_map(|piece| piece.lines());
         let lines = || lines().map(str::trim).filter(|line| !line.is_empty());
         let marked = lines().any(|line| line.starts_with("+ ") || line.starts_with("- "));
-        assert_eq!(marked, because.is_some(), "what differs is marked, and has a reason");
+        assert_eq!(marked, because.is_some(), "differences are marked and have a reason");
         let ours = lines().filter(|line| !line.starts_with("- "));
         let expected: Vec<&str> = ours.map(|line| line.trim_start_matches("+ ")).collect();
         let seen = self.log().blocks.concat();
@@ -138,7 +140,7 @@ impl Play {
     }
 
     fn log(&self) -> std::sync::MutexGuard<'_, Log> {
-        self.log.lock().expect("the log is only appended to")
+        self.log.lock().expect("no thread panics while it holds the log")
     }
 }
 
@@ -194,7 +196,7 @@ impl Log {
     }
 }
 
-/// What a reply or an event is, without its content.
+/// The kind and state of a response or event, without its content.
 fn outline(json: &Value) -> String {
     match (&json["error"]["code"], json["result"]["kind"].as_str()) {
         (Value::Null, Some(kind)) => {
@@ -205,20 +207,20 @@ fn outline(json: &Value) -> String {
     }
 }
 
-/// A stream that is being watched.
-pub struct Live<'a> {
-    play: &'a Play,
+/// A stream that has not been read to its end.
+pub struct OpenStream<'a> {
+    scenario: &'a Scenario,
     block: usize,
     events: Events,
     seen: Vec<Event>,
 }
 
-impl Live<'_> {
-    /// Reads on up to the first event that fits.
+impl OpenStream<'_> {
+    /// Reads up to the first event that `fits`.
     pub fn until(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Event {
-        let (play, block, seen) = (self.play, self.block, &mut self.seen);
+        let (scenario, block, seen) = (self.scenario, self.block, &mut self.seen);
         self.events.until(what, |event| {
-            play.log().event(block, &event.json);
+            scenario.log().event(block, &event.json);
             seen.push(event.clone());
             fits(event.result())
         })
@@ -230,20 +232,20 @@ impl Live<'_> {
             return task;
         }
         let event = self.until("a task", |result| task_of(result).is_some());
-        of(&event).expect("it was looked for")
+        of(&event).expect("the event names a task")
     }
 
-    /// Everything up to the end.
+    /// Reads the stream to its end.
     pub fn rest(mut self) -> Turn {
         for event in self.events.by_ref() {
-            self.play.log().event(self.block, &event.json);
+            self.scenario.log().event(self.block, &event.json);
             self.seen.push(event);
         }
         Turn { events: self.seen }
     }
 }
 
-/// A stream that has ended.
+/// The events of a stream that has ended.
 pub struct Turn {
     pub events: Vec<Event>,
 }
@@ -254,7 +256,7 @@ impl Turn {
         task.unwrap_or_else(|| panic!("no task in {:#?}", self.events))
     }
 
-    /// The calls that asked for an answer, in the order they did.
+    /// The calls the user is asked about, in the order of the questions.
     pub fn asked(&self) -> Vec<String> {
         let mut calls: Vec<String> = vec![];
         for call in self.events.iter().filter_map(|event| asked_of(event.result())) {
@@ -265,10 +267,10 @@ impl Turn {
         calls
     }
 
-    /// The model's words.
+    /// The model's text.
     pub fn text(&self) -> String {
-        let said = |event: &&Event| kind_of(event.result()) == "text-content";
-        let texts = self.events.iter().filter(said);
+        let is_text = |event: &&Event| kind_of(event.result()) == "text-content";
+        let texts = self.events.iter().filter(is_text);
         texts.map(|event| text_of(event.result())).collect()
     }
 
@@ -276,14 +278,14 @@ impl Turn {
         self.events.last().expect("a stream with events").result()
     }
 
-    /// The data of every update of a call with this status.
+    /// The data of every call update with this status.
     pub fn calls(&self, status: &str) -> Vec<&Value> {
         let calls = self.events.iter().map(|event| call_of(event.result()));
         calls.filter(|data| data["status"] == status).collect()
     }
 }
 
-/// A message of these parts to a task.
+/// Parameters of a message with these parts to a task.
 pub fn parts_in(task: &str, parts: Vec<Value>) -> Value {
     let mut params = prompt("");
     params["message"]["taskId"] = json!(task);
