@@ -5,21 +5,17 @@ mod task;
 
 use gemini_a2a::base::id::Seq;
 use gemini_a2a::task::log::answer::{Answer, Usage};
-use gemini_a2a::task::log::event::{Created, End, Event, Lifecycle};
+use gemini_a2a::task::log::event::{End, Event, Lifecycle};
 use gemini_a2a::task::machine::decide::{Effect, Input, job};
 use gemini_a2a::task::machine::job::{Compaction, ModelError, ModelErrorKind, NoteBody, Work};
 use gemini_a2a::task::machine::state::Item;
 use serde_json::json;
-use std::sync::Arc;
 use task::*;
 
-/// 3: the model is asked, job 3.
+/// A task with this model whose first request is job 3.
 fn thinking(model: &str) -> Vec<Event> {
-    let Event::Created(plain) = created(Lifecycle::Conversational) else {
-        panic!("it says so");
-    };
-    let created = Created { model: model.into(), ..Created::clone(&plain) };
-    vec![Event::Created(Arc::new(created)), prompted(1, "go"), began(1)]
+    let created = created_with(Lifecycle::Conversational, |created| created.model = model.into());
+    vec![created, prompted(1, "go"), began(1)]
 }
 
 fn fell_back(model: &str) -> Event {
@@ -44,23 +40,24 @@ fn an_unavailable_model_is_replaced_once_before_the_turn_fails() {
 #[test]
 fn exhausted_retries_switch_to_the_fallback_model() {
     given(thinking("gemini-2.5-pro"))
-        .limited(|limits| limits.model_tries = 1)
+        .with_limits(|limits| limits.model_tries = 1)
         .when(note(3, model_fails(ModelErrorKind::Busy { after_ms: None })))
         .then(&[fell_back("gemini-2.5-flash")], &[think(4)]);
 }
 
 #[test]
 fn model_requests_per_task_are_limited() {
-    let worn = "The task has asked the model 1 times, as often as it may. Start a new task.";
+    let exhausted = "The task has asked the model 1 times, as often as it may. Start a new task.";
     let case = given(thinking("m"))
-        .limited(|limits| limits.session_requests = 1)
+        .with_limits(|limits| limits.session_requests = 1)
         .when(note(3, model_answers(&[])))
         .then(&[answered(&[])], &[])
         .settle();
-    case.when(say("again")).then(&[prompted(2, "again")], &[]).next(&[failed(2, worn)], &[]).rests();
+    case.when(prompt("again")).then(&[prompted(2, "again")], &[]).next(&[failed(2, exhausted)], &[]).expect_settled();
 }
 
-fn grown(tokens: u64) -> NoteBody {
+/// An answer of the model whose prompt had this many tokens.
+fn answer_with_usage(tokens: u64) -> NoteBody {
     let usage = Usage { prompt: tokens, ..Usage::default() };
     NoteBody::Answered(Ok(Answer { usage: Some(usage), ..answer(&[]) }))
 }
@@ -68,10 +65,10 @@ fn grown(tokens: u64) -> NoteBody {
 #[test]
 fn a_long_conversation_is_compacted_before_the_next_request() {
     let start = |tokens| {
-        let mut case = given(thinking("m")).limited(|limits| limits.compress_tokens = 1_000);
-        let said = case.decide(note(3, grown(tokens))).expect("an answer");
-        said.events.into_iter().for_each(|event| case.record(event));
-        case.settle().when(say("more")).then(&[prompted(2, "more")], &[])
+        let mut case = given(thinking("m")).with_limits(|limits| limits.compress_tokens = 1_000);
+        let decision = case.decide(note(3, answer_with_usage(tokens))).expect("an answer is accepted");
+        decision.events.into_iter().for_each(|event| case.record(event));
+        case.settle().when(prompt("more")).then(&[prompted(2, "more")], &[])
     };
     start(999).next(&[began(2)], &[think(7)]);
 
@@ -89,22 +86,22 @@ fn a_long_conversation_is_compacted_before_the_next_request() {
     assert_eq!(case.state.history.len(), 3, "clients still see everything");
 
     let error = ModelError { kind: ModelErrorKind::Fatal, message: "no".into() };
-    let gone_on = compacting()
+    let failed = compacting()
         .when(note(8, NoteBody::Compacted(Err(error))))
         .then(&[Event::CompactionFailed { reason: "no".into() }], &[think(9)]);
-    assert!(gone_on.state.incompressible, "it is not tried again");
-    compacting().when(note(7, grown(1))).ignored();
+    assert!(failed.state.incompressible, "compaction is not tried again");
+    compacting().when(note(7, answer_with_usage(1))).ignored();
 }
 
 #[test]
 fn compaction_is_stopped_by_a_cancel_and_a_restart() {
-    let mut case = given(thinking("m")).limited(|limits| limits.compress_tokens = 1);
-    let said = case.decide(note(3, grown(5))).expect("an answer");
-    said.events.into_iter().for_each(|event| case.record(event));
-    let case = case.settle().when(say("more")).then(&[prompted(2, "more")], &[]).settle();
-    let decision = case.decide(Input::Cancel).expect("it can be");
+    let mut case = given(thinking("m")).with_limits(|limits| limits.compress_tokens = 1);
+    let decision = case.decide(note(3, answer_with_usage(5))).expect("an answer is accepted");
+    decision.events.into_iter().for_each(|event| case.record(event));
+    let case = case.settle().when(prompt("more")).then(&[prompted(2, "more")], &[]).settle();
+    let decision = case.decide(Input::Cancel).expect("a cancel is accepted");
     assert_eq!(decision.effects, [stop(8)]);
-    let restarted = case.decide(Input::Restored).expect("never refused");
+    let restarted = case.decide(Input::Restored).expect("a restart is never refused");
     assert!(matches!(&restarted.events[..], [Event::TurnEnded { turn: 2, end: End::Interrupted(_) }]));
 }
 
@@ -112,17 +109,18 @@ fn compaction_is_stopped_by_a_cancel_and_a_restart() {
 fn repeated_calls_are_not_run_and_then_end_the_turn() {
     let mut case = given(thinking("m"));
     let request = read();
-    let mut circles = 0;
+    let mut repeated = 0;
     for _ in 0..20 {
         let at = case.state.seq.0;
-        let decision = case.decide(note(at, model_answers(std::slice::from_ref(&request)))).expect("an answer");
+        let decision =
+            case.decide(note(at, model_answers(std::slice::from_ref(&request)))).expect("an answer is accepted");
         let looped = decision.events.contains(&Event::Looped);
         let over = matches!(decision.events.last(), Some(Event::TurnEnded { .. }));
         assert_eq!(looped, decision.effects.is_empty(), "a call that repeats is not prepared");
         decision.events.into_iter().for_each(|event| case.record(event));
-        circles += u32::from(looped);
+        repeated += u32::from(looped);
         if over {
-            assert_eq!(circles, 2);
+            assert_eq!(repeated, 2);
             return;
         }
         if !looped {
@@ -134,7 +132,7 @@ fn repeated_calls_are_not_run_and_then_end_the_turn() {
         }
         case = case.settle();
     }
-    panic!("it went on and on");
+    panic!("the turn does not end");
 }
 
 #[test]
@@ -148,7 +146,7 @@ fn repeated_text_is_cut_off_and_then_ends_the_turn() {
             gemini_a2a::task::machine::state::Phase::Thinking { job } => job.0,
             ref other => panic!("{other:?} after {n} sentences, request {at}"),
         };
-        let decision = case.decide(note(job, NoteBody::Text(sentence.into()))).expect("words");
+        let decision = case.decide(note(job, NoteBody::Text(sentence.into()))).expect("text is accepted");
         for event in &decision.events {
             nudged += u32::from(matches!(event, Event::Nudged { .. }));
         }
@@ -162,17 +160,17 @@ fn repeated_text_is_cut_off_and_then_ends_the_turn() {
             return;
         }
     }
-    panic!("it went on and on");
+    panic!("the turn does not end");
 }
 
-/// Code repeats by nature, however its marks are cut into pieces.
+/// Lines of code repeat. The marks around the code may be cut into pieces.
 #[test]
 fn repetition_inside_code_is_not_a_loop() {
     let mut case = given(thinking("m"));
     let line = "let value = compute_the_value_of_something(argument);\n";
     let open = ["Look:\n``", "`rust\n"].into_iter();
     for piece in open.chain(std::iter::repeat_n(line, 200)) {
-        let decision = case.decide(note(3, NoteBody::Text(piece.into()))).expect("words");
+        let decision = case.decide(note(3, NoteBody::Text(piece.into()))).expect("text is accepted");
         assert_eq!(decision.events.len(), 1);
         decision.events.into_iter().for_each(|event| case.record(event));
     }
@@ -181,10 +179,10 @@ fn repetition_inside_code_is_not_a_loop() {
 
 #[test]
 fn loop_detection_can_be_switched_off() {
-    let mut case = given(thinking("m")).limited(|limits| limits.loop_strikes = 0);
+    let mut case = given(thinking("m")).with_limits(|limits| limits.loop_strikes = 0);
     for _ in 0..100 {
         let text = NoteBody::Text("The same sentence, said for the hundredth time now. ".into());
-        let decision = case.decide(note(3, text)).expect("words");
+        let decision = case.decide(note(3, text)).expect("text is accepted");
         assert_eq!(decision.events.len(), 1);
         decision.events.into_iter().for_each(|event| case.record(event));
     }
@@ -207,8 +205,8 @@ fn named_files_are_read_before_the_model_is_asked() {
     assert!(matches!(&**case.state.history.last().expect("items"), Item::Nudge(text) if text == "its text"));
     for nothing in [NoteBody::Attached(None), NoteBody::Died("x".into())] {
         let case = start().when(note(4, nothing)).then(&[Event::Attached { text: String::new() }], &[think(5)]);
-        assert_eq!(case.state.history.len(), 1, "the prompt stands alone");
+        assert_eq!(case.state.history.len(), 1, "only the prompt");
     }
-    let decision = start().decide(Input::Cancel).expect("it can be");
+    let decision = start().decide(Input::Cancel).expect("a cancel is accepted");
     assert_eq!(decision.effects, [stop(4)]);
 }

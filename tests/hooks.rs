@@ -37,9 +37,9 @@ fn produced(id: &str, last: bool) -> Event {
     }
 }
 
-/// What a webhook has still to be told, in short.
+/// The pending deliveries of the only webhook, in short.
 fn due(state: &State) -> Vec<(u64, String)> {
-    let said = |due: &Due| match due {
+    let outline = |due: &Due| match due {
         Due::Status { status, rests } => {
             format!("{:?}{}", status.state, if *rests { " at rest" } else { "" })
         }
@@ -47,7 +47,7 @@ fn due(state: &State) -> Vec<(u64, String)> {
         Due::Answer { turn, .. } => format!("answer {turn}"),
     };
     let [hook] = &state.hooks[..] else { panic!("one webhook, not {:?}", state.hooks) };
-    hook.due.iter().map(|due| (due.seq().0, said(due))).collect()
+    hook.due.iter().map(|due| (due.seq().0, outline(due))).collect()
 }
 
 fn is_due(state: &State, expected: &[(u64, &str)]) {
@@ -60,7 +60,7 @@ fn adding_and_removing_a_webhook_has_no_other_effect() {
     given([])
         .when(set("a"))
         .then(&[hook_set(&target("a"))], &[])
-        .rests()
+        .expect_settled()
         .when(set("a"))
         .then(&[hook_set(&target("a"))], &[])
         .when(drop_hook("b"))
@@ -69,13 +69,13 @@ fn adding_and_removing_a_webhook_has_no_other_effect() {
         .then(&[Event::HookDropped { id: "a".into() }], &[])
         .when(drop_hook("a"))
         .then(&[], &[])
-        .rests();
+        .expect_settled();
 }
 
 #[test]
 fn a_finished_task_may_have_webhooks() {
     let over = [task::closed(Final::Failed, "")];
-    let case = given(over).when(set("a")).then(&[hook_set(&target("a"))], &[]).rests();
+    let case = given(over).when(set("a")).then(&[hook_set(&target("a"))], &[]).expect_settled();
     is_due(&case.state, &[]);
     assert!(case.state.is_over());
     let case = case.when(drop_hook("a")).then(&[Event::HookDropped { id: "a".into() }], &[]);
@@ -84,7 +84,7 @@ fn a_finished_task_may_have_webhooks() {
 
 #[test]
 fn webhooks_per_task_are_limited() {
-    let case = given([hook_set(&target("a")), hook_set(&target("b"))]).limited(|l| l.hooks = 2);
+    let case = given([hook_set(&target("a")), hook_set(&target("b"))]).with_limits(|l| l.hooks = 2);
     case.clone().when(set("c")).refused(Refusal::HooksFull);
     case.when(set("b")).then(&[hook_set(&target("b"))], &[]);
 }
@@ -147,9 +147,9 @@ fn delivered_events_are_no_longer_due() {
     let case = given([hook_set(&target("h")), prompted(1, "go"), began(1), task::canceled()])
         .when(moved("h", 4))
         .then(&[hook_moved("h", 4)], &[])
-        .rests();
+        .expect_settled();
     is_due(&case.state, &[(5, "Canceled")]);
-    // Late and foreign reports change nothing.
+    // Reports that are late, or about another webhook, change nothing.
     let case = case
         .when(moved("h", 4))
         .then(&[], &[])
@@ -192,11 +192,11 @@ fn pending_deliveries_move_to_the_new_url_if_the_format_is_the_same() {
     is_due(&case.state, &[(4, "Working")]);
     assert_eq!(case.state.hooks[0].target.url, moved.url);
     let case = given(before.into_iter().chain([hook_set(&v03("h"))]));
-    assert_eq!(case.state.hooks, [Hook::new(Arc::new(v03("h")), Seq(5))], "it is told of what comes");
+    assert_eq!(case.state.hooks, [Hook::new(Arc::new(v03("h")), Seq(5))], "earlier deliveries are dropped");
 }
 
 #[test]
-fn lines_of_the_journal_stay_readable() {
+fn webhook_events_keep_their_journal_format() {
     for (event, line) in [
         (
             hook_set(&Target {

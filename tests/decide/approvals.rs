@@ -18,7 +18,7 @@ fn an_approval_starts_the_call_and_the_task_continues() {
     let case = given(waiting()).when(pick(&e, "proceed_once")).then(&[chosen(&e, Choice::ProceedOnce), ready(&e)], &[]);
     assert_eq!(case.state.status.state, TaskState::Working);
     assert_eq!(case.state.status.seq, Seq(10));
-    let case = case.next(&[started(&e)], &[run(12, &e, Gate::Synced)]).rests();
+    let case = case.next(&[started(&e)], &[run(12, &e, Gate::Synced)]).expect_settled();
     let call = case.state.call(&e.call).expect("a call of the batch");
     assert_eq!(call.choice, Some(Choice::ProceedOnce));
     assert_eq!(call.answered_by, Some(ann()));
@@ -34,14 +34,14 @@ fn a_rejection_ends_its_call_only() {
         .when(pick(&e, "cancel"))
         .then(&[chosen(&e, Choice::Cancel), ended(&e, refused())], &[])
         .next(&[Event::Paused], &[])
-        .rests()
+        .expect_settled()
         .when(pick(&s, "proceed_once"))
         .then(&[chosen(&s, Choice::ProceedOnce), ready(&s)], &[])
         .next(&[started(&s)], &[run(15, &s, Gate::Synced)])
         .when(note(15, run_ends(success())))
         .then(&[ended(&s, success())], &[])
         .next(&[Event::ResultsSent], &[think(17)])
-        .rests();
+        .expect_settled();
 }
 
 /// (1) (3) The second answer comes while the first call runs, and both ends are awaited.
@@ -52,14 +52,14 @@ fn two_questions_are_answered_one_after_the_other() {
         .when(pick(&s, "proceed_once"))
         .then(&[chosen(&s, Choice::ProceedOnce), ready(&s)], &[])
         .next(&[started(&s)], &[run(15, &s, Gate::Synced)])
-        .rests()
+        .expect_settled()
         .when(note(12, run_ends(success())))
         .then(&[ended(&e, success())], &[])
-        .rests()
+        .expect_settled()
         .when(note(15, run_ends(success())))
         .then(&[ended(&s, success())], &[])
         .next(&[Event::ResultsSent], &[think(18)])
-        .rests();
+        .expect_settled();
 }
 
 /// (12)
@@ -67,7 +67,7 @@ fn two_questions_are_answered_one_after_the_other() {
 fn two_questions_are_answered_differently_in_one_message_with_a_prompt() {
     let (e, s) = (edit(), shell());
     given(waiting())
-        .when(say_and_pick("and hurry", &[(&s, "proceed_once"), (&e, "cancel")]))
+        .when(prompt_and_pick("and hurry", &[(&s, "proceed_once"), (&e, "cancel")]))
         .then(
             &[
                 chosen(&s, Choice::ProceedOnce),
@@ -79,7 +79,7 @@ fn two_questions_are_answered_differently_in_one_message_with_a_prompt() {
             &[],
         )
         .next(&[started(&s)], &[run(15, &s, Gate::Synced)])
-        .rests();
+        .expect_settled();
 }
 
 /// The user refused everything: the model is not asked to go on.
@@ -87,13 +87,13 @@ fn two_questions_are_answered_differently_in_one_message_with_a_prompt() {
 fn a_turn_ends_when_every_call_was_rejected() {
     let (e, s) = (edit(), shell());
     let case = given(waiting())
-        .when(say_and_pick("", &[(&e, "cancel"), (&s, "cancel")]))
+        .when(prompt_and_pick("", &[(&e, "cancel"), (&s, "cancel")]))
         .then(
             &[chosen(&e, Choice::Cancel), ended(&e, refused()), chosen(&s, Choice::Cancel), ended(&s, refused())],
             &[],
         )
         .next(&[turn_ended(1, End::Refused)], &[])
-        .rests();
+        .expect_settled();
     assert_eq!(case.state.status.state, TaskState::InputRequired);
     let result = |request: Request| CallResult { request, ending: Arc::new(refused()) };
     assert_eq!(
@@ -107,7 +107,7 @@ fn a_turn_ends_when_every_call_was_rejected() {
 fn the_first_of_two_answers_counts_even_within_one_message() {
     let e = edit();
     let twice = [(&e, "cancel"), (&e, "proceed_once")];
-    given(waiting()).when(say_and_pick("", &twice)).then(&[chosen(&e, Choice::Cancel), ended(&e, refused())], &[]);
+    given(waiting()).when(prompt_and_pick("", &twice)).then(&[chosen(&e, Choice::Cancel), ended(&e, refused())], &[]);
 }
 
 /// (16) Alone it is refused, beside something else it is passed over.
@@ -125,11 +125,11 @@ fn late_and_unknown_answers_are_refused() {
             case.clone().when(odd).refused(not_pending(request));
         }
     }
-    given(editing()).when(say_and_pick("more", &[(&e, "cancel")])).then(&[prompted(2, "more")], &[]);
+    given(editing()).when(prompt_and_pick("more", &[(&e, "cancel")])).then(&[prompted(2, "more")], &[]);
     given(editing())
-        .when(say_and_pick("", &[(&e, "cancel"), (&s, "cancel")]))
+        .when(prompt_and_pick("", &[(&e, "cancel"), (&s, "cancel")]))
         .then(&[chosen(&s, Choice::Cancel), ended(&s, refused())], &[])
-        .rests();
+        .expect_settled();
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn an_option_that_is_not_on_offer_refuses_the_whole_message() {
         Refusal::UnknownOption { call: s.call.clone(), offered: vec!["proceed_once", "proceed_always", "cancel"] };
     for words in ["", "more"] {
         let picks = [(&e, "proceed_once"), (&s, "modify_with_editor")];
-        given(waiting()).when(say_and_pick(words, &picks)).refused(unknown.clone());
+        given(waiting()).when(prompt_and_pick(words, &picks)).refused(unknown.clone());
     }
 }
 
@@ -149,7 +149,7 @@ fn an_approval_is_of_exactly_what_was_shown() {
     let (e, s) = (edit(), shell());
     let picks = [(&e, "proceed_always"), (&s, "proceed_once")];
     let mut case = given(waiting());
-    let said = case.decide(say_and_pick("", &picks)).expect("on offer");
+    let said = case.decide(prompt_and_pick("", &picks)).expect("on offer");
     for event in said.events {
         case.record(event);
     }

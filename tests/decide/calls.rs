@@ -51,11 +51,11 @@ fn calls_that_need_an_answer_are_asked_about_and_the_task_waits() {
     let case = given(thinking())
         .when(note(3, model_answers(&[e.clone(), s.clone()])))
         .then(&[answered(&[e.clone(), s.clone()])], &[prepare(4, &[e.clone(), s.clone()])])
-        .rests()
+        .expect_settled()
         .when(note(4, prepared(&[e.clone(), s.clone()])))
         .then(&[planned(&e), planned(&s), asked(&e), asked(&s)], &[]);
     assert_eq!(case.state.status.state, TaskState::Working);
-    let case = case.next(&[Event::Paused], &[]).rests();
+    let case = case.next(&[Event::Paused], &[]).expect_settled();
     assert_eq!(case.state.status.state, TaskState::InputRequired);
 }
 
@@ -65,22 +65,22 @@ fn calls_that_are_allowed_run_without_a_question() {
     let (r, s) = (read(), shell());
     let both = [r.clone(), s.clone()];
     given(log(thinking(), &[answered(&both)]))
-        .by_default(SHELL, Verdict::Allow)
+        .with_default(SHELL, Verdict::Allow)
         .when(note(4, prepared(&both)))
         .then(&[planned(&r), planned(&s), ready(&r), ready(&s)], &[])
         .next(&[started(&r), started(&s)], &[run(9, &r, Gate::Written), run(10, &s, Gate::Synced)])
-        .rests()
+        .expect_settled()
         .when(note(10, NoteBody::Output("x".into())))
         .then(&[Event::CallOutput { call: s.call.clone(), text: "x".into() }], &[])
         .when(note(10, NoteBody::Output(String::new())))
         .ignored()
         .when(note(10, run_ends(success())))
         .then(&[ended(&s, success())], &[])
-        .rests()
+        .expect_settled()
         .when(note(9, run_ends(success())))
         .then(&[ended(&r, success())], &[])
         .next(&[Event::ResultsSent], &[think(14)])
-        .rests();
+        .expect_settled();
 }
 
 /// (15) (27) (28) A call that is looked at or runs keeps the task working; when it ends, the task waits.
@@ -88,14 +88,17 @@ fn calls_that_are_allowed_run_without_a_question() {
 fn the_task_waits_only_when_everything_waits() {
     let (e, r) = (edit(), read());
     let case = given(log(thinking(), &[answered(&[e.clone(), r.clone()])]))
-        .rests()
+        .expect_settled()
         .when(note(4, prepared(&[e.clone(), r.clone()])))
         .then(&[planned(&e), planned(&r), asked(&e), ready(&r)], &[])
         .next(&[started(&r)], &[run(9, &r, Gate::Written)])
-        .rests();
+        .expect_settled();
     assert_eq!(case.state.status.state, TaskState::Working);
-    let case =
-        case.when(note(9, run_ends(success()))).then(&[ended(&r, success())], &[]).next(&[Event::Paused], &[]).rests();
+    let case = case
+        .when(note(9, run_ends(success())))
+        .then(&[ended(&r, success())], &[])
+        .next(&[Event::Paused], &[])
+        .expect_settled();
     assert_eq!(case.state.status.state, TaskState::InputRequired);
 }
 
@@ -133,7 +136,7 @@ fn a_call_of_a_disabled_tool_is_not_asked_about() {
     let (r, e, f) = (call(READ, "r"), edit(), call(FORBIDDEN, "f"));
     let all = [r.clone(), e.clone(), f.clone()];
     let events = [prompted(1, "go"), began(1), answered(&all)];
-    let case = given(log(vec![created_with(&[READ, FORBIDDEN])], &events));
+    let case = given(log(vec![created_with_tools(&[READ, FORBIDDEN])], &events));
     let asked = job(&case.state, &think(3), &case.limits).expect("a job");
     let Work::Think(asked) = asked.work else {
         panic!("{asked:?}");
@@ -153,7 +156,7 @@ fn a_call_of_a_disabled_tool_is_not_asked_about() {
 fn calls_beyond_the_limit_are_answered_with_an_error() {
     let (a, b) = (call(READ, "a"), call(READ, "b"));
     let both = [a.clone(), b.clone()];
-    let case = given(log(thinking(), &[answered(&both)])).limited(|limits| limits.calls = 1);
+    let case = given(log(thinking(), &[answered(&both)])).with_limits(|limits| limits.calls = 1);
     let job = job(&case.state, &prepare(4, &both), &case.limits).expect("a job");
     let Work::Prepare { calls, .. } = job.work else {
         panic!("{job:?}");

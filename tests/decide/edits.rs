@@ -14,16 +14,16 @@ fn edits_run_one_at_a_time_and_a_command_beside_them() {
     let (a, b, s) = (call(EDIT, "a"), call(EDIT, "b"), shell());
     let all = [a.clone(), b.clone(), s.clone()];
     given(log(thinking(), &[answered(&all)]))
-        .by_default(EDIT, Verdict::Allow)
-        .by_default(SHELL, Verdict::Allow)
+        .with_default(EDIT, Verdict::Allow)
+        .with_default(SHELL, Verdict::Allow)
         .when(note(4, prepared(&all)))
         .then(&[planned(&a), planned(&b), planned(&s), ready(&a), ready(&b), ready(&s)], &[])
         .next(&[started(&a), started(&s)], &[run(11, &a, Gate::Synced), run(12, &s, Gate::Synced)])
-        .rests()
+        .expect_settled()
         .when(note(11, run_ends(success())))
         .then(&[ended(&a, success())], &[])
         .next(&[started(&b)], &[run(14, &b, Gate::Synced)])
-        .rests();
+        .expect_settled();
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn an_edit_of_a_changed_file_is_asked_about_again() {
     let case = given(editing())
         .when(note(12, NoteBody::Ended(RunEnd::Stale)))
         .then(&[stale(&e)], &[prepare(13, std::slice::from_ref(&e))])
-        .rests();
+        .expect_settled();
     assert_eq!(case.state.status.state, TaskState::Working);
     let case = case
         // The job that found it out has nothing more to say.
@@ -60,10 +60,10 @@ fn an_edit_of_a_changed_file_is_asked_about_again() {
         .when(note(13, prepared(std::slice::from_ref(&e))))
         .then(&[planned(&e), asked(&e)], &[])
         .next(&[Event::Paused], &[])
-        .rests();
+        .expect_settled();
     let call = case.state.call(&e.call).expect("a call of the batch");
     assert_eq!((call.choice, &call.answered_by, call.stale), (None, &None, 1));
-    case.when(say_and_pick("", &[(&e, "proceed_once"), (&s, "cancel")]))
+    case.when(prompt_and_pick("", &[(&e, "proceed_once"), (&s, "cancel")]))
         .then(&[chosen(&e, Choice::ProceedOnce), ready(&e), chosen(&s, Choice::Cancel), ended(&s, refused())], &[])
         .next(&[started(&e)], &[run(21, &e, Gate::Synced)]);
 }
@@ -76,7 +76,7 @@ fn a_rule_does_not_cover_a_file_that_changed_under_its_edit() {
     given(start.clone()).when(note(13, prepared(std::slice::from_ref(&e)))).then(&[planned(&e), asked(&e)], &[]);
     // Where edits need no answer at all, this one needs none either.
     given(start)
-        .by_default(EDIT, Verdict::Allow)
+        .with_default(EDIT, Verdict::Allow)
         .when(note(13, prepared(std::slice::from_ref(&e))))
         .then(&[planned(&e), ready(&e)], &[])
         .next(&[started(&e)], &[run(16, &e, Gate::Synced)]);

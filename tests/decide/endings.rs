@@ -11,11 +11,11 @@ use gemini_a2a::task::spec::{Choice, Ending};
 #[test]
 fn a_single_turn_task_ends_after_its_turn() {
     let (e, s) = (edit(), shell());
-    given(one_shot(log(thinking(), &[answered(&[])]))).next(&[closed(Final::Completed, "")], &[]).rests();
+    given(one_shot(log(thinking(), &[answered(&[])]))).next(&[closed(Final::Completed, "")], &[]).expect_settled();
     given(one_shot(thinking()))
         .when(note(3, model_fails(ModelErrorKind::Fatal)))
         .then(&[closed(Final::Failed, "no luck")], &[])
-        .rests();
+        .expect_settled();
     given(one_shot(log(
         waiting(),
         &[chosen(&e, Choice::Cancel), ended(&e, refused()), chosen(&s, Choice::Cancel), ended(&s, refused())],
@@ -24,7 +24,7 @@ fn a_single_turn_task_ends_after_its_turn() {
     // A question or a missing credential leaves it open for the answer.
     given(one_shot(log(thinking(), &[concluded(Outcome::Ask("Which?".into()))])))
         .next(&[turn_ended(1, End::Asked("Which?".into()))], &[])
-        .when(say("this"))
+        .when(prompt("this"))
         .then(&[prompted(2, "this")], &[])
         .next(&[began(2)], &[think(7)]);
     // So does a restart.
@@ -51,7 +51,7 @@ fn an_agent_may_say_how_its_turn_ends() {
             .when(note(3, told))
             .then(std::slice::from_ref(&concluded), &[])
             .next(&[event], &[])
-            .rests();
+            .expect_settled();
         assert_eq!(case.state.status.state, state);
     }
 }
@@ -79,7 +79,7 @@ fn a_cancel_ends_the_task_in_every_phase() {
     for ((phase, start), (events, effects)) in every_phase().into_iter().zip(ends) {
         let mut start = given(start);
         start.record(prompted(7, "queued"));
-        let case = start.when(Input::Cancel).then(events, effects).rests();
+        let case = start.when(Input::Cancel).then(events, effects).expect_settled();
         let state = &case.state;
         assert_eq!(state.status.state, TaskState::Canceled, "{phase}");
         assert!(state.queue.is_empty() && state.calls.is_empty(), "{phase}");
@@ -109,7 +109,7 @@ fn only_the_turn_of_a_disconnected_client_is_aborted() {
     let aborted = || turn_ended(1, End::Interrupted("Execution aborted by client.".into()));
     let gone = Ending::Cancelled { reason: "The client went away.".into(), output: String::new() };
     let abort = |turn| Input::Abort { turn };
-    let case = given(thinking()).when(abort(1)).then(&[aborted()], &[stop(3)]).rests();
+    let case = given(thinking()).when(abort(1)).then(&[aborted()], &[stop(3)]).expect_settled();
     assert_eq!(case.state.status.state, TaskState::InputRequired);
     given(editing())
         .when(abort(1))

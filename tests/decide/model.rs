@@ -51,7 +51,7 @@ fn a_model_answer_is_recorded_whole_with_the_position_of_its_text() {
         .when(note(3, NoteBody::Answered(Ok(from_worker))))
         .then(&[recorded], &[])
         .next(&[turn_ended(1, End::Done)], &[])
-        .rests();
+        .expect_settled();
     let state = &case.state;
     assert_eq!((state.usage, state.total), (Some(usage), usage));
     assert_eq!(state.trace.as_deref(), Some("trace"));
@@ -83,7 +83,7 @@ fn a_model_answer_is_recorded_whole_with_the_position_of_its_text() {
 
 /// The waits after each of the failures, until the turn ends.
 fn waits(limit: impl FnOnce(&mut gemini_a2a::limits::Limits), kind: ModelErrorKind) -> Vec<u64> {
-    let mut case = given(thinking()).limited(limit);
+    let mut case = given(thinking()).with_limits(limit);
     let mut waits = Vec::new();
     loop {
         let Phase::Thinking { job } = case.state.phase else {
@@ -106,7 +106,7 @@ fn waits(limit: impl FnOnce(&mut gemini_a2a::limits::Limits), kind: ModelErrorKi
         let Phase::Backoff { job, .. } = case.state.phase else {
             panic!("in {:?}", case.state.phase);
         };
-        case = case.rests().when(Input::Due { job }).then(&[Event::Retried], &[think(job.0 + 1)]);
+        case = case.expect_settled().when(Input::Due { job }).then(&[Event::Retried], &[think(job.0 + 1)]);
     }
 }
 
@@ -148,7 +148,7 @@ fn a_fatal_error_ends_the_turn_but_not_the_task() {
     let case = given(thinking())
         .when(note(3, NoteBody::Died("oom".into())))
         .then(&[turn_ended(1, End::Failed(died.into()))], &[])
-        .rests();
+        .expect_settled();
     assert_eq!(case.state.error.as_deref(), Some(died));
     assert_eq!(case.state.status.text.as_deref(), Some(died));
     assert_eq!(
@@ -156,7 +156,7 @@ fn a_fatal_error_ends_the_turn_but_not_the_task() {
         [Arc::new(Item::Dropped(message("go")))],
         "a prompt that fails would fail every later request"
     );
-    let case = case.when(say("again")).then(&[prompted(2, "again")], &[]);
+    let case = case.when(prompt("again")).then(&[prompted(2, "again")], &[]);
     let case = case.next(&[began(2)], &[think(6)]);
     assert_eq!(case.state.error, None);
 }

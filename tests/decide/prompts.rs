@@ -10,16 +10,20 @@ use std::sync::Arc;
 
 #[test]
 fn a_prompt_begins_a_turn_on_a_fresh_idle_or_unauthorized_task() {
-    given(fresh()).when(say("go")).then(&[prompted(1, "go")], &[]).next(&[began(1)], &[think(3)]).rests();
+    given(fresh()).when(prompt("go")).then(&[prompted(1, "go")], &[]).next(&[began(1)], &[think(3)]).expect_settled();
     for start in [idle(), unauthorized()] {
-        given(start).when(say("more")).then(&[prompted(2, "more")], &[]).next(&[began(2)], &[think(7)]).rests();
+        given(start)
+            .when(prompt("more"))
+            .then(&[prompted(2, "more")], &[])
+            .next(&[began(2)], &[think(7)])
+            .expect_settled();
     }
 }
 
 #[test]
 fn a_prompt_to_a_busy_or_waiting_task_is_queued() {
     for start in [thinking(), backing_off(), preparing(), waiting(), editing(), replanning()] {
-        given(start).when(say("more")).then(&[prompted(2, "more")], &[]).rests();
+        given(start).when(prompt("more")).then(&[prompted(2, "more")], &[]).expect_settled();
     }
 }
 
@@ -30,35 +34,39 @@ fn queued_prompts_get_their_turns_in_order() {
         .then(&[answered(&[])], &[])
         .next(&[turn_ended(1, End::Done)], &[])
         .next(&[began(2)], &[think(8)])
-        .rests()
-        .when(say("d"))
+        .expect_settled()
+        .when(prompt("d"))
         .then(&[prompted(4, "d")], &[])
         .when(note(8, model_answers(&[])))
         .then(&[answered(&[])], &[])
         .next(&[turn_ended(2, End::Done)], &[])
         .next(&[began(3)], &[think(12)])
-        .rests();
+        .expect_settled();
     assert_eq!(case.state.prompt, Some(message("c")));
 }
 
 #[test]
 fn the_queue_has_a_limit_and_answers_do_not_count_against_it() {
-    let full = given(log(waiting(), &[prompted(2, "b"), prompted(3, "c")])).limited(|limits| limits.queued_prompts = 2);
+    let full =
+        given(log(waiting(), &[prompted(2, "b"), prompted(3, "c")])).with_limits(|limits| limits.queued_prompts = 2);
     let e = edit();
-    full.clone().when(say("d")).refused(Refusal::QueueFull);
+    full.clone().when(prompt("d")).refused(Refusal::QueueFull);
     // Nothing of a refused message happens, its answer neither.
-    full.clone().when(say_and_pick("d", &[(&e, "proceed_once")])).refused(Refusal::QueueFull);
+    full.clone().when(prompt_and_pick("d", &[(&e, "proceed_once")])).refused(Refusal::QueueFull);
     full.when(pick(&e, "cancel")).then(&[chosen(&e, Choice::Cancel), ended(&e, refused())], &[]);
     given(log(waiting(), &[prompted(2, "b")]))
-        .limited(|limits| limits.queued_prompts = 2)
-        .when(say("c"))
+        .with_limits(|limits| limits.queued_prompts = 2)
+        .when(prompt("c"))
         .then(&[prompted(3, "c")], &[]);
 }
 
 #[test]
 fn an_empty_prompt_ends_its_turn_without_a_model_request() {
-    let case =
-        given(fresh()).when(say("")).then(&[prompted(1, "")], &[]).next(&[turn_ended(1, End::Nothing)], &[]).rests();
+    let case = given(fresh())
+        .when(prompt(""))
+        .then(&[prompted(1, "")], &[])
+        .next(&[turn_ended(1, End::Nothing)], &[])
+        .expect_settled();
     assert_eq!(case.state.status.state, TaskState::InputRequired);
     assert_eq!(case.state.history, [Arc::new(Item::Dropped(message("")))], "clients see it, the model does not");
     // Between two prompts, and on a task that has only one turn, it changes nothing else.
@@ -70,9 +78,10 @@ fn an_empty_prompt_ends_its_turn_without_a_model_request() {
 #[test]
 fn a_message_to_an_interrupted_turn_resumes_it() {
     let (e, s) = (edit(), shell());
-    let case = given(suspended()).rests().when(say("go on")).then(&[Event::Resumed, prompted(2, "go on")], &[]);
+    let case =
+        given(suspended()).expect_settled().when(prompt("go on")).then(&[Event::Resumed, prompted(2, "go on")], &[]);
     assert_eq!(case.state.status.state, TaskState::Working);
-    case.next(&[started(&e)], &[run(15, &e, Gate::Synced)]).rests();
+    case.next(&[started(&e)], &[run(15, &e, Gate::Synced)]).expect_settled();
     given(suspended())
         .when(pick(&s, "cancel"))
         .then(&[Event::Resumed, chosen(&s, Choice::Cancel), ended(&s, refused())], &[])
@@ -82,9 +91,9 @@ fn a_message_to_an_interrupted_turn_resumes_it() {
 
 #[test]
 fn a_finished_task_accepts_no_message() {
-    given(over()).when(say("more")).refused(Refusal::Over);
+    given(over()).when(prompt("more")).refused(Refusal::Over);
     given(over()).when(pick(&edit(), "cancel")).refused(Refusal::Over);
     given(over()).when(Input::Cancel).refused(Refusal::Over);
     given(over()).when(Input::Fail("x".into())).refused(Refusal::Over);
-    given(over()).rests();
+    given(over()).expect_settled();
 }

@@ -37,10 +37,10 @@ fn a_restart_in_every_phase() {
         given(start)
             .when(Input::Restored)
             .then(events, effects)
-            .rests()
+            .expect_settled()
             .when(Input::Restored)
             .then(&[], effects)
-            .rests();
+            .expect_settled();
     }
 }
 
@@ -53,14 +53,14 @@ fn a_restart_keeps_what_had_finished() {
     let case = given(log(log(waiting(), &start), &[yes(&s), ready(&s), started(&s), ended(&s, success())]))
         .when(Input::Restored)
         .then(&[turn_ended(1, End::Interrupted(RESTARTED.into()))], &[])
-        .rests();
+        .expect_settled();
     let result = |request: Request| CallResult { request, ending: Arc::new(success()) };
     assert_eq!(case.state.history.last().map(|item| (**item).clone()), Some(Item::Results(vec![result(e), result(s)])));
     // The model had answered with words only: the turn ends as it would have.
     given(log(thinking(), &[answered(&[])])).when(Input::Restored).ignored().next(&[turn_ended(1, End::Done)], &[]);
     // A pause that was not announced yet is.
     let unannounced = waiting()[..8].to_vec();
-    given(unannounced).when(Input::Restored).ignored().next(&[Event::Paused], &[]).rests();
+    given(unannounced).when(Input::Restored).ignored().next(&[Event::Paused], &[]).expect_settled();
     // A queued prompt has its turn after the one that was cut off.
     given(log(thinking(), &[prompted(2, "b")]))
         .when(Input::Restored)
@@ -79,11 +79,11 @@ fn a_restart_completes_events_that_a_torn_write_cut_off() {
     given(waiting()[..5].to_vec())
         .when(Input::Restored)
         .then(&[cut_off(&e), cut_off(&s), turn_ended(1, End::Interrupted(RESTARTED.into()))], &[])
-        .rests();
+        .expect_settled();
     given(waiting()[..7].to_vec())
         .when(Input::Restored)
         .then(&[cut_off(&s), interrupted.clone()], &[])
-        .rests()
+        .expect_settled()
         .when(pick(&e, "proceed_once"))
         .then(&[Event::Resumed, chosen(&e, Choice::ProceedOnce), ready(&e)], &[])
         .next(&[started(&e)], &[run(13, &e, Gate::Synced)]);
@@ -91,9 +91,9 @@ fn a_restart_completes_events_that_a_torn_write_cut_off() {
     given(log(waiting(), &[chosen(&e, Choice::ProceedOnce)]))
         .when(Input::Restored)
         .then(&[ready(&e), interrupted.clone()], &[])
-        .rests();
+        .expect_settled();
     given(log(waiting(), &[chosen(&e, Choice::Cancel)]))
         .when(Input::Restored)
         .then(&[ended(&e, refused()), interrupted], &[])
-        .rests();
+        .expect_settled();
 }

@@ -50,7 +50,7 @@ fn proceed_always_is_recorded_as_rules() {
     let (e, s) = (edit(), shell());
     let picks = [(&e, "proceed_always"), (&s, "proceed_always")];
     let case = given(waiting())
-        .when(say_and_pick("", &picks))
+        .when(prompt_and_pick("", &picks))
         .then(&[chosen(&e, Choice::ProceedAlways), ready(&e), chosen(&s, Choice::ProceedAlways), ready(&s)], &[]);
     assert_eq!(case.state.always, [rule(&e), rule(&s)]);
     // An answer from before there were rules allows its call and nothing more.
@@ -136,7 +136,7 @@ fn saving_a_rule_is_offered_only_where_the_operator_allows_it() {
         let log = if trusted { preparing() } else { untrusted(preparing()) };
         let asked = |request| asked_for(request, keeping);
         given(log)
-            .granted(grant)
+            .with_grant(grant)
             .when(note(4, prepared(&[e.clone(), s.clone()])))
             .then(&[planned(&e), planned(&s), asked(&e), asked(&s)], &[]);
     }
@@ -147,7 +147,7 @@ fn a_rule_is_kept_only_where_that_was_offered() {
     let e = edit();
     let word = "proceed_always_and_save";
     let saving = |saving| Grant { saving, auto_execute: true };
-    given(waiting()).granted(saving(true)).when(pick(&e, word)).refused(Refusal::UnknownOption {
+    given(waiting()).with_grant(saving(true)).when(pick(&e, word)).refused(Refusal::UnknownOption {
         call: e.call.clone(),
         offered: vec!["proceed_once", "proceed_always", "cancel"],
     });
@@ -160,13 +160,13 @@ fn a_rule_is_kept_only_where_that_was_offered() {
         offered: vec!["proceed_once", "proceed_always", word, "cancel"],
     };
     let events = [chosen(&e, Choice::ProceedAlwaysAndSave), ready(&e)];
-    let case = kept().granted(saving(true));
+    let case = kept().with_grant(saving(true));
     let case = case.when(pick(&e, "no such word")).refused(offered);
     let case = case.when(pick(&e, word)).then(&events, &[save(rule(&e))]);
     assert_eq!(case.state.always, [rule(&e)]);
     assert_eq!(job(&case.state, &save(rule(&e)), &case.limits), None);
     // The operator took it back in the meantime: it lasts for the session.
-    let case = kept().granted(saving(false));
+    let case = kept().with_grant(saving(false));
     let case = case.when(pick(&e, word)).then(&events, &[]);
     assert_eq!(case.state.always, [rule(&e)]);
 }
@@ -187,7 +187,7 @@ fn a_mode_decides_what_is_asked() {
         (Mode::Yolo, [ready(e), ready(s), ready(r)]),
     ];
     for (mode, judged) in modes {
-        let start = [created_as(mode, false), prompted(1, "go"), began(1)];
+        let start = [created_in_mode(mode, false), prompted(1, "go"), began(1)];
         let events = [vec![planned(e), planned(s), planned(r)], judged.to_vec()].concat();
         given(log(start.to_vec(), &[answered(&all)])).when(note(4, prepared(&all))).then(&events, &[]);
     }
@@ -198,26 +198,26 @@ fn a_mode_decides_what_is_asked() {
 fn a_task_runs_without_questions_only_if_the_operator_allows_it() {
     let all = [edit(), shell()];
     let [e, s] = &all;
-    let start = [created_as(Mode::Default, true), prompted(1, "go"), began(1)];
+    let start = [created_in_mode(Mode::Default, true), prompted(1, "go"), began(1)];
     let case = || given(log(start.to_vec(), &[answered(&all)]));
     case().when(note(4, prepared(&all))).then(&[planned(e), planned(s), asked(e), asked(s)], &[]);
     let grant = Grant { auto_execute: true, ..Grant::default() };
     case()
-        .granted(grant)
+        .with_grant(grant)
         .when(note(4, prepared(&all)))
         .then(&[planned(e), planned(s), ready(e), ready(s)], &[])
         .next(&[started(e), started(s)], &[run(9, e, Gate::Synced), run(10, s, Gate::Synced)])
-        .rests();
+        .expect_settled();
     let message = "This call of run_shell_command is not allowed here: not here.";
     let rules = json!([{"toolName": SHELL, "commandPrefix": "make", "decision": "deny", "denyMessage": "not here"}]);
     case()
-        .granted(grant)
-        .ruled(|policy| assert_eq!(policy.add(Tier::User, &rules), Vec::<String>::new()))
+        .with_grant(grant)
+        .with_policy(|policy| assert_eq!(policy.add(Tier::User, &rules), Vec::<String>::new()))
         .when(note(4, prepared(&all)))
         .then(&[planned(e), planned(s), ready(e), ended(s, failure(ErrorKind::PolicyViolation, message))], &[]);
     // Where the client did not wish it, the operator's leave changes nothing.
     given(log(thinking(), &[answered(&all)]))
-        .granted(grant)
+        .with_grant(grant)
         .when(note(4, prepared(&all)))
         .then(&[planned(e), planned(s), asked(e), asked(s)], &[]);
 }
@@ -234,7 +234,7 @@ fn a_former_name_does_not_get_around_a_rule() {
     let names: Vec<String> = spec.names().map(String::from).collect();
     case.tools.extend(names.into_iter().map(|name| (name, spec.clone())));
     let message = "This call of search_file_content is not allowed here: not here.";
-    case.ruled(|policy| assert_eq!(policy.add(Tier::User, &rules), Vec::<String>::new()))
+    case.with_policy(|policy| assert_eq!(policy.add(Tier::User, &rules), Vec::<String>::new()))
         .when(note(4, prepared(std::slice::from_ref(&call))))
         .then(&[planned(&call), ended(&call, failure(ErrorKind::PolicyViolation, message))], &[]);
 }

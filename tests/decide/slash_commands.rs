@@ -36,19 +36,20 @@ fn the_text_of_a_slash_command_is_the_answer_and_result_of_its_task() {
         .when(note(4, command_says("done")))
         .then(&[produced("done"), text("done"), spoken], &[])
         .next(&[closed(Final::Completed, "")], &[])
-        .rests();
+        .expect_settled();
     assert_eq!(case.state.artifacts, [(*result("done")).clone()]);
     assert_eq!(case.state.history.len(), 2, "what was typed, and the answer");
     given(commanding())
         .when(note(4, command_says("")))
         .then(&[produced(""), closed(Final::Completed, "")], &[])
-        .rests();
+        .expect_settled();
 }
 
 #[test]
 fn a_slash_command_may_continue_with_the_model() {
     let told = || Event::CommandPrompted { text: "Write it.".into() };
-    let case = given(commanding()).when(note(4, command_asks("Write it."))).then(&[told()], &[think(5)]).rests();
+    let case =
+        given(commanding()).when(note(4, command_asks("Write it."))).then(&[told()], &[think(5)]).expect_settled();
     let last = case.state.history.last().map(|item| (**item).clone());
     assert_eq!(last, Some(Item::Nudge("Write it.".into())));
     case.when(note(5, model_answers(&[]))).then(&[answered(&[])], &[]).next(&[closed(Final::Completed, "")], &[]);
@@ -60,7 +61,7 @@ fn a_command_that_fails_fails_its_task() {
         (NoteBody::Commanded(Err("no luck".into())), "no luck"),
         (NoteBody::Died("killed".into()), "The command ended unexpectedly: killed"),
     ] {
-        given(commanding()).when(note(4, body)).then(&[closed(Final::Failed, text)], &[]).rests();
+        given(commanding()).when(note(4, body)).then(&[closed(Final::Failed, text)], &[]).expect_settled();
     }
 }
 

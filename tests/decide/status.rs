@@ -37,7 +37,7 @@ fn every_status_is_later_than_the_one_before() {
     case.record(ended(&edit(), success()));
     case.record(Event::Paused);
     case.record(canceled());
-    let mut state = born(&case.log[0]);
+    let mut state = first_state(&case.log[0]);
     let mut seen = vec![state.status.at];
     for record in &case.log[1..] {
         let early = Record { at: state.stamp(&record.event, NOON - 60_000), ..record.clone() };

@@ -14,7 +14,7 @@ use gemini_a2a::task::spec::{Choice, Ending, ErrorKind};
 const SECOND: u64 = 1_000;
 
 fn hurried(start: Vec<Event>, change: impl FnOnce(&mut Times)) -> Case {
-    given(start).limited(|limits| change(&mut limits.times))
+    given(start).with_limits(|limits| change(&mut limits.times))
 }
 
 fn timed_out(request: &Request) -> [Event; 2] {
@@ -42,7 +42,7 @@ fn an_unanswered_question_times_out() {
     assert_eq!(asked.iter().min().map(|at| at + SECOND), Some(due));
     case().when(Input::Time(due - 1)).ignored();
     let late = case().when(Input::Time(due + SECOND)).then(&both, &[]);
-    let late = late.next(&[turn_ended(1, End::Refused)], &[]).rests();
+    let late = late.next(&[turn_ended(1, End::Refused)], &[]).expect_settled();
     assert_eq!(late.state.status.state, TaskState::InputRequired);
     assert_eq!(deadline(&late.state, &late.limits.times), None);
     // Whoever comes now comes too late.
@@ -54,7 +54,7 @@ fn an_unanswered_question_times_out() {
 #[test]
 fn a_question_timeout_does_not_stop_running_calls() {
     let case = hurried(editing(), |times| times.answer_ms = Some(SECOND));
-    let case = case.when(Input::Time(NOON + SECOND * 9)).then(&timed_out(&shell()), &[]).rests();
+    let case = case.when(Input::Time(NOON + SECOND * 9)).then(&timed_out(&shell()), &[]).expect_settled();
     assert_eq!(case.state.status.state, TaskState::Working);
     case.when(note(12, run_ends(success())))
         .then(&[ended(&edit(), success())], &[])
@@ -67,7 +67,8 @@ fn an_interrupted_turn_waits_for_the_user_even_after_a_timeout() {
     let late = || Input::Time(NOON + SECOND * 9);
     let mut events = timed_out(&shell()).to_vec();
     events.push(interrupted);
-    let case = hurried(suspended(), |times| times.answer_ms = Some(SECOND)).when(late()).then(&events, &[]).rests();
+    let case =
+        hurried(suspended(), |times| times.answer_ms = Some(SECOND)).when(late()).then(&events, &[]).expect_settled();
     assert_eq!(case.state.status.state, TaskState::InputRequired);
     case.when(late()).ignored();
     // Nothing is left to wait for: the turn is over.
@@ -82,7 +83,10 @@ fn an_interrupted_turn_waits_for_the_user_even_after_a_timeout() {
     ];
     let mut events = timed_out(&shell()).to_vec();
     events.push(turn_ended(1, End::Interrupted(RESTARTED.into())));
-    hurried(log(waiting(), &start), |times| times.answer_ms = Some(SECOND)).when(late()).then(&events, &[]).rests();
+    hurried(log(waiting(), &start), |times| times.answer_ms = Some(SECOND))
+        .when(late())
+        .then(&events, &[])
+        .expect_settled();
 }
 
 #[test]
@@ -123,7 +127,7 @@ fn a_turn_that_takes_too_long_is_stopped_in_every_phase() {
         assert_eq!(due.is_some(), !events.is_empty(), "{phase}");
         let at = due.unwrap_or(NOON + SECOND);
         hurried(start.clone(), limit).when(Input::Time(at - 1)).ignored();
-        let case = hurried(start, limit).when(Input::Time(at)).then(&events, effects).rests();
+        let case = hurried(start, limit).when(Input::Time(at)).then(&events, effects).expect_settled();
         assert!(!case.state.paused && !case.state.suspended, "{phase}");
     }
     hurried(one_shot(thinking()), |times| times.turn_ms = Some(SECOND))
@@ -145,7 +149,7 @@ fn an_idle_task_is_closed_after_its_time_limit() {
     ] {
         let at = given(start.clone()).state.status.at + day;
         given(start.clone()).when(Input::Time(at - 1)).ignored();
-        let case = given(start).when(Input::Time(at)).then(&[closed(state, text)], &[]).rests();
+        let case = given(start).when(Input::Time(at)).then(&[closed(state, text)], &[]).expect_settled();
         case.when(Input::Time(u64::MAX)).ignored();
     }
     // A prompt that waits for its turn is somebody going on.

@@ -1,0 +1,101 @@
+//! Effects that the machine asks for, and inputs that it gets: messages of users and notes of workers.
+
+use super::*;
+use gemini_a2a::base::id::{CallId, Seq};
+use gemini_a2a::task::log::answer::Request;
+use gemini_a2a::task::machine::decide::{Effect, Gate, Input};
+use gemini_a2a::task::machine::job::{ModelError, ModelErrorKind, NoteBody, Pick, RunEnd, Said};
+use gemini_a2a::task::slash::Commanded;
+use gemini_a2a::task::spec::{Answers, Ending};
+use serde_json::json;
+use std::sync::Arc;
+
+pub fn think(job: u64) -> Effect {
+    Effect::Think { job: Seq(job) }
+}
+
+pub fn prepare(job: u64, calls: &[Request]) -> Effect {
+    Effect::Prepare { job: Seq(job), calls: calls.iter().map(|request| request.call.clone()).collect() }
+}
+
+pub fn run(job: u64, request: &Request, gate: Gate) -> Effect {
+    Effect::Run { job: Seq(job), call: request.call.clone(), gate }
+}
+
+pub fn stop(job: u64) -> Effect {
+    Effect::Stop { job: Seq(job) }
+}
+
+pub fn arm(job: u64, delay_ms: u64) -> Effect {
+    Effect::Arm { job: Seq(job), delay_ms }
+}
+
+pub fn prompt(text: &str) -> Input {
+    prompt_and_pick(text, &[])
+}
+
+/// A message with an answer and no text.
+pub fn pick(request: &Request, option: &str) -> Input {
+    prompt_and_pick("", &[(request, option)])
+}
+
+pub fn prompt_and_pick(text: &str, picks: &[(&Request, &str)]) -> Input {
+    let answers = picks.iter().map(|(request, option)| Pick {
+        call: request.call.clone(),
+        option: (*option).into(),
+        edited: None,
+        answers: None,
+    });
+    Input::Say { said: Said { message: message(text), answers: answers.collect() }, by: ann() }
+}
+
+/// An approval with content that the user edited.
+pub fn pick_edited(request: &Request, option: &str, content: &str) -> Input {
+    pick_with(Pick { call: request.call.clone(), option: option.into(), edited: Some(content.into()), answers: None })
+}
+
+/// An approval with answers to the agent's questions.
+pub fn pick_answering(request: &Request, option: &str, answers: Arc<Answers>) -> Input {
+    pick_with(Pick { call: request.call.clone(), option: option.into(), edited: None, answers: Some(answers) })
+}
+
+fn pick_with(pick: Pick) -> Input {
+    Input::Say { said: Said { message: message(""), answers: vec![pick] }, by: ann() }
+}
+
+pub fn note(job: u64, body: NoteBody) -> Input {
+    Input::Note { job: Seq(job), body }
+}
+
+/// The model's answer as its worker reports it: the calls have no ids yet.
+pub fn model_answers(calls: &[Request]) -> NoteBody {
+    let mut answer = answer(calls);
+    for request in answer.calls_mut() {
+        request.call = CallId::from("");
+    }
+    NoteBody::Answered(Ok(answer))
+}
+
+pub fn model_fails(kind: ModelErrorKind) -> NoteBody {
+    NoteBody::Answered(Err(ModelError { kind, message: "no luck".into() }))
+}
+
+pub fn command_says(text: &str) -> NoteBody {
+    NoteBody::Commanded(Ok(Commanded::Done { text: text.into(), data: json!({ "says": text }) }))
+}
+
+pub fn command_asks(prompt: &str) -> NoteBody {
+    NoteBody::Commanded(Ok(Commanded::Ask { prompt: prompt.into() }))
+}
+
+pub fn prepared(calls: &[Request]) -> NoteBody {
+    NoteBody::Prepared(calls.iter().map(|request| Ok(plan(request))).collect())
+}
+
+pub fn edit_ends(request: &Request) -> NoteBody {
+    NoteBody::Edited { ending: success(), changes: vec![change(request)] }
+}
+
+pub fn run_ends(ending: Ending) -> NoteBody {
+    NoteBody::Ended(RunEnd::Ended(ending))
+}
