@@ -7,7 +7,7 @@
 
 use crate::a2a;
 use crate::a2a::dialect::{Answers as AnswerStyle, Dialect, PromptAnswer};
-use crate::a2a::encodings::object::{self, Object, object};
+use crate::a2a::encodings::object::{Object, object};
 use crate::a2a::form::{Decoded, Form};
 use crate::a2a::requests::object::{Object as Params, body, check_type, member, texts};
 use crate::base::http::{Request, Response};
@@ -22,12 +22,15 @@ use crate::task::slash::{Answers, Args, Argument, RESULT, Registry, Spec, Typed,
 use crate::task::spec::Question;
 use serde_json::{Value, json};
 
-/// The answer to a request for the commands.
+/// The answer to a request for the commands. Clients of the reference server expect one JSON object from each command of its list, so
+/// commands that answer with a stream are not listed there, but can be executed.
 pub fn listed(form: &Form, registry: &Registry) -> Response {
-    match form.dialect.answers {
-        AnswerStyle::Gemini => list(registry),
-        AnswerStyle::A2a => a2a::result(form, &get(registry)),
-    }
+    let style = form.dialect.answers;
+    let listed = registry.commands().iter().filter(|spec| match (style, spec.answers) {
+        (AnswerStyle::Gemini, Answers::Streaming) => false,
+        (AnswerStyle::Gemini, Answers::Once) | (AnswerStyle::A2a, _) => true,
+    });
+    a2a::result(form, &object(|o| _ = o.list("commands", listed, |o, spec| write_spec(o, spec, style, ""))))
 }
 
 /// `POST /executeCommand`.
@@ -60,24 +63,6 @@ fn traits(protocol: Protocol, profile: Profile) -> TaskTraits {
 /// task's id for the request's.
 pub fn stream(task: &TaskId) -> Form {
     Form { id: json::bytes(task).into(), ..Form::of(Dialect::RPC_03) }
-}
-
-/// The answer to `GET /listCommands`. Its clients expect one JSON object from whatever is listed, so commands that answer with
-/// a stream are not listed, but can be executed.
-fn list(registry: &Registry) -> Response {
-    let specs = registry.commands().iter();
-    let listed = specs.filter(|spec| match spec.answers {
-        Answers::Once => true,
-        Answers::Streaming => false,
-    });
-    let one = |out: &mut Vec<u8>, spec| object::write(out, |o| phrase(o, spec, ""));
-    Response::json(200, object(|o| _ = o.list("commands", listed, one)))
-}
-
-/// The result of `commands/get`.
-fn get(registry: &Registry) -> Vec<u8> {
-    let one = |out: &mut Vec<u8>, spec| object::write(out, |o| relative(o, spec));
-    object(|o| _ = o.list("commands", registry.commands(), one))
 }
 
 /// The body of `POST /executeCommand`. The words of its errors are the reference server's: clients compare them.
@@ -199,31 +184,19 @@ fn is_true(value: &Value) -> bool {
     }
 }
 
-/// A command of the reference server's list: its name is the whole phrase.
-fn phrase(o: &mut Object<'_>, spec: &Spec, above: &str) {
-    let name = match above {
-        "" => spec.name.clone(),
-        above => format!("{above} {}", spec.name),
+/// A command of a list. The reference server's list has whole phrases as names: that of the parent is `above`.
+fn write_spec(o: &mut Object<'_>, spec: &Spec, style: AnswerStyle, above: &str) {
+    let (name, is_required, subs) = match style {
+        AnswerStyle::Gemini => (format!("{above}{}", spec.name), "isRequired", "subCommands"),
+        AnswerStyle::A2a => (spec.name.clone(), "is_required", "sub_commands"),
     };
     o.member("name", &name).member("description", &spec.description);
-    arguments(o, spec, "isRequired");
-    o.list("subCommands", &spec.subs, |out, sub| object::write(out, |o| phrase(o, sub, &name)));
-}
-
-/// A command of the extension's list: its name is relative to its parent.
-fn relative(o: &mut Object<'_>, spec: &Spec) {
-    o.member("name", &spec.name).member("description", &spec.description);
-    arguments(o, spec, "is_required");
-    o.list("sub_commands", &spec.subs, |out, sub| object::write(out, |o| relative(o, sub)));
-}
-
-fn arguments(o: &mut Object<'_>, spec: &Spec, is_required: &str) {
-    o.list("arguments", &spec.arguments, |out, argument| {
-        object::write(out, |o| {
-            o.member("name", &argument.name).member("description", &argument.description);
-            o.member(is_required, &argument.required);
-        });
+    o.list("arguments", &spec.arguments, |o, argument| {
+        o.member("name", &argument.name).member("description", &argument.description);
+        o.member(is_required, &argument.required);
     });
+    let above = format!("{name} ");
+    o.list(subs, &spec.subs, |o, sub| write_spec(o, sub, style, &above));
 }
 
 #[cfg(test)]
@@ -258,10 +231,13 @@ mod tests {
 
     #[test]
     fn both_lists() {
-        let listed = list(&registry());
-        assert_eq!(listed.status, 200);
+        let listed_by = |dialect| {
+            let response = listed(&Form::of(dialect), &registry());
+            assert_eq!(response.status, 200);
+            String::from_utf8(response.body.to_vec()).unwrap()
+        };
         assert_eq!(
-            String::from_utf8(listed.body.to_vec()).unwrap(),
+            listed_by(Dialect::GEMINI),
             concat!(
                 r#"{"commands":[{"name":"memory","description":"Memory.","arguments":[],"subCommands":["#,
                 r#"{"name":"memory show","description":"Shows.","arguments":[],"subCommands":[]},"#,
@@ -271,7 +247,7 @@ mod tests {
             )
         );
         assert_eq!(
-            String::from_utf8(get(&registry())).unwrap(),
+            listed_by(Dialect::REST_10),
             concat!(
                 r#"{"commands":[{"name":"memory","description":"Memory.","arguments":[],"sub_commands":["#,
                 r#"{"name":"show","description":"Shows.","arguments":[],"sub_commands":[]},"#,

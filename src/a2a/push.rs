@@ -16,7 +16,7 @@ use crate::a2a::snapshot as whole;
 use crate::a2a::switches::PushRules;
 use crate::a2a::views::snapshot::{self, Wanted};
 use crate::a2a::views::tools::Tools;
-use crate::a2a::words::{CODER, coder_kind};
+use crate::a2a::words::CODER;
 use crate::a2a::{present, result};
 use crate::base::http::Response;
 use crate::base::id::{ConfigId, Seq, TaskId};
@@ -351,7 +351,7 @@ fn hook_view(protocol: Protocol, profile: Profile) -> View {
 fn past<'a>(projection: Projection, state: &State, status: &'a Status, shown: TaskState) -> StatusUpdate<'a> {
     let metadata = match projection {
         Projection::Coder => json!({
-            CODER: { "kind": coder_kind::STATE_CHANGE },
+            CODER: { "kind": "state-change" },
             "model": state.model,
         }),
         Projection::Devtool | Projection::Plain | Projection::PlainText => json!({}),

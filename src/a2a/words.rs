@@ -42,11 +42,6 @@ pub fn v10_state(state: TaskState) -> &'static str {
     state_words(state)[1]
 }
 
-/// In the protobuf definition of 0.3, which has one of them with a second l.
-pub fn proto03_state(state: TaskState) -> &'static str {
-    if state == TaskState::Canceled { "TASK_STATE_CANCELLED" } else { v10_state(state) }
-}
-
 pub fn message_state(shown: TaskState) -> &'static str {
     state_words(shown)[2]
 }
@@ -61,22 +56,6 @@ pub fn idle_completed(state: TaskState, idle: bool) -> TaskState {
     match state {
         TaskState::InputRequired if idle => TaskState::Completed,
         other => other,
-    }
-}
-
-/// Roles in 0.3.
-pub fn role(role: Role) -> &'static str {
-    match role {
-        Role::User => "user",
-        Role::Agent => "agent",
-    }
-}
-
-/// Roles in 1.0 and in the protobuf definition of 0.3.
-pub fn proto_role(role: Role) -> &'static str {
-    match role {
-        Role::User => "ROLE_USER",
-        Role::Agent => "ROLE_AGENT",
     }
 }
 
@@ -112,33 +91,6 @@ pub fn read_profile(word: &str) -> Option<Profile> {
         "plain" => Some(Profile::Plain),
         _ => None,
     }
-}
-
-/// What a status update of the coder profile and an object of `POST /message/stream` are about.
-pub mod coder_kind {
-    pub const STATE_CHANGE: &str = "state-change";
-    pub const TEXT_CONTENT: &str = "text-content";
-    pub const THOUGHT: &str = "thought";
-    pub const CITATION: &str = "citation";
-    pub const TOOL_CALL_UPDATE: &str = "tool-call-update";
-    pub const TOOL_CALL_CONFIRMATION: &str = "tool-call-confirmation";
-}
-
-/// What an object of `POST /tasks/{id}/execute` is about.
-pub mod execute_kind {
-    pub const STATE_CHANGE: &str = "state_change";
-    pub const TEXT_CONTENT: &str = "text_content";
-    pub const THOUGHT: &str = "thought";
-    pub const THOUGHT_SUMMARY: &str = "thought_summary";
-    pub const TOOL_CALL_UPDATE: &str = "tool_call_update";
-}
-
-/// What an event of the development-tool extension and an object of the live session are about.
-pub mod devtool_kind {
-    pub const STATE_CHANGE: &str = "STATE_CHANGE";
-    pub const TEXT_CONTENT: &str = "TEXT_CONTENT";
-    pub const THOUGHT: &str = "THOUGHT";
-    pub const TOOL_CALL_UPDATE: &str = "TOOL_CALL_UPDATE";
 }
 
 /// An answer on offer, as people are shown it.
@@ -259,20 +211,19 @@ mod tests {
     }
 
     #[test]
-    fn one_state_is_spelled_differently_in_either_protobuf() {
+    fn words_of_1_0_are_those_of_0_3_in_upper_case() {
         for one in TaskState::ALL {
             let word = state(one).to_ascii_uppercase().replace('-', "_");
             assert_eq!(v10_state(one), format!("TASK_STATE_{word}"));
-            let same = proto03_state(one) == v10_state(one);
-            assert_eq!(same, one != TaskState::Canceled);
         }
     }
 
     #[test]
     fn roles_are_read_and_unknown_ones_refused() {
-        for one in [Role::User, Role::Agent] {
-            assert_eq!(read_role(role(one)), Some(one));
-            assert_eq!(read_role(proto_role(one)), Some(one));
+        for (word, role) in
+            [("user", Role::User), ("agent", Role::Agent), ("ROLE_USER", Role::User), ("ROLE_AGENT", Role::Agent)]
+        {
+            assert_eq!(read_role(word), Some(role));
         }
         assert_eq!(read_role("system"), None);
     }

@@ -16,23 +16,10 @@ pub fn object(members: impl FnOnce(&mut Object<'_>)) -> Vec<u8> {
     out
 }
 
-/// Appends an object.
-pub fn write(out: &mut Vec<u8>, members: impl FnOnce(&mut Object<'_>)) {
+fn write(out: &mut Vec<u8>, members: impl FnOnce(&mut Object<'_>)) {
     out.push(b'{');
     members(&mut Object { out, is_empty: true });
     out.push(b'}');
-}
-
-/// Appends a list.
-pub fn write_list<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, mut item: impl FnMut(&mut Vec<u8>, T)) {
-    out.push(b'[');
-    for (i, one) in items.into_iter().enumerate() {
-        if i > 0 {
-            out.push(b',');
-        }
-        item(out, one);
-    }
-    out.push(b']');
 }
 
 impl Object<'_> {
@@ -70,13 +57,22 @@ impl Object<'_> {
         self
     }
 
+    /// A list of objects.
     pub fn list<T>(
         &mut self,
         name: &str,
         items: impl IntoIterator<Item = T>,
-        item: impl FnMut(&mut Vec<u8>, T),
+        mut members: impl FnMut(&mut Object<'_>, T),
     ) -> &mut Self {
-        write_list(self.name(name), items, item);
+        let out = self.name(name);
+        out.push(b'[');
+        for (i, item) in items.into_iter().enumerate() {
+            if i > 0 {
+                out.push(b',');
+            }
+            write(out, |o| members(o, item));
+        }
+        out.push(b']');
         self
     }
 }

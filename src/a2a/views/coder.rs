@@ -11,7 +11,7 @@ use crate::a2a::views::call::Call;
 use crate::a2a::views::coder_call;
 use crate::a2a::views::tools::Tools;
 use crate::a2a::views::update::{Change, Step, Update, failure, status_message, thought};
-use crate::a2a::words::{CODER, CallStatus, OURS, coder_kind};
+use crate::a2a::words::{CODER, CallStatus, OURS};
 use crate::base::id::Seq;
 use crate::task::log::answer::Usage;
 use crate::task::log::event::Protocol;
@@ -32,24 +32,20 @@ pub fn frame<'a>(update: &Update<'a>, tools: &Tools, protocol: Protocol) -> Opti
         },
     };
     match update.change {
-        Change::Working | Change::ResultsSent => {
-            Some(shown.status(None, Metadata::of(coder_kind::STATE_CHANGE, state)))
-        }
+        Change::Working | Change::ResultsSent => Some(shown.status(None, Metadata::of("state-change", state))),
         Change::Answered(answer) if !answer.has_calls() => None,
-        Change::Answered(_) => Some(shown.status(None, Metadata::of(coder_kind::STATE_CHANGE, state))),
+        Change::Answered(_) => Some(shown.status(None, Metadata::of("state-change", state))),
         Change::Paused | Change::Stopped => Some(Frame::Status(announced(state, std::iter::empty()))),
-        Change::Thought { subject, description } => {
-            Some(shown.content(coder_kind::THOUGHT, seq, thought(subject, description)))
-        }
-        Change::Text { text, since } => Some(shown.content(coder_kind::TEXT_CONTENT, since, Piece::Text(text.into()))),
-        Change::Citation(text) => Some(shown.content(coder_kind::CITATION, seq, Piece::Text(text.into()))),
+        Change::Thought { subject, description } => Some(shown.content("thought", seq, thought(subject, description))),
+        Change::Text { text, since } => Some(shown.content("text-content", since, Piece::Text(text.into()))),
+        Change::Citation(text) => Some(shown.content("citation", seq, Piece::Text(text.into()))),
         Change::Call { call, step, status } => match step {
             Step::Planned | Step::AllowedByAnswer | Step::Started | Step::Ended => {
-                Some(shown.call(seq, Call::new(call, status), coder_kind::TOOL_CALL_UPDATE, tools))
+                Some(shown.call(seq, Call::new(call, status), "tool-call-update", tools))
             }
             Step::Asked | Step::Answered => {
                 let call = Call::new(call, CallStatus::AwaitingApproval);
-                Some(shown.call(seq, call, coder_kind::TOOL_CALL_CONFIRMATION, tools))
+                Some(shown.call(seq, call, "tool-call-confirmation", tools))
             }
             // It has been shown as scheduled already.
             Step::AllowedByRule => None,
@@ -81,7 +77,7 @@ fn asked<'a>(state: &'a State, tools: &Tools) -> impl Iterator<Item = Piece<'a>>
 
 /// The status as last announced, with these parts behind its text.
 fn announced<'a>(state: &'a State, more: impl Iterator<Item = Piece<'a>>) -> StatusUpdate<'a> {
-    let open = Metadata { error: failure(state), ..Metadata::of(coder_kind::STATE_CHANGE, state) };
+    let open = Metadata { error: failure(state), ..Metadata::of("state-change", state) };
     let closing = Metadata { usage: state.usage, ..open };
     StatusUpdate {
         state: state.status.state,

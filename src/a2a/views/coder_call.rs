@@ -97,12 +97,11 @@ fn response(o: &mut Object<'_>, call: Call<'_>, ending: &Ending, tool: Option<&T
     if let Ending::Error { error } = ending {
         o.object("error", |o| _ = o.member("message", &error.message));
     }
-    o.list("responseParts", [()], |out, ()| {
-        let part = |o: &mut Object<'_>| {
+    o.list("responseParts", [()], |o, ()| {
+        o.object("functionResponse", |o| {
             o.member("id", call.call.id()).member("name", &call.call.request.name);
             o.object("response", |o| _ = o.member(name, &for_model));
-        };
-        out.extend(object(|o| _ = o.object("functionResponse", part)));
+        });
     });
     match ending {
         Ending::Success { display, .. } => {

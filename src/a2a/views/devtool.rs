@@ -11,7 +11,7 @@ use crate::a2a::views::call::Call;
 use crate::a2a::views::coder::write_answered_by;
 use crate::a2a::views::devtool_call;
 use crate::a2a::views::update::{Change, Step, Update, failure, idle_completed, status_message, thought};
-use crate::a2a::words::{CallStatus, EXT, devtool_kind};
+use crate::a2a::words::{CallStatus, EXT};
 use crate::task::machine::state::State;
 use crate::task::message::Source;
 
@@ -26,9 +26,7 @@ pub fn frame<'a>(update: &Update<'a>) -> Option<Frame<'a>> {
             ..passing(state)
         }))
     };
-    let text = |since, text: &'a str| {
-        message(AgentMessage::new(since, Piece::Text(text.into())), devtool_kind::TEXT_CONTENT, None)
-    };
+    let text = |since, text: &'a str| message(AgentMessage::new(since, Piece::Text(text.into())), "TEXT_CONTENT", None);
     match update.change {
         Change::Working => Some(Frame::Status(passing(state))),
         Change::Paused | Change::Stopped => Some(Frame::Status(present(state))),
@@ -36,13 +34,13 @@ pub fn frame<'a>(update: &Update<'a>) -> Option<Frame<'a>> {
         Change::Citation(said) => text(update.seq, said),
         Change::Thought { subject, description } => {
             let thought = AgentMessage::new(update.seq, thought(subject, description));
-            message(thought.carrying(EXT), devtool_kind::THOUGHT, None)
+            message(thought.carrying(EXT), "THOUGHT", None)
         }
         Change::Call { call, step, status } => match step {
             Step::Asked | Step::AllowedByRule | Step::Started | Step::Ended | Step::Printed { due: true, .. } => {
                 let data = Piece::Data(devtool_call::encode(Call::new(call, status)));
                 let data = AgentMessage::new(update.seq, data).carrying(EXT);
-                message(data, devtool_kind::TOOL_CALL_UPDATE, call.decided_by())
+                message(data, "TOOL_CALL_UPDATE", call.decided_by())
             }
             Step::Planned | Step::Answered | Step::AllowedByAnswer | Step::Printed { due: false, .. } => None,
         },
@@ -58,7 +56,7 @@ pub fn frame<'a>(update: &Update<'a>) -> Option<Frame<'a>> {
 
 /// The status as last announced, in a form that a stream may end with.
 pub fn present(state: &State) -> StatusUpdate<'_> {
-    let metadata = metadata(devtool_kind::STATE_CHANGE, state, failure(state), None);
+    let metadata = metadata("STATE_CHANGE", state, failure(state), None);
     StatusUpdate { message: message(state), closing: Some(metadata.clone()), metadata, ..passing(state) }
 }
 
@@ -78,7 +76,7 @@ fn passing(state: &State) -> StatusUpdate<'_> {
         state: idle_completed(state),
         at: state.status.at,
         message: None,
-        metadata: metadata(devtool_kind::STATE_CHANGE, state, None, None),
+        metadata: metadata("STATE_CHANGE", state, None, None),
         closing: None,
     }
 }

@@ -8,7 +8,7 @@ use crate::a2a::encodings::object::{Object, object};
 use crate::a2a::views::call::Call;
 use crate::a2a::views::flat;
 use crate::a2a::views::update::{Change, Step, Update};
-use crate::a2a::words::{self, CallStatus, execute_kind};
+use crate::a2a::words::{self, CallStatus};
 use crate::base::clock::rfc3339;
 use crate::task::machine::state::State;
 use std::borrow::Cow;
@@ -31,18 +31,18 @@ fn frame(update: &Update<'_>) -> Option<Body> {
                 (one, "") | ("", one) => one.into(),
                 (subject, description) => format!("{subject}: {description}").into(),
             };
-            write(state, execute_kind::THOUGHT, |o| _ = o.member("thought", &thought))
+            write(state, "thought", |o| _ = o.member("thought", &thought))
         }
         // The answer is complete, and with it the thoughts about it.
         Change::Answered(_) => {
             let summary = Some(state.thoughts.join("; ")).filter(|summary| !summary.is_empty())?;
-            write(state, execute_kind::THOUGHT_SUMMARY, |o| _ = o.member("summary", &summary))
+            write(state, "thought_summary", |o| _ = o.member("summary", &summary))
         }
         Change::Text { text, .. } | Change::Citation(text) => {
-            write(state, execute_kind::TEXT_CONTENT, |o| _ = o.member("text", text))
+            write(state, "text_content", |o| _ = o.member("text", text))
         }
         Change::Call { call, step: Step::Planned | Step::Asked | Step::Started | Step::Ended, status } => {
-            write(state, execute_kind::TOOL_CALL_UPDATE, |o| tool_call(o, Call::new(call, status)))
+            write(state, "tool_call_update", |o| tool_call(o, Call::new(call, status)))
         }
         Change::Call {
             step: Step::Answered | Step::AllowedByRule | Step::AllowedByAnswer | Step::Printed { .. },
@@ -60,7 +60,7 @@ fn frame(update: &Update<'_>) -> Option<Body> {
 
 /// The present state.
 fn present(state: &State) -> Body {
-    write(state, execute_kind::STATE_CHANGE, |o| {
+    write(state, "state_change", |o| {
         flat::status(o, state, words::execute_state);
         o.member("timestamp", &rfc3339(state.status.at));
     })

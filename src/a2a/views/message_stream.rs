@@ -10,7 +10,7 @@ use crate::a2a::encodings::object::{Object, object};
 use crate::a2a::views::call::Call;
 use crate::a2a::views::flat;
 use crate::a2a::views::update::{Change, Step, Update};
-use crate::a2a::words::{self, coder_kind};
+use crate::a2a::words;
 use crate::base::clock::rfc3339;
 use crate::task::machine::state::State;
 
@@ -28,17 +28,17 @@ fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
     Some(match update.change {
         Change::Working | Change::Paused | Change::Stopped => present(state),
         Change::Call { step: Step::Answered, .. } if state.status.seq == update.seq => present(state),
-        Change::Thought { subject, description } => write(state, update.at, coder_kind::THOUGHT, |o| {
+        Change::Thought { subject, description } => write(state, update.at, "thought", |o| {
             o.member("subject", subject).member("description", description);
         }),
-        Change::Text { text, since } => write(state, update.at, coder_kind::TEXT_CONTENT, |o| {
+        Change::Text { text, since } => write(state, update.at, "text-content", |o| {
             o.member("text", text).member("messageId", &state.message_id(since));
         }),
-        Change::Citation(text) => write(state, update.at, coder_kind::CITATION, |o| _ = o.member("text", text)),
+        Change::Citation(text) => write(state, update.at, "citation", |o| _ = o.member("text", text)),
         Change::Call { call, step: Step::Asked, status } => {
             let call = Call::new(call, status);
             let question = call.question()?;
-            write(state, update.at, coder_kind::TOOL_CALL_CONFIRMATION, |o| {
+            write(state, update.at, "tool-call-confirmation", |o| {
                 o.member("toolCallId", call.call.id()).member("toolName", &call.call.request.name);
                 o.member("inputParameters", &call.call.request.args);
                 o.object("confirmationRequest", |o| flat::confirmation(o, call, question));
@@ -46,7 +46,7 @@ fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
         }
         Change::Call { call, step: Step::Planned | Step::Started | Step::Ended, status } => {
             let call = Call::new(call, status);
-            write(state, update.at, coder_kind::TOOL_CALL_UPDATE, |o| {
+            write(state, update.at, "tool-call-update", |o| {
                 o.member("toolCallId", call.call.id()).member("toolName", &call.call.request.name);
                 o.member("status", status.devtool()).member("inputParameters", &call.call.request.args);
                 o.optional("result", call.result()).optional("error", call.failure());
@@ -68,7 +68,7 @@ fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
 
 /// The present state.
 fn present(state: &State) -> Vec<u8> {
-    write(state, state.status.at, coder_kind::STATE_CHANGE, |o| flat::status(o, state, words::message_state))
+    write(state, state.status.at, "state-change", |o| flat::status(o, state, words::message_state))
 }
 
 fn write(state: &State, at: u64, kind: &'static str, members: impl FnOnce(&mut Object<'_>)) -> Vec<u8> {

@@ -9,13 +9,12 @@
 //! ended, as its last update showed it.
 
 use crate::a2a::Body;
-use crate::a2a::dialect::Standalone;
-use crate::a2a::encodings::object::{self, Object, object};
-use crate::a2a::encodings::v03;
+use crate::a2a::dialect::{Standalone, Writer};
+use crate::a2a::encodings::object::{Object, object};
 use crate::a2a::views::call::Call;
 use crate::a2a::views::devtool_call::{self, Details};
 use crate::a2a::views::update::{Change, Step, Update, failure};
-use crate::a2a::words::{self, devtool_kind};
+use crate::a2a::words;
 use crate::base::id::{Seq, TaskId};
 use crate::task::machine::state::{Phase, State, TaskState};
 
@@ -35,10 +34,10 @@ pub fn notice(task: &TaskId, text: &str) -> Vec<u8> {
 /// The present state, for clients that begin to follow the task.
 fn present(state: &State) -> Vec<u8> {
     let open: Vec<Call<'_>> = state.calls.iter().filter(|call| !call.is_over()).filter_map(Call::present).collect();
-    write(&state.created.task, Some(state.seq), devtool_kind::STATE_CHANGE, |o| {
+    write(&state.created.task, Some(state.seq), "STATE_CHANGE", |o| {
         state_change(o, state);
         if !open.is_empty() {
-            o.list("open_calls", open, |out, call| object::write(out, |o| tool_call(o, call)));
+            o.list("open_calls", open, tool_call);
         }
     })
 }
@@ -62,7 +61,7 @@ fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
         | Change::Stopped
         // Its answer has been shown; what is left to say is that the task works again.
         | Change::Call { step: Step::AllowedByAnswer, .. } => {
-            write(task, seq, devtool_kind::STATE_CHANGE, |o| state_change(o, state))
+            write(task, seq, "STATE_CHANGE", |o| state_change(o, state))
         }
         Change::Prompted { message, by } => write(task, seq, "USER_MESSAGE", |o| {
             o.member("messageId", &message.id);
@@ -70,8 +69,8 @@ fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
             let queued = state.phase != Phase::Idle || state.queue.len() > 1;
             o.member("source", by).optional("queued", queued.then_some(true));
         }),
-        Change::Text { text, .. } | Change::Citation(text) => write(task, seq, devtool_kind::TEXT_CONTENT, |o| content(o, text)),
-        Change::Thought { subject, description } => write(task, seq, devtool_kind::THOUGHT, |o| {
+        Change::Text { text, .. } | Change::Citation(text) => write(task, seq, "TEXT_CONTENT", |o| content(o, text)),
+        Change::Thought { subject, description } => write(task, seq, "THOUGHT", |o| {
             o.member("subject", subject).member("description", description);
             let both: Vec<&str> = [subject, description].into_iter().filter(|text| !text.is_empty()).collect();
             content(o, &both.join("\n"));
@@ -81,9 +80,9 @@ fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
             call,
             step: Step::Asked | Step::Answered | Step::AllowedByRule | Step::Started | Step::Printed { .. } | Step::Ended,
             status,
-        } => write(task, seq, devtool_kind::TOOL_CALL_UPDATE, |o| tool_call(o, Call::new(call, status))),
+        } => write(task, seq, "TOOL_CALL_UPDATE", |o| tool_call(o, Call::new(call, status))),
         Change::Artifact(ref update) => write(task, seq, "ARTIFACT_UPDATE", |o| {
-            o.object("artifact", |o| v03::artifact(o, &update.artifact));
+            o.object("artifact", |o| Writer::V03.artifact(o, &update.artifact));
             o.member("append", &update.append).member("lastChunk", &update.last);
         }),
         Change::Retracted { reason } => write(task, seq, "CONSOLE_LOG", |o| {
