@@ -122,8 +122,8 @@ pub enum Unaddressed {
 /// What a body depends on: the key of the body cache. Requests that differ only in their id share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// A projection of events to A2A values, and a writer of those.
-    A2a(Writer, Projection),
+    /// A writer of A2A values, and the profile that events are projected to.
+    A2a(Writer, Profile, Outputs),
     Standalone(&'static Standalone),
 }
 
@@ -151,14 +151,12 @@ pub enum Writer {
     V10,
 }
 
-/// What is shown of an event, as A2A values.
+/// What a client can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Projection {
-    Coder,
-    Devtool,
-    Plain,
-    /// Plain, for clients that show text only.
-    PlainText,
+pub enum Outputs {
+    Any,
+    /// The plain profile shows data parts as text.
+    Text,
 }
 
 /// What the JSON-RPC and REST bindings of a version share.
@@ -283,13 +281,13 @@ impl Dialect {
 
 /// The names by which people select a view, in `gemini-a2a replay`.
 pub const DIALECTS: [(&str, View); 11] = [
-    ("a2a-0.3", View::A2a(Writer::V03, Projection::Coder)),
-    ("a2a-0.3-devtool", View::A2a(Writer::V03, Projection::Devtool)),
-    ("a2a-0.3-plain", View::A2a(Writer::V03, Projection::Plain)),
-    ("a2a-0.3-rest", View::A2a(Writer::Proto03, Projection::Coder)),
-    ("a2a-1.0", View::A2a(Writer::V10, Projection::Plain)),
-    ("a2a-1.0-devtool", View::A2a(Writer::V10, Projection::Devtool)),
-    ("a2a-1.0-coder", View::A2a(Writer::V10, Projection::Coder)),
+    ("a2a-0.3", View::A2a(Writer::V03, Profile::Coder, Outputs::Any)),
+    ("a2a-0.3-devtool", View::A2a(Writer::V03, Profile::Devtool, Outputs::Any)),
+    ("a2a-0.3-plain", View::A2a(Writer::V03, Profile::Plain, Outputs::Any)),
+    ("a2a-0.3-rest", View::A2a(Writer::Proto03, Profile::Coder, Outputs::Any)),
+    ("a2a-1.0", View::A2a(Writer::V10, Profile::Plain, Outputs::Any)),
+    ("a2a-1.0-devtool", View::A2a(Writer::V10, Profile::Devtool, Outputs::Any)),
+    ("a2a-1.0-coder", View::A2a(Writer::V10, Profile::Coder, Outputs::Any)),
     ("kebab", View::Standalone(message_stream::VIEW)),
     ("snake", View::Standalone(execute_stream::VIEW)),
     ("session", View::Standalone(session::VIEW)),
@@ -315,24 +313,27 @@ impl View {
     /// Whether a task that waits for the next prompt is shown as completed.
     pub fn idle_is_completed(self) -> bool {
         match self {
-            View::A2a(_, projection) => projection == Projection::Devtool,
+            View::A2a(_, profile, _) => profile == Profile::Devtool,
             View::Standalone(view) => view.idle_is_completed,
         }
     }
 
     /// Whether its clients may know nothing of tool calls, so that a text is examined for an answer to a question.
     pub fn answers_in_words(self) -> bool {
-        matches!(self, View::A2a(_, Projection::Plain | Projection::PlainText))
+        matches!(self, View::A2a(_, Profile::Plain, _))
     }
 
     /// Whether it is the profile of the reference server's own clients.
     pub fn is_coder(self) -> bool {
-        matches!(self, View::A2a(_, Projection::Coder))
+        matches!(self, View::A2a(_, Profile::Coder, _))
     }
 
-    /// Whether its readers refuse members that are present but empty.
-    pub fn omits_empty(self) -> bool {
-        matches!(self, View::A2a(Writer::Proto03 | Writer::V10, _))
+    /// The writer of messages and of tasks as a whole.
+    pub fn writer(self) -> Writer {
+        match self {
+            View::A2a(writer, ..) => writer,
+            View::Standalone(_) => Writer::V03,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! How one request wants to be answered: its dialect, and what the request itself says about the answer. The core keeps it while it
 //! works on the request. The same body goes to clients with different request ids; what is around it is kept apart from the body.
 
-use crate::a2a::dialect::{Begins, Binding, Dialect, Ends, Projection, PromptAnswer, Unaddressed, View};
+use crate::a2a::dialect::{Begins, Binding, Dialect, Ends, Outputs, PromptAnswer, View};
 use crate::a2a::requests::route;
 use crate::a2a::switches::{RestStatus, Switches};
 use crate::base::Shared;
@@ -48,14 +48,6 @@ pub enum CreatedAnswer {
     Id,
     /// The id and the state.
     State,
-}
-
-/// What a client can show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outputs {
-    Any,
-    /// Data parts become text, where the profile leaves that open.
-    Text,
 }
 
 impl Form {
@@ -116,28 +108,7 @@ pub fn view_of(form: &Form, created: Option<(Protocol, Profile)>) -> View {
     }
     let created = created.filter(|(protocol, _)| *protocol == form.dialect.protocol);
     let profile = form.profile.or(created.map(|(_, profile)| profile));
-    let projection = match (profile.unwrap_or(form.default_profile), form.outputs) {
-        (Profile::Coder, _) => Projection::Coder,
-        (Profile::Devtool, _) => Projection::Devtool,
-        (Profile::Plain, Outputs::Any) => Projection::Plain,
-        (Profile::Plain, Outputs::Text) => Projection::PlainText,
-    };
-    View::A2a(form.dialect.writer, projection)
-}
-
-/// Whether a prompt that names no task is for the live session.
-pub fn joins_session(form: &Form) -> bool {
-    form.dialect.unaddressed == Unaddressed::Session
-}
-
-/// Whether an answer that names no task is for the one that asked about its call. In A2A itself a task has to be named.
-pub fn finds_questions(form: &Form) -> bool {
-    form.dialect.unaddressed != Unaddressed::NewTask
-}
-
-/// Whether a stream without a position begins with the first event of the log, so that the client can fold it.
-pub fn begins_at_the_start(form: &Form) -> bool {
-    form.dialect.binding == Binding::Native
+    View::A2a(form.dialect.writer, profile.unwrap_or(form.default_profile), form.outputs)
 }
 
 /// The stream of a subscription.
@@ -148,19 +119,11 @@ pub fn watch_stream(form: &Form, view: View) -> (Begins, Ends) {
     }
 }
 
-/// What is before each body of a stream.
+/// What is before each body of a stream: in the native dialect events belong to no call.
 pub fn frame_prefix(form: &Form) -> Vec<u8> {
     match form.dialect.binding {
-        Binding::JsonRpc => prefix(form),
-        Binding::Rest | Binding::Bare | Binding::Native => Vec::new(),
-    }
-}
-
-/// What is behind it.
-pub fn frame_suffix(form: &Form) -> &'static [u8] {
-    match form.dialect.binding {
-        Binding::JsonRpc => suffix(form),
-        Binding::Rest | Binding::Bare | Binding::Native => b"",
+        Binding::JsonRpc | Binding::Rest | Binding::Bare => prefix(form),
+        Binding::Native => Vec::new(),
     }
 }
 
@@ -173,12 +136,15 @@ pub fn prefix(form: &Form) -> Vec<u8> {
     }
 }
 
-/// What is behind it.
-pub fn suffix(form: &Form) -> &'static [u8] {
-    match form.dialect.binding {
-        Binding::JsonRpc | Binding::Native => b"}",
-        Binding::Rest | Binding::Bare => b"",
-    }
+/// What is behind a body with this prefix.
+pub fn suffix(prefix: &[u8]) -> &'static [u8] {
+    if prefix.is_empty() { b"" } else { b"}" }
+}
+
+/// A single result with what is around it.
+pub fn enclosed(form: &Form, result: &[u8]) -> Vec<u8> {
+    let prefix = prefix(form);
+    [&prefix, result, suffix(&prefix)].concat()
 }
 
 #[cfg(test)]
@@ -190,11 +156,11 @@ mod tests {
         let mut form = Form::at("/");
         for id in ["null", "7", r#""a\"b""#] {
             form.id = Shared::from(id.as_bytes());
-            let whole = [prefix(&form), b"[]".to_vec(), suffix(&form).to_vec()].concat();
+            let whole = enclosed(&form, b"[]");
             assert_eq!(String::from_utf8(whole).unwrap(), format!(r#"{{"jsonrpc":"2.0","id":{id},"result":[]}}"#));
         }
         let bare = Form::at("/tasks");
-        assert_eq!((prefix(&bare), suffix(&bare)), (Vec::new(), &b""[..]));
+        assert_eq!(enclosed(&bare, b"[]"), b"[]");
     }
 
     #[test]

@@ -27,12 +27,9 @@ mod views;
 mod words;
 
 pub use card::{Card, Identity, card};
-pub use dialect::{Begins, DIALECTS, Dialect, Ends, PromptAnswer, View};
+pub use dialect::{Answers, Begins, Binding, DIALECTS, Dialect, Ends, PromptAnswer, Unaddressed, View};
 pub use fault::{fault, fault_frame, in_stream, notice};
-pub use form::{
-    Form, begins_at_the_start, finds_questions, frame_prefix, frame_suffix, joins_session, prefix, suffix, view,
-    watch_stream,
-};
+pub use form::{Form, frame_prefix, prefix, suffix, view, watch_stream};
 pub use native::{blob, watching};
 pub use requests::answer::blame;
 pub use requests::gemini_endpoints::{HealthReport, all_metadata, created, health, metadata, session_id};
@@ -40,19 +37,20 @@ pub use requests::operation::accepts_stream;
 pub use requests::route::decode;
 pub use requests::socket::heard as socket;
 pub use switches::{CardDefault, PushRules, RestStatus, Switches, WEBHOOKS};
-pub use views::list::{Page, briefs, list, lists_briefs, shown_state};
+pub use views::list::{Page, briefs, list, shown_state};
 pub use views::tools::Tools;
 
 use crate::base::Shared;
 use crate::base::http::Response;
 use crate::base::id::ContextId;
 use crate::base::json;
+use crate::task::log::event::Profile;
 use crate::task::log::record::Record;
 use crate::task::machine::state::State;
 use crate::task::message::Message;
-use dialect::{Answers, Projection, Standalone, Writer};
+use dialect::Standalone;
 use encodings::value::{Finality, Frame};
-use form::{Media, Outputs};
+use form::{Media, enclosed};
 use requests::gemini_endpoints;
 use serde_json::json;
 pub use views::snapshot::Wanted;
@@ -88,16 +86,15 @@ impl Body {
 
 /// The event as this view shows it; `state` is the state right after `record` was applied. None: the view does not show it.
 pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Option<Body> {
-    let (writer, projection) = match view {
-        View::A2a(writer, projection) => (writer, projection),
+    let (writer, profile, outputs) = match view {
+        View::A2a(writer, profile, outputs) => (writer, profile, outputs),
         View::Standalone(view) => return (view.event)(state, record),
     };
     let update = Update::of(state, record)?;
-    let frame = match projection {
-        Projection::Coder => coder::frame(&update, tools, writer.protocol())?,
-        Projection::Devtool => devtool::frame(&update)?,
-        Projection::Plain => plain::frame(&update, Outputs::Any)?,
-        Projection::PlainText => plain::frame(&update, Outputs::Text)?,
+    let frame = match profile {
+        Profile::Coder => coder::frame(&update, tools, writer.protocol())?,
+        Profile::Devtool => devtool::frame(&update)?,
+        Profile::Plain => plain::frame(&update, outputs)?,
     };
     let body = |finality| Shared::from(writer.frame(&state.created, &frame, finality));
     Some(Body { event: None, open: body(Finality::Open), closing: frame.may_close().then(|| body(Finality::Closing)) })
@@ -105,21 +102,16 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
 
 /// The task as a whole.
 pub fn snapshot(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
-    let task = || snapshot::task(view, state, wanted);
     match view {
-        View::A2a(writer, _) => writer.task(&task()),
         View::Standalone(Standalone { snapshot: Some(snapshot), .. }) => snapshot(state),
-        View::Standalone(_) => Writer::V03.task(&task()),
+        View::A2a(..) | View::Standalone(_) => view.writer().task(&snapshot::task(view, state, wanted)),
     }
 }
 
 /// The task as a whole, as a frame of a stream or the result of a prompt: some dialects name its kind there.
 pub fn snapshot_frame(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
     let task = snapshot(view, state, wanted);
-    match view {
-        View::A2a(Writer::Proto03 | Writer::V10, _) => [br#"{"task":"#, &*task, b"}"].concat(),
-        View::A2a(Writer::V03, _) | View::Standalone(_) => task,
-    }
+    if view.writer().is_proto() { [br#"{"task":"#, &*task, b"}"].concat() } else { task }
 }
 
 /// The first frame of a stream that answers a prompt, if it begins with the task.
@@ -135,30 +127,23 @@ pub fn opening(form: &Form, view: View, state: &State, wanted: Wanted) -> Vec<u8
 /// A closing frame of the present status, for a stream that has nothing to wait for: its prompt is queued behind calls that wait
 /// for answers. None: the dialect has none.
 pub fn present(view: View, state: &State, tools: &Tools) -> Option<Vec<u8>> {
-    let (writer, projection) = match view {
-        View::A2a(writer, projection) => (writer, projection),
+    let update = match view {
+        View::A2a(_, Profile::Coder, _) => coder::present(state, tools),
+        View::A2a(_, Profile::Devtool, _) => devtool::present(state),
+        View::A2a(_, Profile::Plain, outputs) => plain::present(state, outputs),
         View::Standalone(view) => return (view.present)(state),
     };
-    let update = match projection {
-        Projection::Coder => coder::present(state, tools),
-        Projection::Devtool => devtool::present(state),
-        Projection::Plain => plain::present(state, Outputs::Any),
-        Projection::PlainText => plain::present(state, Outputs::Text),
-    };
-    Some(writer.frame(&state.created, &Frame::Status(update), Finality::Closing))
+    Some(view.writer().frame(&state.created, &Frame::Status(update), Finality::Closing))
 }
 
 /// A message that answers a request without a task, as a frame of a stream or as a result.
 pub fn message(view: View, message: &Message, context: &ContextId) -> Vec<u8> {
-    match view {
-        View::A2a(writer, _) => writer.message(message, context),
-        View::Standalone(_) => Writer::V03.message(message, context),
-    }
+    view.writer().message(message, context)
 }
 
 /// The whole answer to a request that succeeded with this result.
 pub fn result(form: &Form, result: &[u8]) -> Response {
-    respond(form, 200, [&prefix(form), result, suffix(form)].concat())
+    respond(form, 200, enclosed(form, result))
 }
 
 /// The answer to a request for the task.

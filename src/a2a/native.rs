@@ -33,7 +33,7 @@
 
 use crate::a2a::dialect::{Dialect, Standalone};
 use crate::a2a::encodings::object::object;
-use crate::a2a::form::{Decoded, Form, prefix, suffix};
+use crate::a2a::form::{Decoded, Form, enclosed};
 use crate::a2a::requests::answer;
 use crate::a2a::requests::message::{check_parts, is_short_name};
 use crate::a2a::requests::object::{Object, wrong};
@@ -75,8 +75,7 @@ pub fn record(state: &State, record: &Record) -> Vec<u8> {
 
 /// The answer to `watch`: the events behind `after` come next. That is 0 if the client named a position that the log does not have.
 pub fn watching(form: &Form, task: &TaskId, after: Seq) -> Vec<u8> {
-    let begins = json!({ "taskId": task, "after": after });
-    [&prefix(form), &*json::bytes(&begins), suffix(form)].concat()
+    enclosed(form, &json::bytes(&json!({ "taskId": task, "after": after })))
 }
 
 /// A piece of stored content.
@@ -450,7 +449,7 @@ mod tests {
     #[test]
     fn answers_carry_the_id_of_their_call() {
         let (_, form) = decode(r#"{"id":"a\"1","call":{"session":{}}}"#).expect("a call");
-        let whole = [prefix(&form), b"[]".to_vec(), suffix(&form).to_vec()].concat();
+        let whole = enclosed(&form, b"[]");
         assert_eq!(String::from_utf8(whole).expect("text"), r#"{"id":"a\"1","ok":[]}"#);
         let (fault, form) = decode(r#"{"id":7,"call":{}}"#).expect_err("no call");
         let frame: Value = serde_json::from_slice(&fault_frame(&form, &fault)).expect("JSON");

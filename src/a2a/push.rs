@@ -7,9 +7,9 @@
 
 mod rules;
 
-use crate::a2a::dialect::{Binding, Dialect, Projection, View, Writer};
+use crate::a2a::dialect::{Binding, Outputs, View, Writer};
 use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Finality, Frame, Piece, StatusUpdate};
-use crate::a2a::form::{self, Form};
+use crate::a2a::form::Form;
 use crate::a2a::requests::object::{Object, count, member, object, text, texts, wrong};
 use crate::a2a::requests::operation::{self, Ask, Operation};
 use crate::a2a::snapshot as whole;
@@ -311,10 +311,11 @@ pub fn headers(target: &Target, task: &TaskId, seq: Seq) -> Vec<(&'static str, S
 /// The body of a delivery. None: what it was about is no longer there, and nothing is to be sent. A status that is still the
 /// present one is told with all that belongs to it, such as open questions; a past one as what it was.
 pub fn delivery(target: &Target, state: &State, due: &Due, history: usize, tools: &Tools) -> Option<Vec<u8>> {
-    let view = hook_view(target.protocol, target.profile);
-    let View::A2a(writer, projection) = view else {
-        return None;
+    let writer = match target.protocol {
+        Protocol::V03 => Writer::V03,
+        Protocol::V10 => Writer::V10,
     };
+    let view = View::A2a(writer, target.profile, Outputs::Any);
     if target.protocol == Protocol::V03 {
         return Some(whole(view, state, Wanted::newest(Some(history))));
     }
@@ -323,12 +324,7 @@ pub fn delivery(target: &Target, state: &State, due: &Due, history: usize, tools
             return present(view, state, tools);
         }
         Due::Status { status, rests } => {
-            let completed = *rests && view.idle_is_completed();
-            let shown = match status.state {
-                TaskState::InputRequired if completed => TaskState::Completed,
-                other => other,
-            };
-            Frame::Status(past(projection, state, status, shown))
+            Frame::Status(past(target.profile, state, status, view.state(status.state, *rests)))
         }
         Due::Artifact { id, .. } => artifact(view, state, id)?,
         Due::Answer { turn, .. } => artifact(view, state, &format!("answer-{turn}"))?,
@@ -336,25 +332,13 @@ pub fn delivery(target: &Target, state: &State, due: &Due, history: usize, tools
     Some(writer.frame(&state.created, &frame, Finality::Open))
 }
 
-/// The view of a webhook: as the request saw it that registered it.
-fn hook_view(protocol: Protocol, profile: Profile) -> View {
-    let form = Form {
-        profile: Some(profile),
-        ..Form::of(match protocol {
-            Protocol::V03 => Dialect::RPC_03,
-            Protocol::V10 => Dialect::REST_10,
-        })
-    };
-    form::view(&form, None)
-}
-
-fn past<'a>(projection: Projection, state: &State, status: &'a Status, shown: TaskState) -> StatusUpdate<'a> {
-    let metadata = match projection {
-        Projection::Coder => json!({
+fn past<'a>(profile: Profile, state: &State, status: &'a Status, shown: TaskState) -> StatusUpdate<'a> {
+    let metadata = match profile {
+        Profile::Coder => json!({
             CODER: { "kind": "state-change" },
             "model": state.model,
         }),
-        Projection::Devtool | Projection::Plain | Projection::PlainText => json!({}),
+        Profile::Devtool | Profile::Plain => json!({}),
     };
     let text = status.text.as_deref();
     let text = text.map(|text| Piece::Text(text.into()));

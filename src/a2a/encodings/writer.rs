@@ -63,7 +63,7 @@ impl Writer {
     }
 
     /// Whether it writes protobuf JSON.
-    fn is_proto(self) -> bool {
+    pub fn is_proto(self) -> bool {
         match self {
             Writer::V03 => false,
             Writer::Proto03 | Writer::V10 => true,

@@ -2,7 +2,7 @@
 //! answered with a stream, metadata, health. Bare JSON in and out.
 
 use crate::a2a::dialect::{Binding, View};
-use crate::a2a::form::{CreatedAnswer, prefix, suffix};
+use crate::a2a::form::{CreatedAnswer, enclosed};
 use crate::a2a::requests::filter;
 use crate::a2a::requests::message;
 use crate::a2a::requests::object::{Object, body, check_type, count, object};
@@ -112,10 +112,6 @@ pub fn session_id(form: &Form, task: &TaskId) -> Response {
         json!({ "sessionId": task, "taskId": task, "id": task, "contextId": task })
     };
     respond(form, 201, enclosed(form, &json::bytes(&id)))
-}
-
-fn enclosed(form: &Form, result: &[u8]) -> Vec<u8> {
-    [&prefix(form), result, suffix(form)].concat()
 }
 
 /// The answer to `GET /tasks/{id}` without a version: the task of A2A 0.3, and beside its status the word and the time

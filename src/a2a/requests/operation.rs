@@ -2,8 +2,8 @@
 //! REST by path; both bring the params as one object here, so that an operation means the same wherever it is asked for.
 
 use crate::a2a::commands;
-use crate::a2a::dialect::Binding;
-use crate::a2a::form::{Form, Outputs};
+use crate::a2a::dialect::{Binding, Outputs};
+use crate::a2a::form::Form;
 use crate::a2a::push;
 use crate::a2a::requests::filter;
 use crate::a2a::requests::message::{self, Gaps, Received};

@@ -91,10 +91,11 @@ fn metadata(kind: &'static str, state: &State, error: Option<&str>, answered_by:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::a2a::dialect::{Projection, View, Writer};
+    use crate::a2a::dialect::{Outputs, View, Writer};
     use crate::a2a::{self, sample};
     use crate::base::id::Seq;
     use crate::task::log::event::Event;
+    use crate::task::log::event::Profile;
     use crate::task::log::event::{End, Final};
     use crate::task::log::record::Record;
     use crate::task::machine::state::{CallState, Live, Phase, Stage, TaskState};
@@ -105,7 +106,7 @@ mod tests {
     use std::sync::Arc;
 
     const TIME: &str = "2026-03-01T09:30:00.125Z";
-    const VIEW: View = View::A2a(Writer::V03, Projection::Devtool);
+    const VIEW: View = View::A2a(Writer::V03, Profile::Devtool, Outputs::Any);
 
     fn value(bytes: &[u8]) -> Value {
         serde_json::from_slice(bytes).expect("JSON")

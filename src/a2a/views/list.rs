@@ -1,7 +1,7 @@
 //! Lists of tasks in the dialects that have them. 1.0 has pages; 0.3 has an array; the task server of the Gemini documents has a
 //! short form that needs no task in memory.
 
-use crate::a2a::dialect::{Answers, Lists};
+use crate::a2a::dialect::Lists;
 use crate::a2a::form::{Form, view, view_of};
 use crate::a2a::snapshot;
 use crate::a2a::words;
@@ -27,11 +27,6 @@ pub struct Page<'a> {
     /// How many a page may hold, and how many tasks the whole list has.
     pub size: usize,
     pub total: usize,
-}
-
-/// Whether the lists of this dialect can be written without the tasks themselves.
-pub fn lists_briefs(form: &Form) -> bool {
-    form.dialect.answers == Answers::Gemini
 }
 
 /// The state that a task is listed under.

@@ -8,9 +8,9 @@
 //!
 //! A question is asked in words, with the ways to answer; the call itself is beside it as data, for clients that answer with data.
 
+use crate::a2a::dialect::Outputs;
 use crate::a2a::encodings::object::object;
 use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Frame, Piece, StatusUpdate};
-use crate::a2a::form::Outputs;
 use crate::a2a::views::call::{Call, listed};
 use crate::a2a::views::coder::{output, write_answered_by};
 use crate::a2a::views::devtool_call;
@@ -193,17 +193,18 @@ fn wording(question: &Question) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::a2a::dialect::{Projection, View, Writer};
+    use crate::a2a::dialect::{View, Writer};
     use crate::a2a::sample::{self, answers, approved_command, begins, fold, says, succeeds};
     use crate::a2a::{self, Wanted};
+    use crate::task::log::event::Profile;
     use crate::task::log::event::{End, Event, Final};
     use crate::task::spec::{ApprovalScope, Choice, ErrorKind, Inquiry, InquiryKind};
     use serde_json::{Value, json};
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    const VIEW: View = View::A2a(Writer::V03, Projection::Plain);
-    const TEXT: View = View::A2a(Writer::V03, Projection::PlainText);
+    const VIEW: View = View::A2a(Writer::V03, Profile::Plain, Outputs::Any);
+    const TEXT: View = View::A2a(Writer::V03, Profile::Plain, Outputs::Text);
 
     fn value(bytes: &[u8]) -> Value {
         serde_json::from_slice(bytes).expect("JSON")

@@ -1,11 +1,11 @@
 //! A state as a Task value: the conversation as messages, the agent's text of each turn as an artifact. The same in every profile;
 //! versions differ only in how it is written.
 
-use crate::a2a::dialect::{Projection, View};
+use crate::a2a::dialect::View;
 use crate::a2a::encodings::value::{Piece, Task};
-use crate::a2a::form::Outputs;
 use crate::a2a::views::{coder, devtool, plain};
 use crate::base::id::Seq;
+use crate::task::log::event::Profile;
 use crate::task::machine::state::{Item, State};
 use crate::task::message::{Artifact, Message, Part, Role};
 use std::borrow::Cow;
@@ -71,7 +71,9 @@ pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
         persisted: persisted == Persisted::Shown && view.is_coder(),
         history: Some(messages).filter(|_| history != Some(0)),
         artifacts: match shown {
-            Artifacts::Shown => Some(artifacts(state, oldest)).filter(|all| !(all.is_empty() && view.omits_empty())),
+            Artifacts::Shown => {
+                Some(artifacts(state, oldest)).filter(|all| !(all.is_empty() && view.writer().is_proto()))
+            }
             // A list shows no messages unless asked to, and artifacts only if asked to.
             Artifacts::Listed => Some(artifacts(state, 0)),
             Artifacts::Omitted => None,
@@ -82,10 +84,9 @@ pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
 /// The message of the status, with the open questions: a client that sees only the task can answer them.
 fn status_message(view: View, state: &State) -> Option<Message> {
     let said = match view {
-        View::A2a(_, Projection::Devtool) => devtool::message(state),
-        View::A2a(_, Projection::Plain) => plain::message(state, Outputs::Any),
-        View::A2a(_, Projection::PlainText) => plain::message(state, Outputs::Text),
-        View::A2a(_, Projection::Coder) | View::Standalone(_) => coder::message(state),
+        View::A2a(_, Profile::Devtool, _) => devtool::message(state),
+        View::A2a(_, Profile::Plain, outputs) => plain::message(state, outputs),
+        View::A2a(_, Profile::Coder, _) | View::Standalone(_) => coder::message(state),
     }?;
     let part = |piece: &Piece<'_>| match piece {
         Piece::Text(text) => Part::text(text.as_ref()),

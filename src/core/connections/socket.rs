@@ -2,7 +2,7 @@
 //! end only with the socket; what it says goes the way of every other request. Several sockets of one session are nothing
 //! special: all read the same log.
 
-use crate::a2a::{self, Ends, Form, Wanted};
+use crate::a2a::{self, Binding, Ends, Form, Unaddressed, Wanted};
 use crate::base::clock::Now;
 use crate::base::http::{Request, Response};
 use crate::base::id::{Seq, TaskId, Tenant};
@@ -131,7 +131,7 @@ impl Core {
             Start::After(seq) if seq > state.seq => Start::Elsewhere,
             from => from,
         };
-        let start = a2a::begins_at_the_start(&form).then_some(Seq(0));
+        let start = (form.dialect.binding == Binding::Native).then_some(Seq(0));
         let (cursor, told) = match from {
             Start::After(seq) => (seq, false),
             Start::Now => (start.unwrap_or(state.seq), start.is_none() && loaded.is_open()),
@@ -208,7 +208,7 @@ impl Core {
         if let Call::Say(say) = &mut call
             && say.task.is_none()
             && say.context.is_none()
-            && a2a::joins_session(&form)
+            && form.dialect.unaddressed == Unaddressed::Session
         {
             // An answer finds its question; other words go where the socket listens.
             let asked = say.said.answers.first().map(|answer| &answer.call);

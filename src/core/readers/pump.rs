@@ -225,7 +225,7 @@ struct Sink<'a> {
 
 impl Sink<'_> {
     fn send(&mut self, sub: &Subscription, seq: Seq, name: Option<&'static str>, body: &Shared) {
-        let line = Line { name, seq: Some(seq), prefix: &sub.prefix, body, suffix: a2a::frame_suffix(&sub.form) };
+        let line = Line { name, seq: Some(seq), prefix: &sub.prefix, body, suffix: a2a::suffix(&sub.prefix) };
         self.conn.event(&line, self.now);
     }
 }

@@ -1,7 +1,7 @@
 //! Calls, performed: what each one does to tasks and how it is answered. Every answer that depends on a task waits until
 //! the log is written up to what it shows.
 
-use crate::a2a::{self, Begins, Ends, Form, View, Wanted};
+use crate::a2a::{self, Begins, Binding, Ends, Form, Unaddressed, View, Wanted};
 use crate::base::Shared;
 use crate::base::clock::Now;
 use crate::base::http::Response;
@@ -96,7 +96,7 @@ impl Core {
             return Ok(());
         };
         if say.task.is_none()
-            && a2a::finds_questions(form)
+            && form.dialect.unaddressed != Unaddressed::NewTask
             && let Some(answer) = say.said.answers.first()
         {
             say.task = self.tasks.with_question(&answer.call, None);
@@ -282,7 +282,7 @@ impl Core {
     /// out is answered with a snapshot too: the client starts over, without a gap it does not know of.
     fn watch(&mut self, conn: Key, task: &TaskId, after: Option<Seq>, form: &Form, now: Now) -> Result<(), Fault> {
         self.room_for_sub(Some(task))?;
-        let records = a2a::begins_at_the_start(form);
+        let records = form.dialect.binding == Binding::Native;
         let after = after.or(records.then_some(Seq(0)));
         let state = &self.tasks[task].state;
         let view = a2a::view(form, Some(&state.created));
@@ -398,13 +398,7 @@ impl Core {
     pub(in crate::core) fn stream_once(&mut self, conn: Key, form: &Form, prefix: &[u8], body: &Shared, now: Now) {
         if let Some(conn) = self.connections.get_mut(conn) {
             conn.stream(&form.echo, now);
-            let line = Line {
-                name: None,
-                seq: None,
-                prefix,
-                body,
-                suffix: if prefix.is_empty() { b"" } else { a2a::suffix(form) },
-            };
+            let line = Line { name: None, seq: None, prefix, body, suffix: a2a::suffix(prefix) };
             conn.event(&line, now);
             conn.end_stream(now);
         }

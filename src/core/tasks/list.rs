@@ -2,7 +2,7 @@
 //! shows what is on disk and nothing else, so it is made when everything of this turn of the loop has been appended; a task
 //! whose journal cannot be written is left out, because how it stands is not on disk.
 
-use crate::a2a::{self, Page, Wanted};
+use crate::a2a::{self, Answers, Page, Wanted};
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::core::Core;
@@ -19,7 +19,7 @@ impl Core {
         self.connections.end_call(request.conn);
         let response = match &request.call {
             Call::AllMetadata => a2a::all_metadata(self.all_states(&request.form), &self.settings.tools),
-            Call::List(list) if a2a::lists_briefs(&request.form) => {
+            Call::List(list) if request.form.dialect.answers == Answers::Gemini => {
                 let mut all = self.matching(list, &request);
                 all.sort_unstable_by(newest_first);
                 // This dialect has no pages: who sees that there are more than the newest takes one that has.

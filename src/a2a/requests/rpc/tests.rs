@@ -1,5 +1,5 @@
 use super::*;
-use crate::a2a::form::Outputs;
+use crate::a2a::dialect::Outputs;
 use crate::a2a::sample;
 use crate::a2a::switches::WEBHOOKS;
 use crate::a2a::words::EXT;
