@@ -103,7 +103,7 @@ impl Card {
 
     /// An unsupported version counts as none: the card lists the supported ones.
     fn edition(&self, request: &Request) -> &Edition {
-        match version::named(&request.headers, &request.query) {
+        match version::named(request) {
             Ok(Some(Protocol::V10)) => &self.pure,
             Ok(Some(Protocol::V03)) => &self.hybrid,
             // Only clients from before 0.3 look there.

@@ -8,8 +8,9 @@
 use crate::a2a;
 use crate::a2a::dialect::{Answers as AnswerStyle, Dialect, PromptAnswer};
 use crate::a2a::encodings::object::{Object, object};
-use crate::a2a::form::{Decoded, Form};
+use crate::a2a::form::Form;
 use crate::a2a::requests::object::{Object as Params, body, check_type, member, texts};
+use crate::a2a::requests::route::Incoming;
 use crate::base::http::{Request, Response};
 use crate::base::id::TaskId;
 use crate::base::json;
@@ -34,29 +35,21 @@ pub fn listed(form: &Form, registry: &Registry) -> Response {
 }
 
 /// `POST /executeCommand`.
-pub fn decode(request: &Request) -> Decoded {
-    let mut form = Form::at(&request.path);
+pub fn execute_command(incoming: Incoming<'_>, form: &mut Form) -> Result<Call, Fault> {
     form.prompt_answer = PromptAnswer::CommandResult;
-    let traits = traits(Protocol::V03, Profile::Coder);
-    let execute = |typed| Execute { typed, settings: Settings::default(), mode: Mode::Wait, traits };
-    form.decoded(typed(request).map(execute).map(Call::Execute))
+    Ok(executes(typed(incoming.request)?, Mode::Wait, Protocol::V03, Profile::Coder))
 }
 
 /// `command/execute`, in any version.
 pub fn execute(params: &Params, mode: Mode, form: &mut Form) -> Result<Call, Fault> {
     let typed = typed_in(params)?;
     form.prompt_answer = PromptAnswer::CommandReceipt;
-    let profile = form.profile.unwrap_or(Profile::Devtool);
-    Ok(Call::Execute(Execute {
-        typed,
-        settings: Settings::default(),
-        mode,
-        traits: traits(form.dialect.protocol, profile),
-    }))
+    Ok(executes(typed, mode, form.dialect.protocol, form.profile.unwrap_or(Profile::Devtool)))
 }
 
-fn traits(protocol: Protocol, profile: Profile) -> TaskTraits {
-    TaskTraits { lifecycle: Lifecycle::OneShot, protocol, profile }
+fn executes(typed: Typed, mode: Mode, protocol: Protocol, profile: Profile) -> Call {
+    let traits = TaskTraits { lifecycle: Lifecycle::OneShot, protocol, profile };
+    Call::Execute(Execute { typed, settings: Settings::default(), mode, traits })
 }
 
 /// The form for the stream of a command that was asked for at an address of the reference server: frames of JSON-RPC with the

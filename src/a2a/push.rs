@@ -40,7 +40,7 @@ pub fn call(ask: &Ask) -> Result<Call, Fault> {
     let params = ask.params;
     if ask.operation == Operation::SetPush {
         let (named, wish) = wish(params, "", &ask.switches.push_rules)?;
-        let task = ask.task.map(TaskId::from).or(named);
+        let task = ask.ids.task.map(TaskId::from).or(named);
         return Ok(Call::Push { task: task.ok_or_else(|| wrong("", "taskId", "is required."))?, ask: Push::Set(wish) });
     }
     let (task_names, id_names): (&[&str], &[&str]) = match ask.protocol {
@@ -49,11 +49,11 @@ pub fn call(ask: &Ask) -> Result<Call, Fault> {
     };
     let name = text(params, &["name", "parent"], "")?;
     let (named_task, named_id) = name.map_or((None, None), resource);
-    let task = match ask.task.or(named_task) {
+    let task = match ask.ids.task.or(named_task) {
         Some(task) => TaskId::from(task),
         None => operation::task(ask, task_names)?,
     };
-    let id = match ask.config.or(named_id) {
+    let id = match ask.ids.config.or(named_id) {
         Some(id) => Some(id),
         None => text(params, id_names, "")?,
     };

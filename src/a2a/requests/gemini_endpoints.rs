@@ -3,24 +3,20 @@
 
 use crate::a2a::dialect::{Binding, View};
 use crate::a2a::form::{CreatedAnswer, enclosed};
-use crate::a2a::requests::filter;
-use crate::a2a::requests::message;
 use crate::a2a::requests::object::{Object, body, check_type, count, object};
-use crate::a2a::requests::operation;
-use crate::a2a::requests::prompt;
-use crate::a2a::requests::rest::query_params;
-use crate::a2a::requests::settings;
-use crate::a2a::snapshot;
+use crate::a2a::requests::rest::{self, query_params};
+use crate::a2a::requests::route::Incoming;
+use crate::a2a::requests::{filter, message, operation, prompt, settings, version};
 use crate::a2a::switches::Switches;
 use crate::a2a::views::tools::{Detail, Tools};
-use crate::a2a::words;
-use crate::a2a::{Form, Wanted, respond};
+use crate::a2a::{Form, Wanted, respond, snapshot, words};
 use crate::base::clock::rfc3339;
 use crate::base::http::{Request, Response};
 use crate::base::id::TaskId;
 use crate::base::json;
 use crate::task::call::{Call, Create, Say, Settings};
 use crate::task::fault::Fault;
+use crate::task::log::event::Protocol;
 use crate::task::log::gemini::UsageMetadata;
 use crate::task::machine::state::State;
 use crate::task::push::Census;
@@ -28,7 +24,8 @@ use serde_json::{Value, json};
 
 /// `POST /tasks`. Without a body it asks for the live session; with one it makes a task, and whose words the settings are in
 /// tells how the answer is expected.
-pub fn create(request: &Request, form: &mut Form, switches: &Switches) -> Result<Call, Fault> {
+pub fn create(incoming: Incoming<'_>, form: &mut Form) -> Result<Call, Fault> {
+    let Incoming { request, switches, .. } = incoming;
     check_type(request)?;
     let sent = match body(request)? {
         None => return Ok(Call::Session),
@@ -53,23 +50,43 @@ pub fn create(request: &Request, form: &mut Form, switches: &Switches) -> Result
     }))
 }
 
-/// `GET /tasks` without a version.
-pub fn tasks(request: &Request) -> Result<Call, Fault> {
-    filter::whole(&query_params(&request.query)).map(Call::List)
+/// `GET /tasks`.
+pub fn tasks(incoming: Incoming<'_>, form: &mut Form) -> Result<Call, Fault> {
+    match of_rest(incoming.request) {
+        Some(place) => rest::call(&place, incoming.request, incoming.switches, form),
+        None => filter::whole(&query_params(&incoming.request.query)).map(Call::List),
+    }
 }
 
-/// `GET /tasks/{id}` without a version.
-pub fn get(request: &Request, task: &str) -> Result<Call, Fault> {
-    let params = query_params(&request.query);
-    Ok(Call::Get { task: task.into(), history: count(&params, &["historyLength", "history_length"], "")? })
+/// `GET /tasks/{id}`.
+pub fn get(incoming: Incoming<'_>, form: &mut Form) -> Result<Call, Fault> {
+    if let Some(place) = of_rest(incoming.request) {
+        return rest::call(&place, incoming.request, incoming.switches, form);
+    }
+    let history = count(&query_params(&incoming.request.query), &["historyLength", "history_length"], "")?;
+    Ok(Call::Get { task: incoming.task(), history })
 }
 
-/// A prompt or an answer to one of the streams. The path's task, if it has one, is the one that is meant.
-pub fn say(request: &Request, task: Option<&str>, form: &mut Form, switches: &Switches) -> Result<Call, Fault> {
-    check_type(request)?;
-    let sent = body(request)?.unwrap_or_default();
-    let mut say = spoken(&sent, form, switches)?;
-    if let Some(task) = task {
+/// The route of a request that is one of 1.0's REST binding: it names that version or an unknown one, or has parameters that only
+/// 1.0 has.
+fn of_rest(request: &Request) -> Option<rest::MatchedRoute<'_>> {
+    const NEW: [&str; 4] = ["pageSize", "pageToken", "statusTimestampAfter", "includeArtifacts"];
+    let is_new = |(name, value): &(String, String)| {
+        NEW.contains(&name.as_str()) || (name == "status" && value.starts_with("TASK_STATE_"))
+    };
+    let is_10 = match version::named(request) {
+        Ok(Some(Protocol::V10)) | Err(_) => true,
+        Ok(Some(Protocol::V03) | None) => request.query.iter().any(is_new),
+    };
+    rest::place(&request.path).filter(|_| is_10)
+}
+
+/// A prompt or an answer to one of the streams. A task in the path is the one that is meant.
+pub fn say(incoming: Incoming<'_>, form: &mut Form) -> Result<Call, Fault> {
+    check_type(incoming.request)?;
+    let sent = body(incoming.request)?.unwrap_or_default();
+    let mut say = spoken(&sent, form, incoming.switches)?;
+    if let Some(task) = incoming.ids.task {
         say.task = Some(task.into());
         say.context = None;
     }

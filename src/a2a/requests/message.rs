@@ -5,7 +5,7 @@
 //! The message is kept as it was sent, answers included: the history shows what the client said, and the answers go beside it.
 
 use crate::a2a::requests::answer;
-use crate::a2a::requests::object::{Object, member, object, text, texts, wrong};
+use crate::a2a::requests::object::{Object, media_type, member, object, text, texts, wrong};
 use crate::a2a::words;
 use crate::base::crc::crc32;
 use crate::base::id::{ContextId, MessageId, TaskId};
@@ -253,8 +253,7 @@ fn check_media(part: &Part, at: &str) -> Result<(), Fault> {
     let Some(media) = &part.media_type else {
         return Ok(());
     };
-    let plain = media.split(';').next().unwrap_or_default().trim();
-    let plain = plain.to_ascii_lowercase();
+    let plain = media_type(media);
     let fits = match plain.split_once('/') {
         Some(("text" | "image" | "audio" | "video", _)) => true,
         Some(("application", "json" | "xml" | "yaml" | "x-yaml" | "toml" | "javascript" | "typescript" | "x-sh")) => {

@@ -34,8 +34,7 @@ pub fn check_type(request: &Request) -> Result<(), Fault> {
             "The body does not say what it is; send it with Content-Type: application/json.",
         ));
     };
-    let media = value.split(';').next().unwrap_or_default().trim();
-    let media = media.to_ascii_lowercase();
+    let media = media_type(value);
     if media == "application/json" || media.ends_with("+json") {
         return Ok(());
     }
@@ -43,6 +42,11 @@ pub fn check_type(request: &Request) -> Result<(), Fault> {
         FaultKind::ContentTypeNotSupported,
         "Incompatible content types: only JSON is supported, not this body; send it with Content-Type: application/json.",
     ))
+}
+
+/// A media type in lower case, without its parameters.
+pub fn media_type(value: &str) -> String {
+    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 /// The first of these members that is there and not null, with the name it goes by.

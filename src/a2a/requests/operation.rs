@@ -1,17 +1,15 @@
 //! The operations of A2A, without a binding: what each takes of its params, in either version. JSON-RPC finds them by method,
 //! REST by path; both bring the params as one object here, so that an operation means the same wherever it is asked for.
 
-use crate::a2a::commands;
-use crate::a2a::dialect::{Binding, Outputs};
+use crate::a2a::dialect::{Binding, Outputs, Unaddressed};
 use crate::a2a::form::Form;
-use crate::a2a::push;
-use crate::a2a::requests::filter;
 use crate::a2a::requests::message::{self, Gaps, Received};
-use crate::a2a::requests::object::{Object, count, flag, member, object, text, texts, wrong};
-use crate::a2a::requests::settings;
-use crate::a2a::requests::version;
+use crate::a2a::requests::object::{Object, count, flag, media_type, member, object, text, texts, wrong};
+use crate::a2a::requests::route::Ids;
+use crate::a2a::requests::{filter, settings, version};
 use crate::a2a::switches::Switches;
-use crate::base::http::Headers;
+use crate::a2a::{commands, push};
+use crate::base::http::{Headers, Request};
 use crate::base::id::{Seq, TaskId};
 use crate::task::call::{Call, Mode, Say, TaskTraits};
 use crate::task::fault::{Fault, FaultKind};
@@ -56,27 +54,27 @@ pub struct Ask<'a> {
     pub protocol: Protocol,
     pub params: &'a Object,
     /// Ids that the path names; they win over the params.
-    pub task: Option<&'a str>,
-    #[cfg_attr(not(feature = "webhooks"), expect(dead_code, reason = "only webhooks use it"))]
-    pub config: Option<&'a str>,
-    pub headers: &'a Headers,
-    pub query: &'a [(String, String)],
-    pub gaps: Gaps,
+    pub ids: Ids<'a>,
+    /// None: the call came over a socket, and its head was read when the socket was opened.
+    pub request: Option<&'a Request>,
     pub switches: &'a Switches,
 }
 
-/// What the head of a request settles: the profile it asks for, the extensions it must list.
-pub fn negotiate(ask: &Ask, form: &mut Form) -> Result<(), Fault> {
-    form.profile = settings::profile_of(ask.headers, ask.query)?;
-    form.echo = version::echo(ask.headers, form, ask.switches);
+/// Reads the head of a request: the profile it asks for, the extensions it lists.
+fn negotiate(ask: &Ask, request: &Request, form: &mut Form) -> Result<(), Fault> {
+    form.profile = settings::profile_of(request)?;
+    form.echo = version::echo(&request.headers, form, ask.switches);
     if ask.operation == Operation::ExtendedCard {
         return Ok(());
     }
-    version::require(ask.headers, ask.params, ask.switches)
+    version::require(&request.headers, ask.params, ask.switches)
 }
 
 /// The call, and in the form what the params say about the answer.
 pub fn call(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
+    if let Some(request) = ask.request {
+        negotiate(ask, request, form)?;
+    }
     if ask.operation.streams() && !ask.switches.streaming {
         return Err(Fault::new(
             FaultKind::Unsupported,
@@ -112,21 +110,15 @@ pub fn call(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
         Operation::ExtendedCard => Err(no_card(ask.protocol)),
         Operation::Commands => Ok(Call::Commands),
         Operation::Execute => {
-            let mode = match accepts_stream(ask.headers) && ask.switches.streaming {
-                true => Mode::Stream,
-                false => Mode::Now,
-            };
-            commands::execute(ask.params, mode, form)
+            let streams = ask.request.is_some_and(|request| accepts_stream(&request.headers)) && ask.switches.streaming;
+            commands::execute(ask.params, if streams { Mode::Stream } else { Mode::Now }, form)
         }
     }
 }
 
 /// Whether the client can take a stream.
 pub fn accepts_stream(headers: &Headers) -> bool {
-    headers.list("accept").any(|media| {
-        let media = media.split(';').next().unwrap_or_default().trim();
-        media.eq_ignore_ascii_case("text/event-stream")
-    })
+    headers.list("accept").any(|media| media_type(media) == "text/event-stream")
 }
 
 /// 1.0 counts it among capabilities that are not there, 0.3 has a name for it.
@@ -140,7 +132,7 @@ fn no_card(protocol: Protocol) -> Fault {
 }
 
 pub(in crate::a2a) fn task(ask: &Ask, names: &[&'static str]) -> Result<TaskId, Fault> {
-    let id = match ask.task {
+    let id = match ask.ids.task {
         Some(id) => Some(id),
         None => text(ask.params, names, "")?,
     };
@@ -151,38 +143,32 @@ fn history(object: &Object, at: &str) -> Result<Option<usize>, Fault> {
     count(object, &["historyLength", "history_length"], at)
 }
 
-/// Where a stream goes on. Only a number of ours can be a position: with anything else the client would miss events and
-/// never know.
-fn position(headers: &Headers, query: &[(String, String)]) -> Result<Option<Seq>, Fault> {
-    let Some((name, given)) = last_seen(headers, query) else {
-        return Ok(None);
+/// Where a stream goes on. Only a number of ours can be a position: with anything else the client would miss events without noticing.
+/// A call that came over a socket has the position in its params.
+fn continued(ask: &Ask) -> Result<Option<Seq>, Fault> {
+    let Some((name, given)) = ask.request.and_then(last_seen) else {
+        let after = count(ask.params, &["after"], "")?;
+        return Ok(after.map(|seq| Seq(seq as u64)));
     };
     let what = "must be the number of an event; leave it out to start with a snapshot.";
-    let seq = given.parse().map_err(|_| Fault::field(name, what))?;
-    Ok(Some(Seq(seq)))
+    given.parse().map(|seq| Some(Seq(seq))).map_err(|_| Fault::field(name, what))
 }
 
-/// What a client says it has seen last, and where it says so.
-pub fn last_seen<'a>(headers: &'a Headers, query: &'a [(String, String)]) -> Option<(&'static str, &'a str)> {
-    let header = headers.get("last-event-id");
-    let header = header.filter(|value| !value.is_empty());
-    let in_query = || query.iter().find(|(name, _)| name == "after");
-    header.map(|value| ("Last-Event-ID", value)).or_else(|| in_query().map(|(_, value)| ("after", value.as_str())))
-}
-
-/// The same for a call that may have come over a socket, without headers and query: it is in the params then.
-fn continued(ask: &Ask) -> Result<Option<Seq>, Fault> {
-    if let Some(seq) = position(ask.headers, ask.query)? {
-        return Ok(Some(seq));
-    }
-    let after = count(ask.params, &["after"], "")?;
-    Ok(after.map(|seq| Seq(seq as u64)))
+/// The event that a client says it has seen last, and the name under which it says so.
+pub fn last_seen(request: &Request) -> Option<(&'static str, &str)> {
+    let header = request.headers.get("last-event-id").filter(|value| !value.is_empty());
+    let in_query = || Some(("after", request.query("after")?));
+    header.map(|value| ("Last-Event-ID", value)).or_else(in_query)
 }
 
 fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
     let sent = object(ask.params, &["message", "request", "msg"], "")?;
     let sent = sent.ok_or_else(|| wrong("", "message", "is required."))?;
-    let received = message::message(sent, ask.gaps)?;
+    let gaps = match form.dialect.unaddressed {
+        Unaddressed::Session => Gaps::Filled,
+        Unaddressed::NewTask | Unaddressed::Asking => Gaps::Refused,
+    };
+    let received = message::message(sent, gaps)?;
     let metadata = object(ask.params, &["metadata"], "")?;
     let configuration = object(ask.params, &["configuration"], "")?;
     let none = Object::new();
@@ -204,7 +190,9 @@ fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
     if ask.protocol == Protocol::V03 && form.dialect.binding == Binding::Rest && say.task.is_some() {
         say.context = None;
     }
-    form.echo = version::echo(ask.headers, form, ask.switches);
+    if let Some(request) = ask.request {
+        form.echo = version::echo(&request.headers, form, ask.switches);
+    }
     Ok(Call::Say(Say { push, mode, history, ..say }))
 }
 
@@ -263,8 +251,7 @@ fn outputs(configuration: &Object) -> Result<Outputs, Fault> {
     let names = &["acceptedOutputModes", "accepted_output_modes"];
     let modes = texts(configuration, names, "configuration")?;
     let takes_data = |mode: &String| {
-        let media = mode.split(';').next().unwrap_or_default().trim();
-        let media = media.to_ascii_lowercase();
+        let media = media_type(mode);
         media.ends_with("json") || matches!(media.as_str(), "*" | "*/*" | "application/*" | "data")
     };
     Ok(if modes.is_empty() || modes.iter().any(takes_data) { Outputs::Any } else { Outputs::Text })

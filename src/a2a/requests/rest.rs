@@ -5,11 +5,11 @@
 //! answered in the one it uses itself.
 
 use crate::a2a::dialect::Dialect;
-use crate::a2a::form::{Decoded, Form, Media};
-use crate::a2a::requests::message::{Gaps, is_short_name};
-use crate::a2a::requests::object::{Object, body, check_type};
+use crate::a2a::form::{Form, Media};
+use crate::a2a::requests::message::is_short_name;
+use crate::a2a::requests::object::{Object, body, check_type, media_type};
 use crate::a2a::requests::operation::{self, Ask, Operation};
-use crate::a2a::requests::route::{Ids, Rows, at, matches, not_allowed, not_found, read};
+use crate::a2a::requests::route::{Ids, Rows, at, matches, not_found, read};
 use crate::a2a::requests::version;
 use crate::a2a::switches::Switches;
 use crate::base::http::{Headers, Method, Request};
@@ -101,26 +101,34 @@ fn below<'a>(base: Base<'a>, path: &'a str) -> Option<MatchedRoute<'a>> {
     })
 }
 
-pub fn decode(place: &MatchedRoute, request: &Request, switches: &Switches) -> Decoded {
-    let named = version::named(&request.headers, &request.query);
+pub fn call(place: &MatchedRoute, request: &Request, switches: &Switches, form: &mut Form) -> Result<Call, Fault> {
+    let named = version::named(request);
     let protocol = match (&named, place.base) {
         (Ok(named), Base::V1) => named.unwrap_or(Protocol::V03),
-        // Only 1.0 has an error code for it.
+        // Only 1.0 has an error code for an unknown version.
         (Err(_), _) | (_, Base::Root | Base::Tenant(_)) => Protocol::V10,
     };
     let sent = body(request);
-    let mut form = Form::under(dialect(protocol, request, &sent), switches);
+    *form = Form::under(dialect(protocol, request, &sent), switches);
     form.media = media(protocol, &request.headers);
     if let Base::Tenant(tenant) = place.base {
         form.tenant = tenant.into();
     }
-    let asked = named.and_then(|named| {
-        agree(place, named, protocol, request, switches)?;
-        let operation = at(place.rows, request.method)
-            .ok_or_else(|| not_allowed(request, place.rows.iter().map(|(method, _)| *method)))?;
-        call(place, operation, protocol, request, sent, &mut form, switches)
-    });
-    form.decoded(asked)
+    agree(place, named?, protocol, request, switches)?;
+    let operation = at(place.rows, request)?;
+    let params = match request.method {
+        Method::Get | Method::Head => query_params(&request.query),
+        _ => {
+            check_type(request)?;
+            match sent? {
+                Some(Value::Object(params)) => params,
+                Some(_) => return Err(Fault::params("The body must be a JSON object.")),
+                None => Object::new(),
+            }
+        }
+    };
+    let ask = Ask { operation, protocol, params: &params, ids: place.ids, request: Some(request), switches };
+    operation::call(&ask, form)
 }
 
 /// The dialect of 0.3 that the client uses itself.
@@ -141,12 +149,9 @@ fn dialect(protocol: Protocol, request: &Request, sent: &Result<Option<Value>, F
 
 /// 1.0 has a media type of its own; clients that do not name it get the common one.
 fn media(protocol: Protocol, headers: &Headers) -> Media {
-    let spoken = ["accept", "content-type"]
-        .into_iter()
-        .flat_map(|name| headers.list(name))
-        .filter_map(|media| media.split(';').next())
-        .any(|media| media.trim().eq_ignore_ascii_case("application/a2a+json"));
-    if protocol == Protocol::V10 && spoken { Media::A2aJson } else { Media::Json }
+    let mut named = ["accept", "content-type"].into_iter().flat_map(|name| headers.list(name));
+    let is_named = named.any(|media| media_type(media) == "application/a2a+json");
+    if protocol == Protocol::V10 && is_named { Media::A2aJson } else { Media::Json }
 }
 
 /// Whether the version and the path belong together.
@@ -173,41 +178,6 @@ fn agree(
         (In::V03, Protocol::V10) | (In::V10, Protocol::V03) => Err(not_found(&request.path)),
         (In::Both, _) | (In::V03, Protocol::V03) | (In::V10, Protocol::V10) => Ok(()),
     }
-}
-
-fn call(
-    place: &MatchedRoute,
-    operation: Operation,
-    protocol: Protocol,
-    request: &Request,
-    sent: Result<Option<Value>, Fault>,
-    form: &mut Form,
-    switches: &Switches,
-) -> Result<Call, Fault> {
-    let params = match request.method {
-        Method::Get | Method::Head => query_params(&request.query),
-        _ => {
-            check_type(request)?;
-            match sent? {
-                Some(Value::Object(params)) => params,
-                Some(_) => return Err(Fault::params("The body must be a JSON object.")),
-                None => Object::new(),
-            }
-        }
-    };
-    let ask = Ask {
-        operation,
-        protocol,
-        params: &params,
-        task: place.ids.task,
-        config: place.ids.config,
-        headers: &request.headers,
-        query: &request.query,
-        gaps: Gaps::Refused,
-        switches,
-    };
-    operation::negotiate(&ask, form)?;
-    operation::call(&ask, form)
 }
 
 /// The query as params: numbers and truths in their types, as far as they are any.

@@ -5,14 +5,12 @@
 //! The method names of the versions are disjoint, so a request that names no version is understood by its method.
 
 use crate::a2a::dialect::Dialect;
-use crate::a2a::form::{Decoded, Form};
-use crate::a2a::requests::message::Gaps;
+use crate::a2a::form::Form;
 use crate::a2a::requests::object::{Object, body, check_type};
 use crate::a2a::requests::operation::{self, Ask, Operation, accepts_stream};
+use crate::a2a::requests::route::{Ids, Incoming};
 use crate::a2a::requests::version;
-use crate::a2a::switches::Switches;
 use crate::base::Shared;
-use crate::base::http::Request;
 use crate::base::json;
 use crate::task::call::Call;
 use crate::task::fault::{Fault, FaultKind};
@@ -51,19 +49,6 @@ pub fn method(name: &str, named: Option<Protocol>) -> Option<(Operation, Protoco
     })
 }
 
-/// A request over HTTP.
-pub fn decode(request: &Request, switches: &Switches) -> Decoded {
-    let named = version::named(&request.headers, &request.query);
-    let protocol = match &named {
-        Ok(named) => named.unwrap_or(Protocol::V03),
-        // Only 1.0 has an error code for it.
-        Err(_) => Protocol::V10,
-    };
-    let mut form = Form::under(dialect(protocol), switches);
-    let call = call(request, named, &mut form, switches);
-    form.decoded(call)
-}
-
 pub fn dialect(protocol: Protocol) -> &'static Dialect {
     match protocol {
         Protocol::V03 => Dialect::RPC_03,
@@ -71,20 +56,24 @@ pub fn dialect(protocol: Protocol) -> &'static Dialect {
     }
 }
 
-fn call(
-    request: &Request,
-    named: Result<Option<Protocol>, Fault>,
-    form: &mut Form,
-    switches: &Switches,
-) -> Result<Call, Fault> {
+/// A request over HTTP.
+pub fn call(incoming: Incoming<'_>, form: &mut Form) -> Result<Call, Fault> {
+    let Incoming { request, switches, .. } = incoming;
+    let named = version::named(request);
+    let protocol = match &named {
+        Ok(named) => named.unwrap_or(Protocol::V03),
+        // Only 1.0 has an error code for an unknown version.
+        Err(_) => Protocol::V10,
+    };
+    *form = Form::under(dialect(protocol), switches);
     let body = body(request);
     if let Ok(Some(Value::Object(envelope))) = &body {
         form.id = id(envelope).unwrap_or_else(|| form.id.clone());
     }
     check_type(request)?;
-    let envelope = whole(body?)?;
+    let mut envelope = whole(body?)?;
     let name = method_name(&envelope)?;
-    let asked = method(name, named.as_ref().ok().copied().flatten());
+    let asked = method(&name, named.as_ref().ok().copied().flatten());
     if let (Ok(None), Some((_, protocol))) = (&named, asked) {
         *form = Form { id: form.id.clone(), ..Form::under(dialect(protocol), switches) };
     }
@@ -93,24 +82,13 @@ fn call(
         && accepts_stream(&request.headers);
     let named = named?;
     let (operation, protocol) =
-        asked.filter(|(_, protocol)| named.is_none_or(|named| named == *protocol)).ok_or_else(|| unknown(name))?;
+        asked.filter(|(_, protocol)| named.is_none_or(|named| named == *protocol)).ok_or_else(|| unknown(&name))?;
     if named.is_none() && protocol == Protocol::V10 && switches.strict_version {
-        return Err(version::unnamed(name));
+        return Err(version::unnamed(&name));
     }
-    let none = Object::new();
-    let ask = Ask {
-        operation,
-        protocol,
-        params: params(&envelope, operation)?.unwrap_or(&none),
-        task: None,
-        config: None,
-        headers: &request.headers,
-        query: &request.query,
-        gaps: Gaps::Refused,
-        switches,
-    };
-    operation::negotiate(&ask, form)?;
-    operation::call(&ask, form)
+    let params = params(&mut envelope, operation)?;
+    let ids = Ids::default();
+    operation::call(&Ask { operation, protocol, params: &params, ids, request: Some(request), switches }, form)
 }
 
 pub fn invalid(message: &str) -> Fault {
@@ -148,7 +126,7 @@ pub fn id(envelope: &Object) -> Option<Shared> {
     }
 }
 
-pub fn method_name(envelope: &Object) -> Result<&str, Fault> {
+pub fn method_name(envelope: &Object) -> Result<String, Fault> {
     if envelope.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
         return Err(invalid("The request needs \"jsonrpc\": \"2.0\"."));
     }
@@ -158,16 +136,16 @@ pub fn method_name(envelope: &Object) -> Result<&str, Fault> {
     if id(envelope).is_none() {
         return Err(invalid("The id must be a string, a whole number or null."));
     }
-    Ok(method)
+    Ok(method.to_owned())
 }
 
-pub fn params(envelope: &Object, operation: Operation) -> Result<Option<&Object>, Fault> {
-    match envelope.get("params") {
+pub fn params(envelope: &mut Object, operation: Operation) -> Result<Object, Fault> {
+    match envelope.remove("params") {
         Some(Value::Object(params)) if params.contains_key("") => {
             Err(Fault::params("params has a member without a name."))
         }
-        Some(Value::Object(params)) => Ok(Some(params)),
-        None | Some(Value::Null) if operation.stands_alone() => Ok(None),
+        Some(Value::Object(params)) => Ok(params),
+        None | Some(Value::Null) if operation.stands_alone() => Ok(Object::new()),
         Some(_) => Err(Fault::field("params", "must be an object.")),
         None => Err(Fault::field("params", "is required.")),
     }

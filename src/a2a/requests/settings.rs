@@ -1,10 +1,9 @@
 //! What a client may request: settings of a new task, and the profile of the answers.
 
-use crate::a2a::requests::answer;
 use crate::a2a::requests::object::{Object, flag, member, text, texts};
-use crate::a2a::requests::version;
+use crate::a2a::requests::{answer, version};
 use crate::a2a::words::{CODER, EXT, read_profile};
-use crate::base::http::Headers;
+use crate::base::http::Request;
 use crate::task::call::Settings;
 use crate::task::fault::Fault;
 use crate::task::log::event::{Profile, Protocol};
@@ -57,14 +56,14 @@ pub fn read(wishes: &Object, at: &str) -> Result<Settings, Fault> {
 }
 
 /// The profile a request as such asks for: by name in the query, else by activating the extension in a header.
-pub fn profile_of(headers: &Headers, query: &[(String, String)]) -> Result<Option<Profile>, Fault> {
-    if let Some((_, word)) = query.iter().find(|(name, _)| name == "profile") {
+pub fn profile_of(request: &Request) -> Result<Option<Profile>, Fault> {
+    if let Some(word) = request.query("profile") {
         return match read_profile(word) {
             Some(profile) => Ok(Some(profile)),
             None => Err(Fault::field("profile", "must be coder, devtool or plain, in the query.")),
         };
     }
-    let activated = version::extensions(headers).any(|uri| uri == EXT);
+    let activated = version::extensions(&request.headers).any(|uri| uri == EXT);
     Ok(activated.then_some(Profile::Devtool))
 }
 
@@ -149,13 +148,16 @@ mod tests {
 
     #[test]
     fn profiles_asked_for_by_request() {
-        let mut headers = Headers::default();
-        assert_eq!(profile_of(&headers, &[]), Ok(None));
-        headers.push("X-A2A-Extensions", "urn:other");
-        assert_eq!(profile_of(&headers, &[]), Ok(None));
-        headers.push("X-A2A-Extensions", &format!("urn:more, {EXT}"));
-        assert_eq!(profile_of(&headers, &[]), Ok(Some(Profile::Devtool)));
-        let by_name = |word: &str| profile_of(&headers, &[("profile".into(), word.into())]);
+        let mut request = sample::post("/", "");
+        assert_eq!(profile_of(&request), Ok(None));
+        request.headers.push("X-A2A-Extensions", "urn:other");
+        assert_eq!(profile_of(&request), Ok(None));
+        request.headers.push("X-A2A-Extensions", &format!("urn:more, {EXT}"));
+        assert_eq!(profile_of(&request), Ok(Some(Profile::Devtool)));
+        let by_name = |word: &str| {
+            let query = vec![("profile".into(), word.into())];
+            profile_of(&Request { query, ..request.clone() })
+        };
         assert_eq!(by_name("plain"), Ok(Some(Profile::Plain)));
         assert!(by_name("fancy").is_err());
     }

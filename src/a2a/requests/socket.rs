@@ -5,14 +5,10 @@
 use crate::a2a::dialect::{Binding, Dialect};
 use crate::a2a::form::{Decoded, Form};
 use crate::a2a::native;
-use crate::a2a::requests::answer;
-use crate::a2a::requests::gemini_endpoints;
-use crate::a2a::requests::message::Gaps;
 use crate::a2a::requests::object::Object;
 use crate::a2a::requests::operation::{self, Ask, Operation, last_seen};
-use crate::a2a::requests::rpc;
-use crate::a2a::requests::settings;
-use crate::a2a::requests::version;
+use crate::a2a::requests::route::{Ids, Incoming};
+use crate::a2a::requests::{answer, gemini_endpoints, rpc, settings, version};
 use crate::a2a::switches::Switches;
 use crate::base::http::{Headers, Request};
 use crate::base::id::Seq;
@@ -22,13 +18,15 @@ use crate::task::fault::{Fault, FaultKind};
 use serde_json::Value;
 
 /// `GET /ws`.
-pub fn join(request: &Request, switches: &Switches) -> Decoded {
-    let mut form = Form::under(spoken(&request.headers), switches);
-    match joined(request, &mut form, switches) {
-        Ok(join) => Ok((Call::Join(join), form)),
+pub fn join(incoming: Incoming<'_>, form: &mut Form) -> Result<Call, Fault> {
+    let Incoming { request, switches, .. } = incoming;
+    *form = Form::under(spoken(&request.headers), switches);
+    let joined = joined(request, form, switches);
+    if joined.is_err() {
         // No sub-protocol was agreed on yet, so the error is one of the HTTP endpoint.
-        Err(fault) => Err((fault, Form::under(Dialect::GEMINI, switches))),
+        *form = Form::under(Dialect::GEMINI, switches);
     }
+    joined.map(Call::Join)
 }
 
 /// The dialect of the first known sub-protocol. Unknown ones are ignored; one may carry a credential.
@@ -39,19 +37,19 @@ fn spoken(headers: &Headers) -> &'static Dialect {
 }
 
 fn joined(request: &Request, form: &mut Form, switches: &Switches) -> Result<Join, Fault> {
-    let (headers, query) = (&request.headers, &request.query);
+    let headers = &request.headers;
     if !headers.lists("upgrade", "websocket") {
         return Err(Fault::new(
             FaultKind::UpgradeRequired,
             "This is an address for WebSockets; connect with a WebSocket client.",
         ));
     }
-    form.profile = settings::profile_of(headers, query)?;
+    form.profile = settings::profile_of(request)?;
     if form.dialect.binding == Binding::JsonRpc {
         version::require(headers, &Object::new(), switches)?;
         return Ok(Join { follow: Follow::Nothing, after: None });
     }
-    let given = last_seen(headers, query).map(|(_, given)| given);
+    let given = last_seen(request).map(|(_, given)| given);
     let after = given.map(place).transpose()?;
     let wrong = |why| Err(Fault::field("after", why));
     let follow = match (request.query("taskId"), &after) {
@@ -104,16 +102,16 @@ fn call(text: &str, joined: &Form, form: &mut Form, switches: &Switches) -> Resu
     if let Value::Object(envelope) = &sent {
         form.id = rpc::id(envelope).unwrap_or_else(|| form.id.clone());
     }
-    let envelope = rpc::whole(Some(sent))?;
+    let mut envelope = rpc::whole(Some(sent))?;
     let live = joined.dialect == Dialect::SESSION;
     form.silent = !envelope.contains_key("id");
     if live && !envelope.contains_key("jsonrpc") {
         return bare(envelope, form, switches);
     }
     let name = rpc::method_name(&envelope)?;
-    let (operation, protocol) = rpc::method(name, (!live).then_some(joined.dialect.protocol))
+    let (operation, protocol) = rpc::method(&name, (!live).then_some(joined.dialect.protocol))
         .filter(|(_, protocol)| live || *protocol == joined.dialect.protocol)
-        .ok_or_else(|| rpc::unknown(name))?;
+        .ok_or_else(|| rpc::unknown(&name))?;
     let speaks = matches!(operation, Operation::Send | Operation::Stream);
     if live && !speaks {
         *form = Form {
@@ -124,18 +122,8 @@ fn call(text: &str, joined: &Form, form: &mut Form, switches: &Switches) -> Resu
             ..Form::under(rpc::dialect(protocol), switches)
         };
     }
-    let none = Object::new();
-    let ask = Ask {
-        operation,
-        protocol,
-        params: rpc::params(&envelope, operation)?.unwrap_or(&none),
-        task: None,
-        config: None,
-        headers: &Headers::default(),
-        query: &[],
-        gaps: if live { Gaps::Filled } else { Gaps::Refused },
-        switches,
-    };
+    let params = rpc::params(&mut envelope, operation)?;
+    let ask = Ask { operation, protocol, params: &params, ids: Ids::default(), request: None, switches };
     let mut call = operation::call(&ask, form)?;
     if let Call::Say(say) = &mut call
         && live

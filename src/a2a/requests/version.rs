@@ -5,7 +5,7 @@ use crate::a2a::form::Form;
 use crate::a2a::requests::object::Object;
 use crate::a2a::switches::Switches;
 use crate::a2a::words::{EXT, RESUME};
-use crate::base::http::Headers;
+use crate::base::http::{Headers, Request};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::{Profile, Protocol};
 use serde_json::Value;
@@ -15,12 +15,12 @@ const LISTS: [(&str, &str); 2] = [("a2a-extensions", "A2A-Extensions"), ("x-a2a-
 
 /// The version a request names in a header, else in the query. None leaves it to what is asked for. The patch number does not
 /// matter, and a lone major number is its first minor.
-pub fn named(headers: &Headers, query: &[(String, String)]) -> Result<Option<Protocol>, Fault> {
+pub fn named(request: &Request) -> Result<Option<Protocol>, Fault> {
     let in_query = || {
-        let mut found = query.iter().filter(|(name, _)| name.eq_ignore_ascii_case("a2a-version"));
+        let mut found = request.query.iter().filter(|(name, _)| name.eq_ignore_ascii_case("a2a-version"));
         found.next().map(|(_, value)| value.trim())
     };
-    let header = headers.get("a2a-version").map(str::trim);
+    let header = request.headers.get("a2a-version").map(str::trim);
     let wanted = header.filter(|value| !value.is_empty()).or_else(in_query).unwrap_or_default();
     if wanted.is_empty() {
         return Ok(None);
@@ -92,7 +92,7 @@ pub fn echo(headers: &Headers, form: &Form, switches: &Switches) -> Vec<(&'stati
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::a2a::Dialect;
+    use crate::a2a::{Dialect, sample};
     use serde_json::json;
 
     fn headers(fields: &[(&str, &str)]) -> Headers {
@@ -103,11 +103,16 @@ mod tests {
         headers
     }
 
+    fn request(fields: &[(&str, &str)], query: &[(&str, &str)]) -> Request {
+        let query = query.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        Request { headers: headers(fields), query, ..sample::post("/", "") }
+    }
+
     #[test]
     fn versions_by_header_and_by_query() {
         let ask = |value: &str| {
-            let header = named(&headers(&[("A2A-Version", value)]), &[]);
-            let query = named(&headers(&[]), &[("a2a-VERSION".into(), value.into())]);
+            let header = named(&request(&[("A2A-Version", value)], &[]));
+            let query = named(&request(&[], &[("a2a-VERSION", value)]));
             assert_eq!(header, query, "{value}");
             header.map_err(|fault| fault.kind)
         };
@@ -127,8 +132,8 @@ mod tests {
 
     #[test]
     fn the_header_wins_unless_it_is_empty() {
-        let query = [("A2A-Version".to_owned(), "1.0".to_owned())];
-        let both = |header: &str| named(&headers(&[("A2A-Version", header)]), &query).unwrap();
+        let query = [("A2A-Version", "1.0")];
+        let both = |header: &str| named(&request(&[("A2A-Version", header)], &query)).unwrap();
         assert_eq!(both("0.3"), Some(Protocol::V03));
         assert_eq!(both(""), Some(Protocol::V10));
     }

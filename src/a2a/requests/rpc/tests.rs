@@ -1,8 +1,11 @@
 use super::*;
 use crate::a2a::dialect::Outputs;
+use crate::a2a::requests::route;
 use crate::a2a::sample;
+use crate::a2a::switches::Switches;
 use crate::a2a::switches::WEBHOOKS;
 use crate::a2a::words::EXT;
+use crate::base::http::Request;
 use crate::base::id::TaskId;
 use crate::task::call::{List, Mode, Push, Say, Settings, TaskTraits};
 use crate::task::log::event::{Lifecycle, Profile};
@@ -12,7 +15,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 fn decode(request: &Request) -> Result<(Call, Form), (Fault, Form)> {
-    super::decode(request, &Switches::default())
+    route::decode(request, &Switches::default())
 }
 
 fn rpc(method: &str, params: Value) -> Request {
@@ -156,7 +159,7 @@ fn webhooks_by_the_methods_of_either_version() {
             let expected = Call::Push { task: "t".into(), ask: asked.clone() };
             assert_eq!(call, expected, "{method}");
             let off = Switches { push: false, ..Switches::default() };
-            let (fault, _) = super::decode(&request, &off).unwrap_err();
+            let (fault, _) = route::decode(&request, &off).unwrap_err();
             assert_eq!(fault.kind, FaultKind::PushNotSupported, "{method}");
         }
     }
@@ -226,7 +229,7 @@ fn lists_and_cards_stand_alone() {
     let on = Switches { extended_card: true, ..Switches::default() };
     for (method, refused) in cards {
         assert_eq!(kind(&bare(method)), refused, "{method}");
-        let (call, _) = super::decode(&bare(method), &on).unwrap();
+        let (call, _) = route::decode(&bare(method), &on).unwrap();
         assert_eq!(call, Call::ExtendedCard);
     }
     assert_eq!(kind(&rpc("ListTasks", json!([]))), FaultKind::InvalidParams);
@@ -262,12 +265,12 @@ fn versions_and_methods_must_agree() {
 fn strict_version_requires_the_header() {
     let strict = Switches { strict_version: true, ..Switches::default() };
     let mut request = rpc("GetTask", json!({"id": "x"}));
-    let (fault, form) = super::decode(&request, &strict).unwrap_err();
+    let (fault, form) = route::decode(&request, &strict).unwrap_err();
     assert_eq!((fault.kind, form.dialect), (FaultKind::VersionNotSupported, Dialect::RPC_10));
     request.headers.push("A2A-Version", "1.0");
-    assert!(super::decode(&request, &strict).is_ok());
+    assert!(route::decode(&request, &strict).is_ok());
     let old = rpc("tasks/get", json!({"id": "x"}));
-    assert!(super::decode(&old, &strict).is_ok());
+    assert!(route::decode(&old, &strict).is_ok());
 }
 
 #[test]
@@ -279,7 +282,7 @@ fn operators_may_switch_streams_off() {
         ("tasks/resubscribe", json!({"id": "t"})),
         ("SubscribeToTask", json!({"id": "t"})),
     ] {
-        let (fault, _) = super::decode(&rpc(method, params), &off).unwrap_err();
+        let (fault, _) = route::decode(&rpc(method, params), &off).unwrap_err();
         assert_eq!(fault.kind, FaultKind::Unsupported, "{method}");
     }
 }
@@ -289,7 +292,7 @@ fn new_tasks_by_version_and_profile() {
     let born = |method: &str, metadata: Value, switches: &Switches| {
         let mut sent = message();
         sent["metadata"] = metadata;
-        match super::decode(&rpc(method, json!({ "message": sent })), switches) {
+        match route::decode(&rpc(method, json!({ "message": sent })), switches) {
             Ok((Call::Say(say), _)) => say.traits,
             other => panic!("{other:?}"),
         }
@@ -335,10 +338,10 @@ fn tenants_are_of_1_0() {
 fn extensions_are_required_and_confirmed() {
     let switches = Switches { required_extensions: vec!["urn:must".into()], ..Switches::default() };
     let mut request = rpc("SendMessage", json!({"message": message()}));
-    let (fault, _) = super::decode(&request, &switches).unwrap_err();
+    let (fault, _) = route::decode(&request, &switches).unwrap_err();
     assert_eq!(fault.kind, FaultKind::ExtensionRequired);
     request.headers.push("A2A-Extensions", &format!("urn:must,{EXT}"));
-    let (_, form) = super::decode(&request, &switches).unwrap();
+    let (_, form) = route::decode(&request, &switches).unwrap();
     assert_eq!(form.profile, Some(Profile::Devtool));
     assert_eq!(form.echo, [("A2A-Extensions", format!("{EXT}, urn:must"))]);
 }
