@@ -420,6 +420,9 @@ pub const PADDING_CHARS: usize = 32;
 pub const PATTERN_CHARS: usize = 2_048;
 pub const PATTERN_BYTES: usize = 4 * MIB;
 
+/// Patterns that the braces of one glob pattern may stand for: `{a,b}` makes two. A pattern with more is refused.
+pub const GLOB_ALTERNATIVES: usize = 256;
+
 /// A supervisor that has not yet reported the start of its program gets SIGCONT this often, because another command may have stopped it.
 pub const SUPERVISOR_CONTINUE_MS: u64 = 100;
 /// How long a supervisor kills the processes of its command. Longer than `supervisor_end_ms`, so that the server decides when it takes

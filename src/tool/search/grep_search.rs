@@ -21,7 +21,6 @@ use crate::tool::search::walk::{BY_MACHINE, Start, Stop, VERSIONS, Walk};
 use crate::tool::search::wildcard::{Case, NameGlob};
 use crate::tool::{Ctx, Tool, flag_arg, invalid, number_arg, object, optional_text_arg, text_arg};
 use lines::Lines;
-use literal::Letters;
 use report::Report;
 use search::{Around, Best, FoundFile, Search};
 use serde_json::{Value, json};
@@ -105,13 +104,12 @@ struct Include {
 impl<'a> Query<'a> {
     fn from(args: &'a Value, ctx: &Ctx) -> Result<Query<'a>, CallError> {
         let pattern = text_arg(args, "pattern")?;
-        let letters = if flag_arg(args, "case_sensitive") { Letters::AsTheyAre } else { Letters::EitherCase };
+        let case = if flag_arg(args, "case_sensitive") { Case::Exact } else { Case::Folded };
         let lines = match flag_arg(args, "fixed_strings") {
-            true => expression(&regex_lite::escape(pattern), letters)?,
-            false => expression(pattern, letters)?,
+            true => expression(&regex_lite::escape(pattern), case)?,
+            false => expression(pattern, case)?,
         };
-        let except =
-            optional_text_arg(args, "exclude_pattern").map(|pattern| expression(pattern, letters)).transpose()?;
+        let except = optional_text_arg(args, "exclude_pattern").map(|pattern| expression(pattern, case)).transpose()?;
         let include_text = optional_text_arg(args, "include_pattern").filter(|text| !text.is_empty());
         let both = number_arg(args, "context");
         let (before, after) = (number_arg(args, "before"), number_arg(args, "after"));
@@ -154,10 +152,10 @@ impl Include {
 }
 
 /// Models write `fn main() {` and mean it; the expression language takes a brace for a number of times.
-fn expression(pattern: &str, letters: Letters) -> Result<Lines, CallError> {
-    let first = Lines::new(pattern, letters);
+fn expression(pattern: &str, case: Case) -> Result<Lines, CallError> {
+    let first = Lines::new(pattern, case);
     first
-        .or_else(|error| Lines::new(&braces_escaped(pattern), letters).map_err(|_| error))
+        .or_else(|error| Lines::new(&braces_escaped(pattern), case).map_err(|_| error))
         .map_err(|error| {
             invalid(format!(
                 "{pattern:?} is not a regular expression that can be searched for: {error}. Correct it, or set fixed_strings \
@@ -220,8 +218,7 @@ fn search(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError
             return Err(ErrorKind::FileNotFound.error(text));
         }
     };
-    report.limited = best.is_limited();
-    report.files = best.into_files();
+    (report.files, report.limited) = best.into_files();
     if !query.names_only && query.around.is_none() {
         widen(&mut report.files, &query, ctx);
     }

@@ -1,15 +1,13 @@
-//! Patterns with `*`, `?`, `[…]` and `**` over paths: the matcher behind ignore files, `glob` and `include_pattern`.
+//! Patterns with `*`, `?`, `[…]` and `**` over paths: the matcher of ignore files, `glob` and `include_pattern`.
 //!
-//! Two dialects share it. Git's works on bytes and is followed to the letter, oddities included, because people check what an
-//! ignore file does with git. Ours works on characters, may fold case (ASCII) and knows `{a,b}`, as shells and editors do.
+//! There are two dialects. Git's compares bytes and is followed exactly, because people check ignore files with git. Ours compares
+//! characters, may ignore case (ASCII) and has `{a,b}`, as in shells and editors.
 //!
-//! A match never takes more than text × pattern steps: only the last `*` and the last `**` are ever tried again. That is
-//! enough, since whatever an earlier one could take instead, the later one can take as well.
+//! A comparison takes at most text × pattern steps: only the last `*` and the last `**` are tried again. That is enough, because
+//! whatever an earlier one could match instead, the later one can match as well.
 
+use crate::limits::GLOB_ALTERNATIVES;
 use crate::tool::search::listing::file_name;
-
-/// Alternatives that braces may multiply to; a pattern with more is refused.
-const MOST_ALTERNATIVES: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
@@ -24,11 +22,11 @@ pub struct Wildcard {
     case: Case,
 }
 
-/// A pattern of our own dialect: any of its alternatives.
+/// A pattern of our own dialect: matches what any of its alternatives matches.
 #[derive(Clone, Debug)]
 pub struct Glob(Vec<Wildcard>);
 
-/// A pattern that is about names if it has no slash, as those of ignore files are, and else about paths.
+/// A pattern that is compared with file names if it has no slash, as in ignore files, and otherwise with paths.
 #[derive(Clone, Debug)]
 pub struct NameGlob {
     glob: Glob,
@@ -42,14 +40,14 @@ enum Step {
     One,
     /// `*`: anything but a slash.
     Name,
-    /// `**/`: nothing, or anything up to and with a slash.
+    /// `**/`: nothing, or anything up to and including a slash.
     Dirs,
     /// `**` at the end.
     Rest,
     Class(Class),
 }
 
-/// What `?` and a class stand for: a byte or a character.
+/// What `?` and a class match: a byte or a character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Units {
     Bytes,
@@ -58,65 +56,60 @@ enum Units {
 
 #[derive(Clone, Debug)]
 struct Class {
-    ranges: Vec<(u32, u32)>,
+    ranges: Vec<(char, char)>,
     negated: bool,
 }
 
-/// What a text is compared as.
+/// Whether the pattern is compared with a whole text or with the beginning of a longer one.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Aim {
+enum Compared {
     Whole,
-    /// The beginning of a longer text.
-    Lead,
+    Beginning,
 }
 
 impl Wildcard {
-    /// Git's pattern for a name, where every run of stars is one star. None if it can never match.
+    /// Git's pattern for a name, in which every run of stars is one star. None if it can never match.
     pub fn git_name(pattern: &[u8]) -> Option<Wildcard> {
         Wildcard::git(pattern, |_, _| false)
     }
 
-    /// Git's pattern for a path. Git compares what comes before the first special character on its own and then starts afresh, so
-    /// two stars right there mean directories even if no slash is before them.
+    /// Git's pattern for a path. Git compares the text before the first special character separately and then starts again, so two
+    /// stars at that position mean directories even if no slash is before them.
     pub fn git_path(pattern: &[u8]) -> Option<Wildcard> {
         let plain = pattern.iter().position(|byte| b"*?[\\".contains(byte)).unwrap_or(pattern.len());
-        Wildcard::git(pattern, |units, at| at == plain || units[at - 1] == u32::from(b'/'))
+        Wildcard::git(pattern, |pattern, at| at == plain || pattern[at - 1] == '/')
     }
 
-    fn git(pattern: &[u8], deep_at: impl Fn(&[u32], usize) -> bool) -> Option<Wildcard> {
-        let units: Vec<u32> = pattern.iter().map(|byte| u32::from(*byte)).collect();
-        Some(Wildcard { steps: steps(&units, Units::Bytes, deep_at)?, units: Units::Bytes, case: Case::Exact })
+    fn git(pattern: &[u8], deep_at: impl Fn(&[char], usize) -> bool) -> Option<Wildcard> {
+        let pattern: Vec<char> = pattern.iter().map(|byte| char::from(*byte)).collect();
+        Some(Wildcard { steps: steps(&pattern, Units::Bytes, deep_at)?, units: Units::Bytes, case: Case::Exact })
     }
 
-    /// One alternative of our own dialect, where two stars are directories only as a whole segment.
+    /// One alternative of our own dialect, in which two stars mean directories only as a whole segment.
     fn ours(pattern: &str, case: Case) -> Option<Wildcard> {
-        let units: Vec<u32> = pattern.chars().map(u32::from).collect();
-        let deep_at = |units: &[u32], at: usize| at == 0 || units[at - 1] == u32::from('/');
-        Some(Wildcard { steps: steps(&units, Units::Chars, deep_at)?, units: Units::Chars, case })
+        let pattern: Vec<char> = pattern.chars().collect();
+        let deep_at = |pattern: &[char], at: usize| at == 0 || pattern[at - 1] == '/';
+        Some(Wildcard { steps: steps(&pattern, Units::Chars, deep_at)?, units: Units::Chars, case })
     }
 
     pub fn matches(&self, text: &[u8]) -> bool {
-        // Most patterns end in something literal, and most texts end in something else.
+        // A quick check: most patterns end with a literal, and most texts end differently.
         if let Some(Step::Text(end)) = self.steps.last()
             && !(text.len() >= end.len() && self.same(end, &text[text.len() - end.len()..]))
         {
             return false;
         }
-        self.compare(text, Aim::Whole)
+        self.compare(text, Compared::Whole)
     }
 
-    /// Whether something that begins with `text` could match.
-    pub fn could_lead_from(&self, text: &[u8]) -> bool {
-        self.compare(text, Aim::Lead)
-    }
-
-    fn compare(&self, text: &[u8], aim: Aim) -> bool {
+    fn compare(&self, text: &[u8], compared: Compared) -> bool {
+        let is_beginning = compared == Compared::Beginning;
         let (mut step, mut at) = (0, 0);
-        // Where to go on after the last `*` and `**/`, and up to where they have taken the text so far.
+        // Of the last `*` and `**/`: the step behind it, and the end of the text that it matches so far.
         let mut name: Option<(usize, usize)> = None;
         let mut dirs: Option<(usize, usize)> = None;
         loop {
-            if at == text.len() && aim == Aim::Lead && step < self.steps.len() {
+            if at == text.len() && is_beginning && step < self.steps.len() {
                 return true;
             }
             let taken = match self.steps.get(step) {
@@ -134,7 +127,7 @@ impl Wildcard {
                 }
                 Some(Step::Text(literal)) => {
                     let left = &text[at..];
-                    if aim == Aim::Lead && left.len() < literal.len() && self.same(&literal[..left.len()], left) {
+                    if is_beginning && left.len() < literal.len() && self.same(&literal[..left.len()], left) {
                         return true;
                     }
                     let fits = left.len() >= literal.len() && self.same(literal, &left[..literal.len()]);
@@ -175,22 +168,14 @@ impl Wildcard {
     }
 
     /// The first byte or character and its length; None at the end and before a slash.
-    fn unit(&self, text: &[u8]) -> Option<(u32, usize)> {
-        let first = *text.first()?;
-        if first == b'/' {
-            return None;
+    fn unit(&self, text: &[u8]) -> Option<(char, usize)> {
+        let first = *text.first().filter(|byte| **byte != b'/')?;
+        if self.units == Units::Bytes || first.is_ascii() {
+            return Some((char::from(first), 1));
         }
-        let length = match (self.units, first) {
-            (Units::Bytes, _) | (Units::Chars, 0..=0xbf) => 1,
-            (Units::Chars, 0xc0..=0xdf) => 2,
-            (Units::Chars, 0xe0..=0xef) => 3,
-            (Units::Chars, 0xf0..=0xff) => 4,
-        };
-        let whole = text.get(..length).and_then(|c| str::from_utf8(c).ok());
-        match whole.and_then(|c| c.chars().next()) {
-            Some(c) => Some((u32::from(c), length)),
-            None => Some((u32::from(first), 1)),
-        }
+        let chunk = text[..text.len().min(4)].utf8_chunks().next()?;
+        // A byte that is not UTF-8 is a unit by itself.
+        Some(chunk.valid().chars().next().map_or((char::from(first), 1), |c| (c, c.len_utf8())))
     }
 }
 
@@ -211,7 +196,7 @@ impl Glob {
 
     /// Whether a path in this directory, given with a final slash, could match.
     pub fn could_match_in(&self, dir: &[u8]) -> bool {
-        self.0.iter().any(|one| one.could_lead_from(dir))
+        self.0.iter().any(|one| one.compare(dir, Compared::Beginning))
     }
 }
 
@@ -240,222 +225,173 @@ pub fn escaped(text: &str) -> String {
 }
 
 impl Class {
-    fn has(&self, unit: u32, case: Case) -> bool {
+    fn has(&self, unit: char, case: Case) -> bool {
         let within = |unit| self.ranges.iter().any(|(from, to)| (*from..=*to).contains(&unit));
         let found = within(unit)
-            || match (case, u8::try_from(unit)) {
-                (Case::Folded, Ok(byte)) => {
-                    within(byte.to_ascii_lowercase().into()) || within(byte.to_ascii_uppercase().into())
-                }
-                _ => false,
-            };
+            || case == Case::Folded && (within(unit.to_ascii_lowercase()) || within(unit.to_ascii_uppercase()));
         found != self.negated
     }
 }
 
-/// None if the pattern can never match. `deep_at` says whether two stars that begin here may stand for directories; what follows
-/// them must be a slash or the end.
-fn steps(units: &[u32], kind: Units, deep_at: impl Fn(&[u32], usize) -> bool) -> Option<Vec<Step>> {
-    let is = |at: usize, c: char| units.get(at) == Some(&u32::from(c));
+/// None if the pattern can never match. `deep_at` says whether two stars that begin at a position may mean directories; a slash or
+/// the end must follow them.
+fn steps(pattern: &[char], units: Units, deep_at: impl Fn(&[char], usize) -> bool) -> Option<Vec<Step>> {
     let mut steps = Vec::new();
     let mut at = 0;
-    while at < units.len() {
-        if is(at, '*') {
-            let begin = at;
-            while is(at, '*') {
-                at += 1;
+    while let Some(c) = pattern.get(at) {
+        let begin = at;
+        at += 1;
+        match c {
+            '*' => {
+                at += pattern[at..].iter().take_while(|c| **c == '*').count();
+                let deep = at - begin > 1 && deep_at(pattern, begin);
+                steps.push(match pattern.get(at) {
+                    Some('/') if deep => Step::Dirs,
+                    None if deep => Step::Rest,
+                    Some(_) | None => Step::Name,
+                });
+                at += usize::from(matches!(steps.last(), Some(Step::Dirs)));
             }
-            let deep = at - begin > 1 && deep_at(units, begin);
-            if deep && is(at, '/') {
-                steps.push(Step::Dirs);
-                at += 1;
-            } else if deep && at == units.len() {
-                steps.push(Step::Rest);
-            } else {
-                steps.push(Step::Name);
-            }
-            continue;
-        }
-        if is(at, '?') {
-            steps.push(Step::One);
-            at += 1;
-            continue;
-        }
-        if is(at, '[') {
-            match (class(units, at + 1), kind) {
-                (Some((class, after)), _) => {
+            '?' => steps.push(Step::One),
+            '[' => match (class(pattern, at), units) {
+                (Some((class, end)), _) => {
                     steps.push(Step::Class(class));
-                    at = after;
-                    continue;
+                    at = end;
                 }
                 (None, Units::Bytes) => return None,
-                // A bracket that does not close is one of a name.
-                (None, Units::Chars) => {}
+                // A bracket that is not closed is a character.
+                (None, Units::Chars) => push_literal(&mut steps, '[', units),
+            },
+            '\\' => {
+                push_literal(&mut steps, *pattern.get(at)?, units);
+                at += 1;
             }
+            c => push_literal(&mut steps, *c, units),
         }
-        if is(at, '\\') {
-            at += 1;
-        }
-        push_literal(&mut steps, *units.get(at)?, kind);
-        at += 1;
     }
     Some(steps)
 }
 
-fn push_literal(steps: &mut Vec<Step>, unit: u32, kind: Units) {
+fn push_literal(steps: &mut Vec<Step>, c: char, units: Units) {
     if !matches!(steps.last(), Some(Step::Text(_))) {
         steps.push(Step::Text(Vec::new()));
     }
-    let Some(Step::Text(text)) = steps.last_mut() else {
-        unreachable!("a text was just put there");
-    };
-    match kind {
-        Units::Bytes => text.push(unit as u8),
-        Units::Chars => {
-            let c = char::from_u32(unit).expect("the unit was made from a character");
-            text.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+    if let Some(Step::Text(text)) = steps.last_mut() {
+        match units {
+            Units::Bytes => text.push(c as u8),
+            Units::Chars => text.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
         }
     }
 }
 
-/// A class from behind its bracket on, and where it ends. None if it does not end, or names a kind of characters there is not.
-fn class(units: &[u32], begin: usize) -> Option<(Class, usize)> {
-    const BRACKET: u32 = b'[' as u32;
-    const CLOSING: u32 = b']' as u32;
-    const COLON: u32 = b':' as u32;
-    const DASH: u32 = b'-' as u32;
-    const BACKSLASH: u32 = b'\\' as u32;
-    let mut at = begin;
-    let negated = matches!(units.get(at), Some(unit) if *unit == u32::from('!') || *unit == u32::from('^'));
-    at += usize::from(negated);
+/// Reads a class whose first character is at `begin`, and returns it with the position behind it. None if it is not closed or
+/// names an unknown kind of characters.
+fn class(pattern: &[char], begin: usize) -> Option<(Class, usize)> {
+    let negated = matches!(pattern.get(begin), Some('!' | '^'));
+    let first = begin + usize::from(negated);
+    let mut at = first;
     let mut ranges = Vec::new();
-    // The character a range could start from.
-    let mut from: Option<u32> = None;
-    let first = at;
-    while at == first || *units.get(at)? != CLOSING {
-        let unit = *units.get(at)?;
-        let next = units.get(at + 1).copied();
-        match (unit, from) {
-            (BACKSLASH, _) => {
-                at += 1;
-                let escaped = *units.get(at)?;
-                ranges.push((escaped, escaped));
-                from = Some(escaped);
-            }
-            (DASH, Some(low)) if next.is_some() && next != Some(CLOSING) => {
-                at += 1;
-                if units[at] == BACKSLASH {
-                    at += 1;
-                }
-                ranges.push((low, *units.get(at)?));
+    // The character that a range could start from.
+    let mut from: Option<char> = None;
+    loop {
+        let next = pattern.get(at + 1);
+        match (*pattern.get(at)?, from) {
+            (']', _) if at > first => return Some((Class { ranges, negated }, at + 1)),
+            ('-', Some(low)) if next.is_some_and(|next| *next != ']') => {
+                at += if next == Some(&'\\') { 2 } else { 1 };
+                ranges.push((low, *pattern.get(at)?));
                 from = None;
             }
-            (BRACKET, _) if next == Some(COLON) => {
-                let close = at + 2 + units[at + 2..].iter().position(|unit| *unit == CLOSING)?;
-                if close > at + 2 && units[close - 1] == COLON {
-                    ranges.extend_from_slice(named(&units[at + 2..close - 1])?);
+            ('[', _) if next == Some(&':') => {
+                let name = at + 2;
+                let close = name + pattern[name..].iter().position(|c| *c == ']')?;
+                if close > name && pattern[close - 1] == ':' {
+                    ranges.extend_from_slice(named(&pattern[name..close - 1])?);
                     at = close;
                     from = None;
                 } else {
-                    ranges.push((BRACKET, BRACKET));
-                    from = Some(BRACKET);
+                    ranges.push(('[', '['));
+                    from = Some('[');
                 }
             }
-            _ => {
-                ranges.push((unit, unit));
-                from = Some(unit);
+            (c, _) => {
+                at += usize::from(c == '\\');
+                let c = *pattern.get(at)?;
+                ranges.push((c, c));
+                from = Some(c);
             }
         }
         at += 1;
     }
-    Some((Class { ranges, negated }, at + 1))
 }
 
 /// The characters of `[:name:]`.
-fn named(name: &[u32]) -> Option<&'static [(u32, u32)]> {
-    let name: String = name.iter().filter_map(|unit| char::from_u32(*unit)).collect();
-    Some(match name.as_str() {
-        "alnum" => &[(48, 57), (65, 90), (97, 122)],
-        "alpha" => &[(65, 90), (97, 122)],
-        "blank" => &[(9, 9), (32, 32)],
-        "cntrl" => &[(0, 31), (127, 127)],
-        "digit" => &[(48, 57)],
-        "graph" => &[(33, 126)],
-        "lower" => &[(97, 122)],
-        "print" => &[(32, 126)],
-        "punct" => &[(33, 47), (58, 64), (91, 96), (123, 126)],
-        "space" => &[(9, 13), (32, 32)],
-        "upper" => &[(65, 90)],
-        "xdigit" => &[(48, 57), (65, 70), (97, 102)],
+fn named(name: &[char]) -> Option<&'static [(char, char)]> {
+    Some(match name.iter().collect::<String>().as_str() {
+        "alnum" => &[('0', '9'), ('A', 'Z'), ('a', 'z')],
+        "alpha" => &[('A', 'Z'), ('a', 'z')],
+        "blank" => &[('\t', '\t'), (' ', ' ')],
+        "cntrl" => &[('\0', '\x1f'), ('\x7f', '\x7f')],
+        "digit" => &[('0', '9')],
+        "graph" => &[('!', '~')],
+        "lower" => &[('a', 'z')],
+        "print" => &[(' ', '~')],
+        "punct" => &[('!', '/'), (':', '@'), ('[', '`'), ('{', '~')],
+        "space" => &[('\t', '\r'), (' ', ' ')],
+        "upper" => &[('A', 'Z')],
+        "xdigit" => &[('0', '9'), ('A', 'F'), ('a', 'f')],
         _ => return None,
     })
 }
 
-/// `a{b,c}d` is `abd` and `acd`. Braces without a comma, or that do not close, are characters of a name.
+/// `a{b,c}d` is `abd` and `acd`. Braces without a comma, or that are not closed, are characters.
 fn alternatives(pattern: &str) -> Result<Vec<String>, String> {
     let mut done = Vec::new();
     let mut todo = vec![pattern.to_string()];
     while let Some(one) = todo.pop() {
-        if done.len() + todo.len() >= MOST_ALTERNATIVES {
+        if done.len() + todo.len() >= GLOB_ALTERNATIVES {
             return Err(format!(
-                "the braces in {pattern:?} make more than {MOST_ALTERNATIVES} patterns; use fewer of them"
+                "the braces in {pattern:?} make more than {GLOB_ALTERNATIVES} patterns; use fewer of them"
             ));
         }
         match braces(&one) {
             None => done.push(one),
-            Some((open, close, commas)) => {
-                let mut begin = open + 1;
-                for end in commas.into_iter().chain([close]) {
-                    todo.push([&one[..open], &one[begin..end], &one[close + 1..]].concat());
-                    begin = end + 1;
-                }
+            Some(cuts) => {
+                let (before, behind) = (&one[..cuts[0]], &one[cuts[cuts.len() - 1] + 1..]);
+                todo.extend(cuts.windows(2).map(|cut| [before, &one[cut[0] + 1..cut[1]], behind].concat()));
             }
         }
     }
     Ok(done)
 }
 
-/// The first braces with a comma: where they open and close, and their own commas.
-fn braces(pattern: &str) -> Option<(usize, usize, Vec<usize>)> {
-    let bytes = pattern.as_bytes();
-    let special = unescaped(bytes);
-    for (i, open) in special.iter().enumerate() {
-        if bytes[*open] != b'{' {
-            continue;
-        }
-        let mut depth = 0;
-        let mut commas = Vec::new();
-        for at in &special[i..] {
-            match bytes[*at] {
-                b'{' => depth += 1,
-                b'}' => depth -= 1,
-                _ if depth == 1 => commas.push(*at),
-                _ => {}
-            }
-            if depth == 0 {
-                if commas.is_empty() {
-                    break;
+/// The positions of the first braces that have a comma: the opening one, its commas and the closing one.
+fn braces(pattern: &str) -> Option<Vec<usize>> {
+    let mut open: Vec<Vec<usize>> = Vec::new();
+    let mut first: Option<Vec<usize>> = None;
+    let mut chars = pattern.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\\' => drop(chars.next()),
+            '{' => open.push(vec![at]),
+            ',' => {
+                if let Some(cuts) = open.last_mut() {
+                    cuts.push(at);
                 }
-                return Some((*open, *at, commas));
             }
-        }
-    }
-    None
-}
-
-/// Where braces and commas stand that are not escaped.
-fn unescaped(bytes: &[u8]) -> Vec<usize> {
-    let mut found = Vec::new();
-    let mut at = 0;
-    while at < bytes.len() {
-        match bytes[at] {
-            b'\\' => at += 1,
-            b'{' | b'}' | b',' => found.push(at),
+            '}' => {
+                if let Some(mut cuts) = open.pop()
+                    && cuts.len() > 1
+                    && first.as_ref().is_none_or(|first| cuts[0] < first[0])
+                {
+                    cuts.push(at);
+                    first = Some(cuts);
+                }
+            }
             _ => {}
         }
-        at += 1;
     }
-    found
+    first
 }
 
 #[cfg(test)]

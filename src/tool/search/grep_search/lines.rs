@@ -1,63 +1,63 @@
-//! Finds the lines of a text that match: first by the literals every match must have, with `memchr`, then by the expression, on
-//! the lines that have one. For an expression without literals every line is tried.
+//! Finds the lines of a text that match: first by the literals that every match contains, with `memchr`, then by the expression, on
+//! lines that contain one of them. If the expression requires no literal, it runs on every line.
 //!
-//! A match is within a line, whose end (`\n` or `\r\n`) is not part of it, so `^` and `$` need no flags. Lines that are not
-//! UTF-8 do not match.
+//! A match is within a line, whose end (`\n` or `\r\n`) is not part of it, so `^` and `$` need no flags. Lines that are not UTF-8 do
+//! not match.
 
-use crate::tool::search::grep_search::literal::{Letters, Literals, frequency, required};
+use crate::tool::search::grep_search::literal::{frequency, required};
+use crate::tool::search::wildcard::Case;
 use memchr::memmem;
 use regex_lite::{Regex, RegexBuilder};
 use std::ops::Range;
 
-/// Each thread clones its own: an expression keeps its working memory behind a lock.
+/// Each thread clones its own, because an expression keeps its working memory behind a lock.
 #[derive(Clone)]
 pub struct Lines {
     expression: Regex,
     needles: Vec<Needle>,
 }
 
-/// One literal, ready to be looked for.
+/// A literal that is searched for.
 #[derive(Clone)]
 enum Needle {
     Exact(Box<memmem::Finder<'static>>),
-    /// Letters of either case. Looked for is the rarest byte, in both of its cases, and what is around it compared.
+    /// In any case. The rarest byte is searched for, in both cases, and the bytes around it are compared.
     Folded {
         text: Vec<u8>,
         rarest: usize,
-        cases: (u8, u8),
     },
 }
 
+/// The position of a literal that does not occur.
+const NOWHERE: usize = usize::MAX;
+
 impl Lines {
-    pub fn new(pattern: &str, letters: Letters) -> Result<Lines, String> {
+    pub fn new(pattern: &str, case: Case) -> Result<Lines, String> {
         let expression = RegexBuilder::new(pattern)
-            .case_insensitive(letters == Letters::EitherCase)
+            .case_insensitive(case == Case::Folded)
             .build()
             .map_err(|error| error.to_string())?;
-        let needles = match required(pattern, letters) {
-            Some(Literals { any, letters }) => any.iter().map(|text| Needle::new(text, letters)).collect(),
-            None => Vec::new(),
-        };
-        Ok(Lines { expression, needles })
+        let (literals, case) = required(pattern, case).unwrap_or((Vec::new(), case));
+        Ok(Lines { expression, needles: literals.iter().map(|text| Needle::new(text, case)).collect() })
     }
 
-    /// Whether a text can have a match at all. Quick: most texts end here.
-    pub fn may_be_in(&self, text: &[u8]) -> bool {
-        self.needles.is_empty() || self.needles.iter().any(|needle| needle.find(text, 0).is_some())
-    }
-
-    /// The lines that match, as ranges of the text without their ends, in order, until `found` says stop.
+    /// The lines that match, as ranges of the text without their ends, in order, until `found` returns `Stop`.
     pub fn each(&self, text: &[u8], mut found: impl FnMut(Range<usize>) -> Go) {
-        let mut candidates = Candidates { needles: &self.needles, ahead: vec![Ahead::Unknown; self.needles.len()] };
+        // The next position of each needle.
+        let mut ahead: Vec<usize> = self.needles.iter().map(|needle| needle.find(text, 0)).collect();
         let mut from = 0;
         while from < text.len() {
-            let Some(hit) = candidates.next(text, from) else {
+            for (needle, at) in self.needles.iter().zip(&mut ahead).filter(|(_, at)| **at < from) {
+                *at = needle.find(text, from);
+            }
+            let hit = ahead.iter().copied().min().unwrap_or(from);
+            if hit == NOWHERE {
                 return;
-            };
+            }
             let begin = memchr::memrchr(b'\n', &text[from..hit]).map_or(from, |at| from + at + 1);
             let end = memchr::memchr(b'\n', &text[hit..]).map_or(text.len(), |at| hit + at);
             let line = text[begin..end].strip_suffix(b"\r").unwrap_or(&text[begin..end]);
-            let matches = str::from_utf8(line).is_ok_and(|line| self.expression.is_match(line));
+            let matches = str::from_utf8(line).is_ok_and(|line| self.is_match(line));
             if matches && found(begin..begin + line.len()) == Go::Stop {
                 return;
             }
@@ -76,76 +76,39 @@ pub enum Go {
     Stop,
 }
 
-/// Where the literals are, nearest first.
-struct Candidates<'a> {
-    needles: &'a [Needle],
-    ahead: Vec<Ahead>,
-}
-
-/// What is known of a literal's next place.
-#[derive(Clone, Copy)]
-enum Ahead {
-    Unknown,
-    At(usize),
-    None,
-}
-
-impl Candidates<'_> {
-    /// A place from `from` on, which is the begin of a line, whose line is to be tried. No line before it is.
-    fn next(&mut self, text: &[u8], from: usize) -> Option<usize> {
-        if self.needles.is_empty() {
-            return Some(from);
+impl Needle {
+    fn new(text: &str, case: Case) -> Needle {
+        let bytes = text.as_bytes();
+        match (0..bytes.len()).min_by_key(|at| frequency(bytes[*at])) {
+            Some(rarest) if case == Case::Folded && bytes.iter().any(u8::is_ascii_alphabetic) => {
+                Needle::Folded { text: bytes.to_vec(), rarest }
+            }
+            Some(_) | None => Needle::Exact(Box::new(memmem::Finder::new(text).into_owned())),
         }
-        let mut nearest: Option<usize> = None;
-        for (needle, ahead) in self.needles.iter().zip(&mut self.ahead) {
-            match ahead {
-                Ahead::At(at) if *at >= from => {}
-                Ahead::None => {}
-                Ahead::At(_) | Ahead::Unknown => {
-                    *ahead = needle.find(text, from).map_or(Ahead::None, Ahead::At);
+    }
+
+    /// Its first position at `from` or later.
+    fn find(&self, hay: &[u8], from: usize) -> usize {
+        let found = match self {
+            Needle::Exact(finder) => finder.find(&hay[from..]).map(|at| from + at),
+            Needle::Folded { text, rarest } => {
+                // The rarest byte of a literal that begins at `from` or later cannot be before this.
+                let first = from + rarest;
+                let here = |at: usize| {
+                    let begin = first + at - rarest;
+                    let same = hay.get(begin..begin + text.len())?;
+                    same.eq_ignore_ascii_case(text).then_some(begin)
+                };
+                let (lower, upper) = (text[*rarest].to_ascii_lowercase(), text[*rarest].to_ascii_uppercase());
+                let rest = hay.get(first..).unwrap_or_default();
+                if lower == upper {
+                    memchr::memchr_iter(lower, rest).find_map(here)
+                } else {
+                    memchr::memchr2_iter(lower, upper, rest).find_map(here)
                 }
             }
-            if let Ahead::At(at) = ahead {
-                nearest = Some(nearest.map_or(*at, |other| other.min(*at)));
-            }
-        }
-        nearest
-    }
-}
-
-impl Needle {
-    fn new(text: &str, letters: Letters) -> Needle {
-        let has_letters = text.bytes().any(|byte| byte.is_ascii_alphabetic());
-        if letters == Letters::AsTheyAre || !has_letters {
-            return Needle::Exact(Box::new(memmem::Finder::new(text).into_owned()));
-        }
-        let bytes = text.as_bytes();
-        let rarest = (0..bytes.len()).min_by_key(|at| frequency(bytes[*at])).expect("a literal is not empty");
-        Needle::Folded {
-            text: bytes.to_vec(),
-            rarest,
-            cases: (bytes[rarest].to_ascii_lowercase(), bytes[rarest].to_ascii_uppercase()),
-        }
-    }
-
-    fn find(&self, hay: &[u8], from: usize) -> Option<usize> {
-        let (text, rarest, cases) = match self {
-            Needle::Exact(finder) => return finder.find(&hay[from..]).map(|at| from + at),
-            Needle::Folded { text, rarest, cases } => (text, *rarest, *cases),
         };
-        // The rarest byte of a literal that begins at `from` or later cannot come sooner.
-        let first = from + rarest;
-        let here = |at: usize| {
-            let begin = first + at - rarest;
-            let same = hay.get(begin..begin + text.len())?;
-            same.eq_ignore_ascii_case(text).then_some(begin)
-        };
-        let hay = hay.get(first..)?;
-        if cases.0 == cases.1 {
-            memchr::memchr_iter(cases.0, hay).find_map(here)
-        } else {
-            memchr::memchr2_iter(cases.0, cases.1, hay).find_map(here)
-        }
+        found.unwrap_or(NOWHERE)
     }
 }
 
@@ -153,40 +116,39 @@ impl Needle {
 mod tests {
     use super::*;
 
-    fn found(pattern: &str, letters: Letters, text: &[u8]) -> Vec<String> {
+    fn found(pattern: &str, case: Case, text: &[u8]) -> Vec<String> {
         let mut all = Vec::new();
-        let lines = Lines::new(pattern, letters).expect("the expression is valid");
+        let lines = Lines::new(pattern, case).expect("the expression is valid");
         lines.each(text, |range| {
             all.push(String::from_utf8(text[range].to_vec()).expect("only text matches"));
             Go::On
         });
-        assert!(all.is_empty() || lines.may_be_in(text));
         all
     }
 
     #[test]
-    fn lines_are_found_with_their_ends_cut() {
+    fn lines_are_found_without_their_ends() {
         let text = b"one\r\ntwo One\n\xff one\nthree\none";
-        assert_eq!(found("one$", Letters::EitherCase, text), ["one", "two One", "one"]);
-        assert_eq!(found("^one$", Letters::AsTheyAre, text), ["one", "one"]);
-        assert_eq!(found("", Letters::AsTheyAre, b"a\n\nb\n"), ["a", "", "b"]);
-        assert_eq!(found("o.*\n", Letters::AsTheyAre, text), Vec::<String>::new());
+        assert_eq!(found("one$", Case::Folded, text), ["one", "two One", "one"]);
+        assert_eq!(found("^one$", Case::Exact, text), ["one", "one"]);
+        assert_eq!(found("", Case::Exact, b"a\n\nb\n"), ["a", "", "b"]);
+        assert_eq!(found("o.*\n", Case::Exact, text), Vec::<String>::new());
     }
 
     #[test]
-    fn several_literals_are_followed_at_once() {
+    fn several_literals_are_searched_for_at_once() {
         let text = b"b\na\nx\nb a\nA\n";
-        assert_eq!(found("a|b", Letters::AsTheyAre, text), ["b", "a", "b a"]);
-        assert_eq!(found("a|b", Letters::EitherCase, text), ["b", "a", "b a", "A"]);
+        assert_eq!(found("a|b", Case::Exact, text), ["b", "a", "b a"]);
+        assert_eq!(found("a|b", Case::Folded, text), ["b", "a", "b a", "A"]);
     }
 
     #[test]
     fn an_overlapping_rare_byte_does_not_hide_the_literal() {
-        assert_eq!(found("zaz", Letters::EitherCase, b"zzaZ"), ["zzaZ"]);
-        assert_eq!(found("zz", Letters::EitherCase, b"z\nzZ\nz"), ["zZ"]);
+        assert_eq!(found("zaz", Case::Folded, b"zzaZ"), ["zzaZ"]);
+        assert_eq!(found("zz", Case::Folded, b"z\nzZ\nz"), ["zZ"]);
     }
 
-    /// A generator good enough for tests, and the same everywhere.
+    /// A pseudo-random generator.
     struct Dice(u64);
 
     impl Dice {
@@ -255,8 +217,8 @@ mod tests {
         for seed in 0..20_000 {
             let mut dice = Dice(seed);
             let pattern = expression(&mut dice, 3);
-            let letters = [Letters::AsTheyAre, Letters::EitherCase][dice.roll(2)];
-            let Ok(lines) = Lines::new(&pattern, letters) else {
+            let case = [Case::Exact, Case::Folded][dice.roll(2)];
+            let Ok(lines) = Lines::new(&pattern, case) else {
                 continue;
             };
             tried += 1;
@@ -264,13 +226,9 @@ mod tests {
             let text: String = (0..dice.roll(60)).map(|_| LETTERS[dice.roll(LETTERS.len())]).collect();
             let plain: Vec<&str> = text.lines().filter(|line| lines.is_match(line)).collect();
             hits += plain.len();
-            assert_eq!(
-                found(&pattern, letters, text.as_bytes()),
-                plain,
-                "seed {seed}: {pattern:?} {letters:?} {text:?}"
-            );
+            assert_eq!(found(&pattern, case, text.as_bytes()), plain, "seed {seed}: {pattern:?} {case:?} {text:?}");
         }
-        // The test means nothing if most expressions are not valid, have no literals or never match.
+        // The test is meaningless if most expressions are invalid, have no literals or never match.
         assert!(tried > 8_000 && helped > 3_000 && hits > 10_000, "{tried} {helped} {hits}");
     }
 }

@@ -1,18 +1,18 @@
-//! What every match of a regular expression must contain: a few literals, one of which is in each match.
+//! Literals that a regular expression requires: every match contains at least one of them.
 //!
-//! Looking for bytes is many times faster than running an expression, and nearly every expression people search for has a
-//! word in it. So the words are taken out here, and the expression only sees lines that have one of them.
+//! Searching for bytes is many times faster than running an expression, and nearly every expression that people search for contains a
+//! word. So the expression runs only on lines that contain one of its literals.
 //!
-//! The one promise is never to miss a match; finding no literals is always right. This reads only expressions that have been
-//! compiled before, so it need not complain; where it does not understand something, it takes it for "anything".
+//! A match must never be missed; finding no literals is always correct. The expression has been compiled before, so it is valid. What is
+//! not understood here counts as "matches anything". Optional parts, classes and the characters around a group end a literal.
 
-/// Literals in one set: each of them is looked for, so many are no better than none.
+use crate::tool::search::wildcard::Case;
+
+/// Most literals in one set: each of them is searched for, so many are no better than none.
 const MOST: usize = 16;
-/// Bytes of a literal beyond which it gets no rarer.
-const LONGEST: usize = 64;
 
-/// How often a literal is likely to occur, in a hundred thousand bytes of source code. One byte is as rare as its letter; each
-/// further one makes it rarer, until others count more.
+/// How often a literal is likely to occur in a hundred thousand bytes of source code: as often as its rarest byte, and less with
+/// every further byte.
 fn cost(literal: &str) -> u32 {
     let rarest = literal.bytes().map(frequency).min().unwrap_or(u32::MAX);
     match literal.len() {
@@ -40,60 +40,16 @@ pub fn frequency(byte: u8) -> u32 {
     }
 }
 
-/// Whether letters in a literal stand for both cases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Letters {
-    AsTheyAre,
-    EitherCase,
+/// The literals of a valid expression, and whether their case counts. None if a match may contain none of them.
+pub fn required(pattern: &str, case: Case) -> Option<(Vec<String>, Case)> {
+    let mut reader = Reader { rest: pattern, case, understood: true };
+    let mut literals = reader.alternation()?;
+    literals.sort_unstable();
+    literals.dedup();
+    (reader.understood && reader.rest.is_empty()).then_some((literals, reader.case))
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Literals {
-    pub any: Vec<String>,
-    pub letters: Letters,
-}
-
-/// The literals of a valid expression; None if some match may be without any.
-pub fn required(pattern: &str, letters: Letters) -> Option<Literals> {
-    let mut reader = Reader { chars: pattern.chars().collect(), at: 0, letters, lost: false };
-    let whole = reader.alternation();
-    if reader.lost || reader.at < reader.chars.len() {
-        return None;
-    }
-    Some(Literals { any: whole.needs()?, letters: reader.letters })
-}
-
-/// What is known of a part of the expression.
-#[derive(Clone, Debug)]
-enum Known {
-    /// It matches exactly these. What looks but takes nothing is the empty text.
-    Exactly(Vec<String>),
-    /// It matches more than that; every match has one of these, if there are any.
-    Needs(Option<Vec<String>>),
-}
-
-const ANYTHING: Known = Known::Needs(None);
-
-impl Known {
-    fn nothing() -> Known {
-        Known::Exactly(vec![String::new()])
-    }
-
-    fn needs(self) -> Option<Vec<String>> {
-        let mut set = match self {
-            Known::Exactly(set) => set,
-            Known::Needs(set) => set?,
-        };
-        if set.iter().any(String::is_empty) {
-            return None;
-        }
-        set.sort_unstable();
-        set.dedup();
-        Some(set)
-    }
-}
-
-/// The set that is cheaper to look for.
+/// The set that is cheaper to search for.
 fn cheaper(a: Option<Vec<String>>, b: Option<Vec<String>>) -> Option<Vec<String>> {
     let total = |set: &[String]| set.iter().map(|one| cost(one)).fold(0, u32::saturating_add);
     match (a, b) {
@@ -103,205 +59,182 @@ fn cheaper(a: Option<Vec<String>>, b: Option<Vec<String>>) -> Option<Vec<String>
     }
 }
 
-/// Parts in a row. Exact parts are joined as long as they stay few.
-fn row(parts: Vec<Known>) -> Known {
-    let mut best = None;
-    let mut exact = vec![String::new()];
-    let mut whole = true;
-    for part in parts {
-        if let Known::Exactly(set) = &part
-            && exact.len() * set.len() <= MOST
-            && exact.iter().all(|text| text.len() < LONGEST)
-        {
-            exact = exact.iter().flat_map(|lead| set.iter().map(move |end| format!("{lead}{end}"))).collect();
-            continue;
-        }
-        whole = false;
-        best = cheaper(best, Known::Exactly(exact).needs());
-        exact = match part {
-            Known::Exactly(set) => set,
-            Known::Needs(set) => {
-                best = cheaper(best, set);
-                vec![String::new()]
-            }
-        };
-    }
-    if whole {
-        return Known::Exactly(exact);
-    }
-    Known::Needs(cheaper(best, Known::Exactly(exact).needs()))
+/// One alternative as far as it was read.
+#[derive(Default)]
+struct Branch {
+    /// The best set so far.
+    best: Option<Vec<String>>,
+    /// The literal that the next character may extend.
+    literal: String,
 }
 
-fn either(branches: Vec<Known>) -> Known {
-    let mut exact = true;
-    let mut all = Vec::new();
-    for branch in branches {
-        let set = match branch {
-            Known::Exactly(set) => Some(set),
-            Known::Needs(set) => {
-                exact = false;
-                set
-            }
-        };
-        match set {
-            Some(set) => all.extend(set),
-            None => return ANYTHING,
-        }
-    }
-    match exact {
-        _ if all.len() > MOST => ANYTHING,
-        true => Known::Exactly(all),
-        false => Known::Needs(Known::Exactly(all).needs()),
+impl Branch {
+    fn end_literal(&mut self) {
+        let literal = std::mem::take(&mut self.literal);
+        self.best = cheaper(self.best.take(), (!literal.is_empty()).then(|| vec![literal]));
     }
 }
 
-struct Reader {
-    chars: Vec<char>,
-    at: usize,
-    letters: Letters,
-    /// Something came up that changes how the rest is to be read.
-    lost: bool,
+/// One part of an alternative.
+enum Part {
+    /// It matches a position and no text.
+    Position,
+    Literal(char),
+    /// Every match contains one of these; None if nothing is known about it.
+    Other(Option<Vec<String>>),
 }
 
-impl Reader {
-    fn peek(&self) -> Option<char> {
-        self.chars.get(self.at).copied()
-    }
+const ANYTHING: Part = Part::Other(None);
 
+/// How often a part occurs in a match.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Times {
+    Once,
+    AtLeastOnce,
+    MaybeNever,
+}
+
+struct Reader<'a> {
+    rest: &'a str,
+    case: Case,
+    /// False once something was read that changes how the rest has to be read.
+    understood: bool,
+}
+
+impl<'a> Reader<'a> {
     fn next(&mut self) -> Option<char> {
-        let c = self.peek();
-        self.at += usize::from(c.is_some());
+        let mut chars = self.rest.chars();
+        let c = chars.next();
+        self.rest = chars.as_str();
         c
     }
 
     fn skip(&mut self, text: &str) -> bool {
-        let found = text.chars().eq(self.chars[self.at..].iter().copied().take(text.chars().count()));
-        if found {
-            self.at += text.chars().count();
-        }
-        found
+        let rest = self.rest.strip_prefix(text);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
     }
 
-    fn skip_behind(&mut self, end: char) {
-        while let Some(c) = self.next() {
-            if c == end {
-                return;
+    /// Returns the text up to `end` and continues behind it.
+    fn until(&mut self, end: char) -> &'a str {
+        let (text, rest) = self.rest.split_once(end).unwrap_or_else(|| {
+            self.understood = false;
+            ("", "")
+        });
+        self.rest = rest;
+        text
+    }
+
+    /// Alternatives up to a closing parenthesis or the end. Every match contains one of the returned literals.
+    fn alternation(&mut self) -> Option<Vec<String>> {
+        let mut all = Some(Vec::new());
+        loop {
+            let literals = self.branch();
+            all = all.zip(literals).map(|(all, more)| [all, more].concat()).filter(|all| all.len() <= MOST);
+            if !self.skip("|") {
+                return all;
             }
         }
-        self.lost = true;
     }
 
-    fn alternation(&mut self) -> Known {
-        let mut branches = Vec::new();
-        let mut parts: Vec<Known> = Vec::new();
-        while let Some(c) = self.peek() {
-            match c {
-                ')' => break,
-                '|' => {
-                    self.at += 1;
-                    branches.push(row(std::mem::take(&mut parts)));
+    fn branch(&mut self) -> Option<Vec<String>> {
+        let mut branch = Branch::default();
+        while !self.rest.is_empty() && !self.rest.starts_with(['|', ')']) {
+            match (self.part(), self.times()) {
+                (Part::Position, _) => {}
+                (Part::Literal(c), Times::Once) => branch.literal.push(c),
+                (Part::Literal(c), Times::AtLeastOnce) => {
+                    branch.literal.push(c);
+                    branch.end_literal();
                 }
-                '*' | '+' | '?' | '{' => {
-                    let part = parts.pop().unwrap_or(ANYTHING);
-                    parts.push(self.repeated(part));
+                (Part::Other(set), Times::Once | Times::AtLeastOnce) => {
+                    branch.end_literal();
+                    branch.best = cheaper(branch.best.take(), set);
                 }
-                _ => parts.extend(self.single()),
+                (Part::Literal(_) | Part::Other(_), Times::MaybeNever) => branch.end_literal(),
             }
         }
-        branches.push(row(parts));
-        if branches.len() == 1 {
-            return branches.remove(0);
-        }
-        either(branches)
+        branch.end_literal();
+        branch.best
     }
 
-    /// What a repetition leaves of a part: nothing, if it may be left out.
-    fn repeated(&mut self, part: Known) -> Known {
-        let at_least_once = match self.next() {
-            Some('+') => true,
-            Some('{') => {
-                let begin = self.at;
-                self.skip_behind('}');
-                let least: String =
-                    self.chars[begin..self.at].iter().take_while(|c| c.is_ascii_digit() || c.is_whitespace()).collect();
-                least.trim().parse::<u64>().is_ok_and(|least| least > 0)
-            }
-            _ => false,
-        };
-        if self.peek() == Some('?') {
-            self.at += 1;
+    /// Reads the repetitions of a part. `?` may also mark a lazy repetition, and then counts as optional too.
+    fn times(&mut self) -> Times {
+        let mut times = Times::Once;
+        loop {
+            let one = match self.rest.chars().next() {
+                Some('+') => Times::AtLeastOnce,
+                Some('*' | '?') => Times::MaybeNever,
+                Some('{') => {
+                    let least = self.rest[1..].split(['}', ',']).next().unwrap_or_default().trim().parse::<u64>();
+                    self.until('}');
+                    times = times.max(if least.is_ok_and(|n| n > 0) { Times::AtLeastOnce } else { Times::MaybeNever });
+                    continue;
+                }
+                Some(_) | None => return times,
+            };
+            self.next();
+            times = times.max(one);
         }
-        if at_least_once { Known::Needs(part.needs()) } else { ANYTHING }
     }
 
-    /// None for a change of flags: it is no part, and what is said about the part before it may come behind it.
-    fn single(&mut self) -> Option<Known> {
-        Some(match self.next() {
+    fn part(&mut self) -> Part {
+        match self.next() {
             None | Some('.') => ANYTHING,
-            Some('^' | '$') => Known::nothing(),
+            Some('^' | '$') => Part::Position,
             Some('[') => {
                 self.class();
                 ANYTHING
             }
-            Some('(') => return self.group(),
+            Some('(') => self.group(),
             Some('\\') => self.escape(),
-            Some(c) => Known::Exactly(vec![c.into()]),
-        })
+            Some(c) => Part::Literal(c),
+        }
     }
 
-    fn group(&mut self) -> Option<Known> {
-        if self.skip("?P<") || self.skip("?<") {
-            self.skip_behind('>');
-        } else if self.skip("?") {
-            while let Some(flag) = self.next() {
-                match flag {
-                    ':' => break,
-                    ')' => return None,
-                    // From here on letters may be of either case, or not any more. To take them for either is always right.
-                    'i' => self.letters = Letters::EitherCase,
-                    // Spaces and comments mean nothing from here on: another language.
-                    'x' => self.lost = true,
-                    _ => {}
+    fn group(&mut self) -> Part {
+        if self.skip("?") {
+            loop {
+                match self.next() {
+                    Some(':') => break,
+                    Some(')') => {
+                        // A repetition behind flags would belong to the part before them.
+                        self.understood &= !self.rest.starts_with(['*', '+', '?', '{']);
+                        return Part::Position;
+                    }
+                    // The flag may also be turned off. Searching for both cases is always correct.
+                    Some('i') => self.case = Case::Folded,
+                    Some('m' | 's' | 'U' | '-') => {}
+                    // A named group, or the flag by which spaces and comments lose their meaning.
+                    Some(_) | None => {
+                        self.understood = false;
+                        break;
+                    }
                 }
             }
         }
         let inner = self.alternation();
-        if self.next() != Some(')') {
-            self.lost = true;
-        }
-        Some(inner)
+        self.understood &= self.skip(")");
+        Part::Other(inner)
     }
 
-    fn escape(&mut self) -> Known {
+    fn escape(&mut self) -> Part {
         match self.next() {
-            Some('b') if self.peek() == Some('{') => {
-                // Either a kind of boundary, or a boundary so many times: nothing is taken in both cases.
-                self.skip_behind('}');
-                Known::nothing()
-            }
-            Some('b' | 'B' | 'A' | 'z' | '<' | '>') => Known::nothing(),
-            Some('x' | 'u' | 'U') if self.peek() == Some('{') => {
-                self.skip_behind('}');
+            Some('b' | 'B' | 'A' | 'z' | '<' | '>') => Part::Position,
+            Some(c) if !c.is_alphanumeric() => Part::Literal(c),
+            // Digits follow.
+            Some('x' | 'u' | 'U') => {
+                self.understood = false;
                 ANYTHING
             }
-            Some(c @ ('x' | 'u' | 'U')) => {
-                let digits = match c {
-                    'x' => 2,
-                    'u' => 4,
-                    _ => 8,
-                };
-                self.at = (self.at + digits).min(self.chars.len());
-                ANYTHING
-            }
-            Some(c) if !c.is_alphanumeric() => Known::Exactly(vec![c.into()]),
-            _ => ANYTHING,
+            Some(_) | None => ANYTHING,
         }
     }
 
-    /// Goes behind a class. Only kinds like `[:alpha:]` have brackets of their own in it.
+    /// Continues behind a class. Only classes like `[:alpha:]` have brackets inside it.
     fn class(&mut self) {
         self.skip("^");
-        // A bracket in front is one of the class, and so is a dash; a bracket behind a dash ends it.
+        // A closing bracket or a dash in front is a member. A closing bracket behind that dash ends the class.
         if !self.skip("-") {
             self.skip("]");
         }
@@ -309,10 +242,10 @@ impl Reader {
             match self.next() {
                 Some(']') => return,
                 Some('\\') => drop(self.next()),
-                Some('[') if self.peek() == Some(':') => self.skip_behind(']'),
+                Some('[') if self.rest.starts_with(':') => drop(self.until(']')),
                 Some(_) => {}
                 None => {
-                    self.lost = true;
+                    self.understood = false;
                     return;
                 }
             }
@@ -326,29 +259,29 @@ mod tests {
 
     fn literals(pattern: &str) -> Vec<String> {
         regex_lite::Regex::new(pattern).expect("the expression is valid");
-        required(pattern, Letters::AsTheyAre).map_or(Vec::new(), |found| found.any)
+        required(pattern, Case::Exact).map_or(Vec::new(), |(literals, _)| literals)
     }
 
     #[test]
-    fn words_are_found() {
+    fn the_literals_of_expressions() {
         let table: &[(&str, &[&str])] = &[
             ("hello", &["hello"]),
             ("^hello$", &["hello"]),
             (r"\bfn\s+parse_\w+\(", &["parse_"]),
             (r"a\.b\(c\)", &["a.b(c)"]),
             ("TODO|FIXME", &["FIXME", "TODO"]),
-            ("(foo|bar)baz", &["barbaz", "foobaz"]),
+            ("(foo|bar)_qx", &["_qx"]),
+            ("(fox|box)ee", &["box", "fox"]),
             ("x(?:ab)+y", &["ab"]),
             ("x(?:ab){2,}y", &["ab"]),
-            ("(?P<name>key)=.*", &["key="]),
+            ("(?:key)=.*", &["key"]),
+            ("(?i)key", &["key"]),
             ("[a-z]+_test", &["_test"]),
             ("[]a]quiz", &["quiz"]),
             ("[[:alpha:]]quiz", &["quiz"]),
             ("[^]]quiz", &["quiz"]),
             ("[-]quiz[--]", &["quiz"]),
             (r"[\]]quiz", &["quiz"]),
-            (r"\x41bc", &["bc"]),
-            (r"\u{41}bc", &["bc"]),
             (r"\b{start}word\b{end}", &["word"]),
             ("größe", &["größe"]),
             ("ab?c", &["c"]),
@@ -359,20 +292,36 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_certain_nothing_is_claimed() {
+    fn an_expression_that_requires_no_literal_gives_none() {
         for pattern in [
-            "", ".*", "a*", "(abc)?", "(abc|)", "foo|.*", "a|b*", "[a-z]+", r"\d+", r"\w", "(?x) a b", "x{0,3}",
-            "x(?i)*", "^$", r"\b", "(?:a{0})",
+            "",
+            ".*",
+            "a*",
+            "(abc)?",
+            "(abc|)",
+            "foo|.*",
+            "a|b*",
+            "[a-z]+",
+            r"\d+",
+            r"\w",
+            "(?x) a b",
+            "x{0,3}",
+            "x(?i)*",
+            "^$",
+            r"\b",
+            "(?:a{0})",
+            r"\x41bc",
+            r"\u{41}bc",
+            "(?P<name>key)",
         ] {
             assert_eq!(literals(pattern), Vec::<String>::new(), "{pattern}");
         }
     }
 
     #[test]
-    fn a_flag_for_either_case_counts_for_all() {
-        let found = required("abc(?i:def)", Letters::AsTheyAre).map(|found| found.letters);
-        assert_eq!(found, Some(Letters::EitherCase));
-        let found = required("(?-i:abc)", Letters::EitherCase).map(|found| found.letters);
-        assert_eq!(found, Some(Letters::EitherCase));
+    fn the_flag_i_anywhere_makes_all_literals_case_insensitive() {
+        for (pattern, case) in [("abc(?i:def)", Case::Exact), ("(?-i:abc)", Case::Folded)] {
+            assert_eq!(required(pattern, case).map(|(_, case)| case), Some(Case::Folded), "{pattern}");
+        }
     }
 }

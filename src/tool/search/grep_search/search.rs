@@ -6,8 +6,6 @@ use crate::tool::search::grep_search::Query;
 use crate::tool::search::grep_search::lines::{Go, Lines};
 use crate::tool::search::listing::by_path;
 use crate::tool::search::walk::{Visitor, WalkedFile};
-use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering as Memory};
@@ -63,31 +61,17 @@ impl FoundFile {
 pub struct Best {
     most: usize,
     kept: Mutex<Kept>,
-    /// Whether enough was found, so that a path may come too late. Saves looking at the rest.
+    /// Whether enough was found. From then on, paths behind the last kept one need not be searched.
     full: AtomicBool,
 }
 
 #[derive(Default)]
 struct Kept {
-    files: BTreeMap<TreePath, FoundFile>,
+    /// In the order of paths.
+    files: Vec<(Vec<u8>, FoundFile)>,
     matches: usize,
     /// More was found than is kept.
     limited: bool,
-}
-
-#[derive(PartialEq, Eq)]
-struct TreePath(Vec<u8>);
-
-impl PartialOrd for TreePath {
-    fn partial_cmp(&self, other: &TreePath) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for TreePath {
-    fn cmp(&self, other: &TreePath) -> Ordering {
-        by_path(&self.0, &other.0)
-    }
 }
 
 impl Best {
@@ -98,12 +82,12 @@ impl Best {
     pub fn add(&self, path: &[u8], found: FoundFile) {
         let mut kept = self.kept();
         kept.matches += found.matches;
-        kept.files.insert(TreePath(path.to_vec()), found);
-        while let Some(last) = kept.files.last_entry()
-            && let last = last.get().matches
+        let at = kept.files.partition_point(|(other, _)| by_path(other, path).is_lt());
+        kept.files.insert(at, (path.to_vec(), found));
+        while let Some(last) = kept.files.last().map(|(_, found)| found.matches)
             && kept.matches - last >= self.most
         {
-            kept.files.pop_last();
+            kept.files.pop();
             kept.matches -= last;
             kept.limited = true;
         }
@@ -112,14 +96,14 @@ impl Best {
         }
     }
 
-    /// Whether nothing with this path, or in a directory of this path, can be among the first any more. What is passed over might
-    /// have matched, so it counts as more.
+    /// Whether nothing with this path, or in a directory of this path, can be among the first matches any more. What is skipped
+    /// might have matched, so the result counts as limited.
     fn is_too_late(&self, path: &[u8]) -> bool {
         if !self.full.load(Memory::Relaxed) {
             return false;
         }
         let mut kept = self.kept();
-        let late = kept.files.last_key_value().is_some_and(|(last, _)| by_path(path, &last.0).is_gt());
+        let late = kept.files.last().is_some_and(|(last, _)| by_path(path, last).is_gt());
         kept.limited |= late;
         late
     }
@@ -128,21 +112,15 @@ impl Best {
         self.kept().files.is_empty()
     }
 
-    pub fn is_limited(&self) -> bool {
-        let kept = self.kept();
-        kept.limited || kept.matches > self.most
-    }
-
-    pub fn into_files(self) -> Vec<(Vec<u8>, FoundFile)> {
-        let kept = self.kept.into_inner().unwrap_or_else(PoisonError::into_inner);
+    /// The files in order, and whether there may be more matches than they contain.
+    pub fn into_files(self) -> (Vec<(Vec<u8>, FoundFile)>, bool) {
+        let Kept { mut files, matches, limited } = self.kept.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut left = self.most;
-        let mut files = Vec::with_capacity(kept.files.len());
-        for (path, mut found) in kept.files {
+        for (_, found) in &mut files {
             found.cut(left);
             left -= found.matches;
-            files.push((path.0, found));
         }
-        files
+        (files, limited || matches > self.most)
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -189,10 +167,7 @@ impl Visitor for Search<'_> {
         let Ok(length) = fill(&mut opened, stat.st_size as usize, &mut self.room) else {
             return;
         };
-        let bytes = &self.room[..length];
-        if self.lines.may_be_in(bytes)
-            && let Some(found) = lines_in(bytes, &self.lines, self.query, self.query.around)
-        {
+        if let Some(found) = lines_in(&self.room[..length], &self.lines, self.query, self.query.around) {
             self.best.add(file.path, found);
         }
     }
