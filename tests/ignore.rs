@@ -6,7 +6,7 @@ use gemini_a2a::base::cancel::Cancel;
 use gemini_a2a::limits::Limits;
 use gemini_a2a::tool::files::path::Workspace;
 use gemini_a2a::tool::search::ignore::{Rules, Wanted, What};
-use gemini_a2a::tool::search::walk::{Start, Visitor, Walk, WalkedFile};
+use gemini_a2a::tool::search::walk::{Visitor, Walk, WalkedFile};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
@@ -174,10 +174,16 @@ impl Visitor for ShownFiles {
 
 fn shown(workspace: &Workspace) -> BTreeSet<PathBuf> {
     let (cancel, limits) = (Cancel::default(), Limits::default());
-    let walk = Walk::new(&cancel, &limits, &[".git"]);
     let top = fs::File::open(workspace.path()).expect("it opens");
-    let start = Start { dir: top.as_fd(), path: Path::new(""), rules: Rules::around(workspace, Wanted::ALL, &limits) };
-    let walked = walk.run(start, || ShownFiles(BTreeSet::new()));
+    let walk = Walk {
+        cancel: &cancel,
+        limits: &limits,
+        skipped: &[".git"],
+        dir: top.as_fd(),
+        path: Path::new(""),
+        rules: Rules::around(workspace, Wanted::ALL, &limits),
+    };
+    let walked = walk.run(|| ShownFiles(BTreeSet::new()));
     assert_eq!((walked.unread, walked.stopped), (0, None));
     walked.visitors.into_iter().flat_map(|one| one.0).collect()
 }

@@ -6,7 +6,7 @@
 
 use crate::limits::Limits;
 use crate::tool::files::path::Workspace;
-use crate::tool::search::ignore::{Marks, Rules, Wanted, What};
+use crate::tool::search::ignore::{Rules, Wanted, What};
 use rustix::fs::{Dir, FileType, Mode, OFlags};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -83,8 +83,7 @@ impl Ahead {
     /// None for what does not open, because it is not ours to read or no directory any more.
     fn enter(&self) -> Option<(Rc<OwnedFd>, Rules)> {
         let dir = rustix::fs::openat(&self.above, &self.name[..], OPEN, Mode::empty()).ok()?;
-        let marks = Marks::of(dir.as_fd());
-        let rules = self.rules.enter(dir.as_fd(), &self.path, marks);
+        let rules = self.rules.enter(dir.as_fd(), &self.path, None);
         Some((Rc::new(dir), rules))
     }
 }

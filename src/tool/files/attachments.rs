@@ -11,10 +11,9 @@ use crate::tool::files::read_file;
 use crate::tool::files::read_file::Reading;
 use crate::tool::search::ignore::Rules;
 use crate::tool::search::listing::{by_path, readable};
-use crate::tool::search::walk::{BY_MACHINE, Start, Stop, Visitor, Walk, WalkedFile};
+use crate::tool::search::walk::{BY_MACHINE, Visitor, Walk, WalkedFile};
 use crate::tool::search::wildcard::{Case, Glob, NameGlob, escaped};
 use std::ffi::OsStr;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -118,16 +117,16 @@ fn read(named: &Named, ctx: &Ctx) -> Option<String> {
         }
     }
     if !named.directories.is_empty() {
-        let top = ctx.workspace.dir();
         let rules = Rules::around(&ctx.workspace, wanted, ctx.limits);
-        let start = Start { dir: top.as_fd(), path: Path::new(""), rules };
         let left_out: Vec<NameGlob> = NOT_MEANT.iter().chain([&SECRET]).map(|pattern| name_glob(pattern)).collect();
         let gather = || Gatherer { globs: &named.directories, left_out: &left_out, found: Vec::new() };
-        let walked = Walk::new(ctx.cancel, ctx.limits, &BY_MACHINE).run(start, gather);
-        match walked.stopped {
-            Some(Stop::Cancelled | Stop::Time | Stop::Entries) => return None,
-            None => paths.extend(walked.visitors.into_iter().flat_map(|one| one.found)),
+        let (dir, path) = (ctx.workspace.dir(), Path::new(""));
+        let walk = Walk { cancel: ctx.cancel, limits: ctx.limits, skipped: &BY_MACHINE, dir, path, rules };
+        let walked = walk.run(gather);
+        if walked.stopped.is_some() {
+            return None;
         }
+        paths.extend(walked.visitors.into_iter().flat_map(|one| one.found));
     }
     paths.sort_unstable_by(|a, b| by_path(a, b));
     paths.dedup();

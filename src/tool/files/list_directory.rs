@@ -1,4 +1,4 @@
-//! `list_directory`: the entries of one directory, directories first.
+//! `list_directory`: lists the entries of one directory, directories first.
 
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
@@ -10,6 +10,7 @@ use crate::tool::search::wildcard::{Case, Glob};
 use crate::tool::{Ctx, Tool, invalid, list_arg, object, text_arg, text_end};
 use rustix::fs::{AtFlags, FileType};
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -62,43 +63,33 @@ fn list(args: &Value, ctx: &Ctx) -> Result<(String, String), CallError> {
     let options = args.get("file_filtering_options").unwrap_or(&Value::Null);
     let wanted = Wanted::asked(options, ctx.workspace.wanted());
     let resolved = ctx.workspace.find(text_arg(args, "dir_path")?)?;
-    let (dir, listing) = listing(&resolved, ctx)?;
-    let rules = Rules::at(&ctx.workspace, resolved.below(), wanted, ctx.limits);
-    let rules = rules.map(|around| around.enter(dir.as_fd(), resolved.below().as_os_str().as_bytes(), listing.marks));
+    let dir = resolved.directory("Name a directory, or read the file.", ctx)?;
+    let below = resolved.below();
+    let listed = open::directory(dir, ".").and_then(|dir| Ok((Listing::of(dir.as_fd())?, dir)));
+    let (listing, dir) = listed.map_err(|error| {
+        let kind = match error.kind() {
+            io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+            _ => ErrorKind::LsExecutionError,
+        };
+        kind.error(format!("{} cannot be listed: {error}", resolved.relative()))
+    })?;
+    let rules = Rules::at(&ctx.workspace, below, wanted, ctx.limits);
+    let rules = rules.map(|around| around.enter(dir.as_fd(), below.as_os_str().as_bytes(), Some(&listing)));
     let mut lines = Lines::default();
     for entry in listing.entries {
         let name = entry.name.to_bytes();
-        let path = resolved.below().join(std::ffi::OsStr::from_bytes(name));
+        let path = below.join(OsStr::from_bytes(name));
         let what = match entry.kind {
             FileType::Directory => What::Directory,
             _ => What::File,
         };
-        let hidden = match &rules {
-            Some(rules) => rules.hide(path.as_os_str().as_bytes(), what),
-            None => true,
-        };
-        if hidden {
+        if rules.as_ref().is_none_or(|rules| rules.hide(path.as_os_str().as_bytes(), what)) {
             lines.ignored += 1;
         } else if !left_out.iter().any(|glob| glob.matches(name)) {
             lines.take(&entry, &dir);
         }
     }
     Ok(lines.show(&resolved, ctx.limits.listed_files))
-}
-
-fn listing(resolved: &ResolvedPath, ctx: &Ctx) -> Result<(OwnedFd, Listing), CallError> {
-    let dir = resolved.directory("Name a directory, or read the file.", ctx)?;
-    let path = resolved.relative();
-    let failure = |error: io::Error| {
-        let kind = match error.kind() {
-            io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
-            _ => ErrorKind::LsExecutionError,
-        };
-        kind.error(format!("{path} cannot be listed: {error}"))
-    };
-    let dir = open::directory(dir, ".").map_err(failure)?;
-    let listing = Listing::of(dir.as_fd()).map_err(failure)?;
-    Ok((dir, listing))
 }
 
 #[derive(Default)]

@@ -1,7 +1,7 @@
-//! `glob`: files by a pattern of their path.
+//! `glob`: finds files by a pattern of their path.
 //!
-//! Files changed recently come first, newest first, because people usually mean them; the others are in the order of
-//! names. Only regular files are found: a link is another name for something that has one already, or is outside.
+//! Files that were changed recently come first, newest first, because people usually mean them; the others are in the order of
+//! paths. Only regular files are found: the target of a link has a path of its own, or is outside of the workspace.
 
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
@@ -9,13 +9,12 @@ use crate::tool::files::path::{Found, ResolvedPath};
 use crate::tool::search::ignore::{Rules, Wanted, What};
 use crate::tool::search::listing::{by_path, readable};
 use crate::tool::search::search_end;
-use crate::tool::search::walk::{NOT_OURS, Start, Stop, Visitor, Walk, WalkResult, WalkedFile};
+use crate::tool::search::walk::{NOT_OURS, Stop, Visitor, Walk, WalkResult, WalkedFile};
 use crate::tool::search::wildcard::{Case, Glob, escaped};
 use crate::tool::{Ctx, Tool, flag_arg, invalid, object, optional_text_arg, text_arg};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Files changed within this time come first.
@@ -29,7 +28,7 @@ impl Tool for FindFiles {
             "glob",
             "FindFiles",
             Kind::Search,
-            "FoundFiles files of the workspace by a glob pattern of their path, such as `src/**/*.ts` or `**/*.{md,txt}`. Answers \
+            "Finds files of the workspace by a glob pattern of their path, such as `src/**/*.ts` or `**/*.{md,txt}`. Answers \
              with absolute paths, files changed in the last 24 hours first. A pattern without `**/` looks in one directory \
              only.",
             object(
@@ -80,7 +79,7 @@ impl Query {
                 base.real()
             )));
         }
-        // Brackets and braces are common in file names; a name that exists means itself.
+        // Brackets and braces are common in file names: a pattern that is the path of a file means that file.
         let named = ctx.workspace.look(&base.below().join(pattern));
         let exists = named.is_some_and(|resolved| matches!(resolved.found, Found::File(_)));
         let glob = if exists { Glob::new(&escaped(pattern), case) } else { Glob::new(pattern, case) };
@@ -88,14 +87,10 @@ impl Query {
     }
 }
 
-/// A pattern from the base directory on, even if it was written from the root or with a dot in front.
+/// The pattern relative to the base directory, also if it is given as an absolute path or begins with `./`.
 fn relative<'a>(pattern: &'a str, base: &str) -> &'a str {
     let rest = pattern.strip_prefix(base).and_then(|rest| rest.strip_prefix('/'));
-    let mut rest = rest.unwrap_or(pattern);
-    while let Some(shorter) = rest.strip_prefix("./") {
-        rest = shorter;
-    }
-    rest
+    rest.unwrap_or(pattern).trim_start_matches("./")
 }
 
 /// The texts for the model and for people; None if the search was cancelled.
@@ -113,9 +108,9 @@ fn find(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> 
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let since = now.map_or(0, |now| now.as_secs() as i64) - LATELY_S;
-    let walk = Walk::new(ctx.cancel, ctx.limits, &NOT_OURS);
-    let start = Start { dir, path: resolved.below(), rules };
-    let mut walked = walk.run(start, || Finder {
+    let below = resolved.below();
+    let walk = Walk { cancel: ctx.cancel, limits: ctx.limits, skipped: &NOT_OURS, dir, path: below, rules };
+    let walked = walk.run(|| Finder {
         glob: &query.glob,
         lead: resolved.lead(),
         since,
@@ -123,25 +118,23 @@ fn find(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> 
         others: Vec::new(),
         hidden: 0,
     });
-    let found = FoundFiles::of(&mut walked);
-    match walked.stopped {
+    let (stopped, gaps) = (walked.stopped, walked.gaps(ctx.limits));
+    let found = FoundFiles::of(walked);
+    match stopped {
         Some(Stop::Cancelled) => Ok(None),
         Some(Stop::Time) if found.paths.is_empty() => {
-            let text = format!("No files found. {}", walked.gaps(ctx.limits).trim_end());
-            Err(ErrorKind::GlobExecutionError.error(text))
+            Err(ErrorKind::GlobExecutionError.error(format!("No files found. {}", gaps.trim_end())))
         }
-        Some(Stop::Time | Stop::Entries) | None => {
-            Ok(Some(found.show(&query, &resolved, &walked.gaps(ctx.limits), ctx)))
-        }
+        Some(Stop::Time | Stop::Entries) | None => Ok(Some(found.show(&query, &resolved, &gaps, ctx))),
     }
 }
 
 struct Finder<'a> {
     glob: &'a Glob,
-    /// Where in a path the part begins that is compared.
+    /// How many bytes of a path come before the part that is compared.
     lead: usize,
     since: i64,
-    /// With the time of change, in seconds and nanoseconds.
+    /// With the modification time, in seconds and nanoseconds.
     lately: Vec<((i64, i64), Vec<u8>)>,
     others: Vec<Vec<u8>>,
     hidden: usize,
@@ -156,7 +149,7 @@ impl Visitor for Finder<'_> {
         if !self.glob.matches(&file.path[self.lead..]) {
             return;
         }
-        // A file that is gone by now is not found.
+        // A file that was removed meanwhile is not found.
         let Ok(stat) = file.stat() else {
             return;
         };
@@ -175,17 +168,20 @@ impl Visitor for Finder<'_> {
     }
 }
 
-/// What all threads have found, in the order to show it.
+/// The files that all threads have found, in the order in which they are shown.
 struct FoundFiles {
     paths: Vec<Vec<u8>>,
     hidden: usize,
 }
 
 impl FoundFiles {
-    fn of(walked: &mut WalkResult<Finder>) -> FoundFiles {
-        let hidden = walked.visitors.iter().map(|finder| finder.hidden).sum();
-        let mut lately: Vec<_> = walked.visitors.iter_mut().flat_map(|finder| finder.lately.drain(..)).collect();
-        let mut others: Vec<_> = walked.visitors.iter_mut().flat_map(|finder| finder.others.drain(..)).collect();
+    fn of(walked: WalkResult<Finder>) -> FoundFiles {
+        let (mut lately, mut others, mut hidden) = (Vec::new(), Vec::new(), 0);
+        for finder in walked.visitors {
+            lately.extend(finder.lately);
+            others.extend(finder.others);
+            hidden += finder.hidden;
+        }
         lately.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| by_path(&a.1, &b.1)));
         others.sort_unstable_by(|a, b| by_path(a, b));
         FoundFiles { paths: lately.into_iter().map(|(_, path)| path).chain(others).collect(), hidden }
@@ -208,7 +204,8 @@ impl FoundFiles {
         );
         let most = ctx.limits.listed_files;
         for path in self.paths.iter().take(most) {
-            text += &readable(&absolute(ctx.workspace.path(), path));
+            let path = ctx.workspace.path().join(OsStr::from_bytes(path));
+            text += &readable(path.as_os_str().as_bytes());
             text.push('\n');
         }
         if total > most {
@@ -218,11 +215,6 @@ impl FoundFiles {
         text += gaps;
         (text.trim_end().into(), format!("Found {total} matching file(s)"))
     }
-}
-
-fn absolute(workspace: &Path, path: &[u8]) -> Vec<u8> {
-    let path = workspace.join(OsStr::from_bytes(path));
-    path.into_os_string().into_encoded_bytes()
 }
 
 #[cfg(test)]

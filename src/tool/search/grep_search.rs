@@ -1,10 +1,9 @@
-//! `grep_search`: lines of files that match a regular expression.
+//! `grep_search`: finds lines of files that match a regular expression.
 //!
-//! In process: our own walk, `lines` on whole files, no program to find or to trust. Which matches are shown does not depend
-//! on which thread was faster: they are the first in the order of paths. Once enough are found, whatever comes behind the last of
-//! them is not looked at any more, so a common word costs little.
+//! It searches in this process and starts no program. Which matches are shown does not depend on which thread was faster: they are the
+//! first in the order of paths. When enough are found, paths behind the last of them are not searched, so a common word costs little.
 //!
-//! A few matches come with the lines around them without being asked, which saves the model from reading the file.
+//! If there are few matches, the lines around them are shown without being asked for, which saves the model from reading the file.
 
 mod lines;
 mod literal;
@@ -13,19 +12,22 @@ mod search;
 
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
-use crate::tool::files::path::{Found, ResolvedPath};
+use crate::tool::files::path::Found;
+use crate::tool::files::read_file::contents;
 use crate::tool::search::ignore::{Rules, Wanted};
 use crate::tool::search::listing::file_name;
 use crate::tool::search::search_end;
-use crate::tool::search::walk::{BY_MACHINE, Start, Stop, VERSIONS, Walk};
+use crate::tool::search::walk::{BY_MACHINE, Stop, VERSIONS, Walk};
 use crate::tool::search::wildcard::{Case, NameGlob};
 use crate::tool::{Ctx, Tool, flag_arg, invalid, number_arg, object, optional_text_arg, text_arg};
 use lines::Lines;
 use report::Report;
-use search::{Around, Best, FoundFile, Search};
+use search::{Around, Best, FoundFile, Search, lines_in};
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 pub struct GrepSearch;
 
@@ -83,22 +85,18 @@ struct Query<'a> {
     pattern: &'a str,
     dir: &'a str,
     lines: Lines,
-    /// Lines that do not count although they match.
+    /// Matching lines that are left out.
     except: Option<Lines>,
-    include: Option<Include>,
+    include: Option<NameGlob>,
+    /// Files that `include` matches are left out, because its text begins with an exclamation mark.
+    include_is_negated: bool,
     include_text: Option<&'a str>,
     names_only: bool,
     around: Option<Around>,
-    /// Search also what ignore files hide and what programs generate.
+    /// Search also hidden and generated files.
     no_ignore: bool,
     per_file: usize,
     total: usize,
-}
-
-/// A pattern of the files to search, or, after an exclamation mark, of those to leave out.
-struct Include {
-    glob: NameGlob,
-    negated: bool,
 }
 
 impl<'a> Query<'a> {
@@ -111,6 +109,8 @@ impl<'a> Query<'a> {
         };
         let except = optional_text_arg(args, "exclude_pattern").map(|pattern| expression(pattern, case)).transpose()?;
         let include_text = optional_text_arg(args, "include_pattern").filter(|text| !text.is_empty());
+        let left_out = include_text.and_then(|text| text.strip_prefix('!'));
+        let include = left_out.or(include_text).map(|pattern| NameGlob::new(pattern, Case::Exact).map_err(invalid));
         let both = number_arg(args, "context");
         let (before, after) = (number_arg(args, "before"), number_arg(args, "after"));
         let total = number_arg(args, "total_max_matches").unwrap_or(ctx.limits.search_matches);
@@ -119,7 +119,8 @@ impl<'a> Query<'a> {
             dir: optional_text_arg(args, "dir_path").unwrap_or("."),
             lines,
             except,
-            include: include_text.map(Include::new).transpose()?,
+            include: include.transpose()?,
+            include_is_negated: left_out.is_some(),
             include_text,
             names_only: flag_arg(args, "names_only"),
             around: both
@@ -132,26 +133,19 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// Whether a file is to be searched, by its path from the searched directory on.
+    /// Whether a file is searched. `path` is relative to the searched directory.
     fn includes(&self, path: &[u8]) -> bool {
         let name = file_name(path);
         let by_machine = !self.no_ignore && (name.ends_with(b".log") || name.ends_with(b".tmp"));
-        !by_machine && self.include.as_ref().is_none_or(|include| include.includes(path))
+        !by_machine && self.include.as_ref().is_none_or(|glob| glob.matches(path) != self.include_is_negated)
+    }
+
+    fn wanted(&self, ctx: &Ctx) -> Wanted {
+        if self.no_ignore { Wanted::NONE } else { ctx.workspace.wanted() }
     }
 }
 
-impl Include {
-    fn new(text: &str) -> Result<Include, CallError> {
-        let (pattern, negated) = text.strip_prefix('!').map_or((text, false), |rest| (rest, true));
-        Ok(Include { glob: NameGlob::new(pattern, Case::Exact).map_err(invalid)?, negated })
-    }
-
-    fn includes(&self, path: &[u8]) -> bool {
-        self.glob.matches(path) != self.negated
-    }
-}
-
-/// Models write `fn main() {` and mean it; the expression language takes a brace for a number of times.
+/// Models write `fn main() {` and mean the brace itself, which begins a repetition in a regular expression.
 fn expression(pattern: &str, case: Case) -> Result<Lines, CallError> {
     let first = Lines::new(pattern, case);
     first
@@ -164,7 +158,7 @@ fn expression(pattern: &str, case: Case) -> Result<Lines, CallError> {
         })
 }
 
-/// The expression with a backslash before every brace that does not begin a number of times.
+/// The expression with a backslash before every brace that does not begin a repetition.
 fn braces_escaped(pattern: &str) -> String {
     let mut text = String::with_capacity(pattern.len() + 8);
     let mut rest = pattern.chars();
@@ -191,7 +185,7 @@ fn braces_escaped(pattern: &str) -> String {
     text
 }
 
-/// Whether what follows a brace is a number of times: `3}`, `3,}` or `3,5}`.
+/// Whether a repetition follows a brace: `3}`, `3,}` or `3,5}`.
 fn counts(rest: &str) -> bool {
     let Some((inside, _)) = rest.split_once('}') else {
         return false;
@@ -205,19 +199,43 @@ fn counts(rest: &str) -> bool {
 fn search(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> {
     let query = Query::from(args, ctx)?;
     let resolved = ctx.workspace.find(query.dir)?;
+    let (below, wanted) = (resolved.below(), query.wanted(ctx));
     let best = Best::new(query.total);
-    let mut report = match &resolved.found {
-        Found::Directory(_) => match search_tree(&query, &resolved, &best, ctx)? {
-            Some(report) => report,
-            None => return Ok(None),
+    let mut report = Report::default();
+    match &resolved.found {
+        Found::Directory(dir) => match Rules::at(&ctx.workspace, below, wanted, ctx.limits) {
+            Some(rules) => {
+                let skipped: &[&str] = if query.no_ignore { &VERSIONS } else { &BY_MACHINE };
+                let (cancel, limits, dir) = (ctx.cancel, ctx.limits, dir.as_fd());
+                let walk = Walk { cancel, limits, skipped, dir, path: below, rules };
+                let walked = walk.run(|| Search::new(&query, &resolved, &best, ctx.limits));
+                report.gaps = walked.gaps(ctx.limits);
+                report.too_large = walked.visitors.iter().map(|one| one.too_large).sum();
+                match walked.stopped {
+                    Some(Stop::Cancelled) => return Ok(None),
+                    Some(Stop::Time) if best.is_empty() => {
+                        let text = format!("Nothing was found. {}", report.gaps.trim_end());
+                        return Err(ErrorKind::GrepExecutionError.error(text));
+                    }
+                    Some(Stop::Time | Stop::Entries) | None => {}
+                }
+            }
+            None => report.hidden = true,
         },
-        Found::File(_) => search_file(&query, &resolved, &best, ctx)?,
+        // A file that is named is searched whatever its name, unless ignore files hide it.
+        Found::File(_) if Rules::hide_file(&ctx.workspace, below, wanted, ctx.limits) => report.hidden = true,
+        Found::File(entry) => {
+            let bytes = contents(entry, &resolved.relative(), ctx.limits.file_bytes)?;
+            if let Some(found) = lines_in(&bytes, &query.lines, &query, query.around) {
+                best.add(below.as_os_str().as_bytes(), found);
+            }
+        }
         Found::Nothing(_) => {
             let text =
                 format!("There is no file or directory {} in {}.", resolved.relative(), ctx.workspace.path().display());
             return Err(ErrorKind::FileNotFound.error(text));
         }
-    };
+    }
     (report.files, report.limited) = best.into_files();
     if !query.names_only && query.around.is_none() {
         widen(&mut report.files, &query, ctx);
@@ -225,62 +243,8 @@ fn search(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError
     Ok(Some(report.show(&query, &resolved, ctx)))
 }
 
-fn wanted(query: &Query, ctx: &Ctx) -> Wanted {
-    if query.no_ignore { Wanted::NONE } else { ctx.workspace.wanted() }
-}
-
-/// None if it was cancelled.
-fn search_tree(query: &Query, resolved: &ResolvedPath, best: &Best, ctx: &Ctx) -> Result<Option<Report>, CallError> {
-    let mut report = Report::default();
-    let Found::Directory(dir) = &resolved.found else {
-        return Ok(Some(report));
-    };
-    let Some(rules) = Rules::at(&ctx.workspace, resolved.below(), wanted(query, ctx), ctx.limits) else {
-        report.hidden = true;
-        return Ok(Some(report));
-    };
-    let skipped: &[&str] = if query.no_ignore { &VERSIONS } else { &BY_MACHINE };
-    let start = Start { dir: dir.as_fd(), path: resolved.below(), rules };
-    let walk = Walk::new(ctx.cancel, ctx.limits, skipped);
-    let walked = walk.run(start, || Search::new(query, resolved, best, ctx.limits));
-    report.gaps = walked.gaps(ctx.limits);
-    report.too_large = walked.visitors.iter().map(|one| one.too_large).sum();
-    match walked.stopped {
-        Some(Stop::Cancelled) => Ok(None),
-        Some(Stop::Time) if best.is_empty() => {
-            let text = format!("Nothing was found. {}", report.gaps.trim_end());
-            Err(ErrorKind::GrepExecutionError.error(text))
-        }
-        Some(Stop::Time | Stop::Entries) | None => Ok(Some(report)),
-    }
-}
-
-/// A file that is named is searched whatever its name; only ignore files keep it from that.
-fn search_file(query: &Query, resolved: &ResolvedPath, best: &Best, ctx: &Ctx) -> Result<Report, CallError> {
-    let mut report = Report::default();
-    if Rules::hide_file(&ctx.workspace, resolved.below(), wanted(query, ctx), ctx.limits) {
-        report.hidden = true;
-        return Ok(report);
-    }
-    let bytes = contents(resolved, ctx)?;
-    let path = resolved.below().as_os_str().as_bytes();
-    if let Some(found) = search::lines_in(&bytes, &query.lines, query, query.around) {
-        best.add(path, found);
-    }
-    Ok(report)
-}
-
-fn contents(resolved: &ResolvedPath, ctx: &Ctx) -> Result<Vec<u8>, CallError> {
-    match &resolved.found {
-        Found::File(entry) => {
-            crate::tool::files::read_file::contents(entry, &resolved.relative(), ctx.limits.file_bytes)
-        }
-        Found::Directory(_) | Found::Nothing(_) => Ok(Vec::new()),
-    }
-}
-
-/// Shows what is around a few matches. The files are read again, which is cheaper than to keep all that might be needed; one
-/// that has changed meanwhile stays as it was found.
+/// Shows more lines around a few matches. The files are read again, which is cheaper than keeping all lines that might be needed.
+/// A file that has changed meanwhile stays as it was found.
 fn widen(files: &mut [(Vec<u8>, FoundFile)], query: &Query, ctx: &Ctx) {
     let matches: usize = files.iter().map(|(_, found)| found.matches).sum();
     let around = match matches {
@@ -288,16 +252,16 @@ fn widen(files: &mut [(Vec<u8>, FoundFile)], query: &Query, ctx: &Ctx) {
         2 | 3 => Around { before: 15, after: 15 },
         _ => return,
     };
+    let again = |path: &[u8]| {
+        let resolved = ctx.workspace.look(Path::new(OsStr::from_bytes(path)))?;
+        let Found::File(entry) = &resolved.found else {
+            return None;
+        };
+        let bytes = contents(entry, &resolved.relative(), ctx.limits.file_bytes).ok()?;
+        lines_in(&bytes, &query.lines, query, Some(around))
+    };
     for (path, found) in files {
-        let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path));
-        let wider = ctx
-            .workspace
-            .look(path)
-            .and_then(|resolved| contents(&resolved, ctx).ok())
-            .and_then(|bytes| search::lines_in(&bytes, &query.lines, query, Some(around)));
-        if let Some(wider) = wider
-            && wider.matching().eq(found.matching())
-        {
+        if let Some(wider) = again(path).filter(|wider| wider.matching().eq(found.matching())) {
             *found = wider;
         }
     }

@@ -1,19 +1,19 @@
-//! Which files are hidden from tools: `.gitignore` files as git reads them, `.geminiignore` at the top of the
-//! workspace, and further files the operator names.
+//! Which files are hidden from tools: by `.gitignore` files as git reads them, by `.geminiignore` in the root of the workspace, and by
+//! further ignore files that the operator names.
 //!
-//! Git's files count only inside a repository: from its root, which may be above the workspace, down to each directory, the
-//! nearest file deciding; `.git/info/exclude` comes last. A directory with a `.git` of its own begins a new repository, to which the
-//! rules outside do not apply. Over all of them stands `.geminiignore`, and over that the operator's files, the last one first: each
-//! may hide what git shows, or show what git hides. Everything in a hidden directory is hidden.
+//! Git's ignore files apply only inside a repository: from its root, which may be above the workspace, down to each directory. The
+//! nearest file decides; `.git/info/exclude` comes last. A directory with its own `.git` begins a new repository, to which the rules
+//! outside do not apply. `.geminiignore` has priority over git's files, and the operator's files over that, the last one first: each may
+//! hide what git shows, or show what git hides. Everything in a hidden directory is hidden.
 //!
-//! Ignore files are never read through links, as git does not either: a link could turn any file of the machine into
-//! patterns, and what they hide would tell what it says. The exclude file of a linked worktree is not read for the same
-//! reason: its place is named by a file in the tree. Git's global file is not read; it is about the user, not the project.
+//! Ignore files are not read through links, as in git: a link could turn any file of the machine into patterns, and what they hide
+//! would reveal its content. The exclude file of a linked worktree is not read for the same reason: a file in the tree names it. Git's
+//! global ignore file is not read; it belongs to the user, not to the project.
 
 use crate::limits::Limits;
 use crate::tool::files::open::{DIRECTORY_PATH, regular_file};
 use crate::tool::files::path::{Found, Workspace};
-use crate::tool::search::listing::file_name;
+use crate::tool::search::listing::{Listing, file_name};
 use crate::tool::search::wildcard::Wildcard;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use serde_json::Value;
@@ -24,18 +24,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// One ignore file.
-#[derive(Debug, Default)]
-pub struct IgnoreFile {
-    patterns: Vec<Pattern>,
-}
+/// The patterns of one ignore file.
+#[derive(Debug)]
+pub struct IgnoreFile(Vec<Pattern>);
 
 #[derive(Debug)]
 struct Pattern {
     says: Says,
     /// It ends with a slash.
     directories_only: bool,
-    /// It has a slash before its end, and is compared with paths instead of names.
+    /// It has a slash before its end, so it is compared with paths and not with names.
     of_paths: bool,
     wildcard: Wildcard,
 }
@@ -53,7 +51,7 @@ pub enum What {
     Directory,
 }
 
-/// Which ignore files count.
+/// Which ignore files apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub git: bool,
@@ -65,7 +63,7 @@ impl Wanted {
     pub const ALL: Wanted = Wanted { git: true, gemini: true };
     pub const NONE: Wanted = Wanted { git: false, gemini: false };
 
-    /// As a tool's arguments say, and where they do not, `otherwise`.
+    /// As the arguments of a call say; `otherwise` where they do not.
     pub fn asked(options: &Value, otherwise: Wanted) -> Wanted {
         let flag = |name: &str, otherwise| options.get(name).and_then(Value::as_bool).unwrap_or(otherwise);
         Wanted {
@@ -75,44 +73,32 @@ impl Wanted {
     }
 }
 
-/// The rules in force in one directory. Cheap to clone: a directory adds to what its parent has.
+/// The rules that apply in one directory. Cheap to clone: a directory adds to the rules of its parent.
 #[derive(Clone)]
 pub struct Rules {
     git: bool,
     in_repository: bool,
-    /// The nearest of git's files, and from there on outwards.
+    /// The nearest of git's files; it leads to those of the directories outside.
     nearest: Option<Arc<Layer>>,
-    /// The others, in the order they are asked.
+    /// The other files, in the order of their priority.
     over: Arc<[IgnoreFile]>,
+    /// The path from the repository that contains the workspace to the workspace, with a final slash. Empty if there is none.
+    above: Arc<[u8]>,
     file_bytes: u64,
 }
 
 struct Layer {
     file: IgnoreFile,
-    base: Base,
+    /// Length of the path of the file's directory, from the beginning of [`Rules::above`] and with a final slash.
+    base: usize,
     outer: Option<Arc<Layer>>,
-}
-
-/// The directory an ignore file speaks about.
-enum Base {
-    /// In the workspace: its paths begin after so many bytes.
-    Inside(usize),
-    /// Above the workspace: this leads from there to the workspace.
-    Above(Vec<u8>),
-}
-
-/// Whether a directory contains `.git` and `.gitignore`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
-    pub git: bool,
-    pub gitignore: bool,
 }
 
 impl IgnoreFile {
     pub fn parse(bytes: &[u8]) -> IgnoreFile {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let patterns = bytes.split(|byte| *byte == b'\n').filter_map(Pattern::parse);
-        IgnoreFile { patterns: patterns.collect() }
+        IgnoreFile(patterns.collect())
     }
 
     /// The decision of the last pattern that matches. The path is relative to the directory of the file.
@@ -122,17 +108,12 @@ impl IgnoreFile {
             let text = if pattern.of_paths { path } else { name };
             (!pattern.directories_only || what == What::Directory) && pattern.wildcard.matches(text)
         };
-        let found = self.patterns.iter().rev().find(fits);
-        found.map(|pattern| pattern.says)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.patterns.is_empty()
+        self.0.iter().rev().find(fits).map(|pattern| pattern.says)
     }
 }
 
 impl Pattern {
-    /// None for comments, empty lines, and patterns that can never fit.
+    /// None for comments, empty lines, and patterns that can never match.
     fn parse(line: &[u8]) -> Option<Pattern> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         // A NUL ends the line for git, which reads C strings.
@@ -158,7 +139,7 @@ impl Pattern {
     }
 }
 
-/// Spaces at the end do not count unless the first of them is escaped.
+/// Removes spaces at the end, unless the first of them is escaped.
 fn without_trailing_spaces(line: &[u8]) -> &[u8] {
     let mut kept = 0;
     let mut at = 0;
@@ -178,7 +159,7 @@ fn without_trailing_spaces(line: &[u8]) -> &[u8] {
 }
 
 impl Rules {
-    /// The rules in force around a workspace: its own directory is still to be entered.
+    /// The rules that apply to the workspace directory itself. Its own ignore files are added when it is entered.
     pub fn around(workspace: &Workspace, wanted: Wanted, limits: &Limits) -> Rules {
         let over = if wanted.gemini { over(workspace, limits.ignore_bytes) } else { Vec::new() };
         let mut rules = Rules {
@@ -186,6 +167,7 @@ impl Rules {
             in_repository: false,
             nearest: None,
             over: over.into(),
+            above: Arc::new([]),
             file_bytes: limits.ignore_bytes,
         };
         if wanted.git {
@@ -194,8 +176,8 @@ impl Rules {
         rules
     }
 
-    /// The rules in force around a directory of the workspace; None if it is hidden itself. Names count even where nothing is:
-    /// an answer must not reveal whether something hidden exists.
+    /// The rules that apply to a directory of the workspace; None if it is hidden itself. It need not exist: an answer must not
+    /// reveal whether a hidden file exists.
     pub fn at(workspace: &Workspace, dir: &Path, wanted: Wanted, limits: &Limits) -> Option<Rules> {
         let mut rules = Rules::around(workspace, wanted, limits);
         let mut parent = PathBuf::new();
@@ -212,7 +194,7 @@ impl Rules {
         Some(rules)
     }
 
-    /// Whether a file, named by its path in the workspace, is hidden.
+    /// Whether a file is hidden. `path` is relative to the workspace.
     pub fn hide_file(workspace: &Workspace, path: &Path, wanted: Wanted, limits: &Limits) -> bool {
         let parent = path.parent().unwrap_or(Path::new(""));
         match Rules::at(workspace, parent, wanted, limits) {
@@ -221,36 +203,30 @@ impl Rules {
         }
     }
 
-    /// Enters a directory by its path, if it is there.
+    /// Enters a directory by its path, if it exists.
     fn look_into(self, workspace: &Workspace, path: &Path) -> Rules {
         match workspace.look(path).map(|resolved| resolved.found) {
-            Some(Found::Directory(dir)) => {
-                let marks = Marks::of(dir.as_fd());
-                self.enter(dir.as_fd(), path.as_os_str().as_bytes(), marks)
-            }
+            Some(Found::Directory(dir)) => self.enter(dir.as_fd(), path.as_os_str().as_bytes(), None),
             Some(Found::File(_) | Found::Nothing(_)) | None => self,
         }
     }
 
-    /// The rules in a directory, from those around it. `path` is its path in the workspace.
-    pub fn enter(&self, dir: BorrowedFd, path: &[u8], marks: Marks) -> Rules {
+    /// The rules in a directory, from those around it. `path` is its path in the workspace. Its listing, if there is one, saves
+    /// looking for ignore files that do not exist.
+    pub fn enter(&self, dir: BorrowedFd, path: &[u8], listing: Option<&Listing>) -> Rules {
         let mut rules = self.clone();
         if !self.git {
             return rules;
         }
-        let base = if path.is_empty() { 0 } else { path.len() + 1 };
-        if marks.git {
+        let has = |name: &str| listing.map_or_else(|| exists(dir, name), |listing| listing.has(name));
+        let base = self.above.len() + if path.is_empty() { 0 } else { path.len() + 1 };
+        if has(".git") {
             rules.in_repository = true;
             rules.nearest = None;
-            if let Some(file) = exclude_file(dir, self.file_bytes) {
-                rules.push(file, Base::Inside(base));
-            }
+            rules.push(exclude_file(dir, self.file_bytes), base);
         }
-        if marks.gitignore
-            && rules.in_repository
-            && let Some(file) = load(dir, ".gitignore", self.file_bytes)
-        {
-            rules.push(file, Base::Inside(base));
+        if rules.in_repository && has(".gitignore") {
+            rules.push(load(dir, ".gitignore", self.file_bytes), base);
         }
         rules
     }
@@ -266,80 +242,60 @@ impl Rules {
     }
 
     fn git_says(&self, path: &[u8], what: What) -> Option<Says> {
-        let mut next = self.nearest.as_ref();
-        while let Some(layer) = next {
-            let said = match &layer.base {
-                Base::Inside(begin) => layer.file.says(&path[*begin..], what),
-                Base::Above(lead) => layer.file.says(&[lead, path].concat(), what),
-            };
-            if said.is_some() {
-                return said;
-            }
-            next = layer.outer.as_ref();
-        }
-        None
+        let whole;
+        let path = if self.above.is_empty() {
+            path
+        } else {
+            whole = [&self.above, path].concat();
+            &whole
+        };
+        let mut layers = std::iter::successors(self.nearest.as_deref(), |layer| layer.outer.as_deref());
+        layers.find_map(|layer| layer.file.says(&path[layer.base..], what))
     }
 
-    fn push(&mut self, file: IgnoreFile, base: Base) {
-        if file.is_empty() {
-            return;
+    fn push(&mut self, file: Option<IgnoreFile>, base: usize) {
+        if let Some(file) = file.filter(|file| !file.0.is_empty()) {
+            self.nearest = Some(Arc::new(Layer { file, base, outer: self.nearest.take() }));
         }
-        self.nearest = Some(Arc::new(Layer { file, base, outer: self.nearest.take() }));
     }
 
-    /// The repository may begin above the workspace. Files of the workspace cannot change the directories above it, so these may be
-    /// opened by name.
+    /// Takes the rules of a repository that begins above the workspace. Tools cannot change directories there, so these may be opened by
+    /// name.
     fn take_from_above(&mut self, workspace: &Workspace) {
-        if Marks::of(workspace.dir()).git {
+        if exists(workspace.dir(), ".git") {
             return;
         }
-        let mut above = Vec::new();
-        for dir in workspace.path().ancestors().skip(1) {
-            let Ok(fd) = rustix::fs::open(dir, DIRECTORY_PATH, Mode::empty()) else {
-                return;
-            };
-            let marks = Marks::of(fd.as_fd());
-            above.push((dir, fd, marks));
-            if marks.git {
-                break;
-            }
-        }
-        if !above.last().is_some_and(|(_, _, marks)| marks.git) {
+        let mut dirs = Vec::new();
+        let is_root = |dir: &Path| {
+            let fd = rustix::fs::open(dir, DIRECTORY_PATH, Mode::empty()).ok()?;
+            let is_root = exists(fd.as_fd(), ".git");
+            dirs.push((dir.to_path_buf(), fd));
+            Some(is_root)
+        };
+        if !workspace.path().ancestors().skip(1).map_while(is_root).any(|is_root| is_root) {
             return;
         }
         self.in_repository = true;
-        for (dir, fd, marks) in above.into_iter().rev() {
+        for (dir, fd) in dirs.iter().rev() {
             let lead = workspace.path().strip_prefix(dir).expect("it is an ancestor");
             let lead = [lead.as_os_str().as_bytes(), b"/"].concat();
-            let exclude = marks.git.then(|| exclude_file(fd.as_fd(), self.file_bytes));
-            let ignore = load(fd.as_fd(), ".gitignore", self.file_bytes);
-            for file in [exclude.flatten(), ignore].into_iter().flatten() {
-                self.push(file, Base::Above(lead.clone()));
+            if self.above.is_empty() {
+                self.above = lead.clone().into();
+                self.push(exclude_file(fd.as_fd(), self.file_bytes), 0);
             }
+            self.push(load(fd.as_fd(), ".gitignore", self.file_bytes), self.above.len() - lead.len());
         }
     }
 }
 
-impl Marks {
-    /// Looks for them, where no listing is at hand.
-    pub fn of(dir: BorrowedFd) -> Marks {
-        let there = |name: &str| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        Marks { git: there(".git"), gitignore: there(".gitignore") }
-    }
-
-    pub fn see(&mut self, name: &[u8]) {
-        match name {
-            b".git" => self.git = true,
-            b".gitignore" => self.gitignore = true,
-            _ => {}
-        }
-    }
+fn exists(dir: BorrowedFd, name: &str) -> bool {
+    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
-/// The files that stand over git's, the one to ask first in front.
+/// The files with priority over git's, highest priority first.
 fn over(workspace: &Workspace, most: u64) -> Vec<IgnoreFile> {
     let named = workspace.ignore_files().iter().rev().filter_map(|path| {
-        // The operator may name any file, by a link as well; only waiting for a pipe is out of the question.
+        // The operator may name any file, also by a link. Opening a pipe must not wait for its other end.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = rustix::fs::open(workspace.path().join(path), flags, Mode::empty()).ok()?;
         let file = File::from(fd);
@@ -347,7 +303,7 @@ fn over(workspace: &Workspace, most: u64) -> Vec<IgnoreFile> {
         read(file, most)
     });
     let own = load(workspace.dir(), ".geminiignore", most);
-    named.chain(own).filter(|file| !file.is_empty()).collect()
+    named.chain(own).collect()
 }
 
 fn exclude_file(dir: BorrowedFd, most: u64) -> Option<IgnoreFile> {
@@ -361,7 +317,7 @@ fn load(dir: BorrowedFd, name: &str, most: u64) -> Option<IgnoreFile> {
     read(regular_file(dir, name).ok()?.0, most)
 }
 
-/// Only the beginning of a file that is too large counts.
+/// Only the beginning of a file that is too large is used.
 fn read(file: File, most: u64) -> Option<IgnoreFile> {
     let mut bytes = Vec::new();
     file.take(most).read_to_end(&mut bytes).ok()?;
@@ -386,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn later_files_stand_over_earlier_ones() {
+    fn later_files_have_priority_over_earlier_ones() {
         let scratch = Scratch::new();
         let files = [
             (".git/HEAD", ""),
@@ -408,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn gitignore_counts_in_a_repository_only_and_a_nested_one_begins_anew() {
+    fn gitignore_applies_only_in_a_repository_and_a_nested_repository_has_its_own_rules() {
         let scratch = Scratch::new();
         let files = [
             (".gitignore", "x\n"),
@@ -450,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_large_file_the_beginning_counts() {
+    fn only_the_beginning_of_a_large_file_is_used() {
         let scratch = Scratch::new();
         let workspace = workspace(&scratch, &[(".geminiignore", "abc\ndef\n")]);
         let limits = Limits { ignore_bytes: 4, ..Limits::default() };

@@ -1,13 +1,12 @@
 //! The entries of one directory, and paths as people and models read them.
 
-use crate::tool::search::ignore::Marks;
 use rustix::fs::{AtFlags, FileType, RawDir};
 use std::cmp::Ordering;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Room for the names of a directory, per system call.
+/// Buffer for the names of a directory, per system call.
 const BUFFER_BYTES: usize = 32 * 1024;
 
 /// The last component of a path.
@@ -15,7 +14,7 @@ pub fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
 }
 
-/// A path for people and models: what would break a line, or is no text, is written out or replaced.
+/// A path for people and models: control characters are escaped, and what is not UTF-8 is replaced.
 pub fn readable(path: &[u8]) -> String {
     let text = String::from_utf8_lossy(path);
     let mut safe = String::with_capacity(text.len());
@@ -29,7 +28,7 @@ pub fn readable(path: &[u8]) -> String {
     safe
 }
 
-/// Paths in the order of a tree: what is in `a` comes before `a.txt`.
+/// Compares paths in the order of a tree: the content of `a` comes before `a.txt`.
 pub fn by_path(a: &[u8], b: &[u8]) -> Ordering {
     let rank = |byte: &u8| {
         if *byte == b'/' { 0 } else { u16::from(*byte) + 1 }
@@ -37,10 +36,9 @@ pub fn by_path(a: &[u8], b: &[u8]) -> Ordering {
     a.iter().map(rank).cmp(b.iter().map(rank))
 }
 
-/// The entries of one directory, listed.
+/// The entries of one directory, sorted by name.
 pub struct Listing {
     pub entries: Vec<Listed>,
-    pub marks: Marks,
 }
 
 pub struct Listed {
@@ -49,27 +47,29 @@ pub struct Listed {
 }
 
 impl Listing {
-    /// Lists an open directory, sorted by name.
     pub fn of(dir: BorrowedFd) -> io::Result<Listing> {
         let mut room = Vec::with_capacity(BUFFER_BYTES);
         let mut raw = RawDir::new(dir, room.spare_capacity_mut());
-        let mut listing = Listing { entries: Vec::new(), marks: Marks::default() };
+        let mut entries = Vec::new();
         while let Some(entry) = raw.next() {
             let entry = entry?;
             let name = entry.file_name();
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
-            listing.marks.see(name.to_bytes());
             let kind = match entry.file_type() {
-                // Some file systems do not tell.
+                // Some file systems do not report it.
                 FileType::Unknown => rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
                     .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
                 kind => kind,
             };
-            listing.entries.push(Listed { name: name.to_owned(), kind });
+            entries.push(Listed { name: name.to_owned(), kind });
         }
-        listing.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        Ok(listing)
+        entries.sort_unstable_by(|a: &Listed, b| a.name.cmp(&b.name));
+        Ok(Listing { entries })
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.entries.binary_search_by(|entry| entry.name.as_bytes().cmp(name.as_bytes())).is_ok()
     }
 }

@@ -1,13 +1,12 @@
-//! Walks a directory tree, on descriptors and without following links, so that it can neither leave the workspace nor be led
-//! out of it by somebody who moves things meanwhile: each directory is opened by its name in the one that was opened before.
+//! Walks a directory tree by descriptors and without following links, so that it cannot leave the workspace even if somebody moves
+//! files meanwhile: each directory is opened by its name in the directory that was opened before.
 //!
-//! Directories are a stack that several threads take from. A stack and not a queue: going down first keeps few directories
-//! open, and comes close to the order of names. Small trees are walked by the calling thread alone; threads join once there
-//! is enough to do. Large directories are dealt out in parts. Each thread has a visitor of its own, so visitors share
-//! nothing unless they want to, and come back to the caller at the end.
+//! Several threads take directories from a stack. A stack and not a queue, because going down first keeps few directories open and
+//! is close to the order of names. Small trees are walked by the calling thread alone; other threads start when there is enough to
+//! do. Large directories are divided. Each thread has its own visitor, and the caller gets all visitors at the end.
 //!
-//! The walk checks cancellation, the deadline and its limits for every entry. What it could not look at is
-//! counted: an answer that is not whole must be able to say so.
+//! The walk checks cancellation, its deadline and its limits for every entry. It counts the directories that it could not read,
+//! because an incomplete result must say so.
 
 use crate::base::cancel::Cancel;
 use crate::limits::Limits;
@@ -26,55 +25,50 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Scope, scope};
 use std::time::{Duration, Instant};
 
-/// Entries of one directory that are not worth dealing out.
+/// A directory with more files than this is divided among threads.
 const PART: usize = 128;
-/// Entries seen before other threads are called to help.
+/// Entries seen before other threads are started.
 const WORTH_HELP: usize = 512;
 
-/// Directories of version control, where nothing is for reading.
+/// Directories of version control systems.
 pub const VERSIONS: [&str; 3] = [".git", ".svn", ".hg"];
-/// These, and directories full of other people's code.
+/// These, and directories of installed packages.
 pub const NOT_OURS: [&str; 5] = [".git", ".svn", ".hg", "node_modules", "bower_components"];
-
-/// And directories where hardly anything is written by hand.
+/// These, and directories of generated files.
 pub const BY_MACHINE: [&str; 11] = {
     let [a, b, c, d, e] = NOT_OURS;
     [a, b, c, d, e, ".vscode", ".idea", "dist", "build", "coverage", "__pycache__"]
 };
 
-/// What looks at the files.
+/// Processes the files of a walk.
 pub trait Visitor: Send {
     /// Whether anything in a directory is of interest. `dir` is its path in the workspace, with a final slash.
     fn wants(&mut self, dir: &[u8]) -> bool;
 
     fn file(&mut self, file: &WalkedFile);
 
-    /// Something that ignore files hide.
+    /// An entry that ignore files hide.
     fn hidden(&mut self, _path: &[u8], _what: What) {}
 }
 
-/// A regular file, as far as the listing knows.
+/// A regular file, according to the listing of its directory.
 pub struct WalkedFile<'a> {
     dir: BorrowedFd<'a>,
     name: &'a CStr,
-    /// From the workspace on.
+    /// Relative to the workspace.
     pub path: &'a [u8],
 }
 
+/// Where a walk begins, and its limits.
 pub struct Walk<'a> {
     pub cancel: &'a Cancel,
     pub limits: &'a Limits,
-    pub deadline: Instant,
     /// Names of directories that are not entered.
     pub skipped: &'a [&'a str],
-}
-
-/// Where to begin.
-pub struct Start<'a> {
     pub dir: BorrowedFd<'a>,
-    /// From the workspace on; empty for the workspace itself.
+    /// The path of `dir` relative to the workspace; empty for the workspace itself.
     pub path: &'a Path,
-    /// The rules around it.
+    /// The rules around `dir`.
     pub rules: Rules,
 }
 
@@ -94,7 +88,7 @@ pub enum Stop {
 }
 
 impl WalkedFile<'_> {
-    /// Opens it, unless it is something else by now.
+    /// Opens it, unless it is not a regular file any more.
     pub fn open(&self) -> io::Result<(File, Stat)> {
         open::regular_file(self.dir, self.name)
     }
@@ -104,21 +98,34 @@ impl WalkedFile<'_> {
     }
 }
 
-impl<'a> Walk<'a> {
-    pub fn new(cancel: &'a Cancel, limits: &'a Limits, skipped: &'a [&'a str]) -> Walk<'a> {
-        Walk { cancel, limits, deadline: Instant::now() + Duration::from_millis(limits.search_ms), skipped }
-    }
-
-    pub fn run<V: Visitor>(&self, start: Start, visitor: impl Fn() -> V + Sync) -> WalkResult<V> {
-        let workers = WalkWorkers::new(self, start);
+impl Walk<'_> {
+    pub fn run<V: Visitor>(self, visitor: impl Fn() -> V + Sync) -> WalkResult<V> {
+        let mut state = State { todo: Vec::new(), busy: 0, unread: 0, stopped: None };
+        match self.dir.try_clone_to_owned() {
+            Ok(dir) => state.todo.push(Work::Enter {
+                parent: Arc::new(dir),
+                name: c".".to_owned(),
+                path: self.path.as_os_str().as_bytes().to_vec(),
+                depth: 0,
+                rules: self.rules.clone(),
+            }),
+            Err(_) => state.unread = 1,
+        }
+        let workers = Workers {
+            deadline: Instant::now() + Duration::from_millis(self.limits.search_ms),
+            walk: self,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            entries: AtomicUsize::new(0),
+        };
         let visitors = scope(|threads| workers.lead(threads, &visitor));
-        let state = workers.into_state();
+        let state = workers.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         WalkResult { visitors, unread: state.unread, stopped: state.stopped }
     }
 }
 
 impl<V> WalkResult<V> {
-    /// Sentences about what the result lacks; empty if it is complete.
+    /// Sentences that say why the result is incomplete; empty if it is complete.
     pub fn gaps(&self, limits: &Limits) -> String {
         let stopped = match self.stopped {
             None | Some(Stop::Cancelled) => String::new(),
@@ -145,52 +152,31 @@ enum Work {
         name: CString,
         path: Vec<u8>,
         depth: usize,
+        /// The rules around it.
         rules: Rules,
     },
-    /// Files of a directory whose names begin with this path.
-    Look {
-        dir: Arc<OwnedFd>,
-        lead: Vec<u8>,
-        names: Vec<CString>,
-    },
+    /// Visit files of a directory. Their paths begin with `lead`.
+    Visit { dir: Arc<OwnedFd>, lead: Vec<u8>, names: Vec<CString> },
 }
 
 struct State {
     todo: Vec<Work>,
-    /// Threads that may still find more to do.
+    /// Threads that are working and may add work.
     busy: usize,
     unread: usize,
     stopped: Option<Stop>,
 }
 
-struct WalkWorkers<'a> {
-    walk: &'a Walk<'a>,
+struct Workers<'a> {
+    walk: Walk<'a>,
+    deadline: Instant,
     state: Mutex<State>,
     changed: Condvar,
     entries: AtomicUsize,
 }
 
-impl<'a> WalkWorkers<'a> {
-    fn new(walk: &'a Walk<'a>, start: Start) -> WalkWorkers<'a> {
-        let mut state = State { todo: Vec::new(), busy: 0, unread: 0, stopped: None };
-        match start.dir.try_clone_to_owned() {
-            Ok(dir) => state.todo.push(Work::Enter {
-                parent: Arc::new(dir),
-                name: c".".to_owned(),
-                path: start.path.as_os_str().as_bytes().to_vec(),
-                depth: 0,
-                rules: start.rules,
-            }),
-            Err(_) => state.unread = 1,
-        }
-        WalkWorkers { walk, state: Mutex::new(state), changed: Condvar::new(), entries: AtomicUsize::new(0) }
-    }
-
-    fn into_state(self) -> State {
-        self.state.into_inner().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Works, and calls for help when it is worth it.
+impl Workers<'_> {
+    /// Works, and starts other threads when there is enough to do.
     fn lead<'s, V: Visitor + 's>(&'s self, threads: &'s Scope<'s, '_>, visitor: &'s (impl Fn() -> V + Sync)) -> Vec<V> {
         let most = std::thread::available_parallelism().map_or(1, |n| n.get());
         let most = most.min(self.walk.limits.search_threads);
@@ -211,22 +197,33 @@ impl<'a> WalkWorkers<'a> {
             Ok(visitor) => visitor,
             Err(panic) => std::panic::resume_unwind(panic),
         });
-        let mut all: Vec<V> = helped.collect();
-        all.push(own);
-        all
+        helped.chain([own]).collect()
     }
 
-    /// Does the next piece of work; false once there is none.
+    /// Does the next piece of work. False when there is none.
     fn work_once(&self, visitor: &mut impl Visitor) -> bool {
         let Some(work) = self.take() else {
             return false;
         };
-        let _turn = BusyGuard(self);
-        self.perform(work, visitor);
+        let _busy = BusyGuard(self);
+        match work {
+            Work::Visit { dir, lead, names } => self.visit(&dir, lead, &names, visitor),
+            Work::Enter { parent, name, path, depth, rules } => {
+                let opened = open::directory(&parent, &name);
+                drop(parent);
+                match opened.and_then(|dir| Ok((Listing::of(dir.as_fd())?, dir))) {
+                    Ok((listing, dir)) => {
+                        let rules = rules.enter(dir.as_fd(), &path, Some(&listing));
+                        self.enter(Arc::new(dir), listing, path, depth, &rules, visitor);
+                    }
+                    Err(_) => self.lock().unread += 1,
+                }
+            }
+        }
         true
     }
 
-    /// The next thing to do. Waits while others may still find some; None once all is done.
+    /// The next piece of work. Waits while other threads may add some; None when all is done.
     fn take(&self) -> Option<Work> {
         let mut state = self.lock();
         loop {
@@ -244,34 +241,17 @@ impl<'a> WalkWorkers<'a> {
         }
     }
 
-    fn perform(&self, work: Work, visitor: &mut impl Visitor) {
-        match work {
-            Work::Look { dir, lead, names } => self.look(&dir, lead, &names, visitor),
-            Work::Enter { parent, name, path, depth, rules } => {
-                let opened = open::directory(&parent, &name);
-                drop(parent);
-                let listed = opened.and_then(|dir| Ok((Listing::of(dir.as_fd())?, dir)));
-                match listed {
-                    Ok((listing, dir)) => self.enter(dir, listing, path, depth, &rules, visitor),
-                    Err(_) => self.lock().unread += 1,
-                }
-            }
-        }
-    }
-
-    /// Handles the entries of a directory: directories go on the stack, files to the visitor.
+    /// Processes the entries of a directory: directories go on the stack, files to the visitor.
     fn enter(
         &self,
-        dir: OwnedFd,
+        dir: Arc<OwnedFd>,
         listing: Listing,
         path: Vec<u8>,
         depth: usize,
-        around: &Rules,
+        rules: &Rules,
         visitor: &mut impl Visitor,
     ) {
-        let rules = around.enter(dir.as_fd(), &path, listing.marks);
         self.entries.fetch_add(listing.entries.len(), Memory::Relaxed);
-        let dir = Arc::new(dir);
         let mut lead = path;
         if !lead.is_empty() {
             lead.push(b'/');
@@ -311,37 +291,24 @@ impl<'a> WalkWorkers<'a> {
                 _ => {}
             }
         }
-        self.deal(&dir, &lead, &mut files, dirs, depth);
-        self.look(&dir, lead, &files, visitor);
-    }
-
-    /// Puts work for other threads on the stack, so that the first by name is taken first.
-    fn deal(&self, dir: &Arc<OwnedFd>, lead: &[u8], files: &mut Vec<CString>, dirs: Vec<Work>, depth: usize) {
-        let mut parts = Vec::new();
+        // The first by name is taken from the stack first.
+        let mut work: Vec<Work> = dirs.into_iter().rev().collect();
+        if depth >= self.walk.limits.search_depth {
+            self.lock().unread += work.len();
+            work.clear();
+        }
         while files.len() > PART {
             let names = files.split_off(files.len() - PART);
-            parts.push(Work::Look { dir: dir.clone(), lead: lead.to_vec(), names });
+            work.push(Work::Visit { dir: dir.clone(), lead: lead.clone(), names });
         }
-        let new = parts.len() + dirs.len();
-        if new == 0 {
-            return;
-        }
-        let mut state = self.lock();
-        if depth >= self.walk.limits.search_depth {
-            state.unread += dirs.len();
-        } else {
-            state.todo.extend(dirs.into_iter().rev());
-        }
-        state.todo.extend(parts);
-        drop(state);
-        if new == 1 {
-            self.changed.notify_one();
-        } else {
+        if !work.is_empty() {
+            self.lock().todo.extend(work);
             self.changed.notify_all();
         }
+        self.visit(&dir, lead, &files, visitor);
     }
 
-    fn look(&self, dir: &Arc<OwnedFd>, mut path: Vec<u8>, names: &[CString], visitor: &mut impl Visitor) {
+    fn visit(&self, dir: &Arc<OwnedFd>, mut path: Vec<u8>, names: &[CString], visitor: &mut impl Visitor) {
         let lead = path.len();
         for name in names {
             if self.stops() {
@@ -358,13 +325,13 @@ impl<'a> WalkWorkers<'a> {
         self.walk.skipped.iter().any(|skip| skip.as_bytes() == name)
     }
 
-    /// Whether the walk is over early.
+    /// Whether the walk has to end early.
     fn stops(&self) -> bool {
         let stop = if self.walk.cancel.is_set() {
             Stop::Cancelled
         } else if self.entries.load(Memory::Relaxed) > self.walk.limits.search_entries {
             Stop::Entries
-        } else if Instant::now() >= self.walk.deadline {
+        } else if Instant::now() >= self.deadline {
             Stop::Time
         } else {
             return false;
@@ -379,8 +346,8 @@ impl<'a> WalkWorkers<'a> {
     }
 }
 
-/// One thread at work; over even if a visitor panics, so that the others do not wait for it.
-struct BusyGuard<'a>(&'a WalkWorkers<'a>);
+/// Counts one busy thread. It is dropped even if a visitor panics, so that the other threads do not wait for ever.
+struct BusyGuard<'a>(&'a Workers<'a>);
 
 impl Drop for BusyGuard<'_> {
     fn drop(&mut self) {
@@ -401,7 +368,7 @@ mod tests {
     use crate::tool::search::listing::{by_path, readable};
     use crate::tool::tests::Scratch;
 
-    /// Remembers what it sees, and may want to stop at once.
+    /// Remembers the files, and may cancel the walk at the first one.
     struct Witness<'a> {
         files: Vec<String>,
         stop: Option<&'a Cancel>,
@@ -418,8 +385,6 @@ mod tests {
                 cancel.set();
             }
         }
-
-        fn hidden(&mut self, _: &[u8], _: What) {}
     }
 
     fn walk(
@@ -429,10 +394,15 @@ mod tests {
         stop: Option<&Cancel>,
     ) -> (Vec<String>, usize, Option<Stop>) {
         let workspace = Workspace::open(scratch.path()).expect("it opens");
-        let start =
-            Start { dir: workspace.dir(), path: Path::new(""), rules: Rules::around(&workspace, Wanted::NONE, limits) };
-        let walk = Walk::new(cancel, limits, &NOT_OURS);
-        let walked = walk.run(start, || Witness { files: Vec::new(), stop });
+        let walk = Walk {
+            cancel,
+            limits,
+            skipped: &NOT_OURS,
+            dir: workspace.dir(),
+            path: Path::new(""),
+            rules: Rules::around(&workspace, Wanted::NONE, limits),
+        };
+        let walked = walk.run(|| Witness { files: Vec::new(), stop });
         let mut files: Vec<String> = walked.visitors.into_iter().flat_map(|one| one.files).collect();
         files.sort_by(|a, b| by_path(a.as_bytes(), b.as_bytes()));
         (files, walked.unread, walked.stopped)
@@ -476,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_file_nor_directory_is_passed_over() {
+    fn entries_that_are_neither_file_nor_directory_are_skipped() {
         let scratch = Scratch::new();
         scratch.put("file", "");
         let fifo = scratch.path().join("fifo");

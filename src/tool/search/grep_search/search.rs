@@ -1,4 +1,4 @@
-//! Searching the files of a walk, and keeping the best of what is found: the first matches in the order of paths.
+//! Searches the files of a walk and keeps the first matches in the order of paths.
 
 use crate::limits::Limits;
 use crate::tool::files::path::ResolvedPath;
@@ -6,19 +6,18 @@ use crate::tool::search::grep_search::Query;
 use crate::tool::search::grep_search::lines::{Go, Lines};
 use crate::tool::search::listing::by_path;
 use crate::tool::search::walk::{Visitor, WalkedFile};
-use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering as Memory};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Lines to show around a match.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Around {
     pub before: usize,
     pub after: usize,
 }
 
-/// What was found in one file.
+/// The matches of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoundFile {
     pub matches: usize,
@@ -44,15 +43,12 @@ impl FoundFile {
         self.lines.iter().filter(|line| line.role == Role::Match)
     }
 
-    /// Keeps so many matches, and what was shown before the first that goes.
+    /// Keeps `most` matches, and the lines before the first match that is removed.
     fn cut(&mut self, most: usize) {
-        let mut left = most;
-        let first_to_go = self.lines.iter().position(|line| {
-            let goes = line.role == Role::Match && left == 0;
-            left = left.saturating_sub(usize::from(line.role == Role::Match));
-            goes
-        });
-        self.lines.truncate(first_to_go.unwrap_or(self.lines.len()));
+        let mut matches = self.lines.iter().enumerate().filter(|(_, line)| line.role == Role::Match);
+        if let Some((first_removed, _)) = matches.nth(most) {
+            self.lines.truncate(first_removed);
+        }
         self.matches = self.matches.min(most);
     }
 }
@@ -134,16 +130,16 @@ pub struct Search<'a> {
     lines: Lines,
     best: &'a Best,
     limits: &'a Limits,
-    /// Where in a path the part begins that globs are about.
+    /// How many bytes of a path come before the part that globs are compared with.
     lead: usize,
-    /// A file at a time; it keeps its size from one to the next.
-    room: Vec<u8>,
+    /// The content of one file. It keeps its capacity for the next one.
+    bytes: Vec<u8>,
     pub too_large: usize,
 }
 
 impl<'a> Search<'a> {
     pub fn new(query: &'a Query<'a>, base: &ResolvedPath, best: &'a Best, limits: &'a Limits) -> Search<'a> {
-        Search { query, lines: query.lines.clone(), best, limits, lead: base.lead(), room: Vec::new(), too_large: 0 }
+        Search { query, lines: query.lines.clone(), best, limits, lead: base.lead(), bytes: Vec::new(), too_large: 0 }
     }
 }
 
@@ -156,45 +152,31 @@ impl Visitor for Search<'_> {
         if !self.query.includes(&file.path[self.lead..]) || self.best.is_too_late(file.path) {
             return;
         }
-        // What cannot be opened or read is not text to search.
-        let Ok((mut opened, stat)) = file.open() else {
+        // Files that cannot be opened or read are skipped.
+        let Ok((opened, stat)) = file.open() else {
             return;
         };
         if stat.st_size as u64 > self.limits.file_bytes {
             self.too_large += 1;
             return;
         }
-        let Ok(length) = fill(&mut opened, stat.st_size as usize, &mut self.room) else {
-            return;
-        };
-        if let Some(found) = lines_in(&self.room[..length], &self.lines, self.query, self.query.around) {
+        self.bytes.clear();
+        self.bytes.reserve(stat.st_size as usize);
+        let read = opened.take(stat.st_size as u64).read_to_end(&mut self.bytes);
+        if read.is_ok()
+            && let Some(found) = lines_in(&self.bytes, &self.lines, self.query, self.query.around)
+        {
             self.best.add(file.path, found);
         }
     }
 }
 
-/// Reads a file that is said to have `size` bytes, and gives the number it has. Room for one more byte makes one read enough: it
-/// comes back short at the end. Of a file that has grown, what it had is enough.
-fn fill(file: &mut File, size: usize, room: &mut Vec<u8>) -> io::Result<usize> {
-    const LEAST: usize = 64 * 1024;
-    if room.len() <= size {
-        room.resize(LEAST.max(size + 1), 0);
-    }
-    loop {
-        match file.read(&mut room[..=size]) {
-            Ok(read) => return Ok(read.min(size)),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-/// What is found in a text; None if nothing, or if it is no text.
+/// The matches in the content of a file; None if there are none, or if it is not text.
 pub fn lines_in(bytes: &[u8], lines: &Lines, query: &Query, around: Option<Around>) -> Option<FoundFile> {
     if memchr::memchr(0, bytes).is_some() {
         return None;
     }
-    // One more than can be shown, to know whether there are more.
+    // One more than is shown, to know whether there are more.
     let most = if query.names_only { 1 } else { query.per_file.min(query.total + 1) };
     let mut hits = Vec::new();
     lines.each(bytes, |range| {
@@ -211,7 +193,7 @@ pub fn lines_in(bytes: &[u8], lines: &Lines, query: &Query, around: Option<Aroun
         return None;
     }
     let mut found = FoundFile { matches: hits.len(), lines: Vec::new() };
-    let around = around.unwrap_or(Around { before: 0, after: 0 });
+    let around = around.unwrap_or_default();
     let mut copier = LineCopier { bytes, at: 0, number: 1 };
     for (i, hit) in hits.iter().enumerate() {
         copier.skip_to_before(hit.start, around.before);
@@ -230,7 +212,7 @@ pub fn lines_in(bytes: &[u8], lines: &Lines, query: &Query, around: Option<Aroun
     Some(found)
 }
 
-/// Copies lines, and knows their numbers.
+/// Copies lines and counts them.
 struct LineCopier<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -238,7 +220,7 @@ struct LineCopier<'a> {
 }
 
 impl LineCopier<'_> {
-    /// Goes forward to so many lines before the one that begins at `begin`.
+    /// Goes forward to the line that is `lines` lines before the one that begins at `begin`.
     fn skip_to_before(&mut self, begin: usize, lines: usize) {
         let mut target = begin;
         for _ in 0..lines {
@@ -254,7 +236,7 @@ impl LineCopier<'_> {
         }
     }
 
-    /// None for a line that is no text.
+    /// None for a line that is not UTF-8.
     fn line(&mut self, role: Role) -> Option<Line> {
         let rest = &self.bytes[self.at..];
         let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
