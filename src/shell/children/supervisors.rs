@@ -1,5 +1,5 @@
 //! The supervisors of tools that are alive now. A process that descends from one of them is a tool's process and may not
-//! prompt or approve, so the peer check (`identity.rs`) has to know them all.
+//! prompt or approve, so the peer check (`peer_check.rs`) has to know them all.
 //!
 //! The order is what makes it safe: [`Supervisors::begin`] comes before the supervisor can start its program and
 //! [`Supervisors::end`] after its last descendant is gone. So whenever a tool's process is alive, a

@@ -14,7 +14,7 @@ use crate::shell::event_loop::listen::{Listener, Remote, Stream};
 use crate::shell::event_loop::log::Log;
 use crate::shell::event_loop::signals::{Signal, Signals};
 use crate::shell::event_loop::sys::{self, Clock};
-use crate::shell::peers::identity::{Accepted, Caller, Identities};
+use crate::shell::peers::peer_check::{Accepted, Caller, PeerCheck};
 use crate::shell::workers::jobs::{Jobs, Mail};
 use crate::shell::workers::lanes::Left;
 use mio::{Events, Interest, Poll, Token};
@@ -53,7 +53,7 @@ pub struct Server {
 /// Everything that the core has effects on.
 struct Outside {
     jobs: Jobs,
-    identities: Identities,
+    peer_check: PeerCheck,
     log: Log,
     sockets: HashMap<Key, Socket>,
     /// Connections to continue with although no event will say so.
@@ -96,7 +96,7 @@ pub struct Parts {
     pub core: Core,
     pub store: Box<dyn Store>,
     pub jobs: Jobs,
-    pub identities: Identities,
+    pub peer_check: PeerCheck,
     pub limits: Limits,
     pub log: Log,
 }
@@ -121,7 +121,7 @@ impl Server {
             signal: None,
             outside: Outside {
                 jobs: parts.jobs,
-                identities: parts.identities,
+                peer_check: parts.peer_check,
                 log: parts.log,
                 sockets: HashMap::new(),
                 again: Vec::new(),
@@ -154,7 +154,7 @@ impl Server {
     fn turn(&mut self, events: &mut Events, scratch: &mut [u8]) -> io::Result<()> {
         // 1: wait until something happens, or until the nearest deadline.
         let poll_timeout = self.poll_timeout();
-        self.outside.identities.polls();
+        self.outside.peer_check.polls();
         if let Err(error) = self.poll.poll(events, poll_timeout)
             && error.kind() != io::ErrorKind::Interrupted
         {
@@ -165,7 +165,7 @@ impl Server {
         // 3: everything that happened goes into the core.
         let mut left = self.outside.take_again();
         if self.accept_queues_were_empty(events) {
-            self.outside.identities.accept_queues_were_empty();
+            self.outside.peer_check.accept_queues_were_empty();
         }
         let fresh = self.take_events(events, now);
         self.accept(now);
@@ -270,7 +270,7 @@ impl Server {
                 Ok((stream, remote)) => {
                     listening.taken += 1;
                     if listening.taken >= self.limits.accept_queue {
-                        self.outside.identities.accept_queue_was_full();
+                        self.outside.peer_check.accept_queue_was_full();
                     }
                     self.welcome(stream, remote, accepted, now);
                 }
@@ -305,9 +305,9 @@ impl Server {
                     // It broke before we got to it.
                     return;
                 };
-                (Link::Tcp, outside.identities.tcp(address, local))
+                (Link::Tcp, outside.peer_check.tcp(address, local))
             }
-            Remote::Unix => (Link::Unix, outside.identities.unix(&stream, accepted)),
+            Remote::Unix => (Link::Unix, outside.peer_check.unix(&stream, accepted)),
         };
         if !self.core.keeps(peer, now) {
             return;
@@ -381,7 +381,7 @@ impl Server {
             match piece {
                 Mail::Input(input) => self.core.input(input, now),
                 Mail::Identified(answers) => {
-                    for (conn, identity) in self.outside.identities.answered(answers) {
+                    for (conn, identity) in self.outside.peer_check.answered(answers) {
                         self.core.input(Input::Identified { conn, identity }, now);
                     }
                 }
@@ -415,7 +415,7 @@ impl Shell for Outside {
             Out::Blob(request) => self.jobs.blob(request),
             Out::Identify { conn } => {
                 if let Some(socket) = self.sockets.get(&conn) {
-                    self.identities.ask(conn, socket.caller);
+                    self.peer_check.ask(conn, socket.caller);
                 }
             }
             Out::Over { task } => self.jobs.forget(&task),
@@ -499,7 +499,7 @@ impl Outside {
     }
 
     fn end_turn(&mut self, now: Now) {
-        if let Some(inquiry) = self.identities.inquiry() {
+        if let Some(inquiry) = self.peer_check.inquiry() {
             self.jobs.identify(inquiry);
         }
         while self.lingering.front().is_some_and(|(at, _)| *at <= now.mono_ms) {

@@ -1,5 +1,5 @@
 //! Whose process is at the other end of a connection.
 
 pub mod descent;
-pub mod identity;
 pub mod peer;
+pub mod peer_check;

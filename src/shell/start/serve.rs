@@ -24,7 +24,7 @@ use crate::shell::event_loop::sys::Clock;
 use crate::shell::journal::Journal;
 use crate::shell::journal::instances::Instance;
 use crate::shell::journal::saved_rules;
-use crate::shell::peers::identity::Identities;
+use crate::shell::peers::peer_check::PeerCheck;
 use crate::shell::start::program::FAILURE;
 use crate::shell::start::workspace_settings::{Env, SettingsReader};
 use crate::shell::workers::client;
@@ -98,9 +98,9 @@ pub fn serve((mut config, reader): (Config, SettingsReader), commands: Commands)
     }
     start.greet(&instance, unconfined);
     let jobs = Jobs::new(lanes, store.archive(), start.worker_context(children, tls, store.blobs()));
-    let identities = Identities::new(supervisors, store.instances_dir(), signals.continued(), &limits);
+    let peer_check = PeerCheck::new(supervisors, store.instances_dir(), signals.continued(), &limits);
     let store = Box::new(store);
-    let parts = Parts { poll, listeners, signals, clock, core, store, jobs, identities, limits, log };
+    let parts = Parts { poll, listeners, signals, clock, core, store, jobs, peer_check, limits, log };
     let server = Server::new(parts).map_err(|e| format!("the server cannot start: {e}"))?;
     Ok(server.run().unwrap_or_else(|error| {
         eprintln!("gemini-a2a: the event loop failed: {error}");

@@ -17,7 +17,7 @@ use crate::model::backend::{ModelBackend, ModelRequest};
 use crate::model::compact;
 use crate::shell::children::Children;
 use crate::shell::journal::saved_rules;
-use crate::shell::peers::identity::{Answers, Inquiry};
+use crate::shell::peers::peer_check::{Answers, Inquiry};
 use crate::shell::workers::lanes::{Full, Lane, Lanes, Left, Post};
 use crate::shell::workers::prompt_context::PromptContext;
 use crate::shell::workers::slash_commands::Commands;

@@ -10,7 +10,7 @@ use std::net::{TcpListener, TcpStream};
 struct Stage {
     scratch: Scratch,
     supervisors: Supervisors,
-    identities: Identities,
+    peer_check: PeerCheck,
     listener: TcpListener,
     keys: Slots<()>,
 }
@@ -25,12 +25,12 @@ impl Stage {
         let scratch = Scratch::new();
         std::fs::create_dir_all(scratch.path().join("instances")).unwrap();
         let supervisors = Supervisors::default();
-        let identities =
-            Identities::new(supervisors.clone(), &scratch.path().join("instances"), never(), &Limits::default());
+        let peer_check =
+            PeerCheck::new(supervisors.clone(), &scratch.path().join("instances"), never(), &Limits::default());
         Stage {
             scratch,
             supervisors,
-            identities,
+            peer_check,
             listener: TcpListener::bind("127.0.0.1:0").unwrap(),
             keys: Slots::default(),
         }
@@ -40,7 +40,7 @@ impl Stage {
     fn connect(&mut self) -> (TcpStream, TcpStream, Peer, Caller) {
         let client = TcpStream::connect(self.listener.local_addr().unwrap()).unwrap();
         let (stream, address) = self.listener.accept().unwrap();
-        let (peer, caller) = self.identities.tcp(address, stream.local_addr().unwrap());
+        let (peer, caller) = self.peer_check.tcp(address, stream.local_addr().unwrap());
         (client, stream, peer, caller)
     }
 
@@ -51,9 +51,9 @@ impl Stage {
     /// Asks about a connection and waits for the answer.
     fn inquire(&mut self, caller: Caller) -> Identity {
         let key = self.keys.insert(());
-        self.identities.ask(key, caller);
-        let answers = self.identities.inquiry().expect("something to find out").run();
-        let mut found = self.identities.answered(answers);
+        self.peer_check.ask(key, caller);
+        let answers = self.peer_check.inquiry().expect("something to find out").run();
+        let mut found = self.peer_check.answered(answers);
         assert_eq!(found.len(), 1);
         let (answered, identity) = found.remove(0);
         assert_eq!(answered, key);
@@ -74,7 +74,7 @@ impl Stage {
 fn without_tools_and_other_servers_every_peer_is_the_user() {
     let mut stage = Stage::new();
     assert_eq!(stage.peer(), Peer::SameUser);
-    assert!(stage.identities.inquiry().is_none());
+    assert!(stage.peer_check.inquiry().is_none());
 }
 
 #[test]
@@ -95,14 +95,14 @@ fn while_a_tool_lives_everybody_is_looked_for() {
 #[test]
 fn a_peer_that_may_have_connected_while_a_tool_ran_may_be_a_tool() {
     let mut stage = Stage::new();
-    stage.identities.polls();
+    stage.peer_check.polls();
     stage.supervisors.begin(7);
     stage.supervisors.end(7);
     assert_eq!(stage.peer(), Peer::MaybeTool, "it may have waited in the backlog since then");
-    stage.identities.accept_queues_were_empty();
+    stage.peer_check.accept_queues_were_empty();
     assert_eq!(stage.peer(), Peer::MaybeTool, "the poll began before the tool");
-    stage.identities.polls();
-    stage.identities.accept_queues_were_empty();
+    stage.peer_check.polls();
+    stage.peer_check.accept_queues_were_empty();
     assert_eq!(stage.peer(), Peer::SameUser);
 }
 
@@ -110,15 +110,15 @@ fn a_peer_that_may_have_connected_while_a_tool_ran_may_be_a_tool() {
 fn after_a_crowd_connections_of_ended_tools_may_come_late() {
     let after_crowd = |limits: &Limits| {
         let mut stage = Stage::new();
-        stage.identities =
-            Identities::new(stage.supervisors.clone(), &stage.scratch.path().join("instances"), never(), limits);
-        stage.identities.accept_queue_was_full();
+        stage.peer_check =
+            PeerCheck::new(stage.supervisors.clone(), &stage.scratch.path().join("instances"), never(), limits);
+        stage.peer_check.accept_queue_was_full();
         assert_eq!(stage.peer(), Peer::SameUser, "no tool was in the crowd");
         stage.supervisors.begin(7);
-        stage.identities.accept_queue_was_full();
+        stage.peer_check.accept_queue_was_full();
         stage.supervisors.end(7);
-        stage.identities.polls();
-        stage.identities.accept_queues_were_empty();
+        stage.peer_check.polls();
+        stage.peer_check.accept_queues_were_empty();
         let (client, _stream, peer, caller) = stage.connect();
         if peer == Peer::MaybeTool {
             assert_eq!(stage.inquire(caller), Identity::SameUser, "our own process holds it");
@@ -147,7 +147,7 @@ fn another_server_is_noticed_when_it_comes_and_forgotten_when_it_is_gone() {
     let parent = rustix::process::getppid().unwrap().as_raw_pid() as u32;
     let _other = stage.other_server(parent);
     let instances = stage.scratch.path().join("instances");
-    stage.identities = Identities::new(stage.supervisors.clone(), &instances, never(), &Limits::default());
+    stage.peer_check = PeerCheck::new(stage.supervisors.clone(), &instances, never(), &Limits::default());
     assert_eq!(stage.peer(), Peer::MaybeTool);
     let mut child = std::process::Command::new("cat");
     let (client, _stream, _, caller) = stage.connect();
@@ -164,10 +164,10 @@ fn a_change_during_an_inquiry_is_not_missed() {
     let (_client, _stream, _, caller) = stage.connect();
     drop(first);
     let key = stage.keys.insert(());
-    stage.identities.ask(key, caller);
-    let answers = stage.identities.inquiry().expect("something to find out").run();
+    stage.peer_check.ask(key, caller);
+    let answers = stage.peer_check.inquiry().expect("something to find out").run();
     let _second = stage.other_server(u32::MAX);
-    stage.identities.answered(answers);
+    stage.peer_check.answered(answers);
     assert_eq!(stage.peer(), Peer::MaybeTool, "the answer is older than the second server");
 }
 
@@ -188,21 +188,21 @@ fn one_inquiry_answers_for_all_waiting_connections() {
     let first = stage.connect();
     let others: Vec<_> = (0..3).map(|_| stage.connect()).collect();
     let key = stage.keys.insert(());
-    stage.identities.ask(key, first.3);
-    let inquiry = stage.identities.inquiry().expect("one");
+    stage.peer_check.ask(key, first.3);
+    let inquiry = stage.peer_check.inquiry().expect("one");
     let keys: Vec<Key> = others.iter().map(|_| stage.keys.insert(())).collect();
     for (key, (.., caller)) in keys.iter().zip(&others) {
-        stage.identities.ask(*key, *caller);
+        stage.peer_check.ask(*key, *caller);
     }
-    assert!(stage.identities.inquiry().is_none(), "one at a time");
+    assert!(stage.peer_check.inquiry().is_none(), "one at a time");
     assert_eq!(inquiry.connections(), [key]);
     let answers = Answers::unavailable(inquiry.connections(), "too busy");
-    assert_eq!(stage.identities.answered(answers), [(key, Identity::Unavailable("too busy".into()))]);
-    let inquiry = stage.identities.inquiry().expect("the next one");
+    assert_eq!(stage.peer_check.answered(answers), [(key, Identity::Unavailable("too busy".into()))]);
+    let inquiry = stage.peer_check.inquiry().expect("the next one");
     assert_eq!(inquiry.connections(), keys);
-    let found = stage.identities.answered(inquiry.run());
+    let found = stage.peer_check.answered(inquiry.run());
     assert_eq!(found, keys.iter().map(|key| (*key, Identity::SameUser)).collect::<Vec<_>>());
-    assert!(stage.identities.inquiry().is_none());
+    assert!(stage.peer_check.inquiry().is_none());
 }
 
 #[test]
@@ -221,27 +221,27 @@ fn without_netlink_the_tables_are_read_later() {
 fn over_a_unix_socket_the_kernel_names_the_process() {
     let mut stage = Stage::new();
     let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-    assert_eq!(stage.identities.unix(&ours, Accepted::AtOnce).0, Peer::SameUser);
+    assert_eq!(stage.peer_check.unix(&ours, Accepted::AtOnce).0, Peer::SameUser);
     stage.supervisors.begin(u32::MAX);
-    let (peer, caller) = stage.identities.unix(&ours, Accepted::AtOnce);
+    let (peer, caller) = stage.peer_check.unix(&ours, Accepted::AtOnce);
     assert_eq!(peer, Peer::MaybeTool);
     assert_eq!(stage.inquire(caller), Identity::SameUser);
     let subject = |(_, caller): (Peer, Caller)| match caller.whose {
         Whose::Known(Subject::Process { pid, not_after }) => (pid, not_after),
         other => panic!("{other:?}"),
     };
-    let empty = stage.identities.empty.ticks;
-    let (pid, late) = subject(stage.identities.unix(&ours, Accepted::Late));
+    let empty = stage.peer_check.empty.ticks;
+    let (pid, late) = subject(stage.peer_check.unix(&ours, Accepted::Late));
     assert_eq!((pid, late), (std::process::id(), empty), "it may have connected at any time since then");
     // Also if we were stopped, in this turn of the loop or in the one before.
-    stage.identities.empty.ticks -= 1;
-    let at_once = |stage: &mut Stage| subject(stage.identities.unix(&ours, Accepted::AtOnce)).1;
+    stage.peer_check.empty.ticks -= 1;
+    let at_once = |stage: &mut Stage| subject(stage.peer_check.unix(&ours, Accepted::AtOnce)).1;
     assert!(at_once(&mut stage) >= empty);
-    stage.identities.continued.store(true, Ordering::Release);
+    stage.peer_check.continued.store(true, Ordering::Release);
     assert_eq!(at_once(&mut stage), empty - 1);
-    stage.identities.polls();
+    stage.peer_check.polls();
     assert_eq!(at_once(&mut stage), empty - 1);
-    stage.identities.polls();
+    stage.peer_check.polls();
     assert!(at_once(&mut stage) >= empty);
     stage.supervisors.begin(std::process::id());
     assert_eq!(stage.inquire(caller), Identity::Tool);

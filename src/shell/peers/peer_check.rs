@@ -54,7 +54,7 @@ enum Whose {
 }
 
 /// Decides about connections, on the loop.
-pub struct Identities {
+pub struct PeerCheck {
     peers: Peers,
     others: Others,
     facts: Arc<ServerFacts>,
@@ -101,10 +101,10 @@ struct ServerFacts {
     late_ticks: u64,
 }
 
-impl Identities {
+impl PeerCheck {
     /// `instances` is the directory of living servers. Our own file is there already. `continued` is set whenever this process
     /// was stopped and continues.
-    pub fn new(supervisors: Supervisors, instances: &Path, continued: Arc<AtomicBool>, limits: &Limits) -> Identities {
+    pub fn new(supervisors: Supervisors, instances: &Path, continued: Arc<AtomicBool>, limits: &Limits) -> PeerCheck {
         let now = Moment::now(&supervisors);
         let facts = ServerFacts {
             own: std::process::id(),
@@ -114,7 +114,7 @@ impl Identities {
             tries: limits.peer_tries,
             late_ticks: limits.late_connection_ms * sys::ticks_per_second() / 1_000,
         };
-        Identities {
+        PeerCheck {
             peers: Peers::new(),
             others: Others::new(&facts),
             facts: Arc::new(facts),
