@@ -41,7 +41,10 @@ pub fn run(model: &Model, plan: Plan) -> io::Result<()> {
         let (found, posted) = beside_posts(&server, parts, plan.time);
         row(format!("messages of {parts} parts are posted"), found, format!("{posted} posted"));
     }
-    let stopped = stopped_readers(&server, plan.readers)?;
+    let task = long_task(&server)?;
+    let (found, fetched) = beside_gets(&server, &task, plan.time);
+    row("a task of 4 MB is fetched".into(), found, format!("{fetched} fetched"));
+    let stopped = stopped_readers(&server, &task, plan.readers)?;
     row(format!("{} readers have stopped", stopped.len()), waits(&server, plan.time), String::new());
     Ok(())
 }
@@ -60,31 +63,52 @@ fn waits(server: &Running, time: Duration) -> Spread {
     spread(took)
 }
 
-/// The same while somebody posts such messages without a pause; and how many of them were answered.
+/// The same while a client posts such messages without a pause; and how many of them were answered.
 fn beside_posts(server: &Running, parts: usize, time: Duration) -> (Spread, u64) {
     let part = json!({ "kind": "text", "text": "x" });
     let message = json!({ "kind": "message", "role": "user", "messageId": "m", "parts": vec![part; parts] });
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send", "params": { "message": message } });
     let body = body.to_string();
-    let (over, posted) = (AtomicBool::new(false), AtomicU64::new(0));
+    beside(server, time, || {
+        let mut client = server.client();
+        move || drop(client.request("POST", "/", &[("Content-Type", "application/json")], body.as_bytes()))
+    })
+}
+
+/// The same while a client fetches this task without a pause; and how often it was fetched.
+fn beside_gets(server: &Running, task: &str, time: Duration) -> (Spread, u64) {
+    let path = format!("/v1/tasks/{task}");
+    beside(server, time, || {
+        let mut client = server.client();
+        move || drop(client.get(&path))
+    })
+}
+
+/// How long requests take while another thread makes requests without a pause; and how many of those were answered.
+fn beside<R: FnMut()>(server: &Running, time: Duration, requests: impl FnOnce() -> R + Send) -> (Spread, u64) {
+    let (over, count) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         scope.spawn(|| {
-            let mut client = server.client();
+            let mut request = requests();
             while !over.load(Ordering::Relaxed) {
-                client.request("POST", "/", &[("Content-Type", "application/json")], body.as_bytes());
-                posted.fetch_add(1, Ordering::Relaxed);
+                request();
+                count.fetch_add(1, Ordering::Relaxed);
             }
         });
         let found = waits(server, time);
         over.store(true, Ordering::Relaxed);
-        (found, posted.load(Ordering::Relaxed))
+        (found, count.load(Ordering::Relaxed))
     })
 }
 
-/// Readers of a task of some megabytes that read nothing.
-fn stopped_readers(server: &Running, count: usize) -> io::Result<Vec<TcpStream>> {
+/// A task of some megabytes.
+fn long_task(server: &Running) -> io::Result<String> {
     let told = server.client().call("message/send", prompt("STREAM 1000 0 4096"));
-    let task = task_of(&told).ok_or_else(|| io::Error::other(format!("no task in {told}")))?;
+    task_of(&told).map(Into::into).ok_or_else(|| io::Error::other(format!("no task in {told}")))
+}
+
+/// Readers of a task that read nothing.
+fn stopped_readers(server: &Running, task: &str, count: usize) -> io::Result<Vec<TcpStream>> {
     let request = server.client().bytes("GET", &format!("/v1/tasks/{task}:subscribe?after=0"), &[], b"");
     (0..count)
         .map(|_| {
