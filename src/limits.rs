@@ -38,6 +38,9 @@ limits! {
     /// One WebSocket message, in one frame or many: as large as a request body, because it has the same content. A larger one
     /// closes its connection with 1009.
     ws_message_bytes: usize = 10 * MIB,
+    /// Request body or WebSocket message that is decoded on the loop. The slowest one of this length takes about two milliseconds. A
+    /// longer one is decoded by a worker, and its connection is not read on before that.
+    inline_body_bytes: usize = 16 * KIB,
     /// Read buffer of a WebSocket connection before the length of a frame is known. Most messages fit; for a longer frame the
     /// buffer grows to its length.
     ws_buffer_bytes: usize = KIB,
@@ -89,6 +92,9 @@ limits! {
     /// nothing for `output_stall_ms` are disconnected.
     output_bytes_total: usize = 256 * MIB,
     output_stall_ms: u64 = 1_000,
+    /// Log of a task, or of all tasks of a list together, that is encoded on the loop: it takes about a millisecond. A longer task is
+    /// encoded by a worker.
+    inline_log_bytes: usize = 128 * KIB,
     /// Bytes read from or written to one connection in one turn of the loop, so that none starves the others.
     turn_bytes: usize = 256 * KIB,
     /// Time for handling requests in one turn of the loop. Some responses take long to build; signals, timers and streams must not
@@ -160,6 +166,9 @@ limits! {
     tool_threads: usize = 64,
     /// Threads for reading and syncing journals.
     disk_threads: usize = 4,
+    /// Threads for decoding long requests and encoding long tasks. They compute without waiting, so more than a few would take
+    /// processors from the loop.
+    compute_threads: usize = 2,
     /// Threads for webhooks.
     hook_threads: usize = 32,
     /// Jobs queued in one lane. Further ones fail with a message that says so.

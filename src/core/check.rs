@@ -83,7 +83,7 @@ impl Core {
             let mut owed = 0;
             for sub in &conn.subs {
                 let sub = self.readers.get(*sub);
-                owed += sub.expect("a connection's readers are there").opening();
+                owed += sub.expect("a connection's readers are there").owed;
             }
             assert_eq!(owed, conn.owed, "the sum of what readers begin with");
         }
@@ -155,10 +155,10 @@ impl Core {
     /// Whether a reader could be sent something right now.
     fn can_go_on(&self, sub: &Subscription) -> bool {
         let (loaded, conn) = (&self.tasks[&sub.task], self.connections.get(sub.conn));
-        // Above half of the buffer the socket is sure to take more, and that brings the reader back.
-        if sub.safe > loaded.synced {
+        if sub.safe > loaded.synced || sub.is_encoding() {
             return false;
         }
+        // Above half of the buffer the socket is sure to take more, and that brings the reader back.
         let has_room = conn.is_some_and(|conn| conn.output.len() < self.settings.limits.tx_bytes / 2);
         match &sub.kind {
             Kind::Once { .. } => false,

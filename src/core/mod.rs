@@ -3,6 +3,7 @@
 //! trait. `turn.rs` has everything that goes in and comes out, and the order.
 
 pub mod check;
+pub mod compute;
 pub mod connections;
 pub mod disk;
 mod facts;
@@ -130,7 +131,7 @@ impl Core {
             match conn.read(&self.settings.limits, now) {
                 Want::Nothing => break,
                 Want::Serve(request) => self.serve(key, *request, now),
-                Want::Hear(text) => self.hear(key, &text, now),
+                Want::Hear(text) => self.decode_message(key, text, now),
             }
         }
         self.after_io(key);

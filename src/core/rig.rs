@@ -117,6 +117,7 @@ impl Rig {
                     let read = self.blobs.read(&request.sha256, request.from, 3).map_err(|error| error.to_string());
                     self.core.input(Input::BlobRead { request, read }, self.now);
                 }
+                Out::Compute(computation) => self.core.input(computation.run(), self.now),
                 Out::Tidy(_)
                 | Out::Identify { .. }
                 | Out::Over { .. }

@@ -62,14 +62,14 @@ impl Setup {
 pub(in crate::core) struct Settings {
     pub limits: Limits,
     pub host_policy: HostPolicy,
-    pub tools: Tools,
+    pub tools: Arc<Tools>,
     /// Each tool under all of its names.
     pub specs: HashMap<String, ToolSpec>,
     pub commands: Registry,
     pub choose: Choose,
     pub script: Option<Arc<Script>>,
     pub card: Card,
-    pub switches: Switches,
+    pub switches: Arc<Switches>,
     pub workspace: Workspace,
     pub approval: Approval,
     pub request_policy: RequestPolicy,
@@ -83,7 +83,7 @@ impl Settings {
         let names = |spec: &ToolSpec| -> Vec<String> { spec.names().map(str::to_owned).collect() };
         let specs = setup.tools.iter().flat_map(|spec| names(spec).into_iter().map(|name| (name, spec.clone())));
         let settings = Settings {
-            tools: Tools::new(&setup.tools),
+            tools: Arc::new(Tools::new(&setup.tools)),
             specs: specs.collect(),
             limits: setup.limits,
             host_policy: setup.host_policy,
@@ -91,7 +91,7 @@ impl Settings {
             choose: setup.choose,
             script: setup.script,
             card: setup.card,
-            switches: setup.switches,
+            switches: Arc::new(setup.switches),
             workspace: setup.workspace,
             approval: setup.approval,
             request_policy: setup.request_policy,

@@ -43,7 +43,8 @@ impl Core {
     pub(super) fn can_end(&self) -> bool {
         let quiet = || {
             self.tasks.values().all(|loaded| loaded.running.is_empty() && loaded.gated.is_empty() && !loaded.tells())
-                && self.connections.iter().all(|(_, conn)| conn.output.is_empty())
+                && self.connections.iter().all(|(_, conn)| conn.output.is_empty() && conn.lent == 0)
+                && !self.readers.iter().any(|(_, sub)| sub.is_encoding())
                 && !self.disk.has_to_append()
         };
         self.phase == Phase::Ending && quiet()

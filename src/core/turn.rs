@@ -6,6 +6,7 @@ use crate::a2a::Form;
 use crate::base::clock::Now;
 use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::slots::Key;
+use crate::core::compute::{Computation, Computed, Recipient};
 use crate::core::connections::identity::Identity;
 use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::{Known, Maintenance, Removal, Store, StoreError};
@@ -74,6 +75,11 @@ pub enum Input<'a> {
         request: Arc<BlobRequest>,
         read: Result<(Vec<u8>, u64), String>,
     },
+    /// The answer to [`Out::Compute`], or why there is none.
+    Computed {
+        recipient: Recipient,
+        result: Result<Computed, String>,
+    },
     /// The answer to [`Out::Identify`].
     Identified {
         conn: Key,
@@ -106,6 +112,8 @@ pub enum Out {
     },
     /// Read stored content; answered by [`Input::BlobRead`].
     Blob(Arc<BlobRequest>),
+    /// Decode or encode something long; answered by [`Input::Computed`].
+    Compute(Computation),
     /// Find out which process is behind a connection; answered by [`Input::Identified`].
     Identify {
         conn: Key,
@@ -196,6 +204,7 @@ impl Core {
             Input::Probed(result) => self.probed(result, now),
             Input::Resolved { request, site } => self.resolved(request, site, now),
             Input::BlobRead { request, read } => self.blob_read(&request, read, now),
+            Input::Computed { recipient, result } => self.computed(recipient, result, now),
             Input::Identified { conn, identity } => self.identified(conn, identity, now),
             Input::Delivered { task, hook, seq, result } => self.delivered(&task, &hook, seq, result, now),
             Input::ShutDown => self.shut_down(now),

@@ -8,6 +8,7 @@ use gemini_a2a::a2a::{self, Switches, Tools, View};
 use gemini_a2a::base::clock::Now;
 use gemini_a2a::base::id::{Seq, TaskId};
 use gemini_a2a::base::slots::Key;
+use gemini_a2a::core::compute::Computation;
 use gemini_a2a::core::connections::connection::Peer;
 use gemini_a2a::core::disk::request::StoreRequest;
 use gemini_a2a::core::disk::store::{Archive, MemoryStore, read_all};
@@ -37,6 +38,7 @@ pub struct World {
     workers: Vec<(JobId, VecDeque<NoteBody>)>,
     /// What the disk still has to do.
     chores: Vec<StoreRequest>,
+    computations: Vec<Computation>,
     /// Connections that took less than there was.
     blocked: Vec<Key>,
     said: usize,
@@ -69,6 +71,8 @@ impl World {
             hot_bytes: [800, 20_000][chance.below(2)],
             page_bytes: [300, 4_000][chance.below(2)],
             queued_prompts: 6,
+            inline_body_bytes: [0, 16_384][chance.below(2)],
+            inline_log_bytes: [0, 2_000][chance.below(2)],
             ..Limits::default()
         };
         let client = |dialect| Client {
@@ -90,6 +94,7 @@ impl World {
             clients: CAST.into_iter().map(client).collect(),
             workers: Vec::new(),
             chores: Vec::new(),
+            computations: Vec::new(),
             blocked: Vec::new(),
             said: 0,
             folded: None,
@@ -120,7 +125,8 @@ impl World {
                 self.answer_somewhere();
             }
             self.turn();
-            let busy = !self.workers.is_empty() || !self.chores.is_empty() || self.core.has_more();
+            let asked = !self.chores.is_empty() || !self.computations.is_empty();
+            let busy = !self.workers.is_empty() || asked || self.core.has_more();
             if !busy && !open {
                 break;
             }
@@ -317,7 +323,7 @@ impl World {
         self.workers.retain(|(_, notes)| !notes.is_empty());
     }
 
-    /// What the disk was asked for in an earlier turn.
+    /// What the disk and other workers were asked for in an earlier turn.
     fn chores(&mut self) {
         let now = self.now;
         for chore in std::mem::take(&mut self.chores) {
@@ -326,6 +332,12 @@ impl World {
                 continue;
             }
             self.core.input(chore.run(&self.store), now);
+        }
+        for computation in std::mem::take(&mut self.computations) {
+            match self.chance.percent(30) {
+                true => self.computations.push(computation),
+                false => self.core.input(computation.run(), now),
+            }
         }
     }
 
@@ -338,6 +350,7 @@ impl World {
             Out::Stop(job) => self.workers.retain(|(id, _)| *id != job),
             Out::Store(StoreRequest::Load { task }) => panic!("{task} left memory while it was watched"),
             Out::Store(chore) => self.chores.push(chore),
+            Out::Compute(computation) => self.computations.push(computation),
             other => drop(other),
         }
     }

@@ -232,8 +232,8 @@ impl House {
         self.core.check();
         let more = !outside.outs.is_empty() || !outside.taken.is_empty();
         for out in outside.take_outs() {
-            // To read on in a journal or to check a workspace changes nothing.
-            if !matches!(out, Out::Store(StoreRequest::Page { .. }) | Out::Resolve { .. }) {
+            // To read on in a journal, to check a workspace or to decode something changes nothing.
+            if !matches!(out, Out::Store(StoreRequest::Page { .. }) | Out::Resolve { .. } | Out::Compute(_)) {
                 self.outs.push(format!("{out:?}"));
             }
             self.perform(out);
@@ -255,6 +255,7 @@ impl House {
             }
             Out::Store(StoreRequest::Load { task }) => panic!("{task} left memory"),
             Out::Store(request) => self.core.input(request.run(&self.store), now),
+            Out::Compute(computation) => self.core.input(computation.run(), now),
             Out::Resolve { request, path } => {
                 let site = match path.as_str() {
                     "/nowhere" => Err("There is no directory of that name.".into()),

@@ -18,6 +18,7 @@ use crate::workers::{Chore, Worker, tools};
 use gemini_a2a::base::clock::Now;
 use gemini_a2a::base::id::{ContextId, Seq, TaskId};
 use gemini_a2a::base::slots::Key;
+use gemini_a2a::core::compute::Recipient;
 use gemini_a2a::core::connections::identity::Identity;
 use gemini_a2a::core::disk::request::StoreRequest;
 use gemini_a2a::core::disk::store::{Archive, StoreError};
@@ -253,6 +254,16 @@ impl House {
                 self.tally.count("identified");
                 Input::Identified { conn, identity: Identity::SameUser }
             }
+            Chore::Compute(computation) => {
+                self.tally.count("computed");
+                // Of a request that could not be decoded the id is not known, so that its answer cannot be told from others.
+                match computation.recipient().clone() {
+                    recipient @ Recipient::Subscription(_) if unlucky => {
+                        Input::Computed { recipient, result: Err("the worker died".into()) }
+                    }
+                    Recipient::Subscription(_) | Recipient::Connection { .. } => computation.run(),
+                }
+            }
         };
         self.core.input(answer, now);
     }
@@ -297,6 +308,7 @@ impl House {
             Out::Store(request) => self.add_chore(at, Chore::Store(request)),
             Out::Resolve { request, path } => self.add_chore(at, Chore::Resolve { request, path }),
             Out::Identify { conn } => self.add_chore(at, Chore::Identify { conn }),
+            Out::Compute(computation) => self.add_chore(at, Chore::Compute(computation)),
         }
     }
 
@@ -306,7 +318,10 @@ impl House {
         let twice = self.chores.iter().any(|(_, other)| match (other, &chore) {
             (Chore::Store(Sync { task: a, .. }), Chore::Store(Sync { task: b, .. })) => a == b,
             (Chore::Store(Page { sub: a, .. }), Chore::Store(Page { sub: b, .. })) => a == b,
-            (other, chore) => other == chore,
+            (Chore::Store(a), Chore::Store(b)) => a == b,
+            (Chore::Resolve { request: a, .. }, Chore::Resolve { request: b, .. }) => a == b,
+            (Chore::Identify { conn: a }, Chore::Identify { conn: b }) => a == b,
+            (_, _) => false,
         });
         assert!(!twice, "{chore:?} is asked for twice");
         self.chores.push((at, chore));

@@ -14,6 +14,8 @@ pub fn limits(chance: &mut Chance) -> Limits {
     Limits {
         head_bytes: 700,
         body_bytes: 3_000,
+        inline_body_bytes: [0, 300, 3_000][chance.below(3)],
+        inline_log_bytes: [0, 1_500, 100_000][chance.below(3)],
         connections: chance.within(4, CLIENTS as u64 + 1) as usize,
         head_ms: 800,
         body_ms: 3_000,

@@ -4,6 +4,7 @@
 use crate::chance::Chance;
 use gemini_a2a::base::id::CallId;
 use gemini_a2a::base::slots::Key;
+use gemini_a2a::core::compute::Computation;
 use gemini_a2a::core::disk::request::StoreRequest;
 use gemini_a2a::task::log::answer::{Answer, Request};
 use gemini_a2a::task::log::blob::{FileChange, FileVersion};
@@ -200,12 +201,13 @@ fn run(name: &str, call: &CallId, chance: &mut Chance) -> Vec<NoteBody> {
     notes
 }
 
-/// What the disk lane has to do.
-#[derive(Debug, PartialEq, Eq)]
+/// What the disk and other workers have to do.
+#[derive(Debug)]
 pub enum Chore {
     Store(StoreRequest),
     Resolve { request: u64, path: String },
     Identify { conn: Key },
+    Compute(Computation),
 }
 
 /// A tool call as it is before the machine has given it an id.

@@ -74,8 +74,10 @@ pub struct Conn {
     pub subs: Vec<Key>,
     /// How many calls are under way: those that are answered by one of them, and those that wait for a task or a list.
     pub calls: usize,
-    /// What its readers begin with and could not be queued yet.
+    /// What is encoded for its readers and not queued yet, and what is reserved for that.
     pub owed: usize,
+    /// Bytes that workers decode for it, and memory that is reserved for what they encode.
+    pub lent: usize,
     /// Its burden when it was last looked at.
     pub counted: usize,
     /// What agrees to becoming a socket, once that can be said.
@@ -108,6 +110,8 @@ pub struct Socket {
     pub follow: Follow,
     /// The task it follows, where it follows one: what it says without naming a task is said there.
     pub task: Option<TaskId>,
+    /// A message is being decoded. The next one is read afterwards.
+    pub decoding: bool,
     /// When the peer last sent anything.
     heard: u64,
 }
@@ -151,6 +155,7 @@ impl Conn {
             subs: Vec::new(),
             calls: 0,
             owed: 0,
+            lent: 0,
             counted: 0,
             accept: None,
             allowed_origin: None,
@@ -238,6 +243,7 @@ impl Conn {
         while let Talk::Socket(socket) = &mut self.talk
             && self.output.len() < limits.tx_bytes
             && self.calls < limits.socket_calls
+            && !socket.decoding
             && !self.rx.is_empty()
         {
             let mut step = ws::Step::More;
@@ -252,7 +258,7 @@ impl Conn {
                 ws::Step::Closed => self.close(),
             }
         }
-        if self.ended && matches!(self.talk, Talk::Socket(_)) {
+        if self.ended && matches!(&self.talk, Talk::Socket(socket) if !socket.decoding) {
             self.close();
         }
         Want::Nothing
@@ -265,7 +271,7 @@ impl Conn {
 
     /// Whether a socket has so much under way that it is not listened to.
     fn is_busy(&self, limits: &Limits) -> bool {
-        self.calls >= limits.socket_calls
+        self.calls >= limits.socket_calls || self.socket().is_some_and(|socket| socket.decoding)
     }
 
     /// Refuses a request that could not be read. One that is only too large is known well enough to be answered in its dialect.
@@ -361,6 +367,7 @@ impl Conn {
             client: opening.client,
             follow: opening.follow,
             task: opening.task,
+            decoding: false,
             heard: now.mono_ms,
         }));
         self.since = now.mono_ms;
@@ -373,9 +380,16 @@ impl Conn {
         }
     }
 
+    pub fn socket_mut(&mut self) -> Option<&mut Socket> {
+        match &mut self.talk {
+            Talk::Socket(socket) => Some(socket),
+            Talk::Reading | Talk::Answering(_) | Talk::Streaming { .. } | Talk::Closing => None,
+        }
+    }
+
     /// What a socket follows is another task from now on.
     pub fn moved_to(&mut self, task: &TaskId) {
-        if let Talk::Socket(socket) = &mut self.talk {
+        if let Some(socket) = self.socket_mut() {
             socket.task = Some(task.clone());
         }
     }
@@ -502,7 +516,7 @@ impl Conn {
     /// How much memory it takes: what waits for its peer, and what is here of it.
     pub fn burden(&self) -> usize {
         let waiting = self.waiting.as_ref().map_or(0, |request| request.body.len());
-        self.output.len() + self.owed + self.held() + waiting
+        self.output.len() + self.owed + self.lent + self.held() + waiting
     }
 
     /// How much is here of a request or a message that is not whole yet.

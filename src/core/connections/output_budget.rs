@@ -115,17 +115,30 @@ impl Core {
 mod tests {
     use super::*;
     use crate::a2a::Switches;
-    use crate::core::Setup;
     use crate::core::connections::connection::Peer;
     use crate::core::disk::store::MemoryStore;
     use crate::core::rig::harness::Outside;
+    use crate::core::{Out, Setup};
     use crate::limits::Limits;
 
     const NOW: Now = Now { mono_ms: 1_000_000, unix_ms: 1_767_268_800_000 };
 
     fn turn(core: &mut Core, store: &mut MemoryStore, now: Now) {
-        core.turn(store, &mut Outside::default(), now);
-        core.check();
+        loop {
+            let mut outside = Outside::default();
+            core.turn(store, &mut outside, now);
+            core.check();
+            let mut computed = false;
+            for out in outside.take_outs() {
+                if let Out::Compute(computation) = out {
+                    core.input(computation.run(), now);
+                    computed = true;
+                }
+            }
+            if !computed {
+                return;
+            }
+        }
     }
 
     /// Asks on a connection of its own, and gives how the answer begins.
@@ -196,7 +209,7 @@ mod tests {
         let (socket, _) = ask(&mut core, &mut store, join, NOW);
         let watch = serde_json::json!({"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task}});
         for _ in 0..4 {
-            core.hear(socket, &watch.to_string(), NOW);
+            core.decode_message(socket, watch.to_string(), NOW);
         }
         turn(&mut core, &mut store, NOW);
         let queued = told(&core, socket).len();

@@ -2,7 +2,7 @@
 //! end only with the socket; what it says goes the way of every other request. Several sockets of one session are nothing
 //! special: all read the same log.
 
-use crate::a2a::{self, Binding, Ends, Form, Unaddressed, Wanted};
+use crate::a2a::{self, Binding, Decoded, Ends, Form, Unaddressed};
 use crate::base::clock::Now;
 use crate::base::http::{Request, Response};
 use crate::base::id::{Seq, TaskId, Tenant};
@@ -10,7 +10,7 @@ use crate::base::slots::Key;
 use crate::core::Core;
 use crate::core::connections::connection::Opening;
 use crate::core::disk::Parked;
-use crate::core::readers::subscription::{First, Role, Until};
+use crate::core::readers::subscription::{First, FirstBody, Role, Until};
 use crate::core::tasks::create_task::NewTask;
 use crate::task::call::{Call, Follow, Join, LogPosition, Settings, TaskTraits};
 use crate::task::fault::{Fault, FaultKind};
@@ -137,16 +137,13 @@ impl Core {
             Start::Now => (start.unwrap_or(state.seq), start.is_none() && loaded.is_open()),
             Start::Elsewhere => (start.unwrap_or(state.seq), start.is_none()),
         };
-        let view = a2a::view(&form, Some(&state.created));
-        let first = told.then(|| First {
-            seq: state.seq,
-            body: Some(a2a::snapshot_frame(view, state, Wanted::ALL).into()),
-            last: false,
-        });
+        let first = told.then_some(First { seq: state.seq, body: FirstBody::Encoding, last: false });
         let mut sub = self.sub(key, task, &form, cursor, until);
         sub.role = role;
         sub.first = first;
-        self.subscribe(sub);
+        if let Some(key) = self.subscribe(sub).filter(|_| told) {
+            self.encode_snapshot(key);
+        }
     }
 
     /// A socket that is shown records asks for those of a task: from now on it is shown them in this way and no other, because
@@ -193,14 +190,14 @@ impl Core {
         }
     }
 
-    /// A message came over a socket.
-    pub(in crate::core) fn hear(&mut self, key: Key, text: &str, now: Now) {
+    /// A message came over a socket and was decoded.
+    pub(in crate::core) fn hear(&mut self, key: Key, decoded: Decoded, now: Now) {
         let Some(socket) = self.connections.get(key).and_then(|conn| conn.socket()) else {
             return;
         };
         let (follow, followed) = (socket.follow.clone(), socket.task.clone());
         let client = socket.client.clone();
-        let (mut call, form) = match a2a::socket(text, &socket.form, &self.settings.switches) {
+        let (mut call, form) = match decoded {
             Ok(heard) => heard,
             Err((fault, form)) => return self.refuse(key, &form, &fault, now),
         };

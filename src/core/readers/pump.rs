@@ -1,7 +1,7 @@
 //! Moving cursors forward: a reader is sent events as far as the log is written and its connection takes bytes. No reader waits for
 //! another: one that cannot take more stays where it is and is looked at again when it can.
 
-use crate::a2a::{self, Tools, Wanted};
+use crate::a2a::{self, Tools};
 use crate::base::Shared;
 use crate::base::clock::Now;
 use crate::base::http::Response;
@@ -11,7 +11,7 @@ use crate::core::connections::connection::{Conn, Line};
 use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::StoreError;
 use crate::core::readers::Readers;
-use crate::core::readers::subscription::{Cold, Kind, Reply, Role, Subscription};
+use crate::core::readers::subscription::{Cold, FirstBody, Kind, Reply, Role, Subscription};
 use crate::core::tasks::loaded_task::{Found, LoadedTask, Mark};
 use crate::core::{Core, Out};
 use crate::task::fault::{Fault, FaultKind};
@@ -22,7 +22,7 @@ impl Core {
         let conn = self.connections.get_mut(sub.conn)?;
         let stream = matches!(sub.kind, Kind::Stream);
         let (task, view, role) = (sub.task.clone(), sub.view, sub.role);
-        conn.owed += sub.opening();
+        conn.owed += sub.owed;
         let key = self.readers.insert(sub);
         conn.subs.push(key);
         if role == Role::Call {
@@ -41,7 +41,7 @@ impl Core {
         let sub = self.readers.remove(key)?;
         if let Some(conn) = self.connections.get_mut(sub.conn) {
             conn.subs.retain(|known| *known != key);
-            conn.owed -= sub.opening();
+            conn.owed -= sub.owed;
             if sub.role == Role::Call {
                 conn.calls = conn.calls.saturating_sub(1);
             }
@@ -61,7 +61,7 @@ impl Core {
             return;
         };
         match &sub.kind {
-            Kind::Once { .. } => {}
+            Kind::Once { .. } | Kind::Ready { reply: Reply::Encoding, .. } => {}
             Kind::Ready { seq, .. } => {
                 let loaded = self.tasks.get(&sub.task);
                 if loaded.is_none_or(|loaded| loaded.shown() < *seq || loaded.synced < sub.safe) {
@@ -73,6 +73,7 @@ impl Core {
                         Reply::Answer(_) if form.silent => {}
                         Reply::Answer(response) => self.answer(conn, &response, now),
                         Reply::Refusal(fault) => self.refuse(conn, &form, &fault, now),
+                        Reply::Encoding => unreachable!("it is encoded"),
                     }
                     self.read_on(conn, now);
                 }
@@ -179,9 +180,9 @@ impl Core {
         if let Kind::Once { history } = sub.kind
             && let Some(loaded) = self.tasks.get(&sub.task)
         {
-            let response = a2a::said(&sub.form, &loaded.state, Wanted::newest(history));
-            sub.kind = Kind::Ready { seq: loaded.state.seq, reply: Reply::Answer(response) };
-            self.readers.pump_later(&[key]);
+            let state = loaded.state.clone();
+            sub.kind = Kind::Ready { seq: state.seq, reply: Reply::Encoding };
+            self.encode_prompted(key, &state, history);
         }
     }
 
@@ -260,7 +261,7 @@ impl Readers {
                 return Advanced::Waits;
             }
             if let Some(first) = &sub.first {
-                if loaded.shown() < first.seq {
+                if loaded.shown() < first.seq || matches!(first.body, FirstBody::Encoding) {
                     return Advanced::Waits;
                 }
                 if send_first(sub, sink) {
@@ -336,9 +337,11 @@ impl Readers {
         }
     }
 
-    /// Gives every waiting call that ends with this event its answer: the task as it is right now.
-    pub(in crate::core) fn ready_answers(&mut self, loaded: &LoadedTask, mark: Mark) {
+    /// The waiting calls that end with this event, and how many messages each is to be answered with. The answer is the task as it
+    /// is now.
+    pub(in crate::core) fn take_ended(&mut self, loaded: &LoadedTask, mark: Mark) -> Vec<(Key, Option<usize>)> {
         let seq = loaded.state.seq;
+        let mut ended = Vec::new();
         for key in &loaded.subs {
             let Some(sub) = self.subs.get_mut(*key) else {
                 continue;
@@ -346,10 +349,11 @@ impl Readers {
             if let Kind::Once { history } = sub.kind
                 && sub.until.ends(seq, mark)
             {
-                let response = a2a::said(&sub.form, &loaded.state, Wanted::newest(history));
-                sub.kind = Kind::Ready { seq, reply: Reply::Answer(response) };
+                sub.kind = Kind::Ready { seq, reply: Reply::Encoding };
+                ended.push((*key, history));
             }
         }
+        ended
     }
 }
 
@@ -363,11 +367,11 @@ fn has_seen_all(sub: &Subscription, loaded: &LoadedTask) -> bool {
 
 /// Sends what a stream begins with; true if nothing comes after it.
 fn send_first(sub: &mut Subscription, sink: &mut Sink<'_>) -> bool {
-    sink.conn.owed -= sub.opening();
+    sink.conn.owed -= std::mem::take(&mut sub.owed);
     let Some(first) = sub.first.take() else {
         return false;
     };
-    if let Some(body) = &first.body {
+    if let FirstBody::Frame(body) = &first.body {
         sink.send(sub, first.seq, None, body);
     }
     first.last

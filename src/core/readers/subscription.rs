@@ -33,23 +33,32 @@ pub struct Subscription {
     pub owns: Option<u32>,
     /// Goes out before any event, once the log is written up to its position.
     pub first: Option<First>,
+    /// The length of an answer or a first frame that is encoded and not queued yet, or what is reserved for it.
+    pub owed: usize,
     pub cold: Option<Cold>,
 }
 
 impl Subscription {
-    /// How long what goes out before any event is, if it has not gone yet.
-    pub fn opening(&self) -> usize {
-        let body = self.first.as_ref().and_then(|first| first.body.as_ref());
-        body.map_or(0, |body| body.len())
+    /// Whether a worker encodes its answer or its first frame.
+    pub fn is_encoding(&self) -> bool {
+        matches!(self.first, Some(First { body: FirstBody::Encoding, .. }))
+            || matches!(self.kind, Kind::Ready { reply: Reply::Encoding, .. })
     }
 }
 
 pub struct First {
     pub seq: Seq,
-    /// None: there is nothing to show, and only that has to be true on disk too.
-    pub body: Option<Shared>,
+    pub body: FirstBody,
     /// Nothing comes after it.
     pub last: bool,
+}
+
+pub enum FirstBody {
+    /// There is nothing to show, and only that has to be true on disk too.
+    Nothing,
+    Frame(Shared),
+    /// A worker encodes it.
+    Encoding,
 }
 
 /// Whether somebody asked for just this.
@@ -89,6 +98,8 @@ pub enum Wants {
 
 pub enum Reply {
     Answer(Response),
+    /// A worker encodes it.
+    Encoding,
     Refusal(Fault),
 }
 

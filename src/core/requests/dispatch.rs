@@ -7,9 +7,10 @@ use crate::base::clock::Now;
 use crate::base::http::Response;
 use crate::base::id::{ContextId, Seq, TaskId};
 use crate::base::slots::Key;
+use crate::core::compute::{Computed, Extent};
 use crate::core::connections::connection::Line;
 use crate::core::disk::Parked;
-use crate::core::readers::subscription::{First, Kind, Reply, Role, Subscription, Until, Wants};
+use crate::core::readers::subscription::{First, FirstBody, Kind, Reply, Role, Subscription, Until, Wants};
 use crate::core::requests::send_message::NewTaskOptions;
 use crate::core::{Core, Out, Site, WorkspaceChoice};
 use crate::task::call::{Call, Follow, Join, NewTasks};
@@ -19,6 +20,7 @@ use crate::task::machine::decide::{Input, Refusal};
 use crate::task::machine::state::{State, TaskState};
 use crate::task::message::Source;
 use crate::task::push::Census;
+use std::sync::Arc;
 
 impl Core {
     pub(in crate::core) fn dispatch(&mut self, mut request: Parked, now: Now) {
@@ -235,9 +237,7 @@ impl Core {
     }
 
     fn get(&mut self, conn: Key, task: &TaskId, history: Option<usize>, form: &Form) -> Result<(), Fault> {
-        let state = &self.tasks[task].state;
-        let response = a2a::task(form, state, Wanted::newest(history));
-        self.answer_after(conn, task, form, response);
+        self.answer_task(conn, task, form, history);
         Ok(())
     }
 
@@ -259,8 +259,7 @@ impl Core {
         if unrecorded {
             self.retry_append(task);
         }
-        let response = a2a::task(form, &self.tasks[task].state, Wanted::newest(None));
-        let reply = self.answer_after(conn, task, form, response);
+        let reply = self.answer_task(conn, task, form, None);
         self.note_wish(reply, Wants::Cancel);
         Ok(())
     }
@@ -305,22 +304,23 @@ impl Core {
             // Events that belong to no call follow an answer that does; what is on disk of them need not wait for the rest.
             (Some(_), _) if records => {
                 let seq = if nothing_left { state.seq } else { cursor };
-                (seq, Some(a2a::watching(form, task, cursor)))
+                (seq, FirstBody::Frame(a2a::watching(form, task, cursor).into()))
             }
-            (Some(_), _) | (None, Begins::AfterPrompt | Begins::NextEvent) => (state.seq, None),
-            (None, Begins::Snapshot | Begins::SnapshotIfCreated) => {
-                (state.seq, Some(a2a::snapshot_frame(view, state, Wanted::ALL)))
-            }
+            (Some(_), _) | (None, Begins::AfterPrompt | Begins::NextEvent) => (state.seq, FirstBody::Nothing),
+            (None, Begins::Snapshot | Begins::SnapshotIfCreated) => (state.seq, FirstBody::Encoding),
         };
-        let first =
-            (body.is_some() || nothing_left).then_some(First { seq, body: body.map(Into::into), last: nothing_left });
+        let shown = !matches!(body, FirstBody::Nothing);
+        let encoding = matches!(body, FirstBody::Encoding);
+        let first = (shown || nothing_left).then_some(First { seq, body, last: nothing_left });
         let until = Until { turn, floor, ends };
         let mut sub = self.sub(conn, task, form, cursor, until);
         sub.first = first;
         if records {
             sub.role = self.ask_anew(conn, task);
         }
-        self.begin_stream(conn, sub, now);
+        if let Some(key) = self.begin_stream(conn, sub, now).filter(|_| encoding) {
+            self.encode_snapshot(key);
+        }
         Ok(())
     }
 
@@ -347,6 +347,7 @@ impl Core {
             safe: Seq(0),
             owns: None,
             first: None,
+            owed: 0,
             cold: None,
         }
     }
@@ -366,6 +367,48 @@ impl Core {
         response: Response,
     ) -> Option<Key> {
         self.reply_after(conn, task, form, Reply::Answer(response))
+    }
+
+    /// Answers with the task as it is now, once that is on disk.
+    fn answer_task(&mut self, conn: Key, task: &TaskId, form: &Form, history: Option<usize>) -> Option<Key> {
+        let key = self.reply_after(conn, task, form, Reply::Encoding)?;
+        let state = self.tasks[task].state.clone();
+        self.encode(key, &state, Extent::of(history), move |form, _, state| {
+            Computed::Answer(a2a::task(form, state, Wanted::newest(history)))
+        });
+        Some(key)
+    }
+
+    /// The same for a prompt.
+    pub(in crate::core) fn answer_prompt(
+        &mut self,
+        conn: Key,
+        task: &TaskId,
+        form: &Form,
+        history: Option<usize>,
+    ) -> Option<Key> {
+        let key = self.reply_after(conn, task, form, Reply::Encoding)?;
+        let state = self.tasks[task].state.clone();
+        self.encode_prompted(key, &state, history);
+        Some(key)
+    }
+
+    /// Encodes the answer to a prompt.
+    pub(in crate::core) fn encode_prompted(&mut self, key: Key, state: &Arc<State>, history: Option<usize>) {
+        self.encode(key, state, Extent::of(history), move |form, _, state| {
+            Computed::Answer(a2a::said(form, state, Wanted::newest(history)))
+        });
+    }
+
+    /// Encodes the task as it is now as the first frame of a stream.
+    pub(in crate::core) fn encode_snapshot(&mut self, key: Key) {
+        let Some(loaded) = self.readers.get(key).and_then(|sub| self.tasks.get(&sub.task)) else {
+            return;
+        };
+        let state = loaded.state.clone();
+        self.encode(key, &state, Extent::Whole, |_, view, state| {
+            Computed::Frame(a2a::snapshot_frame(view, state, Wanted::ALL).into())
+        });
     }
 
     /// Replies once everything the reply tells of is on disk.

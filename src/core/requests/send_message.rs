@@ -5,7 +5,8 @@ use crate::a2a::{self, Begins, Ends, Form, Wanted};
 use crate::base::clock::Now;
 use crate::base::id::{ContextId, TaskId};
 use crate::base::slots::Key;
-use crate::core::readers::subscription::{First, Kind, Until, Wants};
+use crate::core::compute::{Computed, Extent};
+use crate::core::readers::subscription::{First, FirstBody, Kind, Until, Wants};
 use crate::core::requests::dispatch::explain;
 use crate::core::tasks::create_task::NewTask;
 use crate::core::tasks::loaded_task::Mark;
@@ -119,9 +120,7 @@ impl Core {
             Some(text) => drop(self.drive(&task, Input::Fail(text), now)),
         }
         if say.mode == Mode::Now || (say.mode == Mode::Wait && stuck) {
-            let state = &self.tasks[&task].state;
-            let response = a2a::said(form, state, Wanted::newest(say.history));
-            let reply = self.answer_after(conn, &task, form, response);
+            let reply = self.answer_prompt(conn, &task, form, say.history);
             self.note_wish(reply, Wants::Change);
             self.hold(reply);
         }
@@ -213,22 +212,26 @@ impl Core {
             Begins::SnapshotIfCreated => request.born,
             Begins::AfterPrompt | Begins::NextEvent => false,
         };
-        let body = if whole {
+        let body = match whole {
+            true => FirstBody::Encoding,
+            false if last => match a2a::present(sub.view, state, &self.settings.tools) {
+                Some(frame) => FirstBody::Frame(frame.into()),
+                None => FirstBody::Nothing,
+            },
+            false => return,
+        };
+        sub.first = Some(First { seq: state.seq, body, last });
+        if whole {
             sub.cursor = state.seq;
             let wanted = Wanted::newest(say.history);
             let wanted = match self.settings.switches.emit_persisted_state {
                 true => wanted.with_persisted_state(),
                 false => wanted,
             };
-            Some(a2a::opening(form, sub.view, state, wanted))
-        } else if last {
-            a2a::present(sub.view, state, &self.settings.tools)
-        } else {
-            None
-        };
-        sub.first = (body.is_some() || last).then(|| First { seq: state.seq, body: body.map(Into::into), last });
-        if let Some(conn) = self.connections.get_mut(sub.conn) {
-            conn.owed += sub.opening();
+            let state = state.clone();
+            self.encode(reader, &state, Extent::of(say.history), move |form, view, state| {
+                Computed::Frame(a2a::opening(form, view, state, wanted).into())
+            });
         }
     }
 

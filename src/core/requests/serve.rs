@@ -1,6 +1,6 @@
 //! From a request on a connection to a call: who may send it, what it asks for, in which dialect.
 
-use crate::a2a;
+use crate::a2a::{self, Decoded};
 use crate::base::clock::Now;
 use crate::base::http::Request;
 use crate::base::slots::Key;
@@ -33,11 +33,12 @@ impl Core {
                 return self.answer(key, &response, now);
             }
         }
-        self.decode(key, &request, now);
+        self.decode(key, request, now);
     }
 
-    fn decode(&mut self, key: Key, request: &Request, now: Now) {
-        match a2a::decode(request, &self.settings.switches) {
+    /// A request was decoded.
+    pub(in crate::core) fn decoded(&mut self, key: Key, request: &Request, decoded: Decoded, now: Now) {
+        match decoded {
             Ok((Call::Card, _)) => {
                 let mut response = self.settings.card.answer(request);
                 response.headers.extend(self.settings.host_policy.vary_header(request));

@@ -60,6 +60,7 @@ impl Core {
         let commands = |effect: &Effect| matches!(effect, Effect::Command { .. });
         let facts = decision.effects.iter().any(commands);
         let facts = facts.then(|| self.facts(now));
+        let mut ended = Vec::new();
         let changed = self.tasks.update(task, |loaded| {
             let status = loaded.state.status.seq;
             for event in decision.events {
@@ -69,11 +70,15 @@ impl Core {
                     self.out.push(Out::Over { task: task.clone() });
                 }
                 if mark != Mark::Plain {
-                    self.readers.ready_answers(loaded, mark);
+                    let calls = self.readers.take_ended(loaded, mark);
+                    ended.extend(calls.into_iter().map(|(key, history)| (key, loaded.state.clone(), history)));
                 }
             }
             loaded.state.status.seq != status
         });
+        for (key, state, history) in ended {
+            self.encode_prompted(key, &state, history);
+        }
         match changed {
             None => return,
             Some(true) => {

@@ -6,29 +6,43 @@ use crate::a2a::{self, Answers, Page, Wanted};
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::core::Core;
+use crate::core::compute::Extent;
 use crate::core::disk::Parked;
 use crate::task::call::{Call, List, Mark};
 use crate::task::log::brief::Brief;
 use crate::task::machine::state::State;
 use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// About how long the metadata of one task is.
+const METADATA_BYTES: usize = 1024;
 
 impl Core {
     /// Answers a request for a list, or parks it until the tasks on its page are in memory.
     pub(in crate::core) fn list(&mut self, request: Parked, now: Now) {
         let conn = request.conn;
         self.connections.end_call(request.conn);
-        let response = match &request.call {
-            Call::AllMetadata => a2a::all_metadata(self.all_states(&request.form), &self.settings.tools),
+        match &request.call {
+            Call::AllMetadata => {
+                let mut states = self.all_states(&request.form);
+                let tools = self.settings.tools.clone();
+                let bytes = states.len() * METADATA_BYTES;
+                let encode = move |_: &a2a::Form| a2a::all_metadata(by_status(&mut states), &tools);
+                self.answer_encoded(conn, request.form, (bytes, Extent::Whole), encode, now);
+            }
             Call::List(list) if request.form.dialect.answers == Answers::Gemini => {
-                let mut all = self.matching(list, &request);
-                all.sort_unstable_by(newest_first);
-                // This dialect has no pages: who sees that there are more than the newest takes one that has.
-                let total = all.len();
-                all.truncate(self.settings.limits.list_briefs);
-                a2a::briefs(&request.form, all, total)
+                // This dialect has no pages: a client that sees that there are more takes one that has.
+                let newest = self.newest(list, &request, self.settings.limits.list_briefs);
+                let response = a2a::briefs(&request.form, newest.tasks, newest.total);
+                self.answer(conn, &response, now);
+                self.read_on(conn, now);
             }
             Call::List(list) => {
-                let (page, next, total) = self.page(list, &request);
+                let size = size(list, self.settings.limits.list_page);
+                let Newest { tasks, more, total } = self.newest(list, &request, size);
+                let next =
+                    tasks.last().filter(|_| more).map(|(task, brief)| Mark { at: brief.at, task: (*task).clone() });
+                let page: Vec<TaskId> = tasks.iter().map(|(task, _)| (*task).clone()).collect();
                 let absent = page.iter().filter(|task| !self.tasks.is_loaded(task));
                 let absent: Vec<TaskId> = absent.cloned().collect();
                 if let Some(last) = absent.last() {
@@ -38,68 +52,71 @@ impl Core {
                     }
                     return self.park(last.clone(), Parked { page, ..request });
                 }
-                let page = Page {
-                    tasks: page.iter().map(|task| &self.tasks[task].state).collect(),
-                    next,
-                    size: size(list, self.settings.limits.list_page),
-                    total,
+                let states: Vec<Arc<State>> = page.iter().map(|task| self.tasks[task].state.clone()).collect();
+                let bytes = page.iter().map(|task| self.tasks[task].len_bytes()).sum();
+                let list = list.clone();
+                let extent = if list.artifacts { Extent::Whole } else { Extent::Part };
+                let encode = move |form: &a2a::Form| {
+                    let page = Page { tasks: states.iter().map(Arc::as_ref).collect(), next, size, total };
+                    a2a::list(form, &page, Wanted::listed(list.history, list.artifacts), &list)
                 };
-                let wanted = Wanted::listed(list.history, list.artifacts);
-                a2a::list(&request.form, &page, wanted, list)
+                self.answer_encoded(conn, request.form, (bytes, extent), encode, now);
             }
             other => unreachable!("{other:?} is no list"),
-        };
-        self.answer(conn, &response, now);
-        self.read_on(conn, now);
+        }
     }
 
-    /// Every task in memory that this one sees, in the order of their last statuses.
-    fn all_states(&self, form: &a2a::Form) -> Vec<&State> {
+    /// Every task in memory that a client of this tenant sees.
+    fn all_states(&self, form: &a2a::Form) -> Vec<Arc<State>> {
         let all_loaded = self.tasks.values();
         let visible = all_loaded.filter(|loaded| loaded.state.created.tenant == form.tenant);
-        let written = visible.filter(|loaded| loaded.is_shown());
-        let mut states: Vec<&State> = written.map(|loaded| &loaded.state).collect();
-        states.sort_unstable_by_key(|state| (state.status.at, state.created.task.clone()));
-        states
+        visible.filter(|loaded| loaded.is_shown()).map(|loaded| loaded.state.clone()).collect()
     }
 
     /// The tasks a list is about, in no order.
     fn matching(&self, list: &List, request: &Parked) -> Vec<(&TaskId, &Brief)> {
         let form = &request.form;
-        let on_disk = |task: &TaskId| {
-            let loaded = self.tasks.get(task);
-            loaded.is_none_or(|loaded| loaded.is_shown())
-        };
+        let unwritten = self.tasks.values().filter(|loaded| !loaded.is_shown());
+        let unwritten: Vec<&TaskId> = unwritten.map(|loaded| &loaded.state.created.task).collect();
         let known = self.tasks.briefs().filter(|(task, brief)| {
             brief.tenant == form.tenant
                 && list.context.as_ref().is_none_or(|c| *c == brief.context)
                 && list.since.is_none_or(|since| brief.at >= since)
                 && list.state.is_none_or(|state| state == a2a::shown_state(form, brief))
-                && on_disk(task)
+                && !unwritten.contains(task)
                 && !request.without.contains(task)
         });
         known.collect()
     }
 
-    /// The tasks on the page, where the next one begins, and how many there are on all.
-    fn page(&self, list: &List, request: &Parked) -> (Vec<TaskId>, Option<Mark>, usize) {
-        let mut left = self.matching(list, request);
-        let total = left.len();
+    /// The newest `most` tasks behind the position of the list, newest first, whether there are more, and how many there are in all.
+    fn newest(&self, list: &List, request: &Parked, most: usize) -> Newest<'_> {
+        let mut tasks = self.matching(list, request);
+        let total = tasks.len();
         if let Some(mark) = &list.after {
-            left.retain(|(task, brief)| brief.at < mark.at || (brief.at == mark.at && **task > mark.task));
+            tasks.retain(|(task, brief)| brief.at < mark.at || (brief.at == mark.at && **task > mark.task));
         }
-        let size = size(list, self.settings.limits.list_page);
-        let more = left.len() > size;
+        let more = tasks.len() > most;
         if more {
             // Only what is on the page need be in order: there may be a hundred thousand others.
-            left.select_nth_unstable_by(size, newest_first);
-            left.truncate(size);
+            tasks.select_nth_unstable_by(most, newest_first);
+            tasks.truncate(most);
         }
-        left.sort_unstable_by(newest_first);
-        let next = left.last().filter(|_| more).map(|(task, brief)| Mark { at: brief.at, task: (*task).clone() });
-        let page = left.iter().map(|(task, _)| (*task).clone()).collect();
-        (page, next, total)
+        tasks.sort_unstable_by(newest_first);
+        Newest { tasks, more, total }
     }
+}
+
+struct Newest<'a> {
+    tasks: Vec<(&'a TaskId, &'a Brief)>,
+    more: bool,
+    total: usize,
+}
+
+/// In the order of their last statuses.
+fn by_status(states: &mut [Arc<State>]) -> impl Iterator<Item = &State> {
+    states.sort_unstable_by(|a, b| (a.status.at, &a.created.task).cmp(&(b.status.at, &b.created.task)));
+    states.iter().map(Arc::as_ref)
 }
 
 fn newest_first((a, x): &(&TaskId, &Brief), (b, y): &(&TaskId, &Brief)) -> Ordering {

@@ -20,7 +20,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 pub struct LoadedTask {
-    pub state: State,
+    /// Shared with workers that encode it.
+    pub state: Arc<State>,
     /// The conversation this one continues, from the tasks before it in its context.
     pub inherited: Vec<Arc<Item>>,
     /// This server goes on with the task. One that was loaded only to be read is left as it is.
@@ -123,7 +124,7 @@ pub enum Found<'a> {
 impl LoadedTask {
     pub fn new(state: State, inherited: Vec<Arc<Item>>) -> LoadedTask {
         LoadedTask {
-            state,
+            state: Arc::new(state),
             inherited,
             owned: true,
             pending: Vec::new(),
@@ -152,7 +153,7 @@ impl LoadedTask {
         let at = self.state.stamp(&event, unix_ms);
         let record = Record { seq: self.state.seq.next(), at, event };
         record.write(&mut self.pending);
-        self.state.apply(&record);
+        Arc::make_mut(&mut self.state).apply(&record);
         if self.views.is_empty() {
             return;
         }
@@ -236,6 +237,11 @@ impl LoadedTask {
     /// death of the process.
     pub fn shown(&self) -> Seq {
         self.written
+    }
+
+    /// How long its log is, with what is not on disk yet: about as long as the task is when it is encoded.
+    pub fn len_bytes(&self) -> usize {
+        self.log_bytes + self.pending.len()
     }
 
     /// Whether clients may be shown the state as it is.

@@ -413,6 +413,7 @@ impl Shell for Outside {
             Out::Tidy(maintenance) => self.jobs.tidy(maintenance),
             Out::Resolve { request, path } => self.jobs.resolve(request, path),
             Out::Blob(request) => self.jobs.blob(request),
+            Out::Compute(computation) => self.jobs.compute(computation),
             Out::Identify { conn } => {
                 if let Some(socket) = self.sockets.get(&conn) {
                     self.peer_check.ask(conn, socket.caller);

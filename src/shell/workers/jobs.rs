@@ -9,6 +9,7 @@ pub mod webhook;
 use crate::base::cancel::Cancel;
 use crate::base::id::TaskId;
 use crate::base::json;
+use crate::core::compute::Computation;
 use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::{Archive, Maintenance, StoreError};
 use crate::core::{BlobRequest, Input, Site};
@@ -134,7 +135,8 @@ impl Jobs {
     /// Asks the store.
     pub fn ask_store(&mut self, request: StoreRequest) {
         let (archive, failed) = (self.archive.clone(), request.clone());
-        self.disk(
+        self.ask(
+            Lane::Disk,
             move || Mail::Input(request.run(archive.as_ref())),
             move |message| Mail::Input(failed.failed(StoreError::new(message))),
         );
@@ -143,7 +145,8 @@ impl Jobs {
     /// Checks a workspace that a client wants.
     pub fn resolve(&mut self, request: u64, path: String) {
         let context = self.context.clone();
-        self.disk(
+        self.ask(
+            Lane::Disk,
             move || Mail::Input(Input::Resolved { request, site: (context.resolve)(&path) }),
             move |message| Mail::Input(Input::Resolved { request, site: Err(message) }),
         );
@@ -152,7 +155,8 @@ impl Jobs {
     /// Reads stored content.
     pub fn blob(&mut self, request: Arc<BlobRequest>) {
         let (context, asked) = (self.context.clone(), request.clone());
-        self.disk(
+        self.ask(
+            Lane::Disk,
             move || {
                 let read = context.blobs.read(&request.sha256, request.from, context.limits.page_bytes);
                 Mail::Input(Input::BlobRead { request, read: read.map_err(|error| error.to_string()) })
@@ -161,10 +165,21 @@ impl Jobs {
         );
     }
 
+    /// Decodes or encodes something long.
+    pub fn compute(&mut self, computation: Computation) {
+        let recipient = computation.recipient().clone();
+        self.ask(
+            Lane::Compute,
+            move || Mail::Input(computation.run()),
+            move |message| Mail::Input(Input::Computed { recipient, result: Err(message) }),
+        );
+    }
+
     /// Finds out which processes are behind connections.
     pub fn identify(&mut self, inquiry: Inquiry) {
         let connections = inquiry.connections();
-        self.disk(
+        self.ask(
+            Lane::Disk,
             move || Mail::Identified(inquiry.run()),
             move |message| Mail::Identified(Answers::unavailable(connections, &message)),
         );
@@ -201,15 +216,18 @@ impl Jobs {
         let _ = self.lanes.start(Lane::Disk, Cancel::default(), work, trouble);
     }
 
-    fn disk(
+    /// Starts work whose result is one piece of mail.
+    fn ask(
         &mut self,
+        lane: Lane,
         work: impl FnOnce() -> Mail + Send + 'static,
         dead: impl FnOnce(String) -> Mail + Clone + Send + 'static,
     ) {
         let full = dead.clone();
         let work = move |post: &Post<Mail>, _: &Cancel| post.send(work());
-        if let Err(Full) = self.lanes.start(Lane::Disk, Cancel::default(), work, dead) {
-            self.own.push(full("too much is waiting for the disk; try again later".into()));
+        if let Err(Full) = self.lanes.start(lane, Cancel::default(), work, dead) {
+            let what = if lane == Lane::Disk { "the disk" } else { "a worker" };
+            self.own.push(full(format!("too much is waiting for {what}; try again later")));
         }
     }
 

@@ -24,11 +24,12 @@ pub enum Lane {
     Model,
     Tool,
     Disk,
+    Compute,
     Hook,
 }
 
 impl Lane {
-    const ALL: [Lane; 4] = [Lane::Model, Lane::Tool, Lane::Disk, Lane::Hook];
+    const ALL: [Lane; 5] = [Lane::Model, Lane::Tool, Lane::Disk, Lane::Compute, Lane::Hook];
 
     /// The name of its threads, for people with a debugger.
     fn word(self) -> &'static str {
@@ -36,17 +37,18 @@ impl Lane {
             Lane::Model => "model",
             Lane::Tool => "tool",
             Lane::Disk => "disk",
+            Lane::Compute => "compute",
             Lane::Hook => "hook",
         }
     }
 
     /// Stacks are reserved, not used, but 512 of them have to fit. A model thread's deepest moments are a TLS handshake (tens
     /// of KiB, more in unoptimised builds) and parsing nested JSON; half a MiB leaves room for both. Tools run code of every
-    /// kind, regular expressions among it, and get the usual 2 MiB. The disk lane parses journal lines, webhooks make TLS handshakes.
+    /// kind, regular expressions among it, and get the usual 2 MiB; so does the decoding of what clients send. The disk lane parses journal lines, webhooks make TLS handshakes.
     fn stack_bytes(self) -> usize {
         match self {
             Lane::Model | Lane::Disk | Lane::Hook => 512 * 1024,
-            Lane::Tool => 2 * 1024 * 1024,
+            Lane::Tool | Lane::Compute => 2 * 1024 * 1024,
         }
     }
 
@@ -56,7 +58,7 @@ impl Lane {
     fn keeps_a_thread(self) -> bool {
         match self {
             Lane::Disk => true,
-            Lane::Model | Lane::Tool | Lane::Hook => false,
+            Lane::Model | Lane::Tool | Lane::Compute | Lane::Hook => false,
         }
     }
 
@@ -65,6 +67,7 @@ impl Lane {
             Lane::Model => limits.model_threads,
             Lane::Tool => limits.tool_threads,
             Lane::Disk => limits.disk_threads,
+            Lane::Compute => limits.compute_threads,
             Lane::Hook => limits.hook_threads,
         }
     }

@@ -42,7 +42,7 @@ fn an_event_is_encoded_once_for_a_thousand_sockets() {
             key
         })
         .collect();
-    core.hear(sockets[0], PROMPT, NOW);
+    core.decode_message(sockets[0], PROMPT.to_owned(), NOW);
     let started = turn(&mut core, &mut store).into_iter().find_map(|out| {
         let Out::Start(job) = out else { return None };
         Some(job.id)
@@ -80,7 +80,7 @@ fn drain(core: &mut Core, key: Key) -> Vec<u8> {
 fn long_task(core: &mut Core, store: &mut MemoryStore) -> TaskId {
     let key = core.opened(Peer::SameUser, NOW);
     core.received(key, UPGRADE, NOW);
-    core.hear(key, PROMPT, NOW);
+    core.decode_message(key, PROMPT.to_owned(), NOW);
     let started = turn(core, store).into_iter().find_map(|out| {
         let Out::Start(job) = out else { return None };
         Some(job.id)

@@ -1,0 +1,236 @@
+//! Long work that needs nothing but its own values: decoding a long request, encoding a long task. It would hold the loop for
+//! milliseconds, so above a limit it leaves the core as [`Out::Compute`], a worker does it, and the result comes back as
+//! [`Input::Computed`]. Below the limit the same functions run at once.
+//!
+//! A connection that sent a long request is not read on before that request is decoded, so its requests stay in order. A task is
+//! encoded as it was when it was asked for: the state is shared with the worker, and the first event after that changes a copy. The
+//! answer waits for the disk as every other one, and a stream that begins with a snapshot goes on with the event behind it.
+
+use crate::a2a::{self, Decoded, Form, View};
+use crate::base::Shared;
+use crate::base::clock::Now;
+use crate::base::http::{Request, Response};
+use crate::base::slots::Key;
+use crate::core::readers::subscription::{FirstBody, Kind, Reply};
+use crate::core::tasks::loaded_task::LoadedTask;
+use crate::core::{Core, Input, Out};
+use crate::task::fault::{Fault, FaultKind};
+use crate::task::machine::state::State;
+use std::fmt;
+use std::sync::Arc;
+
+/// Work for a worker.
+pub struct Computation {
+    recipient: Recipient,
+    work: Box<dyn FnOnce() -> Computed + Send>,
+}
+
+/// Whom the result is for.
+#[derive(Clone, Debug)]
+pub enum Recipient {
+    /// A connection whose request is being answered; `bytes` count among its memory until then. An error is answered in this form.
+    Connection {
+        conn: Key,
+        form: Form,
+        bytes: usize,
+    },
+    Subscription(Key),
+}
+
+/// What was computed.
+#[derive(Debug)]
+pub enum Computed {
+    /// An HTTP request, which comes back without its body.
+    Request(Box<Request>, Decoded),
+    /// A message on a WebSocket.
+    Message(Decoded),
+    Answer(Response),
+    /// The first frame of a stream.
+    Frame(Shared),
+}
+
+impl Computation {
+    /// Does the work. If that cannot be done, the answer is an [`Input::Computed`] with the reason.
+    pub fn run(self) -> Input<'static> {
+        Input::Computed { recipient: self.recipient, result: Ok((self.work)()) }
+    }
+
+    pub fn recipient(&self) -> &Recipient {
+        &self.recipient
+    }
+}
+
+impl fmt::Debug for Computation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Computation for {:?}", self.recipient)
+    }
+}
+
+/// How much of a task is encoded, for the memory that is reserved for the result.
+#[derive(Clone, Copy)]
+pub(super) enum Extent {
+    Whole,
+    /// A few messages of it.
+    Part,
+}
+
+impl Extent {
+    /// Of this many of the newest messages, or of all.
+    pub fn of(history: Option<usize>) -> Extent {
+        if history.is_some() { Extent::Part } else { Extent::Whole }
+    }
+}
+
+impl Core {
+    /// Decodes a request.
+    pub(super) fn decode(&mut self, conn: Key, request: Request, now: Now) {
+        let bytes = request.body.len();
+        if bytes <= self.settings.limits.inline_body_bytes {
+            let decoded = a2a::decode(&request, &self.settings.switches);
+            return self.decoded(conn, &request, decoded, now);
+        }
+        let switches = self.settings.switches.clone();
+        let form = Form::at(&request.path);
+        self.compute(conn, form, bytes, move || {
+            let decoded = a2a::decode(&request, &switches);
+            Computed::Request(Box::new(Request { body: Vec::new(), ..request }), decoded)
+        });
+    }
+
+    /// Decodes a message on a WebSocket.
+    pub(super) fn decode_message(&mut self, conn: Key, text: String, now: Now) {
+        let Some(socket) = self.connections.get_mut(conn).and_then(|conn| conn.socket_mut()) else {
+            return;
+        };
+        let bytes = text.len();
+        if bytes <= self.settings.limits.inline_body_bytes {
+            let decoded = a2a::socket(&text, &socket.form, &self.settings.switches);
+            return self.hear(conn, decoded, now);
+        }
+        socket.decoding = true;
+        let (form, switches) = (socket.form.clone(), self.settings.switches.clone());
+        let joined = form.clone();
+        self.compute(conn, form, bytes, move || Computed::Message(a2a::socket(&text, &joined, &switches)));
+    }
+
+    /// Answers a request with what `encode` makes of tasks whose logs have so many bytes together.
+    pub(super) fn answer_encoded(
+        &mut self,
+        conn: Key,
+        form: Form,
+        (bytes, extent): (usize, Extent),
+        encode: impl FnOnce(&Form) -> Response + Send + 'static,
+        now: Now,
+    ) {
+        if bytes <= self.settings.limits.inline_log_bytes {
+            self.answer(conn, &encode(&form), now);
+            return self.read_on(conn, now);
+        }
+        let answered = form.clone();
+        let reserved = self.reserved(bytes, extent);
+        self.compute(conn, form, reserved, move || Computed::Answer(encode(&answered)));
+    }
+
+    /// Has a worker compute something for a connection.
+    fn compute(&mut self, key: Key, form: Form, bytes: usize, work: impl FnOnce() -> Computed + Send + 'static) {
+        self.connections.begin_call(key);
+        if let Some(conn) = self.connections.get_mut(key) {
+            conn.lent += bytes;
+        }
+        let recipient = Recipient::Connection { conn: key, form, bytes };
+        self.out.push(Out::Compute(Computation { recipient, work: Box::new(work) }));
+        self.after_io(key);
+    }
+
+    /// Encodes the answer or the first frame of a subscription; `state` is its task as it was when that was asked for.
+    pub(super) fn encode(
+        &mut self,
+        key: Key,
+        state: &Arc<State>,
+        extent: Extent,
+        encode: impl FnOnce(&Form, View, &State) -> Computed + Send + 'static,
+    ) {
+        let Some(sub) = self.readers.get(key) else {
+            return;
+        };
+        let view = sub.view;
+        let bytes = self.tasks.get(&sub.task).map_or(0, LoadedTask::len_bytes);
+        if bytes <= self.settings.limits.inline_log_bytes {
+            let computed = encode(&sub.form, view, state);
+            return self.encoded(key, computed);
+        }
+        let (form, state) = (sub.form.clone(), state.clone());
+        let work = move || encode(&form, view, &state);
+        self.out.push(Out::Compute(Computation { recipient: Recipient::Subscription(key), work: Box::new(work) }));
+        self.owe(key, self.reserved(bytes, extent));
+    }
+
+    /// How much memory is reserved for the encoding of a log of so many bytes.
+    fn reserved(&self, bytes: usize, extent: Extent) -> usize {
+        match extent {
+            Extent::Whole => bytes,
+            Extent::Part => self.settings.limits.inline_log_bytes.min(bytes),
+        }
+    }
+
+    /// The result of [`Out::Compute`].
+    pub(super) fn computed(&mut self, recipient: Recipient, result: Result<Computed, String>, now: Now) {
+        let failed = |why: String| Fault::new(FaultKind::Overloaded { retry_after_s: 1 }, why);
+        match (recipient, result) {
+            (Recipient::Subscription(key), Ok(computed)) => self.encoded(key, computed),
+            (Recipient::Subscription(key), Err(why)) => self.dismiss(key, &failed(why), now),
+            (Recipient::Connection { conn: key, form, bytes }, result) => {
+                let Some(conn) = self.connections.get_mut(key) else {
+                    return;
+                };
+                conn.lent -= bytes;
+                if let Some(socket) = conn.socket_mut() {
+                    socket.decoding = false;
+                }
+                self.connections.end_call(key);
+                match result {
+                    Ok(Computed::Request(request, decoded)) => self.decoded(key, &request, decoded, now),
+                    Ok(Computed::Message(decoded)) => self.hear(key, decoded, now),
+                    Ok(Computed::Answer(response)) => self.answer(key, &response, now),
+                    Ok(Computed::Frame(_)) => unreachable!("frames are for subscriptions"),
+                    Err(why) => self.refuse(key, &form, &failed(why), now),
+                }
+                self.read_on(key, now);
+            }
+        }
+    }
+
+    /// An answer or a first frame is ready; it is sent when what it shows is on disk.
+    fn encoded(&mut self, key: Key, computed: Computed) {
+        let Some(sub) = self.readers.get_mut(key) else {
+            return;
+        };
+        let bytes = match (computed, &mut sub.kind, &mut sub.first) {
+            (Computed::Answer(response), Kind::Ready { reply, .. }, _) => {
+                let bytes = response.body.len();
+                *reply = Reply::Answer(response);
+                bytes
+            }
+            (Computed::Frame(frame), Kind::Stream, Some(first)) => {
+                let bytes = frame.len();
+                first.body = FirstBody::Frame(frame);
+                bytes
+            }
+            (other, ..) => unreachable!("{other:?} was not asked for"),
+        };
+        self.owe(key, bytes);
+        self.readers.pump_later(&[key]);
+    }
+
+    /// Counts what is encoded for a subscription, and what is reserved for that, among the memory of its connection.
+    pub(super) fn owe(&mut self, key: Key, bytes: usize) {
+        if let Some(sub) = self.readers.get_mut(key)
+            && let Some(conn) = self.connections.get_mut(sub.conn)
+        {
+            conn.owed = conn.owed - sub.owed + bytes;
+            sub.owed = bytes;
+            let conn = sub.conn;
+            self.after_io(conn);
+        }
+    }
+}
