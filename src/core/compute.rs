@@ -234,3 +234,6 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@ use crate::a2a::{Dialect, Form, Switches};
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::base::slots::Key;
+use crate::core::compute::Computation;
 use crate::core::connections::connection::{Peer, Want};
 use crate::core::disk::Parked;
 use crate::core::disk::request::StoreRequest;
@@ -46,6 +47,8 @@ pub struct Rig {
     pub lost: Vec<TaskId>,
     /// How many loads from now on find the log in somebody else's hands.
     pub busy: u32,
+    /// Computations that a worker has, if it does not do them at once.
+    pub computations: Option<Vec<Computation>>,
 }
 
 impl Rig {
@@ -69,6 +72,7 @@ impl Rig {
             outside: Outside::default(),
             lost: Vec::new(),
             busy: 0,
+            computations: None,
         }
     }
 
@@ -117,7 +121,10 @@ impl Rig {
                     let read = self.blobs.read(&request.sha256, request.from, 3).map_err(|error| error.to_string());
                     self.core.input(Input::BlobRead { request, read }, self.now);
                 }
-                Out::Compute(computation) => self.core.input(computation.run(), self.now),
+                Out::Compute(computation) => match &mut self.computations {
+                    Some(held) => held.push(computation),
+                    None => self.core.input(computation.run(), self.now),
+                },
                 Out::Tidy(_)
                 | Out::Identify { .. }
                 | Out::Over { .. }
@@ -126,6 +133,14 @@ impl Rig {
             }
         }
         self.core.check();
+    }
+
+    /// The worker does what it has.
+    pub fn compute(&mut self) {
+        for computation in self.computations.replace(Vec::new()).into_iter().flatten() {
+            self.core.input(computation.run(), self.now);
+        }
+        self.turns();
     }
 
     /// Connections that were closed since the last look.
