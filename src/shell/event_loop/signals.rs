@@ -10,10 +10,10 @@ use mio::event::Source;
 use mio::net::UnixStream;
 use mio::{Interest, Registry, Token};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM};
-use signal_hook::{flag, low_level};
+use signal_hook::{SigId, flag, low_level};
 use std::io::{self, Read};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
@@ -48,6 +48,14 @@ impl Signal {
         }
     }
 
+    /// Whether the process neither handles nor ignores it. What cannot be read counts as so.
+    fn has_default_effect(self) -> bool {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let masks = status.lines().filter_map(|line| line.strip_prefix("SigCgt:").or(line.strip_prefix("SigIgn:")));
+        let mut masks = masks.filter_map(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        !masks.any(|mask| mask & (1 << (self.number() - 1)) != 0)
+    }
+
     /// Whether a second one ends the process at once.
     fn insists(self) -> bool {
         match self {
@@ -57,33 +65,67 @@ impl Signal {
     }
 }
 
-/// Made once, early; from then on these signals no longer end the process by themselves.
+/// While one of these exists, the signals do not end the process by themselves. When the last one is dropped, signals that had
+/// their default effect have it again.
 pub struct Signals {
     socket: UnixStream,
     arrived: [Arc<AtomicBool>; Signal::ALL.len()],
     continued: Arc<AtomicBool>,
+    actions: Vec<SigId>,
+}
+
+/// How many [`Signals`] there are in this process, and the switch for the default effects, which were registered with the first one.
+static HANDLING: Mutex<Option<(usize, Arc<AtomicBool>)>> = Mutex::new(None);
+
+/// Counts one more that handles signals.
+fn begin_handling() -> io::Result<()> {
+    let mut handling = HANDLING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((count, has_default)) = &mut *handling {
+        *count += 1;
+        has_default.store(false, Ordering::Release);
+        return Ok(());
+    }
+    let has_default = Arc::new(AtomicBool::new(false));
+    for signal in Signal::ALL.into_iter().filter(|signal| signal.has_default_effect()) {
+        flag::register_conditional_default(signal.number(), has_default.clone())?;
+    }
+    *handling = Some((1, has_default));
+    Ok(())
+}
+
+fn end_handling() {
+    if let Some((count, has_default)) = &mut *HANDLING.lock().unwrap_or_else(PoisonError::into_inner) {
+        *count -= 1;
+        has_default.store(*count == 0, Ordering::Release);
+    }
 }
 
 impl Signals {
     pub fn new() -> io::Result<Signals> {
         let (read, write) = std::os::unix::net::UnixStream::pair()?;
         read.set_nonblocking(true)?;
-        let arrived = Signal::ALL.map(|_| Arc::new(AtomicBool::new(false)));
+        begin_handling()?;
+        // From here on it is dropped, and what was registered with it, if something fails.
+        let mut signals = Signals {
+            socket: UnixStream::from_std(read),
+            arrived: Signal::ALL.map(|_| Arc::new(AtomicBool::new(false))),
+            continued: Arc::new(AtomicBool::new(false)),
+            actions: Vec::new(),
+        };
         let ending = Arc::new(AtomicBool::new(false));
-        for (signal, arrived) in Signal::ALL.into_iter().zip(&arrived) {
+        for (signal, arrived) in Signal::ALL.into_iter().zip(&signals.arrived) {
             let number = signal.number();
             if signal.insists() {
                 // Actions run in this order, so the first signal finds the flag down and leaves it up for the second.
                 let status = signal.exit_status();
-                flag::register_conditional_shutdown(number, status, ending.clone())?;
-                flag::register(number, ending.clone())?;
+                signals.actions.push(flag::register_conditional_shutdown(number, status, ending.clone())?);
+                signals.actions.push(flag::register(number, ending.clone())?);
             }
-            flag::register(number, arrived.clone())?;
-            low_level::pipe::register(number, write.try_clone()?)?;
+            signals.actions.push(flag::register(number, arrived.clone())?);
+            signals.actions.push(low_level::pipe::register(number, write.try_clone()?)?);
         }
-        let continued = Arc::new(AtomicBool::new(false));
-        flag::register(SIGCONT, continued.clone())?;
-        Ok(Signals { socket: UnixStream::from_std(read), arrived, continued })
+        signals.actions.push(flag::register(SIGCONT, signals.continued.clone())?);
+        Ok(signals)
     }
 
     /// Goes up whenever the process goes on after it was stopped, before it does anything else.
@@ -104,6 +146,15 @@ impl Signals {
         }
         let arrived = Signal::ALL.into_iter().zip(&self.arrived);
         arrived.filter(|(_, flag)| flag.swap(false, Ordering::AcqRel)).map(|(signal, _)| signal).collect()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for action in self.actions.drain(..) {
+            low_level::unregister(action);
+        }
+        end_handling();
     }
 }
 
@@ -138,6 +189,14 @@ mod tests {
             return;
         }
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
+        if std::env::var_os(INNER).is_some_and(|how| how == "ended") {
+            // Two at once, and a third later: the effects come back with the end of the last.
+            drop((Signals::new().unwrap(), Signals::new().unwrap()));
+            drop(Signals::new().unwrap());
+            println!("ready");
+            std::thread::sleep(std::time::Duration::from_secs(60));
+            return;
+        }
         let mut signals = Signals::new().unwrap();
         let mut poll = Poll::new().unwrap();
         poll.registry().register(&mut signals, Token(0), Interest::READABLE).unwrap();
@@ -166,9 +225,13 @@ mod tests {
 
     impl Inner {
         fn start() -> Inner {
+            Inner::start_as("running")
+        }
+
+        fn start_as(how: &str) -> Inner {
             let mut child = Command::new(std::env::current_exe().unwrap())
                 .args(["--exact", "--nocapture", "shell::event_loop::signals::tests::inner_loop"])
-                .env(INNER, "1")
+                .env(INNER, how)
                 .stdout(Stdio::piped())
                 .stderr(Stdio::null())
                 .spawn()
@@ -231,6 +294,16 @@ mod tests {
             inner.expect(&format!("[{first:?}]"));
             inner.send(second);
             assert_eq!(inner.child.wait().unwrap().code(), Some(status));
+        }
+    }
+
+    #[test]
+    fn signals_have_their_default_effect_when_the_last_server_has_ended() {
+        for signal in [Signal::Interrupt, Signal::Terminate, Signal::Hangup] {
+            let mut inner = Inner::start_as("ended");
+            inner.send(signal);
+            let status = inner.child.wait().unwrap();
+            assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(signal.number()));
         }
     }
 }
