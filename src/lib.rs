@@ -43,3 +43,5 @@ pub mod tool;
 
 pub mod core;
 pub mod shell;
+
+pub use shell::start::embed;

@@ -1,6 +1,6 @@
 //! The limits of connections, requests, tasks, tools and memory, each with its reason and what happens when it is reached. A constant
 //! that only one algorithm or format needs is beside it. Tests use smaller ones, and so does a server that
-//! may open only few files ([`Limits::within`]). The operator can set those that `config/options/table.rs` names. Nothing else
+//! may open only few files ([`Limits::with_files`]). The operator can set those that `config/options/table.rs` names. Nothing else
 //! changes them.
 
 const KIB: usize = 1024;
@@ -350,7 +350,7 @@ impl Limits {
     /// Reduces them to the number of files that may be open; None is any number. Each connection and each task in memory needs one.
     /// 32 files are for the server itself, an eighth for workers; two thirds of the rest are for connections, because idle tasks can
     /// be unloaded.
-    pub fn within(self, files: Option<u64>) -> Limits {
+    pub fn with_files(self, files: Option<u64>) -> Limits {
         let third = files.map_or(usize::MAX / 2, |files| {
             let left = (files - files / 8).saturating_sub(32);
             (left as usize / 3).max(1)
@@ -478,7 +478,7 @@ mod tests {
     #[test]
     fn connections_and_tasks_share_the_files_there_are() {
         let caps = |files| {
-            let limits = Limits::default().within(files);
+            let limits = Limits::default().with_files(files);
             (limits.connections, limits.tasks, limits.stranger_connections)
         };
         assert_eq!(caps(None), (20_000, 20_000, 64));

@@ -24,8 +24,9 @@ pub mod instances;
 pub mod saved_rules;
 #[cfg(test)]
 mod tests;
+pub mod watch;
 
-use crate::base::id::{ContextId, Entropy, TaskId};
+use crate::base::id::{ContextId, TaskId};
 use crate::core::disk::store::{Archive, Known, LogFile, Maintenance, Openness, Removal, Store, StoreError};
 use crate::limits::{BLOB_GRACE_MS, Limits, SHORTENED_NAMED};
 use crate::shell::event_loop::sys;
@@ -36,7 +37,7 @@ use crate::task::machine::state::{State, TaskState};
 use blobs::FileBlobs;
 use file::{FileLog, Findings};
 use index::{Entry, Index, Places};
-use instances::{Instance, Instances};
+use instances::Instances;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};
@@ -54,7 +55,6 @@ const TRIAL_BYTES: usize = 8 * 1024;
 /// The loop's half of the store.
 pub struct Journal {
     files: Arc<Files>,
-    instances: Instances,
     /// When stored content was last swept, in Unix milliseconds.
     swept_ms: u64,
 }
@@ -92,14 +92,13 @@ struct Loaded {
 }
 
 impl Journal {
-    /// Opens the state directory, making it if need be: for its owner only, before anything is in it.
-    pub fn open(dir: &Path, limits: &Limits, entropy: &mut Entropy) -> Result<Journal, StoreError> {
+    /// Opens the state directory, making it if need be: for its owner only, before anything is in it. `instances` are those that
+    /// this server has in the same directory.
+    pub fn open(dir: &Path, limits: &Limits, instances: &Instances) -> Result<Journal, StoreError> {
         let (tasks, markers) = (dir.join("tasks"), dir.join("open"));
-        let instances = dir.join("instances");
-        for path in [dir, &tasks, &markers, &instances] {
+        for path in [dir, &tasks, &markers] {
             private_dir(path)?;
         }
-        let instances = Instances::take(&instances, entropy)?;
         let fresh = |id: &str| dir.join(format!("index.{id}.new"));
         for id in instances.all() {
             // Left by a server that died while it wrote. Most have left none.
@@ -117,27 +116,7 @@ impl Journal {
             blobs: Arc::new(FileBlobs::open(dir.join("blobs"))?),
             unswept: AtomicBool::new(true),
         };
-        Ok(Journal { files: Arc::new(files), instances, swept_ms: 0 })
-    }
-
-    /// The id this server marks its child processes with. It outlives the server: the next one in this directory has it too.
-    pub fn instance(&self) -> &str {
-        self.instances.own()
-    }
-
-    /// Our own id and those of servers that have ended. Children that have one of them when the server starts are left over.
-    pub fn instances(&self) -> impl Iterator<Item = &str> {
-        self.instances.all()
-    }
-
-    /// The directory with a file per running server.
-    pub fn instances_dir(&self) -> &Path {
-        self.instances.dir()
-    }
-
-    /// Where the content of files is stored that tasks change.
-    pub fn blobs(&self) -> Arc<dyn Blobs> {
-        self.files.blobs.clone()
+        Ok(Journal { files: Arc::new(files), swept_ms: 0 })
     }
 
     /// Deletes stored content that no journal names any more: at the start, and after tasks were deleted.
@@ -152,11 +131,6 @@ impl Journal {
             let swept = files.blobs.sweep(&files.places.tasks);
             swept.map_err(|e| StoreError::new(format!("content that no task names could not be deleted: {e}")))
         })))
-    }
-
-    /// Tells other programs where this server is, until it ends.
-    pub fn announce(&mut self, instance: &Instance) -> Result<(), StoreError> {
-        self.instances.announce(instance)
     }
 }
 
@@ -352,6 +326,10 @@ impl Archive for Files {
         self.logs().lets_go(task, &log);
         drop(opening);
         Ok(log)
+    }
+
+    fn blobs(&self) -> Arc<dyn Blobs> {
+        self.blobs.clone()
     }
 
     fn remove(&self, task: &TaskId) -> Result<Removal, StoreError> {

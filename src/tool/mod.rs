@@ -87,6 +87,23 @@ pub trait Spawn: Send + Sync {
     fn can_run_confined(&self, program: &str) -> Result<(), String>;
 }
 
+/// Starts nothing.
+pub struct NoPrograms;
+
+impl Spawn for NoPrograms {
+    fn spawn(&self, _: Launch) -> io::Result<Box<dyn Child>> {
+        Err(io::Error::other("this server starts no programs"))
+    }
+
+    fn can_confine(&self, _: &Path) -> Result<(), String> {
+        Err("No programs can be started".into())
+    }
+
+    fn can_run_confined(&self, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+}
+
 pub struct Launch {
     /// The program, looked up in `PATH`, and its arguments.
     pub argv: Vec<OsString>,
@@ -141,6 +158,15 @@ impl Toolbox {
 
     /// Every tool that is built in.
     pub fn built_in() -> Toolbox {
+        Toolbox::with_commands(commands::tools())
+    }
+
+    /// Every built-in tool that starts no programs.
+    pub fn without_commands() -> Toolbox {
+        Toolbox::with_commands(Vec::new())
+    }
+
+    fn with_commands(commands: Vec<Box<dyn Tool>>) -> Toolbox {
         let mut tools: Vec<Box<dyn Tool>> = vec![
             Box::new(files::list_directory::ListDirectory),
             Box::new(files::read_file::ReadFile),
@@ -148,14 +174,18 @@ impl Toolbox {
             Box::new(search::glob::FindFiles),
             Box::new(files::write_file::WriteFile),
             Box::new(files::replace::Replace),
-            Box::new(commands::run_shell_command::Shell),
-            Box::new(commands::background::ListProcesses),
-            Box::new(commands::background::ReadOutput),
         ];
+        tools.extend(commands);
         tools.extend(web::tools());
         tools.push(Box::new(write_todos::WriteTodos));
         tools.push(Box::new(ask_user::AskUser));
         Toolbox::new(tools)
+    }
+
+    /// These tools and more.
+    pub fn and(mut self, more: Vec<Box<dyn Tool>>) -> Toolbox {
+        self.tools.extend(Toolbox::new(more).tools);
+        self
     }
 
     pub fn specs(&self) -> Vec<ToolSpec> {
@@ -291,23 +321,6 @@ pub(crate) mod tests {
         }
     }
 
-    /// For tools that start nothing.
-    pub(crate) struct NoChildren;
-
-    impl Spawn for NoChildren {
-        fn spawn(&self, _: Launch) -> io::Result<Box<dyn Child>> {
-            Err(io::Error::other("no programs in this test"))
-        }
-
-        fn can_confine(&self, _: &Path) -> Result<(), String> {
-            Err("No programs can be started in this test".into())
-        }
-
-        fn can_run_confined(&self, _: &str) -> Result<(), String> {
-            Ok(())
-        }
-    }
-
     pub(crate) fn with_ctx<T>(scratch: &Scratch, limits: &Limits, f: impl FnOnce(&Ctx) -> T) -> T {
         in_ctx(scratch, limits, None, &Web::default(), f)
     }
@@ -324,7 +337,7 @@ pub(crate) mod tests {
             workspace: Workspace::open(scratch.path()).expect("the scratch directory opens"),
             cancel: &cancel,
             limits,
-            children: &NoChildren,
+            children: &NoPrograms,
             task: &"t".into(),
             background: &Background::default(),
             web,
@@ -416,7 +429,7 @@ pub(crate) mod tests {
             workspace: Workspace::open(scratch.path()).expect("it opens"),
             cancel: &cancel,
             limits: &limits,
-            children: &NoChildren,
+            children: &NoPrograms,
             task: &"t".into(),
             changes: &FileChanges::default(),
             background: &Background::default(),

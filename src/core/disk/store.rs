@@ -8,6 +8,7 @@
 
 use crate::base::id::{Seq, TaskId};
 use crate::limits::Limits;
+use crate::task::log::blob::{Blobs, MemoryBlobs};
 use crate::task::log::brief::Brief;
 use crate::task::log::record::{BadLine, Record};
 use crate::task::machine::state::State;
@@ -61,6 +62,9 @@ pub trait Archive: Send + Sync {
 
     /// Deletes a log for good; one that does not exist counts as deleted. Not while another server has it.
     fn remove(&self, task: &TaskId) -> Result<Removal, StoreError>;
+
+    /// The content that logs name.
+    fn blobs(&self) -> Arc<dyn Blobs>;
 
     /// Whether a log could be written now: tries it, and leaves nothing behind.
     fn probe(&self) -> Result<(), StoreError>;
@@ -203,6 +207,7 @@ pub fn fold(file: &dyn LogFile, upto: Option<Seq>) -> Result<State, StoreError> 
 #[derive(Clone, Default)]
 pub struct MemoryStore {
     disk: Arc<Mutex<Disk>>,
+    blobs: Arc<MemoryBlobs>,
 }
 
 /// What a failing append leaves behind. Either way it is an error, and nothing of it counts.
@@ -370,6 +375,10 @@ impl Archive for MemoryStore {
     fn open(&self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
         self.disk().log(task)?;
         Ok(Arc::new(MemoryLog { task: task.clone(), store: self.clone() }))
+    }
+
+    fn blobs(&self) -> Arc<dyn Blobs> {
+        self.blobs.clone()
     }
 
     fn remove(&self, task: &TaskId) -> Result<Removal, StoreError> {

@@ -51,19 +51,29 @@ struct Inner {
 }
 
 struct Out {
-    file: File,
+    /// None if nothing is logged.
+    file: Option<File>,
     lost: u64,
 }
 
 impl Log {
-    /// A log on standard error that leaves out what is less urgent than `level`.
-    pub fn new(level: Level, redacted: Redacted) -> io::Result<Log> {
-        let file = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-        Ok(Log::on(file, level, redacted))
+    /// A log on standard error that leaves out what is less urgent than `level`. Without standard error nothing is logged.
+    pub fn new(level: Level, redacted: Redacted) -> Log {
+        let file = io::stderr().as_fd().try_clone_to_owned().ok().map(File::from);
+        Log(Arc::new(Inner { level, redacted, out: Mutex::new(Out { file, lost: 0 }) }))
     }
 
     pub fn on(file: File, level: Level, redacted: Redacted) -> Log {
-        Log(Arc::new(Inner { level, redacted, out: Mutex::new(Out { file, lost: 0 }) }))
+        Log(Arc::new(Inner { level, redacted, out: Mutex::new(Out { file: Some(file), lost: 0 }) }))
+    }
+
+    /// Logs nothing.
+    pub fn off() -> Log {
+        Log(Arc::new(Inner {
+            level: Level::Error,
+            redacted: Redacted::default(),
+            out: Mutex::new(Out { file: None, lost: 0 }),
+        }))
     }
 
     pub fn error(&self, message: impl fmt::Display) {
@@ -103,10 +113,13 @@ impl Log {
 impl Out {
     /// Whether the line was taken. It is not when that would mean to wait.
     fn put(&mut self, line: &str) -> bool {
-        let mut fds = [PollFd::new(&self.file, PollFlags::OUT)];
+        let Some(file) = &mut self.file else {
+            return true;
+        };
+        let mut fds = [PollFd::new(&*file, PollFlags::OUT)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let ready = matches!(poll(&mut fds, Some(&at_once)), Ok(1..)) && fds[0].revents().contains(PollFlags::OUT);
-        ready && self.file.write_all(line.as_bytes()).is_ok()
+        ready && file.write_all(line.as_bytes()).is_ok()
     }
 }
 

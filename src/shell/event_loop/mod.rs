@@ -4,4 +4,5 @@ pub mod listen;
 pub mod log;
 pub mod server;
 pub mod signals;
+pub mod stop;
 pub mod sys;

@@ -13,6 +13,7 @@ use crate::limits::Limits;
 use crate::shell::event_loop::listen::{Listener, Remote, Stream};
 use crate::shell::event_loop::log::Log;
 use crate::shell::event_loop::signals::{Signal, Signals};
+use crate::shell::event_loop::stop::Wake;
 use crate::shell::event_loop::sys::{self, Clock};
 use crate::shell::peers::peer_check::{Accepted, Caller, PeerCheck};
 use crate::shell::workers::jobs::{Jobs, Mail};
@@ -22,6 +23,7 @@ use rustix::net::sockopt;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::Shutdown;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub const WAKE: Token = Token(usize::MAX);
@@ -38,7 +40,8 @@ const MOST_LINGERING: usize = 1_024;
 pub struct Server {
     poll: Poll,
     listeners: Vec<Listening>,
-    signals: Signals,
+    signals: Option<Signals>,
+    wake: Arc<Wake>,
     clock: Clock,
     core: Core,
     store: Box<dyn Store>,
@@ -87,11 +90,21 @@ struct Socket {
     budget: usize,
 }
 
+/// Why the server has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// A [`StopHandle`](crate::shell::event_loop::stop::StopHandle) stopped it.
+    Stopped,
+    Signal(Signal),
+}
+
 /// What the server is made from.
 pub struct Parts {
     pub poll: Poll,
     pub listeners: Vec<Listener>,
-    pub signals: Signals,
+    /// None if signals are none of its business.
+    pub signals: Option<Signals>,
+    pub wake: Arc<Wake>,
     pub clock: Clock,
     pub core: Core,
     pub store: Box<dyn Store>,
@@ -109,11 +122,14 @@ impl Server {
             listener.register(registry, Token(LISTEN + at))?;
             listeners.push(Listening { listener, backlog: true, is_left_over: false, taken: 0 });
         }
-        registry.register(&mut parts.signals, SIGNAL, Interest::READABLE)?;
+        if let Some(signals) = &mut parts.signals {
+            registry.register(signals, SIGNAL, Interest::READABLE)?;
+        }
         Ok(Server {
             poll: parts.poll,
             listeners,
             signals: parts.signals,
+            wake: parts.wake,
             clock: parts.clock,
             core: parts.core,
             store: parts.store,
@@ -133,8 +149,8 @@ impl Server {
         })
     }
 
-    /// Runs until a signal ends it; gives the exit status.
-    pub fn run(mut self) -> io::Result<u8> {
+    /// Runs until it is stopped or a signal ends it.
+    pub fn run(mut self) -> io::Result<Ended> {
         let known = self.store.archive().known();
         self.core.input(Input::Listed(known), self.clock.now());
         let mut events = Events::with_capacity(1024);
@@ -144,11 +160,7 @@ impl Server {
         }
         self.turn(&mut events, &mut scratch)?;
         self.outside.jobs.end();
-        // A server that was asked to end and did has succeeded; one that was interrupted says so.
-        Ok(match self.signal {
-            Some(Signal::Interrupt) => 130,
-            Some(Signal::Terminate | Signal::Hangup) | None => 0,
-        })
+        Ok(self.signal.map_or(Ended::Stopped, Ended::Signal))
     }
 
     fn turn(&mut self, events: &mut Events, scratch: &mut [u8]) -> io::Result<()> {
@@ -199,7 +211,11 @@ impl Server {
         let mut fresh = Vec::new();
         for event in events.iter() {
             match event.token() {
-                WAKE => {}
+                WAKE => {
+                    if self.wake.is_to_stop() {
+                        self.core.input(Input::ShutDown, now);
+                    }
+                }
                 SIGNAL => self.take_signals(now),
                 Token(at) if at >= LISTEN => {
                     if let Some(listening) = self.listeners.get_mut(at - LISTEN) {
@@ -392,7 +408,7 @@ impl Server {
     }
 
     fn take_signals(&mut self, now: Now) {
-        for signal in self.signals.take() {
+        for signal in self.signals.iter_mut().flat_map(Signals::take) {
             let wait = self.limits.shutdown_ms / 1000;
             self.outside.log.info(format_args!(
                 "ending on {}: what runs has {wait} s, the next signal does not wait",

@@ -6,7 +6,7 @@
 //! that starts ends the children of servers that are gone. Each living server holds the locks of its own id and of every dead one
 //! it found, so no two servers ever answer for the same child.
 
-use super::{failed, is_file_name, names, private_file};
+use super::{failed, is_file_name, names, private_dir, private_file};
 use crate::base::id::Entropy;
 use crate::core::disk::store::StoreError;
 use crate::limits::INSTANCE_BYTES;
@@ -50,7 +50,11 @@ impl Drop for Held {
 }
 
 impl Instances {
-    pub fn take(dir: &Path, entropy: &mut Entropy) -> Result<Instances, StoreError> {
+    /// Takes an id in a state directory, making both if need be. The id outlives the server: the next one may have it too.
+    pub fn open(state: &Path, entropy: &mut Entropy) -> Result<Instances, StoreError> {
+        let dir = &state.join("instances");
+        private_dir(state)?;
+        private_dir(dir)?;
         let mut ids: Vec<String> = names(dir).filter(|id| is_file_name(id)).collect();
         ids.sort_unstable();
         let mut held = Vec::new();
@@ -64,10 +68,12 @@ impl Instances {
         Ok(Instances { dir: dir.to_owned(), held })
     }
 
+    /// The id that this server marks its child processes with.
     pub fn own(&self) -> &str {
         &self.held[0].id
     }
 
+    /// Our own id and those of servers that have ended. Children that have one of them when the server starts are left over.
     pub fn all(&self) -> impl Iterator<Item = &str> {
         self.held.iter().map(|held| held.id.as_str())
     }

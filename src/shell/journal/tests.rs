@@ -1,3 +1,4 @@
+use super::instances::Instance;
 use super::*;
 use crate::base::id::Seq;
 use crate::core::disk::store::read_all;
@@ -9,13 +10,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A directory of its own for each test, gone afterwards.
-pub(super) struct Scratch(pub PathBuf);
+pub(super) struct Scratch(pub PathBuf, Mutex<Vec<Instances>>);
 
 impl Scratch {
     pub fn new() -> Scratch {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let n = COUNT.fetch_add(1, Ordering::Relaxed);
-        Scratch(std::env::temp_dir().join(format!("journal-{}-{n}", std::process::id())))
+        Scratch(std::env::temp_dir().join(format!("journal-{}-{n}", std::process::id())), Mutex::default())
     }
 
     pub fn open(&self) -> Journal {
@@ -23,10 +24,22 @@ impl Scratch {
     }
 
     pub fn open_with(&self, limits: &Limits) -> Journal {
-        let mut journal = Journal::open(&self.0, limits, &mut sys::entropy()).unwrap();
+        // Each journal is another server's: the ids stay locked until the end of the test.
+        let instances = self.instances();
+        let mut journal = Journal::open(&self.0, limits, &instances).unwrap();
+        self.1.lock().unwrap().push(instances);
         // Tests of the index count its chores only.
         journal.swept_ms = u64::MAX / 2;
         journal
+    }
+
+    pub fn instances(&self) -> Instances {
+        Instances::open(&self.0, &mut sys::entropy()).unwrap()
+    }
+
+    /// The servers of all journals so far are gone.
+    pub fn end_servers(&self) {
+        self.1.lock().unwrap().clear();
     }
 
     pub fn dir(&self) -> &Path {
@@ -177,7 +190,7 @@ fn other_users_can_read_no_file() {
     let mut journal = scratch.open();
     journal.create(&"t".into(), &Brief::bare("c".into())).unwrap();
     journal.append(&"t".into(), &lines(&three("t")), Openness::Open).unwrap();
-    journal.blobs().put(b"abc").unwrap();
+    journal.archive().blobs().put(b"abc").unwrap();
     let mut seen = Vec::new();
     let mut look = vec![scratch.0.clone()];
     while let Some(path) = look.pop() {
@@ -191,7 +204,7 @@ fn other_users_can_read_no_file() {
     }
     assert_eq!(seen.len(), 11, "six directories, index, instance, log, marker, stored content");
     fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o770)).unwrap();
-    let refused = Journal::open(&scratch.0, &Limits::default(), &mut sys::entropy());
+    let refused = Instances::open(&scratch.0, &mut sys::entropy());
     let error = refused.err().expect("others may write there");
     assert!(error.message.contains("chmod 700"), "{error}");
 }
@@ -423,16 +436,16 @@ fn pages_are_whole_lines_however_long() {
 #[test]
 fn an_instance_id_outlives_its_server_and_is_shared_with_no_living_one() {
     let scratch = Scratch::new();
-    let (first, second) = (scratch.open(), scratch.open());
-    let ids = [first.instance().to_owned(), second.instance().to_owned()];
+    let (first, second) = (scratch.instances(), scratch.instances());
+    let ids = [first.own().to_owned(), second.own().to_owned()];
     assert_ne!(ids[0], ids[1]);
     drop(first);
-    let third = scratch.open();
-    assert_eq!(third.instances().collect::<Vec<_>>(), [ids[0].as_str()]);
+    let third = scratch.instances();
+    assert_eq!(third.all().collect::<Vec<_>>(), [ids[0].as_str()]);
     drop((second, third));
-    let last = scratch.open();
-    let mut all: Vec<_> = last.instances().map(str::to_owned).collect();
-    assert_eq!(all[0], last.instance());
+    let last = scratch.instances();
+    let mut all: Vec<_> = last.all().map(str::to_owned).collect();
+    assert_eq!(all[0], last.own());
     all.sort();
     let mut expected = ids.to_vec();
     expected.sort();
@@ -454,7 +467,7 @@ fn living_servers_say_where_they_are_and_dead_ones_say_nothing() {
         living.sort_by_key(|instance| instance.pid);
         living
     };
-    let (mut first, mut second) = (scratch.open(), scratch.open());
+    let (mut first, mut second) = (scratch.instances(), scratch.instances());
     assert_eq!(living(), [], "they are starting");
     first.announce(&said(1)).unwrap();
     second.announce(&said(2)).unwrap();
@@ -473,7 +486,7 @@ fn living_servers_say_where_they_are_and_dead_ones_say_nothing() {
     let killed = dir.join("killed");
     fs::write(&killed, &text).unwrap();
     assert_eq!(living().len(), 1, "it is not locked");
-    let third = scratch.open();
+    let third = scratch.instances();
     assert_eq!(living().len(), 1, "it is locked by one who is starting, and emptied");
     assert_eq!(fs::read(&killed).unwrap(), b"");
     drop(third);

@@ -1,6 +1,8 @@
 //! From the command line to a running server, or to one of the other verbs.
 
+mod assemble;
+mod configure;
+pub mod embed;
 pub mod program;
 pub mod replay;
-pub mod serve;
 pub mod workspace_settings;

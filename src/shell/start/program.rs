@@ -2,21 +2,24 @@
 //! can be this one with further slash commands.
 
 use crate::args::{self, Mode};
+use crate::config::options::Flag;
 use crate::manual;
 use crate::shell::children;
-use crate::shell::start::{replay, serve};
+use crate::shell::event_loop::signals::Signal;
+use crate::shell::start::configure::{Configured, configure};
+use crate::shell::start::embed::{self, Ended};
+use crate::shell::start::replay;
 use crate::shell::workers::slash_commands::Commands;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 /// The command line is wrong. No other error has this exit status.
 const USAGE: u8 = 2;
 /// The server cannot start with this configuration: a file, a variable, a directory, an address (`EX_CONFIG` of sysexits.h).
 const CONFIGURATION: u8 = 78;
 /// Any other error.
-pub const FAILURE: u8 = 1;
+const FAILURE: u8 = 1;
 
 /// Makes this process adopt processes whose supervisor was killed by its command, so that they are found and killed. A program
 /// that does so may have no children of its own: they would be taken for orphans.
@@ -54,14 +57,30 @@ pub fn run(commands: Commands) -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(message) => fail(FAILURE, &message),
         },
-        Mode::Serve => {
-            let env = Arc::new(|name: &str| std::env::var(name).ok());
-            let ready = serve::configure(&args.flags, env);
-            match ready.and_then(|ready| serve::serve(ready, commands)) {
-                Ok(status) => ExitCode::from(status),
-                Err(message) => fail(CONFIGURATION, &message),
-            }
-        }
+        Mode::Serve => serve(&args.flags, commands),
+    }
+}
+
+fn serve(flags: &[Flag], commands: Commands) -> ExitCode {
+    let Configured { plan, greeting } = match configure(flags, std::env::vars_os().collect(), commands) {
+        Ok(configured) => configured,
+        Err(message) => return fail(CONFIGURATION, &message),
+    };
+    let workspace = plan.workspace.display().to_string();
+    let server = match embed::open(plan) {
+        Ok(server) => server,
+        Err(error) => return fail(CONFIGURATION, &error.to_string()),
+    };
+    print_error(&format!("gemini-a2a listens on {} and works in {workspace}", server.url()));
+    print_error(&format!("Its listeners: {}", server.listeners().join(", ")));
+    for line in greeting.iter().chain(server.problems()) {
+        print_error(line);
+    }
+    match server.run() {
+        // A server that was asked to end and did has succeeded; one that was interrupted says so.
+        Ok(Ended::Signal(Signal::Interrupt)) => ExitCode::from(130),
+        Ok(Ended::Signal(Signal::Terminate | Signal::Hangup) | Ended::Stopped) => ExitCode::SUCCESS,
+        Err(error) => fail(FAILURE, &format!("the event loop failed: {error}")),
     }
 }
 
@@ -81,6 +100,11 @@ fn print_manual(subject: Option<&str>) -> ExitCode {
 }
 
 fn fail(status: u8, message: &str) -> ExitCode {
-    eprintln!("gemini-a2a: {message}");
+    print_error(&format!("gemini-a2a: {message}"));
     ExitCode::from(status)
+}
+
+/// A line on standard error, if that can be written: there may be none, or no one who reads it.
+fn print_error(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }

@@ -37,8 +37,8 @@ pub struct SettingsReader {
 }
 
 impl SettingsReader {
-    pub fn new(env: Env, operator: OperatorTrust, limits: Limits) -> SettingsReader {
-        SettingsReader { paths: Paths::new(env.as_ref()), env, operator, limits }
+    pub fn new(paths: Paths, env: Env, operator: OperatorTrust, limits: Limits) -> SettingsReader {
+        SettingsReader { paths, env, operator, limits }
     }
 
     pub fn paths(&self) -> &Paths {
@@ -303,7 +303,7 @@ mod tests {
         let workspace = root.join("repo/sub");
         let operator = OperatorTrust { decision, workspace: workspace.clone() };
         let env = Arc::new(move |name: &str| known.get(name).cloned());
-        SettingsReader::new(env, operator, Limits::default()).read(&workspace)
+        SettingsReader::new(Paths::new(env.as_ref()), env, operator, Limits::default()).read(&workspace)
     }
 
     fn values(local: &WorkspaceSettings) -> Vec<(&str, &str)> {

@@ -32,7 +32,7 @@ use crate::tool::files::attachments;
 use crate::tool::files::changes::FileChanges;
 use crate::tool::search::ignore::Wanted;
 use crate::tool::web::Web;
-use crate::tool::{Ask, Ctx, Toolbox};
+use crate::tool::{Ask, Ctx, NoPrograms, Toolbox};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -63,7 +63,8 @@ pub struct WorkerContext {
     pub ask: Option<Arc<dyn Ask>>,
     pub toolbox: Toolbox,
     pub specs: Vec<ToolSpec>,
-    pub children: Children,
+    /// None if no commands can be started.
+    pub children: Option<Children>,
     pub prompt_context: PromptContext,
     pub commands: Commands,
     pub background: Background,
@@ -129,7 +130,9 @@ impl Jobs {
         for cancel in self.running.values() {
             cancel.set();
         }
-        self.context.children.end_all();
+        if let Some(children) = &self.context.children {
+            children.end_all();
+        }
     }
 
     /// Asks the store.
@@ -334,7 +337,10 @@ impl WorkerContext {
             workspace,
             cancel,
             limits: &self.limits,
-            children: &self.children,
+            children: match &self.children {
+                Some(children) => children,
+                None => &NoPrograms,
+            },
             task,
             background: &self.background,
             web: &self.web,

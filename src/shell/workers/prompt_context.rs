@@ -144,6 +144,7 @@ pub fn wanted(context: &Context) -> Wanted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::paths::Paths;
     use crate::config::settings::Level;
     use crate::config::trust::{OperatorTrust, Trust};
     use crate::shell::event_loop::log::Redacted;
@@ -162,7 +163,11 @@ mod tests {
         let limits = Limits { trees: 1, ..Limits::default() };
         let file = std::fs::OpenOptions::new().append(true).open(&said).expect("the log");
         let log = Log::on(file, Level::Warn, Redacted::default());
-        let prompt_context = PromptContext::new(SettingsReader::new(env, operator, limits.clone()), log, limits);
+        let prompt_context = PromptContext::new(
+            SettingsReader::new(Paths::new(env.as_ref()), env, operator, limits.clone()),
+            log,
+            limits,
+        );
         let of = |task: &str| {
             let found = prompt_context.of(&task.into(), workspace.to_str().expect("plain"));
             (found.memory.project.contains("second"), found.tree)

@@ -4,3 +4,9 @@ pub mod background;
 pub mod output;
 pub mod run_shell_command;
 pub mod watch;
+use crate::tool::Tool;
+
+/// All of them, in the order they are declared.
+pub fn tools() -> Vec<Box<dyn Tool>> {
+    vec![Box::new(run_shell_command::Shell), Box::new(background::ListProcesses), Box::new(background::ReadOutput)]
+}

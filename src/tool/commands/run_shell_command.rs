@@ -251,7 +251,7 @@ mod tests {
         let dir = format!("{}/sub", scratch.path().display());
         let command = "sh -c 'make x' | tee log\necho done";
         let args = json!({"command": command, "dir_path": "sub", "description": "Builds x"});
-        let why = "commands that only read cannot be confined here (No programs can be started in this test)";
+        let why = "commands that only read cannot be confined here (No programs can be started)";
         assert_eq!(
             plan(&scratch, args),
             Ok(Plan {
@@ -293,7 +293,9 @@ mod tests {
         let end = with_ctx(&scratch, &Limits::default(), |ctx| ran(Shell, &run, ctx));
         assert_eq!(
             end,
-            failed(ErrorKind::ShellExecuteError.error("The command could not be started: no programs in this test"))
+            failed(
+                ErrorKind::ShellExecuteError.error("The command could not be started: this server starts no programs")
+            )
         );
     }
 

@@ -160,6 +160,7 @@ fn a_crash_at_any_step_leaves_the_old_one_or_the_new_one() {
             Step::Renamed => fs::rename(&places.fresh, &places.index).unwrap(),
         }
         drop(ours);
+        scratch.end_servers();
         let (expected, left) = match step {
             Step::HalfWritten => (1, 2),
             Step::Drafted => (2, 3),

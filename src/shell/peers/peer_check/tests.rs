@@ -1,8 +1,7 @@
 use super::*;
 use crate::base::id::Entropy;
 use crate::base::slots::Slots;
-use crate::shell::journal::Journal;
-use crate::shell::journal::instances::Instance;
+use crate::shell::journal::instances::{Instance, Instances};
 use crate::tool::tests::Scratch;
 use std::net::{TcpListener, TcpStream};
 
@@ -61,12 +60,11 @@ impl Stage {
     }
 
     /// Another server in the same directory, whose process has this pid.
-    fn other_server(&self, pid: u32) -> Journal {
-        let mut journal =
-            Journal::open(self.scratch.path(), &Limits::default(), &mut Entropy::counting_after(0)).unwrap();
+    fn other_server(&self, pid: u32) -> Instances {
+        let mut instances = Instances::open(self.scratch.path(), &mut Entropy::counting_after(0)).unwrap();
         let instance = Instance { pid, listen: vec![], url: String::new(), started: String::new() };
-        journal.announce(&instance).unwrap();
-        journal
+        instances.announce(&instance).unwrap();
+        instances
     }
 }
 

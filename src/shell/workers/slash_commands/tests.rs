@@ -1,4 +1,5 @@
 use super::*;
+use crate::config::paths::Paths;
 use crate::config::settings::Level;
 use crate::config::trust::{OperatorTrust, Trust};
 use crate::limits::Limits;
@@ -33,7 +34,11 @@ impl Rig {
         let null = std::fs::File::create("/dev/null").expect("the null device");
         let log = Log::on(null, Level::Warn, Redacted::default());
         Rig {
-            prompt_context: PromptContext::new(SettingsReader::new(env, word, limits.clone()), log, limits),
+            prompt_context: PromptContext::new(
+                SettingsReader::new(Paths::new(env.as_ref()), env, word, limits.clone()),
+                log,
+                limits,
+            ),
             scratch,
             commands: Commands::built_in(),
         }

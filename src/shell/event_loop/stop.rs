@@ -1,0 +1,52 @@
+//! How other threads reach the loop: workers wake it when they have mail, and any thread may stop it.
+
+use mio::{Poll, Token, Waker};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Wakes the loop from its poll.
+pub struct Wake {
+    waker: Waker,
+    is_to_stop: AtomicBool,
+}
+
+impl Wake {
+    pub fn new(poll: &Poll, token: Token) -> io::Result<Wake> {
+        Ok(Wake { waker: Waker::new(poll.registry(), token)?, is_to_stop: AtomicBool::new(false) })
+    }
+
+    pub fn wake(&self) {
+        // It fails only when the system has no memory left; the loop then wakes with its next deadline.
+        let _ = self.waker.wake();
+    }
+
+    pub fn is_to_stop(&self) -> bool {
+        self.is_to_stop.load(Ordering::Acquire)
+    }
+}
+
+/// Stops a server from any thread, as an orderly end: turns have time to finish, and watching clients are told. It keeps nothing of
+/// the server alive.
+#[derive(Clone, Debug)]
+pub struct StopHandle(Weak<Wake>);
+
+impl std::fmt::Debug for Wake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Wake")
+    }
+}
+
+impl StopHandle {
+    pub fn new(wake: &Arc<Wake>) -> StopHandle {
+        StopHandle(Arc::downgrade(wake))
+    }
+
+    /// Returns at once. Nothing happens if the server has ended.
+    pub fn stop(&self) {
+        if let Some(wake) = self.0.upgrade() {
+            wake.is_to_stop.store(true, Ordering::Release);
+            wake.wake();
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The plan of the program `gemini-a2a`: what its flags, its environment and the files around its workspace say.
+
+use crate::config::options::Flag;
+use crate::config::paths::Paths;
+use crate::config::settings::Settings;
+use crate::config::trust::{OperatorTrust, Trust};
+use crate::config::{Agent, Config, Variables};
+use crate::limits::Limits;
+use crate::model::script::Script;
+use crate::shell::event_loop::log::{Log, Redacted};
+use crate::shell::event_loop::sys;
+use crate::shell::start::assemble::{lookup, read, real_directory};
+use crate::shell::start::embed::{ChildProcesses, Gemini, Model, Plan, SignalHandling};
+use crate::shell::start::workspace_settings::SettingsReader;
+use crate::shell::workers::slash_commands::Commands;
+use std::ffi::OsString;
+use std::sync::Arc;
+
+/// The plan, and what to tell the user who starts the server.
+pub struct Configured {
+    pub plan: Plan,
+    pub greeting: Vec<String>,
+}
+
+/// Reads the files around the workspace and combines them with the flags and the environment.
+pub fn configure(
+    flags: &[Flag],
+    environment: Vec<(OsString, OsString)>,
+    commands: Commands,
+) -> Result<Configured, String> {
+    let env = lookup(environment.clone());
+    let mut operators = Settings::default();
+    operators.apply_variables(env.as_ref(), &Variables::default())?;
+    operators.apply_flags(flags);
+    let workspace = real_directory(&operators.workspace())?;
+    let operator = OperatorTrust { decision: operators.trust, workspace: workspace.clone() };
+    let paths = Paths::new(env.as_ref());
+    let reader = SettingsReader::new(paths.clone(), env.clone(), operator, Limits::default());
+    let config = Config::new(flags, env.as_ref(), reader.read(&workspace)?)?;
+    let log = Log::new(config.settings.log_level, Redacted::new(secrets(&config)));
+    for message in &config.messages {
+        log.warn(message);
+    }
+    let mut greeting = vec![greeting(&config)];
+    if config.trust == Trust::Untrusted {
+        greeting.push(
+            "The workspace is not trusted: its own settings and GEMINI.md files do not count (--trust-workspace)."
+                .into(),
+        );
+    }
+    let plan = Plan {
+        listen: config.listen,
+        sockets: config.runtime_dir.map(|dir| dir.join("gemini-a2a")),
+        limits: config.settings.limits.clone().with_files(sys::raise_file_limit().raised),
+        trust: operators.trust,
+        paths,
+        environment,
+        certificates: config.settings.ca_file.as_deref().map(read).transpose()?,
+        model: model(config.agent, config.models, config.proxy)?,
+        settings: config.settings,
+        commands,
+        children: ChildProcesses::ThisProgram,
+        signals: SignalHandling::EndTheServer,
+        log,
+        ..Plan::at(workspace, config.state_dir)
+    };
+    Ok(Configured { plan, greeting })
+}
+
+/// The secrets that are redacted in the log.
+fn secrets(config: &Config) -> Vec<String> {
+    match &config.agent {
+        Agent::Gemini(endpoint) => {
+            let extra = endpoint.extra.iter().map(|(_, value)| value);
+            let all = std::iter::once(&endpoint.key).chain(extra);
+            all.map(|secret| secret.reveal().to_owned()).collect()
+        }
+        Agent::Script(_) | Agent::Demo => Vec::new(),
+    }
+}
+
+fn greeting(config: &Config) -> String {
+    match &config.agent {
+        Agent::Gemini(endpoint) => format!("Model: {} at {}", config.models.default, endpoint.base_url),
+        Agent::Script(file) => format!("A script answers: {}", file.display()),
+        Agent::Demo => "No GEMINI_API_KEY is set: a scripted demo answers, no model is asked.".into(),
+    }
+}
+
+fn model(agent: Agent, models: crate::config::Models, proxy: Option<String>) -> Result<Model, String> {
+    Ok(match agent {
+        Agent::Gemini(endpoint) => Model::Gemini(Box::new(Gemini { endpoint, models, proxy })),
+        Agent::Demo => Model::Demo,
+        Agent::Script(file) => {
+            let text = String::from_utf8(read(&file)?).map_err(|_| format!("{} is not UTF-8 text", file.display()))?;
+            let script = Script::parse(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+            Model::Script(Arc::new(script))
+        }
+    })
+}

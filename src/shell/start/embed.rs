@@ -1,0 +1,230 @@
+//! A server inside another program. [`open`] is the one way a server is made; `gemini-a2a` itself uses it.
+//!
+//! ```no_run
+//! use gemini_a2a::embed::{self, Plan};
+//! use std::process::ExitCode;
+//!
+//! fn main() -> ExitCode {
+//!     // First of all: commands are started through this same program.
+//!     if let Some(code) = embed::child_main(std::env::args_os()) {
+//!         return code;
+//!     }
+//!     let server = embed::open(Plan { port: 0, ..Plan::at("workspace", "state") }).expect("a workspace to serve");
+//!     let (url, stop) = (server.url().to_owned(), server.stop_handle());
+//!     let running = std::thread::spawn(move || server.run());
+//!     println!("an agent works behind {url}");
+//!     stop.stop();
+//!     running.join().expect("the server does not panic").expect("the event loop works");
+//!     ExitCode::SUCCESS
+//! }
+//! ```
+//!
+//! [`open`] reads no settings from arguments, environment or files but those that the [`Plan`] names, and installs no signal handler
+//! unless the plan asks for it. Several servers may run in one process, each with a state directory of its own or a shared one. When
+//! [`Server::run`] has returned, its threads and descriptors are gone.
+
+pub use crate::config::listen::Listen;
+pub use crate::core::disk::store::{MemoryStore, Store};
+pub use crate::limits::Limits;
+pub use crate::shell::children::child_main;
+pub use crate::shell::event_loop::log::Log;
+pub use crate::shell::event_loop::server::Ended;
+pub use crate::shell::event_loop::stop::StopHandle;
+pub use crate::shell::journal::watch::Watch;
+pub use crate::shell::workers::slash_commands::Commands;
+pub use crate::tool::Tool;
+
+use crate::config::Models;
+use crate::config::paths::Paths;
+use crate::config::settings::Settings;
+use crate::config::trust::Trust;
+use crate::core::disk::store::StoreError;
+use crate::model::backend::ModelBackend;
+use crate::model::gemini::Endpoint;
+use crate::model::script::Script;
+use crate::shell::event_loop::server;
+use crate::shell::journal::instances::{Instance, Instances};
+use crate::shell::start::assemble;
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What a server is made from. Begin with [`Plan::at`] and change what you need.
+pub struct Plan {
+    /// The directory that the agent works in.
+    pub workspace: PathBuf,
+    /// The directory for tasks and for the ids of servers. It is made if there is none.
+    pub state: PathBuf,
+    /// The TCP port on 127.0.0.1; 0 takes a free one, which [`Server::url`] names. Not used if `listen` is not empty.
+    pub port: u16,
+    /// The addresses to listen on, if not only on `port`.
+    pub listen: Vec<Listen>,
+    /// The directory for the Unix socket beside TCP; `run` in the state directory if none is given.
+    pub sockets: Option<PathBuf>,
+    pub limits: Limits,
+    /// All other options, as the operator's settings have them. Their addresses, directories and limits are not used.
+    pub settings: Settings,
+    /// Whether the workspace's own settings and memory files count. None: the files of `paths` decide, and without them they do not.
+    pub trust: Option<Trust>,
+    /// The operator's files, which are read for every workspace. There are none by default.
+    pub paths: Paths,
+    /// The environment that commands get a part of, and that settings may refer to.
+    pub environment: Vec<(OsString, OsString)>,
+    pub model: Model,
+    /// Certificates to trust instead of the built-in ones, in PEM.
+    pub certificates: Option<Vec<u8>>,
+    /// The slash commands.
+    pub commands: Commands,
+    /// Tools beside the built-in ones.
+    pub tools: Vec<Box<dyn Tool>>,
+    /// Where tasks are kept; files in the state directory if none is given.
+    pub store: Option<Box<dyn Store>>,
+    /// Is given every record of every task, after the store has it.
+    pub watch: Option<Watch>,
+    pub children: ChildProcesses,
+    pub signals: SignalHandling,
+    pub log: Log,
+}
+
+impl Plan {
+    /// A server that answers with the built-in demo and listens on any free port.
+    pub fn at(workspace: impl Into<PathBuf>, state: impl Into<PathBuf>) -> Plan {
+        Plan {
+            workspace: workspace.into(),
+            state: state.into(),
+            port: 0,
+            listen: Vec::new(),
+            sockets: None,
+            limits: Limits::default(),
+            settings: Settings::default(),
+            trust: None,
+            paths: Paths::default(),
+            environment: vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())],
+            model: Model::Demo,
+            certificates: None,
+            commands: Commands::built_in(),
+            tools: Vec::new(),
+            store: None,
+            watch: None,
+            children: ChildProcesses::ThisProgram,
+            signals: SignalHandling::Untouched,
+            log: Log::off(),
+        }
+    }
+}
+
+/// What answers prompts.
+pub enum Model {
+    /// The built-in script, which needs no key.
+    Demo,
+    Script(Arc<Script>),
+    Gemini(Box<Gemini>),
+    /// A back-end of the host, and the name that clients are shown.
+    Own {
+        name: String,
+        backend: Arc<dyn ModelBackend>,
+    },
+}
+
+/// The Gemini API, or one that understands it.
+pub struct Gemini {
+    pub endpoint: Endpoint,
+    pub models: Models,
+    /// The URL of a proxy.
+    pub proxy: Option<String>,
+}
+
+/// How commands are started. Each runs below a supervisor, which is a process of a program whose `main` calls [`child_main`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChildProcesses {
+    /// Of the program that runs now.
+    ThisProgram,
+    Program(PathBuf),
+    /// Not at all: the tools that start commands are not declared.
+    None,
+}
+
+/// Whether INT, TERM and HUP end the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignalHandling {
+    /// The server does not know of them. Clients on Unix sockets that start while a command runs may have to connect a second time,
+    /// because the server cannot know whether the process was stopped meanwhile.
+    Untouched,
+    /// They end it in an orderly way, and a second one ends the process at once. After the server's end they do what they did before.
+    EndTheServer,
+}
+
+/// Why there is no server.
+#[derive(Debug)]
+pub enum OpenError {
+    /// A value of the plan cannot be used.
+    Plan(String),
+    /// The state directory cannot be used.
+    State(StoreError),
+    /// An address cannot be listened on.
+    Listen(String),
+    /// No supervisor can be started. Most likely `main` does not begin with [`child_main`].
+    Children(String),
+    /// The system has no thread, descriptor or memory for it.
+    System(&'static str, io::Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Plan(message) | OpenError::Listen(message) | OpenError::Children(message) => {
+                f.write_str(message)
+            }
+            OpenError::State(error) => error.fmt(f),
+            OpenError::System(what, error) => write!(f, "{what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// A server that listens. Clients that connect wait until it runs.
+pub struct Server {
+    pub(super) server: server::Server,
+    pub(super) instance: Instance,
+    /// Locked until the server has ended.
+    pub(super) instances: Instances,
+    pub(super) stop: StopHandle,
+    pub(super) problems: Vec<String>,
+}
+
+/// Opens and checks everything that a server needs.
+pub fn open(plan: Plan) -> Result<Server, OpenError> {
+    assemble::assemble(plan)
+}
+
+impl Server {
+    pub fn url(&self) -> &str {
+        &self.instance.url
+    }
+
+    /// The addresses it listens on: `127.0.0.1:41242`, `unix:/run/…`.
+    pub fn listeners(&self) -> &[String] {
+        &self.instance.listen
+    }
+
+    /// What this machine lacks, and what that means for users: a line each.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    /// Stops it, from any thread.
+    pub fn stop_handle(&self) -> StopHandle {
+        self.stop.clone()
+    }
+
+    /// Serves until it is stopped, or until a signal ends it if the plan says so.
+    pub fn run(self) -> io::Result<Ended> {
+        let Server { server, instances, .. } = self;
+        let ended = server.run();
+        drop(instances);
+        ended
+    }
+}
