@@ -11,48 +11,59 @@
 // From `core`, because an address is a value; `std::net` is for sockets.
 use ::core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Networks of IPv4 that are not public, with the length of their prefix.
-const RESERVED_V4: [([u8; 4], u32); 15] = [
-    ([0, 0, 0, 0], 8),
-    ([10, 0, 0, 0], 8),
-    ([100, 64, 0, 0], 10),
-    ([127, 0, 0, 0], 8),
-    ([169, 254, 0, 0], 16),
-    ([172, 16, 0, 0], 12),
-    ([192, 0, 0, 0], 24),
-    ([192, 0, 2, 0], 24),
-    ([192, 88, 99, 0], 24),
-    ([192, 168, 0, 0], 16),
-    ([198, 18, 0, 0], 15),
-    ([198, 51, 100, 0], 24),
-    ([203, 0, 113, 0], 24),
-    ([224, 0, 0, 0], 4),
-    ([240, 0, 0, 0], 4),
+/// Networks that are not public, with the length of their prefix. Those of IPv6 are parts of [`GLOBAL_V6`]: protocol assignments
+/// (Teredo among them) and documentation.
+const RESERVED: [(IpAddr, u32); 18] = [
+    (v4(0, 0, 0, 0), 8),
+    (v4(10, 0, 0, 0), 8),
+    (v4(100, 64, 0, 0), 10),
+    (v4(127, 0, 0, 0), 8),
+    (v4(169, 254, 0, 0), 16),
+    (v4(172, 16, 0, 0), 12),
+    (v4(192, 0, 0, 0), 24),
+    (v4(192, 0, 2, 0), 24),
+    (v4(192, 88, 99, 0), 24),
+    (v4(192, 168, 0, 0), 16),
+    (v4(198, 18, 0, 0), 15),
+    (v4(198, 51, 100, 0), 24),
+    (v4(203, 0, 113, 0), 24),
+    (v4(224, 0, 0, 0), 4),
+    (v4(240, 0, 0, 0), 4),
+    (v6(0x2001 << 112), 23),
+    (v6(0x2001_0db8 << 96), 32),
+    (v6(0x3fff << 112), 20),
 ];
+const GLOBAL_V6: (IpAddr, u32) = (v6(0x2000 << 112), 3);
 
-/// The global unicast range of IPv6, and the parts of it that are not public: protocol assignments (Teredo among them) and
-/// documentation.
-const GLOBAL_V6: (u128, u32) = (0x2000 << 112, 3);
-const RESERVED_V6: [(u128, u32); 3] = [(0x2001 << 112, 23), (0x2001_0db8 << 96, 32), (0x3fff << 112, 20)];
+const fn v4(a: u8, b: u8, c: u8, d: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+}
+
+const fn v6(bits: u128) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::from_bits(bits))
+}
 
 /// Whether the address is reachable from the internet.
 pub fn is_public(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => is_public_v4(address),
-        IpAddr::V6(address) => match inner_v4(address) {
-            Some(inner) => is_public_v4(inner),
-            None => {
-                let within = |(network, prefix): &(u128, u32)| (address.to_bits() ^ network) >> (128 - prefix) == 0;
-                within(&GLOBAL_V6) && !RESERVED_V6.iter().any(within)
-            }
-        },
-    }
+    let address = match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(outer) => inner_v4(outer).map_or(address, IpAddr::V4),
+    };
+    let within = |(network, prefix): &(IpAddr, u32)| is_within(address, *network, *prefix);
+    (address.is_ipv4() || within(&GLOBAL_V6)) && !RESERVED.iter().any(within)
 }
 
-fn is_public_v4(address: Ipv4Addr) -> bool {
-    !RESERVED_V4
-        .iter()
-        .any(|(network, prefix)| (address.to_bits() ^ u32::from_be_bytes(*network)) >> (32 - prefix) == 0)
+/// Whether the first `prefix` bits of an address are those of the network.
+pub fn is_within(address: IpAddr, network: IpAddr, prefix: u32) -> bool {
+    match (address, network) {
+        (IpAddr::V4(a), IpAddr::V4(b)) if prefix <= 32 => {
+            (a.to_bits() ^ b.to_bits()).checked_shr(32 - prefix).unwrap_or(0) == 0
+        }
+        (IpAddr::V6(a), IpAddr::V6(b)) if prefix <= 128 => {
+            (a.to_bits() ^ b.to_bits()).checked_shr(128 - prefix).unwrap_or(0) == 0
+        }
+        _ => false,
+    }
 }
 
 /// The IPv4 address that packets to this address are delivered to: mapped (`::ffff:a.b.c.d`), NAT64 (`64:ff9b::a.b.c.d`) or 6to4

@@ -19,7 +19,7 @@ pub fn bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
 
 /// Parses JSON of a client, a model or a script.
 pub fn read<'a, T: Deserialize<'a>>(json: &'a [u8]) -> serde_json::Result<T> {
-    let Shape { depth, containers } = shape(json);
+    let (depth, containers) = shape(json);
     if depth > JSON_DEPTH {
         let message = format!("values are nested deeper than {JSON_DEPTH} levels");
         return Err(serde_json::Error::custom(message));
@@ -31,17 +31,11 @@ pub fn read<'a, T: Deserialize<'a>>(json: &'a [u8]) -> serde_json::Result<T> {
     serde_json::from_slice(json)
 }
 
-#[derive(Debug, PartialEq, Eq)]
-struct Shape {
-    /// The greatest number of lists and objects inside each other.
-    depth: usize,
-    /// The number of lists and objects.
-    containers: usize,
-}
-
+/// The greatest number of lists and objects inside each other, and the number of all of them.
+///
 /// Counts brackets only, which is much cheaper than parsing, and stops at the first one over a limit. The result means nothing if
 /// the text is not JSON.
-fn shape(json: &[u8]) -> Shape {
+fn shape(json: &[u8]) -> (usize, usize) {
     let (mut open, mut depth, mut containers) = (0_usize, 0, 0);
     let mut quoted = false;
     let mut bytes = json.iter();
@@ -61,7 +55,7 @@ fn shape(json: &[u8]) -> Shape {
             (_, _) => {}
         }
     }
-    Shape { depth, containers }
+    (depth, containers)
 }
 
 #[cfg(test)]
@@ -89,7 +83,7 @@ mod tests {
             (r#""[""#, 0, 0),
             ("]]]][", 1, 1),
         ] {
-            assert_eq!(shape(text.as_bytes()), Shape { depth, containers }, "{text}");
+            assert_eq!(shape(text.as_bytes()), (depth, containers), "{text}");
         }
     }
 

@@ -27,8 +27,8 @@ pub fn parse(text: &str) -> (Vec<(String, String)>, Vec<Notice>) {
         };
         let name = name.trim_end();
         match value(written.trim_start()) {
-            Written::Value(value) => variables.push((name.to_owned(), value)),
-            Written::Open(quote) => {
+            Ok(value) => variables.push((name.to_owned(), value)),
+            Err(quote) => {
                 let text = format!("the value of {name} goes over several lines, which is not supported");
                 notices.push(Notice::new(number, text));
                 // The following lines belong to the value and must not be read as variables.
@@ -39,23 +39,18 @@ pub fn parse(text: &str) -> (Vec<(String, String)>, Vec<Notice>) {
     (variables, notices)
 }
 
-enum Written {
-    Value(String),
-    /// The quote is not closed on its line.
-    Open(char),
-}
-
-fn value(written: &str) -> Written {
+/// The value without quotes; the quote, if it is not closed on its line.
+fn value(written: &str) -> Result<String, char> {
     let Some(quote) = written.chars().next().filter(|c| "'\"`".contains(*c)) else {
         let end = written.find(" #").or_else(|| written.find("\t#"));
         let end = if written.starts_with('#') { Some(0) } else { end };
-        return Written::Value(written[..end.unwrap_or(written.len())].trim_end().to_owned());
+        return Ok(written[..end.unwrap_or(written.len())].trim_end().to_owned());
     };
     let mut out = String::new();
     let mut inside = written[1..].chars();
     while let Some(c) = inside.next() {
         match c {
-            _ if c == quote => return Written::Value(out),
+            _ if c == quote => return Ok(out),
             // Only texts in double quotes have escapes.
             '\\' if quote == '"' => match inside.next() {
                 Some('n') => out.push('\n'),
@@ -68,7 +63,7 @@ fn value(written: &str) -> Written {
             _ => out.push(c),
         }
     }
-    Written::Open(quote)
+    Err(quote)
 }
 
 fn is_name(name: &str) -> bool {

@@ -2,6 +2,7 @@
 //!
 //! A loopback address never uses a proxy: for the proxy it would be another machine.
 
+use crate::base::address::is_within;
 use ::core::net::IpAddr;
 
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -77,8 +78,9 @@ fn matches(entry: &str, host: &str, port: &str) -> bool {
     if entry == "*" {
         return true;
     }
-    if let (Some((network, bits)), Ok(address)) = (entry.split_once('/'), host.parse()) {
-        return in_range(network, bits, address);
+    if let (Some((network, prefix)), Ok(address)) = (entry.split_once('/'), host.parse()) {
+        let network = network.parse().ok().zip(prefix.parse().ok());
+        return network.is_some_and(|(network, prefix)| is_within(address, network, prefix));
     }
     let (name, wanted) = split_port(entry);
     if wanted.is_some_and(|wanted| wanted != port) {
@@ -94,21 +96,6 @@ fn matches(entry: &str, host: &str, port: &str) -> bool {
     }
     let above = host.strip_suffix(name);
     above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
-}
-
-fn in_range(network: &str, bits: &str, address: IpAddr) -> bool {
-    let (Ok(network), Ok(bits)) = (network.parse::<IpAddr>(), bits.parse::<u32>()) else {
-        return false;
-    };
-    match (network, address) {
-        (IpAddr::V4(a), IpAddr::V4(b)) if bits <= 32 => {
-            (a.to_bits() ^ b.to_bits()).checked_shr(32 - bits).unwrap_or(0) == 0
-        }
-        (IpAddr::V6(a), IpAddr::V6(b)) if bits <= 128 => {
-            (a.to_bits() ^ b.to_bits()).checked_shr(128 - bits).unwrap_or(0) == 0
-        }
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -92,35 +92,23 @@ pub fn classify(refusal: &Refusal, longest_ms: u64) -> ModelError {
 
 /// Classifies a failure of the connection.
 pub fn network(trouble: &Trouble) -> ModelError {
-    let (kind, message) = match trouble {
-        Trouble::Unreachable(what) => (
-            ModelErrorKind::Busy { after_ms: None },
-            format!("The model API cannot be reached: {what}. Check the network and GOOGLE_GEMINI_BASE_URL."),
-        ),
-        Trouble::Slow => (
-            ModelErrorKind::Busy { after_ms: None },
-            "The model API did not answer in time. Check the network, or try again later.".into(),
-        ),
-        Trouble::Untrusted(what) => (
-            ModelErrorKind::Fatal,
-            format!(
-                "The model API's certificate is not trusted: {what}. Behind a proxy that opens TLS, set SSL_CERT_FILE to its certificate."
-            ),
-        ),
-        Trouble::Unusable(what) => (
-            ModelErrorKind::Fatal,
-            format!("The model API's address cannot be used: {what}. Check GOOGLE_GEMINI_BASE_URL and the proxy."),
-        ),
-        Trouble::Cut(what) => {
-            (ModelErrorKind::BadStream, format!("The model's answer broke off: {what}. Send the message again."))
+    let busy = |message: String| ModelError { kind: ModelErrorKind::Busy { after_ms: None }, message };
+    let broken = |message: String| ModelError { kind: ModelErrorKind::BadStream, message };
+    match trouble {
+        Trouble::Unreachable(what) => {
+            busy(format!("The model API cannot be reached: {what}. Check the network and GOOGLE_GEMINI_BASE_URL."))
         }
-        Trouble::Silent => (
-            ModelErrorKind::BadStream,
-            "The model fell silent in the middle of its answer. Send the message again.".into(),
-        ),
-        Trouble::Canceled => (ModelErrorKind::Fatal, "The request was canceled.".into()),
-    };
-    ModelError { kind, message }
+        Trouble::Slow => busy("The model API did not answer in time. Check the network, or try again later.".into()),
+        Trouble::Untrusted(what) => fatal(format!(
+            "The model API's certificate is not trusted: {what}. Behind a proxy that opens TLS, set SSL_CERT_FILE to its certificate."
+        )),
+        Trouble::Unusable(what) => fatal(format!(
+            "The model API's address cannot be used: {what}. Check GOOGLE_GEMINI_BASE_URL and the proxy."
+        )),
+        Trouble::Cut(what) => broken(format!("The model's answer broke off: {what}. Send the message again.")),
+        Trouble::Silent => broken("The model fell silent in the middle of its answer. Send the message again.".into()),
+        Trouble::Canceled => fatal("The request was canceled."),
+    }
 }
 
 /// The same failure after part of an answer has been shown: that part is void, so it is the stream that broke.

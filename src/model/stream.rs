@@ -1,9 +1,9 @@
-//! The model's answer, read chunk by chunk. Each chunk is one JSON object; what can be shown of it is shown at once, and what
-//! the next request must repeat is gathered for the end.
+//! Reads the answer of the Gemini API chunk by chunk. Each chunk is one JSON object. Its text and thoughts are passed on at once;
+//! what the next request must repeat is collected until the end.
 //!
-//! Most chunks are a few words of text, so a chunk is read into borrowed structs and its parts stay raw until their kind is
-//! known; only a part that must be given back untouched (a call, a signature) becomes a tree. Whether the whole was an answer
-//! is judged once, in [`Decoder::finish`]: a stream may end cleanly and still say nothing.
+//! The parts of a chunk stay raw until their kind is known; only a part that must be sent back unchanged (a call, a signature)
+//! becomes a tree. Whether the stream was an answer is decided at its end, in [`Decoder::finish`]: a stream may end without an
+//! error and contain no text.
 
 #[cfg(test)]
 mod tests;
@@ -15,19 +15,19 @@ use crate::task::log::answer::{Answer, Finish, Request};
 use crate::task::log::gemini::{self, UsageMetadata};
 use crate::task::machine::job::{ModelError, ModelErrorKind, NoteBody};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// What the model was asked with. After results it may have nothing to add; after a prompt, silence is an error.
+/// What the request ended with. After results the model may have nothing to add; after a prompt an empty answer is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     Prompt,
     Results,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Decoder {
     /// The model that was asked for.
     model: String,
@@ -41,8 +41,8 @@ pub struct Decoder {
     thought: bool,
     finish: Option<Finish>,
     citations: BTreeSet<String>,
-    /// The last token counts as JSON: every chunk has them, only the last ones matter.
-    usage: String,
+    /// The token counts of the last chunk that had any.
+    usage: Option<Box<RawValue>>,
 }
 
 impl Decoder {
@@ -52,26 +52,21 @@ impl Decoder {
             model: model.to_owned(),
             most_bytes,
             longest_wait_ms,
-            bytes: 0,
             answer: Answer { api: Some(gemini::API.into()), ..Answer::default() },
-            begun: false,
-            thought: false,
-            finish: None,
-            citations: BTreeSet::new(),
-            usage: String::new(),
+            ..Decoder::default()
         }
     }
 
-    /// Whether anything has come that a failure would make void.
+    /// Whether a part of the answer has arrived, which a failure makes invalid.
     pub fn has_begun(&self) -> bool {
         self.begun
     }
 
-    /// Reads one chunk and appends what there is to show: thoughts first, then text.
+    /// Reads one chunk and appends its notes: thoughts first, then text.
     pub fn chunk(&mut self, json: &[u8], out: &mut Vec<NoteBody>) -> Result<(), ModelError> {
-        let chunk: Chunk = serde_json::from_slice(json)
+        let mut chunk: Chunk = serde_json::from_slice(json)
             .map_err(|_| bad("The model API sent something that is not a chunk of an answer (incomplete JSON)"))?;
-        if let Some(error) = chunk.error {
+        if let Some(error) = chunk.error.take() {
             return Err(self.refused(error, json));
         }
         self.bytes += json.len();
@@ -82,28 +77,26 @@ impl Decoder {
             )));
         }
         self.begun = true;
-        self.note_facts(&chunk, out)?;
-        let candidates = chunk.candidates.unwrap_or_default();
-        let Some(candidate) = candidates.first() else {
+        self.note_facts(&mut chunk, out)?;
+        let Some(candidate) = chunk.candidates.unwrap_or_default().into_iter().next() else {
             return Ok(());
         };
         let mut said = String::new();
-        for part in candidate.parts() {
-            self.part(part, &mut said, out)?;
+        for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
+            self.part(&part, &mut said, out)?;
         }
         if !said.is_empty() {
             out.push(NoteBody::Text(said));
         }
-        for citation in candidate.citations() {
-            self.citations.insert(citation);
-        }
-        if let Some(Str(reason)) = &candidate.finish_reason {
+        let citations = candidate.citation_metadata.and_then(|metadata| metadata.citations).unwrap_or_default();
+        self.citations.extend(citations.into_iter().filter_map(Citation::line));
+        if let Some(reason) = &candidate.finish_reason {
             self.finish = Some(gemini::finish(reason));
         }
         Ok(())
     }
 
-    /// Judges the whole and appends what is shown after the last words: that they were cut off, and their sources.
+    /// Checks that the stream was an answer, and appends the notes after its text: that it was cut off, and its citations.
     pub fn finish(self, asked: Asked, out: &mut Vec<NoteBody>) -> Result<Answer, ModelError> {
         if !self.answer.has_calls() {
             let visible = is_visible(&self.answer.text());
@@ -118,35 +111,27 @@ impl Decoder {
         }
         Ok(Answer {
             finish: self.finish.unwrap_or(Finish::Unspecified),
-            // Token counts are only shown: an answer is not lost because they cannot be read.
-            usage: serde_json::from_str(&self.usage).ok().map(|UsageMetadata(usage)| usage),
+            // Token counts are only shown, so an answer is valid without them.
+            usage: self.usage.and_then(|json| serde_json::from_str(json.get()).ok()).map(|UsageMetadata(usage)| usage),
             ..self.answer
         })
     }
 
-    /// What a chunk says beside its parts.
-    fn note_facts(&mut self, chunk: &Chunk, out: &mut Vec<NoteBody>) -> Result<(), ModelError> {
-        if let Some(Str(id)) = &chunk.response_id
-            && self.answer.trace.as_deref() != Some(id)
+    /// Takes what a chunk contains beside its candidates.
+    fn note_facts(&mut self, chunk: &mut Chunk, out: &mut Vec<NoteBody>) -> Result<(), ModelError> {
+        if let Some(id) = chunk.response_id.take()
+            && self.answer.trace.as_ref() != Some(&id)
         {
-            self.answer.trace = Some(id.as_ref().to_owned());
-            out.push(NoteBody::Traced(id.as_ref().to_owned()));
+            out.push(NoteBody::Traced(id.clone()));
+            self.answer.trace = Some(id);
         }
-        if let Some(Str(version)) = &chunk.model_version
-            && self.answer.model.as_deref() != Some(version)
-        {
-            self.answer.model = Some(version.as_ref().to_owned());
-        }
-        if let Some(usage) = chunk.usage_metadata {
-            self.usage.clear();
-            self.usage.push_str(usage.get());
-        }
-        let feedback = chunk.prompt_feedback.as_ref();
-        let Some(Str(reason)) = feedback.and_then(|feedback| feedback.block_reason.as_ref()) else {
+        self.answer.model = chunk.model_version.take().or(self.answer.model.take());
+        self.usage = chunk.usage_metadata.take().or(self.usage.take());
+        let feedback = chunk.prompt_feedback.take().unwrap_or_default();
+        let Some(reason) = feedback.block_reason else {
             return Ok(());
         };
-        let why = feedback.and_then(|feedback| feedback.block_reason_message.as_ref());
-        let why = why.map(|Str(text)| format!(": {text}")).unwrap_or_default();
+        let why = feedback.block_reason_message.map(|text| format!(": {text}")).unwrap_or_default();
         Err(error::fatal(format!(
             "The API blocked the request ({reason}){why}. Rephrase it, or start a new task without what was blocked."
         )))
@@ -155,7 +140,7 @@ impl Decoder {
     fn part(&mut self, raw: &RawValue, said: &mut String, out: &mut Vec<NoteBody>) -> Result<(), ModelError> {
         let malformed = || bad("The model API sent a part of an answer that cannot be read");
         let part: Part = json::read(raw.get().as_bytes()).map_err(|_| malformed())?;
-        let text = part.text.as_ref().map_or("", |Str(text)| text);
+        let text = part.text.as_deref().unwrap_or_default();
         if part.thought == Some(true) {
             self.thought = true;
             if !text.is_empty() {
@@ -191,7 +176,7 @@ impl Decoder {
         if self.begun { error::midway(error) } else { error }
     }
 
-    /// Whether a stream without a call is an answer.
+    /// Whether a stream without a call is an answer. `visible`: it has text that people can see.
     fn judge(&self, asked: Asked, visible: bool) -> Result<(), ModelError> {
         let (word, what) = match &self.finish {
             None if asked == Asked::Prompt => ("NO_FINISH_REASON", "The model's answer broke off"),
@@ -220,93 +205,63 @@ impl Decoder {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Chunk<'a> {
-    #[serde(borrow)]
-    candidates: Option<Vec<Candidate<'a>>>,
-    #[serde(borrow)]
-    prompt_feedback: Option<Feedback<'a>>,
-    #[serde(borrow)]
-    usage_metadata: Option<&'a RawValue>,
-    #[serde(borrow)]
-    response_id: Option<Str<'a>>,
-    #[serde(borrow)]
-    model_version: Option<Str<'a>>,
+struct Chunk {
+    candidates: Option<Vec<Candidate>>,
+    prompt_feedback: Option<Feedback>,
+    usage_metadata: Option<Box<RawValue>>,
+    response_id: Option<String>,
+    model_version: Option<String>,
     error: Option<ErrorObject>,
 }
 
-/// Borrowed when it holds no escapes. (serde borrows a `Cow` only where it stands alone, hence a type of its own.)
 #[derive(Deserialize)]
-struct Str<'a>(#[serde(borrow)] Cow<'a, str>);
+#[serde(rename_all = "camelCase")]
+struct Candidate {
+    content: Option<Content>,
+    finish_reason: Option<String>,
+    citation_metadata: Option<Citations>,
+}
+
+#[derive(Deserialize)]
+struct Content {
+    parts: Option<Vec<Box<RawValue>>>,
+}
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Candidate<'a> {
-    #[serde(borrow)]
-    content: Option<Content<'a>>,
-    #[serde(borrow)]
-    finish_reason: Option<Str<'a>>,
-    #[serde(borrow)]
-    citation_metadata: Option<Citations<'a>>,
+struct Part {
+    text: Option<String>,
+    thought: Option<bool>,
+    thought_signature: Option<IgnoredAny>,
+    function_call: Option<IgnoredAny>,
 }
 
-impl<'a> Candidate<'a> {
-    fn parts(&self) -> &[&'a RawValue] {
-        let parts = self.content.as_ref().and_then(|content| content.parts.as_deref());
-        parts.unwrap_or_default()
-    }
+#[derive(Deserialize)]
+struct Citations {
+    citations: Option<Vec<Citation>>,
+}
 
-    fn citations(&self) -> impl Iterator<Item = String> {
-        let all = self.citation_metadata.as_ref();
-        let all = all.and_then(|all| all.citations.as_deref());
-        all.unwrap_or_default().iter().filter_map(|citation| {
-            let Str(uri) = citation.uri.as_ref()?;
-            Some(match &citation.title {
-                Some(Str(title)) if !title.is_empty() => format!("({title}) {uri}"),
-                Some(_) | None => uri.as_ref().to_owned(),
-            })
+#[derive(Deserialize)]
+struct Citation {
+    uri: Option<String>,
+    title: Option<String>,
+}
+
+impl Citation {
+    fn line(self) -> Option<String> {
+        let uri = self.uri?;
+        Some(match self.title.filter(|title| !title.is_empty()) {
+            Some(title) => format!("({title}) {uri}"),
+            None => uri,
         })
     }
 }
 
-#[derive(Deserialize)]
-struct Content<'a> {
-    #[serde(borrow)]
-    parts: Option<Vec<&'a RawValue>>,
-}
-
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Part<'a> {
-    #[serde(borrow)]
-    text: Option<Str<'a>>,
-    thought: Option<bool>,
-    #[serde(borrow)]
-    thought_signature: Option<&'a RawValue>,
-    #[serde(borrow)]
-    function_call: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Citations<'a> {
-    #[serde(borrow)]
-    citations: Option<Vec<Citation<'a>>>,
-}
-
-#[derive(Deserialize)]
-struct Citation<'a> {
-    #[serde(borrow)]
-    uri: Option<Str<'a>>,
-    #[serde(borrow)]
-    title: Option<Str<'a>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Feedback<'a> {
-    #[serde(borrow)]
-    block_reason: Option<Str<'a>>,
-    #[serde(borrow)]
-    block_reason_message: Option<Str<'a>>,
+struct Feedback {
+    block_reason: Option<String>,
+    block_reason_message: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -318,7 +273,8 @@ fn bad(what: &str) -> ModelError {
     ModelError { kind: ModelErrorKind::BadStream, message: format!("{what}. Send the message again, or rephrase it.") }
 }
 
-/// The call as asked for. The API refuses to be given back a call without a name, so a nameless one gets one in the part too.
+/// The call that the model asks for. The API refuses history that contains a call without a name, so a call without one gets a
+/// name in the part too.
 fn request(call: &mut Map<String, Value>) -> Request {
     const NAMELESS: &str = "generic_tool";
     let named = call.get("name").and_then(Value::as_str);
@@ -347,7 +303,7 @@ pub(crate) fn thought(text: &str) -> NoteBody {
     NoteBody::Thought { subject: subject.trim().to_owned(), description: description.trim().to_owned() }
 }
 
-/// What the user is told when an answer with words in it did not come to its own end.
+/// The note after an answer with text that was cut off.
 fn cut_off(finish: &Finish) -> Option<String> {
     let why = match finish {
         Finish::Stop | Finish::Unspecified | Finish::Repetition | Finish::Command => return None,

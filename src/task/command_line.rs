@@ -4,8 +4,8 @@
 //! ends, with a few redirections. Everything else (expansion, substitution, assignment, compound commands, here documents) is
 //! [`Unclear`], with the reason: such a line needs approval. What it accepts, bash and a POSIX `sh` read in the same way.
 //!
-//! The policy, "always" grants and the question that people see all use this one reader. It knows nothing of rules and looks at
-//! no files. The text comes from a model: its length and the number of commands are limited, the time is linear, and no input
+//! The policy, "always" rules and the question that people see all use this reader. It knows nothing of rules and reads no
+//! files. The text comes from a model: its length and the number of commands are limited, the time is linear, and no input
 //! makes it panic.
 
 mod programs;
@@ -25,7 +25,7 @@ pub struct Simple {
     pub words: Vec<Word>,
     /// Files that standard input comes from.
     pub reads: Vec<String>,
-    /// Files that output goes to. `/dev/null` is neither here nor there.
+    /// Files that output goes to. `/dev/null` is in neither list.
     pub writes: Vec<String>,
     /// How it is joined to the command before it.
     pub joint: Joint,
@@ -33,13 +33,13 @@ pub struct Simple {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joint {
-    /// The first command of the line, or one behind `;` or a line end.
+    /// The first command of the line, or one after `;` or a line end.
     Then,
-    /// Behind `&&`.
+    /// After `&&`.
     And,
-    /// Behind `||`.
+    /// After `||`.
     Or,
-    /// Behind `|`.
+    /// After `|`.
     Pipe,
 }
 
@@ -79,7 +79,7 @@ impl Simple {
     }
 }
 
-/// Why a line was not understood, as a clause: "it expands a variable".
+/// Why a line could not be parsed, as a clause: "it expands a variable".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unclear(pub String);
 
@@ -97,7 +97,7 @@ pub fn parse(line: &str) -> Result<Vec<Simple>, Unclear> {
     Ok(reader.commands)
 }
 
-/// The programs that a line starts, in order, without repeats. A line that is not understood is a script for bash.
+/// The programs that a line starts, in order, without repeats. A line that cannot be parsed is a script for bash.
 pub fn programs(line: &str) -> Vec<String> {
     let Ok(commands) = parse(line) else {
         return vec!["bash".to_owned()];
@@ -140,7 +140,7 @@ impl Reader {
                     self.at += 1;
                     continue;
                 }
-                // Empty lines mean nothing, and a line may end behind `|`, `&&` and `||`.
+                // Empty lines are ignored, and a line may end after `|`, `&&` and `||`.
                 ('\n', _) if !started => {
                     self.at += 1;
                     continue;

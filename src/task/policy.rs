@@ -1,16 +1,15 @@
-//! What may run, what people are asked about, and what may not run at all.
+//! Decides whether a tool call runs, needs approval or is denied.
 //!
-//! A [`Policy`] is a list of rules, each with a rank: the tier it comes from (built in, extension, workspace, user,
-//! administrator), then its priority. The first rule that fits a call decides. A command line is not one call but all the
-//! commands in it: every command is judged by the same rules, one denied command denies the line, one doubtful command asks.
+//! A [`Policy`] is a list of rules. A rule has a rank: the tier it comes from (built in, extension, workspace, user, administrator),
+//! then its priority. The first rule that matches a call decides. A command line is decided command by command with the same
+//! rules: one denied command denies the line, and one command that needs approval makes the line need it.
 //!
-//! Certainty is one-sided. A rule that allows fits only what is known to the letter; a rule that asks or denies also fits what
-//! could turn out to be its match. Some lines are asked about whatever a rule allows, except in yolo: those that are not
-//! understood and those that write to files.
+//! A rule that allows matches only what is known exactly; a rule that asks or denies also matches what may turn out to be its
+//! match. Except in yolo, lines that could not be parsed and lines that write to files need approval, whatever a rule allows.
 //!
 //! A line of commands that are known to only read needs no rule: it runs confined by the kernel. What a rule or a person allows
-//! runs as the user. Where settings can be read two ways the careful one is taken: `tools.core` says which tools there are
-//! and approves none of them, and what somebody allowed with a click never outvotes a line somebody wrote.
+//! runs as the user. Where a setting can be understood in two ways the stricter one is used: `tools.core` says which tools exist
+//! and approves none of them, and an answer "always" has a lower rank than any rule that somebody wrote.
 
 mod always;
 mod line;
@@ -29,11 +28,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 words! {
-    /// How much a task may do unasked, least first.
+    /// How much a task may do without approval, least first.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Mode {
-        /// Looking only.
+        /// Only read.
         Plan = "plan",
         #[default]
         Default = "default",
@@ -45,7 +44,7 @@ words! {
 }
 
 impl Mode {
-    /// This one and every more permissive one.
+    /// This mode and all more permissive ones.
     pub fn and_above(self) -> Vec<Mode> {
         Mode::ALL.into_iter().filter(|mode| *mode >= self).collect()
     }
@@ -54,18 +53,18 @@ impl Mode {
 /// What the operator grants in the workspace of a task. Never taken from a client or from the workspace itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// "Always" may be kept beyond the session.
+    /// "Always" may be saved beyond the session.
     pub saving: bool,
-    /// A client may turn off questions.
+    /// A client may turn approvals off.
     pub auto_execute: bool,
 }
 
-/// A call about to run, with all that rules may look at.
+/// A call that is about to run, with everything that rules depend on.
 #[derive(Clone, Copy)]
 pub struct Ask<'a> {
     pub tool: &'a str,
     pub kind: Kind,
-    /// The tool's own default, if no rule applies.
+    /// The tool's own default, if no rule matches.
     pub by_default: Verdict,
     pub args: &'a Value,
     pub plan: &'a Plan,
@@ -73,16 +72,17 @@ pub struct Ask<'a> {
     /// What was allowed for the rest of this session.
     pub session: &'a [Rule],
     pub trusted: bool,
-    /// Whether there is anybody to ask.
+    /// Whether somebody can be asked.
     pub interactive: bool,
-    /// Everything that is not denied runs, and nothing is asked.
+    /// Everything that is not denied runs without approval.
     pub auto_execute: bool,
 }
 
-/// The decision, and the rule that made it, in words that fit behind "because of".
+/// A decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ruling {
     pub verdict: Verdict,
+    /// The rule that decided, as a phrase that can follow "because of".
     pub reason: String,
     /// How the call is confined if it runs.
     pub confinement: Confinement,
@@ -113,7 +113,7 @@ impl Policy {
         policy
     }
 
-    /// Adds the rules of a list in JSON. A rule that cannot be used is left out, and the answer says which and why.
+    /// Adds the rules of a JSON list. Returns a message for each rule that is invalid and therefore left out.
     pub fn add(&mut self, tier: Tier, rules: &Value) -> Vec<String> {
         let Some(list) = rules.as_array() else {
             return vec!["rules must be a list".to_owned()];
@@ -131,7 +131,7 @@ impl Policy {
         problems
     }
 
-    /// Adds what the `tools` settings say.
+    /// Adds the rules that the `tools` settings mean.
     pub fn configure(&mut self, tools: &ToolSettings) -> Vec<String> {
         let (held, problems) = settings::translated(tools);
         self.hold(held);
@@ -140,8 +140,8 @@ impl Policy {
 
     fn hold(&mut self, more: Vec<Held>) {
         self.held.extend(more);
-        // Among equals the more careful one goes first.
-        self.held.sort_by_key(|held| (std::cmp::Reverse(held.rank), care(held.rule.decision)));
+        // Of rules with the same rank the stricter one is first.
+        self.held.sort_by_key(|held| (std::cmp::Reverse(held.rank), strictness(held.rule.decision)));
     }
 
     pub fn judge(&self, ask: &Ask<'_>) -> Ruling {
@@ -168,7 +168,7 @@ impl Policy {
         let mut rules: Vec<&Held> = self.held.iter().chain(&session).collect();
         rules.push(&by_default);
         rules.retain(|held| held.concerns(ask));
-        rules.sort_by_key(|held| (std::cmp::Reverse(held.rank), care(held.rule.decision)));
+        rules.sort_by_key(|held| (std::cmp::Reverse(held.rank), strictness(held.rule.decision)));
         match &ask.plan.question {
             Question::Exec { command, needs_approval, edits, .. } => {
                 line::judge(&rules, ask, command, &line::Found { needs_approval: needs_approval.as_deref(), edits })
@@ -182,15 +182,15 @@ impl Policy {
 
 const ASK_USER: &str = "ask_user";
 
-/// A ruling, and whether a rule that denies might have fitted if more were known.
+/// A ruling, and whether a rule that denies might match if more were known.
 struct Outcome {
     ruling: Ruling,
     may_be_denied: bool,
-    /// The deciding rule, if one did.
+    /// The rule that decided, if one did.
     by: Option<By>,
 }
 
-/// What matters of the rule that decided.
+/// The properties of the rule that decided.
 #[derive(Clone, Copy)]
 struct By {
     tier: Tier,
@@ -198,7 +198,7 @@ struct By {
     allows_redirection: bool,
 }
 
-/// The first rule that fits decides. Denials that only may fit are remembered, and turn a later yes into a question.
+/// The first rule that matches decides. If a rule before it may deny the call, the call needs approval.
 fn first_fit(rules: &[&Held], subject: &Subject<'_>) -> Outcome {
     let mut suspect: Option<&Held> = None;
     for held in rules {
@@ -234,7 +234,7 @@ fn first_fit(rules: &[&Held], subject: &Subject<'_>) -> Outcome {
     Outcome { ruling: Ruling::new(Verdict::Ask, "no rule speaks about it"), may_be_denied: suspect.is_some(), by: None }
 }
 
-fn care(verdict: Verdict) -> u8 {
+fn strictness(verdict: Verdict) -> u8 {
     match verdict {
         Verdict::Deny => 0,
         Verdict::Ask => 1,

@@ -1,17 +1,15 @@
-//! Slash commands: which there are, and which one somebody means. What a command does is in the shell; here is only what can be
-//! said about it without doing it.
+//! Slash commands as values: the registry, and finding a command by its name. `shell/workers/slash_commands` runs them.
 //!
-//! A [`Spec`] owns its sub-commands, so a registry is a tree and cannot lead in circles. Every command is found by its path from
-//! the top (`memory show`) or by another phrase for it (`list-extensions`); the longest phrase that fits what was typed wins.
-//! A command becomes an ordinary task by being part of its creation ([`Invocation`]), so everything that holds for tasks holds
-//! for commands: they are watched, canceled, kept and found again like any other.
+//! A [`Spec`] owns its sub-commands, so the registry is a tree. A command is found by its path from the top (`memory show`) or by an
+//! alias (`list-extensions`). Its [`Invocation`] is part of the event that creates a task, so a command is watched, canceled and
+//! stored like any other task.
 
 use crate::task::log::answer::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// What is known of a command. Made with [`Spec::new`]; what differs from the ordinary is set afterwards.
+/// A command. Made with [`Spec::new`]; fields that differ from its defaults are set afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// One word.
@@ -19,9 +17,9 @@ pub struct Spec {
     pub description: String,
     pub arguments: Vec<Argument>,
     pub subs: Vec<Spec>,
-    /// Which of its sub-commands is meant when nothing follows the name. A command without one is a command itself.
+    /// The sub-command that the name alone means. A command without one can be run itself.
     pub default: Option<String>,
-    /// Other phrases for it, each from the top.
+    /// Other names, each complete: an alias of a sub-command does not begin with the name of its group.
     pub aliases: Vec<String>,
     pub needs_workspace: bool,
     pub takes: Takes,
@@ -35,21 +33,21 @@ pub struct Argument {
     pub required: bool,
 }
 
-/// How a command wants what follows its name, when that is one line.
+/// How a command takes its arguments if they are given as one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
     /// As words, split as a shell does.
     Words,
-    /// As it is: an apostrophe in a sentence is no quote.
+    /// Unchanged: an apostrophe in a sentence is not a quote.
     Line,
 }
 
-/// How long a command may be expected to take.
+/// How a command answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
-    /// It has one result, at once.
+    /// With one result, at once.
     Once,
-    /// It sets the model to work, which is worth watching.
+    /// By a turn of the model, which clients may want to watch.
     Streaming,
 }
 
@@ -68,24 +66,16 @@ impl Spec {
         }
     }
 
-    /// A command that is nothing without its sub-commands; the first of them is meant when none is named.
+    /// A command that only has sub-commands; its name alone means the first of them.
     pub fn group(name: impl Into<String>, description: impl Into<String>, subs: Vec<Spec>) -> Spec {
         Spec { default: subs.first().map(|sub| sub.name.clone()), subs, ..Spec::new(name, description) }
     }
-
-    fn sub(&self, name: &str) -> Option<&Spec> {
-        self.subs.iter().find(|sub| sub.name == name)
-    }
-
-    fn missing(&self, given: usize) -> Option<&Argument> {
-        self.arguments.iter().skip(given).find(|arg| arg.required)
-    }
 }
 
-/// What somebody wants executed, as they said it.
+/// A command as a client asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Typed {
-    /// The command's words, with or without a slash in front.
+    /// The command's name, with or without a slash before it.
     pub phrase: String,
     pub args: Args,
 }
@@ -99,7 +89,7 @@ pub enum Args {
 /// A command with its arguments: enough to run it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invocation {
-    /// From the top, by the commands' own names.
+    /// The names of its groups and its own name.
     pub path: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
@@ -111,7 +101,7 @@ impl Invocation {
         self.path.join(" ")
     }
 
-    /// What a person would have typed for it: the prompt of its task.
+    /// The command as people type it: the prompt of its task.
     pub fn line(&self) -> String {
         let words = self.path.iter().chain(&self.args);
         let words: Vec<&str> = words.map(String::as_str).collect();
@@ -119,23 +109,14 @@ impl Invocation {
     }
 }
 
-/// Why something typed is not a command that can be run.
+/// Why a command cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unrunnable {
     Unknown { phrase: String },
     Incomplete { name: String, argument: Argument },
 }
 
-/// A command that was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found<'a> {
-    pub spec: &'a Spec,
-    pub path: Vec<String>,
-    /// What was typed behind it.
-    pub rest: Vec<String>,
-}
-
-/// The name is another command's already, or is none.
+/// The name belongs to another command, or is not one word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken(pub String);
 
@@ -145,9 +126,9 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Adds a command with all below it. Nothing that can be found already is replaced.
+    /// Adds a command with its sub-commands. No name that is already registered is replaced.
     pub fn register(&mut self, spec: Spec) -> Result<(), Taken> {
-        let known: Vec<Vec<String>> = phrases(&self.commands);
+        let known = phrases(&self.commands);
         let mut fresh = phrases(std::slice::from_ref(&spec));
         while let Some(phrase) = fresh.pop() {
             if phrase.is_empty() || known.contains(&phrase) || fresh.contains(&phrase) {
@@ -163,48 +144,29 @@ impl Registry {
         &self.commands
     }
 
-    /// Every command there is, by its path, parents before their children.
+    /// Every command with its path, parents before their children.
     pub fn all(&self) -> Vec<(Vec<String>, &Spec)> {
-        let mut all = Vec::new();
-        for spec in &self.commands {
-            collect(spec, &[], &mut all);
-        }
-        all
+        with_paths(&self.commands, &[])
     }
 
-    /// The command that these words begin with.
-    pub fn find<S: AsRef<str>>(&self, words: &[S]) -> Option<Found<'_>> {
-        let mut words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
-        if let Some(first) = words.first_mut() {
-            *first = first.strip_prefix('/').unwrap_or(first);
-        }
-        let mut best: Option<(usize, Vec<String>, &Spec)> = None;
-        for (path, spec) in self.all() {
-            let fits = named(&path, spec)
-                .into_iter()
-                .filter(|phrase| words.len() >= phrase.len() && phrase.iter().zip(&words).all(|(a, b)| a == b));
-            let longest = fits.map(|phrase| phrase.len()).max();
-            if let Some(length) = longest
-                && best.as_ref().is_none_or(|(known, ..)| length > *known)
-            {
-                best = Some((length, path, spec));
-            }
-        }
-        let (length, mut path, mut spec) = best?;
-        let rest = &words[length..];
+    /// The command of this name, and its path.
+    fn find(&self, phrase: &str) -> Option<(Vec<String>, &Spec)> {
+        let mut words: Vec<&str> = phrase.split_whitespace().collect();
+        let first = words.first_mut()?;
+        *first = first.strip_prefix('/').unwrap_or(first);
+        let is_meant = |(path, spec): &(Vec<String>, &Spec)| names(path, spec).iter().any(|name| *name == words);
+        let (mut path, mut spec) = self.all().into_iter().find(is_meant)?;
         while let Some(name) = &spec.default {
-            // Whatever follows a group should have been one of its commands.
-            spec = spec.sub(name).filter(|_| rest.is_empty())?;
-            path.push(spec.name.clone());
+            spec = spec.subs.iter().find(|sub| sub.name == *name)?;
+            path.push(name.clone());
         }
-        Some(Found { spec, path, rest: rest.iter().map(|word| (*word).to_owned()).collect() })
+        Some((path, spec))
     }
 
-    /// The command that was typed, ready to run. The whole phrase must be its name: arguments come apart from it.
+    /// The command that was typed, ready to run.
     pub fn invoke(&self, typed: &Typed) -> Result<(Invocation, &Spec), Unrunnable> {
-        let words: Vec<&str> = typed.phrase.split_whitespace().collect();
-        let found = self.find(&words).filter(|found| found.rest.is_empty());
-        let Found { spec, path, .. } = found.ok_or_else(|| Unrunnable::Unknown { phrase: typed.phrase.clone() })?;
+        let found = self.find(&typed.phrase);
+        let (path, spec) = found.ok_or_else(|| Unrunnable::Unknown { phrase: typed.phrase.clone() })?;
         let args = match (&typed.args, spec.takes) {
             (Args::Words(words), _) => words.clone(),
             (Args::Line(line), Takes::Words) => split(line),
@@ -214,13 +176,13 @@ impl Registry {
                 given.into_iter().collect()
             }
         };
-        if let Some(argument) = spec.missing(args.len()) {
+        if let Some(argument) = spec.arguments.iter().skip(args.len()).find(|argument| argument.required) {
             return Err(Unrunnable::Incomplete { name: path.join(" "), argument: argument.clone() });
         }
         Ok((Invocation { path, args }, spec))
     }
 
-    /// The commands this program brings along.
+    /// The built-in commands.
     pub fn built_in() -> Registry {
         let with = |spec: Spec, alias: &str| Spec { aliases: vec![alias.into()], ..spec };
         let here = |spec: Spec| Spec { needs_workspace: true, ..spec };
@@ -254,36 +216,35 @@ impl Registry {
     }
 }
 
-fn collect<'a>(spec: &'a Spec, above: &[String], all: &mut Vec<(Vec<String>, &'a Spec)>) {
-    let path = [above, std::slice::from_ref(&spec.name)].concat();
-    all.push((path.clone(), spec));
-    for sub in &spec.subs {
-        collect(sub, &path, all);
-    }
-}
-
-/// Every phrase a command goes by: its path and its aliases.
-fn named(path: &[String], spec: &Spec) -> Vec<Vec<String>> {
-    let words = |phrase: &String| phrase.split_whitespace().map(str::to_owned).collect();
-    let aliases = spec.aliases.iter().map(words);
-    std::iter::once(path.to_vec()).chain(aliases).collect()
-}
-
-fn phrases(specs: &[Spec]) -> Vec<Vec<String>> {
+/// The commands of a list and of all lists below it, with their paths.
+fn with_paths<'a>(specs: &'a [Spec], above: &[String]) -> Vec<(Vec<String>, &'a Spec)> {
     let mut all = Vec::new();
     for spec in specs {
-        collect(spec, &[], &mut all);
+        let path = [above, std::slice::from_ref(&spec.name)].concat();
+        let below = with_paths(&spec.subs, &path);
+        all.push((path, spec));
+        all.extend(below);
     }
-    let one = |(path, spec): (Vec<String>, &Spec)| match path.last() {
-        // A name of several words, or of none, could never be typed.
-        Some(name) if name.split_whitespace().count() == 1 => named(&path, spec),
-        _ => vec![Vec::new()],
-    };
-    all.into_iter().flat_map(one).collect()
+    all
 }
 
-/// Splits a line into words as a shell does: quotes keep blanks together, a backslash keeps what follows it. A quote that never
-/// ends is an ordinary character.
+/// Every name of a command, in words: its path and its aliases.
+fn names(path: &[String], spec: &Spec) -> Vec<Vec<String>> {
+    let words = |alias: &String| alias.split_whitespace().map(str::to_owned).collect();
+    std::iter::once(path.to_vec()).chain(spec.aliases.iter().map(words)).collect()
+}
+
+/// Every name of every command. A name of several words, or of none, could never be typed and is empty here.
+fn phrases(specs: &[Spec]) -> Vec<Vec<String>> {
+    let phrases = |(path, spec): (Vec<String>, &Spec)| match spec.name.split_whitespace().count() {
+        1 => names(&path, spec),
+        _ => vec![Vec::new()],
+    };
+    with_paths(specs, &[]).into_iter().flat_map(phrases).collect()
+}
+
+/// Splits a line into words as a shell does: blanks in quotes and characters after a backslash do not separate words. A quote that
+/// is not closed is an ordinary character.
 pub fn split(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -309,7 +270,7 @@ pub fn split(line: &str) -> Vec<String> {
     words
 }
 
-/// What stands before the closing quote, and what behind it.
+/// The text before the closing quote, and the rest of the line.
 fn quoted(quote: char, text: &str) -> Option<(String, &str)> {
     let mut inside = String::new();
     let mut rest = text.chars();
@@ -326,24 +287,24 @@ fn quoted(quote: char, text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// The artifact that holds a command's result for programs.
+/// The id of the artifact with a command's result as data.
 pub const RESULT: &str = "result";
 
 /// A command for a worker to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Command {
     pub workspace: Arc<str>,
-    /// The operator trusts what lies in the workspace.
+    /// The operator trusts the workspace.
     pub trusted: bool,
     pub invocation: Invocation,
     pub facts: Arc<Facts>,
 }
 
-/// What the server knows of itself when a command starts: a worker cannot look.
+/// Figures of the server when a command starts; workers have no access to them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     pub uptime_ms: u64,
-    /// Tasks at work or with an open question, and all there are.
+    /// Tasks that work or wait for an answer, and all tasks.
     pub active: usize,
     pub known: usize,
     /// Of all tasks in memory.
@@ -353,12 +314,12 @@ pub struct Facts {
     pub tools: Vec<(String, String)>,
 }
 
-/// What came of a command.
+/// The outcome of a command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Commanded {
-    /// It is done: the result for people and for programs.
+    /// Its result as text and as data.
     Done { text: String, data: Value },
-    /// The model has to do the rest, told so.
+    /// The model continues, with this prompt.
     Ask { prompt: String },
 }
 
@@ -366,47 +327,41 @@ pub enum Commanded {
 mod tests {
     use super::*;
 
-    fn found(phrase: &str) -> Option<(String, String)> {
+    fn found(registry: &Registry, phrase: &str) -> Option<String> {
+        registry.find(phrase).map(|(path, _)| path.join(" "))
+    }
+
+    #[test]
+    fn a_command_is_found_by_its_whole_name() {
         let registry = Registry::built_in();
-        let words: Vec<&str> = phrase.split_whitespace().collect();
-        let found = registry.find(&words)?;
-        Some((found.path.join(" "), found.rest.join(" ")))
-    }
-
-    #[test]
-    fn commands_by_their_words() {
-        for (phrase, path, rest) in [
-            ("memory show", "memory show", ""),
-            ("/memory show", "memory show", ""),
-            ("memory", "memory show", ""),
-            ("memory add it is late", "memory add", "it is late"),
-            ("memory reload now", "memory refresh", "now"),
-            ("extensions", "extensions list", ""),
-            ("list-extensions", "extensions list", ""),
-            ("list-extensions x", "extensions list", "x"),
-            ("help me", "help", "me"),
-            ("init", "init", ""),
+        for (phrase, path) in [
+            ("memory show", "memory show"),
+            ("/memory show", "memory show"),
+            ("memory", "memory show"),
+            ("memory  reload", "memory refresh"),
+            ("extensions", "extensions list"),
+            ("list-extensions", "extensions list"),
+            ("init", "init"),
         ] {
-            let expected = (path.to_owned(), rest.to_owned());
-            assert_eq!(found(phrase), Some(expected), "{phrase}");
+            assert_eq!(found(&registry, phrase).as_deref(), Some(path), "{phrase}");
         }
-        for unknown in ["", "/", "memory forget", "show", "Memory", "//help", "extensions all"] {
-            assert_eq!(found(unknown), None, "{unknown}");
+        let unknown =
+            ["", "/", "memory forget", "memory add it", "show", "Memory", "//help", "help me", "extensions all"];
+        for phrase in unknown {
+            assert_eq!(found(&registry, phrase), None, "{phrase}");
         }
     }
 
     #[test]
-    fn a_command_that_has_subs_and_is_one_itself() {
+    fn a_command_with_sub_commands_can_be_run_itself() {
         let mut registry = Registry::default();
         let restore =
             Spec { subs: vec![Spec::group("list", "", vec![Spec::new("all", "")])], ..Spec::new("restore", "") };
         registry.register(restore).expect("the first");
-        let path = |words: &[&str]| registry.find(words).map(|found| (found.path, found.rest));
-        let own = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
-        assert_eq!(path(&["restore"]), Some((own(&["restore"]), vec![])));
-        assert_eq!(path(&["restore", "a"]), Some((own(&["restore"]), own(&["a"]))));
-        assert_eq!(path(&["restore", "list"]), Some((own(&["restore", "list", "all"]), vec![])));
-        assert_eq!(path(&["restore", "list", "some"]), None);
+        assert_eq!(found(&registry, "restore").as_deref(), Some("restore"));
+        assert_eq!(found(&registry, "restore a"), None);
+        assert_eq!(found(&registry, "restore list").as_deref(), Some("restore list all"));
+        assert_eq!(found(&registry, "restore list some"), None);
     }
 
     #[test]

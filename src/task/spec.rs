@@ -233,16 +233,15 @@ impl Question {
     }
 
     /// The answers on offer, in the order to show them; the last one refuses.
-    pub fn options(&self, keeping: ApprovalScope) -> &'static [Choice] {
-        match (self, keeping) {
-            (Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. }, ApprovalScope::Session) => {
-                &[Choice::ProceedOnce, Choice::ProceedAlways, Choice::Cancel]
-            }
-            (Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. }, ApprovalScope::Disk) => {
+    pub fn options(&self, scope: ApprovalScope) -> &'static [Choice] {
+        // An answer to the agent's own question cannot be given in advance.
+        let scope = if self.asks_the_user() { ApprovalScope::Once } else { scope };
+        match scope {
+            ApprovalScope::Once => &[Choice::ProceedOnce, Choice::Cancel],
+            ApprovalScope::Session => &[Choice::ProceedOnce, Choice::ProceedAlways, Choice::Cancel],
+            ApprovalScope::Disk => {
                 &[Choice::ProceedOnce, Choice::ProceedAlways, Choice::ProceedAlwaysAndSave, Choice::Cancel]
             }
-            (Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. }, ApprovalScope::Once)
-            | (Question::AskUser { .. }, _) => &[Choice::ProceedOnce, Choice::Cancel],
         }
     }
 }

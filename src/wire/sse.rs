@@ -2,7 +2,7 @@
 //!
 //! A written event has one line of JSON, because some clients fail on more; the framing is a prefix and a suffix around bytes that all
 //! subscribers share. The decoder accepts the whole grammar: every line end, split anywhere. An event larger than the limit is
-//! dropped. The decoder copies each byte of data once and stores nothing but data.
+//! dropped. Of lines that are not data the decoder stores only the beginning.
 
 use crate::base::id::Seq;
 use std::collections::VecDeque;
@@ -53,11 +53,11 @@ pub struct Decoder {
     cap: usize,
     ready: VecDeque<Result<Vec<u8>, TooLarge>>,
     event: Event,
-    line: Line,
+    /// The current line as far as it has arrived. Of a line that is not data it may be only the beginning.
+    line: Vec<u8>,
+    is_first_line: bool,
     /// The last byte was a CR; a following LF belongs to the same line end.
     after_cr: bool,
-    /// Bytes of a byte order mark seen so far, at the start of the stream.
-    mark: usize,
 }
 
 /// The current event.
@@ -72,145 +72,114 @@ enum Event {
     Dropped,
 }
 
-/// The part of a line that the next byte belongs to.
-#[derive(Clone, Copy, Debug)]
-enum Line {
-    /// In the name, of which this many bytes equal `data`.
-    Name(usize),
-    /// Directly after `data:`, where one space is not data.
-    Colon,
-    Data,
-    /// In a comment or a field that is not data.
-    Other,
-}
-
-const NAME: &[u8] = b"data";
-const MARK: &[u8] = b"\xef\xbb\xbf";
+const DATA: &[u8] = b"data:";
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl Decoder {
     /// A decoder that accepts up to `cap` bytes of data per event.
     pub fn new(cap: usize) -> Decoder {
-        Decoder { cap, ready: VecDeque::new(), event: Event::Blank, line: Line::Name(0), after_cr: false, mark: 0 }
+        let (ready, line) = (VecDeque::new(), Vec::new());
+        Decoder { cap, ready, event: Event::Blank, line, is_first_line: true, after_cr: false }
     }
 
     pub fn feed(&mut self, bytes: &[u8]) {
-        let mut rest = self.skip_mark(bytes);
-        while let [first, after @ ..] = rest {
-            if mem::take(&mut self.after_cr) && *first == b'\n' {
-                rest = after;
+        for piece in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
+            if mem::take(&mut self.after_cr) && piece == b"\n" {
                 continue;
             }
-            rest = match self.line {
-                _ if matches!(first, b'\n' | b'\r') => {
-                    self.after_cr = *first == b'\r';
+            match piece {
+                [line @ .., end @ (b'\n' | b'\r')] => {
+                    self.extend_line(line);
                     self.end_line();
-                    after
+                    self.after_cr = *end == b'\r';
                 }
-                Line::Name(seen) => {
-                    self.line = self.name(seen, *first);
-                    after
-                }
-                Line::Colon => {
-                    self.line = Line::Data;
-                    if *first == b' ' { after } else { rest }
-                }
-                Line::Data => {
-                    let (run, after) = rest.split_at(run_len(rest));
-                    self.extend(run);
-                    after
-                }
-                Line::Other => &rest[run_len(rest)..],
-            };
+                line => self.extend_line(line),
+            }
         }
     }
 
     /// The end of the input.
     pub fn finish(self) -> Finish {
-        let amid = match self.line {
-            Line::Name(seen) => seen > 0,
-            Line::Colon | Line::Data => true,
-            // A field has already changed the event, and a comment belongs to none.
-            Line::Other => false,
+        let is_between = match self.text(&self.line) {
+            [] | [b':' | b' ' | b'\t', ..] => true,
+            _ => self.is_first_line && BYTE_ORDER_MARK.starts_with(&self.line),
         };
         match self.event {
-            Event::Blank if !amid => Finish::Clean,
+            Event::Blank if is_between => Finish::Clean,
             Event::Blank | Event::Fields | Event::Data(_) | Event::Dropped => Finish::Cut,
         }
     }
 
-    fn skip_mark<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [u8] {
-        while self.mark < MARK.len() {
-            let [first, after @ ..] = bytes else { break };
-            if *first == MARK[self.mark] {
-                self.mark += 1;
-                bytes = after;
-            } else {
-                // Part of a byte order mark is the start of an unknown field.
-                if self.mark > 0 {
-                    self.line = self.other_field();
-                }
-                self.mark = MARK.len();
+    fn extend_line(&mut self, bytes: &[u8]) {
+        let known = self.text(&self.line);
+        let is_wanted = known.starts_with(DATA) && !matches!(self.event, Event::Dropped);
+        if known.len() < DATA.len() || is_wanted {
+            self.line.extend_from_slice(bytes);
+            // Before the end of the line, because it may never come.
+            if let Some(added) = data_of(self.text(&self.line)).map(<[u8]>::len) {
+                self.check_size(added);
             }
         }
-        bytes
-    }
-
-    /// The next state of a line whose first `seen` bytes are those of `data`.
-    fn name(&mut self, seen: usize, byte: u8) -> Line {
-        match byte {
-            b':' if seen == 0 => Line::Other,
-            b':' if seen == NAME.len() => {
-                self.begin_data();
-                Line::Colon
-            }
-            byte if NAME.get(seen) == Some(&byte) => Line::Name(seen + 1),
-            // A blank at the end of a stream does not mean that an event is incomplete.
-            b' ' | b'\t' if seen == 0 => Line::Other,
-            _ => self.other_field(),
-        }
-    }
-
-    fn other_field(&mut self) -> Line {
-        if matches!(self.event, Event::Blank) {
-            self.event = Event::Fields;
-        }
-        Line::Other
     }
 
     fn end_line(&mut self) {
-        match mem::replace(&mut self.line, Line::Name(0)) {
-            Line::Name(0) => match mem::replace(&mut self.event, Event::Blank) {
-                Event::Data(data) => self.ready.push_back(Ok(data)),
-                Event::Blank | Event::Fields | Event::Dropped => {}
-            },
-            // The name alone is an empty line of data.
-            Line::Name(seen) if seen == NAME.len() => self.begin_data(),
-            Line::Name(_) => {
-                self.other_field();
+        let mut line = mem::take(&mut self.line);
+        match self.text(&line) {
+            [] => {
+                if let Event::Data(data) = mem::replace(&mut self.event, Event::Blank) {
+                    self.ready.push_back(Ok(data));
+                }
             }
-            Line::Colon | Line::Data | Line::Other => {}
+            [b':' | b' ' | b'\t', ..] => {}
+            // The name alone is an empty line of data.
+            b"data" => self.add_data(b""),
+            text => match data_of(text) {
+                Some(data) => self.add_data(data),
+                None if matches!(self.event, Event::Blank) => self.event = Event::Fields,
+                None => {}
+            },
         }
+        self.is_first_line = false;
+        line.clear();
+        self.line = line;
     }
 
-    /// Starts a line of data; a line end separates it from the one before.
-    fn begin_data(&mut self) {
-        match self.event {
-            Event::Blank | Event::Fields => self.event = Event::Data(Vec::new()),
-            Event::Data(_) => self.extend(b"\n"),
+    /// Adds a line of data; a line end separates it from the one before.
+    fn add_data(&mut self, line: &[u8]) {
+        self.check_size(line.len());
+        match &mut self.event {
+            Event::Blank | Event::Fields => self.event = Event::Data(line.to_vec()),
+            Event::Data(data) => {
+                data.push(b'\n');
+                data.extend_from_slice(line);
+            }
             Event::Dropped => {}
         }
     }
 
-    fn extend(&mut self, run: &[u8]) {
-        if let Event::Data(data) = &mut self.event {
-            if run.len() <= self.cap - data.len() {
-                data.extend_from_slice(run);
-            } else {
-                self.event = Event::Dropped;
-                self.ready.push_back(Err(TooLarge));
-            }
+    /// The line without the byte order mark that a stream may begin with.
+    fn text<'a>(&self, line: &'a [u8]) -> &'a [u8] {
+        line.strip_prefix(BYTE_ORDER_MARK).filter(|_| self.is_first_line).unwrap_or(line)
+    }
+
+    /// Drops the event if another line of data of this length exceeds the limit.
+    fn check_size(&mut self, added: usize) {
+        let size = match &self.event {
+            Event::Blank | Event::Fields => added,
+            Event::Data(data) => data.len() + 1 + added,
+            Event::Dropped => return,
+        };
+        if size > self.cap {
+            self.event = Event::Dropped;
+            self.ready.push_back(Err(TooLarge));
         }
     }
+}
+
+/// The data of a line that is complete up to the colon. One space after the colon is not data.
+fn data_of(line: &[u8]) -> Option<&[u8]> {
+    let data = line.strip_prefix(DATA)?;
+    Some(data.strip_prefix(b" ").unwrap_or(data))
 }
 
 impl Iterator for Decoder {
@@ -220,11 +189,6 @@ impl Iterator for Decoder {
     fn next(&mut self) -> Option<Self::Item> {
         self.ready.pop_front()
     }
-}
-
-/// The number of bytes before the next line end.
-fn run_len(bytes: &[u8]) -> usize {
-    bytes.iter().position(|b| matches!(b, b'\n' | b'\r')).unwrap_or(bytes.len())
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `gemini-a2a replay`: a journal as clients of a dialect saw it, or would have. One line per frame, the event's number before it,
-//! so that the output can be searched and compared. The journal is read and nothing else: a server may be writing to it.
+//! `gemini-a2a replay`: shows a journal as clients of a dialect see it. One line per frame, with the number of its event before it,
+//! so that the output can be searched and compared. The journal is only read: a server may be writing to it.
 
 use crate::a2a::{self, Body, Tools, View, Wanted};
 use crate::args::Replay;
@@ -8,6 +8,7 @@ use crate::task::log::record::{BadLine, Record};
 use crate::task::machine::state::State;
 use crate::tool::Toolbox;
 use std::io::{self, ErrorKind, Write};
+use std::ops::ControlFlow;
 
 /// Replays the file with the tools that are built in. An error is one line.
 pub fn run(replay: &Replay, out: impl Write) -> Result<(), String> {
@@ -40,12 +41,12 @@ pub fn events(journal: &[u8], view: View, tools: &Tools, out: &mut impl Write) -
     let mut held: Option<(Seq, Body)> = None;
     fold(journal, |state, record| {
         let Some(body) = a2a::event(view, state, record, tools) else {
-            return Ok(Onward::Go);
+            return Ok(ControlFlow::Continue(()));
         };
         if let Some((seq, before)) = held.replace((record.seq, body)) {
             line(out, seq, before.frame(false))?;
         }
-        Ok(Onward::Go)
+        Ok(ControlFlow::Continue(()))
     })?;
     match held {
         Some((seq, last)) => line(out, seq, last.frame(true)),
@@ -53,18 +54,18 @@ pub fn events(journal: &[u8], view: View, tools: &Tools, out: &mut impl Write) -
     }
 }
 
-/// The task as it stood after the event.
+/// The task after the event.
 pub fn snapshot(journal: &[u8], view: View, at: Seq, out: &mut impl Write) -> Result<(), Stop> {
     let mut end = Seq(0);
     let mut shown = false;
     fold(journal, |state, record| {
         end = record.seq;
         if record.seq != at {
-            return Ok(Onward::Go);
+            return Ok(ControlFlow::Continue(()));
         }
         shown = true;
         line(out, at, &a2a::snapshot(view, state, Wanted::ALL))?;
-        Ok(Onward::Halt)
+        Ok(ControlFlow::Break(()))
     })?;
     match shown {
         true => Ok(()),
@@ -72,13 +73,9 @@ pub fn snapshot(journal: &[u8], view: View, at: Seq, out: &mut impl Write) -> Re
     }
 }
 
-enum Onward {
-    Go,
-    Halt,
-}
-
 /// Shows each event beside the state right after it. An incomplete last line was never shown to a client and is left out.
-fn fold(journal: &[u8], mut show: impl FnMut(&State, &Record) -> Result<Onward, Stop>) -> Result<(), Stop> {
+fn fold(journal: &[u8], mut show: impl FnMut(&State, &Record) -> Result<ControlFlow<()>, Stop>) -> Result<(), Stop> {
+    let wrong = |number: usize, what: &str| Err(Stop::Journal(format!("line {number} {what}")));
     let mut state: Option<State> = None;
     let lines = journal.split_inclusive(|byte| *byte == b'\n').zip(1..);
     for (line, number) in lines {
@@ -86,23 +83,17 @@ fn fold(journal: &[u8], mut show: impl FnMut(&State, &Record) -> Result<Onward, 
         let record = match (Record::read(whole.unwrap_or(line)), whole) {
             (Ok(record), _) => record,
             (Err(_), None) => break,
-            (Err(BadLine::Damaged), Some(_)) => {
-                return Err(Stop::Journal(format!("line {number} is damaged, or this is no journal")));
-            }
-            (Err(BadLine::Unknown(why)), Some(_)) => {
-                return Err(Stop::Journal(format!("line {number} is unknown: {why}")));
-            }
+            (Err(BadLine::Damaged), Some(_)) => return wrong(number, "is damaged, or this is no journal"),
+            (Err(BadLine::Unknown(why)), Some(_)) => return wrong(number, &format!("is unknown: {why}")),
         };
-        let state = State::advance(&mut state, &record)
-            .ok_or_else(|| Stop::Journal(format!("line {number} is out of place: a journal begins with its task")))?;
-        if let Onward::Halt = show(state, &record)? {
+        let Some(state) = State::advance(&mut state, &record) else {
+            return wrong(number, "is out of place: a journal begins with its task");
+        };
+        if show(state, &record)?.is_break() {
             return Ok(());
         }
     }
-    match state {
-        Some(_) => Ok(()),
-        None => Err(Stop::Journal("there are no events in it".into())),
-    }
+    state.map(drop).ok_or_else(|| Stop::Journal("there are no events in it".into()))
 }
 
 fn line(out: &mut impl Write, seq: Seq, frame: &[u8]) -> Result<(), Stop> {

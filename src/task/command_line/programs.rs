@@ -1,33 +1,33 @@
 //! Programs that only read, with the options and operands they may have without approval.
 //!
 //! This is an allow-list: an option that is not here, also an abbreviated one, needs approval. It decides which lines run
-//! without a question; that they change nothing is enforced by the kernel, not here. So programs are left out that do not work
-//! when confined (ps and df read /proc), because nobody could approve them.
+//! without approval; that they change nothing is enforced by the kernel, not here. Programs that do not work when confined (ps and
+//! df read /proc) are left out, so that they can be approved and then run unconfined.
 //!
 //! A program's options are written as words: `-abc` are flags, `-n:` takes a value, `-w?` takes one that must be attached, `-f@`
-//! takes a path, `-#` is any number; `--all`, `--lines:`, `--color?`, `--file@` likewise. Where operands lead on the file system
-//! is looked at elsewhere: [`Known`] says which ones are paths.
+//! takes a path, `-#` is any number; `--all`, `--lines:`, `--color?`, `--file@` likewise. [`Known`] says which operands are paths;
+//! the shell tool checks where they lead.
 
 use super::{Simple, Word};
 
-/// What a command that only reads wants to reach.
+/// What a command that only reads accesses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// Files and directories, relative to where it runs.
     pub paths: Vec<Word>,
-    /// It reads what is in directories through links, so that its paths must be files.
+    /// It follows links in directories, so its paths must be files.
     pub only_files: bool,
-    /// It makes this the directory of the commands behind it.
+    /// It changes the directory of the following commands to this one.
     pub moves_to: Option<String>,
     /// It reads the git repository that it runs in.
     pub is_git: bool,
-    /// Files of the workspace may make it run a program: it is harmless only while it is confined.
+    /// Files of the workspace may make it run a program, so it may only run confined.
     pub only_confined: bool,
 }
 
 enum Operands {
     None,
-    /// Words that are no paths, and that fit.
+    /// Words that are not paths and pass this check.
     Plain(fn(&str) -> bool),
     Paths,
     /// At most one path: a second one would be written to.
@@ -36,7 +36,7 @@ enum Operands {
     Files,
     /// A script or pattern, unless an option gives it, then paths.
     Script(fn(&str) -> bool),
-    /// All words, options too, are for this function.
+    /// This function checks all words, options included.
     Free(fn(&[Word], &mut Known) -> Read<()>),
 }
 
@@ -123,7 +123,7 @@ const PROGRAMS: &[(&str, &str, Operands)] = &[
     ("xxd", "-abeEipu -c: -g: -l: -o: -s:", OnePath),
 ];
 
-/// Programs that may be asked for their version and for nothing else, and how beside `--version`.
+/// Programs that may only print their version, and the option for that beside `--version`.
 #[rustfmt::skip]
 const VERSIONED: &[(&str, &str)] = &[
     ("bash bun cc clang clang++ cmake deno docker dotnet g++ gcc gh ninja perl pip pip3 podman ruby rustup sh tsc uv zig", "--version"),
@@ -177,12 +177,12 @@ const GIT: &[(&str, &[&str], Operands)] = &[
     ("symbolic-ref", &["-q --quiet --short"], OnePath),
 ];
 
-/// Commands of the shell itself: no program has to be found for them.
+/// Builtins of the shell: no program is searched for them.
 pub fn is_builtin(name: &str) -> bool {
     matches!(name, "[" | "cd" | "command" | "echo" | "false" | "printf" | "pwd" | "test" | "true" | "type")
 }
 
-/// What a command wants to reach if it is known to only read; if it is not, why.
+/// What a command accesses if it is known to only read; otherwise why it is not.
 pub fn read_only(simple: &Simple) -> Result<Known, String> {
     let mut known = Known::default();
     known.paths.extend(simple.reads.iter().map(|file| literal(file)));
@@ -247,7 +247,7 @@ fn check(spec: &[&str], operands: &Operands, words: &[Word], known: &mut Known) 
     Ok(())
 }
 
-/// The words behind a program, sorted.
+/// The arguments of a program by kind.
 #[derive(Default)]
 struct Given<'a> {
     operands: Vec<&'a Word>,
@@ -299,8 +299,8 @@ fn options<'a>(spec: &[&str], words: &'a [Word], known: &mut Known) -> Read<Give
     Ok(given)
 }
 
-/// The option that a word is: its name, its kind (`-` for a flag) and the value attached to it. A group of flags has the name
-/// of its last one.
+/// Parses a word as an option: its name, its kind (`-` for a flag) and the value attached to it. A group of flags has the name of
+/// its last one.
 fn option<'a>(spec: &[&str], text: &'a str) -> Option<(String, char, Option<&'a str>)> {
     let mut spec = spec.iter().flat_map(|spec| spec.split_ascii_whitespace());
     if text.starts_with("--") {
@@ -335,7 +335,7 @@ fn texts(words: &[Word]) -> Read<Vec<&str>> {
     words.iter().map(|word| word.literal().ok_or_else(|| plain(word))).collect()
 }
 
-/// Words mean nothing to it, but names that match a pattern are read from a directory.
+/// Accepts all words; only the names that match a pattern are read from a directory.
 fn any(words: &[Word], known: &mut Known) -> Read<()> {
     known.paths.extend(words.iter().filter(|word| word.is_pattern).cloned());
     Ok(())
@@ -402,7 +402,7 @@ fn test(words: &[Word], known: &mut Known) -> Read<()> {
     Ok(())
 }
 
-/// A module could be read from anywhere.
+/// Refuses modules, which could be read from anywhere.
 fn jq(filter: &str) -> bool {
     !["#", "import", "include", "module"].iter().any(|word| filter.trim_start().starts_with(word))
 }

@@ -1,50 +1,43 @@
-//! Text as it is, for the eyes of whoever has to allow it.
+//! Makes hidden characters visible for the person who has to approve a command.
 //!
-//! A command may hold characters that a screen does not show, shows elsewhere or takes for orders: controls, marks that turn
-//! the direction of writing, characters without a width, blanks that are none to the shell, and enough padding to push the
-//! rest out of sight. The command itself stays exact; [`visible`] is for showing it, [`warnings`] for saying what to look at.
+//! A command may contain characters that a screen does not show, shows elsewhere or interprets: controls, marks that change the
+//! direction of text, characters without a width, blanks that the shell does not treat as blanks, and enough padding to move the
+//! rest out of view. The command itself stays unchanged; [`visible`] is for display, [`warnings`] name what to check.
 
 use super::{parse, without_repeats};
 use crate::limits::{COMMAND_LONG_CHARS, COMMAND_LONG_LINES, PADDING_CHARS};
 use std::borrow::Cow;
-use std::fmt::Write;
 
-/// The same text with everything hidden written out: `⟨U+202E⟩`, `⟨300 blanks⟩`. Line ends and tabs stay.
+/// The text with hidden characters written out: `⟨U+202E⟩`, `⟨300 blanks⟩`. Line ends and tabs stay.
 pub fn visible(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_hidden) && !is_padded(text) {
+    if !hides(text) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
-        let blanks = padding(rest);
-        if blanks > PADDING_CHARS {
-            let lines = rest[..blanks].matches('\n').count();
-            let kind = if lines > 0 { "blanks and line ends" } else { "blanks" };
-            write!(out, "⟨{blanks} {kind}⟩").expect("memory takes it");
-            rest = &rest[blanks..];
-            continue;
+        // The number of blanks and line ends that the rest begins with.
+        let blanks = rest.find(|c| !matches!(c, ' ' | '\t' | '\n')).unwrap_or(rest.len());
+        let taken = blanks.max(c.len_utf8());
+        match &rest[..taken] {
+            padding if blanks > PADDING_CHARS && padding.contains('\n') => {
+                out.push_str(&format!("⟨{blanks} blanks and line ends⟩"));
+            }
+            _ if blanks > PADDING_CHARS => out.push_str(&format!("⟨{blanks} blanks⟩")),
+            _ if is_hidden(c) => out.push_str(&format!("⟨U+{:04X}⟩", u32::from(c))),
+            text => out.push_str(text),
         }
-        if blanks > 0 {
-            out.push_str(&rest[..blanks]);
-            rest = &rest[blanks..];
-            continue;
-        }
-        match is_hidden(c) {
-            true => write!(out, "⟨U+{:04X}⟩", u32::from(c)).expect("memory takes it"),
-            false => out.push(c),
-        }
-        rest = &rest[c.len_utf8()..];
+        rest = &rest[taken..];
     }
     Cow::Owned(out)
 }
 
-/// Whether a person would see something else than what is there.
+/// Whether the text looks different from what it contains.
 pub fn hides(text: &str) -> bool {
     text.chars().any(is_hidden) || is_padded(text)
 }
 
-/// What to look at before allowing this command, in sentences.
+/// What to check before approving this command, in sentences.
 pub fn warnings(command: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut hidden: Vec<char> = command.chars().filter(|c| is_hidden(*c)).collect();
@@ -74,11 +67,6 @@ pub fn warnings(command: &str) -> Vec<String> {
     found
 }
 
-/// How many blanks and line ends the text begins with.
-fn padding(text: &str) -> usize {
-    text.find(|c| !matches!(c, ' ' | '\t' | '\n')).unwrap_or(text.len())
-}
-
 fn is_padded(text: &str) -> bool {
     let mut run = 0;
     text.chars().any(|c| {
@@ -87,7 +75,7 @@ fn is_padded(text: &str) -> bool {
     })
 }
 
-/// Characters that a screen does not show, or not where and as they are.
+/// Characters that a screen does not show, or shows elsewhere or differently.
 fn is_hidden(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
@@ -98,7 +86,7 @@ fn is_hidden(c: char) -> bool {
         '\u{fe00}'..='\u{fe0f}' | '\u{fff0}'..='\u{fffb}' => true,
         // Directions, zero widths, separators.
         '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => true,
-        // Blanks that the shell takes for letters.
+        // Blanks that the shell treats as letters.
         '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' | '\u{2800}' => true,
         '\u{e0000}'..='\u{e0fff}' => true,
         _ => false,

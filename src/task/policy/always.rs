@@ -1,7 +1,7 @@
-//! The rules that "always" makes, and the file of those that are kept.
+//! The rules that an answer "always" creates, for the session or to be saved.
 //!
-//! An answer is about what was shown, so its rule is narrow: this file, these commands, at the widest this tool. Commands that
-//! run whatever they are given never get one, because allowing them once would allow everything.
+//! An answer applies to what was shown, so its rule is narrow: this file, these commands, at most this tool. Programs that run
+//! other programs never get a rule, because that would allow everything.
 
 use super::Mode;
 use super::risky::runs_anything;
@@ -11,10 +11,10 @@ use crate::task::command_line::Simple;
 use crate::task::spec::{Plan, Question, Verdict};
 use serde_json::Value;
 
-/// Below what the settings say in words (`tools.core` and up), so that a written line outvotes an old answer.
+/// Lower than the priorities of the `tools` settings, so that a setting overrides a saved answer.
 const SAVED_PRIORITY: u16 = 200;
 
-/// What a yes to this call would allow from now on; nothing if it can be allowed only once.
+/// The rules that "always" creates for this call; empty if it can be allowed only once.
 pub fn always(tool: &str, plan: &Plan, mode: Mode) -> Vec<Rule> {
     let allow = |tool: Names| Rule { modes: Some(mode.and_above()), ..Rule::new(tool, Verdict::Allow) };
     match &plan.question {
@@ -40,19 +40,19 @@ pub fn always(tool: &str, plan: &Plan, mode: Mode) -> Vec<Rule> {
     }
 }
 
-/// A rule as it is written to the file of saved ones.
+/// A rule as it is written to the file of saved rules.
 pub fn kept(rule: Rule) -> Value {
     let rule = Rule { priority: SAVED_PRIORITY, ..rule };
     serde_json::to_value(rule).expect("rules are JSON")
 }
 
-/// The commands of a line that may become rules, as prefixes. None for a line that was not understood.
+/// The commands of a line that may become rules, as prefixes. Empty for a line that could not be parsed.
 fn prefixes(line: &str) -> Vec<String> {
     let commands = command_line::parse(line).unwrap_or_default();
     commands.iter().filter(|simple| command_line::read_only(simple).is_err()).filter_map(prefix).collect()
 }
 
-/// The program, and for those that are many in one the subcommand too.
+/// The program, and its subcommand if it has subcommands.
 fn prefix(simple: &Simple) -> Option<String> {
     let name = simple.name();
     if runs_anything(name) {
@@ -71,7 +71,7 @@ fn prefix(simple: &Simple) -> Option<String> {
     (words.iter().all(plain) && !options).then(|| words.join(" "))
 }
 
-/// How many words behind the name say what a program of many parts does.
+/// How many words after the name select what the program does.
 fn subcommands(name: &str) -> usize {
     match name {
         "apt" | "apt-get" | "brew" | "bun" | "bundle" | "cargo" | "composer" | "conda" | "deno" | "docker"

@@ -1,4 +1,4 @@
-//! Command lines, command by command.
+//! Decides about command lines, command by command.
 
 use super::rule::{Held, Subject};
 use super::{Ask, By, Mode, Outcome, Ruling, first_fit, risky};
@@ -6,7 +6,7 @@ use crate::task::command_line::{Known, Simple, Unclear, parse, read_only};
 use crate::task::policy::Tier;
 use crate::task::spec::{Confinement, Verdict};
 
-/// What lets a command run without a question.
+/// Why a command may run without approval.
 enum Permission {
     /// A rule.
     Rule(By),
@@ -14,25 +14,25 @@ enum Permission {
     Known(Known),
 }
 
-/// What is known about the files of a line.
+/// What the shell tool found out about the files of a line.
 pub(super) struct Found<'a> {
-    /// Why commands that only read and redirections are asked about all the same.
+    /// Why commands that only read, and redirections, need approval all the same.
     pub needs_approval: Option<&'a str>,
     /// The files that redirections write.
     pub edits: &'a [String],
 }
 
-/// One denied command denies the line, one doubtful command asks.
+/// One denied command denies the line; one that needs approval makes the line need it.
 pub(super) fn judge(rules: &[&Held], ask: &Ask<'_>, line: &str, found: &Found<'_>) -> Outcome {
     let commands = match parse(line) {
         Ok(commands) => commands,
-        Err(why) => return unread(rules, ask, &why),
+        Err(why) => return unparsed(rules, ask, &why),
     };
     let mut permissions = Vec::new();
     let mut worst: Option<Outcome> = None;
     for simple in &commands {
         let (outcome, permission) = judge_one(rules, ask, simple);
-        let weight = |outcome: &Outcome| (super::care(outcome.ruling.verdict), !outcome.may_be_denied);
+        let weight = |outcome: &Outcome| (super::strictness(outcome.ruling.verdict), !outcome.may_be_denied);
         if worst.as_ref().is_none_or(|known| weight(&outcome) < weight(known)) {
             worst = Some(outcome);
         }
@@ -50,14 +50,14 @@ pub(super) fn judge(rules: &[&Held], ask: &Ask<'_>, line: &str, found: &Found<'_
         true if ask.trusted || !has_git || !confinable => Confinement::None,
         true | false => Confinement::ReadOnly { writable: found.edits.to_vec() },
     };
-    match permissions.iter().find_map(|(simple, permission)| doubt(ask, simple, permission, found, &confinement)) {
-        Some(doubt) => outcome.ruling = Ruling::new(Verdict::Ask, doubt),
+    match permissions.iter().find_map(|(simple, permission)| objection(ask, simple, permission, found, &confinement)) {
+        Some(reason) => outcome.ruling = Ruling::new(Verdict::Ask, reason),
         None => outcome.ruling.confinement = confinement,
     }
     outcome
 }
 
-fn unread(rules: &[&Held], ask: &Ask<'_>, why: &Unclear) -> Outcome {
+fn unparsed(rules: &[&Held], ask: &Ask<'_>, why: &Unclear) -> Outcome {
     let mut outcome = first_fit(rules, &Subject::Anything(ask));
     if outcome.ruling.verdict == Verdict::Allow && ask.mode != Mode::Yolo {
         outcome.ruling = Ruling::new(Verdict::Ask, format!("the command could not be read: {}", why.0));
@@ -67,7 +67,7 @@ fn unread(rules: &[&Held], ask: &Ask<'_>, why: &Unclear) -> Outcome {
 
 fn judge_one(rules: &[&Held], ask: &Ask<'_>, simple: &Simple) -> (Outcome, Option<Permission>) {
     let mut outcome = first_fit(rules, &Subject::Command(ask, simple));
-    // A question that nobody wrote a rule for is spared for what only reads.
+    // A command that only reads needs no approval, unless somebody wrote a rule that asks.
     let unwritten = outcome.by.is_none_or(|by| by.tier == Tier::BuiltIn);
     match outcome.ruling.verdict {
         Verdict::Allow => {
@@ -88,8 +88,8 @@ fn judge_one(rules: &[&Held], ask: &Ask<'_>, simple: &Simple) -> (Outcome, Optio
     }
 }
 
-/// Why a command is asked about although a rule allows it or it only reads.
-fn doubt(
+/// Why a command needs approval although a rule allows it or it only reads.
+fn objection(
     ask: &Ask<'_>,
     simple: &Simple,
     permission: &Permission,

@@ -14,37 +14,37 @@ use serde_json::Value;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rule {
     pub tool_name: Names,
-    /// Whole words at the start of a command: `git log` fits `git log -3` and not `git logs`.
+    /// Whole words at the start of a command: `git log` matches `git log -3` and not `git logs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_prefix: Option<Names>,
     /// A pattern for the start of a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_regex: Option<String>,
-    /// A pattern for the arguments as JSON, keys sorted, a NUL on either side of every member.
+    /// A pattern for the arguments as JSON with sorted keys and a NUL on either side of every member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args_pattern: Option<String>,
-    /// The one file that an edit must be of.
+    /// Only edits of this file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_path: Option<String>,
-    /// Every mode if not given.
+    /// All modes if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modes: Option<Vec<Mode>>,
-    /// Only when somebody is there to ask, or only when nobody is.
+    /// Only if somebody can be asked, or only if nobody can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interactive: Option<bool>,
-    #[serde(with = "decision_word")]
+    #[serde(with = "DecisionWord")]
     pub decision: Verdict,
-    /// 0 to 999; the highest that fits decides within a tier.
+    /// 0 to 999; within a tier the highest rule that matches decides.
     #[serde(default)]
     pub priority: u16,
-    /// What the model is told instead of which rule denied.
+    /// What the model is told instead of the name of the rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deny_message: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_redirection: bool,
 }
 
-/// One name or several. `*` is every tool, `mcp_…_*` every tool whose name begins so.
+/// One name or several. `*` is every tool, `mcp_…_*` every tool whose name begins like that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Names {
@@ -109,7 +109,7 @@ impl Rule {
         Ok(rule)
     }
 
-    /// Whether it looks at more than a tool's name.
+    /// Whether it depends on more than the name of the tool.
     pub fn is_narrow(&self) -> bool {
         self.command_prefix.is_some()
             || self.command_regex.is_some()
@@ -119,7 +119,7 @@ impl Rule {
 }
 
 words! {
-    /// Where a rule comes from; the higher one wins.
+    /// Where a rule comes from; a later tier has a higher rank.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Tier {
         BuiltIn = "built-in",
@@ -136,7 +136,7 @@ impl Tier {
     }
 }
 
-/// A rule in force.
+/// A rule of a policy.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub rule: Rule,
@@ -185,23 +185,23 @@ impl Held {
         })
     }
 
-    /// Made here and not read: it has no patterns that could be wrong.
+    /// A rule without patterns, which cannot be invalid.
     pub fn plain(rule: Rule, tier: Tier, origin: impl Into<String>) -> Held {
         Held::new(rule, tier, origin).expect("a rule without patterns")
     }
 
-    /// What the tool itself says, below everything else.
+    /// The default of the tool itself, below all other rules.
     pub fn by_default(tool: &str, verdict: Verdict) -> Held {
         let mut rule = Rule::new(tool, verdict);
         rule.priority = 10;
         Held::plain(rule, Tier::BuiltIn, format!("the default of {tool}"))
     }
 
-    /// An answer that holds for the session. It yields to what users and administrators wrote.
+    /// An answer for the rest of the session. Rules of users and administrators have a higher rank.
     pub fn of_session(rule: Rule) -> Held {
         const PRIORITY: u16 = 950;
         let origin = format!("what was allowed in this session: {}", described(&rule));
-        // Answers make rules without patterns; one with a pattern in a foreign log fits nothing.
+        // Answers create rules without patterns. A rule with a pattern in the log of another program matches nothing.
         let mut held =
             Held::plain(Rule { command_regex: None, args_pattern: None, ..rule.clone() }, Tier::Workspace, origin);
         held.rule = rule;
@@ -209,7 +209,7 @@ impl Held {
         held
     }
 
-    /// Whether it applies to calls of this tool, in this mode.
+    /// Whether it applies to calls of this tool in this mode.
     pub fn concerns(&self, ask: &Ask<'_>) -> bool {
         let rule = &self.rule;
         rule.tool_name.has_tool(ask.tool)
@@ -266,7 +266,7 @@ impl Held {
         }
     }
 
-    /// The whole arguments, and for a command also the arguments with only that command in them.
+    /// Matches the whole arguments, and for a command also the arguments with only that command in them.
     fn args_fit(&self, subject: &Subject<'_>) -> Fit {
         if self.rule.args_pattern.is_none() {
             return Fit::Yes;
@@ -292,7 +292,7 @@ impl Held {
     }
 }
 
-/// A rule in few words.
+/// A short description of a rule.
 pub(super) fn described(rule: &Rule) -> String {
     let tools: Vec<&str> = rule.tool_name.iter().collect();
     let mut text = tools.join(", ");
@@ -305,7 +305,7 @@ pub(super) fn described(rule: &Rule) -> String {
     text
 }
 
-/// Whether only what is known to the letter counts.
+/// Whether only what is known exactly matches.
 #[derive(Clone, Copy, PartialEq)]
 enum Strict {
     Yes,
@@ -345,7 +345,7 @@ fn own_words_fit(wanted: &[&str], simple: &Simple, strict: Strict) -> Fit {
         };
         let same = text == *want || (n == 0 && strict == Strict::No && simple.name() == *want);
         if !same {
-            // `git -C . push` may be a push, if somebody should be warned of pushes.
+            // `git -C . push` may be a push, for rules that ask or deny.
             let occurs = |want: &&str| simple.words[1..].iter().any(|word| word.is_pattern || word.text == **want);
             let optional = strict == Strict::No && n == 1 && text.starts_with('-');
             return if optional && wanted[1..].iter().all(occurs) { Fit::Maybe } else { Fit::No };
@@ -375,8 +375,8 @@ fn is_certain(simple: &Simple) -> bool {
     simple.words.iter().all(|word| !word.is_pattern)
 }
 
-/// The arguments as JSON with sorted keys. Every member stands between NULs, which JSON cannot hold, so that a pattern can tell
-/// a member from text in a value that looks like one.
+/// The arguments as JSON with sorted keys. Every member is between NULs, which JSON cannot contain, so that a pattern can
+/// distinguish a member from text in a value that looks like one.
 fn stable(args: &Value, command: Option<&str>) -> String {
     let Some(members) = args.as_object() else {
         return args.to_string();
@@ -403,26 +403,12 @@ fn pattern(member: &str, text: &str, (open, close): (&str, &str)) -> Result<Rege
         .map_err(|error| format!("{member} is not a pattern that can be used: {error}"))
 }
 
-/// Settings say `ask_user` where we say ask.
-mod decision_word {
-    use crate::task::spec::Verdict;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub fn serialize<S: Serializer>(verdict: &Verdict, out: S) -> Result<S::Ok, S::Error> {
-        out.serialize_str(match verdict {
-            Verdict::Allow => "allow",
-            Verdict::Ask => "ask_user",
-            Verdict::Deny => "deny",
-        })
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Verdict, D::Error> {
-        let word = String::deserialize(input)?;
-        match word.as_str() {
-            "allow" => Ok(Verdict::Allow),
-            "ask_user" | "ask" => Ok(Verdict::Ask),
-            "deny" => Ok(Verdict::Deny),
-            _ => Err(D::Error::custom(format!("decision must be allow, ask_user or deny, not {word}"))),
-        }
-    }
+/// The words of decisions in rules.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Verdict", rename_all = "snake_case")]
+enum DecisionWord {
+    Allow,
+    #[serde(rename = "ask_user", alias = "ask")]
+    Ask,
+    Deny,
 }

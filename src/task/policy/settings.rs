@@ -1,28 +1,28 @@
-//! The rules everybody starts with, and those that the `tools` settings stand for.
+//! The built-in rules, and the rules that the `tools` settings mean.
 
 use super::rule::{Held, Names, Rule, Tier};
 use super::{ASK_USER, Mode};
 use crate::task::spec::{Kind, Verdict};
 use serde::Deserialize;
 
-/// The `tools` settings that decide what may run. An entry is a tool's name, or a command in brackets behind the shell tool's:
-/// `run_shell_command(git log)`.
+/// The `tools` settings that decide what may run. An entry is the name of a tool, or that of the shell tool with a command in
+/// brackets: `run_shell_command(git log)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ToolSettings {
-    /// If given: there are no other tools.
+    /// If given, there are no other tools.
     pub core: Option<Vec<String>>,
     pub exclude: Vec<String>,
     pub allowed: Vec<String>,
     pub confirmation_required: Vec<String>,
-    /// Tools that only read run unasked.
+    /// Tools that only read need no approval.
     pub auto_accept: bool,
 }
 
 const SHELL: &str = "run_shell_command";
 
-/// The rules that everybody has, above the tools' own defaults. Which tools they are about follows from the kinds that the built-in
-/// tools declare. What others say about their tools is not trusted: those are of the kind `Other`.
+/// The built-in rules, above the tools' own defaults. They match by the kinds that built-in tools declare. What others declare about
+/// their tools is not trusted: such tools have the kind `Other`.
 pub(super) fn built_in() -> Vec<Held> {
     const ANY: &[Kind] = &[];
     let mut planning = Rule::new("*", Verdict::Deny);
@@ -69,7 +69,7 @@ pub(super) fn translated(tools: &ToolSettings) -> (Vec<Held>, Vec<String>) {
     let mut allowed = Vec::new();
     entries(&tools.allowed, "allowed", Verdict::Allow, 300, &mut allowed);
     for rule in &mut allowed {
-        // Sparing questions is not lifting the limits of planning.
+        // A tool that needs no approval is still limited by the mode `plan`.
         rule.rule.modes = Some(Mode::Default.and_above());
     }
     held.append(&mut allowed);
@@ -113,7 +113,7 @@ fn entry_rule(entry: &str, verdict: Verdict) -> Result<Rule, &'static str> {
         None | Some("" | "*") => {}
         Some(_) if name != SHELL => return Err("has brackets, which only the shell tool can have"),
         Some(command) => {
-            // `git:*` is an older way to say `git`.
+            // `git:*` is an older form of `git`.
             let command = command.strip_suffix(":*").unwrap_or(command);
             rule.command_prefix = Some(command.into());
         }

@@ -22,8 +22,7 @@ pub struct Reply {
 /// Writes the head of a response and returns the body to send after it: none for HEAD, nor for a status without a body.
 #[must_use = "the body follows the head on the wire"]
 pub fn write_head(out: &mut Vec<u8>, response: &Response, reply: Reply, now_unix_ms: u64) -> Option<Shared> {
-    let interim = response.status < 200;
-    let has_body = !interim && !matches!(response.status, 204 | 304);
+    let has_body = !matches!(response.status, 204 | 304);
     write_status(out, response.status);
     for (name, value) in &response.headers {
         write_field(out, name, value);
@@ -31,10 +30,7 @@ pub fn write_head(out: &mut Vec<u8>, response: &Response, reply: Reply, now_unix
     if has_body {
         write_field(out, "Content-Length", &response.body.len().to_string());
     }
-    // A response with 101 has its own Connection field.
-    if !interim {
-        write_connection(out, reply);
-    }
+    write_connection(out, reply);
     write_field(out, "Date", &http_date(now_unix_ms));
     out.extend_from_slice(b"\r\n");
 
@@ -126,7 +122,6 @@ fn append(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 /// The reason phrase; empty for a status that is not listed, which the grammar allows.
 fn reason(status: u16) -> &'static str {
     match status {
-        101 => "Switching Protocols",
         200 => "OK",
         201 => "Created",
         204 => "No Content",
@@ -196,13 +191,6 @@ mod tests {
         assert_eq!(
             head(&Response::empty(204), old).0,
             "HTTP/1.1 204 No Content\r\nConnection: keep-alive\r\n\
-             Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n"
-        );
-        let upgrade = Response::empty(101).with("Connection", "Upgrade");
-        let closing = Reply { keep_alive: false, ..REPLY };
-        assert_eq!(
-            head(&upgrade, closing).0,
-            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
              Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n"
         );
         assert_eq!(

@@ -11,14 +11,11 @@ use crate::limits::Limits;
 
 pub(super) const TOO_LARGE: Reject = Reject { status: 413, message: "the body is larger than this server takes" };
 
-/// The state of a body that is being read.
+/// What is left to read of a body.
 #[derive(Debug)]
-pub(super) struct Body(Rest);
-
-#[derive(Debug)]
-enum Rest {
+pub(super) enum Body {
     /// The announced length is too large. It is refused after the head was parsed, so that the error is in the request's dialect.
-    Refused,
+    TooLarge,
     Fixed {
         left: usize,
     },
@@ -41,38 +38,22 @@ pub(super) enum Filled {
 }
 
 impl Body {
-    pub fn none() -> Body {
-        Body::fixed(0)
-    }
-
-    pub fn fixed(length: usize) -> Body {
-        Body(Rest::Fixed { left: length })
-    }
-
-    pub fn too_large() -> Body {
-        Body(Rest::Refused)
-    }
-
-    pub fn chunked() -> Body {
-        Body(Rest::ChunkLine { scanned: 0 })
-    }
-
     /// Whether the client should send the body.
     pub fn is_wanted(&self) -> bool {
-        !matches!(self.0, Rest::Fixed { left: 0 } | Rest::Refused)
+        !matches!(self, Body::Fixed { left: 0 } | Body::TooLarge)
     }
 
     /// Moves bytes from the queue into `body`.
     pub fn fill(&mut self, body: &mut Vec<u8>, rx: &mut Buf, limits: &Limits) -> Result<Filled, Reject> {
         loop {
-            match &mut self.0 {
-                Rest::Refused => return Err(TOO_LARGE),
-                Rest::Fixed { left } => {
+            match self {
+                Body::TooLarge => return Err(TOO_LARGE),
+                Body::Fixed { left } => {
                     let whole = body.len() + *left;
                     *left -= take(body, rx, *left, whole);
                     return Ok(if *left == 0 { Filled::Wholly } else { Filled::Partly });
                 }
-                Rest::ChunkLine { scanned } => {
+                Body::ChunkLine { scanned } => {
                     let too_long = bad("the line of a chunk is too long");
                     let room = limits.chunk_line_bytes;
                     let Some(end) = line_end(rx.as_slice(), scanned, room, too_long)? else {
@@ -80,28 +61,28 @@ impl Body {
                     };
                     let size = chunk_size(&rx.as_slice()[..end - 2])?;
                     rx.consume(end);
-                    self.0 = match usize::try_from(size) {
-                        Ok(0) => Rest::Trailers { scanned: 0 },
-                        Ok(left) if left <= limits.body_bytes - body.len() => Rest::ChunkData { left },
+                    *self = match usize::try_from(size) {
+                        Ok(0) => Body::Trailers { scanned: 0 },
+                        Ok(left) if left <= limits.body_bytes - body.len() => Body::ChunkData { left },
                         _ => return Err(TOO_LARGE),
                     };
                 }
-                Rest::ChunkData { left } => {
+                Body::ChunkData { left } => {
                     *left -= take(body, rx, *left, limits.body_bytes);
                     if *left > 0 {
                         return Ok(Filled::Partly);
                     }
-                    self.0 = Rest::ChunkEnd;
+                    *self = Body::ChunkEnd;
                 }
-                Rest::ChunkEnd => match rx.as_slice() {
+                Body::ChunkEnd => match rx.as_slice() {
                     [] | [b'\r'] => return Ok(Filled::Partly),
                     [b'\r', b'\n', ..] => {
                         rx.consume(2);
-                        self.0 = Rest::ChunkLine { scanned: 0 };
+                        *self = Body::ChunkLine { scanned: 0 };
                     }
                     _ => return Err(bad("a chunk does not end where it says")),
                 },
-                Rest::Trailers { scanned } => {
+                Body::Trailers { scanned } => {
                     let Some(end) = section_end(rx.as_slice(), scanned, limits)? else {
                         return Ok(Filled::Partly);
                     };

@@ -203,13 +203,13 @@ fn framing(headers: &Headers, version: Version, limits: &Limits) -> Result<Body,
     let mut lengths = headers.all("content-length");
     let mut codings = headers.all("transfer-encoding");
     match (lengths.next(), codings.next()) {
-        (None, None) => Ok(Body::none()),
+        (None, None) => Ok(Body::Fixed { left: 0 }),
         (Some(_), Some(_)) => Err(bad("both Content-Length and Transfer-Encoding")),
         (Some(_), None) if lengths.next().is_some() => Err(bad("more than one Content-Length")),
         (Some(length), None) => fixed(length, limits),
         (None, Some(_)) if version == Version::Http10 => Err(bad("HTTP/1.0 knows no Transfer-Encoding")),
         (None, Some(_)) if codings.next().is_some() => Err(bad("more than one Transfer-Encoding")),
-        (None, Some(coding)) if coding.eq_ignore_ascii_case("chunked") => Ok(Body::chunked()),
+        (None, Some(coding)) if coding.eq_ignore_ascii_case("chunked") => Ok(Body::ChunkLine { scanned: 0 }),
         (None, Some(coding)) => Err(coding_refusal(coding)),
     }
 }
@@ -220,8 +220,8 @@ fn fixed(length: &str, limits: &Limits) -> Result<Body, Reject> {
     }
     let length: u64 = length.parse().map_err(|_| bad("Content-Length has too many digits"))?;
     match usize::try_from(length) {
-        Ok(length) if length <= limits.body_bytes => Ok(Body::fixed(length)),
-        _ => Ok(Body::too_large()),
+        Ok(left) if left <= limits.body_bytes => Ok(Body::Fixed { left }),
+        _ => Ok(Body::TooLarge),
     }
 }
 
