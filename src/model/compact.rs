@@ -1,7 +1,7 @@
-//! Making room in the model's window: the older part of a conversation becomes a summary that the model itself writes.
+//! Compaction: the older part of a conversation is replaced by a summary that the model writes, to make room in its context window.
 //!
-//! The newest part stays word for word. The cut is made only before a prompt of the user, so no call is ever parted from its
-//! result, and the summary takes the place of everything before it.
+//! The newest part stays unchanged. The conversation is cut only before a prompt of the user, so no call is separated from its
+//! result.
 
 use crate::base::cancel::Cancel;
 use crate::base::json;
@@ -12,7 +12,7 @@ use crate::task::machine::job::{Compaction, ModelError, Think};
 use crate::task::machine::state::Item;
 use std::sync::Arc;
 
-/// What the model is asked for: our words, one fixed shape.
+/// The request for the summary.
 const ASK: &str = "\
 Stop working on the task for a moment. The conversation above is about to be removed and replaced by what you write now, so \
 write down everything you need to go on as if nothing had happened. Answer with this and nothing else:
@@ -28,10 +28,10 @@ write down everything you need to go on as if nothing had happened. Answer with 
 
 Be complete and terse. Leave out pleasantries and everything that can be read again from the files.";
 
-/// How much of the conversation stays as it is, by size.
+/// The share of the conversation that stays unchanged, by size.
 const KEEP: f64 = 0.3;
 
-/// Where to cut: the index of the first item that stays. None when there is nothing worth cutting.
+/// The index of the first item that stays; None if there is no prompt to cut before.
 fn cut(history: &[Arc<Item>]) -> Option<usize> {
     let sizes: Vec<usize> = history.iter().map(|item| size(item)).collect();
     let whole: usize = sizes.iter().sum();
@@ -47,8 +47,7 @@ fn cut(history: &[Arc<Item>]) -> Option<usize> {
         }
         before += sizes[at];
     }
-    // A single long turn has no prompt to cut before: then all of it is summarised but the prompt itself stays known by it.
-    best.filter(|at| *at > 0)
+    best
 }
 
 fn size(item: &Item) -> usize {
@@ -61,7 +60,7 @@ fn size(item: &Item) -> usize {
     }
 }
 
-/// Has the older part of a conversation summarised, by the model that has it.
+/// Lets the model of the conversation summarise its older part.
 pub fn compact(backend: &dyn ModelBackend, request: &ModelRequest, cancel: &Cancel) -> Result<Compaction, ModelError> {
     let think = request.think;
     let at = cut(&think.history).map_or(0, |at| at.max(think.given));
@@ -74,7 +73,7 @@ pub fn compact(backend: &dyn ModelBackend, request: &ModelRequest, cancel: &Canc
     Ok(Compaction { summary, items: at - think.given })
 }
 
-/// The summary in an answer; None when the answer has none.
+/// The summary in an answer, if it contains one.
 fn summary(answer: &Answer) -> Option<String> {
     let text = answer.text();
     let start = text.find("<state_snapshot>")?;

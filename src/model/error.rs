@@ -1,13 +1,13 @@
-//! What a failed model request means: try again, when, or give up; and what to tell the user.
+//! Classifies failed model requests: whether to try again and when, and the message for the user.
 //!
-//! The API explains itself in up to three places: the HTTP status, a `Retry-After` field, and an error object whose message may
-//! hold another error object as text. The object knows most, so it is asked first. A failure that waiting cannot mend is
-//! `Fatal` and its message ends with what the user can do. Nothing here sees the key, so no message can hold it.
+//! The API explains an error in up to three ways: the HTTP status, a `Retry-After` field, and an error object whose message may
+//! contain another error object as text. The error object is the most exact one and is used first. A failure that waiting cannot
+//! correct is `Fatal`, and its message ends with what the user can do. The key is not known here, so no message can contain it.
 
 use crate::task::machine::job::{ModelError, ModelErrorKind};
 use serde_json::Value;
 
-/// An answer of the API that is not a stream.
+/// An error response of the API.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal<'a> {
     /// The model that was asked for.
@@ -18,53 +18,49 @@ pub struct Refusal<'a> {
     pub body: &'a [u8],
 }
 
-/// What kept a request from being answered at all.
+/// Why a request got no complete response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// No connection, or it ended before the answer began.
     Unreachable(String),
     /// The answer did not begin in time.
     Slow,
-    /// The server's certificate is not signed by anybody we trust.
+    /// The server's certificate is not trusted.
     Untrusted(String),
     /// The address or the proxy cannot be used.
     Unusable(String),
     /// The stream ended in the middle.
     Cut(String),
-    /// The stream said nothing for too long.
+    /// The stream sent nothing for too long.
     Silent,
     /// The user stopped it.
     Canceled,
 }
 
-/// Classifies a refusal. A server that wants to be left alone for longer than `longest_ms` is not waited for.
+/// Classifies an error response. If the API asks to wait longer than `longest_ms`, the request is not repeated.
 pub fn classify(refusal: &Refusal, longest_ms: u64) -> ModelError {
     let report = Report::read(refusal.body);
     let said = report.said(refusal.status);
     let model = refusal.model;
     match refusal.status {
-        404 => {
-            return unusable(format!("The model {model} was not found: {said} Choose another one with --model."));
-        }
-        401 | 403 => {
-            return fatal(format!(
-                "The API refused the key: {said} Check that GEMINI_API_KEY is set to a valid key that may use {model}."
-            ));
-        }
+        404 => unusable(format!("The model {model} was not found: {said} Choose another one with --model.")),
+        401 | 403 => fatal(format!(
+            "The API refused the key: {said} Check that GEMINI_API_KEY is set to a valid key that may use {model}."
+        )),
         400 if report.has_reason(&["API_KEY_INVALID", "API_KEY_EXPIRED"]) || said.contains("API key not valid") => {
-            return fatal(format!("The API refused the key: {said} Check that GEMINI_API_KEY is set to a valid key."));
+            fatal(format!("The API refused the key: {said} Check that GEMINI_API_KEY is set to a valid key."))
         }
-        429 | 499 | 503 => {}
-        408 | 500..=599 => {
-            return busy_after(retry_after(refusal), longest_ms, said);
-        }
-        _ => {
-            return fatal(format!(
-                "The API refused the request (status {}): {said} Change the request or start a new task.",
-                refusal.status
-            ));
-        }
+        429 | 499 | 503 => over_quota(refusal, &report, said, longest_ms),
+        408 | 500..=599 => busy_after(retry_after(refusal), longest_ms, said),
+        status => fatal(format!(
+            "The API refused the request (status {status}): {said} Change the request or start a new task."
+        )),
     }
+}
+
+/// The API has no capacity for this request now: for a short time, or for longer than a turn can wait.
+fn over_quota(refusal: &Refusal, report: &Report, said: String, longest_ms: u64) -> ModelError {
+    let model = refusal.model;
     if report.text.contains("limit: 0") {
         return unusable(format!(
             "This key has no quota for {model}: {said} Choose another model with --model, or use another key."
@@ -111,7 +107,7 @@ pub fn network(trouble: &Trouble) -> ModelError {
     }
 }
 
-/// The same failure after part of an answer has been shown: that part is void, so it is the stream that broke.
+/// The same failure after a part of the answer was shown: that part is invalid, so it counts as a broken stream.
 pub fn midway(error: ModelError) -> ModelError {
     let kind = match error.kind {
         ModelErrorKind::Busy { .. } | ModelErrorKind::BadStream => ModelErrorKind::BadStream,
@@ -120,7 +116,7 @@ pub fn midway(error: ModelError) -> ModelError {
     ModelError { kind, ..error }
 }
 
-/// This model cannot be had, another one perhaps.
+/// This model cannot be used; another one may be.
 fn unusable(message: String) -> ModelError {
     ModelError { kind: ModelErrorKind::Unusable, message }
 }
@@ -142,26 +138,26 @@ fn busy_after(after_ms: Option<u64>, longest_ms: u64, said: String) -> ModelErro
     }
 }
 
-/// Seconds only. The other form, a date, would need a clock; the backoff's own delay serves as well.
+/// Only the form in seconds. The other form, a date, would need a clock; then the normal backoff is used.
 fn retry_after(refusal: &Refusal) -> Option<u64> {
     let seconds: u64 = refusal.retry_after?.trim().parse().ok()?;
     seconds.checked_mul(1000)
 }
 
-/// What an error body says, from the innermost error object that its message holds.
+/// The content of an error body, from the innermost error object in its message.
 #[derive(Default)]
 struct Report {
     message: String,
     reasons: Vec<String>,
     quotas: Vec<String>,
     retry_ms: Option<u64>,
-    /// Everything, for phrases that may stand anywhere.
+    /// The whole body, for phrases that may be anywhere in it.
     text: String,
 }
 
 impl Report {
     fn read(body: &[u8]) -> Report {
-        /// Error objects inside error messages: nobody has been seen to go deeper.
+        /// Error objects inside error messages; deeper nesting has not been observed.
         const NESTING: usize = 4;
         let text = String::from_utf8_lossy(body).into_owned();
         let mut report = Report::default();
@@ -198,7 +194,7 @@ impl Report {
         }
     }
 
-    /// The API's own words as one sentence.
+    /// The message of the API as one sentence.
     fn said(&self, status: u16) -> String {
         const LONGEST: usize = 600;
         let mut said: String = match self.message.as_str() {
@@ -240,11 +236,11 @@ fn duration_ms(text: &str) -> Option<u64> {
         None => (text.strip_suffix('s')?, 1000.0),
     };
     let value: f64 = number.trim().parse().ok()?;
-    // Saturates: a negative delay is none, an absurd one is longer than we wait.
+    // Saturates: a negative delay is 0, and a huge one is longer than we wait.
     value.is_finite().then(|| (value * unit_ms).ceil() as u64)
 }
 
-/// `Please retry in 12.3s`, in words.
+/// `Please retry in 12.3s`, anywhere in a message.
 fn phrase_ms(text: &str) -> Option<u64> {
     let (_, rest) = text.split_once("Please retry in ")?;
     let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;

@@ -1,15 +1,14 @@
-//! Patterns for the words of a script's rules: `*` is any run, `?` one character, `[abc]` one of these, `[a-z]` a range, `[!abc]`
-//! anything else. All other characters are themselves, and letters have a case.
+//! Patterns of the rules of a script: `*` is any text, `?` one character, `[abc]` one of these, `[a-z]` a range, `[!abc]` any other
+//! character. All other characters match themselves; case is significant.
 //!
-//! Bytes will do: only `?` and `[…]` count them, and those are for ASCII. One place to go back to is enough, because when what
-//! follows a star fits somewhere, an earlier star could not have done better; so the time is bounded by the product of the
-//! lengths, whatever the pattern.
+//! Works on bytes: only `?` and `[…]` count characters, and these are for ASCII. After a mismatch only the last star is extended: if
+//! the text after it matches somewhere, extending an earlier star gains nothing. So the time is at most the product of the lengths.
 
-/// Whether the pattern fits the whole text.
+/// Whether the pattern matches the whole text.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
-    // Where to go on when what follows the last star does not fit: one byte later.
+    // After a mismatch: the pattern after the last star, and the text position where it was tried last.
     let mut retry: Option<(usize, usize)> = None;
     loop {
         if pattern.get(p) == Some(&b'*') {
@@ -35,13 +34,13 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     }
 }
 
-/// How many pattern bytes one text byte is matched by, if it is.
+/// The number of pattern bytes that match this text byte; None if they do not.
 fn fits_one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [] => None,
         [b'?', ..] => Some(1),
         [b'[', rest @ ..] => {
-            // An unclosed bracket is itself.
+            // A bracket that is not closed is an ordinary character.
             let Some(end) = rest.iter().skip(1).position(|b| *b == b']').map(|i| i + 1) else {
                 return (byte == b'[').then_some(1);
             };

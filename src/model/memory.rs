@@ -1,13 +1,13 @@
-//! Memory: files in which people write down what the agent should know, such as `GEMINI.md`. The user's own become part of the
-//! system instruction, a project's part of the first turn.
+//! Memory files, such as `GEMINI.md`: instructions that people write for the agent. The user's own become part of the system
+//! instruction, those of a project part of the first turn.
 //!
-//! A file may import others by writing `@./other.md`. Where files are and whether they may be read is for whoever reads them;
-//! here is what an import looks like, when it is not one (in code), and how all of it is put together.
+//! A file may import others by writing `@./other.md`. The caller finds and reads files; here are the syntax of imports, which does
+//! not apply in code, and how the texts are combined.
 
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// What the model is told beside the conversation and its place.
+/// What the model is told beside the conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
     pub memory: Memory,
@@ -21,11 +21,11 @@ pub struct Memory {
     pub system: String,
     /// For the first turn.
     pub project: String,
-    /// Where all of it came from, imports excepted.
+    /// The files, without imported ones.
     pub files: Vec<PathBuf>,
 }
 
-/// A memory file. Two are the same if their identities are, whatever they are called.
+/// A memory file. Two with the same id are the same file, also under different names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
     /// Device and number.
@@ -34,7 +34,7 @@ pub struct File {
     pub text: String,
 }
 
-/// Reads what `path`, written in the file `from`, means; an error says why that is not possible.
+/// Reads the file that `path` means in an import of the file `from`; an error says why it cannot be read.
 pub type Load<'a> = &'a mut dyn FnMut(&File, &str) -> Result<File, String>;
 
 /// The system instruction with the user's memory.
@@ -45,7 +45,7 @@ pub fn instruct(system: &str, memory: &str) -> String {
     format!("{system}\n# What the user wants you to remember\n\n{memory}")
 }
 
-/// Files one after the other, each between marks that name it. Empty ones are left out.
+/// Files one after the other, each between lines that name it. Empty ones are left out.
 pub fn framed<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut out = String::new();
     for (path, text) in files {
@@ -61,8 +61,8 @@ pub fn framed<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> String
     out
 }
 
-/// The file's text with its imports in it, at most `depth` of them inside each other. What cannot be imported stays as it is
-/// written, and the second value tells why.
+/// The text of a file with its imports, nested at most `depth` deep. An import that is not possible stays as it is written; the
+/// second value says why.
 pub fn expand(file: &File, depth: usize, load: Load) -> (String, Vec<String>) {
     let mut expansion = Expansion { depth, chain: vec![file.id], messages: Vec::new(), load };
     let text = expansion.of(file);
@@ -71,7 +71,7 @@ pub fn expand(file: &File, depth: usize, load: Load) -> (String, Vec<String>) {
 
 struct Expansion<'a> {
     depth: usize,
-    /// The files we are inside of.
+    /// The file that is expanded, and those that import it.
     chain: Vec<(u64, u64)>,
     messages: Vec<String>,
     load: Load<'a>,
@@ -109,31 +109,25 @@ impl Expansion<'_> {
     }
 
     fn import(&mut self, from: &File, path: &str) -> Option<String> {
-        let place = from.path.display();
-        if self.chain.len() > self.depth {
-            let text = format!("{place}: @{path} is not imported: imports go too deep");
-            self.messages.push(text);
-            return None;
-        }
-        let imported = (self.load)(from, path).and_then(|file| {
-            if self.chain.contains(&file.id) {
-                return Err("it would import itself".into());
-            }
-            Ok(file)
-        });
-        match imported {
-            Ok(file) => {
+        let loaded = match self.chain.len() > self.depth {
+            true => Err("imports go too deep".into()),
+            false => (self.load)(from, path),
+        };
+        match loaded {
+            Ok(file) if !self.chain.contains(&file.id) => {
                 self.chain.push(file.id);
                 let text = self.of(&file);
                 self.chain.pop();
-                let framed = framed([(file.path.to_string_lossy().as_ref(), text.as_str())]);
-                Some(framed)
+                return Some(framed([(file.path.to_string_lossy().as_ref(), text.as_str())]));
             }
-            Err(why) => {
-                self.messages.push(format!("{place}: @{path} is not imported: {why}"));
-                None
-            }
+            Ok(_) => self.not_imported(from, path, "it would import itself"),
+            Err(why) => self.not_imported(from, path, &why),
         }
+        None
+    }
+
+    fn not_imported(&mut self, from: &File, path: &str, why: &str) {
+        self.messages.push(format!("{}: @{path} is not imported: {why}", from.path.display()));
     }
 }
 
@@ -142,7 +136,7 @@ fn fence_of(line: &str) -> Option<(char, usize)> {
     let text = line.trim_start();
     let mark = text.chars().next().filter(|c| "`~".contains(*c))?;
     let length = text.chars().take_while(|c| *c == mark).count();
-    // Behind an opening fence of backticks there can be no further one: that is code inside a line.
+    // A line with further backticks is not a fence but code within a line.
     let inline = mark == '`' && text[length..].contains('`');
     (length >= 3 && !inline).then_some((mark, length))
 }
@@ -151,7 +145,7 @@ fn closes(open: (char, usize), found: (char, usize)) -> bool {
     open.0 == found.0 && found.1 >= open.1
 }
 
-/// The imports of a line outside of code: where the `@` is, and the path behind it.
+/// The imports of a line outside of code: the position of the `@`, and the path after it.
 fn imports(line: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -159,7 +153,7 @@ fn imports(line: &str) -> Vec<(usize, &str)> {
         let rest = &line[at..];
         if rest.starts_with('`') {
             let ticks = rest.bytes().take_while(|byte| *byte == b'`').count();
-            // Code ends with as many backticks as it began with; without them it is no code.
+            // Code ends with as many backticks as it began with; without them it is not code.
             let end = code_end(&rest[ticks..], ticks);
             at += ticks + end.unwrap_or(0);
             continue;
@@ -192,7 +186,7 @@ fn code_end(rest: &str, ticks: usize) -> Option<usize> {
     None
 }
 
-/// Names of people begin with `@`, too.
+/// Distinguishes an import from the name of a person, which may begin with `@` too.
 fn is_path(text: &str) -> bool {
     ["./", "../", "/"].iter().any(|start| text.starts_with(start)) || text.ends_with(".md")
 }

@@ -1,8 +1,8 @@
-//! What is said to a model and what it says back, as values. The HTTP call itself is `shell/workers/client.rs`.
+//! Model requests and answers as values. `shell/workers/client.rs` makes the HTTP requests.
 //!
-//! [`history`] turns a conversation into what the API expects, [`memory`] is what people wrote down for every conversation,
-//! [`gemini`] wraps it all into a request, [`stream`] reads the answer, [`error`] decides what a failure means, [`compact`] has a
-//! conversation summarised that has grown too long, and [`script`] stands in for all of them where no model is wanted.
+//! [`history`] converts a conversation to the form of the API, [`memory`] combines memory files, [`gemini`] builds the request,
+//! [`stream`] reads the answer, [`error`] classifies failures, [`compact`] summarises long conversations, and [`script`] replaces the
+//! model by a scripted agent.
 
 pub mod backend;
 pub mod compact;

@@ -1,11 +1,10 @@
-//! A scripted agent: a file that says what the agent does instead of a model. It makes the same notes as a model's stream, so
-//! the task machine cannot tell the difference; that is what makes it good for testing clients, and for a first look without
-//! a key.
+//! A scripted agent: a file says what the agent does instead of a model. It produces the same notes as a model's stream, so that
+//! clients can be tested, and the program tried, without a key.
 //!
-//! A file is `{"rules":[{"when":{…},"steps":[…]}],"default":[…]}`. The first rule that matches the prompt gives the steps of
-//! its turn. Calls in a row end a round, as a model's answer with calls does: the next step comes when their results are in.
-//! A script has no memory: which round and which attempt it is, is in the [`Think`]. Reading is strict, with the place of a
-//! mistake in the message, because a script with a typing error in it would otherwise test nothing.
+//! A file is `{"rules":[{"when":{…},"steps":[…]}],"default":[…]}`. The first rule that matches the prompt has the steps of the turn.
+//! Consecutive calls end a round, as an answer with calls does: the next step follows when their results have arrived. A script
+//! has no state: the number of the round and of the attempt are in the [`Think`]. Unknown names are errors, and messages say where
+//! they are, because a script with a typing error would test nothing.
 
 #[cfg(test)]
 mod tests;
@@ -24,10 +23,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use std::ops::Range;
 
-/// The script that runs when there is neither a key nor a script.
+/// The script that is used if there is neither a key nor a script.
 pub const DEMO: &str = include_str!("demo.script.json");
 
-/// What is done next: nothing for a while, or something to tell.
+/// One step of a script that runs: a pause, or a note.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "a play is short, and each note is moved out of it once")]
 pub enum Beat {
@@ -42,7 +41,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Reads a file. The error names the rule and step it is in, counted from 1.
+    /// Parses a file. An error names its rule and step, counted from 1.
     pub fn parse(text: &str) -> Result<Script, String> {
         let value: Value =
             json::read(text.as_bytes()).map_err(|e| format!("The script cannot be read as JSON: {e}."))?;
@@ -64,7 +63,7 @@ impl Script {
         Ok(Script { rules: rules.collect::<Result<_, String>>()?, default: steps(default, "default")? })
     }
 
-    /// The words to answer with instead of starting a task, if the script answers this message so.
+    /// The text to answer with instead of starting a task, if the script does so for this message.
     pub fn bare_reply(&self, message: &Message) -> Option<String> {
         let steps = self.steps(message.id.as_str(), &message.text(), 1);
         match steps.first() {
@@ -73,15 +72,12 @@ impl Script {
         }
     }
 
-    /// One answer of the scripted agent. The last beat is always `Answered`.
+    /// One answer of the scripted agent. The last note is always `Answered`.
     pub fn play(&self, think: &Think) -> Vec<Beat> {
         let steps = self.steps(think.prompt.as_str(), &think.prompt_text, think.turn);
-        let mut stage = Stage::new(think);
+        let mut stage = Stage { think, beats: Vec::new(), answer: Answer::default(), failures: 0 };
         let end = round(steps, think.round).iter().find_map(|step| stage.perform(step).err());
-        let answer = match end {
-            None => Ok(stage.answer),
-            Some(error) => Err(error),
-        };
+        let answer = end.map_or(Ok(stage.answer), Err);
         stage.beats.push(Beat::Note(NoteBody::Answered(answer)));
         stage.beats
     }
@@ -132,7 +128,7 @@ enum Step {
     Error { code: u16, times: u32 },
 }
 
-/// The steps of one round. A round ends after calls in a row.
+/// The steps of one round. A round ends after consecutive calls.
 fn round(steps: &[Step], number: u32) -> &[Step] {
     let ends = |pair: &[Step]| matches!(pair[0], Step::Call { .. }) && !matches!(pair[1], Step::Call { .. });
     let mut rest = steps;
@@ -144,20 +140,16 @@ fn round(steps: &[Step], number: u32) -> &[Step] {
     end.map_or(rest, |last_call| &rest[..=last_call])
 }
 
-/// A round while it is performed.
+/// A round that is being performed.
 struct Stage<'a> {
     think: &'a Think,
     beats: Vec<Beat>,
     answer: Answer,
-    /// Attempts that the errors of this round have used up so far.
+    /// The attempts that the errors of this round make fail.
     failures: u32,
 }
 
 impl Stage<'_> {
-    fn new(think: &Think) -> Stage<'_> {
-        Stage { think, beats: Vec::new(), answer: Answer::default(), failures: 0 }
-    }
-
     fn perform(&mut self, step: &Step) -> Result<(), ModelError> {
         match step {
             Step::Text { text, chunks } => self.say(text, *chunks),
@@ -285,7 +277,7 @@ fn failure(value: Option<&Value>, place: &str) -> Result<Step, String> {
     }
 }
 
-/// An artifact: whole, cut into chunks, or in the pieces the script lists.
+/// An artifact: whole, divided into chunks, or in the pieces that the script lists.
 fn artifact(value: Option<&Value>, place: &str) -> Result<Vec<Artifact>, String> {
     let place = &format!("{place}, artifact");
     let mut members = Members::of(value.unwrap_or(&Value::Null), place)?;
@@ -343,7 +335,7 @@ fn chunked(part: Part, chunks: usize, place: &str) -> Result<Vec<Part>, String> 
         Content::Text(text) => split(text, chunks).into_iter().map(|piece| Content::Text(piece.to_owned())).collect(),
         Content::Bytes(data) => {
             let bytes = decoded(data, place)?;
-            // Each piece is base64 of its own: whoever gets it decodes it alone.
+            // Each piece is encoded separately, because clients decode each one alone.
             let piece = |share: Range<usize>| Content::Bytes(STANDARD.encode(&bytes[share]));
             shares(bytes.len(), chunks).map(piece).collect()
         }
@@ -371,7 +363,7 @@ fn shares(total: usize, count: usize) -> impl Iterator<Item = Range<usize>> {
     (0..count).map(move |i| total * i / count..total * (i + 1) / count)
 }
 
-/// The members of an object, each to be taken once; what nobody took is a mistake.
+/// The members of an object. Each is taken once; members that are left are unknown.
 struct Members<'a> {
     place: String,
     left: Vec<(&'a str, &'a Value)>,

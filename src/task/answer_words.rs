@@ -1,5 +1,5 @@
-//! Answers in plain words, for clients that know nothing of tool calls and send what the user typed. Only when one call waits and
-//! nothing else goes on: then there is no doubt what the words are about. Whatever is not clearly an answer stays a prompt.
+//! Answers to questions as plain text, for clients that know nothing of tool calls and send what the user typed. Only if one call
+//! waits and nothing else runs, so that it is certain which call the text answers. Text that is not clearly an answer is a prompt.
 
 use crate::base::id::CallId;
 use crate::task::machine::job::{Pick, Said};
@@ -8,12 +8,12 @@ use crate::task::message::{Content, Message};
 use crate::task::spec::{Answers, Choice, Inquiry, Question};
 use std::sync::Arc;
 
-/// What such a client has said: an answer and no prompt, if its words are the answer to the one open question.
+/// Turns a prompt into an answer if its text answers the one open question.
 pub fn heard(state: &State, said: Said) -> Said {
     let mut parts = said.message.parts.iter();
     let words_only = parts.all(|part| matches!(part.content, Content::Text(_)));
-    let spoken = (said.answers.is_empty() && words_only).then(|| spoken_answer(state, &said.message.text())).flatten();
-    match spoken {
+    let answer = (said.answers.is_empty() && words_only).then(|| typed_answer(state, &said.message.text())).flatten();
+    match answer {
         None => said,
         Some(pick) => Said {
             message: Arc::new(Message { parts: Vec::new(), ..Message::clone(&said.message) }),
@@ -22,9 +22,9 @@ pub fn heard(state: &State, said: Said) -> Said {
     }
 }
 
-/// The answer that `text` is to the one open question: an option's own word; `yes` or `no` to a call that wants to be allowed;
-/// for questions of the agent what the user says, one line for each if there are several.
-fn spoken_answer(state: &State, text: &str) -> Option<Pick> {
+/// The answer that `text` is to the one open question: the word of an option; `yes` or `no` to a call that needs approval; to
+/// questions of the agent any text, one line for each question if there are several.
+fn typed_answer(state: &State, text: &str) -> Option<Pick> {
     if !state.waits_for_answers() {
         return None;
     }
@@ -159,7 +159,7 @@ mod tests {
         ] {
             let expected =
                 option.map(|option| Pick { call: "a".into(), option: option.into(), edited: None, answers: None });
-            assert_eq!(spoken_answer(&state, text), expected, "{text:?}");
+            assert_eq!(typed_answer(&state, text), expected, "{text:?}");
         }
     }
 
@@ -182,17 +182,17 @@ mod tests {
 
     #[test]
     fn nothing_counts_while_there_is_doubt() {
-        assert_eq!(spoken_answer(&waiting(&[permission(), permission()]), "yes"), None);
-        assert_eq!(spoken_answer(&waiting(&[]), "yes"), None);
+        assert_eq!(typed_answer(&waiting(&[permission(), permission()]), "yes"), None);
+        assert_eq!(typed_answer(&waiting(&[]), "yes"), None);
         let mut state = waiting(&[permission(), permission()]);
         state.apply(&record(5, Event::CallReady { call: "b".into(), confinement: Default::default() }));
-        assert_eq!(spoken_answer(&state, "yes"), None, "the other one runs");
+        assert_eq!(typed_answer(&state, "yes"), None, "the other one runs");
     }
 
     #[test]
     fn what_the_agent_asks_is_answered_in_own_words() {
         let said = |count, text: &str| {
-            let pick = spoken_answer(&waiting(&[questions(count)]), text)?;
+            let pick = typed_answer(&waiting(&[questions(count)]), text)?;
             let answers = pick.answers.as_deref().cloned().unwrap_or_default();
             let answers: Vec<String> = answers.into_values().collect();
             Some((pick.option, answers))

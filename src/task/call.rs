@@ -1,4 +1,4 @@
-//! What a client may ask for, without a dialect. Dialects make these; the core performs them.
+//! Requests of clients without a dialect. Dialects parse into these; the core performs them.
 
 use crate::base::id::{ConfigId, ContextId, Seq, TaskId};
 use crate::task::log::event::{Lifecycle, Profile, Protocol};
@@ -11,10 +11,10 @@ use crate::task::slash::Typed;
 pub enum Call {
     Say(Say),
     Create(Create),
-    /// Which slash commands there are.
+    /// The list of slash commands.
     Commands,
     Execute(Execute),
-    /// The id of the live session, which is made if there is none.
+    /// The id of the live session, which is created if there is none.
     Session,
     Get {
         task: TaskId,
@@ -24,12 +24,12 @@ pub enum Call {
     Cancel {
         task: TaskId,
     },
-    /// Watch a task; `after` continues at a position instead of starting with a snapshot.
+    /// Follows a task; with `after` it continues at a position instead of starting with a snapshot.
     Subscribe {
         task: TaskId,
         after: Option<Seq>,
     },
-    /// Stored content that the log of the task names, from a byte on.
+    /// Stored content that the log of the task names, from a byte offset on.
     Blob {
         task: TaskId,
         sha256: String,
@@ -46,7 +46,7 @@ pub enum Call {
     Health,
     Card,
     ExtendedCard,
-    /// A socket wants to follow a task and to be asked over: answered by switching protocols.
+    /// Opens a WebSocket that follows tasks and sends calls.
     Join(Join),
 }
 
@@ -54,29 +54,29 @@ pub enum Call {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Push {
     Set(Wish),
-    /// Without an id: the only one, or the one that bears the task's id.
+    /// Without an id: the only one, or the one whose id is that of the task.
     Get(Option<ConfigId>),
     List,
     Delete(ConfigId),
 }
 
-/// Which tasks to show, newest status first.
+/// Which tasks to list, newest status first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct List {
     pub context: Option<ContextId>,
     pub state: Option<TaskState>,
     /// Unix milliseconds: only tasks whose status is from then or later.
     pub since: Option<u64>,
-    /// How many at most; 0 for as many as there may be on one page.
+    /// The size of a page; 0 is the largest.
     pub size: usize,
-    /// Where the page before ended.
+    /// The end of the page before.
     pub after: Option<Mark>,
     /// Newest messages of each task; none by default.
     pub history: usize,
     pub artifacts: bool,
 }
 
-/// A place in a list: the last task before it.
+/// A position in a list: the last task before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
     pub at: u64,
@@ -86,14 +86,14 @@ pub struct Mark {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Join {
     pub follow: Follow,
-    /// Where it was when it last looked.
+    /// The last position it has seen.
     pub after: Option<LogPosition>,
 }
 
-/// A place in a log.
+/// A position in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPosition {
-    /// None: whichever task is followed.
+    /// None: the task that is followed.
     pub task: Option<TaskId>,
     pub seq: Seq,
 }
@@ -103,9 +103,9 @@ pub struct LogPosition {
 pub enum Follow {
     Session,
     Task(TaskId),
-    /// Every task there is and will be.
+    /// All tasks, also later ones.
     All,
-    /// Nothing but what it asks for itself.
+    /// No task, until it subscribes to one.
     Nothing,
 }
 
@@ -115,7 +115,7 @@ pub struct Say {
     pub task: Option<TaskId>,
     pub context: Option<ContextId>,
     pub settings: Settings,
-    /// A webhook that is in place before the agent begins.
+    /// A webhook that is set before the turn starts.
     pub push: Option<Wish>,
     pub mode: Mode,
     /// How many of the newest history messages a snapshot may show; None is all of them.
@@ -123,7 +123,7 @@ pub struct Say {
     pub traits: TaskTraits,
 }
 
-/// How a task is marked that this request creates.
+/// Properties of a task that this request creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskTraits {
     pub lifecycle: Lifecycle,
@@ -133,7 +133,7 @@ pub struct TaskTraits {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Answer when the turn is over or waits for somebody.
+    /// Answer when the turn is over or waits for an answer.
     Wait,
     /// Answer at once.
     Now,
@@ -156,48 +156,48 @@ pub struct Execute {
     pub traits: TaskTraits,
 }
 
-/// What a client may wish for a new task. Trust is not among it: that is the operator's.
+/// What a client may choose for a new task. Trust is not among it: only the operator decides about that.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     pub workspace: Option<String>,
     pub model: Option<String>,
-    /// To be asked nothing: a wish that the operator must have granted.
+    /// No approvals; only if the operator allows clients to ask for it.
     pub auto_execute: Option<bool>,
-    /// The only tools to be used, of those that the operator has.
+    /// The only tools that may be used, of those that the operator allows.
     pub tools: Option<Vec<String>>,
 }
 
-/// How requests are treated where the protocols leave it open.
+/// How requests are handled where the protocols leave it open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestPolicy {
     pub new_tasks: NewTasks,
-    /// How long a waiting call waits for its turn before it is answered with the task as it stands. None: for ever.
+    /// How long a blocking call waits for the end of the turn; then it returns the task as it is. None: for ever.
     pub blocking_timeout_ms: Option<u64>,
     pub durability: Durability,
     pub disconnect: Disconnect,
 }
 
-/// How safe something said must be before it is acknowledged.
+/// How durable prompts and answers must be before they are acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// It survives the death of the process.
+    /// They survive the end of the process.
     #[default]
     Normal,
-    /// It survives the death of the machine. Prompts and answers then wait for the disk.
+    /// They survive a power failure: they wait for fsync.
     Strict,
 }
 
-/// What becomes of a turn whose client goes away while it streams.
+/// What happens to a turn whose client disconnects from its stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Disconnect {
-    /// It goes on: whoever comes back finds what it has come to.
+    /// It continues; a client that reconnects sees its result.
     #[default]
     GoesOn,
-    /// It is aborted, for clients of the coder profile: the reference server does that.
+    /// It is aborted, for clients of the coder profile, as by the reference server.
     Aborts,
 }
 
-/// What becomes of a prompt that names neither a task nor a context.
+/// Which task a prompt gets that names neither a task nor a context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NewTasks {
     /// A task of its own.

@@ -1,11 +1,11 @@
-//! Everything that can be wrong with a request, without a dialect. `a2a::fault` is the one table that gives each its codes.
+//! Errors of requests without a dialect. The table in `a2a::fault` has the codes of each.
 
 use crate::base::id::{CallId, TaskId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub kind: FaultKind,
-    /// What happened and what to do next, for people.
+    /// What is wrong and what to do, for people.
     pub message: String,
     /// The member of the request that is wrong, e.g. `message.parts[0].text`.
     pub field: Option<String>,
@@ -26,7 +26,7 @@ pub enum FaultKind {
     PushNotSupported,
     Unsupported,
     ContentTypeNotSupported,
-    /// A browser sent a body that does not say what it is.
+    /// A browser sent a body without a content type.
     ContentTypeMissing,
     ExtendedCardNotConfigured,
     /// The client does not list an extension that the operator requires.
@@ -41,10 +41,10 @@ pub enum FaultKind {
     MethodNotAllowed {
         allow: String,
     },
-    /// The path is one for WebSockets.
+    /// The path serves only WebSockets.
     UpgradeRequired,
     TooLarge,
-    /// A limit was reached; try again after so many seconds.
+    /// A limit was reached; the client may try again after this time.
     Overloaded {
         retry_after_s: u32,
     },
@@ -61,7 +61,7 @@ impl Fault {
         Fault::new(FaultKind::InvalidParams, message)
     }
 
-    /// Something is wrong with one member: `what` goes on after its name.
+    /// One member is wrong; the message is its name followed by `what`.
     pub fn field(field: impl Into<String>, what: &str) -> Fault {
         let field = field.into();
         Fault { field: Some(field.clone()), ..Fault::params(format!("{field} {what}")) }

@@ -1,4 +1,4 @@
-//! Messages and artifacts in the one form every dialect is translated to and from.
+//! Messages and artifacts without a dialect.
 
 use crate::base::id::MessageId;
 use serde::{Deserialize, Serialize};
@@ -25,12 +25,12 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message with nothing around it.
+    /// A message without metadata.
     pub fn new(id: impl Into<MessageId>, role: Role, parts: Vec<Part>) -> Message {
         Message { id: id.into(), role, parts, metadata: None, extensions: Vec::new(), references: Vec::new() }
     }
 
-    /// All text parts, one line break between two of them.
+    /// All text parts, joined by line breaks.
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self
             .parts
@@ -43,7 +43,7 @@ impl Message {
         texts.join("\n")
     }
 
-    /// Whether there is anything in it for the model: text or a file.
+    /// Whether it contains something for the model: text or a file.
     pub fn speaks(&self) -> bool {
         self.parts.iter().any(|part| match &part.content {
             Content::Text(text) => !text.is_empty(),
@@ -82,7 +82,7 @@ impl Part {
 #[serde(rename_all = "snake_case")]
 pub enum Content {
     Text(String),
-    /// A file's content, still in base64: nothing here needs the bytes.
+    /// The content of a file in base64, not decoded.
     Bytes(String),
     Uri(String),
     Data(Value),
@@ -98,17 +98,17 @@ pub struct Artifact {
     pub parts: Vec<Part>,
 }
 
-/// Who did something, as others are told.
+/// Which client did something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// The client's name: its credential's, else what it calls itself.
+    /// The name of the client: that of its credential, else its own.
     pub client: String,
-    /// The dialect it spoke, e.g. `a2a-0.3`.
+    /// Its dialect, e.g. `a2a-0.3`.
     pub via: String,
 }
 
 impl Source {
-    /// Who answers when nobody has.
+    /// The source of answers that a timeout gives.
     pub fn clock() -> Source {
         Source { client: "nobody".into(), via: "timeout".into() }
     }

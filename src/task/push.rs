@@ -1,8 +1,8 @@
-//! Webhooks as values: where a task's changes are to be sent, and how far they were. A webhook is a cursor into the task's log
-//! like any reader's, but a lasting one: where it stands is in the log itself, and so is what it still has to be sent.
+//! Webhooks as values: where the changes of a task are sent, and which were sent. A webhook is a position in the task's log that is
+//! stored in the log itself.
 //!
-//! What is due is kept as facts, not as bodies: a status, the name of an artifact. A body is made when it is sent, so a receiver
-//! that is away costs next to nothing, and a restarted server owes exactly what the old one did.
+//! What is still to be sent is stored as facts (a status, the id of an artifact) and not as bodies. A body is built when it is sent, so
+//! an unreachable receiver costs little memory, and a restarted server sends exactly what the old one had not sent.
 
 use crate::base::id::{ConfigId, Seq};
 use crate::task::fault::{Fault, FaultKind};
@@ -14,36 +14,36 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-/// What stands where a secret was.
+/// Replaces a secret.
 pub const HIDDEN: &str = "(hidden)";
 
-/// Where to send what, as a client registered it.
+/// A webhook as it is registered.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     pub id: ConfigId,
     pub url: String,
-    /// Given back with every delivery, so that the receiver knows it is meant.
+    /// Sent with every delivery, so that the receiver can check where it comes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// The first one is used; the others are kept to be shown.
+    /// The first one is used; the others are only shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schemes: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<String>,
-    /// What is sent looks as the request looked that registered it.
+    /// Deliveries have the version and profile of the request that registered it.
     pub protocol: Protocol,
     pub profile: Profile,
 }
 
 impl Target {
-    /// A copy that can be shown to anybody who may see the task.
+    /// A copy for everybody who may see the task.
     pub fn without_secrets(&self) -> Target {
         let hide = |secret: &Option<String>| secret.as_ref().map(|_| HIDDEN.to_owned());
         Target { token: hide(&self.token), credentials: hide(&self.credentials), ..self.clone() }
     }
 }
 
-/// Secrets do not get into messages by accident.
+/// Without secrets, which must not get into messages.
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hide = |secret: &Option<String>| secret.as_ref().map(|_| HIDDEN);
@@ -59,7 +59,7 @@ impl fmt::Debug for Target {
     }
 }
 
-/// A target as a client words it: naming it can be left to us, and how its deliveries look follows from the request.
+/// A webhook as a client asks for it. Its id is optional; version and profile follow from the request.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Wish {
     pub id: Option<ConfigId>,
@@ -89,30 +89,30 @@ impl fmt::Debug for Wish {
     }
 }
 
-/// A webhook of a task as it stands.
+/// A webhook and the state of its deliveries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hook {
     pub target: Arc<Target>,
-    /// Everything up to here was delivered, or given up.
+    /// Everything up to here was delivered or skipped.
     pub sent: Seq,
-    /// What is still to be sent, in order.
+    /// The deliveries that are left, in order.
     pub due: VecDeque<Due>,
     pub health: Health,
 }
 
-/// Something that a receiver is told of.
+/// The content of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// The task came into this status; `rests` when no prompt was left then.
+    /// The task got this status; `rests` if no prompt was queued then.
     Status { status: Status, rests: bool },
     /// An artifact is complete.
     Artifact { seq: Seq, id: String },
-    /// What the agent had to say in this turn is.
+    /// The answer of this turn is complete.
     Answer { seq: Seq, turn: u32 },
 }
 
 impl Due {
-    /// The event that it is about.
+    /// The event that caused it.
     pub fn seq(&self) -> Seq {
         match self {
             Due::Status { status, .. } => status.seq,
@@ -121,8 +121,8 @@ impl Due {
     }
 }
 
-/// What there is to tell of an event that led from the status `before` to this state: a status that is another one or leaves the
-/// next word to the user, and whatever is complete.
+/// The delivery for an event that led from the status `before` to this state: a status that changed or waits for the user, or a
+/// complete artifact or answer.
 pub fn news(state: &State, before: TaskState, record: &Record) -> Option<Due> {
     let seq = record.seq;
     match &record.event {
@@ -137,19 +137,19 @@ pub fn news(state: &State, before: TaskState, record: &Record) -> Option<Due> {
     }
 }
 
-/// Whether the next word is the user's, or nobody's, after an event that announces a status.
+/// Whether the task waits for the user, or is over, after an event that announces a status.
 fn halts(event: &Event) -> bool {
     matches!(event, Event::Paused | Event::TurnEnded { .. } | Event::Interrupted { .. } | Event::Closed { .. })
 }
 
 impl Hook {
-    /// A webhook that is told of everything behind `sent`.
+    /// A webhook for everything after `sent`.
     pub fn new(target: Arc<Target>, sent: Seq) -> Hook {
         Hook { target, sent, due: VecDeque::new(), health: Health::default() }
     }
 
-    /// Takes the place of one with the same id. What that one had still to send is sent to the new place, if it would look the
-    /// same there; one that was suspended starts anew.
+    /// Replaces the target by one with the same id. Deliveries that are left go to the new one if it has the same version and profile;
+    /// a suspended webhook starts again at `at`.
     pub fn replace(&mut self, target: Arc<Target>, at: Seq) {
         let alike = self.target.protocol == target.protocol && self.target.profile == target.profile;
         if alike && !self.health.suspended {
@@ -160,8 +160,8 @@ impl Hook {
         }
     }
 
-    /// Notes what happened, if its receiver is to be told. In 0.3 a delivery is the present task, so that only the newest status
-    /// counts.
+    /// Queues a delivery if the receiver is to get it. In 0.3 a delivery is the whole task as it is when it is sent, so only the
+    /// newest status is queued.
     pub fn tell(&mut self, due: &Due) {
         if self.health.suspended {
             return;
@@ -173,7 +173,7 @@ impl Hook {
             }
             (Protocol::V03, Due::Artifact { .. } | Due::Answer { .. }) => false,
             (Protocol::V10, Due::Status { .. } | Due::Artifact { .. }) => true,
-            // Only there are answers artifacts in streams too.
+            // Only in this profile are answers artifacts in streams too.
             (Protocol::V10, Due::Answer { .. }) => self.target.profile == Profile::Plain,
         };
         if wanted {
@@ -192,14 +192,14 @@ impl Hook {
     }
 }
 
-/// Webhooks of many tasks, counted.
+/// The number of webhooks and deliveries of several tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Census {
     pub active: usize,
     pub suspended: usize,
-    /// What they are still to be told.
+    /// Deliveries that are left.
     pub pending: usize,
-    /// Events that were given up.
+    /// Deliveries that were skipped.
     pub failed: u64,
 }
 
@@ -219,7 +219,7 @@ impl Census {
     }
 }
 
-/// The answer to every request about webhooks where there are none.
+/// The error of all requests about webhooks if webhooks are turned off.
 pub fn not_supported() -> Fault {
     Fault::new(
         FaultKind::PushNotSupported,
@@ -227,26 +227,26 @@ pub fn not_supported() -> Fault {
     )
 }
 
-/// How deliveries went.
+/// The results of deliveries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
     pub delivered: u64,
     pub failed: u64,
-    /// Events in a row that could not be delivered.
+    /// Failed deliveries in a row.
     pub streak: u32,
-    /// Nothing is sent any more until it is set again.
+    /// Nothing is sent until the webhook is set again.
     pub suspended: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl Health {
-    /// How it stands after an event that was delivered.
+    /// After a successful delivery.
     pub fn after_success(&self) -> Health {
         Health { delivered: self.delivered + 1, streak: 0, error: None, ..self.clone() }
     }
 
-    /// How it stands after an event that was given up; with `most` of them in a row it is suspended.
+    /// After a failed delivery; `most` of them in a row suspend the webhook.
     pub fn after_failure(&self, why: &str, most: u32) -> Health {
         let streak = self.streak + 1;
         Health {

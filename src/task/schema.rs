@@ -1,4 +1,5 @@
-//! The part of JSON schema that tool declarations use, checked with messages a model can act on.
+//! Checks values against the parts of JSON schema that tool declarations use: `required`, `properties`, `type`, `enum`, `minimum`,
+//! `items`. The messages are for the model.
 
 use serde_json::Value;
 

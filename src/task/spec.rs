@@ -1,7 +1,7 @@
-//! What a tool is to everybody but itself: its declaration, what it wants to ask before it runs, and what comes out.
+//! Tools as values: the declaration of a tool, the question that a call asks before it runs, and its result.
 //!
-//! A tool's `prepare` makes a [`Plan`] (or says what is wrong with the call); its `run` makes an [`Ending`]. Both are values
-//! in the log, so a restarted server and every view know exactly what was asked and what was answered.
+//! The `prepare` of a tool returns a [`Plan`], or an error; its `run` returns an [`Ending`]. Both are in the log, so a restarted server
+//! and every view know what was asked and what the result was.
 
 use crate::base::words::words;
 use crate::task::command_line::parse;
@@ -13,21 +13,21 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
     pub name: String,
-    /// A name it had before, which models still use. Calls and settings may use it, but it is not declared.
+    /// An older name, which models still use. Calls and settings may use it, but it is not declared.
     pub former_name: Option<&'static str>,
     pub display_name: String,
     pub description: String,
     pub kind: Kind,
     /// JSON schema of the arguments.
     pub parameters: Value,
-    /// What happens when no rule says otherwise.
+    /// The decision if no rule matches.
     pub by_default: Verdict,
     pub output_is_markdown: bool,
     pub has_live_output: bool,
 }
 
 impl ToolSpec {
-    /// A tool that runs without approval if it only reads, and whose output is plain text. The output of commands comes while they run.
+    /// A tool that needs no approval if it only reads, and whose output is plain text. Commands have live output.
     pub fn new(name: &str, display_name: &str, kind: Kind, description: &str, parameters: Value) -> ToolSpec {
         ToolSpec {
             name: name.into(),
@@ -42,8 +42,7 @@ impl ToolSpec {
         }
     }
 
-    /// Checks the arguments against the parts of JSON schema that tool declarations use: `required`, `properties`, `type`,
-    /// `enum`, `minimum`, `items`. Says what is wrong in words the model can act on.
+    /// Checks the arguments of a call. The error is for the model.
     pub fn validate(&self, args: &Value) -> Result<(), String> {
         crate::task::schema::check(&self.parameters, args, "params")
     }
@@ -58,7 +57,7 @@ impl ToolSpec {
         std::iter::once(self.name.as_str()).chain(self.former_name)
     }
 
-    /// Whether it is one of the tools that may be used; all are if there is no list.
+    /// Whether it may be used if only the listed tools may; without a list all may.
     pub fn is_among(&self, only: Option<&[String]>) -> bool {
         only.is_none_or(|only| self.names().any(|name| only.iter().any(|one| one == name)))
     }
@@ -78,7 +77,7 @@ words! {
 }
 
 impl Kind {
-    /// Whether running it changes something that cannot be taken back: its start waits until the log is synced.
+    /// Whether running it changes something that cannot be undone: its start waits until the log is synced.
     pub fn mutates(self) -> bool {
         matches!(self, Kind::Edit | Kind::Execute)
     }
@@ -96,16 +95,16 @@ pub enum Verdict {
     Deny,
 }
 
-/// What the kernel lets the programs of a call do.
+/// What the kernel allows the programs of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confinement {
-    /// Whatever the user may do: somebody approved the call, or a rule allows it.
+    /// Everything that the user may do: somebody approved the call, or a rule allows it.
     #[default]
     None,
-    /// Read the workspace and run the system's programs. Nobody approved the call.
+    /// Reading the workspace and running programs of the system. Nobody approved the call.
     ReadOnly {
-        /// The only files it may write, as absolute paths below the workspace.
+        /// The only files that it may write, as absolute paths below the workspace.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         writable: Vec<String>,
     },
@@ -117,32 +116,32 @@ impl Confinement {
     }
 }
 
-/// What `prepare` found out about a call, before anything has happened.
+/// What a call would do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// One line for the user: what this call does.
+    /// One line for the user.
     pub title: String,
     pub question: Question,
-    /// For edits: the file the diff was computed from. Running checks it, and asks again if it changed.
+    /// For edits: the file that the diff was computed from. If it changes before the call runs, the user is asked again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Base>,
 }
 
 impl Plan {
-    /// The plan of a call about which there is no more to show than a sentence.
+    /// The plan of a call that is described by one sentence.
     pub fn info(title: impl Into<String>, question: impl Into<String>, prompt: impl Into<String>) -> Plan {
         let question = Question::Info { title: question.into(), prompt: prompt.into(), urls: Vec::new() };
         Plan { title: title.into(), question, base: None }
     }
 }
 
-/// The state of a file at the moment a diff was computed: SHA-256 in hex, or absent when there was no file.
+/// The state of a file when a diff was computed: its SHA-256 in hex, or None if there was no file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Base {
     pub sha256: Option<String>,
 }
 
-/// What the user is shown when a call needs an answer.
+/// What the user is shown if a call needs approval or an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Question {
@@ -158,10 +157,10 @@ pub enum Question {
     Exec {
         title: String,
         command: String,
-        /// The programs the command line starts, in order, without repeats. Only `bash` if it could not be read.
+        /// The programs that the command line starts, in order, without repeats. Only `bash` if it could not be parsed.
         programs: Vec<String>,
         dir: Option<String>,
-        /// What to look at before allowing it, in sentences.
+        /// What to check before approving it, in sentences.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>,
         /// Why commands that only read, or files that it redirects to, need approval all the same, as a clause: "a.txt leads
@@ -178,16 +177,16 @@ pub enum Question {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         urls: Vec<String>,
     },
-    /// The call itself is a question: the answer is its result, so no rule and no mode can give it.
+    /// The call itself is a question to the user: the answer is its result, so no rule and no mode can give it.
     AskUser { title: String, questions: Vec<Inquiry> },
 }
 
-/// One question of the agent to the user, spelled as the model asks it and clients show it.
+/// One question of the agent to the user, with the names that the model and the clients use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Inquiry {
     pub question: String,
-    /// A word or two to tell it from the others.
+    /// A short label.
     pub header: String,
     #[serde(default, rename = "type")]
     pub kind: InquiryKind,
@@ -214,7 +213,7 @@ pub struct InquiryOption {
     pub description: String,
 }
 
-/// What the user answered, by the number of the question, counted from 0.
+/// The answers of the user, by the number of the question, counted from 0.
 pub type Answers = BTreeMap<String, String>;
 
 impl Question {
@@ -222,17 +221,17 @@ impl Question {
         matches!(self, Question::Edit { .. })
     }
 
-    /// Whether it is about a command line that could not be read.
+    /// Whether it is about a command line that could not be parsed.
     pub fn is_unread(&self) -> bool {
         matches!(self, Question::Exec { command, .. } if parse(command).is_err())
     }
 
-    /// Whether only a person can answer it, whatever is allowed.
+    /// Whether only a person can answer it, whatever rules allow.
     pub fn asks_the_user(&self) -> bool {
         matches!(self, Question::AskUser { .. })
     }
 
-    /// The answers on offer, in the order to show them; the last one refuses.
+    /// The possible answers in the order to show them; the last one refuses.
     pub fn options(&self, scope: ApprovalScope) -> &'static [Choice] {
         // An answer to the agent's own question cannot be given in advance.
         let scope = if self.asks_the_user() { ApprovalScope::Once } else { scope };
@@ -246,11 +245,11 @@ impl Question {
     }
 }
 
-/// How long "always" may last where the question is asked.
+/// How long "always" may last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalScope {
-    /// There is nothing that could be allowed beyond this call: its command line could not be read.
+    /// No rule can be created for this call: its command line could not be parsed.
     Once,
     #[default]
     Session,
@@ -280,7 +279,7 @@ words! {
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
     Success {
-        /// What the model reads.
+        /// For the model.
         output: String,
         display: Display,
     },
@@ -288,16 +287,16 @@ pub enum Ending {
         error: CallError,
     },
     Cancelled {
-        /// Why, for the model.
+        /// For the model.
         reason: String,
-        /// What had been printed until then.
+        /// The output until then.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         output: String,
     },
 }
 
 impl Ending {
-    /// A success whose text people see: `shown`. The model reads `output`.
+    /// A success: `output` is for the model, `shown` for people.
     pub fn text(output: impl Into<String>, shown: impl Into<String>) -> Ending {
         Ending::Success { output: output.into(), display: Display::Text { text: shown.into() } }
     }
@@ -308,7 +307,7 @@ impl Ending {
     }
 }
 
-/// What people see of a result.
+/// A result as people see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Display {
@@ -329,7 +328,7 @@ pub enum Display {
     },
 }
 
-/// One step of what the agent means to do.
+/// One step of the agent's plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Todo {
     pub description: String,
@@ -348,7 +347,7 @@ words! {
     }
 }
 
-/// Why a call failed: a word from the fixed list of error types, and a sentence for the model.
+/// Why a call failed: one of the fixed error types, and a message for the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallError {
     pub kind: ErrorKind,

@@ -350,8 +350,7 @@ impl Row {
 }
 
 fn put<T>(field: &mut Option<T>, value: Option<T>) -> Option<()> {
-    *field = Some(value?);
-    Some(())
+    value.map(|value| *field = Some(value))
 }
 
 fn add(field: &mut Vec<String>, texts: Vec<String>) {
