@@ -194,7 +194,7 @@ pub const CHECKLIST: &[Line] = &[
         Elsewhere("commands are registered by their phrases, so that none can contain itself; src/task/slash.rs::no_phrase_means_two_things holds that")),
     (49, "a command is run by name", Covered(&[
         "tests/e2e/commands.rs::slash_command_results_come_with_the_answer",
-        "src/task/slash.rs::commands_by_their_words",
+        "src/task/slash.rs::a_command_is_found_by_its_whole_name",
     ])),
     (50, "an unknown command is not found", Covered(&[
         "tests/e2e/commands.rs::an_invalid_slash_command_is_refused",
