@@ -92,6 +92,8 @@ pub enum Input<'a> {
         seq: Seq,
         result: Result<(), DeliveryError>,
     },
+    /// No thread can be started for some jobs, and why; or None: all have threads again.
+    Starved(Option<String>),
     /// The server is to end.
     ShutDown,
 }
@@ -207,6 +209,7 @@ impl Core {
             Input::Computed { recipient, result } => self.computed(recipient, result, now),
             Input::Identified { conn, identity } => self.identified(conn, identity, now),
             Input::Delivered { task, hook, seq, result } => self.delivered(&task, &hook, seq, result, now),
+            Input::Starved(why) => self.disk.health.starved(why),
             Input::ShutDown => self.shut_down(now),
         }
     }

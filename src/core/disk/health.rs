@@ -23,12 +23,23 @@ pub(in crate::core) struct DiskHealth {
     told: Option<u64>,
     /// A trial write is armed or under way.
     trial: bool,
+    /// No thread can be started, not even to write.
+    starved: Option<String>,
 }
 
 impl DiskHealth {
-    /// What is wrong with the store, and what to do about it.
+    /// What is wrong, and what to do about it.
     pub fn problem(&self) -> Option<&str> {
-        self.problem.as_deref()
+        self.problem.as_deref().or(self.starved.as_deref())
+    }
+
+    pub fn starved(&mut self, why: Option<String>) {
+        self.starved = why.map(|why| {
+            format!(
+                "No thread can be started: {why}. What was begun waits until one can be. Allow more processes or more memory, or \
+                 end other programs."
+            )
+        });
     }
 }
 

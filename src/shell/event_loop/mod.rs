@@ -2,6 +2,7 @@
 
 pub mod listen;
 pub mod log;
+mod outside;
 pub mod server;
 pub mod signals;
 pub mod stop;

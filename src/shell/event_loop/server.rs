@@ -1,17 +1,18 @@
 //! The event loop. One thread, one poll, eight steps; read `Server::turn` first.
 //!
 //! Events are written to the journal (5) before they are sent or start jobs (6, 7). The core decides everything; this file has the
-//! sockets, the jobs and the order of the steps. Readiness is edge-triggered, so a connection that stops on a budget instead of
+//! order of the steps, `outside.rs` the sockets and the jobs. Readiness is edge-triggered, so a connection that stops on a budget instead of
 //! `WouldBlock` is listed in `again` and continued in the next turn.
 
 use crate::base::clock::Now;
 use crate::base::slots::Key;
 use crate::core::connections::connection::{Link, Peer};
 use crate::core::disk::store::Store;
-use crate::core::{Close, Core, Input, Out, Shell, Written};
+use crate::core::{Core, Input};
 use crate::limits::Limits;
 use crate::shell::event_loop::listen::{Listener, Remote, Stream};
 use crate::shell::event_loop::log::Log;
+use crate::shell::event_loop::outside::{Outside, Socket};
 use crate::shell::event_loop::signals::{Signal, Signals};
 use crate::shell::event_loop::stop::Wake;
 use crate::shell::event_loop::sys::{self, Clock};
@@ -20,9 +21,7 @@ use crate::shell::workers::jobs::{Jobs, Mail};
 use crate::shell::workers::lanes::Left;
 use mio::{Events, Interest, Poll, Token};
 use rustix::net::sockopt;
-use std::collections::{HashMap, VecDeque};
-use std::io::{self, IoSlice, Read, Write};
-use std::net::Shutdown;
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,9 +32,6 @@ const LISTEN: usize = usize::MAX - 1_000;
 
 /// Read into and handed on; one for all connections.
 const SCRATCH: usize = 64 * 1024;
-/// A refused peer may still be sending. It has this long to read the response before the connection is reset.
-const LINGER_MS: u64 = 1_000;
-const MOST_LINGERING: usize = 1_024;
 
 pub struct Server {
     poll: Poll,
@@ -48,24 +44,11 @@ pub struct Server {
     limits: Limits,
     /// When to accept again after an error.
     accept_at: Option<u64>,
+    /// When to try again to start threads.
+    threads_at: Option<u64>,
     /// The signal that ended the server.
     signal: Option<Signal>,
     outside: Outside,
-}
-
-/// Everything that the core has effects on.
-struct Outside {
-    jobs: Jobs,
-    peer_check: PeerCheck,
-    log: Log,
-    sockets: HashMap<Key, Socket>,
-    /// Connections to continue with although no event will say so.
-    again: Vec<Key>,
-    lingering: VecDeque<(u64, Stream)>,
-    /// A connection was closed, so there may be room for another one.
-    closed: bool,
-    /// Connections that were written to in this turn.
-    written: Vec<Key>,
 }
 
 struct Listening {
@@ -76,18 +59,6 @@ struct Listening {
     is_left_over: bool,
     /// Connections that were accepted since its backlog was seen to be empty.
     taken: usize,
-}
-
-struct Socket {
-    stream: Stream,
-    caller: Caller,
-    /// It is in `again`, which names each connection once.
-    again: bool,
-    /// Reading, and writing, has not met `WouldBlock` since the last event.
-    readable: bool,
-    writable: bool,
-    /// How many bytes may still be written in this turn.
-    budget: usize,
 }
 
 /// Why the server has ended.
@@ -134,17 +105,9 @@ impl Server {
             core: parts.core,
             store: parts.store,
             accept_at: None,
+            threads_at: None,
             signal: None,
-            outside: Outside {
-                jobs: parts.jobs,
-                peer_check: parts.peer_check,
-                log: parts.log,
-                sockets: HashMap::new(),
-                again: Vec::new(),
-                lingering: VecDeque::new(),
-                closed: false,
-                written: Vec::new(),
-            },
+            outside: Outside::new(parts.jobs, parts.peer_check, parts.log),
             limits: parts.limits,
         })
     }
@@ -193,6 +156,7 @@ impl Server {
         // 4 to 8: what follows from it.
         self.core.turn(self.store.as_mut(), &mut self.outside, now);
         self.outside.end_turn(now);
+        self.look_after_threads(now);
         for key in std::mem::take(&mut self.outside.written).into_iter().chain(work) {
             let room = self.core.room(key);
             self.outside.after_write(key, room, self.limits.turn_bytes);
@@ -246,7 +210,7 @@ impl Server {
             return Some(Duration::ZERO);
         }
         let linger = self.outside.lingering.front().map(|(at, _)| *at);
-        let due = [self.core.deadline(), linger, self.accept_at];
+        let due = [self.core.deadline(), linger, self.accept_at, self.threads_at];
         let due = due.into_iter().flatten().min()?;
         Some(Duration::from_millis(due.saturating_sub(self.clock.now().mono_ms)))
     }
@@ -407,6 +371,28 @@ impl Server {
         left
     }
 
+    /// Jobs that no thread could be started for wait, and `/health` says so.
+    fn look_after_threads(&mut self, now: Now) {
+        let was_starved = self.threads_at.is_some();
+        if self.threads_at.take_if(|at| *at <= now.mono_ms).is_some() {
+            self.outside.jobs.retry();
+        }
+        match self.outside.jobs.starved() {
+            Some(why) if !was_starved => {
+                self.outside.log.warn(format_args!("no thread can be started: {why}; jobs wait for one"));
+                self.core.input(Input::Starved(Some(why.to_owned())), now);
+            }
+            None if was_starved => {
+                self.threads_at = None;
+                self.core.input(Input::Starved(None), now);
+            }
+            Some(_) | None => {}
+        }
+        if self.outside.jobs.starved().is_some() {
+            self.threads_at.get_or_insert(now.mono_ms + self.limits.thread_retry_ms);
+        }
+    }
+
     fn take_signals(&mut self, now: Now) {
         for signal in self.signals.iter_mut().flat_map(Signals::take) {
             let wait = self.limits.shutdown_ms / 1000;
@@ -416,111 +402,6 @@ impl Server {
             ));
             self.signal.get_or_insert(signal);
             self.core.input(Input::ShutDown, now);
-        }
-    }
-}
-
-impl Shell for Outside {
-    fn start(&mut self, out: Out) {
-        match out {
-            Out::Start(job) => self.jobs.start(job),
-            Out::Stop(job) => self.jobs.stop(&job),
-            Out::Store(request) => self.jobs.ask_store(request),
-            Out::Tidy(maintenance) => self.jobs.tidy(maintenance),
-            Out::Resolve { request, path } => self.jobs.resolve(request, path),
-            Out::Blob(request) => self.jobs.blob(request),
-            Out::Compute(computation) => self.jobs.compute(computation),
-            Out::Identify { conn } => {
-                if let Some(socket) = self.sockets.get(&conn) {
-                    self.peer_check.ask(conn, socket.caller);
-                }
-            }
-            Out::Over { task } => self.jobs.forget(&task),
-            Out::SaveRule { rule } => self.jobs.save(rule),
-            Out::Deliver(delivery) => self.jobs.deliver(delivery),
-            Out::LogError { text } => self.log.error(text),
-            Out::LogWarning { text } => self.log.warn(text),
-        }
-    }
-
-    fn write(&mut self, conn: Key, slices: &[IoSlice<'_>]) -> Written {
-        let Some(socket) = self.sockets.get_mut(&conn) else {
-            return Written::Later;
-        };
-        loop {
-            if !socket.writable {
-                return Written::Later;
-            }
-            if socket.budget == 0 {
-                self.continue_next_turn(conn);
-                return Written::Later;
-            }
-            match socket.stream.write_vectored(slices) {
-                Ok(0) => return Written::Broke,
-                Ok(n) => {
-                    socket.budget = socket.budget.saturating_sub(n);
-                    self.written.push(conn);
-                    return Written::Bytes(n);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => socket.writable = false,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Written::Broke,
-            }
-        }
-    }
-
-    fn close(&mut self, conn: Key, how: Close, now: Now) {
-        let Some(socket) = self.sockets.remove(&conn) else {
-            return;
-        };
-        self.closed = true;
-        if how == Close::Reset {
-            // With this option closing the socket resets the connection.
-            let _ = sockopt::set_socket_linger(&socket.stream, Some(Duration::ZERO));
-        } else if socket.readable && self.lingering.len() < MOST_LINGERING {
-            let _ = socket.stream.shutdown(Shutdown::Write);
-            self.lingering.push_back((now.mono_ms + LINGER_MS, socket.stream));
-        }
-    }
-}
-
-impl Outside {
-    /// Lists a connection for which no event will come.
-    fn continue_next_turn(&mut self, key: Key) {
-        if let Some(socket) = self.sockets.get_mut(&key)
-            && !socket.again
-        {
-            socket.again = true;
-            self.again.push(key);
-        }
-    }
-
-    fn take_again(&mut self) -> Vec<Key> {
-        let keys = std::mem::take(&mut self.again);
-        for key in &keys {
-            if let Some(socket) = self.sockets.get_mut(key) {
-                socket.again = false;
-            }
-        }
-        keys
-    }
-
-    /// If a response was written, further requests of the peer may be read in the next turn.
-    fn after_write(&mut self, key: Key, room: usize, budget: usize) {
-        if let Some(socket) = self.sockets.get_mut(&key) {
-            socket.budget = budget;
-            if room > 0 && socket.readable {
-                self.continue_next_turn(key);
-            }
-        }
-    }
-
-    fn end_turn(&mut self, now: Now) {
-        if let Some(inquiry) = self.peer_check.inquiry() {
-            self.jobs.identify(inquiry);
-        }
-        while self.lingering.front().is_some_and(|(at, _)| *at <= now.mono_ms) {
-            self.lingering.pop_front();
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::base::clock::Now;
 use crate::base::id::Entropy;
 use ring::rand::{SecureRandom, SystemRandom};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Reads both clocks. The monotonic one counts from the moment this was made.
@@ -53,28 +54,31 @@ pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// How many files may be open, before and after [`raise_file_limit`]; None is without limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileLimit {
-    /// For child processes: some of them walk through every possible descriptor.
-    pub inherited: Option<u64>,
-    pub raised: Option<u64>,
-}
-
 /// Every connection and every loaded task is a descriptor, and the usual soft limit of 1024 is there for programs that use
 /// select(2). We do not, so we take what the hard limit gives.
-pub fn raise_file_limit() -> FileLimit {
-    let before = getrlimit(Resource::Nofile);
-    let wanted = Rlimit { current: before.maximum, maximum: before.maximum };
+pub fn raise_file_limit() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     // Refused in some sandboxes; then we live with what we have.
-    let _ = setrlimit(Resource::Nofile, wanted);
-    FileLimit { inherited: before.current, raised: getrlimit(Resource::Nofile).current }
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
+/// The limit that [`restore_file_limit`] goes back to. Without one it is the hard limit.
+static REMEMBERED: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Remembers how many files may be open now, and gives the number.
+pub fn remember_file_limit() -> Option<u64> {
+    let current = getrlimit(Resource::Nofile).current;
+    REMEMBERED.store(current.unwrap_or(u64::MAX), Ordering::Release);
+    current
 }
 
 /// Raises the limit again if a command has lowered it, which every process of our user can. False if there was nothing to raise.
 pub fn restore_file_limit() -> bool {
-    let FileLimit { inherited, raised } = raise_file_limit();
-    inherited != raised
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let remembered = REMEMBERED.load(Ordering::Acquire).min(maximum.unwrap_or(u64::MAX));
+    let is_lower = current.is_some_and(|current| current < remembered);
+    let wanted = Rlimit { current: (remembered < u64::MAX).then_some(remembered), maximum };
+    is_lower && setrlimit(Resource::Nofile, wanted).is_ok()
 }
 
 #[cfg(test)]
@@ -82,10 +86,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_limit_ends_at_the_hard_one_and_remembers_the_soft_one() {
-        let before = getrlimit(Resource::Nofile);
-        let limit = raise_file_limit();
-        assert_eq!(limit, FileLimit { inherited: before.current, raised: before.maximum });
+    fn a_lowered_file_limit_is_restored_to_what_was_remembered() {
+        raise_file_limit();
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        assert_eq!(current, maximum);
+        assert_eq!(remember_file_limit(), maximum);
+        assert!(!restore_file_limit(), "nothing to restore");
+        let lower = current.map_or(4_096, |current| current - 1);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(lower), maximum }).unwrap();
+        assert!(restore_file_limit());
+        assert_eq!(getrlimit(Resource::Nofile).current, maximum);
     }
 
     #[test]

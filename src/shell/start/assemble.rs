@@ -49,6 +49,7 @@ use std::sync::atomic::AtomicBool;
 use ureq::tls::TlsConfig;
 
 pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
+    plan.limits = plan.limits.with_files(sys::remember_file_limit());
     plan.settings.limits = plan.limits.clone();
     let limits = &plan.limits;
     let workspace = directory(&plan.workspace)?;

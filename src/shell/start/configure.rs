@@ -48,10 +48,11 @@ pub fn configure(
                 .into(),
         );
     }
+    sys::raise_file_limit();
     let plan = Plan {
         listen: config.listen,
         sockets: config.runtime_dir.map(|dir| dir.join("gemini-a2a")),
-        limits: config.settings.limits.clone().with_files(sys::raise_file_limit().raised),
+        limits: config.settings.limits.clone(),
         trust: operators.trust,
         paths,
         environment,

@@ -36,6 +36,7 @@ use crate::tool::{Ask, Ctx, NoPrograms, Toolbox};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use webhook::Webhooks;
 
 /// What workers tell the loop. Notes are the large ones and nearly all of them, so boxing them would only cost.
@@ -133,6 +134,7 @@ impl Jobs {
         if let Some(children) = &self.context.children {
             children.end_all();
         }
+        self.lanes.end(Duration::from_millis(self.context.limits.worker_end_ms));
     }
 
     /// Asks the store.
@@ -251,6 +253,15 @@ impl Jobs {
     /// Mail was left over: come back without waiting.
     pub fn more(&mut self) {
         self.more = true;
+    }
+
+    /// Why jobs wait that no thread can be started for; see [`Lanes::starved`].
+    pub fn starved(&self) -> Option<&str> {
+        self.lanes.starved()
+    }
+
+    pub fn retry(&mut self) {
+        self.lanes.retry();
     }
 
     pub fn has_more(&self) -> bool {

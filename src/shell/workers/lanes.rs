@@ -14,10 +14,11 @@ use crate::base::cancel::Cancel;
 use crate::limits::Limits;
 use std::any::Any;
 use std::collections::VecDeque;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
@@ -89,6 +90,13 @@ pub struct Lanes<M: Send + 'static> {
     /// Taken from the inbox, not yet given to the loop.
     taken: VecDeque<M>,
     queues: [Arc<Queue<M>>; Lane::ALL.len()],
+    /// All that were started and may not have ended.
+    threads: Vec<JoinHandle<()>>,
+    /// Why the jobs of some lane have no thread at all, as long as they have none.
+    starved: Option<String>,
+    /// So many threads are refused as the system would refuse them.
+    #[cfg(test)]
+    pub refusals: usize,
 }
 
 impl<M: Send + 'static> Lanes<M> {
@@ -118,10 +126,15 @@ impl<M: Send + 'static> Lanes<M> {
                     work: Condvar::new(),
                 })
             }),
+            threads: Vec::new(),
+            starved: None,
+            #[cfg(test)]
+            refusals: 0,
         }
     }
 
-    /// Runs `work` on a thread of the lane. If it panics, or no thread can be had, `died` makes the mail that says so.
+    /// Runs `work` on a thread of the lane. If it panics, `died` makes the mail that says so. If no thread can be had, it waits
+    /// for one; see [`Lanes::starved`].
     pub fn start(
         &mut self,
         lane: Lane,
@@ -130,7 +143,7 @@ impl<M: Send + 'static> Lanes<M> {
         died: impl FnOnce(String) -> M + Send + 'static,
     ) -> Result<(), Full> {
         let job = Job { work: Box::new(move |post| work(post, &cancel)), died: Box::new(died) };
-        let queue = &self.queues[lane as usize];
+        let queue = self.queues[lane as usize].clone();
         let mut state = queue.state();
         if state.jobs.len() >= queue.jobs_cap {
             return Err(Full);
@@ -145,23 +158,76 @@ impl<M: Send + 'static> Lanes<M> {
         if state.threads == queue.threads_cap {
             return Ok(());
         }
-        state.threads += 1;
         drop(state);
-        if let Err(error) = spawn(queue.clone(), self.inbox.clone()) {
-            let mut state = queue.state();
-            state.threads -= 1;
-            // With threads left the job waits for one of them; without, it would never run.
-            if state.threads == 0 {
-                let stranded: Vec<_> = state.jobs.drain(..).collect();
-                drop(state);
-                for job in stranded {
-                    let message = format!("no thread could be started: {error}");
-                    self.taken.push_back((job.died)(message));
-                }
-                (self.inbox.wake)();
+        self.add_thread(&queue);
+        Ok(())
+    }
+
+    /// Why some jobs have no thread that could take them: the system refuses one. To be followed by [`Lanes::retry`] after a while.
+    pub fn starved(&self) -> Option<&str> {
+        self.starved.as_deref()
+    }
+
+    /// Tries again to start the threads that are missing.
+    pub fn retry(&mut self) {
+        self.starved = None;
+        for queue in self.queues.clone() {
+            let state = queue.state();
+            let is_starved = state.threads == 0 && !state.jobs.is_empty();
+            drop(state);
+            if is_starved {
+                self.add_thread(&queue);
             }
         }
-        Ok(())
+    }
+
+    fn add_thread(&mut self, queue: &Arc<Queue<M>>) {
+        queue.state().threads += 1;
+        match self.spawn(queue) {
+            Ok(thread) => {
+                self.threads.retain(|thread| !thread.is_finished());
+                self.threads.push(thread);
+            }
+            Err(error) => {
+                let mut state = queue.state();
+                state.threads -= 1;
+                // With threads left the job waits for one of them.
+                if state.threads == 0 {
+                    self.starved = Some(error.to_string());
+                }
+            }
+        }
+    }
+
+    fn spawn(&mut self, queue: &Arc<Queue<M>>) -> io::Result<JoinHandle<()>> {
+        #[cfg(test)]
+        if let Some(left) = self.refusals.checked_sub(1) {
+            self.refusals = left;
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        spawn(queue.clone(), self.inbox.clone())
+    }
+
+    /// Ends all threads: mail is dropped from now on. Waits for those that still work, up to a limit.
+    pub fn end(&mut self, wait: Duration) {
+        self.close();
+        let until = Instant::now() + wait;
+        while self.threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+        for thread in self.threads.drain(..).filter(JoinHandle::is_finished) {
+            // A panic was caught before the thread ended.
+            let _ = thread.join();
+        }
+    }
+
+    fn close(&self) {
+        self.inbox.mail().closed = true;
+        self.inbox.room.notify_all();
+        for queue in &self.queues {
+            queue.state().closed = true;
+            queue.work.notify_all();
+        }
     }
 
     /// Appends at most `max` pieces of mail to `into`, in the order they were sent. After `Left::Nothing` the next piece
@@ -207,12 +273,7 @@ impl<M: Send + 'static> Lanes<M> {
 
 impl<M: Send + 'static> Drop for Lanes<M> {
     fn drop(&mut self) {
-        self.inbox.mail().closed = true;
-        self.inbox.room.notify_all();
-        for queue in &self.queues {
-            queue.state().closed = true;
-            queue.work.notify_all();
-        }
+        self.close();
     }
 }
 
@@ -323,18 +384,14 @@ impl<M> Queue<M> {
     }
 }
 
-fn spawn<M: Send + 'static>(queue: Arc<Queue<M>>, inbox: Arc<Inbox<M>>) -> std::io::Result<()> {
-    thread::Builder::new()
-        .name(queue.lane.word().to_owned())
-        .stack_size(queue.lane.stack_bytes())
-        .spawn(move || {
-            let post = Post { inbox };
-            while let Some(job) = queue.next() {
-                run(job, &post);
-                queue.state().busy -= 1;
-            }
-        })
-        .map(drop)
+fn spawn<M: Send + 'static>(queue: Arc<Queue<M>>, inbox: Arc<Inbox<M>>) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(queue.lane.word().to_owned()).stack_size(queue.lane.stack_bytes()).spawn(move || {
+        let post = Post { inbox };
+        while let Some(job) = queue.next() {
+            run(job, &post);
+            queue.state().busy -= 1;
+        }
+    })
 }
 
 /// A panic ends the job only.

@@ -224,3 +224,55 @@ fn a_worker_waits_for_a_reader_that_is_behind_and_not_for_one_that_is_gone() {
     assert!(finished.recv().is_err(), "it ends, and hangs up");
     assert_eq!(sent.load(Ordering::SeqCst), 100);
 }
+
+#[test]
+fn jobs_wait_while_the_system_refuses_their_only_thread() {
+    let mut rig = Rig::new(|_| {});
+    rig.lanes.refusals = 3;
+    for n in 0..2 {
+        rig.start(Lane::Disk, move |post| post.send(n.to_string()));
+    }
+    assert!(rig.lanes.starved().is_some() && rig.threads(Lane::Disk) == 0);
+    rig.lanes.retry();
+    assert!(rig.lanes.starved().is_some(), "refused for the third time");
+    rig.lanes.retry();
+    assert_eq!(rig.lanes.starved(), None);
+    let mut mail = rig.mail(2, 10);
+    mail.sort_unstable();
+    assert_eq!(mail, ["0", "1"]);
+}
+
+#[test]
+fn a_refused_thread_is_no_trouble_while_the_lane_has_another() {
+    let mut rig = Rig::new(|_| {});
+    let (open, work) = gate();
+    rig.start(Lane::Disk, work);
+    rig.lanes.refusals = 1;
+    rig.start(Lane::Disk, |post| post.send("later".into()));
+    assert_eq!(rig.lanes.starved(), None);
+    drop(open);
+    assert_eq!(rig.mail(1, 10), ["later"]);
+}
+
+#[test]
+fn no_thread_is_left_after_the_end() {
+    let mut rig = Rig::new(|_| {});
+    let (open, work) = gate();
+    for lane in Lane::ALL {
+        rig.start(lane, |post| post.send(String::new()));
+    }
+    rig.start(Lane::Tool, work);
+    // It still works, and is waited for no longer than that.
+    rig.lanes.end(Duration::ZERO);
+    assert_eq!(rig.lanes.threads.len(), 0);
+    drop(open);
+    for lane in Lane::ALL {
+        rig.until(|rig| rig.threads(lane) == 0);
+    }
+    let mut rig = Rig::new(|_| {});
+    for lane in Lane::ALL {
+        rig.start(lane, |post| post.send(String::new()));
+    }
+    rig.lanes.end(Duration::from_secs(60));
+    assert!(Lane::ALL.into_iter().all(|lane| rig.threads(lane) == 0));
+}

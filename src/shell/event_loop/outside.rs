@@ -1,0 +1,163 @@
+//! What the core has effects on: sockets, jobs, and the log.
+
+use crate::base::clock::Now;
+use crate::base::slots::Key;
+use crate::core::{Close, Out, Shell, Written};
+use crate::shell::event_loop::listen::Stream;
+use crate::shell::event_loop::log::Log;
+use crate::shell::peers::peer_check::{Caller, PeerCheck};
+use crate::shell::workers::jobs::Jobs;
+use rustix::net::sockopt;
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, IoSlice, Write};
+use std::net::Shutdown;
+use std::time::Duration;
+
+/// A refused peer may still be sending. It has this long to read the response before the connection is reset.
+const LINGER_MS: u64 = 1_000;
+const MOST_LINGERING: usize = 1_024;
+
+/// Everything that the core has effects on.
+pub(super) struct Outside {
+    pub jobs: Jobs,
+    pub peer_check: PeerCheck,
+    pub log: Log,
+    pub sockets: HashMap<Key, Socket>,
+    /// Connections to continue with although no event will say so.
+    pub again: Vec<Key>,
+    pub lingering: VecDeque<(u64, Stream)>,
+    /// A connection was closed, so there may be room for another one.
+    pub closed: bool,
+    /// Connections that were written to in this turn.
+    pub written: Vec<Key>,
+}
+
+pub(super) struct Socket {
+    pub stream: Stream,
+    pub caller: Caller,
+    /// It is in `again`, which names each connection once.
+    pub again: bool,
+    /// Reading, and writing, has not met `WouldBlock` since the last event.
+    pub readable: bool,
+    pub writable: bool,
+    /// How many bytes may still be written in this turn.
+    pub budget: usize,
+}
+
+impl Shell for Outside {
+    fn start(&mut self, out: Out) {
+        match out {
+            Out::Start(job) => self.jobs.start(job),
+            Out::Stop(job) => self.jobs.stop(&job),
+            Out::Store(request) => self.jobs.ask_store(request),
+            Out::Tidy(maintenance) => self.jobs.tidy(maintenance),
+            Out::Resolve { request, path } => self.jobs.resolve(request, path),
+            Out::Blob(request) => self.jobs.blob(request),
+            Out::Compute(computation) => self.jobs.compute(computation),
+            Out::Identify { conn } => {
+                if let Some(socket) = self.sockets.get(&conn) {
+                    self.peer_check.ask(conn, socket.caller);
+                }
+            }
+            Out::Over { task } => self.jobs.forget(&task),
+            Out::SaveRule { rule } => self.jobs.save(rule),
+            Out::Deliver(delivery) => self.jobs.deliver(delivery),
+            Out::LogError { text } => self.log.error(text),
+            Out::LogWarning { text } => self.log.warn(text),
+        }
+    }
+
+    fn write(&mut self, conn: Key, slices: &[IoSlice<'_>]) -> Written {
+        let Some(socket) = self.sockets.get_mut(&conn) else {
+            return Written::Later;
+        };
+        loop {
+            if !socket.writable {
+                return Written::Later;
+            }
+            if socket.budget == 0 {
+                self.continue_next_turn(conn);
+                return Written::Later;
+            }
+            match socket.stream.write_vectored(slices) {
+                Ok(0) => return Written::Broke,
+                Ok(n) => {
+                    socket.budget = socket.budget.saturating_sub(n);
+                    self.written.push(conn);
+                    return Written::Bytes(n);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => socket.writable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Written::Broke,
+            }
+        }
+    }
+
+    fn close(&mut self, conn: Key, how: Close, now: Now) {
+        let Some(socket) = self.sockets.remove(&conn) else {
+            return;
+        };
+        self.closed = true;
+        if how == Close::Reset {
+            // With this option closing the socket resets the connection.
+            let _ = sockopt::set_socket_linger(&socket.stream, Some(Duration::ZERO));
+        } else if socket.readable && self.lingering.len() < MOST_LINGERING {
+            let _ = socket.stream.shutdown(Shutdown::Write);
+            self.lingering.push_back((now.mono_ms + LINGER_MS, socket.stream));
+        }
+    }
+}
+
+impl Outside {
+    pub fn new(jobs: Jobs, peer_check: PeerCheck, log: Log) -> Outside {
+        Outside {
+            jobs,
+            peer_check,
+            log,
+            sockets: HashMap::new(),
+            again: Vec::new(),
+            lingering: VecDeque::new(),
+            closed: false,
+            written: Vec::new(),
+        }
+    }
+
+    /// Lists a connection for which no event will come.
+    pub fn continue_next_turn(&mut self, key: Key) {
+        if let Some(socket) = self.sockets.get_mut(&key)
+            && !socket.again
+        {
+            socket.again = true;
+            self.again.push(key);
+        }
+    }
+
+    pub fn take_again(&mut self) -> Vec<Key> {
+        let keys = std::mem::take(&mut self.again);
+        for key in &keys {
+            if let Some(socket) = self.sockets.get_mut(key) {
+                socket.again = false;
+            }
+        }
+        keys
+    }
+
+    /// If a response was written, further requests of the peer may be read in the next turn.
+    pub fn after_write(&mut self, key: Key, room: usize, budget: usize) {
+        if let Some(socket) = self.sockets.get_mut(&key) {
+            socket.budget = budget;
+            if room > 0 && socket.readable {
+                self.continue_next_turn(key);
+            }
+        }
+    }
+
+    pub fn end_turn(&mut self, now: Now) {
+        if let Some(inquiry) = self.peer_check.inquiry() {
+            self.jobs.identify(inquiry);
+        }
+        while self.lingering.front().is_some_and(|(at, _)| *at <= now.mono_ms) {
+            self.lingering.pop_front();
+        }
+    }
+}
