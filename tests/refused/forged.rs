@@ -140,11 +140,6 @@ impl AnswerPath {
 
     /// Method, target, headers and body that say `answer` to `task`.
     fn write(self, task: &str, answer: Value) -> (String, Vec<String>, Value) {
-        let new = vec!["A2A-Version: 1.0".to_owned()];
-        let rpc = |method: &str, message: Value| {
-            json!({"jsonrpc": "2.0", "id": "q", "method": method, "params":
-                {"message": message, "configuration": {"blocking": false, "returnImmediately": true}}})
-        };
         let old = |answer: Value| {
             json!({"role": "user", "messageId": "m", "taskId": task,
                 "parts": [{"kind": "data", "data": answer}]})
@@ -171,7 +166,7 @@ impl AnswerPath {
             AnswerPath::Rest03Kind => post("/v1/message:send", json!({"message": old(answer)})),
             AnswerPath::Rest10 => {
                 let message = proto("parts", json!({"data": answer}));
-                ("POST /message:send".into(), new, json!({"message": message}))
+                ("POST /message:send".into(), vec!["A2A-Version: 1.0".to_owned()], json!({"message": message}))
             }
             AnswerPath::Kebab => post("/message/stream", json!({"taskId": task, "userMessage": answer})),
             AnswerPath::Snake => post(&format!("/tasks/{task}/execute"), json!({"confirmation": answer})),
@@ -203,6 +198,12 @@ impl AnswerPath {
             }
         }
     }
+}
+
+/// A JSON-RPC request of this method with a message.
+fn rpc(method: &str, message: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": "q", "method": method, "params":
+        {"message": message, "configuration": {"blocking": false, "returnImmediately": true}}})
 }
 
 /// What is forged: the task it goes to, the call it is about, the option it takes, and what is wrong with that.

@@ -55,67 +55,32 @@ impl Fault {
         const INVALID: &str = "InvalidRequestError";
         const PARAMS: &str = "InvalidParamsError";
         const OPERATION: &str = "UNSUPPORTED_OPERATION";
+        const UNSUPPORTED: &str = "UnsupportedOperationError";
+        const DENIED: &str = "PERMISSION_DENIED";
+        const CONTENT_TYPE: (&str, &str) = ("ContentTypeNotSupportedError", "CONTENT_TYPE_NOT_SUPPORTED");
+        const CARD: (&str, &str) =
+            ("AuthenticatedExtendedCardNotConfiguredError", "EXTENDED_AGENT_CARD_NOT_CONFIGURED");
         let new = matches!(family, Family::Rpc10 | Family::Rest10);
         match self {
             Fault::Parse => (-32700, "JSONParseError", ARGUMENT, REQUEST, 200, 400, 400),
             Fault::Invalid => (-32600, INVALID, ARGUMENT, REQUEST, 200, 400, 400),
-            Fault::Method => {
-                let reason = "METHOD_NOT_FOUND";
-                let name = "MethodNotFoundError";
-                (-32601, name, "NOT_FOUND", reason, 200, 404, 404)
-            }
-            Fault::NoPath => {
-                let reason = "METHOD_NOT_FOUND";
-                let name = "MethodNotFoundError";
-                (-32601, name, "NOT_FOUND", reason, 404, 404, 404)
-            }
+            Fault::Method => (-32601, "MethodNotFoundError", "NOT_FOUND", "METHOD_NOT_FOUND", 200, 404, 404),
+            Fault::NoPath => (-32601, "MethodNotFoundError", "NOT_FOUND", "METHOD_NOT_FOUND", 404, 404, 404),
             Fault::Params => (-32602, PARAMS, ARGUMENT, "INVALID_PARAMS", 200, 400, 400),
-            Fault::NoTask => {
-                let reason = "TASK_NOT_FOUND";
-                let name = "TaskNotFoundError";
-                (-32001, name, "NOT_FOUND", reason, 200, 404, 404)
-            }
-            Fault::NotCancelable => {
-                let reason = "TASK_NOT_CANCELABLE";
-                let name = "TaskNotCancelableError";
-                (-32002, name, STATE, reason, 200, 400, 409)
-            }
-            Fault::Over if new => {
-                let name = "UnsupportedOperationError";
-                (-32004, name, STATE, OPERATION, 200, 400, 409)
-            }
+            Fault::NoTask => (-32001, "TaskNotFoundError", "NOT_FOUND", "TASK_NOT_FOUND", 200, 404, 404),
+            Fault::NotCancelable => (-32002, "TaskNotCancelableError", STATE, "TASK_NOT_CANCELABLE", 200, 400, 409),
+            Fault::Over if new => (-32004, UNSUPPORTED, STATE, OPERATION, 200, 400, 409),
             Fault::Over => (-32600, INVALID, ARGUMENT, OPERATION, 200, 400, 409),
-            Fault::Unsupported => {
-                let name = "UnsupportedOperationError";
-                (-32004, name, STATE, OPERATION, 200, 400, 400)
-            }
-            Fault::ContentType => {
-                let reason = "CONTENT_TYPE_NOT_SUPPORTED";
-                let name = "ContentTypeNotSupportedError";
-                (-32005, name, ARGUMENT, reason, 200, 400, 400)
-            }
-            Fault::NoCard => {
-                let reason = "EXTENDED_AGENT_CARD_NOT_CONFIGURED";
-                let name = "AuthenticatedExtendedCardNotConfiguredError";
-                (-32007, name, STATE, reason, 200, 400, 400)
-            }
-            Fault::Version => {
-                let reason = "VERSION_NOT_SUPPORTED";
-                let name = "VersionNotSupportedError";
-                (-32009, name, STATE, reason, 200, 400, 400)
-            }
-            Fault::NotPending => {
-                let reason = "TOOL_CALL_NOT_PENDING";
-                (-32602, PARAMS, ARGUMENT, reason, 200, 400, 409)
-            }
+            Fault::Unsupported => (-32004, UNSUPPORTED, STATE, OPERATION, 200, 400, 400),
+            Fault::ContentType => (-32005, CONTENT_TYPE.0, ARGUMENT, CONTENT_TYPE.1, 200, 400, 400),
+            Fault::NoCard => (-32007, CARD.0, STATE, CARD.1, 200, 400, 400),
+            Fault::Version => (-32009, "VersionNotSupportedError", STATE, "VERSION_NOT_SUPPORTED", 200, 400, 400),
+            Fault::NotPending => (-32602, PARAMS, ARGUMENT, "TOOL_CALL_NOT_PENDING", 200, 400, 409),
             Fault::UnknownOption => (-32602, PARAMS, ARGUMENT, "UNKNOWN_OPTION", 200, 400, 400),
             Fault::NotAllowed => (-32600, INVALID, ARGUMENT, REQUEST, 405, 405, 405),
             Fault::NoUpgrade => (-32600, INVALID, ARGUMENT, REQUEST, 426, 426, 426),
             Fault::TooLarge => (-32600, INVALID, ARGUMENT, REQUEST, 413, 413, 413),
-            Fault::Forbidden => {
-                let word = "PERMISSION_DENIED";
-                (-32000, "PermissionDeniedError", word, word, 403, 403, 403)
-            }
+            Fault::Forbidden => (-32000, "PermissionDeniedError", DENIED, DENIED, 403, 403, 403),
         }
     }
 

@@ -34,24 +34,38 @@ fn written(key: &str, value: &str) -> Result<Settings, String> {
     row.set_from_file(&mut settings, &node, &layer).map(|()| settings).map_err(Cow::into_owned)
 }
 
-/// Every switch with every word it takes: as a flag, as it is written in a file, and what it does.
-fn cases() -> Vec<(&'static str, &'static str, &'static str, Settings)> {
-    fn a2a(change: fn(&mut Switches)) -> Settings {
-        let mut settings = Settings::default();
-        change(&mut settings.a2a);
-        settings
+fn a2a(change: fn(&mut Switches)) -> Settings {
+    let mut settings = Settings::default();
+    change(&mut settings.a2a);
+    settings
+}
+
+fn times(change: fn(&mut Times)) -> Settings {
+    let mut settings = Settings::default();
+    change(&mut settings.limits.times);
+    settings
+}
+
+fn request_policy(change: fn(&mut RequestPolicy)) -> Settings {
+    let mut settings = Settings::default();
+    change(&mut settings.request_policy);
+    settings
+}
+
+/// A flag with its value, the same option as a key and value of a settings file, and the settings that result.
+type Case = (&'static str, &'static str, &'static str, Settings);
+
+/// Every option about the A2A protocol and about tasks, with every value that it takes.
+fn cases() -> Vec<Case> {
+    let mut cases = [protocol_cases(), task_cases()].concat();
+    if WEBHOOKS {
+        cases.push(("--push on", "a2a.push", "true", Settings::default()));
     }
-    fn times(change: fn(&mut Times)) -> Settings {
-        let mut settings = Settings::default();
-        change(&mut settings.limits.times);
-        settings
-    }
-    fn request_policy(change: fn(&mut RequestPolicy)) -> Settings {
-        let mut settings = Settings::default();
-        change(&mut settings.request_policy);
-        settings
-    }
-    let mut cases = vec![
+    cases
+}
+
+fn protocol_cases() -> Vec<Case> {
+    vec![
         ("--streaming on", "a2a.streaming", "true", Settings::default()),
         ("--streaming off", "a2a.streaming", "false", a2a(|s| s.streaming = false)),
         ("--push off", "a2a.push", "\"off\"", a2a(|s| s.push = false)),
@@ -98,6 +112,11 @@ fn cases() -> Vec<(&'static str, &'static str, &'static str, Settings)> {
             Settings { extended_card: Some("more.json".into()), ..a2a(|s| s.extended_card = true) },
         ),
         ("--emit-persisted-state", "a2a.emitPersistedState", "true", a2a(|s| s.emit_persisted_state = true)),
+    ]
+}
+
+fn task_cases() -> Vec<Case> {
+    vec![
         (
             "--coder-abort-on-disconnect",
             "a2a.coderAbortOnDisconnect",
@@ -143,11 +162,7 @@ fn cases() -> Vec<(&'static str, &'static str, &'static str, Settings)> {
         ("--idle-ttl never", "a2a.idleTtl", "\"never\"", times(|t| t.idle_ms = None)),
         ("--retention 24h", "a2a.retention", "\"24h\"", Settings::default()),
         ("--retention 7d", "a2a.retention", "\"7d\"", times(|t| t.retention_ms = Some(604_800_000))),
-    ];
-    if WEBHOOKS {
-        cases.push(("--push on", "a2a.push", "true", Settings::default()));
-    }
-    cases
+    ]
 }
 
 #[test]
