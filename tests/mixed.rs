@@ -1,31 +1,35 @@
-//! Sixteen clients of every dialect on one session, in any order of events: each sees the same events in the same order, each
-//! may prompt and answer, and of all answers to a question exactly one counts. Everything follows from one number:
+//! Sixteen clients of all dialects on one session: each receives the same events in the same order, each may prompt and answer,
+//! and each question has exactly one accepted answer. A run is determined by its seed:
 //!
 //!     MIXED_SEED=17 cargo test --test mixed      one run, with its last steps
 //!     MIXED_SEEDS=5000 cargo test --release --test mixed
 //!
-//! The core is the real one; sockets, workers and the disk are values in this process. What a client was shown is compared,
-//! byte by byte, with what the journal on the disk gives in that client's view, folded anew.
+//! The core is the real one; sockets, workers and the store are values in this process. What a client received is compared, byte
+//! by byte, with what the journal gives in that client's view.
 
 #[path = "sim/chance.rs"]
-#[allow(dead_code)] // This world is simpler than the simulation's.
+#[allow(dead_code)] // These tests use a part of it.
 mod chance;
 #[path = "mixed/client.rs"]
 mod client;
+#[path = "mixed/comparison.rs"]
+mod comparison;
 mod core_harness;
 #[path = "support/frame.rs"]
 mod frame;
+#[path = "mixed/harness.rs"]
+mod harness;
 #[path = "support/http.rs"]
-#[allow(dead_code)] // Clients need only the half of it that reads answers.
+#[allow(dead_code)] // These tests only read responses.
 mod http;
 #[path = "support/sse.rs"]
 mod sse;
-#[path = "mixed/world.rs"]
-mod world;
+#[path = "mixed/workers.rs"]
+mod workers;
 
+use harness::Harness;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use world::World;
 
 const SEEDS: u64 = 40;
 
@@ -41,25 +45,25 @@ fn sixteen_clients_see_one_session() {
     let whole = seeds.end - seeds.start > 1;
     let mut tally: BTreeMap<&'static str, u64> = BTreeMap::new();
     for seed in seeds {
-        let mut world = World::new(seed);
-        let run = catch_unwind(AssertUnwindSafe(|| world.run()));
+        let mut harness = Harness::new(seed);
+        let run = catch_unwind(AssertUnwindSafe(|| harness.run()));
         if run.is_err() {
-            for line in world.trace() {
+            for line in harness.trace() {
                 eprintln!("{line}");
             }
             panic!("seed {seed} failed; MIXED_SEED={seed} repeats it");
         }
-        for (what, times) in world.tally() {
+        for (what, times) in harness.tally() {
             *tally.entry(what).or_default() += times;
         }
     }
-    // A world in which nothing happens proves nothing.
+    // The runs prove something only if all of this happened.
     if whole {
         for what in [
-            "an answer counted",
+            "an answer was accepted",
             "an answer came too late",
             "a prompt was accepted",
-            "a stream was taken up again",
+            "a stream was resumed",
             "a frame was compared",
         ] {
             let times = tally.get(what).copied().unwrap_or(0);

@@ -1,5 +1,4 @@
-//! One client: what it sends in its dialect, and what it was shown, as frames with their positions. It knows nothing of the
-//! server but its bytes.
+//! One client: the bytes that it sends in its dialect, and the frames that it reads from the bytes of the server.
 
 use crate::frame;
 use crate::http::{Message, Side};
@@ -11,7 +10,7 @@ use gemini_a2a::base::slots::Key;
 use gemini_a2a::task::log::event::Profile;
 use serde_json::{Value, json};
 
-/// How a client watches the session.
+/// The dialect of a client, and how it reads the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     Rpc03(Profile),
@@ -27,7 +26,7 @@ pub enum Dialect {
     SocketOwn,
 }
 
-pub const CAST: [Dialect; 16] = [
+pub const DIALECTS: [Dialect; 16] = [
     Dialect::Socket,
     Dialect::Socket,
     Dialect::Socket,
@@ -47,7 +46,7 @@ pub const CAST: [Dialect; 16] = [
 ];
 
 impl Dialect {
-    /// Whether it can watch without saying anything.
+    /// Whether a client can subscribe without sending a message.
     pub fn can_watch(self) -> bool {
         match self {
             Dialect::Kebab | Dialect::Snake | Dialect::SessionSse => false,
@@ -79,7 +78,7 @@ impl Dialect {
         a2a::view(&form, None)
     }
 
-    /// The request that watches the task, on from a position.
+    /// The request that subscribes to the task after a position.
     pub fn watch(self, task: &TaskId, after: Option<Seq>) -> Vec<u8> {
         let headers = match after {
             Some(after) => format!("Last-Event-ID: {after}\r\n"),
@@ -111,13 +110,13 @@ impl Dialect {
             Dialect::SocketRpc03 => upgrade("/ws", "Sec-WebSocket-Protocol: a2a.v0.3\r\n"),
             Dialect::SocketRpc10 => upgrade("/ws", "Sec-WebSocket-Protocol: a2a.v1.0\r\n"),
             Dialect::Kebab | Dialect::Snake | Dialect::SessionSse => {
-                unreachable!("these only watch what they asked for")
+                unreachable!("these streams only answer a message")
             }
         }
     }
 
-    /// What a socket says once it is open, to watch the task.
-    pub fn greeting(self, task: &TaskId) -> Option<String> {
+    /// The message that subscribes to the task on an open socket, where the dialect needs one.
+    pub fn subscription(self, task: &TaskId) -> Option<String> {
         let call = |method: &str| {
             json!({"jsonrpc": "2.0", "id": "watch", "method": method, "params": {"id": task}}).to_string()
         };
@@ -128,7 +127,7 @@ impl Dialect {
         }
     }
 
-    /// Only the extension has a header; the other profiles are asked for by name.
+    /// The plain profile is requested in the query; the devtool profile in a header.
     fn target(self) -> &'static str {
         match self {
             Dialect::Rpc03(Profile::Plain) => "/?profile=plain",
@@ -145,23 +144,23 @@ impl Dialect {
         }
     }
 
-    /// A prompt to the task, in words.
-    pub fn prompt(self, task: &TaskId, n: usize) -> Said {
+    /// A prompt to the task.
+    pub fn prompt(self, task: &TaskId, n: usize) -> Outgoing {
         let text = format!("prompt {n}");
-        let words = json!({"messageId": format!("p-{n}"), "role": "user", "taskId": task,
+        let message = json!({"messageId": format!("p-{n}"), "role": "user", "taskId": task,
             "parts": [{"kind": "text", "text": text}]});
-        self.say(task, n, words, json!(text))
+        self.send(task, n, message, json!(text))
     }
 
-    /// An answer to a question, in the words of the dialect.
-    pub fn answer(self, task: &TaskId, n: usize, call: &str, option: &str) -> Said {
+    /// An answer to a question.
+    pub fn answer(self, task: &TaskId, n: usize, call: &str, option: &str) -> Outgoing {
         let coder = json!({"callId": call, "outcome": option});
         let devtool = json!({"tool_call_id": call, "selected_option_id": option});
         let data = match self {
             Dialect::Rpc03(Profile::Coder) | Dialect::Rest03 | Dialect::SocketRpc03 => coder,
             _ => devtool.clone(),
         };
-        let words = json!({"messageId": format!("a-{n}"), "role": "user", "taskId": task,
+        let message = json!({"messageId": format!("a-{n}"), "role": "user", "taskId": task,
             "parts": [{"kind": "data", "data": data}]});
         let brief = match self {
             Dialect::Kebab => {
@@ -169,75 +168,87 @@ impl Dialect {
             }
             _ => devtool,
         };
-        self.say(task, n, words, brief)
+        self.send(task, n, message, brief)
     }
 
-    fn say(self, task: &TaskId, n: usize, message: Value, brief: Value) -> Said {
-        let id = format!("say-{n}");
-        let in_10 = |message: &Value| {
-            let mut message = message.clone();
-            message["role"] = json!("ROLE_USER");
-            for part in message["parts"].as_array_mut().expect("a list") {
-                part.as_object_mut().expect("an object").remove("kind");
-            }
-            message
-        };
-        let frame = |method: &str, message: Value| {
-            json!({"jsonrpc": "2.0", "id": id, "method": method, "params":
-                {"message": message, "configuration": {"blocking": false, "returnImmediately": true}}})
-        };
+    /// `message` is the message of A2A 0.3; `brief` is its text or answer for the dialects that have their own form.
+    fn send(self, task: &TaskId, n: usize, message: Value, brief: Value) -> Outgoing {
+        let call = |method: &str, message: Value| send_call(n, method, message);
         match self {
             Dialect::Rpc03(_) => {
-                Said::Request(rpc_body(self.target(), self.profile_header(), frame("message/send", message)))
+                Outgoing::Request(post(self.target(), self.profile_header(), &call("message/send", message)))
             }
             Dialect::Rpc10(_) => {
-                Said::Request(rpc_body(self.target(), self.profile_header(), frame("SendMessage", in_10(&message))))
+                Outgoing::Request(post(self.target(), self.profile_header(), &call("SendMessage", in_10(&message))))
             }
-            Dialect::Rest03 => {
-                let mut message = in_10(&message);
-                let parts = message["parts"].take();
-                message["content"] = match &parts[0] {
-                    part if part.get("data").is_some() => json!([{"data": {"data": part["data"]}}]),
-                    _ => parts,
-                };
-                let body = json!({"message": message, "configuration": {"blocking": false}});
-                Said::Request(post("/v1/message:send", "", &body))
-            }
+            Dialect::Rest03 => Outgoing::Request(post("/v1/message:send", "", &rest_03_body(&message))),
             Dialect::Rest10 => {
                 let body = json!({"message": in_10(&message), "configuration": {"returnImmediately": true}});
-                Said::Request(post("/message:send", "A2A-Version: 1.0\r\n", &body))
+                Outgoing::Request(post("/message:send", "A2A-Version: 1.0\r\n", &body))
             }
-            Dialect::Kebab => Said::Stream(post("/message/stream", "", &json!({"taskId": task, "userMessage": brief}))),
+            Dialect::Kebab => {
+                Outgoing::Stream(post("/message/stream", "", &json!({"taskId": task, "userMessage": brief})))
+            }
             Dialect::Snake => {
                 let body = match brief {
                     Value::String(text) => json!({ "message": text }),
                     answer => json!({ "confirmation": answer }),
                 };
-                Said::Stream(post(&format!("/tasks/{task}/execute"), "", &body))
+                Outgoing::Stream(post(&format!("/tasks/{task}/execute"), "", &body))
             }
             Dialect::SessionSse => {
-                let content = content(&brief);
-                let body = json!({"message": {"content": content}});
-                Said::Stream(post(&format!("/tasks/{task}/messages/stream"), "", &body))
+                let body = json!({"message": {"content": content(&brief)}});
+                Outgoing::Stream(post(&format!("/tasks/{task}/messages/stream"), "", &body))
             }
             Dialect::Socket => {
-                let message = json!({"content": content(&brief)});
-                Said::Message(frame("message/stream", message).to_string())
+                Outgoing::Message(call("message/stream", json!({"content": content(&brief)})).to_string())
             }
-            Dialect::SocketRpc03 => Said::Message(frame("message/send", message).to_string()),
-            Dialect::SocketRpc10 => Said::Message(frame("SendMessage", in_10(&message)).to_string()),
-            Dialect::SocketOwn => Said::Message(
-                match brief {
-                    Value::String(text) => {
-                        json!({"id": id, "call": {"say": {"task": task, "text": text}}})
-                    }
-                    answer => json!({"id": id, "call": {"answer": {"task": task,
-                        "call": answer["tool_call_id"], "option": answer["selected_option_id"]}}}),
-                }
-                .to_string(),
-            ),
+            Dialect::SocketRpc03 => Outgoing::Message(call("message/send", message).to_string()),
+            Dialect::SocketRpc10 => Outgoing::Message(call("SendMessage", in_10(&message)).to_string()),
+            Dialect::SocketOwn => Outgoing::Message(native_call(n, task, brief).to_string()),
         }
     }
+}
+
+fn request_id(n: usize) -> String {
+    format!("say-{n}")
+}
+
+/// The JSON-RPC call that sends a message without waiting for the turn.
+fn send_call(n: usize, method: &str, message: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": request_id(n), "method": method, "params":
+        {"message": message, "configuration": {"blocking": false, "returnImmediately": true}}})
+}
+
+/// The call of the native dialect that sends a prompt or an answer.
+fn native_call(n: usize, task: &TaskId, brief: Value) -> Value {
+    let call = match brief {
+        Value::String(text) => json!({"say": {"task": task, "text": text}}),
+        answer => {
+            json!({"answer": {"task": task, "call": answer["tool_call_id"], "option": answer["selected_option_id"]}})
+        }
+    };
+    json!({"id": request_id(n), "call": call})
+}
+
+/// A message of A2A 0.3 in the form of 1.0.
+fn in_10(message: &Value) -> Value {
+    let mut message = message.clone();
+    message["role"] = json!("ROLE_USER");
+    for part in message["parts"].as_array_mut().expect("a list") {
+        part.as_object_mut().expect("an object").remove("kind");
+    }
+    message
+}
+
+fn rest_03_body(message: &Value) -> Value {
+    let mut message = in_10(message);
+    let parts = message["parts"].take();
+    message["content"] = match &parts[0] {
+        part if part.get("data").is_some() => json!([{"data": {"data": part["data"]}}]),
+        _ => parts,
+    };
+    json!({"message": message, "configuration": {"blocking": false}})
 }
 
 fn content(brief: &Value) -> Value {
@@ -247,11 +258,11 @@ fn content(brief: &Value) -> Value {
     }
 }
 
-/// How something is said.
-pub enum Said {
-    /// In a request of its own, with one answer.
+/// How a message is sent.
+pub enum Outgoing {
+    /// In a request with one response.
     Request(Vec<u8>),
-    /// In a request that is answered with a stream.
+    /// In a request whose response is a stream.
     Stream(Vec<u8>),
     /// In a message on the open socket.
     Message(String),
@@ -276,30 +287,26 @@ fn post(target: &str, headers: &str, body: &Value) -> Vec<u8> {
 }
 
 fn rpc(target: &str, headers: &str, method: &str, params: Value) -> Vec<u8> {
-    rpc_body(target, headers, json!({"jsonrpc": "2.0", "id": "watch", "method": method, "params": params}))
+    post(target, headers, &json!({"jsonrpc": "2.0", "id": "watch", "method": method, "params": params}))
 }
 
-fn rpc_body(target: &str, headers: &str, body: Value) -> Vec<u8> {
-    post(target, headers, &body)
-}
-
-/// A message as a client frames it: masked, in one piece.
+/// A WebSocket message of a client: masked, in one frame.
 pub fn masked(text: &str) -> Vec<u8> {
     frame::masked(1, text.as_bytes())
 }
 
-/// What a connection was shown.
+/// What a connection received.
 #[derive(Debug, PartialEq)]
-pub enum Shown {
+pub enum Received {
     /// An event, or a snapshot, at this position.
     Frame { seq: Seq, body: String },
-    /// The answer to something that was asked.
+    /// The response to a request.
     Reply { status: u16, body: Value },
     /// The stream is over; the connection may be used again.
     End,
 }
 
-/// One connection: bytes in, what was shown out.
+/// One connection.
 pub struct Link {
     pub key: Key,
     pub outbox: Vec<u8>,
@@ -322,7 +329,7 @@ impl Link {
         matches!(self.reader, Reader::Socket(_))
     }
 
-    pub fn take(&mut self, bytes: &[u8]) -> Vec<Shown> {
+    pub fn take(&mut self, bytes: &[u8]) -> Vec<Received> {
         match &mut self.reader {
             Reader::Socket(rx) => {
                 rx.extend_from_slice(bytes);
@@ -332,8 +339,8 @@ impl Link {
         }
     }
 
-    fn http(&mut self, bytes: &[u8]) -> Vec<Shown> {
-        let Reader::Http(message, sse) = &mut self.reader else { unreachable!("looked at by the caller") };
+    fn http(&mut self, bytes: &[u8]) -> Vec<Received> {
+        let Reader::Http(message, sse) = &mut self.reader else { unreachable!("checked by the caller") };
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n")
             && bytes.starts_with(b"HTTP/1.1 101 ")
         {
@@ -351,12 +358,12 @@ impl Link {
             sse.drain(|frame| {
                 let Some(id) = frame.id else {
                     let body = serde_json::from_str(&frame.data).expect("JSON");
-                    shown.push(Shown::Reply { status: 200, body });
+                    shown.push(Received::Reply { status: 200, body });
                     return;
                 };
                 let seq = Seq(id.parse().expect("a position"));
                 let body = unwrapped(&frame.data);
-                shown.push(Shown::Frame { seq, body });
+                shown.push(Received::Frame { seq, body });
             })
             .expect("events");
         }
@@ -364,9 +371,9 @@ impl Link {
             if !head.is_event_stream() {
                 let body = serde_json::from_slice(&self.body).unwrap_or(Value::Null);
                 let status = head.status();
-                shown.push(Shown::Reply { status, body });
+                shown.push(Received::Reply { status, body });
             }
-            shown.push(Shown::End);
+            shown.push(Received::End);
             self.body.clear();
             message.restart(Side::Response, &mut self.body).expect("HTTP");
             *sse = None;
@@ -374,8 +381,8 @@ impl Link {
         shown
     }
 
-    fn messages(&mut self) -> Vec<Shown> {
-        let Reader::Socket(rx) = &mut self.reader else { unreachable!("looked at by the caller") };
+    fn messages(&mut self) -> Vec<Received> {
+        let Reader::Socket(rx) = &mut self.reader else { unreachable!("checked by the caller") };
         let mut shown = Vec::new();
         while let Some((opcode, place)) = frame::front(rx) {
             let payload = rx[place.clone()].to_vec();
@@ -386,7 +393,7 @@ impl Link {
                     shown.push(message(self.dialect, &text));
                 }
                 9 | 10 => {}
-                8 => shown.push(Shown::End),
+                8 => shown.push(Received::End),
                 other => panic!("opcode {other}"),
             }
         }
@@ -394,8 +401,8 @@ impl Link {
     }
 }
 
-/// A message of a socket is an event, or the answer to a call.
-fn message(dialect: Dialect, text: &str) -> Shown {
+/// A WebSocket message is an event or the response to a call.
+fn message(dialect: Dialect, text: &str) -> Received {
     let value: Value = serde_json::from_str(text).expect("JSON");
     let seq = value.get("seq").and_then(Value::as_u64);
     let is_event = match dialect {
@@ -413,13 +420,13 @@ fn message(dialect: Dialect, text: &str) -> Shown {
                 }
                 _ => text.to_owned(),
             };
-            Shown::Frame { seq: Seq(seq), body }
+            Received::Frame { seq: Seq(seq), body }
         }
-        _ => Shown::Reply { status: 200, body: value },
+        _ => Received::Reply { status: 200, body: value },
     }
 }
 
-/// The payload without the envelope of the call it answers.
+/// The payload of a frame without its JSON-RPC envelope.
 fn unwrapped(text: &str) -> String {
     let text = text.strip_prefix("{\"jsonrpc\":\"2.0\",\"id\":\"watch\",\"result\":");
     match text {
@@ -428,7 +435,7 @@ fn unwrapped(text: &str) -> String {
     }
 }
 
-/// The bytes a view shows, as text.
+/// The bytes of a frame as text.
 pub fn text(body: &Shared) -> String {
     String::from_utf8(body.to_vec()).expect("JSON is UTF-8")
 }
