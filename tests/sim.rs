@@ -1,46 +1,47 @@
-//! The whole core in a world of chance: clients that send in pieces, read slowly, leave and come back; workers that reorder,
-//! fail, die and talk after they were stopped; webhooks that come and go and do not always answer; a disk that refuses, tears and
-//! loses; a clock that jumps; a server that is killed and started again. Everything follows from one number, so a failing run can be looked at again:
+//! A deterministic simulation of the whole core: clients send in pieces, read slowly, disconnect and resume; workers reorder their
+//! notes, fail, die and report after they were stopped; webhooks are set and deleted and do not always answer; the disk refuses,
+//! tears and loses writes; the clock jumps; the server is killed and restarted. A run is determined by its seed, so a failing run
+//! can be repeated:
 //!
 //!     SIM_SEED=17 cargo test --test sim      one run, with its last steps
 //!     SIM_SEEDS=20000 cargo test --release --test sim
 //!
-//! After every step everything a client has seen is compared with what is on disk, folded anew: streams are gapless, in order
-//! and durable before they are visible; calls are answered once; what cannot be taken back starts once, and after its event
-//! is safe; buffers stay within their limits; webhooks hear everything in order, or the log says what was given up; and in the
-//! end nothing is left over. `ledger.rs` is the truth, `judge.rs` the comparison, `post.rs` that of webhooks, `house.rs` the
-//! turn of the loop.
+//! After every step, everything that a client has received is compared with the journals on disk: streams have no gaps, are in
+//! order, and show only what is written; calls are answered once; a call with effects starts once, after its event is synced;
+//! buffers stay within their limits; webhooks receive every event in order, or the log says which were given up; and at the end
+//! nothing is left over. `ledger.rs` reads the journals, `checker.rs` compares responses and `webhooks.rs` deliveries with them, and
+//! `simulation.rs` runs the turns of the loop.
 
-#[path = "sim/ask.rs"]
-mod ask;
 #[path = "sim/chance.rs"]
 mod chance;
+#[path = "sim/checker.rs"]
+mod checker;
 #[path = "sim/client.rs"]
 mod client;
 mod core_harness;
-#[path = "sim/house.rs"]
-mod house;
+#[path = "sim/faulty_store.rs"]
+mod faulty_store;
 #[path = "support/http.rs"]
-#[allow(dead_code)] // Clients need only the half of it that reads answers.
+#[allow(dead_code)] // The simulation only reads responses.
 mod http;
-#[path = "sim/judge.rs"]
-mod judge;
 #[path = "sim/ledger.rs"]
 mod ledger;
-#[path = "sim/post.rs"]
-mod post;
-#[path = "sim/setting.rs"]
-mod setting;
-#[path = "sim/shelf.rs"]
-mod shelf;
+#[path = "sim/requests.rs"]
+mod requests;
+#[path = "sim/setup.rs"]
+mod setup;
+#[path = "sim/simulation.rs"]
+mod simulation;
 #[path = "support/sse.rs"]
 mod sse;
+#[path = "sim/webhooks.rs"]
+mod webhooks;
 #[path = "sim/workers.rs"]
 mod workers;
 
-use house::House;
-use judge::Tally;
-use shelf::Sabotage;
+use checker::Tally;
+use faulty_store::Sabotage;
+use simulation::Simulation;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,22 +54,22 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().expect("a number"))
 }
 
-/// A promise that was broken, and the last steps before.
-struct Broken {
+/// A violated invariant, and the last steps before it.
+struct Violation {
     why: String,
     trace: Vec<String>,
 }
 
-fn run(seed: u64, sabotage: Sabotage) -> Result<House, Broken> {
-    let mut house = House::new(seed, sabotage);
-    match catch_unwind(AssertUnwindSafe(|| house.run())) {
-        Ok(()) => Ok(house),
-        Err(panic) => Err(Broken {
+fn run(seed: u64, sabotage: Sabotage) -> Result<Simulation, Violation> {
+    let mut simulation = Simulation::new(seed, sabotage);
+    match catch_unwind(AssertUnwindSafe(|| simulation.run())) {
+        Ok(()) => Ok(simulation),
+        Err(panic) => Err(Violation {
             why: match panic.downcast::<String>() {
                 Ok(why) => *why,
                 Err(panic) => panic.downcast_ref::<&str>().map_or("?", |why| why).into(),
             },
-            trace: house.trace().cloned().collect(),
+            trace: simulation.trace().cloned().collect(),
         }),
     }
 }
@@ -88,62 +89,62 @@ fn no_invariant_is_violated() {
             if seed >= seeds.end {
                 return Ok(());
             }
-            let house = run(seed, Sabotage::None).map_err(|broken| (seed, broken))?;
-            all.lock().expect("nobody panics here").add(&house.tally);
+            let simulation = run(seed, Sabotage::None).map_err(|violation| (seed, violation))?;
+            all.lock().expect("no thread panics while it holds the lock").add(&simulation.tally);
         }
     };
     let threads = thread::available_parallelism().map_or(1, |n| n.get());
-    let results: Vec<Result<(), (u64, Broken)>> = thread::scope(|scope| {
+    let results: Vec<Result<(), (u64, Violation)>> = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         let ended = workers.into_iter().map(|worker| worker.join());
         ended.map(|ended| ended.expect("runs catch their panics")).collect()
     });
-    if let Some(Err((seed, Broken { why, trace }))) = results.into_iter().find(Result::is_err) {
+    if let Some(Err((seed, Violation { why, trace }))) = results.into_iter().find(Result::is_err) {
         panic!("SIM_SEED={seed} repeats this: {why}\nIts last steps:\n{}", trace.join("\n"));
     }
-    let all = all.into_inner().expect("nobody panics here");
+    let all = all.into_inner().expect("no thread panics while it holds the lock");
     println!("{all:#?}");
     let missed: Vec<_> = EXPECTED.iter().filter(|what| all.of(what) == 0).collect();
     assert!(!many || missed.is_empty(), "in no run: {missed:?}");
 }
 
-/// What must have happened somewhere, or the runs show nothing.
+/// What must have happened in some run; otherwise the runs prove nothing.
 const EXPECTED: [&str; 35] = [
-    "answered at once while paused",
-    "answered late",
-    "answered wrongly",
-    "began with a snapshot",
-    "came back",
-    "came to an end",
+    "answered while paused",
+    "late answer",
+    "unknown option",
+    "stream begins with a snapshot",
+    "stream resumed",
+    "stream ended",
     "canceled",
     "changes",
-    "clean ends",
-    "continued a context",
+    "clean shutdowns",
+    "context continued",
     "crashes",
-    "cut off while stalled",
+    "stalled reader cut off",
     "failing appends",
     "frames",
-    "had nothing to show",
+    "empty stream",
     "loads",
-    "named a wrong context",
-    "not found",
+    "wrong context",
+    "task not found",
     "pages",
     "computed",
-    "shown a task",
-    "stopped without a record",
-    "told a stream of the disk",
-    "told of the disk",
-    "took too long",
-    "turned away",
+    "task returned",
+    "canceled without a record",
+    "stream told of the disk",
+    "request failed by the disk",
+    "request timed out",
+    "refused as overloaded",
     "waited for a turn",
-    "was unwell",
+    "degraded health",
     "failing syncs",
-    "set a webhook",
-    "dropped a webhook",
-    "had too many webhooks",
-    "told a webhook",
-    "failed to tell a webhook",
-    "told a webhook everything",
+    "webhook set",
+    "webhook deleted",
+    "too many webhooks",
+    "delivery succeeded",
+    "delivery failed",
+    "webhook received everything",
 ];
 
 #[test]
@@ -151,7 +152,7 @@ fn a_run_can_be_repeated() {
     for seed in [3, 5, 8] {
         let runs = [(); 2].map(|()| run(seed, Sabotage::None));
         let [Ok(one), Ok(two)] = runs else {
-            panic!("seed {seed} breaks a promise");
+            panic!("seed {seed} violates an invariant");
         };
         assert!(one.trace().eq(two.trace()) && one.tally == two.tally, "seed {seed}");
     }
@@ -170,8 +171,8 @@ fn a_violated_invariant_is_noticed() {
     ] {
         let noticed = (0..20).any(|seed| match run(seed, sabotage) {
             Ok(_) => false,
-            Err(broken) => broken.why.contains(words),
+            Err(violation) => violation.why.contains(words),
         });
-        assert!(noticed, "{sabotage:?} went by unnoticed");
+        assert!(noticed, "{sabotage:?} was not noticed");
     }
 }

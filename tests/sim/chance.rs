@@ -1,4 +1,4 @@
-//! Chance that can be repeated: everything a run does follows from one number.
+//! A random number generator with a seed.
 
 pub struct Chance(u64);
 
@@ -26,7 +26,7 @@ impl Chance {
         low + self.next() % (high - low + 1)
     }
 
-    /// True so many times out of a hundred.
+    /// True with a probability of `n` percent.
     pub fn percent(&mut self, n: u64) -> bool {
         self.next() % 100 < n
     }
@@ -38,7 +38,7 @@ impl Chance {
         }
     }
 
-    /// One of several, each as likely as its weight.
+    /// One of several values, each with its weight.
     pub fn weighted<T: Copy>(&mut self, from: &[(u64, T)]) -> T {
         let mut left = self.next() % from.iter().map(|(weight, _)| weight).sum::<u64>();
         for (weight, what) in from {

@@ -1,21 +1,21 @@
-//! A client with one connection at a time: it sends requests in pieces, reads at its own pace or not at all, leaves when it
-//! likes, and has every answer judged. A stream that was cut off is taken up again where it stopped.
+//! A client with one connection at a time: it sends requests in pieces, reads at its own pace or not at all, disconnects at any
+//! time, and checks every response. It resumes a stream that was cut off after the last event that it has received.
 
-use crate::ask::{Ask, What};
+use crate::checker::{Checker, StreamCheck};
 use crate::http::{Message, Side};
-use crate::judge::{Court, Flow};
+use crate::requests::{RequestKind, SentRequest};
 use crate::sse::Sse;
 use gemini_a2a::base::id::{Seq, TaskId};
 use gemini_a2a::base::slots::Key;
 use std::collections::VecDeque;
 
-/// How a stream is told that it has to wait for the disk.
+/// The comment that tells a stream that it has to wait for the disk.
 const NOTICE: &[u8] = b": The task's journal cannot be written";
 
 #[derive(Default)]
 pub struct Client {
     pub link: Option<Link>,
-    /// Streams to take up again: the task and the last event seen of it.
+    /// Streams to resume: the task and the last event received.
     pub cut: Vec<(TaskId, Seq)>,
 }
 
@@ -25,27 +25,27 @@ pub struct Link {
     /// Bytes of the outbox that the server has read.
     sent: u64,
     /// Requests without a whole answer, in order.
-    pub asks: VecDeque<Ask>,
+    pub requests: VecDeque<SentRequest>,
     reader: Message,
     body: Vec<u8>,
-    stream: Option<(Flow, Sse)>,
+    stream: Option<(StreamCheck, Sse)>,
     pub pace: Pace,
-    /// When it last took something, or nothing waited for it.
+    /// When it last read something, or nothing was waiting.
     pub took_at: u64,
     pub side: Sending,
-    /// The server said that it will close.
+    /// The server has announced that it will close the connection.
     pub last: bool,
     /// A request was refused and the connection with it, perhaps before the end of the request was sent. The client may send
     /// that and more all the same.
     pub refused: bool,
-    /// Sabotage: the next frame is lost on the way.
+    /// Injected bug: the next frame is lost.
     pub lose_frame: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     Greedy,
-    /// So many bytes in a turn.
+    /// At most so many bytes per turn.
     Slow(usize),
     /// Nothing until this turn of the run.
     Stopped(u64),
@@ -54,7 +54,7 @@ pub enum Pace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sending {
     Open,
-    /// Nothing follows what is in the outbox.
+    /// The client sends the rest of the outbox and then closes its side.
     Ending,
     Ended,
 }
@@ -64,7 +64,7 @@ pub enum Sending {
 pub enum Ending {
     /// The server closed it.
     Closed,
-    /// The client left, or the server is gone.
+    /// The client disconnected, or the server crashed.
     Lost,
 }
 
@@ -74,7 +74,7 @@ impl Link {
             key,
             outbox: Vec::new(),
             sent: 0,
-            asks: VecDeque::new(),
+            requests: VecDeque::new(),
             reader: Message::new(Side::Response),
             body: Vec::new(),
             stream: None,
@@ -87,34 +87,34 @@ impl Link {
         }
     }
 
-    pub fn ask(&mut self, mut ask: Ask, bytes: &[u8]) {
-        ask.start = self.outbox.len() as u64;
+    pub fn send(&mut self, mut request: SentRequest, bytes: &[u8]) {
+        request.start = self.outbox.len() as u64;
         self.outbox.extend_from_slice(bytes);
-        ask.end = self.outbox.len() as u64;
-        self.asks.push_back(ask);
+        request.end = self.outbox.len() as u64;
+        self.requests.push_back(request);
     }
 
     /// Whether another request makes sense on this connection.
     pub fn is_open(&self) -> bool {
-        self.side == Sending::Open && !self.last && !self.asks.back().is_some_and(|ask| ask.closes)
+        self.side == Sending::Open && !self.last && !self.requests.back().is_some_and(|request| request.closes)
     }
 
     pub fn unsent(&self) -> &[u8] {
         &self.outbox[self.sent as usize..]
     }
 
-    pub fn gave(&mut self, n: usize) {
+    pub fn mark_sent(&mut self, n: usize) {
         self.sent += n as u64;
     }
 
-    /// Requests that the server has in full and has not answered.
-    pub fn owed(&self) -> usize {
-        let whole = self.asks.iter().filter(|ask| ask.end <= self.sent);
-        whole.filter(|ask| ask.what != What::Garbage).count()
+    /// The number of requests that the server has received in full and has not answered.
+    pub fn unanswered(&self) -> usize {
+        let whole = self.requests.iter().filter(|request| request.end <= self.sent);
+        whole.filter(|request| request.what != RequestKind::Garbage).count()
     }
 
-    /// What the server sent.
-    pub fn take(&mut self, bytes: &[u8], court: &mut Court<'_>) {
+    /// Reads bytes of the server.
+    pub fn take(&mut self, bytes: &[u8], checker: &mut Checker<'_>) {
         self.reader.feed(bytes, &mut self.body).expect("HTTP");
         loop {
             let Some(head) = self.reader.head().cloned() else {
@@ -124,78 +124,84 @@ impl Link {
                 self.reader.restart(Side::Response, &mut self.body).expect("HTTP");
                 continue;
             }
-            let ask = self.asks.front().expect("answers have requests");
+            let request = self.requests.front().expect("every response has a request");
             self.last |= head.closes();
-            let half = ask.end > self.sent || self.refused;
-            if half || ask.what == What::Garbage {
-                // Half a request is answered only to refuse it.
-                assert!(matches!(head.status(), 400 | 408 | 413 | 431), "{head:?} for {ask:?}");
+            let half = request.end > self.sent || self.refused;
+            if half || request.what == RequestKind::Garbage {
+                // An incomplete request is answered only to refuse it.
+                assert!(matches!(head.status(), 400 | 408 | 413 | 431), "{head:?} for {request:?}");
                 assert!(head.closes(), "a refused connection is closed");
                 if head.status() == 408 {
-                    court.tally.count("took too long");
+                    checker.tally.count("request timed out");
                 }
             } else if head.is_event_stream() {
-                let (flow, sse) = self.stream.get_or_insert_with(|| {
-                    assert!(ask.streams(), "{ask:?} did not ask for a stream");
-                    (Flow::new(ask), Sse::default())
+                let (check, sse) = self.stream.get_or_insert_with(|| {
+                    assert!(request.streams(), "{request:?} did not ask for a stream");
+                    (StreamCheck::new(request), Sse::default())
                 });
                 if self.body.windows(NOTICE.len()).any(|window| window == NOTICE) {
-                    court.told_of_the_disk();
+                    checker.told_of_the_disk();
                 }
                 sse.input().append(&mut self.body);
                 let lost = &mut self.lose_frame;
                 sse.drain(|frame| {
-                    if flow.cursor.is_some() && std::mem::take(lost) {
+                    if check.cursor.is_some() && std::mem::take(lost) {
                         return;
                     }
-                    flow.frame(court, ask, frame.id, frame.name, &frame.data);
+                    check.frame(checker, request, frame.id, frame.name, &frame.data);
                 })
                 .expect("events");
             }
             if !self.reader.is_done() {
                 return;
             }
-            let ask = self.asks.pop_front().expect("looked at above");
+            let request = self.requests.pop_front().expect("looked at above");
             let body = std::mem::take(&mut self.body);
             match self.stream.take() {
-                Some((flow, _)) => flow.complete(court, &ask),
-                None if !half => court.judge(&ask, head.status(), &body),
+                Some((check, _)) => check.complete(checker, &request),
+                None if !half => checker.check_response(&request, head.status(), &body),
                 None => {}
             }
             if !half {
-                // Who is refused a stream has no other use for the connection.
-                let forsaken = ask.hopes && head.status() >= 400;
-                let closes = ask.closes || forsaken;
-                assert_eq!(closes, head.closes(), "{ask:?} and its connection");
-                self.refused |= forsaken;
+                // The server closes the connection of a client to which it refuses a stream.
+                let stream_refused = request.accepts_stream && head.status() >= 400;
+                let closes = request.closes || stream_refused;
+                assert_eq!(closes, head.closes(), "{request:?} and its connection");
+                self.refused |= stream_refused;
             }
             self.reader.restart(Side::Response, &mut self.body).expect("HTTP");
         }
     }
 
-    /// The connection is gone. Gives the stream to take up again, if one was cut off.
-    pub fn end(mut self, ending: Ending, now_ms: u64, stall_ms: u64, court: &mut Court<'_>) -> Option<(TaskId, Seq)> {
+    /// The connection is closed. Returns the stream to resume, if one was cut off.
+    pub fn end(
+        mut self,
+        ending: Ending,
+        now_ms: u64,
+        stall_ms: u64,
+        checker: &mut Checker<'_>,
+    ) -> Option<(TaskId, Seq)> {
         let stalled = now_ms.saturating_sub(self.took_at) >= stall_ms;
         if ending == Ending::Closed && !stalled {
             // HTTP/1.0: the end of the connection is the end of the answer.
             if self.reader.close().is_ok()
-                && let Some((flow, _)) = self.stream.take()
+                && let Some((check, _)) = self.stream.take()
             {
-                let ask = self.asks.pop_front().expect("a stream answers something");
-                flow.complete(court, &ask);
+                let request = self.requests.pop_front().expect("a stream answers something");
+                check.complete(checker, &request);
             }
-            assert!(self.owed() == 0 || self.refused, "closed without an answer to {:?}", self.asks.front());
-            let begun = |ask: &&Ask| ask.start < self.sent && self.sent < ask.end;
-            let cut = self.asks.front().filter(begun);
+            assert!(self.unanswered() == 0 || self.refused, "closed without an answer to {:?}", self.requests.front());
+            let begun = |request: &&SentRequest| request.start < self.sent && self.sent < request.end;
+            let cut = self.requests.front().filter(begun);
             assert!(cut.is_none() || self.refused, "closed without a word in the middle of {cut:?}");
         }
-        if ending == Ending::Closed && stalled && self.owed() > 0 {
-            court.tally.count("cut off while stalled");
+        if ending == Ending::Closed && stalled && self.unanswered() > 0 {
+            checker.tally.count("stalled reader cut off");
         }
-        let (flow, _) = self.stream?;
-        if flow.ended {
+        let (check, _) = self.stream?;
+        if check.ended {
             return None;
         }
-        Some((flow.task?, flow.cursor?))
+        Some((check.task?, check.cursor?))
     }
 }

@@ -1,5 +1,4 @@
-//! What is really on disk, read back and folded independently of the server: the truth that everything a client sees is
-//! compared with.
+//! The journals on disk, read and folded independently of the server. Everything that a client receives is compared with them.
 
 #[path = "../support/event.rs"]
 mod event;
@@ -22,7 +21,7 @@ pub struct Ledger {
     logs: BTreeMap<TaskId, Log>,
 }
 
-/// One task: its events, the state after each, and what the event looks like to a client.
+/// The log of one task: its records, the state after each, and the frame that clients get of each.
 #[derive(Default)]
 pub struct Log {
     offset: u64,
@@ -41,14 +40,14 @@ impl Ledger {
         }
     }
 
-    /// Reads on where it stopped, in every log there is.
+    /// Reads what was written to any log since the last call.
     pub fn refresh(&mut self) {
         for known in self.store.known() {
             self.read(&known.task);
         }
     }
 
-    /// A task's log as it is on disk now; an empty one if there is none.
+    /// A task's log as it is on disk now; empty if there is none.
     pub fn read(&mut self, task: &TaskId) -> &Log {
         let Ledger { tools, view, store, .. } = self;
         let log = self.logs.entry(task.clone()).or_default();
@@ -140,7 +139,7 @@ impl Log {
         shown.next().map(|(at, _)| Seq(at as u64 + 1))
     }
 
-    /// The last events, short, for people.
+    /// The last events, abbreviated for messages.
     pub fn tail(&self, n: usize) -> Vec<String> {
         let rest = self.records.iter().rev().take(n).rev();
         rest.map(|record| format!("{} {:.100}", record.seq, format!("{:?}", record.event))).collect()

@@ -1,5 +1,5 @@
-//! Everything the server has done elsewhere: model requests, tools, the disk. Each job says what chance makes it say, at its
-//! own speed; some fail, some die, and a job that is stopped may go on talking for a while.
+//! The work that the core hands out: model requests, tools, disk jobs. Each job sends random notes at its own speed; some fail,
+//! some die, and a stopped job may send more notes.
 
 use crate::chance::Chance;
 use gemini_a2a::base::id::CallId;
@@ -15,7 +15,7 @@ use gemini_a2a::task::spec::{Base, CallError, Display, Ending, ErrorKind, Kind, 
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 
-/// One of each kind the machine tells apart.
+/// One tool of each kind that the machine distinguishes.
 pub fn tools() -> Vec<ToolSpec> {
     let tool = |name: &str, kind, by_default| ToolSpec {
         by_default,
@@ -30,10 +30,10 @@ pub fn tools() -> Vec<ToolSpec> {
     ]
 }
 
-/// A job under way: what it has left to say, and when.
+/// A running job: the notes that it has yet to send, and when.
 pub struct Worker {
     pub job: JobId,
-    /// It was asked to stop.
+    /// It was told to stop.
     pub stopped: bool,
     pub notes: VecDeque<(u64, NoteBody)>,
 }
@@ -54,7 +54,7 @@ impl Worker {
         Worker { job: job.id.clone(), stopped: false, notes: notes.collect() }
     }
 
-    /// Asked to stop: it may end at once, or have more to say first.
+    /// Tells the job to stop: it may end at once or send its other notes first.
     pub fn stop(&mut self, now_ms: u64, chance: &mut Chance) {
         self.stopped = true;
         if chance.percent(60) {
@@ -201,16 +201,16 @@ fn run(name: &str, call: &CallId, chance: &mut Chance) -> Vec<NoteBody> {
     notes
 }
 
-/// What the disk and other workers have to do.
+/// A job of the disk lane or of the lane for computations.
 #[derive(Debug)]
-pub enum Chore {
+pub enum LaneJob {
     Store(StoreRequest),
     Resolve { request: u64, path: String },
     Identify { conn: Key },
     Compute(Computation),
 }
 
-/// A tool call as it is before the machine has given it an id.
+/// A tool call that has no id yet.
 fn unnamed(name: String, args: Value, api_id: Option<String>) -> Request {
     Request { call: "".into(), name, args, api_id }
 }

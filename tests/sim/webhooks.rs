@@ -1,9 +1,9 @@
-//! The post: deliveries to webhooks, how they fare, and what the receivers have heard. Each registration has an address of its own,
-//! so that what is heard there can be compared with what the log says it should have been told.
+//! Deliveries to webhooks, their outcomes, and what the receivers have received. Each registration has its own address, so that
+//! what arrives there can be compared with the log.
 //!
-//! A delivery may arrive, arrive without an answer coming back, fail for now or for good, and be cut off by the death of the
-//! server before or after it arrived. Whatever happens, a receiver hears events in order, perhaps some of them again, and
-//! misses only what the log says was given up.
+//! A delivery may arrive, arrive without a response, fail for now or for good, and be cut off by a crash of the server before or
+//! after it arrived. In every case a receiver gets events in order, perhaps some of them twice, and misses only those that the log
+//! marks as given up.
 
 use crate::chance::Chance;
 use crate::ledger::{Ledger, Log};
@@ -16,52 +16,59 @@ use gemini_a2a::task::push::Hook;
 use std::collections::BTreeMap;
 
 #[derive(Default)]
-pub struct Post {
-    pub errands: Vec<Errand>,
-    /// What was heard at each address, in order.
+pub struct Webhooks {
+    pub pending: Vec<PendingDelivery>,
+    /// The events that arrived at each address, in order.
     heard: BTreeMap<String, Vec<Seq>>,
-    /// How often each event failed to get there.
+    /// How often the delivery of each event failed.
     failures: BTreeMap<(String, Seq), u32>,
 }
 
-/// A delivery on its way, and when its outcome is known.
-pub struct Errand {
+/// A delivery that was started, and when its outcome is known.
+pub struct PendingDelivery {
     due: u64,
     pub delivery: Delivery,
-    fate: Fate,
+    outcome: DeliveryOutcome,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum DeliveryOutcome {
     Arrives,
-    /// The receiver has it, but nobody is told so.
+    /// The receiver gets it, but its response is lost.
     Unanswered,
     Fails(Retry),
 }
 
-impl Fate {
-    pub fn any(chance: &mut Chance) -> Fate {
+impl DeliveryOutcome {
+    pub fn any(chance: &mut Chance) -> DeliveryOutcome {
         match chance.below(20) {
-            0..13 => Fate::Arrives,
-            13..15 => Fate::Unanswered,
-            15 => Fate::Fails(Retry::Never),
-            _ => Fate::Fails(Retry::Again { after_ms: chance.percent(30).then(|| chance.within(0, 900)) }),
+            0..13 => DeliveryOutcome::Arrives,
+            13..15 => DeliveryOutcome::Unanswered,
+            15 => DeliveryOutcome::Fails(Retry::Never),
+            _ => DeliveryOutcome::Fails(Retry::Again { after_ms: chance.percent(30).then(|| chance.within(0, 900)) }),
         }
     }
 
     fn arrives(self) -> bool {
         match self {
-            Fate::Arrives | Fate::Unanswered => true,
-            Fate::Fails(_) => false,
+            DeliveryOutcome::Arrives | DeliveryOutcome::Unanswered => true,
+            DeliveryOutcome::Fails(_) => false,
         }
     }
 }
 
-impl Post {
-    /// Takes a delivery: it must be what its webhook is told next, as the log on disk has it, and the only one on its way there.
-    pub fn take(&mut self, delivery: Delivery, due: u64, fate: Fate, ledger: &mut Ledger, history: usize) {
+impl Webhooks {
+    /// Starts a delivery: it must be the next one that is due according to the log, and the only one of its webhook.
+    pub fn take(
+        &mut self,
+        delivery: Delivery,
+        due: u64,
+        outcome: DeliveryOutcome,
+        ledger: &mut Ledger,
+        history: usize,
+    ) {
         let Delivery { task, hook, seq, .. } = &delivery;
-        let mut others = self.errands.iter().map(|errand| &errand.delivery);
+        let mut others = self.pending.iter().map(|delivery_job| &delivery_job.delivery);
         let twice = others.any(|other| (&other.task, &other.hook) == (task, hook));
         assert!(!twice, "{delivery:?}: one at a time");
         let tools = ledger.tools.clone();
@@ -80,37 +87,37 @@ impl Post {
             String::from_utf8_lossy(&body),
             "{delivery:?} tells something else than the log"
         );
-        self.errands.push(Errand { due, delivery, fate });
+        self.pending.push(PendingDelivery { due, delivery, outcome });
     }
 
-    /// One whose outcome is known by now, and how it went. Receivers have heard what arrived, but for a sabotaged one.
+    /// A delivery whose outcome is known by now. `deaf` is the injected bug: nothing arrives.
     pub fn done(&mut self, now_ms: u64, deaf: bool) -> Option<(Delivery, Result<(), DeliveryError>)> {
-        let at = self.errands.iter().position(|errand| errand.due <= now_ms)?;
-        let Errand { delivery, fate, .. } = self.errands.remove(at);
-        if fate.arrives() && !deaf {
+        let at = self.pending.iter().position(|delivery_job| delivery_job.due <= now_ms)?;
+        let PendingDelivery { delivery, outcome, .. } = self.pending.remove(at);
+        if outcome.arrives() && !deaf {
             self.hear(&delivery);
         }
         let failed = |retry| Err(DeliveryError { retry, message: "the receiver is not well".into() });
         let place = (delivery.url.clone(), delivery.seq);
         let failures = self.failures.entry(place).or_default();
-        *failures = match fate {
-            Fate::Arrives => *failures,
-            Fate::Fails(Retry::Never) => u32::MAX,
-            Fate::Unanswered | Fate::Fails(Retry::Again { .. }) => failures.saturating_add(1),
+        *failures = match outcome {
+            DeliveryOutcome::Arrives => *failures,
+            DeliveryOutcome::Fails(Retry::Never) => u32::MAX,
+            DeliveryOutcome::Unanswered | DeliveryOutcome::Fails(Retry::Again { .. }) => failures.saturating_add(1),
         };
-        let result = match fate {
-            Fate::Arrives => Ok(()),
-            Fate::Unanswered => failed(Retry::Again { after_ms: None }),
-            Fate::Fails(retry) => failed(retry),
+        let result = match outcome {
+            DeliveryOutcome::Arrives => Ok(()),
+            DeliveryOutcome::Unanswered => failed(Retry::Again { after_ms: None }),
+            DeliveryOutcome::Fails(retry) => failed(retry),
         };
         Some((delivery, result))
     }
 
-    /// The server died: some of what was on its way has arrived, and nobody will ever know.
+    /// The server has crashed: some of the deliveries under way have arrived, and the server does not learn of it.
     pub fn lose(&mut self, chance: &mut Chance) {
-        for errand in std::mem::take(&mut self.errands) {
-            if errand.fate.arrives() && chance.percent(50) {
-                self.hear(&errand.delivery);
+        for delivery_job in std::mem::take(&mut self.pending) {
+            if delivery_job.outcome.arrives() && chance.percent(50) {
+                self.hear(&delivery_job.delivery);
             }
         }
     }
@@ -122,12 +129,12 @@ impl Post {
         heard.push(delivery.seq);
     }
 
-    /// Whether a log owes nobody anything.
+    /// Whether nothing is due according to the log.
     pub fn is_settled(log: &Log) -> bool {
         log.last().hooks.iter().all(|hook| hook.due.is_empty())
     }
 
-    /// Compares what was heard with what the logs say; each event has so many retries. Gives how many registrations were told
+    /// Compares what arrived with the logs; each delivery has so many retries. Returns the number of registrations that received
     /// everything.
     pub fn audit(&self, ledger: &Ledger, retries: u32) -> u64 {
         let mut well = 0;
@@ -152,18 +159,18 @@ impl Post {
     }
 }
 
-/// What the log says of one registration, from its beginning to its end.
+/// What the log says about one registration.
 #[derive(Debug)]
 struct Told {
     protocol: Protocol,
-    /// Everything there was to tell.
+    /// All events that became due.
     news: Vec<Seq>,
-    /// What arrived, what was given up, and what turned out to be nothing.
+    /// Events that were delivered, given up, or not sent because they have no body.
     delivered: Vec<Seq>,
     given_up: Vec<Seq>,
     void: Vec<Seq>,
     suspended: bool,
-    /// What is still to be told, now or when the registration ended.
+    /// Events that are still due, or were when the registration ended.
     owed: Vec<Seq>,
 }
 
@@ -224,10 +231,10 @@ impl Told {
             assert!(heard.contains(seq), "{seq} of {task} was never told: {self:?}");
         }
         for seq in &self.news {
-            // In 0.3 a delivery is the present task, and makes up for all before.
+            // In 0.3 a delivery is the current task, which replaces all earlier deliveries.
             let overtaken = self.protocol == Protocol::V03 && self.news.last() > Some(seq);
-            let fates = [&self.delivered, &self.given_up, &self.void, &self.owed];
-            let known = fates.iter().any(|fate| fate.contains(seq));
+            let outcome = [&self.delivered, &self.given_up, &self.void, &self.owed];
+            let known = outcome.iter().any(|outcome| outcome.contains(seq));
             let excused = known || overtaken || self.suspended;
             assert!(excused, "nothing became of {seq} of {task}: {self:?}");
         }

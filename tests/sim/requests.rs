@@ -1,4 +1,4 @@
-//! Requests: what a client may think of asking, as bytes, and what has to be remembered to judge the answer.
+//! Random requests of clients as bytes, and what is needed to check their responses.
 
 use crate::chance::Chance;
 use crate::ledger::Ledger;
@@ -6,26 +6,26 @@ use gemini_a2a::base::id::{Seq, TaskId};
 use gemini_a2a::limits::Limits;
 use serde_json::{Value, json};
 
-/// A request that was composed.
+/// A request that a client sends.
 #[derive(Debug)]
-pub struct Ask {
-    /// The JSON-RPC id; the client's name (`User-Agent`) is made of it, so that the log says which request did what.
+pub struct SentRequest {
+    /// The JSON-RPC id. The `User-Agent` contains it, so that the log names the request that caused an event.
     pub number: u64,
-    pub what: What,
-    /// How much of the task was on disk when this was composed.
+    pub what: RequestKind,
+    /// The last event of the task on disk when the request was made.
     pub known: Seq,
-    /// The connection is over after the answer.
+    /// The connection is closed after the response.
     pub closes: bool,
-    /// It says that it can take a stream: a connection that is refused one is over.
-    pub hopes: bool,
-    /// Where in the connection's output the request begins and ends.
+    /// It accepts a stream. If it is refused, the connection is closed.
+    pub accepts_stream: bool,
+    /// The first byte of the request in the connection's output, and the first one after it.
     pub start: u64,
     pub end: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
-    Say {
+pub enum RequestKind {
+    Message {
         task: Option<TaskId>,
         mode: Mode,
         history: Option<usize>,
@@ -49,9 +49,9 @@ pub enum What {
         url: String,
     },
     DropHook(TaskId),
-    /// Understood as HTTP and as nothing else.
+    /// Valid HTTP, but no valid request.
     Nonsense,
-    /// Not HTTP, or too much of it: refused, and the connection with it.
+    /// Not HTTP, or too long: the server refuses it and closes the connection.
     Garbage,
 }
 
@@ -62,30 +62,35 @@ pub enum Mode {
     Now,
 }
 
-impl Ask {
+impl SentRequest {
     pub fn tag(&self) -> String {
         format!("r{}", self.number)
     }
 
     pub fn streams(&self) -> bool {
-        matches!(self.what, What::Watch { .. } | What::Say { mode: Mode::Stream, .. })
+        matches!(self.what, RequestKind::Watch { .. } | RequestKind::Message { mode: Mode::Stream, .. })
     }
 
     pub fn task(&self) -> Option<&TaskId> {
         match &self.what {
-            What::Say { task, .. } => task.as_ref(),
-            What::Get { task, .. }
-            | What::Cancel(task)
-            | What::Watch { task, .. }
-            | What::SetHook { task, .. }
-            | What::DropHook(task)
-            | What::Metadata(task) => Some(task),
-            What::Create | What::AllMetadata | What::Health | What::Card | What::Nonsense | What::Garbage => None,
+            RequestKind::Message { task, .. } => task.as_ref(),
+            RequestKind::Get { task, .. }
+            | RequestKind::Cancel(task)
+            | RequestKind::Watch { task, .. }
+            | RequestKind::SetHook { task, .. }
+            | RequestKind::DropHook(task)
+            | RequestKind::Metadata(task) => Some(task),
+            RequestKind::Create
+            | RequestKind::AllMetadata
+            | RequestKind::Health
+            | RequestKind::Card
+            | RequestKind::Nonsense
+            | RequestKind::Garbage => None,
         }
     }
 }
 
-/// Composes requests of one run, each with a number of its own.
+/// Makes the requests of one run, each with its own number.
 pub struct Composer {
     next: u64,
 }
@@ -95,114 +100,83 @@ impl Composer {
         Composer { next: 1 }
     }
 
-    /// Some request, given what there is.
-    pub fn any(&mut self, chance: &mut Chance, ledger: &Ledger, limits: &Limits) -> (Ask, Vec<u8>) {
+    /// A random request. Most requests are about tasks that exist.
+    pub fn random(&mut self, chance: &mut Chance, ledger: &Ledger, limits: &Limits) -> (SentRequest, Vec<u8>) {
         let tasks = ledger.tasks();
         let open: Vec<TaskId> = tasks.iter().filter(|t| ledger.is_open(t)).cloned().collect();
-        let born = if open.len() < 2 { 40 } else { 6 };
-        let kind = chance.weighted(&[
-            (born, Kind::TaskTraits),
-            (if open.is_empty() { 0 } else { 30 }, Kind::Say),
-            (if tasks.is_empty() { 0 } else { 20 }, Kind::Watch),
-            (6, Kind::Get),
-            (1, Kind::Cancel),
-            (2, Kind::Create),
-            (3, Kind::Metadata),
-            (2, Kind::AllMetadata),
-            (2, Kind::Health),
-            (1, Kind::Card),
-            (if tasks.is_empty() { 0 } else { 5 }, Kind::SetHook),
-            (if tasks.is_empty() { 0 } else { 1 }, Kind::DropHook),
-            (1, Kind::Nonsense),
-            (1, Kind::Garbage),
-        ]);
-        let any = |chance: &mut Chance| match chance.pick(&tasks) {
-            Some(task) if !chance.percent(3) => task.clone(),
-            _ => "no-such-task".into(),
-        };
-        match kind {
-            Kind::TaskTraits => self.birth(chance, ledger),
-            Kind::Say => {
-                let task = chance.pick(&open).expect("some are open").clone();
-                self.say(chance, ledger, task)
+        match random_kind(chance, tasks.len(), open.len()) {
+            Kind::NewTask => self.new_task(chance, ledger),
+            Kind::Message => {
+                let task = chance.pick(&open).expect("this kind is picked only if a task is open").clone();
+                self.message_to(chance, ledger, task)
             }
             Kind::Watch => {
-                let task = any(chance);
-                let last = ledger.log(&task).map_or(0, |log| log.len());
-                let after = match chance.below(10) {
-                    0..3 => None,
-                    3 => Some(Seq(last + chance.within(1, 5))),
-                    4 => Some(Seq(0)),
-                    5 => Some(Seq(last)),
-                    _ => Some(Seq(chance.within(0, last))),
-                };
+                let task = any_task(chance, &tasks);
+                let after = random_position(chance, ledger.log(&task).map_or(0, |log| log.len()));
                 self.watch(chance, ledger, task, after)
             }
             Kind::Get => {
-                let task = any(chance);
+                let task = any_task(chance, &tasks);
                 let history = [None, Some(0), Some(2)][chance.below(3)];
                 let params = json!({"id": task, "historyLength": history});
-                self.rpc(chance, ledger, "tasks/get", params, What::Get { task, history })
+                self.rpc(chance, ledger, "tasks/get", params, RequestKind::Get { task, history })
             }
             Kind::Cancel => {
-                let task = any(chance);
+                let task = any_task(chance, &tasks);
                 self.cancel(chance, ledger, task)
             }
             Kind::Create => {
                 let body = json!({"contextId": context(chance)}).to_string();
-                self.plain(chance, ledger, "POST /tasks", &body, What::Create)
+                self.plain(chance, ledger, "POST /tasks", &body, RequestKind::Create)
             }
             Kind::Metadata => {
-                let task = any(chance);
+                let task = any_task(chance, &tasks);
                 let line = format!("GET /tasks/{task}/metadata");
-                self.plain(chance, ledger, &line, "", What::Metadata(task))
+                self.plain(chance, ledger, &line, "", RequestKind::Metadata(task))
             }
-            Kind::AllMetadata => self.plain(chance, ledger, "GET /tasks/metadata", "", What::AllMetadata),
-            Kind::Health => self.plain(chance, ledger, "GET /health", "", What::Health),
-            Kind::Card => {
-                let line = "GET /.well-known/agent-card.json";
-                self.plain(chance, ledger, line, "", What::Card)
-            }
+            Kind::AllMetadata => self.plain(chance, ledger, "GET /tasks/metadata", "", RequestKind::AllMetadata),
+            Kind::Health => self.plain(chance, ledger, "GET /health", "", RequestKind::Health),
+            Kind::Card => self.plain(chance, ledger, "GET /.well-known/agent-card.json", "", RequestKind::Card),
             Kind::SetHook => {
-                let task = any(chance);
+                let task = any_task(chance, &tasks);
                 self.set_hook(chance, ledger, task)
             }
             Kind::DropHook => {
-                let task = any(chance);
-                let (method, params) = match chance.percent(50) {
-                    true => (
-                        "tasks/pushNotificationConfig/delete",
-                        json!({"id": task, "pushNotificationConfigId": hook_id(chance)}),
-                    ),
-                    false => ("DeleteTaskPushNotificationConfig", json!({"taskId": task, "id": hook_id(chance)})),
-                };
-                self.rpc(chance, ledger, method, params, What::DropHook(task))
+                let task = any_task(chance, &tasks);
+                self.drop_hook(chance, ledger, task)
             }
             Kind::Nonsense => {
-                let (line, body) = match chance.below(4) {
-                    0 => ("GET /nothing/here", ""),
-                    1 => ("DELETE /tasks", ""),
-                    2 => ("POST /", "{\"jsonrpc\":"),
-                    _ => ("POST /", "[1,2]"),
-                };
-                self.plain(chance, ledger, line, body, What::Nonsense)
+                let nonsense = [
+                    ("GET /nothing/here", ""),
+                    ("DELETE /tasks", ""),
+                    ("POST /", "{\"jsonrpc\":"),
+                    ("POST /", "[1,2]"),
+                ];
+                let (line, body) = nonsense[chance.below(4)];
+                self.plain(chance, ledger, line, body, RequestKind::Nonsense)
             }
             Kind::Garbage => self.garbage(chance, ledger, limits),
         }
     }
 
-    pub fn watch(&mut self, chance: &mut Chance, ledger: &Ledger, task: TaskId, after: Option<Seq>) -> (Ask, Vec<u8>) {
+    pub fn watch(
+        &mut self,
+        chance: &mut Chance,
+        ledger: &Ledger,
+        task: TaskId,
+        after: Option<Seq>,
+    ) -> (SentRequest, Vec<u8>) {
         let params = json!({ "id": task });
-        self.rpc(chance, ledger, "tasks/resubscribe", params, What::Watch { task, after })
+        self.rpc(chance, ledger, "tasks/resubscribe", params, RequestKind::Watch { task, after })
     }
 
-    pub fn cancel(&mut self, chance: &mut Chance, ledger: &Ledger, task: TaskId) -> (Ask, Vec<u8>) {
+    pub fn cancel(&mut self, chance: &mut Chance, ledger: &Ledger, task: TaskId) -> (SentRequest, Vec<u8>) {
         let params = json!({ "id": task });
-        self.rpc(chance, ledger, "tasks/cancel", params, What::Cancel(task))
+        self.rpc(chance, ledger, "tasks/cancel", params, RequestKind::Cancel(task))
     }
 
-    /// Of either version: in 0.3 a webhook is told how things are, in 1.0 what happened.
-    fn set_hook(&mut self, chance: &mut Chance, ledger: &Ledger, task: TaskId) -> (Ask, Vec<u8>) {
+    /// Sets a webhook in version 0.3 or 1.0 of the protocol.
+    fn set_hook(&mut self, chance: &mut Chance, ledger: &Ledger, task: TaskId) -> (SentRequest, Vec<u8>) {
         let url = self.address();
         let (method, params) = match chance.percent(30) {
             true => (
@@ -211,17 +185,28 @@ impl Composer {
             ),
             false => ("CreateTaskPushNotificationConfig", json!({"taskId": task, "id": hook_id(chance), "url": url})),
         };
-        let what = What::SetHook { task, url };
+        let what = RequestKind::SetHook { task, url };
         self.rpc(chance, ledger, method, params, what)
     }
 
-    /// Where nobody else is told anything.
+    fn drop_hook(&mut self, chance: &mut Chance, ledger: &Ledger, task: TaskId) -> (SentRequest, Vec<u8>) {
+        let (method, params) = match chance.percent(50) {
+            true => (
+                "tasks/pushNotificationConfig/delete",
+                json!({"id": task, "pushNotificationConfigId": hook_id(chance)}),
+            ),
+            false => ("DeleteTaskPushNotificationConfig", json!({"taskId": task, "id": hook_id(chance)})),
+        };
+        self.rpc(chance, ledger, method, params, RequestKind::DropHook(task))
+    }
+
+    /// An address that no other webhook has.
     fn address(&self) -> String {
         format!("https://r{}.example/", self.next)
     }
 
-    fn birth(&mut self, chance: &mut Chance, ledger: &Ledger) -> (Ask, Vec<u8>) {
-        let mut message = self.message(vec![words(chance)]);
+    fn new_task(&mut self, chance: &mut Chance, ledger: &Ledger) -> (SentRequest, Vec<u8>) {
+        let mut message = self.message(vec![text_part(chance)]);
         if chance.percent(40) {
             message["contextId"] = json!(context(chance));
         }
@@ -231,8 +216,8 @@ impl Composer {
         self.send(chance, ledger, message, None)
     }
 
-    /// Words, an answer to an open question, a wrong one, a late one, or some of it together.
-    fn say(&mut self, chance: &mut Chance, ledger: &Ledger, task: TaskId) -> (Ask, Vec<u8>) {
+    /// A message with text, answers to open questions, wrong answers, late answers, or several of these.
+    fn message_to(&mut self, chance: &mut Chance, ledger: &Ledger, task: TaskId) -> (SentRequest, Vec<u8>) {
         let log = ledger.log(&task).expect("an open task is on disk");
         let state = log.last();
         let mut parts = Vec::new();
@@ -247,7 +232,7 @@ impl Composer {
             parts.push(answer(chance, call));
         }
         if parts.is_empty() || chance.percent(20) {
-            parts.push(words(chance));
+            parts.push(text_part(chance));
         }
         let mut message = self.message(parts);
         message["taskId"] = json!(task);
@@ -261,7 +246,13 @@ impl Composer {
         json!({"kind": "message", "messageId": format!("m{}", self.next), "role": "user", "parts": parts})
     }
 
-    fn send(&mut self, chance: &mut Chance, ledger: &Ledger, message: Value, task: Option<TaskId>) -> (Ask, Vec<u8>) {
+    fn send(
+        &mut self,
+        chance: &mut Chance,
+        ledger: &Ledger,
+        message: Value,
+        task: Option<TaskId>,
+    ) -> (SentRequest, Vec<u8>) {
         let mode = chance.weighted(&[(6, Mode::Stream), (2, Mode::Wait), (2, Mode::Now)]);
         let history = [None, Some(0), Some(1)][chance.below(3)];
         let blocking = mode != Mode::Now;
@@ -274,29 +265,43 @@ impl Composer {
             Mode::Stream => "message/stream",
             Mode::Wait | Mode::Now => "message/send",
         };
-        let what = What::Say { task, mode, history };
+        let what = RequestKind::Message { task, mode, history };
         self.rpc(chance, ledger, method, params, what)
     }
 
-    fn rpc(&mut self, chance: &mut Chance, ledger: &Ledger, method: &str, params: Value, what: What) -> (Ask, Vec<u8>) {
+    fn rpc(
+        &mut self,
+        chance: &mut Chance,
+        ledger: &Ledger,
+        method: &str,
+        params: Value,
+        what: RequestKind,
+    ) -> (SentRequest, Vec<u8>) {
         let body = json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params});
         self.plain(chance, ledger, "POST /", &body.to_string(), what)
     }
 
-    fn plain(&mut self, chance: &mut Chance, ledger: &Ledger, line: &str, body: &str, what: What) -> (Ask, Vec<u8>) {
+    fn plain(
+        &mut self,
+        chance: &mut Chance,
+        ledger: &Ledger,
+        line: &str,
+        body: &str,
+        what: RequestKind,
+    ) -> (SentRequest, Vec<u8>) {
         let (version, connection) = match chance.below(20) {
             0 => ("1.0", ""),
             1 => ("1.1", "Connection: close\r\n"),
             _ => ("1.1", ""),
         };
-        let mut ask = self.ask(what, ledger, version == "1.0" || !connection.is_empty());
+        let mut request = self.sent_request(what, ledger, version == "1.0" || !connection.is_empty());
         let mut line = line.to_owned();
-        let mut fields = format!("Host: localhost\r\nUser-Agent: {} sim\r\n{connection}", ask.tag());
-        if ask.streams() && chance.percent(70) {
+        let mut fields = format!("Host: localhost\r\nUser-Agent: {} sim\r\n{connection}", request.tag());
+        if request.streams() && chance.percent(70) {
             fields += "Accept: text/event-stream\r\n";
-            ask.hopes = true;
+            request.accepts_stream = true;
         }
-        if let What::Watch { after: Some(after), .. } = &ask.what {
+        if let RequestKind::Watch { after: Some(after), .. } = &request.what {
             match chance.percent(70) {
                 true => fields += &format!("Last-Event-ID: {after}\r\n"),
                 false => line += &format!("?after={after}"),
@@ -324,12 +329,12 @@ impl Composer {
             _ => "Content-Type: application/json\r\n",
         };
         let bytes = format!("{line} HTTP/{version}\r\n{fields}{kind}{framed}");
-        (ask, bytes.into_bytes())
+        (request, bytes.into_bytes())
     }
 
-    fn garbage(&mut self, chance: &mut Chance, ledger: &Ledger, limits: &Limits) -> (Ask, Vec<u8>) {
+    fn garbage(&mut self, chance: &mut Chance, ledger: &Ledger, limits: &Limits) -> (SentRequest, Vec<u8>) {
         let bytes = match chance.below(4) {
-            0 => b"hello, is this the library?\r\n\r\n".to_vec(),
+            0 => b"this is not HTTP\r\n\r\n".to_vec(),
             1 => {
                 let length = limits.body_bytes + 1;
                 format!("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n").into()
@@ -340,23 +345,23 @@ impl Composer {
             }
             _ => b"GET / HTTP/1.1\r\nHost : localhost\r\n\r\n".to_vec(),
         };
-        (self.ask(What::Garbage, ledger, true), bytes)
+        (self.sent_request(RequestKind::Garbage, ledger, true), bytes)
     }
 
-    fn ask(&mut self, what: What, ledger: &Ledger, closes: bool) -> Ask {
+    fn sent_request(&mut self, what: RequestKind, ledger: &Ledger, closes: bool) -> SentRequest {
         let number = self.next;
         self.next += 1;
-        let mut ask = Ask { number, what, known: Seq(0), closes, hopes: false, start: 0, end: 0 };
-        let log = ask.task().and_then(|task| ledger.log(task));
-        ask.known = Seq(log.map_or(0, |log| log.len()));
-        ask
+        let mut request = SentRequest { number, what, known: Seq(0), closes, accepts_stream: false, start: 0, end: 0 };
+        let log = request.task().and_then(|task| ledger.log(task));
+        request.known = Seq(log.map_or(0, |log| log.len()));
+        request
     }
 }
 
 #[derive(Clone, Copy)]
 enum Kind {
-    TaskTraits,
-    Say,
+    NewTask,
+    Message,
     Watch,
     Get,
     Cancel,
@@ -371,6 +376,45 @@ enum Kind {
     Garbage,
 }
 
+/// A kind of request that fits the number of tasks and of open tasks.
+fn random_kind(chance: &mut Chance, tasks: usize, open: usize) -> Kind {
+    chance.weighted(&[
+        (if open < 2 { 40 } else { 6 }, Kind::NewTask),
+        (if open == 0 { 0 } else { 30 }, Kind::Message),
+        (if tasks == 0 { 0 } else { 20 }, Kind::Watch),
+        (6, Kind::Get),
+        (1, Kind::Cancel),
+        (2, Kind::Create),
+        (3, Kind::Metadata),
+        (2, Kind::AllMetadata),
+        (2, Kind::Health),
+        (1, Kind::Card),
+        (if tasks == 0 { 0 } else { 5 }, Kind::SetHook),
+        (if tasks == 0 { 0 } else { 1 }, Kind::DropHook),
+        (1, Kind::Nonsense),
+        (1, Kind::Garbage),
+    ])
+}
+
+/// One of the tasks, sometimes one that does not exist.
+fn any_task(chance: &mut Chance, tasks: &[TaskId]) -> TaskId {
+    match chance.pick(tasks) {
+        Some(task) if !chance.percent(3) => task.clone(),
+        _ => "no-such-task".into(),
+    }
+}
+
+/// A position to read a log of `len` events from: the beginning, the end, in between, or beyond the end.
+fn random_position(chance: &mut Chance, len: u64) -> Option<Seq> {
+    match chance.below(10) {
+        0..3 => None,
+        3 => Some(Seq(len + chance.within(1, 5))),
+        4 => Some(Seq(0)),
+        5 => Some(Seq(len)),
+        _ => Some(Seq(chance.within(0, len))),
+    }
+}
+
 fn hook_id(chance: &mut Chance) -> String {
     format!("h{}", chance.below(3))
 }
@@ -379,7 +423,7 @@ fn context(chance: &mut Chance) -> String {
     format!("context-{}", chance.below(3))
 }
 
-fn words(chance: &mut Chance) -> Value {
+fn text_part(chance: &mut Chance) -> Value {
     match chance.below(12) {
         0 => json!({"kind": "text", "text": ""}),
         1 => json!({"kind": "text", "text": "long ".repeat(chance.below(80) + 1)}),

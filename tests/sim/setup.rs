@@ -1,7 +1,7 @@
-//! What a run begins with: limits small enough to be reached, and a core that knows no world but this one.
+//! The limits and the core of a run. The limits are small enough to be reached.
 
 use crate::chance::Chance;
-use crate::house::CLIENTS;
+use crate::simulation::CLIENTS;
 use crate::workers::tools;
 use gemini_a2a::a2a::Switches;
 use gemini_a2a::base::clock::Now;
@@ -9,7 +9,7 @@ use gemini_a2a::base::id::Entropy;
 use gemini_a2a::core::{Core, Setup};
 use gemini_a2a::limits::{Limits, Times};
 
-/// Small, so that they are reached, and different in every run.
+/// Small limits, so that runs reach them; different in every run.
 pub fn limits(chance: &mut Chance) -> Limits {
     Limits {
         head_bytes: 700,
@@ -52,7 +52,7 @@ pub fn limits(chance: &mut Chance) -> Limits {
             answer_ms: [None, Some(300), Some(2_000)][chance.below(3)],
             turn_ms: [None, None, Some(900)][chance.below(3)],
             idle_ms: [None, Some(1_500)][chance.below(2)],
-            // What is deleted cannot be compared with what was seen of it: `tests/switches.rs` looks at that.
+            // A deleted task cannot be compared with what clients have received; `tests/switches.rs` tests retention.
             retention_ms: None,
         },
         expiries: 2,
@@ -62,10 +62,10 @@ pub fn limits(chance: &mut Chance) -> Limits {
     }
 }
 
-pub fn core(limits: &Limits, now: Now, births: u64) -> Core {
+pub fn core(limits: &Limits, now: Now, id_base: u64) -> Core {
     Core::new(Setup {
         tools: tools(),
-        entropy: Entropy::counting_after(births.into()),
+        entropy: Entropy::counting_after(id_base.into()),
         ..Setup::alone(limits.clone(), Switches::default(), now)
     })
 }

@@ -1,20 +1,20 @@
-//! The house with everybody in it: the whole core, a shell that only pretends, clients, workers and a disk. One turn here is
-//! one turn of `shell/event_loop/server.rs`, in its order; what happens in it is up to chance.
+//! The simulation: the core, clients, workers and a disk in memory. One turn here is one turn of `shell/event_loop/server.rs`, in
+//! its order, with random input.
 
 mod end;
-mod mischief;
-mod watch;
+mod faults;
+mod invariants;
 
-use crate::ask::Composer;
 use crate::chance::Chance;
+use crate::checker::{Checker, Tally};
 use crate::client::{Client, Ending, Pace, Sending};
 use crate::core_harness::{Outside, Takes, waiting};
-use crate::judge::{Court, Tally};
+use crate::faulty_store::{FaultyStore, Sabotage};
 use crate::ledger::Ledger;
-use crate::post::{Fate, Post};
-use crate::setting;
-use crate::shelf::{Sabotage, Shelf};
-use crate::workers::{Chore, Worker, tools};
+use crate::requests::Composer;
+use crate::setup;
+use crate::webhooks::{DeliveryOutcome, Webhooks};
+use crate::workers::{LaneJob, Worker, tools};
 use gemini_a2a::base::clock::Now;
 use gemini_a2a::base::id::{ContextId, Seq, TaskId};
 use gemini_a2a::base::slots::Key;
@@ -30,81 +30,81 @@ use gemini_a2a::task::machine::job::{Job, JobId, Note, Work};
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::io::IoSlice;
 
-/// Turns with clients that ask for things; after them everything is brought to an end.
+/// Turns with random input. After them the run continues until nothing is left to do.
 const TURNS: u64 = 240;
 pub const CLIENTS: usize = 9;
 /// The last steps that a failing run prints.
 const REMEMBERED: usize = 60;
 
-pub struct House {
+pub struct Simulation {
     chance: Chance,
     limits: Limits,
     now: Now,
     turn: u64,
     core: Core,
-    shelf: Shelf,
+    disk: FaultyStore,
     ledger: Ledger,
     pub tally: Tally,
     composer: Composer,
     clients: Vec<Client>,
     workers: Vec<Worker>,
-    post: Post,
-    /// Disk jobs, and when they are done.
-    chores: Vec<(u64, Chore)>,
+    webhooks: Webhooks,
+    /// Jobs of the lanes, and when each is done.
+    lane_jobs: Vec<(u64, LaneJob)>,
     /// Jobs of tasks that were over after the last turn, and were not stopped in it.
     unstopped: BTreeSet<JobId>,
-    /// Connections whose socket was full: nothing but the client's reading brings them back.
+    /// Connections whose socket is full until the client reads.
     blocked: HashSet<Key>,
-    /// Jobs ever started, over all restarts.
+    /// All jobs that were started, before and after restarts.
     started: BTreeSet<JobId>,
-    /// Up to where each log was flushed.
+    /// The last synced event of each log.
     synced: BTreeMap<TaskId, Seq>,
-    /// Runs that changed something.
+    /// Calls with effects that were started.
     changes: Vec<JobId>,
-    /// The disk was told to fail, and it failed to read a task.
-    troubled: bool,
+    /// The disk was made to fail; and it failed to load a task.
+    disk_failed: bool,
     loads_failed: bool,
-    /// Tasks looked at for what they continue.
-    placed: BTreeSet<TaskId>,
+    /// Tasks whose context was checked.
+    context_checked: BTreeSet<TaskId>,
     contexts: BTreeSet<ContextId>,
-    /// Since when the server has been asked to end.
+    /// When a shutdown was requested.
     ending: Option<u64>,
-    /// Where ids begin: none is given twice, not even after a restart.
-    births: u64,
+    /// The first id of this process; ids are unique across restarts.
+    id_base: u64,
     trace: VecDeque<String>,
 }
 
-impl House {
-    pub fn new(seed: u64, sabotage: Sabotage) -> House {
+impl Simulation {
+    pub fn new(seed: u64, sabotage: Sabotage) -> Simulation {
         let mut chance = Chance::new(seed);
-        let limits = setting::limits(&mut chance);
+        let limits = setup::limits(&mut chance);
         let now = Now { mono_ms: 1_000, unix_ms: 1_767_225_600_000 };
-        let shelf = Shelf::new(sabotage);
-        House {
-            ledger: Ledger::new(shelf.store.clone(), &tools()),
-            core: setting::core(&limits, now, 0),
+        let disk = FaultyStore::new(sabotage);
+        Simulation {
+            ledger: Ledger::new(disk.store.clone(), &tools()),
+            core: setup::core(&limits, now, 0),
             chance,
             limits,
             now,
             turn: 0,
-            shelf,
+            disk,
             tally: Tally::default(),
             composer: Composer::new(),
             clients: (0..CLIENTS).map(|_| Client::default()).collect(),
             workers: Vec::new(),
-            post: Post::default(),
-            chores: Vec::new(),
+            webhooks: Webhooks::default(),
+            lane_jobs: Vec::new(),
             unstopped: BTreeSet::new(),
             blocked: HashSet::new(),
             started: BTreeSet::new(),
             synced: BTreeMap::new(),
             changes: Vec::new(),
-            troubled: false,
+            disk_failed: false,
             loads_failed: false,
-            placed: BTreeSet::new(),
+            context_checked: BTreeSet::new(),
             contexts: BTreeSet::new(),
             ending: None,
-            births: 0,
+            id_base: 0,
             trace: VecDeque::new(),
         }
     }
@@ -115,17 +115,17 @@ impl House {
 
     pub fn run(&mut self) {
         while self.turn < TURNS {
-            self.mischief();
+            self.inject_faults();
             self.act();
             self.turn();
         }
         self.settle();
-        self.leave();
-        self.ask_receivers();
-        self.lose_power();
+        self.disconnect_all();
+        self.check_webhooks();
+        self.check_after_power_loss();
     }
 
-    fn say(&mut self, what: impl FnOnce() -> String) {
+    fn trace_step(&mut self, what: impl FnOnce() -> String) {
         if self.trace.len() == REMEMBERED {
             self.trace.pop_front();
         }
@@ -140,20 +140,20 @@ impl House {
         for at in 0..self.clients.len() {
             self.read(at);
         }
-        self.mail();
-        let mut outside = self.appetites();
-        self.core.turn(&mut self.shelf, &mut outside, self.now);
+        self.deliver_notes();
+        let mut outside = self.read_budgets();
+        self.core.turn(&mut self.disk, &mut outside, self.now);
         for out in outside.take_outs() {
-            self.perform(out);
+            self.handle(out);
         }
-        self.look_at_workers();
+        self.check_stopped_jobs();
         self.write(&outside);
         self.close(&outside);
         let census = self.core.check();
-        self.look(&census);
-        self.place();
-        self.rest();
-        self.end_if_over();
+        self.check_outputs(&census);
+        self.check_contexts();
+        self.check_idle();
+        self.restart_if_over();
     }
 
     fn read(&mut self, at: usize) {
@@ -167,7 +167,7 @@ impl House {
             let n = room.min(most).min(link.unsent().len());
             if n > 0 {
                 self.core.input(Input::Received { conn: link.key, bytes: &link.unsent()[..n] }, now);
-                link.gave(n);
+                link.mark_sent(n);
             } else if link.side == Sending::Ending && link.unsent().is_empty() && room > 0 {
                 link.side = Sending::Ended;
                 self.core.input(Input::Finished { conn: link.key }, now);
@@ -175,7 +175,7 @@ impl House {
         }
     }
 
-    fn mail(&mut self) {
+    fn deliver_notes(&mut self) {
         let now = self.now;
         let mut budget = self.limits.turn_notes;
         let mut ready: Vec<usize> = (0..self.workers.len()).collect();
@@ -186,50 +186,50 @@ impl House {
                 Some((due, _)) if *due <= now.mono_ms => {
                     let (_, body) = worker.notes.pop_front().expect("just seen");
                     let note = Note { job: worker.job.clone(), body };
-                    if self.shelf.sabotage == Sabotage::LostNote && note.body.is_last() {
+                    if self.disk.sabotage == Sabotage::LostNote && note.body.is_last() {
                         continue;
                     }
                     let said = format!("{} {}: {:.60}", note.job.task, note.job.at, format!("{:?}", note.body));
                     self.core.input(Input::Note(note), now);
-                    self.say(|| said);
+                    self.trace_step(|| said);
                     budget -= 1;
                 }
                 _ => drop(ready.swap_remove(pick)),
             }
         }
         self.workers.retain(|worker| !worker.notes.is_empty());
-        let due = |(at, _): &(u64, Chore)| *at <= now.mono_ms;
-        let (done, left) = std::mem::take(&mut self.chores).into_iter().partition(due);
-        self.chores = left;
-        for (_, chore) in done {
-            self.do_chore(chore);
+        let due = |(at, _): &(u64, LaneJob)| *at <= now.mono_ms;
+        let (done, left) = std::mem::take(&mut self.lane_jobs).into_iter().partition(due);
+        self.lane_jobs = left;
+        for (_, job) in done {
+            self.finish_lane_job(job);
         }
-        let deaf = self.shelf.sabotage == Sabotage::DeafReceiver;
-        while let Some((delivery, result)) = self.post.done(now.mono_ms, deaf) {
+        let deaf = self.disk.sabotage == Sabotage::DeafReceiver;
+        while let Some((delivery, result)) = self.webhooks.done(now.mono_ms, deaf) {
             self.tally.count(match &result {
-                Ok(()) => "told a webhook",
-                Err(_) => "failed to tell a webhook",
+                Ok(()) => "delivery succeeded",
+                Err(_) => "delivery failed",
             });
-            self.say(|| format!("{delivery:?}: {result:?}"));
+            self.trace_step(|| format!("{delivery:?}: {result:?}"));
             let Delivery { task, hook, seq, .. } = delivery;
             self.core.input(Input::Delivered { task, hook, seq, result }, now);
         }
     }
 
-    fn do_chore(&mut self, chore: Chore) {
+    fn finish_lane_job(&mut self, job: LaneJob) {
         let now = self.now;
         let unlucky = self.turn < TURNS && self.chance.percent(1);
-        self.troubled |= unlucky;
-        self.say(|| format!("the disk does {chore:?}{}", if unlucky { " and fails" } else { "" }));
-        let answer = match chore {
-            Chore::Store(StoreRequest::Sync { task, upto }) => {
-                let result = match self.shelf.sabotage {
+        self.disk_failed |= unlucky;
+        self.trace_step(|| format!("the disk does {job:?}{}", if unlucky { " and fails" } else { "" }));
+        let answer = match job {
+            LaneJob::Store(StoreRequest::Sync { task, upto }) => {
+                let result = match self.disk.sabotage {
                     Sabotage::NoSync => Ok(()),
                     _ => self.flush(&task),
                 };
                 Input::Synced { task, upto, result }
             }
-            Chore::Store(request) => {
+            LaneJob::Store(request) => {
                 let fails = match &request {
                     StoreRequest::Page { .. } => {
                         self.tally.count("pages");
@@ -243,18 +243,18 @@ impl House {
                     _ => false,
                 };
                 match fails {
-                    true => request.failed(StoreError::new("the disk is told to fail")),
-                    false => request.run(&self.shelf.store),
+                    true => request.failed(StoreError::new("the disk was made to fail")),
+                    false => request.run(&self.disk.store),
                 }
             }
-            Chore::Resolve { request, path } => {
+            LaneJob::Resolve { request, path } => {
                 Input::Resolved { request, site: Err(format!("{path} is not a directory")) }
             }
-            Chore::Identify { conn } => {
+            LaneJob::Identify { conn } => {
                 self.tally.count("identified");
                 Input::Identified { conn, identity: Identity::SameUser }
             }
-            Chore::Compute(computation) => {
+            LaneJob::Compute(computation) => {
                 self.tally.count("computed");
                 // Of a request that could not be decoded the id is not known, so that its answer cannot be told from others.
                 match computation.recipient().clone() {
@@ -269,75 +269,75 @@ impl House {
     }
 
     fn flush(&mut self, task: &TaskId) -> Result<(), StoreError> {
-        self.shelf.store.open(task)?.sync()?;
+        self.disk.store.open(task)?.sync()?;
         let end = Seq(self.ledger.read(task).len());
         self.synced.insert(task.clone(), end);
         Ok(())
     }
 
-    fn perform(&mut self, out: Out) {
+    fn handle(&mut self, out: Out) {
         let delay = match self.turn < TURNS {
             true => self.chance.weighted(&[(6, 0), (3, 30), (1, 700)]),
             false => 0,
         };
         let at = self.now.mono_ms + self.chance.within(0, delay);
         match out {
-            // Background processes, rules on disk and a log are nothing the simulation has.
+            // The simulation has no background processes, saved rules or log.
             Out::Over { .. } | Out::SaveRule { .. } | Out::LogError { .. } | Out::LogWarning { .. } | Out::Tidy(_) => {}
             Out::Deliver(delivery) => {
-                let fate = match self.turn < TURNS {
-                    true => Fate::any(&mut self.chance),
-                    false => Fate::Arrives,
+                let outcome = match self.turn < TURNS {
+                    true => DeliveryOutcome::any(&mut self.chance),
+                    false => DeliveryOutcome::Arrives,
                 };
-                self.say(|| format!("{delivery:?} {fate:?}"));
+                self.trace_step(|| format!("{delivery:?} {outcome:?}"));
                 let history = self.limits.hook_history;
-                self.post.take(delivery, at, fate, &mut self.ledger, history);
+                self.webhooks.take(delivery, at, outcome, &mut self.ledger, history);
             }
-            Out::Blob(request) => panic!("no client of the simulation asks for {request:?}"),
+            Out::Blob(request) => panic!("no client of the simulation requests for {request:?}"),
             Out::Start(job) => self.start(job),
             Out::Stop(job) => {
-                self.say(|| format!("stop {} {}", job.task, job.at));
+                self.trace_step(|| format!("stop {} {}", job.task, job.at));
                 assert!(self.started.contains(&job), "stopped before it was started");
                 let (now, chance) = (self.now.mono_ms, &mut self.chance);
                 if let Some(worker) = self.workers.iter_mut().find(|w| w.job == job)
-                    && self.shelf.sabotage != Sabotage::DeafWorker
+                    && self.disk.sabotage != Sabotage::DeafWorker
                 {
                     worker.stop(now, chance);
                 }
             }
-            Out::Store(request) => self.add_chore(at, Chore::Store(request)),
-            Out::Resolve { request, path } => self.add_chore(at, Chore::Resolve { request, path }),
-            Out::Identify { conn } => self.add_chore(at, Chore::Identify { conn }),
-            Out::Compute(computation) => self.add_chore(at, Chore::Compute(computation)),
+            Out::Store(request) => self.add_lane_job(at, LaneJob::Store(request)),
+            Out::Resolve { request, path } => self.add_lane_job(at, LaneJob::Resolve { request, path }),
+            Out::Identify { conn } => self.add_lane_job(at, LaneJob::Identify { conn }),
+            Out::Compute(computation) => self.add_lane_job(at, LaneJob::Compute(computation)),
         }
     }
 
     /// One sync per log and one page per reader at a time, and each connection is identified once.
-    fn add_chore(&mut self, at: u64, chore: Chore) {
+    fn add_lane_job(&mut self, at: u64, job: LaneJob) {
         use StoreRequest::{Page, Sync};
-        let twice = self.chores.iter().any(|(_, other)| match (other, &chore) {
-            (Chore::Store(Sync { task: a, .. }), Chore::Store(Sync { task: b, .. })) => a == b,
-            (Chore::Store(Page { sub: a, .. }), Chore::Store(Page { sub: b, .. })) => a == b,
-            (Chore::Store(a), Chore::Store(b)) => a == b,
-            (Chore::Resolve { request: a, .. }, Chore::Resolve { request: b, .. }) => a == b,
-            (Chore::Identify { conn: a }, Chore::Identify { conn: b }) => a == b,
+        let twice = self.lane_jobs.iter().any(|(_, other)| match (other, &job) {
+            (LaneJob::Store(Sync { task: a, .. }), LaneJob::Store(Sync { task: b, .. })) => a == b,
+            (LaneJob::Store(Page { sub: a, .. }), LaneJob::Store(Page { sub: b, .. })) => a == b,
+            (LaneJob::Store(a), LaneJob::Store(b)) => a == b,
+            (LaneJob::Resolve { request: a, .. }, LaneJob::Resolve { request: b, .. }) => a == b,
+            (LaneJob::Identify { conn: a }, LaneJob::Identify { conn: b }) => a == b,
             (_, _) => false,
         });
-        assert!(!twice, "{chore:?} is asked for twice");
-        self.chores.push((at, chore));
+        assert!(!twice, "{job:?} is asked for twice");
+        self.lane_jobs.push((at, job));
     }
 
     /// A job may start only when the event that causes it is on disk, and no job starts twice.
     fn start(&mut self, job: Job) {
         let JobId { task, at } = &job.id;
-        self.say(|| format!("start {task} {at}: {:.60}", format!("{:?}", job.work)));
+        self.trace_step(|| format!("start {task} {at}: {:.60}", format!("{:?}", job.work)));
         assert!(self.started.insert(job.id.clone()), "{:?} is started twice", job.id);
         let log = self.ledger.read(task);
         let record = log.record(*at);
         let record = record.unwrap_or_else(|| panic!("{:?} starts before it is on disk", job.id));
         match &job.work {
             Work::Attach { .. } | Work::Command(_) | Work::Compact(_) => {
-                panic!("nothing here names files, is a command or grows too long")
+                panic!("no prompt names files or a command, and no conversation gets long")
             }
             Work::Think(think) => {
                 assert!(matches!(
@@ -352,7 +352,7 @@ impl House {
                 if let Some(history) = self.ledger.history(task, *at)
                     && !self.loads_failed
                 {
-                    assert_eq!(think.history, history, "{task} forgets what was said");
+                    assert_eq!(think.history, history, "{task} has a wrong history");
                 }
             }
             Work::Prepare { .. } => assert!(matches!(record.event, Event::Answered { .. } | Event::CallStale { .. })),
@@ -371,8 +371,8 @@ impl House {
         self.workers.push(Worker::new(&job, self.now.mono_ms, &mut self.chance));
     }
 
-    /// How much clients take in this turn. Those that took nothing and would take something now are offered it.
-    fn appetites(&mut self) -> Outside {
+    /// How many bytes each client reads in this turn. Blocked connections that read again become writable.
+    fn read_budgets(&mut self) -> Outside {
         let mut budgets = BTreeMap::new();
         for link in self.clients.iter_mut().filter_map(|client| client.link.as_mut()) {
             let appetite = match link.pace {
@@ -400,14 +400,14 @@ impl House {
                 continue;
             };
             let taken = outside.taken.get(&link.key).map(Vec::as_slice).unwrap_or_default();
-            // Who is told that its request took too long before it was sent whole: its end may still be on the way.
+            // A request that timed out before it was complete: its rest may still be on the way.
             if !link.unsent().is_empty() {
                 let told = [taken, &waiting(&self.core, link.key)].concat();
                 link.refused |= find_last(&told, b"HTTP/1.1 408 ").is_some();
             }
             if !taken.is_empty() {
                 link.took_at = self.now.mono_ms;
-                link.take(taken, &mut self.court());
+                link.take(taken, &mut self.checker());
             }
             self.clients[at].link = Some(link);
         }
@@ -418,40 +418,40 @@ impl House {
             self.blocked.remove(&key);
             let whose = |client: &Client| client.link.as_ref().is_some_and(|link| link.key == key);
             if let Some(at) = self.clients.iter().position(whose) {
-                self.say(|| format!("client {at} is closed"));
-                self.part(at, Ending::Closed);
+                self.trace_step(|| format!("client {at} is closed"));
+                self.disconnect(at, Ending::Closed);
             }
         }
     }
 
-    fn break_off(&mut self, at: usize) {
+    fn drop_client(&mut self, at: usize) {
         if let Some(link) = &self.clients[at].link {
             self.core.input(Input::Broke { conn: link.key }, self.now);
-            self.say(|| format!("client {at} breaks off"));
-            self.part(at, Ending::Lost);
+            self.trace_step(|| format!("client {at} breaks off"));
+            self.disconnect(at, Ending::Lost);
         }
     }
 
-    fn part(&mut self, at: usize, ending: Ending) {
+    fn disconnect(&mut self, at: usize, ending: Ending) {
         let Some(link) = self.clients[at].link.take() else {
             return;
         };
         let (now, stall) = (self.now.mono_ms, self.limits.stall_ms);
-        let cut = link.end(ending, now, stall, &mut self.court());
+        let cut = link.end(ending, now, stall, &mut self.checker());
         self.clients[at].cut.extend(cut);
     }
 
-    fn court(&mut self) -> Court<'_> {
-        Court { ledger: &mut self.ledger, tally: &mut self.tally, troubled: self.troubled }
+    fn checker(&mut self) -> Checker<'_> {
+        Checker { ledger: &mut self.ledger, tally: &mut self.tally, disk_failed: self.disk_failed }
     }
 }
 
-/// Where `mark` stands in some output for the last time.
+/// The last position of `mark` in the output.
 fn find_last(output: &[u8], mark: &[u8]) -> Option<usize> {
     output.windows(mark.len()).rposition(|window| window == mark)
 }
 
-/// The first `most` bytes of some output.
+/// The first `most` bytes of the output.
 fn front(slices: &[IoSlice<'_>], most: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     for slice in slices {

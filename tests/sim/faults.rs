@@ -1,15 +1,16 @@
-//! What chance does between two turns: time passes, disks fail, servers die, and clients come, ask, slow down and go.
+//! Random actions between two turns: time passes, the disk fails, the server crashes, and clients connect, send requests, change
+//! their pace and disconnect.
 
-use super::House;
+use super::Simulation;
 use crate::client::{Ending, Link, Pace, Sending};
-use crate::setting;
-use crate::shelf::Sabotage;
+use crate::faulty_store::Sabotage;
+use crate::setup;
 use gemini_a2a::core::Input;
 use gemini_a2a::core::connections::connection::Peer;
 use gemini_a2a::core::disk::store::{Crash, Failure};
 
-impl House {
-    pub(super) fn mischief(&mut self) {
+impl Simulation {
+    pub(super) fn inject_faults(&mut self) {
         let ms = match self.chance.below(100) {
             0 => self.limits.idle_ms * 3,
             1..4 => self.chance.within(500, 4_000),
@@ -19,28 +20,28 @@ impl House {
         self.now.mono_ms += ms;
         self.now.unix_ms += ms;
         if self.chance.percent(1) {
-            // Somebody sets the clock back.
+            // The wall clock is set back.
             self.now.unix_ms -= self.chance.within(0, 5_000);
         }
         match self.chance.below(400) {
             0..4 => {
                 let failure = [Failure::Refused, Failure::Torn][self.chance.below(2)];
                 let times = self.chance.within(1, 6) as u32;
-                self.say(|| format!("the next {times} appends fail: {failure:?}"));
-                self.shelf.store.fail(failure, times);
-                self.troubled = true;
+                self.trace_step(|| format!("the next {times} appends fail: {failure:?}"));
+                self.disk.store.fail(failure, times);
+                self.disk_failed = true;
                 self.tally.count("failing appends");
                 self.cancel_something();
             }
             4 => {
-                self.say(|| "the next sync fails".into());
-                self.shelf.store.fail_syncs(1);
-                self.troubled = true;
+                self.trace_step(|| "the next sync fails".into());
+                self.disk.store.fail_syncs(1);
+                self.disk_failed = true;
                 self.tally.count("failing syncs");
             }
             5..8 => self.crash(),
             8 if self.ending.is_none() => {
-                self.say(|| "asked to end".into());
+                self.trace_step(|| "shutdown requested".into());
                 self.core.input(Input::ShutDown, self.now);
                 self.ending = Some(self.now.mono_ms);
             }
@@ -48,7 +49,7 @@ impl House {
         }
     }
 
-    /// Somebody cancels a task that is at work while the disk fails, perhaps more than once.
+    /// Clients cancel an open task while the disk fails, perhaps more than once.
     fn cancel_something(&mut self) {
         let open: Vec<_> = self.ledger.tasks().iter().filter(|task| self.ledger.is_open(task)).cloned().collect();
         let Some(task) = self.chance.pick(&open).cloned() else {
@@ -57,96 +58,96 @@ impl House {
         for at in 0..self.clients.len() {
             if let Some(link) = &mut self.clients[at].link
                 && link.is_open()
-                && link.asks.is_empty()
+                && link.requests.is_empty()
                 && self.chance.percent(60)
             {
-                let (ask, bytes) = self.composer.cancel(&mut self.chance, &self.ledger, task.clone());
-                let said = format!("client {at} asks: r{} {:?}", ask.number, ask.what);
-                link.ask(ask, &bytes);
-                self.say(|| said);
+                let (request, bytes) = self.composer.cancel(&mut self.chance, &self.ledger, task.clone());
+                let said = format!("client {at} asks: r{} {:?}", request.number, request.what);
+                link.send(request, &bytes);
+                self.trace_step(|| said);
             }
         }
     }
 
-    /// The server dies: what it had written is there, everything else is gone.
+    /// The server crashes: only what it has written remains.
     pub(super) fn crash(&mut self) {
-        self.say(|| "the server is killed and started again".into());
+        self.trace_step(|| "the server is killed and started again".into());
         self.tally.count("crashes");
         for at in 0..self.clients.len() {
-            self.part(at, Ending::Lost);
+            self.disconnect(at, Ending::Lost);
         }
-        self.shelf.store.crash(Crash::Killed);
+        self.disk.store.crash(Crash::Killed);
         self.restart();
     }
 
     pub(super) fn restart(&mut self) {
-        self.births += 1 << 20;
-        self.core = setting::core(&self.limits, self.now, self.births);
+        self.id_base += 1 << 20;
+        self.core = setup::core(&self.limits, self.now, self.id_base);
         self.workers.clear();
-        self.post.lose(&mut self.chance);
-        self.chores.clear();
+        self.webhooks.lose(&mut self.chance);
+        self.lane_jobs.clear();
         self.blocked.clear();
         self.ending = None;
         self.unstopped.clear();
-        self.core.input(Input::Listed(self.shelf.known()), self.now);
+        self.core.input(Input::Listed(self.disk.known()), self.now);
     }
 
     pub(super) fn act(&mut self) {
         self.ledger.refresh();
         for at in 0..self.clients.len() {
             match &self.clients[at].link {
-                None if self.chance.percent(25) && self.core.has_room() => self.arrive(at),
+                None if self.chance.percent(25) && self.core.has_room() => self.connect(at),
                 None => {}
-                Some(_) => self.go_on(at),
+                Some(_) => self.continue_client(at),
             }
         }
     }
 
-    fn arrive(&mut self, at: usize) {
-        // Some are let in only when it is known who they are.
+    fn connect(&mut self, at: usize) {
+        // Some clients are served only after the server has identified them.
         let peer = if at.is_multiple_of(3) { Peer::MaybeTool } else { Peer::SameUser };
         let key = self.core.opened(peer, self.now);
         let mut link = Link::new(key, self.now.mono_ms);
         if let Some((task, after)) = self.clients[at].cut.pop() {
             let (chance, ledger) = (&mut self.chance, &self.ledger);
-            let (ask, bytes) = self.composer.watch(chance, ledger, task, Some(after));
-            self.tally.count("came back");
-            self.say(|| format!("client {at} comes back: {:?}", ask.what));
-            link.ask(ask, &bytes);
+            let (request, bytes) = self.composer.watch(chance, ledger, task, Some(after));
+            self.tally.count("stream resumed");
+            self.trace_step(|| format!("client {at} comes back: {:?}", request.what));
+            link.send(request, &bytes);
         }
         self.clients[at].link = Some(link);
         let many = self.chance.weighted(&[(9, 3), (1, 40)]);
         for _ in 0..self.chance.below(many) {
-            self.compose(at);
+            self.send_random_request(at);
         }
         self.change_pace(at);
     }
 
-    fn compose(&mut self, at: usize) {
-        let link = self.clients[at].link.as_mut().expect("it is connected");
+    fn send_random_request(&mut self, at: usize) {
+        let link = self.clients[at].link.as_mut().expect("the client is connected");
         if !link.is_open() {
             return;
         }
-        let (ask, bytes) = self.composer.any(&mut self.chance, &self.ledger, &self.limits);
-        let said = format!("client {at} asks: r{} {:?}", ask.number, ask.what);
-        link.ask(ask, &bytes);
-        self.say(|| said);
+        let (request, bytes) = self.composer.random(&mut self.chance, &self.ledger, &self.limits);
+        let said = format!("client {at} asks: r{} {:?}", request.number, request.what);
+        link.send(request, &bytes);
+        self.trace_step(|| said);
     }
 
-    fn go_on(&mut self, at: usize) {
-        let link = self.clients[at].link.as_mut().expect("it is connected");
-        let idle = link.asks.is_empty() && link.unsent().is_empty();
+    fn continue_client(&mut self, at: usize) {
+        let link = self.clients[at].link.as_mut().expect("the client is connected");
+        let idle = link.requests.is_empty() && link.unsent().is_empty();
         match self.chance.below(200) {
             0 => {
-                self.break_off(at);
+                self.drop_client(at);
             }
             1 if link.side == Sending::Open => {
                 link.side = Sending::Ending;
-                self.say(|| format!("client {at} will send no more"));
+                self.trace_step(|| format!("client {at} will send no more"));
             }
             2..8 => self.change_pace(at),
-            8..14 => self.compose(at),
-            _ if idle && self.chance.percent(20) => self.compose(at),
+            8..14 => self.send_random_request(at),
+            _ if idle && self.chance.percent(20) => self.send_random_request(at),
             _ => {}
         }
     }
@@ -159,7 +160,7 @@ impl House {
         };
         if let Some(link) = &mut self.clients[at].link {
             link.pace = pace;
-            link.lose_frame |= self.shelf.sabotage == Sabotage::LostFrame;
+            link.lose_frame |= self.disk.sabotage == Sabotage::LostFrame;
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What must hold after every turn, as the outside sees it. What only the core can see, it checks itself (`core/check.rs`).
+//! Invariants after every turn that can be checked from outside. The core checks its own in `core/check.rs`.
 
-use super::{CLIENTS, House, find_last, front};
+use super::{CLIENTS, Simulation, find_last, front};
 use crate::client::Ending;
 use crate::core_harness::Outside;
 use gemini_a2a::core::check::Counts;
@@ -8,9 +8,9 @@ use gemini_a2a::core::disk::store::{Archive, Crash};
 use gemini_a2a::task::machine::job::JobId;
 use std::collections::BTreeSet;
 
-impl House {
-    /// What must hold after every turn and only the outside can see.
-    pub(super) fn look(&mut self, census: &Counts) {
+impl Simulation {
+    /// Pending output is within its limits and is not forgotten.
+    pub(super) fn check_outputs(&mut self, census: &Counts) {
         for client in &mut self.clients {
             let Some(link) = &mut client.link else {
                 continue;
@@ -22,7 +22,7 @@ impl House {
             }
             let known = self.blocked.contains(&link.key) || self.core.has_more();
             assert!(known, "output was forgotten");
-            // One answer or frame may go over the limit, but none begins behind it.
+            // One response or frame may exceed the limit, but none begins beyond it.
             let most = self.limits.tx_bytes + 32;
             let over = waiting.get(most..).unwrap_or_default();
             let begun = find_last(over, b"HTTP/1.1 ").or(find_last(over, b"id: "));
@@ -37,8 +37,8 @@ impl House {
         );
     }
 
-    /// When a task is over, its jobs are stopped at the latest in the next turn, also while the disk fails.
-    pub(super) fn look_at_workers(&mut self) {
+    /// The jobs of a finished task are stopped in the next turn at the latest, also while the disk fails.
+    pub(super) fn check_stopped_jobs(&mut self) {
         let running = self.workers.iter().filter(|worker| !worker.stopped).map(|worker| &worker.job);
         let over: BTreeSet<JobId> = running.filter(|job| self.core.is_task_over(&job.task)).cloned().collect();
         if let Some(JobId { task, at }) = over.intersection(&self.unstopped).next() {
@@ -47,42 +47,42 @@ impl House {
         self.unstopped = over;
     }
 
-    /// When the core says that there is nothing left to do, a turn without news does nothing.
-    pub(super) fn rest(&mut self) {
+    /// If the core reports no pending work, a turn without input does nothing.
+    pub(super) fn check_idle(&mut self) {
         if self.core.has_more() {
             return;
         }
         let mut outside = Outside::default();
-        self.core.turn(&mut self.shelf, &mut outside, self.now);
+        self.core.turn(&mut self.disk, &mut outside, self.now);
         assert_eq!((outside.blocked, outside.closed), (vec![], vec![]), "the loop would have slept");
         assert!(outside.outs.is_empty(), "the loop would have slept on {:?}", outside.outs);
     }
 
-    /// A task in a context that was there before continues it.
-    pub(super) fn place(&mut self) {
-        for known in self.shelf.store.known() {
-            if self.placed.insert(known.task.clone()) && !self.contexts.insert(known.brief.context) {
+    /// A task in an existing context continues that context.
+    pub(super) fn check_contexts(&mut self) {
+        for known in self.disk.store.known() {
+            if self.context_checked.insert(known.task.clone()) && !self.contexts.insert(known.brief.context) {
                 let created = &self.ledger.read(&known.task).last().created;
                 let continues = created.parent.is_some() || self.loads_failed;
                 assert!(continues, "{} begins its context anew", known.task);
-                self.tally.count("continued a context");
+                self.tally.count("context continued");
             }
         }
     }
 
-    pub(super) fn end_if_over(&mut self) {
+    pub(super) fn restart_if_over(&mut self) {
         let Some(since) = self.ending else { return };
         if !self.core.is_over() {
             let late = self.now.mono_ms > since + self.limits.shutdown_ms;
-            assert!(!late, "it does not end");
+            assert!(!late, "the server does not shut down in time");
             return;
         }
-        self.say(|| "ended and started again".into());
-        self.tally.count("clean ends");
+        self.trace_step(|| "shut down and restarted".into());
+        self.tally.count("clean shutdowns");
         for at in 0..self.clients.len() {
-            self.part(at, Ending::Lost);
+            self.disconnect(at, Ending::Lost);
         }
-        self.shelf.store.crash(Crash::Killed);
+        self.disk.store.crash(Crash::Killed);
         self.restart();
     }
 }

@@ -1,4 +1,4 @@
-//! The disk as this run's server sees it: the real one, or one that lies.
+//! The store of a run: a store in memory, or one with an injected bug.
 
 use gemini_a2a::base::id::TaskId;
 use gemini_a2a::core::disk::store::{Archive, Known, MemoryStore, Openness, Store, StoreError};
@@ -6,40 +6,40 @@ use gemini_a2a::task::log::brief::Brief;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A promise that is broken on purpose, to see that it is noticed.
+/// A bug that is injected to test that the simulation notices it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     None,
     /// An append is acknowledged and written with the next one.
     WriteBehind,
-    /// A sync is acknowledged without one.
+    /// A sync is acknowledged and not done.
     NoSync,
     /// After a restart no task is known.
     Amnesia,
     /// A frame does not arrive.
     LostFrame,
-    /// A worker ends without a word.
+    /// The last note of a worker is lost.
     LostNote,
-    /// A worker does not hear that it is to stop.
+    /// A worker ignores that it was stopped.
     DeafWorker,
-    /// What is delivered to a webhook is not heard there.
+    /// Deliveries do not arrive.
     DeafReceiver,
 }
 
-pub struct Shelf {
+pub struct FaultyStore {
     pub store: MemoryStore,
     pub sabotage: Sabotage,
     /// Acknowledged, not written.
     late: BTreeMap<TaskId, Vec<u8>>,
 }
 
-impl Shelf {
-    pub fn new(sabotage: Sabotage) -> Shelf {
-        Shelf { store: MemoryStore::default(), sabotage, late: BTreeMap::new() }
+impl FaultyStore {
+    pub fn new(sabotage: Sabotage) -> FaultyStore {
+        FaultyStore { store: MemoryStore::default(), sabotage, late: BTreeMap::new() }
     }
 }
 
-impl Shelf {
+impl FaultyStore {
     /// The tasks that a server finds when it starts.
     pub fn known(&self) -> Vec<Known> {
         match self.sabotage {
@@ -49,7 +49,7 @@ impl Shelf {
     }
 }
 
-impl Store for Shelf {
+impl Store for FaultyStore {
     fn create(&mut self, task: &TaskId, brief: &Brief) -> Result<(), StoreError> {
         self.store.create(task, brief)
     }
