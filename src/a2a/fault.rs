@@ -18,30 +18,6 @@ use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::Protocol;
 use serde_json::{Map, Value, json};
 
-/// How errors are written.
-enum Family {
-    /// JSON-RPC: `data` is an object in 0.3 and a list of typed details in 1.0.
-    Rpc(Protocol),
-    /// One body with the members that each of the kits looks at.
-    Rest03,
-    /// `google.rpc.Status`.
-    Rest10,
-    /// `{"error": text}`.
-    Bare,
-    /// Our own dialect, over sockets only: it has no status.
-    Native,
-}
-
-fn family(form: &Form) -> Family {
-    match (form.dialect.binding, form.dialect.protocol) {
-        (Binding::JsonRpc, protocol) => Family::Rpc(protocol),
-        (Binding::Rest, Protocol::V03) => Family::Rest03,
-        (Binding::Rest, Protocol::V10) => Family::Rest10,
-        (Binding::Bare, _) => Family::Bare,
-        (Binding::Native, _) => Family::Native,
-    }
-}
-
 /// The whole answer to a request that failed.
 pub fn fault(form: &Form, fault: &Fault) -> Response {
     let row = row(&fault.kind, form.dialect.protocol);
@@ -57,30 +33,32 @@ pub fn fault(form: &Form, fault: &Fault) -> Response {
 pub fn fault_frame(form: &Form, fault: &Fault) -> Vec<u8> {
     let row = row(&fault.kind, form.dialect.protocol);
     let message = fault.message.as_str();
-    match family(form) {
-        Family::Rpc(protocol) => rpc_error(&form.id, protocol, fault, &row),
-        Family::Rest03 => json::bytes(&json!({
+    match (form.dialect.binding, form.dialect.protocol) {
+        (Binding::JsonRpc, protocol) => rpc_error(&form.id, protocol, fault, &row),
+        // The members that each of the clients looks at.
+        (Binding::Rest, Protocol::V03) => json::bytes(&json!({
             "code": row.code,
             "type": row.name,
             "error": row.name,
             "message": message,
-            "data": facts(fault, &row, Reason::Told),
+            "data": data(fault, &row),
         })),
-        Family::Rest10 => json::bytes(&json!({ "error": {
+        // `google.rpc.Status`.
+        (Binding::Rest, Protocol::V10) => json::bytes(&json!({ "error": {
             "code": status(form, &row),
             "status": row.word,
             "message": message,
             "details": details(fault, &row),
         }})),
-        Family::Bare => {
+        (Binding::Bare, _) => {
             let error = match &fault.kind {
-                // These words exactly: clients of the reference server compare them.
+                // Clients of the reference server compare this text.
                 FaultKind::TaskNotFound(_) => "Task not found",
                 _ => message,
             };
             json::bytes(&json!({ "error": error }))
         }
-        Family::Native => native::error(form, row.reason, message),
+        (Binding::Native, _) => native::error(form, row.reason, message),
     }
 }
 
@@ -88,21 +66,23 @@ pub fn fault_frame(form: &Form, fault: &Fault) -> Vec<u8> {
 /// call, so the streams of the socket go on after it.
 pub fn notice(form: &Form, task: &TaskId, message: &str) -> Vec<u8> {
     let fault = Fault::new(FaultKind::Storage, message);
-    match family(form) {
-        Family::Rpc(protocol) => {
+    let protocol = form.dialect.protocol;
+    match form.dialect.binding {
+        Binding::JsonRpc => {
             let row = Row { task: Some(task.as_str()), ..row(&fault.kind, protocol) };
             rpc_error(b"null", protocol, &fault, &row)
         }
-        Family::Bare => session::notice(task, message),
-        Family::Native => native::problem(task, message),
+        Binding::Bare => session::notice(task, message),
+        Binding::Native => native::problem(task, message),
         // Not used over sockets.
-        Family::Rest03 | Family::Rest10 => fault_frame(form, &fault),
+        Binding::Rest => fault_frame(form, &fault),
     }
 }
 
+/// `data` is an object in 0.3 and a list of typed details in 1.0.
 fn rpc_error(id: &[u8], protocol: Protocol, fault: &Fault, row: &Row<'_>) -> Vec<u8> {
     let data = match protocol {
-        Protocol::V03 => Value::Object(facts(fault, row, Reason::Told)),
+        Protocol::V03 => data(fault, row).into(),
         Protocol::V10 => details(fault, row),
     };
     object(|o| {
@@ -117,30 +97,22 @@ pub fn in_stream(form: &Form, fault: &Fault) -> bool {
 }
 
 fn status(form: &Form, row: &Row) -> u16 {
-    match family(form) {
-        Family::Rpc(_) | Family::Native => row.statuses.rpc,
-        Family::Rest03 => row.statuses.rest,
-        Family::Rest10 => match form.rest_status {
-            RestStatus::V100 => row.statuses.rest_100,
-            RestStatus::V101 => row.statuses.rest,
-        },
-        Family::Bare => row.statuses.bare,
+    match (form.dialect.binding, form.dialect.protocol, form.rest_status) {
+        (Binding::JsonRpc | Binding::Native, _, _) => row.statuses.rpc,
+        (Binding::Rest, Protocol::V10, RestStatus::V100) => row.statuses.rest_100,
+        (Binding::Rest, _, _) => row.statuses.rest,
+        (Binding::Bare, _, _) => row.statuses.bare,
     }
 }
 
-/// Whether the reason stands among the facts.
-#[derive(PartialEq)]
-enum Reason {
-    Told,
-    Apart,
+/// What the fault is about, in 0.3.
+fn data(fault: &Fault, row: &Row) -> Map<String, Value> {
+    let about = about(row).chain([("reason", row.reason)]).chain(fault.field.as_deref().map(|field| ("field", field)));
+    about.map(|(name, value)| (name.to_owned(), value.into())).collect()
 }
 
-/// What the fault is about, as data.
-fn facts(fault: &Fault, row: &Row, reason: Reason) -> Map<String, Value> {
-    let reason = (reason == Reason::Told).then_some(row.reason);
-    let named = [("reason", reason), ("taskId", row.task), ("callId", row.call), ("field", fault.field.as_deref())];
-    let told = named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
-    told.collect()
+fn about<'a>(row: &Row<'a>) -> impl Iterator<Item = (&'static str, &'a str)> {
+    row.task.map(|task| ("taskId", task)).into_iter().chain(row.call.map(|call| ("callId", call)))
 }
 
 /// The same in 1.0: a list of typed objects.
@@ -150,10 +122,8 @@ fn details(fault: &Fault, row: &Row) -> Value {
         "reason": row.reason,
         "domain": "a2a-protocol.org",
     });
-    let mut about = facts(fault, row, Reason::Apart);
-    about.remove("field");
-    if !about.is_empty() {
-        info["metadata"] = about.into();
+    for (name, value) in about(row) {
+        info["metadata"][name] = value.into();
     }
     let mut details = vec![info];
     if let Some(field) = &fault.field {
