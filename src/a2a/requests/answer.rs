@@ -9,7 +9,7 @@ use crate::a2a::words::{CODER, EXT};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::Profile;
 use crate::task::machine::job::Pick;
-use crate::task::message::{Content, Message};
+use crate::task::message::{Content, Message, Part};
 use crate::task::spec::{Answers, Choice};
 use serde_json::Value;
 
@@ -43,29 +43,17 @@ pub fn picks(message: &Message, at: impl Fn(usize) -> String) -> Result<Vec<Pick
     Ok(picks)
 }
 
-/// The profile a message speaks that has nothing but answers in it: each profile spells them its own way.
+/// The profile of a message that has only answers in it: each profile has its own names for them.
 pub fn profile(message: &Message) -> Option<Profile> {
-    let mut spoken = None;
-    for part in &message.parts {
-        let Content::Data(Value::Object(data)) = &part.content else {
-            return None;
-        };
-        if !is_meant(data) {
-            return None;
+    let spoken = |part: &Part| match &part.content {
+        Content::Data(Value::Object(data)) if is_meant(data) && data.contains_key("tool_call_id") => {
+            Some(Profile::Devtool)
         }
-        let profile = if data.contains_key("tool_call_id") {
-            Profile::Devtool
-        } else if data.contains_key("callId") {
-            Profile::Coder
-        } else {
-            return None;
-        };
-        if spoken.is_some_and(|before| before != profile) {
-            return None;
-        }
-        spoken = Some(profile);
-    }
-    spoken
+        Content::Data(Value::Object(data)) if is_meant(data) && data.contains_key("callId") => Some(Profile::Coder),
+        _ => None,
+    };
+    let first = message.parts.first().and_then(spoken)?;
+    message.parts.iter().all(|part| spoken(part) == Some(first)).then_some(first)
 }
 
 /// Names the member that a message decides about a call with, to one who is told that it cannot be decided so.
@@ -82,11 +70,10 @@ pub fn blame(message: &Message, fault: Fault) -> Fault {
         let named = SPELLINGS.iter().find_map(|(name, _)| data.get(*name));
         named.and_then(Value::as_str) == Some(call.as_str())
     };
-    let mut answers = parts.chain(metadata.filter_map(Value::as_object)).filter(about);
-    let answer = answers.next();
+    let answer = parts.chain(metadata.filter_map(Value::as_object)).find(about);
     let decided = SPELLINGS.iter().map(|(_, decision)| *decision);
-    let mut decided = decided.filter(|name| answer.is_some_and(|answer| answer.contains_key(*name)));
-    let member = decided.next().unwrap_or("option");
+    let member =
+        decided.filter(|name| answer.is_some_and(|answer| answer.contains_key(*name))).next().unwrap_or("option");
     Fault { field: Some(member.to_owned()), message: format!("{member}: {}", fault.message), kind: fault.kind }
 }
 
@@ -136,8 +123,7 @@ pub fn demand(data: &Object, at: &str) -> Result<Pick, Fault> {
         (None, Some(true)) => Choice::ProceedOnce.word(),
         (None, Some(false)) => Choice::Cancel.word(),
         (None, None) => {
-            let mut pairs = SPELLINGS.into_iter();
-            let pair = pairs.find(|(call, _)| *call == spelled);
+            let pair = SPELLINGS.into_iter().find(|(call, _)| *call == spelled);
             return Err(missing(at, pair.expect("one of them").1));
         }
     };
@@ -202,7 +188,7 @@ fn edited<'a>(data: &'a Object, at: &str) -> Result<Option<&'a str>, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::message::{Part, Role};
+    use crate::task::message::Role;
     use serde_json::json;
 
     fn message(parts: Vec<Part>, metadata: Value) -> Message {

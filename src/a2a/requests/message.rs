@@ -34,21 +34,11 @@ pub enum Gaps {
     Filled,
 }
 
-/// Where the parts of a message are.
-#[derive(Clone, Copy)]
-enum PartLocation<'a> {
-    List(&'a str),
-    Alone,
-}
-
 pub fn message(sent: &Object, gaps: Gaps) -> Result<Received, Fault> {
-    let (parts, place, gaps) = match member(sent, &["parts", "content"]) {
-        Some((name, Value::Array(list))) => (parts(list, name)?, PartLocation::List(name), gaps),
+    let (parts, list, gaps) = match member(sent, &["parts", "content"]) {
+        Some((name, Value::Array(list))) => (parts(list, name)?, Some(name), gaps),
         // The brief form of live sessions: one part, and neither id nor role.
-        Some(("content", Value::Object(content))) => {
-            let part = part(content, "message.content")?;
-            (vec![part], PartLocation::Alone, Gaps::Filled)
-        }
+        Some(("content", Value::Object(content))) => (vec![part(content, "message.content")?], None, Gaps::Filled),
         Some((name, _)) => return Err(wrong(AT, name, "must be a list.")),
         None => return Err(missing("parts")),
     };
@@ -68,9 +58,9 @@ pub fn message(sent: &Object, gaps: Gaps) -> Result<Received, Fault> {
         extensions: texts(sent, &["extensions"], AT)?,
         references: texts(sent, &["referenceTaskIds", "reference_task_ids"], AT)?,
     };
-    let answers = answer::picks(&message, |i| match place {
-        PartLocation::List(name) => format!("{AT}.{name}[{i}]"),
-        PartLocation::Alone => format!("{AT}.content"),
+    let answers = answer::picks(&message, |i| match list {
+        Some(name) => format!("{AT}.{name}[{i}]"),
+        None => format!("{AT}.content"),
     })?;
     answer::hold_to_kind(sent, &answers, AT)?;
     Ok(Received {
@@ -208,6 +198,20 @@ fn holds_one(sent: &Object, at: &str) -> Result<(), Fault> {
     Ok(())
 }
 
+const APPLICATIONS: [&str; 12] = [
+    "json",
+    "xml",
+    "yaml",
+    "x-yaml",
+    "toml",
+    "javascript",
+    "typescript",
+    "x-sh",
+    "sql",
+    "x-ndjson",
+    "pdf",
+    "octet-stream",
+];
 const MEDIA_TYPE: &[&str] = &["mediaType", "media_type", "mimeType", "mime_type"];
 
 fn file(sent: &Object, at: &str) -> Result<Part, Fault> {
@@ -256,11 +260,9 @@ fn check_media(part: &Part, at: &str) -> Result<(), Fault> {
     let plain = media_type(media);
     let fits = match plain.split_once('/') {
         Some(("text" | "image" | "audio" | "video", _)) => true,
-        Some(("application", "json" | "xml" | "yaml" | "x-yaml" | "toml" | "javascript" | "typescript" | "x-sh")) => {
-            true
+        Some(("application", kind)) => {
+            APPLICATIONS.contains(&kind) || kind.ends_with("+json") || kind.ends_with("+xml")
         }
-        Some(("application", "sql" | "x-ndjson" | "pdf" | "octet-stream")) => true,
-        Some(("application", kind)) => kind.ends_with("+json") || kind.ends_with("+xml"),
         Some(_) => false,
         // The shorthands that some cards and clients use.
         None => matches!(plain.as_str(), "text" | "json"),

@@ -3,9 +3,7 @@
 
 use crate::a2a::dialect::Lists;
 use crate::a2a::form::{Form, view, view_of};
-use crate::a2a::snapshot;
-use crate::a2a::words;
-use crate::a2a::{Wanted, result};
+use crate::a2a::{Wanted, result, snapshot, words};
 use crate::base::clock::rfc3339;
 use crate::base::crc::crc32;
 use crate::base::http::Response;
@@ -56,43 +54,38 @@ pub fn briefs<'a>(form: &Form, tasks: impl IntoIterator<Item = (&'a TaskId, &'a 
 
 /// A page of whole tasks. Where there are pages, one that gets too long ends early, and the next one continues behind it.
 pub fn list(form: &Form, page: &Page<'_>, wanted: Wanted, asked: &List) -> Response {
-    let mut out = Vec::new();
-    let array = |out: &mut Vec<u8>, most: usize| {
-        let mut last = None;
-        for state in &page.tasks {
-            if out.len() > most {
-                break;
-            }
-            out.push(if last.is_none() { b'[' } else { b',' });
-            out.extend(snapshot(view(form, Some(&state.created)), state, wanted));
-            last = Some(*state);
-        }
-        out.extend_from_slice(if last.is_none() { b"[]" } else { b"]" });
-        last
+    let (start, most): (&[u8], usize) = match form.dialect.lists {
+        Lists::Array => (b"[", usize::MAX),
+        Lists::Pages => (br#"{"tasks":["#, LIST_BYTES),
     };
-    match form.dialect.lists {
-        Lists::Array => {
-            array(&mut out, usize::MAX);
-            // The array has no place for the total, and a client that is shown a part has to know it.
-            return result(form, &out).with("X-Total-Count", page.total.to_string());
+    let mut out = start.to_vec();
+    let mut last = None;
+    for state in &page.tasks {
+        if out.len() > most {
+            break;
         }
-        Lists::Pages => {
-            out.extend_from_slice(br#"{"tasks":"#);
-            let last = array(&mut out, LIST_BYTES);
-            let end = page.tasks.last().map(|state| &state.created.task);
-            let cut = last.filter(|state| Some(&state.created.task) != end);
-            let next = cut.map(|state| Mark { at: Brief::of(state).at, task: state.created.task.clone() });
-            let next = next.or(page.next.clone());
-            let token = next.map(|mark| token(&mark, asked));
-            let rest = json!({
-                "nextPageToken": token.unwrap_or_default(),
-                "pageSize": page.size,
-                "totalSize": page.total,
-            });
+        if last.is_some() {
             out.push(b',');
-            out.extend_from_slice(&json::bytes(&rest)[1..]);
         }
+        out.extend(snapshot(view(form, Some(&state.created)), state, wanted));
+        last = Some(*state);
     }
+    out.push(b']');
+    if form.dialect.lists == Lists::Array {
+        // An array has no member for the total, and a client that gets a part of the list has to know it.
+        return result(form, &out).with("X-Total-Count", page.total.to_string());
+    }
+    let end = page.tasks.last().map(|state| &state.created.task);
+    let cut = last.filter(|state| Some(&state.created.task) != end);
+    let next = cut.map(|state| Mark { at: Brief::of(state).at, task: state.created.task.clone() });
+    let token = next.or(page.next.clone()).map(|mark| token(&mark, asked));
+    let rest = json!({
+        "nextPageToken": token.unwrap_or_default(),
+        "pageSize": page.size,
+        "totalSize": page.total,
+    });
+    out.push(b',');
+    out.extend_from_slice(&json::bytes(&rest)[1..]);
     result(form, &out)
 }
 
