@@ -8,16 +8,16 @@
 mod rules;
 
 use crate::a2a::dialect::{Binding, Outputs, View, Writer};
+use crate::a2a::encodings::object::{Object as ObjectWriter, list, object};
 use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Finality, Frame, Piece, StatusUpdate};
 use crate::a2a::form::Form;
-use crate::a2a::requests::object::{Object, count, member, object, text, texts, wrong};
+use crate::a2a::requests::object::{Object, count, member, object as object_member, text, texts, wrong};
 use crate::a2a::requests::operation::{self, Ask, Operation};
-use crate::a2a::snapshot as whole;
 use crate::a2a::switches::PushRules;
 use crate::a2a::views::snapshot::{self, Wanted};
 use crate::a2a::views::tools::Tools;
 use crate::a2a::words::CODER;
-use crate::a2a::{present, result};
+use crate::a2a::{present, result, snapshot as whole};
 use crate::base::http::Response;
 use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::json;
@@ -28,7 +28,7 @@ use crate::task::log::event::{Created, Profile, Protocol};
 use crate::task::machine::state::{State, Status, TaskState};
 use crate::task::push::{Due, Hook, Target, Wish};
 pub use rules::WebhookHost;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Configurations inside each other: `config` around `pushNotificationConfig` is the deepest that anybody sends.
 const WRAPPERS: usize = 3;
@@ -86,7 +86,7 @@ fn one_page(params: &Object) -> Result<(), Fault> {
 /// The webhook that a message brings along in its `configuration`, as the member `name`.
 pub fn brought(ask: &Ask, configuration: &Object, name: &str) -> Result<Wish, Fault> {
     let none = Object::new();
-    let config = object(configuration, &[name], "configuration")?.unwrap_or(&none);
+    let config = object_member(configuration, &[name], "configuration")?.unwrap_or(&none);
     let at = format!("configuration.{name}");
     let (_, wish) = wish(config, &at, &ask.switches.push_rules)?;
     Ok(wish)
@@ -108,7 +108,7 @@ pub fn wish(given: &Object, at: &str, rules: &PushRules) -> Result<(Option<TaskI
         let Some((name, _)) = member(inner, &wrapped) else {
             break;
         };
-        inner = object(inner, &[name], &place)?.unwrap_or(inner);
+        inner = object_member(inner, &[name], &place)?.unwrap_or(inner);
         place = match place.is_empty() {
             true => name.to_owned(),
             false => format!("{place}.{name}"),
@@ -118,7 +118,7 @@ pub fn wish(given: &Object, at: &str, rules: &PushRules) -> Result<(Option<TaskI
     let url = url.ok_or_else(|| Fault::field("url", "is required."))?;
     rules.check(url).map_err(|what| Fault::field("url", &what))?;
     let none = Object::new();
-    let auth = object(inner, &["authentication"], &place)?.unwrap_or(&none);
+    let auth = object_member(inner, &["authentication"], &place)?.unwrap_or(&none);
     let mut schemes = texts(auth, &["schemes"], &place)?;
     schemes.extend(text(auth, &["scheme"], &place)?.map(str::to_owned));
     let wish = Wish {
@@ -182,41 +182,33 @@ pub fn target(wish: Wish, form: &Form, created: &Created, fresh: impl FnOnce() -
 /// task's id, else the only one.
 pub fn find<'h>(task: &TaskId, hooks: &'h [Hook], id: Option<&ConfigId>) -> Result<&'h Hook, Fault> {
     let named = |name: &str| hooks.iter().find(|hook| hook.target.id.as_str() == name);
-    let unnamed = || named(task.as_str());
-    match id {
-        Some(id) => {
-            let found = named(id.as_str());
-            let found = found.or_else(|| unnamed().filter(|_| id.as_str() == "default"));
-            found.ok_or_else(|| Fault {
-                message: format!("Webhook not found: task {task} has no {id}; list its webhooks to see which it has."),
-                ..Fault::no_task(task)
-            })
-        }
-        None => match (unnamed(), hooks) {
-            (Some(hook), _) | (None, [hook]) => Ok(hook),
-            (None, []) => Err(Fault {
-                message: format!("Webhook not found: task {task} has none; set one first."),
-                ..Fault::no_task(task)
-            }),
-            (None, _) => Err(Fault::field("pushNotificationConfigId", "is required: the task has several webhooks.")),
+    let missing =
+        |what| Err(Fault { message: format!("Webhook not found: task {task} has {what}"), ..Fault::no_task(task) });
+    match (id, named(task.as_str()), hooks) {
+        (Some(id), unnamed, _) => match named(id.as_str()).or(unnamed.filter(|_| id.as_str() == "default")) {
+            Some(hook) => Ok(hook),
+            None => missing(format!("no {id}; list its webhooks to see which it has.")),
         },
+        (None, Some(hook), _) | (None, None, [hook]) => Ok(hook),
+        (None, None, []) => missing("none; set one first.".to_owned()),
+        (None, None, _) => Err(Fault::field("pushNotificationConfigId", "is required: the task has several webhooks.")),
     }
 }
 
 /// The answer to a request that set or asked for a webhook.
 pub fn config(form: &Form, task: &TaskId, hook: &Hook) -> Response {
-    result(form, &json::bytes(&shown(form, task, hook)))
+    result(form, &object(|o| shown(o, form, task, hook)))
 }
 
 /// The answer to a request for all of them.
 pub fn configs(form: &Form, task: &TaskId, hooks: &[Hook]) -> Response {
-    let all: Vec<Value> = hooks.iter().map(|hook| shown(form, task, hook)).collect();
+    let one = |o: &mut ObjectWriter<'_>, hook| shown(o, form, task, hook);
     let list = match form.dialect.writer {
-        Writer::V03 => json!(all),
-        Writer::Proto03 => json!({ "configs": all }),
-        Writer::V10 => json!({ "configs": all, "nextPageToken": "" }),
+        Writer::V03 => list(hooks, one),
+        Writer::Proto03 => object(|o| _ = o.list("configs", hooks, one)),
+        Writer::V10 => object(|o| _ = o.list("configs", hooks, one).member("nextPageToken", "")),
     };
-    result(form, &json::bytes(&list))
+    result(form, &list)
 }
 
 /// The answer to a request that deleted one. Clients of REST decode the body, so there is one.
@@ -228,64 +220,45 @@ pub fn deleted(form: &Form) -> Response {
     result(form, nothing)
 }
 
-fn shown(form: &Form, task: &TaskId, hook: &Hook) -> Value {
-    let target = &hook.target;
-    match form.dialect.writer {
-        Writer::V10 => {
-            let scheme = target.schemes.first();
-            let mut config = json!({ "taskId": task, "id": target.id, "url": target.url });
-            if !form.tenant.is_default() {
-                config["tenant"] = json!(form.tenant);
-            }
-            with_secrets(&mut config, target, json!({ "scheme": scheme }));
-            config
-        }
-        Writer::Proto03 => json!({
-            "name": format!("tasks/{task}/pushNotificationConfigs/{}", target.id),
-            "pushNotificationConfig": config_03(target),
-        }),
-        Writer::V03 => {
-            let mut config = json!({ "taskId": task, "pushNotificationConfig": config_03(target) });
-            if let Some(metadata) = deliveries(hook) {
-                config["metadata"] = json!({ "deliveries": metadata });
-            }
-            config
-        }
-    }
-}
-
-fn config_03(target: &Target) -> Value {
-    let mut config = json!({ "id": target.id, "url": target.url });
-    with_secrets(&mut config, target, json!({ "schemes": target.schemes }));
-    config
-}
-
 /// Only the owner can ask for a webhook, so the secrets are included.
-fn with_secrets(config: &mut Value, target: &Target, mut authentication: Value) {
-    if let Some(token) = &target.token {
-        config["token"] = json!(token);
-    }
-    if let Some(credentials) = &target.credentials {
-        authentication["credentials"] = json!(credentials);
-    }
-    if !target.schemes.is_empty() || target.credentials.is_some() {
-        config["authentication"] = authentication;
+fn shown(o: &mut ObjectWriter<'_>, form: &Form, task: &TaskId, hook: &Hook) {
+    let Hook { target, health, .. } = hook;
+    let config = |o: &mut ObjectWriter<'_>| {
+        if !target.schemes.is_empty() || target.credentials.is_some() {
+            o.object("authentication", |o| {
+                o.optional("credentials", target.credentials.as_ref());
+                match form.dialect.writer {
+                    Writer::V10 => o.member("scheme", &target.schemes.first()),
+                    Writer::V03 | Writer::Proto03 => o.member("schemes", &target.schemes),
+                };
+            });
+        }
+        o.member("id", &target.id);
+        if form.dialect.writer == Writer::V10 {
+            o.member("taskId", task).optional("tenant", (!form.tenant.is_default()).then_some(&form.tenant));
+        }
+        o.optional("token", target.token.as_ref()).member("url", &target.url);
+    };
+    match form.dialect.writer {
+        Writer::V10 => config(o),
+        Writer::Proto03 => {
+            let name = format!("tasks/{task}/pushNotificationConfigs/{}", target.id);
+            o.member("name", &name).object("pushNotificationConfig", config);
+        }
+        Writer::V03 => {
+            if health.delivered + health.failed > 0 {
+                o.object("metadata", |o| _ = o.object("deliveries", |o| deliveries(o, hook)));
+            }
+            o.object("pushNotificationConfig", config).member("taskId", task);
+        }
     }
 }
 
-/// The statistics of the deliveries, once there were any.
-fn deliveries(hook: &Hook) -> Option<Value> {
+fn deliveries(o: &mut ObjectWriter<'_>, hook: &Hook) {
     let health = &hook.health;
-    let mut all = json!({
-        "delivered": health.delivered,
-        "failed": health.failed,
-        "pending": hook.due.len(),
-        "suspended": health.suspended,
-    });
-    if let Some(error) = &health.error {
-        all["lastError"] = json!(error);
-    }
-    (health.delivered + health.failed > 0).then_some(all)
+    o.member("delivered", &health.delivered).member("failed", &health.failed);
+    o.optional("lastError", health.error.as_ref()).member("pending", &hook.due.len());
+    o.member("suspended", &health.suspended);
 }
 
 /// The header lines of a delivery.
@@ -334,14 +307,10 @@ pub fn delivery(target: &Target, state: &State, due: &Due, history: usize, tools
 
 fn past<'a>(profile: Profile, state: &State, status: &'a Status, shown: TaskState) -> StatusUpdate<'a> {
     let metadata = match profile {
-        Profile::Coder => json!({
-            CODER: { "kind": "state-change" },
-            "model": state.model,
-        }),
+        Profile::Coder => json!({ CODER: { "kind": "state-change" }, "model": state.model }),
         Profile::Devtool | Profile::Plain => json!({}),
     };
-    let text = status.text.as_deref();
-    let text = text.map(|text| Piece::Text(text.into()));
+    let text = status.text.as_deref().map(|text| Piece::Text(text.into()));
     StatusUpdate {
         state: shown,
         at: status.at,

@@ -16,6 +16,24 @@ pub fn object(members: impl FnOnce(&mut Object<'_>)) -> Vec<u8> {
     out
 }
 
+/// A list of objects as JSON.
+pub fn list<T>(items: impl IntoIterator<Item = T>, members: impl FnMut(&mut Object<'_>, T)) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256);
+    write_list(&mut out, items, members);
+    out
+}
+
+fn write_list<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, mut members: impl FnMut(&mut Object<'_>, T)) {
+    out.push(b'[');
+    for (i, item) in items.into_iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        write(out, |o| members(o, item));
+    }
+    out.push(b']');
+}
+
 fn write(out: &mut Vec<u8>, members: impl FnOnce(&mut Object<'_>)) {
     out.push(b'{');
     members(&mut Object { out, is_empty: true });
@@ -62,17 +80,9 @@ impl Object<'_> {
         &mut self,
         name: &str,
         items: impl IntoIterator<Item = T>,
-        mut members: impl FnMut(&mut Object<'_>, T),
+        members: impl FnMut(&mut Object<'_>, T),
     ) -> &mut Self {
-        let out = self.name(name);
-        out.push(b'[');
-        for (i, item) in items.into_iter().enumerate() {
-            if i > 0 {
-                out.push(b',');
-            }
-            write(out, |o| members(o, item));
-        }
-        out.push(b']');
+        write_list(self.name(name), items, members);
         self
     }
 }

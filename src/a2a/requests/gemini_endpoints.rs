@@ -2,13 +2,14 @@
 //! answered with a stream, metadata, health. Bare JSON in and out.
 
 use crate::a2a::dialect::{Binding, View};
+use crate::a2a::encodings::object::{Object as ObjectWriter, list, object};
 use crate::a2a::form::{CreatedAnswer, enclosed};
-use crate::a2a::requests::object::{Object, body, check_type, count, object};
+use crate::a2a::requests::object::{Object, body, check_type, count, object as object_member};
 use crate::a2a::requests::rest::{self, query_params};
 use crate::a2a::requests::route::Incoming;
 use crate::a2a::requests::{filter, message, operation, prompt, settings, version};
 use crate::a2a::switches::Switches;
-use crate::a2a::views::tools::{Detail, Tools};
+use crate::a2a::views::tools::Tools;
 use crate::a2a::{Form, Wanted, respond, snapshot, words};
 use crate::base::clock::rfc3339;
 use crate::base::http::{Request, Response};
@@ -20,6 +21,7 @@ use crate::task::log::event::Protocol;
 use crate::task::log::gemini::UsageMetadata;
 use crate::task::machine::state::State;
 use crate::task::push::Census;
+use crate::task::spec::ToolSpec;
 use serde_json::{Value, json};
 
 /// `POST /tasks`. Without a body it asks for the live session; with one it makes a task, and whose words the settings are in
@@ -32,7 +34,7 @@ pub fn create(incoming: Incoming<'_>, form: &mut Form) -> Result<Call, Fault> {
         Some(Value::Object(sent)) => sent,
         Some(_) => return Err(Fault::params("The body must be a JSON object.")),
     };
-    let wishes = object(&sent, &["agentSettings"], "")?;
+    let wishes = object_member(&sent, &["agentSettings"], "")?;
     if let Some(wishes) = wishes {
         let has = |name| wishes.contains_key(name);
         let reference = has("kind") || has("workspacePath");
@@ -101,9 +103,9 @@ pub fn spoken(sent: &Value, form: &mut Form, switches: &Switches) -> Result<Say,
         Value::Object(sent) => prompt::around(sent)?,
         _ => &none,
     };
-    let metadata = object(around, &["metadata"], "")?;
+    let metadata = object_member(around, &["metadata"], "")?;
     let mut say = operation::said(received, metadata, form, switches)?;
-    if let Some(wishes) = object(around, &["agentSettings"], "")? {
+    if let Some(wishes) = object_member(around, &["agentSettings"], "")? {
         let wishes = settings::read(wishes, "agentSettings")?;
         say.settings = settings::first(say.settings, wishes);
     }
@@ -136,57 +138,55 @@ pub fn session_id(form: &Form, task: &TaskId) -> Response {
 pub fn task(view: View, state: &State, wanted: Wanted) -> Response {
     let word = words::execute_state(words::idle_completed(state.status.state, state.turn_is_over()));
     let mut out = snapshot(view, state, wanted);
+    let more = object(|o| _ = o.member("state", word).member("timestamp", &rfc3339(state.status.at)));
     out.pop();
-    out.extend_from_slice(br#","state":"#);
-    json::write(&mut out, word);
-    out.extend_from_slice(br#","timestamp":"#);
-    json::write(&mut out, &rfc3339(state.status.at));
-    out.push(b'}');
+    out.push(b',');
+    out.extend_from_slice(&more[1..]);
     Response::json(200, out)
 }
 
 /// The answer to `GET /tasks/{id}/metadata`.
 pub fn metadata(state: &State, tools: &Tools) -> Response {
-    let mut out = br#"{"metadata":"#.to_vec();
-    write_metadata(&mut out, state, tools, Detail::Whole);
-    out.push(b'}');
-    Response::json(200, out)
+    let members = |o: &mut ObjectWriter<'_>| write_metadata(o, state, tools, |spec| Some(&spec.parameters));
+    Response::json(200, object(|o| _ = o.object("metadata", members)))
 }
 
-/// The answer to `GET /tasks/metadata`. Tools come without their schemas here: there may be thousands of tasks, and next to all
-/// of them have the same.
+/// The answer to `GET /tasks/metadata`. Tools have no schemas here: there may be thousands of tasks, and nearly all have the same
+/// tools.
 pub fn all_metadata<'a>(states: impl IntoIterator<Item = &'a State>, tools: &Tools) -> Response {
-    let mut out = Vec::new();
-    for state in states {
-        out.push(if out.is_empty() { b'[' } else { b',' });
-        write_metadata(&mut out, state, tools, Detail::Brief);
-    }
-    if out.is_empty() {
+    let mut states = states.into_iter().peekable();
+    if states.peek().is_none() {
         return Response::empty(204);
     }
-    out.push(b']');
-    Response::json(200, out)
+    Response::json(200, list(states, |o, state| write_metadata(o, state, tools, |_| None)))
+}
+
+/// `schema` is what is shown of a tool's schema.
+fn write_metadata(o: &mut ObjectWriter<'_>, state: &State, tools: &Tools, schema: fn(&ToolSpec) -> Option<&Value>) {
+    o.member("contextId", &state.created.context).member("id", &state.created.task).member("mcpServers", &[(); 0]);
+    o.member("model", &state.model).member("taskState", words::state(state.status.state));
+    let usage = json!({ "turn": state.usage.map(UsageMetadata), "total": UsageMetadata(state.total) });
+    o.member("usage", &usage).list("availableTools", tools.available(state.created.tools.as_deref()), |o, spec| {
+        o.member("name", &spec.name).member("description", &spec.description);
+        o.optional("parameterSchema", schema(spec));
+    });
 }
 
 /// The answer to `GET /health`. The status stays 200 when there is a problem: a restart would not fix it, so liveness probes should
 /// not cause one.
 pub fn health(report: &HealthReport<'_>) -> Response {
-    let mut health = json!({
-        "status": if report.problem.is_some() { "degraded" } else { "healthy" },
-        "uptime": report.uptime_ms as f64 / 1000.0,
-        "activeTasks": report.active,
-        "totalTasks": report.total,
-        "webhooks": report.hooks,
-        "refused_peers": report.refused_peers,
-        "confinement": if report.unconfined.is_some() { "none" } else { "full" },
-    });
-    if let Some(problem) = report.problem {
-        health["problem"] = problem.into();
-    }
-    if let Some(why) = report.unconfined {
-        health["why"] = why.into();
-    }
-    Response::json(200, json::bytes(&health))
+    let status = if report.problem.is_some() { "degraded" } else { "healthy" };
+    let confinement = if report.unconfined.is_some() { "none" } else { "full" };
+    Response::json(
+        200,
+        object(|o| {
+            o.member("activeTasks", &report.active).member("confinement", confinement);
+            o.optional("problem", report.problem).member("refused_peers", &report.refused_peers);
+            o.member("status", status).member("totalTasks", &report.total);
+            o.member("uptime", &(report.uptime_ms as f64 / 1000.0)).member("webhooks", &json!(report.hooks));
+            o.optional("why", report.unconfined);
+        }),
+    )
 }
 
 /// The health of the server.
@@ -201,22 +201,6 @@ pub struct HealthReport<'a> {
     pub refused_peers: u64,
     /// Why commands without approval cannot be confined, so that all commands need approval.
     pub unconfined: Option<&'a str>,
-}
-
-fn write_metadata(out: &mut Vec<u8>, state: &State, tools: &Tools, told: Detail) {
-    let known = json!({
-        "id": state.created.task,
-        "contextId": state.created.context,
-        "taskState": words::state(state.status.state),
-        "model": state.model,
-        "mcpServers": [],
-        "usage": { "turn": state.usage.map(UsageMetadata), "total": UsageMetadata(state.total) },
-    });
-    json::write(out, &known);
-    out.pop();
-    out.extend_from_slice(br#","availableTools":"#);
-    tools.write_available(out, state.created.tools.as_deref(), told);
-    out.push(b'}');
 }
 
 #[cfg(test)]

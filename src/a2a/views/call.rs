@@ -127,6 +127,11 @@ impl<'a> FileChange<'a> {
     }
 }
 
+/// A prompt and its URLs as text, one per line.
+pub fn prompt_and_urls(prompt: &str, urls: &[String]) -> String {
+    std::iter::once(prompt).chain(urls.iter().map(String::as_str)).collect::<Vec<_>>().join("\n")
+}
+
 /// The agent's own questions as text: one per line, with the choices.
 pub fn listed(questions: &[Inquiry]) -> String {
     let line = |asked: &Inquiry| {

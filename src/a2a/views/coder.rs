@@ -1,5 +1,5 @@
 //! The coder projection: what the reference server's clients are shown. Event kinds, states and payloads are those of its recorded
-//! streams.
+//! streams. A tool call is shown as a whole on every update.
 //!
 //! In 0.3 the state in a tool event is the one last announced (`State::told`), not the present one: after an approval it stays
 //! `input-required` until the results have gone to the model, because clients of the reference server see it so. The reference
@@ -7,9 +7,8 @@
 
 use crate::a2a::encodings::object::{Object, object};
 use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Frame, Piece, StatusUpdate};
-use crate::a2a::views::call::Call;
-use crate::a2a::views::coder_call;
-use crate::a2a::views::tools::Tools;
+use crate::a2a::views::call::{Call, FileChange};
+use crate::a2a::views::tools::{Tool, Tools};
 use crate::a2a::views::update::{Change, Step, Update, failure, status_message, thought};
 use crate::a2a::words::{CODER, CallStatus, OURS};
 use crate::base::id::Seq;
@@ -18,6 +17,8 @@ use crate::task::log::event::Protocol;
 use crate::task::log::gemini::UsageMetadata;
 use crate::task::machine::state::{CallState, State, TaskState};
 use crate::task::message::{Artifact, Part, Source};
+use crate::task::spec::{Display, Ending, Question, ToolSpec};
+use serde_json::Value;
 use std::borrow::Cow;
 
 /// None: clients are not shown the update.
@@ -39,17 +40,17 @@ pub fn frame<'a>(update: &Update<'a>, tools: &Tools, protocol: Protocol) -> Opti
         Change::Thought { subject, description } => Some(shown.content("thought", seq, thought(subject, description))),
         Change::Text { text, since } => Some(shown.content("text-content", since, Piece::Text(text.into()))),
         Change::Citation(text) => Some(shown.content("citation", seq, Piece::Text(text.into()))),
-        Change::Call { call, step, status } => match step {
+        Change::Call { call, step } => match step {
             Step::Planned | Step::AllowedByAnswer | Step::Started | Step::Ended => {
-                Some(shown.call(seq, Call::new(call, status), "tool-call-update", tools))
+                Some(shown.call(seq, call, "tool-call-update", tools))
             }
             Step::Asked | Step::Answered => {
-                let call = Call::new(call, CallStatus::AwaitingApproval);
+                let call = Call { status: CallStatus::AwaitingApproval, ..call };
                 Some(shown.call(seq, call, "tool-call-confirmation", tools))
             }
             // It has been shown as scheduled already.
             Step::AllowedByRule => None,
-            Step::Printed { text, .. } => Some(output(call, text)),
+            Step::Printed { text, .. } => Some(output(call.call, text)),
         },
         Change::Artifact(ref artifact) => Some(Frame::Artifact(artifact.clone())),
         Change::Created | Change::Prompted { .. } | Change::Retracted { .. } | Change::Notice { .. } => None,
@@ -71,7 +72,7 @@ pub fn message(state: &State) -> Option<AgentMessage<'_>> {
 
 /// The calls that wait for an answer.
 fn asked<'a>(state: &'a State, tools: &Tools) -> impl Iterator<Item = Piece<'a>> {
-    let encode = |call| coder_call::encode(state, Call::new(call, CallStatus::AwaitingApproval), tools);
+    let encode = |call| encode_call(state, Call::new(call, CallStatus::AwaitingApproval), tools);
     state.asked().map(move |call| Piece::Data(encode(call)))
 }
 
@@ -103,7 +104,7 @@ impl<'a> Shown<'a> {
     }
 
     fn call(&self, seq: Seq, call: Call<'_>, kind: &'static str, tools: &Tools) -> Frame<'a> {
-        let data = Piece::Data(coder_call::encode(self.state, call, tools));
+        let data = Piece::Data(encode_call(self.state, call, tools));
         let metadata = Metadata { answered_by: call.call.decided_by(), ..Metadata::of(kind, self.state) };
         self.status(Some(AgentMessage::new(seq, data)), metadata)
     }
@@ -158,5 +159,170 @@ impl<'a> Metadata<'a> {
             o.optional("usageMetadata", self.usage.map(UsageMetadata));
             write_answered_by(o, self.answered_by);
         })
+    }
+}
+
+/// A tool call as JSON. Its question is shown while it waits, its result once it has ended.
+fn encode_call(state: &State, call: Call<'_>, tools: &Tools) -> Vec<u8> {
+    let tool = tools.get(&call.call.request.name);
+    object(|o| {
+        o.object("request", |o| {
+            o.member("callId", call.call.id()).member("name", &call.call.request.name);
+            o.member("args", &*shown_args(call.call));
+            if let Some(tool) = tool {
+                o.object("display", |o| display_name(o, call, tool));
+            }
+            o.member("isClientInitiated", &false);
+            o.member("prompt_id", &format!("{}########{}", state.created.task, state.turn.saturating_sub(1)));
+            o.optional("traceId", state.trace.as_deref()).member("schedulerId", &state.created.task);
+        });
+        o.member("status", call.status.coder());
+        if let Some(question) = call.question() {
+            o.object("confirmationDetails", |o| details(o, question));
+        }
+        if let Some(ending) = call.ending() {
+            o.object("response", |o| response(o, call, ending, tool));
+        }
+        o.optional("outcome", call.call.choice.map(|choice| choice.word()));
+        if let Some(tool) = tool {
+            o.name("tool").extend_from_slice(&tool.shown);
+        }
+    })
+}
+
+/// The arguments as clients need them. A user's own content replaces the model's, which is kept beside it; an edit that names
+/// only a change carries the whole proposed file too, so that a client can show a diff without reading the disk.
+fn shown_args(call: &CallState) -> Cow<'_, Value> {
+    let (Some(args), Some(Question::Edit { new, .. })) =
+        (call.request.args.as_object(), call.plan.as_ref().map(|plan| &plan.question))
+    else {
+        return Cow::Borrowed(&call.request.args);
+    };
+    let has_content = args.contains_key("content");
+    if has_content && call.edited.is_none() {
+        return Cow::Borrowed(&call.request.args);
+    }
+    let mut args = args.clone();
+    let wanted = call.edited.as_deref().unwrap_or(new);
+    args.insert(if has_content { "content" } else { "newContent" }.into(), wanted.into());
+    if call.edited.is_some() {
+        args.insert("ai_proposed_content".into(), new.as_str().into());
+        args.insert("modified_by_user".into(), true.into());
+    }
+    Cow::Owned(args.into())
+}
+
+fn display_name(o: &mut Object<'_>, call: Call<'_>, tool: &Tool) {
+    let ToolSpec { display_name, description, .. } = &tool.spec;
+    o.member("name", display_name).member("description", call.title().unwrap_or(description));
+}
+
+fn details(o: &mut Object<'_>, question: &Question) {
+    let mut about = |kind: &str, title: &str| {
+        o.member("type", kind).member("title", title);
+    };
+    match question {
+        Question::Edit { title, file_name, file_path, diff, old, new } => {
+            about("edit", title);
+            o.member("fileName", file_name).member("filePath", file_path).member("fileDiff", diff);
+            o.member("originalContent", old.as_deref().unwrap_or_default()).member("newContent", new);
+        }
+        Question::Exec { title, command, programs, dir: _, warnings: _, needs_approval: _, edits: _ } => {
+            about("exec", title);
+            o.member("command", command).member("rootCommand", &programs.join(", ")).member("rootCommands", programs);
+        }
+        Question::Info { title, prompt, urls } => {
+            about("info", title);
+            o.member("prompt", prompt).filled("urls", urls);
+        }
+        Question::AskUser { title, questions } => {
+            about("ask_user", title);
+            o.member("questions", questions);
+        }
+    }
+}
+
+fn response(o: &mut Object<'_>, call: Call<'_>, ending: &Ending, tool: Option<&Tool>) {
+    let (name, for_model): (_, Cow<'_, str>) = match ending {
+        Ending::Success { output, .. } => ("output", output.into()),
+        Ending::Error { error } => ("error", error.message.as_str().into()),
+        Ending::Cancelled { reason, .. } => ("error", format!("[Operation Cancelled] Reason: {reason}").into()),
+    };
+    o.member("callId", call.call.id());
+    if let Ending::Error { error } = ending {
+        o.object("error", |o| _ = o.member("message", &error.message));
+    }
+    o.list("responseParts", [()], |o, ()| {
+        o.object("functionResponse", |o| {
+            o.member("id", call.call.id()).member("name", &call.call.request.name);
+            o.object("response", |o| _ = o.member(name, &for_model));
+        });
+    });
+    match ending {
+        Ending::Success { display, .. } => {
+            if let Some(tool) = tool {
+                o.object("display", |o| success_display(o, call, tool, display));
+            }
+            result_display(o, display);
+        }
+        Ending::Error { error } => _ = o.member("resultDisplay", &error.message),
+        // The change that was not made, or what had been printed.
+        Ending::Cancelled { output, .. } => match call.planned_question().and_then(FileChange::asked) {
+            Some(change) => _ = o.object("resultDisplay", |o| file_diff(o, change)),
+            None => _ = o.optional("resultDisplay", Some(output).filter(|output| !output.is_empty())),
+        },
+    }
+    if let Ending::Error { error } = ending {
+        o.member("errorType", error.kind.word());
+    }
+    // Of what the model reads, in UTF-16 units as the reference server counts.
+    o.member("contentLength", &for_model.encode_utf16().count());
+}
+
+fn success_display(o: &mut Object<'_>, call: Call<'_>, tool: &Tool, display: &Display) {
+    display_name(o, call, tool);
+    match display {
+        Display::Text { text } => o.object("result", |o| _ = o.member("type", "text").member("text", text)),
+        Display::Diff { file_path, old, new, added, removed, .. } => {
+            o.member("resultSummary", &format!("{added} added, {removed} removed"));
+            o.object("result", |o| {
+                o.member("type", "diff").member("path", file_path);
+                o.member("beforeText", old.as_deref().unwrap_or_default()).member("afterText", new);
+            })
+        }
+        Display::Todos { todos } => o.object("result", |o| _ = o.member("type", "todos").member("todos", todos)),
+    };
+}
+
+fn result_display(o: &mut Object<'_>, display: &Display) {
+    match (display, FileChange::made(display)) {
+        (Display::Text { text }, _) => _ = o.member("resultDisplay", text),
+        (Display::Todos { todos }, _) => _ = o.object("resultDisplay", |o| _ = o.member("todos", todos)),
+        (Display::Diff { .. }, change) => {
+            let change = change.expect("a diff is a change");
+            o.object("resultDisplay", |o| {
+                file_diff(o, change);
+                o.member("isNewFile", &change.old.is_none());
+            });
+        }
+    }
+}
+
+fn file_diff(o: &mut Object<'_>, change: FileChange<'_>) {
+    o.member("fileDiff", change.diff).member("fileName", change.name).member("filePath", change.path);
+    o.member("originalContent", change.old.unwrap_or_default()).member("newContent", change.new);
+    o.object("diffStat", |o| diff_stat(o, change.diff));
+}
+
+/// Counts a unified diff of one file. The `user_` half stays at zero: what the user changed in a proposal is in the diff like
+/// everything else.
+fn diff_stat(o: &mut Object<'_>, diff: &str) {
+    let lines = || diff.lines().skip_while(|line| !line.starts_with("@@"));
+    let changed = |sign| lines().filter_map(move |line| line.strip_prefix(sign));
+    let chars = |sign| changed(sign).map(|line| line.chars().count()).sum::<usize>();
+    o.member("model_added_lines", &changed('+').count()).member("model_removed_lines", &changed('-').count());
+    o.member("model_added_chars", &chars('+')).member("model_removed_chars", &chars('-'));
+    for name in ["user_added_lines", "user_removed_lines", "user_added_chars", "user_removed_chars"] {
+        o.member(name, &0);
     }
 }

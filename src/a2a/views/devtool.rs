@@ -36,11 +36,11 @@ pub fn frame<'a>(update: &Update<'a>) -> Option<Frame<'a>> {
             let thought = AgentMessage::new(update.seq, thought(subject, description));
             message(thought.carrying(EXT), "THOUGHT", None)
         }
-        Change::Call { call, step, status } => match step {
+        Change::Call { call, step } => match step {
             Step::Asked | Step::AllowedByRule | Step::Started | Step::Ended | Step::Printed { due: true, .. } => {
-                let data = Piece::Data(devtool_call::encode(Call::new(call, status)));
+                let data = Piece::Data(devtool_call::encode(call));
                 let data = AgentMessage::new(update.seq, data).carrying(EXT);
-                message(data, "TOOL_CALL_UPDATE", call.decided_by())
+                message(data, "TOOL_CALL_UPDATE", call.call.decided_by())
             }
             Step::Planned | Step::Answered | Step::AllowedByAnswer | Step::Printed { due: false, .. } => None,
         },

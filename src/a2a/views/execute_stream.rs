@@ -41,8 +41,8 @@ fn frame(update: &Update<'_>) -> Option<Body> {
         Change::Text { text, .. } | Change::Citation(text) => {
             write(state, "text_content", |o| _ = o.member("text", text))
         }
-        Change::Call { call, step: Step::Planned | Step::Asked | Step::Started | Step::Ended, status } => {
-            write(state, "tool_call_update", |o| tool_call(o, Call::new(call, status)))
+        Change::Call { call, step: Step::Planned | Step::Asked | Step::Started | Step::Ended } => {
+            write(state, "tool_call_update", |o| tool_call(o, call))
         }
         Change::Call {
             step: Step::Answered | Step::AllowedByRule | Step::AllowedByAnswer | Step::Printed { .. },

@@ -2,7 +2,7 @@
 //! every event is one object of a few members, and results and errors are strings.
 
 use crate::a2a::encodings::object::Object;
-use crate::a2a::views::call::Call;
+use crate::a2a::views::call::{Call, prompt_and_urls};
 use crate::a2a::views::update::{failure, idle_completed};
 use crate::task::machine::state::{State, TaskState};
 use crate::task::spec::Question;
@@ -26,10 +26,7 @@ pub fn confirmation(o: &mut Object<'_>, call: Call<'_>, question: &Question) {
             let lines: Vec<String> = [command.clone()].into_iter().chain(dir).chain(warnings.iter().cloned()).collect();
             (title, lines.join("\n"), "danger")
         }
-        Question::Info { title, prompt, urls } => {
-            let lines: Vec<&str> = std::iter::once(prompt).chain(urls).map(String::as_str).collect();
-            (title, lines.join("\n"), "info")
-        }
+        Question::Info { title, prompt, urls } => (title, prompt_and_urls(prompt, urls), "info"),
         Question::AskUser { title, questions } => {
             let lines: Vec<&str> = questions.iter().map(|one| one.question.as_str()).collect();
             (title, lines.join("\n"), "info")

@@ -7,7 +7,6 @@
 use crate::a2a::Body;
 use crate::a2a::dialect::Standalone;
 use crate::a2a::encodings::object::{Object, object};
-use crate::a2a::views::call::Call;
 use crate::a2a::views::flat;
 use crate::a2a::views::update::{Change, Step, Update};
 use crate::a2a::words;
@@ -35,8 +34,7 @@ fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
             o.member("text", text).member("messageId", &state.message_id(since));
         }),
         Change::Citation(text) => write(state, update.at, "citation", |o| _ = o.member("text", text)),
-        Change::Call { call, step: Step::Asked, status } => {
-            let call = Call::new(call, status);
+        Change::Call { call, step: Step::Asked } => {
             let question = call.question()?;
             write(state, update.at, "tool-call-confirmation", |o| {
                 o.member("toolCallId", call.call.id()).member("toolName", &call.call.request.name);
@@ -44,11 +42,10 @@ fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
                 o.object("confirmationRequest", |o| flat::confirmation(o, call, question));
             })
         }
-        Change::Call { call, step: Step::Planned | Step::Started | Step::Ended, status } => {
-            let call = Call::new(call, status);
+        Change::Call { call, step: Step::Planned | Step::Started | Step::Ended } => {
             write(state, update.at, "tool-call-update", |o| {
                 o.member("toolCallId", call.call.id()).member("toolName", &call.call.request.name);
-                o.member("status", status.devtool()).member("inputParameters", &call.call.request.args);
+                o.member("status", call.status.devtool()).member("inputParameters", &call.call.request.args);
                 o.optional("result", call.result()).optional("error", call.failure());
             })
         }

@@ -3,7 +3,6 @@
 
 pub mod call;
 pub mod coder;
-pub mod coder_call;
 pub mod devtool;
 pub mod devtool_call;
 pub mod execute_stream;

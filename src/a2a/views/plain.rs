@@ -11,7 +11,7 @@
 use crate::a2a::dialect::Outputs;
 use crate::a2a::encodings::object::object;
 use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Frame, Piece, StatusUpdate};
-use crate::a2a::views::call::{Call, listed};
+use crate::a2a::views::call::{Call, listed, prompt_and_urls};
 use crate::a2a::views::coder::{output, write_answered_by};
 use crate::a2a::views::devtool_call;
 use crate::a2a::views::update::{Change, Step, Update, status_message};
@@ -37,15 +37,12 @@ pub fn frame<'a>(update: &Update<'a>, outputs: Outputs) -> Option<Frame<'a>> {
         Change::Text { text, since } => Some(said(update, text, since)),
         Change::Retracted { .. } => Some(piece(state, state.spoken.join("\n"), Joins::Whole)),
         Change::Answered(answer) => finished(state, answer),
-        Change::Call { call, step, status } => {
-            let shown = Call::new(call, status);
-            match step {
-                Step::Started => Some(news(update, shown, format!("Started: {}", shown.label()))),
-                Step::Printed { text, .. } => Some(output(call, text)),
-                Step::Ended => Some(news(update, shown, ended(shown)?)),
-                Step::Planned | Step::Asked | Step::Answered | Step::AllowedByRule | Step::AllowedByAnswer => None,
-            }
-        }
+        Change::Call { call, step } => match step {
+            Step::Started => Some(news(update, call, format!("Started: {}", call.label()))),
+            Step::Printed { text, .. } => Some(output(call.call, text)),
+            Step::Ended => Some(news(update, call, ended(call)?)),
+            Step::Planned | Step::Asked | Step::Answered | Step::AllowedByRule | Step::AllowedByAnswer => None,
+        },
         Change::Artifact(ref artifact) => Some(Frame::Artifact(artifact.clone())),
         Change::Created
         | Change::Prompted { .. }
@@ -181,11 +178,7 @@ fn wording(question: &Question) -> String {
         Question::Edit { title: _, file_name: _, file_path, diff, old: _, new: _ } => {
             format!("Change {file_path}?\n{diff}")
         }
-        Question::Info { title: _, prompt, urls } => {
-            let mut lines = vec![prompt.clone()];
-            lines.extend(urls.iter().cloned());
-            lines.join("\n")
-        }
+        Question::Info { title: _, prompt, urls } => prompt_and_urls(prompt, urls),
         Question::AskUser { title: _, questions } => listed(questions),
     }
 }

@@ -79,8 +79,7 @@ fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
         Change::Call {
             call,
             step: Step::Asked | Step::Answered | Step::AllowedByRule | Step::Started | Step::Printed { .. } | Step::Ended,
-            status,
-        } => write(task, seq, "TOOL_CALL_UPDATE", |o| tool_call(o, Call::new(call, status))),
+        } => write(task, seq, "TOOL_CALL_UPDATE", |o| tool_call(o, call)),
         Change::Artifact(ref update) => write(task, seq, "ARTIFACT_UPDATE", |o| {
             o.object("artifact", |o| Writer::V03.artifact(o, &update.artifact));
             o.member("append", &update.append).member("lastChunk", &update.last);
@@ -114,15 +113,7 @@ fn tool_call(o: &mut Object<'_>, call: Call<'_>) {
 
 /// The status as last announced.
 fn state_change(o: &mut Object<'_>, state: &State) {
-    let is_final = match state.status.state {
-        TaskState::Submitted | TaskState::Working => false,
-        TaskState::InputRequired
-        | TaskState::AuthRequired
-        | TaskState::Completed
-        | TaskState::Failed
-        | TaskState::Canceled
-        | TaskState::Rejected => true,
-    };
+    let is_final = !matches!(state.status.state, TaskState::Submitted | TaskState::Working);
     o.member("state", words::state(state.status.state)).member("final", &is_final);
     if let Some(text) = &state.status.text {
         content(o, text);

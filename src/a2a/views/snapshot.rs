@@ -16,14 +16,8 @@ pub struct Wanted {
     /// How many of the newest messages, and the answers of their turns: None for all of them, 0 for no history at all.
     pub history: Option<usize>,
     pub artifacts: Artifacts,
-    pub persisted: Persisted,
-}
-
-/// Whether the members are shown in which the reference server keeps its own state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Persisted {
-    Shown,
-    Omitted,
+    /// Whether the members are shown in which the reference server keeps its own state.
+    pub persisted: bool,
 }
 
 /// Whether artifacts are shown at all.
@@ -42,21 +36,13 @@ impl Wanted {
     pub fn listed(history: usize, artifacts: bool) -> Wanted {
         Wanted {
             history: Some(history),
-            artifacts: match artifacts {
-                true => Artifacts::Listed,
-                false => Artifacts::Omitted,
-            },
-            persisted: Persisted::Omitted,
+            artifacts: if artifacts { Artifacts::Listed } else { Artifacts::Omitted },
+            persisted: false,
         }
     }
 
     pub const fn newest(history: Option<usize>) -> Wanted {
-        Wanted { history, artifacts: Artifacts::Shown, persisted: Persisted::Omitted }
-    }
-
-    pub fn with_persisted_state(mut self) -> Wanted {
-        self.persisted = Persisted::Shown;
-        self
+        Wanted { history, artifacts: Artifacts::Shown, persisted: false }
     }
 }
 
@@ -68,7 +54,7 @@ pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
         state: view.state(state.status.state, state.turn_is_over()),
         at: state.status.at,
         message: status_message(view, state),
-        persisted: persisted == Persisted::Shown && view.is_coder(),
+        persisted: persisted && view.is_coder(),
         history: Some(messages).filter(|_| history != Some(0)),
         artifacts: match shown {
             Artifacts::Shown => {

@@ -3,12 +3,13 @@
 
 use crate::a2a::encodings::object::object;
 use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Piece};
+use crate::a2a::views::call::Call;
 use crate::a2a::words::{self, CallStatus};
 use crate::base::id::Seq;
 use crate::task::log::answer::Answer;
 use crate::task::log::event::{Event, errands, hooks};
 use crate::task::log::record::Record;
-use crate::task::machine::state::{CallState, State, TaskState};
+use crate::task::machine::state::{State, TaskState};
 use crate::task::message::{Message, Source};
 use std::borrow::Cow;
 
@@ -52,9 +53,8 @@ pub enum Change<'a> {
     /// The model's answer is complete.
     Answered(&'a Answer),
     Call {
-        call: &'a CallState,
+        call: Call<'a>,
         step: Step<'a>,
-        status: CallStatus,
     },
     Artifact(ArtifactUpdate<'a>),
     /// Something that keeps the turn from going straight on, in a sentence.
@@ -92,7 +92,7 @@ impl<'a> Update<'a> {
 
 impl<'a> Change<'a> {
     fn of(state: &'a State, record: &'a Record) -> Option<Change<'a>> {
-        let call = |id, step, status| Some(Change::Call { call: state.call(id)?, step, status });
+        let call = |id, step, status| Some(Change::Call { call: Call::new(state.call(id)?, status), step });
         Some(match &record.event {
             Event::Created(_) => Change::Created,
             Event::Prompted { message, by, .. } => Change::Prompted { message, by },
@@ -121,7 +121,10 @@ impl<'a> Change<'a> {
                 call(id, Step::Printed { text, due }, CallStatus::Executing)?
             }
             Event::CallEnded { call: id, ending } => call(id, Step::Ended, CallStatus::of(ending))?,
-            Event::CallStale { call: id } => Change::stale(state.call(id)?),
+            Event::CallStale { call: id } => {
+                let name = &state.call(id)?.request.name;
+                Change::warn(format!("The file changed before {name} could write it; the change is looked at again."))
+            }
             Event::Produced { artifact, append, last } => {
                 Change::Artifact(ArtifactUpdate { artifact: Cow::Borrowed(artifact), append: *append, last: *last })
             }
@@ -130,7 +133,9 @@ impl<'a> Change<'a> {
                 Change::warn(format!("The model is asked again in {seconds} s: {reason}"))
             }
             Event::Retried => Change::info("The model is asked again."),
-            Event::FellBack { model, reason } => Change::fell_back(model, reason),
+            Event::FellBack { model, reason } => Change::warn(format!(
+                "From now on {model} answers, because the model before it cannot be had: {reason}"
+            )),
             Event::CompactionBegan => {
                 Change::info("The conversation has grown long; its older part is being summarised.")
             }
@@ -150,15 +155,6 @@ impl<'a> Change<'a> {
 
     fn warn(text: impl Into<Cow<'a, str>>) -> Change<'a> {
         Change::Notice { level: "warn", text: text.into() }
-    }
-
-    fn stale(call: &CallState) -> Change<'a> {
-        let name = &call.request.name;
-        Change::warn(format!("The file changed before {name} could write it; the change is looked at again."))
-    }
-
-    fn fell_back(model: &str, reason: &str) -> Change<'a> {
-        Change::warn(format!("From now on {model} answers, because the model before it cannot be had: {reason}"))
     }
 }
 

@@ -223,11 +223,8 @@ impl Core {
         sub.first = Some(First { seq: state.seq, body, last });
         if whole {
             sub.cursor = state.seq;
-            let wanted = Wanted::newest(say.history);
-            let wanted = match self.settings.switches.emit_persisted_state {
-                true => wanted.with_persisted_state(),
-                false => wanted,
-            };
+            let persisted = self.settings.switches.emit_persisted_state;
+            let wanted = Wanted { persisted, ..Wanted::newest(say.history) };
             let state = state.clone();
             self.encode(reader, &state, Extent::of(say.history), move |form, view, state| {
                 Computed::Frame(a2a::opening(form, view, state, wanted).into())
