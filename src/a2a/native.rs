@@ -35,7 +35,7 @@ use crate::a2a::dialect::{Dialect, Standalone};
 use crate::a2a::encodings::object::object;
 use crate::a2a::form::{Decoded, Form, enclosed};
 use crate::a2a::requests::answer;
-use crate::a2a::requests::message::{check_parts, is_short_name};
+use crate::a2a::requests::message::{check_context, check_parts};
 use crate::a2a::requests::object::{Object, wrong};
 use crate::a2a::views::list::read_token;
 use crate::a2a::words;
@@ -44,7 +44,6 @@ use crate::base::crc::crc32;
 use crate::base::http::Response;
 use crate::base::id::{ContextId, Seq, TaskId};
 use crate::base::json;
-use crate::limits::CONTEXT_ID_CHARS;
 use crate::task::call::{Call, Create, List, Mode, Say, Settings, TaskTraits};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::{Lifecycle, Profile, Protocol};
@@ -129,13 +128,7 @@ impl Asked {
     }
 
     fn context(&mut self) -> Result<Option<ContextId>, Fault> {
-        let id: Option<ContextId> = self.wish("context")?;
-        let fits = |id: &ContextId| !id.as_str().is_empty() && is_short_name(id.as_str());
-        if id.as_ref().is_some_and(|id| !fits(id)) {
-            let what = format!("must be 1 to {CONTEXT_ID_CHARS} printable characters.");
-            return Err(wrong(&self.name, "context", &what));
-        }
-        Ok(id)
+        check_context(self.wish("context")?, &self.name, "context")
     }
 
     fn settings(&mut self) -> Result<Settings, Fault> {

@@ -78,13 +78,17 @@ pub fn brief(part: Part) -> Message {
 
 /// A context id a client chose: short and printable, because it is shown to people and is a key of ours.
 pub fn context(sent: &Object, at: &str) -> Result<Option<ContextId>, Fault> {
-    let Some(id) = text(sent, &["contextId", "context_id"], at)? else {
-        return Ok(None);
-    };
-    if !is_short_name(id) {
-        return Err(wrong(at, "contextId", &format!("must be 1 to {CONTEXT_ID_CHARS} printable characters.")));
+    let id = text(sent, &["contextId", "context_id"], at)?.map(ContextId::from);
+    check_context(id, at, "contextId")
+}
+
+pub fn check_context(id: Option<ContextId>, at: &str, name: &str) -> Result<Option<ContextId>, Fault> {
+    match id {
+        Some(id) if id.as_str().is_empty() || !is_short_name(id.as_str()) => {
+            Err(wrong(at, name, &format!("must be 1 to {CONTEXT_ID_CHARS} printable characters.")))
+        }
+        id => Ok(id),
     }
-    Ok(Some(id.into()))
 }
 
 /// Whether a name that a client chose may become a key of ours.
@@ -198,20 +202,8 @@ fn holds_one(sent: &Object, at: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-const APPLICATIONS: [&str; 12] = [
-    "json",
-    "xml",
-    "yaml",
-    "x-yaml",
-    "toml",
-    "javascript",
-    "typescript",
-    "x-sh",
-    "sql",
-    "x-ndjson",
-    "pdf",
-    "octet-stream",
-];
+/// Subtypes of `application` that are text or that the model can read.
+const APPLICATIONS: &str = "json xml yaml x-yaml toml javascript typescript x-sh sql x-ndjson pdf octet-stream";
 const MEDIA_TYPE: &[&str] = &["mediaType", "media_type", "mimeType", "mime_type"];
 
 fn file(sent: &Object, at: &str) -> Result<Part, Fault> {
@@ -261,7 +253,7 @@ fn check_media(part: &Part, at: &str) -> Result<(), Fault> {
     let fits = match plain.split_once('/') {
         Some(("text" | "image" | "audio" | "video", _)) => true,
         Some(("application", kind)) => {
-            APPLICATIONS.contains(&kind) || kind.ends_with("+json") || kind.ends_with("+xml")
+            APPLICATIONS.split(' ').any(|known| known == kind) || kind.ends_with("+json") || kind.ends_with("+xml")
         }
         Some(_) => false,
         // The shorthands that some cards and clients use.

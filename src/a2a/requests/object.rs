@@ -57,51 +57,44 @@ pub fn member<'a>(object: &'a Object, names: &[&'a str]) -> Option<(&'a str, &'a
     })
 }
 
+/// A member of one type, if it is there; `what` is said of a member of another type.
+fn typed<'a, T>(
+    object: &'a Object,
+    names: &[&'a str],
+    at: &str,
+    what: &str,
+    read: impl FnOnce(&'a Value) -> Option<T>,
+) -> Result<Option<T>, Fault> {
+    let Some((name, value)) = member(object, names) else {
+        return Ok(None);
+    };
+    read(value).map(Some).ok_or_else(|| wrong(at, name, what))
+}
+
 /// A string member. The empty string counts as absent: some clients send every member they know.
 pub fn text<'a>(object: &'a Object, names: &[&'a str], at: &str) -> Result<Option<&'a str>, Fault> {
-    match member(object, names) {
-        None => Ok(None),
-        Some((_, Value::String(text))) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
-        Some((name, _)) => Err(wrong(at, name, "must be a string.")),
-    }
+    Ok(typed(object, names, at, "must be a string.", Value::as_str)?.filter(|text| !text.is_empty()))
 }
 
 pub fn object<'a>(parent: &'a Object, names: &[&'a str], at: &str) -> Result<Option<&'a Object>, Fault> {
-    match member(parent, names) {
-        None => Ok(None),
-        Some((_, Value::Object(object))) => Ok(Some(object)),
-        Some((name, _)) => Err(wrong(at, name, "must be an object.")),
-    }
+    typed(parent, names, at, "must be an object.", Value::as_object)
 }
 
 /// A list of strings.
 pub fn texts(object: &Object, names: &[&str], at: &str) -> Result<Vec<String>, Fault> {
-    let Some((name, value)) = member(object, names) else {
-        return Ok(Vec::new());
-    };
-    let texts = value.as_array().and_then(|items| {
-        let texts = items.iter().map(|item| item.as_str().map(str::to_owned));
-        texts.collect()
-    });
-    texts.ok_or_else(|| wrong(at, name, "must be a list of strings."))
+    let read = |value: &Value| value.as_array()?.iter().map(|item| item.as_str().map(str::to_owned)).collect();
+    Ok(typed(object, names, at, "must be a list of strings.", read)?.unwrap_or_default())
 }
 
-/// A non-negative integer. One that is too large for this machine means the most there can be.
+/// A non-negative integer.
 pub fn count(object: &Object, names: &[&str], at: &str) -> Result<Option<usize>, Fault> {
-    let Some((name, value)) = member(object, names) else {
-        return Ok(None);
-    };
-    let count = value.as_u64().map(|n| usize::try_from(n).unwrap_or(usize::MAX));
-    count.map(Some).ok_or_else(|| wrong(at, name, "must be a whole number from 0 on."))
+    let read = |value: &Value| usize::try_from(value.as_u64()?).ok();
+    typed(object, names, at, "must be a whole number from 0 on.", read)
 }
 
 /// A boolean.
 pub fn flag(object: &Object, names: &[&str], at: &str) -> Result<Option<bool>, Fault> {
-    match member(object, names) {
-        None => Ok(None),
-        Some((_, Value::Bool(flag))) => Ok(Some(*flag)),
-        Some((name, _)) => Err(wrong(at, name, "must be true or false.")),
-    }
+    typed(object, names, at, "must be true or false.", Value::as_bool)
 }
 
 /// A member that is wrong; `at` is where its object is, and empty for the request itself.
