@@ -294,16 +294,6 @@ pub const DIALECTS: [(&str, View); 11] = [
     ("own", View::Standalone(native::VIEW)),
 ];
 
-impl Writer {
-    /// The version it writes.
-    pub fn protocol(self) -> Protocol {
-        match self {
-            Writer::V03 | Writer::Proto03 => Protocol::V03,
-            Writer::V10 => Protocol::V10,
-        }
-    }
-}
-
 impl View {
     /// What a state is shown as; `idle`: the task waits for the next prompt.
     pub fn state(self, state: TaskState, idle: bool) -> TaskState {

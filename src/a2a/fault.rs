@@ -263,7 +263,6 @@ fn table(kind: &FaultKind, protocol: Protocol) -> Row<'static> {
 mod tests {
     use super::*;
     use crate::a2a::dialect::Dialect;
-    use crate::a2a::form::Media;
     use crate::base::Shared;
 
     /// Kind, code, and HTTP statuses: around JSON-RPC, REST, REST as 1.0.0 had it, Gemini.
@@ -426,7 +425,7 @@ mod tests {
     #[test]
     fn errors_come_in_the_type_that_was_asked_for() {
         let form = Form {
-            media: Media::A2aJson,
+            media: "application/a2a+json",
             echo: vec![("A2A-Extensions", "urn:x".into())],
             ..Form::of(Dialect::REST_10)
         };

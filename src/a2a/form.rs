@@ -21,7 +21,8 @@ pub struct Form {
     pub profile: Option<Profile>,
     /// The profile of requests that ask for none, on tasks of another version.
     pub default_profile: Profile,
-    pub media: Media,
+    /// The Content-Type of the answer.
+    pub media: &'static str,
     pub outputs: Outputs,
     pub prompt_answer: PromptAnswer,
     /// The partition the request is about.
@@ -32,13 +33,6 @@ pub struct Form {
     pub created_answer: CreatedAnswer,
     /// Nothing but an error is answered: the request came over a socket and has no id.
     pub silent: bool,
-}
-
-/// The Content-Type of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Media {
-    Json,
-    A2aJson,
 }
 
 /// What answers a request that creates a task without a prompt.
@@ -58,7 +52,7 @@ impl Form {
             stream_errors: false,
             profile: None,
             default_profile: dialect.default_profile,
-            media: Media::Json,
+            media: "application/json",
             outputs: Outputs::Any,
             prompt_answer: dialect.prompt_answer,
             tenant: Tenant::default(),

@@ -50,7 +50,7 @@ use crate::task::machine::state::State;
 use crate::task::message::Message;
 use dialect::Standalone;
 use encodings::value::{Finality, Frame};
-use form::{Media, enclosed};
+use form::enclosed;
 use requests::gemini_endpoints;
 use serde_json::json;
 pub use views::snapshot::Wanted;
@@ -92,12 +92,13 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
     };
     let update = Update::of(state, record)?;
     let frame = match profile {
-        Profile::Coder => coder::frame(&update, tools, writer.protocol())?,
+        Profile::Coder => coder::frame(&update, tools, writer)?,
         Profile::Devtool => devtool::frame(&update)?,
         Profile::Plain => plain::frame(&update, outputs)?,
     };
     let body = |finality| Shared::from(writer.frame(&state.created, &frame, finality));
-    Some(Body { event: None, open: body(Finality::Open), closing: frame.may_close().then(|| body(Finality::Closing)) })
+    let may_close = matches!(&frame, Frame::Status(update) if update.closing.is_some());
+    Some(Body { event: None, open: body(Finality::Open), closing: may_close.then(|| body(Finality::Closing)) })
 }
 
 /// The task as a whole.
@@ -169,9 +170,7 @@ pub fn said(form: &Form, state: &State, wanted: Wanted) -> Response {
 /// An answer with the headers the request's form asks for.
 pub fn respond(form: &Form, status: u16, body: Vec<u8>) -> Response {
     let mut response = Response::json(status, body);
-    if form.media == Media::A2aJson {
-        response.headers[0].1 = "application/a2a+json".into();
-    }
+    response.headers[0].1 = form.media.into();
     response.headers.extend(form.echo.iter().cloned());
     response
 }

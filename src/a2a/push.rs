@@ -14,13 +14,12 @@ use crate::a2a::form::Form;
 use crate::a2a::requests::object::{Object, count, member, object as object_member, text, texts, wrong};
 use crate::a2a::requests::operation::{self, Ask, Operation};
 use crate::a2a::switches::PushRules;
+use crate::a2a::views::coder;
 use crate::a2a::views::snapshot::{self, Wanted};
 use crate::a2a::views::tools::Tools;
-use crate::a2a::words::CODER;
 use crate::a2a::{present, result, snapshot as whole};
 use crate::base::http::Response;
 use crate::base::id::{ConfigId, Seq, TaskId};
-use crate::base::json;
 use crate::limits::PAGE_TASKS_MOST;
 use crate::task::call::{Call, Push};
 use crate::task::fault::Fault;
@@ -28,7 +27,6 @@ use crate::task::log::event::{Created, Profile, Protocol};
 use crate::task::machine::state::{State, Status, TaskState};
 use crate::task::push::{Due, Hook, Target, Wish};
 pub use rules::WebhookHost;
-use serde_json::json;
 
 /// Configurations inside each other: `config` around `pushNotificationConfig` is the deepest that anybody sends.
 const WRAPPERS: usize = 3;
@@ -307,17 +305,11 @@ pub fn delivery(target: &Target, state: &State, due: &Due, history: usize, tools
 
 fn past<'a>(profile: Profile, state: &State, status: &'a Status, shown: TaskState) -> StatusUpdate<'a> {
     let metadata = match profile {
-        Profile::Coder => json!({ CODER: { "kind": "state-change" }, "model": state.model }),
-        Profile::Devtool | Profile::Plain => json!({}),
+        Profile::Coder => coder::metadata("state-change", state, |_| {}),
+        Profile::Devtool | Profile::Plain => b"{}".to_vec(),
     };
     let text = status.text.as_deref().map(|text| Piece::Text(text.into()));
-    StatusUpdate {
-        state: shown,
-        at: status.at,
-        message: AgentMessage::of(status.seq, text),
-        metadata: json::bytes(&metadata),
-        closing: None,
-    }
+    StatusUpdate { state: shown, at: status.at, message: AgentMessage::of(status.seq, text), metadata, closing: None }
 }
 
 /// An artifact as a whole: its pieces were not sent.

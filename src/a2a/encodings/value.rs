@@ -16,16 +16,6 @@ pub enum Frame<'a> {
     Artifact(ArtifactUpdate<'a>),
 }
 
-impl Frame<'_> {
-    /// Whether a stream may end with this frame.
-    pub fn may_close(&self) -> bool {
-        match self {
-            Frame::Status(update) => update.closing.is_some(),
-            Frame::Artifact(_) => false,
-        }
-    }
-}
-
 #[derive(Debug)]
 pub struct StatusUpdate<'a> {
     pub state: TaskState,

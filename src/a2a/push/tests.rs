@@ -7,7 +7,7 @@ use crate::task::log::record::Record;
 use crate::task::machine::state::Item;
 use crate::task::message::{Artifact, Part};
 use crate::task::push::Health;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 fn read(given: Value) -> Result<(Option<TaskId>, Wish), Fault> {

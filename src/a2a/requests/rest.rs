@@ -5,7 +5,7 @@
 //! answered in the one it uses itself.
 
 use crate::a2a::dialect::Dialect;
-use crate::a2a::form::{Form, Media};
+use crate::a2a::form::Form;
 use crate::a2a::requests::message::is_short_name;
 use crate::a2a::requests::object::{Object, body, check_type, media_type};
 use crate::a2a::requests::operation::{self, Ask, Operation};
@@ -18,30 +18,22 @@ use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::Protocol;
 use serde_json::Value;
 
-/// Which versions have a path.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum In {
-    Both,
-    V03,
-    V10,
-}
-
-/// Every path below its base.
-const PATHS: [(&str, In, Rows<Operation>); 13] = [
-    ("/message:send", In::Both, &[(Method::Post, Operation::Send)]),
-    ("/message:stream", In::Both, &[(Method::Post, Operation::Stream)]),
-    ("/tasks", In::Both, &read(Operation::List)),
-    ("/tasks/{task}", In::Both, &read(Operation::Get)),
-    ("/tasks/{task}:cancel", In::Both, &[(Method::Post, Operation::Cancel)]),
-    ("/tasks/{task}:subscribe", In::Both, SUBSCRIBE),
-    ("/tasks/{task}/pushNotificationConfigs", In::Both, CONFIGS),
-    ("/tasks/{task}/pushNotificationConfigs/{config}", In::Both, CONFIG),
+/// Every path below its base, and the version that has it; None: both have.
+const PATHS: [(&str, Option<Protocol>, Rows<Operation>); 13] = [
+    ("/message:send", None, &[(Method::Post, Operation::Send)]),
+    ("/message:stream", None, &[(Method::Post, Operation::Stream)]),
+    ("/tasks", None, &read(Operation::List)),
+    ("/tasks/{task}", None, &read(Operation::Get)),
+    ("/tasks/{task}:cancel", None, &[(Method::Post, Operation::Cancel)]),
+    ("/tasks/{task}:subscribe", None, SUBSCRIBE),
+    ("/tasks/{task}/pushNotificationConfigs", None, CONFIGS),
+    ("/tasks/{task}/pushNotificationConfigs/{config}", None, CONFIG),
     // As the protobuf definition of 0.3 misspells it.
-    ("/task/{task}/pushNotificationConfigs", In::V03, CONFIGS),
-    ("/task/{task}/pushNotificationConfigs/{config}", In::V03, CONFIG),
-    ("/card", In::V03, CARD),
-    (OLD_CARD, In::V03, CARD),
-    ("/extendedAgentCard", In::V10, CARD),
+    ("/task/{task}/pushNotificationConfigs", Some(Protocol::V03), CONFIGS),
+    ("/task/{task}/pushNotificationConfigs/{config}", Some(Protocol::V03), CONFIG),
+    ("/card", Some(Protocol::V03), CARD),
+    (OLD_CARD, Some(Protocol::V03), CARD),
+    ("/extendedAgentCard", Some(Protocol::V10), CARD),
 ];
 
 /// 0.3 has this one without its prefix.
@@ -65,7 +57,8 @@ pub enum Base<'a> {
 
 pub struct MatchedRoute<'a> {
     pub base: Base<'a>,
-    versions: In,
+    /// The only version that has the path.
+    only: Option<Protocol>,
     rows: Rows<Operation>,
     ids: Ids<'a>,
 }
@@ -78,14 +71,14 @@ pub fn place(path: &str) -> Option<MatchedRoute<'_>> {
     if let Some(rest) = path.strip_prefix("/v1/") {
         return below(Base::V1, &path[path.len() - rest.len() - 1..]);
     }
-    if let Some(place) = below(Base::Root, path).filter(|place| place.versions != In::V03) {
+    if let Some(place) = below(Base::Root, path).filter(|place| place.only != Some(Protocol::V03)) {
         return Some(place);
     }
     let (tenant, _) = path.strip_prefix('/')?.split_once('/')?;
     if is_reserved(tenant) || !is_short_name(tenant) {
         return None;
     }
-    below(Base::Tenant(tenant), &path[tenant.len() + 1..]).filter(|place| place.versions != In::V03)
+    below(Base::Tenant(tenant), &path[tenant.len() + 1..]).filter(|place| place.only != Some(Protocol::V03))
 }
 
 /// Whether a first segment of a path is never a tenant.
@@ -96,9 +89,9 @@ fn is_reserved(segment: &str) -> bool {
 }
 
 fn below<'a>(base: Base<'a>, path: &'a str) -> Option<MatchedRoute<'a>> {
-    PATHS.iter().find_map(|(pattern, versions, rows)| {
-        Some(MatchedRoute { base, versions: *versions, rows, ids: matches(pattern, path)? })
-    })
+    PATHS
+        .iter()
+        .find_map(|(pattern, only, rows)| Some(MatchedRoute { base, only: *only, rows, ids: matches(pattern, path)? }))
 }
 
 pub fn call(place: &MatchedRoute, request: &Request, switches: &Switches, form: &mut Form) -> Result<Call, Fault> {
@@ -148,10 +141,10 @@ fn dialect(protocol: Protocol, request: &Request, sent: &Result<Option<Value>, F
 }
 
 /// 1.0 has a media type of its own; clients that do not name it get the common one.
-fn media(protocol: Protocol, headers: &Headers) -> Media {
+fn media(protocol: Protocol, headers: &Headers) -> &'static str {
     let mut named = ["accept", "content-type"].into_iter().flat_map(|name| headers.list(name));
     let is_named = named.any(|media| media_type(media) == "application/a2a+json");
-    if protocol == Protocol::V10 && is_named { Media::A2aJson } else { Media::Json }
+    if protocol == Protocol::V10 && is_named { "application/a2a+json" } else { "application/json" }
 }
 
 /// Whether the version and the path belong together.
@@ -174,9 +167,9 @@ fn agree(
         }
         (Base::Root | Base::Tenant(_) | Base::V1, _) => {}
     }
-    match (place.versions, protocol) {
-        (In::V03, Protocol::V10) | (In::V10, Protocol::V03) => Err(not_found(&request.path)),
-        (In::Both, _) | (In::V03, Protocol::V03) | (In::V10, Protocol::V10) => Ok(()),
+    match place.only {
+        Some(only) if only != protocol => Err(not_found(&request.path)),
+        Some(_) | None => Ok(()),
     }
 }
 

@@ -25,10 +25,6 @@ pub struct FileChange<'a> {
 }
 
 impl<'a> Call<'a> {
-    pub fn new(call: &'a CallState, status: CallStatus) -> Call<'a> {
-        Call { call, status }
-    }
-
     /// The call as it is now. None: no client was told of it yet.
     pub fn present(call: &'a CallState) -> Option<Call<'a>> {
         let status = match call.stage {

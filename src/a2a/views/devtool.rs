@@ -62,7 +62,7 @@ pub fn present(state: &State) -> StatusUpdate<'_> {
 
 /// What the agent says about the present status: its text, and every call that waits for an answer, whole.
 pub fn message(state: &State) -> Option<AgentMessage<'_>> {
-    let data = |call| Piece::Data(devtool_call::encode(Call::new(call, CallStatus::AwaitingApproval)));
+    let data = |call| Piece::Data(devtool_call::encode(Call { call, status: CallStatus::AwaitingApproval }));
     let message = status_message(state, state.asked().map(data))?;
     Some(match state.asked().next() {
         Some(_) => message.carrying(EXT),

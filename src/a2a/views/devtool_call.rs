@@ -62,16 +62,14 @@ fn file_diff(o: &mut Object<'_>, change: FileChange<'_>) {
 }
 
 fn confirmation(o: &mut Object<'_>, call: Call<'_>, question: &Question, placed: Details) {
-    match placed {
-        Details::Direct => {
-            o.member("options", &call.offers());
-            about(o, question);
-        }
-        Details::Twice => {
-            o.member("options", &call.offers().into_iter().map(Offer::in_session).collect::<Vec<_>>());
-            about(o, question);
-            o.object("details", |o| about(o, question));
-        }
+    let mut offers = call.offers();
+    if placed == Details::Twice {
+        offers = offers.into_iter().map(Offer::in_session).collect();
+    }
+    o.member("options", &offers);
+    about(o, question);
+    if placed == Details::Twice {
+        o.object("details", |o| about(o, question));
     }
 }
 
@@ -111,7 +109,7 @@ mod tests {
     use std::sync::Arc;
 
     fn shown(call: &CallState, status: CallStatus) -> Value {
-        serde_json::from_slice(&encode(Call::new(call, status))).unwrap()
+        serde_json::from_slice(&encode(Call { call, status })).unwrap()
     }
 
     fn running(question: Question) -> CallState {
@@ -234,7 +232,7 @@ mod tests {
     #[test]
     fn details_in_both_places() {
         let call = running(command());
-        let call = Call::new(&call, CallStatus::AwaitingApproval);
+        let call = Call { call: &call, status: CallStatus::AwaitingApproval };
         let shown = object(|o| members(o, call, Details::Twice));
         let mut options = options(ApprovalScope::Session);
         options[2]["name"] = json!("Cancel");

@@ -55,7 +55,7 @@ mod tests {
         let outcome = |ending| {
             let mut call = sample::call("x", json!({}), None);
             call.ending = Some(Arc::new(ending));
-            let call = Call::new(&call, CallStatus::Success);
+            let call = Call { call: &call, status: CallStatus::Success };
             (call.result().map(Cow::into_owned), call.failure().map(str::to_owned))
         };
         let success = |display| Ending::Success { output: "for the model".into(), display };
@@ -137,7 +137,7 @@ mod tests {
             ),
         ] {
             let call = sample::call("x", json!({}), Some(question));
-            let call = Call::new(&call, CallStatus::AwaitingApproval);
+            let call = Call { call: &call, status: CallStatus::AwaitingApproval };
             let shown = object(|o| confirmation(o, call, call.question().expect("it asks")));
             let shown: Value = serde_json::from_slice(&shown).expect("JSON");
             assert_eq!(shown, expected);

@@ -14,12 +14,12 @@ use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Frame, Piece, S
 use crate::a2a::views::call::{Call, listed, prompt_and_urls};
 use crate::a2a::views::coder::{output, write_answered_by};
 use crate::a2a::views::devtool_call;
+use crate::a2a::views::snapshot::answer;
 use crate::a2a::views::update::{Change, Step, Update, status_message};
 use crate::a2a::words::CallStatus;
 use crate::base::id::Seq;
 use crate::task::log::answer::{Answer, Finish};
 use crate::task::machine::state::State;
-use crate::task::message::{Artifact, Part};
 use crate::task::spec::{Ending, Question};
 use std::borrow::Cow;
 
@@ -35,7 +35,7 @@ pub fn frame<'a>(update: &Update<'a>, outputs: Outputs) -> Option<Frame<'a>> {
         }
         Change::Paused | Change::Stopped => Some(Frame::Status(present(state, outputs))),
         Change::Text { text, since } => Some(said(update, text, since)),
-        Change::Retracted { .. } => Some(piece(state, state.spoken.join("\n"), Joins::Whole)),
+        Change::Retracted { .. } => Some(Frame::Artifact(piece(state, state.spoken.join("\n")))),
         Change::Answered(answer) => finished(state, answer),
         Change::Call { call, step } => match step {
             Step::Started => Some(news(update, call, format!("Started: {}", call.label()))),
@@ -66,49 +66,30 @@ pub fn present(state: &State, outputs: Outputs) -> StatusUpdate<'_> {
 
 /// What the agent says about the present status: its text, what is asked and how to answer, and the calls themselves.
 pub fn message(state: &State, outputs: Outputs) -> Option<AgentMessage<'_>> {
-    let open: Vec<Call<'_>> = state.asked().map(|call| Call::new(call, CallStatus::AwaitingApproval)).collect();
+    let open: Vec<Call<'_>> = state.asked().map(|call| Call { call, status: CallStatus::AwaitingApproval }).collect();
     let asked = (!open.is_empty()).then(|| Piece::Text(question(&open).into()));
     let data = open.iter().filter(|_| outputs == Outputs::Any).map(|call| Piece::Data(devtool_call::encode(*call)));
     status_message(state, asked.into_iter().chain(data))
 }
 
-/// How a piece joins what was sent of the answer before.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Joins {
-    /// It replaces it.
-    Whole,
-    Behind,
-    /// Behind it, and nothing follows.
-    Last,
-}
-
 /// The next piece of what the agent says; `since` is the event with which its message began.
 fn said<'a>(update: &Update<'_>, text: &str, since: Seq) -> Frame<'a> {
     let begins = since == update.seq;
-    match (begins, update.state.spoken.is_empty()) {
-        (false, _) => piece(update.state, text.to_owned(), Joins::Behind),
-        (true, true) => piece(update.state, text.to_owned(), Joins::Whole),
-        (true, false) => piece(update.state, format!("\n{text}"), Joins::Behind),
-    }
+    let is_first = update.state.spoken.is_empty();
+    let text = if begins && !is_first { format!("\n{text}") } else { text.to_owned() };
+    Frame::Artifact(ArtifactUpdate { append: !(begins && is_first), ..piece(update.state, text) })
 }
 
 /// The answer is whole if the turn has nothing more to do.
 fn finished<'a>(state: &State, answer: &Answer) -> Option<Frame<'a>> {
     let over = !answer.has_calls() && answer.finish != Finish::Repetition;
-    (over && !state.spoken.is_empty()).then(|| piece(state, String::new(), Joins::Last))
+    let last = || ArtifactUpdate { append: true, last: true, ..piece(state, String::new()) };
+    (over && !state.spoken.is_empty()).then(|| Frame::Artifact(last()))
 }
 
-fn piece<'a>(state: &State, text: String, joins: Joins) -> Frame<'a> {
-    Frame::Artifact(ArtifactUpdate {
-        artifact: Cow::Owned(Artifact {
-            id: format!("answer-{}", state.turn),
-            name: Some("answer".into()),
-            description: None,
-            parts: vec![Part::text(text)],
-        }),
-        append: joins != Joins::Whole,
-        last: joins == Joins::Last,
-    })
+/// A piece of the answer that replaces what was sent of it before.
+fn piece<'a>(state: &State, text: String) -> ArtifactUpdate<'a> {
+    ArtifactUpdate { artifact: Cow::Owned(answer(state.turn as usize, text)), append: false, last: false }
 }
 
 fn ended(call: Call<'_>) -> Option<String> {
@@ -351,13 +332,13 @@ mod tests {
             ),
         ] {
             let call = sample::call("x", json!({}), Some(asked));
-            assert_eq!(question(&[Call::new(&call, CallStatus::AwaitingApproval)]), expected);
+            assert_eq!(question(&[Call { call: &call, status: CallStatus::AwaitingApproval }]), expected);
         }
         let one = sample::call("x", json!({}), Some(asks(vec![inquiry("Now?")])));
         let mut two = one.clone();
         two.request.call = "call-2".into();
         assert_eq!(
-            question(&[&one, &two].map(|call| Call::new(call, CallStatus::AwaitingApproval))),
+            question(&[&one, &two].map(|call| Call { call, status: CallStatus::AwaitingApproval })),
             "What it does\nNow? (yes / no)\n\nCall call-1: proceed_once (Answer), cancel (Dismiss).\n\n\
              What it does\nNow? (yes / no)\n\nCall call-2: proceed_once (Answer), cancel (Dismiss).\n\n\
              Answer each with a data part: {\"tool_call_id\": \"<call>\", \"selected_option_id\": \"<option>\"}."

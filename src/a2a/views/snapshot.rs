@@ -125,12 +125,18 @@ fn artifacts(state: &State, from: usize) -> Vec<Cow<'_, Artifact>> {
     let begins = |item: &Item| matches!(item, Item::Said(_) | Item::Dropped(_));
     let mut turn = state.history.iter().filter(|item| begins(item)).count();
     let mut answers = Vec::new();
+    // The messages of a turn, newest first.
     let mut said = vec![state.utterance.text.clone()];
     for (at, item) in state.history.iter().enumerate().rev() {
         if let Item::Answered(answer) = item.as_ref() {
             said.push(answer.text());
         } else if begins(item) {
-            answers.extend(answer(turn, std::mem::take(&mut said)));
+            said.retain(|text| !text.is_empty());
+            said.reverse();
+            if !said.is_empty() {
+                answers.push(answer(turn, said.join("\n")));
+            }
+            said.clear();
             turn -= 1;
             if at <= from && !answers.is_empty() {
                 break;
@@ -141,16 +147,14 @@ fn artifacts(state: &State, from: usize) -> Vec<Cow<'_, Artifact>> {
     answers.into_iter().map(Cow::Owned).chain(state.artifacts.iter().map(Cow::Borrowed)).collect()
 }
 
-/// The answer of a turn from its messages, newest first; None if there are none.
-fn answer(turn: usize, mut said: Vec<String>) -> Option<Artifact> {
-    said.retain(|text| !text.is_empty());
-    said.reverse();
-    (!said.is_empty()).then(|| Artifact {
+/// The artifact of what the agent said in a turn.
+pub fn answer(turn: usize, text: String) -> Artifact {
+    Artifact {
         id: format!("answer-{turn}"),
         name: Some("answer".into()),
         description: None,
-        parts: vec![Part::text(said.join("\n"))],
-    })
+        parts: vec![Part::text(text)],
+    }
 }
 
 #[cfg(test)]

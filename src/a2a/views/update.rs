@@ -92,7 +92,7 @@ impl<'a> Update<'a> {
 
 impl<'a> Change<'a> {
     fn of(state: &'a State, record: &'a Record) -> Option<Change<'a>> {
-        let call = |id, step, status| Some(Change::Call { call: Call::new(state.call(id)?, status), step });
+        let call = |id, step, status| Some(Change::Call { call: Call { call: state.call(id)?, status }, step });
         Some(match &record.event {
             Event::Created(_) => Change::Created,
             Event::Prompted { message, by, .. } => Change::Prompted { message, by },
