@@ -71,9 +71,9 @@ pub fn blame(message: &Message, fault: Fault) -> Fault {
         named.and_then(Value::as_str) == Some(call.as_str())
     };
     let answer = parts.chain(metadata.filter_map(Value::as_object)).find(about);
-    let decided = SPELLINGS.iter().map(|(_, decision)| *decision);
-    let member =
-        decided.filter(|name| answer.is_some_and(|answer| answer.contains_key(*name))).next().unwrap_or("option");
+    let mut decided = SPELLINGS.iter().map(|(_, decision)| *decision);
+    let decided = decided.find(|name| answer.is_some_and(|answer| answer.contains_key(*name)));
+    let member = decided.unwrap_or("option");
     Fault { field: Some(member.to_owned()), message: format!("{member}: {}", fault.message), kind: fault.kind }
 }
 
