@@ -424,11 +424,8 @@ mod tests {
 
     #[test]
     fn errors_come_in_the_type_that_was_asked_for() {
-        let form = Form {
-            media: "application/a2a+json",
-            echo: vec![("A2A-Extensions", "urn:x".into())],
-            ..Form::of(Dialect::REST_10)
-        };
+        let form =
+            Form { is_a2a_json: true, echo: vec![("A2A-Extensions", "urn:x".into())], ..Form::of(Dialect::REST_10) };
         let answer = fault(&form, &Fault::no_task(&"t".into()));
         assert_eq!(
             answer.headers,

@@ -21,8 +21,8 @@ pub struct Form {
     pub profile: Option<Profile>,
     /// The profile of requests that ask for none, on tasks of another version.
     pub default_profile: Profile,
-    /// The Content-Type of the answer.
-    pub media: &'static str,
+    /// Whether the Content-Type of the answer is the one that 1.0 defines.
+    pub is_a2a_json: bool,
     pub outputs: Outputs,
     pub prompt_answer: PromptAnswer,
     /// The partition the request is about.
@@ -52,7 +52,7 @@ impl Form {
             stream_errors: false,
             profile: None,
             default_profile: dialect.default_profile,
-            media: "application/json",
+            is_a2a_json: false,
             outputs: Outputs::Any,
             prompt_answer: dialect.prompt_answer,
             tenant: Tenant::default(),

@@ -170,7 +170,9 @@ pub fn said(form: &Form, state: &State, wanted: Wanted) -> Response {
 /// An answer with the headers the request's form asks for.
 pub fn respond(form: &Form, status: u16, body: Vec<u8>) -> Response {
     let mut response = Response::json(status, body);
-    response.headers[0].1 = form.media.into();
+    if form.is_a2a_json {
+        response.headers[0].1 = "application/a2a+json".into();
+    }
     response.headers.extend(form.echo.iter().cloned());
     response
 }

@@ -103,7 +103,7 @@ pub fn call(place: &MatchedRoute, request: &Request, switches: &Switches, form: 
     };
     let sent = body(request);
     *form = Form::under(dialect(protocol, request, &sent), switches);
-    form.media = media(protocol, &request.headers);
+    form.is_a2a_json = protocol == Protocol::V10 && accepts_a2a_json(&request.headers);
     if let Base::Tenant(tenant) = place.base {
         form.tenant = tenant.into();
     }
@@ -140,11 +140,10 @@ fn dialect(protocol: Protocol, request: &Request, sent: &Result<Option<Value>, F
     }
 }
 
-/// 1.0 has a media type of its own; clients that do not name it get the common one.
-fn media(protocol: Protocol, headers: &Headers) -> &'static str {
+/// Whether a client names the media type of 1.0. Others get the common one.
+fn accepts_a2a_json(headers: &Headers) -> bool {
     let mut named = ["accept", "content-type"].into_iter().flat_map(|name| headers.list(name));
-    let is_named = named.any(|media| media_type(media) == "application/a2a+json");
-    if protocol == Protocol::V10 && is_named { "application/a2a+json" } else { "application/json" }
+    named.any(|media| media_type(media) == "application/a2a+json")
 }
 
 /// Whether the version and the path belong together.
