@@ -109,93 +109,95 @@ fn lay_traps(fixture: &ToolFixture) {
     symlink(&outside, fixture.base.join("ws/d/abs")).expect("ours");
 }
 
+const OUTSIDE: &str = "path_not_in_workspace";
+const INVALID: &str = "invalid_tool_params";
+const MISSING: &str = "file_not_found";
+
+/// Paths that must not lead out of the workspace, and the kind of error that each gets.
+const HOSTILE_PATHS: &[(&str, &str)] = &[
+    ("..", OUTSIDE),
+    ("../", OUTSIDE),
+    ("../secret", OUTSIDE),
+    ("../outside/f", OUTSIDE),
+    ("../ws-evil/f", OUTSIDE),
+    ("d/../../secret", OUTSIDE),
+    ("d/../d/../../secret", OUTSIDE),
+    ("./../secret", OUTSIDE),
+    (".//..//secret", OUTSIDE),
+    ("../ws/../secret", OUTSIDE),
+    ("deep/er/../../../secret", OUTSIDE),
+    ("/etc/passwd", OUTSIDE),
+    ("//etc/passwd", OUTSIDE),
+    ("/", OUTSIDE),
+    ("/proc/self/environ", OUTSIDE),
+    ("/proc/self/root/etc/passwd", OUTSIDE),
+    ("/dev/stdin", OUTSIDE),
+    ("rel/f", OUTSIDE),
+    ("rel/d/f", OUTSIDE),
+    ("rel/new/file", OUTSIDE),
+    ("abs/f", OUTSIDE),
+    ("leaf", OUTSIDE),
+    ("abs_leaf", OUTSIDE),
+    ("dangling", OUTSIDE),
+    ("abs_dangling", OUTSIDE),
+    ("dangling_deep", OUTSIDE),
+    ("dangling_deep/x", OUTSIDE),
+    ("link_to_link/f", OUTSIDE),
+    ("link_to_link_to_link/f", OUTSIDE),
+    ("up/secret", OUTSIDE),
+    ("up/ws-evil/f", OUTSIDE),
+    ("roundabout/secret", OUTSIDE),
+    ("root/etc/passwd", OUTSIDE),
+    ("magic_root/etc/passwd", OUTSIDE),
+    ("magic_cwd/Cargo.toml", OUTSIDE),
+    ("through_ws/f", OUTSIDE),
+    ("through_dot", OUTSIDE),
+    ("sibling/f", OUTSIDE),
+    ("d/rel/f", OUTSIDE),
+    ("d/abs/f", OUTSIDE),
+    ("d/abs/../f", OUTSIDE),
+    ("deep/er/leaf", OUTSIDE),
+    ("@../secret", OUTSIDE),
+    ("@/etc/passwd", OUTSIDE),
+    ("@rel/f", OUTSIDE),
+    ("file:///etc/passwd", OUTSIDE),
+    ("file://localhost/etc/passwd", OUTSIDE),
+    ("file://elsewhere/etc/passwd", INVALID),
+    ("loop_a", MISSING),
+    ("loop_a/f", MISSING),
+    ("self", MISSING),
+    ("f/../../secret", MISSING),
+    ("nowhere/../../secret", MISSING),
+    ("d\0/../../secret", INVALID),
+    ("f\0.txt", INVALID),
+    ("a\nb", INVALID),
+    ("a\rb", INVALID),
+    ("a\tb", INVALID),
+    ("", INVALID),
+    ("   ", INVALID),
+];
+
 #[test]
 fn hostile_paths_are_refused_or_stay_in_the_workspace() {
     let fixture = ToolFixture::new();
     lay_traps(&fixture);
     let base = fixture.base.to_str().expect("plain").to_string();
-    let long = "x/".repeat(3000);
-    let name = "n".repeat(256);
-    let outside = "path_not_in_workspace";
-    let invalid = "invalid_tool_params";
-    let missing = "file_not_found";
-    let tricks: Vec<(String, &str)> = [
-        ("..", outside),
-        ("../", outside),
-        ("../secret", outside),
-        ("../outside/f", outside),
-        ("../ws-evil/f", outside),
-        ("d/../../secret", outside),
-        ("d/../d/../../secret", outside),
-        ("./../secret", outside),
-        (".//..//secret", outside),
-        ("../ws/../secret", outside),
-        ("deep/er/../../../secret", outside),
-        ("/etc/passwd", outside),
-        ("//etc/passwd", outside),
-        ("/", outside),
-        ("/proc/self/environ", outside),
-        ("/proc/self/root/etc/passwd", outside),
-        ("/dev/stdin", outside),
-        ("rel/f", outside),
-        ("rel/d/f", outside),
-        ("rel/new/file", outside),
-        ("abs/f", outside),
-        ("leaf", outside),
-        ("abs_leaf", outside),
-        ("dangling", outside),
-        ("abs_dangling", outside),
-        ("dangling_deep", outside),
-        ("dangling_deep/x", outside),
-        ("link_to_link/f", outside),
-        ("link_to_link_to_link/f", outside),
-        ("up/secret", outside),
-        ("up/ws-evil/f", outside),
-        ("roundabout/secret", outside),
-        ("root/etc/passwd", outside),
-        ("magic_root/etc/passwd", outside),
-        ("magic_cwd/Cargo.toml", outside),
-        ("through_ws/f", outside),
-        ("through_dot", outside),
-        ("sibling/f", outside),
-        ("d/rel/f", outside),
-        ("d/abs/f", outside),
-        ("d/abs/../f", outside),
-        ("deep/er/leaf", outside),
-        ("@../secret", outside),
-        ("@/etc/passwd", outside),
-        ("@rel/f", outside),
-        ("file:///etc/passwd", outside),
-        ("file://localhost/etc/passwd", outside),
-        ("file://elsewhere/etc/passwd", invalid),
-        ("loop_a", missing),
-        ("loop_a/f", missing),
-        ("self", missing),
-        ("f/../../secret", missing),
-        ("nowhere/../../secret", missing),
-        ("d\0/../../secret", invalid),
-        ("f\0.txt", invalid),
-        ("a\nb", invalid),
-        ("a\rb", invalid),
-        ("a\tb", invalid),
-        ("", invalid),
-        ("   ", invalid),
-        (long.as_str(), invalid),
-        (name.as_str(), invalid),
-    ]
-    .map(|(path, expected)| (path.to_string(), expected))
-    .into_iter()
-    .chain([
-        (format!("{base}/secret"), outside),
-        (format!("{base}/ws/../secret"), outside),
-        (format!("{base}/ws-evil/f"), outside),
-        (format!("{base}/ws/rel/f"), outside),
-        (format!("{base}/outside/../ws-evil/f"), outside),
-        (format!("file://{base}/ws/..%2fsecret"), outside),
-        (format!("file://{base}/ws/%2e%2e/secret"), outside),
-        (format!("file://{base}/ws/f%00"), invalid),
-    ])
-    .collect();
+    let tricks: Vec<(String, &str)> = HOSTILE_PATHS
+        .iter()
+        .map(|(path, expected)| (path.to_string(), *expected))
+        .chain([
+            ("x/".repeat(3000), INVALID),
+            ("n".repeat(256), INVALID),
+            (format!("{base}/secret"), OUTSIDE),
+            (format!("{base}/ws/../secret"), OUTSIDE),
+            (format!("{base}/ws-evil/f"), OUTSIDE),
+            (format!("{base}/ws/rel/f"), OUTSIDE),
+            (format!("{base}/outside/../ws-evil/f"), OUTSIDE),
+            (format!("file://{base}/ws/..%2fsecret"), OUTSIDE),
+            (format!("file://{base}/ws/%2e%2e/secret"), OUTSIDE),
+            (format!("file://{base}/ws/f%00"), INVALID),
+        ])
+        .collect();
     assert!(tricks.len() >= 40);
 
     let before = fixture.outside();
@@ -206,7 +208,7 @@ fn hostile_paths_are_refused_or_stay_in_the_workspace() {
         assert_eq!(kind(&written), *expected, "writing {path:?}: {written:?}");
         assert!(!format!("{read:?}{written:?}").contains(SECRET), "{path:?}");
         assert_eq!(fixture.outside(), before, "{path:?}");
-        if *expected == outside {
+        if *expected == OUTSIDE {
             let ws = fixture.ws().display().to_string();
             assert!(format!("{read:?}").contains(&ws), "it names the workspace: {read:?}");
         }

@@ -275,8 +275,8 @@ pub const CHECKLIST: &[Line] = &[
         Covered(&["tests/checklist.rs::further_ignore_files_come_from_settings_and_a_variable"])),
     (76, "settings about tools decide which are declared, which run and which are asked about", Covered(&[
         "tests/checklist.rs::an_excluded_tool_does_not_run",
-        "tests/policy.rs::settings_become_rules",
-        "tests/policy.rs::tools_core_limits_the_tools_and_approves_none",
+        "tests/policy/rules.rs::settings_become_rules",
+        "tests/policy/rules.rs::tools_core_limits_the_tools_and_approves_none",
     ])),
     (77, "subagents are on unless switched off", Elsewhere(SUBAGENTS)),
     (78, "whether somebody sits at a terminal",
