@@ -72,7 +72,7 @@ fn split(word: &str) -> (&str, Option<String>) {
     }
 }
 
-/// The value of a flag: behind the equals sign, or the next word.
+/// The value of a flag: after the equals sign, or the next word.
 fn value_of(
     name: &str,
     placeholder: &str,
@@ -98,7 +98,7 @@ fn manual(words: impl Iterator<Item = String>) -> Result<Args, String> {
     }
 }
 
-/// What stands behind the verb `replay`.
+/// The arguments of `replay`.
 fn replay(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
     let (mut file, mut at, mut dialect) = (None, None, None);
     while let Some(word) = words.next() {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_get_one_clear_line() {
+    fn errors_are_one_line() {
         assert_eq!(parse("--wat").unwrap_err(), "unknown argument --wat; try --help.");
         assert_eq!(parse("--work x").unwrap_err(), "unknown argument --work; did you mean --workspace? Try --help.");
         assert_eq!(parse("--modle x").unwrap_err(), "unknown argument --modle; did you mean --model? Try --help.");

@@ -4,6 +4,7 @@
 mod task;
 
 use gemini_a2a::base::id::Seq;
+use gemini_a2a::base::secret::Secret;
 use gemini_a2a::task::log::event::{End, Event, Final, Profile, Protocol};
 use gemini_a2a::task::log::record::Record;
 use gemini_a2a::task::machine::decide::{HookInput, Input, Refusal};
@@ -200,9 +201,9 @@ fn webhook_events_keep_their_journal_format() {
     for (event, line) in [
         (
             hook_set(&Target {
-                token: Some("t".into()),
+                token: Some(Secret::new("t")),
                 schemes: vec!["Bearer".into()],
-                credentials: Some("s".into()),
+                credentials: Some(Secret::new("s")),
                 ..target("h")
             }),
             r#"{"hook_set":{"target":{"id":"h","url":"https://client.example/a2a","token":"t","schemes":["Bearer"],"credentials":"s","protocol":"1.0","profile":"plain"}}}"#,

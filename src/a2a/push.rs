@@ -20,6 +20,7 @@ use crate::a2a::views::tools::Tools;
 use crate::a2a::{present, result, snapshot as whole};
 use crate::base::http::Response;
 use crate::base::id::{ConfigId, Seq, TaskId};
+use crate::base::secret::Secret;
 use crate::limits::PAGE_TASKS_MOST;
 use crate::task::call::{Call, Push};
 use crate::task::fault::Fault;
@@ -122,9 +123,9 @@ pub fn wish(given: &Object, at: &str, rules: &PushRules) -> Result<(Option<TaskI
     let wish = Wish {
         id: text(inner, &["id"], &place)?.or(outer_id).map(ConfigId::from),
         url: url.to_owned(),
-        token: text(inner, &["token"], &place)?.map(str::to_owned),
+        token: text(inner, &["token"], &place)?.map(Secret::new),
         schemes,
-        credentials: text(auth, &["credentials"], &place)?.map(str::to_owned),
+        credentials: text(auth, &["credentials"], &place)?.map(Secret::new),
     };
     check_values(&wish)?;
     Ok((task.map(TaskId::from), wish))
@@ -149,9 +150,9 @@ fn check_values(wish: &Wish) -> Result<(), Fault> {
     let id = wish.id.as_ref().map(ConfigId::as_str);
     let rows = [
         ("id", id.is_none_or(|id| word(id) && !id.contains('/'))),
-        ("token", wish.token.as_deref().is_none_or(clean)),
+        ("token", wish.token.as_ref().is_none_or(|token| clean(token.reveal()))),
         ("authentication.schemes", wish.schemes.iter().all(|s| word(s))),
-        ("authentication.credentials", wish.credentials.as_deref().is_none_or(clean)),
+        ("authentication.credentials", wish.credentials.as_ref().is_none_or(|secret| clean(secret.reveal()))),
     ];
     match rows.into_iter().find(|(_, fine)| !fine) {
         None => Ok(()),
@@ -271,10 +272,10 @@ pub fn headers(target: &Target, task: &TaskId, seq: Seq) -> Vec<(&'static str, S
         ("X-A2A-Event-Id", format!("{task}:{seq}")),
     ];
     if let (Some(scheme), Some(credentials)) = (target.schemes.first(), &target.credentials) {
-        headers.push(("Authorization", format!("{scheme} {credentials}")));
+        headers.push(("Authorization", format!("{scheme} {}", credentials.reveal())));
     }
     if let Some(token) = &target.token {
-        headers.push(("X-A2A-Notification-Token", token.clone()));
+        headers.push(("X-A2A-Notification-Token", token.reveal().to_owned()));
     }
     headers
 }

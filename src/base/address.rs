@@ -98,20 +98,21 @@ pub fn host(text: &str) -> Result<Host, &'static str> {
     if let Ok(address) = lower.parse::<Ipv4Addr>() {
         return Ok(Host::Address(address.into()));
     }
-    let name = lower.strip_suffix('.').unwrap_or(&lower);
-    let labels: Vec<&str> = name.split('.').collect();
-    let plain = |label: &&str| {
-        let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        !label.is_empty() && label.chars().all(allowed)
-    };
-    if !labels.iter().all(plain) {
+    if !is_name(&lower) {
         return Err("not a valid host name");
     }
-    let last = labels.last().copied().unwrap_or_default();
+    let last = lower.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
     if is_number(last) {
         return Err("an IPv4 address is written as four decimal numbers");
     }
     Ok(Host::Name { local: matches!(last, "localhost" | "local" | "internal") })
+}
+
+/// Whether the text consists of labels of letters, digits, `-` and `_`, separated by single dots; one dot at the end is allowed.
+pub fn is_name(text: &str) -> bool {
+    let in_label = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    let mut labels = text.strip_suffix('.').unwrap_or(text).split('.');
+    labels.all(|label| !label.is_empty() && label.bytes().all(in_label))
 }
 
 /// Whether a resolver might treat a name with this last label as an IPv4 address: a number, also octal or hexadecimal.

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_beginning_or_a_few_wrong_letters() {
+    fn abbreviations_and_misspellings_are_recognised() {
         let known = ["--workspace", "--model", "--max-attempts", "--push", "--push-allow-host"];
         for (word, meant) in [
             ("--work", Some("--workspace")),

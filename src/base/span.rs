@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_unit_and_nothing_else() {
+    fn only_known_units_are_read() {
         for (text, ms) in [
             ("500ms", Some(500)),
             ("1s", Some(1_000)),
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_spelled_can_be_read_again() {
+    fn written_durations_can_be_read() {
         for (ms, text) in [(1, "1ms"), (1_500, "1500ms"), (90_000, "90s"), (120_000, "2m"), (86_400_000, "24h")] {
             assert_eq!(spell(ms), text);
             assert_eq!(parse(text), Some(ms));

@@ -1,7 +1,8 @@
 //! The model API, its address and credentials, from variables of the environment or of a `.env` file.
 
 use super::{Agent, Env, Owner, Settings, Variables};
-use crate::model::gemini::{self, Auth, Endpoint, Secret, Service};
+use crate::base::secret::Secret;
+use crate::model::gemini::{self, Auth, Endpoint, Service};
 use std::path::PathBuf;
 
 /// Where variables come from: the environment first, then the `.env` file.

@@ -175,7 +175,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn comments_and_extra_commas_are_forgiven_and_lines_kept() {
+    fn comments_and_trailing_commas_are_accepted() {
         let text = "\u{feff}// top\n{\n  /* two\n lines */ \"a\": [1, -2.5e1, \"x//y\", true,], // tail\n  \"b\": {\"c\": null}\n,}\n";
         let (node, notices) = parse(text).ok().unwrap();
         assert_eq!(node.json(), json!({"a": [1, -25.0, "x//y", true], "b": {"c": null}}));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_json_means_the_same_as_to_serde() {
+    fn plain_json_is_read_as_by_serde() {
         for text in [
             "{}",
             "[]",
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line() {
+    fn errors_have_their_line_number() {
         let deep = "[".repeat(DEEPEST + 2);
         for (text, line, word) in [
             ("{\n\"a\" 1}", 2, "colon"),

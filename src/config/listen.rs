@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_port_is_there_unless_only_others_are_named() {
+    fn the_default_port_is_used_unless_only_other_addresses_are_given() {
         let port = [("CODER_AGENT_PORT", "7")];
         for (line, env, expected) in [
             ("", [].as_slice(), ["127.0.0.1:41242"].as_slice()),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_and_wide_addresses_are_refused() {
+    fn invalid_and_public_addresses_are_refused() {
         for (line, words) in [
             ("--listen 0.0.0.0:80", "a loopback address"),
             ("--listen [::]:80", "a loopback address"),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_limit_to_them() {
+    fn the_number_of_addresses_is_limited() {
         let line = |count| "--listen unix:/a ".repeat(count);
         assert_eq!(of(&line(LISTENERS), &[]).map(|all| all.len()), Ok(LISTENERS));
         assert!(of(&line(LISTENERS + 1), &[]).is_err());

@@ -18,13 +18,14 @@ pub mod tree;
 pub mod trust;
 pub mod yaml;
 
+use crate::base::secret::Secret;
 use crate::config::endpoint::Sources;
 use crate::config::listen::Listen;
 use crate::config::options::{By, Flag, OPTIONS};
 use crate::config::proxy::Proxies;
 use crate::config::settings::Settings;
 use crate::config::trust::{Trust, TrustRules};
-use crate::model::gemini::{self, Endpoint, Secret};
+use crate::model::gemini::{self, Endpoint};
 use crate::task::policy::Mode;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_beat_the_environment_and_that_beats_defaults() {
+    fn flags_override_variables_and_variables_override_defaults() {
         let port = |line: &str, env: &[(&str, &str)]| match config(line, env).unwrap().listen.as_slice() {
             [Listen::Tcp(address)] => address.port(),
             others => panic!("{others:?}"),
@@ -429,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_operator_goes_without_questions_and_only_where_trusted() {
+    fn permissive_modes_need_the_operator_and_a_trusted_workspace() {
         let of = |args: &str, env: &[(&str, &str)], trust, settings| {
             config_at(args, env, place(trust, settings)).map(|config| config.settings.mode)
         };

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_home_of_its_own_moves_everything() {
+    fn gemini_cli_home_moves_all_files_of_the_user() {
         let plain = paths(&[("HOME", "/h"), ("XDG_CONFIG_HOME", "/x")]);
         let expected = Paths {
             home: Some("/h".into()),

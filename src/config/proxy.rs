@@ -3,20 +3,15 @@
 //! A loopback address never uses a proxy: for the proxy it would be another machine.
 
 use crate::base::address::is_within;
+use crate::base::secret::Secret;
 use ::core::net::IpAddr;
 
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proxies {
-    https: Option<String>,
-    http: Option<String>,
+    /// The addresses may contain passwords.
+    https: Option<Secret>,
+    http: Option<Secret>,
     except: Vec<String>,
-}
-
-impl std::fmt::Debug for Proxies {
-    /// Without the addresses, which may contain passwords.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Proxies").field("except", &self.except).finish_non_exhaustive()
-    }
 }
 
 impl Proxies {
@@ -27,8 +22,8 @@ impl Proxies {
         };
         let except = either("NO_PROXY").unwrap_or_default();
         Proxies {
-            https: either("HTTPS_PROXY").or_else(|| either("ALL_PROXY")),
-            http: either("HTTP_PROXY").or_else(|| either("ALL_PROXY")),
+            https: either("HTTPS_PROXY").or_else(|| either("ALL_PROXY")).map(Secret::new),
+            http: either("HTTP_PROXY").or_else(|| either("ALL_PROXY")).map(Secret::new),
             except: except
                 .split([',', ' '])
                 .map(|entry| entry.trim().to_lowercase())
@@ -41,8 +36,8 @@ impl Proxies {
     pub fn to(&self, url: &str) -> Option<&str> {
         let (scheme, rest) = url.split_once("://")?;
         let (proxy, port) = match scheme.to_ascii_lowercase().as_str() {
-            "https" => (self.https.as_deref()?, "443"),
-            "http" => (self.http.as_deref()?, "80"),
+            "https" => (self.https.as_ref()?, "443"),
+            "http" => (self.http.as_ref()?, "80"),
             _ => return None,
         };
         let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
@@ -51,7 +46,7 @@ impl Proxies {
         let host = host.trim_end_matches('.').to_lowercase();
         let port = given.unwrap_or(port);
         let excepted = || self.except.iter().any(|entry| matches(entry, &host, port));
-        (!is_loopback(&host) && !excepted()).then_some(proxy)
+        (!is_loopback(&host) && !excepted()).then_some(proxy.reveal())
     }
 }
 
@@ -133,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_go_direct() {
+    fn exceptions_use_no_proxy() {
         for (entry, host, direct) in [
             ("*", "a.com", true),
             ("a.com", "a.com", true),

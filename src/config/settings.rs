@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn both_generations_mean_the_same() {
+    fn old_and_new_keys_have_the_same_effect() {
         let new = r#"{
             "model": {"name": "flash", "maxSessionTurns": 7},
             "tools": {"core": ["a"], "allowed": ["b"], "exclude": ["c"], "autoAccept": true},
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn later_layers_win_and_prohibitions_add_up() {
+    fn later_files_override_earlier_ones_but_prohibitions_stay() {
         let layers = [
             layer(
                 SettingScope::SystemDefaults,
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_value_is_named_and_the_rest_counts() {
+    fn an_invalid_value_is_reported_and_the_rest_is_used() {
         let text = "{\n\"model\": {\"name\": 5, \"maxSessionTurns\": -7},\n\"tools\": \"s3cret\",\n\"general\": {\"maxAttempts\": 0,\n\"defaultApprovalMode\": \"yolo\"},\n\"context\": {\"fileName\": \"../x\"}, \"unknown\": {\"a\": 1},\n\"security\": {\"disableYoloMode\": true},\n\"mcpServers\": {\"m\": {\"env\": {\"K\": \"s3cret\"}}}\n}";
         let (settings, messages) = user(text);
         assert_eq!(
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_is_named_and_the_others_count() {
+    fn an_invalid_file_is_reported_and_the_others_are_used() {
         let layers = [
             layer(SettingScope::SystemDefaults, "[]"),
             layer(SettingScope::User, "{\n\"model\": "),

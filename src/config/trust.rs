@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operators_word_is_for_the_servers_workspace() {
+    fn the_operators_decision_applies_to_the_servers_workspace() {
         let (asked, off) = (None, Some(false));
         let of = |dir: &str, decision, folder_trust| {
             let operator = OperatorTrust { decision, workspace: "/w".into() };

@@ -98,20 +98,18 @@ impl Reader {
             }
             let inside = line.text[1..].trim_start();
             let shift = line.text.len() - inside.len();
-            if inside.is_empty() {
-                self.at += 1;
-                let value = self.block(indent + 1, depth + 1);
-                items.push(Node::new(line.number, value));
-            } else if is_item(inside) || split_key(inside).is_some() {
+            let value = if is_item(inside) || split_key(inside).is_some() {
                 // `- name: value` starts a map; its first line is indented to the position of the name.
                 self.lines[self.at] = Line { indent: indent + shift, text: inside.to_owned(), ..line };
-                let value = self.block(indent + 1, depth + 1);
-                items.push(Node::new(line.number, value));
+                Some(self.block(indent + 1, depth + 1))
             } else {
                 self.at += 1;
-                let value = self.scalar(inside, line.number, indent);
-                items.extend(value.map(|value| Node::new(line.number, value)));
-            }
+                match inside {
+                    "" => Some(self.block(indent + 1, depth + 1)),
+                    _ => self.scalar(inside, line.number, indent),
+                }
+            };
+            items.extend(value.map(|value| Node::new(line.number, value)));
         }
         Value::List(items)
     }
@@ -132,8 +130,7 @@ impl Reader {
                 // A list may follow its name without indentation.
                 let next = self.lines.get(self.at);
                 let flat = next.is_some_and(|next| next.indent == indent && is_item(&next.text));
-                let least = if flat { indent } else { indent + 1 };
-                Some(if flat { self.list(least, depth + 1) } else { self.block(least, depth + 1) })
+                Some(if flat { self.list(indent, depth + 1) } else { self.block(indent + 1, depth + 1) })
             } else {
                 self.scalar(rest, line.number, indent)
             };
@@ -155,21 +152,15 @@ impl Reader {
     }
 
     fn scalar(&mut self, text: &str, number: usize, indent: usize) -> Option<Value> {
-        let value = scalar(text);
         let more = self.lines.get(self.at).filter(|next| next.indent > indent).map(|next| next.number);
-        match (value, more) {
-            (Ok(value), None) => Some(value),
-            (Ok(_), Some(line)) => {
-                self.tell(line, "a value must stand on one line");
-                self.leave_out(indent + 1);
-                None
-            }
-            (Err(what), _) => {
-                self.tell(number, format!("{what} is not supported; write plain maps, lists and values"));
-                self.leave_out(indent + 1);
-                None
-            }
-        }
+        let (line, problem) = match (scalar(text), more) {
+            (Ok(value), None) => return Some(value),
+            (Ok(_), Some(line)) => (line, "a value must stand on one line".into()),
+            (Err(what), _) => (number, format!("{what} is not supported; write plain maps, lists and values")),
+        };
+        self.tell(line, problem);
+        self.leave_out(indent + 1);
+        None
     }
 
     /// Skips the lines that are indented at least this far.
@@ -289,14 +280,14 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_of_yaml_is_named_by_line_and_left_out() {
+    fn unsupported_yaml_is_reported_by_line_and_left_out() {
         let text = "a: &x 1\nb: *x\nc: |\n  text\n  more\nd: [1, 2]\ne: !t y\nf: one\n  two\ng:\n\th: 1\n  i: 2\nnonsense\nj: 'open\nk: x: y\nok: 1\n  stray: 1\nlast: 2\n";
         assert_eq!(read(text), (json!({"g": {"i": 2}, "last": 2}), vec![11, 1, 2, 3, 6, 7, 9, 13, 14, 15, 17]));
         assert_eq!(read("  a: 1\nb: 2\n"), (json!({"a": 1}), vec![2]));
     }
 
     #[test]
-    fn depth_ends() {
+    fn deep_nesting_is_refused() {
         let mut text = String::new();
         for depth in 0..200 {
             text.push_str(&format!("{}a:\n", " ".repeat(depth)));

@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_before_the_answer_is_waited_out_and_trouble_within_voids_it() {
+    fn failures_before_the_answer_are_retried_and_later_ones_break_the_stream() {
         let table = [
             (Trouble::Unreachable("x".into()), busy(None)),
             (Trouble::Slow, busy(None)),

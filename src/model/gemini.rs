@@ -9,6 +9,7 @@ mod tests;
 
 use crate::base::clock::rfc3339;
 use crate::base::json;
+use crate::base::secret::Secret;
 use crate::model::error::fatal;
 use crate::model::history::{self, Scene};
 use crate::model::memory::{self, Surroundings};
@@ -16,7 +17,6 @@ use crate::task::machine::job::{ModelError, Think};
 use crate::task::spec::ToolSpec;
 use serde::Serialize;
 use serde_json::Value;
-use std::fmt;
 use std::path::PathBuf;
 
 pub const DEFAULT_BASE_URL: &str = "https://generativelanguage.googleapis.com";
@@ -36,32 +36,6 @@ const OS: &str = if cfg!(target_os = "linux") {
 } else {
     "a Unix"
 };
-
-/// A value that is never printed.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    pub fn new(value: impl Into<String>) -> Secret {
-        Secret(value.into())
-    }
-
-    /// The value itself, for the one place that sends it.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-
-    /// The text without the secret in it.
-    pub fn hide_in(&self, text: &str) -> String {
-        if self.0.is_empty() { text.to_owned() } else { text.replace(&self.0, "…") }
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
-    }
-}
 
 /// How the key is shown to the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -190,7 +164,7 @@ impl Endpoint {
         headers
             .into_iter()
             .filter(|(name, _)| !replaced(name))
-            .map(|(name, value)| (name.to_owned(), Secret(value)))
+            .map(|(name, value)| (name.to_owned(), Secret::new(value)))
             .chain(self.extra.iter().cloned())
             .collect()
     }
@@ -210,7 +184,7 @@ pub fn header_list(text: &str) -> Vec<(String, Secret)> {
             (None, None) => {}
         }
     }
-    fields.into_iter().map(|(name, value)| (name, Secret(value))).collect()
+    fields.into_iter().map(|(name, value)| (name, Secret::new(value))).collect()
 }
 
 fn is_token(name: &str) -> bool {

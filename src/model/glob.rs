@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_and_what_they_fit() {
+    fn patterns_match_whole_texts() {
         let table = [
             ("", "", true),
             ("", "a", false),

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn imports_stand_where_they_are_written() {
+    fn imports_are_inserted_where_they_are_written() {
         let (text, messages) =
             expanded(&[("A", "one @./b.md, two\n@c.md\nme@c.md @someone\n"), ("b.md", "B\n"), ("c.md", "")], 5);
         assert_eq!(
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn code_imports_nothing() {
+    fn imports_in_code_are_ignored() {
         let text = "`@./b.md` ``a ` @./b.md`` ` @./x.md\n```\n@./b.md\n~~~\n@./b.md\n```\n~~~~ text\n@./b.md\n~~~\n@./b.md\n~~~~\n";
         let (found, messages) = expanded(&[("A", text), ("b.md", "B")], 5);
         assert_eq!(found, text);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn cycles_and_depth_end() {
+    fn cycles_and_deep_imports_are_refused() {
         let (text, messages) = expanded(&[("a.md", "1 @b.md"), ("b.md", "2 @./a.md")], 5);
         assert_eq!(text, "1 --- Context from: b.md ---\n2 @./a.md\n--- End of context from: b.md ---");
         assert_eq!(messages, ["b.md: @./a.md is not imported: it would import itself"]);

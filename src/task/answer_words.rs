@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_allow_and_words_that_refuse() {
+    fn yes_and_no_answer_an_approval() {
         let state = waiting(&[permission()]);
         for (text, option) in [
             ("yes", Some("proceed_once")),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_counts_while_there_is_doubt() {
+    fn text_is_a_prompt_unless_exactly_one_call_waits() {
         assert_eq!(typed_answer(&waiting(&[permission(), permission()]), "yes"), None);
         assert_eq!(typed_answer(&waiting(&[]), "yes"), None);
         let mut state = waiting(&[permission(), permission()]);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_agent_asks_is_answered_in_own_words() {
+    fn any_text_answers_a_question_of_the_agent() {
         let said = |count, text: &str| {
             let pick = typed_answer(&waiting(&[questions(count)]), text)?;
             let answers = pick.answers.as_deref().cloned().unwrap_or_default();

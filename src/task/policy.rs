@@ -174,7 +174,7 @@ impl Policy {
                 line::judge(&rules, ask, command, &line::Found { needs_approval: needs_approval.as_deref(), edits })
             }
             Question::Edit { .. } | Question::Info { .. } | Question::AskUser { .. } => {
-                first_fit(&rules, &Subject::Call(ask))
+                first_fit(&rules, &Subject::Call(ask)).0
             }
         }
     }
@@ -186,20 +186,11 @@ const ASK_USER: &str = "ask_user";
 struct Outcome {
     ruling: Ruling,
     may_be_denied: bool,
-    /// The rule that decided, if one did.
-    by: Option<By>,
 }
 
-/// The properties of the rule that decided.
-#[derive(Clone, Copy)]
-struct By {
-    tier: Tier,
-    narrow: bool,
-    allows_redirection: bool,
-}
-
-/// The first rule that matches decides. If a rule before it may deny the call, the call needs approval.
-fn first_fit(rules: &[&Held], subject: &Subject<'_>) -> Outcome {
+/// The first rule that matches decides. If a rule before it may deny the call, the call needs approval. Returns the
+/// rule too.
+fn first_fit<'r>(rules: &[&'r Held], subject: &Subject<'_>) -> (Outcome, Option<&'r Held>) {
     let mut suspect: Option<&Held> = None;
     for held in rules {
         let fits = match (held.fit(subject), held.rule.decision) {
@@ -213,11 +204,6 @@ fn first_fit(rules: &[&Held], subject: &Subject<'_>) -> Outcome {
         if !fits {
             continue;
         }
-        let by = Some(By {
-            tier: held.tier,
-            narrow: held.rule.is_narrow(),
-            allows_redirection: held.rule.allow_redirection,
-        });
         let ruling = match (held.rule.decision, suspect) {
             (Verdict::Allow | Verdict::Ask, Some(suspect)) => {
                 let reason = format!("{} may deny it, and it cannot be told", suspect.origin);
@@ -229,9 +215,10 @@ fn first_fit(rules: &[&Held], subject: &Subject<'_>) -> Outcome {
             },
             (verdict, None) => Ruling::new(verdict, held.origin.clone()),
         };
-        return Outcome { ruling, may_be_denied: suspect.is_some(), by };
+        return (Outcome { ruling, may_be_denied: suspect.is_some() }, Some(held));
     }
-    Outcome { ruling: Ruling::new(Verdict::Ask, "no rule speaks about it"), may_be_denied: suspect.is_some(), by: None }
+    let ruling = Ruling::new(Verdict::Ask, "no rule speaks about it");
+    (Outcome { ruling, may_be_denied: suspect.is_some() }, None)
 }
 
 fn strictness(verdict: Verdict) -> u8 {

@@ -5,31 +5,31 @@
 //! an unreachable receiver costs little memory, and a restarted server sends exactly what the old one had not sent.
 
 use crate::base::id::{ConfigId, Seq};
+use crate::base::secret::Secret;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::{Event, Profile, Protocol};
 use crate::task::log::record::Record;
 use crate::task::machine::state::{State, Status, TaskState};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::Arc;
 
 /// Replaces a secret.
 pub const HIDDEN: &str = "(hidden)";
 
 /// A webhook as it is registered.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     pub id: ConfigId,
     pub url: String,
     /// Sent with every delivery, so that the receiver can check where it comes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token: Option<String>,
+    pub token: Option<Secret>,
     /// The first one is used; the others are only shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schemes: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub credentials: Option<String>,
+    pub credentials: Option<Secret>,
     /// Deliveries have the version and profile of the request that registered it.
     pub protocol: Protocol,
     pub profile: Profile,
@@ -38,54 +38,25 @@ pub struct Target {
 impl Target {
     /// A copy for everybody who may see the task.
     pub fn without_secrets(&self) -> Target {
-        let hide = |secret: &Option<String>| secret.as_ref().map(|_| HIDDEN.to_owned());
+        let hide = |secret: &Option<Secret>| secret.as_ref().map(|_| Secret::new(HIDDEN));
         Target { token: hide(&self.token), credentials: hide(&self.credentials), ..self.clone() }
     }
 }
 
-/// Without secrets, which must not get into messages.
-impl fmt::Debug for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hide = |secret: &Option<String>| secret.as_ref().map(|_| HIDDEN);
-        f.debug_struct("Target")
-            .field("id", &self.id)
-            .field("url", &self.url)
-            .field("token", &hide(&self.token))
-            .field("schemes", &self.schemes)
-            .field("credentials", &hide(&self.credentials))
-            .field("protocol", &self.protocol)
-            .field("profile", &self.profile)
-            .finish()
-    }
-}
-
 /// A webhook as a client asks for it. Its id is optional; version and profile follow from the request.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
     pub id: Option<ConfigId>,
     pub url: String,
-    pub token: Option<String>,
+    pub token: Option<Secret>,
     pub schemes: Vec<String>,
-    pub credentials: Option<String>,
+    pub credentials: Option<Secret>,
 }
 
 impl Wish {
     pub fn target(self, id: ConfigId, protocol: Protocol, profile: Profile) -> Target {
-        Target {
-            id,
-            url: self.url,
-            token: self.token,
-            schemes: self.schemes,
-            credentials: self.credentials,
-            protocol,
-            profile,
-        }
-    }
-}
-
-impl fmt::Debug for Wish {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wish").field("id", &self.id).field("url", &self.url).finish_non_exhaustive()
+        let Wish { url, token, schemes, credentials, .. } = self;
+        Target { id, url, token, schemes, credentials, protocol, profile }
     }
 }
 
@@ -267,9 +238,9 @@ mod tests {
         Target {
             id: "h".into(),
             url: "https://client.example/a2a".into(),
-            token: Some("tok-secret".into()),
+            token: Some(Secret::new("tok-secret")),
             schemes: vec!["Bearer".into()],
-            credentials: Some("cred-secret".into()),
+            credentials: Some(Secret::new("cred-secret")),
             protocol: Protocol::V10,
             profile: Profile::Plain,
         }
@@ -278,7 +249,10 @@ mod tests {
     #[test]
     fn secrets_are_neither_shown_nor_printed() {
         let shown = target().without_secrets();
-        assert_eq!(shown, Target { token: Some(HIDDEN.into()), credentials: Some(HIDDEN.into()), ..target() });
+        assert_eq!(
+            shown,
+            Target { token: Some(Secret::new(HIDDEN)), credentials: Some(Secret::new(HIDDEN)), ..target() }
+        );
         let printed = format!("{:?}", target());
         assert!(!printed.contains("secret"), "{printed}");
         let wish = Wish {
@@ -288,7 +262,7 @@ mod tests {
             schemes: Vec::new(),
             credentials: target().credentials,
         };
-        assert_eq!(format!("{wish:?}"), "Wish { id: None, url: \"u\", .. }");
+        assert!(!format!("{wish:?}").contains("secret"));
         let without = Target { token: None, credentials: None, ..target() };
         assert_eq!(without.without_secrets(), without);
     }

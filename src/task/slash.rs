@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn no_phrase_means_two_things() {
+    fn a_name_cannot_be_registered_twice() {
         let aliased = |name: &str, alias: &str| Spec { aliases: vec![alias.into()], ..Spec::new(name, "") };
         let twins = Spec::group("a", "", vec![Spec::new("b", ""), Spec::new("b", "")]);
         for (spec, taken) in [
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_becomes_an_invocation() {
+    fn typed_commands_become_invocations() {
         let registry = Registry::built_in();
         let invoke = |phrase: &str, args: Args| {
             let phrase = phrase.to_owned();
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invocation_reads_like_what_was_typed() {
+    fn the_prompt_of_a_command_is_what_people_type() {
         let invocation = Invocation { path: vec!["memory".into(), "add".into()], args: vec!["be brief".into()] };
         assert_eq!(invocation.line(), "/memory add be brief");
         assert_eq!(

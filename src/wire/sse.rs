@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_write() {
+    fn written_events() {
         let mut out = Vec::new();
         open(&mut out, Some("task"), Some(Seq(7)));
         out.extend_from_slice(b"{}");

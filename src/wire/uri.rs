@@ -4,6 +4,7 @@
 //! here and another to a route or an allow-list. A path never names a file: dot segments are refused, not resolved. An escaped
 //! slash is a slash.
 
+use crate::base::address::is_name;
 // From `core`, because an address is a value: nothing here opens a socket.
 use ::core::net::Ipv6Addr;
 
@@ -74,7 +75,8 @@ pub fn host_of(text: &str) -> Option<Authority> {
         }
         None => {
             let (name, port) = text.split_at(text.find(':').unwrap_or(text.len()));
-            (name_of(name)?, port)
+            let is_valid = name.len() <= 255 && is_name(name);
+            (is_valid.then(|| name.to_ascii_lowercase())?, port)
         }
     };
     let port = match port.strip_prefix(':') {
@@ -166,15 +168,6 @@ fn decode(text: &[u8], plus: Plus) -> Result<String, &'static str> {
     Ok(text)
 }
 
-/// A name is labels of letters, digits, `-` and `_`, separated by single dots; one dot at the end is allowed.
-fn name_of(text: &str) -> Option<String> {
-    let labels = text.strip_suffix('.').unwrap_or(text);
-    let is_part = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
-    let is_label = |label: &str| !label.is_empty() && label.bytes().all(is_part);
-    let fits = text.len() <= 255 && labels.split('.').all(is_label);
-    fits.then(|| text.to_ascii_lowercase())
-}
-
 /// 1 to 65535 in digits only: no sign, no leading zero.
 fn port_of(digits: &str) -> Option<u16> {
     let plain = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
@@ -218,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_could_mean_two_things_are_refused() {
+    fn ambiguous_paths_are_refused() {
         for (given, reason) in [
             ("/..", "the path has a dot segment"),
             ("/a/../b", "the path has a dot segment"),

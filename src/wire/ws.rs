@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_lets_go_of_a_message_under_way() {
+    fn closing_drops_an_incomplete_message() {
         let mut codec = Codec::new(&Limits::default());
         read(&mut codec, &frame(0x01, b"never to end"));
         codec.close(&mut Vec::new(), 1001, "");

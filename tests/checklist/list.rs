@@ -191,7 +191,7 @@ pub const CHECKLIST: &[Line] = &[
         "src/a2a/commands.rs::both_lists",
     ])),
     (48, "commands that contain each other",
-        Elsewhere("commands are registered by their phrases, so that none can contain itself; src/task/slash.rs::no_phrase_means_two_things holds that")),
+        Elsewhere("commands are registered by their phrases, so that none can contain itself; src/task/slash.rs::a_name_cannot_be_registered_twice holds that")),
     (49, "a command is run by name", Covered(&[
         "tests/e2e/commands.rs::slash_command_results_come_with_the_answer",
         "src/task/slash.rs::a_command_is_found_by_its_whole_name",
@@ -239,37 +239,37 @@ pub const CHECKLIST: &[Line] = &[
     ])),
     (66, "none of the variables it brings count while it is not trusted", Covered(&[
         "tests/hostile.rs::opening_a_hostile_workspace_runs_and_loads_nothing",
-        "src/shell/start/workspace_settings.rs::an_untrusted_workspace_says_nothing",
+        "src/shell/start/workspace_settings.rs::files_of_an_untrusted_workspace_are_not_used",
     ])),
     (67, "trusted, they count for configuration and reach no environment", Covered(&[
-        "src/shell/start/workspace_settings.rs::a_trusted_one_comes_over_the_users_and_below_the_systems",
+        "src/shell/start/workspace_settings.rs::files_of_a_trusted_workspace_override_the_users_but_not_the_systems",
         "tests/hostile.rs::trusted_workspace_settings_apply_to_that_workspace_only",
     ])),
     (68, "settings of a repository that is not trusted are not read", Covered(&[
         "tests/hostile.rs::opening_a_hostile_workspace_runs_and_loads_nothing",
-        "src/shell/start/workspace_settings.rs::an_untrusted_workspace_says_nothing",
+        "src/shell/start/workspace_settings.rs::files_of_an_untrusted_workspace_are_not_used",
     ])),
     (69, "those of a trusted one count, over the user's", Covered(&[
-        "src/shell/start/workspace_settings.rs::a_trusted_one_comes_over_the_users_and_below_the_systems",
-        "src/config/settings.rs::later_layers_win_and_prohibitions_add_up",
+        "src/shell/start/workspace_settings.rs::files_of_a_trusted_workspace_override_the_users_but_not_the_systems",
+        "src/config/settings.rs::later_files_override_earlier_ones_but_prohibitions_stay",
     ])),
     (70, "where policies are read from is never up to a workspace", Covered(&[
         "src/config/settings.rs::a_workspace_cannot_decide_about_trust_or_policies",
     ])),
     (71, "settings of both generations are read, and unknown ones do no harm", Covered(&[
-        "src/config/settings.rs::both_generations_mean_the_same",
-        "src/config/settings.rs::a_wrong_value_is_named_and_the_rest_counts",
+        "src/config/settings.rs::old_and_new_keys_have_the_same_effect",
+        "src/config/settings.rs::an_invalid_value_is_reported_and_the_rest_is_used",
     ])),
     (72, "the operator's explicit word beats the variable; a client's word about trust is no word", Covered(&[
-        "src/config/trust.rs::the_operators_word_is_for_the_servers_workspace",
+        "src/config/trust.rs::the_operators_decision_applies_to_the_servers_workspace",
         "tests/hostile.rs::opening_a_hostile_workspace_runs_and_loads_nothing",
     ])),
     (73, "the variable says yes or no", Covered(&[
-        "src/config/trust.rs::the_operators_word_is_for_the_servers_workspace",
+        "src/config/trust.rs::the_operators_decision_applies_to_the_servers_workspace",
     ])),
     (74, "nothing said is not trusted", Covered(&[
-        "src/config/trust.rs::the_operators_word_is_for_the_servers_workspace",
-        "src/shell/start/workspace_settings.rs::trust_is_never_guessed",
+        "src/config/trust.rs::the_operators_decision_applies_to_the_servers_workspace",
+        "src/shell/start/workspace_settings.rs::an_invalid_file_of_trusted_folders_is_an_error",
     ])),
     (75, "further files of ignore patterns, from settings and a variable",
         Covered(&["tests/checklist.rs::further_ignore_files_come_from_settings_and_a_variable"])),
@@ -282,7 +282,7 @@ pub const CHECKLIST: &[Line] = &[
     (78, "whether somebody sits at a terminal",
         Elsewhere("nobody does: the server has no terminal, and a command never has input; tests/children.rs holds that")),
     (79, "going without questions is the operator's to allow, by variable or flag; otherwise the usual rules hold", Covered(&[
-        "src/config/mod.rs::only_the_operator_goes_without_questions_and_only_where_trusted",
+        "src/config/mod.rs::permissive_modes_need_the_operator_and_a_trusted_workspace",
         "tests/checklist.rs::two_unasked_calls_run_to_their_end",
         "tests/policy.rs::modes_decide_about_the_other_tools",
     ])),
@@ -301,7 +301,7 @@ pub const CHECKLIST: &[Line] = &[
         "src/shell/workers/slash_commands/tests.rs::init_makes_a_file_once_and_asks_the_model_to_fill_it",
     ])),
     (85, "the register of commands", Covered(&[
-        "src/task/slash.rs::no_phrase_means_two_things",
+        "src/task/slash.rs::a_name_cannot_be_registered_twice",
         "src/shell/workers/slash_commands/tests.rs::commands_of_others_run_like_our_own",
     ])),
     (86, "the command that restores a checkpoint", Elsewhere(CHECKPOINTS)),

@@ -1,6 +1,7 @@
 use super::*;
 use crate::a2a::Dialect;
 use crate::a2a::sample;
+use crate::base::secret::Secret;
 use crate::task::fault::FaultKind;
 use crate::task::log::event::{End, Event, Profile};
 use crate::task::log::record::Record;
@@ -19,9 +20,9 @@ fn full(id: Option<&str>, schemes: &[&str]) -> Wish {
     Wish {
         id: id.map(ConfigId::from),
         url: "https://client.example/a2a".into(),
-        token: Some("tok".into()),
+        token: Some(Secret::new("tok")),
         schemes: schemes.iter().map(|scheme| (*scheme).into()).collect(),
-        credentials: Some("s3cret".into()),
+        credentials: Some(Secret::new("s3cret")),
     }
 }
 
@@ -234,7 +235,7 @@ fn header_lines() {
         ]
     );
     // A scheme alone says nothing, and neither do credentials that nobody knows how to send.
-    for (schemes, credentials) in [(vec!["Bearer".into()], None), (vec![], Some("x".into()))] {
+    for (schemes, credentials) in [(vec!["Bearer".into()], None), (vec![], Some(Secret::new("x")))] {
         let lone = Target { schemes, credentials, ..(*bare("h").target).clone() };
         assert_eq!(headers(&lone, &task, Seq(7)), target(&bare("h")));
     }

@@ -199,7 +199,7 @@ fn every_value_does_the_same_as_a_flag_and_as_a_setting() {
 }
 
 #[test]
-fn the_last_word_counts() {
+fn the_last_of_repeated_flags_is_used() {
     assert_eq!(
         argued("--streaming off --card-default v1 --card-default hybrid --streaming on"),
         Ok(Settings::default())
@@ -207,7 +207,7 @@ fn the_last_word_counts() {
 }
 
 #[test]
-fn wrong_values_are_told_what_is_possible() {
+fn errors_name_the_possible_values() {
     for (line, error) in [
         ("--streaming yes", "--streaming must be on or off, not yes"),
         (

@@ -1,5 +1,6 @@
 use super::*;
 use crate::a2a::{Dialect, Switches};
+use crate::base::secret::Secret;
 use crate::core::disk::store::{Archive, Failure, Openness, Store};
 use crate::core::rig::Rig;
 use crate::limits::Times;
@@ -55,9 +56,9 @@ fn wish(id: Option<&str>) -> Wish {
     Wish {
         id: id.map(Into::into),
         url: "https://client.example/a2a".into(),
-        token: Some("tok".into()),
+        token: Some(Secret::new("tok")),
         schemes: vec!["Bearer".into()],
-        credentials: Some("s3cret".into()),
+        credentials: Some(Secret::new("s3cret")),
     }
 }
 

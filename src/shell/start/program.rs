@@ -1,5 +1,5 @@
-//! The program on one page: arguments, configuration, server, exit status. It is here and not in `main.rs` so that another program
-//! can be this one with further slash commands.
+//! The program: arguments, configuration, server, exit status. It is not in `main.rs`, so that another program can run it with
+//! further slash commands.
 
 use crate::args::{self, Mode};
 use crate::config::options::Flag;
@@ -28,8 +28,8 @@ pub fn adopt_orphans() {
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
-/// Does what the command line says, which may take until a signal comes. To be called first thing in `main`: tools start
-/// their programs through the same binary, and what was printed or opened before would happen again in each of them.
+/// Runs the command line; `serve` returns after a signal. To be called first in `main`: tools start their programs through the same
+/// binary, and whatever `main` does before would happen in each of them.
 pub fn run(commands: Commands) -> ExitCode {
     if let Some(code) = children::child_main(std::env::args_os()) {
         return code;
@@ -44,15 +44,13 @@ pub fn run(commands: Commands) -> ExitCode {
         Err(message) => return fail(USAGE, &message),
     };
     match &args.mode {
-        Mode::Help => {
-            print!("{}", args::help());
-            ExitCode::SUCCESS
-        }
-        Mode::Manual(subject) => print_manual(subject.as_deref()),
-        Mode::Version => {
-            println!("gemini-a2a {}", env!("CARGO_PKG_VERSION"));
-            ExitCode::SUCCESS
-        }
+        Mode::Help => print(&args::help()),
+        Mode::Manual(None) => print(&manual::contents()),
+        Mode::Manual(Some(subject)) => match manual::find(subject) {
+            Some(page) => print(&page.text()),
+            None => fail(USAGE, &format!("the manual has no page {subject}\n\n{}", manual::contents().trim_end())),
+        },
+        Mode::Version => print(concat!("gemini-a2a ", env!("CARGO_PKG_VERSION"), "\n")),
         Mode::Replay(replay) => match replay::run(replay, std::io::stdout().lock()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(message) => fail(FAILURE, &message),
@@ -84,16 +82,7 @@ fn serve(flags: &[Flag], commands: Commands) -> ExitCode {
     }
 }
 
-fn print_manual(subject: Option<&str>) -> ExitCode {
-    let text = match subject {
-        None => manual::contents(),
-        Some(subject) => match manual::find(subject) {
-            Some(page) => page.text(),
-            None => {
-                return fail(USAGE, &format!("the manual has no page {subject}\n\n{}", manual::contents().trim_end()));
-            }
-        },
-    };
+fn print(text: &str) -> ExitCode {
     // The write fails only when the reader has gone, for instance a pager that was quit.
     let _ = io::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS

@@ -4,13 +4,13 @@
 //! workspace's own. Trust ends where the operator said it does: a directory above a trusted workspace is read only if it is
 //! trusted itself. In a workspace nothing is read through a link that leads out of it, and only regular files are read.
 
+use crate::base::secret::Secret;
 use crate::config::dotenv;
 use crate::config::paths::Paths;
 use crate::config::settings::{self, Format, Layer, SettingScope, Settings};
 use crate::config::trust::{Folders, OperatorTrust, Trust, TrustRules};
 use crate::config::{Owner, Variables, WorkspaceSettings};
 use crate::limits::Limits;
-use crate::model::gemini::Secret;
 use crate::model::memory::File as MemoryFile;
 use crate::shell::event_loop::sys;
 use crate::task::spec::ErrorKind;
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn an_untrusted_workspace_says_nothing() {
+    fn files_of_an_untrusted_workspace_are_not_used() {
         let scratch = scratch();
         let local = look(&scratch, &[], None).expect("it can be decided");
         assert_eq!(local.trust, Trust::Untrusted);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trusted_one_comes_over_the_users_and_below_the_systems() {
+    fn files_of_a_trusted_workspace_override_the_users_but_not_the_systems() {
         let scratch = scratch();
         let trusted = Some(Trust::Trusted);
         let local = look(&scratch, &[], trusted).expect("it can be decided");
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_lead_out_or_are_none_are_named_and_not_read() {
+    fn links_out_of_the_workspace_and_files_that_are_not_text_are_reported() {
         let scratch = scratch();
         let put = |name: &str| scratch.path().join("repo/sub/.gemini").join(name);
         std::fs::remove_file(put(".env")).expect("it was there");
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn trust_is_never_guessed() {
+    fn an_invalid_file_of_trusted_folders_is_an_error() {
         let scratch = scratch();
         let file = scratch.put("home/.gemini/trustedFolders.json", "{");
         let error = look(&scratch, &[], None).expect_err("it cannot be decided");
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_in_toml_are_named() {
+    fn policies_in_toml_are_reported() {
         let scratch = scratch();
         let user = scratch.put("home/.gemini/policies/a.toml", "");
         scratch.put("home/.gemini/policies/auto-saved.json", "{}");

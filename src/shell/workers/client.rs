@@ -10,10 +10,11 @@ mod tests;
 
 use crate::base::cancel::Cancel;
 use crate::base::json;
+use crate::base::secret::Secret;
 use crate::limits::Limits;
 use crate::model::backend::{ModelBackend, ModelRequest};
 use crate::model::error::{self, Refusal, Trouble};
-use crate::model::gemini::{self, Endpoint, Secret};
+use crate::model::gemini::{self, Endpoint};
 use crate::model::stream::{Asked, Decoder};
 use crate::shell::event_loop::sys;
 use crate::task::log::answer::Answer;

@@ -1,15 +1,15 @@
 //! Decides about command lines, command by command.
 
 use super::rule::{Held, Subject};
-use super::{Ask, By, Mode, Outcome, Ruling, first_fit, risky};
+use super::{Ask, Mode, Outcome, Ruling, first_fit, risky};
 use crate::task::command_line::{Known, Simple, Unclear, parse, read_only};
 use crate::task::policy::Tier;
 use crate::task::spec::{Confinement, Verdict};
 
 /// Why a command may run without approval.
-enum Permission {
+enum Permission<'r> {
     /// A rule.
-    Rule(By),
+    Rule(&'r Held),
     /// It is known to only read.
     Known(Known),
 }
@@ -58,22 +58,19 @@ pub(super) fn judge(rules: &[&Held], ask: &Ask<'_>, line: &str, found: &Found<'_
 }
 
 fn unparsed(rules: &[&Held], ask: &Ask<'_>, why: &Unclear) -> Outcome {
-    let mut outcome = first_fit(rules, &Subject::Anything(ask));
+    let (mut outcome, _) = first_fit(rules, &Subject::Anything(ask));
     if outcome.ruling.verdict == Verdict::Allow && ask.mode != Mode::Yolo {
         outcome.ruling = Ruling::new(Verdict::Ask, format!("the command could not be read: {}", why.0));
     }
     outcome
 }
 
-fn judge_one(rules: &[&Held], ask: &Ask<'_>, simple: &Simple) -> (Outcome, Option<Permission>) {
-    let mut outcome = first_fit(rules, &Subject::Command(ask, simple));
+fn judge_one<'r>(rules: &[&'r Held], ask: &Ask<'_>, simple: &Simple) -> (Outcome, Option<Permission<'r>>) {
+    let (mut outcome, by) = first_fit(rules, &Subject::Command(ask, simple));
     // A command that only reads needs no approval, unless somebody wrote a rule that asks.
-    let unwritten = outcome.by.is_none_or(|by| by.tier == Tier::BuiltIn);
+    let unwritten = by.is_none_or(|by| by.tier == Tier::BuiltIn);
     match outcome.ruling.verdict {
-        Verdict::Allow => {
-            let by = outcome.by.expect("a rule allows it");
-            (outcome, Some(Permission::Rule(by)))
-        }
+        Verdict::Allow => (outcome, Some(Permission::Rule(by.expect("a rule allows it")))),
         Verdict::Ask if unwritten && !outcome.may_be_denied => match read_only(simple) {
             Ok(known) => {
                 outcome.ruling = Ruling::new(Verdict::Allow, format!("{} only reads", simple.text()));
@@ -103,7 +100,7 @@ fn objection(
         return None;
     }
     let (redirects, wide) = match permission {
-        Permission::Rule(by) => (!by.allows_redirection, !by.narrow),
+        Permission::Rule(by) => (!by.rule.allow_redirection, !by.rule.is_narrow()),
         Permission::Known(known) if known.only_confined && runs.is_none() => {
             return Some(format!("files of the workspace may choose what {} runs", simple.program()));
         }

@@ -148,8 +148,8 @@ pub(super) struct Held {
     pub kinds: &'static [Kind],
     /// It does not apply to calls that one of these matches.
     pub unless: Vec<Rule>,
-    command: Option<Regex>,
-    args: Option<Regex>,
+    pub command: Option<Regex>,
+    pub args: Option<Regex>,
 }
 
 /// What a rule is compared with.

@@ -25,10 +25,9 @@ const SHELL: &str = "run_shell_command";
 /// their tools is not trusted: such tools have the kind `Other`.
 pub(super) fn built_in() -> Vec<Held> {
     const ANY: &[Kind] = &[];
-    let mut planning = Rule::new("*", Verdict::Deny);
-    planning.deny_message = Some("only looking is allowed while planning".to_owned());
-    let mut alone = Rule::new(ASK_USER, Verdict::Deny);
-    alone.interactive = Some(false);
+    let message = Some("only looking is allowed while planning".to_owned());
+    let planning = Rule { deny_message: message, ..Rule::new("*", Verdict::Deny) };
+    let alone = Rule { interactive: Some(false), ..Rule::new(ASK_USER, Verdict::Deny) };
     let unsure = Names::Many([ASK_USER, "activate_skill", "web_fetch"].map(String::from).into());
     [
         (Rule::new("*", Verdict::Allow), 50, None, &[Kind::Read, Kind::Search][..]),
@@ -43,57 +42,44 @@ pub(super) fn built_in() -> Vec<Held> {
     .map(|(rule, priority, mode, kinds)| {
         let origin = mode.map_or("a built-in rule".into(), |mode| format!("a built-in rule in mode {}", mode.word()));
         let rule = Rule { priority, modes: mode.map(|mode| vec![mode]), ..rule };
-        let mut held = Held::plain(rule, Tier::BuiltIn, origin);
-        held.kinds = kinds;
-        held
+        Held { kinds, ..Held::plain(rule, Tier::BuiltIn, origin) }
     })
     .collect()
 }
 
 pub(super) fn translated(tools: &ToolSettings) -> (Vec<Held>, Vec<String>) {
-    let mut held = Vec::new();
     let mut problems = Vec::new();
-    let mut entries = |list: &[String], key: &str, verdict, priority, held: &mut Vec<Held>| {
+    let mut rules = |list: &[String], key: &str, rule: Rule| -> Vec<Held> {
+        let mut held = Vec::new();
         for entry in list {
-            match entry_rule(entry, verdict) {
-                Ok(rule) => {
-                    let rule = Rule { priority, ..rule };
-                    held.push(Held::plain(rule, Tier::User, format!("tools.{key}: {entry}")));
-                }
+            match entry_rule(entry, &rule) {
+                Ok(rule) => held.push(Held::plain(rule, Tier::User, format!("tools.{key}: {entry}"))),
                 Err(problem) => problems.push(format!("tools.{key}: {entry} {problem}")),
             }
         }
+        held
     };
-    entries(&tools.exclude, "exclude", Verdict::Deny, 400, &mut held);
-    entries(&tools.confirmation_required, "confirmationRequired", Verdict::Ask, 350, &mut held);
-    let mut allowed = Vec::new();
-    entries(&tools.allowed, "allowed", Verdict::Allow, 300, &mut allowed);
-    for rule in &mut allowed {
-        // A tool that needs no approval is still limited by the mode `plan`.
-        rule.rule.modes = Some(Mode::Default.and_above());
-    }
-    held.append(&mut allowed);
+    let any = |priority, verdict| Rule { priority, ..Rule::new("*", verdict) };
+    // A tool that needs no approval is still limited by the mode `plan`.
+    let unasked = |priority| Rule { modes: Some(Mode::Default.and_above()), ..any(priority, Verdict::Allow) };
+    let mut held = rules(&tools.exclude, "exclude", any(400, Verdict::Deny));
+    held.extend(rules(&tools.confirmation_required, "confirmationRequired", any(350, Verdict::Ask)));
+    held.extend(rules(&tools.allowed, "allowed", unasked(300)));
     if let Some(core) = &tools.core {
-        let mut listed = Vec::new();
-        entries(core, "core", Verdict::Allow, 0, &mut listed);
-        let mut rest = Rule::new("*", Verdict::Deny);
-        rest.priority = 240;
-        let mut rest = Held::plain(rest, Tier::User, "tools.core, which does not list it");
-        rest.unless = listed.into_iter().map(|held| held.rule).collect();
-        held.push(rest);
+        let listed = rules(core, "core", any(0, Verdict::Allow));
+        let unless = listed.into_iter().map(|held| held.rule).collect();
+        let rest = Held::plain(any(240, Verdict::Deny), Tier::User, "tools.core, which does not list it");
+        held.push(Held { unless, ..rest });
     }
     if tools.auto_accept {
-        let mut rule = Rule::new("*", Verdict::Allow);
-        rule.priority = 100;
-        rule.modes = Some(Mode::Default.and_above());
-        let mut reading = Held::plain(rule, Tier::User, "tools.autoAccept");
-        reading.kinds = &[Kind::Read, Kind::Search];
-        held.push(reading);
+        let reading = Held::plain(unasked(100), Tier::User, "tools.autoAccept");
+        held.push(Held { kinds: &[Kind::Read, Kind::Search], ..reading });
     }
     (held, problems)
 }
 
-fn entry_rule(entry: &str, verdict: Verdict) -> Result<Rule, &'static str> {
+/// The rule for an entry of a list: `rule` for the tool, and perhaps the command, that the entry names.
+fn entry_rule(entry: &str, rule: &Rule) -> Result<Rule, &'static str> {
     let entry = entry.trim();
     let (name, command) = match entry.split_once('(') {
         None => (entry, None),
@@ -108,15 +94,11 @@ fn entry_rule(entry: &str, verdict: Verdict) -> Result<Rule, &'static str> {
         "search_file_content" => "grep_search",
         name => name,
     };
-    let mut rule = Rule::new(name, verdict);
-    match command {
-        None | Some("" | "*") => {}
+    let command_prefix = match command {
+        None | Some("" | "*") => None,
         Some(_) if name != SHELL => return Err("has brackets, which only the shell tool can have"),
-        Some(command) => {
-            // `git:*` is an older form of `git`.
-            let command = command.strip_suffix(":*").unwrap_or(command);
-            rule.command_prefix = Some(command.into());
-        }
-    }
-    Ok(rule)
+        // `git:*` is an older form of `git`.
+        Some(command) => Some(command.strip_suffix(":*").unwrap_or(command).into()),
+    };
+    Ok(Rule { tool_name: name.into(), command_prefix, ..rule.clone() })
 }

@@ -23,16 +23,9 @@ pub struct Reply {
 #[must_use = "the body follows the head on the wire"]
 pub fn write_head(out: &mut Vec<u8>, response: &Response, reply: Reply, now_unix_ms: u64) -> Option<Shared> {
     let has_body = !matches!(response.status, 204 | 304);
-    write_status(out, response.status);
-    for (name, value) in &response.headers {
-        write_field(out, name, value);
-    }
-    if has_body {
-        write_field(out, "Content-Length", &response.body.len().to_string());
-    }
-    write_connection(out, reply);
-    write_field(out, "Date", &http_date(now_unix_ms));
-    out.extend_from_slice(b"\r\n");
+    let length = has_body.then(|| ("Content-Length", response.body.len().to_string()));
+    let fields = response.headers.iter().chain(&length).map(|(name, value)| (*name, value.as_str()));
+    write_fields(out, response.status, fields, reply, now_unix_ms);
 
     let follows = has_body && reply.method != Method::Head && !response.body.is_empty();
     follows.then(|| response.body.clone())
@@ -44,19 +37,11 @@ pub fn write_stream_head(out: &mut Vec<u8>, headers: &[(&str, &str)], reply: Rep
         Version::Http11 => Framing::Chunked,
         Version::Http10 => Framing::UntilClose,
     };
-    write_status(out, 200);
-    for (name, value) in headers {
-        write_field(out, name, value);
-    }
-    match framing {
-        Framing::Chunked => {
-            write_field(out, "Transfer-Encoding", "chunked");
-            write_connection(out, reply);
-        }
-        Framing::UntilClose => write_field(out, "Connection", "close"),
-    }
-    write_field(out, "Date", &http_date(now_unix_ms));
-    out.extend_from_slice(b"\r\n");
+    let (chunked, reply) = match framing {
+        Framing::Chunked => (Some(&("Transfer-Encoding", "chunked")), reply),
+        Framing::UntilClose => (None, Reply { keep_alive: false, ..reply }),
+    };
+    write_fields(out, 200, headers.iter().chain(chunked).copied(), reply, now_unix_ms);
     framing
 }
 
@@ -94,8 +79,21 @@ impl Framing {
     }
 }
 
-fn write_status(out: &mut Vec<u8>, status: u16) {
+/// Writes a head: the status line, these fields, `Connection` and `Date`.
+fn write_fields<'a>(
+    out: &mut Vec<u8>,
+    status: u16,
+    fields: impl Iterator<Item = (&'a str, &'a str)>,
+    reply: Reply,
+    now_unix_ms: u64,
+) {
     append(out, format_args!("HTTP/1.1 {status} {}\r\n", reason(status)));
+    for (name, value) in fields {
+        write_field(out, name, value);
+    }
+    write_connection(out, reply);
+    write_field(out, "Date", &http_date(now_unix_ms));
+    out.extend_from_slice(b"\r\n");
 }
 
 /// A value may contain text of a client. A line end in it would start another field, so control bytes become spaces.

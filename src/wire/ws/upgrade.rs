@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_ask_for_a_websocket_is_told_how() {
+    fn other_requests_are_refused_with_the_required_headers() {
         let refused = Refused {
             status: 426,
             message: "this is a WebSocket: ask over HTTP/1.1 with `Upgrade: websocket` and `Connection: Upgrade`",
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_that_ends_http() {
+    fn the_upgrade_response() {
         let head = |protocol| {
             let mut out = Vec::new();
             write_upgrade(&mut out, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", protocol);
