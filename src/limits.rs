@@ -436,6 +436,9 @@ pub const PATTERN_BYTES: usize = 4 * MIB;
 /// Patterns that the braces of one glob pattern may stand for: `{a,b}` makes two. A pattern with more is refused.
 pub const GLOB_ALTERNATIVES: usize = 256;
 
+/// How long the start of a server waits for the first answer of a supervisor. A program that does not answer is none.
+pub const SUPERVISOR_TRIAL_MS: u64 = 1_000;
+
 /// A supervisor that has not yet reported the start of its program gets SIGCONT this often, because another command may have stopped it.
 pub const SUPERVISOR_CONTINUE_MS: u64 = 100;
 /// How long a supervisor kills the processes of its command. Longer than `supervisor_end_ms`, so that the server decides when it takes

@@ -18,6 +18,7 @@ mod processes;
 pub mod procfs;
 mod supervisor;
 pub mod supervisors;
+pub mod trial;
 
 pub(crate) use supervisor::VERB;
 pub use supervisor::child_main;

@@ -12,6 +12,7 @@ use crate::core::{Approval, Choose, Core, Setup, Site, Workspace, WorkspaceChoic
 use crate::model::backend::ModelBackend;
 use crate::model::script::{DEMO, Script};
 use crate::shell::children::supervisors::Supervisors;
+use crate::shell::children::trial::{TrialError, try_supervisor};
 use crate::shell::children::{self, Children};
 use crate::shell::event_loop::listen::Listener;
 use crate::shell::event_loop::log::Log;
@@ -49,6 +50,11 @@ use std::sync::atomic::AtomicBool;
 use ureq::tls::TlsConfig;
 
 pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
+    // Otherwise this process would try to start a supervisor itself, and so on.
+    if std::env::args_os().nth(1).is_some_and(|word| word == children::VERB) {
+        let message = "this process was started to supervise a command: main has to begin with embed::child_main";
+        return Err(OpenError::Children(message.into()));
+    }
     plan.limits = plan.limits.with_files(sys::remember_file_limit());
     plan.settings.limits = plan.limits.clone();
     let limits = &plan.limits;
@@ -64,12 +70,16 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     let mut instances = Instances::open(&plan.state, &mut entropy).map_err(OpenError::State)?;
     let store = store(plan.store.take(), plan.watch.take(), &plan.state, &instances, limits)?;
     let listeners = listeners(&plan, instances.own())?;
-    let children = children(&plan, &instances, roots.clone())?;
+    let mut problems = Vec::new();
+    let children = children(&plan, &instances, roots.clone(), &mut problems)?;
     let supervisors = children.as_ref().map_or_else(Supervisors::default, Children::supervisors);
     let unconfined = match &children {
         Some(children) => children.can_confine(&workspace).err(),
         None => Some("This server starts no commands".to_owned()),
     };
+    if let Some(why) = unconfined.as_ref().filter(|_| children.is_some()) {
+        problems.push(format!("Every command needs approval, because none can be confined: {why}."));
+    }
     let instance = Instance {
         pid: std::process::id(),
         listen: listeners.iter().map(Listener::name).collect(),
@@ -83,7 +93,7 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     let lanes = Lanes::new(move || waker.wake(), limits);
     let clock = Clock::start();
     let start = Start::new(plan, workspace, roots, &children)?;
-    let setup = start.core_setup(&listeners, &instance.url, unconfined.clone(), entropy, clock.now())?;
+    let setup = start.core_setup(&listeners, &instance.url, unconfined, entropy, clock.now())?;
     let (limits, log) = (start.limits().clone(), start.log.clone());
     if let Err(error) = instances.announce(&instance) {
         log.warn(format_args!("other programs will not find this server: {error}"));
@@ -100,8 +110,7 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     let core = Core::new(setup);
     let parts = Parts { poll, listeners, signals, wake, clock, core, store, jobs, peer_check, limits, log };
     let server = server::Server::new(parts).map_err(|e| OpenError::System("the event queue takes no listener", e))?;
-    let problems = unconfined.map(|why| format!("Every command needs approval, because none can be confined: {why}."));
-    Ok(Server { server, instance, instances, stop, problems: problems.into_iter().collect() })
+    Ok(Server { server, instance, instances, stop, problems })
 }
 
 /// What the core and the workers are set up from.
@@ -282,7 +291,12 @@ fn host_policy(settings: &Settings, listeners: &[Listener]) -> HostPolicy {
 }
 
 /// Processes left over from a server that died are ended before anything new is started.
-fn children(plan: &Plan, instances: &Instances, workspaces: Vec<PathBuf>) -> Result<Option<Children>, OpenError> {
+fn children(
+    plan: &Plan,
+    instances: &Instances,
+    workspaces: Vec<PathBuf>,
+    problems: &mut Vec<String>,
+) -> Result<Option<Children>, OpenError> {
     let exe = match &plan.children {
         // The link, so that replacing the file does not matter.
         ChildProcesses::ThisProgram => "/proc/self/exe".into(),
@@ -299,6 +313,13 @@ fn children(plan: &Plan, instances: &Instances, workspaces: Vec<PathBuf>) -> Res
         workspaces,
         private: private.collect(),
     };
+    match try_supervisor(&children.exe) {
+        Ok(()) => {}
+        Err(TrialError::NotStarted(why)) => {
+            problems.push(format!("No command can be started: {why}. Tools that start commands fail."));
+        }
+        Err(TrialError::NoSupervisor(why)) => return Err(OpenError::Children(why)),
+    }
     let children = Children::new(children, &plan.limits);
     children.map(Some).map_err(|e| OpenError::System("no thread for child processes", e))
 }

@@ -31,25 +31,46 @@ pub use crate::shell::event_loop::log::Log;
 pub use crate::shell::event_loop::server::Ended;
 pub use crate::shell::event_loop::stop::StopHandle;
 pub use crate::shell::journal::watch::Watch;
-pub use crate::shell::workers::slash_commands::Commands;
-pub use crate::tool::Tool;
+
+/// What a slash command is made from.
+pub mod commands {
+    pub use crate::shell::workers::slash_commands::{Asked, Commands, Function};
+    pub use crate::task::slash::{Commanded, Spec};
+}
+
+/// What a model back-end is made from.
+pub mod models {
+    pub use crate::base::cancel::Cancel;
+    pub use crate::model::backend::{ModelBackend, ModelRequest};
+    pub use crate::task::log::answer::{Answer, Request};
+    pub use crate::task::machine::job::{ModelError, NoteBody};
+}
+
+/// What a tool is made from.
+pub mod tools {
+    pub use crate::task::machine::job::{Run, RunEnd};
+    pub use crate::task::spec::{CallError, Ending, ErrorKind, Kind, Plan, ToolSpec};
+    pub use crate::tool::{Ctx, Tool};
+}
 
 use crate::config::Models;
 use crate::config::paths::Paths;
 use crate::config::settings::Settings;
 use crate::config::trust::Trust;
 use crate::core::disk::store::StoreError;
-use crate::model::backend::ModelBackend;
 use crate::model::gemini::Endpoint;
 use crate::model::script::Script;
 use crate::shell::event_loop::server;
 use crate::shell::journal::instances::{Instance, Instances};
 use crate::shell::start::assemble;
+use commands::Commands;
+use models::ModelBackend;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use tools::Tool;
 
 /// What a server is made from. Begin with [`Plan::at`] and change what you need.
 pub struct Plan {

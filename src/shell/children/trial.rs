@@ -1,0 +1,56 @@
+//! Whether commands can be started at all, found out before the first one is wanted: a supervisor is started without a command, and
+//! has to answer that it has none.
+
+use crate::limits::SUPERVISOR_TRIAL_MS;
+use crate::shell::children::VERB;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Why no supervisor can be started.
+#[derive(Debug)]
+pub enum TrialError {
+    /// The system does not start the program.
+    NotStarted(String),
+    /// It was started and is no supervisor.
+    NoSupervisor(String),
+}
+
+/// Starts a supervisor and waits for its answer.
+pub fn try_supervisor(exe: &Path) -> Result<(), TrialError> {
+    let not_started = |error: io::Error| {
+        let missing = error.kind() == io::ErrorKind::NotFound && exe.starts_with("/proc");
+        let why = if missing { "/proc is not mounted".to_owned() } else { format!("{}: {error}", exe.display()) };
+        TrialError::NotStarted(why)
+    };
+    let (mut ours, theirs) = UnixStream::pair().map_err(not_started)?;
+    let mut command = Command::new(exe);
+    // Pipes, because /dev/null may be missing.
+    command.arg(VERB).env_clear().stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(not_started)?;
+    drop(command);
+    let answer = answer(&mut ours);
+    // It ends by itself, unless it is another program.
+    let _ = child.kill();
+    let _ = child.wait();
+    match answer {
+        Ok(true) => Ok(()),
+        Ok(false) | Err(_) => Err(TrialError::NoSupervisor(format!(
+            "{} was started as the supervisor of a command and did not answer: its main function has to begin with \
+             embed::child_main",
+            exe.display()
+        ))),
+    }
+}
+
+/// Whether the answer is that of a supervisor without a command.
+fn answer(control: &mut UnixStream) -> io::Result<bool> {
+    const ANSWER: &[u8] = b"failed ";
+    control.set_read_timeout(Some(Duration::from_millis(SUPERVISOR_TRIAL_MS)))?;
+    let mut start = [0; ANSWER.len()];
+    control.read_exact(&mut start)?;
+    Ok(start == ANSWER)
+}
