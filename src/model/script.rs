@@ -230,8 +230,15 @@ fn step(value: &Value, place: &str) -> Result<Step, String> {
     let parsed = match verb {
         "text" => Step::Text { text: step.need("text")?, chunks: step.chunks()? },
         "message" => Step::Message(step.need("message")?),
-        "thought" => thought(step.take("thought"), place)?,
-        "call" => Step::Call { name: step.need("call")?, args: arguments(step.take("args"), place)? },
+        "thought" => {
+            let (subject, description) =
+                step.read("thought", "[\"subject\", \"description\"]", pair)?.unwrap_or_default();
+            Step::Thought { subject, description }
+        }
+        "call" => {
+            let args = step.read("args", "an object", |args| args.is_object().then(|| args.clone()))?;
+            Step::Call { name: step.need("call")?, args: args.unwrap_or_else(|| json!({})) }
+        }
         "artifact" => Step::Produce(artifact(step.take("artifact"), place)?),
         "wait_ms" => Step::Wait { ms: step.number("wait_ms")?.unwrap_or(0) },
         "ask" => Step::End(Outcome::Ask(step.need("ask")?)),
@@ -246,22 +253,11 @@ fn step(value: &Value, place: &str) -> Result<Step, String> {
     Ok(parsed)
 }
 
-fn thought(value: Option<&Value>, place: &str) -> Result<Step, String> {
-    let words = value.and_then(Value::as_array).map(Vec::as_slice);
-    match words {
-        Some([Value::String(subject), Value::String(description)]) => {
-            Ok(Step::Thought { subject: subject.clone(), description: description.clone() })
-        }
-        Some(_) | None => Err(format!("{place}: thought must be [\"subject\", \"description\"].")),
-    }
-}
-
-fn arguments(value: Option<&Value>, place: &str) -> Result<Value, String> {
-    match value {
-        None => Ok(json!({})),
-        Some(args) if args.is_object() => Ok(args.clone()),
-        Some(_) => Err(format!("{place}: args must be an object.")),
-    }
+fn pair(value: &Value) -> Option<(String, String)> {
+    let [one, other] = value.as_array()?.as_slice() else {
+        return None;
+    };
+    Some((one.as_str()?.to_owned(), other.as_str()?.to_owned()))
 }
 
 fn failure(value: Option<&Value>, place: &str) -> Result<Step, String> {
@@ -380,12 +376,21 @@ impl<'a> Members<'a> {
         Some(self.left.swap_remove(i).1)
     }
 
+    /// A member that must be `what`, if it is there.
+    fn read<T>(
+        &mut self,
+        name: &str,
+        what: &str,
+        convert: impl Fn(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>, String> {
+        let Some(value) = self.take(name) else {
+            return Ok(None);
+        };
+        convert(value).map(Some).ok_or_else(|| format!("{}: {name} must be {what}.", self.place))
+    }
+
     fn text(&mut self, name: &str) -> Result<Option<String>, String> {
-        match self.take(name) {
-            None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text.clone())),
-            Some(_) => Err(format!("{}: {name} must be a string.", self.place)),
-        }
+        self.read(name, "a string", |value| value.as_str().map(str::to_owned))
     }
 
     fn need(&mut self, name: &str) -> Result<String, String> {
@@ -393,11 +398,7 @@ impl<'a> Members<'a> {
     }
 
     fn number<N: TryFrom<u64>>(&mut self, name: &str) -> Result<Option<N>, String> {
-        let Some(value) = self.take(name) else {
-            return Ok(None);
-        };
-        let number = value.as_u64().and_then(|number| N::try_from(number).ok());
-        number.map(Some).ok_or_else(|| format!("{}: {name} must be a whole number that fits.", self.place))
+        self.read(name, "a whole number that fits", |value| N::try_from(value.as_u64()?).ok())
     }
 
     fn chunks(&mut self) -> Result<usize, String> {
@@ -409,11 +410,8 @@ impl<'a> Members<'a> {
     }
 
     fn list(&mut self, name: &str) -> Result<&'a [Value], String> {
-        match self.take(name) {
-            None => Ok(&[]),
-            Some(Value::Array(list)) => Ok(list),
-            Some(_) => Err(format!("{}: {name} must be a list.", self.place)),
-        }
+        let list = self.read(name, "a list", |value| value.as_array().map(Vec::as_slice))?;
+        Ok(list.unwrap_or_default())
     }
 
     fn end(self) -> Result<(), String> {

@@ -28,8 +28,7 @@ use crate::shell::journal::watch::Watched;
 use crate::shell::peers::peer_check::PeerCheck;
 use crate::shell::start::embed::{ChildProcesses, Gemini, Listen, Model, OpenError, Plan, Server, SignalHandling};
 use crate::shell::start::workspace_settings::{Env, SettingsReader};
-use crate::shell::workers::client;
-use crate::shell::workers::client::{Client, Route};
+use crate::shell::workers::client::{self, Client, Route};
 use crate::shell::workers::jobs::webhook::Webhooks;
 use crate::shell::workers::jobs::{Ignored, Jobs, Resolve, WorkerContext};
 use crate::shell::workers::lanes::Lanes;
@@ -180,7 +179,7 @@ impl Start {
             commands: self.commands.registry().clone(),
             choose: self.backend.chooser(),
             script: self.backend.script.clone(),
-            card: card(settings, url)?,
+            card: card(settings, url).map_err(OpenError::Plan)?,
             switches: settings.a2a.clone(),
             workspace: own_workspace(&self.workspace, settings, self.trust)?,
             approval: approval(settings, saved.as_deref(), &self.log),
@@ -207,7 +206,10 @@ impl Start {
             webhooks: Webhooks::new(tls, settings.a2a.push_rules.clone()),
             saved: self.reader.paths().saved_rules(),
             blobs,
-            ignored: ignored(settings),
+            ignored: Ignored {
+                wanted: wanted(&settings.context),
+                files: settings.context.ignore_files.iter().map(PathBuf::from).collect(),
+            },
             limits: settings.limits.clone(),
             resolve: resolver(self.workspace, self.roots, self.trust, self.reader),
         })
@@ -373,21 +375,17 @@ pub(super) fn read(file: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// The agent card, with the members that the operator adds to the extended one.
-fn card(settings: &Settings, url: &str) -> Result<Card, OpenError> {
+fn card(settings: &Settings, url: &str) -> Result<Card, String> {
     let identity = a2a::Identity { base_url: url, version: env!("CARGO_PKG_VERSION"), unix_ms: sys::unix_ms() };
     let mut card = a2a::card(&identity, &settings.a2a);
     if let Some(file) = &settings.extended_card {
-        card.extend(&extended_card(file).map_err(OpenError::Plan)?);
+        match serde_json::from_slice(&read(file)?) {
+            Ok(Value::Object(more)) => card.extend(&more),
+            Ok(_) => return Err(format!("{} must hold a JSON object with members of the card", file.display())),
+            Err(error) => return Err(format!("{} is not JSON: {error}", file.display())),
+        }
     }
     Ok(card)
-}
-
-fn extended_card(file: &Path) -> Result<serde_json::Map<String, Value>, String> {
-    match serde_json::from_slice(&read(file)?) {
-        Ok(Value::Object(more)) => Ok(more),
-        Ok(_) => Err(format!("{} must hold a JSON object with members of the card", file.display())),
-        Err(error) => Err(format!("{} is not JSON: {error}", file.display())),
-    }
 }
 
 fn directory(path: &Path) -> Result<PathBuf, OpenError> {
@@ -402,21 +400,13 @@ pub(super) fn real_directory(path: &Path) -> Result<PathBuf, String> {
 /// The tools that are declared to the model, without those that the settings exclude.
 fn declared(mut specs: Vec<ToolSpec>, settings: &Settings) -> Vec<ToolSpec> {
     let tools = &settings.tools;
-    let names = |list: &[String], name: &str| list.iter().any(|word| word == name);
     specs.retain(|spec| {
-        let only = tools.core.as_ref();
-        // An entry such as `run_shell_command(git)` allows a part of a tool, so the tool is there.
-        let offered =
-            only.is_none_or(|core| core.iter().any(|word| word.split('(').next() == Some(spec.name.as_str())));
-        offered && !names(&tools.exclude, &spec.name)
+        // An entry such as `run_shell_command(git)` allows a part of a tool, so the tool is declared.
+        let is_named = |word: &String| word.split('(').next() == Some(spec.name.as_str());
+        let offered = tools.core.as_ref().is_none_or(|core| core.iter().any(is_named));
+        offered && !tools.exclude.contains(&spec.name)
     });
     specs
-}
-
-/// Which ignore files are used.
-fn ignored(settings: &Settings) -> Ignored {
-    let context = &settings.context;
-    Ignored { wanted: wanted(context), files: context.ignore_files.iter().map(PathBuf::from).collect() }
 }
 
 /// What needs no approval: the built-in rules, the operator's settings, and the rules that users saved.
