@@ -27,8 +27,7 @@ use crate::limits::{Limits, ORPHANS_KILL_MS, ORPHANS_RETRY_MS, SUPERVISOR_CONTIN
 use crate::tool::{Child, Finished, Launch, ReadOnly, Spawn};
 use environment::Environment;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{DumpableBehavior, Pid, Signal, WaitId, WaitIdOptions};
-use std::collections::HashMap;
+use rustix::process::{DumpableBehavior, Signal, WaitId, WaitIdOptions};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
@@ -38,7 +37,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 use supervisors::Supervisors;
@@ -62,7 +61,7 @@ pub struct Plan {
 
 /// Starts children. Dropping it ends them all.
 pub struct Children {
-    orders: mpsc::Sender<Order>,
+    keeper: KeeperThread,
     exe: PathBuf,
     instance: String,
     next: AtomicU64,
@@ -74,66 +73,37 @@ pub struct Children {
     /// Whether the kernel can confine commands.
     confinement: Result<(), String>,
     supervisors: Supervisors,
-    controls: Controls,
     patience: Patience,
 }
 
-/// Requests to the thread that owns the direct children.
-enum Order {
-    Start {
-        command: Command,
-        control: Arc<UnixStream>,
-        reply: mpsc::Sender<io::Result<std::process::Child>>,
-    },
-    /// Reap a supervisor that has ended or was killed, and kill what it left.
-    Reap {
-        child: std::process::Child,
-        end: SupervisorEnd,
-        reply: mpsc::Sender<()>,
-    },
-    /// Kill all remaining processes of commands and their supervisors, because the server ends.
-    EndAll {
-        reply: mpsc::Sender<()>,
-    },
-}
+/// Runs work on the thread that owns the direct children.
+#[derive(Clone)]
+struct KeeperThread(mpsc::Sender<Box<dyn FnOnce(&mut Keeper) + Send>>);
 
-/// Whether a supervisor said that nothing is left below it.
-#[derive(Clone, Copy, PartialEq)]
-enum SupervisorEnd {
-    Orderly,
-    Abnormal,
-}
-
-/// The control sockets of live supervisors, by process number.
-#[derive(Clone, Default)]
-struct Controls(Arc<Mutex<HashMap<u32, Arc<UnixStream>>>>);
-
-impl Controls {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Arc<UnixStream>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Tells every supervisor to end its command, also supervisors that their command has stopped. Returns their control sockets.
-    fn end_all(&self) -> Vec<Arc<UnixStream>> {
-        // While this is locked none of them is reaped, so their pids are not reused.
-        let live = self.lock();
-        for (pid, control) in live.iter() {
-            let _ = control.shutdown(Shutdown::Write);
-            signal(*pid, Signal::CONT);
-        }
-        live.values().cloned().collect()
+impl KeeperThread {
+    /// Returns the result of `work`. An error means that the thread is gone, or that `work` took longer than `patience`.
+    fn run<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        work: impl FnOnce(&mut Keeper) -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let gone = || io::Error::other("the thread that starts programs is gone");
+        let (reply, result) = mpsc::channel();
+        let work = move |keeper: &mut Keeper| drop(reply.send(work(keeper)));
+        self.0.send(Box::new(work)).map_err(|_| gone())?;
+        result.recv_timeout(patience).map_err(|_| gone())
     }
 }
 
 fn signal(pid: u32, signal: Signal) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+    if let Some(pid) = processes::pid(pid) {
         let _ = rustix::process::kill_process(pid, signal);
     }
 }
 
 /// Waits until a process has ended, without reaping it.
 fn wait_for_end(pid: u32) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+    if let Some(pid) = processes::pid(pid) {
         let _ = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
     }
 }
@@ -145,12 +115,11 @@ impl Children {
         let approved = environment::approved(plan.env);
         let programs = environment::program_directories(&approved, &plan.workspaces, &plan.private);
         let supervisors = Supervisors::default();
-        let (orders, inbox) = mpsc::channel::<Order>();
-        let controls = Controls::default();
-        let keeper = Keeper { supervisors: supervisors.clone(), controls: controls.clone(), unclear: Vec::new() };
-        thread::Builder::new().name("children".into()).stack_size(256 * 1024).spawn(move || keeper.run(inbox))?;
+        let (sender, inbox) = mpsc::channel();
+        let keeper = Keeper { supervisors: supervisors.clone(), unclear: Vec::new() };
+        thread::Builder::new().name("children".into()).stack_size(256 * 1024).spawn(move || keeper.run(&inbox))?;
         Ok(Children {
-            orders,
+            keeper: KeeperThread(sender),
             exe: plan.exe,
             instance: plan.instance,
             next: AtomicU64::new(1),
@@ -160,7 +129,6 @@ impl Children {
             private: plan.private,
             confinement: confine::available(),
             supervisors,
-            controls,
             patience: Patience {
                 start: Duration::from_millis(limits.supervisor_start_ms),
                 end: Duration::from_millis(limits.supervisor_end_ms),
@@ -175,15 +143,12 @@ impl Children {
     /// Ends every command, for the end of the server. Waits for their processes up to a limit.
     pub fn end_all(&self) {
         let until = Instant::now() + self.patience.end;
-        for control in self.controls.end_all() {
+        for control in self.supervisors.end_commands(|pid| signal(pid, Signal::CONT)) {
             let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
             let _ = poll(&mut [PollFd::new(&*control, PollFlags::empty())], left.as_ref());
         }
         // A supervisor that still runs is stuck; the processes of a killed one are children of the server.
-        let (reply, done) = mpsc::channel();
-        if self.orders.send(Order::EndAll { reply }).is_ok() {
-            let _ = done.recv_timeout(self.patience.end);
-        }
+        let _ = self.keeper.run(self.patience.end, Keeper::kill_all);
     }
 
     fn command(&self, launch: &Launch) -> Command {
@@ -205,9 +170,11 @@ impl Children {
         };
         let (program, args) =
             launch.argv.split_first().map_or((OsStr::new(""), &[][..]), |(first, rest)| (first, rest));
+        // The server chose the program, so no program of a workspace may replace it.
+        let path = environment::find_program(program, &self.programs);
         command
             .arg(supervisor::END)
-            .arg(environment::located(program, &self.programs))
+            .arg(path.as_ref().map_or(program, |path| path.as_os_str()))
             .args(args)
             .env_clear()
             .envs(env.iter().map(|(name, value)| (name, value)))
@@ -225,15 +192,14 @@ impl Spawn for Children {
         let mut command = self.command(&launch);
         command.stdin(OwnedFd::from(theirs)).stdout(writer.try_clone()?).stderr(writer);
         let control = Arc::new(ours);
-        let (reply, answer) = mpsc::channel();
-        self.orders.send(Order::Start { command, control: control.clone(), reply }).map_err(|_| gone())?;
-        let child = answer.recv().map_err(|_| gone())??;
+        let server_end = control.clone();
+        let child = self.keeper.run(Duration::MAX, move |keeper| keeper.start(command, server_end))??;
         let mut process = Process {
             child: Some(child),
             control,
             pid: 0,
             output: OwnedFd::from(output),
-            orders: self.orders.clone(),
+            keeper: self.keeper.clone(),
             patience: self.patience,
         };
         process.pid = process.handshake()?;
@@ -252,7 +218,7 @@ impl Spawn for Children {
     }
 
     fn can_run_confined(&self, program: &str) -> Result<(), String> {
-        match environment::found(program.as_ref(), &self.approved) {
+        match environment::find_program(program.as_ref(), &environment::path_of(&self.approved)) {
             Some(path) if !confine::can_run(&path, &self.programs) => {
                 Err(format!("{} is not a program of the system", path.display()))
             }
@@ -262,82 +228,61 @@ impl Spawn for Children {
     }
 }
 
-fn gone() -> io::Error {
-    io::Error::other("the thread that starts programs is gone")
-}
-
 /// Owns the direct children: starts them, reaps them, and kills the orphans of killed supervisors.
 struct Keeper {
     supervisors: Supervisors,
-    controls: Controls,
     /// Supervisors that have ended and whose processes may still run.
     unclear: Vec<std::process::Child>,
 }
 
 impl Keeper {
-    fn run(mut self, inbox: mpsc::Receiver<Order>) {
-        let retry = Duration::from_millis(ORPHANS_RETRY_MS);
+    fn run(mut self, inbox: &mpsc::Receiver<Box<dyn FnOnce(&mut Keeper) + Send>>) {
         loop {
-            let order = if self.unclear.is_empty() {
-                inbox.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected)
-            } else {
-                inbox.recv_timeout(retry)
-            };
-            match order {
-                Ok(order) => self.carry_out(order),
+            let wait = if self.unclear.is_empty() { Duration::MAX } else { Duration::from_millis(ORPHANS_RETRY_MS) };
+            match inbox.recv_timeout(wait) {
+                Ok(work) => work(&mut self),
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
             }
             for child in std::mem::take(&mut self.unclear) {
-                self.reap(child, SupervisorEnd::Abnormal);
+                self.reap_killed(child);
             }
         }
     }
 
-    fn carry_out(&mut self, order: Order) {
-        match order {
-            Order::Start { mut command, control, reply } => {
-                let started = command.spawn();
-                // It still holds the child's ends of pipe and socket; both must close with the child.
-                drop(command);
-                if let Ok(child) = &started {
-                    // Registered before its program can start: from then on a peer may be a tool's process.
-                    self.supervisors.begin(child.id());
-                    self.controls.lock().insert(child.id(), control.clone());
-                    let _ = (&*control).write_all(&[supervisor::GO]);
-                }
-                let _ = reply.send(started);
-            }
-            Order::Reap { child, end, reply } => {
-                // It was killed; its processes become children of the server when it has ended.
-                wait_for_end(child.id());
-                self.reap(child, end);
-                let _ = reply.send(());
-            }
-            Order::EndAll { reply } => {
-                let supervisors = self.supervisors.pids();
-                supervisors.iter().for_each(|pid| signal(*pid, Signal::KILL));
-                supervisors.iter().for_each(|pid| wait_for_end(*pid));
-                let _ = self.kill_orphans();
-                let _ = reply.send(());
-            }
+    fn start(&mut self, mut command: Command, control: Arc<UnixStream>) -> io::Result<std::process::Child> {
+        let child = command.spawn();
+        // It still holds the child's ends of pipe and socket; both must close with the child.
+        drop(command);
+        if let Ok(child) = &child {
+            // Registered before its program can start: from then on a peer may be a tool's process.
+            self.supervisors.begin(child.id(), control.clone());
+            let _ = (&*control).write_all(&[supervisor::GO]);
         }
+        child
     }
 
-    /// Reaps a supervisor that has ended, after the processes that it left were killed. Until then its pid is not reused, and it
-    /// counts as alive, because a peer may be one of its processes.
-    fn reap(&mut self, mut child: std::process::Child, end: SupervisorEnd) {
-        let left = match end {
-            SupervisorEnd::Orderly => Ok(()),
-            SupervisorEnd::Abnormal => self.kill_orphans(),
-        };
-        if left.is_err() {
-            self.unclear.push(child);
-            return;
-        }
-        self.controls.lock().remove(&child.id());
-        let _ = child.wait();
+    /// Kills all remaining processes of commands and their supervisors, because the server ends.
+    fn kill_all(&mut self) {
+        let supervisors = self.supervisors.pids();
+        supervisors.iter().for_each(|pid| signal(*pid, Signal::KILL));
+        supervisors.iter().for_each(|pid| wait_for_end(*pid));
+        let _ = self.kill_orphans();
+    }
+
+    /// Reaps a supervisor below which no process is left. Until it is reaped its pid is not reused.
+    fn reap(&mut self, mut child: std::process::Child) {
         self.supervisors.end(child.id());
+        let _ = child.wait();
+    }
+
+    /// Reaps a supervisor that has ended, after the processes that it left were killed. Until then it counts as alive, because a
+    /// peer may be one of its processes.
+    fn reap_killed(&mut self, child: std::process::Child) {
+        match self.kill_orphans() {
+            Ok(()) => self.reap(child),
+            Err(_) => self.unclear.push(child),
+        }
     }
 
     /// Kills every direct child that is no supervisor, with its descendants. Not if this process does not adopt orphans: then its
@@ -355,12 +300,12 @@ impl Keeper {
 
 /// A program and its descendants, below their supervisor.
 struct Process {
-    /// None after it was passed on to be reaped.
+    /// None after it was given to the keeper to be reaped.
     child: Option<std::process::Child>,
     control: Arc<UnixStream>,
     pid: u32,
     output: OwnedFd,
-    orders: mpsc::Sender<Order>,
+    keeper: KeeperThread,
     patience: Patience,
 }
 
@@ -419,44 +364,32 @@ impl Process {
         let Some(mut child) = self.child.take() else {
             return Err(io::Error::other("it has been ended before"));
         };
-        let report = self.report();
-        let end = match report.strays {
-            Some(_) => SupervisorEnd::Orderly,
-            None => SupervisorEnd::Abnormal,
-        };
+        let (status, strays) = self.report();
         // It has finished, or it was killed or stopped or is stuck. In the latter cases its processes become children of the server.
         let _ = child.kill();
-        let (reply, reaped) = mpsc::channel();
-        self.orders.send(Order::Reap { child, end, reply }).map_err(|_| gone())?;
-        reaped.recv().map_err(|_| gone())?;
+        let is_orderly = strays.is_some();
+        self.keeper.run(Duration::MAX, move |keeper| {
+            wait_for_end(child.id());
+            if is_orderly { keeper.reap(child) } else { keeper.reap_killed(child) }
+        })?;
         let killed = || ExitStatus::from_raw(Signal::KILL.as_raw());
-        Ok(Finished { status: report.status.unwrap_or_else(killed), strays: report.strays.unwrap_or_default() })
+        Ok(Finished { status: status.unwrap_or_else(killed), strays: strays.unwrap_or_default() })
     }
 
-    /// What the supervisor reports until it ends or the time limit passes.
-    fn report(&self) -> Report {
-        let mut report = Report::default();
+    /// What the supervisor reports until it ends or the time limit passes: the status of the program, and the processes that it
+    /// killed. These are None if it did not report that nothing is left.
+    fn report(&self) -> (Option<ExitStatus>, Option<Vec<u32>>) {
+        let mut exited = None;
         let _ = self.control.set_read_timeout(Some(self.patience.end));
-        for line in BufReader::new(&*self.control).lines() {
-            let Ok(line) = line else {
-                break;
-            };
+        for line in BufReader::new(&*self.control).lines().map_while(Result::ok) {
             if let Some(status) = line.strip_prefix("exited ") {
-                report.status = status.parse().ok().map(ExitStatus::from_raw);
+                exited = status.parse().ok().map(ExitStatus::from_raw);
             } else if let Some(strays) = line.strip_prefix("gone") {
-                report.strays = Some(strays.split_whitespace().filter_map(|pid| pid.parse().ok()).collect());
-                break;
+                return (exited, Some(strays.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()));
             }
         }
-        report
+        (exited, None)
     }
-}
-
-#[derive(Default)]
-struct Report {
-    status: Option<ExitStatus>,
-    /// None if the supervisor did not report that nothing is left.
-    strays: Option<Vec<u32>>,
 }
 
 impl Child for Process {

@@ -96,15 +96,12 @@ pub fn approved(env: impl IntoIterator<Item = (OsString, OsString)>) -> Environm
 
 /// The environment of a command without approval: programs come from `programs` only.
 pub fn read_only(approved: &Environment, programs: &[PathBuf]) -> Environment {
-    let kept =
-        approved.iter().filter(|(name, _)| name != "PATH" && !name.as_encoded_bytes().starts_with(b"GIT_CONFIG_"));
-    let mut env: Environment = kept.cloned().collect();
-    let path = std::env::join_paths(programs).unwrap_or_default();
-    env.push(("PATH".into(), path));
-    for name in ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"] {
-        env.push((name.into(), "/dev/null".into()));
-    }
-    env.push(("GIT_CONFIG_NOSYSTEM".into(), "1".into()));
+    let is_replaced = |name: &OsStr| {
+        let settings: [&[u8]; 3] = [b"GIT_CONFIG_COUNT", b"GIT_CONFIG_KEY_", b"GIT_CONFIG_VALUE_"];
+        name == "PATH" || settings.iter().any(|setting| name.as_encoded_bytes().starts_with(setting))
+    };
+    let mut env: Environment = approved.iter().filter(|(name, _)| !is_replaced(name)).cloned().collect();
+    env.push(("PATH".into(), std::env::join_paths(programs).unwrap_or_default()));
     // `git status` would otherwise try to write the index it has refreshed.
     env.push(("GIT_OPTIONAL_LOCKS".into(), "0".into()));
     let settings: Vec<_> = GIT.into_iter().chain(GIT_READ_ONLY).collect();
@@ -115,9 +112,8 @@ pub fn read_only(approved: &Environment, programs: &[PathBuf]) -> Environment {
 /// The directories of `PATH` that hold programs from outside of every workspace, and none of the directories that must stay closed
 /// (`private`). A relative one would mean the workspace. All paths are real ones.
 pub fn program_directories(env: &Environment, workspaces: &[PathBuf], private: &[PathBuf]) -> Vec<PathBuf> {
-    let path = env.iter().find(|(name, _)| name == "PATH").map_or(OsStr::new("/usr/bin:/bin"), |(_, path)| path);
     let mut found: Vec<PathBuf> = Vec::new();
-    for dir in std::env::split_paths(path) {
+    for dir in path_of(env) {
         let Some(real) = dir.is_absolute().then(|| dir.canonicalize().ok()).flatten() else {
             continue;
         };
@@ -130,16 +126,15 @@ pub fn program_directories(env: &Environment, workspaces: &[PathBuf], private: &
     found
 }
 
-/// The path of a program that the server itself chose, so that no program of a workspace replaces it. Unchanged if it is not found.
-pub fn located(program: &OsStr, programs: &[PathBuf]) -> OsString {
-    let places = programs.iter().map(|dir| dir.join(program));
-    places.into_iter().find(|path| path.is_file()).map_or_else(|| program.to_owned(), PathBuf::into_os_string)
+/// The directories of `PATH`.
+pub fn path_of(env: &Environment) -> Vec<PathBuf> {
+    let path = env.iter().find(|(name, _)| name == "PATH").map_or(OsStr::new("/usr/bin:/bin"), |(_, path)| path);
+    std::env::split_paths(path).collect()
 }
 
-/// The path of a program that is looked up in `PATH`.
-pub fn found(program: &OsStr, env: &Environment) -> Option<PathBuf> {
-    let (_, path) = env.iter().find(|(name, _)| name == "PATH")?;
-    std::env::split_paths(path).map(|dir| dir.join(program)).find(|path| path.is_file())
+/// The path of a program in the first of these directories that has it.
+pub fn find_program(program: &OsStr, dirs: &[PathBuf]) -> Option<PathBuf> {
+    dirs.iter().map(|dir| dir.join(program)).find(|path| path.is_file())
 }
 
 fn git_settings(settings: &[(&str, &str)]) -> Environment {

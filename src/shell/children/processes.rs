@@ -20,6 +20,10 @@ pub struct Process {
     pub start: u64,
 }
 
+pub fn pid(number: u32) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(number).ok()?)
+}
+
 /// Every process that has not ended. Processes come and go while they are listed.
 pub fn all() -> Vec<Process> {
     procfs::pids().filter_map(look).collect()
@@ -49,8 +53,7 @@ impl Process {
     /// Sends a signal to exactly this process. None if it is gone or not ours to signal; otherwise a handle that becomes readable
     /// when the process has ended.
     pub fn signal(&self, signal: Signal) -> Option<OwnedFd> {
-        let pid = Pid::from_raw(i32::try_from(self.pid).ok()?)?;
-        let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        let handle = rustix::process::pidfd_open(pid(self.pid)?, PidfdFlags::empty()).ok()?;
         let is_same = look(self.pid).is_some_and(|now| now.start == self.start);
         (is_same && rustix::process::pidfd_send_signal(&handle, signal).is_ok()).then_some(handle)
     }
@@ -117,7 +120,7 @@ pub fn kill_children(
         }
         let known = killed.len();
         for number in targets {
-            let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else {
+            let Some(pid) = pid(number) else {
                 continue;
             };
             match rustix::process::waitpid(Some(pid), WaitOptions::NOHANG) {

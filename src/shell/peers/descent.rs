@@ -22,20 +22,11 @@ use crate::shell::children::procfs::Stat;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-/// One process at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Process {
-    /// 0 if there is none that we could see.
-    pub parent: u32,
-    /// In clock ticks since the machine started.
-    pub start: u64,
-}
-
 pub trait Processes {
     /// All processes there are, in any order.
     fn pids(&mut self) -> Vec<u32>;
     /// None if there is no such process.
-    fn look(&mut self, pid: u32) -> Option<Process>;
+    fn stat(&mut self, pid: u32) -> Option<Stat>;
     /// Which of these sockets the process holds, as far as it may be inspected.
     fn held(&mut self, pid: u32, sockets: &BTreeSet<u64>) -> Vec<u64>;
     /// Whether the process calls itself a supervisor of tools.
@@ -79,7 +70,11 @@ pub fn find(processes: &mut dyn Processes, roots: &Roots, subjects: &[Subject], 
     let mut findings = vec![Finding::Broken; subjects.len()];
     for _ in 0..tries {
         let open = subjects.iter().zip(&findings).filter(|(_, finding)| **finding == Finding::Broken);
-        let sockets: BTreeSet<u64> = open.filter_map(|(subject, _)| subject.socket()).collect();
+        let sockets = open.filter_map(|(subject, _)| match subject {
+            Subject::Socket(inode) => Some(*inode),
+            Subject::Process { .. } => None,
+        });
+        let sockets: BTreeSet<u64> = sockets.collect();
         let holders = holders(processes, &sockets);
         let mut search = Search { ancestors: ancestors(processes, roots.own), processes, roots };
         for (subject, finding) in subjects.iter().zip(&mut findings).filter(|(_, finding)| **finding == Finding::Broken)
@@ -94,15 +89,6 @@ pub fn find(processes: &mut dyn Processes, roots: &Roots, subjects: &[Subject], 
         }
     }
     findings
-}
-
-impl Subject {
-    fn socket(&self) -> Option<u64> {
-        match self {
-            Subject::Socket(inode) => Some(*inode),
-            Subject::Process { .. } => None,
-        }
-    }
 }
 
 /// Every process that holds one of the sockets.
@@ -124,8 +110,8 @@ fn ancestors(processes: &mut dyn Processes, own: u32) -> BTreeSet<u32> {
     let mut found = BTreeSet::new();
     let mut at = own;
     for _ in 0..PEER_ANCESTORS {
-        match processes.look(at) {
-            Some(Process { parent, .. }) if parent != 0 => {
+        match processes.stat(at) {
+            Some(Stat { parent, .. }) if parent != 0 => {
                 found.insert(parent);
                 at = parent;
             }
@@ -152,7 +138,7 @@ impl Search<'_> {
 
     /// A process that was seen to hold the socket. By now its pid may be another's.
     fn holder(&mut self, pid: u32, inode: u64) -> Finding {
-        let before = self.processes.look(pid);
+        let before = self.processes.stat(pid);
         let holds = !self.processes.held(pid, &BTreeSet::from([inode])).is_empty();
         match before {
             Some(before) if holds => self.descent(pid, before.start),
@@ -161,7 +147,7 @@ impl Search<'_> {
     }
 
     fn process(&mut self, pid: u32, not_after: u64) -> Finding {
-        match self.processes.look(pid) {
+        match self.processes.stat(pid) {
             Some(process) if process.start <= not_after => self.descent(pid, process.start),
             Some(_) | None => Finding::NotFound,
         }
@@ -172,7 +158,7 @@ impl Search<'_> {
         let mut at = pid;
         let mut latest = start;
         for depth in 0..PEER_ANCESTORS {
-            let Some(process) = self.processes.look(at) else {
+            let Some(process) = self.processes.stat(at) else {
                 return Finding::Broken;
             };
             let other = if depth == 0 { process.start != start } else { process.start > latest };
@@ -225,8 +211,8 @@ impl Processes for ProcFs {
         procfs::pids().collect()
     }
 
-    fn look(&mut self, pid: u32) -> Option<Process> {
-        procfs::stat(pid).map(|Stat { parent, start, .. }| Process { parent, start })
+    fn stat(&mut self, pid: u32) -> Option<Stat> {
+        procfs::stat(pid)
     }
 
     fn held(&mut self, pid: u32, sockets: &BTreeSet<u64>) -> Vec<u64> {

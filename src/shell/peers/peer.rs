@@ -45,15 +45,9 @@ struct Entry {
     inode: u64,
 }
 
-impl Default for Peers {
-    fn default() -> Peers {
-        Peers::new()
-    }
-}
-
 impl Peers {
     /// Opens netlink and tries it on a connection of our own: a kernel without this ability answers as if there were no such socket.
-    pub fn new() -> Peers {
+    pub fn open() -> Peers {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let netlink = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(SOCK_DIAG)).ok();
         let mut peers = Peers { netlink, question: 0 };
@@ -282,7 +276,7 @@ mod tests {
 
     #[test]
     fn our_own_connection_is_ours() {
-        let mut peers = Peers::new();
+        let mut peers = Peers::open();
         for (bind, connect) in
             [("127.0.0.1:0", "127.0.0.1"), ("[::1]:0", "::1"), ("[::]:0", "127.0.0.1"), ("[::]:0", "::ffff:127.0.0.1")]
         {
@@ -311,7 +305,7 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (_stream, peer, local) = accepted(&listener);
         let expected = Owner::User { uid: sys::effective_uid(), inode: rustix::fs::fstat(&client).unwrap().st_ino };
-        assert_eq!(both(&mut Peers::new(), peer, local), expected);
+        assert_eq!(both(&mut Peers::open(), peer, local), expected);
     }
 
     #[test]
@@ -319,7 +313,7 @@ mod tests {
         let listener = listener("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut stream, peer, local) = accepted(&listener);
-        let mut peers = Peers::new();
+        let mut peers = Peers::open();
         assert!(matches!(both(&mut peers, peer, local), Owner::User { .. }));
         drop(client);
         assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
@@ -331,7 +325,7 @@ mod tests {
         let listener = listener("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, peer, local) = accepted(&listener);
-        let mut peers = Peers::new();
+        let mut peers = Peers::open();
         // Our side closes first, so it is the one that lingers and the peer's end vanishes at once.
         drop(stream);
         assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
@@ -349,7 +343,7 @@ mod tests {
     fn a_peer_on_another_machine_has_no_owner() {
         let far: SocketAddr = "192.0.2.1:80".parse().unwrap();
         let near: SocketAddr = "127.0.0.1:80".parse().unwrap();
-        let mut peers = Peers::new();
+        let mut peers = Peers::open();
         for (peer, local) in [(far, near), (near, far)] {
             assert_eq!(both(&mut peers, peer, local), Owner::Nobody);
         }
@@ -362,7 +356,7 @@ mod tests {
         let (_stream, peer, local) = accepted(&listener);
         let mut without = Peers { netlink: None, question: 0 };
         assert_eq!(without.owner(peer, local), Owner::Unknown);
-        assert!(without.try_out().is_none() && Peers::new().netlink.is_some());
+        assert!(without.try_out().is_none() && Peers::open().netlink.is_some());
     }
 
     #[test]
@@ -380,7 +374,7 @@ mod tests {
         let mut command = Command::new("setpriv");
         let child = command.args(switch).args(["bash", "-c", &script]).stdin(Stdio::null()).spawn();
         let (stream, peer, local) = accepted(&listener);
-        assert!(matches!(both(&mut Peers::new(), peer, local), Owner::User { uid: 65534, .. }));
+        assert!(matches!(both(&mut Peers::open(), peer, local), Owner::User { uid: 65534, .. }));
         drop(stream);
         child.unwrap().wait().unwrap();
     }

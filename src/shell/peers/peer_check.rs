@@ -115,7 +115,7 @@ impl PeerCheck {
             late_ticks: limits.late_connection_ms * sys::ticks_per_second() / 1_000,
         };
         PeerCheck {
-            peers: Peers::new(),
+            peers: Peers::open(),
             others: Others::new(&facts),
             facts: Arc::new(facts),
             empty: now,
@@ -215,8 +215,12 @@ impl PeerCheck {
     /// An inquiry has ended; returns the result for each connection.
     pub fn answered(&mut self, answers: Answers) -> Vec<(Key, Identity)> {
         self.is_asking = false;
-        if let Some(others) = answers.others {
-            self.others.learn(others, answers.as_of);
+        if let Some(exist) = answers.others_exist {
+            self.others.take_events();
+            // A change since the inquiry began may be another server.
+            if self.others.changes == answers.as_of {
+                self.others.may_exist = exist;
+            }
         }
         answers.found
     }
@@ -270,20 +274,6 @@ impl Others {
             self.watch = None;
         }
     }
-
-    /// The result of an inquiry that ran after `as_of` changes. A later change may be another server.
-    fn learn(&mut self, found: Found, as_of: u64) {
-        self.take_events();
-        if self.changes == as_of {
-            self.may_exist = found == Found::Others;
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
-    Others,
-    Nobody,
 }
 
 /// A search for the processes of some connections. It reads files, so it does not run on the loop.
@@ -295,8 +285,8 @@ pub struct Inquiry {
 
 pub struct Answers {
     found: Vec<(Key, Identity)>,
-    /// None if the search did not run.
-    others: Option<Found>,
+    /// Whether there are other servers; None if the search did not run.
+    others_exist: Option<bool>,
     as_of: u64,
 }
 
@@ -307,20 +297,24 @@ impl Inquiry {
 
     pub fn run(self) -> Answers {
         let others = self.facts.others();
-        let roots = self.facts.roots(others.clone());
+        let others_exist = Some(!others.is_empty());
+        let roots = self.facts.roots(others);
         let asked: Vec<(Key, Result<Subject, Identity>)> =
             self.callers.iter().map(|(key, caller)| (*key, self.facts.subject(caller))).collect();
         let subjects: Vec<Subject> = asked.iter().filter_map(|(_, subject)| subject.as_ref().ok().copied()).collect();
         let mut findings = descent::find(&mut ProcFs, &roots, &subjects, self.facts.tries).into_iter();
         let found = asked.into_iter().map(|(key, asked)| {
             let identity = match asked {
-                Ok(_) => findings.next().map_or(Identity::Unclear, identity),
+                Ok(_) => match findings.next() {
+                    Some(Finding::NoTool) => Identity::SameUser,
+                    Some(Finding::Tool) => Identity::Tool,
+                    Some(Finding::NotFound | Finding::Broken) | None => Identity::Unclear,
+                },
                 Err(identity) => identity,
             };
             (key, identity)
         });
-        let others = if others.is_empty() { Found::Nobody } else { Found::Others };
-        Answers { found: found.collect(), others: Some(others), as_of: self.as_of }
+        Answers { found: found.collect(), others_exist, as_of: self.as_of }
     }
 }
 
@@ -328,15 +322,7 @@ impl Answers {
     /// The search could not run.
     pub fn unavailable(connections: Vec<Key>, why: &str) -> Answers {
         let found = connections.into_iter().map(|key| (key, Identity::Unavailable(why.to_owned())));
-        Answers { found: found.collect(), others: None, as_of: 0 }
-    }
-}
-
-fn identity(finding: Finding) -> Identity {
-    match finding {
-        Finding::NoTool => Identity::SameUser,
-        Finding::Tool => Identity::Tool,
-        Finding::NotFound | Finding::Broken => Identity::Unclear,
+        Answers { found: found.collect(), others_exist: None, as_of: 0 }
     }
 }
 

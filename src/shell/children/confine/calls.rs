@@ -145,9 +145,12 @@ fn filter() -> io::Result<BpfProgram> {
     let other = |request: &u64| condition(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, *request);
     let unknown: io::Result<Vec<_>> = IOCTLS.iter().map(other).collect();
     rules.insert(libc::SYS_ioctl, vec![rule(unknown?)?]);
-    let each = |command: &libc::c_int| rule(vec![equal(1, *command)?]);
+    let each = |command: &libc::c_int| equal(1, *command);
     rules.insert(libc::SYS_fcntl, FCNTLS.iter().map(each).collect::<io::Result<_>>()?);
-    let each = |flag: &libc::c_int| rule(vec![has_bits(0, *flag)?]);
+    let each = |flag: &libc::c_int| {
+        let bits = flag.unsigned_abs().into();
+        rule(vec![condition(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits), bits)?])
+    };
     rules.insert(libc::SYS_clone, NAMESPACES.iter().map(each).collect::<io::Result<_>>()?);
     #[cfg(target_arch = "x86_64")]
     refuse_x32(&mut rules);
@@ -158,13 +161,12 @@ fn filter() -> io::Result<BpfProgram> {
 /// signal to this thread could end the whole supervisor, so its number is refused.
 fn signals_to_this_thread() -> io::Result<BTreeMap<i64, Vec<SeccompRule>>> {
     let (process, thread) = (rustix::process::getpid().as_raw_pid(), rustix::thread::gettid().as_raw_pid());
-    let to = |argument: u8, number: libc::c_int| rule(vec![equal(argument, number)?]);
     let mut rules = BTreeMap::new();
     for call in [libc::SYS_kill, libc::SYS_tkill, libc::SYS_rt_sigqueueinfo, libc::SYS_pidfd_open] {
-        rules.insert(call, vec![to(0, thread)?]);
+        rules.insert(call, vec![equal(0, thread)?]);
     }
     for call in [libc::SYS_tgkill, libc::SYS_rt_tgsigqueueinfo] {
-        rules.insert(call, vec![to(0, process)?, to(1, thread)?]);
+        rules.insert(call, vec![equal(0, process)?, equal(1, thread)?]);
     }
     Ok(rules)
 }
@@ -197,15 +199,9 @@ fn condition(
     SeccompCondition::new(argument, length, operator, value).map_err(io::Error::other)
 }
 
-/// True if the argument is this number; both are 32 bits wide.
-fn equal(argument: u8, number: libc::c_int) -> io::Result<SeccompCondition> {
-    condition(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, number.unsigned_abs().into())
-}
-
-/// True if the argument has these bits.
-fn has_bits(argument: u8, bits: libc::c_int) -> io::Result<SeccompCondition> {
-    let bits = bits.unsigned_abs().into();
-    condition(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits), bits)
+/// Refuses a system call whose argument is this number; both are 32 bits wide.
+fn equal(argument: u8, number: libc::c_int) -> io::Result<SeccompRule> {
+    rule(vec![condition(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, number.unsigned_abs().into())?])
 }
 
 fn rule(conditions: Vec<SeccompCondition>) -> io::Result<SeccompRule> {

@@ -23,7 +23,7 @@ struct Table {
 
 #[derive(Clone)]
 struct Row {
-    process: Process,
+    process: Stat,
     sockets: Vec<u64>,
     is_supervisor: bool,
 }
@@ -70,7 +70,7 @@ impl Processes for Table {
         pids
     }
 
-    fn look(&mut self, pid: u32) -> Option<Process> {
+    fn stat(&mut self, pid: u32) -> Option<Stat> {
         self.happen();
         self.rows.get(&pid).map(|row| row.process)
     }
@@ -88,7 +88,7 @@ impl Processes for Table {
 }
 
 fn row(parent: u32, start: u64) -> Row {
-    Row { process: Process { parent, start }, sockets: Vec::new(), is_supervisor: false }
+    Row { process: Stat { parent, start, is_over: false }, sockets: Vec::new(), is_supervisor: false }
 }
 
 fn holding(parent: u32, start: u64) -> Row {
@@ -238,9 +238,9 @@ impl Processes for Restless {
         self.table.pids()
     }
 
-    fn look(&mut self, pid: u32) -> Option<Process> {
+    fn stat(&mut self, pid: u32) -> Option<Stat> {
         let hidden = pid == 30 && self.looks <= self.broken;
-        self.table.look(pid).filter(|_| !hidden)
+        self.table.stat(pid).filter(|_| !hidden)
     }
 
     fn held(&mut self, pid: u32, sockets: &BTreeSet<u64>) -> Vec<u64> {
@@ -366,7 +366,7 @@ fn real_processes_are_found() {
     drop(client);
     assert_eq!(ask(&tool), Finding::Tool);
     assert_eq!(ask(&Roots { adopts: true, ..host.clone() }), Finding::Tool);
-    let start = ProcFs.look(child.id()).unwrap().start;
+    let start = ProcFs.stat(child.id()).unwrap().start;
     let by_pid = |not_after| Subject::Process { pid: child.id(), not_after };
     let found = find(&mut ProcFs, &tool, &[by_pid(start), by_pid(start - 1)], TRIES);
     assert_eq!(found, [Finding::Tool, Finding::NotFound]);

@@ -14,6 +14,10 @@ struct Stage {
     keys: Slots<()>,
 }
 
+fn control() -> Arc<std::os::unix::net::UnixStream> {
+    Arc::new(std::os::unix::net::UnixStream::pair().unwrap().0)
+}
+
 /// A process that was not stopped.
 fn never() -> Arc<AtomicBool> {
     Arc::default()
@@ -78,7 +82,7 @@ fn without_tools_and_other_servers_every_peer_is_the_user() {
 #[test]
 fn while_a_tool_lives_everybody_is_looked_for() {
     let mut stage = Stage::new();
-    stage.supervisors.begin(u32::MAX);
+    stage.supervisors.begin(u32::MAX, control());
     let (client, _stream, peer, caller) = stage.connect();
     assert_eq!(peer, Peer::MaybeTool);
     assert_eq!(stage.inquire(caller), Identity::SameUser, "our own process holds it");
@@ -86,7 +90,7 @@ fn while_a_tool_lives_everybody_is_looked_for() {
     assert_eq!(stage.inquire(caller), Identity::Unclear, "nobody holds it any more");
     // The process that holds it is a supervisor, as if it were below one.
     let (_client, _stream, _, caller) = stage.connect();
-    stage.supervisors.begin(std::process::id());
+    stage.supervisors.begin(std::process::id(), control());
     assert_eq!(stage.inquire(caller), Identity::Tool);
 }
 
@@ -94,7 +98,7 @@ fn while_a_tool_lives_everybody_is_looked_for() {
 fn a_peer_that_may_have_connected_while_a_tool_ran_may_be_a_tool() {
     let mut stage = Stage::new();
     stage.peer_check.polls();
-    stage.supervisors.begin(7);
+    stage.supervisors.begin(7, control());
     stage.supervisors.end(7);
     assert_eq!(stage.peer(), Peer::MaybeTool, "it may have waited in the backlog since then");
     stage.peer_check.accept_queues_were_empty();
@@ -112,7 +116,7 @@ fn after_a_crowd_connections_of_ended_tools_may_come_late() {
             PeerCheck::new(stage.supervisors.clone(), &stage.scratch.path().join("instances"), never(), limits);
         stage.peer_check.accept_queue_was_full();
         assert_eq!(stage.peer(), Peer::SameUser, "no tool was in the crowd");
-        stage.supervisors.begin(7);
+        stage.supervisors.begin(7, control());
         stage.peer_check.accept_queue_was_full();
         stage.supervisors.end(7);
         stage.peer_check.polls();
@@ -182,7 +186,7 @@ fn a_directory_that_cannot_be_watched_makes_everybody_doubtful() {
 #[test]
 fn one_inquiry_answers_for_all_waiting_connections() {
     let mut stage = Stage::new();
-    stage.supervisors.begin(u32::MAX);
+    stage.supervisors.begin(u32::MAX, control());
     let first = stage.connect();
     let others: Vec<_> = (0..3).map(|_| stage.connect()).collect();
     let key = stage.keys.insert(());
@@ -220,7 +224,7 @@ fn over_a_unix_socket_the_kernel_names_the_process() {
     let mut stage = Stage::new();
     let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     assert_eq!(stage.peer_check.unix(&ours, Accepted::AtOnce).0, Peer::SameUser);
-    stage.supervisors.begin(u32::MAX);
+    stage.supervisors.begin(u32::MAX, control());
     let (peer, caller) = stage.peer_check.unix(&ours, Accepted::AtOnce);
     assert_eq!(peer, Peer::MaybeTool);
     assert_eq!(stage.inquire(caller), Identity::SameUser);
@@ -241,6 +245,6 @@ fn over_a_unix_socket_the_kernel_names_the_process() {
     assert_eq!(at_once(&mut stage), empty - 1);
     stage.peer_check.polls();
     assert!(at_once(&mut stage) >= empty);
-    stage.supervisors.begin(std::process::id());
+    stage.supervisors.begin(std::process::id(), control());
     assert_eq!(stage.inquire(caller), Identity::Tool);
 }
