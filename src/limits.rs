@@ -75,6 +75,10 @@ limits! {
     idle_ms: u64 = 75_000,
     /// A client that accepts no output for this time is disconnected. It can resume at its position.
     stall_ms: u64 = 30_000,
+    /// A refused client may still be sending. It has this long to read the response before its connection is reset, and so many
+    /// connections wait for that at once. Further ones are closed immediately, and such a client may not see its response.
+    linger_ms: u64 = 1_000,
+    lingering: usize = 1_024,
     /// A silent event stream gets a comment this often, so that proxies and broken connections are noticed.
     ping_ms: u64 = 15_000,
     /// A silent WebSocket gets a ping this often. After three without a pong it is closed.
@@ -389,6 +393,40 @@ pub const JSON_CONTAINERS: usize = 25_000;
 
 /// Characters of a context id that a client chose, because it is a key of ours and is shown to people. A longer one is refused.
 pub const CONTEXT_ID_CHARS: usize = 128;
+
+/// Tasks that one conversation continues. What was said before the oldest of them is not told to the model.
+pub const CONVERSATION_TASKS: usize = 64;
+
+/// Bytes of a line of the log on standard error. A pipe that polls as writable takes this many without waiting (PIPE_BUF). A longer
+/// line is cut.
+pub const LOG_LINE_BYTES: usize = 4 * KIB;
+/// Messages about a workspace's files that are remembered so that each is logged once. At the limit all are forgotten and may be
+/// logged again.
+pub const LOGGED_ONCE: usize = 1_000;
+
+/// Bytes of a line of a journal that the index does not name: the largest event contains one request body. What follows a longer
+/// line is not read.
+pub const JOURNAL_LINE_BYTES: u64 = 64 * MIB as u64;
+
+/// Depth of maps and lists in a settings file. No setting is nested like that, and the parsers are recursive. A deeper file is
+/// refused; of a YAML file only the deeper part is left out.
+pub const SETTINGS_DEPTH: usize = 64;
+
+/// Bytes of a URL that a tool visits or a webhook is sent to, as in common browsers and proxies. A longer one is refused.
+pub const URL_BYTES: usize = 2 * KIB;
+/// Bytes of the id, token, scheme and credentials of a webhook, each. They become header lines of every delivery, and receivers accept
+/// some KiB of these. A longer one is refused.
+pub const HOOK_TEXT_BYTES: usize = 4 * KIB;
+
+/// Questions in one call of `ask_user`, and options of a question: more cannot be shown side by side. A call with more is refused.
+pub const USER_QUESTIONS: usize = 4;
+pub const USER_OPTIONS: std::ops::RangeInclusive<usize> = 2..=4;
+
+/// Bytes of a path and of a name in it that a file system accepts, and symbolic links that the kernel follows in one path. Tools
+/// refuse paths with more.
+pub const PATH_BYTES: usize = 4 * KIB;
+pub const NAME_BYTES: usize = 255;
+pub const PATH_LINKS: usize = 40;
 
 /// Parts of one message. No known client sends a thousand. Each part is converted, journaled, shown and sent to the model on its own,
 /// so a body full of empty ones would block the loop for a second and take thirty times its size in memory. A message with more

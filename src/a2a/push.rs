@@ -21,7 +21,7 @@ use crate::a2a::{present, result, snapshot as whole};
 use crate::base::http::Response;
 use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::secret::Secret;
-use crate::limits::PAGE_TASKS_MOST;
+use crate::limits::{HOOK_TEXT_BYTES, PAGE_TASKS_MOST};
 use crate::task::call::{Call, Push};
 use crate::task::fault::Fault;
 use crate::task::log::event::{Created, Profile, Protocol};
@@ -31,9 +31,6 @@ pub use rules::WebhookHost;
 
 /// Configurations inside each other: `config` around `pushNotificationConfig` is the deepest that anybody sends.
 const WRAPPERS: usize = 3;
-/// Each of id, token, scheme and credentials. They become header lines of every delivery, and receivers take some KiB of those.
-const LONGEST: usize = 4096;
-
 /// What is asked about the webhooks of a task. 0.3 calls the task `id`, 1.0 the webhook.
 pub fn call(ask: &Ask) -> Result<Call, Fault> {
     let params = ask.params;
@@ -145,7 +142,8 @@ pub fn resource(name: &str) -> (Option<&str>, Option<&str>) {
 
 /// What goes into header lines must not be able to end one.
 fn check_values(wish: &Wish) -> Result<(), Fault> {
-    let clean = |text: &str| text.len() <= LONGEST && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+    let clean =
+        |text: &str| text.len() <= HOOK_TEXT_BYTES && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
     let word = |text: &str| clean(text) && !text.is_empty() && !text.contains(' ');
     let id = wish.id.as_ref().map(ConfigId::as_str);
     let rows = [

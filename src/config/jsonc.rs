@@ -4,9 +4,7 @@
 //! numbers.
 
 use crate::config::tree::{Node, Notice, Value};
-
-/// Deeper files are refused. No setting is nested like that, and the parser is recursive.
-const DEEPEST: usize = 64;
+use crate::limits::SETTINGS_DEPTH;
 
 /// The tree, and notices about what was corrected. An empty file is an empty map.
 pub fn parse(text: &str) -> Result<(Node, Vec<Notice>), Notice> {
@@ -33,7 +31,7 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     fn node(&mut self, depth: usize) -> Result<Node, Notice> {
-        if depth > DEEPEST {
+        if depth > SETTINGS_DEPTH {
             return Err(self.wrong("it is nested too deeply"));
         }
         let line = self.line;
@@ -202,7 +200,7 @@ mod tests {
 
     #[test]
     fn errors_have_their_line_number() {
-        let deep = "[".repeat(DEEPEST + 2);
+        let deep = "[".repeat(SETTINGS_DEPTH + 2);
         for (text, line, word) in [
             ("{\n\"a\" 1}", 2, "colon"),
             ("{\n\n\"a\": 1 \"b\": 2}", 3, "comma is missing"),

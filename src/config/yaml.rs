@@ -4,8 +4,7 @@
 //! with the lines that belong to it; the rest of the file is read. `no` is a text here, not false.
 
 use crate::config::tree::{Node, Notice, Value};
-
-const DEEPEST: usize = 64;
+use crate::limits::SETTINGS_DEPTH;
 
 /// The tree, and notices about what was left out.
 pub fn parse(text: &str) -> (Node, Vec<Notice>) {
@@ -81,7 +80,7 @@ impl Reader {
             return Value::Null;
         };
         let indent = line.indent;
-        if depth > DEEPEST {
+        if depth > SETTINGS_DEPTH {
             let number = line.number;
             self.tell(number, "it is nested too deeply");
             self.leave_out(least);
@@ -246,6 +245,13 @@ mod tests {
         let (node, notices) = parse(text);
         let lines = notices.iter().map(|notice| notice.line).collect();
         (node.json(), lines)
+    }
+
+    #[test]
+    fn the_depth_of_maps_is_limited() {
+        let nested = |depth: usize| -> String { (0..depth).map(|n| " ".repeat(n) + "a:\n").collect() };
+        assert_eq!(read(&nested(SETTINGS_DEPTH + 1)).1, Vec::<usize>::new());
+        assert_eq!(read(&nested(SETTINGS_DEPTH + 2)).1, vec![SETTINGS_DEPTH + 2]);
     }
 
     #[test]

@@ -78,7 +78,9 @@ pub struct Children {
 
 /// Runs work on the thread that owns the direct children.
 #[derive(Clone)]
-struct KeeperThread(mpsc::Sender<Box<dyn FnOnce(&mut Keeper) + Send>>);
+struct KeeperThread(mpsc::Sender<Work>);
+
+type Work = Box<dyn FnOnce(&mut Keeper) + Send>;
 
 impl KeeperThread {
     /// Returns the result of `work`. An error means that the thread is gone, or that `work` took longer than `patience`.
@@ -236,10 +238,9 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn run(mut self, inbox: &mpsc::Receiver<Box<dyn FnOnce(&mut Keeper) + Send>>) {
+    fn run(mut self, inbox: &mpsc::Receiver<Work>) {
         loop {
-            let wait = if self.unclear.is_empty() { Duration::MAX } else { Duration::from_millis(ORPHANS_RETRY_MS) };
-            match inbox.recv_timeout(wait) {
+            match inbox.recv_timeout(self.wait()) {
                 Ok(work) => work(&mut self),
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
@@ -248,6 +249,11 @@ impl Keeper {
                 self.reap_killed(child);
             }
         }
+    }
+
+    /// How long it waits for work before it kills what supervisors have left.
+    fn wait(&self) -> Duration {
+        if self.unclear.is_empty() { Duration::MAX } else { Duration::from_millis(ORPHANS_RETRY_MS) }
     }
 
     fn start(&mut self, mut command: Command, control: Arc<UnixStream>) -> io::Result<std::process::Child> {
@@ -440,8 +446,45 @@ pub fn sweep<'a>(instances: impl IntoIterator<Item = &'a str>) -> Vec<u32> {
         let below = marked.iter().flat_map(|one| processes::below(&all, one.pid));
         marked.iter().copied().chain(below).filter(|one| one.pid != std::process::id()).collect()
     };
-    let mut pids: Vec<u32> = processes::kill_all(find).iter().map(|process| process.pid).collect();
+    let mut pids: Vec<u32> =
+        processes::kill_all(find, processes::wait_for_end).iter().map(|process| process.pid).collect();
     pids.sort_unstable();
     pids.dedup();
     pids
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process whose supervisor has already sent `line`, or never sends anything.
+    fn handshake(line: &str, start: Duration) -> (io::Result<u32>, Option<Duration>) {
+        let (server, supervisor) = UnixStream::pair().expect("sockets can be made");
+        (&supervisor).write_all(line.as_bytes()).expect("the socket takes a line");
+        let output = OwnedFd::from(server.try_clone().expect("a descriptor"));
+        let keeper = KeeperThread(mpsc::channel().0);
+        let patience = Patience { start, end: start };
+        let mut process = Process { child: None, control: Arc::new(server), pid: 0, output, keeper, patience };
+        (process.handshake(), process.control.read_timeout().expect("a socket has one"))
+    }
+
+    #[test]
+    fn a_silent_supervisor_is_continued_in_steps_until_its_time_is_over() {
+        let step = Duration::from_millis(SUPERVISOR_CONTINUE_MS);
+        let (pid, read) = handshake("started 7\n", 20 * step);
+        assert_eq!((pid.expect("it has started"), read), (7, Some(step)));
+        let (silent, read) = handshake("", Duration::from_millis(1));
+        assert_eq!(silent.unwrap_err().to_string(), "the supervisor did not start the program in time");
+        // The kernel rounds the time up to its ticks.
+        assert!(read < Some(step), "a step is not longer than the whole wait: {read:?}");
+    }
+
+    #[test]
+    fn the_keeper_retries_only_while_a_supervisor_has_left_processes() {
+        let mut keeper = Keeper { supervisors: Supervisors::default(), unclear: Vec::new() };
+        assert_eq!(keeper.wait(), Duration::MAX);
+        keeper.unclear.push(Command::new("true").spawn().expect("a program starts"));
+        assert_eq!(keeper.wait(), Duration::from_millis(ORPHANS_RETRY_MS));
+        keeper.unclear[0].wait().expect("it ends");
+    }
 }

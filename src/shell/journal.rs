@@ -28,7 +28,7 @@ pub mod watch;
 
 use crate::base::id::{ContextId, TaskId};
 use crate::core::disk::store::{Archive, Known, LogFile, Maintenance, Openness, Removal, Store, StoreError};
-use crate::limits::{BLOB_GRACE_MS, Limits, SHORTENED_NAMED};
+use crate::limits::{BLOB_GRACE_MS, JOURNAL_LINE_BYTES, Limits, SHORTENED_NAMED};
 use crate::shell::event_loop::sys;
 use crate::task::log::blob::Blobs;
 use crate::task::log::brief::Brief;
@@ -45,9 +45,6 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-
-/// A longer line is not a valid one: the largest event contains one request body.
-const LINE_BYTES: u64 = 64 << 20;
 
 /// What a trial writes: more than a log could find room for in a block that it has already.
 const TRIAL_BYTES: usize = 8 * 1024;
@@ -387,7 +384,7 @@ fn opening(path: &Path, id: &str) -> Opening {
     let mut state: Option<State> = None;
     loop {
         let mut line = Vec::new();
-        let read = (&mut lines).take(LINE_BYTES).read_until(b'\n', &mut line);
+        let read = (&mut lines).take(JOURNAL_LINE_BYTES).read_until(b'\n', &mut line);
         // What follows the last whole line was never acknowledged.
         let (Ok(read), Some(line)) = (read, line.strip_suffix(b"\n")) else {
             break;

@@ -1,6 +1,7 @@
 //! `ask_user`: the agent asks, people answer. The question is the confirmation itself: it is put to them whatever is allowed,
 //! their answers come with the approval, and running the call only passes them on.
 
+use crate::limits::{USER_OPTIONS, USER_QUESTIONS};
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{Answers, CallError, Inquiry, InquiryKind, Kind, Plan, Question, ToolSpec};
 use crate::tool::{Ctx, Tool, invalid, object, text_end};
@@ -8,10 +9,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 pub struct AskUser;
-
-/// Questions at once, and choices for one: more cannot be shown side by side.
-const MOST_QUESTIONS: usize = 4;
-const CHOICES: std::ops::RangeInclusive<usize> = 2..=4;
 
 impl Tool for AskUser {
     fn spec(&self) -> ToolSpec {
@@ -69,15 +66,10 @@ impl Tool for AskUser {
     }
 }
 
-#[derive(Deserialize)]
-struct Args {
-    questions: Vec<Inquiry>,
-}
-
 fn questions(args: &Value) -> Result<Vec<Inquiry>, CallError> {
-    let Args { questions } = Args::deserialize(args).map_err(|error| invalid(error.to_string()))?;
-    if questions.is_empty() || questions.len() > MOST_QUESTIONS {
-        return Err(invalid(format!("there must be 1 to {MOST_QUESTIONS} questions, not {}", questions.len())));
+    let questions = Vec::<Inquiry>::deserialize(&args["questions"]).map_err(|error| invalid(error.to_string()))?;
+    if questions.is_empty() || questions.len() > USER_QUESTIONS {
+        return Err(invalid(format!("there must be 1 to {USER_QUESTIONS} questions, not {}", questions.len())));
     }
     questions.into_iter().enumerate().map(|(n, asked)| checked(n, asked)).collect()
 }
@@ -91,7 +83,7 @@ fn checked(n: usize, mut asked: Inquiry) -> Result<Inquiry, CallError> {
     if asked.kind != InquiryKind::Choice {
         asked.options.clear();
         asked.multi_select = false;
-    } else if !CHOICES.contains(&asked.options.len()) {
+    } else if !USER_OPTIONS.contains(&asked.options.len()) {
         return wrong("a choice needs 2 to 4 options");
     }
     if asked.options.iter().any(|option| option.label.trim().is_empty()) {
@@ -173,6 +165,9 @@ mod tests {
             assert!(plan(questions.clone()).is_err(), "{questions}");
         }
         assert!(plan(json!([yesno, yesno, yesno, yesno])).is_ok());
+        for options in [2, 4] {
+            assert!(plan(json!([choice(vec![option("a"); options])])).is_ok(), "{options}");
+        }
     }
 
     #[test]

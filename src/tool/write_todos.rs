@@ -50,13 +50,8 @@ impl Tool for WriteTodos {
     }
 }
 
-#[derive(Deserialize)]
-struct Args {
-    todos: Vec<Todo>,
-}
-
 fn todos(args: &Value) -> Result<Vec<Todo>, CallError> {
-    let Args { todos } = Args::deserialize(args).map_err(|error| invalid(error.to_string()))?;
+    let todos = Vec::<Todo>::deserialize(&args["todos"]).map_err(|error| invalid(error.to_string()))?;
     if todos.iter().any(|todo| todo.description.trim().is_empty()) {
         return Err(invalid("every step needs a description"));
     }

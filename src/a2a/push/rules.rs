@@ -4,9 +4,7 @@
 
 use crate::a2a::switches::PushRules;
 use crate::base::address::{self, Host, is_public};
-
-/// Longer URLs are refused.
-const LONGEST: usize = 2048;
+use crate::limits::URL_BYTES;
 
 /// What a delivery to a URL needs to know of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +18,8 @@ pub struct WebhookHost {
 impl PushRules {
     /// Looks at a URL; what is wrong with it goes on after its name, as in "url must …".
     pub fn check(&self, url: &str) -> Result<WebhookHost, String> {
-        if url.len() > LONGEST {
-            return Err(format!("must not be longer than {LONGEST} bytes."));
+        if url.len() > URL_BYTES {
+            return Err(format!("must not be longer than {URL_BYTES} bytes."));
         }
         if !url.bytes().all(|byte| byte.is_ascii_graphic()) || url.contains(['\\', '"', '<', '>']) {
             return Err("must be a URL in ASCII; encode other characters.".into());
@@ -236,8 +234,8 @@ mod tests {
             assert!(answer.starts_with(reason), "{url}: {answer}");
         }
         let long = |n: usize| format!("https://client.example/{}", "a".repeat(n - 23));
-        assert_eq!(says(&rules, &long(LONGEST)), "ok client.example");
-        assert_eq!(says(&rules, &long(LONGEST + 1)), "must not be");
+        assert_eq!(says(&rules, &long(URL_BYTES)), "ok client.example");
+        assert_eq!(says(&rules, &long(URL_BYTES + 1)), "must not be");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::disk::store::{Archive, StoreError, fold};
 use crate::core::{Input, Loaded};
+use crate::limits::CONVERSATION_TASKS;
 use crate::task::machine::state::Item;
 use std::sync::Arc;
 
@@ -58,9 +59,6 @@ impl StoreRequest {
     }
 }
 
-/// The most tasks one conversation may go back through.
-const GENERATIONS: usize = 64;
-
 /// Reads a task and the tasks it continues, each up to the position it continues from.
 fn load(archive: &dyn Archive, task: &TaskId) -> Result<Loaded, StoreError> {
     let file = archive.open(task)?;
@@ -69,7 +67,7 @@ fn load(archive: &dyn Archive, task: &TaskId) -> Result<Loaded, StoreError> {
     let mut parent = state.created.parent.clone();
     let mut before: Vec<Vec<Arc<Item>>> = Vec::new();
     while let Some((task, upto)) = parent
-        && before.len() < GENERATIONS
+        && before.len() < CONVERSATION_TASKS
         // A parent that cannot be read (removed, damaged, loaded by another server) ends what is remembered.
         && let Ok(file) = archive.lend(&task)
         && let Ok(state) = fold(file.as_ref(), Some(upto))
@@ -80,4 +78,57 @@ fn load(archive: &dyn Archive, task: &TaskId) -> Result<Loaded, StoreError> {
     }
     let inherited = before.into_iter().rev().flatten().collect();
     Ok(Loaded { state, inherited, bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::disk::store::{MemoryStore, Openness, Store};
+    use crate::task::log::brief::Brief;
+    use crate::task::log::event::{Created, Event, Lifecycle, Profile, Protocol};
+    use crate::task::log::record::Record;
+    use crate::task::message::{Message, Part, Role, Source};
+    use crate::task::policy::Mode;
+
+    fn created(task: TaskId, parent: Option<(TaskId, Seq)>) -> Event {
+        Event::Created(Arc::new(Created {
+            task,
+            context: "c".into(),
+            tenant: Default::default(),
+            parent,
+            lifecycle: Lifecycle::OneShot,
+            protocol: Protocol::V10,
+            profile: Profile::Plain,
+            workspace: "/w".into(),
+            trusted: false,
+            model: "m".into(),
+            mode: Mode::Default,
+            auto_execute: false,
+            tools: None,
+            command: None,
+        }))
+    }
+
+    #[test]
+    fn a_conversation_goes_back_through_a_limited_number_of_tasks() {
+        let mut store = MemoryStore::default();
+        let id = |n: usize| TaskId::from(format!("t{n}").as_str());
+        // Each task contains one prompt and continues the one before.
+        let tasks = CONVERSATION_TASKS + 2;
+        for n in 0..tasks {
+            let parent = n.checked_sub(1).map(|before| (id(before), Seq(3)));
+            let message = Arc::new(Message::new("m", Role::User, vec![Part::text("prompt")]));
+            let prompted = Event::Prompted { message, by: Source::clock(), turn: 1 };
+            let events = [created(id(n), parent), prompted, Event::TurnBegan { turn: 1 }];
+            let mut lines = Vec::new();
+            for (at, event) in events.into_iter().enumerate() {
+                Record { seq: Seq(at as u64 + 1), at: 1, event }.write(&mut lines);
+            }
+            store.create(&id(n), &Brief::bare("c".into())).unwrap();
+            store.append(&id(n), &lines, Openness::Open).unwrap();
+        }
+        let inherited = |n: usize| load(&store, &id(n)).unwrap().inherited.len();
+        assert_eq!(inherited(CONVERSATION_TASKS), CONVERSATION_TASKS);
+        assert_eq!(inherited(CONVERSATION_TASKS + 1), CONVERSATION_TASKS);
+    }
 }

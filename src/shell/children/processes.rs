@@ -139,11 +139,16 @@ pub fn kill_children(
     }
 }
 
-/// Kills all that `find` names, until it names none that can be killed. Gives everything that was signalled.
+/// Waits until a process has ended, but not longer than `patience`.
+pub fn wait_for_end(handle: &OwnedFd, patience: Duration) {
+    let _ = poll(&mut [PollFd::new(handle, PollFlags::IN)], Timespec::try_from(patience).ok().as_ref());
+}
+
+/// Kills all processes that `find` returns, until it returns none that can be killed. Returns all that were signalled. `wait` is
+/// [`wait_for_end`].
 ///
 /// Processes are stopped before they are killed: one that forks without end would otherwise leave new ones in every round.
-pub fn kill_all(find: impl Fn() -> Vec<Process>) -> HashSet<Process> {
-    let patience = Timespec::try_from(Duration::from_millis(SWEEP_WAIT_MS)).ok();
+pub fn kill_all(find: impl Fn() -> Vec<Process>, wait: impl Fn(&OwnedFd, Duration)) -> HashSet<Process> {
     let mut killed = HashSet::new();
     for _ in 0..SWEEP_ROUNDS {
         let mut stopped: HashSet<Process> = HashSet::new();
@@ -163,7 +168,7 @@ pub fn kill_all(find: impl Fn() -> Vec<Process>) -> HashSet<Process> {
             break;
         }
         for handle in &dying {
-            let _ = poll(&mut [PollFd::new(handle, PollFlags::IN)], patience.as_ref());
+            wait(handle, Duration::from_millis(SWEEP_WAIT_MS));
         }
     }
     killed
@@ -172,6 +177,7 @@ pub fn kill_all(find: impl Fn() -> Vec<Process>) -> HashSet<Process> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::{Cell, RefCell};
 
     #[test]
     fn descendants_are_found_in_any_order_and_loops_end() {
@@ -187,6 +193,40 @@ mod tests {
         assert_eq!(pids(2), [3, 4]);
         assert_eq!(pids(7), [8]);
         assert_eq!(pids(9), [0u32; 0]);
+    }
+
+    #[test]
+    fn a_sweep_ends_although_new_processes_appear_in_every_round() {
+        // Processes that do not exist are stopped in every round of the search, and then there is none to kill.
+        let searches = Cell::new(0);
+        let find = || {
+            searches.set(searches.get() + 1);
+            vec![Process { pid: u32::MAX, parent: 0, start: searches.get() }]
+        };
+        assert_eq!(kill_all(find, |_, _| panic!("there is nothing to wait for")).len(), SWEEP_ROUNDS);
+        assert_eq!(searches.get(), SWEEP_ROUNDS as u64);
+    }
+
+    #[test]
+    fn a_sweep_gives_up_on_processes_that_return_and_does_not_wait_for_ever() {
+        let (started, waits) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+        // Whenever the process was killed, there is another one.
+        let find = || {
+            let mut started = started.borrow_mut();
+            let last = started.last().and_then(|child: &std::process::Child| look(child.id()));
+            vec![last.unwrap_or_else(|| {
+                started.push(std::process::Command::new("sleep").arg("1000").spawn().expect("sleep starts"));
+                look(started[started.len() - 1].id()).expect("it runs")
+            })]
+        };
+        let wait = |handle: &OwnedFd, patience| {
+            waits.borrow_mut().push(patience);
+            wait_for_end(handle, Duration::MAX);
+        };
+        let killed = kill_all(find, wait);
+        assert_eq!((killed.len(), started.borrow().len()), (SWEEP_ROUNDS, SWEEP_ROUNDS));
+        assert_eq!(*waits.borrow(), vec![Duration::from_millis(SWEEP_WAIT_MS); SWEEP_ROUNDS]);
+        started.into_inner().iter_mut().for_each(|child| drop(child.wait()));
     }
 
     #[test]

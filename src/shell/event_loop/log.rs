@@ -6,6 +6,7 @@
 
 use crate::base::clock::rfc3339;
 use crate::config::settings::Level;
+use crate::limits::LOG_LINE_BYTES;
 use crate::shell::event_loop::sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt::{self, Write as _};
@@ -13,9 +14,6 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// The most a pipe that polls as writable is sure to take without waiting (PIPE_BUF); longer lines are cut.
-const LINE_BYTES: usize = 4096;
 
 /// Texts that no line may hold.
 #[derive(Clone, Default)]
@@ -136,7 +134,7 @@ fn line(unix_ms: u64, level: Level, text: &str) -> String {
             }
             c => line.push(c),
         }
-        if line.len() > LINE_BYTES - CUT.len() {
+        if line.len() > LOG_LINE_BYTES - CUT.len() {
             line.truncate(mark);
             line.push_str(CUT);
             return line;
@@ -210,9 +208,9 @@ mod tests {
     #[test]
     fn a_long_line_is_cut_where_a_character_ends() {
         let long = line(0, Level::Info, &"ä".repeat(4096));
-        assert!(long.len() <= LINE_BYTES && long.len() > LINE_BYTES - 16);
+        assert!(long.len() <= LOG_LINE_BYTES && long.len() > LOG_LINE_BYTES - 16);
         assert!(long.ends_with("ä [cut]\n"));
-        let secret = format!("{}key", "x".repeat(LINE_BYTES - 50));
+        let secret = format!("{}key", "x".repeat(LOG_LINE_BYTES - 50));
         let (log, reader) = piped(Level::Info, &["key"]);
         log.info(secret);
         assert!(!lines(log, reader)[0].contains("ke"));

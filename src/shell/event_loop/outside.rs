@@ -3,6 +3,7 @@
 use crate::base::clock::Now;
 use crate::base::slots::Key;
 use crate::core::{Close, Out, Shell, Written};
+use crate::limits::Limits;
 use crate::shell::event_loop::listen::Stream;
 use crate::shell::event_loop::log::Log;
 use crate::shell::peers::peer_check::{Caller, PeerCheck};
@@ -13,10 +14,6 @@ use std::io::{self, IoSlice, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
-/// A refused peer may still be sending. It has this long to read the response before the connection is reset.
-const LINGER_MS: u64 = 1_000;
-const MOST_LINGERING: usize = 1_024;
-
 /// Everything that the core has effects on.
 pub(super) struct Outside {
     pub jobs: Jobs,
@@ -26,6 +23,7 @@ pub(super) struct Outside {
     /// Connections to continue with although no event will say so.
     pub again: Vec<Key>,
     pub lingering: VecDeque<(u64, Stream)>,
+    limits: Limits,
     /// A connection was closed, so there may be room for another one.
     pub closed: bool,
     /// Connections that were written to in this turn.
@@ -101,15 +99,22 @@ impl Shell for Outside {
         if how == Close::Reset {
             // With this option closing the socket resets the connection.
             let _ = sockopt::set_socket_linger(&socket.stream, Some(Duration::ZERO));
-        } else if socket.readable && self.lingering.len() < MOST_LINGERING {
+        } else if socket.readable {
             let _ = socket.stream.shutdown(Shutdown::Write);
-            self.lingering.push_back((now.mono_ms + LINGER_MS, socket.stream));
+            linger(&mut self.lingering, socket.stream, now.mono_ms, &self.limits);
         }
     }
 }
 
+/// Keeps a stream open until its time to linger is over, unless there are too many such streams.
+fn linger<T>(lingering: &mut VecDeque<(u64, T)>, stream: T, now_ms: u64, limits: &Limits) {
+    if lingering.len() < limits.lingering {
+        lingering.push_back((now_ms + limits.linger_ms, stream));
+    }
+}
+
 impl Outside {
-    pub fn new(jobs: Jobs, peer_check: PeerCheck, log: Log) -> Outside {
+    pub fn new(jobs: Jobs, peer_check: PeerCheck, log: Log, limits: Limits) -> Outside {
         Outside {
             jobs,
             peer_check,
@@ -117,6 +122,7 @@ impl Outside {
             sockets: HashMap::new(),
             again: Vec::new(),
             lingering: VecDeque::new(),
+            limits,
             closed: false,
             written: Vec::new(),
         }
@@ -159,5 +165,20 @@ impl Outside {
         while self.lingering.front().is_some_and(|(at, _)| *at <= now.mono_ms) {
             self.lingering.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_limited_number_of_refused_connections_linger() {
+        let limits = Limits { lingering: 2, linger_ms: 10, ..Limits::default() };
+        let mut lingering = VecDeque::new();
+        for (stream, now_ms) in [("a", 5), ("b", 6), ("c", 7)] {
+            linger(&mut lingering, stream, now_ms, &limits);
+        }
+        assert_eq!(lingering, [(15, "a"), (16, "b")]);
     }
 }

@@ -107,7 +107,7 @@ impl Server {
             accept_at: None,
             threads_at: None,
             signal: None,
-            outside: Outside::new(parts.jobs, parts.peer_check, parts.log),
+            outside: Outside::new(parts.jobs, parts.peer_check, parts.log, parts.limits.clone()),
             limits: parts.limits,
         })
     }

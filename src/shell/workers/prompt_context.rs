@@ -6,7 +6,7 @@
 use crate::base::id::TaskId;
 use crate::config::WorkspaceSettings;
 use crate::config::settings::Context;
-use crate::limits::Limits;
+use crate::limits::{LOGGED_ONCE, Limits};
 use crate::model::memory::{Memory, Surroundings};
 use crate::shell::event_loop::log::Log;
 use crate::shell::start::workspace_settings::SettingsReader;
@@ -32,9 +32,6 @@ struct State {
     /// Messages that were logged already.
     told: HashSet<String>,
 }
-
-/// The number of messages that are logged only once; beyond it all may be logged again.
-const MOST_TOLD: usize = 1_000;
 
 impl PromptContext {
     pub fn new(reader: SettingsReader, log: Log, limits: Limits) -> PromptContext {
@@ -120,7 +117,7 @@ impl PromptContext {
     pub fn tell(&self, messages: &[String]) {
         for message in messages {
             let mut state = self.state();
-            if state.told.len() >= MOST_TOLD {
+            if state.told.len() >= LOGGED_ONCE {
                 state.told.clear();
             }
             let fresh = state.told.insert(message.clone());
@@ -180,6 +177,10 @@ mod tests {
         assert_eq!(of("one"), (true, "GEMINI.md\nnew\n".to_owned()), "no longer kept");
         let told = std::fs::read_to_string(said).expect("the log");
         assert_eq!(told.lines().count(), 1, "once is enough: {told}");
+        let messages: Vec<String> = (0..LOGGED_ONCE).map(|n| n.to_string()).collect();
+        // One message is remembered already, so the last one of these makes room by forgetting the others.
+        prompt_context.tell(&messages);
+        assert_eq!(prompt_context.state().told.len(), 1);
         scratch.put("w/.gemini/settings.json", r#"{"context": {"includeDirectoryTree": false}}"#);
         assert_eq!(of("three"), (true, String::new()));
     }

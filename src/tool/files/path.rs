@@ -11,6 +11,7 @@
 
 mod resolve;
 
+use crate::limits::{NAME_BYTES, PATH_BYTES};
 use crate::task::spec::{CallError, ErrorKind};
 use crate::tool::files::open::{self, DIRECTORY_PATH, check_regular, regular_file};
 use crate::tool::search::ignore::Wanted;
@@ -24,10 +25,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-
-/// Longest path and longest component a file system takes.
-const LONGEST_PATH: usize = 4096;
-const LONGEST_NAME: usize = 255;
 
 /// A directory the agent works in, held open.
 pub struct Workspace {
@@ -330,9 +327,9 @@ fn check_form(text: &str) -> Result<(), CallError> {
     if text.chars().any(|c| matches!(c, '\0' | '\n' | '\r' | '\t')) {
         return Err(invalid(format!("the path {text:?} must not contain NUL, line breaks or tabs")));
     }
-    if text.len() > LONGEST_PATH || text.split('/').any(|part| part.len() > LONGEST_NAME) {
+    if text.len() > PATH_BYTES || text.split('/').any(|part| part.len() > NAME_BYTES) {
         return Err(invalid(format!(
-            "the path is too long: at most {LONGEST_PATH} bytes, and {LONGEST_NAME} between slashes"
+            "the path is too long: at most {PATH_BYTES} bytes, and {NAME_BYTES} between slashes"
         )));
     }
     Ok(())

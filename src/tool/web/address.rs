@@ -5,12 +5,10 @@
 //! resolve to, at the moment of connecting; that is the part of `tool/public_hosts.rs`. Here is what can be said of a URL without asking anybody.
 
 use crate::base::address::{Host, host};
+use crate::limits::URL_BYTES;
 use crate::tool::public_hosts::Judge;
 use std::fmt;
 use ureq::http::Uri;
-
-/// Longer URLs are refused.
-const LONGEST: usize = 2048;
 
 /// A URL that may be visited, as far as can be told by looking at it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,9 +40,9 @@ impl fmt::Display for Url {
 impl Url {
     pub fn parse(text: &str, judge: Judge) -> Result<Url, Wrong> {
         let malformed = |what: &str| Wrong::Malformed(format!("{text}: {what}"));
-        if text.len() > LONGEST {
+        if text.len() > URL_BYTES {
             let start: String = text.chars().take(60).collect();
-            return Err(Wrong::Malformed(format!("{start}…: longer than {LONGEST} bytes")));
+            return Err(Wrong::Malformed(format!("{start}…: longer than {URL_BYTES} bytes")));
         }
         let bare = text.split('#').next().unwrap_or(text);
         let uri: Uri = bare.parse().map_err(|_| malformed("not a valid URL"))?;
@@ -177,8 +175,8 @@ mod tests {
             assert_eq!(parsed(text), "malformed", "{text}");
         }
         let long = |n: usize| format!("https://example.com/{}", "a".repeat(n - 20));
-        assert!(parsed(&long(LONGEST)).starts_with("ok"));
-        assert_eq!(parsed(&long(LONGEST + 1)), "malformed");
+        assert!(parsed(&long(URL_BYTES)).starts_with("ok"));
+        assert_eq!(parsed(&long(URL_BYTES + 1)), "malformed");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The walk from the workspace's open directory to what a path names, one component at a time.
 
 use super::{Entry, Found, MissingPath, ResolvedPath, Workspace};
+use crate::limits::PATH_LINKS;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -10,9 +11,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
-
-/// As many links as the kernel would follow.
-const MOST_LINKS: usize = 40;
 
 /// Why a path cannot be resolved. Displayed as a clause that follows the path.
 pub(super) enum ResolveError {
@@ -121,7 +119,7 @@ impl Walk<'_> {
     /// Puts a link's target in front of what is left to walk.
     fn follow(&mut self, link: &OwnedFd) -> Result<(), ResolveError> {
         self.links += 1;
-        if self.links > MOST_LINKS {
+        if self.links > PATH_LINKS {
             return Err(ResolveError::Links);
         }
         let target = rustix::fs::readlinkat(link, "", Vec::new())?;

@@ -1,6 +1,7 @@
 //! Which paths are found, followed and refused.
 
 use super::*;
+use crate::limits::PATH_LINKS;
 use crate::tool::tests::Scratch;
 use std::os::unix::fs::symlink;
 
@@ -97,4 +98,20 @@ fn protected_places_can_be_read_but_not_written() {
     for path in [".gitignore", ".env.example", "my.env", "gha-creds.txt"] {
         assert_eq!(shown(workspace.find_writable(path)), format!("nothing {path}"));
     }
+}
+
+#[test]
+fn the_length_of_paths_and_the_number_of_links_are_limited() {
+    let scratch = Scratch::new();
+    let workspace = Workspace::open(scratch.path()).expect("it opens");
+    scratch.put("link0", "x");
+    for n in 1..=PATH_LINKS + 1 {
+        symlink(format!("link{}", n - 1), scratch.path().join(format!("link{n}"))).expect("link");
+    }
+    let links = |n: usize| shown(workspace.find(&format!("link{n}")));
+    assert_eq!((links(PATH_LINKS).as_str(), links(PATH_LINKS + 1).as_str()), ("file link0", "file_not_found"));
+    let name = |bytes: usize| workspace.find(&"x".repeat(bytes)).is_ok();
+    assert_eq!((name(NAME_BYTES), name(NAME_BYTES + 1)), (true, false));
+    let path = |bytes: usize| check_form(&"x/".repeat(bytes)[..bytes]).is_ok();
+    assert_eq!((path(PATH_BYTES), path(PATH_BYTES + 1)), (true, false));
 }
