@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use ureq::Agent;
 use ureq::Body;
 use ureq::http::Response;
-use ureq::http::header::{CONTENT_TYPE, HeaderMap, LOCATION};
+use ureq::http::header::LOCATION;
 use ureq::tls::TlsConfig;
 use ureq::unversioned::transport::DefaultConnector;
 
@@ -120,7 +120,7 @@ fn words(error: &ureq::Error) -> String {
 }
 
 fn readable(response: Response<Body>, limits: &Limits) -> Result<String, String> {
-    let kind = media_type(response.headers());
+    let kind = response.body().mime_type().unwrap_or_default().to_ascii_lowercase();
     let is_html = matches!(kind.as_str(), "text/html" | "application/xhtml+xml");
     let is_text = kind.is_empty()
         || kind.starts_with("text/")
@@ -150,13 +150,6 @@ fn readable(response: Response<Body>, limits: &Limits) -> Result<String, String>
         String::from_utf8_lossy(&bytes).into_owned()
     };
     Ok(if is_html { html::text_of(&text) } else { text })
-}
-
-fn media_type(headers: &HeaderMap) -> String {
-    let value = headers.get(CONTENT_TYPE);
-    let value = value.and_then(|value| value.to_str().ok()).unwrap_or("");
-    let kind = value.split(';').next().unwrap_or("");
-    kind.trim().to_ascii_lowercase()
 }
 
 /// When which host was visited, as far back as it matters.

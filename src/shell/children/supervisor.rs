@@ -59,7 +59,7 @@ pub fn child_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> 
     Some(ExitCode::SUCCESS)
 }
 
-/// What is to be started.
+/// The program to start.
 struct Order {
     argv: Vec<OsString>,
     /// None for an approved program.
@@ -128,7 +128,7 @@ fn start(order: Order) -> io::Result<Pid> {
     };
     let died = |_| Err(io::Error::other("the thread that starts the program died"));
     let child = thread::spawn(spawn).join().unwrap_or_else(died)?;
-    // Its end is taken with that of all others, so the handle is not needed.
+    // It is reaped together with all others, so the handle is not needed.
     Ok(Pid::from_child(&child))
 }
 
@@ -170,13 +170,6 @@ fn inheritable() -> io::Result<Vec<u32>> {
     Ok(leaks)
 }
 
-/// Whether any process is left below us.
-#[derive(PartialEq)]
-enum Left {
-    None,
-    Some,
-}
-
 struct Watch {
     program: Pid,
     has_exited: bool,
@@ -185,22 +178,23 @@ struct Watch {
 impl Watch {
     /// Waits until the server ends the command, or no process is left.
     fn until_over(&mut self, control: &mut UnixStream, signals: &mut UnixStream) {
-        while self.reap(control) == Left::Some {
+        while self.reap(control) {
             let mut fds = [PollFd::new(&*control, PollFlags::IN), PollFd::new(&*signals, PollFlags::IN)];
             match poll(&mut fds, None) {
                 Ok(_) | Err(Errno::INTR) => {}
-                // The command may have limited our descriptors, for example. Without polling we are of no use.
+                // For example because the command has lowered the limit of our descriptors.
                 Err(_) => return,
             }
             let told = !fds[0].revents().is_empty();
             drain(signals);
-            if told && self.hear(control) == Heard::End {
+            if told && !self.obey(control) {
                 return;
             }
         }
     }
 
-    fn hear(&self, control: &mut UnixStream) -> Heard {
+    /// Reads one byte of the server and does what it says. False if the command has to end.
+    fn obey(&self, control: &mut UnixStream) -> bool {
         let mut word = [0];
         match control.read(&mut word) {
             Ok(1) if word == [TERMINATE] => {
@@ -208,21 +202,21 @@ impl Watch {
                 if !self.has_exited {
                     let _ = rustix::process::kill_process_group(self.program, Signal::TERM);
                 }
-                Heard::GoOn
+                true
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Heard::GoOn,
-            Ok(_) | Err(_) => Heard::End,
+            Err(error) => error.kind() == io::ErrorKind::Interrupted,
+            Ok(_) => false,
         }
     }
 
-    /// Takes the status of everything that has ended, and reports that of the program.
-    fn reap(&mut self, control: &mut UnixStream) -> Left {
+    /// Reaps every child that has ended, and reports the status of the program. True if a process is left below us.
+    fn reap(&mut self, control: &mut UnixStream) -> bool {
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) => self.note(pid, status, control),
-                Ok(None) => return Left::Some,
+                Ok(None) => return true,
                 // No children: then there are no descendants either, because orphans become our children.
-                Err(_) => return Left::None,
+                Err(_) => return false,
             }
         }
     }
@@ -236,12 +230,12 @@ impl Watch {
 
     /// Kills all descendants. An error means that some may be left, which the server then has to kill.
     fn kill_all(&mut self, control: &mut UnixStream) -> io::Result<Vec<u32>> {
-        if self.reap(control) == Left::None {
+        if !self.reap(control) {
             return Ok(Vec::new());
         }
         let reaped = |pid, status| self.note(pid, status, control);
         let killed = processes::kill_children(|_| true, reaped, Duration::from_millis(SUPERVISOR_KILL_MS))?;
-        if self.reap(control) == Left::Some {
+        if self.reap(control) {
             return Err(io::Error::other("a child was not found"));
         }
         let program = self.program.as_raw_pid().unsigned_abs();
@@ -251,13 +245,7 @@ impl Watch {
     }
 }
 
-#[derive(PartialEq)]
-enum Heard {
-    GoOn,
-    End,
-}
-
-/// Takes what signals have written.
+/// Reads the bytes that signal handlers have written.
 fn drain(signals: &mut UnixStream) {
     let mut bytes = [0; 64];
     while signals.read(&mut bytes).is_ok_and(|n| n > 0) {}

@@ -1,9 +1,9 @@
-//! One new text in the place of a file: what `write_file` and `replace` have in common.
+//! Replaces the content of a file: the common part of `write_file` and `replace`.
 //!
-//! People approve a diff, so exactly that diff must be what happens. A plan notes the hash of the file it compared with; carrying
-//! it out writes beside the file, looks once more whether the file is still that one, and only then puts the new one in its place,
-//! in one step: a reader sees the old file or the new one, and a crash leaves one of them. A file that is new must still not exist
-//! then. What the old file was stays: its mode, owner, encoding and line ends. A hard link is not written through, it is replaced.
+//! People approve a diff, so exactly that diff must be made. A plan contains the hash of the file that it was compared with. The new
+//! content is written to a temporary file beside it; then the hash is compared again, and only then the temporary file is renamed: a
+//! reader sees the old file or the new one, and a crash leaves one of them. A new file is only created if there still is none. Mode,
+//! owner, encoding and line ends of the old file are kept. A file with several hard links is not written to but replaced.
 //!
 //! The tools compute the new text; this module gets it together with the file that it was computed from.
 
@@ -36,21 +36,16 @@ pub(in crate::tool) struct Proposal {
     pub done: String,
 }
 
-/// How a proposal is called when people are asked about it.
-pub(in crate::tool) struct Words {
-    pub title: String,
-    pub question: String,
-}
-
 impl Proposal {
-    pub fn plan(self, words: Words, ctx: &Ctx) -> Plan {
+    /// The plan with its title, and the title of the question.
+    pub fn plan(self, title: String, question: String, ctx: &Ctx) -> Plan {
         let old = self.current.text();
         let name = self.resolved.file_name();
         let diff = Comparison::new(&old, &self.new, ctx.limits.diff_steps).unified(&name);
         Plan {
-            title: words.title,
+            title,
             question: Question::Edit {
-                title: words.question,
+                title: question,
                 file_name: name,
                 file_path: self.resolved.real(),
                 diff,
@@ -82,11 +77,11 @@ impl Proposal {
             Found::Directory(_) => unreachable!("a directory has no current text"),
         };
         match written {
-            Ok(Written::Done { modes }) => {
+            Ok(Some(modes)) => {
                 let root = ctx.workspace.path().to_string_lossy().into_owned();
                 ctx.changes.add(&run.call, root, relative, stored, modes);
             }
-            Ok(Written::Stale) => return Ok(RunEnd::Stale),
+            Ok(None) => return Ok(RunEnd::Stale),
             Err(error) => return Err(failure(&path, &error)),
         }
         let old = current.text();
@@ -174,16 +169,11 @@ impl Current {
     }
 }
 
-enum Written {
-    /// With the permission bits of the old file (0 if there was none) and of the new one.
-    Done {
-        modes: (u32, u32),
-    },
-    Stale,
-}
+/// The permission bits of the old file (0 if there was none) and of the new one.
+type Modes = (u32, u32);
 
-/// Puts new content in the place of the file that was seen, if it is still that file.
-fn overwrite(entry: &Entry, current: &Current, new: &[u8], ctx: &Ctx) -> io::Result<Written> {
+/// Replaces the content of a file. None if the file is not the one that was shown any more.
+fn overwrite(entry: &Entry, current: &Current, new: &[u8], ctx: &Ctx) -> io::Result<Option<Modes>> {
     // Renaming checks the permissions of the directory, not of the file. A read-only file must not be replaced.
     rustix::fs::accessat(entry.dir(), entry.name(), Access::WRITE_OK, AtFlags::EACCESS)?;
     let stat = rustix::fs::statat(entry.dir(), entry.name(), AtFlags::SYMLINK_NOFOLLOW)?;
@@ -191,15 +181,15 @@ fn overwrite(entry: &Entry, current: &Current, new: &[u8], ctx: &Ctx) -> io::Res
     temporary.fill(new, Some(&stat))?;
     let now = contents(entry, "", ctx.limits.file_bytes).ok();
     if now.as_deref().map(sha256) != current.hash() {
-        return Ok(Written::Stale);
+        return Ok(None);
     }
     rustix::fs::renameat(entry.dir(), &temporary.name, entry.dir(), entry.name())?;
     temporary.settle()?;
-    Ok(Written::Done { modes: (stat.st_mode & 0o7777, temporary.mode()?) })
+    Ok(Some((stat.st_mode & 0o7777, temporary.mode()?)))
 }
 
-/// Puts a new file where none is.
-fn create(entry: &Entry, bytes: &[u8]) -> io::Result<Written> {
+/// Creates a file. None if one exists meanwhile.
+fn create(entry: &Entry, bytes: &[u8]) -> io::Result<Option<Modes>> {
     let temporary = TemporaryFile::new(entry, 0o644)?;
     temporary.fill(bytes, None)?;
     let (dir, flags) = (entry.dir(), RenameFlags::NOREPLACE);
@@ -211,8 +201,8 @@ fn create(entry: &Entry, bytes: &[u8]) -> io::Result<Written> {
         other => other,
     };
     match moved {
-        Ok(()) => temporary.settle().and_then(|()| Ok(Written::Done { modes: (0, temporary.mode()?) })),
-        Err(Errno::EXIST) => Ok(Written::Stale),
+        Ok(()) => temporary.settle().and_then(|()| Ok(Some((0, temporary.mode()?)))),
+        Err(Errno::EXIST) => Ok(None),
         Err(errno) => Err(errno.into()),
     }
 }
@@ -352,7 +342,7 @@ mod tests {
                 let Found::File(entry) = &resolved.found else { panic!("a file") };
                 change(&scratch);
                 let written = overwrite(entry, &current, b"new\n", ctx).expect("a directory that can be written");
-                assert_eq!(matches!(written, Written::Done { .. }), name == "touched", "{name}");
+                assert_eq!(written.is_some(), name == "touched", "{name}");
             });
             let text = std::fs::read_to_string(scratch.path().join("a")).ok();
             assert_eq!(text.as_deref(), expected, "{name}");

@@ -12,7 +12,7 @@ mod matching;
 
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
-use crate::tool::files::edit::{Current, Proposal, Words, omission};
+use crate::tool::files::edit::{Current, Proposal, omission};
 use crate::tool::files::path::{Found, ResolvedPath};
 use crate::tool::{Ctx, Tool, flag_arg, invalid, object, optional_text_arg, text_arg};
 use matching::{Edit, Strategy};
@@ -49,8 +49,7 @@ impl Tool for Replace {
         let (old, new) = (snippet(args, "old_string"), snippet(args, "new_string"));
         let title =
             if proposal.current.exists() { format!("{path}: {old} => {new}") } else { format!("Creating {path}") };
-        let words = Words { title, question: format!("Confirm Edit: {path}") };
-        Ok(proposal.plan(words, ctx))
+        Ok(proposal.plan(title, format!("Confirm Edit: {path}"), ctx))
     }
 
     fn run(&self, run: &Run, ctx: &Ctx, _: &mut dyn FnMut(String)) -> Result<RunEnd, CallError> {

@@ -1,8 +1,8 @@
-//! `write_file`: the whole new content of a file. How it gets there is in `edit.rs`.
+//! `write_file`: creates a file or replaces all of its content, by `edit.rs`.
 
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, Kind, Plan, ToolSpec};
-use crate::tool::files::edit::{Current, Proposal, Words, omission};
+use crate::tool::files::edit::{Current, Proposal, omission};
 use crate::tool::{Ctx, Tool, invalid, object, text_arg};
 use serde_json::{Value, json};
 
@@ -29,8 +29,7 @@ impl Tool for WriteFile {
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
         let proposal = proposal(args, ctx)?;
         let path = proposal.resolved.relative();
-        let words = Words { title: format!("Writing to {path}"), question: format!("Confirm Write: {path}") };
-        Ok(proposal.plan(words, ctx))
+        Ok(proposal.plan(format!("Writing to {path}"), format!("Confirm Write: {path}"), ctx))
     }
 
     fn run(&self, run: &Run, ctx: &Ctx, _: &mut dyn FnMut(String)) -> Result<RunEnd, CallError> {

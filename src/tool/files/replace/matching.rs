@@ -1,18 +1,18 @@
-//! Where a piece of text is in a file, although the model may not remember it to the letter.
+//! Finds a text in a file although the model may not have quoted it exactly.
 //!
-//! Four strategies, from strict to lenient; the first that finds anything decides. *Exact*: the text as given. *Flexible*: lines
-//! that are equal but for the space around them. *Loose*: the same words and signs with any space between them. *Fuzzy*: lines
-//! that differ in a few characters, where space counts little. All but the first give the new text the indentation of what it
-//! replaces, because that is what the model got wrong.
+//! Four strategies, from strict to lenient; the first that finds anything decides. *Exact*: the text as given. *Flexible*: lines that are
+//! equal except for the space around them. *Loose*: the same words and signs with any space between them. *Fuzzy*: lines that differ in a
+//! few characters, where space counts little. All but the first give the new text the indentation of the text that it replaces, because
+//! models often get that wrong.
 //!
-//! This module changes no text and does not decide how many matches are allowed: it returns a list of edits. Lines end with `\n` only,
-//! in all texts. The loose strategy is a pattern (tokens joined by optional space) that needs no engine: its tokens hold no space,
-//! so the space before each can be skipped greedily and never has to be given back.
+//! This module changes no text and does not decide how many matches are allowed: it returns a list of edits. In all texts lines end
+//! with `\n` only. The loose strategy is a pattern (tokens joined by optional space) that needs no regular expression: its tokens contain
+//! no space, so the space before each can be skipped greedily.
 
 use crate::tool::files::text::edit_distance;
 use std::ops::Range;
 
-/// Replace this part of the text with that.
+/// Replaces a range of the text with `text`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
     pub range: Range<usize>,
@@ -27,11 +27,11 @@ pub enum Strategy {
     Fuzzy,
 }
 
-/// Texts shorter than this are too much like anything for the fuzzy strategy, in characters.
+/// Shorter texts, in characters, are similar to too many others for the fuzzy strategy.
 const FUZZY_LEAST: usize = 10;
 
-/// Every place where `old` is found, with what becomes of it: in order and without overlaps. None if there is none. `steps` bounds
-/// the work of the fuzzy strategy: beyond it, it is not tried.
+/// An edit for every place where `old` is found, in order and without overlaps. None if it is not found. The fuzzy strategy is not
+/// tried if it would take more than `steps`.
 pub fn find(content: &str, old: &str, new: &str, steps: usize) -> Option<(Strategy, Vec<Edit>)> {
     if old.is_empty() {
         return None;
@@ -43,34 +43,45 @@ pub fn find(content: &str, old: &str, new: &str, steps: usize) -> Option<(Strate
     if !exact.is_empty() {
         return Some((Strategy::Exact, exact));
     }
-    let replacement = Replacement::new(old, new)?;
-    let lines = Lines::of(content);
+    let replacement = Replacement::new(content, old, new)?;
     let lenient: [(Strategy, &dyn Fn() -> Vec<Edit>); 3] = [
-        (Strategy::Flexible, &|| flexible(&lines, &replacement)),
-        (Strategy::Loose, &|| loose(&lines, &replacement)),
-        (Strategy::Fuzzy, &|| fuzzy(&lines, &replacement, steps)),
+        (Strategy::Flexible, &|| flexible(&replacement)),
+        (Strategy::Loose, &|| loose(&replacement)),
+        (Strategy::Fuzzy, &|| fuzzy(&replacement, steps)),
     ];
     lenient.into_iter().map(|(strategy, search)| (strategy, search())).find(|(_, edits)| !edits.is_empty())
 }
 
 /// The text to search for and the text to replace it with, as whole lines.
 struct Replacement<'a> {
+    content: &'a str,
+    /// The lines of the content without their line breaks, each with its position.
+    lines: Vec<(usize, &'a str)>,
     old: &'a str,
     new: &'a str,
-    /// The last line goes with its line break: all of it is to be removed.
+    /// The line break of the last line is removed as well, because all lines are removed.
     removes_lines: bool,
 }
 
 impl<'a> Replacement<'a> {
-    /// None when there is nothing but space to search for: that is everywhere.
-    fn new(old: &'a str, new: &'a str) -> Option<Replacement<'a>> {
+    /// None if `old` is only space, which is found everywhere.
+    fn new(content: &'a str, old: &'a str, new: &'a str) -> Option<Replacement<'a>> {
         if old.trim().is_empty() {
             return None;
         }
-        let Some(bare) = old.strip_suffix('\n') else {
-            return Some(Replacement { old, new, removes_lines: false });
-        };
-        Some(Replacement { old: bare, new: new.strip_suffix('\n').unwrap_or(new), removes_lines: new.is_empty() })
+        let mut end = 0;
+        let lines = content.split_inclusive('\n').map(|line| {
+            end += line.len();
+            (end - line.len(), line.strip_suffix('\n').unwrap_or(line))
+        });
+        let lines = lines.collect();
+        Some(match old.strip_suffix('\n') {
+            None => Replacement { content, lines, old, new, removes_lines: false },
+            Some(old) => {
+                let bare = new.strip_suffix('\n').unwrap_or(new);
+                Replacement { content, lines, old, new: bare, removes_lines: new.is_empty() }
+            }
+        })
     }
 
     fn indented(&self, indent: &str) -> String {
@@ -89,38 +100,13 @@ impl<'a> Replacement<'a> {
         lines.join("\n")
     }
 
-    /// The edit of `count` whole lines from `first` on.
-    fn edit(&self, lines: &Lines, first: usize, count: usize) -> Edit {
-        let last = lines.ranges[first + count - 1].end;
-        let end = if self.removes_lines { (last + 1).min(lines.content.len()) } else { last };
-        Edit { range: lines.ranges[first].start..end, text: self.indented(indent_of(lines.text(first))) }
-    }
-}
-
-struct Lines<'a> {
-    content: &'a str,
-    /// Of each line, without its line break.
-    ranges: Vec<Range<usize>>,
-}
-
-impl<'a> Lines<'a> {
-    fn of(content: &'a str) -> Lines<'a> {
-        let mut ranges = Vec::new();
-        let mut start = 0;
-        for line in content.split_inclusive('\n') {
-            let bare = line.strip_suffix('\n').unwrap_or(line);
-            ranges.push(start..start + bare.len());
-            start += line.len();
-        }
-        Lines { content, ranges }
-    }
-
-    fn text(&self, line: usize) -> &'a str {
-        &self.content[self.ranges[line].clone()]
-    }
-
-    fn len(&self) -> usize {
-        self.ranges.len()
+    /// The edit of `count` whole lines, of which `first` is the first.
+    fn edit(&self, first: usize, count: usize) -> Edit {
+        let (start, text) = self.lines[first];
+        let (last, last_text) = self.lines[first + count - 1];
+        let end = last + last_text.len();
+        let end = if self.removes_lines { (end + 1).min(self.content.len()) } else { end };
+        Edit { range: start..end, text: self.indented(indent_of(text)) }
     }
 }
 
@@ -129,14 +115,14 @@ fn indent_of(text: &str) -> &str {
     &text[..end]
 }
 
-fn flexible(lines: &Lines, replacement: &Replacement) -> Vec<Edit> {
+fn flexible(replacement: &Replacement) -> Vec<Edit> {
     let wanted: Vec<&str> = replacement.old.split('\n').map(str::trim).collect();
-    let trimmed: Vec<&str> = (0..lines.len()).map(|i| lines.text(i).trim()).collect();
+    let trimmed: Vec<&str> = replacement.lines.iter().map(|(_, line)| line.trim()).collect();
     let mut edits = Vec::new();
     let mut at = 0;
     while at + wanted.len() <= trimmed.len() {
         if trimmed[at..at + wanted.len()] == wanted {
-            edits.push(replacement.edit(lines, at, wanted.len()));
+            edits.push(replacement.edit(at, wanted.len()));
             at += wanted.len();
         } else {
             at += 1;
@@ -145,19 +131,19 @@ fn flexible(lines: &Lines, replacement: &Replacement) -> Vec<Edit> {
     edits
 }
 
-fn loose(lines: &Lines, replacement: &Replacement) -> Vec<Edit> {
+fn loose(replacement: &Replacement) -> Vec<Edit> {
     let tokens = tokens(replacement.old);
     let mut edits: Vec<Edit> = Vec::new();
     let mut free_from = 0;
-    for line in &lines.ranges {
-        if line.start < free_from {
+    for (start, line) in &replacement.lines {
+        if *start < free_from {
             continue;
         }
-        let indent = indent_of(&lines.content[line.clone()]);
-        let begin = line.start + indent.len();
-        if let Some(end) = match_tokens(&tokens, &lines.content[begin..]) {
+        let indent = indent_of(line);
+        let begin = start + indent.len();
+        if let Some(end) = match_tokens(&tokens, &replacement.content[begin..]) {
             free_from = begin + end;
-            edits.push(Edit { range: line.start..free_from, text: replacement.indented(indent) });
+            edits.push(Edit { range: *start..free_from, text: replacement.indented(indent) });
         }
     }
     edits
@@ -177,8 +163,8 @@ fn tokens(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Where the tokens end, if the text begins with all of them. Two words need space between them, and no word may end in the
-/// middle of a longer one.
+/// The end of the tokens, if the text begins with all of them. Two words need space between them, and no word may end inside a
+/// longer one.
 fn match_tokens(tokens: &[&str], text: &str) -> Option<usize> {
     let mut at = 0;
     for (n, token) in tokens.iter().enumerate() {
@@ -198,9 +184,10 @@ fn is_word(c: Option<char>) -> bool {
     c.is_some_and(|c| c.is_alphanumeric() || c == '_')
 }
 
-/// Windows of as many lines as wanted, compared by the least number of characters to change: those that are not space count
-/// ten times as much as those that are. A window is near enough if the sum is within a tenth of the text's length.
-fn fuzzy(lines: &Lines, replacement: &Replacement, steps: usize) -> Vec<Edit> {
+/// Compares every run of as many lines as `old` has, by the least number of characters to change: characters that are not space count
+/// ten times as much as space. A run matches if the sum is at most the length of `old`.
+fn fuzzy(replacement: &Replacement, steps: usize) -> Vec<Edit> {
+    let lines = &replacement.lines;
     let wanted: Vec<&str> = replacement.old.split('\n').map(str::trim_end).collect();
     let wanted_raw: Vec<char> = wanted.join("\n").chars().collect();
     let length = wanted_raw.len();
@@ -210,11 +197,11 @@ fn fuzzy(lines: &Lines, replacement: &Replacement, steps: usize) -> Vec<Edit> {
     }
     let bare = |text: &str| -> Vec<char> { text.chars().filter(|c| !c.is_whitespace()).collect() };
     let wanted_bare = bare(replacement.old);
-    // The lines without any space, one after the other: a window of lines is a slice.
+    // All lines without space, one after the other, so that a run of lines is a slice.
     let mut all_bare = Vec::new();
     let mut starts = vec![0];
-    for line in 0..lines.len() {
-        all_bare.extend(bare(lines.text(line)));
+    for (_, line) in lines {
+        all_bare.extend(bare(line));
         starts.push(all_bare.len());
     }
     let mut near: Vec<(usize, usize)> = Vec::new();
@@ -223,7 +210,7 @@ fn fuzzy(lines: &Lines, replacement: &Replacement, steps: usize) -> Vec<Edit> {
         let Some(solid) = edit_distance(window, &wanted_bare, length / 10) else {
             continue;
         };
-        let window: Vec<&str> = (first..first + wanted.len()).map(|line| lines.text(line).trim_end()).collect();
+        let window: Vec<&str> = lines[first..first + wanted.len()].iter().map(|(_, line)| line.trim_end()).collect();
         let window: Vec<char> = window.join("\n").chars().collect();
         if let Some(raw) = edit_distance(&window, &wanted_raw, length - 9 * solid) {
             near.push((9 * solid + raw, first));
@@ -237,7 +224,7 @@ fn fuzzy(lines: &Lines, replacement: &Replacement, steps: usize) -> Vec<Edit> {
         }
     }
     firsts.sort_unstable();
-    firsts.into_iter().map(|first| replacement.edit(lines, first, wanted.len())).collect()
+    firsts.into_iter().map(|first| replacement.edit(first, wanted.len())).collect()
 }
 
 #[cfg(test)]
