@@ -1,5 +1,5 @@
-//! `ask_user`: the agent asks, people answer. The question is the confirmation itself: it is put to them whatever is allowed,
-//! their answers come with the approval, and running the call only passes them on.
+//! `ask_user`: asks the user questions. The approval request contains the questions, and the approval contains the answers; running the
+//! call only passes them to the model.
 
 use crate::limits::{USER_OPTIONS, USER_QUESTIONS};
 use crate::task::machine::job::{Run, RunEnd};
@@ -74,7 +74,7 @@ fn questions(args: &Value) -> Result<Vec<Inquiry>, CallError> {
     questions.into_iter().enumerate().map(|(n, asked)| checked(n, asked)).collect()
 }
 
-/// Checks a question, and removes what its kind does not have.
+/// Checks a question and removes fields that its kind does not have.
 fn checked(n: usize, mut asked: Inquiry) -> Result<Inquiry, CallError> {
     let wrong = |what: &str| Err(invalid(format!("question {}: {what}", n + 1)));
     if asked.question.trim().is_empty() || asked.header.trim().is_empty() {

@@ -69,11 +69,11 @@ pub struct Ctx<'a> {
 
 /// Asks the model something outside of the conversation. The shell layer implements it, because it has the connection.
 pub trait Ask: Send + Sync {
-    /// One whole answer to a request in the API's own form.
+    /// The complete response to a request in the form of the API.
     fn ask(&self, body: &Value, cancel: &Cancel) -> Result<Value, ModelError>;
 }
 
-/// Starts programs. The shell layer implements it, because how a child is tied to the server's life is no tool's business.
+/// Starts programs. The shell layer implements it, because it ends children together with the server.
 pub trait Spawn: Send + Sync {
     /// Starts a program in its own session, with a clean environment, no input, and both outputs in one pipe.
     fn spawn(&self, launch: Launch) -> io::Result<Box<dyn Child>>;
@@ -107,7 +107,7 @@ impl Spawn for NoPrograms {
 pub struct Launch {
     /// The program, looked up in `PATH`, and its arguments.
     pub argv: Vec<OsString>,
-    /// Where it starts: the directory itself and not its name, which may mean another one by then.
+    /// The directory in which it starts, as a descriptor, because its path may mean another directory later.
     pub dir: OwnedFd,
     /// None if it runs as the user.
     pub read_only: Option<ReadOnly>,
@@ -126,16 +126,16 @@ pub trait Child: Send {
     /// The program's process number.
     fn id(&self) -> u32;
 
-    /// Their output. It is at its end when all of them have closed it.
+    /// Their output. It ends when all of them have closed it.
     fn output(&self) -> BorrowedFd<'_>;
 
-    /// Readable once the program itself is over.
+    /// Readable when the program itself has ended.
     fn over(&self) -> BorrowedFd<'_>;
 
     /// Asks the program's group to end.
     fn ask(&self);
 
-    /// Ends whatever still runs, without asking, and tells how the program ended.
+    /// Kills all processes that still run, and returns how the program ended.
     fn finish(self: Box<Self>) -> io::Result<Finished>;
 }
 
@@ -146,7 +146,7 @@ pub struct Finished {
     pub strays: Vec<u32>,
 }
 
-/// The tools on offer, in the order they are declared.
+/// The tools, in the order in which they are declared to the model.
 pub struct Toolbox {
     tools: Vec<(ToolSpec, Box<dyn Tool>)>,
 }
@@ -217,7 +217,7 @@ impl Toolbox {
         Ok(tool.as_ref())
     }
 
-    /// The likeliest names, nearest first.
+    /// The most similar names, nearest first.
     fn suggestion(&self, name: &str) -> String {
         const SHOWN: usize = 3;
         // Names are short; a longer one is cut, because a model may send anything for a name.

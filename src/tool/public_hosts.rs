@@ -1,7 +1,7 @@
 //! Connections to public hosts only, for the web tools and for webhooks.
 //!
-//! The resolver is ours: a name is looked up, every address it has is judged, and the connection goes to one of those addresses
-//! and no other. So there is no moment between check and use in which a name could change its meaning.
+//! The resolver looks a name up, checks all of its addresses, and the connection is made to one of them. So a name cannot get another
+//! address between the check and the connection.
 
 pub use crate::base::address::is_public;
 use std::io;
@@ -11,10 +11,10 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
-/// Judges addresses. Tests have another opinion than [`is_public`], because their servers are on this machine.
+/// Says whether an address may be visited: [`is_public`], except in tests, whose servers are on this machine.
 pub type Judge = fn(IpAddr) -> bool;
 
-/// Looks names up and refuses those of which any address is not to be visited.
+/// Looks names up, and refuses a name if any of its addresses may not be visited.
 #[derive(Debug)]
 pub struct Judged {
     judge: Judge,

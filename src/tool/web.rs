@@ -1,7 +1,7 @@
-//! The web tools, and how they fetch a page: from public hosts only, and not too often. Only the feature `web-tools` has them.
+//! The web tools. They fetch pages from public hosts only, and each host only a few times a minute. Part of the feature `web-tools`.
 //!
-//! Names are resolved by `tool/public_hosts.rs`, which judges their addresses. Redirections are not followed by the library: each
-//! is read, judged and requested like a URL of its own. Proxies are not used: what they reach we could not judge.
+//! `tool/public_hosts.rs` resolves names and checks their addresses. Redirections are not followed by the library: each is checked and
+//! requested like a URL of its own. Proxies are not used, because we could not check which hosts they connect to.
 
 pub mod address;
 mod google_web_search;
@@ -30,7 +30,7 @@ pub(super) fn tools() -> Vec<Box<dyn Tool>> {
     vec![Box::new(web_fetch::WebFetch), Box::new(google_web_search::WebSearch)]
 }
 
-/// The public internet, as tools see it.
+/// Access to the public internet.
 pub struct Web {
     tls: TlsConfig,
     judge: Judge,
@@ -48,18 +48,18 @@ impl Web {
         Web { tls, judge: is_public, visits: Mutex::default() }
     }
 
-    /// Reads a URL by the rules of what may be visited.
+    /// Parses a URL and checks whether it may be visited.
     pub(super) fn url(&self, text: &str) -> Result<Url, Wrong> {
         Url::parse(text, self.judge)
     }
 
-    /// Whether a host may be visited once more; counts the visit if so.
+    /// Whether a host may be visited once more. If so, the visit is counted.
     pub(super) fn may_visit(&self, host: &str, limits: &Limits) -> bool {
         let mut visits = self.visits.lock().unwrap_or_else(PoisonError::into_inner);
         visits.count(host, Instant::now(), limits)
     }
 
-    /// The readable text of a page, or why there is none.
+    /// The text of a page. The error is the reason why there is none.
     pub(super) fn text(&self, url: &Url, cancel: &Cancel, limits: &Limits) -> Result<String, String> {
         let agent = self.agent(limits);
         let doomed = agent.clone();
@@ -69,7 +69,7 @@ impl Web {
         text
     }
 
-    /// An agent for one page: interrupting it interrupts nothing else.
+    /// An agent for one page, so that interrupting it affects no other page.
     fn agent(&self, limits: &Limits) -> Agent {
         let config = Agent::config_builder()
             .tls_config(self.tls.clone())
@@ -152,7 +152,7 @@ fn readable(response: Response<Body>, limits: &Limits) -> Result<String, String>
     Ok(if is_html { html::text_of(&text) } else { text })
 }
 
-/// When which host was visited, as far back as it matters.
+/// The times of the visits of each host in the last minute.
 #[derive(Default)]
 struct Visits {
     hosts: HashMap<String, VecDeque<Instant>>,

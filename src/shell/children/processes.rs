@@ -81,7 +81,7 @@ fn children() -> io::Result<Vec<u32>> {
     Ok(found)
 }
 
-/// The next best on kernels without lists of children.
+/// For kernels that have no lists of children.
 fn children_among_all() -> io::Result<Vec<u32>> {
     let own = std::process::id();
     let all = all();
@@ -91,11 +91,10 @@ fn children_among_all() -> io::Result<Vec<u32>> {
     Ok(all.iter().filter(|one| one.parent == own).map(|one| one.pid).collect())
 }
 
-/// Kills and reaps the direct children that `is_target` names and everything below them, which is handed to us level by
-/// level as parents die. Only for a child subreaper. Gives those that had to be killed. An error means that some may be
-/// left.
+/// Kills and reaps the direct children for which `is_target` is true and all their descendants, which become direct children as their
+/// parents die. Only for a child subreaper. Returns those that were killed. An error means that some may be left.
 ///
-/// Every child is reaped as soon as it is over: those that fork without end would otherwise use up all process numbers.
+/// Every child is reaped as soon as it has ended, because processes that fork without end would otherwise use up all pids.
 pub fn kill_children(
     is_target: impl Fn(u32) -> bool,
     mut reaped: impl FnMut(Pid, WaitStatus),
@@ -133,7 +132,7 @@ pub fn kill_children(
                 Err(_) => {}
             }
         }
-        // New ones mean that the tree below was deeper: then there is no time to lose.
+        // New processes mean that the tree is deeper: continue soon.
         pause = if killed.len() > known { PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
         thread::sleep(pause);
     }

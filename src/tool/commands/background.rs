@@ -1,12 +1,11 @@
-//! Commands that go on running after their call has ended, and the two tools to look at them: `list_background_processes` and
+//! Commands that continue to run after their call has ended, and the two tools for them: `list_background_processes` and
 //! `read_background_output`.
 //!
-//! Each process has a thread of its own that follows it like any command, except that silence does not end it, and keeps the
-//! newest of what it prints. That is kept in memory and not in log files: it ends with the server anyway, like the process
-//! itself, and so there is nothing to protect on a disk, to find again or to clear away.
+//! Each process has a thread that follows it like any command, except that silence does not end it, and keeps its newest output. The
+//! output is kept in memory and not in files: both end with the server, and there is nothing to protect on disk or to remove later.
 //!
-//! A process belongs to the task whose call started it. Other tasks neither see it nor can ask for it, and when the task is over,
-//! so is the process. Processes of a killed server are found by their marker, background or not.
+//! A process belongs to the task whose call started it. Other tasks cannot see it, and it is ended with its task. The next server finds
+//! the processes of a killed server by their marker, background or not.
 
 use crate::base::cancel::Cancel;
 use crate::base::id::TaskId;
@@ -29,7 +28,7 @@ pub struct Background {
     processes: Mutex<Vec<Arc<Process>>>,
 }
 
-/// One of them, running or over.
+/// A background process, running or ended.
 pub struct Process {
     task: TaskId,
     pid: u32,
@@ -41,7 +40,7 @@ pub struct Process {
 
 #[derive(Default)]
 struct Seen {
-    /// The newest of what it printed, and how much before it was dropped.
+    /// The newest output, and how many bytes before it were dropped.
     text: String,
     dropped: u64,
     over: Option<Over>,
@@ -49,12 +48,12 @@ struct Seen {
 
 struct Over {
     ending: Ending,
-    /// The same in a few words.
+    /// The ending in a few words.
     how: String,
 }
 
 impl Background {
-    /// Whether one more may be started, or why not.
+    /// Checks whether one more may be started. The error is the reason why not.
     pub(in crate::tool) fn check_room(&self, ctx: &Ctx) -> Result<(), String> {
         let processes = self.lock();
         let running = || processes.iter().filter(|process| process.is_running());
@@ -120,7 +119,7 @@ impl Background {
         theirs.cloned().collect()
     }
 
-    /// The newest with this number: numbers come back.
+    /// The newest process with this pid, because pids are reused.
     fn find(&self, task: &TaskId, pid: usize) -> Option<Arc<Process>> {
         let theirs = self.of(task).into_iter().rev();
         theirs.into_iter().find(|process| usize::try_from(process.pid) == Ok(pid))
@@ -141,7 +140,7 @@ impl Process {
         self.lock().over.as_ref().map(|over| over.ending.clone())
     }
 
-    /// The newest of what it printed.
+    /// Its newest output.
     pub(in crate::tool) fn text(&self) -> String {
         let seen = self.lock();
         if seen.dropped == 0 {
@@ -150,11 +149,11 @@ impl Process {
         format!("[the first {} bytes of output were not kept]\n{}", seen.dropped, seen.text)
     }
 
-    /// Waits for its end, but no longer than this, than is allowed, or than until the call is cancelled.
+    /// Waits until it ends, the time is over, or the call is cancelled.
     pub(in crate::tool) fn wait(self: &Arc<Process>, ms: u64, ctx: &Ctx) {
         let sleeper = self.clone();
         ctx.cancel.on_set(move || {
-            // Taken, so that it cannot ring between the look at the flag and the wait.
+            // Locked, so that this cannot happen between the check of the flag and the wait.
             drop(sleeper.lock());
             sleeper.changed.notify_all();
         });
@@ -173,7 +172,7 @@ impl Process {
         ctx.cancel.clear();
     }
 
-    /// Ends it, and waits until it is over.
+    /// Ends it and waits for that.
     pub(in crate::tool) fn end(&self) {
         self.stop.set();
         let over = self.changed.wait_while(self.lock(), |seen| seen.over.is_none());
@@ -199,7 +198,7 @@ impl Process {
             ..limits.clone()
         };
         let mut take = |text: String| self.take(&text, limits.background_bytes);
-        // Its end is recorded even after a panic: a call may wait for it.
+        // Its end is recorded even after a panic, because a call may wait for it.
         let followed = catch_unwind(AssertUnwindSafe(|| follow(child, &self.stop, &mine, None, &mut take)));
         let followed = followed.unwrap_or_else(|_| Err(io::Error::other("its watcher died")));
         let over = match followed {
@@ -263,7 +262,7 @@ impl Tool for ListProcesses {
 
 pub struct ReadOutput;
 
-/// Lines shown if the call does not say.
+/// Lines shown by default.
 const LINES: usize = 100;
 
 impl Tool for ReadOutput {

@@ -1,12 +1,11 @@
-//! The output of a command as text to show: without terminal sequences, in pieces that never split a character, and never
-//! more of it than the limits allow, however much is printed.
+//! The output of a command as text: without terminal sequences, in pieces that never split a character, and within the limits.
 //!
-//! The bytes are kept as they came, the newest of them. Live text is made while they pass, the final text from what is kept.
+//! The newest bytes are kept unchanged. Live text is made as bytes arrive, the final text from the bytes that were kept.
 
 use crate::limits::Limits;
 use std::collections::VecDeque;
 
-/// So many bytes at the beginning decide whether the output is binary.
+/// A NUL within the first bytes, this many, means that the output is binary.
 const LOOKED_AT: usize = 4096;
 
 pub struct Output {
@@ -17,7 +16,7 @@ pub struct Output {
     live: Live,
 }
 
-/// The part of the output that is shown while it comes.
+/// The output that is shown while the command runs.
 struct Live {
     cleaner: Cleaner,
     waiting: String,
@@ -60,7 +59,7 @@ impl Output {
         std::mem::take(&mut self.live.waiting)
     }
 
-    /// No more comes: half a character at the end is now a broken one.
+    /// The output has ended: an incomplete character at its end is invalid.
     pub fn end(&mut self) {
         if !self.live.over {
             let Live { cleaner, waiting, .. } = &mut self.live;
@@ -68,7 +67,7 @@ impl Output {
         }
     }
 
-    /// All of it that was kept, as text.
+    /// The output that was kept, as text.
     pub fn text(&mut self) -> String {
         if self.binary {
             return format!("[{} bytes of binary output]", self.total);
@@ -79,7 +78,7 @@ impl Output {
         let mut from = 0;
         if dropped > 0 {
             text = format!("[the first {dropped} bytes of output were not kept]\n");
-            // The cut may have split a character; its rest is dropped.
+            // Dropping bytes may have split a character; the rest of it is dropped too.
             let torn = bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80);
             from = torn.count();
         }
@@ -118,11 +117,11 @@ impl Live {
     }
 }
 
-/// Bytes into text: UTF-8 over any splits, without terminal sequences and control characters.
+/// Decodes UTF-8 that may be split anywhere, and removes terminal sequences and control characters.
 #[derive(Default)]
 struct Cleaner {
     state: State,
-    /// The beginning of a character whose end has not come yet.
+    /// The beginning of a character whose end has not been read yet.
     partial: Vec<u8>,
 }
 
@@ -134,7 +133,7 @@ enum State {
     Escape,
     /// `ESC [`: parameters up to a final byte.
     Control,
-    /// `ESC ]` and its like: a string up to BEL or `ESC \`. A line's end ends it, too: an unfinished one must not swallow the rest.
+    /// `ESC ]` and similar: a string up to BEL or `ESC \`. The end of a line ends it too, so that an unfinished one hides only one line.
     Words,
     /// ESC within a string.
     WordsEscape,
@@ -212,7 +211,7 @@ fn is_shown(c: char) -> bool {
     !c.is_control() || matches!(c, '\n' | '\r' | '\t')
 }
 
-/// Whether bytes that are not valid could still become a character.
+/// Whether bytes are the beginning of a character.
 fn is_beginning(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }

@@ -1,12 +1,12 @@
-//! `run_shell_command`: one command line.
+//! `run_shell_command`: runs one command line.
 //!
-//! The command is run exactly as it was shown: nothing is unwrapped, prefixed or rewritten. Its shell is its own session. In the
-//! foreground it is waited for, and what it left running is ended with it; in the background it is waited for only a moment and
-//! then handed to [`crate::tool::commands::background`]. Only a command that could not be started failed.
+//! The command is run exactly as it was shown; nothing is added or rewritten. Its shell has its own session. In the foreground the
+//! call waits for its end, and processes that it left are ended with it. In the background the call waits only a moment and then
+//! gives it to [`crate::tool::commands::background`]. Only a command that could not be started is an error.
 //!
-//! A command that somebody approved runs as the user. One that nobody approved is confined by the kernel: it reads the
-//! workspace and the system's programs, and writes nothing but the files of its redirections. `prepare` finds out where its
-//! operands lead; whether it then asks is for the policy to say.
+//! An approved command runs as the user. A command without approval is confined by the kernel: it may read the workspace and the
+//! system's programs, and write only the files of its redirections. `prepare` resolves its operands; the policy decides whether it needs
+//! approval.
 
 mod index;
 mod operands;
@@ -156,7 +156,7 @@ fn background(run: &Run, ctx: &Ctx) -> Result<Ending, CallError> {
         process.end();
     }
     if let Some(ending) = process.ending() {
-        // Its result is in this answer, so it need not be listed any more.
+        // Its result is part of this response, so it is not listed any more.
         ctx.background.forget(&process);
         return Ok(ending);
     }
@@ -191,7 +191,7 @@ fn directory(args: &Value, ctx: &Ctx) -> Result<ResolvedPath, CallError> {
     }
 }
 
-/// The first line, and a sign that there is more.
+/// The first line, with an ellipsis if there are more.
 fn first_line(text: &str) -> String {
     let text = text.trim();
     match text.split_once('\n') {

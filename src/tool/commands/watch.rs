@@ -1,8 +1,8 @@
-//! A command from its start to its end: what it prints is taken in as it comes, and when it is over nothing of it is left.
+//! Follows a command from its start to its end and reads its output.
 //!
-//! Both outputs come through one pipe, so their order is kept; a single loop waits for output, the end, a cancel and the
-//! deadlines. A program that the command left behind cannot hold us: it is ended with the command, whatever it does with the
-//! pipe. How a command exits is its result, not our error.
+//! Standard output and error come through one pipe, so their order is kept. One loop waits for output, the end of the command, a
+//! cancellation and the deadlines. Programs that the command left behind are ended with it, also if they keep the pipe open. The exit
+//! status of a command is part of its result, not an error of the call.
 
 use crate::base::cancel::Cancel;
 use crate::limits::Limits;
@@ -18,13 +18,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Why the command is over.
+/// Why the command ended.
 #[derive(Clone, Copy, PartialEq)]
 enum Why {
     Exited,
     Cancelled,
     Silent,
-    /// It ran for as long as a command may that nobody approved.
+    /// It reached the time limit of commands without approval.
     Late,
 }
 
@@ -34,7 +34,7 @@ pub(in crate::tool) struct CommandResult {
     finished: Finished,
 }
 
-/// Reads what the command prints until it is over, by itself or by us, and nothing of it is left. It may run for `longest`.
+/// Reads the output of a command until it has exited or was ended, together with its descendants. It may run for `longest`.
 pub(in crate::tool) fn follow(
     child: Box<dyn Child>,
     cancel: &Cancel,
@@ -62,7 +62,7 @@ pub(in crate::tool) fn follow(
     Ok(CommandResult { why, output, finished: finished? })
 }
 
-/// Turns a cancel into something that can be waited for.
+/// A descriptor that becomes readable when the call is cancelled.
 struct Wake<'a> {
     cancel: &'a Cancel,
     bell: Arc<OwnedFd>,
@@ -93,9 +93,9 @@ struct Watch<'a> {
     why: Why,
     /// When the last output came.
     heard: Instant,
-    /// When the last live piece was given out.
+    /// When the last piece of live output was sent.
     shown: Option<Instant>,
-    /// Set once the end is near: no waiting beyond it.
+    /// Set when the command has exited or was asked to end: the loop does not wait longer than this.
     stop_at: Option<Instant>,
     exited: bool,
     closed: bool,
@@ -131,7 +131,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Waits for the next thing to happen, and takes in what did.
+    /// Waits for the next event and processes it.
     fn wait(&mut self, wake: &Wake, now: Instant, buffer: &mut [u8]) -> io::Result<()> {
         let (output, over) = (self.child.output(), self.child.over());
         let mut fds = [
@@ -139,7 +139,7 @@ impl Watch<'_> {
             PollFd::from_borrowed_fd(over, PollFlags::IN),
             PollFd::new(&wake.bell, PollFlags::IN),
         ];
-        // What has happened already would wake us for ever; the one still open is put first.
+        // A descriptor whose event was already processed would be ready at once, so it is left out.
         let waited_for = match (self.closed, self.exited, self.stop_at) {
             (false, false, None) => &mut fds[..],
             (false, false, Some(_)) => &mut fds[..2],
@@ -150,7 +150,7 @@ impl Watch<'_> {
         let ends = self.stop_at.or_else(|| self.silent_at().into_iter().chain(self.late_at).min());
         let deadlines = [self.show_at(), ends];
         let next = deadlines.into_iter().flatten().min();
-        // What is too long for the system is for ever.
+        // A time that is too long for the system is no limit.
         let timeout = next.and_then(|at| Timespec::try_from(at.saturating_duration_since(now)).ok());
         match poll(waited_for, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -188,7 +188,7 @@ impl Watch<'_> {
         self.stop_at = Some(now + Duration::from_millis(self.limits.kill_ms));
     }
 
-    /// When the next live piece is due: at once for the first, then in a steady beat.
+    /// When the next piece of live output is due: the first at once, the others at an interval.
     fn show_at(&self) -> Option<Instant> {
         let beat = Duration::from_millis(self.limits.live_ms);
         self.output.has_live().then(|| self.shown.map_or(self.heard, |shown| shown + beat))
@@ -211,7 +211,7 @@ impl CommandResult {
         Ending::text(told(&text, &facts), if text.is_empty() { facts } else { text })
     }
 
-    /// What there is to say about its end; nothing for a plain success.
+    /// Lines about how it ended; empty if it succeeded.
     pub fn facts(&self, limits: &Limits) -> String {
         let mut facts = Vec::new();
         if self.why == Why::Silent {
@@ -242,7 +242,7 @@ impl CommandResult {
     }
 }
 
-/// What the model reads of a command: what it printed, and what else there is to say.
+/// The text for the model: the output of a command, and lines about how it ended.
 pub(in crate::tool) fn told(text: &str, facts: &str) -> String {
     let shown = if text.is_empty() { "(empty)" } else { text };
     let mut output = format!("Output: {shown}");

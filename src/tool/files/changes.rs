@@ -1,5 +1,5 @@
-//! What a call does to files, as its task's log will say it. The content before and after is stored before the file is replaced, so
-//! that it can be restored.
+//! Records the files that a call changes, for the task's log. The content before and after is stored before the file is replaced, so that
+//! it can be restored.
 
 use crate::base::id::CallId;
 use crate::limits::Limits;
@@ -55,7 +55,7 @@ impl FileChanges {
     fn version(&self, bytes: &[u8], limits: &Limits) -> FileVersion {
         let len = bytes.len() as u64;
         let mut made = self.made();
-        // A change whose content cannot be stored is made all the same: it cannot be restored, and the log says so.
+        // The change is made even if its content cannot be stored; the log says that it cannot be restored.
         let stored = if len <= limits.blob_bytes.min(made.room) { self.blobs.put(bytes).ok() } else { None };
         made.room -= stored.as_ref().map_or(0, |_| len);
         FileVersion { unstored: stored.is_none(), sha256: stored.unwrap_or_else(|| sha256(bytes)), len, mode: 0 }

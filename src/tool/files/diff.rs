@@ -1,9 +1,9 @@
-//! What changed between two texts, line by line, as people and patch programs read it.
+//! The difference between two texts, line by line, as a unified diff.
 //!
-//! Myers' algorithm in its linear-space form: find the middle of a shortest edit path, split there, go on with both halves. It
-//! gives the small diffs people expect. Its cost grows with the size of the difference, and both texts come from outside, so
-//! the steps are counted: once they are used up, the parts not yet split are shown as replaced whole. Still a correct diff,
-//! only a coarser one. Boxes wait on a list of our own instead of the call stack, which hostile texts could exhaust.
+//! Myers' algorithm in linear space: find the middle of a shortest edit path, split there, and continue with both halves. Its cost grows
+//! with the size of the difference, and both texts are untrusted, so the steps are limited: then the parts that are not split yet are
+//! shown as replaced, which is still a correct diff. The parts are on a list and not on the call stack, which hostile texts could
+//! exhaust.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -12,14 +12,14 @@ use std::ops::Range;
 /// Lines shown around a change in a unified diff.
 const CONTEXT: usize = 3;
 
-/// Two texts and where they differ.
+/// Two texts and their differences.
 pub struct Comparison<'a> {
     old: Vec<&'a str>,
     new: Vec<&'a str>,
     changes: Vec<Change>,
 }
 
-/// These lines of the old text became those of the new one; one of the ranges may be empty.
+/// Lines of the old text that were replaced by lines of the new one; one of the ranges may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Change {
     old: Range<usize>,
@@ -31,7 +31,7 @@ impl<'a> Comparison<'a> {
     pub fn new(old: &'a str, new: &'a str, steps: usize) -> Comparison<'a> {
         let old: Vec<&str> = old.split_inclusive('\n').collect();
         let new: Vec<&str> = new.split_inclusive('\n').collect();
-        // Lines as numbers: equal lines get the same one, and comparing is one instruction.
+        // Equal lines get the same number, so that comparing them is one instruction.
         let mut numbers: HashMap<&str, u32> = HashMap::new();
         let mut number = |line: &&'a str| {
             let next = u32::try_from(numbers.len()).expect("fewer than 2^32 lines fit in memory");
@@ -59,7 +59,7 @@ impl<'a> Comparison<'a> {
         text
     }
 
-    /// Only the hunks, with `context` lines around each change; changes whose context would touch share one.
+    /// Only the hunks, with `context` lines around each change. Changes whose contexts touch share a hunk.
     pub fn hunks(&self, context: usize) -> String {
         let mut text = String::new();
         let mut rest = self.changes.as_slice();
@@ -133,7 +133,7 @@ impl<'a> Search<'a> {
     fn changes(mut self) -> Vec<Change> {
         let mut changes: Vec<Change> = Vec::new();
         let mut waiting = vec![Square { a: 0..self.a.len(), b: 0..self.b.len() }];
-        // The later half is put down first, so that changes come out in order.
+        // The later half is pushed first, so that changes are found in order.
         while let Some(square) = waiting.pop() {
             let square = self.trimmed(square);
             if square.a.is_empty() && square.b.is_empty() {
@@ -155,7 +155,7 @@ impl<'a> Search<'a> {
         changes
     }
 
-    /// Without the equal lines at both ends.
+    /// Removes equal lines at both ends.
     fn trimmed(&self, square: Square) -> Square {
         let Square { mut a, mut b } = square;
         while !a.is_empty() && !b.is_empty() && self.a[a.start] == self.b[b.start] {

@@ -23,14 +23,14 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Lines around each change that the model is shown, so that it need not read the file again.
+/// Lines around each change in the result for the model, so that it need not read the file again.
 const CONTEXT: usize = 5;
 
 /// The new content that a call proposes for a file.
 pub(in crate::tool) struct Proposal {
     pub resolved: ResolvedPath,
     pub current: Current,
-    /// The whole new text, with the line ends the file has.
+    /// The whole new text, with the line ends of the file.
     pub new: String,
     /// The first sentence of the result for the model, e.g. `Created /w/a.txt.`
     pub done: String,
@@ -56,7 +56,7 @@ impl Proposal {
         }
     }
 
-    /// Writes the new text, or the user's own instead of it, unless the file is not the one that was shown.
+    /// Writes the new text, or the text that the user wrote instead. Not if the file has changed since it was shown.
     pub fn carry_out(self, run: &Run, ctx: &Ctx) -> Result<RunEnd, CallError> {
         let Proposal { resolved, current, .. } = self;
         let seen = current.hash();
@@ -104,7 +104,7 @@ impl Proposal {
     }
 }
 
-/// The result for the model. It contains no content of a new file, unless the user changed it: the model knows it.
+/// The result for the model. It contains the content of a new file only if the user changed it.
 fn report(done: &str, theirs: Option<&str>, current: &Current, found: &Comparison, ctx: &Ctx) -> String {
     let mut text = done.to_owned();
     if let Some(hunks) = theirs {
@@ -154,12 +154,12 @@ impl Current {
         self.bytes.as_deref().map(sha256)
     }
 
-    /// Whether writing its text back would give the same bytes. Text in an encoding of its own would not survive it.
+    /// Whether writing its text back would give the same bytes, which is not the case for unknown encodings.
     pub fn survives_as_text(&self) -> bool {
         self.bytes.as_deref().is_none_or(|bytes| self.encoding.encode(&self.text()) == bytes)
     }
 
-    /// New content with the line ends the file has.
+    /// New content with the line ends of the file.
     pub fn fitted(&self, content: &str) -> String {
         if self.text().contains("\r\n") {
             content.replace("\r\n", "\n").replace('\n', "\r\n")
@@ -194,7 +194,7 @@ fn create(entry: &Entry, bytes: &[u8]) -> io::Result<Option<Modes>> {
     temporary.fill(bytes, None)?;
     let (dir, flags) = (entry.dir(), RenameFlags::NOREPLACE);
     let moved = match rustix::fs::renameat_with(dir, &temporary.name, dir, entry.name(), flags) {
-        // Not every file system knows this kind of renaming; a second name is as good, and the first goes with `aside`.
+        // Not every file system supports this flag. A second link does the same, and `temporary` removes the first one.
         Err(Errno::INVAL | Errno::NOSYS) => {
             rustix::fs::linkat(dir, &temporary.name, dir, entry.name(), AtFlags::empty())
         }
@@ -207,7 +207,7 @@ fn create(entry: &Entry, bytes: &[u8]) -> io::Result<Option<Modes>> {
     }
 }
 
-/// A file being written beside the one it is to become; removed unless it became that.
+/// A temporary file beside the file that it will replace. It is removed when this value is dropped, unless it was renamed.
 struct TemporaryFile<'a> {
     entry: &'a Entry,
     name: String,
@@ -229,11 +229,11 @@ impl<'a> TemporaryFile<'a> {
         Ok(TemporaryFile { entry, name, file: File::from(fd) })
     }
 
-    /// Writes it and makes sure it is on the disk. `like`: the file whose owner and mode it takes over.
+    /// Writes and syncs it. It gets the owner and the mode of `like`.
     fn fill(&self, bytes: &[u8], like: Option<&Stat>) -> io::Result<()> {
         (&self.file).write_all(bytes)?;
         if let Some(stat) = like {
-            // Only root may give files away. Others keep writing their own, which is all they can.
+            // Only root may change the owner. Other users only write files of their own.
             let (owner, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
             let _ = rustix::fs::fchown(&self.file, Some(owner), Some(group));
             rustix::fs::fchmod(&self.file, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
@@ -245,7 +245,7 @@ impl<'a> TemporaryFile<'a> {
         Ok(rustix::fs::fstat(&self.file)?.st_mode & 0o7777)
     }
 
-    /// Makes sure the new name is on the disk, too.
+    /// Syncs the directory, which contains the new name.
     fn settle(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(open::directory(self.entry.dir(), ".")?)?)
     }
@@ -271,8 +271,8 @@ fn failure(path: &str, error: &io::Error) -> CallError {
     kind.error(format!("{path} cannot be written: {error}. {advice}"))
 }
 
-/// Models abbreviate ("// rest of code ..."), and written to a file that destroys the rest. Such a line stands alone in a comment.
-/// Gives the number of the first one that is not in `original` as well, counted from 1.
+/// Models abbreviate ("// rest of code ..."); written to a file, that would destroy the rest. Returns the number of the first such line,
+/// counted from 1, that is not in `original`.
 pub(in crate::tool) fn omission(content: &str, original: &str) -> Option<usize> {
     let mut lines = content.lines();
     let known = |line: &str| original.lines().any(|other| other.trim() == line.trim());

@@ -1,4 +1,4 @@
-//! How tools open what is in a directory: never through a symbolic link, and without waiting for the other end of a pipe.
+//! Opens entries of a directory: not through symbolic links, and without waiting for the other end of a pipe.
 
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::path::Arg;
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// For a descriptor that only names its directory, which is all that opening things in it needs.
+/// For a directory in which files will be opened, without reading it.
 pub const DIRECTORY_PATH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// Opens a directory for listing.

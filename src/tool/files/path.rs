@@ -1,13 +1,12 @@
-//! Paths that cannot leave the workspace, whatever they are called and however the files move meanwhile.
+//! Paths that cannot leave the workspace, whatever their text is and however files are moved meanwhile.
 //!
-//! A path is not checked and then used: it is walked. From the workspace's open directory every component is opened relative to
-//! the directory before it, never following a link; links are read and their components walked in turn; `..` goes back to the
-//! directory we came from, which we hold open, instead of asking the file system what is above. So no step can name anything
-//! outside, and swapping a directory for a link between two steps changes nothing. `openat2(RESOLVE_BENEATH)` gives the same
-//! promise in one call, but refuses absolute links that point back into the workspace, and cannot say where a file that does
-//! not exist yet would be: writing needs the real parent and the real name. One way for all kernels was preferred to two.
+//! A path is not checked first and used later; it is resolved to open descriptors. From the open directory of the workspace, every
+//! component is opened in the directory before it, without following links. Links are read and their components resolved in the same
+//! way. `..` returns to the previous directory, which is still open. So no step can reach anything outside, also if a directory is
+//! replaced by a link between two steps. `openat2(RESOLVE_BENEATH)` guarantees the same in one call, but it refuses absolute links into
+//! the workspace, and it cannot say where a file that does not exist yet would be: writing needs the real parent and the real name.
 //!
-//! What comes out is a [`ResolvedPath`]: open descriptors and the real path, which is also the path that is reported.
+//! The result is a [`ResolvedPath`]: open descriptors and the real path, which is also the path that is reported.
 
 mod resolve;
 
@@ -26,19 +25,19 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// A directory the agent works in, held open.
+/// The directory in which the agent works, as an open descriptor.
 pub struct Workspace {
     dir: OwnedFd,
     path: PathBuf,
-    /// As it was named when opened: absolute paths may use that name, too.
+    /// The path by which it was opened: absolute paths may begin with it too.
     given: PathBuf,
-    /// Ignore files the operator names, absolute or relative to the workspace.
+    /// Ignore files that the operator names, absolute or relative to the workspace.
     ignore_files: Vec<PathBuf>,
-    /// Which ignore files count when a call does not say.
+    /// Which ignore files apply by default.
     wanted: Wanted,
 }
 
-/// A place in the workspace.
+/// A path in the workspace and what was found there.
 pub struct ResolvedPath {
     real: PathBuf,
     relative: PathBuf,
@@ -47,7 +46,7 @@ pub struct ResolvedPath {
     pub found: Found,
 }
 
-/// What a path leads to.
+/// What exists at a path.
 pub enum Found {
     Directory(OwnedFd),
     /// A file of any kind that is neither directory nor link.
@@ -61,7 +60,7 @@ pub struct Entry {
     name: OsString,
 }
 
-/// Where something could be: below an open directory, behind directories that do not exist yet.
+/// A file that does not exist, and perhaps some of its directories do not either.
 pub struct MissingPath {
     dir: OwnedFd,
     parents: Vec<OsString>,
@@ -76,12 +75,12 @@ impl Workspace {
         Ok(Workspace { dir, path: real, given: path.to_path_buf(), ignore_files: Vec::new(), wanted: Wanted::ALL })
     }
 
-    /// The same, with further ignore files; later ones win.
+    /// The same workspace with further ignore files; later ones have priority.
     pub fn with_ignore_files(self, files: Vec<PathBuf>) -> Workspace {
         Workspace { ignore_files: files, ..self }
     }
 
-    /// The same, where these ignore files count unless a call says otherwise.
+    /// The same workspace, in which these ignore files apply by default.
     pub fn respecting(self, wanted: Wanted) -> Workspace {
         Workspace { wanted, ..self }
     }
@@ -103,13 +102,13 @@ impl Workspace {
         self.wanted
     }
 
-    /// Finds a path that a listing has shown, whatever characters are in it.
+    /// Resolves a path that a listing returned. It may contain any characters.
     pub(in crate::tool) fn look(&self, path: &Path) -> Option<ResolvedPath> {
         walk(self, path).ok()
     }
 
-    /// Finds a path as a program would, without the spellings that only prompts have. None if it cannot exist because a part of
-    /// it is a file. If it leads out of the workspace or cannot be followed, the reason as a clause without the path.
+    /// Resolves a path as a program would, without the forms that only prompts have. None if it cannot exist because a part of it is
+    /// a file. If it is outside of the workspace or cannot be resolved, the error is a clause that follows the path.
     pub(in crate::tool) fn resolve(&self, path: &Path) -> Result<Option<ResolvedPath>, String> {
         let inside = self.inside(path).ok_or_else(|| "is outside of the workspace".to_owned())?;
         match walk(self, &inside) {
@@ -127,7 +126,7 @@ impl Workspace {
         walk(self, &path).map_err(|error| self.explain(text, error))
     }
 
-    /// Finds it for writing: some places are not for tools to write to, neither by their real name nor by a link's.
+    /// Resolves a path argument for writing. Protected files are refused, by their real path or by the path of a link.
     pub fn find_writable(&self, text: &str) -> Result<ResolvedPath, CallError> {
         let path = self.named(text)?;
         let resolved = walk(self, &path).map_err(|error| self.explain(text, error))?;
@@ -145,7 +144,7 @@ impl Workspace {
         let decoded = from_uri(text)?;
         let text = decoded.as_str();
         check_form(text)?;
-        // Prompts name files as `@src/x`. A file that is really called so comes first.
+        // Prompts name files as `@src/x`. A file whose name begins with `@` has priority.
         if let Some(bare) = text.strip_prefix('@') {
             let first = text.split('/').next().unwrap_or(text);
             let literal = walk(self, Path::new(first));
@@ -156,7 +155,7 @@ impl Workspace {
         self.inside(Path::new(text)).ok_or_else(|| self.explain(text, ResolveError::Outside))
     }
 
-    /// Relative paths as they are, absolute ones below the workspace; None for others.
+    /// The path relative to the workspace; None for absolute paths outside of it.
     fn inside(&self, path: &Path) -> Option<PathBuf> {
         if path.is_relative() {
             return Some(path.to_path_buf());
@@ -190,7 +189,7 @@ impl ResolvedPath {
         self.real.to_string_lossy().into_owned()
     }
 
-    /// The real path from the workspace on; the workspace itself is `.`.
+    /// The real path relative to the workspace; the workspace itself is `.`.
     pub fn relative(&self) -> String {
         if self.relative.as_os_str().is_empty() {
             return ".".into();
@@ -198,17 +197,17 @@ impl ResolvedPath {
         self.relative.to_string_lossy().into_owned()
     }
 
-    /// The real path from the workspace on, as the file system knows it; the workspace itself is empty.
+    /// The real path relative to the workspace, as the file system has it; the workspace itself is empty.
     pub(in crate::tool) fn below(&self) -> &Path {
         &self.relative
     }
 
-    /// The path as it was given, from the workspace on: links are still in it.
+    /// The path as it was given, relative to the workspace: links are not resolved.
     pub(in crate::tool) fn named(&self) -> &Path {
         &self.named
     }
 
-    /// The directory that is there. `advice` is for a path that names a file.
+    /// The directory at this path. `advice` is part of the error if it is a file.
     pub(in crate::tool) fn directory(&self, advice: &str, ctx: &Ctx) -> Result<BorrowedFd<'_>, CallError> {
         let path = self.relative();
         match &self.found {
@@ -221,7 +220,7 @@ impl ResolvedPath {
         }
     }
 
-    /// How many bytes of a path below this directory come before the part that begins here.
+    /// The length of this directory with a final slash, which paths below it begin with.
     pub(in crate::tool) fn lead(&self) -> usize {
         match self.relative.as_os_str().len() {
             0 => 0,
@@ -235,7 +234,7 @@ impl ResolvedPath {
         name.to_string_lossy().into_owned()
     }
 
-    /// The names in it if it is a directory, `most` of them at most.
+    /// Up to `most` names of its entries, if it is a directory.
     pub(in crate::tool) fn names(&self, most: usize) -> io::Result<Vec<OsString>> {
         let Found::Directory(dir) = &self.found else {
             return Ok(Vec::new());
@@ -250,13 +249,13 @@ impl ResolvedPath {
 }
 
 impl Entry {
-    /// Opens a regular file for reading. Others are not even touched: opening a pipe can hang, opening a device can do things.
+    /// Opens a regular file for reading. Other files are not opened: a pipe could block, and a device could have an effect.
     pub fn open(&self) -> io::Result<File> {
         check_regular(&rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW)?)?;
         Ok(regular_file(&self.dir, &self.name)?.0)
     }
 
-    /// Whether reading it may have an effect: a pipe's other end loses what is read, a device may do anything.
+    /// Whether reading it may have an effect: what is read from a pipe is gone, and a device may do anything.
     pub(in crate::tool) fn is_active(&self) -> bool {
         let kind = rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW);
         let kind = kind.map(|stat| FileType::from_raw_mode(stat.st_mode));
@@ -278,7 +277,7 @@ impl MissingPath {
         self.parents.is_empty()
     }
 
-    /// Makes the directories in between, and names the place in the last one.
+    /// Creates the missing directories and returns the entry in the last one.
     pub fn make_parents(self) -> io::Result<Entry> {
         let mut dir = self.dir;
         for name in self.parents {
@@ -286,14 +285,14 @@ impl MissingPath {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno.into()),
             }
-            // A link that was put there meanwhile is not followed but refused.
+            // A link that was created meanwhile is refused.
             dir = rustix::fs::openat(&dir, &name, DIRECTORY_PATH | OFlags::NOFOLLOW, Mode::empty())?;
         }
         Ok(Entry { dir, name: self.name })
     }
 }
 
-/// `file:` URIs name local files, percent-encoded; everything else is a path as it stands.
+/// Decodes a `file:` URI; any other text is a path.
 fn from_uri(text: &str) -> Result<String, CallError> {
     let Some(rest) = text.strip_prefix("file://") else {
         return Ok(text.to_string());
@@ -335,13 +334,13 @@ fn check_form(text: &str) -> Result<(), CallError> {
     Ok(())
 }
 
-/// Whether tools may not write there.
+/// Whether tools must not write this file.
 pub(in crate::tool) fn is_protected(path: &Path) -> bool {
     protected(path).is_some()
 }
 
-/// The first component that tools may not write to: a repository's own files can run code, the others hold secrets or are
-/// not the user's. Compared as case-insensitive file systems do: without case, trailing dots and spaces, or a stream's name.
+/// The first component that tools must not write: git's own files can run code, the others contain secrets or installed packages.
+/// Compared as on case-insensitive file systems: without case, trailing dots and spaces, and the name of a stream.
 fn protected(path: &Path) -> Option<String> {
     path.components()
         .map(|part| part.as_os_str().to_string_lossy())

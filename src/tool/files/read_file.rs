@@ -1,7 +1,7 @@
-//! `read_file`: a text file, or some lines of it.
+//! `read_file`: reads a text file, or some lines of it.
 //!
-//! The result of a call is text. Images, sound and documents, which some models could see, are therefore answered like any other
-//! binary file: with a sentence that says what it is.
+//! The result of a call is text. For images, audio and documents, as for any other binary file, it is a sentence that says what the file
+//! is.
 
 use crate::limits::Limits;
 use crate::task::machine::job::{Run, RunEnd};
@@ -84,7 +84,7 @@ pub(in crate::tool) enum Reading {
     Binary(String),
 }
 
-/// A file as far as it is shown without asking for lines.
+/// The content of a file as it is shown by default.
 pub(in crate::tool) fn whole(resolved: &ResolvedPath, ctx: &Ctx) -> Result<Reading, CallError> {
     Ok(match look(resolved, ctx)? {
         Reading::Text(text) => Reading::Text(excerpt(&text, &Lines { start: None, end: None }, ctx.limits).0),
@@ -136,7 +136,7 @@ pub(in crate::tool) fn contents(entry: &Entry, path: &str, most: u64) -> Result<
         };
         kind.error(format!("{path} cannot be read: {error}"))
     };
-    // What is read counts: files grow, and some under /proc say that they are empty.
+    // The size of the file is not used: files grow, and files under /proc have the size 0.
     let mut bytes = Vec::new();
     entry.open().map_err(failure)?.take(most + 1).read_to_end(&mut bytes).map_err(failure)?;
     if bytes.len() as u64 > most {
@@ -162,7 +162,7 @@ fn binary(path: &str, bytes: &[u8]) -> Option<&'static str> {
     Some(what)
 }
 
-/// The wished lines, under a header if they are not the whole file.
+/// The requested lines, with a header if they are not the whole file.
 fn excerpt(text: &str, wanted: &Lines, limits: &Limits) -> (String, String) {
     let (most_lines, most_chars) = (limits.file_lines, limits.line_chars);
     let lines: Vec<&str> = text.lines().collect();

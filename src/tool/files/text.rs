@@ -1,5 +1,4 @@
-//! Text as tools meet it: in files, with a byte order mark or without; in results, where it may be too long, and where words
-//! from outside must not pass for ours.
+//! Text in files, with or without a byte order mark, and in results: limited in length, and marked if it is untrusted.
 
 use std::borrow::Cow;
 
@@ -73,7 +72,7 @@ impl Encoding {
     }
 }
 
-/// Whether bytes without a mark are something else than text: a NUL, or too many control characters.
+/// Whether bytes are binary: they have no mark, and contain a NUL or too many control characters.
 pub fn looks_binary(bytes: &[u8]) -> bool {
     const LOOKED_AT: usize = 4096;
     let start = &bytes[..bytes.len().min(LOOKED_AT)];
@@ -84,7 +83,7 @@ pub fn looks_binary(bytes: &[u8]) -> bool {
     start.contains(&0) || controls * 10 > start.len() * 3
 }
 
-/// At most `chars` characters: a fifth from the beginning, the rest from the end, where errors are.
+/// At most `chars` characters: a fifth from the beginning, the rest from the end, where errors usually are.
 pub fn without_middle(text: &str, chars: usize) -> Cow<'_, str> {
     let count = text.chars().count();
     if count <= chars {
@@ -101,12 +100,12 @@ pub fn without_middle(text: &str, chars: usize) -> Cow<'_, str> {
     ))
 }
 
-/// Marks text from outside as such. It cannot end the mark itself: whatever reads like the closing tag is escaped.
+/// Marks text as untrusted. Closing tags in it are escaped, so that it cannot end the mark.
 pub fn untrusted(text: &str) -> String {
     const CLOSING: &str = "</untrusted_context";
     let mut safe = String::with_capacity(text.len() + 64);
     safe.push_str("<untrusted_context>\n");
-    // Lowering ASCII only keeps every index where it was.
+    // Changing the case of ASCII letters keeps all positions.
     let lower = text.to_ascii_lowercase();
     let mut done = 0;
     for (at, _) in lower.match_indices(CLOSING) {
@@ -119,7 +118,7 @@ pub fn untrusted(text: &str) -> String {
     safe
 }
 
-/// Insertions, deletions and replacements between two texts, if `most` are enough. Only the diagonals that can be are looked at.
+/// The number of insertions, deletions and replacements between two texts; None if it is more than `most`.
 pub(in crate::tool) fn edit_distance(a: &[char], b: &[char], most: usize) -> Option<usize> {
     if a.len().abs_diff(b.len()) > most {
         return None;

@@ -1,5 +1,4 @@
-//! `google_web_search`: a question to the web, answered by a model that searches it. The API does the searching; we ask, and put
-//! the sources where they belong.
+//! `google_web_search`: searches the web with Google and returns an answer with its sources. The API does the search.
 
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, Ending, ErrorKind, Kind, Plan, ToolSpec};

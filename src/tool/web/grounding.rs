@@ -1,7 +1,6 @@
-//! Answers of the model that rest on sources: their text with a number behind what a source supports, and the list of sources.
+//! Answers of the model with their sources: a number behind each passage that a source supports, and a list of the sources.
 //!
-//! The API tells places in the text in bytes of UTF-8, which is how Rust counts, too. It is not trusted to hit the beginning of
-//! a character, nor the text at all.
+//! The API gives positions in bytes of UTF-8. They are not trusted to be at the beginning of a character, nor to be inside the text.
 
 use serde_json::Value;
 
@@ -10,7 +9,7 @@ pub fn answer(response: &Value) -> Option<String> {
     let candidate = response.pointer("/candidates/0")?;
     let parts = candidate.pointer("/content/parts")?.as_array()?;
     let mut text = String::new();
-    // Where each part begins in the text: segments count from there.
+    // The position of each part in the text, from which segments are counted.
     let mut starts = Vec::new();
     for part in parts {
         starts.push(text.len());
@@ -38,12 +37,12 @@ pub fn answer(response: &Value) -> Option<String> {
     Some(text)
 }
 
-/// Why the model would not answer, if it says so.
+/// Why the model did not answer, if the response says so.
 pub fn block_reason(response: &Value) -> Option<&str> {
     response.pointer("/promptFeedback/blockReason")?.as_str()
 }
 
-/// Puts the numbers of the sources behind what they support, from the end on: earlier places stay where they are.
+/// Inserts the numbers of the sources behind the passages that they support, from the end, so that earlier positions stay valid.
 fn mark(text: &mut String, starts: &[usize], grounding: &Value, sources: usize) {
     let mut marks: Vec<(usize, String)> = list(&grounding["groundingSupports"])
         .filter_map(|support| {

@@ -1,8 +1,7 @@
-//! Web pages as text, without the markup.
+//! Converts HTML pages to text.
 //!
-//! Not a parser of HTML but a reader of it: tags are skipped, some of them mean a line break, a few hide what is inside. It takes
-//! any bytes a server sends in one pass and never fails; what is not well-formed comes out as best it can. Links keep their
-//! words and lose their targets.
+//! It does not build a tree: tags are skipped, some of them end the line, and the content of a few is left out. It accepts any text in one
+//! pass and never fails. Links keep their words and lose their targets.
 
 /// The readable text of a page.
 pub fn text_of(html: &str) -> String {
@@ -20,9 +19,9 @@ pub fn text_of(html: &str) -> String {
 #[derive(Default)]
 struct Page {
     text: String,
-    /// Open `pre` elements: inside, space counts.
+    /// Number of open `pre` elements, in which space is kept.
     preformatted: usize,
-    /// Space was read and not yet written: it may turn out to be at an end.
+    /// Space was read and not written yet, because it may be at the end of a line.
     space: bool,
 }
 
@@ -49,7 +48,7 @@ impl Page {
         }
     }
 
-    /// Ends the line, and leaves so many lines empty.
+    /// Ends the line and adds this many empty lines.
     fn end_line(&mut self, empty: usize) {
         self.space = false;
         if self.text.is_empty() {
@@ -112,7 +111,7 @@ impl Page {
     }
 }
 
-/// Behind the tag's `>`; one in quotes does not count.
+/// The text behind the `>` of a tag that is not in quotes.
 fn behind_tag(text: &str) -> &str {
     let mut quote = None;
     for (at, c) in text.char_indices() {
@@ -126,7 +125,7 @@ fn behind_tag(text: &str) -> &str {
     ""
 }
 
-/// Behind the tag that closes the element.
+/// The text behind the tag that closes the element.
 fn behind_closing<'a>(text: &'a str, name: &str) -> &'a str {
     let mut rest = text;
     while let Some(at) = rest.find("</") {
@@ -139,7 +138,7 @@ fn behind_closing<'a>(text: &'a str, name: &str) -> &'a str {
     ""
 }
 
-/// The character an entity stands for, and its length in the source. What is not one stands for itself.
+/// The character of an entity and the length of the entity. `&` itself if it is not an entity.
 fn entity(text: &str) -> (char, usize) {
     const LONGEST: usize = 10;
     /// Names, each with its character behind it.

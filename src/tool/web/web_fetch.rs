@@ -1,8 +1,7 @@
-//! `web_fetch`: what web pages say to a question.
+//! `web_fetch`: answers a question from web pages.
 //!
-//! First the API is asked to look at the pages itself: it is good at it, and it is not us who visit them. If it cannot, we fetch
-//! them by the rules of [`crate::tool::web`] and have the model answer from their text. Hosts that are not public are never
-//! visited either way, and no host more often than a few times a minute.
+//! First the API is asked to read the pages itself. If it cannot, we fetch them by the rules of [`crate::tool::web`], and the model answers
+//! from their text. In both cases hosts that are not public are not visited, and no host is visited more than a few times a minute.
 
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, Ending, ErrorKind, Kind, Plan, Question, ToolSpec};
@@ -49,7 +48,7 @@ impl Tool for WebFetch {
     }
 }
 
-/// The URLs of a prompt: those to visit, and those not to, with the reason.
+/// The URLs of a prompt: those to visit, and those that are skipped, with the reason.
 struct Wanted {
     urls: Vec<Url>,
     skipped: Vec<String>,
@@ -83,7 +82,7 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// Counts the visits, and takes out the hosts that were visited too often.
+    /// Counts the visits and skips hosts that were visited too often.
     fn count_visits(&mut self, ctx: &Ctx) {
         let skipped = &mut self.skipped;
         self.urls.retain(|url| {
@@ -96,7 +95,7 @@ impl Wanted {
     }
 }
 
-/// Without the brackets, quotes and full stops that prose puts around a URL.
+/// Removes brackets, quotes and punctuation around a URL.
 fn bare(word: &str) -> &str {
     let word = word.trim_start_matches(['<', '(', '[', '{', '"', '\'', '`']);
     let closing: &[char] = if word.contains('(') {
@@ -157,7 +156,7 @@ fn cancelled() -> Ending {
     Ending::cancelled("Fetching was cancelled.")
 }
 
-/// Has the API look at the pages. None when it could not, for whatever reason: we can still try ourselves.
+/// Asks the API to read the pages. None if it could not, for any reason.
 fn ask_api(model: &dyn Ask, prompt: &str, ctx: &Ctx) -> Option<String> {
     let body = json!({
         "contents": [{"role": "user", "parts": [{"text": prompt}]}],
@@ -173,7 +172,7 @@ fn ask_api(model: &dyn Ask, prompt: &str, ctx: &Ctx) -> Option<String> {
     grounding::answer(&response)
 }
 
-/// Fetches the pages ourselves: each with the text that could be had, or the reason why not.
+/// Fetches the pages: each with its text, or with the reason why there is none.
 fn pages(urls: &[Url], ctx: &Ctx) -> Result<Vec<(String, String)>, CallError> {
     let mut pages = Vec::new();
     let mut failures = Vec::new();
@@ -197,7 +196,7 @@ fn pages(urls: &[Url], ctx: &Ctx) -> Result<Vec<(String, String)>, CallError> {
     Ok(pages)
 }
 
-/// Cuts the pages to so many characters together. All get the same, and what short ones do not need goes to the others.
+/// Cuts the pages to `chars` characters together. All get the same share, and what short ones do not need goes to the others.
 fn share(pages: &mut [(String, String)], chars: usize) {
     let mut order: Vec<usize> = (0..pages.len()).collect();
     let lengths: Vec<usize> = pages.iter().map(|(_, text)| text.chars().count()).collect();

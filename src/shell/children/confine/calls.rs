@@ -84,8 +84,8 @@ const SYS_REMOVEXATTRAT: libc::c_long = 466;
 const SYS_OPEN_TREE_ATTR: libc::c_long = 467;
 const SYS_FILE_SETATTR: libc::c_long = 469;
 
-/// Questions to terminals, pipes and files. Everything else that goes by ioctl is refused: it also changes attributes of
-/// files that are open for reading.
+/// Requests that only read from terminals, pipes and files. All other ioctl requests are refused: some change attributes of files that
+/// are open for reading.
 const IOCTLS: [u64; 12] = [
     0x5401,      // TCGETS
     0x540f,      // TIOCGPGRP
@@ -121,8 +121,8 @@ pub fn restrict_calls() -> io::Result<()> {
     Ok(())
 }
 
-/// The flags of clone3 are in memory, where no filter sees them. Programs that are told that the kernel does not have it take
-/// clone.
+/// The flags of clone3 are in memory, where no filter can read them. Programs use clone if the kernel reports that it does not have
+/// clone3.
 fn filter_of_clone3() -> io::Result<BpfProgram> {
     let mut rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     #[cfg(target_arch = "x86_64")]

@@ -1,11 +1,11 @@
-//! Git's index, read for one question: does it name submodules? Its entries are those of version 2 to 4, of any object format. An index
-//! of another kind, or one that is damaged, is not understood, and that is said.
+//! Reads git's index to find out whether it contains submodules. Versions 2 to 4 with any object format are understood. For another
+//! version, or a damaged index, the result is None.
 
-/// How many bytes of an entry come before its object's name, and where among them the mode is.
+/// The number of bytes of an entry before its object's name, and the position of the mode in them.
 const STAT: usize = 40;
 const MODE: usize = 24;
 
-/// Whether an index has entries for submodules. None if it is not understood, or if its entries are in another file, too.
+/// Whether an index contains submodules. None if it is not understood, or if some of its entries are in another file.
 pub(in crate::tool) fn names_submodules(index: &[u8], hash_bytes: usize) -> Option<bool> {
     let version = number(index, 4)?;
     if index.get(..4)? != b"DIRC" || !(2..=4).contains(&version) {
@@ -31,20 +31,20 @@ pub(in crate::tool) fn names_submodules(index: &[u8], hash_bytes: usize) -> Opti
     Some(false)
 }
 
-/// Where the entry behind the one at `at` begins.
+/// The position of the entry behind the one at `at`.
 fn next(index: &[u8], at: usize, version: u32, hash_bytes: usize) -> Option<usize> {
-    /// A flag that says that there are two more bytes of them.
+    /// This flag means that two more bytes of flags follow.
     const IS_EXTENDED: u8 = 0x40;
     let flags = at + STAT + hash_bytes;
     let is_extended = index.get(flags)? & IS_EXTENDED != 0;
     let name = flags + if is_extended { 4 } else { 2 };
     let end_of = |from: usize| Some(from + memchr::memchr(0, index.get(from..)?)?);
     if version < 4 {
-        // One to eight zeros, up to a multiple of eight.
+        // One to eight zeros fill the entry to a multiple of eight bytes.
         let len = end_of(name)? - at;
         return Some(at + (len + 8) / 8 * 8);
     }
-    // How much of the name before is kept, as a number whose last byte has no top bit; then the rest of the name.
+    // The number of bytes that are shared with the name before, in bytes of which the last has no top bit; then the rest of the name.
     let kept = index.get(name..)?.iter().position(|byte| byte & 0x80 == 0)?;
     Some(end_of(name + kept + 1)? + 1)
 }

@@ -1,8 +1,8 @@
-//! Where the operands and redirections of a command line lead.
+//! Resolves the operands and redirections of a command line.
 //!
-//! Commands that only read may run without approval, but only within the workspace: every path they are given is walked, links
-//! included, from the directory they would run in. Files that redirections write are checked as `write_file` checks its own.
-//! What is found here can change before the command runs; the kernel's confinement is what holds then.
+//! Read-only commands may run without approval, but only within the workspace: every path that they are given is resolved, links
+//! included, from the directory in which they would run. Files that redirections write are checked as `write_file` checks its own.
+//! Files can change before the command runs; then the kernel's confinement decides.
 
 use super::repository;
 use crate::limits::{LINE_DIRECTORIES, LINE_EDITS, LINE_PATHS};
@@ -12,19 +12,19 @@ use crate::tool::files::path::{Found, ResolvedPath, Workspace, is_protected};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use std::path::{Path, PathBuf};
 
-/// What was found out about a line.
+/// The result of the check of a line.
 #[derive(Debug, Default, PartialEq)]
 pub(in crate::tool) struct LineCheck {
-    /// Why commands that only read, or the files it writes, need approval.
+    /// Why read-only commands, or the files that the line writes, need approval.
     pub needs_approval: Option<String>,
     /// The real paths of the files it writes; empty if approval is needed.
     pub edits: Vec<String>,
 }
 
-/// Looks at a line that starts in `dir`.
+/// Checks a line that starts in `dir`.
 pub(in crate::tool) fn look(line: &str, dir: &ResolvedPath, ctx: &Ctx) -> LineCheck {
     let Ok(commands) = parse(line) else {
-        // The policy asks about it anyway.
+        // Such a line needs approval by the policy.
         return LineCheck::default();
     };
     let dirs = Directories::new(dir.below().to_path_buf());
@@ -35,7 +35,7 @@ pub(in crate::tool) fn look(line: &str, dir: &ResolvedPath, ctx: &Ctx) -> LineCh
     }
 }
 
-/// Whether a line has something that only [`look`] can judge: commands that only read, or files of redirections.
+/// Whether [`look`] has anything to check: read-only commands, or files of redirections.
 pub(in crate::tool) fn is_of_interest(line: &str) -> bool {
     let interesting =
         |simple: &Simple| !simple.writes.is_empty() || !simple.reads.is_empty() || read_only(simple).is_ok();
@@ -45,7 +45,7 @@ pub(in crate::tool) fn is_of_interest(line: &str) -> bool {
 struct Walk<'a> {
     ctx: &'a Ctx<'a>,
     dirs: Directories,
-    /// How many more paths and directory entries may be looked at.
+    /// How many more paths and directory entries may be checked.
     left: usize,
     edits: Vec<String>,
 }
@@ -79,7 +79,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Everything that a command reads, if it runs in this directory.
+    /// Checks everything that a command reads if it runs in this directory.
     fn reach(&mut self, simple: &Simple, known: Option<&Known>, dir: &Path) -> Result<(), String> {
         for file in simple.reads.iter().filter(|_| known.is_none()) {
             self.inside(dir, file)?;
@@ -107,16 +107,16 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Where a path leads. None if nothing can be there.
+    /// Resolves a path. None if nothing can exist there.
     fn inside(&self, dir: &Path, text: &str) -> Result<Option<ResolvedPath>, String> {
-        // Standard input, and a device that holds nothing.
+        // Standard input, and the null device.
         if matches!(text, "-" | "/dev/null") {
             return Ok(None);
         }
         self.passive(&dir.join(text)).map_err(|why| format!("{text} {why}"))
     }
 
-    /// Where a path leads, if reading it has no effect.
+    /// Resolves a path. An error if reading the file may have an effect.
     fn passive(&self, path: &Path) -> Result<Option<ResolvedPath>, String> {
         match self.ctx.workspace.resolve(path)? {
             Some(ResolvedPath { found: Found::File(entry), .. }) if entry.is_active() => {
@@ -129,13 +129,13 @@ impl Walk<'_> {
     fn moved(&self, dir: &Path, target: &str) -> Result<PathBuf, String> {
         match self.inside(dir, target)? {
             None => Ok(dir.to_path_buf()),
-            // The shell remembers the way it came: behind a link, `..` leads somewhere else for it than for programs.
+            // The shell keeps the path with the link, so `..` means another directory for it than for programs.
             Some(resolved) if resolved.below() != resolved.named() => Err(format!("cd {target} follows a link")),
             Some(resolved) => Ok(resolved.below().to_path_buf()),
         }
     }
 
-    /// Every file that a pattern may match. More may be looked at than it matches, never less.
+    /// Checks every file that a pattern may match. It may check more files than the pattern matches, never fewer.
     fn matches(&mut self, dir: &Path, pattern: &str) -> Result<(), String> {
         let mut bases = vec![match pattern.starts_with('/') {
             true => PathBuf::from("/"),
@@ -187,7 +187,7 @@ impl Walk<'_> {
     }
 }
 
-/// A file that a redirection may write: what `write_file` could write, and never through a link.
+/// Resolves a file that a redirection may write: one that `write_file` could write, and not through a link.
 fn writable(workspace: &Workspace, path: &Path) -> Result<ResolvedPath, String> {
     let Some(resolved) = workspace.resolve(path)? else {
         return Err("is below a file".into());
@@ -215,8 +215,8 @@ fn writable(workspace: &Workspace, path: &Path) -> Result<ResolvedPath, String> 
     Ok(resolved)
 }
 
-/// Makes sure that a file exists which a confined command may write: the kernel's rule is bound to the file itself, not to
-/// its name, so an empty one is created where there is none.
+/// Creates a file that a confined command may write, unless it exists: the kernel's rule applies to the file itself and not to its
+/// name.
 pub(in crate::tool) fn ready_to_write(workspace: &Workspace, path: &str) -> Result<PathBuf, String> {
     let resolved = writable(workspace, Path::new(path))?;
     if let Found::Nothing(missing) = resolved.found {
@@ -228,12 +228,12 @@ pub(in crate::tool) fn ready_to_write(workspace: &Workspace, path: &str) -> Resu
     Ok(PathBuf::from(path))
 }
 
-/// The directories, from the workspace on, in which the next command may run: `cd` may succeed or fail.
+/// The directories, relative to the workspace, in which the next command may run: `cd` may succeed or fail.
 struct Directories {
-    /// If the command before succeeded, and if it failed.
+    /// If the previous command succeeded, and if it failed.
     succeeded: Vec<PathBuf>,
     failed: Vec<PathBuf>,
-    /// Where the pipe runs that the command before is a part of.
+    /// The directories of the pipe that contains the previous command.
     piped: Vec<PathBuf>,
 }
 

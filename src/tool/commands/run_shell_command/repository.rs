@@ -1,5 +1,5 @@
-//! Whether git may read a repository without approval: all of it lies in the workspace, and its configuration holds nothing but
-//! settings that are known to be harmless. Settings of a repository can name programs that git runs.
+//! Whether git may read a repository without approval: all of it is in the workspace, and its configuration contains only settings
+//! that are known to be harmless. Settings of a repository can name programs that git runs.
 
 use super::index;
 use crate::limits::{GIT_CONFIG_BYTES, GIT_INDEX_BYTES};
@@ -7,7 +7,7 @@ use crate::tool::files::path::{Found, ResolvedPath, Workspace};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Checks the repository that git finds from `dir` on, which is a real path below the workspace. If it needs approval, why.
+/// Checks the repository that git finds from `dir`, a real path in the workspace. The error says why it needs approval.
 pub(in crate::tool) fn check(workspace: &Workspace, dir: &Path) -> Result<(), String> {
     let repository = find(workspace, dir)?;
     for name in ["commondir", "objects/info/alternates", "objects/info/http-alternates"] {
@@ -30,9 +30,9 @@ pub(in crate::tool) fn check(workspace: &Workspace, dir: &Path) -> Result<(), St
     check_submodules(workspace, &repository, &text)
 }
 
-/// `git status` and `git diff` run git in every submodule of the index, where it obeys the submodule's own configuration. A setting
-/// of ours makes git ignore submodules, but what `.gitmodules` says about that wins, and if there is no such file, what it said
-/// in the last commit.
+/// `git status` and `git diff` run git in every submodule of the index, with the submodule's own configuration. One of our settings
+/// makes git ignore submodules, but `.gitmodules` has priority over it, and if that file does not exist, its version in the last
+/// commit.
 fn check_submodules(workspace: &Workspace, repository: &Path, config: &str) -> Result<(), String> {
     let Some(bytes) = bytes(workspace, &repository.join("index"), GIT_INDEX_BYTES)? else {
         return Ok(());
@@ -55,7 +55,7 @@ fn check_submodules(workspace: &Workspace, repository: &Path, config: &str) -> R
     }
 }
 
-/// The length of object names by the configuration; None if it is not clear.
+/// The length of object names according to the configuration; None if it is ambiguous.
 fn hash_bytes(config: &str) -> Option<usize> {
     let mentions = |line: &&str| line.to_lowercase().contains("objectformat");
     let mut lines = config.lines().map(str::trim).filter(mentions);
@@ -68,7 +68,7 @@ fn hash_bytes(config: &str) -> Option<usize> {
     }
 }
 
-/// As git does: the first directory upwards that has a `.git` or is a repository itself.
+/// Searches like git: the first directory upwards that contains `.git` or is a repository itself.
 fn find(workspace: &Workspace, dir: &Path) -> Result<PathBuf, String> {
     for dir in dir.ancestors() {
         let git = dir.join(".git");
@@ -84,7 +84,7 @@ fn find(workspace: &Workspace, dir: &Path) -> Result<PathBuf, String> {
     Err("there is no git repository in the workspace".into())
 }
 
-/// What is there, if no link leads to it.
+/// Resolves a path. A link in it is an error.
 fn real(workspace: &Workspace, path: &Path) -> Result<Option<ResolvedPath>, String> {
     match workspace.resolve(path) {
         Ok(Some(resolved)) if resolved.below() != resolved.named() => Err(format!("{} is a link", path.display())),
@@ -94,7 +94,7 @@ fn real(workspace: &Workspace, path: &Path) -> Result<Option<ResolvedPath>, Stri
 }
 
 fn exists(workspace: &Workspace, path: &Path) -> bool {
-    // What cannot be looked at is taken for there.
+    // A path that cannot be resolved counts as existing.
     !matches!(workspace.resolve(path), Ok(None | Some(ResolvedPath { found: Found::Nothing(_), .. })))
 }
 
@@ -103,7 +103,7 @@ fn read(workspace: &Workspace, path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| format!("{} is not UTF-8", path.display()))
 }
 
-/// What is in a file; None if there is none.
+/// The content of a file; None if it does not exist.
 fn bytes(workspace: &Workspace, path: &Path, most: u64) -> Result<Option<Vec<u8>>, String> {
     let entry = match real(workspace, path)?.map(|resolved| resolved.found) {
         Some(Found::File(entry)) => entry,
@@ -121,11 +121,11 @@ fn bytes(workspace: &Workspace, path: &Path, most: u64) -> Result<Option<Vec<u8>
     Ok(Some(bytes))
 }
 
-/// The first setting that is not known, or a line that is not understood.
+/// The first unknown setting, or a line that is not understood.
 fn unknown_setting(text: &str, is_known: impl Fn(&str, &str) -> bool) -> Option<String> {
     let mut section = String::new();
     for line in text.lines().map(str::trim) {
-        // A value that goes on in the next line could hide anything.
+        // A value that continues on the next line could contain anything.
         if line.ends_with('\\') {
             return Some("a value of several lines".into());
         }
@@ -147,7 +147,7 @@ fn unknown_setting(text: &str, is_known: impl Fn(&str, &str) -> bool) -> Option<
     None
 }
 
-/// The section's name in `[name]` or `[name "part"]`, which must be all there is on the line.
+/// The name of the section in `[name]` or `[name "part"]`. Nothing else may be on the line.
 fn header(line: &str) -> Option<String> {
     let inner = line.strip_prefix('[')?.strip_suffix(']')?;
     let name = match inner.split_once(' ') {
@@ -164,7 +164,7 @@ fn header(line: &str) -> Option<String> {
     plain.then(|| name.to_lowercase())
 }
 
-/// Settings that neither name a program nor lead elsewhere.
+/// Settings that name neither a program nor another place.
 fn is_harmless(section: &str, key: &str) -> bool {
     let among = |keys: &str| keys.split_ascii_whitespace().any(|known| known == key);
     match section {
@@ -177,7 +177,7 @@ fn is_harmless(section: &str, key: &str) -> bool {
         ),
         "extensions" => among("objectformat refstorage"),
         "remote" => among("fetch gh-resolved mirror prune prunetags pushurl skipdefaultupdate tagopt url"),
-        // A summary of submodules is made by running git in them.
+        // For a summary of submodules git runs in each of them.
         "status" => key != "submodulesummary",
         "submodule" => among("active branch fetchrecursesubmodules path url"),
         _ => false,

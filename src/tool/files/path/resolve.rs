@@ -1,4 +1,4 @@
-//! The walk from the workspace's open directory to what a path names, one component at a time.
+//! Resolves a path from the open directory of the workspace, one component at a time.
 
 use super::{Entry, Found, MissingPath, ResolvedPath, Workspace};
 use crate::limits::PATH_LINKS;
@@ -40,7 +40,7 @@ impl From<Errno> for ResolveError {
     }
 }
 
-/// Finds what a path relative to the workspace names.
+/// Resolves a path relative to the workspace.
 pub(super) fn walk(workspace: &Workspace, path: &Path) -> Result<ResolvedPath, ResolveError> {
     let mut walk = Walk { workspace, held: Vec::new(), todo: parts(path), links: 0 };
     let found = walk.go()?;
@@ -53,7 +53,7 @@ pub(super) fn walk(workspace: &Workspace, path: &Path) -> Result<ResolvedPath, R
             relative.push(&missing.name);
         }
     }
-    // Joining with nothing would leave a slash at the end.
+    // Joining an empty path would add a slash at the end.
     let real = match relative.as_os_str().is_empty() {
         true => workspace.path.clone(),
         false => workspace.path.join(&relative),
@@ -61,7 +61,7 @@ pub(super) fn walk(workspace: &Workspace, path: &Path) -> Result<ResolvedPath, R
     Ok(ResolvedPath { real, relative, named: without_dots(path), found })
 }
 
-/// One component of a path still to be walked.
+/// A component of a path that is not resolved yet.
 enum Part {
     Root,
     Up,
@@ -72,7 +72,7 @@ enum Part {
 
 struct Walk<'a> {
     workspace: &'a Workspace,
-    /// The directories from the workspace down to where we are.
+    /// The open directories from the workspace down to the current one.
     held: Vec<(OsString, OwnedFd)>,
     todo: VecDeque<Part>,
     links: usize,
@@ -116,7 +116,7 @@ impl Walk<'_> {
         self.held.last().map_or(self.workspace.dir.as_fd(), |(_, dir)| dir.as_fd())
     }
 
-    /// Puts a link's target in front of what is left to walk.
+    /// Puts the target of a link before the components that are left.
     fn follow(&mut self, link: &OwnedFd) -> Result<(), ResolveError> {
         self.links += 1;
         if self.links > PATH_LINKS {

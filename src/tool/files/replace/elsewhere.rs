@@ -1,7 +1,7 @@
-//! A file that is not where the model says, but somewhere else below: models often leave out the directories at the front.
+//! Finds a file that is not at the path that the model gave, because models often leave out the first directories.
 //!
-//! The search goes level by level from the workspace on, never through a link, and gives up after a fixed number of directories:
-//! it is not a search tool. Its result is only a name; the caller opens it like any path.
+//! The search goes level by level from the workspace, not through links, and ends after a limited number of directories. Its result is
+//! only a path, which the caller opens like any other.
 
 use crate::tool::Ctx;
 use crate::tool::files::open;
@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Large, and not to be edited anyway.
+/// Large directories whose files are not edited.
 const SKIPPED: [&str; 2] = [".git", "node_modules"];
 
 /// Paths of all files found whose last components are those of `wanted`, in the order of the search.
