@@ -268,7 +268,7 @@ mod tests {
             (r"[\]]quiz", &["quiz"]),
             (r"\b{start}word\b{end}", &["word"]),
             ("größe", &["größe"]),
-            ("ab?c", &["c"]),
+            ("ab?cd", &["cd"]),
         ];
         for (pattern, expected) in table {
             assert_eq!(literals(pattern), *expected, "{pattern}");
