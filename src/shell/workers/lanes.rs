@@ -86,8 +86,8 @@ pub enum Left {
 }
 
 pub struct Lanes<M: Send + 'static> {
-    inbox: Arc<Inbox<M>>,
-    /// Taken from the inbox, not yet given to the loop.
+    post: Arc<Post<M>>,
+    /// Taken from the post, not yet given to the loop.
     taken: VecDeque<M>,
     queues: [Arc<Queue<M>>; Lane::ALL.len()],
     /// All that were started and may not have ended.
@@ -103,7 +103,7 @@ impl<M: Send + 'static> Lanes<M> {
     /// `wake` makes the loop call [`Lanes::drain`] soon. It is called from workers.
     pub fn new(wake: impl Fn() + Send + Sync + 'static, limits: &Limits) -> Lanes<M> {
         Lanes {
-            inbox: Arc::new(Inbox {
+            post: Arc::new(Post {
                 mail: Mutex::new(Mail { waiting: VecDeque::new(), blocked: 0, closed: false }),
                 room: Condvar::new(),
                 cap: limits.notes,
@@ -205,7 +205,7 @@ impl<M: Send + 'static> Lanes<M> {
             self.refusals = left;
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        spawn(queue.clone(), self.inbox.clone())
+        spawn(queue.clone(), self.post.clone())
     }
 
     /// Ends all threads: mail is dropped from now on. Waits for those that still work, up to a limit.
@@ -222,8 +222,8 @@ impl<M: Send + 'static> Lanes<M> {
     }
 
     fn close(&self) {
-        self.inbox.mail().closed = true;
-        self.inbox.room.notify_all();
+        self.post.mail().closed = true;
+        self.post.room.notify_all();
         for queue in &self.queues {
             queue.state().closed = true;
             queue.work.notify_all();
@@ -241,7 +241,7 @@ impl<M: Send + 'static> Lanes<M> {
             if room == 0 && !self.taken.is_empty() {
                 return Left::Mail;
             }
-            let mut mail = self.inbox.mail();
+            let mut mail = self.post.mail();
             if mail.waiting.is_empty() {
                 return Left::Nothing;
             }
@@ -253,7 +253,7 @@ impl<M: Send + 'static> Lanes<M> {
             drop(mail);
             // Waking costs a system call, and mostly no worker waits.
             if anybody {
-                self.inbox.room.notify_all();
+                self.post.room.notify_all();
             }
         }
     }
@@ -277,39 +277,8 @@ impl<M: Send + 'static> Drop for Lanes<M> {
     }
 }
 
-/// A worker's way to the loop.
+/// The queue of what workers report to the loop.
 pub struct Post<M> {
-    inbox: Arc<Inbox<M>>,
-}
-
-impl<M> Clone for Post<M> {
-    fn clone(&self) -> Post<M> {
-        Post { inbox: self.inbox.clone() }
-    }
-}
-
-impl<M> Post<M> {
-    /// Waits while too much mail is unread. When the loop has ended the mail is dropped.
-    pub fn send(&self, piece: M) {
-        let mut mail = self.inbox.mail();
-        while mail.waiting.len() >= self.inbox.cap && !mail.closed {
-            mail.blocked += 1;
-            mail = self.inbox.room.wait(mail).unwrap_or_else(PoisonError::into_inner);
-            mail.blocked -= 1;
-        }
-        if mail.closed {
-            return;
-        }
-        let first = mail.waiting.is_empty();
-        mail.waiting.push_back(piece);
-        drop(mail);
-        if first {
-            (self.inbox.wake)();
-        }
-    }
-}
-
-struct Inbox<M> {
     mail: Mutex<Mail<M>>,
     /// There is room again, or the loop has ended.
     room: Condvar,
@@ -324,7 +293,26 @@ struct Mail<M> {
     closed: bool,
 }
 
-impl<M> Inbox<M> {
+impl<M> Post<M> {
+    /// Waits while too much mail is unread. When the loop has ended the mail is dropped.
+    pub fn send(&self, piece: M) {
+        let mut mail = self.mail();
+        while mail.waiting.len() >= self.cap && !mail.closed {
+            mail.blocked += 1;
+            mail = self.room.wait(mail).unwrap_or_else(PoisonError::into_inner);
+            mail.blocked -= 1;
+        }
+        if mail.closed {
+            return;
+        }
+        let first = mail.waiting.is_empty();
+        mail.waiting.push_back(piece);
+        drop(mail);
+        if first {
+            (self.wake)();
+        }
+    }
+
     fn mail(&self) -> MutexGuard<'_, Mail<M>> {
         self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -384,9 +372,8 @@ impl<M> Queue<M> {
     }
 }
 
-fn spawn<M: Send + 'static>(queue: Arc<Queue<M>>, inbox: Arc<Inbox<M>>) -> io::Result<JoinHandle<()>> {
+fn spawn<M: Send + 'static>(queue: Arc<Queue<M>>, post: Arc<Post<M>>) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name(queue.lane.word().to_owned()).stack_size(queue.lane.stack_bytes()).spawn(move || {
-        let post = Post { inbox };
         while let Some(job) = queue.next() {
             run(job, &post);
             queue.state().busy -= 1;

@@ -72,7 +72,7 @@ fn drain_says_whether_something_is_left() {
     rig.start(Lane::Disk, |post| {
         (0..3).for_each(|n| post.send(n.to_string()));
     });
-    rig.until(|rig| rig.lanes.inbox.mail().waiting.len() == 3);
+    rig.until(|rig| rig.lanes.post.mail().waiting.len() == 3);
     let mut mail = Vec::new();
     assert_eq!(rig.lanes.drain(0, &mut mail), Left::Mail);
     assert_eq!(rig.lanes.drain(2, &mut mail), Left::Mail);
@@ -86,7 +86,7 @@ fn the_loop_is_woken_once_for_mail_it_has_not_read() {
     rig.start(Lane::Disk, |post| {
         (0..50).for_each(|n| post.send(n.to_string()));
     });
-    rig.until(|rig| rig.lanes.inbox.mail().waiting.len() == 50);
+    rig.until(|rig| rig.lanes.post.mail().waiting.len() == 50);
     rig.until(|rig| rig.lanes.busy() == 0);
     assert_eq!(rig.woken.try_iter().count(), 1);
 }
@@ -216,7 +216,7 @@ fn a_worker_waits_for_a_reader_that_is_behind_and_not_for_one_that_is_gone() {
         drop(done);
     });
     rig.until(|_| sent.load(Ordering::SeqCst) == 2);
-    assert_eq!(rig.lanes.inbox.mail().waiting.len(), 2);
+    assert_eq!(rig.lanes.post.mail().waiting.len(), 2);
     let mut mail = Vec::new();
     rig.lanes.drain(10, &mut mail);
     rig.until(|_| sent.load(Ordering::SeqCst) >= 4);
