@@ -1,6 +1,6 @@
-//! The agent card: what the server can do, said once and truthfully. There are two editions: the pure one of 1.0, and the hybrid,
-//! which holds the members of 0.3 beside them. Kits of 1.0 read either; some check that nothing else is in it, so who names
-//! version 1.0 gets the pure one. Clients of 0.3 name no version when they ask, so all others get the hybrid.
+//! The agent card. There are two editions: the pure one has the members of 1.0 only, the hybrid has those of 0.3 too. Clients of 1.0
+//! read either, but some conformance tests refuse unknown members: a request that names version 1.0 gets the pure card. Clients of 0.3
+//! name no version, so all other requests get the hybrid.
 //!
 //! Only what is enforced is declared: no security schemes that the server does not check.
 
@@ -18,12 +18,12 @@ use crate::base::json;
 use crate::task::log::event::Protocol;
 use serde_json::{Value, json};
 
-/// Who the card is about.
+/// What the card says about this server.
 pub struct Identity<'a> {
-    /// Where clients reach the server, from the configuration: what a request claims in `Host` is not to be trusted with it.
+    /// Where clients reach the server, from the configuration: the `Host` of a request is not trusted for it.
     pub base_url: &'a str,
     pub version: &'a str,
-    /// When the card came to be.
+    /// When the card was made.
     pub unix_ms: u64,
 }
 
@@ -69,11 +69,7 @@ impl Card {
         let response = if known {
             Response::empty(304)
         } else {
-            Response {
-                status: 200,
-                headers: vec![("Content-Type", "application/json".into())],
-                body: edition.body.clone(),
-            }
+            Response { body: edition.body.clone(), ..Response::json(200, Vec::new()) }
         };
         response
             .with("Cache-Control", "public, max-age=300")

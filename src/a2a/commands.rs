@@ -1,6 +1,6 @@
-//! Slash commands as clients see them: one registry, two spellings. The reference server lists them at an address of its own, with
-//! whole phrases as names; the development-tool extension lists them by a method, with names relative to their parent. Each
-//! spelling has its own way to execute one, too.
+//! Slash commands as clients see them: one registry, two forms. The reference server lists them at a path of its own, with whole
+//! phrases as names; the development-tool extension lists them by a method, with names relative to their parent. Each form has its
+//! own way to execute a command.
 //!
 //! Only the command line is read here. The registry says whether there is such a command, and running it is an ordinary task: the
 //! answers below are made from its state.
@@ -52,8 +52,8 @@ fn executes(typed: Typed, mode: Mode, protocol: Protocol, profile: Profile) -> C
     Call::Execute(Execute { typed, settings: Settings::default(), mode, traits })
 }
 
-/// The form for the stream of a command that was asked for at an address of the reference server: frames of JSON-RPC with the
-/// task's id for the request's.
+/// The form for the stream of a command that was requested at a path of the reference server: frames of JSON-RPC with the task's
+/// id in place of the request's.
 pub fn stream(task: &TaskId) -> Form {
     Form { id: json::bytes(task).into(), ..Form::of(Dialect::RPC_03) }
 }
@@ -95,7 +95,7 @@ fn typed_in(params: &Params) -> Result<Typed, Fault> {
     Ok(Typed { phrase: path.join(" "), args })
 }
 
-/// Why something typed cannot be run.
+/// The fault for a command line that cannot be run.
 pub fn unrunnable(why: &Unrunnable) -> Fault {
     match why {
         Unrunnable::Unknown { phrase } => Fault::new(FaultKind::NotFound, format!("Command not found: {phrase}")),
@@ -106,7 +106,7 @@ pub fn unrunnable(why: &Unrunnable) -> Fault {
     }
 }
 
-/// The answer to `POST /executeCommand`, when the task has come to rest.
+/// The answer to `POST /executeCommand`, when the task has stopped.
 pub fn executed(state: &State) -> Response {
     let status = &state.status;
     let text = status.text.as_deref();
@@ -166,7 +166,7 @@ fn word(value: &Value) -> String {
     }
 }
 
-/// Whether JavaScript, the reference server's language, takes it for true.
+/// Whether the value is truthy in JavaScript, the reference server's language.
 fn is_true(value: &Value) -> bool {
     match value {
         Value::Null => false,

@@ -1,5 +1,5 @@
-//! What the dialects are, as data: one row each. A row says how requests of the dialect are answered; the code reads its fields and
-//! never asks which dialect it has. A new dialect is a row here, and a file in `views` if it writes objects of its own.
+//! The dialects as data, one row each. A row says how requests of the dialect are answered; the code reads its fields and does not
+//! compare dialects. A new dialect is a row here, and a file in `views` if it writes objects of its own.
 
 use crate::a2a::Body;
 use crate::a2a::native;
@@ -13,7 +13,7 @@ use crate::task::machine::state::{State, TaskState};
 pub struct Dialect {
     /// Unique.
     pub name: &'static str,
-    /// What other clients are told beside a prompt that came in this dialect.
+    /// How other clients are told that a prompt came in this dialect.
     pub via: &'static str,
     /// The A2A version whose rules its requests follow.
     pub protocol: Protocol,
@@ -82,7 +82,7 @@ pub enum Ends {
     Never,
 }
 
-/// What answers a prompt that asked for no stream.
+/// The answer to a prompt that asked for no stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromptAnswer {
     Task,
@@ -94,11 +94,11 @@ pub enum PromptAnswer {
     CommandReceipt,
 }
 
-/// Whose answers a request for a task, for tasks or for commands gets.
+/// The form of answers to requests for a task, for tasks or for commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
     A2a,
-    /// Those of the reference server's own endpoints.
+    /// As the reference server's own endpoints answer.
     Gemini,
 }
 
@@ -202,7 +202,7 @@ const GEMINI: Dialect = Dialect {
     ..A2A_03
 };
 
-/// What the ways into the live session share.
+/// What the dialects of the live session share.
 const LIVE: Dialect = Dialect {
     via: "session",
     binding: Binding::Bare,

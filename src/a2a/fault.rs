@@ -1,8 +1,8 @@
-//! The one error table: the name and the codes of each fault in every family of answers. Code that finds a fault names its kind and
-//! says what to do next; the codes are known only here.
+//! The one error table: the name and the codes of each fault in every form of answers. Code that finds a fault names its kind and
+//! says what to do next; only this file knows the codes.
 //!
-//! JSON-RPC errors are HTTP 200, because kits look into the body and some refuse anything else. The exceptions are what
-//! proxies and clients must see in the head: no credential, no permission, wrong method, too large, come back later.
+//! JSON-RPC errors have status 200, because clients read the body and some refuse any other status. The exceptions are errors that
+//! proxies and clients must see in the head: missing credential, missing permission, wrong method, too large, try again later.
 
 use crate::a2a::dialect::Binding;
 use crate::a2a::encodings::object::object;
@@ -20,10 +20,10 @@ use serde_json::{Map, Value, json};
 
 /// The whole answer to a request that failed.
 pub fn fault(form: &Form, fault: &Fault) -> Response {
-    let row = row(&fault.kind, form.dialect.protocol);
+    let row = table(&fault.kind, form.dialect.protocol);
     let status = status(form, &row);
     let response = respond(form, status, fault_frame(form, fault));
-    match row.header {
+    match header(&fault.kind) {
         Some((name, value)) => response.with(name, value),
         None => response,
     }
@@ -31,24 +31,24 @@ pub fn fault(form: &Form, fault: &Fault) -> Response {
 
 /// The error as the payload of a frame, for streams and sockets.
 pub fn fault_frame(form: &Form, fault: &Fault) -> Vec<u8> {
-    let row = row(&fault.kind, form.dialect.protocol);
+    let row = table(&fault.kind, form.dialect.protocol);
     let message = fault.message.as_str();
     match (form.dialect.binding, form.dialect.protocol) {
-        (Binding::JsonRpc, protocol) => rpc_error(&form.id, protocol, fault, &row),
+        (Binding::JsonRpc, protocol) => rpc_error(&form.id, protocol, fault, about(&fault.kind)),
         // The members that each of the clients looks at.
         (Binding::Rest, Protocol::V03) => json::bytes(&json!({
             "code": row.code,
             "type": row.name,
             "error": row.name,
             "message": message,
-            "data": data(fault, &row),
+            "data": data(fault, &row, about(&fault.kind)),
         })),
         // `google.rpc.Status`.
         (Binding::Rest, Protocol::V10) => json::bytes(&json!({ "error": {
             "code": status(form, &row),
             "status": row.word,
             "message": message,
-            "details": details(fault, &row),
+            "details": details(fault, &row, about(&fault.kind)),
         }})),
         (Binding::Bare, _) => {
             let error = match &fault.kind {
@@ -66,12 +66,8 @@ pub fn fault_frame(form: &Form, fault: &Fault) -> Vec<u8> {
 /// call, so the streams of the socket go on after it.
 pub fn notice(form: &Form, task: &TaskId, message: &str) -> Vec<u8> {
     let fault = Fault::new(FaultKind::Storage, message);
-    let protocol = form.dialect.protocol;
     match form.dialect.binding {
-        Binding::JsonRpc => {
-            let row = Row { task: Some(task.as_str()), ..row(&fault.kind, protocol) };
-            rpc_error(b"null", protocol, &fault, &row)
-        }
+        Binding::JsonRpc => rpc_error(b"null", form.dialect.protocol, &fault, Some(("taskId", task.as_str()))),
         Binding::Bare => session::notice(task, message),
         Binding::Native => native::problem(task, message),
         // Not used over sockets.
@@ -80,10 +76,11 @@ pub fn notice(form: &Form, task: &TaskId, message: &str) -> Vec<u8> {
 }
 
 /// `data` is an object in 0.3 and a list of typed details in 1.0.
-fn rpc_error(id: &[u8], protocol: Protocol, fault: &Fault, row: &Row<'_>) -> Vec<u8> {
+fn rpc_error(id: &[u8], protocol: Protocol, fault: &Fault, about: About<'_>) -> Vec<u8> {
+    let row = table(&fault.kind, protocol);
     let data = match protocol {
-        Protocol::V03 => data(fault, row).into(),
-        Protocol::V10 => details(fault, row),
+        Protocol::V03 => data(fault, &row, about).into(),
+        Protocol::V10 => details(fault, &row, about),
     };
     object(|o| {
         o.member("jsonrpc", "2.0").name("id").extend_from_slice(id);
@@ -93,7 +90,7 @@ fn rpc_error(id: &[u8], protocol: Protocol, fault: &Fault, row: &Row<'_>) -> Vec
 
 /// Whether a failure before the first event is sent as a frame of the stream the client asked for, not as a plain answer.
 pub fn in_stream(form: &Form, fault: &Fault) -> bool {
-    form.stream_errors && row(&fault.kind, Protocol::V03).statuses.rpc == 200
+    form.stream_errors && table(&fault.kind, Protocol::V03).statuses.rpc == 200
 }
 
 fn status(form: &Form, row: &Row) -> u16 {
@@ -105,25 +102,25 @@ fn status(form: &Form, row: &Row) -> u16 {
     }
 }
 
-/// What the fault is about, in 0.3.
-fn data(fault: &Fault, row: &Row) -> Map<String, Value> {
-    let about = about(row).chain([("reason", row.reason)]).chain(fault.field.as_deref().map(|field| ("field", field)));
-    about.map(|(name, value)| (name.to_owned(), value.into())).collect()
-}
+/// The id of the task or call that a fault is about, and its name.
+type About<'a> = Option<(&'static str, &'a str)>;
 
-fn about<'a>(row: &Row<'a>) -> impl Iterator<Item = (&'static str, &'a str)> {
-    row.task.map(|task| ("taskId", task)).into_iter().chain(row.call.map(|call| ("callId", call)))
+/// The data of a fault in 0.3.
+fn data(fault: &Fault, row: &Row, about: About<'_>) -> Map<String, Value> {
+    let field = fault.field.as_deref().map(|field| ("field", field));
+    let members = [Some(("reason", row.reason)), about, field].into_iter().flatten();
+    members.map(|(name, value)| (name.to_owned(), value.into())).collect()
 }
 
 /// The same in 1.0: a list of typed objects.
-fn details(fault: &Fault, row: &Row) -> Value {
+fn details(fault: &Fault, row: &Row, about: About<'_>) -> Value {
     let mut info = json!({
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
         "reason": row.reason,
         "domain": "a2a-protocol.org",
     });
-    for (name, value) in about(row) {
-        info["metadata"][name] = value.into();
+    if let Some((name, value)) = about {
+        info["metadata"] = json!({ name: value });
     }
     let mut details = vec![info];
     if let Some(field) = &fault.field {
@@ -135,7 +132,7 @@ fn details(fault: &Fault, row: &Row) -> Value {
     details.into()
 }
 
-struct Row<'a> {
+struct Row {
     code: i32,
     /// The name of the error in 0.3.
     name: &'static str,
@@ -143,12 +140,9 @@ struct Row<'a> {
     word: &'static str,
     reason: &'static str,
     statuses: Statuses,
-    header: Option<(&'static str, String)>,
-    task: Option<&'a str>,
-    call: Option<&'a str>,
 }
 
-/// HTTP statuses by family.
+/// HTTP statuses by form of answer.
 #[derive(Clone, Copy)]
 struct Statuses {
     /// Around a JSON-RPC error.
@@ -164,7 +158,7 @@ const fn http(status: u16) -> Statuses {
     Statuses { rpc: 200, rest: status, rest_100: status, bare: status }
 }
 
-/// A status that every family has in the response head.
+/// A status that every form has in the response head.
 const fn head(status: u16) -> Statuses {
     Statuses { rpc: status, ..http(status) }
 }
@@ -174,50 +168,43 @@ const CONFLICT: Statuses = Statuses { rest_100: 409, bare: 409, ..http(400) };
 const ARGUMENT: &str = "INVALID_ARGUMENT";
 const STATE: &str = "FAILED_PRECONDITION";
 
-const INVALID: Row<'_> = entry(-32600, "InvalidRequestError", ARGUMENT, "INVALID_REQUEST", http(400));
-const PARAMS: Row<'_> = entry(-32602, "InvalidParamsError", ARGUMENT, "INVALID_PARAMS", http(400));
-const NOWHERE: Row<'_> = entry(-32601, "MethodNotFoundError", "NOT_FOUND", "METHOD_NOT_FOUND", http(404));
-const INTERNAL: Row<'_> = entry(-32603, "InternalError", "INTERNAL", "INTERNAL_ERROR", http(500));
-const CONTENT_TYPE: Row<'_> =
+const INVALID: Row = entry(-32600, "InvalidRequestError", ARGUMENT, "INVALID_REQUEST", http(400));
+const PARAMS: Row = entry(-32602, "InvalidParamsError", ARGUMENT, "INVALID_PARAMS", http(400));
+const NOWHERE: Row = entry(-32601, "MethodNotFoundError", "NOT_FOUND", "METHOD_NOT_FOUND", http(404));
+const INTERNAL: Row = entry(-32603, "InternalError", "INTERNAL", "INTERNAL_ERROR", http(500));
+const CONTENT_TYPE: Row =
     entry(-32005, "ContentTypeNotSupportedError", ARGUMENT, "CONTENT_TYPE_NOT_SUPPORTED", http(400));
 
-const fn entry(
-    code: i32,
-    name: &'static str,
-    word: &'static str,
-    reason: &'static str,
-    statuses: Statuses,
-) -> Row<'static> {
-    Row { code, name, word, reason, statuses, header: None, task: None, call: None }
+const fn entry(code: i32, name: &'static str, word: &'static str, reason: &'static str, statuses: Statuses) -> Row {
+    Row { code, name, word, reason, statuses }
 }
 
 /// A failed precondition.
-const fn state(code: i32, name: &'static str, reason: &'static str) -> Row<'static> {
+const fn state(code: i32, name: &'static str, reason: &'static str) -> Row {
     entry(code, name, STATE, reason, http(400))
 }
 
-/// What is known of a fault: its row of the table, the task or call it is about, the header that tells the client what to do.
-fn row(kind: &FaultKind, protocol: Protocol) -> Row<'_> {
+fn about(kind: &FaultKind) -> About<'_> {
     use FaultKind::*;
-    let task = match kind {
-        TaskNotFound(task) | TaskNotCancelable(task) | TaskIsOver(task) => Some(task.as_str()),
+    match kind {
+        TaskNotFound(task) | TaskNotCancelable(task) | TaskIsOver(task) => Some(("taskId", task.as_str())),
+        NotPending(call) | UnknownOption(call) => Some(("callId", call.as_str())),
         _ => None,
-    };
-    let call = match kind {
-        NotPending(call) | UnknownOption(call) => Some(call.as_str()),
-        _ => None,
-    };
-    let header = match kind {
-        Unauthenticated => Some(("WWW-Authenticate", "Bearer".to_owned())),
-        MethodNotAllowed { allow } => Some(("Allow", allow.clone())),
-        UpgradeRequired => Some(("Upgrade", "websocket".to_owned())),
-        Overloaded { retry_after_s } => Some(("Retry-After", retry_after_s.to_string())),
-        _ => None,
-    };
-    Row { task, call, header, ..table(kind, protocol) }
+    }
 }
 
-fn table(kind: &FaultKind, protocol: Protocol) -> Row<'static> {
+/// The header that tells the client what to do.
+fn header(kind: &FaultKind) -> Option<(&'static str, String)> {
+    match kind {
+        FaultKind::Unauthenticated => Some(("WWW-Authenticate", "Bearer".to_owned())),
+        FaultKind::MethodNotAllowed { allow } => Some(("Allow", allow.clone())),
+        FaultKind::UpgradeRequired => Some(("Upgrade", "websocket".to_owned())),
+        FaultKind::Overloaded { retry_after_s } => Some(("Retry-After", retry_after_s.to_string())),
+        _ => None,
+    }
+}
+
+fn table(kind: &FaultKind, protocol: Protocol) -> Row {
     use FaultKind::*;
     match (kind, protocol) {
         (ParseError, _) => Row { code: -32700, name: "JSONParseError", ..INVALID },
@@ -230,7 +217,7 @@ fn table(kind: &FaultKind, protocol: Protocol) -> Row<'static> {
         (TaskNotCancelable(_), _) => {
             Row { statuses: CONFLICT, ..state(-32002, "TaskNotCancelableError", "TASK_NOT_CANCELABLE") }
         }
-        // 0.3 has no code of its own for it; its kits expect "invalid request".
+        // 0.3 has no code of its own for it; its conformance tests expect "invalid request".
         (TaskIsOver(_), Protocol::V03) => Row { reason: "UNSUPPORTED_OPERATION", statuses: CONFLICT, ..INVALID },
         (TaskIsOver(_), Protocol::V10) | (Unsupported, _) => {
             state(-32004, "UnsupportedOperationError", "UNSUPPORTED_OPERATION")

@@ -35,7 +35,7 @@ pub struct Form {
     pub silent: bool,
 }
 
-/// What answers a request that creates a task without a prompt.
+/// The answer to a request that creates a task without a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreatedAnswer {
     /// The bare id.
@@ -86,7 +86,7 @@ impl Form {
     }
 }
 
-/// A request as a call, or why it is none, and in either case the form of the answer.
+/// A request as a call or a fault, with the form of the answer.
 pub type Decoded = Result<(Call, Form), (Fault, Form)>;
 
 /// The view of a request on a task: what the request asks for, else what the task was created with if that was under the same

@@ -3,9 +3,9 @@
 //!
 //! `dialect` has one row of data per dialect. A request becomes a call and a [`Form`], which is all the core keeps of its dialect. A
 //! [`View`] says what an event looks like; an event is encoded once per view, and the form's prefix and suffix go around the shared
-//! bytes. A view is either a projection of events to A2A values (`coder`, `devtool`, `plain`) and a writer of those (`v03`, `proto`), so
-//! that their numbers add up instead of multiplying, or it writes objects of its own (`message_stream`, `execute_stream`, `session`,
-//! `native`). The words are in one table (`words`), so are the errors (`fault`).
+//! bytes. A view is either a projection of events to A2A values (`coder`, `devtool`, `plain`) and a writer of those, so that a new
+//! profile or version needs one file and not one per combination; or it writes objects of its own (`message_stream`,
+//! `execute_stream`, `session`, `native`). The words are in one table (`words`), so are the errors (`fault`).
 
 mod card;
 pub mod commands;
@@ -68,7 +68,7 @@ pub struct Body {
 }
 
 impl Body {
-    /// A frame that is the same wherever it stands.
+    /// A frame that is the same at the end of a stream and before it.
     fn bare(frame: Vec<u8>) -> Body {
         Body { event: None, open: frame.into(), closing: None }
     }
@@ -78,7 +78,7 @@ impl Body {
         if last { self.closing.as_ref().unwrap_or(&self.open) } else { &self.open }
     }
 
-    /// What it takes of memory.
+    /// Its size in memory.
     pub fn size(&self) -> usize {
         self.open.len() + self.closing.as_ref().map_or(0, |closing| closing.len())
     }
@@ -167,7 +167,7 @@ pub fn said(form: &Form, state: &State, wanted: Wanted) -> Response {
     result(form, &task)
 }
 
-/// An answer with the headers the request's form asks for.
+/// An answer with the headers of the request's form.
 pub fn respond(form: &Form, status: u16, body: Vec<u8>) -> Response {
     let mut response = Response::json(status, body);
     if form.is_a2a_json {

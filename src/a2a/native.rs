@@ -38,7 +38,6 @@ use crate::a2a::requests::answer;
 use crate::a2a::requests::message::{check_context, check_parts};
 use crate::a2a::requests::object::{Object, wrong};
 use crate::a2a::views::list::read_token;
-use crate::a2a::words;
 use crate::a2a::{Body, result};
 use crate::base::crc::crc32;
 use crate::base::http::Response;
@@ -265,9 +264,9 @@ fn now(said: Said, task: Option<TaskId>) -> Say {
 }
 
 fn state(word: String) -> Result<TaskState, Fault> {
-    let found = TaskState::ALL.into_iter().find(|state| words::state(*state) == word);
+    let found = TaskState::from_word(&word);
     found.ok_or_else(|| {
-        let all: Vec<&str> = TaskState::ALL.into_iter().map(words::state).collect();
+        let all: Vec<&str> = TaskState::ALL.into_iter().map(TaskState::word).collect();
         Fault::field("list.state", &format!("must be one of {}.", all.join(", ")))
     })
 }

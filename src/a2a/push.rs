@@ -1,5 +1,5 @@
-//! Webhooks on the wire: their configurations in every spelling that clients use, what goes out to them, and how deliveries are
-//! doing.
+//! Webhooks on the wire: their configurations in every spelling that clients use, what is delivered to them, and the statistics
+//! of deliveries.
 //!
 //! A configuration comes bare, inside of one or two wrappers, or flat beside the task's id, depending on version, binding and SDK.
 //! One reader takes them all: it goes inwards through whatever wrapper it knows and collects ids on the way. On the way out the
@@ -29,7 +29,7 @@ use crate::task::machine::state::{State, Status, TaskState};
 use crate::task::push::{Due, Hook, Target, Wish};
 pub use rules::WebhookHost;
 
-/// Configurations inside each other: `config` around `pushNotificationConfig` is the deepest that anybody sends.
+/// Configurations inside each other: `config` around `pushNotificationConfig` is the deepest that clients send.
 const WRAPPERS: usize = 3;
 /// What is asked about the webhooks of a task. 0.3 calls the task `id`, 1.0 the webhook.
 pub fn call(ask: &Ask) -> Result<Call, Fault> {
@@ -140,7 +140,7 @@ pub fn resource(name: &str) -> (Option<&str>, Option<&str>) {
     }
 }
 
-/// What goes into header lines must not be able to end one.
+/// Values of header lines must not contain line breaks.
 fn check_values(wish: &Wish) -> Result<(), Fault> {
     let clean =
         |text: &str| text.len() <= HOOK_TEXT_BYTES && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
@@ -161,7 +161,7 @@ fn check_values(wish: &Wish) -> Result<(), Fault> {
     }
 }
 
-/// The wish of a request as a target: named, and with the look of the request. Without a name 0.3 clients find it under the
+/// The wish of a request as a target: with an id, and with the version and profile of the request. Without a name 0.3 clients find it under the
 /// task's id; others get `fresh`.
 pub fn target(wish: Wish, form: &Form, created: &Created, fresh: impl FnOnce() -> String) -> Target {
     let protocol = form.dialect.protocol;
@@ -175,7 +175,7 @@ pub fn target(wish: Wish, form: &Form, created: &Created, fresh: impl FnOnce() -
     wish.target(id, protocol, profile)
 }
 
-/// The webhook that a request without an id means, or with an id that 0.3 clients use for one without: the one that bears the
+/// The webhook that a request without an id means, or with an id that 0.3 clients use for one without: the one that has the
 /// task's id, else the only one.
 pub fn find<'h>(task: &TaskId, hooks: &'h [Hook], id: Option<&ConfigId>) -> Result<&'h Hook, Fault> {
     let named = |name: &str| hooks.iter().find(|hook| hook.target.id.as_str() == name);

@@ -1,7 +1,6 @@
-//! The words of the dialects: what our enums are called on the wire, and back. One file, so that a word is spelled in one
-//! place and a new dialect is a new column. Knows nothing of JSON.
+//! The words of the dialects: the names of our enums on the wire, in both directions. A new dialect adds a column. Nothing here
+//! depends on JSON.
 
-use crate::task::log::event::Profile;
 use crate::task::machine::state::TaskState;
 use crate::task::message::Role;
 use crate::task::spec::{Choice, Ending};
@@ -19,35 +18,30 @@ pub const OURS: &str = "gemini-a2a";
 /// Our own extension: every event of a stream has an id, and `Last-Event-ID` or `?after=` continues behind it.
 pub const RESUME: &str = "urn:gemini-a2a:resume:v1";
 
-/// Task states: in 0.3, in the protobuf JSON of 1.0, and as `POST /message/stream` and `POST /tasks/{id}/execute` name the state that
-/// they show.
-fn state_words(state: TaskState) -> [&'static str; 4] {
+/// Task states in the protobuf JSON of 1.0, and as `POST /message/stream` and `POST /tasks/{id}/execute` name the state that they show.
+fn state_words(state: TaskState) -> [&'static str; 3] {
     match state {
-        TaskState::Submitted => ["submitted", "TASK_STATE_SUBMITTED", "submitted", "running"],
-        TaskState::Working => ["working", "TASK_STATE_WORKING", "working", "running"],
-        TaskState::InputRequired => ["input-required", "TASK_STATE_INPUT_REQUIRED", "input-required", "running"],
-        TaskState::AuthRequired => ["auth-required", "TASK_STATE_AUTH_REQUIRED", "input-required", "running"],
-        TaskState::Completed => ["completed", "TASK_STATE_COMPLETED", "completed", "completed"],
-        TaskState::Failed => ["failed", "TASK_STATE_FAILED", "failed", "error"],
-        TaskState::Canceled => ["canceled", "TASK_STATE_CANCELED", "canceled", "error"],
-        TaskState::Rejected => ["rejected", "TASK_STATE_REJECTED", "failed", "error"],
+        TaskState::Submitted => ["TASK_STATE_SUBMITTED", "submitted", "running"],
+        TaskState::Working => ["TASK_STATE_WORKING", "working", "running"],
+        TaskState::InputRequired => ["TASK_STATE_INPUT_REQUIRED", "input-required", "running"],
+        TaskState::AuthRequired => ["TASK_STATE_AUTH_REQUIRED", "input-required", "running"],
+        TaskState::Completed => ["TASK_STATE_COMPLETED", "completed", "completed"],
+        TaskState::Failed => ["TASK_STATE_FAILED", "failed", "error"],
+        TaskState::Canceled => ["TASK_STATE_CANCELED", "canceled", "error"],
+        TaskState::Rejected => ["TASK_STATE_REJECTED", "failed", "error"],
     }
 }
 
-pub fn state(state: TaskState) -> &'static str {
+pub fn v10_state(state: TaskState) -> &'static str {
     state_words(state)[0]
 }
 
-pub fn v10_state(state: TaskState) -> &'static str {
-    state_words(state)[1]
-}
-
 pub fn message_state(shown: TaskState) -> &'static str {
-    state_words(shown)[2]
+    state_words(shown)[1]
 }
 
 pub fn execute_state(shown: TaskState) -> &'static str {
-    state_words(shown)[3]
+    state_words(shown)[2]
 }
 
 /// The state where a task that waits for the next prompt is shown as completed. `idle`: its turn is over; the next prompt may already
@@ -84,16 +78,7 @@ pub fn read_state(word: &str) -> Option<TaskState> {
     }
 }
 
-pub fn read_profile(word: &str) -> Option<Profile> {
-    match word {
-        "coder" => Some(Profile::Coder),
-        "devtool" => Some(Profile::Devtool),
-        "plain" => Some(Profile::Plain),
-        _ => None,
-    }
-}
-
-/// An answer on offer, as people are shown it.
+/// An option that a question offers, as people are shown it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Offer {
     pub id: &'static str,
@@ -103,7 +88,7 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// To a call that wants to be allowed.
+    /// For a call that needs approval.
     pub fn permission(choice: Choice) -> Offer {
         let (name, description) = match choice {
             Choice::ProceedOnce => ("Allow Once", None),
@@ -116,16 +101,12 @@ impl Offer {
         Offer { id: choice.word(), name, description }
     }
 
-    /// The same to clients of the session, who know a refusal by another name.
+    /// The same for clients of the session, which have another name for a refusal.
     pub fn in_session(self) -> Offer {
-        let refusal = Offer::permission(Choice::Cancel);
-        if self == refusal {
-            return Offer { name: "Cancel", ..self };
-        }
-        self
+        if self == Offer::permission(Choice::Cancel) { Offer { name: "Cancel", ..self } } else { self }
     }
 
-    /// To a question of the agent's own.
+    /// For a question that the agent asks.
     pub fn reply(choice: Choice) -> Offer {
         match choice {
             Choice::ProceedOnce => Offer { id: choice.word(), name: "Answer", description: None },
@@ -135,7 +116,7 @@ impl Offer {
     }
 }
 
-/// Where a tool call stands, as clients are told.
+/// The status of a tool call, as clients are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStatus {
     Scheduled,
@@ -157,7 +138,7 @@ impl CallStatus {
     }
 
     /// In the development-tool extension, in sessions and in `POST /message/stream`; in the coder profile; in
-    /// `POST /tasks/{id}/execute`. That a call waits for an answer is said beside it, except in the coder profile.
+    /// `POST /tasks/{id}/execute`. Only the coder profile has a status for a call that waits for an answer.
     fn words(self) -> [&'static str; 3] {
         match self {
             CallStatus::Scheduled => ["PENDING", "scheduled", "requested"],
@@ -187,19 +168,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_state_has_its_own_word() {
-        let words: Vec<&str> = TaskState::ALL.into_iter().map(state).collect();
-        assert_eq!(
-            words,
-            ["submitted", "working", "input-required", "auth-required", "completed", "failed", "canceled", "rejected"]
-        );
-    }
-
-    #[test]
     fn states_are_read_in_every_spelling() {
         for (i, one) in TaskState::ALL.into_iter().enumerate() {
-            assert_eq!(read_state(state(one)), Some(one));
-            let shouted = state(one).to_ascii_uppercase().replace('-', "_");
+            assert_eq!(read_state(one.word()), Some(one));
+            let shouted = one.word().to_ascii_uppercase().replace('-', "_");
             assert_eq!(read_state(&format!("TASK_STATE_{shouted}")), Some(one));
             let number = [1, 2, 6, 8, 3, 4, 5, 7][i];
             assert_eq!(read_state(&number.to_string()), Some(one));
@@ -213,7 +185,7 @@ mod tests {
     #[test]
     fn words_of_1_0_are_those_of_0_3_in_upper_case() {
         for one in TaskState::ALL {
-            let word = state(one).to_ascii_uppercase().replace('-', "_");
+            let word = one.word().to_ascii_uppercase().replace('-', "_");
             assert_eq!(v10_state(one), format!("TASK_STATE_{word}"));
         }
     }

@@ -1,5 +1,5 @@
-//! A2A values without a version: what a projection makes of an event or a state, and what a writer spells out. This is
-//! where "so many profiles times so many versions" becomes "so many profiles plus so many versions".
+//! A2A values without a version: what a projection makes of an event or a state, and what a writer turns into JSON. Because
+//! of them there is one projection per profile and one writer per version, not one encoder per combination.
 //!
 //! A frame borrows from the event it shows. Payload that no version changes (metadata, data parts) is JSON bytes already.
 
@@ -37,13 +37,13 @@ impl StatusUpdate<'_> {
     }
 }
 
-/// What the agent says in a status update.
+/// The agent's message in a status update.
 #[derive(Debug)]
 pub struct AgentMessage<'a> {
     /// Its id is `<task>-<since>`.
     pub since: Seq,
     pub piece: Piece<'a>,
-    /// Further parts. Apart from the first because nearly every message has one, and then nothing is allocated.
+    /// Further parts. The first is apart, because nearly every message has only one, which then needs no allocation.
     pub more: Vec<Piece<'a>>,
     /// The extension whose objects it carries.
     pub extension: Option<&'static str>,

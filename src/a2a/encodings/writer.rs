@@ -204,7 +204,7 @@ impl Writer {
 
     fn state_word(self, state: TaskState) -> &'static str {
         match (self, state) {
-            (Writer::V03, _) => words::state(state),
+            (Writer::V03, _) => state.word(),
             (Writer::Proto03, TaskState::Canceled) => "TASK_STATE_CANCELLED",
             (Writer::Proto03 | Writer::V10, _) => words::v10_state(state),
         }
@@ -270,7 +270,7 @@ fn persisted(task: &Task<'_>) -> Map<String, Value> {
     if created.auto_execute {
         settings["autoExecute"] = true.into();
     }
-    let state = json!({ "_agentSettings": settings, "_taskState": words::state(task.state) });
+    let state = json!({ "_agentSettings": settings, "_taskState": task.state.word() });
     Map::from_iter([("__persistedState".to_owned(), state), ("_contextId".to_owned(), json!(created.context))])
 }
 

@@ -27,9 +27,9 @@ impl PushRules {
         if url.contains('#') {
             return Err("must not have a fragment; leave out what begins with #.".into());
         }
-        let (scheme, rest) = match url.split_once("://") {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (Scheme::Https, rest),
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (Scheme::Http, rest),
+        let (is_plain, rest) = match url.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (false, rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (true, rest),
             Some(_) | None => return Err("must be an absolute https URL.".into()),
         };
         let authority = rest.split(['/', '?']).next().unwrap_or_default();
@@ -44,7 +44,7 @@ impl PushRules {
             allowed.eq_ignore_ascii_case(&host)
         });
         let http = self.allow_http || self.allow_private || vouched;
-        if scheme == Scheme::Http && !http {
+        if is_plain && !http {
             return Err(
                 "must be an https URL; the operator can allow others with --push-allow-http or --push-allow-host."
                     .into(),
@@ -68,12 +68,6 @@ impl PushRules {
         }
         Ok(WebhookHost { host, public_only })
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Scheme {
-    Https,
-    Http,
 }
 
 /// Host and port.

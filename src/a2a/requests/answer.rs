@@ -1,8 +1,8 @@
 //! Answers to questions about tool calls, in every spelling clients use, from wherever they put them. Whether a call waits
 //! and an option is on offer is not known here.
 //!
-//! What is meant as an answer and cannot be read as one is refused. Taken for other data it would be a prompt, and set the
-//! agent to work that somebody wanted to stop.
+//! An object that is meant as an answer but invalid is refused. Read as other data it would be a prompt, and start work that somebody
+//! wanted to stop.
 
 use crate::a2a::requests::object::{Object, flag, member, object, wrong};
 use crate::a2a::words::{CODER, EXT};
@@ -13,12 +13,12 @@ use crate::task::message::{Content, Message, Part};
 use crate::task::spec::{Answers, Choice};
 use serde_json::Value;
 
-/// What an object says that is nothing but an answer.
+/// The kinds of objects that are answers.
 const KINDS: [&str; 2] = ["TOOL_CALL_CONFIRMATION", "tool-call-confirmation"];
 /// The member that names the call, and the one that decides about it, in each way of spelling.
 const SPELLINGS: [(&str, &str); 3] =
     [("tool_call_id", "selected_option_id"), ("toolCallId", "selectedOptionId"), ("callId", "outcome")];
-/// What holds the answer where the object itself only says that there is one.
+/// The members that hold the answer in an object that only says that there is one.
 const HOLDERS: [&str; 5] = ["content", "parts", "message", "userMessage", "confirmation"];
 /// A decision in one word for all spellings: yes or no.
 const APPROVED: &str = "approved";
@@ -56,7 +56,7 @@ pub fn profile(message: &Message) -> Option<Profile> {
     message.parts.iter().all(|part| spoken(part) == Some(first)).then_some(first)
 }
 
-/// Names the member that a message decides about a call with, to one who is told that it cannot be decided so.
+/// Adds to a fault about an unknown option the name of the member that has the option.
 pub fn blame(message: &Message, fault: Fault) -> Fault {
     let FaultKind::UnknownOption(call) = &fault.kind else {
         return fault;
@@ -79,10 +79,7 @@ pub fn blame(message: &Message, fault: Fault) -> Fault {
 
 /// The answer in an object, if it is meant as one; `at` is where the object is.
 fn read(data: &Object, at: &str) -> Result<Option<Pick>, Fault> {
-    match is_meant(data) {
-        true => demand(data, at).map(Some),
-        false => Ok(None),
-    }
+    is_meant(data).then(|| demand(data, at)).transpose()
 }
 
 /// Whether an object is meant as an answer: it speaks both of a call and of a decision, or says so and holds nothing that could

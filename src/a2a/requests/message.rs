@@ -1,8 +1,8 @@
 //! Messages as clients send them, in whatever spelling, into the one form of [`crate::task::message`]. Liberal in names, strict
-//! about what is missing: a message without an id, a role or parts is refused, as the protocol's kits demand. Only where a
-//! dialect of the Gemini tools is spoken are id and role filled in.
+//! about what is missing: a message without an id, a role or parts is refused, as the protocol's conformance tests require. Only the
+//! dialects of the Gemini tools fill in a missing id and role.
 //!
-//! The message is kept as it was sent, answers included: the history shows what the client said, and the answers go beside it.
+//! The message is kept as it was sent, answers included: the history shows the client's message, and the answers are passed on beside it.
 
 use crate::a2a::requests::answer;
 use crate::a2a::requests::object::{Object, media_type, member, object, text, texts, wrong};
@@ -27,7 +27,7 @@ pub struct Received {
     pub context: Option<ContextId>,
 }
 
-/// What becomes of a message without an id or a role.
+/// How a message without an id or a role is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gaps {
     Refused,
@@ -76,7 +76,7 @@ pub fn brief(part: Part) -> Message {
     Message::new(id_of(&part), Role::User, vec![part])
 }
 
-/// A context id a client chose: short and printable, because it is shown to people and is a key of ours.
+/// A context id a client chose: short and printable, because it is shown to people and used as a key.
 pub fn context(sent: &Object, at: &str) -> Result<Option<ContextId>, Fault> {
     let id = text(sent, &["contextId", "context_id"], at)?.map(ContextId::from);
     check_context(id, at, "contextId")
@@ -91,7 +91,7 @@ pub fn check_context(id: Option<ContextId>, at: &str, name: &str) -> Result<Opti
     }
 }
 
-/// Whether a name that a client chose may become a key of ours.
+/// Whether a name that a client chose may be used as a key.
 pub fn is_short_name(name: &str) -> bool {
     name.chars().count() <= CONTEXT_ID_CHARS && !name.chars().any(char::is_control)
 }
@@ -153,17 +153,16 @@ fn part(sent: &Object, at: &str) -> Result<Part, Fault> {
             Some(_) | None => return Err(wrong(at, name, "must be text, file or data.")),
         },
     };
-    if kind.is_none() {
-        holds_one(sent, at)?;
+    let there = |name: &str| sent.get(name).is_some_and(|value| !value.is_null());
+    // An object with two contents could mean either.
+    if kind.is_none() && ["text", "raw", "url", "file", "data"].into_iter().filter(|name| there(name)).count() > 1 {
+        return Err(Fault::field(at, "must hold one of text, raw, url and data, not several."));
     }
     let metadata = object(sent, &["metadata"], at)?.cloned();
-    let there = |name| sent.get(name).is_some_and(|value: &Value| !value.is_null());
-    let held = |word| kind.map_or_else(|| there(word), |kind| kind == word);
+    let held = |word: &str| kind.map_or_else(|| there(word), |kind| kind == word);
     let mut part = if held("text") {
-        match sent.get("text") {
-            Some(Value::String(text)) => Part::text(text.as_str()),
-            _ => return Err(wrong(at, "text", "must be a string.")),
-        }
+        let text = sent.get("text").and_then(Value::as_str);
+        Part::text(text.ok_or_else(|| wrong(at, "text", "must be a string."))?)
     } else if held("file") {
         match object(sent, &["file"], at)? {
             Some(inner) => file(inner, &format!("{at}.file"))?,
@@ -171,10 +170,7 @@ fn part(sent: &Object, at: &str) -> Result<Part, Fault> {
             None => file(sent, at)?,
         }
     } else if held("data") {
-        match sent.get("data") {
-            Some(data) => Part::data(data.clone()),
-            None => return Err(wrong(at, "data", "is required.")),
-        }
+        Part::data(sent.get("data").cloned().ok_or_else(|| wrong(at, "data", "is required."))?)
     } else if sent.get("data") == Some(&Value::Null) && !there("raw") && !there("url") {
         Part::data(Value::Null)
     } else {
@@ -192,16 +188,6 @@ fn part(sent: &Object, at: &str) -> Result<Part, Fault> {
     Ok(part)
 }
 
-/// What holds two contents at once could mean either.
-fn holds_one(sent: &Object, at: &str) -> Result<(), Fault> {
-    let contents = ["text", "raw", "url", "file", "data"];
-    let held = contents.iter().filter(|name| sent.get(**name).is_some_and(|value| !value.is_null()));
-    if held.count() > 1 {
-        return Err(Fault::field(at, "must hold one of text, raw, url and data, not several."));
-    }
-    Ok(())
-}
-
 /// Subtypes of `application` that are text or that the model can read.
 const APPLICATIONS: &str = "json xml yaml x-yaml toml javascript typescript x-sh sql x-ndjson pdf octet-stream";
 const MEDIA_TYPE: &[&str] = &["mediaType", "media_type", "mimeType", "mime_type"];
@@ -210,17 +196,12 @@ fn file(sent: &Object, at: &str) -> Result<Part, Fault> {
     let bytes = text(sent, &["bytes", "data", "fileWithBytes", "file_with_bytes", "raw"], at)?;
     let uri = text(sent, &["uri", "fileWithUri", "file_with_uri", "url"], at)?;
     let content = match (bytes, uri) {
-        (Some(bytes), None) => match base64(bytes) {
-            Some(bytes) => Content::Bytes(bytes),
-            None => return Err(Fault::field(at, "must hold its bytes in base64.")),
-        },
+        (Some(bytes), None) => {
+            Content::Bytes(base64(bytes).ok_or_else(|| Fault::field(at, "must hold its bytes in base64."))?)
+        }
         (None, Some(uri)) => Content::Uri(uri.into()),
-        (Some(_), Some(_)) => {
-            return Err(Fault::field(at, "must hold bytes or a uri, not both."));
-        }
-        (None, None) => {
-            return Err(Fault::field(at, "holds nothing: send text, a file (bytes or uri) or data."));
-        }
+        (Some(_), Some(_)) => return Err(Fault::field(at, "must hold bytes or a uri, not both.")),
+        (None, None) => return Err(Fault::field(at, "holds nothing: send text, a file (bytes or uri) or data.")),
     };
     Ok(Part {
         filename: text(sent, &["name", "filename"], at)?.map(str::to_owned),
@@ -243,8 +224,8 @@ fn base64(sent: &str) -> Option<String> {
     Some(plain)
 }
 
-/// What the model can be given: text in whatever guise, and the media it sees and hears. A client that does not know what it
-/// sends says so with `octet-stream`, and is believed to mean text until its bytes show otherwise.
+/// Refuses media types that the model cannot read. It reads text, whatever its type, and images, audio, video and PDF. Clients that do
+/// not know the type send `octet-stream`: that counts as text until the bytes show otherwise.
 fn check_media(part: &Part, at: &str) -> Result<(), Fault> {
     let Some(media) = &part.media_type else {
         return Ok(());
@@ -283,7 +264,7 @@ fn unnest(part: &mut Part) {
     }
 }
 
-/// Undoes what carries a value through 0.3, where data is always an object.
+/// Takes a value out of the object that it is wrapped in, because data of 0.3 is always an object.
 fn unwrap(part: &mut Part) {
     let Some(metadata) = &mut part.metadata else {
         return;
@@ -303,7 +284,7 @@ fn unwrap(part: &mut Part) {
     }
 }
 
-/// An id for a message that came without: from what it says. It need not be unique, since repeated ids are separate messages.
+/// An id for a message that has none, derived from its content. It need not be unique, since repeated ids are separate messages.
 fn id_of(content: &impl serde::Serialize) -> MessageId {
     format!("m-{:08x}", crc32(&json::bytes(content))).into()
 }

@@ -1,5 +1,5 @@
-//! Reading members of JSON objects that clients sent: several spellings of a name, `null` as good as absent, and messages
-//! that name the place that is wrong.
+//! Reading members of JSON objects that clients sent: several spellings of a name, `null` counts as absent, and errors
+//! name the wrong member.
 
 use crate::base::http::Request;
 use crate::base::json;
@@ -49,7 +49,7 @@ pub fn media_type(value: &str) -> String {
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// The first of these members that is there and not null, with the name it goes by.
+/// The first of these members that is there and not null, with its name.
 pub fn member<'a>(object: &'a Object, names: &[&'a str]) -> Option<(&'a str, &'a Value)> {
     names.iter().find_map(|name| match object.get(*name) {
         None | Some(Value::Null) => None,

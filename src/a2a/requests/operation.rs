@@ -121,7 +121,7 @@ pub fn accepts_stream(headers: &Headers) -> bool {
     headers.list("accept").any(|media| media_type(media) == "text/event-stream")
 }
 
-/// 1.0 counts it among capabilities that are not there, 0.3 has a name for it.
+/// 1.0 has the error of a missing capability for it, 0.3 one of its own.
 fn no_card(protocol: Protocol) -> Fault {
     let kind = match protocol {
         Protocol::V03 => FaultKind::ExtendedCardNotConfigured,
@@ -186,7 +186,7 @@ fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
     };
     let history = history(wishes, "configuration")?;
     let mut say = said(received, metadata, form, ask.switches)?;
-    // The REST clients of 0.3 send contexts they made up; the task decides.
+    // REST clients of 0.3 send invented contexts; that of the task is used.
     if ask.protocol == Protocol::V03 && form.dialect.binding == Binding::Rest && say.task.is_some() {
         say.context = None;
     }
@@ -227,26 +227,20 @@ pub fn traits(form: &Form, switches: &Switches) -> TaskTraits {
     }
 }
 
-/// Whether the answer waits for the end of the turn. Silence means yes, but not in a configuration of 0.3's REST: its
-/// protobuf form leaves out what is false.
+/// Whether the answer waits for the end of the turn. Without the member it does, except in 0.3 over REST, where protobuf
+/// JSON leaves out members that are false.
 fn waits(ask: &Ask, form: &Form, configuration: Option<&Object>) -> Result<bool, Fault> {
     let Some(configuration) = configuration else {
         return Ok(true);
     };
     let at = "configuration";
     match ask.protocol {
-        Protocol::V10 => {
-            let names = &["returnImmediately", "return_immediately"];
-            Ok(!flag(configuration, names, at)?.unwrap_or(false))
-        }
-        Protocol::V03 => {
-            let rest = form.dialect.binding == Binding::Rest;
-            Ok(flag(configuration, &["blocking"], at)?.unwrap_or(!rest))
-        }
+        Protocol::V10 => Ok(flag(configuration, &["returnImmediately", "return_immediately"], at)? != Some(true)),
+        Protocol::V03 => Ok(flag(configuration, &["blocking"], at)?.unwrap_or(form.dialect.binding != Binding::Rest)),
     }
 }
 
-/// Whether the client can show data. No list, or an empty one, is no objection.
+/// Whether the client can show data. It can if it sends no list or an empty one.
 fn outputs(configuration: &Object) -> Result<Outputs, Fault> {
     let names = &["acceptedOutputModes", "accepted_output_modes"];
     let modes = texts(configuration, names, "configuration")?;

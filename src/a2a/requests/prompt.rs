@@ -1,6 +1,6 @@
 //! What clients of the Gemini tools send as a message: a string, a text in one of several members, a message with or without
-//! its id and role, an answer to a question, any of them in a JSON-RPC envelope. One reading for all their endpoints, so that
-//! clients need not know which of them expects what.
+//! its id and role, an answer to a question, any of them in a JSON-RPC envelope. All endpoints of these tools
+//! accept every form.
 
 use crate::a2a::requests::answer;
 use crate::a2a::requests::message::{self, Gaps, Received};
@@ -59,7 +59,7 @@ fn read_object(sent: &Object, at: &str) -> Result<Received, Fault> {
     Ok(received)
 }
 
-/// What is sent as a confirmation is one, or nothing at all: taken for a prompt it would set the agent to work.
+/// A confirmation is read as an answer or refused: read as a prompt it would start a turn.
 fn confirmed(around: &Object, sent: &Value) -> Result<Received, Fault> {
     let refused = |what| Err(wrong("", "confirmation", what));
     // The empty string is no message: some clients send every member they know.

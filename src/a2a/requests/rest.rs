@@ -1,7 +1,7 @@
 //! A2A over REST, both versions by one table of paths. 0.3 has its paths under `/v1`; 1.0 has them at the root, and again under
 //! the name of a tenant. What path, query and body say becomes the params of an operation, the same as JSON-RPC brings.
 //!
-//! 0.3 has two sets of JSON names here: those of its protobuf definition, which its kits use, and those of its JSON schema. A client is
+//! 0.3 has two sets of JSON names here: those of its protobuf definition, which its SDKs use, and those of its JSON schema. A client is
 //! answered in the one it uses itself.
 
 use crate::a2a::dialect::Dialect;
@@ -47,7 +47,7 @@ const CONFIG: Rows<Operation> =
     &[(Method::Get, Operation::GetPush), (Method::Head, Operation::GetPush), (Method::Delete, Operation::DeletePush)];
 const CARD: Rows<Operation> = &read(Operation::ExtendedCard);
 
-/// What a path stands below.
+/// What a path is below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base<'a> {
     Root,
@@ -63,7 +63,7 @@ pub struct MatchedRoute<'a> {
     ids: Ids<'a>,
 }
 
-/// The place a path names.
+/// The route of a path.
 pub fn place(path: &str) -> Option<MatchedRoute<'_>> {
     if path == OLD_CARD {
         return below(Base::V1, path);
@@ -172,7 +172,7 @@ fn agree(
     }
 }
 
-/// The query as params: numbers and truths in their types, as far as they are any.
+/// The query as params: numbers and booleans in their types.
 pub fn query_params(query: &[(String, String)]) -> Object {
     let mut params = Object::new();
     for (name, value) in query {

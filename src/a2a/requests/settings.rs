@@ -2,7 +2,7 @@
 
 use crate::a2a::requests::object::{Object, flag, member, text, texts};
 use crate::a2a::requests::{answer, version};
-use crate::a2a::words::{CODER, EXT, read_profile};
+use crate::a2a::words::{CODER, EXT};
 use crate::base::http::Request;
 use crate::task::call::Settings;
 use crate::task::fault::Fault;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 const TOOLS: &[&str] = &["allowed_tools", "allowedTools"];
 
-/// The settings in a message's metadata, then those in its request's; the first that says something wins.
+/// The settings in a message's metadata, then those in its request's; the first value of each wins.
 pub fn of_message(message: &Message, params: Option<&Object>) -> Result<Settings, Fault> {
     let mut settings = Settings::default();
     for metadata in [message.metadata.as_ref(), params].into_iter().flatten() {
@@ -25,7 +25,7 @@ pub fn of_message(message: &Message, params: Option<&Object>) -> Result<Settings
     Ok(settings)
 }
 
-/// Of two wishes, the first that says something.
+/// The first value of each setting.
 pub fn first(one: Settings, other: Settings) -> Settings {
     Settings {
         workspace: one.workspace.or(other.workspace),
@@ -58,7 +58,7 @@ pub fn read(wishes: &Object, at: &str) -> Result<Settings, Fault> {
 /// The profile a request as such asks for: by name in the query, else by activating the extension in a header.
 pub fn profile_of(request: &Request) -> Result<Option<Profile>, Fault> {
     if let Some(word) = request.query("profile") {
-        return match read_profile(word) {
+        return match Profile::from_word(word) {
             Some(profile) => Ok(Some(profile)),
             None => Err(Fault::field("profile", "must be coder, devtool or plain, in the query.")),
         };
@@ -67,8 +67,8 @@ pub fn profile_of(request: &Request) -> Result<Option<Profile>, Fault> {
     Ok(activated.then_some(Profile::Devtool))
 }
 
-/// The profile that a message speaks by what it carries. In 1.0 an answer alone does not speak for the extension: plain clients
-/// are shown its spelling with every question, and give back what they were shown.
+/// The profile that the content of a message selects. In 1.0 an answer alone does not select the extension: plain clients are shown
+/// its names with every question and use them in their answers.
 pub fn profile_spoken(message: &Message, params: Option<&Object>, protocol: Protocol) -> Option<Profile> {
     let carries = |key| {
         let metadata = [message.metadata.as_ref(), params];

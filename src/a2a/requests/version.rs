@@ -16,10 +16,8 @@ const LISTS: [(&str, &str); 2] = [("a2a-extensions", "A2A-Extensions"), ("x-a2a-
 /// The version a request names in a header, else in the query. None leaves it to what is asked for. The patch number does not
 /// matter, and a lone major number is its first minor.
 pub fn named(request: &Request) -> Result<Option<Protocol>, Fault> {
-    let in_query = || {
-        let mut found = request.query.iter().filter(|(name, _)| name.eq_ignore_ascii_case("a2a-version"));
-        found.next().map(|(_, value)| value.trim())
-    };
+    let mut query = request.query.iter();
+    let in_query = || query.find(|(name, _)| name.eq_ignore_ascii_case("a2a-version")).map(|(_, value)| value.trim());
     let header = request.headers.get("a2a-version").map(str::trim);
     let wanted = header.filter(|value| !value.is_empty()).or_else(in_query).unwrap_or_default();
     if wanted.is_empty() {

@@ -243,7 +243,7 @@ fn changes_of_state_that_streams_end_with() {
             Event::TurnEnded { .. } => error.map(Into::into),
             _ => None,
         };
-        let mut open = state_change(words::state(state));
+        let mut open = state_change(state.word());
         if let Some(text) = said {
             let part = json!({"kind": "text", "text": text});
             open["status"]["message"] = agent_message("t-1-9", part);

@@ -57,14 +57,14 @@ impl<'a> Call<'a> {
         self.planned_question().filter(|_| self.status == CallStatus::AwaitingApproval)
     }
 
-    /// The answers on offer.
+    /// The options that its question offers.
     pub fn offers(&self) -> Vec<Offer> {
         let asks = self.planned_question().is_some_and(Question::asks_the_user);
         let offer = |choice: &Choice| if asks { Offer::reply(*choice) } else { Offer::permission(*choice) };
         self.call.options().iter().map(offer).collect()
     }
 
-    /// What it has printed lately, while it runs.
+    /// The last part of its output, while it runs.
     pub fn live(&self) -> Option<&'a str> {
         let live = self.call.live.as_ref().filter(|_| self.status == CallStatus::Executing);
         live.map(|live| live.tail.as_str())

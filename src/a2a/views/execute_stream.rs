@@ -1,6 +1,6 @@
 //! The stream of `POST /tasks/{id}/execute`: bare objects with a `type`, which is the name of the SSE event too. A task runs, is
-//! completed or has failed; that it waits for an answer is seen from the call that is asked about. There is no place for live output
-//! and artifacts.
+//! completed or has failed; that it waits for an answer is seen from the call that asks. Live output and artifacts are not
+//! shown.
 
 use crate::a2a::Body;
 use crate::a2a::dialect::Standalone;

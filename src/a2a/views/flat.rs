@@ -1,4 +1,4 @@
-//! What the streams of `POST /message/stream` and `POST /tasks/{id}/execute` have in common. They know no tasks, messages or parts:
+//! What the streams of `POST /message/stream` and `POST /tasks/{id}/execute` have in common. They have no tasks, messages or parts:
 //! every event is one object of a few members, and results and errors are strings.
 
 use crate::a2a::encodings::object::Object;
@@ -7,8 +7,8 @@ use crate::a2a::views::update::{failure, idle_completed};
 use crate::task::machine::state::{State, TaskState};
 use crate::task::spec::Question;
 
-/// The members of a state: the word for it, why the task or its last turn failed, otherwise what else there is to say: a question of
-/// the agent, who cancelled it, which credential is missing.
+/// The members of a state: the word for it, why the task or its last turn failed, otherwise the text of the status: a question of the
+/// agent, who cancelled it, which credential is missing.
 pub fn status(o: &mut Object<'_>, state: &State, word: fn(TaskState) -> &'static str) {
     let text = state.status.text.as_deref();
     let rejected = text.filter(|_| state.status.state == TaskState::Rejected);

@@ -1,5 +1,5 @@
-//! Lists of tasks in the dialects that have them. 1.0 has pages; 0.3 has an array; the task server of the Gemini documents has a
-//! short form that needs no task in memory.
+//! Lists of tasks in the dialects that have them. 1.0 has pages; 0.3 has an array; the Gemini endpoints have a short form
+//! that needs no task in memory.
 
 use crate::a2a::dialect::Lists;
 use crate::a2a::form::{Form, view, view_of};
@@ -43,7 +43,7 @@ pub fn briefs<'a>(form: &Form, tasks: impl IntoIterator<Item = (&'a TaskId, &'a 
                 "contextId": brief.context,
                 "kind": "task",
                 "state": words::execute_state(words::idle_completed(brief.state, brief.idle)),
-                "status": { "state": words::state(brief.state), "timestamp": at },
+                "status": { "state": brief.state.word(), "timestamp": at },
                 "timestamp": at,
             })
         })

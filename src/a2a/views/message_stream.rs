@@ -1,5 +1,5 @@
-//! The stream of `POST /message/stream`: bare objects with a `kind` in the reference server's words, the task and the time. It has no
-//! place for live output and artifacts.
+//! The stream of `POST /message/stream`: bare objects with a `kind` in the reference server's words, the task and the time. Live
+//! output and artifacts are not shown.
 //!
 //! A question is two frames, the pending call and then what is asked about it; those are two events here as well. A state is sent
 //! only when it changes: going on after an answer is such a change, results that go to the model are not.

@@ -114,7 +114,7 @@ fn news<'a>(update: &Update<'a>, call: Call<'_>, text: String) -> Frame<'a> {
     })
 }
 
-/// Every open question in words, and how to answer.
+/// Every open question as text, and how to answer.
 fn question(open: &[Call<'_>]) -> String {
     let mut paragraphs: Vec<String> = Vec::new();
     for call in open {
@@ -147,7 +147,7 @@ fn alone(call: Call<'_>, options: &str) -> String {
     }
 }
 
-/// What is asked, in words.
+/// A question as text.
 fn wording(question: &Question) -> String {
     match question {
         Question::Exec { title: _, command, programs: _, dir, warnings, needs_approval: _, edits: _ } => {

@@ -2,7 +2,7 @@
 //! `taskId` and, unless it is a notice of the server, `seq`; readable text is in `content.text`.
 //!
 //! Every client is told what the others do: their prompts (`USER_MESSAGE`), who answered a question and with what (`answered_by`,
-//! `selected_option_id`), what holds the turn up (`CONSOLE_LOG`). `final` of a `STATE_CHANGE` says that the task waits for a user: the
+//! `selected_option_id`), what delays the turn (`CONSOLE_LOG`). `final` of a `STATE_CHANGE` says that the task waits for a user: the
 //! turn is over, or asks. Artifacts are `ARTIFACT_UPDATE`s, with the artifact as A2A 0.3 writes it.
 //!
 //! A client that joins later has missed the questions. The first state it gets therefore has `open_calls`: every call that has not
@@ -14,7 +14,6 @@ use crate::a2a::encodings::object::{Object, object};
 use crate::a2a::views::call::Call;
 use crate::a2a::views::devtool_call::{self, Details};
 use crate::a2a::views::update::{Change, Step, Update, failure};
-use crate::a2a::words;
 use crate::base::id::{Seq, TaskId};
 use crate::task::machine::state::{Phase, State, TaskState};
 
@@ -59,7 +58,7 @@ fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
         | Change::ResultsSent
         | Change::Paused
         | Change::Stopped
-        // Its answer has been shown; what is left to say is that the task works again.
+        // Its answer has been shown; this shows that the task works again.
         | Change::Call { step: Step::AllowedByAnswer, .. } => {
             write(task, seq, "STATE_CHANGE", |o| state_change(o, state))
         }
@@ -114,7 +113,7 @@ fn tool_call(o: &mut Object<'_>, call: Call<'_>) {
 /// The status as last announced.
 fn state_change(o: &mut Object<'_>, state: &State) {
     let is_final = !matches!(state.status.state, TaskState::Submitted | TaskState::Working);
-    o.member("state", words::state(state.status.state)).member("final", &is_final);
+    o.member("state", state.status.state.word()).member("final", &is_final);
     if let Some(text) = &state.status.text {
         content(o, text);
     }

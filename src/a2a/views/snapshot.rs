@@ -24,7 +24,7 @@ pub struct Wanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Artifacts {
     Shown,
-    /// Shown in a list of tasks, where 1.0 wants to be told of none at all.
+    /// Shown in a list of tasks, where 1.0 requires the member even if it is empty.
     Listed,
     Omitted,
 }

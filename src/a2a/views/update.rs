@@ -57,7 +57,7 @@ pub enum Change<'a> {
         step: Step<'a>,
     },
     Artifact(ArtifactUpdate<'a>),
-    /// Something that keeps the turn from going straight on, in a sentence.
+    /// A sentence about something that delays or changes the turn.
     Notice {
         level: &'static str,
         text: Cow<'a, str>,

@@ -97,11 +97,8 @@ impl PromptContext {
     }
 
     fn tree(&self, task: &TaskId, workspace: &Path, wanted: Wanted) -> String {
-        let known = |state: &State| {
-            let mut trees = state.trees.iter();
-            trees.find(|(known, _)| known == task).map(|(_, tree)| tree.clone())
-        };
-        if let Some(tree) = known(&self.state()) {
+        let known = self.state().trees.iter().find(|(known, _)| known == task).map(|(_, tree)| tree.clone());
+        if let Some(tree) = known {
             return tree;
         }
         let tree = outline::draw(workspace, wanted, &self.limits);

@@ -92,12 +92,6 @@ impl Commands {
     }
 }
 
-impl Asked<'_> {
-    fn workspace(&self) -> &str {
-        &self.command.workspace
-    }
-}
-
 fn at(path: &str, run: fn(&Asked) -> Result<Commanded, String>) -> (Vec<String>, Function) {
     let path = path.split(' ').map(str::to_owned).collect();
     (path, Box::new(run))

@@ -8,6 +8,7 @@
 //! as a group, which is a pattern: `errands`, `speech`, `detours`, `calls`, `hooks`.
 
 use crate::base::id::{CallId, ConfigId, ContextId, Seq, TaskId, Tenant};
+use crate::base::words::words;
 use crate::task::log::answer::Answer;
 use crate::task::log::blob::{BlobRef, FileChange};
 use crate::task::message::{Artifact, Message, Source};
@@ -365,13 +366,15 @@ pub enum Protocol {
     V10,
 }
 
-/// What Gemini payload sits inside the protocol's envelope.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Profile {
-    Coder,
-    Devtool,
-    Plain,
+words! {
+    /// What Gemini payload is inside the protocol's envelope.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Profile {
+        Coder = "coder",
+        Devtool = "devtool",
+        Plain = "plain",
+    }
 }
 
 /// An end that the agent itself chose.

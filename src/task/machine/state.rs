@@ -5,6 +5,7 @@
 //! announced is kept beside it because 0.3 clients are shown exactly that one.
 
 use crate::base::id::{CallId, MessageId, Seq};
+use crate::base::words::words;
 use crate::limits::{LIVE_SHOWN_MS, LIVE_TAIL_BYTES};
 use crate::task::log::answer::{Answer, Request, Usage};
 use crate::task::log::event::{Created, Final, Tries};
@@ -17,32 +18,23 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// The states of the protocol. Which may follow which is [`TaskState::may_become`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TaskState {
-    Submitted,
-    Working,
-    InputRequired,
-    AuthRequired,
-    Completed,
-    Failed,
-    Canceled,
-    Rejected,
+words! {
+    /// The states of the protocol, with the words of A2A 0.3. Which may follow which is [`TaskState::may_become`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum TaskState {
+        Submitted = "submitted",
+        Working = "working",
+        InputRequired = "input-required",
+        AuthRequired = "auth-required",
+        Completed = "completed",
+        Failed = "failed",
+        Canceled = "canceled",
+        Rejected = "rejected",
+    }
 }
 
 impl TaskState {
-    pub const ALL: [TaskState; 8] = [
-        TaskState::Submitted,
-        TaskState::Working,
-        TaskState::InputRequired,
-        TaskState::AuthRequired,
-        TaskState::Completed,
-        TaskState::Failed,
-        TaskState::Canceled,
-        TaskState::Rejected,
-    ];
-
     pub fn is_terminal(self) -> bool {
         match self {
             TaskState::Completed | TaskState::Failed | TaskState::Canceled | TaskState::Rejected => true,

@@ -21,7 +21,7 @@ struct Extension {
 }
 
 pub fn list(asked: &Asked) -> Result<Commanded, String> {
-    let workspace = Path::new(asked.workspace());
+    let workspace = Path::new(&*asked.command.workspace);
     let home = asked.prompt_context.home();
     let trusted = asked.command.trusted.then(|| workspace.join(".gemini"));
     let found = find(trusted.as_deref(), home.as_deref(), workspace, asked.prompt_context.limits());

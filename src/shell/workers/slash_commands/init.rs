@@ -8,8 +8,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 pub fn run(asked: &Asked) -> Result<Commanded, String> {
-    let name = asked.prompt_context.memory_name(asked.workspace());
-    let path = Path::new(asked.workspace()).join(&name);
+    let name = asked.prompt_context.memory_name(&asked.command.workspace);
+    let path = Path::new(&*asked.command.workspace).join(&name);
     // Anything with that name, also a dangling link, is kept.
     match OpenOptions::new().write(true).create_new(true).open(&path) {
         Ok(_) => Ok(Commanded::Ask { prompt: prompt(&name) }),

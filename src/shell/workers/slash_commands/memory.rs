@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 const HEADING: &str = "## Gemini Added Memories";
 
 pub fn show(asked: &Asked) -> Result<Commanded, String> {
-    let memory = asked.prompt_context.remembered(asked.workspace());
+    let memory = asked.prompt_context.remembered(&asked.command.workspace);
     let texts = [memory.system, memory.project];
     let texts: Vec<&str> = texts.iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
     if texts.is_empty() {
@@ -29,7 +29,7 @@ pub fn show(asked: &Asked) -> Result<Commanded, String> {
 }
 
 pub fn refresh(asked: &Asked) -> Result<Commanded, String> {
-    let memory = asked.prompt_context.remembered(asked.workspace());
+    let memory = asked.prompt_context.remembered(&asked.command.workspace);
     let chars = memory.system.chars().count() + memory.project.chars().count();
     said(match chars {
         0 => "Memory was read again; there is nothing in it.".into(),
@@ -41,11 +41,11 @@ pub fn refresh(asked: &Asked) -> Result<Commanded, String> {
 }
 
 pub fn list(asked: &Asked) -> Result<Commanded, String> {
-    let memory = asked.prompt_context.remembered(asked.workspace());
+    let memory = asked.prompt_context.remembered(&asked.command.workspace);
     let paths = memory.files.iter().map(|path| path.display().to_string());
     let paths: Vec<String> = paths.collect();
     if paths.is_empty() {
-        let name = asked.prompt_context.memory_name(asked.workspace());
+        let name = asked.prompt_context.memory_name(&asked.command.workspace);
         return said(format!("No {name} files in use."));
     }
     let from = files(paths.len());
@@ -62,7 +62,7 @@ pub fn add(asked: &Asked) -> Result<Commanded, String> {
         .prompt_context
         .home()
         .ok_or("There is no home directory to remember things in; set HOME or GEMINI_CLI_HOME and start again.")?;
-    let path = home.join(asked.prompt_context.memory_name(asked.workspace()));
+    let path = home.join(asked.prompt_context.memory_name(&asked.command.workspace));
     let most = asked.prompt_context.limits().memory_file_bytes;
     write(&path, &entry, most).map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
     let text = format!("Remembered in {}: {entry}", path.display());
