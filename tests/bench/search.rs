@@ -6,11 +6,11 @@
 //! page cache: measured is the work and not the disk. A program that is not installed is left out of the table.
 
 use crate::report::Verdict;
-use crate::tool_context::{NoChildren, ToolContext, run_of};
+use crate::tool_context::{ToolContext, run_of};
 use gemini_a2a::task::log::answer::Request;
 use gemini_a2a::task::machine::job::RunEnd;
 use gemini_a2a::task::spec::{Display, Ending};
-use gemini_a2a::tool::{Ctx, Toolbox};
+use gemini_a2a::tool::{Ctx, NoPrograms, Toolbox};
 use serde_json::{Value, json};
 use std::fs;
 use std::io;
@@ -276,7 +276,7 @@ impl Ours {
 
     /// Plans a call and runs it, and gives what people see of it.
     fn call(&self, name: &str, args: Value) -> io::Result<String> {
-        self.context.with(&self.path, &"bench".into(), &NoChildren, |ctx| self.call_in(ctx, name, args))
+        self.context.with(&self.path, &"bench".into(), &NoPrograms, |ctx| self.call_in(ctx, name, args))
     }
 
     fn call_in(&self, ctx: &Ctx<'_>, name: &str, args: Value) -> io::Result<String> {

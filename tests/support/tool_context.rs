@@ -9,9 +9,8 @@ use gemini_a2a::task::machine::job::Run;
 use gemini_a2a::tool::commands::background::Background;
 use gemini_a2a::tool::files::path::Workspace;
 use gemini_a2a::tool::web::Web;
-use gemini_a2a::tool::{Child, Ctx, Launch, Spawn};
+use gemini_a2a::tool::{Ctx, Spawn};
 use serde_json::Value;
-use std::io;
 use std::path::Path;
 
 /// What the calls of a test share.
@@ -58,22 +57,5 @@ pub fn run_of(workspace: &Path, name: &str, args: Value) -> Run {
         answers: None,
         confinement: Default::default(),
         blob_room: 0,
-    }
-}
-
-/// For tests whose tools start no programs.
-pub struct NoChildren;
-
-impl Spawn for NoChildren {
-    fn spawn(&self, _: Launch) -> io::Result<Box<dyn Child>> {
-        Err(io::Error::other("nothing is started here"))
-    }
-
-    fn can_confine(&self, _: &Path) -> Result<(), String> {
-        Err("No programs can be started in this test".into())
-    }
-
-    fn can_run_confined(&self, _: &str) -> Result<(), String> {
-        Ok(())
     }
 }

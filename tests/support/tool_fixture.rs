@@ -4,13 +4,13 @@
 mod tool_context;
 
 use gemini_a2a::task::machine::job::{Run, RunEnd};
-use gemini_a2a::tool::{Ctx, Toolbox};
+use gemini_a2a::tool::{Ctx, NoPrograms, Toolbox};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use tool_context::{NoChildren, ToolContext, run_of};
+use tool_context::{ToolContext, run_of};
 
 pub struct ToolFixture {
     pub base: PathBuf,
@@ -49,7 +49,7 @@ impl ToolFixture {
     /// Hands a call to whatever runs it.
     pub fn run(&self, name: &str, args: Value, tool: impl FnOnce(&Run, &Ctx<'_>) -> RunEnd) -> RunEnd {
         let run = run_of(&self.ws(), name, args);
-        self.context.with(&self.ws(), &"t".into(), &NoChildren, |ctx| tool(&run, ctx))
+        self.context.with(&self.ws(), &"t".into(), &NoPrograms, |ctx| tool(&run, ctx))
     }
 }
 

@@ -1,4 +1,5 @@
-//! Finding processes and killing them. Pids are reused, so a process is identified by its pid and its start time, and a signal is sent only after both were compared while a handle keeps the number from being reused.
+//! Finds processes and kills them. Pids are reused, so a process is identified by its pid and its start time. A signal is sent only
+//! after both were compared, while a handle keeps the pid from being reused.
 
 use crate::limits::{SWEEP_ROUNDS, SWEEP_WAIT_MS};
 use crate::shell::children::procfs;
