@@ -54,6 +54,8 @@ pub struct Journal {
     files: Arc<Files>,
     /// When stored content was last swept, in Unix milliseconds.
     swept_ms: u64,
+    /// Logs that were created and never written to: there are no such tasks, and workers delete the files.
+    unwritten: Vec<Arc<FileLog>>,
 }
 
 /// What the loop shares with the disk lane.
@@ -113,7 +115,7 @@ impl Journal {
             blobs: Arc::new(FileBlobs::open(dir.join("blobs"))?),
             unswept: AtomicBool::new(true),
         };
-        Ok(Journal { files: Arc::new(files), swept_ms: 0 })
+        Ok(Journal { files: Arc::new(files), swept_ms: 0, unwritten: Vec::new() })
     }
 
     /// Deletes stored content that no journal names any more: at the start, and after tasks were deleted.
@@ -248,11 +250,10 @@ impl Store for Journal {
     fn close(&mut self, task: &TaskId) {
         let mut logs = self.files.logs();
         if let Some(loaded) = logs.loaded.remove(task) {
-            if loaded.log.is_empty() {
-                // Created and never written to: there is no such task, so a failure does no harm.
-                let _ = loaded.log.delete();
-            }
             logs.lets_go(task, &loaded.log);
+            if loaded.log.is_empty() {
+                self.unwritten.push(loaded.log);
+            }
         }
     }
 
@@ -261,6 +262,10 @@ impl Store for Journal {
     }
 
     fn take_maintenance(&mut self) -> Option<Maintenance> {
+        if !self.unwritten.is_empty() {
+            let logs = std::mem::take(&mut self.unwritten);
+            return Some(Maintenance(Box::new(move || logs.iter().try_for_each(|log| log.delete()))));
+        }
         let maintenance = self.files.index().take_maintenance();
         maintenance.or_else(|| self.sweep())
     }

@@ -105,4 +105,17 @@ fn the_loop_opens_no_file_but_new_journals() {
     let listed = client.rpc("ListTasks", json!({"pageSize": 50}));
     assert!(listed["result"]["tasks"].as_array().is_some_and(|tasks| tasks.len() > 4), "{listed}");
     assert_eq!(watch.opened(), [""; 0]);
+
+    // Another server rewrites the index: a worker opens the new file, to which the next lines go.
+    let index = setup.server.state_dir().join("index.jsonl");
+    let copy = index.with_extension("copy");
+    std::fs::copy(&index, &copy).expect("a copy of the index");
+    std::fs::rename(&copy, &index).expect("the index is replaced");
+    eventually("a line about a new task in the new index", || {
+        let task = id(&client.call("message/send", prompt("TEXT new")));
+        std::fs::read_to_string(&index).expect("an index").contains(&task).then_some(())
+    });
+    let opened = watch.opened();
+    let others: Vec<&String> = opened.iter().filter(|call| !creates_journal(call)).collect();
+    assert!(others.is_empty(), "the loop opened {others:#?}");
 }

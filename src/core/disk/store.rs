@@ -29,7 +29,8 @@ pub trait Store: Send {
     /// does no harm, because tasks that did not rest are loaded again.
     fn update_summary(&mut self, task: &TaskId, brief: &Brief);
 
-    /// The task leaves memory: its lock and descriptor go as soon as the last [`LogFile`] of it does.
+    /// The task leaves memory: its lock and descriptor go as soon as the last [`LogFile`] of it does. A log without lines is deleted,
+    /// as maintenance.
     fn close(&mut self, task: &TaskId);
 
     /// The other half.

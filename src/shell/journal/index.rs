@@ -8,7 +8,8 @@
 //! Other servers may append at the same time. A writer therefore holds the lock of the file and checks that the file still has
 //! its name. A server that replaces the file takes the lock for the last step only, and copies the lines that were appended since
 //! it read the file. It flushes before that, so no writer waits for the disk. A writer that cannot get the lock, or meets a full
-//! disk, does not wait either: its lines stay pending and are appended later.
+//! disk, does not wait either: its lines stay pending and are appended later. Nor does it open the new file, because the writer is
+//! the loop: the worker that has replaced the file, or else one that is asked to, opens it.
 
 use super::file::{sync_entry, write_whole};
 use super::{failed, private_file};
@@ -23,7 +24,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// A line of the index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,8 +50,12 @@ pub struct Index {
     live_lines: usize,
     /// With more stale lines the file is rewritten.
     most_stale_lines: usize,
-    /// Upgradable while the file is being rewritten.
-    rewriting: Weak<()>,
+    /// Upgradable while a worker rewrites or opens the file.
+    working: Weak<()>,
+    /// Another file has the name of ours now.
+    replaced: bool,
+    /// The new file, once a worker has opened it.
+    opened: Arc<Mutex<Option<File>>>,
 }
 
 /// Paths in the state directory.
@@ -78,7 +83,9 @@ impl Index {
             stale_lines: 0,
             live_lines: 0,
             most_stale_lines,
-            rewriting: Weak::new(),
+            working: Weak::new(),
+            replaced: false,
+            opened: Arc::default(),
         })
     }
 
@@ -121,21 +128,27 @@ impl Index {
         self.live_lines = self.live_lines.saturating_sub(1);
     }
 
-    /// The work that a worker has to do, if any: to rewrite the file.
+    /// The work that a worker has to do, if any: to rewrite the file, or to open the one that another server has written.
     pub fn take_maintenance(&mut self) -> Option<Maintenance> {
         self.flush_pending();
-        if !self.is_worn() || self.rewriting.strong_count() > 0 {
+        let worn = self.is_worn();
+        if !(worn || self.replaced) || self.working.strong_count() > 0 {
             return None;
         }
-        // If it fails it is tried again after as many stale lines.
-        self.stale_lines = 0;
+        if worn {
+            // If it fails it is tried again after as many stale lines.
+            self.stale_lines = 0;
+        }
         let token = Arc::new(());
-        self.rewriting = Arc::downgrade(&token);
-        let places = self.places.clone();
+        self.working = Arc::downgrade(&token);
+        let (places, opened) = (self.places.clone(), self.opened.clone());
         Some(Maintenance(Box::new(move || {
-            let done = rewrite(&places);
+            let rewritten = if worn { rewrite(&places) } else { Ok(()) };
+            if let Ok(file) = open(&places.index) {
+                *opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+            }
             drop(token);
-            done
+            rewritten
         })))
     }
 
@@ -156,12 +169,13 @@ impl Index {
     }
 
     fn append(&mut self) -> io::Result<()> {
-        let at_once = FlockOperation::NonBlockingLockExclusive;
-        let mut held = lock(&self.file, at_once)?;
-        while has_no_name(&self.file)? {
-            drop(held);
-            self.file = open(&self.places.index)?;
-            held = lock(&self.file, at_once)?;
+        if let Some(file) = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            self.file = file;
+        }
+        let held = lock(&self.file, FlockOperation::NonBlockingLockExclusive)?;
+        self.replaced = has_no_name(&self.file)?;
+        if self.replaced {
+            return Err(io::ErrorKind::StaleNetworkFileHandle.into());
         }
         let mut lines = Vec::new();
         // Part of a line, left by a short write or a crash, is ended here; readers skip it.

@@ -86,6 +86,13 @@ fn a_long_one_is_written_anew_only_when_half_of_it_is_spent() {
     assert_eq!(rests(&mut journal(&scratch, 0)), expected);
 }
 
+/// Does what workers are asked to do.
+fn maintain(journal: &mut Journal) {
+    while let Some(maintenance) = journal.take_maintenance() {
+        (maintenance.0)().unwrap();
+    }
+}
+
 #[test]
 fn a_running_server_has_it_done_beside_the_loop_and_goes_on_in_the_new_one() {
     let scratch = Scratch::new();
@@ -107,6 +114,8 @@ fn a_running_server_has_it_done_beside_the_loop_and_goes_on_in_the_new_one() {
     // Both still hold the old file, and neither writes to it.
     rest(&mut ours, "t", 10);
     rest(&mut other, "o", 11);
+    assert_eq!(line_count(&scratch), 3, "the other server's loop does not open the new file");
+    maintain(&mut other);
     assert_eq!(line_count(&scratch), 4);
     let expected = [one("t", 10), one("o", 11)].concat();
     assert_eq!(rests(&mut scratch.open()), expected);
@@ -133,6 +142,7 @@ fn what_is_added_meanwhile_comes_along_whole_or_torn() {
         install(&old, &draft, &places).unwrap();
         assert_eq!(rests(&mut scratch.open()), one("t", 2), "cut at {cut}");
         rest(&mut ours, "t", 3);
+        maintain(&mut ours);
         assert_eq!(rests(&mut scratch.open()), one("t", 3), "cut at {cut}");
     }
 }
@@ -188,6 +198,7 @@ fn of_two_servers_that_write_it_anew_the_slower_gives_up() {
     let slow = draft(&old, &places[0]).unwrap();
     rewrite(&places[1]).unwrap();
     rest(&mut other, "t", 2);
+    maintain(&mut other);
     install(&old, &slow, &places[0]).unwrap();
     assert_eq!((line_count(&scratch), drafts(&scratch)), (2, 0));
     assert_eq!(rests(&mut ours), one("t", 2));
