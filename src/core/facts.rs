@@ -13,7 +13,7 @@ impl Core {
             tokens.add(&loaded.state.total);
         }
         // A tool is kept under its former names too.
-        let own = self.settings.specs.iter().filter(|(name, spec)| **name == spec.name);
+        let own = self.tools.specs.iter().filter(|(name, spec)| **name == spec.name);
         let mut tools: Vec<(String, String)> =
             own.map(|(name, spec)| (name.clone(), spec.description.clone())).collect();
         tools.sort_unstable();

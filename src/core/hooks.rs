@@ -151,7 +151,7 @@ impl Core {
             let kind = FaultKind::Overloaded { retry_after_s: 60 };
             return Err(Fault::new(kind, message));
         }
-        let entropy = &mut self.entropy;
+        let entropy = &mut self.settings.entropy;
         let created = &self.tasks[task].state.created;
         Ok(a2a::push::target(wish, form, created, || entropy.uuid()))
     }
@@ -179,7 +179,7 @@ impl Core {
                 continue;
             }
             let history = self.settings.limits.hook_history;
-            let body = a2a::push::delivery(target, &loaded.state, due, history, &self.settings.tools);
+            let body = a2a::push::delivery(target, &loaded.state, due, history, &self.tools.shown);
             let Some(body) = body else {
                 void.push((target.id.clone(), due.seq(), hook.health.clone()));
                 continue;
@@ -248,7 +248,7 @@ impl Core {
             Err(DeliveryError { retry: Retry::Again { after_ms }, .. })
                 if courier.tries < self.settings.limits.hook_retries =>
             {
-                let jitter = 80 + self.entropy.below(41);
+                let jitter = 80 + self.settings.entropy.below(41);
                 let until = now.mono_ms + pause(courier.tries, jitter, after_ms, &self.settings.limits);
                 courier.tries += 1;
                 courier.place = Whereabouts::Resting { until };
@@ -272,25 +272,6 @@ impl Core {
         // Never refused: what is no longer true of a webhook is passed over.
         let _ = self.drive(task, Input::Hook(moved), now);
     }
-
-    /// Panics when something is due to a webhook and nobody will see to it.
-    pub(super) fn check_hooks(&self, task: &TaskId, loaded: &LoadedTask) {
-        for hook in &loaded.state.hooks {
-            let id = &hook.target.id;
-            let courier = loaded.couriers.iter().find(|courier| courier.id == *id);
-            let timer = || Timer::Hook { task: task.clone(), id: id.clone() };
-            // When the disk has taken what was decided, everything is looked at again.
-            let unwritten = !loaded.pending.is_empty() || loaded.listed || loaded.broken.is_some();
-            let waits = unwritten || !loaded.owned || self.is_over();
-            let seen_to = match courier.map(|courier| courier.place) {
-                Some(Whereabouts::Away) => true,
-                Some(Whereabouts::Resting { until: u64::MAX }) => !self.is_running(),
-                Some(Whereabouts::Resting { .. }) => waits || self.timers.has(&timer()),
-                None => waits || hook.due.is_empty(),
-            };
-            assert!(seen_to, "what is due to {id} of {task} was forgotten");
-        }
-    }
 }
 
 /// Whether a webhook is still to be told something: then a restart has to go on with that.
@@ -303,6 +284,15 @@ impl Courier {
         match self.place {
             Whereabouts::Away => true,
             Whereabouts::Resting { .. } => false,
+        }
+    }
+
+    /// For the checks of invariants: its webhook, and until when it rests; None while it is away.
+    #[cfg(debug_assertions)]
+    pub(super) fn inspect(&self) -> (&ConfigId, Option<u64>) {
+        match self.place {
+            Whereabouts::Away => (&self.id, None),
+            Whereabouts::Resting { until } => (&self.id, Some(until)),
         }
     }
 

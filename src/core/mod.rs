@@ -2,6 +2,8 @@
 //! subscriptions and hands out what is to be done. It does no I/O itself: the journal is behind the [`Store`](disk::store::Store)
 //! trait. `turn.rs` has everything that goes in and comes out, and the order.
 
+#[cfg(debug_assertions)]
+#[path = "../../tests/core_harness/check.rs"]
 pub mod check;
 pub mod compute;
 pub mod connections;
@@ -23,7 +25,6 @@ mod timers;
 mod turn;
 
 use crate::base::clock::Now;
-use crate::base::id::Entropy;
 use crate::base::slots::Key;
 use crate::core::connections::connection::{Link, Overdue, Peer, Want};
 use crate::core::connections::{Changed, Connections};
@@ -31,7 +32,7 @@ use crate::core::disk::Disk;
 use crate::core::disk::request::StoreRequest;
 use crate::core::hooks::Registrations;
 use crate::core::readers::Readers;
-use crate::core::settings::Settings;
+use crate::core::settings::ToolTable;
 pub use crate::core::settings::{Approval, Choose, Setup, Site, Workspace, WorkspaceChoice};
 use crate::core::shutdown::Phase;
 use crate::core::tasks::Tasks;
@@ -43,8 +44,8 @@ use std::io::IoSlice;
 
 /// Joins the parts, none of which knows another.
 pub struct Core {
-    settings: Settings,
-    entropy: Entropy,
+    settings: Setup,
+    tools: ToolTable,
     connections: Connections,
     tasks: Tasks,
     readers: Readers,
@@ -58,11 +59,10 @@ pub struct Core {
 
 impl Core {
     pub fn new(setup: Setup) -> Core {
-        let (settings, entropy) = Settings::new(setup);
         Core {
-            tasks: Tasks::new(settings.limits.times),
-            settings,
-            entropy,
+            tools: ToolTable::new(&setup.tools),
+            tasks: Tasks::new(setup.limits.times),
+            settings: setup,
             connections: Connections::default(),
             readers: Readers::default(),
             disk: Disk::default(),

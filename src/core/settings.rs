@@ -1,4 +1,4 @@
-//! What the core is told when it is made: limits, policies, tools, the card. Nothing of it changes afterwards.
+//! What the core is made from: limits, policies, tools, the card. Nothing of it changes afterwards but the source of ids.
 
 use crate::a2a::{self, Card, Identity, Switches, Tools};
 use crate::base::clock::Now;
@@ -31,7 +31,8 @@ pub struct Setup {
     /// Why commands without approval cannot be confined in the server's workspace; None if they can.
     pub unconfined: Option<String>,
     pub entropy: Entropy,
-    pub now: Now,
+    /// When the server was started.
+    pub started: Now,
 }
 
 impl Setup {
@@ -53,52 +54,23 @@ impl Setup {
             request_policy: RequestPolicy::default(),
             unconfined: None,
             entropy: Entropy::counting_after(0),
-            now,
+            started: now,
         }
     }
 }
 
-/// The same as the core uses it.
-pub(in crate::core) struct Settings {
-    pub limits: Limits,
-    pub host_policy: HostPolicy,
-    pub tools: Arc<Tools>,
+/// The tools in the forms that the core needs.
+pub(in crate::core) struct ToolTable {
     /// Each tool under all of its names.
     pub specs: HashMap<String, ToolSpec>,
-    pub commands: Registry,
-    pub choose: Choose,
-    pub script: Option<Arc<Script>>,
-    pub card: Card,
-    pub switches: Arc<Switches>,
-    pub workspace: Workspace,
-    pub approval: Approval,
-    pub request_policy: RequestPolicy,
-    pub unconfined: Option<String>,
-    pub started: Now,
+    /// As clients see them.
+    pub shown: Arc<Tools>,
 }
 
-impl Settings {
-    /// Everything but the source of ids, which changes with every id.
-    pub fn new(setup: Setup) -> (Settings, Entropy) {
-        let names = |spec: &ToolSpec| -> Vec<String> { spec.names().map(str::to_owned).collect() };
-        let specs = setup.tools.iter().flat_map(|spec| names(spec).into_iter().map(|name| (name, spec.clone())));
-        let settings = Settings {
-            tools: Arc::new(Tools::new(&setup.tools)),
-            specs: specs.collect(),
-            limits: setup.limits,
-            host_policy: setup.host_policy,
-            commands: setup.commands,
-            choose: setup.choose,
-            script: setup.script,
-            card: setup.card,
-            switches: Arc::new(setup.switches),
-            workspace: setup.workspace,
-            approval: setup.approval,
-            request_policy: setup.request_policy,
-            unconfined: setup.unconfined,
-            started: setup.now,
-        };
-        (settings, setup.entropy)
+impl ToolTable {
+    pub fn new(tools: &[ToolSpec]) -> ToolTable {
+        let named = tools.iter().flat_map(|spec| spec.names().map(|name| (name.to_owned(), spec.clone())));
+        ToolTable { specs: named.collect(), shown: Arc::new(Tools::new(tools)) }
     }
 }
 

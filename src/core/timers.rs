@@ -54,7 +54,8 @@ impl Timers {
         }
     }
 
-    /// Whether [`Timer::Expiry`] is armed.
+    /// For the checks of invariants: whether [`Timer::Expiry`] is armed.
+    #[cfg(debug_assertions)]
     pub fn has_expiry(&self) -> bool {
         self.expiry < u64::MAX && self.has(&Timer::Expiry)
     }
@@ -78,10 +79,12 @@ impl Timers {
         self.due.first_key_value().map(|((at, _), _)| *at)
     }
 
+    #[cfg(debug_assertions)]
     pub fn len(&self) -> usize {
         self.due.len()
     }
 
+    #[cfg(debug_assertions)]
     pub fn has(&self, timer: &Timer) -> bool {
         self.due.values().any(|armed| armed == timer)
     }

@@ -45,7 +45,10 @@ impl Core {
             "no timer is armed for tasks whose time is over"
         );
         let health = &self.disk.health;
-        assert!(health.problem().is_none() || health.has_trial(), "the problem with the disk would be reported for ever");
+        assert!(
+            health.problem().is_none() || health.has_trial(),
+            "the problem with the disk would be reported for ever"
+        );
         self.check_conns();
         self.check_tasks();
         for (key, sub) in self.readers.iter() {

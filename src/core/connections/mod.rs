@@ -104,6 +104,7 @@ impl Connections {
     }
 
     /// For the checks of invariants: strangers, waiting bytes, connections to write.
+    #[cfg(debug_assertions)]
     pub fn inspect(&self) -> (usize, usize, &[Key]) {
         (self.strangers, self.output_budget.bytes, &self.to_write)
     }

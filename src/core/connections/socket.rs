@@ -231,7 +231,7 @@ impl Core {
             let message = "The server is about to end and begins no session; try again when it is back.";
             return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message));
         }
-        let id = self.entropy.uuid();
+        let id = self.settings.entropy.uuid();
         let new_task = NewTask {
             id: Some(id.as_str().into()),
             command: None,

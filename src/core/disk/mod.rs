@@ -174,6 +174,7 @@ impl Disk {
     }
 
     /// For the checks of invariants: tasks to append, and whether nothing waits to be released.
+    #[cfg(debug_assertions)]
     pub fn inspect(&self) -> (&[TaskId], bool) {
         (&self.to_append, self.to_release.is_empty())
     }

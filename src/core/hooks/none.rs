@@ -6,7 +6,6 @@ use crate::base::clock::Now;
 use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::Core;
-use crate::core::tasks::loaded_task::LoadedTask;
 use crate::task::call::Push;
 use crate::task::fault::Fault;
 use crate::task::machine::decide::Decision;
@@ -60,8 +59,6 @@ impl Core {
     pub(super) fn delivered(&mut self, _: &TaskId, _: &ConfigId, _: Seq, result: Result<(), DeliveryError>, _: Now) {
         let Ok(()) = result;
     }
-
-    pub(super) fn check_hooks(&self, _: &TaskId, _: &LoadedTask) {}
 }
 
 #[cfg(test)]

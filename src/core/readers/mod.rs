@@ -68,6 +68,7 @@ impl Readers {
     }
 
     /// For the checks of invariants.
+    #[cfg(debug_assertions)]
     pub fn inspect(&self) -> (&Pages, &[Key]) {
         (&self.pages, &self.to_pump)
     }

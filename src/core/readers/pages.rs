@@ -48,6 +48,7 @@ impl Pages {
         &self.held
     }
 
+    #[cfg(debug_assertions)]
     pub fn line(&self) -> impl Iterator<Item = Key> {
         self.line.iter().copied()
     }

@@ -111,7 +111,7 @@ impl Core {
             return Advanced::Waits;
         }
         let most = self.settings.limits.tx_bytes;
-        self.readers.advance(key, loaded, &mut Sink { conn, most, tools: &self.settings.tools, now })
+        self.readers.advance(key, loaded, &mut Sink { conn, most, tools: &self.tools.shown, now })
     }
 
     /// Has pages read for the readers whose turn it is.

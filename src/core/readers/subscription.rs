@@ -153,6 +153,8 @@ impl Cold {
         self.taken = 0;
     }
 
+    /// For the checks of invariants.
+    #[cfg(debug_assertions)]
     pub fn has_page(&self) -> bool {
         !self.page.is_empty()
     }

@@ -272,7 +272,7 @@ impl Core {
     }
 
     fn metadata(&mut self, conn: Key, task: &TaskId, form: &Form) -> Result<(), Fault> {
-        let response = a2a::metadata(&self.tasks[task].state, &self.settings.tools);
+        let response = a2a::metadata(&self.tasks[task].state, &self.tools.shown);
         self.answer_after(conn, task, form, response);
         Ok(())
     }

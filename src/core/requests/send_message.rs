@@ -70,24 +70,18 @@ impl Core {
         now: Now,
     ) -> Result<(), Fault> {
         self.room_for_sub(say.task.as_ref())?;
-        if say.task.is_none()
-            && like.command.is_none()
-            && let Some(script) = &self.settings.script
-            && let Some(text) = script.bare_reply(&say.said.message)
-        {
+        if let Some(text) = self.scripted_message(&say, &like) {
             return self.reply_with_message(conn, &text, say.context, &say.mode, form, now);
         }
         let TargetTask { task, born, failure } = self.target_task(&mut say, like, form, now)?;
         let prompt = Input::Say { said: say.said.clone(), by };
-        let decision = match self.decide_message(&task, say.push.take(), prompt, form, now) {
-            Ok(decision) => decision,
-            Err(fault) => {
-                if born {
-                    self.discard_task(&task, now);
-                }
-                return Err(a2a::blame(&say.said.message, fault));
+        let decided = self.decide_message(&task, say.push.take(), prompt, form, now);
+        let decision = decided.map_err(|fault| {
+            if born {
+                self.discard_task(&task, now);
             }
-        };
+            a2a::blame(&say.said.message, fault)
+        })?;
         let state = &self.tasks[&task].state;
         // Words alone do not help a task that waits for answers: they are queued, and told so at once.
         let stuck = state.paused && !decision.events.iter().any(is_answer);
@@ -214,7 +208,7 @@ impl Core {
         };
         let body = match whole {
             true => FirstBody::Encoding,
-            false if last => match a2a::present(sub.view, state, &self.settings.tools) {
+            false if last => match a2a::present(sub.view, state, &self.tools.shown) {
                 Some(frame) => FirstBody::Frame(frame.into()),
                 None => FirstBody::Nothing,
             },
@@ -241,6 +235,11 @@ impl Core {
     }
 
     /// A scripted agent may answer with a message instead of a task.
+    fn scripted_message(&self, say: &Say, like: &NewTaskOptions) -> Option<String> {
+        let creates = say.task.is_none() && like.command.is_none();
+        self.settings.script.as_ref().filter(|_| creates)?.bare_reply(&say.said.message)
+    }
+
     fn reply_with_message(
         &mut self,
         conn: Key,
@@ -250,8 +249,8 @@ impl Core {
         form: &Form,
         now: Now,
     ) -> Result<(), Fault> {
-        let context = context.unwrap_or_else(|| self.entropy.uuid().into());
-        let message = Message::new(self.entropy.uuid(), message::Role::Agent, vec![Part::text(text)]);
+        let context = context.unwrap_or_else(|| self.settings.entropy.uuid().into());
+        let message = Message::new(self.settings.entropy.uuid(), message::Role::Agent, vec![Part::text(text)]);
         let body = a2a::message(a2a::view(form, None), &message, &context);
         if *mode == Mode::Stream {
             self.stream_once(conn, form, &a2a::prefix(form), &body.into(), now);

@@ -31,7 +31,7 @@ impl Core {
     ) -> Result<(), Fault> {
         match self.find(&execute, &site) {
             Ok((command, answers)) => {
-                let id: TaskId = self.entropy.uuid().into();
+                let id: TaskId = self.settings.entropy.uuid().into();
                 let (execute, form) = watched(execute, answers, form, &id);
                 let say = self.typed(execute, &command);
                 let born = NewTaskOptions { id: Some(id), command: Some(command), site };
@@ -56,7 +56,7 @@ impl Core {
 
     /// The prompt of its task: what a person would have typed.
     fn typed(&mut self, execute: Execute, command: &Invocation) -> Say {
-        let message = Message::new(self.entropy.uuid(), Role::User, vec![Part::text(command.line())]);
+        let message = Message::new(self.settings.entropy.uuid(), Role::User, vec![Part::text(command.line())]);
         Say {
             said: Said { message: Arc::new(message), answers: Vec::new() },
             task: None,

@@ -70,7 +70,7 @@ impl Core {
         now: Now,
     ) -> Result<(TaskId, Option<String>), Fault> {
         let NewTask { id, command, site, context, tenant, settings, traits } = new_task;
-        let context = context.unwrap_or_else(|| self.entropy.uuid().into());
+        let context = context.unwrap_or_else(|| self.settings.entropy.uuid().into());
         let mut inherited = Vec::new();
         let parent = self.tasks.latest(tenant, &context).and_then(|parent| {
             let loaded = self.tasks.get(parent)?;
@@ -83,7 +83,7 @@ impl Core {
             return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message));
         }
         let Chosen { site, model, problem } = self.chosen(settings, site);
-        let task = id.unwrap_or_else(|| self.entropy.uuid().into());
+        let task = id.unwrap_or_else(|| self.settings.entropy.uuid().into());
         let created = Arc::new(Created {
             task: task.clone(),
             context: context.clone(),

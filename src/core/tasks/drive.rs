@@ -20,7 +20,7 @@ impl Core {
 
     pub(in crate::core) fn decide(&self, task: &TaskId, input: Input) -> Result<Decision, Refusal> {
         let rules = Rules {
-            tools: &self.settings.specs,
+            tools: &self.tools.specs,
             limits: &self.settings.limits,
             policy: &self.settings.approval.policy,
             grant: self.settings.approval.grant,
@@ -65,7 +65,7 @@ impl Core {
             let status = loaded.state.status.seq;
             for event in decision.events {
                 let mark = Mark::of(&event);
-                loaded.record(event, now.unix_ms, &self.settings.tools);
+                loaded.record(event, now.unix_ms, &self.tools.shown);
                 if mark == Mark::Over {
                     self.out.push(Out::Over { task: task.clone() });
                 }

@@ -25,7 +25,7 @@ impl Core {
         match &request.call {
             Call::AllMetadata => {
                 let mut states = self.all_states(&request.form);
-                let tools = self.settings.tools.clone();
+                let tools = self.tools.shown.clone();
                 let bytes = states.len() * METADATA_BYTES;
                 let encode = move |_: &a2a::Form| a2a::all_metadata(by_status(&mut states), &tools);
                 self.answer_encoded(conn, request.form, (bytes, Extent::Whole), encode, now);

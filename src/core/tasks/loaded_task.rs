@@ -9,7 +9,6 @@ use crate::base::id::Seq;
 use crate::base::slots::Key;
 use crate::core::disk::store::Openness;
 use crate::core::hooks::{self, Courier};
-use crate::limits::Limits;
 use crate::task::log::brief::Brief;
 use crate::task::log::event::{End, Event, calls, detours, errands, hooks, speech};
 use crate::task::log::record::Record;
@@ -214,23 +213,10 @@ impl LoadedTask {
         }
     }
 
-    /// Panics when the bodies kept are not those that `streams`, the views of its readers, can need.
-    pub fn check(&self, streams: impl Iterator<Item = View>, limits: &Limits) {
-        let mut views: Vec<View> = streams.collect();
-        let watched = self.views.iter();
-        let mut watched: Vec<View> = watched.flat_map(|(view, n)| vec![*view; *n]).collect();
-        views.sort_by_key(|view| format!("{view:?}"));
-        watched.sort_by_key(|view| format!("{view:?}"));
-        assert_eq!(views, watched, "a view is watched by its readers");
-        let bytes: usize = self.hot.iter().map(|hot| hot.bytes).sum();
-        assert_eq!(bytes, self.hot_bytes, "the sum of the bodies");
-        let written = self.hot.iter().filter(|hot| hot.seq <= self.written);
-        assert!(written.map(|hot| hot.bytes).sum::<usize>() <= limits.hot_bytes, "more is kept in memory than allowed");
-        for (one, next) in self.hot.iter().zip(self.hot.iter().skip(1)) {
-            assert_eq!(one.seq.next(), next.seq, "bodies are kept without gaps");
-        }
-        let newest = self.hot.back().map_or(self.state.seq, |hot| hot.seq);
-        assert_eq!(newest, self.state.seq, "bodies are kept up to the last event");
+    /// For the checks of invariants: the views that are watched and how often, and the events in memory with their sizes.
+    #[cfg(debug_assertions)]
+    pub fn inspect(&self) -> (&[(View, usize)], Vec<(Seq, usize)>) {
+        (&self.views, self.hot.iter().map(|hot| (hot.seq, hot.bytes)).collect())
     }
 
     /// Up to here clients may be shown the log; readers, lists, replies and webhooks use nothing else. It is what survives the

@@ -186,7 +186,7 @@ impl Start {
             request_policy: settings.request_policy,
             unconfined,
             entropy,
-            now,
+            started: now,
         })
     }
 

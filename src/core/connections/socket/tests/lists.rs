@@ -1,0 +1,136 @@
+//! Lists of tasks and sessions that cannot be read, over sockets and HTTP.
+
+use super::*;
+
+#[test]
+fn a_list_does_without_what_cannot_be_read() {
+    let mut rig = Rig::new();
+    let tasks: Vec<TaskId> = (0..3).map(|_| begin(&mut rig)).collect();
+    for task in &tasks {
+        rig.cancel(task);
+    }
+    rig.restart();
+    rig.lost = vec![tasks[1].clone()];
+    let body = http(&mut rig, "GET /tasks?pageSize=10", &Value::Null);
+    let list: Value = serde_json::from_str(&body).expect("JSON");
+    let listed = list["tasks"].as_array().unwrap_or_else(|| panic!("{list:#}"));
+    let mut listed: Vec<&str> = listed.iter().map(|task| text(task, "id")).collect();
+    listed.sort_unstable();
+    let mut others = [tasks[0].as_str(), tasks[2].as_str()];
+    others.sort_unstable();
+    assert_eq!(listed, others);
+}
+
+#[test]
+fn pages_of_a_list_hold_every_task_once_and_in_order() {
+    let mut rig = Rig::new();
+    let mut tasks: Vec<TaskId> = Vec::new();
+    for n in 0..7 {
+        // Some have the same time.
+        rig.later(n % 2);
+        tasks.push(begin(&mut rig));
+    }
+    tasks.sort_unstable_by_key(|task| {
+        let at = rig.state(task).status.at;
+        (std::cmp::Reverse(at), task.clone())
+    });
+    for size in 1..=8 {
+        let mut listed: Vec<String> = Vec::new();
+        let mut token = String::new();
+        loop {
+            let path = format!("GET /tasks?pageSize={size}&pageToken={token}");
+            let body = http(&mut rig, &path, &Value::Null);
+            let page: Value = serde_json::from_str(&body).expect("JSON");
+            assert_eq!(page["totalSize"], 7, "{page:#}");
+            let tasks = page["tasks"].as_array().expect("tasks");
+            listed.extend(tasks.iter().map(|task| text(task, "id").to_owned()));
+            token = text(&page, "nextPageToken").to_owned();
+            if token.is_empty() {
+                break;
+            }
+            assert_eq!(tasks.len(), size);
+        }
+        let expected: Vec<&str> = tasks.iter().map(|task| task.as_str()).collect();
+        assert_eq!(listed, expected, "in pages of {size}");
+    }
+}
+
+#[test]
+fn a_session_that_cannot_be_read_is_followed_by_another() {
+    let mut rig = Rig::new();
+    join(&mut rig, "", "");
+    let first = rig.core.tasks.live_session().cloned().expect("a session");
+    rig.restart();
+    // Its ids begin anew with the core.
+    rig.core.settings.entropy.uuid();
+    rig.lost = vec![first.clone()];
+    let socket = join(&mut rig, "", "");
+    let second = rig.core.tasks.live_session().cloned().expect("a session");
+    assert_ne!(first, second);
+    send(&mut rig, socket, &[prompt(1, "message/stream", "go")]);
+    let seen = seen(&mut rig, socket);
+    let mut shown = seen.iter().filter(|seen| seen["kind"].is_string());
+    assert!(shown.all(|seen| text(seen, "taskId") == second.as_str()), "{seen:#?}");
+}
+
+#[test]
+fn a_list_without_pages_shows_the_newest_and_no_more() {
+    let mut rig = small(Limits { list_briefs: 2, list_page: 2, ..Limits::default() });
+    for _ in 0..3 {
+        http(&mut rig, "POST /tasks", &json!({}));
+    }
+    let list: Value = serde_json::from_str(&http(&mut rig, "GET /tasks", &Value::Null)).expect("JSON");
+    assert_eq!(list["tasks"].as_array().map(Vec::len), Some(2));
+    assert_eq!(list["totalSize"], 3, "who is shown a part is told so");
+    let key = rig.core.opened(Peer::SameUser, rig.now);
+    let ask = b"GET /v1/tasks HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    rig.core.received(key, ask, rig.now);
+    rig.turns();
+    let answer = String::from_utf8(taken(&mut rig, key)).expect("UTF-8");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let list: Value = serde_json::from_str(body).expect("JSON");
+    assert_eq!(list.as_array().map(Vec::len), Some(2));
+    assert!(head.contains("\r\nX-Total-Count: 3\r\n"), "{head}");
+}
+
+#[test]
+fn a_server_that_ends_begins_no_session() {
+    let mut rig = small(Limits::default());
+    let key = join(&mut rig, "?taskId=*", "");
+    taken(&mut rig, key);
+    rig.core.shut_down(rig.now);
+    let prompt = json!({"jsonrpc": "2.0", "id": 1, "method": "message/stream",
+        "params": {"message": {"content": {"text": "hi, ".repeat(20)}}}});
+    rig.core.received(key, &framed(&prompt), rig.now);
+    rig.turns();
+    let shown = String::from_utf8_lossy(&taken(&mut rig, key)).into_owned();
+    assert!(shown.contains("begins no session"), "{shown}");
+}
+
+/// A server that was killed may leave a child behind that still holds the lock of a journal for a moment.
+#[test]
+fn a_log_that_somebody_has_is_asked_for_again() {
+    let mut rig = small(Limits { load_tries: 3, ..Limits::default() });
+    let session: Value = serde_json::from_str(&http(&mut rig, "POST /tasks", &Value::Null)).expect("JSON");
+    let task = session["taskId"].as_str().expect("an id").to_owned();
+    rig.restart();
+    rig.busy = 2;
+    let key = rig.core.opened(Peer::SameUser, rig.now);
+    let ask = format!("GET /tasks/{task} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    rig.core.received(key, ask.as_bytes(), rig.now);
+    rig.turns();
+    assert_eq!(taken(&mut rig, key), b"", "it waits");
+    rig.later(25);
+    rig.later(25);
+    let answer = String::from_utf8(taken(&mut rig, key)).expect("UTF-8");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    rig.restart();
+    rig.busy = 99;
+    let key = rig.core.opened(Peer::SameUser, rig.now);
+    rig.core.received(key, ask.as_bytes(), rig.now);
+    for _ in 0..3 {
+        rig.later(25);
+    }
+    let answer = String::from_utf8(taken(&mut rig, key)).expect("UTF-8");
+    assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
+}
