@@ -67,10 +67,12 @@ fn id(task: &Value) -> String {
 #[test]
 fn the_loop_opens_no_file_but_new_journals() {
     let mut setup = Fixture::new();
+    let mut client = setup.client();
+    // Answered when the start is over.
+    assert_eq!(client.get("/health").status(), 200);
     let Some(watch) = Watch::on(setup.server.pid()) else {
         return;
     };
-    let mut client = setup.client();
     let created = client.post("/tasks", &json!({"workspacePath": setup.server.workspace()}));
     assert!(created.status() < 300, "{}", created.json());
     let first = client.call("message/send", prompt_at(&setup.server.workspace(), "TEXT one"));
@@ -99,8 +101,9 @@ fn the_loop_opens_no_file_but_new_journals() {
 
     // After a restart nothing is in memory, and the task has three ancestors.
     setup.server.restart();
-    let watch = Watch::on(setup.server.pid()).expect("strace worked before");
     let mut client = setup.client();
+    assert_eq!(client.get("/health").status(), 200);
+    let watch = Watch::on(setup.server.pid()).expect("strace worked before");
     assert_eq!(client.call("tasks/get", json!({ "id": newest }))["id"], newest.as_str());
     let listed = client.rpc("ListTasks", json!({"pageSize": 50}));
     assert!(listed["result"]["tasks"].as_array().is_some_and(|tasks| tasks.len() > 4), "{listed}");
