@@ -29,11 +29,8 @@ pub struct Computation {
 #[derive(Clone, Debug)]
 pub enum Recipient {
     /// A connection whose request is being answered; `bytes` count among its memory until then. An error is answered in this form.
-    Connection {
-        conn: Key,
-        form: Form,
-        bytes: usize,
-    },
+    Connection { conn: Key, form: Form, bytes: usize },
+    /// A subscription whose answer or first frame is encoded.
     Subscription(Key),
 }
 

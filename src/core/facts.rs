@@ -20,7 +20,7 @@ impl Core {
         Facts {
             uptime_ms: now.mono_ms - self.settings.started.mono_ms,
             active: self.tasks.values().filter(|loaded| loaded.is_open()).count(),
-            known: self.tasks.known(),
+            known: self.tasks.known.len(),
             tokens,
             model: String::new(),
             tools,

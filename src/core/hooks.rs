@@ -74,11 +74,10 @@ pub struct Courier {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whereabouts {
+    /// A delivery is under way.
     Away,
     /// Not to leave before this time, in monotonic milliseconds; for ever when the server is to end.
-    Resting {
-        until: u64,
-    },
+    Resting { until: u64 },
 }
 
 impl Core {

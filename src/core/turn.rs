@@ -1,6 +1,5 @@
-//! What goes into the core, what comes out of it, and in which order: everything that happens outside is an [`Input`], everything that
-//! is to happen there an [`Out`], and [`Core::turn`] is the one place that says what comes after what. The server, the simulation
-//! and all tests use it.
+//! What goes into the core, what comes out of it, and in which order. Everything that happens outside is an [`Input`], everything that
+//! is to happen there is an [`Out`], and [`Core::turn`] alone determines the order. The server, the simulation and all tests use it.
 
 use crate::a2a::Form;
 use crate::base::clock::Now;
@@ -8,7 +7,7 @@ use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::compute::{Computation, Computed, Recipient};
 use crate::core::connections::identity::Identity;
-use crate::core::disk::request::StoreRequest;
+use crate::core::disk::request::{Page, StoreRequest};
 use crate::core::disk::store::{Known, Maintenance, Removal, Store, StoreError};
 use crate::core::hooks::{Delivery, DeliveryError};
 use crate::core::{Core, Site};
@@ -21,77 +20,40 @@ use std::sync::Arc;
 /// What happened outside.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// A peer sent something; no more than [`Core::room`] allows.
-    Received {
-        conn: Key,
-        bytes: &'a [u8],
-    },
+    /// A peer sent bytes, no more than [`Core::room`] allows.
+    Received { conn: Key, bytes: &'a [u8] },
     /// The peer will send no more.
-    Finished {
-        conn: Key,
-    },
+    Finished { conn: Key },
     /// The connection broke: nothing can be sent any more.
-    Broke {
-        conn: Key,
-    },
-    /// A connection that took nothing may take something now.
-    Writable {
-        conn: Key,
-    },
-    /// The peer took so many bytes. Only for tests: [`Core::turn`] knows what [`Shell::write`] took.
-    Sent {
-        conn: Key,
-        bytes: usize,
-    },
+    Broke { conn: Key },
+    /// A connection that accepted no bytes may accept some now.
+    Writable { conn: Key },
+    /// The peer accepted so many bytes. Only for tests: [`Core::turn`] knows what [`Shell::write`] accepted.
+    Sent { conn: Key, bytes: usize },
     /// A worker reports.
     Note(Note),
     /// The tasks in the store, at the start.
     Listed(Vec<Known>),
-    Loaded {
-        task: TaskId,
-        result: Result<Box<Loaded>, StoreError>,
-    },
-    Paged {
-        sub: Key,
-        page: Result<Vec<u8>, StoreError>,
-    },
-    Synced {
-        task: TaskId,
-        upto: Seq,
-        result: Result<(), StoreError>,
-    },
-    Removed {
-        task: TaskId,
-        result: Result<Removal, StoreError>,
-    },
+    /// The answer to [`StoreRequest::Load`].
+    Loaded { task: TaskId, result: Result<Box<Loaded>, StoreError> },
+    /// The answer to [`StoreRequest::Page`].
+    Paged { sub: Key, page: Result<Page, StoreError> },
+    /// The answer to [`StoreRequest::Sync`].
+    Synced { task: TaskId, upto: Seq, result: Result<(), StoreError> },
+    /// The answer to [`StoreRequest::Remove`].
+    Removed { task: TaskId, result: Result<Removal, StoreError> },
+    /// The answer to [`StoreRequest::Probe`].
     Probed(Result<(), StoreError>),
     /// The answer to [`Out::Resolve`].
-    Resolved {
-        request: u64,
-        site: Result<Site, String>,
-    },
+    Resolved { request: u64, site: Result<Site, String> },
     /// The answer to [`Out::Blob`]: some of the bytes, and how many there are in all.
-    BlobRead {
-        request: Arc<BlobRequest>,
-        read: Result<(Vec<u8>, u64), String>,
-    },
+    BlobRead { request: Arc<BlobRequest>, read: Result<(Vec<u8>, u64), String> },
     /// The answer to [`Out::Compute`], or why there is none.
-    Computed {
-        recipient: Recipient,
-        result: Result<Computed, String>,
-    },
+    Computed { recipient: Recipient, result: Result<Computed, String> },
     /// The answer to [`Out::Identify`].
-    Identified {
-        conn: Key,
-        identity: Identity,
-    },
+    Identified { conn: Key, identity: Identity },
     /// The answer to [`Out::Deliver`].
-    Delivered {
-        task: TaskId,
-        hook: ConfigId,
-        seq: Seq,
-        result: Result<(), DeliveryError>,
-    },
+    Delivered { task: TaskId, hook: ConfigId, seq: Seq, result: Result<(), DeliveryError> },
     /// No thread can be started for some jobs, and why; or None: all have threads again.
     Starved(Option<String>),
     /// The server is to end.
@@ -101,46 +63,35 @@ pub enum Input<'a> {
 /// What is to be done outside.
 #[derive(Debug)]
 pub enum Out {
+    /// Start a job; it reports by [`Input::Note`].
     Start(Job),
+    /// Stop a job.
     Stop(JobId),
     /// Ask the store; answered as the request says.
     Store(StoreRequest),
-    /// Keep the store in order. There is no answer.
+    /// Maintain the store. There is no answer.
     Tidy(Maintenance),
     /// Check a workspace that a client wants; answered by [`Input::Resolved`].
-    Resolve {
-        request: u64,
-        path: String,
-    },
+    Resolve { request: u64, path: String },
     /// Read stored content; answered by [`Input::BlobRead`].
     Blob(Arc<BlobRequest>),
     /// Decode or encode something long; answered by [`Input::Computed`].
     Compute(Computation),
     /// Find out which process is behind a connection; answered by [`Input::Identified`].
-    Identify {
-        conn: Key,
-    },
-    /// The task is over: nothing of it may go on.
-    Over {
-        task: TaskId,
-    },
+    Identify { conn: Key },
+    /// The task is over: its background processes end.
+    Over { task: TaskId },
     /// Send an event to a webhook; answered by [`Input::Delivered`].
     Deliver(Delivery),
-    /// Keep a rule that somebody allowed for good.
-    SaveRule {
-        rule: Rule,
-    },
-    /// Something is wrong that only the operator can correct.
-    LogError {
-        text: String,
-    },
-    /// Something that the operator may want to look into.
-    LogWarning {
-        text: String,
-    },
+    /// Save a rule that a client has allowed permanently.
+    SaveRule { rule: Rule },
+    /// Log an error that only the operator can correct.
+    LogError { text: String },
+    /// Log a warning for the operator.
+    LogWarning { text: String },
 }
 
-/// Who wants to read which stored content.
+/// A request to read stored content.
 #[derive(Debug)]
 pub struct BlobRequest {
     pub(in crate::core) conn: Key,
@@ -154,42 +105,42 @@ pub struct BlobRequest {
 pub struct Loaded {
     pub state: State,
     pub inherited: Vec<Arc<Item>>,
-    /// How long the logs are that this was read from.
+    /// Length of the logs that it was read from.
     pub bytes: usize,
 }
 
 /// How a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// The peer gets everything that was sent, and then the end.
+    /// The peer receives everything that was sent, then the end of the stream.
     Orderly,
-    /// The peer takes nothing. What waits for it in the kernel is thrown away, which would keep it for a minute otherwise.
+    /// The peer accepts nothing. The kernel discards what is queued for it, which it would keep for a minute otherwise.
     Reset,
 }
 
-/// The world outside, as far as a turn needs it.
+/// What a turn needs of the outside.
 pub trait Shell {
-    /// Begins something. It must not wait for it.
+    /// Starts something without waiting for it.
     fn start(&mut self, out: Out);
 
     /// Offers bytes to a connection.
     fn write(&mut self, conn: Key, slices: &[IoSlice<'_>]) -> Written;
 
-    /// Closes a connection, which the core has forgotten.
+    /// Closes a connection that the core has removed.
     fn close(&mut self, conn: Key, how: Close, now: Now);
 }
 
-/// What became of bytes that were offered.
+/// How many of the offered bytes were written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     Bytes(usize),
-    /// None were taken; [`Input::Writable`] says when to try again.
+    /// None; [`Input::Writable`] says when to try again.
     Later,
     Broke,
 }
 
 impl Core {
-    /// Takes in what happened. What follows from it is shown and started by [`Core::turn`].
+    /// Processes what happened. The results are shown and started by [`Core::turn`].
     pub fn input(&mut self, input: Input<'_>, now: Now) {
         match input {
             Input::Received { conn, bytes } => self.received(conn, bytes, now),
@@ -214,8 +165,8 @@ impl Core {
         }
     }
 
-    /// What follows from the inputs, in this order: timers fire; what was decided is appended to the journals; only then is it
-    /// shown to clients and are jobs started; then connections are written, and closed.
+    /// Carries out what follows from the inputs, in this order: timers fire; decided events are appended to the journals; they are
+    /// shown to clients and their jobs are started; connections are written; connections are closed.
     pub fn turn(&mut self, store: &mut dyn Store, shell: &mut dyn Shell, now: Now) {
         self.tick(now);
         self.append(store, now);
@@ -243,7 +194,7 @@ impl Core {
         }
     }
 
-    /// Has connections closed. A turn does so at its end; whoever accepts connections does it to make room.
+    /// Closes connections. A turn does so at its end, and the server before it accepts one, to make room.
     pub fn close_connections(&mut self, shell: &mut dyn Shell, now: Now) {
         for (conn, how) in self.connections.take_closed() {
             shell.close(conn, how, now);

@@ -41,7 +41,7 @@ impl Core {
     pub fn check(&self) -> Counts {
         assert!(self.disk.inspect().1, "a task waits to be released or removed");
         assert!(
-            self.tasks.next_due().is_none() || self.timers.has_expiry(),
+            self.tasks.known.next().is_none() || self.timers.has_expiry(),
             "no timer is armed for tasks whose time is over"
         );
         let health = &self.disk.health;
@@ -98,7 +98,7 @@ impl Core {
     fn check_tasks(&self) {
         for (task, loaded) in self.tasks.iter() {
             assert!(!self.disk.is_loading(task), "{task} is loaded twice");
-            assert!(self.tasks.brief(task).is_some(), "{task} is not known");
+            assert!(self.tasks.known.get(task).is_some(), "{task} is not known");
             assert_eq!(loaded.listed, self.disk.inspect().0.contains(task), "a listed task is in the list");
             assert!(loaded.synced <= loaded.shown() && loaded.shown() <= loaded.state.seq);
             assert_eq!(loaded.pending.is_empty(), loaded.shown() == loaded.state.seq);
@@ -143,8 +143,8 @@ impl Core {
 
     /// The events kept in memory are those that the streams of a task, which have these views, can need.
     fn check_events(&self, loaded: &LoadedTask, mut views: Vec<View>) {
-        let (watched, events) = loaded.inspect();
-        let mut watched: Vec<View> = watched.iter().flat_map(|(view, n)| vec![*view; *n]).collect();
+        let events = loaded.kept();
+        let mut watched: Vec<View> = loaded.watched().iter().flat_map(|(view, n)| vec![*view; *n]).collect();
         views.sort_by_key(|view| format!("{view:?}"));
         watched.sort_by_key(|view| format!("{view:?}"));
         assert_eq!(views, watched, "a view is watched by its readers");

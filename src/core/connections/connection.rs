@@ -4,11 +4,10 @@
 //! when a timer fires, so reading and writing never touch the timers.
 
 use crate::a2a::{self, Form};
-use crate::base::Shared;
 use crate::base::buf::Buf;
 use crate::base::clock::Now;
 use crate::base::http::{Method, Request, Response, Version};
-use crate::base::id::{Seq, TaskId};
+use crate::base::id::TaskId;
 use crate::base::slots::Key;
 use crate::core::connections::guard::AllowedOrigin;
 use crate::core::connections::output::OutputBuffer;
@@ -16,12 +15,13 @@ use crate::limits::Limits;
 use crate::task::call::Follow;
 use crate::task::fault::{Fault, FaultKind};
 use crate::wire::http1::{self, Framing, Reader, Reject, Reply, Stage, Step};
-use crate::wire::sse;
 use crate::wire::ws::{self, Codec};
 use std::borrow::Cow;
 
 mod deadlines;
+mod frames;
 pub use deadlines::Overdue;
+pub use frames::Line;
 
 /// What is known about the process at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,14 +87,13 @@ pub struct Conn {
 }
 
 enum Talk {
+    /// Between requests, or a request is being read.
     Reading,
     /// A request is being answered; nothing is read meanwhile.
     Answering(Reply),
     /// A stream of events; a subscription feeds it.
-    Streaming {
-        framing: Framing,
-        keep_alive: bool,
-    },
+    Streaming { framing: Framing, keep_alive: bool },
+    /// A WebSocket.
     Socket(Box<Socket>),
     /// Nothing more will be said; closed when the output is gone.
     Closing,
@@ -114,15 +113,6 @@ pub struct Socket {
     pub decoding: bool,
     /// When the peer last sent anything.
     heard: u64,
-}
-
-/// One event, in pieces: the payload is shared with other readers, the rest is this one's.
-pub struct Line<'a> {
-    pub name: Option<&'static str>,
-    pub seq: Option<Seq>,
-    pub prefix: &'a [u8],
-    pub body: &'a Shared,
-    pub suffix: &'a [u8],
 }
 
 /// What a connection wants after bytes came or an answer went out.
@@ -335,26 +325,6 @@ impl Conn {
         }
     }
 
-    /// Begins a stream of events as the answer to the request being served; `more` are headers beside the usual ones.
-    pub fn stream(&mut self, more: &[(&'static str, String)], now: Now) {
-        let Talk::Answering(reply) = self.talk else {
-            return;
-        };
-        const HEADERS: [(&str, &str); 3] =
-            [("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no")];
-        let cors = self.allowed_origin.iter().flat_map(AllowedOrigin::headers).collect::<Vec<_>>();
-        let more = more.iter().chain(&cors);
-        let more = more.map(|(name, value)| (*name, value.as_str()));
-        let headers: Vec<(&str, &str)> = HEADERS.into_iter().chain(more).collect();
-        let mut framing = Framing::Chunked;
-        self.output.write(|out| {
-            framing = http1::write_stream_head(out, &headers, reply, now.unix_ms);
-        });
-        let keep_alive = reply.keep_alive && matches!(framing, Framing::Chunked);
-        self.talk = Talk::Streaming { framing, keep_alive };
-        self.since = now.mono_ms;
-    }
-
     /// Becomes a socket as the answer to the request being served.
     pub fn become_socket(&mut self, accept: &str, opening: Opening, limits: &Limits, now: Now) {
         let Talk::Answering(_) = self.talk else {
@@ -391,72 +361,6 @@ impl Conn {
     pub fn moved_to(&mut self, task: &TaskId) {
         if let Some(socket) = self.socket_mut() {
             socket.task = Some(task.clone());
-        }
-    }
-
-    /// One event of a stream.
-    pub fn event(&mut self, line: &Line<'_>, now: Now) {
-        let payload = line.prefix.len() + line.body.len() + line.suffix.len();
-        if self.output.is_empty() {
-            self.since = now.mono_ms;
-        }
-        match &self.talk {
-            Talk::Streaming { framing, .. } => {
-                let framing = *framing;
-                let mut head = Vec::with_capacity(64);
-                sse::open(&mut head, line.name, line.seq);
-                self.output.write(|out| {
-                    framing.open(out, head.len() + payload + sse::END.len());
-                    out.extend_from_slice(&head);
-                    out.extend_from_slice(line.prefix);
-                });
-                self.output.push(line.body);
-                self.output.write(|out| {
-                    out.extend_from_slice(line.suffix);
-                    out.extend_from_slice(sse::END);
-                    framing.close(out);
-                });
-            }
-            Talk::Socket(socket) if socket.codec.is_open() => {
-                // A wrapped event has no other place for its position.
-                let seq = match line.seq {
-                    Some(seq) if !line.prefix.is_empty() => format!(",\"seq\":{seq}"),
-                    Some(_) | None => String::new(),
-                };
-                self.output.write(|out| {
-                    ws::text_head(out, payload + seq.len());
-                    out.extend_from_slice(line.prefix);
-                });
-                self.output.push(line.body);
-                if !line.suffix.is_empty() {
-                    self.output.write(|out| {
-                        out.extend_from_slice(seq.as_bytes());
-                        out.extend_from_slice(line.suffix);
-                    });
-                }
-            }
-            Talk::Socket(_) | Talk::Reading | Talk::Answering(_) | Talk::Closing => {}
-        }
-    }
-
-    /// Something to know that is no event. Clients of event streams take every event for one of the task, and some end with
-    /// what they do not understand, so there it is a comment; on a socket it is `frame`, which its dialect tells apart.
-    pub fn notice(&mut self, text: &str, frame: &Shared, now: Now) {
-        match self.talk {
-            Talk::Streaming { framing, .. } => {
-                if self.output.is_empty() {
-                    self.since = now.mono_ms;
-                }
-                let mut comment = Vec::new();
-                sse::comment(&mut comment, text);
-                self.output.write(|out| {
-                    framing.open(out, comment.len());
-                    out.extend_from_slice(&comment);
-                    framing.close(out);
-                });
-            }
-            Talk::Socket(_) => self.event(&Line { name: None, seq: None, prefix: b"", body: frame, suffix: b"" }, now),
-            Talk::Reading | Talk::Answering(_) | Talk::Closing => {}
         }
     }
 

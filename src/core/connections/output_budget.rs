@@ -9,6 +9,7 @@
 use crate::base::clock::Now;
 use crate::base::slots::Key;
 use crate::core::connections::Connections;
+use crate::core::requests::dispatch::{AnswerLength, Needs};
 use crate::core::timers::Timer;
 use crate::core::{Close, Core};
 use crate::limits::Limits;
@@ -55,22 +56,7 @@ impl Core {
 
     /// Why a call that may have a long answer has to come later.
     pub(in crate::core) fn too_crowded(&self, call: &Call) -> Option<Fault> {
-        let long = match call {
-            Call::Get { .. } | Call::List(_) | Call::AllMetadata | Call::Subscribe { .. } | Call::Blob { .. } => true,
-            Call::Say(_)
-            | Call::Create(_)
-            | Call::Commands
-            | Call::Execute(_)
-            | Call::Cancel { .. }
-            | Call::Metadata { .. }
-            | Call::Session
-            | Call::Push { .. }
-            | Call::Health
-            | Call::Card
-            | Call::ExtendedCard
-            // Whoever follows a task is told what it does, and not all that was said.
-            | Call::Join(_) => false,
-        };
+        let long = Needs::of(call).answer == AnswerLength::Long;
         (long && self.exceeds_output_budget()).then(|| {
             let message = "Too many answers wait for clients that do not read them; try again in a moment.";
             Fault::new(FaultKind::Overloaded { retry_after_s: 1 }, message)

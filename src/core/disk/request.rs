@@ -6,14 +6,16 @@ use crate::base::slots::Key;
 use crate::core::disk::store::{Archive, StoreError, fold};
 use crate::core::{Input, Loaded};
 use crate::limits::CONVERSATION_TASKS;
+use crate::task::log::record::Record;
 use crate::task::machine::state::Item;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreRequest {
     /// Read a task, with the conversation it continues; answered by [`Input::Loaded`].
     Load { task: TaskId },
-    /// Read lines of a log; answered by [`Input::Paged`].
+    /// Read records of a log; answered by [`Input::Paged`].
     Page { task: TaskId, sub: Key, offset: u64, most: usize },
     /// Flush a log; answered by [`Input::Synced`] with the position given here.
     Sync { task: TaskId, upto: Seq },
@@ -32,7 +34,7 @@ impl StoreRequest {
                 Input::Loaded { task, result }
             }
             StoreRequest::Page { task, sub, offset, most } => {
-                let page = archive.open(&task).and_then(|file| file.page(offset, most));
+                let page = archive.open(&task).and_then(|file| file.page(offset, most)).map(|lines| Page::read(&lines));
                 Input::Paged { sub, page }
             }
             StoreRequest::Sync { task, upto } => {
@@ -56,6 +58,32 @@ impl StoreRequest {
             StoreRequest::Remove { task } => Input::Removed { task, result: Err(error) },
             StoreRequest::Probe => Input::Probed(Err(error)),
         }
+    }
+}
+
+/// Records of a log, one after the other.
+#[derive(Debug, Default)]
+pub struct Page {
+    /// Each with the length of its line.
+    pub records: VecDeque<(Record, usize)>,
+    /// Why the line behind them cannot be read.
+    pub damage: Option<String>,
+}
+
+impl Page {
+    /// A line can be as long as a request body, so that lines are not parsed on the loop.
+    pub(in crate::core) fn read(lines: &[u8]) -> Page {
+        let mut page = Page::default();
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            match Record::read(line.strip_suffix(b"\n").unwrap_or(line)) {
+                Ok(record) => page.records.push_back((record, line.len())),
+                Err(bad) => {
+                    page.damage = Some(format!("the journal is damaged: {bad:?}"));
+                    break;
+                }
+            }
+        }
+        page
     }
 }
 

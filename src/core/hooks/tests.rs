@@ -402,7 +402,7 @@ fn forgetful() -> Rig {
 impl Rig {
     /// Whether the task is there, in the lists and on disk.
     fn remembers(&self, task: &TaskId) -> bool {
-        let known = self.core.tasks.brief(task).is_some();
+        let known = self.core.tasks.known.get(task).is_some();
         assert_eq!(known, !self.store.bytes(task).is_empty());
         known
     }

@@ -8,7 +8,7 @@ use crate::base::http::Response;
 use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::connections::connection::{Conn, Line};
-use crate::core::disk::request::StoreRequest;
+use crate::core::disk::request::{Page, StoreRequest};
 use crate::core::disk::store::StoreError;
 use crate::core::readers::Readers;
 use crate::core::readers::subscription::{Cold, FirstBody, Kind, Reply, Role, Subscription};
@@ -134,7 +134,7 @@ impl Core {
     }
 
     /// A page of a journal was read for a reader that is behind.
-    pub(in crate::core) fn paged(&mut self, key: Key, page: Result<Vec<u8>, StoreError>, now: Now) {
+    pub(in crate::core) fn paged(&mut self, key: Key, page: Result<Page, StoreError>, now: Now) {
         let Some(cold) = self.readers.get_mut(key).and_then(|sub| sub.cold.as_mut()) else {
             return;
         };
@@ -233,11 +233,8 @@ impl Sink<'_> {
 
 /// A page that is to be read.
 enum NextPage {
-    Read {
-        task: TaskId,
-        sub: Key,
-        offset: u64,
-    },
+    /// This one.
+    Read { task: TaskId, sub: Key, offset: u64 },
     /// Readers wait, and all pages are in use.
     None,
 }

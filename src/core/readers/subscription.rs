@@ -7,6 +7,7 @@ use crate::base::Shared;
 use crate::base::http::Response;
 use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
+use crate::core::disk::request::Page;
 use crate::core::tasks::loaded_task::{Mark, Rest};
 use crate::task::fault::Fault;
 use crate::task::log::record::Record;
@@ -137,48 +138,36 @@ impl Until {
 #[derive(Default)]
 pub struct Cold {
     pub state: Option<State>,
-    /// Where the next page begins in the journal.
+    /// Where the record that comes next begins in the journal.
     pub offset: u64,
-    page: Vec<u8>,
-    taken: usize,
+    page: Option<Page>,
     /// A page is waited for or being read.
     pub asked: bool,
 }
 
 impl Cold {
-    pub fn take_page(&mut self, page: Vec<u8>) {
+    pub fn take_page(&mut self, page: Page) {
         self.asked = false;
-        self.offset += page.len() as u64;
-        self.page = page;
-        self.taken = 0;
+        self.page = Some(page);
     }
 
     /// For the checks of invariants.
     #[cfg(debug_assertions)]
     pub fn has_page(&self) -> bool {
-        !self.page.is_empty()
+        self.page.is_some()
     }
 
-    /// Gives back what is left of the page; it is read again when it can be used.
+    /// Drops what is left of the page; it is read again when it can be used.
     pub fn put_back(&mut self) {
-        self.offset -= (self.page.len() - self.taken) as u64;
-        self.page = Vec::new();
-        self.taken = 0;
+        self.page = None;
     }
 
     /// The next record of the page, folded. None: a new page is needed. Err: the journal is damaged.
     pub fn next(&mut self) -> Option<Result<Record, String>> {
-        let rest = &self.page[self.taken..];
-        let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
-            self.page = Vec::new();
-            self.taken = 0;
-            return None;
+        let Some((record, bytes)) = self.page.as_mut()?.records.pop_front() else {
+            return self.page.take()?.damage.map(Err);
         };
-        let record = match Record::read(&rest[..end]) {
-            Ok(record) => record,
-            Err(bad) => return Some(Err(format!("the journal is damaged: {bad:?}"))),
-        };
-        self.taken += end + 1;
+        self.offset += bytes as u64;
         if let Some(state) = &mut self.state {
             state.forget_past();
         }

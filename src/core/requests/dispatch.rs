@@ -46,7 +46,7 @@ impl Core {
         if let Some(fault) = task.as_ref().and_then(|task| self.broken(task, &call)) {
             return self.refuse(conn, &form, &fault, now);
         }
-        if let Some(task) = task.as_ref().filter(|_| !only_reads(&call)) {
+        if let Some(task) = task.as_ref().filter(|_| Needs::of(&call).access != Access::Read) {
             self.take_over(task, now);
         }
         let site = site.unwrap_or_else(|| Ok(self.settings.workspace.site.clone()));
@@ -115,32 +115,16 @@ impl Core {
 
     /// The task that a call is about.
     fn subject<'a>(&'a self, call: &'a Call) -> Option<&'a TaskId> {
-        match call {
-            Call::Say(say) => say.task.as_ref(),
-            Call::Session | Call::Join(Join { follow: Follow::Session, .. }) => self.tasks.live_session(),
-            Call::Join(Join { follow: Follow::Task(task), .. }) => Some(task),
-            Call::Get { task, .. }
-            | Call::Cancel { task }
-            | Call::Blob { task, .. }
-            | Call::Subscribe { task, .. }
-            | Call::Metadata { task }
-            | Call::Push { task, .. } => Some(task),
-            Call::Create(_)
-            | Call::Commands
-            | Call::Execute(_)
-            | Call::List(_)
-            | Call::AllMetadata
-            | Call::Health
-            | Call::Card
-            | Call::ExtendedCard
-            | Call::Join(Join { follow: Follow::All | Follow::Nothing, .. }) => None,
+        match joins(call) {
+            true => self.tasks.live_session(),
+            false => Needs::of(call).task,
         }
     }
 
     /// The task that has to be in memory for a call and is not: the one it is about, or the latest of its context, which a new one
     /// continues.
     fn absent<'a>(&'a self, task: Option<&'a TaskId>, call: &Call, form: &Form) -> Option<&'a TaskId> {
-        let needed = task.or_else(|| self.tasks.latest(&form.tenant, continues(call)?))?;
+        let needed = task.or_else(|| self.tasks.latest(&form.tenant, Needs::of(call).context?))?;
         (!self.tasks.is_loaded(needed)).then_some(needed)
     }
 
@@ -177,7 +161,7 @@ impl Core {
                     problem: self.disk.health.problem(),
                     uptime_ms: now.mono_ms - self.settings.started.mono_ms,
                     active: self.tasks.values().filter(|loaded| loaded.is_open()).count(),
-                    total: self.tasks.known(),
+                    total: self.tasks.known.len(),
                     hooks: Census::of(self.tasks.values().flat_map(|loaded| &loaded.state.hooks)),
                     refused_peers: self.connections.refused(),
                     unconfined: self.settings.unconfined.as_deref(),
@@ -197,7 +181,7 @@ impl Core {
 
     /// Whether there is this task for one who asks so: in another partition there is none.
     fn sees(&self, form: &Form, task: &TaskId) -> bool {
-        let known = self.tasks.brief(task);
+        let known = self.tasks.known.get(task);
         known.is_some_and(|brief| brief.tenant == form.tenant)
     }
 
@@ -212,26 +196,12 @@ impl Core {
     fn broken(&self, task: &TaskId, call: &Call) -> Option<Fault> {
         let loaded = self.tasks.get(task)?;
         let why = loaded.broken.as_ref()?;
-        let what = match call {
-            Call::Say(_) | Call::Push { .. } => "Nothing of this request was accepted; send it again later.",
-            Call::Get { .. } | Call::Metadata { .. } if !loaded.is_shown() => {
+        let what = match Needs::of(call).access {
+            Access::Change => "Nothing of this request was accepted; send it again later.",
+            Access::Read if !loaded.is_shown() => {
                 "What the task has come to since then can be shown when it is recorded; ask again later."
             }
-            Call::Get { .. }
-            | Call::Metadata { .. }
-            | Call::Cancel { .. }
-            | Call::Blob { .. }
-            | Call::Subscribe { .. }
-            | Call::Create(_)
-            | Call::Commands
-            | Call::Execute(_)
-            | Call::Session
-            | Call::List(_)
-            | Call::AllMetadata
-            | Call::Health
-            | Call::Card
-            | Call::ExtendedCard
-            | Call::Join(_) => return None,
+            Access::Read | Access::Other => return None,
         };
         Some(Fault::new(FaultKind::Storage, format!("The task's journal cannot be written: {why}. {what}")))
     }
@@ -469,38 +439,68 @@ fn rests(state: &State, ends: Ends) -> bool {
     }
 }
 
-/// Whether a call is answered from the journal as it is.
-fn only_reads(call: &Call) -> bool {
-    matches!(call, Call::Get { .. } | Call::Metadata { .. })
-}
-
 /// Whether any live session will do.
 pub(in crate::core) fn joins(call: &Call) -> bool {
     let session = Follow::Session;
     matches!(call, Call::Session) || matches!(call, Call::Join(Join { follow, .. }) if *follow == session)
 }
 
-/// The context that a new task is to be in.
-pub(in crate::core) fn continues(call: &Call) -> Option<&ContextId> {
-    match call {
-        Call::Say(say) if say.task.is_none() => say.context.as_ref(),
-        Call::Create(create) => create.context.as_ref(),
-        Call::Say(_)
-        | Call::Commands
-        | Call::Execute(_)
-        | Call::Get { .. }
-        | Call::Cancel { .. }
-        | Call::Blob { .. }
-        | Call::Subscribe { .. }
-        | Call::Metadata { .. }
-        | Call::Session
-        | Call::List(_)
-        | Call::AllMetadata
-        | Call::Push { .. }
-        | Call::Health
-        | Call::Card
-        | Call::ExtendedCard
-        | Call::Join(_) => None,
+/// What has to be known of a call before it is carried out.
+pub(in crate::core) struct Needs<'a> {
+    /// The task that it names.
+    pub task: Option<&'a TaskId>,
+    /// The context that a new task is to be in.
+    pub context: Option<&'a ContextId>,
+    pub access: Access,
+    pub answer: AnswerLength,
+}
+
+/// What a call does with its task.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::core) enum Access {
+    /// It shows the task as it is recorded.
+    Read,
+    /// It changes the task, unless that cannot be recorded.
+    Change,
+    /// It may do either, or is about no single task.
+    Other,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::core) enum AnswerLength {
+    Short,
+    /// As long as a task.
+    Long,
+}
+
+impl Needs<'_> {
+    pub fn of(call: &Call) -> Needs<'_> {
+        use {Access::*, AnswerLength::*};
+        let (task, access, answer) = match call {
+            Call::Say(say) => (say.task.as_ref(), Change, Short),
+            Call::Push { task, .. } => (Some(task), Change, Short),
+            Call::Get { task, .. } => (Some(task), Read, Long),
+            Call::Metadata { task } => (Some(task), Read, Short),
+            Call::Cancel { task } => (Some(task), Other, Short),
+            Call::Blob { task, .. } | Call::Subscribe { task, .. } => (Some(task), Other, Long),
+            // A socket that follows a task is shown its events, and not all of its messages.
+            Call::Join(Join { follow: Follow::Task(task), .. }) => (Some(task), Other, Short),
+            Call::List(_) | Call::AllMetadata => (None, Other, Long),
+            Call::Join(Join { follow: Follow::Session | Follow::All | Follow::Nothing, .. })
+            | Call::Create(_)
+            | Call::Commands
+            | Call::Execute(_)
+            | Call::Session
+            | Call::Health
+            | Call::Card
+            | Call::ExtendedCard => (None, Other, Short),
+        };
+        let context = match call {
+            Call::Say(say) if say.task.is_none() => say.context.as_ref(),
+            Call::Create(create) => create.context.as_ref(),
+            _ => None,
+        };
+        Needs { task, context, access, answer }
     }
 }
 

@@ -47,7 +47,7 @@ impl Core {
 
     /// Sees to it that somebody looks when the next task has rested for as long as it may.
     pub(in crate::core) fn arm_expiry(&mut self, now: Now) {
-        let Some(due) = self.tasks.next_due() else {
+        let Some(due) = self.tasks.known.next() else {
             return;
         };
         let delay = due.saturating_sub(now.unix_ms);
@@ -67,10 +67,10 @@ impl Core {
         }
         let most = if self.is_running() { self.settings.limits.expiries } else { 0 };
         for _ in 0..most {
-            let Some(task) = self.tasks.pop_due(now.unix_ms) else {
+            let Some(task) = self.tasks.known.pop(now.unix_ms) else {
                 break;
             };
-            let brief = self.tasks.brief(&task);
+            let brief = self.tasks.known.get(&task);
             if brief.is_some_and(|brief| brief.state.is_terminal()) {
                 self.retire(task, now);
             } else if self.tasks.is_loaded(&task) {
@@ -125,7 +125,7 @@ impl Core {
 
     pub(in crate::core) fn put_off(&mut self, task: TaskId, now: Now) {
         let at = now.unix_ms + self.settings.limits.expiry_retry_ms;
-        self.tasks.put_off(task, at);
+        self.tasks.known.put_off(task, at);
         self.arm_expiry(now);
     }
 }

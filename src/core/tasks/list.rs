@@ -78,7 +78,7 @@ impl Core {
         let form = &request.form;
         let unwritten = self.tasks.values().filter(|loaded| !loaded.is_shown());
         let unwritten: Vec<&TaskId> = unwritten.map(|loaded| &loaded.state.created.task).collect();
-        let known = self.tasks.briefs().filter(|(task, brief)| {
+        let known = self.tasks.known.iter().filter(|(task, brief)| {
             brief.tenant == form.tenant
                 && list.context.as_ref().is_none_or(|c| *c == brief.context)
                 && list.since.is_none_or(|since| brief.at >= since)

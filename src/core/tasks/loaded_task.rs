@@ -213,10 +213,16 @@ impl LoadedTask {
         }
     }
 
-    /// For the checks of invariants: the views that are watched and how often, and the events in memory with their sizes.
+    /// For the checks of invariants: the views that are watched, and how often.
     #[cfg(debug_assertions)]
-    pub fn inspect(&self) -> (&[(View, usize)], Vec<(Seq, usize)>) {
-        (&self.views, self.hot.iter().map(|hot| (hot.seq, hot.bytes)).collect())
+    pub fn watched(&self) -> &[(View, usize)] {
+        &self.views
+    }
+
+    /// For the checks of invariants: the events in memory, with their sizes.
+    #[cfg(debug_assertions)]
+    pub fn kept(&self) -> Vec<(Seq, usize)> {
+        self.hot.iter().map(|hot| (hot.seq, hot.bytes)).collect()
     }
 
     /// Up to here clients may be shown the log; readers, lists, replies and webhooks use nothing else. It is what survives the

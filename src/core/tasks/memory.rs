@@ -7,7 +7,7 @@ use crate::core::disk::Parked;
 use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::{Known, StoreError};
 use crate::core::readers::subscription::Role;
-use crate::core::requests::dispatch::{continues, joins};
+use crate::core::requests::dispatch::{Needs, joins};
 use crate::core::tasks::Tasks;
 use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::timers::Timer;
@@ -75,7 +75,7 @@ impl Core {
                 loaded.set_written(seq);
                 loaded.synced = Seq(0);
                 loaded.log_bytes = bytes;
-                loaded.noted = Some(Brief::of(&loaded.state)).filter(|brief| self.tasks.brief(task) == Some(brief));
+                loaded.noted = Some(Brief::of(&loaded.state)).filter(|brief| self.tasks.known.get(task) == Some(brief));
                 self.tasks.insert(task.clone(), loaded);
                 if self.disk.is_to_own(task) {
                     self.take_over(task, now);
@@ -211,7 +211,7 @@ impl Core {
             request.without.push(task.clone());
             return self.list_later(request);
         }
-        if let Some(context) = continues(&request.call).cloned() {
+        if let Some(context) = Needs::of(&request.call).context.cloned() {
             self.tasks.begin_context_anew(&request.form.tenant, &context);
         } else if !joins(&request.call) {
             return self.refuse(request.conn, &request.form, fault, now);
@@ -318,6 +318,6 @@ mod tests {
         let refused = rig.ask(Dialect::RPC_03, Call::Create(create)).to_string();
         assert!(refused.contains("the disk is told to refuse"), "{refused}");
         rig.later(rig.limits.expiry_pause_ms);
-        assert_eq!(rig.core.tasks.known(), 0);
+        assert_eq!(rig.core.tasks.known.len(), 0);
     }
 }

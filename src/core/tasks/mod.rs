@@ -21,7 +21,7 @@ use std::ops::Index;
 pub(in crate::core) struct Tasks {
     loaded: HashMap<TaskId, LoadedTask>,
     /// Every task there is, loaded or not.
-    known: Register,
+    pub known: Register,
     /// The tasks of each context, oldest first. A new one continues the latest.
     contexts: HashMap<(Tenant, ContextId), Vec<TaskId>>,
     /// The live session: the task that clients join who name none. Its context has the same id.
@@ -128,18 +128,6 @@ impl Tasks {
 
     // Tasks that are known.
 
-    pub fn brief(&self, task: &TaskId) -> Option<&Brief> {
-        self.known.get(task)
-    }
-
-    pub fn briefs(&self) -> impl Iterator<Item = (&TaskId, &Brief)> {
-        self.known.iter()
-    }
-
-    pub fn known(&self) -> usize {
-        self.known.len()
-    }
-
     /// Takes the state of a loaded task into the register.
     pub fn note_brief(&mut self, task: &TaskId) {
         if let Some(loaded) = self.loaded.get(task) {
@@ -155,19 +143,6 @@ impl Tasks {
             self.session = Some(task.clone());
         }
         self.known.insert(task, brief);
-    }
-
-    /// When the next task is due to be closed or removed, in Unix milliseconds.
-    pub fn next_due(&self) -> Option<u64> {
-        self.known.next()
-    }
-
-    pub fn pop_due(&mut self, unix_ms: u64) -> Option<TaskId> {
-        self.known.pop(unix_ms)
-    }
-
-    pub fn put_off(&mut self, task: TaskId, unix_ms: u64) {
-        self.known.put_off(task, unix_ms);
     }
 
     /// Forgets a task that is not loaded. The tasks it continued may be due now: they were kept for its sake.

@@ -2,6 +2,7 @@ use crate::a2a::Switches;
 use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::connections::connection::Peer;
+use crate::core::disk::request::Page;
 use crate::core::disk::store::Failure;
 use crate::core::rig::Rig;
 use crate::limits::Limits;
@@ -484,7 +485,7 @@ fn a_socket_whose_log_is_damaged_is_told_and_closed() {
     rig.core.readers.pump_later(&[sub]);
     rig.core.release(rig.now);
     rig.core.out.clear();
-    rig.core.paged(sub, Ok(b"no line of ours\n".to_vec()), rig.now);
+    rig.core.paged(sub, Ok(Page::read(b"no line of ours\n")), rig.now);
     rig.turns();
     let seen = seen(&mut rig, socket);
     assert!(text_of_last(&seen).starts_with("the journal is damaged"), "{seen:?}");

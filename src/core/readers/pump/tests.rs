@@ -149,7 +149,7 @@ fn a_late_reader_keeps_no_conversation() {
     let task = long_task(&mut core, &mut store);
     let mut cold = Cold::default();
     let log = store.open(&task).expect("a log");
-    cold.take_page(log.page(0, usize::MAX).expect("a page"));
+    cold.take_page(Page::read(&log.page(0, usize::MAX).expect("a page")));
     let mut kept = 0;
     while let Some(record) = cold.next() {
         record.expect("a line of ours");

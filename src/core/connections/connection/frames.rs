@@ -1,0 +1,106 @@
+//! Frames of a stream: server-sent events on an HTTP connection, text messages on a WebSocket.
+
+use super::{Conn, Talk};
+use crate::base::Shared;
+use crate::base::clock::Now;
+use crate::base::id::Seq;
+use crate::core::connections::guard::AllowedOrigin;
+use crate::wire::http1::{self, Framing};
+use crate::wire::{sse, ws};
+
+/// One event, in pieces: the payload is shared with other readers, the rest is this one's.
+pub struct Line<'a> {
+    pub name: Option<&'static str>,
+    pub seq: Option<Seq>,
+    pub prefix: &'a [u8],
+    pub body: &'a Shared,
+    pub suffix: &'a [u8],
+}
+
+impl Conn {
+    /// Begins a stream of events as the answer to the request being served; `more` are headers beside the usual ones.
+    pub fn stream(&mut self, more: &[(&'static str, String)], now: Now) {
+        let Talk::Answering(reply) = self.talk else {
+            return;
+        };
+        const HEADERS: [(&str, &str); 3] =
+            [("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no")];
+        let cors = self.allowed_origin.iter().flat_map(AllowedOrigin::headers).collect::<Vec<_>>();
+        let more = more.iter().chain(&cors);
+        let more = more.map(|(name, value)| (*name, value.as_str()));
+        let headers: Vec<(&str, &str)> = HEADERS.into_iter().chain(more).collect();
+        let mut framing = Framing::Chunked;
+        self.output.write(|out| {
+            framing = http1::write_stream_head(out, &headers, reply, now.unix_ms);
+        });
+        let keep_alive = reply.keep_alive && matches!(framing, Framing::Chunked);
+        self.talk = Talk::Streaming { framing, keep_alive };
+        self.since = now.mono_ms;
+    }
+
+    /// One event of a stream.
+    pub fn event(&mut self, line: &Line<'_>, now: Now) {
+        let payload = line.prefix.len() + line.body.len() + line.suffix.len();
+        if self.output.is_empty() {
+            self.since = now.mono_ms;
+        }
+        match &self.talk {
+            Talk::Streaming { framing, .. } => {
+                let framing = *framing;
+                let mut head = Vec::with_capacity(64);
+                sse::open(&mut head, line.name, line.seq);
+                self.output.write(|out| {
+                    framing.open(out, head.len() + payload + sse::END.len());
+                    out.extend_from_slice(&head);
+                    out.extend_from_slice(line.prefix);
+                });
+                self.output.push(line.body);
+                self.output.write(|out| {
+                    out.extend_from_slice(line.suffix);
+                    out.extend_from_slice(sse::END);
+                    framing.close(out);
+                });
+            }
+            Talk::Socket(socket) if socket.codec.is_open() => {
+                // A wrapped event has no other place for its position.
+                let seq = match line.seq {
+                    Some(seq) if !line.prefix.is_empty() => format!(",\"seq\":{seq}"),
+                    Some(_) | None => String::new(),
+                };
+                self.output.write(|out| {
+                    ws::text_head(out, payload + seq.len());
+                    out.extend_from_slice(line.prefix);
+                });
+                self.output.push(line.body);
+                if !line.suffix.is_empty() {
+                    self.output.write(|out| {
+                        out.extend_from_slice(seq.as_bytes());
+                        out.extend_from_slice(line.suffix);
+                    });
+                }
+            }
+            Talk::Socket(_) | Talk::Reading | Talk::Answering(_) | Talk::Closing => {}
+        }
+    }
+
+    /// Something to know that is no event. Clients of event streams take every event for one of the task, and some end with
+    /// what they do not understand, so there it is a comment; on a socket it is `frame`, which its dialect tells apart.
+    pub fn notice(&mut self, text: &str, frame: &Shared, now: Now) {
+        match self.talk {
+            Talk::Streaming { framing, .. } => {
+                if self.output.is_empty() {
+                    self.since = now.mono_ms;
+                }
+                let mut comment = Vec::new();
+                sse::comment(&mut comment, text);
+                self.output.write(|out| {
+                    framing.open(out, comment.len());
+                    out.extend_from_slice(&comment);
+                    framing.close(out);
+                });
+            }
+            Talk::Socket(_) => self.event(&Line { name: None, seq: None, prefix: b"", body: frame, suffix: b"" }, now),
+            Talk::Reading | Talk::Answering(_) | Talk::Closing => {}
+        }
+    }
+}
