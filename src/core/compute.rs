@@ -4,7 +4,7 @@
 //!
 //! A connection that sent a long request is not read on before that request is decoded, so its requests stay in order. A task is
 //! encoded as it was when it was asked for: the state is shared with the worker, and the first event after that changes a copy. The
-//! answer waits for the disk as every other one, and a stream that begins with a snapshot goes on with the event behind it.
+//! answer waits for the disk as every other one, and a stream that begins with a snapshot continues with the event behind it.
 
 use crate::a2a::{self, Decoded, Form, View};
 use crate::base::Shared;

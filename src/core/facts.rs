@@ -1,4 +1,4 @@
-//! What the server can say of itself to a command that is about to run (`/stats`, `/tools`): workers see no tasks.
+//! Facts about the server for a command that is about to run (`/stats`, `/tools`), because workers see no tasks.
 
 use crate::base::clock::Now;
 use crate::core::Core;

@@ -1,6 +1,6 @@
-//! Webhooks, kept and served. A webhook is a cursor without a connection: what it is still to be told is in the task's state, and
-//! where it stands is in the log, so that a restarted server goes on where the old one was. Delivery is at least
-//! once: a receiver may get an event twice, with the same event id.
+//! Webhooks. A webhook is a cursor without a connection: the deliveries that are due are in the task's state, and its position is
+//! in the log, so that a restarted server continues. Delivery is at least once: a receiver may get an event twice, with the same
+//! event id.
 //!
 //! One delivery per webhook is in flight. After a failure the webhook waits; otherwise it sends the oldest event that is due. So
 //! deliveries to one receiver come in order, and none of this delays a stream or the agent. The shell sends the requests and
@@ -60,13 +60,13 @@ pub enum Retry {
     Never,
 }
 
-/// One who carries deliveries to a webhook.
+/// The state of the deliveries to one webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Courier {
     id: ConfigId,
-    /// Where to. A webhook that is set again is another place, and has to be told itself.
+    /// Its target. A webhook that is set again has another one, and its deliveries start anew.
     target: Arc<Target>,
-    /// The event that is carried, and how often that was in vain.
+    /// The event that is delivered, and how many attempts have failed.
     seq: Seq,
     tries: u32,
     place: Whereabouts,
@@ -112,7 +112,7 @@ impl Core {
             }
             Push::List => a2a::push::configs(form, task, &hooks(self)),
             Push::Delete(id) => {
-                // One that is not there is as good as deleted.
+                // A webhook that does not exist counts as deleted.
                 let hooks = hooks(self);
                 let found = a2a::push::find(task, &hooks, Some(&id));
                 let id = found.map_or(id, |hook| hook.target.id.clone());
@@ -125,7 +125,7 @@ impl Core {
         Ok(())
     }
 
-    /// What is decided when a prompt brings its webhook along: to be recorded before the prompt, so that nothing is missed.
+    /// Decides about the webhook that a prompt brings along: recorded before the prompt, so that nothing is missed.
     pub(super) fn bring_hook(
         &mut self,
         task: &TaskId,
@@ -143,7 +143,7 @@ impl Core {
         self.decide(task, Input::Hook(HookInput::Set(target))).map_err(|refusal| explain(task, refusal))
     }
 
-    /// Gives a wish its name and its look, if there were not too many lately.
+    /// Makes a target of a wish, if there were not too many registrations lately.
     fn register(&mut self, task: &TaskId, wish: Wish, form: &a2a::Form, now: Now) -> Result<Target, Fault> {
         if !self.registrations.admit(now.mono_ms, &self.settings.limits) {
             let message = "Too many webhooks were registered in the last minute; try again later.";
@@ -155,7 +155,7 @@ impl Core {
         Ok(a2a::push::target(wish, form, created, || entropy.uuid()))
     }
 
-    /// Sends off the couriers of a task that are free. A delivery tells of the present, so all of that must be on disk.
+    /// Starts the deliveries of a task that are due. A delivery shows the present state, so all of it must be on disk.
     pub(super) fn deliver(&mut self, task: &TaskId, now: Now) {
         let over = self.is_over();
         let Some(loaded) = self.tasks.get_mut(task) else {
@@ -231,7 +231,7 @@ impl Core {
         let Some(at) = couriers.iter().position(is_back) else {
             return;
         };
-        // It may have been away for a webhook that is gone, or has been set anew meanwhile: then others may be waiting for it.
+        // Its webhook may have been deleted or set again meanwhile; then other deliveries may be waiting.
         self.disk.release_later(task);
         let courier = &mut couriers[at];
         let Some(hook) = loaded.state.hooks.iter().find(|hook| courier.serves(hook)) else {
@@ -307,7 +307,7 @@ impl Courier {
     }
 }
 
-/// Lets those go who have nothing to carry any more: their webhook is gone, was set again or suspended.
+/// Removes couriers with nothing to deliver: their webhook was deleted, set again or suspended.
 fn dismiss_idle(loaded: &mut LoadedTask) {
     let hooks = &loaded.state.hooks;
     loaded.couriers.retain(|courier| {

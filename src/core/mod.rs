@@ -1,6 +1,6 @@
-//! Where clients, tasks and time meet. The shell hands in what happened, with the time; the core keeps connections, tasks and
-//! subscriptions and hands out what is to be done. It does no I/O itself: the journal is behind the [`Store`](disk::store::Store)
-//! trait. `turn.rs` has everything that goes in and comes out, and the order.
+//! Connections, tasks, subscriptions and timers. The shell passes in what happened, with the time, and gets back what is to be
+//! done. The core does no I/O: the journal is behind the [`Store`](disk::store::Store) trait. `turn.rs` has all inputs and outputs,
+//! and the order.
 
 #[cfg(debug_assertions)]
 #[path = "../../tests/core_harness/check.rs"]
@@ -42,7 +42,7 @@ use crate::task::machine::decide;
 use crate::task::machine::job::Note;
 use std::io::IoSlice;
 
-/// Joins the parts, none of which knows another.
+/// Joins the parts, each of which owns its fields.
 pub struct Core {
     settings: Setup,
     tools: ToolTable,
@@ -167,13 +167,13 @@ impl Core {
             loaded.running.retain(|job| *job != note.job.at);
         }
         let input = decide::Input::Note { job: note.job.at, body: note.body };
-        // A worker's note is never refused: what nobody waits for is dropped by `decide`.
+        // A worker's note is never refused: `decide` drops notes of ended jobs.
         let _ = self.drive(&note.job.task, input, now);
     }
 
     // Time.
 
-    /// When the loop has to come back if nothing happens, in monotonic milliseconds.
+    /// When the next timer fires, in monotonic milliseconds.
     pub fn deadline(&self) -> Option<u64> {
         self.timers.next()
     }

@@ -1,4 +1,4 @@
-//! The end of the server. It begins nothing new, gives turns time to finish, and tells watching clients what it leaves open.
+//! Shutdown. The server starts nothing new, gives turns time to finish, and tells subscribed clients that it ends.
 
 use crate::base::clock::Now;
 use crate::base::slots::Key;

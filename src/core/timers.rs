@@ -1,5 +1,5 @@
 //! Deadlines in order. A timer is never taken back: when it is due, its owner looks whether it still means anything (the
-//! connection may be gone, the task may have gone on) and arms the next one itself.
+//! connection may be closed, the task may have changed) and arms the next one itself.
 
 use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::slots::Key;
@@ -7,19 +7,19 @@ use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Timer {
-    /// Look at a connection: has it been silent or stalled for too long?
+    /// A connection may have been silent or stalled for too long.
     Conn(Key),
     /// A task waits before it asks the model again.
     Task { task: TaskId, job: Seq },
     /// Something in a task's turn may have lasted too long.
     Limit(TaskId),
-    /// Tasks may have rested, or been over, for as long as they may.
+    /// Tasks may have been idle, or over, for too long.
     Expiry,
     /// A journal could not be written; try again.
     Store(TaskId),
-    /// The store was in trouble; see whether it still is.
+    /// The store could not be written; probe whether it still cannot.
     Trial,
-    /// A journal was somebody else's; ask for it again.
+    /// Another process had a journal; ask for it again.
     Load(TaskId),
     /// A call has waited for its turn as long as it may.
     Waiting(Key),

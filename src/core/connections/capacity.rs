@@ -1,6 +1,6 @@
-//! How many connections there are, and who gives way when there are too many.
+//! How many connections there are, and which are closed when there are too many.
 //!
-//! A connection costs whoever opens it nothing, so a cap alone would let anybody who can connect use it up: another user of this
+//! Opening a connection costs a client nothing, so a cap alone would let any client use it up: another user of this
 //! machine, or a program that opens connections and says nothing. So other users have a small share of their own, and when the
 //! cap is reached, connections on which nothing is under way are closed for new ones of the user who runs this server. A client
 //! loses nothing by that: HTTP allows a server to close a connection between two requests, and clients connect again.
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_request_gives_way_strangers_and_the_oldest_first() {
+    fn idle_connections_are_closed_for_new_ones_strangers_and_the_oldest_first() {
         let mut rig = rig(5, 3);
         let silent = connect(&mut rig, Peer::SameUser).expect("room");
         let socket = connect(&mut rig, Peer::SameUser).expect("room");
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gives_way_who_has_something_under_way() {
+    fn connections_with_something_under_way_are_not_closed() {
         let mut rig = rig(3, 1);
         for _ in 0..3 {
             let key = connect(&mut rig, Peer::SameUser).expect("room");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_nothing_is_reset_and_everybody_else_is_closed_in_order() {
+    fn stalled_connections_are_reset_and_others_closed_orderly() {
         let mut rig = Rig::new();
         let stopped = connect(&mut rig, Peer::SameUser).expect("room");
         rig.core.received(stopped, ASK, rig.now);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_silent_connections_keeps_nobody_from_being_served() {
+    fn a_flood_of_silent_connections_does_not_prevent_service() {
         let mut rig = rig(2_000, 16);
         for n in 0..5_000 {
             connect(&mut rig, if n < 1_000 { Peer::OwnerUnknown } else { Peer::SameUser })

@@ -1,7 +1,6 @@
-//! One client connection as the core sees it: bytes in, a request, bytes out. It serves one request at a time; what is
-//! pipelined behind it waits unread. A connection that became a socket takes messages instead, several at a time, and how
-//! events are framed on it is its own business: those who send them do not know. Deadlines are computed from the last activity
-//! when a timer fires, so reading and writing never touch the timers.
+//! One client connection: bytes in, a request, bytes out. It serves one request at a time; pipelined requests wait unread. A
+//! connection that became a WebSocket takes messages instead, several at a time. It knows how events are framed; their senders do
+//! not. Deadlines are computed from the last activity when a timer fires, so reading and writing never touch the timers.
 
 use crate::a2a::{self, Form};
 use crate::base::buf::Buf;
@@ -47,7 +46,7 @@ pub enum Link {
 pub struct Conn {
     pub peer: Peer,
     pub link: Link,
-    /// A request that waits until it is known who sent it.
+    /// A request that waits until the process of its peer is known.
     pub waiting: Option<Box<Request>>,
     /// Its peer was refused.
     pub refused: bool,
@@ -68,7 +67,7 @@ pub struct Conn {
     hopes: bool,
     /// It is in the core's list of connections to write.
     pub listed: bool,
-    /// Its subscription has more to say than the output buffer could take.
+    /// Its subscription has more than the output buffer could take.
     pub starved: bool,
     /// The subscriptions that feed it: one that answers the request being served, or those of a socket.
     pub subs: Vec<Key>,
@@ -78,9 +77,9 @@ pub struct Conn {
     pub owed: usize,
     /// Bytes that workers decode for it, and memory that is reserved for what they encode.
     pub lent: usize,
-    /// Its burden when it was last looked at.
+    /// The part of it that is counted in the output budget.
     pub counted: usize,
-    /// What agrees to becoming a socket, once that can be said.
+    /// The accept key of a WebSocket upgrade that is not answered yet.
     pub accept: Option<String>,
     /// The allowed origin of the request that is being served.
     pub allowed_origin: Option<AllowedOrigin>,
@@ -95,7 +94,7 @@ enum Talk {
     Streaming { framing: Framing, keep_alive: bool },
     /// A WebSocket.
     Socket(Box<Socket>),
-    /// Nothing more will be said; closed when the output is gone.
+    /// Nothing more is sent; closed when the output is sent.
     Closing,
 }
 
@@ -104,10 +103,10 @@ pub struct Socket {
     codec: Codec,
     /// The dialect it chose when it joined.
     pub form: Form,
-    /// What its user is called, for others.
+    /// The name of the client, for other clients.
     pub client: String,
     pub follow: Follow,
-    /// The task it follows, where it follows one: what it says without naming a task is said there.
+    /// The task it follows, if it follows one: messages that name no task go there.
     pub task: Option<TaskId>,
     /// A message is being decoded. The next one is read afterwards.
     pub decoding: bool,
@@ -228,7 +227,7 @@ impl Conn {
         Want::Nothing
     }
 
-    /// The next message on a socket. One that asks more than it listens, or has too much under way, waits.
+    /// The next message on a socket. A socket whose client does not read, or that has too many calls under way, waits.
     fn listen(&mut self, limits: &Limits, now: Now) -> Want {
         while let Talk::Socket(socket) = &mut self.talk
             && self.output.len() < limits.tx_bytes
@@ -254,17 +253,17 @@ impl Conn {
         Want::Nothing
     }
 
-    /// Whether there is room for the answer to another request. A peer that asks and never listens waits.
+    /// Whether there is room for the answer to another request. A client that does not read its answers waits.
     fn can_answer(&self, limits: &Limits) -> bool {
         self.output.len() < limits.tx_bytes
     }
 
-    /// Whether a socket has so much under way that it is not listened to.
+    /// Whether a socket has too much under way to be read from.
     fn is_busy(&self, limits: &Limits) -> bool {
         self.calls >= limits.socket_calls || self.socket().is_some_and(|socket| socket.decoding)
     }
 
-    /// Refuses a request that could not be read. One that is only too large is known well enough to be answered in its dialect.
+    /// Refuses a request that could not be read. If it is only too large, its path is known and it is answered in its dialect.
     fn reject(&mut self, reject: Reject, now: Now) {
         let response = match self.reader.refused_path() {
             Some(path) if reject.status == 413 => {
@@ -284,9 +283,8 @@ impl Conn {
         self.close();
     }
 
-    /// Sends the answer to the request being served. On a socket the body is all there is of it. A client gives a stream a
-    /// connection of its own; when it is refused the stream, nobody is left to ask for anything else there, and clients that
-    /// take such a connection for a usable one stumble over it. So it is closed.
+    /// Sends the answer to the request being served; on a socket only its body. Clients use a connection of its own for a stream.
+    /// If the stream is refused, the connection is closed: some clients fail when they use it again.
     pub fn answer(&mut self, response: &Response, now: Now) {
         match self.talk {
             Talk::Answering(mut reply) => {
@@ -364,7 +362,7 @@ impl Conn {
         }
     }
 
-    /// Ends the stream; the connection goes on if it can. A socket goes on in any case.
+    /// Ends the stream. The connection stays open if it can, a socket in any case.
     pub fn end_stream(&mut self, now: Now) {
         if let Talk::Streaming { framing, keep_alive } = self.talk {
             self.output.write(|out| framing.end(out));
@@ -384,7 +382,7 @@ impl Conn {
         }
     }
 
-    /// Closes as soon as the output is gone. What came in counts for nothing from now on, and is not kept until then.
+    /// Closes as soon as the output is sent. Unread input is dropped.
     pub fn close(&mut self) {
         self.rx = Buf::default();
         self.reader = Reader::default();
@@ -406,7 +404,7 @@ impl Conn {
         matches!(self.talk, Talk::Reading) && self.output.is_empty()
     }
 
-    /// What it waits for and since when. Who sends a body comes last: it has shown that it wants something.
+    /// What it waits for and since when. A connection that sends a body sorts last: its request has begun.
     pub fn waits(&self) -> (Stage, u64) {
         (self.reader.stage(), self.since)
     }
@@ -417,13 +415,13 @@ impl Conn {
         self.since = now.mono_ms;
     }
 
-    /// How much memory it takes: what waits for its peer, and what is here of it.
+    /// How much memory it takes: output, encoded answers, and input.
     pub fn burden(&self) -> usize {
         let waiting = self.waiting.as_ref().map_or(0, |request| request.body.len());
         self.output.len() + self.owed + self.lent + self.held() + waiting
     }
 
-    /// How much is here of a request or a message that is not whole yet.
+    /// The length of a request or message that is not complete yet.
     pub fn held(&self) -> usize {
         match &self.talk {
             Talk::Reading => self.reader.held() + self.rx.len(),
@@ -432,7 +430,7 @@ impl Conn {
         }
     }
 
-    /// Lets go of a request that is not whole yet, and refuses it. Sockets are hung up on.
+    /// Drops a request that is not complete yet, and refuses it.
     pub fn turn_back(&mut self, now: Now) {
         if let Talk::Reading = self.talk {
             let reject = Reject { status: 503, message: "Too much is under way; send it again in a moment." };
@@ -440,12 +438,12 @@ impl Conn {
         }
     }
 
-    /// Whether its peer has taken nothing of what waits for so long.
+    /// Whether its peer has accepted nothing for so long although output waits.
     pub fn has_stalled(&self, ms: u64, now: Now) -> bool {
         !self.output.is_empty() && now.mono_ms >= self.since + ms
     }
 
-    /// Closes a socket with a word, after which its peer has its time to take what waits.
+    /// Closes a socket with a code and a reason. Its peer has some time to read what waits.
     pub fn hang_up(&mut self, code: u16, reason: &str, now: Now) {
         if let Talk::Socket(socket) = &mut self.talk {
             self.output.write(|out| socket.codec.close(out, code, reason));

@@ -1,5 +1,5 @@
-//! Who may ask at all. Looked at before a request is understood: where it was sent to (`Host`), which page sent it
-//! (`Origin`, `Sec-Fetch-Site`) and who is at the other end of the connection.
+//! Which requests are admitted. Checked before a request is decoded: its `Host`, the page that sent it (`Origin`, `Sec-Fetch-Site`)
+//! and the peer of the connection.
 //!
 //! A name that leads here is not proof that the sender means us: any web page can make a browser connect to loopback, and
 //! any name can be made to resolve to it.
@@ -42,7 +42,7 @@ pub enum Admission {
 }
 
 impl HostPolicy {
-    /// Refuses a request for what it says itself, whoever sent it.
+    /// Refuses a request for its headers, whatever its peer.
     ///
     /// The Host list holds on Unix sockets too: no name leads to one, but `ssh -L 8080:/run/…/x.sock` puts a TCP port in front of
     /// it, and behind that may be a browser on another machine. For the same reason no page may use it at all.
@@ -170,7 +170,7 @@ fn is_of_a_proxy(name: &str) -> bool {
     matches!(name, "forwarded" | "via") || name.starts_with("x-forwarded-")
 }
 
-/// What anybody may see: that we are here, and our card.
+/// What other users may read: health and the card.
 fn is_public(request: &Request) -> bool {
     matches!(request.method, Method::Get | Method::Head)
         && matches!(request.path.as_str(), "/health" | "/.well-known/agent-card.json" | "/.well-known/agent.json")
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_be_a_tool_sees_tasks_but_no_secrets() {
+    fn a_peer_that_may_be_a_tool_reads_tasks_but_no_secrets() {
         let admitted = |method, path: &str, peer| admit(&request(method, path, &[]), peer);
         let asked = |method, path: &str| admitted(method, path, Peer::MaybeTool);
         for method in [Method::Get, Method::Head] {
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_identified_is_told_what_to_do() {
+    fn an_unidentified_peer_gets_the_reason_and_what_to_do() {
         let host_policy = HostPolicy { socket: Some("/run/x.sock".into()), ..HostPolicy::default() };
         assert!(host_policy.unclear(Link::Tcp).ends_with("has ended, or connect over the Unix socket /run/x.sock."));
         assert!(host_policy.unclear(Link::Unix).ends_with("from the process that connects, while it runs."));

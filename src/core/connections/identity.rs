@@ -1,6 +1,6 @@
-//! Peers that may be tools of the agent. Such a connection may read at once. Its first request that does more waits in the connection
-//! until the shell has found out which process is at the other end, which is asked once per connection. Whoever is refused is told why
-//! and what to do, the operator's log is told too, and health counts them.
+//! Peers that may be tools of the agent. Such a connection may read at once. Its first request that does more waits in the
+//! connection until the shell has found out which process is at the other end, which is asked once per connection. A refused client
+//! gets the reason and what to do, the refusal is logged, and health counts refusals.
 //!
 //! A refused connection is closed: the tools that made its peer doubtful may end, and a client that keeps connections would be
 //! refused on this one for ever.
@@ -102,7 +102,7 @@ impl Core {
         self.answer_last(key, &request, &fault, now);
     }
 
-    /// Refuses a request of somebody who is not the user of this server.
+    /// Refuses a request of another user.
     pub(in crate::core) fn turn_stranger_away(&mut self, key: Key, request: &Request, now: Now) {
         let fault = Fault::new(FaultKind::Forbidden, STRANGER);
         self.count_refused(key, STRANGER, now);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_refused_is_told_why_and_the_connection_ends() {
+    fn a_refused_client_gets_the_reason_and_its_connection_ends() {
         for (identity, words) in
             [(Identity::Tool, "A process that the agent started"), (Identity::Unclear, "Wait until the tool has ended")]
         {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_looked_for_now_is_asked_to_come_again() {
+    fn a_peer_that_cannot_be_identified_now_gets_a_retry_after() {
         let mut talk = Talk::new(Peer::MaybeTool);
         talk.send(&post());
         talk.found(Identity::Unavailable("too much is waiting".into()));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_for_who_has_left_is_for_nobody() {
+    fn the_identity_of_a_closed_connection_is_ignored() {
         let mut talk = Talk::new(Peer::MaybeTool);
         talk.send(&post());
         talk.rig.core.close_conn(talk.key, crate::core::Close::Orderly);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_is_told_of_the_first_and_then_from_time_to_time() {
+    fn the_first_refusal_is_logged_and_then_some_from_time_to_time() {
         let mut talk = Talk::new(Peer::Stranger);
         let limit = talk.rig.limits.refusal_tell_ms;
         let refused = |talk: &mut Talk| {

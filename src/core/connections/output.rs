@@ -1,5 +1,5 @@
-//! Bytes waiting for one connection. Small pieces are copied together into one buffer, large shared bodies are queued as
-//! they are, so fan-out costs a reference per reader and a slow reader holds no copies.
+//! Output of one connection. Small pieces are copied into one buffer, large shared bodies are queued by reference, so fan-out costs a
+//! reference per reader and a slow reader holds no copies.
 
 use crate::base::Shared;
 use std::collections::VecDeque;
@@ -8,14 +8,14 @@ use std::io::IoSlice;
 /// Below this a copy is cheaper than another slice in the write call.
 const COPY_BELOW: usize = 4096;
 
-/// A buffer this long is not added to. It goes when its last byte has gone, and a reader that is always a little behind would
-/// keep one that grows for ever.
+/// Nothing is appended to a buffer of this length. A buffer is freed when its last byte was sent, so for a reader that is always a
+/// little behind it would grow for ever.
 const FULL: usize = 16 * 1024;
 
 #[derive(Default)]
 pub struct OutputBuffer {
     queue: VecDeque<Piece>,
-    /// Bytes of the first piece that are gone already.
+    /// Bytes of the first piece that were sent already.
     sent: usize,
     len: usize,
 }
@@ -77,7 +77,7 @@ impl OutputBuffer {
         slices
     }
 
-    /// Forgets the first `n` bytes: they are on their way.
+    /// Drops the first `n` bytes, which were sent.
     pub fn advance(&mut self, mut n: usize) {
         self.len -= n;
         while let Some(piece) = self.queue.front() {

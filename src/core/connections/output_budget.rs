@@ -1,10 +1,10 @@
-//! What waits for all peers together, and what is here of requests that are not whole yet. Each connection has its own bounds, but an
-//! answer is as long as it is: a long conversation may be some megabytes, and whoever asks for it a thousand times and reads none of
-//! the answers would have us keep all of them. So would a thousand who send the first megabytes of a prompt and never the last.
+//! Memory of all connections together: output, encoded answers, and incomplete requests. Each connection has its own limits, but
+//! one answer may be some megabytes, and a client could ask for it a thousand times and read none of the answers, or send a
+//! thousand requests without their ends.
 //!
-//! So when too much waits, nobody is told of a whole task any more, and those who have taken nothing for a moment are cut off, the
-//! greatest burden first. They lose nothing: streams are gone on with where they were, and answers are asked for again. Nor is anything
-//! long taken in. Whoever reads, and has little to say, is served all the while.
+//! Above the budget, calls with long answers and long requests are refused, and connections that have accepted nothing for a moment
+//! are closed, the largest first. Their clients lose nothing: streams can be resumed, and answers asked for again. Clients that
+//! read, and send short requests, are served as before.
 
 use crate::base::clock::Now;
 use crate::base::slots::Key;
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_nobody_reads_are_bounded_and_who_reads_is_served() {
+    fn unread_answers_are_bounded_and_reading_clients_are_served() {
         let limits = Limits { output_bytes_total: 100_000, ..Limits::default() };
         let mut core = Core::new(Setup::alone(limits.clone(), Switches::default(), NOW));
         let mut store = MemoryStore::default();

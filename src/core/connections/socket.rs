@@ -1,6 +1,5 @@
-//! Sockets: connections that follow tasks and are asked over. What a socket is shown are subscriptions like anybody's, which
-//! end only with the socket; what it says goes the way of every other request. Several sockets of one session are nothing
-//! special: all read the same log.
+//! WebSockets: connections that follow tasks and send requests. What a socket follows are subscriptions that end with the socket;
+//! its messages are dispatched as every other request. Several sockets of one session read the same log.
 
 use crate::a2a::{self, Binding, Decoded, Ends, Form, Unaddressed};
 use crate::base::clock::Now;
@@ -19,12 +18,12 @@ use crate::task::message::Source;
 use crate::wire::ws;
 use std::collections::HashSet;
 
-/// Where somebody begins to read.
+/// Where a socket begins to read.
 #[derive(Clone, Copy)]
 enum Start {
     Now,
     After(Seq),
-    /// Behind a place that is not in this log.
+    /// Behind a position that is not in this log.
     Elsewhere,
 }
 
@@ -39,7 +38,7 @@ impl Start {
 }
 
 impl Core {
-    /// Checks what a request says about becoming a socket, and keeps what is needed to agree to it.
+    /// Checks the upgrade request, and keeps what its response needs.
     pub(in crate::core) fn shake_hands(&mut self, key: Key, request: &Request) -> Result<(), Response> {
         match ws::upgrade(request) {
             Ok(upgrade) => {
@@ -57,7 +56,7 @@ impl Core {
         }
     }
 
-    /// The request becomes a socket and follows what it asked for.
+    /// The connection becomes a socket and follows what was asked for.
     pub(in crate::core) fn join(
         &mut self,
         key: Key,
@@ -111,11 +110,11 @@ impl Core {
         Ok(())
     }
 
-    /// Lets a socket follow a task. Who comes anew to a task that is at work or waits for somebody is told how it stands first,
-    /// and so is who names a place that this log never gave out.
+    /// Lets a socket follow a task. If it names no position and the task is open, it first gets a snapshot; also if it names a
+    /// position that this log does not have.
     fn follow(&mut self, key: Key, task: &TaskId, from: Start, role: Role, now: Now) {
         if self.room_for_sub(Some(task)).is_err() {
-            // One who is not shown a task that it follows has to know.
+            // A client that is not shown a task it follows has to know.
             return self.turn_away(key, "too much is watched already: connect again later", now);
         }
         let (Some(conn), Some(loaded)) = (self.connections.get(key), self.tasks.get(task)) else {
@@ -146,8 +145,8 @@ impl Core {
         }
     }
 
-    /// A socket that is shown records asks for those of a task: from now on it is shown them in this way and no other, because
-    /// nothing tells it which of its wishes a record belongs to. Gives what the new reader is to be.
+    /// A socket of the native dialect asks for the records of a task. The new subscription replaces the one it has of this task,
+    /// because a record does not say which subscription it belongs to. Returns the role of the new one.
     pub(in crate::core) fn ask_anew(&mut self, key: Key, task: &TaskId) -> Role {
         let subs = self.connections.get(key).map(|conn| conn.subs.clone());
         for key in subs.unwrap_or_default() {
@@ -165,7 +164,7 @@ impl Core {
         Role::Watch
     }
 
-    /// Something happens to a task: those who follow every task follow this one, from here on.
+    /// A task changes: sockets that follow every task follow this one from here on.
     pub(in crate::core) fn follow_all(&mut self, task: &TaskId, now: Now) {
         let Some(loaded) = self.tasks.get(task).filter(|_| !self.readers.followers().is_empty()) else {
             return;
@@ -180,7 +179,7 @@ impl Core {
         let missing = self.readers.followers().iter().copied();
         let missing = missing.filter(|key| !following.contains(key) && sees(key));
         let missing: Vec<Key> = missing.collect();
-        // Of a task that rested, whoever was there has seen all.
+        // Sockets that were there have seen all of a task that was idle.
         let from = match !loaded.is_open() && loaded.state.seq > Seq(1) {
             true => Start::After(loaded.state.seq),
             false => Start::Now,
@@ -207,7 +206,7 @@ impl Core {
             && say.context.is_none()
             && form.dialect.unaddressed == Unaddressed::Session
         {
-            // An answer finds its question; other words go where the socket listens.
+            // An answer goes to the task that asked, another message to the task that the socket follows.
             let asked = say.said.answers.first().map(|answer| &answer.call);
             let asker = asked.and_then(|call| self.tasks.with_question(call, followed.as_ref()));
             say.task = match (asker, follow) {
@@ -222,7 +221,8 @@ impl Core {
         self.dispatch(Parked::new(key, call, form, by), now);
     }
 
-    /// The live session, which is begun if there is none or the last one is over. Sockets that follow the session follow it on.
+    /// The live session; a new one is started if there is none or the last one is over. Sockets that follow the session follow the
+    /// new one.
     pub(in crate::core) fn session(&mut self, now: Now) -> Result<TaskId, Fault> {
         if let Some(session) = self.tasks.live_session() {
             return Ok(session.clone());
@@ -263,8 +263,8 @@ impl Core {
         Ok(task)
     }
 
-    /// When the session task is replaced, its WebSocket subscribers move to the new task after they have received the rest of the old
-    /// one.
+    /// When the session task is replaced, its WebSocket subscribers move to the new task after they have received the rest of the
+    /// old one.
     fn move_on(&mut self, key: Key, task: &TaskId, now: Now) {
         let Some(conn) = self.connections.get_mut(key) else {
             return;
@@ -289,7 +289,7 @@ impl Core {
         Ok(())
     }
 
-    /// A socket that takes nothing any more is told where to go on, and closed.
+    /// Closes a socket whose client accepts nothing, with the position to continue from.
     pub(in crate::core) fn hang_up(&mut self, key: Key, now: Now) {
         let Some(conn) = self.connections.get(key) else {
             return;
@@ -309,7 +309,7 @@ impl Core {
         self.turn_away(key, &reason, now);
     }
 
-    /// Closes a socket that may come back later.
+    /// Closes a socket with a reason; its client may connect again later.
     pub(in crate::core) fn turn_away(&mut self, key: Key, reason: &str, now: Now) {
         let Some(conn) = self.connections.get_mut(key) else {
             return;

@@ -17,7 +17,7 @@ use crate::task::fault::{Fault, FaultKind};
 
 #[derive(Default)]
 pub(in crate::core) struct DiskHealth {
-    /// What is wrong, for anybody to read, as long as it is.
+    /// What is wrong at present, without names of files.
     problem: Option<String>,
     /// When the log was last told, in monotonic milliseconds.
     told: Option<u64>,
@@ -50,8 +50,7 @@ impl DiskHealth {
 }
 
 impl Core {
-    /// Something could not be written. Clients that wait are told nothing before their events are on disk, so others have to
-    /// hear of it.
+    /// Something could not be written: health and the log report it.
     pub(in crate::core) fn tell_trouble(&mut self, error: &StoreError, now: Now) {
         let hint = error.hint.as_deref();
         let hint = hint.unwrap_or("the server's log says why");
@@ -69,8 +68,8 @@ impl Core {
         self.out.push(Out::LogError { text });
     }
 
-    /// A journal could not be written. Calls that wait for it are answered, because nobody knows when it can be; each is told
-    /// what became of its request. Streams are told when they are looked at next, in this turn.
+    /// A journal could not be written. Calls that wait for it are answered with what became of their requests, because it is not
+    /// known when it can be written. Streams get a notice in this turn.
     pub(in crate::core) fn tell_readers(&mut self, task: &TaskId, now: Now) {
         let Some(loaded) = self.tasks.get(task) else {
             return;
@@ -98,8 +97,8 @@ impl Core {
         }
     }
 
-    /// Tells a stream that has shown everything recorded that the rest waits for the disk: once, until the disk takes it. What
-    /// it is told is no event: it has no position, so a client that comes back misses nothing by having seen it.
+    /// Tells a stream that has shown everything recorded that further events wait for the disk, once until they are written. The
+    /// notice is no event and has no position, so a client that resumes misses nothing.
     pub(in crate::core) fn tell_stream(&mut self, key: Key, now: Now) {
         let Some(sub) = self.readers.get(key) else {
             return;

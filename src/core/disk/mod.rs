@@ -1,5 +1,5 @@
-//! The queues of work for the disk: what is to be appended, loaded, closed and removed, which requests wait for that, and whether the
-//! store can be written. No I/O is done here; files are in `shell/journal`.
+//! The queues of work for the disk: what is to be appended, loaded, closed and removed, which requests wait for that, and whether
+//! the store can be written. No I/O is done here; files are in `shell/journal`.
 
 pub(in crate::core) mod health;
 pub mod request;
@@ -131,11 +131,12 @@ impl Disk {
         self.unrestored.push_front(task);
     }
 
-    pub fn add_visitor(&mut self, task: TaskId) {
+    /// The task is loaded only to be closed.
+    pub fn load_for_expiry(&mut self, task: TaskId) {
         self.loaded_for_expiry.push(task);
     }
 
-    /// The loaded_for_expiry that are loaded, or could not be.
+    /// Tasks that were loaded only to be closed, or could not be loaded.
     pub fn take_loaded_for_expiry(&mut self) -> Vec<TaskId> {
         let (loading, done) =
             std::mem::take(&mut self.loaded_for_expiry).into_iter().partition(|task| self.parked.contains_key(task));

@@ -1,5 +1,5 @@
-//! What the core asks of the store, and the answers. Whoever carries out a request may wait for the disk, so it is never the loop:
-//! the server uses the disk lane, tests do it when they like. The answer comes back as an [`Input`].
+//! What the core asks of the store, and the answers. A request may wait for the disk, so the server runs it in the disk lane, and
+//! tests when they like. The answer comes back as an [`Input`].
 
 use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;

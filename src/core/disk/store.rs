@@ -3,8 +3,8 @@
 //!
 //! A store has two halves. The loop owns the [`Store`]: it creates logs and appends to them and to the index, into the page cache,
 //! never with a flush. Whatever may wait for the disk goes through the [`Archive`], which other threads use on behalf of a
-//! [`StoreRequest`](crate::core::disk::request::StoreRequest). A log is bytes to both; that the bytes are journal lines matters only
-//! to [`read_all`] and [`fold`].
+//! [`StoreRequest`](crate::core::disk::request::StoreRequest). A log is bytes to both; that the bytes are journal lines matters
+//! only to [`read_all`] and [`fold`].
 
 use crate::base::id::{Seq, TaskId};
 use crate::limits::Limits;
@@ -29,8 +29,8 @@ pub trait Store: Send {
     /// does no harm, because tasks that did not rest are loaded again.
     fn update_summary(&mut self, task: &TaskId, brief: &Brief);
 
-    /// The task leaves memory: its lock and descriptor go as soon as the last [`LogFile`] of it does. A log without lines is deleted,
-    /// as maintenance.
+    /// The task leaves memory: its lock and descriptor go as soon as the last [`LogFile`] of it does. A log without lines is
+    /// deleted, as maintenance.
     fn close(&mut self, task: &TaskId);
 
     /// The other half.
@@ -41,8 +41,8 @@ pub trait Store: Send {
         Vec::new()
     }
 
-    /// Housekeeping that has come up since the last call, to be done beside the loop because it waits for the disk. If it fails or is
-    /// never done, that costs space and time and nothing else.
+    /// Maintenance that has become necessary since the last call, for a worker because it waits for the disk. If it fails or is
+    /// never done, that costs only space and time.
     fn take_maintenance(&mut self) -> Option<Maintenance> {
         None
     }
@@ -61,7 +61,7 @@ pub trait Archive: Send + Sync {
         self.open(task)
     }
 
-    /// Deletes a log for good; one that does not exist counts as deleted. Not while another server has it.
+    /// Deletes a log, unless another server has it. A log that does not exist counts as deleted.
     fn remove(&self, task: &TaskId) -> Result<Removal, StoreError>;
 
     /// The content that logs name.
@@ -90,7 +90,7 @@ impl fmt::Debug for Maintenance {
 
 /// One log, shared between threads.
 pub trait LogFile: Send + Sync {
-    /// Flushes what was appended before the call. One that failed once fails until the log is closed: after a failed flush the
+    /// Flushes what was appended before the call. After a failure it fails until the log is closed: after a failed flush the
     /// system may have dropped the bytes, and a second flush that succeeds would prove nothing.
     fn sync(&self) -> Result<(), StoreError>;
 
@@ -104,8 +104,7 @@ pub trait LogFile: Send + Sync {
         self.len() == 0
     }
 
-    /// The log turned out to be damaged: keeps it for people to look at, away from the others, and refuses every further use
-    /// of it with the error returned here.
+    /// The log is damaged: moves it aside for the operator, and refuses every further use of it with the error returned here.
     fn set_aside(&self, why: &str) -> StoreError;
 
     /// What messages call it.
@@ -133,9 +132,9 @@ pub enum Openness {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
     pub message: String,
-    /// What is wrong and what to do, in words that anybody may read: without the names of files and tasks.
+    /// What is wrong and what to do, without the names of files and tasks.
     pub hint: Option<String>,
-    /// Somebody else has it right now: it may work in a moment.
+    /// Another process has it at present; it may work in a moment.
     pub busy: bool,
 }
 

@@ -257,7 +257,7 @@ fn a_restarted_server_goes_on_where_the_old_one_was() {
 }
 
 #[test]
-fn nothing_is_told_before_it_is_on_disk() {
+fn nothing_is_delivered_before_it_is_on_disk() {
     let mut rig = Rig::new();
     let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
     rig.drain();
@@ -271,7 +271,7 @@ fn nothing_is_told_before_it_is_on_disk() {
 }
 
 #[test]
-fn a_webhook_that_went_while_it_was_told_is_gone() {
+fn a_webhook_that_is_deleted_during_a_delivery_gets_no_more() {
     let mut rig = Rig::new();
     let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
     let first = rig.taken();
@@ -296,7 +296,7 @@ fn a_webhook_that_went_while_it_was_told_is_gone() {
 }
 
 #[test]
-fn a_webhook_that_moved_while_it_was_told_is_told_at_its_new_place() {
+fn a_webhook_that_is_set_again_during_a_delivery_gets_the_event_at_its_new_url() {
     let mut rig = Rig::new();
     let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
     let first = rig.taken();
@@ -361,7 +361,7 @@ fn a_task_has_so_many_webhooks_and_a_minute_so_many_registrations() {
 }
 
 #[test]
-fn a_server_without_webhooks_says_so() {
+fn a_server_without_webhooks_refuses_them() {
     let off = Switches { push: false, ..Switches::default() };
     let mut rig = Rig::with(Limits::default(), off);
     let task = rig.begin(Dialect::RPC_03, None);
@@ -479,7 +479,7 @@ fn a_task_that_another_server_left_open_is_looked_at_before_it_is_forgotten() {
 }
 
 #[test]
-fn a_full_house_restores_what_was_left_open_one_after_the_other() {
+fn a_full_server_restores_open_tasks_one_after_the_other() {
     let mut rig = Rig::new();
     let tasks: Vec<TaskId> = (0..3).map(|_| rig.begin(Dialect::REST_10, Some(wish(Some("h"))))).collect();
     rig.drain_all();

@@ -1,7 +1,6 @@
-//! Whose turn it is to have a page of a journal in memory. Readers that are far behind read the journal in pages, and there may
-//! be thousands of them; so a few have one, and the others stand in line. Whoever is through with its page and wants the next
-//! one goes to the end of the line, and a page whose reader cannot go on, because its peer takes nothing, is taken from it as
-//! soon as somebody else could use it. So nobody waits for a slow one, and nothing is read that nobody takes.
+//! Which readers have a page of a journal in memory. Readers that are far behind read the journal in pages, and there may be
+//! thousands of them, so a few have a page and the others wait in a queue. A reader that needs its next page goes to the end of the
+//! queue. A reader whose client accepts nothing loses its page when another one waits, so no reader waits for a slow client.
 
 use crate::base::slots::Key;
 use std::collections::VecDeque;
@@ -15,22 +14,22 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// The reader wants a page, and has none any more.
+    /// The reader needs a page; the one it had is used up.
     pub fn wait(&mut self, reader: Key) {
         self.held.retain(|holder| *holder != reader);
         self.line.push_back(reader);
     }
 
-    /// The reader needs none any more.
+    /// The reader needs no page any more.
     pub fn let_go(&mut self, reader: Key) {
         match self.held.iter().position(|holder| *holder == reader) {
             Some(at) => drop(self.held.swap_remove(at)),
-            // Who has none may stand in line, and that may be long.
+            // A reader without a page may be in the queue, which may be long.
             None => self.line.retain(|waiting| *waiting != reader),
         }
     }
 
-    /// The next one in line, which has a page from now on; if there are fewer than `most`.
+    /// The next reader in the queue, which has a page from now on, if fewer than `most` have one.
     pub fn call(&mut self, most: usize) -> Option<Key> {
         if self.held.len() >= most {
             return None;

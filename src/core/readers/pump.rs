@@ -1,5 +1,5 @@
-//! Moving cursors forward: a reader is sent events as far as the log is written and its connection takes bytes. No reader waits for
-//! another: one that cannot take more stays where it is and is looked at again when it can.
+//! Moving cursors forward: a reader is sent events as far as the log is written and its connection accepts bytes. No reader waits
+//! for another: a reader whose connection is full stays where it is until the connection accepts more.
 
 use crate::a2a::{self, Tools};
 use crate::base::Shared;
@@ -69,7 +69,7 @@ impl Core {
                 }
                 if let Some(Subscription { conn, form, kind: Kind::Ready { reply, .. }, .. }) = self.unsubscribe(key) {
                     match reply {
-                        // Who gave no id wants to hear of failure only.
+                        // A request without an id is answered only if it fails.
                         Reply::Answer(_) if form.silent => {}
                         Reply::Answer(response) => self.answer(conn, &response, now),
                         Reply::Refusal(fault) => self.refuse(conn, &form, &fault, now),
@@ -172,7 +172,7 @@ impl Core {
         self.read_on(at, now);
     }
 
-    /// The waiting time of a call is over: it is answered with the task as it stands, and the turn goes on.
+    /// The waiting time of a call is over: it is answered with the task as it is, and the turn continues.
     pub(in crate::core) fn stop_waiting(&mut self, key: Key) {
         let Some(sub) = self.readers.get_mut(key) else {
             return;
@@ -249,7 +249,7 @@ impl Readers {
             let next = sub.cursor.next();
             if sub.first.is_none() && next > loaded.shown() {
                 let ended = has_seen_all(sub, loaded);
-                // What comes is encoded for all who watch; the state that was folded to get here may be a long conversation.
+                // Further events are encoded for all readers together, so the state that was folded to get here is dropped.
                 self.drop_cold(key);
                 return if ended { Advanced::Ended } else { Advanced::Waits };
             }

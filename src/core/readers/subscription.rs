@@ -62,16 +62,16 @@ pub enum FirstBody {
     Encoding,
 }
 
-/// Whether somebody asked for just this.
+/// Why there is a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It answers a call.
     Call,
     /// A socket follows the task.
     Follow,
-    /// A socket follows every task; it lets go of one that rests.
+    /// A socket follows every task; the subscription ends when the task is idle.
     FollowAll,
-    /// A socket followed the task and now follows another one; it lets go of this one when it has seen all of it.
+    /// A socket followed the task and now follows another one; the subscription ends when all of this one was sent.
     Leave,
     /// A socket asked to be shown the task until it is over.
     Watch,

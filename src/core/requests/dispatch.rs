@@ -1,5 +1,5 @@
-//! Calls, performed: what each one does to tasks and how it is answered. Every answer that depends on a task waits until
-//! the log is written up to what it shows.
+//! What each call does to tasks and how it is answered. Every answer that depends on a task waits until the log is written up to
+//! what it shows.
 
 use crate::a2a::{self, Begins, Binding, Ends, Form, Unaddressed, View, Wanted};
 use crate::base::Shared;
@@ -52,7 +52,7 @@ impl Core {
         let site = site.unwrap_or_else(|| Ok(self.settings.workspace.site.clone()));
         if let Err(fault) = self.carry_out(conn, call, site, &form, by, now) {
             match task {
-                // Why it is refused may be news itself: that the task is over, that somebody else has answered.
+                // The reason may show an event that is not on disk yet: that the task is over, that another client has answered.
                 Some(task) => {
                     self.reply_after(conn, &task, &form, Reply::Refusal(fault));
                 }
@@ -75,7 +75,7 @@ impl Core {
         }
     }
 
-    /// A workspace was checked: the request that waited for it goes on.
+    /// A workspace was checked: the request that waited for it continues.
     pub(in crate::core) fn resolved(&mut self, request: u64, site: Result<Site, String>, now: Now) {
         if let Some(request) = self.disk.take_resolved(request) {
             let conn = request.conn;
@@ -85,7 +85,7 @@ impl Core {
         }
     }
 
-    /// Finds out which task is meant by words that name none, and begins nothing when the server is to end.
+    /// Finds the task of a message that names none, and refuses new work when the server is shutting down.
     fn address(&mut self, call: &mut Call, form: &Form, now: Now) -> Result<(), Fault> {
         if !self.is_running() && matches!(call, Call::Say(_) | Call::Create(_) | Call::Execute(_)) {
             let message = "The server is about to end and begins nothing new; try again when it is back.";
@@ -179,7 +179,7 @@ impl Core {
         }
     }
 
-    /// Whether there is this task for one who asks so: in another partition there is none.
+    /// Whether the tenant of this form has the task.
     fn sees(&self, form: &Form, task: &TaskId) -> bool {
         let known = self.tasks.known.get(task);
         known.is_some_and(|brief| brief.tenant == form.tenant)
@@ -191,8 +191,8 @@ impl Core {
         self.disk.list_later(request);
     }
 
-    /// A task whose journal cannot be written takes nothing new, except to be canceled: that stops its work without waiting
-    /// for the disk. Its recorded events can be read. What it has come to since cannot be shown before it is recorded.
+    /// A task whose journal cannot be written refuses changes, except to be canceled, which stops its work without waiting for the
+    /// disk. Its recorded events can be read. Its state since then cannot be shown before it is recorded.
     fn broken(&self, task: &TaskId, call: &Call) -> Option<Fault> {
         let loaded = self.tasks.get(task)?;
         let why = loaded.broken.as_ref()?;
@@ -218,7 +218,7 @@ impl Core {
     fn cancel(&mut self, conn: Key, task: &TaskId, form: &Form, now: Now) -> Result<(), Fault> {
         let loaded = &self.tasks[task];
         let canceled = loaded.state.status.state == TaskState::Canceled;
-        // Nobody has been told of a cancellation that is not recorded, so a second call asks for the same one.
+        // No client has been shown a cancellation that is not recorded, so a second call asks for the same one.
         let unrecorded = loaded.broken.is_some();
         if !canceled || (form.dialect.protocol == Protocol::V03 && !unrecorded) {
             self.drive(task, Input::Cancel, now).map_err(|_| {
@@ -234,7 +234,7 @@ impl Core {
         Ok(())
     }
 
-    /// Notes what a call that waits for its answer wants.
+    /// Sets what a call that waits for its answer wants.
     pub(in crate::core) fn note_wish(&mut self, reply: Option<Key>, wants: Wants) {
         if let Some(sub) = reply.and_then(|key| self.readers.get_mut(key)) {
             sub.wants = wants;
@@ -247,8 +247,8 @@ impl Core {
         Ok(())
     }
 
-    /// Watching a task: from now on with a snapshot first, or exactly on from a position. A position this log never gave
-    /// out is answered with a snapshot too: the client starts over, without a gap it does not know of.
+    /// Subscribes to a task: with a snapshot first, or from a position on. A position that this log does not have is answered with
+    /// a snapshot too, so that the client starts over without an unknown gap.
     fn watch(&mut self, conn: Key, task: &TaskId, after: Option<Seq>, form: &Form, now: Now) -> Result<(), Fault> {
         self.room_for_sub(Some(task))?;
         let records = form.dialect.binding == Binding::Native;
@@ -419,8 +419,8 @@ impl Core {
     }
 }
 
-/// How the stream of one who watches begins, and what it ends with. Who goes on from a position wants what was missed: where the
-/// next word is the user's there is an end to that, also for those who would stay for the next turn otherwise.
+/// How the stream of a subscription begins, and what it ends with. A client that resumes wants what it missed, so in 1.0 its stream
+/// ends when the task waits for the user.
 fn watching(form: &Form, view: View, state: &State, position: Option<Seq>) -> (Begins, Ends) {
     let asks = state.is_idle() && state.status.state == TaskState::InputRequired;
     match (a2a::watch_stream(form, view), form.dialect.protocol) {
@@ -439,7 +439,7 @@ fn rests(state: &State, ends: Ends) -> bool {
     }
 }
 
-/// Whether any live session will do.
+/// Whether a call is for the live session, whichever that is.
 pub(in crate::core) fn joins(call: &Call) -> bool {
     let session = Follow::Session;
     matches!(call, Call::Session) || matches!(call, Call::Join(Join { follow, .. }) if *follow == session)

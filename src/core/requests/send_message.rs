@@ -1,5 +1,5 @@
-//! Something is said: a prompt, answers, or both. It goes to a task, which may be born of it; whoever said it then watches the
-//! turn, waits for its end, or is told at once that it was heard.
+//! Messages: a prompt, answers to questions, or both. A message goes to a task, which may be created for it. The client gets a
+//! stream of the turn, waits for its end, or gets an answer at once.
 
 use crate::a2a::{self, Begins, Ends, Form, Wanted};
 use crate::base::clock::Now;
@@ -35,31 +35,31 @@ impl NewTaskOptions {
     }
 }
 
-/// The task that something is said to.
+/// The task that a message is for.
 struct TargetTask {
     task: TaskId,
-    /// It was made for this.
-    born: bool,
+    /// It was created for the message.
+    is_new: bool,
     /// Why it cannot run.
     failure: Option<String>,
 }
 
-/// How something that was said is to be answered.
+/// How a message is to be answered.
 struct MessageRequest<'a> {
     conn: Key,
     say: &'a Say,
     form: &'a Form,
     until: Until,
-    /// Its task was made for it.
-    born: bool,
+    /// Its task was created for it.
+    is_new: bool,
     /// It waits behind questions that it does not answer.
     stuck: bool,
-    /// The first thing that is recorded of it is the prompt.
+    /// The first event that is recorded of it is the prompt.
     prompts: bool,
 }
 
 impl Core {
-    /// What somebody says; `like` is how a task is born of it, if one is.
+    /// Carries out a message; `like` is how a task is created for it, if one is.
     pub(in crate::core) fn send_message(
         &mut self,
         conn: Key,
@@ -73,17 +73,17 @@ impl Core {
         if let Some(text) = self.scripted_message(&say, &like) {
             return self.reply_with_message(conn, &text, say.context, &say.mode, form, now);
         }
-        let TargetTask { task, born, failure } = self.target_task(&mut say, like, form, now)?;
+        let TargetTask { task, is_new, failure } = self.target_task(&mut say, like, form, now)?;
         let prompt = Input::Say { said: say.said.clone(), by };
         let decided = self.decide_message(&task, say.push.take(), prompt, form, now);
         let decision = decided.map_err(|fault| {
-            if born {
+            if is_new {
                 self.discard_task(&task, now);
             }
             a2a::blame(&say.said.message, fault)
         })?;
         let state = &self.tasks[&task].state;
-        // Words alone do not help a task that waits for answers: they are queued, and told so at once.
+        // A prompt without answers is queued while the task waits for answers, and is answered at once.
         let stuck = state.paused && !decision.events.iter().any(is_answer);
         let until = Until {
             turn: turn_of(&decision, state),
@@ -93,13 +93,13 @@ impl Core {
                 Mode::Wait | Mode::Now => Ends::WithTurn,
             },
         };
-        // It watches before anything is recorded, so that what was said need not be read from the journal again.
+        // The subscription begins before anything is recorded, so that the prompt need not be read from the journal again.
         let request = MessageRequest {
             conn,
             say: &say,
             form,
             until,
-            born,
+            is_new,
             stuck,
             prompts: matches!(decision.events.first(), Some(Event::Prompted { .. })),
         };
@@ -121,7 +121,7 @@ impl Core {
         Ok(())
     }
 
-    /// The task that is meant, or a new one. Words that answer a question where it was asked in words become the answer.
+    /// The named task, or a new one. Text that answers a question of the task becomes the answer, in views that answer in text.
     fn target_task(&mut self, say: &mut Say, like: NewTaskOptions, form: &Form, now: Now) -> Result<TargetTask, Fault> {
         if let Some(task) = say.task.clone() {
             let state = &self.tasks[&task].state;
@@ -133,7 +133,7 @@ impl Core {
             if a2a::view(form, Some(&state.created)).answers_in_words() {
                 say.said = answer_words::heard(state, say.said.clone());
             }
-            return Ok(TargetTask { task, born: false, failure: None });
+            return Ok(TargetTask { task, is_new: false, failure: None });
         }
         let new_task = NewTask {
             id: like.id,
@@ -145,10 +145,10 @@ impl Core {
             traits: say.traits,
         };
         let (task, failure) = self.create_task(new_task, now)?;
-        Ok(TargetTask { task, born: true, failure })
+        Ok(TargetTask { task, is_new: true, failure })
     }
 
-    /// What comes of it: the webhook that came along is in place before the agent begins.
+    /// Decides about the message. Its webhook is set before the agent begins.
     fn decide_message(
         &mut self,
         task: &TaskId,
@@ -165,7 +165,7 @@ impl Core {
         Ok(decision)
     }
 
-    /// Lets the one who spoke watch or wait. None: there is nothing to wait for.
+    /// Subscribes the client of a message. None: there is nothing to wait for.
     fn listen(&mut self, request: &MessageRequest<'_>, task: &TaskId, now: Now) -> Option<Key> {
         let MessageRequest { conn, say, form, until, stuck, .. } = *request;
         let mut sub = self.sub(conn, task, form, self.tasks[task].state.seq, until);
@@ -192,7 +192,7 @@ impl Core {
         }
     }
 
-    /// What a stream that answers a prompt begins with.
+    /// Sets the first frame of a stream that answers a prompt.
     fn open_stream(&mut self, reader: Key, request: &MessageRequest<'_>) {
         let MessageRequest { say, form, until, .. } = *request;
         let Some(sub) = self.readers.get_mut(reader) else {
@@ -203,7 +203,7 @@ impl Core {
         let state = &self.tasks[&sub.task].state;
         let whole = match form.dialect.prompt_stream.0 {
             Begins::Snapshot => true,
-            Begins::SnapshotIfCreated => request.born,
+            Begins::SnapshotIfCreated => request.is_new,
             Begins::AfterPrompt | Begins::NextEvent => false,
         };
         let body = match whole {
@@ -226,7 +226,7 @@ impl Core {
         }
     }
 
-    /// Holds an acknowledgement back until what it acknowledges is as safe as the operator wants it.
+    /// Holds an acknowledgement back until what it acknowledges is flushed, if the operator wants that.
     fn hold(&mut self, reader: Option<Key>) {
         let sub = reader.and_then(|key| self.readers.get_mut(key));
         if let (Durability::Strict, Some(sub)) = (self.settings.request_policy.durability, sub) {

@@ -1,4 +1,4 @@
-//! From a request on a connection to a call: who may send it, what it asks for, in which dialect.
+//! From a request on a connection to a call: whether it is admitted, what it asks for, in which dialect.
 
 use crate::a2a::{self, Decoded};
 use crate::base::clock::Now;
@@ -58,7 +58,7 @@ impl Core {
     }
 }
 
-/// Who a request is from, as other clients are told.
+/// The sender of a request, as other clients are shown it.
 fn source(request: &Request, form: &a2a::Form) -> Source {
     let agent = request.headers.get("user-agent").and_then(|agent| agent.split_whitespace().next());
     let named = request.query("client").or(agent).unwrap_or("a client");

@@ -1,5 +1,5 @@
-//! Slash commands, asked for: found in the registry and begun as tasks. From there on they are tasks like any other; only what
-//! the one who asked is answered with differs, and that is the form's to say.
+//! Slash commands: found in the registry and started as tasks. From there on they are tasks like any other; only the answer
+//! differs, which the form determines.
 
 use crate::a2a::{self, Form, PromptAnswer, commands};
 use crate::base::clock::Now;
@@ -34,8 +34,8 @@ impl Core {
                 let id: TaskId = self.settings.entropy.uuid().into();
                 let (execute, form) = watched(execute, answers, form, &id);
                 let say = self.typed(execute, &command);
-                let born = NewTaskOptions { id: Some(id), command: Some(command), site };
-                self.send_message(conn, say, born, &form, by, now)
+                let options = NewTaskOptions { id: Some(id), command: Some(command), site };
+                self.send_message(conn, say, options, &form, by, now)
             }
             Err(fault) if form.prompt_answer == PromptAnswer::CommandReceipt => {
                 self.not_started(conn, &fault, execute.mode, form, now);
@@ -54,7 +54,7 @@ impl Core {
         Ok((command, spec.answers))
     }
 
-    /// The prompt of its task: what a person would have typed.
+    /// The prompt of its task: the command line.
     fn typed(&mut self, execute: Execute, command: &Invocation) -> Say {
         let message = Message::new(self.settings.entropy.uuid(), Role::User, vec![Part::text(command.line())]);
         Say {
@@ -69,7 +69,7 @@ impl Core {
         }
     }
 
-    /// That a command cannot run is a result of its own, in the dialect that gives receipts.
+    /// In the dialect that answers with receipts, a command that cannot run is a receipt too.
     fn not_started(&mut self, conn: Key, fault: &Fault, mode: Mode, form: &Form, now: Now) {
         let receipt = commands::not_started(&fault.message);
         match mode {
@@ -81,8 +81,8 @@ impl Core {
     }
 }
 
-/// A command that sets the model to work is watched by whoever would wait for a result. As at the reference server, the model is
-/// to ask nothing, if the operator grants that.
+/// A command that starts a model turn is answered with a stream where a client would wait for a result. As at the reference server,
+/// the model asks nothing, if the operator allows that.
 fn watched(execute: Execute, answers: Answers, form: &Form, task: &TaskId) -> (Execute, Form) {
     match (form.prompt_answer, answers) {
         (PromptAnswer::CommandResult, Answers::Streaming) => {

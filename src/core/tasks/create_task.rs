@@ -1,4 +1,4 @@
-//! Tasks come to be: with a place to work in and a model to ask, in a context whose conversation they continue.
+//! Creates tasks: with a workspace and a model, in a context whose conversation they continue.
 
 use crate::a2a::{self, Form};
 use crate::base::clock::Now;
@@ -15,9 +15,9 @@ use crate::task::policy;
 use crate::task::slash::Invocation;
 use std::sync::Arc;
 
-/// A task to be made.
+/// A task to be created.
 pub(in crate::core) struct NewTask<'a> {
-    /// None: a new one.
+    /// None: a new id.
     pub id: Option<TaskId>,
     /// The command it is for.
     pub command: Option<Invocation>,
@@ -63,7 +63,7 @@ impl Core {
         Ok(())
     }
 
-    /// Makes a task. A workspace or model that cannot be used makes a task that will say so and fail.
+    /// Creates a task. A task whose workspace or model cannot be used fails with the reason, which is returned.
     pub(in crate::core) fn create_task(
         &mut self,
         new_task: NewTask<'_>,
@@ -114,7 +114,7 @@ impl Core {
         Ok((task, problem))
     }
 
-    /// What a client's wishes come to.
+    /// The workspace and model that a client's settings lead to.
     fn chosen(&self, wishes: &Settings, site: Result<Site, String>) -> Chosen {
         let (site, unusable) = match site {
             Ok(site) => (site, None),

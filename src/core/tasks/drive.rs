@@ -1,4 +1,5 @@
-//! Tasks: inputs are decided and recorded, lines go to the store, and only what is there is released to readers and workers.
+//! Inputs of tasks are decided and recorded, records are appended to the store, and only what is there is released to readers and
+//! workers.
 
 use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
@@ -39,7 +40,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whatever follows from the state. When the server is to end, nothing new begins: a turn may still end.
+    /// Does what follows from the state. When the server is shutting down no new work begins, but a turn may still end.
     pub(in crate::core) fn advance(&mut self, task: &TaskId, now: Now) {
         loop {
             let decision = self.decide(task, Input::Advance).expect("going on is never refused");
@@ -56,7 +57,7 @@ impl Core {
             return;
         }
         self.follow_all(task, now);
-        // A command is told how things were before it.
+        // A command gets the facts from before it began.
         let commands = |effect: &Effect| matches!(effect, Effect::Command { .. });
         let facts = decision.effects.iter().any(commands);
         let facts = facts.then(|| self.facts(now));
@@ -114,7 +115,7 @@ impl Core {
             }
             Effect::Save { rule } => return self.out.push(Out::SaveRule { rule: rule.clone() }),
             Effect::Run { gate, .. } => *gate,
-            // Some commands write files, and which do is not known here.
+            // Some commands write files; which ones is not known here.
             Effect::Command { .. } => Gate::Synced,
             Effect::Think { .. } | Effect::Attach { .. } | Effect::Compact { .. } | Effect::Prepare { .. } => {
                 Gate::Written
@@ -123,7 +124,7 @@ impl Core {
         let job = decide::job(&loaded.state, effect, &self.settings.limits);
         let mut job = job.expect("these effects are jobs of the present state");
         match &mut job.work {
-            // A summary stands for what was inherited too.
+            // A summary replaces what was inherited too.
             Work::Think(think) | Work::Compact(think)
                 if loaded.state.summary.is_none() && !loaded.inherited.is_empty() =>
             {
@@ -159,11 +160,11 @@ impl Core {
 
     // The disk.
 
-    /// Appends what was decided since the last time: one write per changed task. What fails stays above the mark and is
-    /// tried again later; nothing is rolled back, because nothing was shown or started.
+    /// Appends what was decided since the last time: one write per changed task. Events whose append fails are tried again later;
+    /// nothing is rolled back, because nothing was shown or started.
     pub(in crate::core) fn append(&mut self, store: &mut dyn Store, now: Now) {
         for task in self.disk.take_to_close() {
-            // Somebody may have asked for it again in the meantime.
+            // A client may have asked for it again in the meantime.
             if !self.tasks.is_loaded(&task) && !self.disk.is_loading(&task) {
                 store.close(&task);
             }
@@ -215,7 +216,7 @@ impl Core {
         self.out.extend(store.take_maintenance().map(Out::Tidy));
     }
 
-    /// The time has come to try a journal again that could not be written.
+    /// Tries a journal again that could not be written.
     pub(in crate::core) fn append_is_due(&mut self, task: &TaskId) {
         if let Some(loaded) = self.tasks.get_mut(task) {
             loaded.retry_armed = false;
@@ -310,7 +311,7 @@ impl Core {
                 let Some(loaded) = self.tasks.get_mut(task) else {
                     return;
                 };
-                // What waits for the flush can never start: the task says so instead of waiting for ever.
+                // What waits for the flush can never start, so the task fails instead of waiting for ever.
                 let text = format!("The task's journal cannot be written: {}", error.message);
                 let safe = loaded.synced;
                 let mut held = loaded.subs.clone();
@@ -339,7 +340,7 @@ fn is_work(effect: &Effect) -> bool {
 
 fn append_one(loaded: &mut LoadedTask, store: &mut dyn Store) -> Result<(), StoreError> {
     let open = loaded.openness();
-    // One that was loaded because it had been left open may turn out to be settled: then the next start need not look at it.
+    // A task that was loaded because it had been left open may turn out to be settled: then the next start need not load it.
     if loaded.pending.is_empty() && loaded.marked == Some(open) {
         return Ok(());
     }

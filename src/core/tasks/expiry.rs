@@ -1,9 +1,8 @@
-//! Tasks whose time is over. Those at rest for too long are closed by their own `decide`, and for that they have to be in memory;
-//! those that have been over for long enough are forgotten and their logs deleted, without being loaded.
+//! Tasks whose time is over. Tasks that were idle for too long are closed by `decide`, for which they are loaded. Tasks that have
+//! been over for long enough are removed with their logs, without being loaded.
 //!
-//! A task that later ones of its context continue is part of what those remember. It stays as long as they do. And what its
-//! webhooks are still to be told is not forgotten with it: a task goes when everything was delivered or given up, which
-//! takes minutes where retention takes hours, and comes to an end whatever the receivers do.
+//! A task that later tasks of its context continue is part of their conversation and stays as long as they do. A task with
+//! deliveries to webhooks stays until they are delivered or given up, which takes minutes where retention takes hours.
 
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
@@ -16,7 +15,7 @@ use crate::task::machine::decide;
 use crate::task::machine::decide::Input;
 
 impl Core {
-    /// Sees to it that somebody looks at the time when a turn may have lasted too long.
+    /// Arms the timer of a task that checks whether a turn has lasted too long.
     pub(in crate::core) fn arm_limit(&mut self, task: &TaskId, now: Now) {
         let Some(loaded) = self.tasks.get_mut(task) else {
             return;
@@ -38,14 +37,14 @@ impl Core {
         }
     }
 
-    /// Tells a task how late it is.
+    /// Gives a task the time.
     pub(in crate::core) fn tell_time(&mut self, task: &TaskId, now: Now) {
-        // The time is never refused: a task that is over has no use for it.
+        // The time is never refused; a task that is over ignores it.
         let _ = self.drive(task, Input::Time(now.unix_ms), now);
         self.arm_limit(task, now);
     }
 
-    /// Sees to it that somebody looks when the next task has rested for as long as it may.
+    /// Arms the timer for the next task that is due.
     pub(in crate::core) fn arm_expiry(&mut self, now: Now) {
         let Some(due) = self.tasks.known.next() else {
             return;
@@ -54,7 +53,7 @@ impl Core {
         self.timers.arm_expiry(now.mono_ms + delay.max(self.settings.limits.expiry_pause_ms));
     }
 
-    /// Looks at the first few tasks that are due.
+    /// Closes or removes the first few tasks that are due.
     pub(in crate::core) fn expire(&mut self, now: Now) {
         if !self.timers.expiry_fired(now.mono_ms) {
             return;
@@ -77,7 +76,7 @@ impl Core {
                 self.take_over(&task, now);
                 self.tell_time(&task, now);
             } else if !self.disk.is_loading(&task) {
-                self.disk.add_visitor(task.clone());
+                self.disk.load_for_expiry(task.clone());
                 self.fetch_to_own(task);
             }
         }
@@ -97,7 +96,7 @@ impl Core {
         }
     }
 
-    /// Deletes a log. Nobody may use the task from now on.
+    /// Deletes a log. The task cannot be used from now on.
     fn remove(&mut self, task: TaskId, now: Now) {
         drop(self.tasks.unload(&task));
         if let Some(brief) = self.tasks.forget(&task, now.unix_ms) {
@@ -116,8 +115,8 @@ impl Core {
             self.put_off(task.clone(), now);
         }
         if result == Ok(Removal::LeftOpen) {
-            // Left by a server that died before it had told its webhooks.
-            self.disk.add_visitor(task.clone());
+            // Left by a server that died before it had delivered to its webhooks.
+            self.disk.load_for_expiry(task.clone());
             self.fetch_to_own(task);
         }
         self.arm_expiry(now);

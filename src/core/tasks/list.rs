@@ -1,6 +1,6 @@
 //! Lists of tasks. Which tasks are on a page is found among the briefs of all tasks; only those are brought into memory. A list
-//! shows what is on disk and nothing else, so it is made when everything of this turn of the loop has been appended; a task
-//! whose journal cannot be written is left out, because how it stands is not on disk.
+//! shows what is on disk and nothing else, so it is made when everything of this turn of the loop has been appended. A task with events
+//! that are not on disk is left out.
 
 use crate::a2a::{self, Answers, Page, Wanted};
 use crate::base::clock::Now;

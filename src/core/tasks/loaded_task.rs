@@ -1,8 +1,8 @@
 //! One task in memory: its state, the end of its log that readers still need, and how far the log is on disk.
 //!
-//! An event is encoded once for every view that somebody watches, right after it was applied, when the state is exactly
-//! the one the event led to. Readers then take the shared bodies; a reader that is too far behind for that reads the
-//! journal and folds a state of its own (see `core/readers`). Nobody watching costs nothing: no bodies are made or kept.
+//! An event is encoded once for every view that a client watches, right after it was applied, when the state is exactly the one after
+//! the event. Readers share the encoded bodies; a reader that is too far behind reads the journal and folds a state of its own (see
+//! `core/readers`). Without readers no bodies are made or kept.
 
 use crate::a2a::{self, Body, Tools, View};
 use crate::base::id::Seq;
@@ -23,18 +23,18 @@ pub struct LoadedTask {
     pub state: Arc<State>,
     /// The conversation this one continues, from the tasks before it in its context.
     pub inherited: Vec<Arc<Item>>,
-    /// This server goes on with the task. One that was loaded only to be read is left as it is.
+    /// This server continues the task. A task that was loaded only to be read is left as it is.
     pub owned: bool,
     /// Journal lines that are not on disk yet.
     pub pending: Vec<u8>,
-    /// How long its log is, and so about how much of memory it takes; with those it was loaded together with.
+    /// The length of its log and of the logs it was loaded with: about half of the memory it takes.
     pub log_bytes: usize,
-    /// Up to here the log survives the death of the process.
+    /// Up to here the log survives the end of the process.
     written: Seq,
-    /// Up to here it survives the death of the machine.
+    /// Up to here it survives a power failure.
     pub synced: Seq,
     pub syncing: bool,
-    /// Why the journal could not be written, until it could.
+    /// Why the journal cannot be written at present.
     pub broken: Option<String>,
     /// A timer for the next try is armed.
     pub retry_armed: bool,
@@ -42,17 +42,17 @@ pub struct LoadedTask {
     pub gated: Vec<(Gate, Seq, Job)>,
     /// Jobs that were started and have not reported their end.
     pub running: Vec<Seq>,
-    /// When its next look at the time is armed, in monotonic milliseconds.
+    /// When its next timer for limits fires, in monotonic milliseconds.
     pub armed: u64,
     pub subs: Vec<Key>,
-    /// Those who carry deliveries to its webhooks.
+    /// The state of deliveries to its webhooks.
     pub couriers: Vec<Courier>,
     views: Vec<(View, usize)>,
     hot: VecDeque<Hot>,
     pub hot_bytes: usize,
     /// It is in the core's list of tasks to append.
     pub listed: bool,
-    /// What the store was last told for its lists, and for the next start.
+    /// The summary and the marker that the store has.
     pub noted: Option<Brief>,
     pub marked: Option<Openness>,
 }
@@ -147,7 +147,7 @@ impl LoadedTask {
         }
     }
 
-    /// Takes one event into the log: its line, its effect on the state, its bodies for those who watch.
+    /// Records one event: its line in the log, its effect on the state, its encoded bodies for readers.
     pub fn record(&mut self, event: Event, unix_ms: u64, tools: &Tools) {
         let at = self.state.stamp(&event, unix_ms);
         let record = Record { seq: self.state.seq.next(), at, event };
@@ -198,7 +198,7 @@ impl LoadedTask {
         }
     }
 
-    /// Forgets bodies that every reader is past, and the oldest ones beyond `cap` in any case.
+    /// Drops bodies that every reader has been sent, and the oldest ones beyond `cap` in any case.
     pub fn trim(&mut self, slowest: Seq, cap: usize) {
         while let Some(first) = self.hot.front() {
             let passed = first.seq <= slowest;
@@ -246,8 +246,7 @@ impl LoadedTask {
         self.written = upto;
     }
 
-    /// Whether nothing is lost when it leaves memory: it rests, all of it is on disk, nobody waits for it, and every webhook has
-    /// been told.
+    /// Whether it can be unloaded: it is idle, all of it is on disk, it has no readers, and no delivery to a webhook is due.
     pub fn can_leave(&self) -> bool {
         (self.openness() == Openness::Settled || !self.owned)
             && self.pending.is_empty()
@@ -258,12 +257,12 @@ impl LoadedTask {
             && !self.syncing
     }
 
-    /// Whether a webhook is still to be told something: then a restart has to go on with that.
+    /// Whether a delivery to a webhook is due, which a restart has to continue.
     pub fn owes(&self) -> bool {
         hooks::are_due(&self.state)
     }
 
-    /// What the next start is to know of it.
+    /// What its marker says to the next start.
     pub fn openness(&self) -> Openness {
         match self.is_open() || self.owes() {
             true => Openness::Open,
@@ -271,7 +270,7 @@ impl LoadedTask {
         }
     }
 
-    /// Whether somebody is away with a delivery.
+    /// Whether a delivery is under way.
     pub fn tells(&self) -> bool {
         self.couriers.iter().any(Courier::is_away)
     }

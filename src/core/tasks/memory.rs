@@ -1,5 +1,5 @@
-//! Which tasks are in memory. Open tasks are loaded at the start, other tasks when a request names them; the request waits until then.
-//! Idle tasks without subscribers are unloaded. A task whose first event could not be written is discarded.
+//! Which tasks are in memory. Open tasks are loaded at the start, other tasks when a request names them; the request waits until
+//! then. Idle tasks without subscribers are unloaded. A task whose first event could not be written is discarded.
 
 use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
@@ -18,7 +18,7 @@ use crate::task::log::brief::Brief;
 use crate::task::machine::decide::Input;
 
 impl Core {
-    /// Learns which tasks there are, and brings back those that were left open.
+    /// Registers the tasks of the store, and loads those that were left open.
     pub(in crate::core) fn listed(&mut self, known: Vec<Known>, now: Now) {
         for known in known {
             self.tasks.learn(known.task.clone(), known.brief);
@@ -27,15 +27,14 @@ impl Core {
             }
         }
         self.restore(now);
-        // What became due while no server ran is looked at as soon as somebody knows how late it is.
+        // Tasks that became due while no server ran are handled in the first turn.
         self.timers.arm_expiry(0);
         // A disk may have been full before this server began.
         self.arm_trial(0);
     }
 
-    /// Brings back tasks that were left open, as many as there is room for now: their turns were cut off, or somebody is still to
-    /// be told of their end. Nor are more of them read at once than half of what the disk's lane takes: it refuses what is too
-    /// much, and others have something to ask for too.
+    /// Loads tasks that were left open, as many as there is room for now: their turns were interrupted, or deliveries to webhooks
+    /// are due. They take at most half of the queue of the disk lane, so that requests find room in it.
     pub(in crate::core) fn restore(&mut self, now: Now) {
         while self.is_running()
             && let Some(task) = self.disk.next_unrestored()
@@ -59,11 +58,11 @@ impl Core {
             && error.busy
             && self.disk.retries(task, self.settings.limits.load_tries)
         {
-            // A server that was killed may leave a child behind that holds the lock until it becomes the program it is to be.
+            // A child of a killed server may hold the lock until it executes its program.
             let at = now.mono_ms + self.settings.limits.load_retry_ms;
             return self.timers.arm(at, Timer::Load(task.clone()));
         }
-        // Before anything else, while it is known who waits for which tasks.
+        // First, while the requests that wait for tasks are known.
         self.make_room();
         let parked = self.disk.take_parked(task);
         match result {
@@ -93,7 +92,7 @@ impl Core {
             }
             Err(error) => {
                 self.put_off(task.clone(), now);
-                // A session that cannot be read is nobody's any more.
+                // A session that cannot be read is replaced.
                 self.tasks.lose_session(task);
                 let fault = Fault::new(FaultKind::Storage, error.message);
                 for request in parked {
@@ -106,20 +105,20 @@ impl Core {
         }
     }
 
-    /// Goes on with a task that was loaded: what was running in it when its server died is ended. A task that is only read is not
-    /// taken over, because that would write to its journal.
+    /// Continues a task that was loaded: what was running when its server died is ended. A task that is only read is not taken
+    /// over, because that would write to its journal.
     pub(in crate::core) fn take_over(&mut self, task: &TaskId, now: Now) {
         let Some(loaded) = self.tasks.get_mut(task).filter(|loaded| !loaded.owned) else {
             return;
         };
         loaded.owned = true;
-        // After the append it is released: its webhooks may have something coming from before.
+        // After the append it is released, and deliveries to its webhooks start that were due before.
         self.schedule_append(task);
         let _ = self.drive(task, Input::Restored, now);
         self.tell_time(task, now);
     }
 
-    /// A task whose very first lines cannot be kept has never been: whoever asked for it is told why.
+    /// A task whose first event could not be written is discarded, and its client gets the error.
     pub(in crate::core) fn abandon(&mut self, task: &TaskId, error: StoreError, now: Now) {
         let Some(loaded) = self.discard_task(task, now) else {
             return;
@@ -127,25 +126,25 @@ impl Core {
         let fault = Fault::new(FaultKind::Storage, error.message);
         for key in loaded.subs {
             match self.readers.get(key).map(|sub| sub.role) {
-                // Who follows every task never heard of this one.
+                // A socket that follows every task was shown nothing of this one.
                 Some(Role::FollowAll) => drop(self.unsubscribe(key)),
                 Some(_) | None => self.dismiss(key, &fault, now),
             }
         }
     }
 
-    /// When memory holds as many tasks as it may, those that rest unwatched leave it. They are loaded again when somebody asks for
+    /// Unloads idle tasks without readers when as many tasks as allowed are loaded. They are loaded again when a request names
     /// them.
     pub(in crate::core) fn make_room(&mut self) {
         let most = self.settings.limits.tasks;
         if self.tasks.len() >= most {
-            // Several at once, so that a full house does not look through all of them for every newcomer.
+            // Several at once, so that not every new task searches all of them.
             let few = most - most.div_ceil(16);
             self.send_away(|tasks| tasks.len() <= few);
         }
     }
 
-    /// The same when they are too long together.
+    /// The same when their logs are too long together.
     pub(in crate::core) fn lighten(&mut self) {
         let most = self.settings.limits.task_total_bytes;
         if self.tasks.log_bytes() > most {
@@ -154,8 +153,8 @@ impl Core {
         }
     }
 
-    /// Lets tasks leave that can, the longest untouched first, until it is enough. Those on the page of a list that waits stay: it
-    /// needs all of them at once, and they would leave as they come.
+    /// Unloads tasks that can be, the least recently changed first, until it is enough. Tasks on the page of a waiting list stay:
+    /// it needs all of them at once.
     fn send_away(&mut self, enough: impl Fn(&Tasks) -> bool) {
         let awaited = self.disk.awaited();
         let resting = self.tasks.iter().filter(|(task, loaded)| loaded.can_leave() && !awaited.contains(task));
@@ -176,7 +175,7 @@ impl Core {
         }
     }
 
-    /// Forgets a task of which nothing was written: its context goes on from the task before it.
+    /// Forgets a task of which nothing was written: its context continues the task before it.
     pub(in crate::core) fn discard_task(&mut self, task: &TaskId, now: Now) -> Option<LoadedTask> {
         let loaded = self.tasks.unload(task)?;
         self.tasks.forget(task, now.unix_ms);
@@ -204,8 +203,8 @@ impl Core {
         }
     }
 
-    /// A request whose task could not be loaded. A new task begins its context anew if it cannot be continued, a new session
-    /// takes the place of one that is lost, and a list has the others.
+    /// Carries out a request whose task could not be loaded: a new task does not continue its context, a new session replaces the
+    /// lost one, and a list is made without the task.
     fn perform_without(&mut self, task: &TaskId, mut request: Parked, fault: &Fault, now: Now) {
         if let Call::List(_) = request.call {
             request.without.push(task.clone());
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_has_never_been_keeps_no_other() {
+    fn a_discarded_task_does_not_keep_the_task_it_continued() {
         let mut rig = Rig::new();
         let old = rig.begin(Dialect::RPC_03, None);
         rig.end_turn();

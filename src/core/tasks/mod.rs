@@ -24,7 +24,7 @@ pub(in crate::core) struct Tasks {
     pub known: Register,
     /// The tasks of each context, oldest first. A new one continues the latest.
     contexts: HashMap<(Tenant, ContextId), Vec<TaskId>>,
-    /// The live session: the task that clients join who name none. Its context has the same id.
+    /// The live session: the task of clients that name none. Its context has the same id.
     session: Option<TaskId>,
     /// Sums over the loaded tasks: encoded events that are kept for readers, and the lengths of the logs.
     hot_bytes: usize,
@@ -110,8 +110,8 @@ impl Tasks {
         self.log_bytes
     }
 
-    /// The task in which this call waits for an answer: `preferred`, or else the only other one. Call ids come from the model, so two
-    /// tasks may have the same; then the client has to name the task.
+    /// The task in which this call waits for an answer: `preferred`, or else the only other one. Call ids come from the model, so
+    /// two tasks may have the same; then the client has to name the task.
     pub fn with_question(&self, call: &CallId, preferred: Option<&TaskId>) -> Option<TaskId> {
         let waits = |loaded: &LoadedTask| {
             let mut asked = loaded.state.asked();
@@ -138,7 +138,7 @@ impl Tasks {
     /// A task that was found in the store.
     pub fn learn(&mut self, task: TaskId, brief: Brief) {
         self.add_to_context(&task, &brief.tenant, &brief.context);
-        // Only a session has the id of its context, and the latest one that is not over goes on.
+        // Only a session has the id of its context; the latest one that is not over is the live session.
         if task.as_str() == brief.context.as_str() && !brief.state.is_terminal() {
             self.session = Some(task.clone());
         }
@@ -203,7 +203,7 @@ impl Tasks {
         self.session = Some(task);
     }
 
-    /// The session cannot be read: the next client begins another one.
+    /// The session cannot be read: the next client starts another one.
     pub fn lose_session(&mut self, task: &TaskId) {
         self.session.take_if(|session| session == task);
     }

@@ -1,7 +1,7 @@
-//! Every task there is, in memory or not, in a few words each; and when each of them has rested, or been over, for as long as it
-//! may. One look at the first of them tells when to look again, so a hundred thousand tasks cost no timers.
+//! A summary of every task, in memory or not, and when each is due to be closed or removed because it has been idle or over for too
+//! long. One timer for the first of them is enough for a hundred thousand tasks.
 //!
-//! A task that is at work has no place among those: it gets one when its status changes to one that can last.
+//! A task that is at work is never due.
 
 use crate::base::id::TaskId;
 use crate::limits::Times;
@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 
 pub struct Register {
     briefs: HashMap<TaskId, Brief>,
-    /// When to look at which, in Unix milliseconds. Each task is here at the time its brief gives, and perhaps once more at a
+    /// When which task is due, in Unix milliseconds. Each task is here at the time its brief gives, and perhaps once more at the
     /// time it was put off to.
     due: BTreeSet<(u64, TaskId)>,
     times: Times,
@@ -73,7 +73,7 @@ impl Register {
     }
 
     fn due_at(&self, brief: &Brief) -> Option<u64> {
-        // A log that cannot be read says nothing of its time and is left for people to look at.
+        // The time of a log that cannot be read is not known; it is kept for the operator.
         if brief.at == 0 {
             return None;
         }

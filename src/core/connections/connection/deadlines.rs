@@ -1,5 +1,5 @@
-//! How long a connection may be silent or stalled, and what happens then. Deadlines are computed from the last activity when a timer
-//! fires.
+//! How long a connection may be silent or stalled, and what happens then. Deadlines are computed from the last activity when a
+//! timer fires.
 
 use super::{Conn, Talk};
 use crate::base::clock::Now;
@@ -12,7 +12,7 @@ pub enum Overdue {
     Nothing,
     /// There is something to write.
     Write,
-    /// It takes nothing any more: it is to be told where to go on, and closed.
+    /// It accepts nothing: it is closed with the position to continue from.
     HangUp,
     Drop,
     /// Its peer is gone or reads nothing.
@@ -46,7 +46,7 @@ impl Conn {
     pub fn overdue(&mut self, limits: &Limits, now: Now) -> Overdue {
         let listens = !self.is_busy(limits);
         if let Talk::Socket(socket) = &mut self.talk {
-            // Three questions without any answer: nobody is there, if anybody would have been heard.
+            // Three pings without a pong: the peer is gone, unless the connection was not read from.
             if !listens {
                 socket.heard = now.mono_ms;
             } else if now.mono_ms - socket.heard > 3 * limits.socket_ping_ms {

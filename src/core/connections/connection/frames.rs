@@ -62,7 +62,7 @@ impl Conn {
                 });
             }
             Talk::Socket(socket) if socket.codec.is_open() => {
-                // A wrapped event has no other place for its position.
+                // A wrapped event carries its position beside the wrapped body.
                 let seq = match line.seq {
                     Some(seq) if !line.prefix.is_empty() => format!(",\"seq\":{seq}"),
                     Some(_) | None => String::new(),
@@ -83,8 +83,8 @@ impl Conn {
         }
     }
 
-    /// Something to know that is no event. Clients of event streams take every event for one of the task, and some end with
-    /// what they do not understand, so there it is a comment; on a socket it is `frame`, which its dialect tells apart.
+    /// A notice that is no event. On an event stream it is a comment, because clients take every event for one of the task and some
+    /// end with an unknown one; on a socket it is `frame`, which its dialect distinguishes.
     pub fn notice(&mut self, text: &str, frame: &Shared, now: Now) {
         match self.talk {
             Talk::Streaming { framing, .. } => {

@@ -164,7 +164,7 @@ fn a_follower_of_all_sees_each_record_once() {
 }
 
 #[test]
-fn a_task_that_could_not_be_begun_is_nothing_to_those_who_follow_all() {
+fn a_task_that_could_not_be_recorded_is_not_shown_to_followers_of_all() {
     let mut rig = Rig::new();
     let socket = join(&mut rig, "?taskId=*", OWN);
     rig.store.fail(Failure::Refused, 1);
@@ -178,7 +178,7 @@ fn a_task_that_could_not_be_begun_is_nothing_to_those_who_follow_all() {
 }
 
 #[test]
-fn the_end_of_a_session_is_seen_by_those_who_move_on_to_the_next() {
+fn followers_of_the_session_see_its_end_before_the_next_one() {
     let mut rig = Rig::new();
     let ann = join(&mut rig, "", "");
     let bob = join(&mut rig, "", "");
@@ -204,7 +204,7 @@ fn the_end_of_a_session_is_seen_by_those_who_move_on_to_the_next() {
 }
 
 #[test]
-fn tasks_of_a_tenant_are_shown_to_nobody_else() {
+fn tasks_of_a_tenant_are_not_shown_to_other_tenants() {
     let mut rig = Rig::new();
     let message = json!({ "role": "ROLE_USER", "messageId": "m", "parts": [{ "text": "go" }] });
     let body = json!({ "message": message, "configuration": { "returnImmediately": true } });
@@ -217,7 +217,7 @@ fn tasks_of_a_tenant_are_shown_to_nobody_else() {
 }
 
 #[test]
-fn a_follower_of_more_than_there_is_room_for_is_told_to_come_back() {
+fn a_socket_that_would_follow_too_much_is_closed_with_a_reason() {
     let mut rig = small(Limits { subs: 2, ..Limits::default() });
     for _ in 0..3 {
         begin(&mut rig);
@@ -293,7 +293,7 @@ fn any_number_of_tasks_is_watched_over_one_socket_each_once() {
 }
 
 #[test]
-fn who_watches_is_answered_before_the_events() {
+fn the_answer_to_watch_comes_before_the_events() {
     let mut rig = Rig::new();
     let task = begin(&mut rig);
     let socket = join(&mut rig, "", OWN);
@@ -334,7 +334,7 @@ fn a_client_is_called_what_it_calls_itself() {
 }
 
 #[test]
-fn one_that_was_too_slow_goes_on_where_it_was_told_to() {
+fn a_slow_socket_can_continue_at_the_position_in_its_close_reason() {
     let mut rig = Rig::new();
     let socket = join(&mut rig, "", "");
     let session = rig.core.tasks.live_session().cloned().expect("a session");
@@ -362,7 +362,7 @@ fn one_that_was_too_slow_goes_on_where_it_was_told_to() {
 }
 
 #[test]
-fn a_quiet_socket_is_asked_whether_anybody_is_there() {
+fn a_silent_socket_gets_pings_and_is_closed_without_pongs() {
     const PING: [u8; 2] = [0x89, 0];
     const PONG: [u8; 6] = [0x8a, 0x80, 0, 0, 0, 0];
     let mut rig = Rig::new();
@@ -404,7 +404,7 @@ fn kinds(seen: &[Value]) -> Vec<(&str, &str, u64)> {
 }
 
 #[test]
-fn a_place_in_the_session_is_gone_on_from_and_one_in_a_former_session_is_not_taken_for_it() {
+fn a_position_in_the_session_is_resumed_and_one_in_a_former_session_is_not() {
     let mut rig = Rig::new();
     let ann = join(&mut rig, "", "");
     send(&mut rig, ann, &[prompt(1, "message/stream", "go")]);
@@ -445,7 +445,7 @@ fn a_place_in_the_session_is_gone_on_from_and_one_in_a_former_session_is_not_tak
 }
 
 #[test]
-fn a_place_in_a_task_that_nobody_remembers_is_answered_with_the_present() {
+fn a_position_in_an_unknown_task_is_answered_with_a_snapshot() {
     let mut rig = Rig::new();
     for (sub_protocol, told) in [("", "STATE_CHANGE"), (OWN, "")] {
         let socket = join(&mut rig, "?after=former:7", sub_protocol);
@@ -473,7 +473,7 @@ fn a_socket_that_is_turned_away_takes_its_own_turn_along() {
 }
 
 #[test]
-fn a_socket_whose_log_is_damaged_is_told_and_closed() {
+fn a_socket_whose_log_is_damaged_gets_the_error_and_is_closed() {
     let mut rig = Rig::new();
     let task = begin(&mut rig);
     rig.end_turn();
@@ -493,7 +493,7 @@ fn a_socket_whose_log_is_damaged_is_told_and_closed() {
 }
 
 #[test]
-fn a_socket_that_takes_nothing_is_told_where_to_go_on() {
+fn a_stalled_socket_is_closed_with_the_position_to_continue_from() {
     let mut rig = Rig::new();
     let task = begin(&mut rig);
     rig.end_turn();

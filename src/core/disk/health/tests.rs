@@ -42,7 +42,7 @@ fn a_task_that_could_not_be_begun_makes_it_unwell_until_a_trial_succeeds() {
 }
 
 #[test]
-fn a_journal_that_waits_keeps_it_unwell_whatever_a_trial_says() {
+fn a_waiting_journal_keeps_the_problem_reported_whatever_a_probe_finds() {
     let mut rig = Rig::new();
     let task = rig.begin(Dialect::RPC_03, None);
     rig.store.fail(Failure::Torn, 2);
@@ -179,7 +179,7 @@ fn a_cancel_that_was_never_recorded_starts_nothing_after_a_restart() {
 }
 
 #[test]
-fn calls_that_wait_for_the_disk_are_told_what_became_of_them() {
+fn calls_that_wait_for_the_disk_are_answered_with_what_became_of_them() {
     let say = |task: &TaskId, mode| {
         Call::Say(Say { task: Some(task.clone()), mode, ..crate::core::rig::say("more", Protocol::V03) })
     };
@@ -278,7 +278,7 @@ fn taken(rig: &mut Rig, key: Key) -> String {
 const TOLD: &str = "journal cannot be written: the disk is told to refuse. Events wait until it can be";
 
 #[test]
-fn streams_of_every_dialect_are_told_once_that_the_disk_is_full_and_go_on() {
+fn streams_of_every_dialect_get_one_notice_of_a_full_disk_and_continue() {
     let mut rig = Rig::new();
     let task = rig.begin(Dialect::RPC_03, None);
     let early = streams(&mut rig, &task);
@@ -321,7 +321,7 @@ fn streams_of_every_dialect_are_told_once_that_the_disk_is_full_and_go_on() {
 }
 
 #[test]
-fn a_socket_that_reads_a_task_in_two_ways_is_told_once() {
+fn a_socket_with_two_subscriptions_of_a_task_gets_one_notice() {
     let mut rig = Rig::new();
     let task = rig.begin(Dialect::RPC_03, None);
     let key = open(&mut rig, &join("", "Sec-WebSocket-Protocol: a2a.v0.3\r\n"));
@@ -334,7 +334,7 @@ fn a_socket_that_reads_a_task_in_two_ways_is_told_once() {
 }
 
 #[test]
-fn streams_that_a_prompt_opens_are_told_that_it_cannot_be_recorded() {
+fn streams_of_a_prompt_get_a_notice_that_it_cannot_be_recorded() {
     let message = |task: &TaskId| {
         json!({ "message": { "kind": "message", "role": "user", "messageId": "m", "taskId": task,
             "parts": [{ "kind": "text", "text": "go on" }] } })

@@ -97,7 +97,7 @@ fn long_task(core: &mut Core, store: &mut MemoryStore) -> TaskId {
 }
 
 #[test]
-fn pages_are_read_for_a_few_at_a_time_and_who_takes_nothing_gives_way() {
+fn pages_are_read_for_a_few_readers_and_stalled_ones_lose_theirs() {
     let limits = Limits { pages: 2, page_bytes: 1_000, tx_bytes: 2_000, ..Limits::default() };
     let mut core = Core::new(Setup::alone(limits.clone(), Switches::default(), NOW));
     let mut store = MemoryStore::default();

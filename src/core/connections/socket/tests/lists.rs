@@ -109,7 +109,7 @@ fn a_server_that_ends_begins_no_session() {
 
 /// A server that was killed may leave a child behind that still holds the lock of a journal for a moment.
 #[test]
-fn a_log_that_somebody_has_is_asked_for_again() {
+fn a_log_that_another_process_has_is_asked_for_again() {
     let mut rig = small(Limits { load_tries: 3, ..Limits::default() });
     let session: Value = serde_json::from_str(&http(&mut rig, "POST /tasks", &Value::Null)).expect("JSON");
     let task = session["taskId"].as_str().expect("an id").to_owned();
