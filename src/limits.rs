@@ -513,6 +513,10 @@ pub const LISTENERS: usize = 32;
 /// A process with more is not identified and may only read.
 pub const PEER_ANCESTORS: usize = 256;
 
+/// A text of a plan or a result that is written into the journal itself. A longer one is stored beside it, so that loading a task and
+/// reading its journal do not take the time and memory of every file that was edited.
+pub const INLINE_BYTES: usize = 64 * KIB;
+
 /// Stored content that no journal names is deleted after this time: its event may still be on the way to the disk.
 pub const BLOB_GRACE_MS: u64 = 3_600_000;
 

@@ -73,7 +73,7 @@ impl Fixture {
     /// Calls a tool on behalf of a task; gives what the model reads.
     fn told(&self, task: &TaskId, tool: &str, args: Value) -> Result<String, String> {
         match self.call(task, tool, args, &mut |_| {}) {
-            Ending::Success { output, .. } => Ok(output),
+            Ending::Success { output, .. } => Ok(output.to_string()),
             Ending::Error { error } => Err(error.message),
             Ending::Cancelled { reason, output } => Err(format!("{reason} {output}")),
         }
@@ -106,7 +106,7 @@ fn pid_in(path: &Path) -> Option<u32> {
 
 fn success(output: &str, display: &str) -> Ending {
     Ending::Success {
-        output: format!("<untrusted_context>\n{output}\n</untrusted_context>"),
+        output: format!("<untrusted_context>\n{output}\n</untrusted_context>").into(),
         display: Display::Text { text: display.into() },
     }
 }
@@ -292,6 +292,7 @@ fn no_secret_reaches_a_command() {
     let Ending::Success { display: Display::Text { text }, .. } = fixture.run("env") else {
         panic!("env runs everywhere");
     };
+    let text = text.as_str();
     assert!(!text.contains("canary-5417"), "{text}");
     let mut names: Vec<&str> = text
         .lines()

@@ -38,7 +38,7 @@ impl ToolFixture {
         match end {
             RunEnd::Ended(ending) => ending,
             // Without a base only a race makes a write stale; to us that is a refusal.
-            RunEnd::Stale => Ending::Cancelled { reason: "stale".into(), output: String::new() },
+            RunEnd::Stale => Ending::cancelled("stale"),
         }
     }
 

@@ -202,9 +202,9 @@ fn named_files_are_read_before_the_model_is_asked() {
     let case = case
         .when(note(4, NoteBody::Attached(Some("its text".into()))))
         .then(&[Event::Attached { text: "its text".into() }], &[think(5)]);
-    assert!(matches!(&**case.state.history.last().expect("items"), Item::Nudge(text) if text == "its text"));
+    assert!(matches!(&**case.state.history.last().expect("items"), Item::Nudge(text) if text.as_str() == "its text"));
     for nothing in [NoteBody::Attached(None), NoteBody::Died("x".into())] {
-        let case = start().when(note(4, nothing)).then(&[Event::Attached { text: String::new() }], &[think(5)]);
+        let case = start().when(note(4, nothing)).then(&[Event::Attached { text: "".into() }], &[think(5)]);
         assert_eq!(case.state.history.len(), 1, "only the prompt");
     }
     let decision = start().decide(Input::Cancel).expect("a cancel is accepted");

@@ -5,7 +5,7 @@
 mod tool_fixture;
 
 use gemini_a2a::task::machine::job::RunEnd;
-use gemini_a2a::task::spec::{Display, Ending, ErrorKind};
+use gemini_a2a::task::spec::{Ending, ErrorKind};
 use gemini_a2a::tool::Ctx;
 use gemini_a2a::tool::files::attachments::attached;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -61,7 +61,7 @@ impl ToolFixture {
 fn attach(args: &Value, ctx: &Ctx<'_>) -> Ending {
     let prompt = args["prompt"].as_str().expect("a text");
     match attached(prompt, ctx) {
-        Some(output) => Ending::Success { output, display: Display::Text { text: String::new() } },
+        Some(output) => Ending::text(output, ""),
         None => Ending::Error { error: ErrorKind::FileNotFound.error("nothing is attached") },
     }
 }

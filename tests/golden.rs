@@ -5,9 +5,12 @@
 
 use gemini_a2a::a2a::{self, DIALECTS, Dialect, Tools, View};
 use gemini_a2a::base::id::{CallId, Seq};
-use gemini_a2a::shell::start::replay;
+use gemini_a2a::limits::Limits;
+use gemini_a2a::shell::start::replay::{self, Log};
 use gemini_a2a::task::log::answer::{Answer, Request, Usage};
+use gemini_a2a::task::log::blob::MemoryBlobs;
 use gemini_a2a::task::log::event::{Created, End, Event, Lifecycle, Profile, Protocol};
+use gemini_a2a::task::log::long_text::LongText;
 use gemini_a2a::task::log::record::Record;
 use gemini_a2a::task::machine::state::State;
 use gemini_a2a::task::message::{Message, Part, Role, Source};
@@ -225,8 +228,12 @@ fn tools() -> Tools {
 }
 
 fn journal() -> Vec<u8> {
+    journal_of(story())
+}
+
+fn journal_of(events: Vec<Event>) -> Vec<u8> {
     let mut lines = Vec::new();
-    for (n, event) in (1..).zip(story()) {
+    for (n, event) in (1..).zip(events) {
         let at = BEGIN + 100 * n;
         let seq = Seq(n);
         Record { seq, at, event }.write(&mut lines);
@@ -242,13 +249,63 @@ fn moments() -> [Seq; 2] {
     [pause, story.len()].map(|n| Seq(n as u64))
 }
 
+/// The story with long texts in its edit and in the results.
+fn long_story() -> Vec<Event> {
+    let mut story = story();
+    let lengthen = |text: &mut LongText| {
+        if !text.is_empty() {
+            *text = (text.as_str().to_owned() + &"a \"long\" text\n".repeat(5_000)).into();
+        }
+    };
+    for event in &mut story {
+        texts_of(event).into_iter().for_each(lengthen);
+    }
+    story
+}
+
+fn texts_of(event: &mut Event) -> Vec<&mut LongText> {
+    match event {
+        Event::CallPlanned { plan, .. } => Arc::make_mut(plan).texts_mut(),
+        Event::CallEnded { ending, .. } => Arc::make_mut(ending).texts_mut(),
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn long_texts_look_the_same_in_every_dialect_but_the_native_one() {
+    let (inline, mut story) = (journal_of(long_story()), long_story());
+    let blobs = MemoryBlobs::default();
+    for text in story.iter_mut().flat_map(texts_of) {
+        text.store(&blobs, &Limits::default(), &mut u64::MAX.clone());
+    }
+    let stored = journal_of(story);
+    assert!(stored.len() < 20_000 && inline.len() > 400_000, "{} and {}", stored.len(), inline.len());
+    let replay = |journal: &[u8], blobs: &MemoryBlobs, view| {
+        let mut out = Vec::new();
+        let log = Log { journal, blobs };
+        replay::events(log, view, &tools(), &mut out).expect("a journal of ours");
+        for at in moments() {
+            replay::snapshot(log, view, at, &mut out).expect("a journal of ours");
+        }
+        String::from_utf8(out).expect("JSON is text")
+    };
+    for (name, view) in DIALECTS {
+        let (before, after) = (replay(&inline, &blobs, view), replay(&stored, &blobs, view));
+        assert_eq!(before == after, name != "own", "{name}");
+        let without = replay(&stored, &MemoryBlobs::default(), view);
+        assert_eq!(without.contains("It cannot be read: "), name != "own", "{name}");
+    }
+}
+
 fn transcript(name: &str, view: View) -> String {
     let (journal, tools) = (journal(), tools());
     let mut out = format!("$ replay story.jsonl --as {name}\n").into_bytes();
-    replay::events(&journal, view, &tools, &mut out).expect("a journal of ours");
+    replay::events(Log { journal: &journal, blobs: &MemoryBlobs::default() }, view, &tools, &mut out)
+        .expect("a journal of ours");
     for at in moments() {
         out.extend_from_slice(format!("$ replay story.jsonl --at {at} --as {name}\n").as_bytes());
-        replay::snapshot(&journal, view, at, &mut out).expect("a journal of ours");
+        replay::snapshot(Log { journal: &journal, blobs: &MemoryBlobs::default() }, view, at, &mut out)
+            .expect("a journal of ours");
     }
     String::from_utf8(out).expect("JSON is text")
 }

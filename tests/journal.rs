@@ -5,7 +5,8 @@ use gemini_a2a::a2a::{DIALECTS, Tools};
 use gemini_a2a::base::crc::crc32;
 use gemini_a2a::base::id::Seq;
 use gemini_a2a::model::history::{Scene, contents};
-use gemini_a2a::shell::start::replay;
+use gemini_a2a::shell::start::replay::{self, Log};
+use gemini_a2a::task::log::blob::MemoryBlobs;
 use gemini_a2a::task::log::record::Record;
 use gemini_a2a::task::machine::state::State;
 use gemini_a2a::task::spec::{Kind, ToolSpec};
@@ -63,7 +64,7 @@ fn tools() -> Tools {
 fn own(journal: &[u8]) -> String {
     let mut out = Vec::new();
     let (_, view) = DIALECTS.into_iter().find(|(name, _)| *name == OWN).expect("our own dialect");
-    replay::events(journal, view, &tools(), &mut out).expect("a transcript");
+    replay::events(Log { journal, blobs: &MemoryBlobs::default() }, view, &tools(), &mut out).expect("a transcript");
     String::from_utf8(out).expect("JSON is text")
 }
 
@@ -75,8 +76,9 @@ fn seen(name: &str, journal: &[u8]) -> String {
     let mut out = String::new();
     for (dialect, view) in DIALECTS.iter().filter(|(name, _)| *name != OWN) {
         let (mut events, mut end) = (Vec::new(), Vec::new());
-        replay::events(journal, *view, &tools, &mut events).expect("a transcript");
-        replay::snapshot(journal, *view, state.seq, &mut end).expect("a task");
+        replay::events(Log { journal, blobs: &MemoryBlobs::default() }, *view, &tools, &mut events)
+            .expect("a transcript");
+        replay::snapshot(Log { journal, blobs: &MemoryBlobs::default() }, *view, state.seq, &mut end).expect("a task");
         writeln!(out, "{name} {dialect} {:08x} {:08x}", crc32(&events), crc32(&end)).expect("memory");
     }
     let scene = Scene { workspace: "/w", os: "linux", date: "2026-03-01", tree: "", memory: "" };

@@ -139,9 +139,9 @@ fn edit(path: &str) -> Plan {
         title: String::new(),
         file_name: String::new(),
         file_path: path.into(),
-        diff: String::new(),
+        diff: "".into(),
         old: None,
-        new: String::new(),
+        new: "".into(),
     })
 }
 

@@ -308,6 +308,11 @@ impl View {
         }
     }
 
+    /// Whether it shows long texts themselves and not only their hashes.
+    pub fn shows_texts(self) -> bool {
+        self != View::Standalone(native::VIEW)
+    }
+
     /// Whether its clients may know nothing of tool calls, so that a text is examined for an answer to a question.
     pub fn answers_in_words(self) -> bool {
         matches!(self, View::A2a(_, Profile::Plain, _))

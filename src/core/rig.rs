@@ -14,7 +14,6 @@ use crate::core::{Close, Core, Input, Out, Setup, Site};
 use crate::limits::Limits;
 use crate::task::call::{Call, Mode, Say, TaskTraits};
 use crate::task::log::answer::Answer;
-use crate::task::log::blob::{Blobs, MemoryBlobs};
 use crate::task::log::event::{Lifecycle, Profile, Protocol};
 use crate::task::machine::job::{JobId, Note, NoteBody, Said};
 use crate::task::machine::state::State;
@@ -31,7 +30,6 @@ use harness::Outside;
 pub struct Rig {
     pub core: Core,
     pub store: MemoryStore,
-    pub blobs: MemoryBlobs,
     pub now: Now,
     pub limits: Limits,
     /// What was handed out and not answered.
@@ -61,7 +59,6 @@ impl Rig {
         Rig {
             core: Core::new(Setup::alone(limits.clone(), switches, now)),
             store: MemoryStore::default(),
-            blobs: MemoryBlobs::default(),
             now,
             limits,
             sent: Vec::new(),
@@ -118,7 +115,8 @@ impl Rig {
                     self.core.input(Input::Resolved { request, site }, self.now);
                 }
                 Out::Blob(request) => {
-                    let read = self.blobs.read(&request.sha256, request.from, 3).map_err(|error| error.to_string());
+                    let read =
+                        self.store.blobs().read(&request.sha256, request.from, 3).map_err(|error| error.to_string());
                     self.core.input(Input::BlobRead { request, read }, self.now);
                 }
                 Out::Compute(computation) => match &mut self.computations {

@@ -10,6 +10,7 @@ use crate::model::error::fatal;
 use crate::task::log::answer::Answer;
 use crate::task::machine::job::{Compaction, ModelError, Think};
 use crate::task::machine::state::Item;
+use crate::task::spec::Ending;
 use std::sync::Arc;
 
 /// The request for the summary.
@@ -54,9 +55,18 @@ fn size(item: &Item) -> usize {
     match item {
         Item::Said(message) | Item::Dropped(message) => message.text().len() + 16,
         Item::Summary(text) => text.len(),
-        Item::Nudge(text) => text.len(),
+        Item::Nudge(text) => text.bytes() as usize,
         Item::Answered(answer) => answer.parts.iter().map(|part| json::bytes(part).len()).sum(),
-        Item::Results(results) => results.iter().map(|result| format!("{:?}", result.ending).len()).sum(),
+        Item::Results(results) => results.iter().map(|result| size_of_ending(&result.ending)).sum(),
+    }
+}
+
+/// About what the model is sent of it.
+fn size_of_ending(ending: &Ending) -> usize {
+    match ending {
+        Ending::Success { output, .. } => output.bytes() as usize,
+        Ending::Error { error } => error.message.len(),
+        Ending::Cancelled { reason, output } => reason.len() + output.bytes() as usize,
     }
 }
 

@@ -62,7 +62,7 @@ pub fn contents(history: &[Arc<Item>], scene: &Scene) -> Vec<Value> {
                 let text = "I have it in mind and go on from there.";
                 turns.push(Speaker::Model, vec![json!({ "text": text })]);
             }
-            Item::Nudge(text) => turns.push(Speaker::User, vec![json!({ "text": text })]),
+            Item::Nudge(text) => turns.push(Speaker::User, vec![json!({ "text": text.as_str() })]),
             // Results are written with the answer they belong to; a dropped prompt is not for the model.
             Item::Results(_) | Item::Dropped(_) => {}
         }
@@ -194,10 +194,10 @@ fn responses(answer: &Answer, later: &[Arc<Item>]) -> Vec<Value> {
 
 fn outcome(ending: Option<&Ending>) -> Value {
     match ending {
-        Some(Ending::Success { output, .. }) => json!({"output": output}),
+        Some(Ending::Success { output, .. }) => json!({"output": output.as_str()}),
         Some(Ending::Error { error }) => json!({"error": error.message}),
         Some(Ending::Cancelled { reason, output }) if output.is_empty() => json!({"error": reason}),
-        Some(Ending::Cancelled { reason, output }) => json!({"output": output, "error": reason}),
+        Some(Ending::Cancelled { reason, output }) => json!({"output": output.as_str(), "error": reason}),
         None => json!({"error": UNANSWERED}),
     }
 }

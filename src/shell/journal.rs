@@ -17,7 +17,7 @@
 //! A marker in `open` is made before the append that opens a task and removed after the one that settles it. A crash in
 //! between leaves one marker too many, which costs one load at the next start, and never one too few.
 
-mod blobs;
+pub mod blobs;
 mod file;
 mod index;
 pub mod instances;

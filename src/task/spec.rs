@@ -5,6 +5,7 @@
 
 use crate::base::words::words;
 use crate::task::command_line::parse;
+use crate::task::log::long_text::LongText;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -133,6 +134,21 @@ impl Plan {
         let question = Question::Info { title: question.into(), prompt: prompt.into(), urls: Vec::new() };
         Plan { title: title.into(), question, base: None }
     }
+
+    /// The texts in it that may be long.
+    pub fn texts(&self) -> Vec<&LongText> {
+        match &self.question {
+            Question::Edit { diff, old, new, .. } => [diff, new].into_iter().chain(old).collect(),
+            Question::Exec { .. } | Question::Info { .. } | Question::AskUser { .. } => Vec::new(),
+        }
+    }
+
+    pub fn texts_mut(&mut self) -> Vec<&mut LongText> {
+        match &mut self.question {
+            Question::Edit { diff, old, new, .. } => [diff, new].into_iter().chain(old).collect(),
+            Question::Exec { .. } | Question::Info { .. } | Question::AskUser { .. } => Vec::new(),
+        }
+    }
 }
 
 /// The state of a file when a diff was computed: its SHA-256 in hex, or None if there was no file.
@@ -149,10 +165,10 @@ pub enum Question {
         title: String,
         file_name: String,
         file_path: String,
-        diff: String,
+        diff: LongText,
         /// None for a file that does not exist yet.
-        old: Option<String>,
-        new: String,
+        old: Option<LongText>,
+        new: LongText,
     },
     Exec {
         title: String,
@@ -280,7 +296,7 @@ words! {
 pub enum Ending {
     Success {
         /// For the model.
-        output: String,
+        output: LongText,
         display: Display,
     },
     Error {
@@ -290,20 +306,62 @@ pub enum Ending {
         /// For the model.
         reason: String,
         /// The output until then.
-        #[serde(default, skip_serializing_if = "String::is_empty")]
-        output: String,
+        #[serde(default, skip_serializing_if = "LongText::is_empty")]
+        output: LongText,
     },
 }
 
 impl Ending {
     /// A success: `output` is for the model, `shown` for people.
-    pub fn text(output: impl Into<String>, shown: impl Into<String>) -> Ending {
+    pub fn text(output: impl Into<LongText>, shown: impl Into<LongText>) -> Ending {
         Ending::Success { output: output.into(), display: Display::Text { text: shown.into() } }
     }
 
     /// A call that was cancelled and has printed nothing.
     pub fn cancelled(reason: &str) -> Ending {
-        Ending::Cancelled { reason: reason.into(), output: String::new() }
+        Ending::Cancelled { reason: reason.into(), output: LongText::default() }
+    }
+
+    /// What the model reads of it, but for errors, which are short.
+    pub fn output(&self) -> Option<&LongText> {
+        match self {
+            Ending::Success { output, .. } | Ending::Cancelled { output, .. } => Some(output),
+            Ending::Error { .. } => None,
+        }
+    }
+
+    pub fn output_mut(&mut self) -> Option<&mut LongText> {
+        match self {
+            Ending::Success { output, .. } | Ending::Cancelled { output, .. } => Some(output),
+            Ending::Error { .. } => None,
+        }
+    }
+
+    /// The texts in it that may be long.
+    pub fn texts(&self) -> Vec<&LongText> {
+        match self {
+            Ending::Success { output, display: Display::Text { text } } => vec![output, text],
+            Ending::Success { output, display: Display::Diff { diff, old, new, .. } } => {
+                [output, diff, new].into_iter().chain(old).collect()
+            }
+            Ending::Success { output, display: Display::Todos { .. } } | Ending::Cancelled { output, .. } => {
+                vec![output]
+            }
+            Ending::Error { .. } => Vec::new(),
+        }
+    }
+
+    pub fn texts_mut(&mut self) -> Vec<&mut LongText> {
+        match self {
+            Ending::Success { output, display: Display::Text { text } } => vec![output, text],
+            Ending::Success { output, display: Display::Diff { diff, old, new, .. } } => {
+                [output, diff, new].into_iter().chain(old).collect()
+            }
+            Ending::Success { output, display: Display::Todos { .. } } | Ending::Cancelled { output, .. } => {
+                vec![output]
+            }
+            Ending::Error { .. } => Vec::new(),
+        }
     }
 }
 
@@ -312,14 +370,14 @@ impl Ending {
 #[serde(rename_all = "snake_case")]
 pub enum Display {
     Text {
-        text: String,
+        text: LongText,
     },
     Diff {
         file_name: String,
         file_path: String,
-        diff: String,
-        old: Option<String>,
-        new: String,
+        diff: LongText,
+        old: Option<LongText>,
+        new: LongText,
         added: usize,
         removed: usize,
     },

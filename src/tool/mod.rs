@@ -27,6 +27,7 @@ use crate::base::cancel::Cancel;
 use crate::base::id::TaskId;
 use crate::limits::Limits;
 use crate::task::log::answer::Request;
+use crate::task::log::long_text::LongText;
 use crate::task::machine::job::{ModelError, Run, RunEnd};
 use crate::task::spec::{CallError, Ending, ErrorKind, Plan, ToolSpec};
 use commands::background::Background;
@@ -236,7 +237,7 @@ impl Toolbox {
     }
 }
 
-fn text_end(output: impl Into<String>, shown: impl Into<String>) -> RunEnd {
+fn text_end(output: impl Into<LongText>, shown: impl Into<LongText>) -> RunEnd {
     RunEnd::Ended(Ending::text(output, shown))
 }
 

@@ -46,7 +46,7 @@ impl Tool for WriteTodos {
             "" => "The list of steps is empty now.".to_owned(),
             lines => format!("The list of steps is now:{lines}"),
         };
-        Ok(RunEnd::Ended(Ending::Success { output, display: Display::Todos { todos } }))
+        Ok(RunEnd::Ended(Ending::Success { output: output.into(), display: Display::Todos { todos } }))
     }
 }
 

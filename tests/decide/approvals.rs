@@ -223,9 +223,6 @@ fn ask_user_always_asks_and_its_answers_reach_the_tool() {
         .clone()
         .when(pick(&a, "proceed_always"))
         .refused(Refusal::UnknownOption { call: a.call.clone(), offered: vec!["proceed_once", "cancel"] });
-    let dismissed = Ending::Cancelled {
-        reason: "The user dismissed the questions without answering them.".into(),
-        output: String::new(),
-    };
+    let dismissed = Ending::cancelled("The user dismissed the questions without answering them.");
     asking.when(pick(&a, "cancel")).then(&[chosen(&a, Choice::Cancel), ended(&a, dismissed)], &[]);
 }

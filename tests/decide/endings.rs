@@ -98,7 +98,7 @@ fn a_task_that_cannot_run_fails_with_the_reason() {
     let failed = || closed(Final::Failed, "The workspace /w is gone.");
     given(fresh()).when(gone()).then(&[failed()], &[]);
     given(thinking()).when(gone()).then(&[failed()], &[stop(3)]);
-    let ending = Ending::Cancelled { reason: "The task cannot go on.".into(), output: String::new() };
+    let ending = Ending::cancelled("The task cannot go on.");
     given(editing())
         .when(gone())
         .then(&[ended(&edit(), ending.clone()), ended(&shell(), ending), failed()], &[stop(12)]);
@@ -107,7 +107,7 @@ fn a_task_that_cannot_run_fails_with_the_reason() {
 #[test]
 fn only_the_turn_of_a_disconnected_client_is_aborted() {
     let aborted = || turn_ended(1, End::Interrupted("Execution aborted by client.".into()));
-    let gone = Ending::Cancelled { reason: "The client went away.".into(), output: String::new() };
+    let gone = Ending::cancelled("The client went away.");
     let abort = |turn| Input::Abort { turn };
     let case = given(thinking()).when(abort(1)).then(&[aborted()], &[stop(3)]).expect_settled();
     assert_eq!(case.state.status.state, TaskState::InputRequired);

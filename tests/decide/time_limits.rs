@@ -27,8 +27,7 @@ fn timed_out(request: &Request) -> [Event; 2] {
         rules: vec![],
     };
     let reason = "Nobody answered the question in time, so the call was cancelled.";
-    let ending = Ending::Cancelled { reason: reason.into(), output: String::new() };
-    [no, ended(request, ending)]
+    [no, ended(request, Ending::cancelled(reason))]
 }
 
 /// A limit counts from what the log says, to the millisecond; before it nothing happens.
@@ -101,8 +100,7 @@ fn a_restart_distinguishes_a_timeout_from_a_users_answer() {
 fn a_turn_that_takes_too_long_is_stopped_in_every_phase() {
     let text = "The turn took longer than 1s and was stopped.";
     let over = || turn_ended(1, End::Failed(text.into()));
-    let reason = "The turn took too long.".to_owned();
-    let cut = Ending::Cancelled { reason, output: String::new() };
+    let cut = Ending::cancelled("The turn took too long.");
     let (e, s) = (edit(), shell());
     let both = || vec![ended(&e, cut.clone()), ended(&s, cut.clone()), over()];
     let ends: [(Vec<Event>, &[Effect]); 12] = [

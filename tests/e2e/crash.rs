@@ -71,6 +71,33 @@ fn a_session_continues_after_a_crash_and_is_not_confused_with_another() {
 }
 
 #[test]
+fn a_long_edit_is_in_the_journal_by_hash_and_looks_the_same_after_a_crash() {
+    let mut fixture = Fixture::new();
+    let old = "0123456789\n".repeat(10_000) + "the end\n";
+    let new = old.replace("the end", "THE END");
+    std::fs::write(fixture.server.workspace().join("long.txt"), &old).expect("a file");
+    let call =
+        json!({"file_path": "long.txt", "instruction": "Shout.", "old_string": "the end", "new_string": "THE END"});
+    let (task, calls) = fixture.ask(&format!("CALL replace {call}"));
+    let asked = fixture.task(&task)["status"].clone();
+    let details = &asked["message"]["parts"][0]["data"]["confirmationDetails"];
+    assert_eq!((&details["originalContent"], &details["newContent"]), (&json!(old), &json!(new)));
+    let journal = fixture.server.state_dir().join(format!("tasks/{task}.jsonl"));
+    assert!(std::fs::metadata(&journal).expect("a journal").len() < 10_000);
+
+    fixture.server.kill9();
+    fixture.server.restart();
+    assert_eq!(fixture.task(&task)["status"], asked);
+    fixture.client().call("message/send", approval(&task, &calls[0], "proceed_once"));
+    assert_eq!(fixture.file("long.txt").as_deref(), Some(new.as_str()));
+    assert!(std::fs::metadata(&journal).expect("a journal").len() < 20_000);
+    let shown: Vec<Event> = fixture.whole(&task);
+    let ended = shown.iter().rev().find(|event| call_status_of(event.result()) == "success").expect("a result");
+    let display = &call_of(ended.result())["response"]["resultDisplay"];
+    assert_eq!((&display["originalContent"], &display["newContent"]), (&json!(old), &json!(new)));
+}
+
+#[test]
 fn a_stream_continues_after_a_crash() {
     let mut fixture = Fixture::new();
     let mut stream = fixture.client().stream("message/stream", prompt("STREAM 20 ++ HOLD ++ TEXT never said"));

@@ -77,7 +77,7 @@ impl SystemState {
             match &**item {
                 Item::Said(message) | Item::Dropped(message) => message.id.hash(out),
                 Item::Summary(text) => text.hash(out),
-                Item::Nudge(text) => text.hash(out),
+                Item::Nudge(text) => text.as_str().hash(out),
                 Item::Answered(answer) => answer.calls().count().hash(out),
                 Item::Results(results) => {
                     let endings = results.iter().map(|result| word(&result.ending));

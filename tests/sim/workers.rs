@@ -11,7 +11,7 @@ use gemini_a2a::task::log::blob::{FileChange, FileVersion};
 use gemini_a2a::task::log::event::Outcome;
 use gemini_a2a::task::machine::job::{Job, JobId, ModelError, ModelErrorKind, NoteBody, RunEnd, Work};
 use gemini_a2a::task::message::{Artifact, Part};
-use gemini_a2a::task::spec::{Base, CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
+use gemini_a2a::task::spec::{Base, CallError, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 
@@ -153,7 +153,7 @@ fn plan(request: &Request, chance: &mut Chance) -> Plan {
             file_path: "/w/f".into(),
             diff: "-a\n+b\n".into(),
             old: Some("a".into()),
-            new: "b".repeat(chance.below(300)),
+            new: "b".repeat(chance.below(300)).into(),
         },
         "shell" => Question::Exec {
             title: title.clone(),
@@ -189,14 +189,10 @@ fn run(name: &str, call: &CallId, chance: &mut Chance) -> Vec<NoteBody> {
         0 => NoteBody::Died("a bug in a tool".into()),
         1 => NoteBody::Ended(RunEnd::Ended(Ending::Error { error: ErrorKind::ExecutionFailed.error("it went wrong") })),
         2..5 if name == "edit" => NoteBody::Ended(RunEnd::Stale),
-        5..9 if name == "edit" => NoteBody::Edited {
-            ending: Ending::Success { output: output.clone(), display: Display::Text { text: output } },
-            changes: vec![change(call, chance)],
-        },
-        _ => NoteBody::Ended(RunEnd::Ended(Ending::Success {
-            output: output.clone(),
-            display: Display::Text { text: output },
-        })),
+        5..9 if name == "edit" => {
+            NoteBody::Edited { ending: Ending::text(output.clone(), output), changes: vec![change(call, chance)] }
+        }
+        _ => NoteBody::Ended(RunEnd::Ended(Ending::text(output.clone(), output))),
     });
     notes
 }

@@ -89,9 +89,9 @@ pub fn failure(kind: ErrorKind, message: &str) -> Ending {
 }
 
 pub fn refused() -> Ending {
-    Ending::Cancelled { reason: "The user did not allow this call.".into(), output: String::new() }
+    Ending::cancelled("The user did not allow this call.")
 }
 
 pub fn stopped() -> Ending {
-    Ending::Cancelled { reason: "The task was canceled.".into(), output: String::new() }
+    Ending::cancelled("The task was canceled.")
 }

@@ -2,6 +2,7 @@
 //! runs, its result once it has ended, and the change to a file that it proposes or made.
 
 use crate::a2a::words::{CallStatus, Offer};
+use crate::task::log::long_text::LongText;
 use crate::task::machine::state::{CallState, Stage};
 use crate::task::spec::{Choice, Display, Ending, Inquiry, InquiryKind, Question};
 use std::borrow::Cow;
@@ -78,16 +79,18 @@ impl<'a> Call<'a> {
     pub fn result(&self) -> Option<Cow<'a, str>> {
         match self.ending()? {
             Ending::Success { output, display } => Some(match display {
-                Display::Text { text } if text.is_empty() => output.into(),
-                Display::Text { text } => text.into(),
-                Display::Diff { diff, .. } => diff.into(),
+                Display::Text { text } if text.is_empty() => output.as_str().into(),
+                Display::Text { text } => text.as_str().into(),
+                Display::Diff { diff, .. } => diff.as_str().into(),
                 Display::Todos { todos } => {
                     let lines = todos.iter().map(|todo| format!("[{}] {}", todo.status.word(), todo.description));
                     lines.collect::<Vec<_>>().join("\n").into()
                 }
             }),
             Ending::Error { .. } => None,
-            Ending::Cancelled { output, .. } => Some(output.into()).filter(|output: &Cow<str>| !output.is_empty()),
+            Ending::Cancelled { output, .. } => {
+                Some(output.as_str().into()).filter(|output: &Cow<str>| !output.is_empty())
+            }
         }
     }
 
@@ -102,11 +105,16 @@ impl<'a> Call<'a> {
 }
 
 impl<'a> FileChange<'a> {
+    fn new(name: &'a str, path: &'a str, diff: &'a LongText, old: &'a Option<LongText>, new: &'a LongText) -> Self {
+        let old = old.as_ref().map(LongText::as_str);
+        FileChange { name, path, diff: diff.as_str(), old, new: new.as_str() }
+    }
+
     /// The change that a question asks about, if it is about one.
     pub fn asked(question: &'a Question) -> Option<FileChange<'a>> {
         match question {
             Question::Edit { title: _, file_name, file_path, diff, old, new } => {
-                Some(FileChange { name: file_name, path: file_path, diff, old: old.as_deref(), new })
+                Some(FileChange::new(file_name, file_path, diff, old, new))
             }
             Question::Exec { .. } | Question::Info { .. } | Question::AskUser { .. } => None,
         }
@@ -116,7 +124,7 @@ impl<'a> FileChange<'a> {
     pub fn made(display: &'a Display) -> Option<FileChange<'a>> {
         match display {
             Display::Diff { file_name, file_path, diff, old, new, added: _, removed: _ } => {
-                Some(FileChange { name: file_name, path: file_path, diff, old: old.as_deref(), new })
+                Some(FileChange::new(file_name, file_path, diff, old, new))
             }
             Display::Text { .. } | Display::Todos { .. } => None,
         }

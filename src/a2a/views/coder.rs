@@ -14,6 +14,7 @@ use crate::a2a::views::update::{Change, Step, Update, failure, status_message, t
 use crate::a2a::words::{CODER, CallStatus, OURS};
 use crate::task::log::answer::Usage;
 use crate::task::log::gemini::UsageMetadata;
+use crate::task::log::long_text::LongText;
 use crate::task::machine::state::{CallState, State};
 use crate::task::message::{Artifact, Part, Source};
 use crate::task::spec::{Display, Ending, Question, ToolSpec};
@@ -166,7 +167,7 @@ fn shown_args(call: &CallState) -> Cow<'_, Value> {
         return Cow::Borrowed(&call.request.args);
     }
     let mut args = args.clone();
-    let wanted = call.edited.as_deref().unwrap_or(new);
+    let wanted = call.edited.as_deref().unwrap_or(new.as_str());
     args.insert(if has_content { "content" } else { "newContent" }.into(), wanted.into());
     if call.edited.is_some() {
         args.insert("ai_proposed_content".into(), new.as_str().into());
@@ -187,8 +188,8 @@ fn details(o: &mut Object<'_>, question: &Question) {
     match question {
         Question::Edit { title, file_name, file_path, diff, old, new } => {
             about("edit", title);
-            o.member("fileName", file_name).member("filePath", file_path).member("fileDiff", diff);
-            o.member("originalContent", old.as_deref().unwrap_or_default()).member("newContent", new);
+            o.member("fileName", file_name).member("filePath", file_path).member("fileDiff", diff.as_str());
+            o.member("originalContent", shown(old)).member("newContent", new.as_str());
         }
         Question::Exec { title, command, programs, dir: _, warnings: _, needs_approval: _, edits: _ } => {
             about("exec", title);
@@ -207,7 +208,7 @@ fn details(o: &mut Object<'_>, question: &Question) {
 
 fn response(o: &mut Object<'_>, call: Call<'_>, ending: &Ending, tool: Option<&Tool>) {
     let (name, for_model): (_, Cow<'_, str>) = match ending {
-        Ending::Success { output, .. } => ("output", output.into()),
+        Ending::Success { output, .. } => ("output", output.as_str().into()),
         Ending::Error { error } => ("error", error.message.as_str().into()),
         Ending::Cancelled { reason, .. } => ("error", format!("[Operation Cancelled] Reason: {reason}").into()),
     };
@@ -232,7 +233,7 @@ fn response(o: &mut Object<'_>, call: Call<'_>, ending: &Ending, tool: Option<&T
         // The change that was not made, or what had been printed.
         Ending::Cancelled { output, .. } => match call.planned_question().and_then(FileChange::asked) {
             Some(change) => _ = o.object("resultDisplay", |o| file_diff(o, change)),
-            None => _ = o.optional("resultDisplay", Some(output).filter(|output| !output.is_empty())),
+            None => _ = o.optional("resultDisplay", Some(output.as_str()).filter(|output| !output.is_empty())),
         },
     }
     if let Ending::Error { error } = ending {
@@ -245,12 +246,12 @@ fn response(o: &mut Object<'_>, call: Call<'_>, ending: &Ending, tool: Option<&T
 fn success_display(o: &mut Object<'_>, call: Call<'_>, tool: &Tool, display: &Display) {
     display_name(o, call, tool);
     match display {
-        Display::Text { text } => o.object("result", |o| _ = o.member("type", "text").member("text", text)),
+        Display::Text { text } => o.object("result", |o| _ = o.member("type", "text").member("text", text.as_str())),
         Display::Diff { file_path, old, new, added, removed, .. } => {
             o.member("resultSummary", &format!("{added} added, {removed} removed"));
             o.object("result", |o| {
                 o.member("type", "diff").member("path", file_path);
-                o.member("beforeText", old.as_deref().unwrap_or_default()).member("afterText", new);
+                o.member("beforeText", shown(old)).member("afterText", new.as_str());
             })
         }
         Display::Todos { todos } => o.object("result", |o| _ = o.member("type", "todos").member("todos", todos)),
@@ -259,7 +260,7 @@ fn success_display(o: &mut Object<'_>, call: Call<'_>, tool: &Tool, display: &Di
 
 fn result_display(o: &mut Object<'_>, display: &Display) {
     match (display, FileChange::made(display)) {
-        (Display::Text { text }, _) => _ = o.member("resultDisplay", text),
+        (Display::Text { text }, _) => _ = o.member("resultDisplay", text.as_str()),
         (Display::Todos { todos }, _) => _ = o.object("resultDisplay", |o| _ = o.member("todos", todos)),
         (Display::Diff { .. }, change) => {
             let change = change.expect("a diff is a change");
@@ -269,6 +270,11 @@ fn result_display(o: &mut Object<'_>, display: &Display) {
             });
         }
     }
+}
+
+/// The content of a file that may not exist.
+fn shown(content: &Option<LongText>) -> &str {
+    content.as_ref().map_or("", LongText::as_str)
 }
 
 fn file_diff(o: &mut Object<'_>, change: FileChange<'_>) {

@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn metadata_names_the_client_that_refused_a_call() {
-        let ending = Arc::new(Ending::Cancelled { reason: "No.".into(), output: String::new() });
+        let ending = Arc::new(Ending::cancelled("No."));
         let mut shown = command_shown("CANCELLED");
         shown["error"] = json!({"message": "No.", "type": "cancelled"});
         let update = around("TOOL_CALL_UPDATE", "working", object(shown));

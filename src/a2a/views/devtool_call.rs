@@ -43,7 +43,7 @@ pub fn members(o: &mut Object<'_>, call: Call<'_>, placed: Details) {
 
 fn output(o: &mut Object<'_>, display: &Display) {
     match display {
-        Display::Text { text } => _ = o.member("text", text),
+        Display::Text { text } => _ = o.member("text", text.as_str()),
         Display::Todos { todos } => _ = o.object("structured_data", |o| _ = o.member("todos", todos)),
         Display::Diff { .. } => {
             let change = FileChange::made(display).expect("a diff is a change");

@@ -150,7 +150,7 @@ mod tests {
         };
         let success = ended(Ending::Success { output: "done".into(), display: Display::Text { text: "".into() } });
         assert_eq!((&success["status"], &success["result"]), (&json!("completed"), &json!("done")));
-        let stopped = ended(Ending::Cancelled { reason: "why".into(), output: String::new() });
+        let stopped = ended(Ending::cancelled("why"));
         let mut expected = update("error");
         expected["error"] = "cancelled".into();
         assert_eq!(stopped, expected);

@@ -20,7 +20,7 @@ pub fn status(o: &mut Object<'_>, state: &State, word: fn(TaskState) -> &'static
 /// A question about a call. The options are the words an answer may name, beside a plain yes or no.
 pub fn confirmation(o: &mut Object<'_>, call: Call<'_>, question: &Question) {
     let (title, prompt, kind) = match question {
-        Question::Edit { title, diff, .. } => (title, format!("{}\n\n{diff}", call.label()), "warning"),
+        Question::Edit { title, diff, .. } => (title, format!("{}\n\n{}", call.label(), diff.as_str()), "warning"),
         Question::Exec { title, command, dir, warnings, .. } => {
             let dir = dir.iter().map(|dir| format!("(in {dir})"));
             let lines: Vec<String> = [command.clone()].into_iter().chain(dir).chain(warnings.iter().cloned()).collect();

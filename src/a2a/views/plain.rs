@@ -157,7 +157,7 @@ fn wording(question: &Question) -> String {
             lines.join("\n")
         }
         Question::Edit { title: _, file_name: _, file_path, diff, old: _, new: _ } => {
-            format!("Change {file_path}?\n{diff}")
+            format!("Change {file_path}?\n{}", diff.as_str())
         }
         Question::Info { title: _, prompt, urls } => prompt_and_urls(prompt, urls),
         Question::AskUser { title: _, questions } => listed(questions),
@@ -359,7 +359,7 @@ mod tests {
         };
         let error = ErrorKind::ExecutionFailed.error("It broke.\nBadly.");
         assert_eq!(ended(Ending::Error { error }), "working: Failed: x: It broke.");
-        let cancelled = Ending::Cancelled { reason: "No.".into(), output: String::new() };
+        let cancelled = Ending::cancelled("No.");
         assert_eq!(ended(cancelled), "working: Cancelled: x");
     }
 

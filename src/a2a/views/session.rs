@@ -289,7 +289,7 @@ mod tests {
         state.calls = vec![refused];
         let ready = Event::CallReady { call: "call-1".into(), confinement: Confinement::None };
         assert_eq!(shown(&state, ready), Some(call("PENDING")));
-        let ending = Arc::new(Ending::Cancelled { reason: "No.".into(), output: String::new() });
+        let ending = Arc::new(Ending::cancelled("No."));
         state.calls[0].ending = Some(ending.clone());
         state.calls[0].choice = Some(crate::task::spec::Choice::Cancel);
         state.calls[0].answered_by = Some(sample::source());

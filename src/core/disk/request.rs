@@ -6,6 +6,8 @@ use crate::base::slots::Key;
 use crate::core::disk::store::{Archive, StoreError, fold};
 use crate::core::{Input, Loaded};
 use crate::limits::CONVERSATION_TASKS;
+use crate::task::log::blob::BlobRef;
+use crate::task::log::long_text::ReadText;
 use crate::task::log::record::Record;
 use crate::task::machine::state::Item;
 use std::collections::VecDeque;
@@ -17,6 +19,8 @@ pub enum StoreRequest {
     Load { task: TaskId },
     /// Read records of a log; answered by [`Input::Paged`].
     Page { task: TaskId, sub: Key, offset: u64, most: usize },
+    /// Read stored texts for a reader; answered by [`Input::TextsRead`].
+    Texts { sub: Key, blobs: Vec<BlobRef> },
     /// Flush a log; answered by [`Input::Synced`] with the position given here.
     Sync { task: TaskId, upto: Seq },
     /// Delete a log; answered by [`Input::Removed`].
@@ -37,6 +41,10 @@ impl StoreRequest {
                 let page = archive.open(&task).and_then(|file| file.page(offset, most)).map(|lines| Page::read(&lines));
                 Input::Paged { sub, page }
             }
+            StoreRequest::Texts { sub, blobs } => {
+                let store = archive.blobs();
+                Input::TextsRead { sub, texts: blobs.iter().map(|blob| ReadText::read(blob, &*store)).collect() }
+            }
             StoreRequest::Sync { task, upto } => {
                 let result = archive.open(&task).and_then(|file| file.sync());
                 Input::Synced { task, upto, result }
@@ -54,6 +62,10 @@ impl StoreRequest {
         match self {
             StoreRequest::Load { task } => Input::Loaded { task, result: Err(error) },
             StoreRequest::Page { sub, .. } => Input::Paged { sub, page: Err(error) },
+            StoreRequest::Texts { sub, blobs } => {
+                let texts = blobs.iter().map(|blob| ReadText::failed(blob, &error.message)).collect();
+                Input::TextsRead { sub, texts }
+            }
             StoreRequest::Sync { task, upto } => Input::Synced { task, upto, result: Err(error) },
             StoreRequest::Remove { task } => Input::Removed { task, result: Err(error) },
             StoreRequest::Probe => Input::Probed(Err(error)),
@@ -90,7 +102,8 @@ impl Page {
 /// Reads a task and the tasks it continues, each up to the position it continues from.
 fn load(archive: &dyn Archive, task: &TaskId) -> Result<Loaded, StoreError> {
     let file = archive.open(task)?;
-    let state = fold(file.as_ref(), None)?;
+    let mut state = fold(file.as_ref(), None)?;
+    state.load_texts(&*archive.blobs());
     let mut bytes = file.len() as usize;
     let mut parent = state.created.parent.clone();
     let mut before: Vec<Vec<Arc<Item>>> = Vec::new();

@@ -15,6 +15,8 @@ use crate::core::readers::subscription::{Cold, FirstBody, Kind, Reply, Role, Sub
 use crate::core::tasks::loaded_task::{Found, LoadedTask, Mark};
 use crate::core::{Core, Out};
 use crate::task::fault::{Fault, FaultKind};
+use crate::task::log::blob::BlobRef;
+use crate::task::log::long_text::ReadText;
 
 impl Core {
     /// None: the client left while its task was being loaded.
@@ -114,8 +116,10 @@ impl Core {
         self.readers.advance(key, loaded, &mut Sink { conn, most, tools: &self.tools.shown, now })
     }
 
-    /// Has pages read for the readers whose turn it is.
+    /// Has pages read for the readers whose turn it is, and the stored texts that readers wait for.
     pub(in crate::core) fn turn_pages(&mut self) {
+        let wanted = self.readers.wanted_texts.drain(..);
+        self.out.extend(wanted.map(|(sub, blobs)| Out::Store(StoreRequest::Texts { sub, blobs })));
         let most = self.settings.limits.pages;
         while let Some(next) = self.readers.next_page(most) {
             match next {
@@ -144,6 +148,14 @@ impl Core {
                 self.readers.pump_later(&[key]);
             }
             Err(error) => self.dismiss(key, &Fault::new(FaultKind::Storage, error.message), now),
+        }
+    }
+
+    /// Stored texts were read for a reader that is behind. Of those that could not be read it shows a notice.
+    pub(in crate::core) fn texts_read(&mut self, key: Key, texts: &[ReadText]) {
+        if let Some(cold) = self.readers.get_mut(key).and_then(|sub| sub.cold.as_mut()) {
+            cold.take_texts(texts);
+            self.readers.pump_later(&[key]);
         }
     }
 
@@ -285,6 +297,10 @@ impl Readers {
                     self.pages.wait(key);
                     return Advanced::Waits;
                 }
+                ColdStep::NeedsTexts(blobs) => {
+                    self.wanted_texts.push((key, blobs));
+                    return Advanced::Waits;
+                }
             }
         }
     }
@@ -377,6 +393,7 @@ fn send_first(sub: &mut Subscription, sink: &mut Sink<'_>) -> bool {
 enum ColdStep {
     Sent,
     NeedsPage,
+    NeedsTexts(Vec<BlobRef>),
     Done(Advanced),
 }
 
@@ -398,6 +415,11 @@ fn send_cold(sub: &mut Subscription, sink: &mut Sink<'_>) -> ColdStep {
         return ColdStep::Sent;
     }
     let state = cold.state.as_ref().expect("folding gives a state");
+    let missing = if sub.view.shows_texts() { state.missing_texts() } else { Vec::new() };
+    if !missing.is_empty() {
+        cold.wait_for_texts(record);
+        return ColdStep::NeedsTexts(missing);
+    }
     let body = a2a::event(sub.view, state, &record, sink.tools);
     sub.cursor = record.seq;
     let last = sub.until.ends(record.seq, Mark::of(&record.event));

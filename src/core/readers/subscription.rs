@@ -10,6 +10,7 @@ use crate::base::slots::Key;
 use crate::core::disk::request::Page;
 use crate::core::tasks::loaded_task::{Mark, Rest};
 use crate::task::fault::Fault;
+use crate::task::log::long_text::ReadText;
 use crate::task::log::record::Record;
 use crate::task::machine::state::State;
 
@@ -141,7 +142,9 @@ pub struct Cold {
     /// Where the record that comes next begins in the journal.
     pub offset: u64,
     page: Option<Page>,
-    /// A page is waited for or being read.
+    /// A record of the page that is folded and waits for stored texts.
+    waiting: Option<Record>,
+    /// A page or stored texts are waited for or being read.
     pub asked: bool,
 }
 
@@ -149,6 +152,19 @@ impl Cold {
     pub fn take_page(&mut self, page: Page) {
         self.asked = false;
         self.page = Some(page);
+    }
+
+    /// The record is shown when the texts in the state are there.
+    pub fn wait_for_texts(&mut self, record: Record) {
+        self.asked = true;
+        self.waiting = Some(record);
+    }
+
+    pub fn take_texts(&mut self, texts: &[ReadText]) {
+        self.asked = false;
+        if let Some(state) = &mut self.state {
+            state.fill_texts(texts);
+        }
     }
 
     /// For the checks of invariants.
@@ -164,6 +180,9 @@ impl Cold {
 
     /// The next record of the page, folded. None: a new page is needed. Err: the journal is damaged.
     pub fn next(&mut self) -> Option<Result<Record, String>> {
+        if let Some(record) = self.waiting.take() {
+            return Some(Ok(record));
+        }
         let Some((record, bytes)) = self.page.as_mut()?.records.pop_front() else {
             return self.page.take()?.damage.map(Err);
         };

@@ -45,9 +45,10 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use crate::a2a::Dialect;
+    use crate::core::disk::store::Archive;
     use crate::core::rig::Rig;
     use crate::task::call::Call;
-    use crate::task::log::blob::{Blobs, FileChange, FileVersion};
+    use crate::task::log::blob::{FileChange, FileVersion};
     use crate::task::log::event::Event;
     use crate::task::machine::decide::Decision;
     use serde_json::json;
@@ -57,7 +58,7 @@ mod tests {
     fn a_task_shows_the_content_that_its_own_log_names() {
         let mut rig = Rig::new();
         let (mine, other) = (rig.begin(Dialect::RPC_03, None), rig.begin(Dialect::RPC_03, None));
-        let sha256 = rig.blobs.put(b"abcde").unwrap();
+        let sha256 = rig.store.blobs().put(b"abcde").unwrap();
         let version = |sha256: &str, unstored| FileVersion { sha256: sha256.into(), len: 5, mode: 0o644, unstored };
         let change = FileChange {
             call: "c".into(),

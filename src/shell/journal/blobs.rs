@@ -28,6 +28,13 @@ impl FileBlobs {
         Ok(FileBlobs { dir })
     }
 
+    /// The content that a journal names, where the server that wrote it stored it. Only to be read.
+    pub fn beside(journal: &Path) -> FileBlobs {
+        let path = fs::canonicalize(journal).unwrap_or_default();
+        let state_dir = path.parent().and_then(Path::parent).unwrap_or(Path::new(""));
+        FileBlobs { dir: state_dir.join("blobs") }
+    }
+
     fn path(&self, sha256: &str) -> io::Result<PathBuf> {
         let is_hash = sha256.len() == 64 && sha256.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         if !is_hash {

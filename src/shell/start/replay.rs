@@ -1,9 +1,11 @@
 //! `gemini-a2a replay`: shows a journal as clients of a dialect see it. One line per frame, with the number of its event before it,
-//! so that the output can be searched and compared. The journal is only read: a server may be writing to it.
+//! so that the output can be searched and compared. Nothing is written or locked: a server may be using the journal.
 
 use crate::a2a::{self, Body, Tools, View, Wanted};
 use crate::args::Replay;
 use crate::base::id::Seq;
+use crate::shell::journal::blobs::FileBlobs;
+use crate::task::log::blob::Blobs;
 use crate::task::log::record::{BadLine, Record};
 use crate::task::machine::state::State;
 use crate::tool::Toolbox;
@@ -16,9 +18,10 @@ pub fn run(replay: &Replay, out: impl Write) -> Result<(), String> {
     let journal = std::fs::read(file).map_err(|e| format!("{file} cannot be read: {e}"))?;
     let tools = Tools::new(&Toolbox::built_in().specs());
     let mut out = io::BufWriter::new(out);
+    let log = Log { journal: &journal, blobs: &FileBlobs::beside(file.as_ref()) };
     let shown = match replay.at {
-        Some(at) => snapshot(&journal, replay.view, at, &mut out),
-        None => events(&journal, replay.view, &tools, &mut out),
+        Some(at) => snapshot(log, replay.view, at, &mut out),
+        None => events(log, replay.view, &tools, &mut out),
     };
     match shown.and_then(|()| out.flush().map_err(Stop::Unwritten)) {
         Ok(()) => Ok(()),
@@ -29,6 +32,14 @@ pub fn run(replay: &Replay, out: impl Write) -> Result<(), String> {
     }
 }
 
+/// What is replayed.
+#[derive(Clone, Copy)]
+pub struct Log<'a> {
+    pub journal: &'a [u8],
+    /// The content that the journal names. Of what is not there a notice is shown.
+    pub blobs: &'a dyn Blobs,
+}
+
 /// Why a replay ended early.
 #[derive(Debug)]
 pub enum Stop {
@@ -37,9 +48,9 @@ pub enum Stop {
 }
 
 /// Every event that the view shows. The last frame is the one that a stream would end with.
-pub fn events(journal: &[u8], view: View, tools: &Tools, out: &mut impl Write) -> Result<(), Stop> {
+pub fn events(log: Log<'_>, view: View, tools: &Tools, out: &mut impl Write) -> Result<(), Stop> {
     let mut held: Option<(Seq, Body)> = None;
-    fold(journal, |state, record| {
+    fold(log, view, |state, record| {
         let Some(body) = a2a::event(view, state, record, tools) else {
             return Ok(ControlFlow::Continue(()));
         };
@@ -55,10 +66,10 @@ pub fn events(journal: &[u8], view: View, tools: &Tools, out: &mut impl Write) -
 }
 
 /// The task after the event.
-pub fn snapshot(journal: &[u8], view: View, at: Seq, out: &mut impl Write) -> Result<(), Stop> {
+pub fn snapshot(log: Log<'_>, view: View, at: Seq, out: &mut impl Write) -> Result<(), Stop> {
     let mut end = Seq(0);
     let mut shown = false;
-    fold(journal, |state, record| {
+    fold(log, view, |state, record| {
         end = record.seq;
         if record.seq != at {
             return Ok(ControlFlow::Continue(()));
@@ -74,10 +85,14 @@ pub fn snapshot(journal: &[u8], view: View, at: Seq, out: &mut impl Write) -> Re
 }
 
 /// Shows each event beside the state right after it. An incomplete last line was never shown to a client and is left out.
-fn fold(journal: &[u8], mut show: impl FnMut(&State, &Record) -> Result<ControlFlow<()>, Stop>) -> Result<(), Stop> {
+fn fold(
+    log: Log<'_>,
+    view: View,
+    mut show: impl FnMut(&State, &Record) -> Result<ControlFlow<()>, Stop>,
+) -> Result<(), Stop> {
     let wrong = |number: usize, what: &str| Err(Stop::Journal(format!("line {number} {what}")));
     let mut state: Option<State> = None;
-    let lines = journal.split_inclusive(|byte| *byte == b'\n').zip(1..);
+    let lines = log.journal.split_inclusive(|byte| *byte == b'\n').zip(1..);
     for (line, number) in lines {
         let whole = line.strip_suffix(b"\n");
         let record = match (Record::read(whole.unwrap_or(line)), whole) {
@@ -89,6 +104,9 @@ fn fold(journal: &[u8], mut show: impl FnMut(&State, &Record) -> Result<ControlF
         let Some(state) = State::advance(&mut state, &record) else {
             return wrong(number, "is out of place: a journal begins with its task");
         };
+        if view.shows_texts() {
+            state.load_texts(log.blobs);
+        }
         if show(state, &record)?.is_break() {
             return Ok(());
         }

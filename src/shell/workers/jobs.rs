@@ -24,9 +24,11 @@ use crate::shell::workers::prompt_context::PromptContext;
 use crate::shell::workers::slash_commands::Commands;
 use crate::task::log::blob::{BlobRef, Blobs, sha256};
 use crate::task::log::event::ToolSet;
+use crate::task::log::long_text::LongText;
 use crate::task::machine::job::{Job, JobId, Note, NoteBody, RunEnd, Think, Work};
+use crate::task::machine::state::Item;
 use crate::task::policy::{self, Rule};
-use crate::task::spec::{CallError, Ending, ErrorKind, ToolSpec};
+use crate::task::spec::{CallError, Ending, ErrorKind, Plan, ToolSpec};
 use crate::tool::commands::background::Background;
 use crate::tool::files::attachments;
 use crate::tool::files::changes::FileChanges;
@@ -270,12 +272,13 @@ impl Jobs {
 }
 
 impl WorkerContext {
-    fn work(&self, job: Job, post: &Post<Mail>, cancel: &Cancel) {
+    fn work(&self, mut job: Job, post: &Post<Mail>, cancel: &Cancel) {
         let mut emit = |body| post.send(Mail::Input(Input::Note(Note { job: job.id.clone(), body })));
         // Only running calls write files.
         let none = FileChanges::default();
-        match &job.work {
+        match &mut job.work {
             Work::Think(think) => {
+                self.load_texts(think);
                 if let Some(set) = self.changed_tools(think) {
                     emit(NoteBody::Tools(set));
                 }
@@ -284,32 +287,38 @@ impl WorkerContext {
                 let answer = self.backend.answer(&request, cancel, &mut emit);
                 emit(NoteBody::Answered(answer));
             }
-            Work::Attach { workspace, prompt } => {
+            Work::Attach { workspace, prompt, blob_room } => {
                 let ctx = self.ctx(&job.id.task, workspace, cancel, &none).ok();
-                let found = ctx.and_then(|ctx| attachments::attached(prompt, &ctx));
+                let mut found = ctx.and_then(|ctx| attachments::attached(prompt, &ctx)).map(LongText::from);
+                self.store_texts(found.as_mut(), blob_room);
                 emit(NoteBody::Attached(found));
             }
             Work::Command(command) => {
                 emit(NoteBody::Commanded(self.commands.run(command, &self.prompt_context)));
             }
             Work::Compact(think) => {
+                self.load_texts(think);
                 let surroundings = || self.prompt_context.of(&job.id.task, &think.workspace);
                 let request = ModelRequest { think, tools: &self.specs, surroundings: &surroundings };
                 emit(NoteBody::Compacted(compact::compact(&*self.backend, &request, cancel)));
             }
-            Work::Prepare { workspace, calls } => {
-                let prepared = match self.ctx(&job.id.task, workspace, cancel, &none) {
+            Work::Prepare { workspace, calls, blob_room } => {
+                let mut prepared = match self.ctx(&job.id.task, workspace, cancel, &none) {
                     Ok(ctx) => self.toolbox.prepare(calls, &ctx),
                     Err(error) => vec![Err(error); calls.len()],
                 };
+                self.store_texts(prepared.iter_mut().flatten().flat_map(Plan::texts_mut), blob_room);
                 emit(NoteBody::Prepared(prepared));
             }
             Work::Run(run) => {
                 let changes = FileChanges::new(self.blobs.clone(), run.blob_room);
-                let end = match self.ctx(&job.id.task, &run.workspace, cancel, &changes) {
+                let mut end = match self.ctx(&job.id.task, &run.workspace, cancel, &changes) {
                     Ok(ctx) => self.toolbox.run(run, &ctx, &mut |text| emit(NoteBody::Output(text))),
                     Err(error) => RunEnd::Ended(Ending::Error { error }),
                 };
+                if let RunEnd::Ended(ending) = &mut end {
+                    self.store_texts(ending.texts_mut(), &mut changes.room());
+                }
                 match (end, changes.take()) {
                     (RunEnd::Ended(ending), changes) if !changes.is_empty() => {
                         emit(NoteBody::Edited { ending, changes })
@@ -318,6 +327,16 @@ impl WorkerContext {
                 }
             }
         }
+    }
+
+    /// Reads the stored texts of the conversation.
+    fn load_texts(&self, think: &mut Think) {
+        think.history.iter_mut().for_each(|item| Item::load_texts(item, &*self.blobs));
+    }
+
+    /// Stores the long ones of these texts, before the event that names them.
+    fn store_texts<'a>(&self, texts: impl IntoIterator<Item = &'a mut LongText>, room: &mut u64) {
+        texts.into_iter().for_each(|text| text.store(&*self.blobs, &self.limits, room));
     }
 
     /// The tools that the model is told of, if the log has others. Their declarations are stored first; if that fails, the next

@@ -11,6 +11,7 @@ use crate::base::id::{CallId, ConfigId, ContextId, Seq, TaskId, Tenant};
 use crate::base::words::words;
 use crate::task::log::answer::Answer;
 use crate::task::log::blob::{BlobRef, FileChange};
+use crate::task::log::long_text::LongText;
 use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::{Mode, Rule};
 use crate::task::push::{Health, Target};
@@ -39,7 +40,7 @@ pub enum Event {
     AttachmentsWanted,
     /// They were read: what the model gets of them, if anything.
     Attached {
-        text: String,
+        text: LongText,
     },
     /// The task is a command, and it is being run.
     CommandBegan,

@@ -5,5 +5,6 @@ pub mod blob;
 pub mod brief;
 pub mod event;
 pub mod gemini;
+pub mod long_text;
 pub mod record;
 mod v1;

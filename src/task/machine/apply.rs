@@ -5,6 +5,7 @@ use crate::base::id::{CallId, ConfigId};
 use crate::task::log::answer::{Answer, Request, Usage};
 use crate::task::log::blob::{BlobRef, FileChange};
 use crate::task::log::event::{Created, End, Event, ToolSet, detours, errands, hooks};
+use crate::task::log::long_text::LongText;
 use crate::task::log::record::Record;
 use crate::task::machine::loops::FENCE;
 use crate::task::machine::state::{
@@ -101,9 +102,12 @@ impl State {
             }
             Event::TurnBegan { turn } => self.begin_turn(*turn, record),
             Event::AttachmentsWanted => self.phase = Phase::Attaching { job },
-            Event::Attached { text } => self.prepare_prompt((!text.is_empty()).then_some(text), record),
+            Event::Attached { text } => {
+                self.name_texts([text]);
+                self.prepare_prompt((!text.is_empty()).then(|| text.clone()), record);
+            }
             Event::CommandBegan => self.phase = Phase::Commanding { job },
-            Event::CommandPrompted { text } => self.prepare_prompt(Some(text), record),
+            Event::CommandPrompted { text } => self.prepare_prompt(Some(text.as_str().into()), record),
             Event::Tools(set) => self.declare_tools(set),
             Event::Traced { trace } => self.trace = Some(trace.clone()),
             Event::Thought { subject, description } => self.add_thought(subject, description),
@@ -178,8 +182,11 @@ impl State {
     }
 
     /// The attachments of a prompt, or the prompt that a slash command made, become part of it.
-    fn prepare_prompt(&mut self, text: Option<&String>, record: &Record) {
-        self.history.extend(text.map(|text| Arc::new(Item::Nudge(text.clone()))));
+    fn prepare_prompt(&mut self, text: Option<LongText>, record: &Record) {
+        self.history.extend(text.map(|mut text| {
+            text.unload();
+            Arc::new(Item::Nudge(text))
+        }));
         self.phase = Phase::Thinking { job: record.seq };
     }
 
@@ -225,7 +232,7 @@ impl State {
 
     fn nudge(&mut self, text: &str, record: &Record) {
         self.strikes += 1;
-        self.history.push(Arc::new(Item::Nudge(text.to_owned())));
+        self.history.push(Arc::new(Item::Nudge(text.into())));
         self.think(record);
     }
 
@@ -258,6 +265,7 @@ impl State {
 
     fn plan_call(&mut self, call: &CallId, plan: &Arc<Plan>) {
         self.phase = Phase::Tools;
+        self.name_texts(plan.texts());
         let call = self.call_mut(call);
         call.plan = Some(plan.clone());
         call.stage = Stage::Planned;
@@ -291,6 +299,7 @@ impl State {
 
     fn end_call(&mut self, call: &CallId, ending: &Arc<Ending>) {
         self.phase = Phase::Tools;
+        self.name_texts(ending.texts());
         let call = self.call_mut(call);
         call.ending = Some(ending.clone());
         call.live = None;
@@ -300,6 +309,11 @@ impl State {
     fn name_blobs(&mut self, change: &FileChange) {
         let stored = change.versions().filter(|version| !version.unstored);
         self.blobs.extend(stored.map(|version| (version.sha256.clone(), version.len)));
+    }
+
+    fn name_texts<'a>(&mut self, texts: impl IntoIterator<Item = &'a LongText>) {
+        let stored = texts.into_iter().filter_map(LongText::blob);
+        self.blobs.extend(stored.map(|blob| (blob.sha256.clone(), blob.bytes)));
     }
 
     fn pause(&mut self, record: &Record) {
@@ -378,10 +392,13 @@ impl State {
             let message = "The call was interrupted before it ended.";
             Arc::new(Ending::Error { error: ErrorKind::Interrupted.error(message) })
         };
-        let results = self
-            .calls
-            .drain(..)
-            .map(|call| CallResult { ending: call.ending.unwrap_or_else(unfinished), request: call.request });
+        let results = self.calls.drain(..).map(|call| {
+            let mut ending = call.ending.unwrap_or_else(unfinished);
+            if ending.texts().iter().any(|text| text.blob().is_some()) {
+                Arc::make_mut(&mut ending).texts_mut().into_iter().for_each(LongText::unload);
+            }
+            CallResult { ending, request: call.request }
+        });
         self.history.push(Arc::new(Item::Results(results.collect())));
     }
 

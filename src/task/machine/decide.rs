@@ -182,19 +182,20 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
 
 /// The job behind an effect, made from the state after its events were applied. None for effects that are not jobs.
 pub fn job(state: &State, effect: &Effect, limits: &Limits) -> Option<Job> {
+    let blob_room = limits.task_blob_bytes.saturating_sub(state.blobs.values().sum());
     let (at, work) = match effect {
         Effect::Think { job } => (*job, Work::Think(think(state))),
         Effect::Attach { job } => {
             let prompt = state.prompt.as_ref()?.text();
             let workspace = state.workspace.clone();
-            (*job, Work::Attach { workspace, prompt })
+            (*job, Work::Attach { workspace, prompt, blob_room })
         }
         Effect::Command { job } => (*job, Work::Command(command::of(state)?)),
         Effect::Compact { job } => (*job, Work::Compact(think(state))),
         Effect::Prepare { job, calls } => {
             let known = |id: &CallId| Some(state.call(id)?.request.clone());
             let calls = calls.iter().filter_map(known).take(limits.calls).collect();
-            (*job, Work::Prepare { workspace: state.workspace.clone(), calls })
+            (*job, Work::Prepare { workspace: state.workspace.clone(), calls, blob_room })
         }
         Effect::Run { job, call, .. } => {
             let call = state.call(call)?;
@@ -207,7 +208,7 @@ pub fn job(state: &State, effect: &Effect, limits: &Limits) -> Option<Job> {
                 edited: call.edited.clone(),
                 answers: call.answers.clone(),
                 confinement: call.confinement.clone(),
-                blob_room: limits.task_blob_bytes.saturating_sub(state.blobs.values().sum()),
+                blob_room,
             };
             (*job, Work::Run(run))
         }

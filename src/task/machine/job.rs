@@ -5,6 +5,7 @@ use crate::base::id::{CallId, MessageId, Seq, TaskId};
 use crate::task::log::answer::{Answer, Request};
 use crate::task::log::blob::FileChange;
 use crate::task::log::event::ToolSet;
+use crate::task::log::long_text::LongText;
 use crate::task::machine::state::Item;
 use crate::task::message::{Artifact, Message};
 use crate::task::slash::{Command, Commanded};
@@ -34,12 +35,16 @@ pub enum Work {
     Attach {
         workspace: Arc<str>,
         prompt: String,
+        /// How many bytes of content may still be stored for the task.
+        blob_room: u64,
     },
     /// Run the command that the task is for.
     Command(Command),
     Prepare {
         workspace: Arc<str>,
         calls: Vec<Request>,
+        /// How many bytes of content may still be stored for the task.
+        blob_room: u64,
     },
     Run(Run),
 }
@@ -106,7 +111,7 @@ pub enum NoteBody {
         last: bool,
     },
     /// What the prompt names, for the model; None if it names nothing that is there.
-    Attached(Option<String>),
+    Attached(Option<LongText>),
     /// What came of a command, or what it says went wrong.
     Commanded(Result<Commanded, String>),
     /// The summary of the older part of the conversation, and how many of its items it stands for.

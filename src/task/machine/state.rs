@@ -8,7 +8,9 @@ use crate::base::id::{CallId, MessageId, Seq};
 use crate::base::words::words;
 use crate::limits::{LIVE_SHOWN_MS, LIVE_TAIL_BYTES};
 use crate::task::log::answer::{Answer, Request, Usage};
+use crate::task::log::blob::{BlobRef, Blobs};
 use crate::task::log::event::{Created, Final, Tries};
+use crate::task::log::long_text::{LongText, ReadText};
 use crate::task::log::record::Record;
 use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::Rule;
@@ -136,6 +138,11 @@ impl CallState {
         self.stage == Stage::Ended
     }
 
+    fn texts(&self) -> impl Iterator<Item = &LongText> {
+        let plan = self.plan.iter().flat_map(|plan| plan.texts());
+        plan.chain(self.ending.iter().flat_map(|ending| ending.texts()))
+    }
+
     /// The answers on offer, in the order to show them; the last one refuses. None before it was looked at.
     pub fn options(&self) -> &'static [Choice] {
         match &self.plan {
@@ -222,9 +229,35 @@ pub enum Item {
     /// Stands for everything before it: what the model itself wrote down of it.
     Summary(Arc<str>),
     /// Something the agent was told, by nobody the user would know.
-    Nudge(String),
+    Nudge(LongText),
     /// The results of the calls of the answer before it, in the order of its calls.
     Results(Vec<CallResult>),
+}
+
+impl Item {
+    /// Reads the stored texts that the model is sent and that are not in memory.
+    pub fn load_texts(item: &mut Arc<Item>, blobs: &dyn Blobs) {
+        let is_missing = |result: &CallResult| result.ending.output().and_then(LongText::missing).is_some();
+        match item.as_ref() {
+            Item::Nudge(text) if text.missing().is_some() => {
+                let mut text = text.clone();
+                text.load(blobs);
+                *item = Arc::new(Item::Nudge(text));
+            }
+            Item::Results(results) if results.iter().any(is_missing) => {
+                let mut results = results.clone();
+                let outputs = results.iter_mut().filter_map(|result| Arc::make_mut(&mut result.ending).output_mut());
+                outputs.for_each(|output| output.load(blobs));
+                *item = Arc::new(Item::Results(results));
+            }
+            Item::Nudge(_)
+            | Item::Results(_)
+            | Item::Said(_)
+            | Item::Dropped(_)
+            | Item::Answered(_)
+            | Item::Summary(_) => {}
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -367,6 +400,29 @@ impl State {
         self.artifacts.clear();
         self.prompt = None;
         self.utterance.text.clear();
+    }
+
+    /// The stored texts that views show and that are not in memory. They are those of the present calls: the conversation has only
+    /// the hashes of what has ended.
+    pub fn missing_texts(&self) -> Vec<BlobRef> {
+        self.calls.iter().flat_map(CallState::texts).filter_map(LongText::missing).cloned().collect()
+    }
+
+    /// Takes what was read of them.
+    pub fn fill_texts(&mut self, read: &[ReadText]) {
+        for call in &mut self.calls {
+            let plan = call.plan.iter_mut().flat_map(|plan| Arc::make_mut(plan).texts_mut());
+            let ending = call.ending.iter_mut().flat_map(|ending| Arc::make_mut(ending).texts_mut());
+            plan.chain(ending).for_each(|text| text.fill(read));
+        }
+    }
+
+    /// Reads the missing texts.
+    pub fn load_texts(&mut self, blobs: &dyn Blobs) {
+        let read: Vec<ReadText> = self.missing_texts().iter().map(|blob| ReadText::read(blob, blobs)).collect();
+        if !read.is_empty() {
+            self.fill_texts(&read);
+        }
     }
 
     /// The id of the message that an event at `seq` is sent in.

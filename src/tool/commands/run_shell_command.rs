@@ -133,10 +133,12 @@ fn with_hint(ending: Ending) -> Ending {
                         again with unconfined, which asks for approval.";
     match ending {
         Ending::Success { output, display }
-            if output.contains("\nExit Code: ")
-                && ["Permission denied", "Operation not permitted"].iter().any(|word| output.contains(word)) =>
+            if output.as_str().contains("\nExit Code: ")
+                && ["Permission denied", "Operation not permitted"]
+                    .iter()
+                    .any(|word| output.as_str().contains(word)) =>
         {
-            Ending::Success { output: format!("{output}\n{HINT}"), display }
+            Ending::Success { output: format!("{}\n{HINT}", output.as_str()).into(), display }
         }
         ending => ending,
     }
@@ -302,11 +304,11 @@ mod tests {
     #[test]
     fn a_confined_command_that_was_refused_something_says_how_to_ask() {
         let ended = |output: &str| {
-            let display = Display::Text { text: String::new() };
+            let display = Display::Text { text: "".into() };
             let Ending::Success { output, .. } = with_hint(Ending::Success { output: output.into(), display }) else {
                 panic!("it is a success");
             };
-            output.ends_with("which asks for approval.")
+            output.as_str().ends_with("which asks for approval.")
         };
         assert!(ended("Output: sort: cannot create temporary file: Permission denied\nExit Code: 2"));
         assert!(ended("Output: chmod: Operation not permitted\nExit Code: 1"));

@@ -205,7 +205,7 @@ impl CommandResult {
         let text = self.output.text();
         let text = without_middle(&text, limits.result_chars).into_owned();
         if self.why == Why::Cancelled {
-            return Ending::Cancelled { reason: "The command was cancelled and ended.".into(), output: text };
+            return Ending::Cancelled { reason: "The command was cancelled and ended.".into(), output: text.into() };
         }
         let facts = self.facts(limits);
         Ending::text(told(&text, &facts), if text.is_empty() { facts } else { text })

@@ -40,6 +40,11 @@ impl FileChanges {
         std::mem::take(&mut self.made().changes)
     }
 
+    /// How many bytes may still be stored for the task.
+    pub fn room(&self) -> u64 {
+        self.made().room
+    }
+
     /// Stores the content of a change. Comes before the change.
     pub(in crate::tool) fn store(&self, before: Option<&[u8]>, after: &[u8], limits: &Limits) -> Stored {
         Stored { before: before.map(|bytes| self.version(bytes, limits)), after: self.version(after, limits) }

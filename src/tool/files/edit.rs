@@ -48,9 +48,9 @@ impl Proposal {
                 title: question,
                 file_name: name,
                 file_path: self.resolved.real(),
-                diff,
-                old: self.current.exists().then_some(old),
-                new: self.new,
+                diff: diff.into(),
+                old: self.current.exists().then_some(old.into()),
+                new: self.new.into(),
             },
             base: Some(Base { sha256: self.current.hash() }),
         }
@@ -90,15 +90,15 @@ impl Proposal {
             edited.as_deref().map(|edited| Comparison::new(&self.new, edited, ctx.limits.diff_steps).hunks(CONTEXT));
         let output = report(&self.done, theirs.as_deref(), &current, &found, ctx);
         Ok(RunEnd::Ended(Ending::Success {
-            output,
+            output: output.into(),
             display: Display::Diff {
-                diff: found.unified(&name),
+                diff: found.unified(&name).into(),
                 file_name: name,
                 file_path: path,
                 added: found.added(),
                 removed: found.removed(),
-                old: current.exists().then(|| old.clone()),
-                new: new.clone(),
+                old: current.exists().then(|| old.as_str().into()),
+                new: new.as_str().into(),
             },
         }))
     }

@@ -213,7 +213,9 @@ mod tests {
         let run = run_of(scratch, "read_file", args);
         let end = with_ctx(scratch, &limits(), |ctx| ran(ReadFile, &run, ctx));
         match end {
-            RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }) => Ok((output, text)),
+            RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }) => {
+                Ok((output.to_string(), text.to_string()))
+            }
             RunEnd::Ended(Ending::Error { error }) => Err((error.kind, error.message)),
             other => panic!("{other:?}"),
         }

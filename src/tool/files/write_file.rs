@@ -77,7 +77,7 @@ mod tests {
 
     fn output(end: RunEnd) -> String {
         match end {
-            RunEnd::Ended(Ending::Success { output, .. }) => output,
+            RunEnd::Ended(Ending::Success { output, .. }) => output.to_string(),
             other => panic!("{other:?}"),
         }
     }
@@ -104,7 +104,7 @@ mod tests {
                     title: "Confirm Write: new/a".into(),
                     file_name: "a".into(),
                     file_path: real.clone(),
-                    diff: format!("{HEAD}@@ -0,0 +1,1 @@\n+x\n"),
+                    diff: format!("{HEAD}@@ -0,0 +1,1 @@\n+x\n").into(),
                     old: None,
                     new: "x\n".into(),
                 },
@@ -126,11 +126,11 @@ mod tests {
         assert_eq!(
             write(&scratch, "x/y/a", "1\n2\n"),
             RunEnd::Ended(Ending::Success {
-                output: format!("Created {}.", real.display()),
+                output: format!("Created {}.", real.display()).into(),
                 display: Display::Diff {
                     file_name: "a".into(),
                     file_path: real.display().to_string(),
-                    diff: format!("{HEAD}@@ -0,0 +1,2 @@\n+1\n+2\n"),
+                    diff: format!("{HEAD}@@ -0,0 +1,2 @@\n+1\n+2\n").into(),
                     old: None,
                     new: "1\n2\n".into(),
                     added: 2,

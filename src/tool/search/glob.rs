@@ -231,7 +231,7 @@ mod tests {
         let end = with_ctx(scratch, limits, |ctx| ran(FindFiles, &run, ctx));
         match end {
             RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }) => {
-                Ok((output.replace(&scratch.path().display().to_string(), "WS"), text))
+                Ok((output.as_str().replace(&scratch.path().display().to_string(), "WS"), text.to_string()))
             }
             RunEnd::Ended(Ending::Error { error }) => Err(error),
             other => panic!("{other:?}"),

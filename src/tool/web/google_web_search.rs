@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(
             run(&says),
             RunEnd::Ended(Ending::Success {
-                output: format!("Web search for \"who?\":\n<untrusted_context>\n{text}\n</untrusted_context>"),
+                output: format!("Web search for \"who?\":\n<untrusted_context>\n{text}\n</untrusted_context>").into(),
                 display: Display::Text { text: text.into() },
             })
         );

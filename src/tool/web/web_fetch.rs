@@ -257,7 +257,7 @@ mod tests {
 
     fn success(text: &str) -> RunEnd {
         RunEnd::Ended(Ending::Success {
-            output: format!("<untrusted_context>\n{text}\n</untrusted_context>"),
+            output: format!("<untrusted_context>\n{text}\n</untrusted_context>").into(),
             display: Display::Text { text: text.into() },
         })
     }

@@ -142,8 +142,7 @@ impl Deciding<'_> {
                 }
                 Stage::Planned | Stage::Asked | Stage::Answered | Stage::Ready => {}
             }
-            let ending = Ending::Cancelled { reason: reason.to_owned(), output: String::new() };
-            self.end_call(call.id().clone(), ending);
+            self.end_call(call.id().clone(), Ending::cancelled(reason));
         }
     }
 }
@@ -154,5 +153,5 @@ pub(in crate::task) fn refused(plan: &Plan) -> Ending {
     } else {
         "The user did not allow this call."
     };
-    Ending::Cancelled { reason: reason.to_owned(), output: String::new() }
+    Ending::cancelled(reason)
 }

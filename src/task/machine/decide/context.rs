@@ -5,6 +5,7 @@ use super::{Deciding, Effect};
 use crate::base::id::Seq;
 use crate::task::log::answer::{Answer, Finish, Request};
 use crate::task::log::event::{End, Event};
+use crate::task::log::long_text::LongText;
 use crate::task::machine::job::Compaction;
 use crate::task::machine::state::Phase;
 use crate::task::machine::{fallback, loops};
@@ -39,7 +40,7 @@ impl Deciding<'_> {
         }
     }
 
-    pub(in crate::task) fn attached(&mut self, text: String) {
+    pub(in crate::task) fn attached(&mut self, text: LongText) {
         let job = self.push(Event::Attached { text });
         self.ask_model(job);
     }

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::task::log::blob::FileChange;
+use crate::task::log::long_text::LongText;
 
 /// What a job was given out for, as long as the state waits for it.
 enum Awaited<'a> {
@@ -50,7 +51,7 @@ impl Deciding<'_> {
             (Awaited::Words, body) => self.heard(body),
             (Awaited::Attachments, NoteBody::Attached(text)) => self.attached(text.unwrap_or_default()),
             // The prompt is sent without the files that it names.
-            (Awaited::Attachments, NoteBody::Died(_)) => self.attached(String::new()),
+            (Awaited::Attachments, NoteBody::Died(_)) => self.attached(LongText::default()),
             (Awaited::Command, NoteBody::Commanded(result)) => self.commanded(result),
             (Awaited::Command, NoteBody::Died(message)) => {
                 let text = format!("The command ended unexpectedly: {message}");

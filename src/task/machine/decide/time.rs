@@ -98,8 +98,5 @@ pub(in crate::task) fn is_in_turn(state: &State) -> bool {
 }
 
 pub(in crate::task) fn unanswered() -> Ending {
-    Ending::Cancelled {
-        reason: "Nobody answered the question in time, so the call was cancelled.".to_owned(),
-        output: String::new(),
-    }
+    Ending::cancelled("Nobody answered the question in time, so the call was cancelled.")
 }

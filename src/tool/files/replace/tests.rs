@@ -30,7 +30,7 @@ fn replace(scratch: &Scratch, args: Value) -> Result<String, CallError> {
     let base = plan(scratch, &args)?.base;
     let order = Run { base, ..run_of(scratch, "replace", args) };
     match run(scratch, &order) {
-        RunEnd::Ended(Ending::Success { output, .. }) => Ok(output),
+        RunEnd::Ended(Ending::Success { output, .. }) => Ok(output.to_string()),
         RunEnd::Ended(Ending::Error { error }) => Err(error),
         other => panic!("{other:?}"),
     }
@@ -63,7 +63,8 @@ fn a_plan_shows_the_whole_new_file_and_touches_nothing() {
                 file_path: real.clone(),
                 diff: format!(
                     "Index: a.rs\n{rule}\n--- a.rs\tCurrent\n+++ a.rs\tProposed\n@@ -1,3 +1,4 @@\n one\n-two\n+2\n+II\n three\n"
-                ),
+                )
+                .into(),
                 old: Some("one\ntwo\nthree\n".into()),
                 new: "one\n2\nII\nthree\n".into(),
             },
@@ -86,7 +87,7 @@ fn what_is_replaced_is_told_with_its_surroundings() {
     let RunEnd::Ended(Ending::Success { output, display }) = end else {
         panic!("{end:?}");
     };
-    assert!(output.starts_with(&format!("Modified {real} (2 replacements). What changed:\n")));
+    assert!(output.as_str().starts_with(&format!("Modified {real} (2 replacements). What changed:\n")));
     let Display::Diff { new, added, removed, .. } = display else {
         panic!("{display:?}");
     };
@@ -104,7 +105,7 @@ fn nearly_equal_text_is_replaced_and_the_model_told_where() {
         "Modified {} (1 replacement). old_string was not there as given; what comes nearest was replaced, in lines 2-3. What changed:\n",
         file.display()
     );
-    assert!(output.starts_with(&expected), "{output}");
+    assert!(output.as_str().starts_with(&expected), "{output}");
     assert_eq!(bytes(&scratch, "a"), b"head\n  paint();\n  done();\nend\n");
 }
 
@@ -214,7 +215,7 @@ fn a_changed_file_is_not_written_and_the_users_own_text_is() {
         panic!("it is the file that was shown");
     };
     assert_eq!(
-        output,
+        output.as_str(),
         format!(
             "Modified {} (1 replacement). The user changed the content you proposed before it was written:\n\
              @@ -1,2 +1,1 @@\n-z\r\n-y\r\n+mine\r\nWhat changed:\n@@ -1,2 +1,1 @@\n-x\r\n-y\r\n+mine\r\n",
@@ -256,7 +257,7 @@ fn git_applies_what_is_shown_and_gets_what_is_written() {
         let Question::Edit { diff, new, .. } = &planned.question else {
             panic!("{planned:?}");
         };
-        scratch.put("p.diff", diff);
+        scratch.put("p.diff", diff.as_str());
         // An emptied file would be deleted by git; everything else must be the same.
         if !new.is_empty() {
             let status = Command::new("git")
@@ -266,10 +267,10 @@ fn git_applies_what_is_shown_and_gets_what_is_written() {
                 .status()
                 .expect("git runs");
             assert!(status.success(), "round {round}: {diff}");
-            assert_eq!(&std::fs::read_to_string(&file).expect("it is there"), new);
+            assert_eq!(std::fs::read_to_string(&file).expect("it is there"), new.as_str());
             scratch.put("a.txt", &before);
         }
         replace(&scratch, order).expect("it was planned");
-        assert_eq!(&std::fs::read_to_string(&file).expect("it is there"), new);
+        assert_eq!(std::fs::read_to_string(&file).expect("it is there"), new.as_str());
     }
 }
