@@ -107,6 +107,22 @@ fn journals_of_version_1_are_written_again_as_version_2() {
 }
 
 #[test]
+fn journals_of_version_2_are_written_again_as_they_are() {
+    let file = corpus().join("../v2/00.jsonl");
+    let journal = std::fs::read(&file).expect("the corpus is there");
+    let mut again = Vec::new();
+    records(&journal).iter().for_each(|record| record.write(&mut again));
+    assert_eq!(String::from_utf8(again), String::from_utf8(journal.clone()));
+    let state = fold(&records(&journal));
+    let named: Vec<String> = state.blobs.keys().map(|hash| hash[..1].to_owned()).collect();
+    assert_eq!(named.concat(), "abcdef", "clients may read all stored content");
+    assert_eq!(state.missing_texts(), [], "nothing is left to show of calls that have ended");
+    let scene = Scene { workspace: "/w", os: "linux", date: "2026-03-01", tree: "", memory: "" };
+    let told = Value::from(contents(&state.history, &scene)).to_string();
+    assert!(told.contains("stored apart from the log") && told.contains("Media of 60000 bytes"), "{told}");
+}
+
+#[test]
 fn every_event_is_in_the_corpus() {
     let known: HashSet<String> = journals()
         .iter()

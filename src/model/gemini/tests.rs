@@ -19,6 +19,7 @@ fn think(model: &str) -> Think {
         turn: 1,
         round: 0,
         attempt: 1,
+        blob_room: 0,
     }
 }
 

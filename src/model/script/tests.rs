@@ -15,6 +15,7 @@ fn think(text: &str) -> Think {
         turn: 1,
         round: 0,
         attempt: 1,
+        blob_room: 0,
     }
 }
 

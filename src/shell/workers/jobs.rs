@@ -278,13 +278,16 @@ impl WorkerContext {
         let none = FileChanges::default();
         match &mut job.work {
             Work::Think(think) => {
-                self.load_texts(think);
+                self.load_content(think);
                 if let Some(set) = self.changed_tools(think) {
                     emit(NoteBody::Tools(set));
                 }
                 let surroundings = || self.prompt_context.of(&job.id.task, &think.workspace);
                 let request = ModelRequest { think, tools: &self.specs, surroundings: &surroundings };
-                let answer = self.backend.answer(&request, cancel, &mut emit);
+                let mut answer = self.backend.answer(&request, cancel, &mut emit);
+                if let Ok(answer) = &mut answer {
+                    answer.store_media(&*self.blobs, &self.limits, &mut think.blob_room);
+                }
                 emit(NoteBody::Answered(answer));
             }
             Work::Attach { workspace, prompt, blob_room } => {
@@ -297,7 +300,7 @@ impl WorkerContext {
                 emit(NoteBody::Commanded(self.commands.run(command, &self.prompt_context)));
             }
             Work::Compact(think) => {
-                self.load_texts(think);
+                self.load_content(think);
                 let surroundings = || self.prompt_context.of(&job.id.task, &think.workspace);
                 let request = ModelRequest { think, tools: &self.specs, surroundings: &surroundings };
                 emit(NoteBody::Compacted(compact::compact(&*self.backend, &request, cancel)));
@@ -329,9 +332,9 @@ impl WorkerContext {
         }
     }
 
-    /// Reads the stored texts of the conversation.
-    fn load_texts(&self, think: &mut Think) {
-        think.history.iter_mut().for_each(|item| Item::load_texts(item, &*self.blobs));
+    /// Reads the stored content of the conversation.
+    fn load_content(&self, think: &mut Think) {
+        think.history.iter_mut().for_each(|item| Item::load_content(item, &*self.blobs));
     }
 
     /// Stores the long ones of these texts, before the event that names them.

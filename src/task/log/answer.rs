@@ -3,7 +3,11 @@
 
 use crate::base::crc::crc32;
 use crate::base::id::{CallId, Seq};
+use crate::limits::{INLINE_BYTES, Limits};
+use crate::task::log::blob::{BlobRef, Blobs};
 use crate::task::log::event::Outcome;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -59,19 +63,45 @@ impl Answer {
     pub fn calls(&self) -> impl Iterator<Item = &Request> {
         self.parts.iter().filter_map(|part| match &part.content {
             Content::Call(request) => Some(request),
-            Content::Text(_) | Content::Thought(_) | Content::Opaque(_) => None,
+            Content::Text(_) | Content::Thought(_) | Content::Media(_) | Content::Opaque(_) => None,
         })
     }
 
     pub fn calls_mut(&mut self) -> impl Iterator<Item = &mut Request> {
         self.parts.iter_mut().filter_map(|part| match &mut part.content {
             Content::Call(request) => Some(request),
-            Content::Text(_) | Content::Thought(_) | Content::Opaque(_) => None,
+            Content::Text(_) | Content::Thought(_) | Content::Media(_) | Content::Opaque(_) => None,
         })
     }
 
     pub fn has_calls(&self) -> bool {
         self.calls().next().is_some()
+    }
+
+    /// Stores long media; `room` is how many bytes may still be stored for the task. What cannot be stored stays inline.
+    pub fn store_media(&mut self, blobs: &dyn Blobs, limits: &Limits, room: &mut u64) {
+        for part in self.parts.iter_mut().filter(|part| part.raw.is_none()) {
+            if let Content::Media(media) = &mut part.content {
+                media.store(blobs, limits, room);
+            }
+        }
+    }
+
+    /// Reads stored media.
+    pub fn load_media(&mut self, blobs: &dyn Blobs) {
+        for part in &mut self.parts {
+            if let Content::Media(media) = &mut part.content {
+                media.load(blobs);
+            }
+        }
+    }
+
+    /// The media that are stored.
+    pub fn stored_media(&self) -> impl Iterator<Item = &BlobRef> {
+        self.parts.iter().filter_map(|part| match &part.content {
+            Content::Media(Media { content: MediaContent::Stored(blob), .. }) => Some(blob),
+            Content::Media(_) | Content::Text(_) | Content::Thought(_) | Content::Call(_) | Content::Opaque(_) => None,
+        })
     }
 
     /// A checksum of the calls: equal for answers that make equal calls, whatever they say.
@@ -103,7 +133,7 @@ impl Part {
     pub fn text(&self) -> Option<&str> {
         match &self.content {
             Content::Text(text) => Some(text),
-            Content::Thought(_) | Content::Call(_) | Content::Opaque(_) => None,
+            Content::Thought(_) | Content::Call(_) | Content::Media(_) | Content::Opaque(_) => None,
         }
     }
 }
@@ -115,8 +145,55 @@ pub enum Content {
     /// Never shown as text, and given back only to an API that wants its thoughts back.
     Thought(String),
     Call(Request),
+    Media(Media),
     /// A part of a kind that this program does not know, in the API's JSON.
     Opaque(Value),
+}
+
+/// Bytes that are not text, such as an image.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Media {
+    pub mime: String,
+    #[serde(flatten)]
+    pub content: MediaContent,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum MediaContent {
+    /// In base64.
+    Inline { data: String },
+    /// More than [`INLINE_BYTES`] of base64, stored as the bytes themselves.
+    Stored(BlobRef),
+}
+
+impl Media {
+    fn store(&mut self, blobs: &dyn Blobs, limits: &Limits, room: &mut u64) {
+        let MediaContent::Inline { data } = &self.content else {
+            return;
+        };
+        if data.len() <= INLINE_BYTES {
+            return;
+        }
+        // Only what becomes the same base64 again.
+        let bytes = STANDARD.decode(data).ok().filter(|bytes| STANDARD.encode(bytes) == *data);
+        let Some(bytes) = bytes.filter(|bytes| bytes.len() as u64 <= limits.blob_bytes.min(*room)) else {
+            return;
+        };
+        if let Ok(blob) = BlobRef::put(blobs, &bytes) {
+            *room -= blob.bytes;
+            self.content = MediaContent::Stored(blob);
+        }
+    }
+
+    /// Content that is gone or damaged stays as it is, and the model is told.
+    fn load(&mut self, blobs: &dyn Blobs) {
+        if let MediaContent::Stored(blob) = &self.content
+            && let Ok(bytes) = blob.read(blobs)
+        {
+            self.content = MediaContent::Inline { data: STANDARD.encode(bytes) };
+        }
+    }
 }
 
 /// A tool call as the model asked for it.
@@ -183,5 +260,38 @@ impl Usage {
         self.cached = sum(self.cached, other.cached);
         self.thoughts = sum(self.thoughts, other.thoughts);
         self.tools = sum(self.tools, other.tools);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::log::blob::MemoryBlobs;
+    use crate::task::log::gemini::{read_part, write_part};
+    use serde_json::{from_value, json, to_value};
+
+    #[test]
+    fn long_media_is_by_hash_in_the_log_and_whole_in_the_next_request() {
+        let sent = |bytes: usize| {
+            json!({"inlineData": {"mimeType": "image/png", "data": STANDARD.encode(vec![7; bytes])},
+                   "thoughtSignature": "s"})
+        };
+        let (short, long) = (sent(3), sent(60_000));
+        let parts = [&short, &long].map(|part| read_part(part.as_object().cloned().unwrap(), None));
+        let mut answer = Answer { parts: parts.to_vec(), ..Answer::default() };
+        let (blobs, mut room) = (MemoryBlobs::default(), 100_000);
+        answer.store_media(&blobs, &Limits::default(), &mut room);
+        assert_eq!(room, 40_000);
+        let blob = answer.stored_media().next().cloned().unwrap();
+        let log = to_value(&answer.parts).unwrap();
+        let by_hash = json!({"mime": "image/png", "sha256": blob.sha256, "bytes": 60_000});
+        assert_eq!(log[0], json!({"media": {"mime": "image/png", "data": "BwcH"}, "signature": "s"}));
+        assert_eq!(log[1], json!({"media": by_hash, "signature": "s"}));
+        let mut again = Answer { parts: from_value(log).unwrap(), ..Answer::default() };
+        assert_eq!(again.parts, answer.parts);
+        again.load_media(&MemoryBlobs::default());
+        assert_eq!(write_part(&again.parts[1])["text"], "[Media of 60000 bytes (image/png) that cannot be read any more.]");
+        again.load_media(&blobs);
+        assert_eq!([write_part(&again.parts[0]), write_part(&again.parts[1])], [short, long]);
     }
 }

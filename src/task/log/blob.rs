@@ -33,6 +33,16 @@ impl BlobRef {
     pub fn put(blobs: &dyn Blobs, bytes: &[u8]) -> io::Result<BlobRef> {
         Ok(BlobRef { sha256: blobs.put(bytes)?, bytes: bytes.len() as u64 })
     }
+
+    /// Reads all of it. It is checked: a file may be missing, cut or changed.
+    pub fn read(&self, blobs: &dyn Blobs) -> io::Result<Vec<u8>> {
+        let most = usize::try_from(self.bytes).unwrap_or(usize::MAX);
+        let (bytes, _) = blobs.read(&self.sha256, 0, most)?;
+        match sha256(&bytes) == self.sha256 {
+            true => Ok(bytes),
+            false => Err(io::Error::other("it is damaged")),
+        }
+    }
 }
 
 /// What a tool call did to a file.

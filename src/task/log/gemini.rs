@@ -1,7 +1,7 @@
 //! Parts, token counts and finish reasons in the spelling of the Gemini API. They are here and not in `model` because journals of
 //! version 1 contain them, and some dialects show token counts in this form.
 
-use crate::task::log::answer::{Content, Finish, Part, Request, Usage};
+use crate::task::log::answer::{Content, Finish, Media, MediaContent, Part, Request, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,10 @@ pub fn read_part(sent: Map<String, Value>, request: Option<Request>) -> Part {
         (Some(request), _) => Content::Call(request),
         (None, Some(Value::String(text))) if is_thought => Content::Thought(text.clone()),
         (None, Some(Value::String(text))) => Content::Text(text.clone()),
-        (None, Some(_) | None) => return Part::new(Content::Opaque(sent.into())),
+        (None, Some(_) | None) => match sent.get("inlineData").and_then(media) {
+            Some(media) => Content::Media(media),
+            None => return Part::new(Content::Opaque(sent.into())),
+        },
     };
     let signature = sent.get("thoughtSignature").and_then(Value::as_str).map(str::to_owned);
     let part = Part { signature, ..Part::new(content) };
@@ -37,12 +40,23 @@ pub fn write_part(part: &Part) -> Value {
         Content::Call(Request { name, args, api_id: Some(id), .. }) => {
             json!({"functionCall": {"id": id, "name": name, "args": args}})
         }
+        Content::Media(Media { mime, content: MediaContent::Inline { data } }) => {
+            json!({"inlineData": {"mimeType": mime, "data": data}})
+        }
+        Content::Media(Media { mime, content: MediaContent::Stored(blob) }) => {
+            json!({"text": format!("[Media of {} bytes ({mime}) that cannot be read any more.]", blob.bytes)})
+        }
         Content::Opaque(json) => return json.clone(),
     };
     if let Some(signature) = &part.signature {
         json["thoughtSignature"] = signature.as_str().into();
     }
     json
+}
+
+fn media(inline: &Value) -> Option<Media> {
+    let text = |name: &str| Some(inline.get(name)?.as_str()?.to_owned());
+    Some(Media { mime: text("mimeType")?, content: MediaContent::Inline { data: text("data")? } })
 }
 
 pub fn finish(word: &str) -> Finish {

@@ -4,9 +4,9 @@
 //! [`State::load_texts`]: crate::task::machine::state::State::load_texts
 
 use crate::limits::{INLINE_BYTES, Limits};
-use crate::task::log::blob::{BlobRef, Blobs, sha256};
+use crate::task::log::blob::{BlobRef, Blobs};
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::{fmt, io};
 use std::sync::Arc;
 
 /// Written as a string, or as `{"sha256":"…","bytes":70000}`.
@@ -146,17 +146,11 @@ pub struct ReadText {
 }
 
 impl ReadText {
-    /// Reads stored content. It is checked: a file may be missing, cut or changed.
     pub fn read(blob: &BlobRef, blobs: &dyn Blobs) -> ReadText {
-        let most = usize::try_from(blob.bytes).unwrap_or(usize::MAX);
-        let read = match blobs.read(&blob.sha256, 0, most) {
-            Err(error) => Err(error.to_string()),
-            Ok((bytes, _)) if sha256(&bytes) != blob.sha256 => Err("it is damaged".into()),
-            Ok((bytes, _)) => String::from_utf8(bytes).map_err(|error| error.to_string()),
-        };
-        match read {
+        let text = |bytes| String::from_utf8(bytes).map_err(io::Error::other);
+        match blob.read(blobs).and_then(text) {
             Ok(text) => ReadText { sha256: blob.sha256.clone(), text: text.into() },
-            Err(why) => ReadText::failed(blob, &why),
+            Err(error) => ReadText::failed(blob, &error.to_string()),
         }
     }
 
@@ -170,7 +164,7 @@ impl ReadText {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::log::blob::MemoryBlobs;
+    use crate::task::log::blob::{MemoryBlobs, sha256};
     use serde_json::{from_value, json, to_value};
 
     fn stored(text: &str, blobs: &dyn Blobs, room: &mut u64) -> LongText {

@@ -191,9 +191,8 @@ impl State {
     }
 
     fn declare_tools(&mut self, set: &ToolSet) {
-        let BlobRef { sha256, bytes } = &set.declarations;
-        self.tools = Some(sha256.as_str().into());
-        self.blobs.insert(sha256.clone(), *bytes);
+        self.tools = Some(set.declarations.sha256.as_str().into());
+        self.name_stored([&set.declarations]);
     }
 
     fn add_thought(&mut self, subject: &str, description: &str) {
@@ -237,6 +236,7 @@ impl State {
     }
 
     fn take_answer(&mut self, answer: &Arc<Answer>, record: &Record) {
+        self.name_stored(answer.stored_media());
         self.history.push(Arc::new(Item::Answered(answer.clone())));
         self.utterance = Utterance::default();
         let text = answer.text();
@@ -312,8 +312,11 @@ impl State {
     }
 
     fn name_texts<'a>(&mut self, texts: impl IntoIterator<Item = &'a LongText>) {
-        let stored = texts.into_iter().filter_map(LongText::blob);
-        self.blobs.extend(stored.map(|blob| (blob.sha256.clone(), blob.bytes)));
+        self.name_stored(texts.into_iter().filter_map(LongText::blob));
+    }
+
+    fn name_stored<'a>(&mut self, stored: impl IntoIterator<Item = &'a BlobRef>) {
+        self.blobs.extend(stored.into_iter().map(|blob| (blob.sha256.clone(), blob.bytes)));
     }
 
     fn pause(&mut self, record: &Record) {

@@ -184,14 +184,14 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
 pub fn job(state: &State, effect: &Effect, limits: &Limits) -> Option<Job> {
     let blob_room = limits.task_blob_bytes.saturating_sub(state.blobs.values().sum());
     let (at, work) = match effect {
-        Effect::Think { job } => (*job, Work::Think(think(state))),
+        Effect::Think { job } => (*job, Work::Think(think(state, blob_room))),
         Effect::Attach { job } => {
             let prompt = state.prompt.as_ref()?.text();
             let workspace = state.workspace.clone();
             (*job, Work::Attach { workspace, prompt, blob_room })
         }
         Effect::Command { job } => (*job, Work::Command(command::of(state)?)),
-        Effect::Compact { job } => (*job, Work::Compact(think(state))),
+        Effect::Compact { job } => (*job, Work::Compact(think(state, blob_room))),
         Effect::Prepare { job, calls } => {
             let known = |id: &CallId| Some(state.call(id)?.request.clone());
             let calls = calls.iter().filter_map(known).take(limits.calls).collect();
@@ -217,7 +217,7 @@ pub fn job(state: &State, effect: &Effect, limits: &Limits) -> Option<Job> {
     Some(Job { id: JobId { task: state.created.task.clone(), at }, work })
 }
 
-fn think(state: &State) -> Think {
+fn think(state: &State, blob_room: u64) -> Think {
     let prompt = state.prompt.as_ref().expect("a turn has a prompt");
     let history = match &state.summary {
         None => state.history.clone(),
@@ -239,6 +239,7 @@ fn think(state: &State) -> Think {
         turn: state.turn,
         round: state.round,
         attempt: state.tries.failed + state.tries.broken + 1,
+        blob_room,
     }
 }
 

@@ -70,6 +70,8 @@ pub struct Think {
     pub round: u32,
     /// 1 for the first try.
     pub attempt: u32,
+    /// How many bytes of content may still be stored for the task.
+    pub blob_room: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -235,8 +235,8 @@ pub enum Item {
 }
 
 impl Item {
-    /// Reads the stored texts that the model is sent and that are not in memory.
-    pub fn load_texts(item: &mut Arc<Item>, blobs: &dyn Blobs) {
+    /// Reads the stored content that the model is sent and that is not in memory.
+    pub fn load_content(item: &mut Arc<Item>, blobs: &dyn Blobs) {
         let is_missing = |result: &CallResult| result.ending.output().and_then(LongText::missing).is_some();
         match item.as_ref() {
             Item::Nudge(text) if text.missing().is_some() => {
@@ -249,6 +249,11 @@ impl Item {
                 let outputs = results.iter_mut().filter_map(|result| Arc::make_mut(&mut result.ending).output_mut());
                 outputs.for_each(|output| output.load(blobs));
                 *item = Arc::new(Item::Results(results));
+            }
+            Item::Answered(answer) if answer.stored_media().next().is_some() => {
+                let mut answer = Answer::clone(answer);
+                answer.load_media(blobs);
+                *item = Arc::new(Item::Answered(Arc::new(answer)));
             }
             Item::Nudge(_)
             | Item::Results(_)

@@ -22,6 +22,7 @@ fn think() -> Think {
         turn: 1,
         round: 0,
         attempt: 1,
+        blob_room: 0,
     }
 }
 
