@@ -1,6 +1,6 @@
-//! What a model is to this program: something that answers a request. There are two back-ends, the Gemini API
-//! (`shell/workers/client.rs`) and scripts (`shell/workers/scripted.rs`). Requests and answers are in our own words: a back-end
-//! translates them, and keeps nothing between two requests.
+//! The interface to models. There are two back-ends, the Gemini API (`shell/workers/client.rs`) and scripts
+//! (`shell/workers/scripted.rs`). Requests and answers are our own types: a back-end translates them and keeps nothing between two
+//! requests.
 
 use crate::base::cancel::Cancel;
 use crate::model::memory::Surroundings;
@@ -27,6 +27,6 @@ pub struct ModelRequest<'a> {
     pub think: &'a Think,
     /// The tools there are; [`Think::tools`] may restrict them.
     pub tools: &'a [ToolSpec],
-    /// Reads what the model is told beside the conversation. Not every back-end wants it.
+    /// Reads what the model is told beside the conversation. Not every back-end uses it.
     pub surroundings: &'a dyn Fn() -> Surroundings,
 }

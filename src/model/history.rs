@@ -4,7 +4,7 @@
 //! - turns alternate between user and model; neighbours of one role are merged, empty parts and thoughts are left out;
 //! - every function call is answered, right after the turn that made it, all of a batch in one user turn in the calls' order.
 //!   A call without a result in the log (the turn was canceled, the server stopped) is answered with an error;
-//! - new words of the user never share a turn with results: a short model turn goes between them;
+//! - a prompt of the user never shares a turn with results: a short model turn goes between them;
 //! - in the part of the conversation that the model is still working on, the first call of each model turn has a signature.
 //!
 //! The first turn tells the model where it is. Like everything here it depends on the arguments alone.
@@ -39,7 +39,7 @@ pub struct Scene<'a> {
 /// Accepted by the API in place of a signature that it never gave.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// Said for the model between results it never commented on and the user's next words.
+/// The model turn between results without an answer and the user's next prompt.
 const INTERRUPTED: &str = "I was interrupted before I could go on from these results.";
 
 /// Error of a call that was never run to its end.
@@ -124,7 +124,7 @@ impl Turns {
         self.push(speaker, parts);
     }
 
-    /// Gives the first call of each model turn a signature, from the user's last words on. Before them nobody looks.
+    /// Gives the first call of each model turn a signature, from the user's last prompt on. The API does not check those before.
     fn sign(&mut self) {
         let words = |turn: &Turn| turn.speaker == Speaker::User && turn.has("text") && !turn.has("functionResponse");
         let active = self.0.iter().rposition(words).unwrap_or(0);

@@ -311,6 +311,22 @@ pub enum Ending {
     },
 }
 
+/// The same for shared and for mutable references.
+macro_rules! texts_of_ending {
+    ($ending:expr) => {
+        match $ending {
+            Ending::Success { output, display: Display::Text { text } } => vec![output, text],
+            Ending::Success { output, display: Display::Diff { diff, old, new, .. } } => {
+                [output, diff, new].into_iter().chain(old).collect()
+            }
+            Ending::Success { output, display: Display::Todos { .. } } | Ending::Cancelled { output, .. } => {
+                vec![output]
+            }
+            Ending::Error { .. } => Vec::new(),
+        }
+    };
+}
+
 impl Ending {
     /// A success: `output` is for the model, `shown` for people.
     pub fn text(output: impl Into<LongText>, shown: impl Into<LongText>) -> Ending {
@@ -339,29 +355,11 @@ impl Ending {
 
     /// The texts in it that may be long.
     pub fn texts(&self) -> Vec<&LongText> {
-        match self {
-            Ending::Success { output, display: Display::Text { text } } => vec![output, text],
-            Ending::Success { output, display: Display::Diff { diff, old, new, .. } } => {
-                [output, diff, new].into_iter().chain(old).collect()
-            }
-            Ending::Success { output, display: Display::Todos { .. } } | Ending::Cancelled { output, .. } => {
-                vec![output]
-            }
-            Ending::Error { .. } => Vec::new(),
-        }
+        texts_of_ending!(self)
     }
 
     pub fn texts_mut(&mut self) -> Vec<&mut LongText> {
-        match self {
-            Ending::Success { output, display: Display::Text { text } } => vec![output, text],
-            Ending::Success { output, display: Display::Diff { diff, old, new, .. } } => {
-                [output, diff, new].into_iter().chain(old).collect()
-            }
-            Ending::Success { output, display: Display::Todos { .. } } | Ending::Cancelled { output, .. } => {
-                vec![output]
-            }
-            Ending::Error { .. } => Vec::new(),
-        }
+        texts_of_ending!(self)
     }
 }
 

@@ -1,11 +1,11 @@
 //! One log on disk. Appended to by the loop, read and synced by the disk lane, so everything here works on `&self`.
 //!
-//! `end` is the length that counts; bytes after it are ignored. An append moves it only when every byte was written. What a failed
-//! append left is cut off at once or, if that fails too, before the next append.
+//! `end` is the length of the valid bytes; bytes after it are ignored. An append moves it only when every byte was written. What a
+//! failed append left is truncated at once or, if that fails too, before the next append.
 //!
-//! Opening looks at the end of the file only. A line without its line break is what a crash leaves: it is cut, or given its
-//! line break if nothing else is missing. Everything before is checked by its crc when it is read, which happens in the disk
-//! lane and once per load; checking it here as well would make the loop wait for the length of a history.
+//! Opening checks only the end of the file. A crash may leave a line without its line break: it is truncated, or gets its line break if
+//! nothing else is missing. Everything before is checked by its crc when it is read, in the disk lane and once per load; checking
+//! it here as well would take time in proportion to the length of the log.
 
 use super::{failed, private_file};
 use crate::core::disk::store::{LogFile, Openness, StoreError};
@@ -25,7 +25,7 @@ pub struct FileLog {
     path: PathBuf,
     marker: PathBuf,
     file: File,
-    /// The bytes that count.
+    /// The length of the valid bytes.
     end: AtomicU64,
     /// There may be bytes behind `end`.
     torn: AtomicBool,
@@ -35,7 +35,7 @@ pub struct FileLog {
     /// Why the log was set aside, and why it cannot be synced.
     damaged: OnceLock<StoreError>,
     unsynced: OnceLock<StoreError>,
-    /// Where it is told that the log was set aside.
+    /// Where it is reported that the log was set aside.
     findings: Findings,
 }
 
@@ -173,7 +173,7 @@ impl FileLog {
             return Err(self.set_aside("its last line break is damaged"));
         }
         if is_whole(&tail) {
-            // It is whole, so a client may have seen it: it stays.
+            // It is whole, so a client may have seen it: it is kept.
             let mended = write_once(&self.file, b"\n");
             mended.map_err(|e| failed("repair", &self.path, &e))?;
             self.end.store(size + 1, Ordering::Release);
@@ -182,12 +182,12 @@ impl FileLog {
         self.cut().map_err(|e| failed("repair", &self.path, &e))
     }
 
-    /// The bytes behind the last line break: none when all is well.
+    /// The bytes after the last line break: none in an undamaged file.
     fn after_last_break(&self, size: u64) -> io::Result<Vec<u8>> {
         let mut tail = Vec::new();
         let mut start = size;
         while start > 0 {
-            // The first look is at one byte, because nearly always that is all there is to see.
+            // One byte first: nearly always it is the line break.
             let step = if start == size { 1 } else { STEP as u64 };
             let from = start.saturating_sub(step);
             let mut piece = vec![0; (start - from) as usize];

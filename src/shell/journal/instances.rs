@@ -1,10 +1,10 @@
 //! The servers that share a state directory. Each holds the lock of a file of its own under `instances/`, which says what other
-//! programs need to find it: `{"pid":…,"listen":[…],"url":…,"started":…}`. A file that nobody has locked is a dead server's,
-//! whatever it says; a locked one that says nothing belongs to a server that is starting, or is held for a dead one.
+//! programs need to find it: `{"pid":…,"listen":[…],"url":…,"started":…}`. An unlocked file belongs to a dead server,
+//! whatever its content; a locked empty one to a server that is starting, or it is the file of a dead server that another one holds.
 //!
-//! The names of the files also tell which server's children are whose: a child carries its server's id in its environment, and a server
-//! that starts ends the children of servers that are gone. Each living server holds the locks of its own id and of every dead one
-//! it found, so no two servers ever answer for the same child.
+//! The names of the files are the ids of the servers. A child process has its server's id in its environment, and a server that starts
+//! ends the children of dead servers. Each running server holds the locks of its own id and of every dead one that it found, so a
+//! child belongs to one server only.
 
 use super::{failed, is_file_name, names, private_dir, private_file};
 use crate::base::id::Entropy;
@@ -29,7 +29,7 @@ struct Held {
     file: File,
 }
 
-/// What a server says of itself.
+/// The content of a server's file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instance {
     pub pid: u32,
@@ -43,7 +43,7 @@ pub struct Instance {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Emptied first: while it is locked it must not name a server that is gone.
+        // Emptied before it is unlocked: a locked file must not name a dead server.
         let _ = self.file.set_len(0);
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
@@ -61,7 +61,7 @@ impl Instances {
         for id in ids {
             held.extend(Held::take(dir, id)?);
         }
-        // Another server may find a new id before it is locked, and take it: then the next one is ours.
+        // Another server may take a new id before it is locked here; then the next one is tried.
         while held.is_empty() {
             held.extend(Held::take(dir, entropy.uuid())?);
         }
@@ -93,7 +93,7 @@ impl Instances {
 }
 
 impl Held {
-    /// None if a living server has it. What a dead one said is wiped: as long as we hold its lock it would seem alive.
+    /// None if a running server has it. The file of a dead one is emptied: while we hold its lock it would seem to be running.
     fn take(dir: &Path, id: String) -> Result<Option<Held>, StoreError> {
         let path = dir.join(&id);
         let file = private_file(&path, OpenOptions::new().create(true)).map_err(|e| failed("open", &path, &e))?;
@@ -108,7 +108,7 @@ impl Held {
     }
 }
 
-/// The living servers of a directory that say something of themselves, ours among them.
+/// The running servers of a directory, except those that are starting; ours is among them.
 pub fn living(dir: &Path) -> Vec<Instance> {
     names(dir).filter(|id| is_file_name(id)).filter_map(|id| read_locked(&dir.join(id)).ok()?).collect()
 }
@@ -117,7 +117,7 @@ fn read_locked(path: &Path) -> io::Result<Option<Instance>> {
     // Without waiting: a pipe with this name would wait for a writer.
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
-    // Whoever can share the lock is not kept out by an owner. It is let go of at once, with the file.
+    // A shared lock is refused only while the owner holds its own. It is released at once, with the file.
     if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
         return Ok(None);
     }

@@ -1,7 +1,7 @@
 //! Policy rules that people saved by answering "always": a JSON file in the user's own `.gemini`, `{"rules": [...]}`.
 //!
-//! Written whole to a new file that takes the old one's place, readable by the user alone. A file that cannot be understood is
-//! put aside and not lost: somebody may have written it by hand.
+//! The file is replaced as a whole and readable by the user only. A file that cannot be parsed is renamed and not lost: somebody may
+//! have written it by hand.
 
 use crate::base::json;
 use crate::config::jsonc;
@@ -30,7 +30,7 @@ pub fn read(path: &Path, most: u64) -> Saved {
     }
 }
 
-/// Adds a rule and makes it last. A file that cannot be understood becomes `auto-saved.json.bak`.
+/// Adds a rule and syncs the file. A file that cannot be parsed is renamed to `auto-saved.json.bak`.
 pub fn add(path: &Path, rule: Value, most: u64) -> io::Result<()> {
     // Two answers at the same time must not lose one of them.
     static WRITING: Mutex<()> = Mutex::new(());
@@ -64,7 +64,7 @@ fn parse(path: &Path, most: u64) -> Result<Vec<Value>, String> {
     }
 }
 
-/// Puts a new file with these bytes and this mode in a file's place, or leaves everything as it was.
+/// Replaces a file by one with these bytes and this mode, or leaves everything as it was.
 pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let dir = path.parent().unwrap_or(Path::new("/"));
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
@@ -79,7 +79,7 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 }
 
 fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    // One that a killed process left behind is in the way of nobody else.
+    // A killed process may have left it. No other process uses this name.
     let _ = std::fs::remove_file(path);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(bytes)?;

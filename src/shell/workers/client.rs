@@ -1,9 +1,9 @@
 //! The Gemini API as a back-end. A request is made by a worker thread, which may wait for minutes.
 //!
-//! What is sent and what an answer means is decided in `model`; here is only the connection. A chunk is reported as soon as its bytes
-//! have arrived. A canceled request must end at once, but the HTTP library can only shut down a whole agent, so every request has
-//! an agent of its own; idle agents, with their connections still open, wait in a pool for the next request. There may be hundreds of
-//! requests at a time, so buffers are small.
+//! `model` makes the requests and decodes the answers; here is only the connection. A chunk is reported as soon as its bytes have
+//! arrived. A canceled request must end at once, but the HTTP library can only shut down a whole agent, so every request has an agent
+//! of its own; idle agents, with their connections still open, wait in a pool for the next request. There may be hundreds of requests
+//! at a time, so buffers are small.
 
 #[cfg(test)]
 mod tests;
@@ -72,11 +72,7 @@ impl Client {
         Ok(Client { endpoint, limits, config, idle: Mutex::default() })
     }
 
-    /// One whole answer to a request of the caller's making, outside of any conversation.
-    pub fn utility(&self, body: &Value, cancel: &Cancel) -> Result<Value, ModelError> {
-        self.whole(gemini::UTILITY_MODEL, body, cancel)
-    }
-
+    /// One whole answer, not a stream.
     fn whole(&self, model: &str, body: &Value, cancel: &Cancel) -> Result<Value, ModelError> {
         self.with_key(cancel, |endpoint| {
             let model = gemini::resolve(model)?;
@@ -95,7 +91,7 @@ impl Client {
         })
     }
 
-    /// Does it with the key that holds now. What comes of it never shows the key, and a cancel is a cancel whatever broke.
+    /// Makes a request with the current key. Its error never contains the key, and after a cancellation it is always that.
     fn with_key<T>(
         &self,
         cancel: &Cancel,
@@ -106,12 +102,12 @@ impl Client {
             if cancel.is_set() {
                 return error::network(&Trouble::Canceled);
             }
-            // The API never repeats a key, but what stands between it and us might.
+            // The API never repeats a key, but a proxy or gateway might.
             ModelError { message: endpoint.key.hide_in(&error.message), ..error }
         })
     }
 
-    /// The endpoint with the key that holds now.
+    /// The endpoint with the current key.
     fn endpoint(&self) -> Result<Cow<'_, Endpoint>, ModelError> {
         let Some(file) = &self.endpoint.key_file else {
             return Ok(Cow::Borrowed(&self.endpoint));
@@ -146,25 +142,25 @@ impl Client {
         })
     }
 
-    /// Runs a request on an agent of its own, which a cancel shuts down.
+    /// Makes a request with an agent of its own, which a cancellation shuts down.
     fn interruptible<T>(
         &self,
         cancel: &Cancel,
         request: impl FnOnce(&Agent) -> Result<T, ModelError>,
     ) -> Result<T, ModelError> {
         let agent = self.take_agent();
-        let doomed = agent.clone();
-        cancel.on_set(move || doomed.shutdown());
+        let used = agent.clone();
+        cancel.on_set(move || used.shutdown());
         let answer = request(&agent);
         cancel.clear();
-        // Whoever took the hook before `clear` had set the flag before that: an agent that goes back is never shut down.
+        // The flag is set before the function above is called, so an agent that goes back to the pool is never shut down.
         if !cancel.is_set() {
             self.give_back(agent);
         }
         answer
     }
 
-    /// Sends the request and waits so long for the head of the answer; one that is not a success is an error.
+    /// Sends the request and waits at most `wait` for the head of the response. A status other than 200 is an error.
     fn request(
         &self,
         agent: &Agent,
@@ -187,7 +183,7 @@ impl Client {
         let retry_after = response.headers().get("retry-after").cloned();
         let mut explanation = Vec::new();
         let most = self.limits.model_error_bytes as u64;
-        // Best effort: the status alone says enough if the explanation breaks off.
+        // Best effort: if the explanation breaks off, the status is enough.
         let _ = response.into_body().into_reader().take(most).read_to_end(&mut explanation);
         let refusal = Refusal {
             model,
@@ -241,7 +237,7 @@ impl Client {
         answer
     }
 
-    /// The agent used last: its connection is the likeliest to be open still.
+    /// The agent used last: its connection is the most likely to be still open.
     fn take_agent(&self) -> Agent {
         let idle = self.pool().pop();
         idle.unwrap_or_else(|| self.config.new_agent())
@@ -286,7 +282,7 @@ impl ModelBackend for Client {
 
 impl Ask for Client {
     fn ask(&self, body: &Value, cancel: &Cancel) -> Result<Value, ModelError> {
-        self.utility(body, cancel)
+        self.whole(gemini::UTILITY_MODEL, body, cancel)
     }
 }
 
@@ -299,7 +295,7 @@ fn asked(think: &Think) -> Asked {
     }
 }
 
-/// What is trusted when a server shows its certificate.
+/// The certificates that are trusted.
 pub fn tls(roots: Option<&[u8]>) -> Result<TlsConfig, String> {
     let Some(pem) = roots else {
         return Ok(TlsConfig::default());
@@ -318,7 +314,7 @@ pub fn tls(roots: Option<&[u8]>) -> Result<TlsConfig, String> {
     Ok(TlsConfig::builder().root_certs(RootCerts::from(certificates)).build())
 }
 
-/// What went wrong before any part of an answer came.
+/// An error before any part of an answer came.
 fn before_answer(error: ureq::Error) -> Trouble {
     match error {
         ureq::Error::Timeout(_) => Trouble::Slow,
@@ -339,7 +335,7 @@ fn before_answer(error: ureq::Error) -> Trouble {
     }
 }
 
-/// What went wrong in the middle of an answer.
+/// An error in the middle of an answer.
 fn midway(error: ureq::Error) -> Trouble {
     match error {
         ureq::Error::Timeout(_) => Trouble::Silent,

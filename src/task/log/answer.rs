@@ -1,5 +1,5 @@
-//! A model's answer in our own words: what it says, which tools it calls, why it ended and what it cost. No API's JSON is stored here but
-//! what an API wants back and nobody else can read.
+//! A model's answer in types of our own: its text, its tool calls, why it ended and its token counts. Of an API's own JSON only what the
+//! API wants back and nobody else can read is stored.
 
 use crate::base::crc::crc32;
 use crate::base::id::{CallId, Seq};
@@ -31,7 +31,7 @@ pub struct Answer {
     /// Where the visible text of this answer began in the log: the number in its message id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said_at: Option<Seq>,
-    /// How the turn ends after this answer, when the agent decides it: scripts do, models do not.
+    /// How the turn ends after this answer. Scripts decide that, models do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Outcome>,
 }
@@ -199,7 +199,8 @@ impl Media {
 /// A tool call as the model asked for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    #[serde(rename = "id")]
+    /// `call` in journals of version 1.
+    #[serde(rename = "id", alias = "call")]
     pub call: CallId,
     pub name: String,
     pub args: Value,
@@ -290,7 +291,10 @@ mod tests {
         let mut again = Answer { parts: from_value(log).unwrap(), ..Answer::default() };
         assert_eq!(again.parts, answer.parts);
         again.load_media(&MemoryBlobs::default());
-        assert_eq!(write_part(&again.parts[1])["text"], "[Media of 60000 bytes (image/png) that cannot be read any more.]");
+        assert_eq!(
+            write_part(&again.parts[1])["text"],
+            "[Media of 60000 bytes (image/png) that cannot be read any more.]"
+        );
         again.load_media(&blobs);
         assert_eq!([write_part(&again.parts[0]), write_part(&again.parts[1])], [short, long]);
     }

@@ -1,5 +1,5 @@
-//! Content that is stored beside the logs, under its SHA-256: files before and after an edit. A log names it; whoever sees the log may
-//! read it.
+//! Content that is stored beside the logs, under its SHA-256: files before and after an edit, long texts, media. A log names it; who may
+//! read the log may read it.
 
 use crate::base::id::CallId;
 use ring::digest::{SHA256, digest};

@@ -1,4 +1,4 @@
-//! A task in a few words: what lists and lookups need to know of one that is not in memory.
+//! The summary of a task: what lists and lookups need of one that is not in memory.
 
 use crate::base::id::{ContextId, Tenant};
 use crate::task::log::event::{Profile, Protocol};
@@ -22,7 +22,7 @@ pub struct Brief {
 }
 
 impl Brief {
-    /// A task of which nothing but its context is known.
+    /// The summary of a task of which only the context is known.
     pub fn bare(context: ContextId) -> Brief {
         Brief {
             context,

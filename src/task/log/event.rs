@@ -1,11 +1,11 @@
-//! Facts about a task, in the past tense. The log of them is the task; nothing else is stored.
+//! The events of a task, named in the past tense. A task is its log of events; nothing else of it is stored.
 //!
-//! An event gives at most one frame in any dialect, which is why answering, becoming ready and starting are three events.
-//! Events that next to no dialect shows (`Attached`, `Traced`) are in the log too, so sequence numbers that clients see have
-//! gaps. Old lines are never rewritten: members are only added, with a default.
+//! An event gives at most one frame in any dialect, so answering, becoming ready and starting are three events. Events that
+//! hardly any dialect shows (`Attached`, `Traced`) are in the log too, so the sequence numbers that clients see have gaps. Old lines
+//! are never rewritten: members are only added, with a default.
 //!
-//! Whoever reads events names every one of them, so that a new one cannot be overlooked. Those that mostly go together have a name
-//! as a group, which is a pattern: `errands`, `speech`, `detours`, `calls`, `hooks`.
+//! Code that reads events matches all of them, so that a new one cannot be overlooked. Events that are mostly handled alike are groups,
+//! which are patterns: `errands`, `speech`, `detours`, `calls`, `hooks`.
 
 use crate::base::id::{CallId, ConfigId, ContextId, Seq, TaskId, Tenant};
 use crate::base::words::words;
@@ -32,7 +32,7 @@ pub enum Event {
         by: Source,
         turn: u32,
     },
-    /// The agent set to work on a prompt.
+    /// The agent began to work on a prompt.
     TurnBegan {
         turn: u32,
     },
@@ -42,9 +42,9 @@ pub enum Event {
     Attached {
         text: LongText,
     },
-    /// The task is a command, and it is being run.
+    /// The task is a slash command, which is being run.
     CommandBegan,
-    /// It leaves the rest to the model, which is told this.
+    /// The slash command made this prompt for the model.
     CommandPrompted {
         text: String,
     },
@@ -54,20 +54,20 @@ pub enum Event {
     Traced {
         trace: String,
     },
-    /// The model thinks aloud.
+    /// A thought of the model.
     Thought {
         subject: String,
         description: String,
     },
-    /// The next piece of what the agent says.
+    /// The next piece of the agent's text.
     Text {
         text: String,
     },
-    /// Sources of what was said.
+    /// The sources of the text.
     Cited {
         text: String,
     },
-    /// What the model said since the last `Answered` is void: its stream broke and the request is made again.
+    /// The text since the last `Answered` is void: the model's stream broke and the request is made again.
     Retracted {
         reason: String,
     },
@@ -79,7 +79,7 @@ pub enum Event {
     },
     /// The wait is over; the request is being made again.
     Retried,
-    /// The model cannot be had; another one answers from now on.
+    /// The model is unavailable; another one is asked from now on.
     FellBack {
         model: String,
         reason: String,
@@ -97,7 +97,7 @@ pub enum Event {
     },
     /// The calls that follow repeat earlier ones; they are not run.
     Looped,
-    /// The agent was told that it goes in circles.
+    /// The model was told that it repeats itself.
     Nudged {
         text: String,
     },
@@ -105,7 +105,7 @@ pub enum Event {
     Answered {
         answer: Arc<Answer>,
     },
-    /// A call was looked at: what it would do, or what is wrong with it.
+    /// A call was prepared: what it would do.
     CallPlanned {
         call: CallId,
         plan: Arc<Plan>,
@@ -138,7 +138,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Confinement::is_none")]
         confinement: Confinement,
     },
-    /// From here on the call may have had effects. Written before it starts.
+    /// The call starts. Written before it does: from here on it may have had effects.
     CallStarted {
         call: CallId,
     },
@@ -153,7 +153,7 @@ pub enum Event {
     },
     /// A call wrote a file. Comes in the same append as the end of the call.
     FileChanged(Arc<FileChange>),
-    /// The file of an approved edit is not the one the user was shown: nothing was written, the call is looked at again.
+    /// The file of an approved edit is not the one the user was shown: nothing was written, and the call is prepared again.
     CallStale {
         call: CallId,
     },
@@ -178,19 +178,19 @@ pub enum Event {
     },
     /// The user let an interrupted turn go on: the task works again.
     Resumed,
-    /// The task is over for good. Only webhooks may still come, go and move.
+    /// The task is over for good. Only its webhooks may still change.
     Closed {
         state: Final,
         text: Option<String>,
     },
-    /// A webhook is to be told of what happens from here on, or is to be told otherwise than before.
+    /// A webhook was set or replaced: it is sent what happens from here on.
     HookSet {
         target: Arc<Target>,
     },
     HookDropped {
         id: ConfigId,
     },
-    /// A webhook has been told everything up to here, or was not to be reached.
+    /// A webhook was sent everything up to here, or could not be reached.
     HookMoved {
         id: ConfigId,
         upto: Seq,
@@ -198,7 +198,7 @@ pub enum Event {
     },
 }
 
-/// What is fetched and noted on the way to a model's answer.
+/// Preparations of a model request, and records that no dialect but the native one shows.
 macro_rules! errands {
     () => {
         Event::AttachmentsWanted
@@ -212,7 +212,7 @@ macro_rules! errands {
 }
 pub(crate) use errands;
 
-/// What the model says, piece by piece and as a whole.
+/// The model's answer, in pieces and whole.
 macro_rules! speech {
     () => {
         Event::Thought { .. }
@@ -224,7 +224,7 @@ macro_rules! speech {
 }
 pub(crate) use speech;
 
-/// What keeps a turn going that would not go on by itself.
+/// Retries, summaries and stopped repetitions.
 macro_rules! detours {
     () => {
         Event::BackedOff { .. }
@@ -239,7 +239,7 @@ macro_rules! detours {
 }
 pub(crate) use detours;
 
-/// What becomes of a call.
+/// The steps of a call.
 macro_rules! calls {
     () => {
         Event::CallPlanned { .. }
@@ -254,7 +254,7 @@ macro_rules! calls {
 }
 pub(crate) use calls;
 
-/// What is about the webhooks of a task and not about the task itself.
+/// Changes of the task's webhooks.
 macro_rules! hooks {
     () => {
         Event::HookSet { .. } | Event::HookDropped { .. } | Event::HookMoved { .. }
@@ -263,8 +263,8 @@ macro_rules! hooks {
 pub(crate) use hooks;
 
 impl Event {
-    /// The event as everybody who watches the task may see it: without what only its owner may know. The list is complete and
-    /// without groups, so that a new event with a secret in it cannot be forgotten.
+    /// The event as every subscriber of the task may see it: without secrets. The list is complete and without groups, so that a new
+    /// event that contains a secret is not forgotten.
     pub fn without_secrets(&self) -> Cow<'_, Event> {
         match self {
             Event::HookSet { target } => Cow::Owned(Event::HookSet { target: Arc::new(target.without_secrets()) }),
@@ -319,26 +319,26 @@ pub struct Created {
     /// The partition it belongs to; others do not see it.
     #[serde(default, skip_serializing_if = "Tenant::is_default")]
     pub tenant: Tenant,
-    /// Where the conversation goes on from: the latest task in the same context, at that position.
+    /// The task that the conversation continues, and the position: the latest one in the same context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<(TaskId, Seq)>,
     pub lifecycle: Lifecycle,
     pub protocol: Protocol,
     pub profile: Profile,
     pub workspace: String,
-    /// The operator trusts what lies in the workspace.
+    /// The operator trusts the files of the workspace.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trusted: bool,
     pub model: String,
     #[serde(default)]
     pub mode: Mode,
-    /// The client wishes to be asked nothing. Whether that is granted is the operator's to say, each time.
+    /// The client wants no questions. The operator's settings decide each time whether that is granted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub auto_execute: bool,
-    /// The only tools that the client wants used. It can take from what the operator allows, and add nothing.
+    /// The only tools that the client wants used. It can only restrict what the operator allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
-    /// The command that the first turn runs, instead of asking the model.
+    /// The slash command that the first turn runs instead of asking the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Invocation>,
 }

@@ -6,8 +6,8 @@
 use crate::limits::{INLINE_BYTES, Limits};
 use crate::task::log::blob::{BlobRef, Blobs};
 use serde::{Deserialize, Serialize};
-use std::{fmt, io};
 use std::sync::Arc;
+use std::{fmt, io};
 
 /// Written as a string, or as `{"sha256":"…","bytes":70000}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! Events of version 1 of the journal, read as those of today. Only the model's answers have changed: their parts, token counts and
 //! finish reasons were the Gemini API's.
 
-use crate::base::id::{CallId, Seq};
+use crate::base::id::Seq;
 use crate::task::log::answer::{Answer, Content, Finish, Part, Request};
 use crate::task::log::event::{Event, Outcome};
 use crate::task::log::gemini::{self, UsageMetadata};
@@ -30,7 +30,7 @@ struct OldEvent {
 struct OldAnswer {
     parts: Vec<Map<String, Value>>,
     #[serde(default)]
-    calls: Vec<OldRequest>,
+    calls: Vec<Request>,
     finish: String,
     usage: Option<UsageMetadata>,
     trace: Option<String>,
@@ -39,19 +39,10 @@ struct OldAnswer {
     verdict: Option<Outcome>,
 }
 
-#[derive(Deserialize)]
-struct OldRequest {
-    call: CallId,
-    name: String,
-    args: Value,
-    api_id: Option<String>,
-}
-
 impl From<OldAnswer> for Answer {
     fn from(old: OldAnswer) -> Answer {
         let OldAnswer { parts, calls, finish, usage, trace, model, said_at, verdict } = old;
-        let mut calls =
-            calls.into_iter().map(|OldRequest { call, name, args, api_id }| Request { call, name, args, api_id });
+        let mut calls = calls.into_iter();
         let mut parts: Vec<Part> = parts
             .into_iter()
             .map(|part| {

@@ -287,7 +287,7 @@ impl State {
         }
     }
 
-    /// An answer came: the task does not wait for it any more. Its state changes only if no other call was running.
+    /// A question was answered, so the task is no longer paused. Its state changes only if no other call was running.
     fn leave_pause(&mut self, record: &Record) {
         self.paused = false;
         if self.status.state != TaskState::Working {

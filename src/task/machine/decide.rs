@@ -5,9 +5,8 @@
 //! start, results go back to the model) is decided by [`Input::Advance`], which the core gives after every input until it
 //! yields nothing: one rule for "what now", whatever led here.
 //!
-//! `clients` holds what can be said to a task, `notes` what workers report, `command` what a task does that is a command,
-//! `context` how a conversation is kept within bounds, `hooks` who is told without asking, `restart` what becomes of a turn
-//! that was cut off, `time` what has lasted too long.
+//! `clients` has the inputs of clients, `notes` the reports of workers, `command` the tasks that are slash commands, `context` the
+//! limits of a conversation, `hooks` the webhooks, `restart` interrupted turns, `time` the time limits.
 
 mod clients;
 mod command;
@@ -42,7 +41,7 @@ pub enum Input {
         by: Source,
     },
     Cancel,
-    /// Whoever wanted this turn has gone away.
+    /// The client that wanted this turn has gone away.
     Abort {
         turn: u32,
     },
@@ -56,11 +55,11 @@ pub enum Input {
     Due {
         job: Seq,
     },
-    /// A webhook comes, goes or has been told something.
+    /// A webhook was set, deleted or sent something.
     Hook(HookInput),
     /// The server was restarted; given once after the log was folded.
     Restored,
-    /// It is so late, in Unix milliseconds: what has lasted too long ends.
+    /// The time in Unix milliseconds: what has lasted too long ends.
     Time(u64),
     Advance,
 }
@@ -99,7 +98,7 @@ pub enum Effect {
     Command {
         job: Seq,
     },
-    /// Make room in the conversation first.
+    /// Summarise the older part of the conversation first.
     Compact {
         job: Seq,
     },

@@ -1,6 +1,6 @@
-//! Which model answers when the wanted one cannot: it is not there, has no quota left, or stays out of reach.
+//! Which model is asked when the wanted one is unavailable: unknown to the API, without quota, or not reachable.
 
-/// Each chain from the best down; a model outside of them has no stand-in.
+/// Each chain begins with the best model; a model in none of them has no replacement.
 const CHAINS: [&[&str]; 3] = [
     &["gemini-3.1-pro-preview", "gemini-3-flash-preview"],
     &["gemini-2.5-pro", "gemini-2.5-flash"],

@@ -1,5 +1,5 @@
-//! What is done outside the loop, and what comes back. A [`Job`] is a value made by `decide`; a [`Note`] is what its worker
-//! reports. A note names its job, and a note of a job that the state no longer waits for is dropped: nothing late can happen.
+//! The work of worker threads and their reports. A [`Job`] is a value made by `decide`; a [`Note`] is a report of its worker. A note
+//! names its job; if the state no longer waits for that job, the note is dropped, so a late note changes nothing.
 
 use crate::base::id::{CallId, MessageId, Seq, TaskId};
 use crate::task::log::answer::{Answer, Request};
@@ -29,7 +29,7 @@ pub struct Job {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
     Think(Think),
-    /// Make room: ask the model for a summary of the older part of the conversation.
+    /// Ask the model for a summary of the older part of the conversation.
     Compact(Think),
     /// Read what a prompt names with `@`.
     Attach {
@@ -177,7 +177,7 @@ pub enum ModelErrorKind {
     Busy { after_ms: Option<u64> },
     /// The stream broke or was not a valid answer; void what was received and try again, a few times.
     BadStream,
-    /// This model cannot be had; another one may.
+    /// This model is unavailable; another one may be available.
     Unusable,
     /// Trying again cannot help.
     Fatal,

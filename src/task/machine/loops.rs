@@ -1,9 +1,9 @@
-//! Whether the model goes in circles: the same calls again and again, or the same words. Both are judged from what is in the
-//! state anyway, so nothing has to be kept for it beyond a number per call.
+//! Whether the model repeats itself: the same calls again and again, or the same text. Both are found from what is in the state
+//! anyway, so only a number per call is kept for it.
 
-/// A cycle of calls is one when it was gone through this often.
+/// A cycle of calls counts when it was repeated this often.
 const ROUNDS: usize = 5;
-/// The longest cycle looked for.
+/// The longest cycle that is found.
 const LONGEST: usize = 5;
 
 /// Words: a piece of this many bytes …

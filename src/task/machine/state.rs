@@ -1,5 +1,5 @@
-//! A task as it stands: the fold of its events. Views encode an event against the state right after it, so what a dialect
-//! needs to show a call whole (its arguments, its question, its outcome) is here and nowhere else.
+//! The state of a task: the fold of its events. Views encode an event together with the state right after it, so everything that a
+//! dialect needs to show a whole call (arguments, question, result) is here.
 //!
 //! `input-required` while calls wait is derived from the calls ([`State::waits_for_answers`]); the `status` that was last
 //! announced is kept beside it because 0.3 clients are shown exactly that one.
@@ -75,13 +75,13 @@ pub struct Status {
     pub state: TaskState,
     /// Unix milliseconds, strictly increasing from one status to the next.
     pub at: u64,
-    /// What there is to say about it, e.g. why a turn failed.
+    /// An explanation, e.g. why a turn failed.
     pub text: Option<String>,
     /// The event that announced it.
     pub seq: Seq,
 }
 
-/// Where the current turn stands.
+/// The phase of the current turn.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Phase {
     /// Between turns.
@@ -96,7 +96,7 @@ pub enum Phase {
     Commanding { job: Seq },
     /// The conversation is being summarised; the model is asked afterwards.
     Compacting { job: Seq },
-    /// The calls of the last answer are being looked at.
+    /// The calls of the last answer are being prepared.
     Preparing { job: Seq },
     /// Calls wait, run or have ended; see `State::calls`.
     Tools,
@@ -143,7 +143,7 @@ impl CallState {
         plan.chain(self.ending.iter().flat_map(|ending| ending.texts()))
     }
 
-    /// The answers on offer, in the order to show them; the last one refuses. None before it was looked at.
+    /// The answers on offer, in the order to show them; the last one refuses. None before the call was prepared.
     pub fn options(&self) -> &'static [Choice] {
         match &self.plan {
             Some(plan) => plan.question.options(self.keeping),
@@ -201,7 +201,7 @@ fn newest(text: &str) -> &str {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Named by the model, not looked at yet.
+    /// Requested by the model, not prepared yet.
     Named,
     Planned,
     Asked,
@@ -226,9 +226,9 @@ pub enum Item {
     /// A prompt that clients see but the model does not: its turn failed before the model had answered it.
     Dropped(Arc<Message>),
     Answered(Arc<Answer>),
-    /// Stands for everything before it: what the model itself wrote down of it.
+    /// The model's own summary of everything before it.
     Summary(Arc<str>),
-    /// Something the agent was told, by nobody the user would know.
+    /// A text for the model that the program added.
     Nudge(LongText),
     /// The results of the calls of the answer before it, in the order of its calls.
     Results(Vec<CallResult>),
@@ -271,7 +271,7 @@ pub struct CallResult {
     pub ending: Arc<Ending>,
 }
 
-/// What the model itself wrote down of the older part of the conversation. Clients still see all of it.
+/// The model's summary of the older part of the conversation. Clients still see all of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     pub text: Arc<str>,
@@ -286,7 +286,7 @@ pub struct Queued {
     pub message: Arc<Message>,
 }
 
-/// What the agent is saying right now: not yet an answer.
+/// The text that the agent is producing: not an answer yet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Utterance {
     /// Sequence number of its first `Text`.
@@ -327,9 +327,9 @@ pub struct State {
     /// The last turn left something open that only the user can settle: the agent asked, or was cut off.
     pub questioned: bool,
     pub utterance: Utterance,
-    /// What it has said in this turn before that, one answer of the model each.
+    /// The texts of the earlier answers in this turn.
     pub spoken: Vec<String>,
-    /// What the model thought about on the way to its answer, a line each; until it is asked again.
+    /// The model's thoughts since its last request, a line each.
     pub thoughts: Vec<String>,
     pub history: Vec<Arc<Item>>,
     /// What the model is shown in place of the older part of it.
@@ -352,16 +352,16 @@ pub struct State {
     pub requests: u32,
     /// Marks of the answers of this turn that made calls, to see whether they repeat.
     pub marks: Vec<u32>,
-    /// How often the agent went in circles in this turn.
+    /// How often the agent repeated itself in this turn.
     pub strikes: u32,
-    /// No summary could be had; not tried again.
+    /// A summary failed; it is not tried again.
     pub incompressible: bool,
     /// The model that really answered, when the API names it.
     pub model: Arc<str>,
     pub workspace: Arc<str>,
     /// Why the last turn failed, until the next one begins.
     pub error: Option<String>,
-    /// Those who are told without asking.
+    /// The webhooks.
     pub hooks: Vec<Hook>,
     /// The content that the log names and that is stored, with its length.
     pub blobs: BTreeMap<String, u64>,
@@ -398,8 +398,8 @@ impl State {
             && self.calls.iter().all(|call| call.stage == Stage::Asked || call.is_over())
     }
 
-    /// Forgets the conversation and what came of it. Events are folded and shown as before, since no view looks further back
-    /// than to the present turn; but the task cannot be shown as a whole any more, and no model be asked to go on with it.
+    /// Drops the conversation and its results. Events are folded and shown as before, because no view uses more than the present
+    /// turn; but the task can no longer be shown as a whole, nor be continued.
     pub fn forget_past(&mut self) {
         self.history.clear();
         self.artifacts.clear();

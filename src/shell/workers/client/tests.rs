@@ -163,9 +163,9 @@ fn a_whole_answer_is_asked_for_beside_the_conversation() {
             heard
         });
         let cancel = Cancel::default();
-        let answer = client.utility(&question, &cancel);
+        let answer = client.ask(&question, &cancel);
         assert_eq!(answer, Ok(serde_json::json!({"candidates": []})));
-        assert_eq!(client.utility(&question, &cancel).unwrap_err().kind, ModelErrorKind::BadStream);
+        assert_eq!(client.ask(&question, &cancel).unwrap_err().kind, ModelErrorKind::BadStream);
         let (head, body) = server.join().unwrap();
         let line = "POST /v1beta/models/gemini-3.5-flash:generateContent HTTP/1.1\r\n";
         assert!(head.starts_with(line), "{head}");

@@ -1,5 +1,4 @@
-//! What clients say: prompts, answers to questions, the wish to end it all. Only these inputs can be refused, and a refused one
-//! changes nothing.
+//! Inputs of clients: prompts, answers to questions, cancellation. Only these can be refused, and a refused one changes nothing.
 
 use super::time::is_in_turn;
 use super::*;

@@ -1,6 +1,5 @@
-//! A task that is a command. Its first turn runs the command where another task's would ask the model; the command either says all
-//! there is to say, or sets the model to work, and from there on it is a turn like any other. Later turns, if somebody goes on
-//! talking to such a task, are ordinary ones.
+//! A task that is a slash command. Its first turn runs the command instead of asking the model. The command either gives the whole
+//! answer, or a prompt for the model, and from there on it is a turn like any other. Later turns are ordinary ones.
 
 use super::{Deciding, Effect};
 use crate::task::log::answer::{Answer, Finish};

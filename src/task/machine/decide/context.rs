@@ -1,5 +1,5 @@
-//! Keeping a conversation within bounds: how often the model is asked, how long the conversation may grow, what happens when
-//! the model cannot be had or goes in circles.
+//! The limits of a conversation: how often the model is asked, how long the conversation may become, what happens when the model is
+//! unavailable or repeats itself.
 
 use super::{Deciding, Effect};
 use crate::base::id::Seq;
@@ -12,7 +12,7 @@ use crate::task::machine::{fallback, loops};
 use crate::task::spec::{Ending, ErrorKind};
 use std::sync::Arc;
 
-/// What is being said is looked at for repetition whenever it has grown by so many bytes.
+/// The text is checked for repetition whenever it has grown by so many bytes.
 const LOOK_EVERY: usize = 1024;
 
 const CALLS_REPEAT: &str = "You have made the same calls with the same arguments several times in a row, so this one was not \
@@ -28,7 +28,7 @@ impl Deciding<'_> {
             .then(|| format!("The task has asked the model {most} times, as often as it may. Start a new task."))
     }
 
-    /// Asks the model, after making room if the conversation has become too long.
+    /// Asks the model; first for a summary if the conversation has become too long.
     pub(in crate::task) fn ask_model(&mut self, job: Seq) {
         let tokens = self.state.usage.map_or(0, |usage| usage.prompt);
         let cap = self.rules.limits.compress_tokens;
@@ -60,7 +60,7 @@ impl Deciding<'_> {
         self.effect(Effect::Think { job });
     }
 
-    /// The model cannot be had: another one answers, or the turn is over.
+    /// The model is unavailable: another one is asked, or the turn is over.
     pub(in crate::task) fn fall_back(&mut self, reason: String) {
         let Some(model) = fallback::next(&self.state.asks, &self.state.tried) else {
             return self.end_turn(End::Failed(reason));
@@ -72,7 +72,7 @@ impl Deciding<'_> {
         self.effect(Effect::Think { job });
     }
 
-    /// The next piece of what the model says.
+    /// The next piece of the model's text.
     pub(in crate::task) fn said(&mut self, text: String) {
         let said = &self.state.utterance;
         let (had, has) = (said.text.len(), said.text.len() + text.len());

@@ -1,4 +1,4 @@
-//! Webhooks of a task. They are no part of what the agent does, so they may come and go at any time, also when the task is over.
+//! Webhooks of a task. They do not affect the agent, so they may be set and deleted at any time, also when the task is over.
 
 use super::*;
 

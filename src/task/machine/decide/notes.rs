@@ -1,5 +1,5 @@
-//! What workers report: the model's words and failures, calls looked at, output, endings. A note of a job that the state no longer
-//! waits for is dropped, so nothing late can happen.
+//! Reports of workers: the model's text and failures, prepared calls, output, results. A note of a job that the state no longer waits
+//! for is dropped, so a late note changes nothing.
 
 use super::*;
 use crate::task::log::blob::FileChange;

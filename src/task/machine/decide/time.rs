@@ -1,5 +1,5 @@
-//! What time alone brings about: questions nobody answers, turns that take too long, tasks nobody comes back to. There is no
-//! clock here. The time is an input, and how long something has lasted is read off the log, so a restart prolongs nothing.
+//! Time limits: of questions without an answer, of turns, of tasks without a new prompt. There is no clock here: the time is an input,
+//! and how long something has lasted is in the log, so a restart prolongs nothing.
 
 use super::restart::RESTARTED;
 use super::*;
@@ -36,7 +36,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// Nobody has come back. What waits for the next prompt is done; what never began, or lacks a credential, is not.
+    /// The task got no further prompt. One that waits for it is completed; one that never began or lacks a credential is canceled.
     fn expire(&mut self, limit: u64) {
         let state = match self.state.status.state {
             TaskState::Submitted | TaskState::AuthRequired => Final::Canceled,
@@ -51,7 +51,7 @@ impl Deciding<'_> {
         self.push(Event::Closed { state, text: Some(format!("Nobody went on with this task for {limit}.")) });
     }
 
-    /// The clock says no to what nobody else has answered.
+    /// Refuses the calls whose questions got no answer in time.
     fn give_up_waiting(&mut self, is_overdue: impl Fn(&CallState) -> bool) {
         let overdue = || self.state.asked().filter(|call| is_overdue(call));
         if overdue().next().is_none() {
