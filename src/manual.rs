@@ -24,6 +24,7 @@ pub const PAGES: &[Page] = &[
     Page { subject: "webhooks", file: include_str!("manual/webhooks.md") },
     Page { subject: "scripts", file: include_str!("manual/scripts.md") },
     Page { subject: "replay", file: include_str!("manual/replay.md") },
+    Page { subject: "embedding", file: include_str!("manual/embedding.md") },
     Page { subject: "architecture", file: include_str!("manual/architecture.md") },
     Page { subject: "dependencies", file: include_str!("manual/dependencies.md") },
 ];
@@ -64,6 +65,7 @@ pub fn contents() -> String {
 /// Compiles the Rust examples of the pages as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("manual/commands.md")]
+#[doc = include_str!("manual/embedding.md")]
 struct Examples;
 
 #[cfg(test)]

@@ -95,5 +95,5 @@ fn fail(status: u8, message: &str) -> ExitCode {
 
 /// A line on standard error, if that can be written: there may be none, or no one who reads it.
 fn print_error(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }

@@ -24,7 +24,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_sched_setparam, libc::SYS_sched_setscheduler, libc::SYS_sched_setattr,
     libc::SYS_perf_event_open, libc::SYS_bpf, libc::SYS_unshare, libc::SYS_setns,
     // Modes, owners, times and attributes of files.
-    libc::SYS_fchmod, libc::SYS_fchmodat, libc::SYS_fchmodat2, libc::SYS_fchown, libc::SYS_fchownat,
+    libc::SYS_fchmod, libc::SYS_fchmodat, SYS_FCHMODAT2, libc::SYS_fchown, libc::SYS_fchownat,
     libc::SYS_setxattr, libc::SYS_lsetxattr, libc::SYS_fsetxattr,
     libc::SYS_removexattr, libc::SYS_lremovexattr, libc::SYS_fremovexattr, libc::SYS_utimensat,
     SYS_SETXATTRAT, SYS_REMOVEXATTRAT, SYS_FILE_SETATTR,
@@ -79,6 +79,7 @@ const F_SETOWN_EX: libc::c_int = 15;
 const F_SET_RW_HINT: libc::c_int = 1036;
 
 /// Newer than the list of numbers that we use; the same on every architecture.
+const SYS_FCHMODAT2: libc::c_long = 452;
 const SYS_SETXATTRAT: libc::c_long = 463;
 const SYS_REMOVEXATTRAT: libc::c_long = 466;
 const SYS_OPEN_TREE_ATTR: libc::c_long = 467;
@@ -125,7 +126,6 @@ pub fn restrict_calls() -> io::Result<()> {
 /// clone3.
 fn filter_of_clone3() -> io::Result<BpfProgram> {
     let mut rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-    #[cfg(target_arch = "x86_64")]
     refuse_x32(&mut rules);
     compiled(rules, libc::ENOSYS)
 }
@@ -152,7 +152,6 @@ fn filter() -> io::Result<BpfProgram> {
         rule(vec![condition(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits), bits)?])
     };
     rules.insert(libc::SYS_clone, NAMESPACES.iter().map(each).collect::<io::Result<_>>()?);
-    #[cfg(target_arch = "x86_64")]
     refuse_x32(&mut rules);
     compiled(rules, libc::EPERM)
 }
@@ -189,6 +188,9 @@ fn refuse_x32(rules: &mut BTreeMap<i64, Vec<SeccompRule>>) {
     let numbers: Vec<i64> = rules.keys().copied().chain(OWN).collect();
     rules.extend(numbers.into_iter().map(|number| (number | X32, Vec::new())));
 }
+
+#[cfg(not(target_arch = "x86_64"))]
+fn refuse_x32(_: &mut BTreeMap<i64, Vec<SeccompRule>>) {}
 
 fn condition(
     argument: u8,
