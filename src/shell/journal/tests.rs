@@ -1,4 +1,8 @@
-use super::instances::Instance;
+//! Tests of the store on disk; those of damaged logs and of instances have files of their own.
+
+mod damage;
+mod instance_files;
+
 use super::*;
 use crate::base::id::Seq;
 use crate::core::disk::store::read_all;
@@ -210,84 +214,6 @@ fn other_users_can_read_no_file() {
 }
 
 #[test]
-fn a_line_torn_anywhere_is_cut_and_the_log_goes_on() {
-    let whole = lines(&three("t"));
-    let last = lines(&three("t")[..2]).len();
-    for cut in last..whole.len() {
-        let scratch = Scratch::new();
-        written(&scratch, "t");
-        fs::write(scratch.log("t"), &whole[..cut]).unwrap();
-        let mut journal = scratch.open();
-        // Only its line break is missing: that one is whole.
-        let kept = if cut == whole.len() - 1 { 3 } else { 2 };
-        assert_eq!(load(&mut journal, "t").unwrap(), three("t")[..kept], "cut at {cut}");
-        let next = text(kept as u64 + 1, "next");
-        journal.append(&"t".into(), &lines(std::slice::from_ref(&next)), Openness::Settled).unwrap();
-        let all = [&three("t")[..kept], &[next]].concat();
-        assert_eq!(load(&mut journal, "t").unwrap(), all, "cut at {cut}");
-        assert_eq!(fs::read(scratch.log("t")).unwrap(), lines(&all));
-    }
-}
-
-#[test]
-fn a_flipped_byte_anywhere_sets_the_log_aside() {
-    let whole = lines(&three("t"));
-    let scratch = Scratch::new();
-    written(&scratch, "t");
-    for at in 0..whole.len() {
-        let mut bytes = whole.clone();
-        bytes[at] ^= 1;
-        fs::write(scratch.log("t"), &bytes).unwrap();
-        let mut journal = scratch.open();
-        let error = load(&mut journal, "t").expect_err("one byte is wrong");
-        assert!(error.message.contains(".damaged-"), "byte {at}: {error}");
-        let aside = scratch.log("t.jsonl.damaged-1").with_extension("");
-        assert_eq!(scratch.tasks(), ["t.jsonl.damaged-1"]);
-        assert_eq!(fs::read(&aside).unwrap(), bytes, "kept as it was");
-        fs::remove_file(aside).unwrap();
-        assert_eq!(learnt(journal.archive().known()), Vec::<Learnt>::new());
-    }
-}
-
-#[test]
-fn what_was_set_aside_takes_no_more_lines_and_gives_none() {
-    let scratch = Scratch::new();
-    written(&scratch, "t");
-    fs::write(scratch.log("t.jsonl.damaged-1").with_extension(""), "older").unwrap();
-    let mut journal = scratch.open();
-    let file = journal.archive().open(&"t".into()).unwrap();
-    journal.append(&"t".into(), b"", Openness::Open).unwrap();
-    let error = file.set_aside("a test says so");
-    assert_eq!(file.page(0, 1), Err(error.clone()));
-    assert_eq!(file.sync(), Err(error.clone()));
-    let more = lines(&[text(4, "four")]);
-    assert_eq!(journal.append(&"t".into(), &more, Openness::Open), Err(error));
-    assert!(!scratch.marked("t"));
-    assert_eq!(scratch.tasks(), ["t.jsonl.damaged-1", "t.jsonl.damaged-2"]);
-}
-
-#[test]
-fn a_log_of_a_newer_version_is_left_where_it_is() {
-    let scratch = Scratch::new();
-    written(&scratch, "t");
-    let head = r#"{"seq":1,"at":5,"v":99,"event":{"type":"created"}"#;
-    let crc = crate::base::crc::crc32(head.as_bytes());
-    let line = format!("{head},\"crc\":\"{crc:08x}\"}}");
-    // Also without its line break, and if the index does not name it.
-    for text in [format!("{line}\n"), line.clone()] {
-        fs::write(scratch.log("t"), text).unwrap();
-        let error = load(&mut scratch.open(), "t").unwrap_err();
-        assert!(error.message.contains("it has format 99, this version reads up to 2; open it with"), "{error}");
-        assert_eq!(scratch.tasks(), ["t.jsonl"]);
-        fs::remove_file(scratch.0.join("index.jsonl")).unwrap();
-        let mut journal = scratch.open();
-        assert_eq!(journal.archive().known().len(), 1);
-        assert!(journal.findings().iter().any(|text| text.contains("format 99")));
-        assert_eq!(fs::read_to_string(scratch.log("t")).unwrap(), format!("{line}\n"));
-    }
-}
-
-#[test]
 fn a_task_has_one_server_at_a_time() {
     let scratch = Scratch::new();
     written(&scratch, "t");
@@ -433,75 +359,6 @@ fn pages_are_whole_lines_however_long() {
     assert!(file.page(0, 1 << 20).unwrap() == lines(&records));
 }
 
-#[test]
-fn an_instance_id_outlives_its_server_and_is_shared_with_no_living_one() {
-    let scratch = Scratch::new();
-    let (first, second) = (scratch.instances(), scratch.instances());
-    let ids = [first.own().to_owned(), second.own().to_owned()];
-    assert_ne!(ids[0], ids[1]);
-    drop(first);
-    let third = scratch.instances();
-    assert_eq!(third.all().collect::<Vec<_>>(), [ids[0].as_str()]);
-    drop((second, third));
-    let last = scratch.instances();
-    let mut all: Vec<_> = last.all().map(str::to_owned).collect();
-    assert_eq!(all[0], last.own());
-    all.sort();
-    let mut expected = ids.to_vec();
-    expected.sort();
-    assert_eq!(all, expected, "one server answers for both that are gone");
-}
-
-#[test]
-fn living_servers_say_where_they_are_and_dead_ones_say_nothing() {
-    let scratch = Scratch::new();
-    let dir = scratch.0.join("instances");
-    let said = |pid| Instance {
-        pid,
-        listen: vec!["127.0.0.1:41242".into(), "unix:/run/a.sock".into()],
-        url: "http://localhost:41242/".into(),
-        started: "2026-01-01T12:00:00.000Z".into(),
-    };
-    let living = || {
-        let mut living = instances::living(&dir);
-        living.sort_by_key(|instance| instance.pid);
-        living
-    };
-    let (mut first, mut second) = (scratch.instances(), scratch.instances());
-    assert_eq!(living(), [], "they are starting");
-    first.announce(&said(1)).unwrap();
-    second.announce(&said(2)).unwrap();
-    assert_eq!(living(), [said(1), said(2)]);
-    second.announce(&Instance { listen: vec![], ..said(2) }).unwrap();
-    assert_eq!(living(), [said(1), Instance { listen: vec![], ..said(2) }]);
-    drop(first);
-    assert_eq!(living().len(), 1, "it ended in order");
-
-    // One that was killed leaves what it said, and nobody who holds it.
-    let text = serde_json::to_string(&said(3)).unwrap();
-    assert_eq!(
-        text,
-        r#"{"pid":3,"listen":["127.0.0.1:41242","unix:/run/a.sock"],"url":"http://localhost:41242/","started":"2026-01-01T12:00:00.000Z"}"#
-    );
-    let killed = dir.join("killed");
-    fs::write(&killed, &text).unwrap();
-    assert_eq!(living().len(), 1, "it is not locked");
-    let third = scratch.instances();
-    assert_eq!(living().len(), 1, "it is locked by one who is starting, and emptied");
-    assert_eq!(fs::read(&killed).unwrap(), b"");
-    drop(third);
-    let room = usize::try_from(INSTANCE_BYTES).unwrap()
-        - serde_json::to_vec(&Instance { url: "".into(), ..said(2) }).unwrap().len();
-    for (more, count) in [(0, 1), (1, 0)] {
-        second.announce(&Instance { url: "x".repeat(room + more), ..said(2) }).unwrap();
-        assert_eq!(living().len(), count, "{more} more bytes than are read");
-    }
-    drop(second);
-    let pipe = std::process::Command::new("mkfifo").arg(dir.join("pipe")).status();
-    assert!(pipe.unwrap().success());
-    assert_eq!(living(), [], "nobody waits for a writer");
-}
-
 /// Runs a test in a process of its own, because it changes what belongs to the whole process. True: this is that process.
 pub(super) fn alone(test: &str) -> bool {
     const INNER: &str = "JOURNAL_TEST_ALONE";
@@ -568,88 +425,4 @@ fn a_log_that_was_never_written_leaves_nothing() {
     }
     assert_eq!(scratch.tasks(), [""; 0]);
     assert!(!scratch.marked("t"));
-}
-
-#[test]
-fn a_log_that_lost_whole_lines_is_told_of_at_the_start_and_can_be_used() {
-    let scratch = Scratch::new();
-    for task in ["cut", "emptied", "torn", "whole"] {
-        let mut journal = scratch.open();
-        journal.create(&task.into(), &Brief::bare("c".into())).unwrap();
-        journal.append(&task.into(), &lines(&three(task)[..1]), Openness::Settled).unwrap();
-        journal.append(&task.into(), &lines(&three(task)[1..]), Openness::Settled).unwrap();
-        journal.update_summary(&task.into(), &Brief { at: 7, ..Brief::bare("c".into()) });
-    }
-    let mut journal = scratch.open();
-    assert_eq!((journal.archive().known().len(), journal.findings()), (4, vec![]));
-    drop(journal);
-    let shorten = |task: &str, records: &[Record]| fs::write(scratch.log(task), lines(records)).unwrap();
-    shorten("cut", &three("cut")[..2]);
-    shorten("emptied", &[]);
-    // A crash in the middle of an append leaves half a line, and takes nothing that was there.
-    let torn = [lines(&three("torn")), b"{\"seq\":4,".to_vec()].concat();
-    fs::write(scratch.log("torn"), torn).unwrap();
-    let mut journal = scratch.open();
-    assert_eq!(journal.archive().known().len(), 4);
-    let mut found = journal.findings();
-    found.sort();
-    let [cut, emptied] = &found[..] else { panic!("{found:?}") };
-    assert!(cut.contains("cut.jsonl has") && cut.contains("its last events are lost"), "{cut}");
-    assert!(emptied.contains("emptied.jsonl has 0 bytes"), "{emptied}");
-    assert_eq!(journal.findings(), [""; 0], "told once");
-    let mut seen = 0;
-    read_all(&*journal.archive().open(&"cut".into()).unwrap(), &mut |_| seen += 1).unwrap();
-    assert_eq!(seen, 2);
-    // From the next rest on, it is as long as it is.
-    journal.update_summary(&"cut".into(), &Brief { at: 8, ..Brief::bare("c".into()) });
-    drop(journal);
-    let mut journal = scratch.open();
-    journal.archive().known();
-    assert_eq!(journal.findings().len(), 1, "only the empty one is left");
-}
-
-#[test]
-fn many_shortened_logs_are_counted() {
-    let scratch = Scratch::new();
-    for n in 0..SHORTENED_NAMED + 3 {
-        written(&scratch, &format!("t{n}"));
-        fs::write(scratch.log(&format!("t{n}")), "").unwrap();
-    }
-    let mut journal = scratch.open();
-    journal.archive().known();
-    let found = journal.findings();
-    assert_eq!(found.len(), SHORTENED_NAMED + 1);
-    assert_eq!(found.last().map(String::as_str), Some("3 more journals are shorter than they were"));
-}
-
-#[test]
-fn a_damaged_log_is_reported_once() {
-    let scratch = Scratch::new();
-    written(&scratch, "t");
-    let mut bytes = fs::read(scratch.log("t")).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    fs::write(scratch.log("t"), &bytes).unwrap();
-    let mut journal = scratch.open();
-    journal.archive().known();
-    assert_eq!(journal.findings(), [""; 0], "a start does not read what the index names");
-    let file = journal.archive().lend(&"t".into()).unwrap();
-    for _ in 0..2 {
-        assert!(read_all(&*file, &mut |_| {}).is_err());
-    }
-    let found = journal.findings();
-    assert_eq!(found.len(), 1);
-    assert!(found[0].contains("is damaged and cannot be used") && found[0].contains("t.jsonl.damaged-1"), "{found:?}");
-}
-
-#[test]
-fn a_damaged_log_that_no_index_names_is_told_of_at_the_start() {
-    let scratch = Scratch::new();
-    written(&scratch, "t");
-    fs::remove_file(scratch.0.join("index.jsonl")).unwrap();
-    fs::write(scratch.log("t"), "no line of ours\n").unwrap();
-    let mut journal = scratch.open();
-    assert_eq!(journal.archive().known().len(), 1, "whoever asks for it is told");
-    let found = journal.findings();
-    assert!(found.len() == 1 && found[0].contains("t.jsonl is damaged"), "{found:?}");
 }

@@ -49,11 +49,7 @@ use std::sync::atomic::AtomicBool;
 use ureq::tls::TlsConfig;
 
 pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
-    // Otherwise this process would try to start a supervisor itself, and so on.
-    if std::env::args_os().nth(1).is_some_and(|word| word == children::VERB) {
-        let message = "this process was started to supervise a command: main has to begin with embed::child_main";
-        return Err(OpenError::Children(message.into()));
-    }
+    refuse_supervisors()?;
     plan.limits = plan.limits.with_files(sys::remember_file_limit());
     plan.settings.limits = plan.limits.clone();
     let limits = &plan.limits;
@@ -110,6 +106,15 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     let parts = Parts { poll, listeners, signals, wake, clock, core, store, jobs, peer_check, limits, log };
     let server = server::Server::new(parts).map_err(|e| OpenError::System("the event queue takes no listener", e))?;
     Ok(Server { server, instance, instances, stop, problems })
+}
+
+/// A process that was started as a supervisor opens no server: it would start a supervisor itself, and so on.
+fn refuse_supervisors() -> Result<(), OpenError> {
+    if std::env::args_os().nth(1).is_some_and(|word| word == children::VERB) {
+        let message = "this process was started to supervise a command: main has to begin with embed::child_main";
+        return Err(OpenError::Children(message.into()));
+    }
+    Ok(())
 }
 
 /// What the core and the workers are set up from.

@@ -2,19 +2,19 @@
 //! that, and a journal replays through here to the same state.
 
 use crate::base::id::{CallId, ConfigId};
-use crate::task::log::answer::{Answer, Request, Usage};
+use crate::task::log::answer::{Answer, Usage};
 use crate::task::log::blob::{BlobRef, FileChange};
-use crate::task::log::event::{Created, End, Event, ToolSet, detours, errands, hooks};
+use crate::task::log::event::{Created, End, Event, ToolSet, Tries, detours, errands, hooks};
 use crate::task::log::long_text::LongText;
 use crate::task::log::record::Record;
 use crate::task::machine::loops::FENCE;
 use crate::task::machine::state::{
-    CallResult, CallState, Item, Live, Phase, Queued, Stage, State, Status, Summary, TaskState, Utterance,
+    CallResult, CallState, Item, Phase, Queued, Stage, State, Status, Summary, TaskState, Utterance,
 };
-use crate::task::message::{Artifact, Content, Source};
+use crate::task::message::{Artifact, Content};
 use crate::task::policy::Rule;
 use crate::task::push::{self, Hook, Target};
-use crate::task::spec::{Answers, ApprovalScope, Choice, Confinement, Ending, ErrorKind, Plan};
+use crate::task::spec::{ApprovalScope, Ending, ErrorKind, Plan};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -114,10 +114,7 @@ impl State {
             Event::Cited { .. } => {}
             Event::Text { text } => self.utterance.push(text, record),
             Event::Retracted { .. } => self.retract(),
-            Event::BackedOff { tries, delay_ms, .. } => {
-                self.tries = *tries;
-                self.phase = Phase::Backoff { job, delay_ms: *delay_ms };
-            }
+            Event::BackedOff { tries, delay_ms, .. } => self.back_off(*tries, *delay_ms, record),
             Event::Retried => self.think(record),
             Event::FellBack { model, .. } => self.fall_back(model, record),
             Event::CompactionBegan => self.phase = Phase::Compacting { job },
@@ -152,6 +149,11 @@ impl State {
                 self.hook_mut(id).into_iter().for_each(|hook| hook.moved(*upto, health));
             }
         }
+    }
+
+    fn back_off(&mut self, tries: Tries, delay_ms: u64, record: &Record) {
+        self.tries = tries;
+        self.phase = Phase::Backoff { job: record.seq, delay_ms };
     }
 
     fn begin_turn(&mut self, turn: u32, record: &Record) {
@@ -462,60 +464,6 @@ impl Utterance {
         let from = self.text.floor_char_boundary(from);
         self.text.push_str(text);
         self.fences += self.text[from..].matches(FENCE).count();
-    }
-}
-
-impl CallState {
-    /// A call as the model requested it.
-    pub fn named(request: Request) -> CallState {
-        CallState {
-            request,
-            stage: Stage::Named,
-            plan: None,
-            choice: None,
-            answered_by: None,
-            edited: None,
-            answers: None,
-            keeping: ApprovalScope::Session,
-            asked_at: 0,
-            outputs: 0,
-            live: None,
-            ending: None,
-            stale: 0,
-            confinement: Confinement::None,
-        }
-    }
-
-    fn answer(&mut self, choice: Choice, by: &Source, edited: &Option<Arc<str>>, answers: &Option<Arc<Answers>>) {
-        self.choice = Some(choice);
-        self.answered_by = Some(by.clone());
-        self.edited = edited.clone();
-        self.answers = answers.clone();
-        self.stage = Stage::Answered;
-    }
-
-    fn make_ready(&mut self, confinement: &Confinement) {
-        self.stage = Stage::Ready;
-        self.confinement = confinement.clone();
-    }
-
-    fn add_output(&mut self, text: &str, record: &Record) {
-        self.outputs += 1;
-        match &mut self.live {
-            Some(live) => live.push(text, record),
-            None => self.live = Some(Live::begin(text, record)),
-        }
-    }
-
-    /// What was approved is not what would run now: the answer no longer counts.
-    fn plan_again(&mut self, record: &Record) {
-        self.live = None;
-        self.stage = Stage::Replanning { job: record.seq };
-        self.choice = None;
-        self.answered_by = None;
-        self.edited = None;
-        self.answers = None;
-        self.stale += 1;
     }
 }
 

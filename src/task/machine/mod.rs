@@ -1,6 +1,7 @@
 //! The task machine: state, decisions and the jobs that they start.
 
 pub mod apply;
+mod call_state;
 pub mod decide;
 pub mod fallback;
 pub mod job;

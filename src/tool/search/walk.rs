@@ -276,13 +276,8 @@ impl Workers<'_> {
                         visitor.hidden(&path, What::Directory);
                         continue;
                     }
-                    dirs.push(Work::Enter {
-                        parent: dir.clone(),
-                        name,
-                        path: path.clone(),
-                        depth: depth + 1,
-                        rules: rules.clone(),
-                    });
+                    let (parent, path, rules) = (dir.clone(), path.clone(), rules.clone());
+                    dirs.push(Work::Enter { parent, name, path, depth: depth + 1, rules });
                 }
                 FileType::RegularFile if rules.hide(&path, What::File) => {
                     visitor.hidden(&path, What::File);
@@ -291,21 +286,25 @@ impl Workers<'_> {
                 _ => {}
             }
         }
+        if depth >= self.walk.limits.search_depth {
+            self.lock().unread += dirs.len();
+            dirs.clear();
+        }
         // The first by name is taken from the stack first.
         let mut work: Vec<Work> = dirs.into_iter().rev().collect();
-        if depth >= self.walk.limits.search_depth {
-            self.lock().unread += work.len();
-            work.clear();
-        }
         while files.len() > PART {
             let names = files.split_off(files.len() - PART);
             work.push(Work::Visit { dir: dir.clone(), lead: lead.clone(), names });
         }
+        self.add(work);
+        self.visit(&dir, lead, &files, visitor);
+    }
+
+    fn add(&self, work: Vec<Work>) {
         if !work.is_empty() {
             self.lock().todo.extend(work);
             self.changed.notify_all();
         }
-        self.visit(&dir, lead, &files, visitor);
     }
 
     fn visit(&self, dir: &Arc<OwnedFd>, mut path: Vec<u8>, names: &[CString], visitor: &mut impl Visitor) {

@@ -54,8 +54,7 @@ impl Deciding<'_> {
             (Awaited::Attachments, NoteBody::Died(_)) => self.attached(LongText::default()),
             (Awaited::Command, NoteBody::Commanded(result)) => self.commanded(result),
             (Awaited::Command, NoteBody::Died(message)) => {
-                let text = format!("The command ended unexpectedly: {message}");
-                self.commanded(Err(text));
+                self.commanded(Err(format!("The command ended unexpectedly: {message}")));
             }
             (Awaited::Summary, NoteBody::Compacted(result)) => {
                 self.compacted(result.map_err(|error| error.message));
@@ -79,8 +78,7 @@ impl Deciding<'_> {
                 self.end_call(call.id().clone(), ending);
             }
             (Awaited::Run(call), NoteBody::Died(message)) => {
-                let error = died(message);
-                self.end_call(call.id().clone(), Ending::Error { error });
+                self.end_call(call.id().clone(), Ending::Error { error: died(message) });
             }
             // Not a result of this kind of job.
             (
