@@ -474,6 +474,10 @@ pub const PATTERN_BYTES: usize = 4 * MIB;
 /// Patterns that the braces of one glob pattern may stand for: `{a,b}` makes two. A pattern with more is refused.
 pub const GLOB_ALTERNATIVES: usize = 256;
 
+/// A forward step of the time of day that no machine makes by itself. After it, the periods after which tasks are completed or deleted
+/// begin anew: a board without a clock starts in 1970. After a downtime of more than this, tasks are kept longer than they need.
+pub const CLOCK_STEP_MS: u64 = 24 * 60 * 60 * 1000;
+
 /// How long the start of a server waits for the first answer of a supervisor. A program that does not answer is none.
 pub const SUPERVISOR_TRIAL_MS: u64 = 1_000;
 

@@ -17,14 +17,16 @@ use crate::task::machine::decide::Input;
 impl Core {
     /// Arms the timer of a task that checks whether a turn has lasted too long.
     pub(in crate::core) fn arm_limit(&mut self, task: &TaskId, now: Now) {
-        let Some(loaded) = self.tasks.get_mut(task) else {
+        let Some(loaded) = self.tasks.get(task) else {
             return;
         };
         let Some(deadline) = decide::deadline(&loaded.state, &self.settings.limits.times) else {
             return;
         };
-        let at = now.mono_ms + deadline.saturating_sub(now.unix_ms);
-        if at < loaded.armed {
+        let at = now.mono_ms + deadline.saturating_sub(self.tasks.known.time_for(loaded.state.at, now.unix_ms));
+        if at < loaded.armed
+            && let Some(loaded) = self.tasks.get_mut(task)
+        {
             loaded.armed = at;
             self.timers.arm(at, Timer::Limit(task.clone()));
         }
@@ -40,7 +42,9 @@ impl Core {
     /// Gives a task the time.
     pub(in crate::core) fn tell_time(&mut self, task: &TaskId, now: Now) {
         // The time is never refused; a task that is over ignores it.
-        let _ = self.drive(task, Input::Time(now.unix_ms), now);
+        let at = self.tasks.get(task).map_or(now.unix_ms, |loaded| loaded.state.at);
+        let time = self.tasks.known.time_for(at, now.unix_ms);
+        let _ = self.drive(task, Input::Time(time), now);
         self.arm_limit(task, now);
     }
 
@@ -57,6 +61,11 @@ impl Core {
     pub(in crate::core) fn expire(&mut self, now: Now) {
         if !self.timers.expiry_fired(now.mono_ms) {
             return;
+        }
+        if self.tasks.known.read_clocks(now) {
+            let text = "the clock was set forward by more than a day, or no server ran for as long: the times after which tasks are \
+                        completed and deleted begin anew";
+            self.out.push(Out::LogWarning { text: text.into() });
         }
         // Those that were loaded only to be closed need not stay.
         for task in self.disk.take_loaded_for_expiry() {

@@ -3,8 +3,9 @@
 //!
 //! A task that is at work is never due.
 
+use crate::base::clock::Now;
 use crate::base::id::TaskId;
-use crate::limits::Times;
+use crate::limits::{CLOCK_STEP_MS, Times};
 use crate::task::log::brief::Brief;
 use crate::task::machine::state::TaskState;
 use std::collections::{BTreeSet, HashMap};
@@ -15,11 +16,37 @@ pub struct Register {
     /// time it was put off to.
     due: BTreeSet<(u64, TaskId)>,
     times: Times,
+    /// When the periods of all tasks began anew, in Unix milliseconds: tasks with an earlier time count from here.
+    anew: u64,
+    /// The last reading of the clocks.
+    seen: Option<Now>,
 }
 
 impl Register {
     pub fn new(times: Times) -> Register {
-        Register { briefs: HashMap::new(), due: BTreeSet::new(), times }
+        Register { briefs: HashMap::new(), due: BTreeSet::new(), times, anew: 0, seen: None }
+    }
+
+    /// Reads the clocks. If the time of day went forward by more than [`CLOCK_STEP_MS`] since the last time recorded, beyond what the
+    /// other clock says, it was set: then the periods of all tasks begin anew. Returns whether they do.
+    pub fn read_clocks(&mut self, now: Now) -> bool {
+        let expected = match self.seen.replace(now) {
+            Some(seen) => Some(seen.unix_ms + now.mono_ms.saturating_sub(seen.mono_ms)),
+            // At the start only the tasks tell what time it was.
+            None => self.briefs.values().map(|brief| brief.at).max().filter(|at| *at > 0),
+        };
+        let is_step = expected.is_some_and(|expected| now.unix_ms > expected.saturating_add(CLOCK_STEP_MS));
+        if is_step {
+            self.anew = now.unix_ms;
+            let briefs = self.briefs.iter();
+            self.due = briefs.filter_map(|(task, brief)| Some((self.due_at(brief)?, task.clone()))).collect();
+        }
+        is_step
+    }
+
+    /// The time for a task whose last event was at `at`: as if the clock had never been set since.
+    pub fn time_for(&self, at: u64, unix_ms: u64) -> u64 {
+        unix_ms.saturating_sub(self.anew.saturating_sub(at))
     }
 
     pub fn get(&self, task: &TaskId) -> Option<&Brief> {
@@ -84,7 +111,7 @@ impl Register {
                 self.times.retention_ms
             }
         };
-        limit.map(|limit| brief.at.saturating_add(limit))
+        limit.map(|limit| brief.at.max(self.anew).saturating_add(limit))
     }
 }
 
@@ -141,5 +168,47 @@ mod tests {
         register.put_off(task.clone(), 1_300);
         register.remove(&task);
         assert_eq!(due(&mut register, 1_300), [""; 0]);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_forward_begins_all_periods_anew() {
+        let now = |mono_ms: u64, unix_ms: u64| Now { mono_ms, unix_ms };
+        let mut register = register();
+        // A board without a clock: the task ended in 1970.
+        register.insert("old".into(), brief(TaskState::Completed, 5_000));
+        let year = 56 * 365 * CLOCK_STEP_MS;
+        assert!(register.read_clocks(now(0, year)), "the first start with the right time");
+        assert_eq!(due(&mut register, year + 9), [""; 0]);
+        register.insert("new".into(), brief(TaskState::Completed, year + 5));
+        assert_eq!(due(&mut register, year + 10), ["old"]);
+        assert_eq!(due(&mut register, year + 15), ["new"]);
+        for task in ["old", "new"] {
+            register.remove(&task.into());
+        }
+        // While it runs: what the other clock says is no step, and neither is a step of a day.
+        let day = CLOCK_STEP_MS;
+        register.insert("t".into(), brief(TaskState::InputRequired, year + 50));
+        assert!(!register.read_clocks(now(9 * day, year + 9 * day)));
+        assert!(!register.read_clocks(now(9 * day, year + 10 * day)));
+        assert!(!register.read_clocks(now(9 * day, 7)), "back to 1970");
+        assert!(register.read_clocks(now(9 * day, 8 + day)));
+        assert_eq!(register.next(), Some(year + 150), "its time is later than that");
+        assert!(register.read_clocks(now(9 * day + 10, year + 10 * day)));
+        assert_eq!(register.next(), Some(year + 10 * day + 100));
+        // A task is told the time as if the clock had not been set: here it has waited for 20 ms before and 30 ms since.
+        assert_eq!(register.time_for(year + 20, year + 10 * day + 30), year + 50);
+        assert_eq!(register.time_for(year + 11 * day, year + 12 * day), year + 12 * day);
+    }
+
+    #[test]
+    fn a_start_within_a_day_of_the_last_task_changes_nothing() {
+        let mut register = register();
+        let at = 1_800_000_000_000;
+        register.insert("t".into(), brief(TaskState::Completed, at));
+        register.insert("unreadable".into(), brief(TaskState::Failed, 0));
+        assert!(!register.read_clocks(Now { mono_ms: 0, unix_ms: at + CLOCK_STEP_MS }));
+        assert_eq!(register.next(), Some(at + 10));
+        let mut empty = Register::new(Times::default());
+        assert!(!empty.read_clocks(Now { mono_ms: 0, unix_ms: at }), "nothing tells what time it was");
     }
 }
