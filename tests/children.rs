@@ -381,7 +381,7 @@ fn a_missing_program_is_an_error() {
         panic!("no shell can be found");
     };
     assert_eq!(error.kind.word(), "shell_execute_error");
-    assert_eq!(error.message, "The command could not be started: No such file or directory (os error 2)");
+    assert_eq!(error.message, "The command could not be started: there is neither bash nor sh in PATH");
 }
 
 /// Killed with `kill -9` when dropped, also by a test that fails.

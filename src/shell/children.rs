@@ -138,6 +138,11 @@ impl Children {
         })
     }
 
+    /// Whether commands find this program.
+    pub fn finds(&self, program: &str) -> bool {
+        environment::find_program(program.as_ref(), &environment::path_of(&self.approved)).is_some()
+    }
+
     pub fn supervisors(&self) -> Supervisors {
         self.supervisors.clone()
     }

@@ -14,6 +14,7 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 /// Who owns the peer's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,11 @@ impl Peers {
         let (from, to) = (client.local_addr().ok()?, client.peer_addr().ok()?);
         let entry = self.ask(from, to).ok()?;
         (entry.from == from && entry.to == to).then_some(())
+    }
+
+    /// Whether owners can be found out at all, in one way or the other.
+    pub fn can_answer(&self) -> bool {
+        self.netlink.is_some() || Path::new("/proc/net/tcp").exists()
     }
 
     /// The owner of the other end of an accepted connection: `peer` is its address for the other end, `local` for ours.

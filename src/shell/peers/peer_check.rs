@@ -128,6 +128,15 @@ impl PeerCheck {
         }
     }
 
+    /// What users should know if peers over TCP cannot be identified.
+    pub fn problem(&self) -> Option<String> {
+        (!self.peers.can_answer()).then(|| {
+            "Clients over TCP may only read, because neither netlink nor /proc says who they are. Clients over the Unix socket may do \
+             everything."
+                .to_owned()
+        })
+    }
+
     /// To be called before each poll.
     pub fn polls(&mut self) {
         self.continued_before = self.continued.swap(false, Ordering::AcqRel);

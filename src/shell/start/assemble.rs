@@ -99,6 +99,7 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
         None => Arc::new(AtomicBool::new(true)),
     };
     let peer_check = PeerCheck::new(supervisors, instances.dir(), continued, &limits);
+    problems.extend(peer_check.problem());
     let archive = store.archive();
     let jobs = Jobs::new(lanes, archive.clone(), start.worker_context(children, archive.blobs())?);
     let stop = stop::StopHandle::new(&wake);
@@ -328,7 +329,11 @@ fn children(
         Err(TrialError::NoSupervisor(why)) => return Err(OpenError::Children(why)),
     }
     let children = Children::new(children, &plan.limits);
-    children.map(Some).map_err(|e| OpenError::System("no thread for child processes", e))
+    let children = children.map_err(|e| OpenError::System("no thread for child processes", e))?;
+    if !["bash", "sh"].into_iter().any(|shell| children.finds(shell)) {
+        problems.push("There is neither bash nor sh in PATH: no command can be run.".into());
+    }
+    Ok(Some(children))
 }
 
 /// The model, or the script that replaces it.

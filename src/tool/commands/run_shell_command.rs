@@ -22,6 +22,7 @@ use crate::tool::{
 };
 use serde_json::{Value, json};
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 pub struct Shell;
@@ -230,9 +231,20 @@ fn start(run: &Run, ctx: &Ctx) -> Result<Box<dyn Child>, CallError> {
         other => other,
     };
     started.map_err(|error| {
-        let text = format!("The command could not be started: {error}");
+        let text = format!("The command could not be started: {}", explain(&error));
         ErrorKind::ShellExecuteError.error(text)
     })
+}
+
+/// Says what is missing. The system has one error for all of it.
+fn explain(error: &io::Error) -> String {
+    let is_missing = |path: &str| !Path::new(path).exists();
+    match error.kind() {
+        io::ErrorKind::NotFound if is_missing("/proc/self") => "/proc is not mounted".into(),
+        io::ErrorKind::NotFound if is_missing("/dev/null") => "there is no /dev/null".into(),
+        io::ErrorKind::NotFound => "there is neither bash nor sh in PATH".into(),
+        _ => error.to_string(),
+    }
 }
 
 #[cfg(test)]
