@@ -54,3 +54,32 @@ fn answer(control: &mut UnixStream) -> io::Result<bool> {
     control.read_exact(&mut start)?;
     Ok(start == ANSWER)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::tests::Scratch;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn only_a_supervisor_passes() {
+        let scratch = Scratch::new();
+        let script = |name: &str, text: &str| {
+            let path = scratch.put(name, format!("#!/bin/sh\n{text}\n"));
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).expect("it is ours");
+            path
+        };
+        let answers = script("answers", "echo failed 0 no command >&0");
+        assert!(try_supervisor(&answers).is_ok());
+        let others = [script("ends", "exit 0"), script("hangs", "exec sleep 60"), script("talks", "echo hello to you >&0")];
+        // The program of these tests does not begin with `child_main` either.
+        for other in others.into_iter().chain(["/proc/self/exe".into()]) {
+            match try_supervisor(&other) {
+                Err(TrialError::NoSupervisor(why)) => assert!(why.contains("embed::child_main"), "{why}"),
+                result => panic!("{}: {result:?}", other.display()),
+            }
+        }
+        let missing = try_supervisor(Path::new("/nowhere/at/all"));
+        assert!(matches!(&missing, Err(TrialError::NotStarted(why)) if why.contains("/nowhere")), "{missing:?}");
+    }
+}

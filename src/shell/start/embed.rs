@@ -249,3 +249,51 @@ impl Server {
         ended
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::tests::Scratch;
+    use crate::tool::write_todos::WriteTodos;
+
+    fn plan(scratch: &Scratch) -> Plan {
+        Plan { children: ChildProcesses::None, ..Plan::at(scratch.path(), scratch.path().join("state")) }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_plan_is_said_by_kind() {
+        let scratch = Scratch::new();
+        let server = open(plan(&scratch)).expect("nothing is wrong with it");
+        assert!(server.url().starts_with("http://localhost:") && server.problems().is_empty());
+        assert_eq!(server.listeners().len(), 2, "TCP, and a Unix socket beside it");
+        let taken = server.listeners()[0].parse().expect("an address");
+        let error = |change: &dyn Fn(&mut Plan)| {
+            let mut plan = plan(&scratch);
+            change(&mut plan);
+            open(plan).err().expect("an error")
+        };
+        let file = scratch.put("file", "");
+        assert!(matches!(error(&|plan| plan.workspace = file.clone()), OpenError::Plan(_)));
+        assert!(matches!(error(&|plan| plan.tools = vec![Box::new(WriteTodos)]), OpenError::Plan(_)));
+        assert!(matches!(error(&|plan| plan.certificates = Some(b"none".to_vec())), OpenError::Plan(_)));
+        assert!(matches!(error(&|plan| plan.state = file.clone()), OpenError::State(_)));
+        assert!(matches!(error(&|plan| plan.listen = vec![Listen::Tcp(taken)]), OpenError::Listen(_)));
+        // The program of these tests does not begin with `child_main`.
+        assert!(matches!(error(&|plan| plan.children = ChildProcesses::ThisProgram), OpenError::Children(_)));
+    }
+
+    #[test]
+    fn a_stopped_server_ends_whenever_it_is_stopped() {
+        let scratch = Scratch::new();
+        let server = open(plan(&scratch)).expect("a server");
+        let stop = server.stop_handle();
+        stop.stop();
+        assert_eq!(server.run().expect("the loop works"), Ended::Stopped);
+        stop.clone().stop();
+        let server = open(plan(&scratch)).expect("a second one in the same place");
+        let stop = server.stop_handle();
+        let running = std::thread::spawn(move || server.run());
+        stop.stop();
+        assert_eq!(running.join().expect("no panic").expect("the loop works"), Ended::Stopped);
+    }
+}
