@@ -71,7 +71,8 @@ mod tests {
         };
         let answers = script("answers", "echo failed 0 no command >&0");
         assert!(try_supervisor(&answers).is_ok());
-        let others = [script("ends", "exit 0"), script("hangs", "exec sleep 60"), script("talks", "echo hello to you >&0")];
+        let others =
+            [script("ends", "exit 0"), script("hangs", "exec sleep 60"), script("talks", "echo hello to you >&0")];
         // The program of these tests does not begin with `child_main` either.
         for other in others.into_iter().chain(["/proc/self/exe".into()]) {
             match try_supervisor(&other) {

@@ -62,7 +62,7 @@ pub struct PeerCheck {
     empty: Moment,
     polling: Moment,
     /// Whether the process was stopped, in this turn of the loop and in the one before.
-    continued: Arc<AtomicBool>,
+    continued: Option<Arc<AtomicBool>>,
     continued_before: bool,
     /// Until then, in ticks, connections of ended tools may still be accepted.
     late_until: u64,
@@ -102,9 +102,14 @@ struct ServerFacts {
 }
 
 impl PeerCheck {
-    /// `instances` is the directory of living servers. Our own file is there already. `continued` is set whenever this process
-    /// was stopped and continues.
-    pub fn new(supervisors: Supervisors, instances: &Path, continued: Arc<AtomicBool>, limits: &Limits) -> PeerCheck {
+    /// `instances` is the directory of living servers. Our own file is there already. `continued` is set whenever this process was
+    /// stopped and continues; without it, the process may have been stopped at any time.
+    pub fn new(
+        supervisors: Supervisors,
+        instances: &Path,
+        continued: Option<Arc<AtomicBool>>,
+        limits: &Limits,
+    ) -> PeerCheck {
         let now = Moment::now(&supervisors);
         let facts = ServerFacts {
             own: std::process::id(),
@@ -139,7 +144,7 @@ impl PeerCheck {
 
     /// To be called before each poll.
     pub fn polls(&mut self) {
-        self.continued_before = self.continued.swap(false, Ordering::AcqRel);
+        self.continued_before = self.continued.as_ref().is_none_or(|flag| flag.swap(false, Ordering::AcqRel));
         self.polling = Moment::now(&self.facts.supervisors);
     }
 
@@ -179,7 +184,8 @@ impl PeerCheck {
     pub fn unix(&mut self, stream: impl AsFd, accepted: Accepted) -> (Peer, Caller) {
         let may_be_tool = self.may_be_tool();
         let now = sys::boot_ticks();
-        let was_stopped = self.continued_before || self.continued.load(Ordering::Acquire);
+        let was_stopped =
+            self.continued_before || self.continued.as_ref().is_none_or(|flag| flag.load(Ordering::Acquire));
         let not_after = match accepted {
             Accepted::AtOnce if !was_stopped => now,
             Accepted::AtOnce | Accepted::Late => self.empty.ticks,

@@ -45,7 +45,6 @@ use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use ureq::tls::TlsConfig;
 
 pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
@@ -93,11 +92,7 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     if let Err(error) = instances.announce(&instance) {
         log.warn(format_args!("other programs will not find this server: {error}"));
     }
-    let continued = match &signals {
-        Some(signals) => signals.continued(),
-        // Nothing tells whether the process was stopped, so it may have been at any time.
-        None => Arc::new(AtomicBool::new(true)),
-    };
+    let continued = signals.as_ref().map(Signals::continued);
     let peer_check = PeerCheck::new(supervisors, instances.dir(), continued, &limits);
     problems.extend(peer_check.problem());
     let archive = store.archive();

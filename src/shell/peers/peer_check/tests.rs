@@ -29,7 +29,7 @@ impl Stage {
         std::fs::create_dir_all(scratch.path().join("instances")).unwrap();
         let supervisors = Supervisors::default();
         let peer_check =
-            PeerCheck::new(supervisors.clone(), &scratch.path().join("instances"), never(), &Limits::default());
+            PeerCheck::new(supervisors.clone(), &scratch.path().join("instances"), Some(never()), &Limits::default());
         Stage {
             scratch,
             supervisors,
@@ -113,7 +113,7 @@ fn after_a_crowd_connections_of_ended_tools_may_come_late() {
     let after_crowd = |limits: &Limits| {
         let mut stage = Stage::new();
         stage.peer_check =
-            PeerCheck::new(stage.supervisors.clone(), &stage.scratch.path().join("instances"), never(), limits);
+            PeerCheck::new(stage.supervisors.clone(), &stage.scratch.path().join("instances"), Some(never()), limits);
         stage.peer_check.accept_queue_was_full();
         assert_eq!(stage.peer(), Peer::SameUser, "no tool was in the crowd");
         stage.supervisors.begin(7, control());
@@ -149,7 +149,7 @@ fn another_server_is_noticed_when_it_comes_and_forgotten_when_it_is_gone() {
     let parent = rustix::process::getppid().unwrap().as_raw_pid() as u32;
     let _other = stage.other_server(parent);
     let instances = stage.scratch.path().join("instances");
-    stage.peer_check = PeerCheck::new(stage.supervisors.clone(), &instances, never(), &Limits::default());
+    stage.peer_check = PeerCheck::new(stage.supervisors.clone(), &instances, Some(never()), &Limits::default());
     assert_eq!(stage.peer(), Peer::MaybeTool);
     let mut child = std::process::Command::new("cat");
     let (client, _stream, _, caller) = stage.connect();
@@ -239,12 +239,18 @@ fn over_a_unix_socket_the_kernel_names_the_process() {
     stage.peer_check.empty.ticks -= 1;
     let at_once = |stage: &mut Stage| subject(stage.peer_check.unix(&ours, Accepted::AtOnce)).1;
     assert!(at_once(&mut stage) >= empty);
-    stage.peer_check.continued.store(true, Ordering::Release);
+    stage.peer_check.continued.as_ref().expect("it is known").store(true, Ordering::Release);
     assert_eq!(at_once(&mut stage), empty - 1);
     stage.peer_check.polls();
     assert_eq!(at_once(&mut stage), empty - 1);
     stage.peer_check.polls();
     assert!(at_once(&mut stage) >= empty);
+    // A server that cannot know whether it was stopped may always have been.
+    stage.peer_check.continued = None;
+    for _ in 0..3 {
+        stage.peer_check.polls();
+        assert_eq!(at_once(&mut stage), empty - 1);
+    }
     stage.supervisors.begin(std::process::id(), control());
     assert_eq!(stage.inquire(caller), Identity::Tool);
 }
