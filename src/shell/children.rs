@@ -116,7 +116,7 @@ impl Children {
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         let approved = environment::approved(plan.env);
         let programs = environment::program_directories(&approved, &plan.workspaces, &plan.private);
-        let supervisors = Supervisors::default();
+        let supervisors = Supervisors::of_process();
         let (sender, inbox) = mpsc::channel();
         let keeper = Keeper { supervisors: supervisors.clone(), unclear: Vec::new() };
         thread::Builder::new().name("children".into()).stack_size(256 * 1024).spawn(move || keeper.run(&inbox))?;
@@ -275,7 +275,7 @@ impl Keeper {
 
     /// Kills all remaining processes of commands and their supervisors, because the server ends.
     fn kill_all(&mut self) {
-        let supervisors = self.supervisors.pids();
+        let supervisors = self.supervisors.own_pids();
         supervisors.iter().for_each(|pid| signal(*pid, Signal::KILL));
         supervisors.iter().for_each(|pid| wait_for_end(*pid));
         let _ = self.kill_orphans();

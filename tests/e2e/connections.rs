@@ -6,6 +6,8 @@ use crate::support::eventually;
 use crate::support::fake::FakeGemini;
 use crate::support::message::{prompt, state_of};
 use crate::support::server::{Server, Setup};
+use crate::support::socket::Socket;
+use serde_json::json;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -133,4 +135,21 @@ fn a_stalled_reader_uses_little_memory_and_is_reset() {
     // Who reads gets all of it, and an end.
     let whole = Client::new(&server.url()).events("GET", &format!("/v1/tasks/{task}:subscribe?after=0"), &[], b"");
     assert!(whole.count() > 1_000);
+}
+
+/// Messages that a worker decodes stop the reading of their socket. No event says that it can be read on.
+#[test]
+fn long_messages_follow_each_other_on_a_socket() {
+    let fake = FakeGemini::start();
+    let server = Server::start(&fake);
+    let mut socket = Socket::open(&server.url(), "/ws", Some("a2a.v1.0"));
+    let pad = "x".repeat(100_000);
+    let text = format!("HANG\n{pad}");
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]});
+    // The turn does not end, so nothing is written meanwhile.
+    socket.send_all(&[
+        json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "GetTask", "params": {"id": "none", "pad": pad}}),
+    ]);
+    while socket.read_before_ping()["id"] != 2 {}
 }

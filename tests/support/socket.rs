@@ -42,14 +42,31 @@ impl Socket {
         self.line.send(message).expect("the server listens");
     }
 
+    /// Several messages at once.
+    pub fn send_all(&mut self, values: &[Value]) {
+        for value in values {
+            self.line.write(Message::text(value.to_string())).expect("it is buffered");
+        }
+        self.line.flush().expect("the server listens");
+    }
+
     /// The next thing the server says.
     pub fn read(&mut self) -> Value {
+        self.read_past(|_| {})
+    }
+
+    /// The same, which has to come before the server is silent for so long that it sends a ping.
+    pub fn read_before_ping(&mut self) -> Value {
+        self.read_past(|message| panic!("nothing was said before {message:?}"))
+    }
+
+    fn read_past(&mut self, ping: impl Fn(&Message)) -> Value {
         loop {
             match self.line.read() {
                 Ok(Message::Text(text)) => {
                     return serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in a message: {text}"));
                 }
-                Ok(Message::Ping(_) | Message::Pong(_)) => {}
+                Ok(message @ (Message::Ping(_) | Message::Pong(_))) => ping(&message),
                 Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 other => panic!("no message: {other:?}"),
             }

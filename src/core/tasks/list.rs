@@ -12,6 +12,7 @@ use crate::task::call::{Call, List, Mark};
 use crate::task::log::brief::Brief;
 use crate::task::machine::state::State;
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// About how long the metadata of one task is.
@@ -77,7 +78,7 @@ impl Core {
     fn matching(&self, list: &List, request: &Parked) -> Vec<(&TaskId, &Brief)> {
         let form = &request.form;
         let unwritten = self.tasks.values().filter(|loaded| !loaded.is_shown());
-        let unwritten: Vec<&TaskId> = unwritten.map(|loaded| &loaded.state.created.task).collect();
+        let unwritten: HashSet<&TaskId> = unwritten.map(|loaded| &loaded.state.created.task).collect();
         let known = self.tasks.known.iter().filter(|(task, brief)| {
             brief.tenant == form.tenant
                 && list.context.as_ref().is_none_or(|c| *c == brief.context)

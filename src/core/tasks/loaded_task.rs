@@ -231,9 +231,11 @@ impl LoadedTask {
         self.written
     }
 
-    /// How long its log is, with what is not on disk yet: about as long as the task is when it is encoded.
+    /// How long its log is, with what is not on disk yet and the texts of calls that are stored beside it: about as long as the task
+    /// is when it is encoded.
     pub fn len_bytes(&self) -> usize {
-        self.log_bytes + self.pending.len()
+        let texts = usize::try_from(self.state.stored_text_bytes()).unwrap_or(usize::MAX);
+        (self.log_bytes + self.pending.len()).saturating_add(texts)
     }
 
     /// Whether clients may be shown the state as it is.

@@ -4,18 +4,22 @@
 //! The order makes it safe: [`Supervisors::begin`] comes before the supervisor can start its program, and [`Supervisors::end`] after
 //! its last descendant is gone and before its pid can be reused. So whenever a tool's process is alive, a [`Snapshot`] shows it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
+/// The supervisors of one server, and those of all servers in this process: a tool of one server must not prompt another one.
 #[derive(Clone, Default)]
-pub struct Supervisors(Arc<Mutex<Live>>);
+pub struct Supervisors {
+    own: Arc<Mutex<BTreeMap<u32, Arc<UnixStream>>>>,
+    all: Arc<Mutex<Live>>,
+}
 
 #[derive(Default)]
 struct Live {
-    controls: BTreeMap<u32, Arc<UnixStream>>,
-    /// How many have begun since the server started.
+    pids: BTreeSet<u32>,
+    /// How many have begun since the first server started.
     begun: u64,
 }
 
@@ -27,45 +31,59 @@ pub struct Snapshot {
 }
 
 impl Supervisors {
+    /// For a server of this process, which shares the list of all supervisors with the others. Those of `default` share none.
+    pub fn of_process() -> Supervisors {
+        static ALL: LazyLock<Arc<Mutex<Live>>> = LazyLock::new(Arc::default);
+        Supervisors { own: Arc::default(), all: ALL.clone() }
+    }
+
     pub fn begin(&self, pid: u32, control: Arc<UnixStream>) {
-        let mut live = self.live();
-        live.begun += 1;
-        live.controls.insert(pid, control);
+        let mut all = lock(&self.all);
+        all.begun += 1;
+        all.pids.insert(pid);
+        lock(&self.own).insert(pid, control);
     }
 
     pub fn end(&self, pid: u32) {
-        self.live().controls.remove(&pid);
+        lock(&self.own).remove(&pid);
+        lock(&self.all).pids.remove(&pid);
     }
 
+    /// Those of this server.
+    pub fn own_pids(&self) -> Vec<u32> {
+        lock(&self.own).keys().copied().collect()
+    }
+
+    /// Those of all servers in this process.
     pub fn pids(&self) -> Vec<u32> {
-        self.live().controls.keys().copied().collect()
+        lock(&self.all).pids.iter().copied().collect()
     }
 
-    /// Tells every supervisor to end its command. `go_on` continues a supervisor, because its command may have stopped it. Returns
-    /// their control sockets.
+    /// Tells every supervisor of this server to end its command. `go_on` continues a supervisor, because its command may have stopped
+    /// it. Returns their control sockets.
     pub fn end_commands(&self, go_on: impl Fn(u32)) -> Vec<Arc<UnixStream>> {
         // While this is locked none of them is reaped, so their pids are not reused.
-        let live = self.live();
-        for (pid, control) in &live.controls {
+        let own = lock(&self.own);
+        for (pid, control) in own.iter() {
             let _ = control.shutdown(Shutdown::Write);
             go_on(*pid);
         }
-        live.controls.values().cloned().collect()
+        own.values().cloned().collect()
     }
 
     pub fn snapshot(&self) -> Snapshot {
-        let live = self.live();
-        Snapshot { any: !live.controls.is_empty(), begun: live.begun }
+        let all = lock(&self.all);
+        Snapshot { any: !all.pids.is_empty(), begun: all.begun }
     }
 
     /// Whether a supervisor was alive at any time since the snapshot was taken.
     pub fn any_since(&self, before: Snapshot) -> bool {
-        before.any || self.live().begun != before.begun
+        before.any || lock(&self.all).begun != before.begun
     }
+}
 
-    fn live(&self) -> MutexGuard<'_, Live> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -90,5 +108,17 @@ mod tests {
         assert!(supervisors.any_since(idle), "it began and ended in between");
         assert!(supervisors.any_since(busy), "it was alive then");
         assert!(!supervisors.any_since(supervisors.snapshot()));
+    }
+
+    #[test]
+    fn servers_of_one_process_know_each_others_supervisors() {
+        let (one, other) = (Supervisors::of_process(), Supervisors::of_process());
+        let before = other.snapshot();
+        one.begin(u32::MAX - 7, control());
+        assert!(other.any_since(before) && other.pids().contains(&(u32::MAX - 7)));
+        assert_eq!((one.own_pids(), other.own_pids()), (vec![u32::MAX - 7], vec![]));
+        assert_eq!(other.end_commands(|_| panic!("it is the other server's")).len(), 0);
+        one.end(u32::MAX - 7);
+        assert!(!other.pids().contains(&(u32::MAX - 7)));
     }
 }

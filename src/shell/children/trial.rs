@@ -3,11 +3,13 @@
 
 use crate::limits::SUPERVISOR_TRIAL_MS;
 use crate::shell::children::VERB;
+use crate::shell::children::supervisors::Supervisors;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Why no supervisor can be started.
@@ -17,6 +19,8 @@ pub enum TrialError {
     NotStarted(String),
     /// It was started and is no supervisor.
     NoSupervisor(String),
+    /// It was started and has not answered in time.
+    NoAnswer(String),
 }
 
 /// Starts a supervisor and waits for its answer.
@@ -26,28 +30,37 @@ pub fn try_supervisor(exe: &Path) -> Result<(), TrialError> {
         let why = if missing { "/proc is not mounted".to_owned() } else { format!("{}: {error}", exe.display()) };
         TrialError::NotStarted(why)
     };
-    let (mut ours, theirs) = UnixStream::pair().map_err(not_started)?;
+    let (ours, theirs) = UnixStream::pair().map_err(not_started)?;
+    let ours = Arc::new(ours);
     let mut command = Command::new(exe);
     // Pipes, because /dev/null may be missing.
     command.arg(VERB).env_clear().stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(not_started)?;
     drop(command);
-    let answer = answer(&mut ours);
+    // Another server in this process must not take it for an orphan.
+    let supervisors = Supervisors::of_process();
+    supervisors.begin(child.id(), ours.clone());
+    let answer = answer(&ours);
     // It ends by itself, unless it is another program.
     let _ = child.kill();
     let _ = child.wait();
+    supervisors.end(child.id());
+    let why = format!(
+        "{} was started as the supervisor of a command and did not answer as one: its main function has to begin with \
+         embed::child_main",
+        exe.display()
+    );
     match answer {
         Ok(true) => Ok(()),
-        Ok(false) | Err(_) => Err(TrialError::NoSupervisor(format!(
-            "{} was started as the supervisor of a command and did not answer: its main function has to begin with \
-             embed::child_main",
-            exe.display()
-        ))),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+            Err(TrialError::NoAnswer(why))
+        }
+        Ok(false) | Err(_) => Err(TrialError::NoSupervisor(why)),
     }
 }
 
 /// Whether the answer is that of a supervisor without a command.
-fn answer(control: &mut UnixStream) -> io::Result<bool> {
+fn answer(mut control: &UnixStream) -> io::Result<bool> {
     const ANSWER: &[u8] = b"failed ";
     control.set_read_timeout(Some(Duration::from_millis(SUPERVISOR_TRIAL_MS)))?;
     let mut start = [0; ANSWER.len()];
@@ -71,8 +84,9 @@ mod tests {
         };
         let answers = script("answers", "echo failed 0 no command >&0");
         assert!(try_supervisor(&answers).is_ok());
-        let others =
-            [script("ends", "exit 0"), script("hangs", "exec sleep 60"), script("talks", "echo hello to you >&0")];
+        let hangs = try_supervisor(&script("hangs", "exec sleep 60"));
+        assert!(matches!(hangs, Err(TrialError::NoAnswer(_))), "{hangs:?}");
+        let others = [script("ends", "exit 0"), script("talks", "echo hello to you >&0")];
         // The program of these tests does not begin with `child_main` either.
         for other in others.into_iter().chain(["/proc/self/exe".into()]) {
             match try_supervisor(&other) {

@@ -66,7 +66,7 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     let listeners = listeners(&plan, instances.own())?;
     let mut problems = Vec::new();
     let children = children(&plan, &instances, roots.clone(), &mut problems)?;
-    let supervisors = children.as_ref().map_or_else(Supervisors::default, Children::supervisors);
+    let supervisors = children.as_ref().map_or_else(Supervisors::of_process, Children::supervisors);
     let unconfined = match &children {
         Some(children) => children.can_confine(&workspace).err(),
         None => Some("This server starts no commands".to_owned()),
@@ -321,6 +321,8 @@ fn children(
         Err(TrialError::NotStarted(why)) => {
             problems.push(format!("No command can be started: {why}. Tools that start commands fail."));
         }
+        // The machine may only be slow.
+        Err(TrialError::NoAnswer(why)) => problems.push(format!("Commands may not start: {why}.")),
         Err(TrialError::NoSupervisor(why)) => return Err(OpenError::Children(why)),
     }
     let children = Children::new(children, &plan.limits);

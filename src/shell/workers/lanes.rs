@@ -225,7 +225,13 @@ impl<M: Send + 'static> Lanes<M> {
         self.post.mail().closed = true;
         self.post.room.notify_all();
         for queue in &self.queues {
-            queue.state().closed = true;
+            let mut state = queue.state();
+            state.closed = true;
+            // What was to be written is still written.
+            if queue.lane != Lane::Disk {
+                state.jobs.clear();
+            }
+            drop(state);
             queue.work.notify_all();
         }
     }

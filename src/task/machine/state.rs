@@ -368,6 +368,12 @@ pub struct State {
 }
 
 impl State {
+    /// How long the texts of the present calls are that are stored beside the log.
+    pub fn stored_text_bytes(&self) -> u64 {
+        let texts = self.calls.iter().flat_map(CallState::texts);
+        texts.filter(|text| text.blob().is_some()).map(LongText::bytes).sum()
+    }
+
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Closed
     }
