@@ -271,12 +271,27 @@ fn a_restart_prolongs_nothing_and_only_what_is_due_is_loaded() {
 fn what_became_due_while_no_server_ran_is_closed_at_the_start() {
     let mut house = House::new(TIMES);
     let task = house.say(json!({}));
-    house.now.unix_ms += 30 * HOUR;
+    house.pass(10 * HOUR);
+    house.say(json!({}));
+    house.now.unix_ms += 20 * HOUR;
     house.restart();
     assert_eq!(house.shown(&task), "completed");
+    house.now.unix_ms += 20 * HOUR;
+    house.restart();
+    assert!(!house.on_disk().contains(&task));
+}
+
+#[test]
+fn after_more_than_a_day_without_a_server_all_periods_begin_anew() {
+    let mut house = House::new(TIMES);
+    let task = house.say(json!({}));
     house.now.unix_ms += 30 * HOUR;
     house.restart();
-    assert_eq!(house.on_disk(), [""; 0]);
+    assert_eq!(house.shown(&task), "input-required", "the clock may have been set");
+    house.pass(23 * HOUR);
+    assert_eq!(house.shown(&task), "input-required");
+    house.pass(2 * HOUR);
+    assert_eq!(house.shown(&task), "completed");
 }
 
 #[test]
