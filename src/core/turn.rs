@@ -129,6 +129,9 @@ pub trait Shell {
     /// Offers bytes to a connection.
     fn write(&mut self, conn: Key, slices: &[IoSlice<'_>]) -> Written;
 
+    /// A connection that had no room for input has some again. Its bytes may have arrived long ago.
+    fn read_on(&mut self, conn: Key);
+
     /// Closes a connection that the core has removed.
     fn close(&mut self, conn: Key, how: Close, now: Now);
 }
@@ -170,7 +173,7 @@ impl Core {
     }
 
     /// Carries out what follows from the inputs, in this order: timers fire; decided events are appended to the journals; they are
-    /// shown to clients and their jobs are started; connections are written; connections are closed.
+    /// shown to clients and their jobs are started; connections are written, read on, and closed.
     pub fn turn(&mut self, store: &mut dyn Store, shell: &mut dyn Shell, now: Now) {
         self.tick(now);
         self.append(store, now);
@@ -180,6 +183,9 @@ impl Core {
         }
         for conn in self.connections.take_writable() {
             self.write(conn, shell, now);
+        }
+        for conn in self.connections.take_readable() {
+            shell.read_on(conn);
         }
         self.close_connections(shell, now);
     }

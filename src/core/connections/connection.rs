@@ -67,6 +67,8 @@ pub struct Conn {
     hopes: bool,
     /// It is in the core's list of connections to write.
     pub listed: bool,
+    /// It had no room for input when it was last looked at.
+    pub stopped: bool,
     /// Its subscription has more than the output buffer could take.
     pub starved: bool,
     /// The subscriptions that feed it: one that answers the request being served, or those of a socket.
@@ -140,6 +142,7 @@ impl Conn {
             served: false,
             hopes: false,
             listed: false,
+            stopped: false,
             starved: false,
             subs: Vec::new(),
             calls: 0,

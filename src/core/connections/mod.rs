@@ -27,6 +27,8 @@ pub(in crate::core) struct Connections {
     refusals: Refusals,
     /// Connections with something to write, and connections that are closed.
     to_write: Vec<Key>,
+    /// Connections that have room for input again.
+    to_read: Vec<Key>,
     to_close: Vec<(Key, Close)>,
 }
 
@@ -65,6 +67,10 @@ impl Connections {
         };
         if conn.is_done() {
             return Changed::Done;
+        }
+        let has_room = conn.room(limits) > 0;
+        if std::mem::replace(&mut conn.stopped, !has_room) && has_room {
+            self.to_read.push(key);
         }
         if !conn.output.is_empty() && !conn.listed {
             conn.listed = true;
@@ -107,6 +113,11 @@ impl Connections {
     #[cfg(debug_assertions)]
     pub fn inspect(&self) -> (usize, usize, &[Key]) {
         (self.strangers, self.output_budget.bytes, &self.to_write)
+    }
+
+    /// Connections that can be read on since the last call.
+    pub fn take_readable(&mut self) -> Vec<Key> {
+        std::mem::take(&mut self.to_read)
     }
 
     pub fn take_closed(&mut self) -> Vec<(Key, Close)> {

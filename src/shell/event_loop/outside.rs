@@ -91,6 +91,12 @@ impl Shell for Outside {
         }
     }
 
+    fn read_on(&mut self, conn: Key) {
+        if self.sockets.get(&conn).is_some_and(|socket| socket.readable) {
+            self.continue_next_turn(conn);
+        }
+    }
+
     fn close(&mut self, conn: Key, how: Close, now: Now) {
         let Some(socket) = self.sockets.remove(&conn) else {
             return;

@@ -6,7 +6,6 @@
 
 use crate::base::clock::Now;
 use crate::base::slots::Key;
-use crate::core::compute::Recipient;
 use crate::core::connections::connection::{Link, Peer};
 use crate::core::disk::store::Store;
 use crate::core::{Core, Input};
@@ -150,7 +149,7 @@ impl Server {
         let others = left.split_off(left.len().min(1));
         let work = [left, fresh, others].concat();
         self.take_requests(&work, scratch, now);
-        let (mail, answered) = self.take_mail(now);
+        let mail = self.take_mail(now);
         for conn in &work {
             self.core.input(Input::Writable { conn: *conn }, now);
         }
@@ -158,7 +157,7 @@ impl Server {
         self.core.turn(self.store.as_mut(), &mut self.outside, now);
         self.outside.end_turn(now);
         self.look_after_threads(now);
-        for key in std::mem::take(&mut self.outside.written).into_iter().chain(work).chain(answered) {
+        for key in std::mem::take(&mut self.outside.written).into_iter().chain(work) {
             let room = self.core.room(key);
             self.outside.after_write(key, room, self.limits.turn_bytes);
         }
@@ -355,30 +354,21 @@ impl Server {
         }
     }
 
-    /// Gives the core what workers report. Returns whether mail is left, and the connections that may be read on after it: a request
-    /// of theirs was decoded or identified, and no event will say that they can be read.
-    fn take_mail(&mut self, now: Now) -> (Left, Vec<Key>) {
-        let mut answered = Vec::new();
+    fn take_mail(&mut self, now: Now) -> Left {
         let mut mail = Vec::new();
         let left = self.outside.jobs.drain(self.limits.turn_notes, &mut mail);
         for piece in mail {
             match piece {
-                Mail::Input(input) => {
-                    if let Input::Computed { recipient: Recipient::Connection { conn, .. }, .. } = &input {
-                        answered.push(*conn);
-                    }
-                    self.core.input(input, now);
-                }
+                Mail::Input(input) => self.core.input(input, now),
                 Mail::Identified(answers) => {
                     for (conn, identity) in self.outside.peer_check.answered(answers) {
-                        answered.push(conn);
                         self.core.input(Input::Identified { conn, identity }, now);
                     }
                 }
                 Mail::Warning(text) => self.outside.log.warn(text),
             }
         }
-        (left, answered)
+        left
     }
 
     /// Jobs that no thread could be started for wait, and `/health` says so.
