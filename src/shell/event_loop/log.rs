@@ -57,21 +57,20 @@ struct Out {
 impl Log {
     /// A log on standard error that leaves out what is less urgent than `level`. Without standard error nothing is logged.
     pub fn new(level: Level, redacted: Redacted) -> Log {
-        let file = io::stderr().as_fd().try_clone_to_owned().ok().map(File::from);
-        Log(Arc::new(Inner { level, redacted, out: Mutex::new(Out { file, lost: 0 }) }))
+        Log::to(io::stderr().as_fd().try_clone_to_owned().ok().map(File::from), level, redacted)
     }
 
     pub fn on(file: File, level: Level, redacted: Redacted) -> Log {
-        Log(Arc::new(Inner { level, redacted, out: Mutex::new(Out { file: Some(file), lost: 0 }) }))
+        Log::to(Some(file), level, redacted)
     }
 
     /// Logs nothing.
     pub fn off() -> Log {
-        Log(Arc::new(Inner {
-            level: Level::Error,
-            redacted: Redacted::default(),
-            out: Mutex::new(Out { file: None, lost: 0 }),
-        }))
+        Log::to(None, Level::Error, Redacted::default())
+    }
+
+    fn to(file: Option<File>, level: Level, redacted: Redacted) -> Log {
+        Log(Arc::new(Inner { level, redacted, out: Mutex::new(Out { file, lost: 0 }) }))
     }
 
     pub fn error(&self, message: impl fmt::Display) {

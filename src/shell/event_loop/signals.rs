@@ -48,14 +48,6 @@ impl Signal {
         }
     }
 
-    /// Whether the process neither handles nor ignores it. What cannot be read counts as so.
-    fn has_default_effect(self) -> bool {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let masks = status.lines().filter_map(|line| line.strip_prefix("SigCgt:").or(line.strip_prefix("SigIgn:")));
-        let mut masks = masks.filter_map(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-        !masks.any(|mask| mask & (1 << (self.number() - 1)) != 0)
-    }
-
     /// Whether a second one ends the process at once.
     fn insists(self) -> bool {
         match self {
@@ -74,6 +66,14 @@ pub struct Signals {
     actions: Vec<SigId>,
 }
 
+/// The signals that the process neither handles nor ignores; all of them if that cannot be read.
+fn with_default_effect() -> impl Iterator<Item = Signal> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let masks = status.lines().filter_map(|line| line.strip_prefix("SigCgt:").or(line.strip_prefix("SigIgn:")));
+    let others = masks.filter_map(|mask| u64::from_str_radix(mask.trim(), 16).ok()).fold(0, |all, mask| all | mask);
+    Signal::ALL.into_iter().filter(move |signal| others & (1 << (signal.number() - 1)) == 0)
+}
+
 /// How many [`Signals`] there are in this process, and the switch for the default effects, which were registered with the first one.
 static HANDLING: Mutex<Option<(usize, Arc<AtomicBool>)>> = Mutex::new(None);
 
@@ -86,7 +86,7 @@ fn begin_handling() -> io::Result<()> {
         return Ok(());
     }
     let has_default = Arc::new(AtomicBool::new(false));
-    for signal in Signal::ALL.into_iter().filter(|signal| signal.has_default_effect()) {
+    for signal in with_default_effect() {
         flag::register_conditional_default(signal.number(), has_default.clone())?;
     }
     *handling = Some((1, has_default));
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn signals_have_their_default_effect_when_the_last_server_has_ended() {
         // Tests that run in the background of a shell inherit that INT is ignored.
-        for signal in Signal::ALL.into_iter().filter(|signal| signal.has_default_effect()) {
+        for signal in with_default_effect() {
             let mut inner = Inner::start_as("ended");
             inner.send(signal);
             let status = inner.child.wait().unwrap();

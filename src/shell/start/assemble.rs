@@ -4,11 +4,13 @@
 use crate::a2a::{self, Card};
 use crate::base::clock::{Now, rfc3339};
 use crate::base::id::Entropy;
+use crate::config::Models;
 use crate::config::settings::{SettingScope, Settings};
 use crate::config::trust::{OperatorTrust, Trust};
 use crate::core::connections::guard::HostPolicy;
 use crate::core::disk::store::Store;
 use crate::core::{Approval, Choose, Core, Setup, Site, Workspace, WorkspaceChoice};
+use crate::limits::Limits;
 use crate::model::backend::ModelBackend;
 use crate::model::script::{DEMO, Script};
 use crate::shell::children::supervisors::Supervisors;
@@ -16,15 +18,14 @@ use crate::shell::children::trial::{TrialError, try_supervisor};
 use crate::shell::children::{self, Children};
 use crate::shell::event_loop::listen::Listener;
 use crate::shell::event_loop::log::Log;
-use crate::shell::event_loop::server::{Parts, WAKE};
+use crate::shell::event_loop::server::{self, Parts, WAKE};
 use crate::shell::event_loop::signals::Signals;
-use crate::shell::event_loop::stop::Wake;
+use crate::shell::event_loop::stop::{StopHandle, Wake};
 use crate::shell::event_loop::sys::{self, Clock};
-use crate::shell::event_loop::{server, stop};
 use crate::shell::journal::Journal;
 use crate::shell::journal::instances::{Instance, Instances};
 use crate::shell::journal::saved_rules;
-use crate::shell::journal::watch::Watched;
+use crate::shell::journal::watch::{Watch, Watched};
 use crate::shell::peers::peer_check::PeerCheck;
 use crate::shell::start::embed::{ChildProcesses, Gemini, Listen, Model, OpenError, Plan, Server, SignalHandling};
 use crate::shell::start::workspace_settings::{Env, SettingsReader};
@@ -33,6 +34,7 @@ use crate::shell::workers::jobs::webhook::Webhooks;
 use crate::shell::workers::jobs::{Ignored, Jobs, Resolve, WorkerContext};
 use crate::shell::workers::lanes::Lanes;
 use crate::shell::workers::prompt_context::{PromptContext, wanted};
+use crate::shell::workers::slash_commands::Commands;
 use crate::task::log::blob::Blobs;
 use crate::task::policy::{Grant, Policy, Tier};
 use crate::task::spec::ToolSpec;
@@ -42,6 +44,7 @@ use crate::tool::{Ask, Spawn, Tool, Toolbox};
 use mio::Poll;
 use serde_json::Value;
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -88,7 +91,7 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     let clock = Clock::start();
     let start = Start::new(plan, workspace, roots, &children)?;
     let setup = start.core_setup(&listeners, &instance.url, unconfined, entropy, clock.now())?;
-    let (limits, log) = (start.limits().clone(), start.log.clone());
+    let (limits, log) = (start.settings.limits.clone(), start.log.clone());
     if let Err(error) = instances.announce(&instance) {
         log.warn(format_args!("other programs will not find this server: {error}"));
     }
@@ -97,7 +100,7 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     problems.extend(peer_check.problem());
     let archive = store.archive();
     let jobs = Jobs::new(lanes, archive.clone(), start.worker_context(children, archive.blobs())?);
-    let stop = stop::StopHandle::new(&wake);
+    let stop = StopHandle::new(&wake);
     let core = Core::new(setup);
     let parts = Parts { poll, listeners, signals, wake, clock, core, store, jobs, peer_check, limits, log };
     let server = server::Server::new(parts).map_err(|e| OpenError::System("the event queue takes no listener", e))?;
@@ -119,7 +122,7 @@ struct Start {
     trust: Trust,
     reader: SettingsReader,
     certificates: Option<Vec<u8>>,
-    commands: crate::shell::workers::slash_commands::Commands,
+    commands: Commands,
     prompt_context: PromptContext,
     toolbox: Toolbox,
     /// The tools that are declared to the model.
@@ -144,7 +147,7 @@ impl Start {
         let toolbox = toolbox(plan.tools, children)?;
         let declared = declared(toolbox.specs(), &plan.settings);
         Ok(Start {
-            trust: reader.read(&workspace).map_err(OpenError::Plan)?.trust,
+            trust: reader.trust(&workspace).map_err(OpenError::Plan)?,
             prompt_context: PromptContext::new(reader.clone(), plan.log.clone(), plan.limits.clone()),
             backend: backend(plan.model, &plan.certificates, &plan.settings)?,
             settings: plan.settings,
@@ -157,10 +160,6 @@ impl Start {
             roots,
             log: plan.log,
         })
-    }
-
-    fn limits(&self) -> &crate::limits::Limits {
-        &self.settings.limits
     }
 
     fn core_setup(
@@ -218,7 +217,7 @@ impl Start {
 }
 
 /// Looks variables up in an environment. Values that are not UTF-8 count as unset.
-pub(super) fn lookup(environment: Vec<(std::ffi::OsString, std::ffi::OsString)>) -> Env {
+pub(super) fn lookup(environment: Vec<(OsString, OsString)>) -> Env {
     Arc::new(move |name| {
         let found = environment.iter().find(|(known, _)| known == name);
         found.and_then(|(_, value)| value.to_str()).map(str::to_owned)
@@ -227,10 +226,10 @@ pub(super) fn lookup(environment: Vec<(std::ffi::OsString, std::ffi::OsString)>)
 
 fn store(
     own: Option<Box<dyn Store>>,
-    watch: Option<crate::shell::journal::watch::Watch>,
+    watch: Option<Watch>,
     state: &Path,
     instances: &Instances,
-    limits: &crate::limits::Limits,
+    limits: &Limits,
 ) -> Result<Box<dyn Store>, OpenError> {
     let store = match own {
         Some(store) => store,
@@ -344,7 +343,7 @@ struct Backend {
 /// The models that clients may choose.
 #[derive(Clone)]
 enum Choices {
-    Any(crate::config::Models),
+    Any(Models),
     /// Whatever model a client asks for, it gets this one.
     One(String),
 }
@@ -471,7 +470,7 @@ fn resolver(workspace: PathBuf, roots: Vec<PathBuf>, own: Trust, reader: Setting
                 path.display()
             ));
         }
-        let trust = if path == workspace { own } else { reader.read(&path)?.trust };
+        let trust = if path == workspace { own } else { reader.trust(&path)? };
         site(path, trust)
     })
 }

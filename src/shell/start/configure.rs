@@ -4,7 +4,7 @@ use crate::config::options::Flag;
 use crate::config::paths::Paths;
 use crate::config::settings::Settings;
 use crate::config::trust::{OperatorTrust, Trust};
-use crate::config::{Agent, Config, Variables};
+use crate::config::{Agent, Config, Models, Variables};
 use crate::limits::Limits;
 use crate::model::script::Script;
 use crate::shell::event_loop::log::{Log, Redacted};
@@ -88,7 +88,7 @@ fn greeting(config: &Config) -> String {
     }
 }
 
-fn model(agent: Agent, models: crate::config::Models, proxy: Option<String>) -> Result<Model, String> {
+fn model(agent: Agent, models: Models, proxy: Option<String>) -> Result<Model, String> {
     Ok(match agent {
         Agent::Gemini(endpoint) => Model::Gemini(Box::new(Gemini { endpoint, models, proxy })),
         Agent::Demo => Model::Demo,

@@ -49,8 +49,7 @@ impl SettingsReader {
     pub fn read(&self, workspace: &Path) -> Result<WorkspaceSettings, String> {
         let mut messages = Vec::new();
         let (own, system) = self.operators_layers(&mut messages);
-        let all: Vec<Layer> = [own.clone(), system.clone()].concat();
-        let (operators, _) = settings::load(&all, self.env.as_ref());
+        let operators = self.operators_settings(&own, &system);
         let trust_rules = self.trust_rules(&operators)?;
         let trust = trust_rules.decide(workspace);
         let variables = self.variables(workspace, &trust_rules, &operators, &mut messages);
@@ -67,6 +66,16 @@ impl SettingsReader {
         messages.extend(found);
         self.name_unread_policies(workspace, trust, &settings, &mut messages);
         Ok(WorkspaceSettings { trust, trust_rules, settings, variables, messages })
+    }
+
+    /// Whether a workspace, given by its real path, is trusted. Reads nothing of the workspace.
+    pub fn trust(&self, workspace: &Path) -> Result<Trust, String> {
+        let (own, system) = self.operators_layers(&mut Vec::new());
+        Ok(self.trust_rules(&self.operators_settings(&own, &system))?.decide(workspace))
+    }
+
+    fn operators_settings(&self, own: &[Layer], system: &[Layer]) -> Settings {
+        settings::load(&[own, system].concat(), self.env.as_ref()).0
     }
 
     /// What the operator's settings and the file of trusted folders say about trust.
