@@ -46,6 +46,8 @@ pub struct Server {
     accept_at: Option<u64>,
     /// When to try again to start threads.
     threads_at: Option<u64>,
+    /// Jobs have no thread, and the core knows it.
+    starved: bool,
     /// The signal that ended the server.
     signal: Option<Signal>,
     outside: Outside,
@@ -106,6 +108,7 @@ impl Server {
             store: parts.store,
             accept_at: None,
             threads_at: None,
+            starved: false,
             signal: None,
             outside: Outside::new(parts.jobs, parts.peer_check, parts.log, parts.limits.clone()),
             limits: parts.limits,
@@ -373,22 +376,18 @@ impl Server {
 
     /// Jobs that no thread could be started for wait, and `/health` says so.
     fn look_after_threads(&mut self, now: Now) {
-        let was_starved = self.threads_at.is_some();
         if self.threads_at.take_if(|at| *at <= now.mono_ms).is_some() {
             self.outside.jobs.retry();
         }
-        match self.outside.jobs.starved() {
-            Some(why) if !was_starved => {
+        let starved = self.outside.jobs.starved();
+        if starved.is_some() != self.starved {
+            self.starved = starved.is_some();
+            if let Some(why) = starved {
                 self.outside.log.warn(format_args!("no thread can be started: {why}; jobs wait for one"));
-                self.core.input(Input::Starved(Some(why.to_owned())), now);
             }
-            None if was_starved => {
-                self.threads_at = None;
-                self.core.input(Input::Starved(None), now);
-            }
-            Some(_) | None => {}
+            self.core.input(Input::Starved(starved.map(str::to_owned)), now);
         }
-        if self.outside.jobs.starved().is_some() {
+        if self.outside.jobs.refused().is_some() {
             self.threads_at.get_or_insert(now.mono_ms + self.limits.thread_retry_ms);
         }
     }

@@ -257,7 +257,12 @@ impl Jobs {
         self.more = true;
     }
 
-    /// Why jobs wait that no thread can be started for; see [`Lanes::starved`].
+    /// Why a thread was refused that jobs wait for; see [`Lanes::refused`].
+    pub fn refused(&self) -> Option<&str> {
+        self.lanes.refused()
+    }
+
+    /// Why jobs wait that have no thread at all; see [`Lanes::starved`].
     pub fn starved(&self) -> Option<&str> {
         self.lanes.starved()
     }

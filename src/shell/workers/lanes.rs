@@ -92,8 +92,8 @@ pub struct Lanes<M: Send + 'static> {
     queues: [Arc<Queue<M>>; Lane::ALL.len()],
     /// All that were started and may not have ended.
     threads: Vec<JoinHandle<()>>,
-    /// Why the jobs of some lane have no thread at all, as long as they have none.
-    starved: Option<String>,
+    /// Why the system refused a thread since the last [`Lanes::retry`].
+    refused: Option<String>,
     /// So many threads are refused as the system would refuse them.
     #[cfg(test)]
     pub refusals: usize,
@@ -127,14 +127,14 @@ impl<M: Send + 'static> Lanes<M> {
                 })
             }),
             threads: Vec::new(),
-            starved: None,
+            refused: None,
             #[cfg(test)]
             refusals: 0,
         }
     }
 
     /// Runs `work` on a thread of the lane. If it panics, `died` makes the mail that says so. If no thread can be had, it waits
-    /// for one; see [`Lanes::starved`].
+    /// for one; see [`Lanes::refused`].
     pub fn start(
         &mut self,
         lane: Lane,
@@ -163,20 +163,30 @@ impl<M: Send + 'static> Lanes<M> {
         Ok(())
     }
 
-    /// Why some jobs have no thread that could take them: the system refuses one. To be followed by [`Lanes::retry`] after a while.
+    /// Why the system refused a thread: jobs wait longer than they should. To be followed by [`Lanes::retry`] after a while.
+    pub fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
+    }
+
+    /// The same if some jobs have no thread at all that could take them.
     pub fn starved(&self) -> Option<&str> {
-        self.starved.as_deref()
+        self.refused().filter(|_| {
+            let mut states = self.queues.iter().map(|queue| queue.state());
+            states.any(|state| state.threads == 0 && !state.jobs.is_empty())
+        })
     }
 
     /// Tries again to start the threads that are missing.
     pub fn retry(&mut self) {
-        self.starved = None;
+        self.refused = None;
         for queue in self.queues.clone() {
             let state = queue.state();
-            let is_starved = state.threads == 0 && !state.jobs.is_empty();
+            let missing = state.jobs.len().saturating_sub(state.idle).min(queue.threads_cap - state.threads);
             drop(state);
-            if is_starved {
-                self.add_thread(&queue);
+            for _ in 0..missing {
+                if self.refused.is_none() {
+                    self.add_thread(&queue);
+                }
             }
         }
     }
@@ -189,12 +199,8 @@ impl<M: Send + 'static> Lanes<M> {
                 self.threads.push(thread);
             }
             Err(error) => {
-                let mut state = queue.state();
-                state.threads -= 1;
-                // With threads left the job waits for one of them.
-                if state.threads == 0 {
-                    self.starved = Some(error.to_string());
-                }
+                queue.state().threads -= 1;
+                self.refused = Some(error.to_string());
             }
         }
     }
