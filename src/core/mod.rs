@@ -201,6 +201,8 @@ impl Core {
                 Timer::Limit(task) => self.check_limit(&task, now),
                 Timer::Expiry => self.expire(now),
                 Timer::Store(task) => self.append_is_due(&task),
+                // Every turn tries to write them.
+                Timer::Summaries => self.disk.summaries_armed = false,
                 Timer::Trial => self.out.push(Out::Store(StoreRequest::Probe)),
                 Timer::Load(task) => self.out.push(Out::Store(StoreRequest::Load { task })),
                 Timer::Waiting(sub) => self.stop_waiting(sub),

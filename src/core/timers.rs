@@ -17,6 +17,8 @@ pub enum Timer {
     Expiry,
     /// A journal could not be written; try again.
     Store(TaskId),
+    /// Summaries of tasks could not be written; try again.
+    Summaries,
     /// The store could not be written; probe whether it still cannot.
     Trial,
     /// Another process had a journal; ask for it again.

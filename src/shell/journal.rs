@@ -270,6 +270,10 @@ impl Store for Journal {
         maintenance.or_else(|| self.sweep())
     }
 
+    fn has_unwritten_summaries(&self) -> bool {
+        self.files.index().has_pending()
+    }
+
     fn findings(&mut self) -> Vec<String> {
         self.files.findings.take()
     }

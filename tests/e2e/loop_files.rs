@@ -114,8 +114,8 @@ fn the_loop_opens_no_file_but_new_journals() {
     let copy = index.with_extension("copy");
     std::fs::copy(&index, &copy).expect("a copy of the index");
     std::fs::rename(&copy, &index).expect("the index is replaced");
-    eventually("a line about a new task in the new index", || {
-        let task = id(&client.call("message/send", prompt("TEXT new")));
+    let task = id(&client.call("message/send", prompt("TEXT new")));
+    eventually("a line about the new task in the new index, without a further request", || {
         std::fs::read_to_string(&index).expect("an index").contains(&task).then_some(())
     });
     let opened = watch.opened();

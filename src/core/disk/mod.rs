@@ -61,6 +61,8 @@ pub(in crate::core) struct Disk {
     to_release: Vec<TaskId>,
     /// Requests for a list of the tasks.
     to_list: Vec<Parked>,
+    /// [`Timer::Summaries`](crate::core::timers::Timer::Summaries) is armed.
+    pub summaries_armed: bool,
 }
 
 impl Disk {

@@ -46,6 +46,11 @@ pub trait Store: Send {
     fn take_maintenance(&mut self) -> Option<Maintenance> {
         None
     }
+
+    /// Whether summaries could not be written yet. The next [`Store::take_maintenance`] tries again.
+    fn has_unwritten_summaries(&self) -> bool {
+        false
+    }
 }
 
 /// The half that waits for the disk.

@@ -214,6 +214,9 @@ impl Core {
         }
         self.out.extend(store.findings().into_iter().map(|text| Out::LogWarning { text }));
         self.out.extend(store.take_maintenance().map(Out::Tidy));
+        if store.has_unwritten_summaries() && !std::mem::replace(&mut self.disk.summaries_armed, true) {
+            self.timers.arm(now.mono_ms + self.settings.limits.store_retry_ms, Timer::Summaries);
+        }
     }
 
     /// Tries a journal again that could not be written.

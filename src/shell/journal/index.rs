@@ -106,6 +106,11 @@ impl Index {
         self.flush_pending();
     }
 
+    /// Whether entries wait to be written.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// Adds several.
     pub fn add_all(&mut self, entries: &[Entry]) {
         self.live_lines += entries.len();
