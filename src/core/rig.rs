@@ -11,15 +11,18 @@ use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::{Archive, Crash, MemoryStore, StoreError};
 use crate::core::hooks::Delivery;
 use crate::core::{Close, Core, Input, Out, Setup, Site};
-use crate::limits::Limits;
+use crate::limits::{INLINE_BYTES, Limits};
 use crate::task::call::{Call, Mode, Say, TaskTraits};
-use crate::task::log::answer::Answer;
-use crate::task::log::event::{Lifecycle, Profile, Protocol};
+use crate::task::log::answer::{Answer, Request};
+use crate::task::log::blob::Blobs;
+use crate::task::log::event::{Event, Lifecycle, Profile, Protocol};
+use crate::task::machine::decide::Decision;
 use crate::task::machine::job::{JobId, Note, NoteBody, Said};
 use crate::task::machine::state::State;
 use crate::task::message::{Message, Part, Role, Source};
 use crate::task::push::Wish;
-use serde_json::Value;
+use crate::task::spec::{ApprovalScope, Plan, Question};
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 #[path = "../../tests/core_harness/mod.rs"]
@@ -90,7 +93,7 @@ impl Rig {
             let answer = match &request {
                 StoreRequest::Load { .. } if self.busy > 0 => {
                     self.busy -= 1;
-                    request.failed(StoreError::busy("another server has it"))
+                    request.failed(StoreError::locked("another server has it"))
                 }
                 StoreRequest::Load { task } if self.lost.contains(task) => {
                     request.failed(StoreError::new("it is lost"))
@@ -244,4 +247,31 @@ pub fn say(text: &str, protocol: Protocol) -> Say {
             },
         },
     }
+}
+
+/// Adds a question about an edit whose texts are stored.
+pub fn ask_about_a_long_edit(core: &mut Core, task: &TaskId, blobs: &dyn Blobs, now: Now) {
+    let mut plan = Plan {
+        title: "Write a.txt".into(),
+        question: Question::Edit {
+            title: "Write a.txt?".into(),
+            file_name: "a.txt".into(),
+            file_path: "/w/a.txt".into(),
+            diff: "+a".into(),
+            old: Some("old ".repeat(INLINE_BYTES).into()),
+            new: "new ".repeat(INLINE_BYTES).into(),
+        },
+        base: None,
+    };
+    for text in plan.texts_mut() {
+        text.store(blobs, &Limits::default(), &mut u64::MAX.clone());
+    }
+    let request = Request { call: "c".into(), name: "write_file".into(), args: json!({}), api_id: None };
+    let events = vec![
+        Event::Answered { answer: Arc::new(Answer::new("", [request])) },
+        Event::CallPlanned { call: "c".into(), plan: Arc::new(plan) },
+        Event::CallAsked { call: "c".into(), keeping: ApprovalScope::Session },
+        Event::Paused,
+    ];
+    core.commit(task, Decision { events, effects: Vec::new() }, now);
 }

@@ -40,7 +40,7 @@ pub enum Input<'a> {
     /// The answer to [`StoreRequest::Page`].
     Paged { sub: Key, page: Result<Page, StoreError> },
     /// The answer to [`StoreRequest::Texts`].
-    TextsRead { sub: Key, texts: Vec<ReadText> },
+    TextsRead { sub: Key, texts: Result<Vec<ReadText>, StoreError> },
     /// The answer to [`StoreRequest::Sync`].
     Synced { task: TaskId, upto: Seq, result: Result<(), StoreError> },
     /// The answer to [`StoreRequest::Remove`].
@@ -158,7 +158,7 @@ impl Core {
             Input::Listed(known) => self.listed(known, now),
             Input::Loaded { task, result } => self.loaded(&task, result, now),
             Input::Paged { sub, page } => self.paged(sub, page, now),
-            Input::TextsRead { sub, texts } => self.texts_read(sub, &texts),
+            Input::TextsRead { sub, texts } => self.texts_read(sub, texts, now),
             Input::Synced { task, upto, result } => self.synced(&task, upto, result, now),
             Input::Removed { task, result } => self.removed(task, result, now),
             Input::Probed(result) => self.probed(result, now),

@@ -27,7 +27,7 @@ mod tests;
 pub mod watch;
 
 use crate::base::id::{ContextId, TaskId};
-use crate::core::disk::store::{Archive, Known, LogFile, Maintenance, Openness, Removal, Store, StoreError};
+use crate::core::disk::store::{Archive, Known, Lasts, LogFile, Maintenance, Openness, Removal, Store, StoreError};
 use crate::limits::{BLOB_GRACE_MS, JOURNAL_LINE_BYTES, Limits, SHORTENED_NAMED};
 use crate::shell::event_loop::sys;
 use crate::task::log::blob::Blobs;
@@ -38,6 +38,7 @@ use blobs::FileBlobs;
 use file::{FileLog, Findings};
 use index::{Entry, Index, Places};
 use instances::Instances;
+use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};
@@ -456,13 +457,17 @@ fn failed(what: &str, path: &Path, error: &io::Error) -> StoreError {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space",
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => "make it writable for this user",
         io::ErrorKind::NotFound => "it may have been moved or removed",
-        _ if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => {
-            "raise the limit on open files (ulimit -n)"
-        }
+        _ if Errno::from_io_error(error) == Some(Errno::MFILE) => "raise the limit on open files (ulimit -n)",
         _ => "check the disk",
     };
     let hint = format!("{error}; {advice}");
-    StoreError { hint: Some(hint.clone()), ..StoreError::new(format!("could not {what} {}: {hint}", path.display())) }
+    // More files can be opened when some are closed.
+    let lasts = match Errno::from_io_error(error) {
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Lasts::Shortly,
+        Some(_) | None => Lasts::Long,
+    };
+    let message = format!("could not {what} {}: {hint}", path.display());
+    StoreError { message, hint: Some(hint), lasts }
 }
 
 fn exists(task: &TaskId) -> StoreError {

@@ -11,6 +11,7 @@ use crate::task::log::long_text::ReadText;
 use crate::task::log::record::Record;
 use crate::task::machine::state::Item;
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +44,7 @@ impl StoreRequest {
             }
             StoreRequest::Texts { sub, blobs } => {
                 let store = archive.blobs();
-                Input::TextsRead { sub, texts: blobs.iter().map(|blob| ReadText::read(blob, &*store)).collect() }
+                Input::TextsRead { sub, texts: ReadText::read_all(&blobs, &*store).map_err(unreadable) }
             }
             StoreRequest::Sync { task, upto } => {
                 let result = archive.open(&task).and_then(|file| file.sync());
@@ -62,10 +63,7 @@ impl StoreRequest {
         match self {
             StoreRequest::Load { task } => Input::Loaded { task, result: Err(error) },
             StoreRequest::Page { sub, .. } => Input::Paged { sub, page: Err(error) },
-            StoreRequest::Texts { sub, blobs } => {
-                let texts = blobs.iter().map(|blob| ReadText::failed(blob, &error.message)).collect();
-                Input::TextsRead { sub, texts }
-            }
+            StoreRequest::Texts { sub, .. } => Input::TextsRead { sub, texts: Err(error) },
             StoreRequest::Sync { task, upto } => Input::Synced { task, upto, result: Err(error) },
             StoreRequest::Remove { task } => Input::Removed { task, result: Err(error) },
             StoreRequest::Probe => Input::Probed(Err(error)),
@@ -103,7 +101,7 @@ impl Page {
 fn load(archive: &dyn Archive, task: &TaskId) -> Result<Loaded, StoreError> {
     let file = archive.open(task)?;
     let mut state = fold(file.as_ref(), None)?;
-    state.load_texts(&*archive.blobs());
+    state.load_texts(&*archive.blobs()).map_err(unreadable)?;
     let mut bytes = file.len() as usize;
     let mut parent = state.created.parent.clone();
     let mut before: Vec<Vec<Arc<Item>>> = Vec::new();
@@ -119,6 +117,11 @@ fn load(archive: &dyn Archive, task: &TaskId) -> Result<Loaded, StoreError> {
     }
     let inherited = before.into_iter().rev().flatten().collect();
     Ok(Loaded { state, inherited, bytes })
+}
+
+/// Stored texts that exist could not be read.
+fn unreadable(error: io::Error) -> StoreError {
+    StoreError::transient(format!("a text that is stored beside the journal cannot be read: {error}; try again"))
 }
 
 #[cfg(test)]

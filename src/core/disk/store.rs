@@ -8,6 +8,7 @@
 
 use crate::base::id::{Seq, TaskId};
 use crate::limits::Limits;
+use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::blob::{Blobs, MemoryBlobs};
 use crate::task::log::brief::Brief;
 use crate::task::log::record::{BadLine, Record};
@@ -139,17 +140,39 @@ pub struct StoreError {
     pub message: String,
     /// What is wrong and what to do, without the names of files and tasks.
     pub hint: Option<String>,
-    /// Another process has it at present; it may work in a moment.
-    pub busy: bool,
+    pub lasts: Lasts,
+}
+
+/// Whether the same may work later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lasts {
+    /// Somebody has to do something about it.
+    Long,
+    /// Until another process that has the log lets go of it.
+    WhileLocked,
+    /// Too many files are open, the queue is full, or the disk failed to read. Nothing is known to be lost.
+    Shortly,
 }
 
 impl StoreError {
     pub fn new(message: impl Into<String>) -> StoreError {
-        StoreError { message: message.into(), hint: None, busy: false }
+        StoreError { message: message.into(), hint: None, lasts: Lasts::Long }
     }
 
-    pub fn busy(message: impl Into<String>) -> StoreError {
-        StoreError { busy: true, ..StoreError::new(message) }
+    pub fn locked(message: impl Into<String>) -> StoreError {
+        StoreError { lasts: Lasts::WhileLocked, ..StoreError::new(message) }
+    }
+
+    pub fn transient(message: impl Into<String>) -> StoreError {
+        StoreError { lasts: Lasts::Shortly, ..StoreError::new(message) }
+    }
+
+    /// What a client is told that cannot be shown a task because of it.
+    pub fn into_fault(self) -> Fault {
+        match self.lasts {
+            Lasts::Long | Lasts::WhileLocked => Fault::new(FaultKind::Storage, self.message),
+            Lasts::Shortly => Fault::new(FaultKind::Overloaded { retry_after_s: 1 }, self.message),
+        }
     }
 }
 
@@ -265,11 +288,17 @@ impl MemoryStore {
         self.disk().failing_syncs = times;
     }
 
+    /// The next `times` reads of stored content fail.
+    pub fn fail_reads(&self, times: u32) {
+        self.blobs.fail_reads(times);
+    }
+
     /// Stops the server that used this disk. What it had not written whole is gone.
     pub fn crash(&self, how: Crash) {
         let mut disk = self.disk();
         disk.failing = None;
         disk.failing_syncs = 0;
+        self.blobs.fail_reads(0);
         for log in disk.logs.values_mut() {
             if how == Crash::PowerLost {
                 log.end = log.synced;

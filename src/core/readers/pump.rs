@@ -147,15 +147,22 @@ impl Core {
                 cold.take_page(page);
                 self.readers.pump_later(&[key]);
             }
-            Err(error) => self.dismiss(key, &Fault::new(FaultKind::Storage, error.message), now),
+            Err(error) => self.dismiss(key, &error.into_fault(), now),
         }
     }
 
-    /// Stored texts were read for a reader that is behind. Of those that could not be read it shows a notice.
-    pub(in crate::core) fn texts_read(&mut self, key: Key, texts: &[ReadText]) {
-        if let Some(cold) = self.readers.get_mut(key).and_then(|sub| sub.cold.as_mut()) {
-            cold.take_texts(texts);
-            self.readers.pump_later(&[key]);
+    /// Stored texts were read for a reader that is behind. Of those that are lost it shows a notice. If they could not be read now,
+    /// it is dismissed and can resume where it is.
+    pub(in crate::core) fn texts_read(&mut self, key: Key, texts: Result<Vec<ReadText>, StoreError>, now: Now) {
+        let Some(cold) = self.readers.get_mut(key).and_then(|sub| sub.cold.as_mut()) else {
+            return;
+        };
+        match texts {
+            Ok(texts) => {
+                cold.take_texts(&texts);
+                self.readers.pump_later(&[key]);
+            }
+            Err(error) => self.dismiss(key, &error.into_fault(), now),
         }
     }
 

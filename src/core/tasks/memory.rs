@@ -5,7 +5,7 @@ use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
 use crate::core::disk::Parked;
 use crate::core::disk::request::StoreRequest;
-use crate::core::disk::store::{Known, StoreError};
+use crate::core::disk::store::{Known, Lasts, StoreError};
 use crate::core::readers::subscription::Role;
 use crate::core::requests::dispatch::{Needs, joins};
 use crate::core::tasks::Tasks;
@@ -55,10 +55,10 @@ impl Core {
     /// A task was read from its journal, or could not be.
     pub(in crate::core) fn loaded(&mut self, task: &TaskId, result: Result<Box<Loaded>, StoreError>, now: Now) {
         if let Err(error) = &result
-            && error.busy
+            && error.lasts != Lasts::Long
             && self.disk.retries(task, self.settings.limits.load_tries)
         {
-            // A child of a killed server may hold the lock until it executes its program.
+            // A child of a killed server may hold the lock until it executes its program; files may be closed.
             let at = now.mono_ms + self.settings.limits.load_retry_ms;
             return self.timers.arm(at, Timer::Load(task.clone()));
         }
@@ -92,13 +92,19 @@ impl Core {
             }
             Err(error) => {
                 self.put_off(task.clone(), now);
-                // A session that cannot be read is replaced.
-                self.tasks.lose_session(task);
-                let fault = Fault::new(FaultKind::Storage, error.message);
+                let lasts = error.lasts;
+                if lasts != Lasts::Shortly {
+                    // A session that cannot be read is replaced.
+                    self.tasks.lose_session(task);
+                }
+                let fault = error.into_fault();
                 for request in parked {
                     let conn = request.conn;
                     self.connections.end_call(request.conn);
-                    self.perform_without(task, request, &fault, now);
+                    match lasts {
+                        Lasts::Shortly => self.refuse(conn, &request.form, &fault, now),
+                        Lasts::Long | Lasts::WhileLocked => self.perform_without(task, request, &fault, now),
+                    }
                     self.read_on(conn, now);
                 }
             }
@@ -225,7 +231,7 @@ mod tests {
     use crate::a2a::{Dialect, Switches};
     use crate::core::Setup;
     use crate::core::disk::store::{Archive, Failure};
-    use crate::core::rig::Rig;
+    use crate::core::rig::{Rig, ask_about_a_long_edit};
     use crate::limits::Limits;
     use crate::task::call::{Create, List, TaskTraits};
     use crate::task::log::event::{Lifecycle, Profile, Protocol};
@@ -255,6 +261,29 @@ mod tests {
         let all = rig.ask(Dialect::REST_10, Call::List(List::default()));
         assert_eq!(all["tasks"].as_array().map(Vec::len), Some(tasks.len()));
         assert!(few(&rig), "{} bytes", rig.core.tasks.log_bytes());
+    }
+
+    #[test]
+    fn a_task_is_not_shown_with_a_notice_when_its_texts_cannot_be_read_now() {
+        let limits = Limits { load_tries: 3, ..Limits::default() };
+        let mut rig = Rig::with(limits, Switches::default());
+        let task = rig.begin(Dialect::RPC_03, None);
+        ask_about_a_long_edit(&mut rig.core, &task, &*rig.store.blobs(), rig.now);
+        rig.turns();
+        for (failures, expected) in [(2, "new new new"), (3, "503 Service Unavailable")] {
+            rig.restart();
+            rig.core.leave(task.clone());
+            rig.turns();
+            rig.store.fail_reads(failures);
+            let conn = rig.begin_ask(Dialect::REST_03_JSON, Call::Get { task: task.clone(), history: None });
+            for _ in 0..4 {
+                rig.later(rig.limits.load_retry_ms);
+            }
+            let shown = rig.take(conn);
+            assert!(shown.contains(expected) && !shown.contains("belongs here"), "{shown}");
+        }
+        let shown = rig.ask(Dialect::REST_03_JSON, Call::Get { task, history: None }).to_string();
+        assert!(shown.contains("new new new"), "{shown}");
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl FileLog {
     fn locked(file: File, path: PathBuf, marker: PathBuf, findings: Findings) -> Result<FileLog, StoreError> {
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| match e {
             rustix::io::Errno::WOULDBLOCK => {
-                StoreError::busy(format!("{} is in use by another server; ask that one, or stop it", path.display()))
+                StoreError::locked(format!("{} is in use by another server; ask that one, or stop it", path.display()))
             }
             other => failed("lock", &path, &other.into()),
         })?;

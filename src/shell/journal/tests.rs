@@ -5,7 +5,7 @@ mod instance_files;
 
 use super::*;
 use crate::base::id::Seq;
-use crate::core::disk::store::read_all;
+use crate::core::disk::store::{Lasts, read_all};
 use crate::limits::INSTANCE_BYTES;
 use crate::task::log::event::{Created, Event, Lifecycle, Profile, Protocol};
 use crate::task::policy::Mode;
@@ -240,11 +240,11 @@ fn a_log_that_was_lent_is_anybodys_when_it_was_read() {
     let [lent, loaded] = ["lent", "loaded"].map(TaskId::from);
     ours.archive().open(&loaded).expect("nobody has it");
     let read = [&lent, &loaded].map(|task| ours.archive().lend(task).expect("a log"));
-    assert!(theirs.archive().open(&lent).is_err_and(|error| error.busy));
+    assert!(theirs.archive().open(&lent).is_err_and(|error| error.lasts == Lasts::WhileLocked));
     assert!(ours.archive().lend(&lent).is_ok() && ours.archive().open(&loaded).is_ok());
     drop(read);
     assert!(theirs.archive().open(&lent).is_ok(), "it was only read");
-    assert!(theirs.archive().open(&loaded).is_err_and(|error| error.busy));
+    assert!(theirs.archive().open(&loaded).is_err_and(|error| error.lasts == Lasts::WhileLocked));
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub fn run(replay: &Replay, out: impl Write) -> Result<(), String> {
 #[derive(Clone, Copy)]
 pub struct Log<'a> {
     pub journal: &'a [u8],
-    /// The content that the journal names. Of what is not there a notice is shown.
+    /// The content that the journal names. Of what is lost a notice is shown.
     pub blobs: &'a dyn Blobs,
 }
 
@@ -105,7 +105,8 @@ fn fold(
             return wrong(number, "is out of place: a journal begins with its task");
         };
         if view.shows_texts() {
-            state.load_texts(log.blobs);
+            let loaded = state.load_texts(log.blobs);
+            loaded.map_err(|e| Stop::Journal(format!("line {number} names a text that cannot be read: {e}")))?;
         }
         if show(state, &record)?.is_break() {
             return Ok(());

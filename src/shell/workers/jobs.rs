@@ -25,7 +25,7 @@ use crate::shell::workers::slash_commands::Commands;
 use crate::task::log::blob::{BlobRef, Blobs, sha256};
 use crate::task::log::event::ToolSet;
 use crate::task::log::long_text::LongText;
-use crate::task::machine::job::{Job, JobId, Note, NoteBody, RunEnd, Think, Work};
+use crate::task::machine::job::{Job, JobId, ModelError, ModelErrorKind, Note, NoteBody, RunEnd, Think, Work};
 use crate::task::machine::state::Item;
 use crate::task::policy::{self, Rule};
 use crate::task::spec::{CallError, Ending, ErrorKind, Plan, ToolSpec};
@@ -145,7 +145,7 @@ impl Jobs {
         self.ask(
             Lane::Disk,
             move || Mail::Input(request.run(archive.as_ref())),
-            move |message| Mail::Input(failed.failed(StoreError::new(message))),
+            move |error| Mail::Input(failed.failed(error)),
         );
     }
 
@@ -155,7 +155,7 @@ impl Jobs {
         self.ask(
             Lane::Disk,
             move || Mail::Input(Input::Resolved { request, site: (context.resolve)(&path) }),
-            move |message| Mail::Input(Input::Resolved { request, site: Err(message) }),
+            move |error| Mail::Input(Input::Resolved { request, site: Err(error.message) }),
         );
     }
 
@@ -168,7 +168,7 @@ impl Jobs {
                 let read = context.blobs.read(&request.sha256, request.from, context.limits.page_bytes);
                 Mail::Input(Input::BlobRead { request, read: read.map_err(|error| error.to_string()) })
             },
-            move |message| Mail::Input(Input::BlobRead { request: asked, read: Err(message) }),
+            move |error| Mail::Input(Input::BlobRead { request: asked, read: Err(error.message) }),
         );
     }
 
@@ -178,7 +178,7 @@ impl Jobs {
         self.ask(
             Lane::Compute,
             move || Mail::Input(computation.run()),
-            move |message| Mail::Input(Input::Computed { recipient, result: Err(message) }),
+            move |error| Mail::Input(Input::Computed { recipient, result: Err(error.message) }),
         );
     }
 
@@ -188,7 +188,7 @@ impl Jobs {
         self.ask(
             Lane::Disk,
             move || Mail::Identified(inquiry.run()),
-            move |message| Mail::Identified(Answers::unavailable(connections, &message)),
+            move |error| Mail::Identified(Answers::unavailable(connections, &error.message)),
         );
     }
 
@@ -223,18 +223,19 @@ impl Jobs {
         let _ = self.lanes.start(Lane::Disk, Cancel::default(), work, trouble);
     }
 
-    /// Starts work whose result is one piece of mail.
+    /// Starts work whose result is one piece of mail; `failed` makes it of an error.
     fn ask(
         &mut self,
         lane: Lane,
         work: impl FnOnce() -> Mail + Send + 'static,
-        dead: impl FnOnce(String) -> Mail + Clone + Send + 'static,
+        failed: impl FnOnce(StoreError) -> Mail + Clone + Send + 'static,
     ) {
-        let full = dead.clone();
+        let full = failed.clone();
         let work = move |post: &Post<Mail>, _: &Cancel| post.send(work());
-        if let Err(Full) = self.lanes.start(lane, Cancel::default(), work, dead) {
+        let died = |message: String| failed(StoreError::new(message));
+        if let Err(Full) = self.lanes.start(lane, Cancel::default(), work, died) {
             let what = if lane == Lane::Disk { "the disk" } else { "a worker" };
-            self.own.push(full(format!("too much is waiting for {what}; try again later")));
+            self.own.push(full(StoreError::transient(format!("too much is waiting for {what}; try again later"))));
         }
     }
 
@@ -283,7 +284,9 @@ impl WorkerContext {
         let none = FileChanges::default();
         match &mut job.work {
             Work::Think(think) => {
-                self.load_content(think);
+                if let Err(error) = self.load_content(think) {
+                    return emit(NoteBody::Answered(Err(error)));
+                }
                 if let Some(set) = self.changed_tools(think) {
                     emit(NoteBody::Tools(set));
                 }
@@ -305,10 +308,10 @@ impl WorkerContext {
                 emit(NoteBody::Commanded(self.commands.run(command, &self.prompt_context)));
             }
             Work::Compact(think) => {
-                self.load_content(think);
+                let loaded = self.load_content(think);
                 let surroundings = || self.prompt_context.of(&job.id.task, &think.workspace);
                 let request = ModelRequest { think, tools: &self.specs, surroundings: &surroundings };
-                emit(NoteBody::Compacted(compact::compact(&*self.backend, &request, cancel)));
+                emit(NoteBody::Compacted(loaded.and_then(|()| compact::compact(&*self.backend, &request, cancel))));
             }
             Work::Prepare { workspace, calls, blob_room } => {
                 let mut prepared = match self.ctx(&job.id.task, workspace, cancel, &none) {
@@ -338,8 +341,12 @@ impl WorkerContext {
     }
 
     /// Reads the stored content of the conversation.
-    fn load_content(&self, think: &mut Think) {
-        think.history.iter_mut().for_each(|item| Item::load_content(item, &*self.blobs));
+    fn load_content(&self, think: &mut Think) -> Result<(), ModelError> {
+        let mut loaded = think.history.iter_mut().map(|item| Item::load_content(item, &*self.blobs));
+        loaded.try_for_each(|item| item).map_err(|e| ModelError {
+            kind: ModelErrorKind::BadStream,
+            message: format!("A text of the conversation that is stored beside the journal cannot be read: {e}."),
+        })
     }
 
     /// Stores the long ones of these texts, before the event that names them.

@@ -4,12 +4,13 @@
 use crate::base::crc::crc32;
 use crate::base::id::{CallId, Seq};
 use crate::limits::{INLINE_BYTES, Limits};
-use crate::task::log::blob::{BlobRef, Blobs};
+use crate::task::log::blob::{BlobRef, Blobs, is_lost};
 use crate::task::log::event::Outcome;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::io;
 
 /// A whole answer, as the next request must repeat it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -88,12 +89,13 @@ impl Answer {
     }
 
     /// Reads stored media.
-    pub fn load_media(&mut self, blobs: &dyn Blobs) {
+    pub fn load_media(&mut self, blobs: &dyn Blobs) -> io::Result<()> {
         for part in &mut self.parts {
             if let Content::Media(media) = &mut part.content {
-                media.load(blobs);
+                media.load(blobs)?;
             }
         }
+        Ok(())
     }
 
     /// The media that are stored.
@@ -187,12 +189,14 @@ impl Media {
     }
 
     /// Content that is gone or damaged stays as it is, and the model is told.
-    fn load(&mut self, blobs: &dyn Blobs) {
-        if let MediaContent::Stored(blob) = &self.content
-            && let Ok(bytes) = blob.read(blobs)
-        {
-            self.content = MediaContent::Inline { data: STANDARD.encode(bytes) };
+    fn load(&mut self, blobs: &dyn Blobs) -> io::Result<()> {
+        if let MediaContent::Stored(blob) = &self.content {
+            match blob.read(blobs) {
+                Err(error) if is_lost(&error) => {}
+                read => self.content = MediaContent::Inline { data: STANDARD.encode(read?) },
+            }
         }
+        Ok(())
     }
 }
 
@@ -290,12 +294,14 @@ mod tests {
         assert_eq!(log[1], json!({"media": by_hash, "signature": "s"}));
         let mut again = Answer { parts: from_value(log).unwrap(), ..Answer::default() };
         assert_eq!(again.parts, answer.parts);
-        again.load_media(&MemoryBlobs::default());
+        again.load_media(&MemoryBlobs::default()).unwrap();
         assert_eq!(
             write_part(&again.parts[1])["text"],
             "[Media of 60000 bytes (image/png) that cannot be read any more.]"
         );
-        again.load_media(&blobs);
+        blobs.fail_reads(1);
+        assert!(again.load_media(&blobs).is_err(), "it is readable later");
+        again.load_media(&blobs).unwrap();
         assert_eq!([write_part(&again.parts[0]), write_part(&again.parts[1])], [short, long]);
     }
 }

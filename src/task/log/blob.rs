@@ -6,7 +6,8 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Where content is stored. Used by worker threads: every method may wait for the disk.
 pub trait Blobs: Send + Sync {
@@ -40,9 +41,15 @@ impl BlobRef {
         let (bytes, _) = blobs.read(&self.sha256, 0, most)?;
         match sha256(&bytes) == self.sha256 {
             true => Ok(bytes),
-            false => Err(io::Error::other("it is damaged")),
+            false => Err(io::Error::new(io::ErrorKind::InvalidData, "it is damaged")),
         }
     }
+}
+
+/// Whether the content is gone or damaged. After any other error it may be readable later.
+pub fn is_lost(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+    matches!(error.kind(), NotFound | InvalidData | UnexpectedEof)
 }
 
 /// What a tool call did to a file.
@@ -78,18 +85,36 @@ pub struct FileVersion {
 
 /// A store without a disk, for tests, simulations and programs that keep nothing.
 #[derive(Default)]
-pub struct MemoryBlobs(Mutex<HashMap<String, Vec<u8>>>);
+pub struct MemoryBlobs {
+    stored: Mutex<HashMap<String, Vec<u8>>>,
+    failing_reads: AtomicU32,
+}
+
+impl MemoryBlobs {
+    /// The next `times` reads fail, as if too many files were open.
+    pub fn fail_reads(&self, times: u32) {
+        self.failing_reads.store(times, Ordering::Relaxed);
+    }
+
+    fn stored(&self) -> MutexGuard<'_, HashMap<String, Vec<u8>>> {
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Blobs for MemoryBlobs {
     fn put(&self, bytes: &[u8]) -> io::Result<String> {
         let sha256 = sha256(bytes);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(sha256.clone(), bytes.to_vec());
+        self.stored().insert(sha256.clone(), bytes.to_vec());
         Ok(sha256)
     }
 
     fn read(&self, sha256: &str, from: u64, max: usize) -> io::Result<(Vec<u8>, u64)> {
-        let blobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = blobs.get(sha256).ok_or(io::ErrorKind::NotFound)?;
+        let one_less = |times: u32| times.checked_sub(1);
+        if self.failing_reads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+            return Err(io::Error::other("the disk is told to fail its reads"));
+        }
+        let stored = self.stored();
+        let bytes = stored.get(sha256).ok_or(io::ErrorKind::NotFound)?;
         let from = usize::try_from(from).unwrap_or(usize::MAX).min(bytes.len());
         Ok((bytes[from..].iter().take(max).copied().collect(), bytes.len() as u64))
     }

@@ -4,7 +4,7 @@
 //! [`State::load_texts`]: crate::task::machine::state::State::load_texts
 
 use crate::limits::{INLINE_BYTES, Limits};
-use crate::task::log::blob::{BlobRef, Blobs};
+use crate::task::log::blob::{BlobRef, Blobs, is_lost};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::{fmt, io};
@@ -36,7 +36,7 @@ impl PartialEq for StoredText {
 const NOT_LOADED: &str = "[This text is stored apart from the log and was not read.]";
 
 impl LongText {
-    /// The text, or a notice if it could not be read.
+    /// The text, or a notice if it is lost.
     pub fn as_str(&self) -> &str {
         match self {
             LongText::Inline(text) => text,
@@ -99,11 +99,12 @@ impl LongText {
     }
 
     /// Reads the text if it is not in memory.
-    pub fn load(&mut self, blobs: &dyn Blobs) {
+    pub fn load(&mut self, blobs: &dyn Blobs) -> io::Result<()> {
         if let Some(blob) = self.missing() {
-            let read = ReadText::read(blob, blobs);
+            let read = ReadText::read(blob, blobs)?;
             self.fill(&[read]);
         }
+        Ok(())
     }
 
     /// Drops the text from memory if it is stored.
@@ -138,7 +139,7 @@ impl From<&str> for LongText {
     }
 }
 
-/// A stored text that was read, or a notice that it could not be.
+/// A stored text that was read, or a notice that it is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadText {
     pub sha256: String,
@@ -146,18 +147,19 @@ pub struct ReadText {
 }
 
 impl ReadText {
-    pub fn read(blob: &BlobRef, blobs: &dyn Blobs) -> ReadText {
-        let text = |bytes| String::from_utf8(bytes).map_err(io::Error::other);
-        match blob.read(blobs).and_then(text) {
-            Ok(text) => ReadText { sha256: blob.sha256.clone(), text: text.into() },
-            Err(error) => ReadText::failed(blob, &error.to_string()),
-        }
+    pub fn read_all(missing: &[BlobRef], blobs: &dyn Blobs) -> io::Result<Vec<ReadText>> {
+        missing.iter().map(|blob| ReadText::read(blob, blobs)).collect()
     }
 
-    pub fn failed(blob: &BlobRef, why: &str) -> ReadText {
+    /// An error means that the text may be readable later.
+    pub fn read(blob: &BlobRef, blobs: &dyn Blobs) -> io::Result<ReadText> {
         let BlobRef { sha256, bytes } = blob;
-        let text = format!("[A text of {bytes} bytes belongs here. It cannot be read: {why}.]");
-        ReadText { sha256: sha256.clone(), text: text.into() }
+        let text = |bytes| String::from_utf8(bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e));
+        let text = match blob.read(blobs).and_then(text) {
+            Err(e) if is_lost(&e) => format!("[A text of {bytes} bytes belongs here. It cannot be read: {e}.]"),
+            read => read?,
+        };
+        Ok(ReadText { sha256: sha256.clone(), text: text.into() })
     }
 }
 
@@ -187,7 +189,10 @@ mod tests {
 
         let mut read: LongText = from_value(json).unwrap();
         assert_eq!((read.bytes(), read.missing()), (65_537, by_hash.blob()));
-        read.load(&blobs);
+        blobs.fail_reads(1);
+        assert!(read.load(&blobs).is_err());
+        assert!(read.missing().is_some(), "no notice: it is readable later");
+        read.load(&blobs).unwrap();
         assert_eq!((read.as_str(), by_hash.as_str()), (long.as_str(), long.as_str()));
         read.unload();
         assert_eq!((read.as_str(), read.is_empty()), (NOT_LOADED, false));
@@ -197,7 +202,7 @@ mod tests {
     #[test]
     fn missing_and_damaged_content_is_a_notice() {
         let (damaged, blobs) = (BlobRef { sha256: "0".repeat(64), bytes: 3 }, MemoryBlobs::default());
-        let notice = ReadText::read(&damaged, &blobs).text;
+        let notice = ReadText::read(&damaged, &blobs).unwrap().text;
         assert_eq!(&*notice, "[A text of 3 bytes belongs here. It cannot be read: entity not found.]");
         struct Other;
         impl Blobs for Other {
@@ -210,7 +215,7 @@ mod tests {
             }
         }
         let mut text: LongText = from_value(to_value(&damaged).unwrap()).unwrap();
-        text.load(&Other);
+        text.load(&Other).unwrap();
         assert_eq!(text.as_str(), "[A text of 3 bytes belongs here. It cannot be read: it is damaged.]");
         assert_eq!(text.missing(), None, "it is not tried again and again");
         let long = "x".repeat(INLINE_BYTES + 1);

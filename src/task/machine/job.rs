@@ -175,7 +175,8 @@ pub struct ModelError {
 pub enum ModelErrorKind {
     /// Nothing was received yet; try again, after the server's own delay if it named one.
     Busy { after_ms: Option<u64> },
-    /// The stream broke or was not a valid answer; void what was received and try again, a few times.
+    /// The stream broke or was not a valid answer, or the conversation could not be read; void what was received and try again, a few
+    /// times.
     BadStream,
     /// This model is unavailable; another one may be available.
     Unusable,

@@ -18,6 +18,7 @@ use crate::task::push::Hook;
 use crate::task::spec::{Answers, ApprovalScope, Choice, Confinement, Ending, Plan};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::sync::Arc;
 
 words! {
@@ -236,23 +237,24 @@ pub enum Item {
 
 impl Item {
     /// Reads the stored content that the model is sent and that is not in memory.
-    pub fn load_content(item: &mut Arc<Item>, blobs: &dyn Blobs) {
+    pub fn load_content(item: &mut Arc<Item>, blobs: &dyn Blobs) -> io::Result<()> {
         let is_missing = |result: &CallResult| result.ending.output().and_then(LongText::missing).is_some();
         match item.as_ref() {
             Item::Nudge(text) if text.missing().is_some() => {
                 let mut text = text.clone();
-                text.load(blobs);
+                text.load(blobs)?;
                 *item = Arc::new(Item::Nudge(text));
             }
             Item::Results(results) if results.iter().any(is_missing) => {
                 let mut results = results.clone();
-                let outputs = results.iter_mut().filter_map(|result| Arc::make_mut(&mut result.ending).output_mut());
-                outputs.for_each(|output| output.load(blobs));
+                let mut outputs =
+                    results.iter_mut().filter_map(|result| Arc::make_mut(&mut result.ending).output_mut());
+                outputs.try_for_each(|output| output.load(blobs))?;
                 *item = Arc::new(Item::Results(results));
             }
             Item::Answered(answer) if answer.stored_media().next().is_some() => {
                 let mut answer = Answer::clone(answer);
-                answer.load_media(blobs);
+                answer.load_media(blobs)?;
                 *item = Arc::new(Item::Answered(Arc::new(answer)));
             }
             Item::Nudge(_)
@@ -262,6 +264,7 @@ impl Item {
             | Item::Answered(_)
             | Item::Summary(_) => {}
         }
+        Ok(())
     }
 }
 
@@ -429,11 +432,12 @@ impl State {
     }
 
     /// Reads the missing texts.
-    pub fn load_texts(&mut self, blobs: &dyn Blobs) {
-        let read: Vec<ReadText> = self.missing_texts().iter().map(|blob| ReadText::read(blob, blobs)).collect();
-        if !read.is_empty() {
-            self.fill_texts(&read);
+    pub fn load_texts(&mut self, blobs: &dyn Blobs) -> io::Result<()> {
+        let missing = self.missing_texts();
+        if !missing.is_empty() {
+            self.fill_texts(&ReadText::read_all(&missing, blobs)?);
         }
+        Ok(())
     }
 
     /// The id of the message that an event at `seq` is sent in.

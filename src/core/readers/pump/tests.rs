@@ -3,15 +3,11 @@ use crate::a2a::Switches;
 use crate::core::Setup;
 use crate::core::connections::connection::Peer;
 use crate::core::disk::store::{Archive, MemoryStore, Store};
+use crate::core::rig::ask_about_a_long_edit;
 use crate::core::rig::harness::Outside;
-use crate::limits::{INLINE_BYTES, Limits};
-use crate::task::log::answer::{Answer, Request};
+use crate::limits::Limits;
 use crate::task::log::blob::{Blobs, MemoryBlobs};
-use crate::task::log::event::Event;
-use crate::task::machine::decide::Decision;
 use crate::task::machine::job::{Note, NoteBody};
-use crate::task::spec::{ApprovalScope, Plan, Question};
-use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -167,59 +163,53 @@ fn a_late_reader_keeps_no_conversation() {
     assert!(kept < 2_000 && whole > 10_000, "{kept} of {whole}");
 }
 
-/// A question about an edit whose texts are stored.
-fn asks_about_a_long_edit(core: &mut Core, task: &TaskId, blobs: &dyn Blobs) {
-    let mut plan = Plan {
-        title: "Write a.txt".into(),
-        question: Question::Edit {
-            title: "Write a.txt?".into(),
-            file_name: "a.txt".into(),
-            file_path: "/w/a.txt".into(),
-            diff: "+a".into(),
-            old: Some("old ".repeat(INLINE_BYTES).into()),
-            new: "new ".repeat(INLINE_BYTES).into(),
-        },
-        base: None,
-    };
-    for text in plan.texts_mut() {
-        text.store(blobs, &Limits::default(), &mut u64::MAX.clone());
+/// What a client sees that reads the task from its beginning, and how often stored texts were read for it.
+fn read_late(core: &mut Core, store: &mut MemoryStore, task: &TaskId) -> (String, usize) {
+    let target = format!("GET /v1/tasks/{task}:subscribe?after=0 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let key = core.opened(Peer::SameUser, NOW);
+    core.received(key, target.as_bytes(), NOW);
+    let (mut seen, mut texts) = (Vec::new(), 0);
+    for _ in 0..200 {
+        for out in turn(core, store) {
+            if let Out::Store(request @ (StoreRequest::Page { .. } | StoreRequest::Texts { .. })) = out {
+                texts += usize::from(matches!(request, StoreRequest::Texts { .. }));
+                core.input(request.run(&*store.archive()), NOW);
+            }
+        }
+        seen.extend(drain(core, key));
     }
-    let request = Request { call: "c".into(), name: "write_file".into(), args: json!({}), api_id: None };
-    let events = vec![
-        Event::Answered { answer: Arc::new(Answer::new("", [request])) },
-        Event::CallPlanned { call: "c".into(), plan: Arc::new(plan) },
-        Event::CallAsked { call: "c".into(), keeping: ApprovalScope::Session },
-        Event::Paused,
-    ];
-    core.commit(task, Decision { events, effects: Vec::new() }, NOW);
+    (String::from_utf8(seen).expect("UTF-8"), texts)
 }
 
 #[test]
-fn a_late_reader_waits_for_stored_texts_and_shows_a_notice_if_they_are_gone() {
+fn a_late_reader_waits_for_stored_texts_and_shows_a_notice_if_they_are_lost() {
     for (kept, expected) in [(true, "new new new"), (false, "It cannot be read: ")] {
         let mut core = Core::new(Setup::alone(Limits::default(), Switches::default(), NOW));
         let mut store = MemoryStore::default();
         let task = long_task(&mut core, &mut store);
         let elsewhere = MemoryBlobs::default();
         let blobs: Arc<dyn Blobs> = if kept { store.blobs() } else { Arc::new(elsewhere) };
-        asks_about_a_long_edit(&mut core, &task, &*blobs);
+        ask_about_a_long_edit(&mut core, &task, &*blobs, NOW);
         turn(&mut core, &mut store);
-        let target = format!("GET /v1/tasks/{task}:subscribe?after=0 HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        let key = core.opened(Peer::SameUser, NOW);
-        core.received(key, target.as_bytes(), NOW);
-        let (mut seen, mut texts) = (Vec::new(), 0);
-        for _ in 0..200 {
-            for out in turn(&mut core, &mut store) {
-                if let Out::Store(request @ (StoreRequest::Page { .. } | StoreRequest::Texts { .. })) = out {
-                    texts += usize::from(matches!(request, StoreRequest::Texts { .. }));
-                    core.input(request.run(&*store.archive()), NOW);
-                }
-            }
-            seen.extend(drain(&mut core, key));
-        }
+        let (seen, texts) = read_late(&mut core, &mut store, &task);
         assert_eq!(texts, 1, "the texts of a call are read once");
         for shown in [expected, "INPUT_REQUIRED"] {
-            assert!(memchr::memmem::find(&seen, shown.as_bytes()).is_some(), "{shown}");
+            assert!(seen.contains(shown), "{shown}");
         }
     }
+}
+
+#[test]
+fn a_late_reader_is_dismissed_if_stored_texts_cannot_be_read_now() {
+    let mut core = Core::new(Setup::alone(Limits::default(), Switches::default(), NOW));
+    let mut store = MemoryStore::default();
+    let task = long_task(&mut core, &mut store);
+    ask_about_a_long_edit(&mut core, &task, &*store.blobs(), NOW);
+    turn(&mut core, &mut store);
+    store.fail_reads(1);
+    let (seen, _) = read_late(&mut core, &mut store, &task);
+    assert!(seen.ends_with("0\r\n\r\n") && seen.contains("try again"), "{seen}");
+    assert!(!seen.contains("belongs here"), "{seen}");
+    let (seen, _) = read_late(&mut core, &mut store, &task);
+    assert!(seen.contains("new new new"));
 }
