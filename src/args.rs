@@ -61,6 +61,10 @@ pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Args, String> {
         row.set(&mut checked, name, &value)?;
         args.flags.push((row, value));
     }
+    let given = |flag: &str| args.flags.iter().any(|(row, _)| row.flag() == flag);
+    if given("--yolo") && given("--approval-mode") {
+        return Err("--yolo is --approval-mode yolo; give only one of the two".into());
+    }
     Ok(args)
 }
 
@@ -256,6 +260,7 @@ mod tests {
         assert_eq!(parse("--modle x").unwrap_err(), "unknown argument --modle; did you mean --model? Try --help.");
         assert_eq!(parse("--card-default").unwrap_err(), "--card-default needs a value: --card-default hybrid|v1");
         assert!(parse("serve serve").is_err());
+        assert!(parse("--yolo --approval-mode plan").unwrap_err().contains("only one of the two"));
         assert_eq!(parse("--a2a-port 1 --help").unwrap().mode, Mode::Help);
         assert_eq!(parse("-V").unwrap().mode, Mode::Version);
     }

@@ -44,6 +44,7 @@ use crate::base::Shared;
 use crate::base::http::Response;
 use crate::base::id::ContextId;
 use crate::base::json;
+use crate::base::level::Level;
 use crate::task::log::event::Profile;
 use crate::task::log::record::Record;
 use crate::task::machine::state::State;
@@ -53,8 +54,9 @@ use encodings::value::{Finality, Frame};
 use form::enclosed;
 use requests::gemini_endpoints;
 use serde_json::json;
+use std::borrow::Cow;
 pub use views::snapshot::Wanted;
-use views::update::Update;
+use views::update::{Change, Update};
 use views::{coder, devtool, plain, snapshot};
 
 /// An event as one view shows it.
@@ -99,6 +101,14 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
     let body = |finality| Shared::from(writer.frame(&state.created, &frame, finality));
     let may_close = matches!(&frame, Frame::Status(update) if update.closing.is_some());
     Some(Body { event: None, open: body(Finality::Open), closing: may_close.then(|| body(Finality::Closing)) })
+}
+
+/// What delays or changes the turn, as a sentence, if the event tells of that.
+pub fn detour<'a>(state: &'a State, record: &'a Record) -> Option<(Level, Cow<'a, str>)> {
+    let Change::Notice { level, text } = Update::of(state, record)?.change else {
+        return None;
+    };
+    Some((level, text))
 }
 
 /// The task as a whole.

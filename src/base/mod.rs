@@ -8,6 +8,7 @@ pub mod crc;
 pub mod http;
 pub mod id;
 pub mod json;
+pub mod level;
 pub mod nearest;
 pub mod secret;
 pub mod slots;

@@ -444,6 +444,7 @@ mod tests {
         assert_eq!(of("--approval-mode plan", &[], no, auto_edit()), Ok(Mode::Plan));
         assert_eq!(of("--approval-mode yolo", &[], yes, plain()), Ok(Mode::Yolo));
         assert_eq!(of("--approval-mode yolo", &[], no, plain()), Ok(Mode::Default));
+        assert_eq!(of("--yolo", &[], yes, plain()), Ok(Mode::Yolo));
         assert_eq!(of("", &env, yes, plain()), Ok(Mode::Yolo));
         assert_eq!(of("", &env, no, plain()), Ok(Mode::Default));
         assert_eq!(of("", &[("GEMINI_YOLO_MODE", "false")], yes, plain()), Ok(Mode::Default));

@@ -5,7 +5,7 @@
 //! the file is used. A name that has no effect is reported too.
 
 use crate::a2a::Switches;
-use crate::base::words::words;
+use crate::base::level::Level;
 use crate::config::listen::{Host, Listen};
 use crate::config::options::{self, By, Name, OPTIONS};
 use crate::config::tree::{Node, Value};
@@ -57,6 +57,8 @@ pub struct Settings {
     pub state_dir: Option<PathBuf>,
     pub script: Option<PathBuf>,
     pub log_level: Level,
+    /// Written before every message of the log.
+    pub log_prefix: &'static str,
     /// By the API's names.
     pub model: Option<String>,
     pub allowed_models: Vec<String>,
@@ -111,18 +113,6 @@ pub struct Rule {
     pub file: String,
     pub line: usize,
     pub rule: serde_json::Value,
-}
-
-words! {
-    /// How important a message of the log is, the most important first.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-    pub enum Level {
-        Error = "error",
-        Warn = "warn",
-        #[default]
-        Info = "info",
-        Debug = "debug",
-    }
 }
 
 impl Settings {

@@ -258,7 +258,7 @@ impl Core {
             Err(DeliveryError { message, .. }) => {
                 let health = hook.health.after_failure(&message, self.settings.limits.hook_streak);
                 let text = notice(task, id, &health);
-                self.out.extend(text.map(|text| Out::LogWarning { text }));
+                self.out.extend(text.map(Out::warning));
                 health
             }
         };

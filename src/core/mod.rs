@@ -14,6 +14,7 @@ pub mod hooks;
 #[cfg(not(feature = "webhooks"))]
 #[path = "hooks/none.rs"]
 pub mod hooks;
+mod log;
 mod readers;
 mod requests;
 #[cfg(test)]
@@ -132,6 +133,7 @@ impl Core {
                 Want::Nothing => break,
                 Want::Serve(request) => self.serve(key, *request, now),
                 Want::Hear(text) => self.decode_message(key, text, now),
+                Want::Rejected(why) => self.log_refusal(why),
             }
         }
         self.after_io(key);

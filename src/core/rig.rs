@@ -3,6 +3,7 @@
 use crate::a2a::{Dialect, Form, Switches};
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
+use crate::base::level::Level;
 use crate::base::slots::Key;
 use crate::core::compute::Computation;
 use crate::core::connections::connection::{Peer, Want};
@@ -107,7 +108,7 @@ impl Rig {
             match out {
                 Out::Start(job) => self.jobs.push(job.id),
                 Out::Deliver(delivery) => self.sent.push(delivery),
-                Out::LogWarning { text } => self.notices.push(text),
+                Out::Log { level: Level::Warn, text } => self.notices.push(text),
                 Out::Store(request @ StoreRequest::Load { .. }) => self.loads.push(request),
                 // Nothing here waits for a flush.
                 Out::Store(StoreRequest::Sync { .. }) => {}
@@ -126,11 +127,7 @@ impl Rig {
                     Some(held) => held.push(computation),
                     None => self.core.input(computation.run(), self.now),
                 },
-                Out::Tidy(_)
-                | Out::Identify { .. }
-                | Out::Over { .. }
-                | Out::SaveRule { .. }
-                | Out::LogError { .. } => {}
+                Out::Tidy(_) | Out::Identify { .. } | Out::Over { .. } | Out::SaveRule { .. } | Out::Log { .. } => {}
             }
         }
         self.core.check();

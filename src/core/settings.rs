@@ -3,6 +3,7 @@
 use crate::a2a::{self, Card, Identity, Switches, Tools};
 use crate::base::clock::Now;
 use crate::base::id::Entropy;
+use crate::base::level::Level;
 use crate::core::connections::guard::HostPolicy;
 use crate::limits::Limits;
 use crate::model::script::Script;
@@ -16,6 +17,8 @@ use std::sync::Arc;
 /// What the core is made from.
 pub struct Setup {
     pub limits: Limits,
+    /// The least important messages that are logged.
+    pub log_level: Level,
     pub host_policy: HostPolicy,
     pub tools: Vec<ToolSpec>,
     /// The slash commands there are; what they do is known to workers.
@@ -42,6 +45,7 @@ impl Setup {
         let identity = Identity { base_url: "http://localhost/", version: "0", unix_ms: 0 };
         Setup {
             limits,
+            log_level: Level::default(),
             host_policy: HostPolicy::default(),
             tools: Vec::new(),
             commands: Registry::built_in(),

@@ -4,6 +4,7 @@
 use crate::a2a::Form;
 use crate::base::clock::Now;
 use crate::base::id::{ConfigId, Seq, TaskId};
+use crate::base::level::Level;
 use crate::base::slots::Key;
 use crate::core::compute::{Computation, Computed, Recipient};
 use crate::core::connections::identity::Identity;
@@ -88,10 +89,8 @@ pub enum Out {
     Deliver(Delivery),
     /// Save a rule that a client has allowed permanently.
     SaveRule { rule: Rule },
-    /// Log an error that only the operator can correct.
-    LogError { text: String },
-    /// Log a warning for the operator.
-    LogWarning { text: String },
+    /// Tell the operator something.
+    Log { level: Level, text: String },
 }
 
 /// A request to read stored content.

@@ -50,6 +50,29 @@ pub enum Call {
     Join(Join),
 }
 
+impl Call {
+    /// Its name in the log.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Call::Say(_) => "say",
+            Call::Create(_) => "create",
+            Call::Commands => "commands",
+            Call::Execute(_) => "execute",
+            Call::Session => "session",
+            Call::Get { .. } => "get",
+            Call::List(_) => "list",
+            Call::Cancel { .. } => "cancel",
+            Call::Subscribe { .. } => "subscribe",
+            Call::Blob { .. } => "blob",
+            Call::Metadata { .. } | Call::AllMetadata => "metadata",
+            Call::Push { .. } => "push",
+            Call::Health => "health",
+            Call::Card | Call::ExtendedCard => "card",
+            Call::Join(_) => "join",
+        }
+    }
+}
+
 /// Webhooks of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Push {

@@ -232,8 +232,9 @@ impl House {
         self.core.check();
         let more = !outside.outs.is_empty() || !outside.taken.is_empty();
         for out in outside.take_outs() {
-            // To read on in a journal, to check a workspace or to decode something changes nothing.
-            if !matches!(out, Out::Store(StoreRequest::Page { .. }) | Out::Resolve { .. } | Out::Compute(_)) {
+            // To read on in a journal, to check a workspace, to decode something or to log changes nothing.
+            let reads = matches!(out, Out::Store(StoreRequest::Page { .. }) | Out::Resolve { .. } | Out::Compute(_));
+            if !reads && !matches!(out, Out::Log { .. }) {
                 self.outs.push(format!("{out:?}"));
             }
             self.perform(out);
@@ -268,7 +269,7 @@ impl House {
                 self.core.input(Input::Delivered { task, hook, seq, result: Ok(()) }, now);
             }
             Out::Stop(_) | Out::Tidy(_) | Out::Over { .. } | Out::SaveRule { .. } => {}
-            Out::LogError { .. } | Out::LogWarning { .. } => {}
+            Out::Log { .. } => {}
             Out::Blob(request) => panic!("no task names stored content: {request:?}"),
             Out::Identify { .. } => panic!("everybody is known here"),
         }

@@ -87,7 +87,7 @@ fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
             let text = format!("What the agent was saying is void, it will be said again: {reason}");
             console_log(o, "warn", &text);
         }),
-        Change::Notice { level, ref text } => write(task, seq, "CONSOLE_LOG", |o| console_log(o, level, text)),
+        Change::Notice { level, ref text } => write(task, seq, "CONSOLE_LOG", |o| console_log(o, level.word(), text)),
         Change::Answered(_) => return None,
     })
 }

@@ -6,6 +6,7 @@ use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Piece};
 use crate::a2a::views::call::Call;
 use crate::a2a::words::{self, CallStatus};
 use crate::base::id::Seq;
+use crate::base::level::Level;
 use crate::task::log::answer::Answer;
 use crate::task::log::event::{Event, errands, hooks};
 use crate::task::log::record::Record;
@@ -59,7 +60,7 @@ pub enum Change<'a> {
     Artifact(ArtifactUpdate<'a>),
     /// A sentence about something that delays or changes the turn.
     Notice {
-        level: &'static str,
+        level: Level,
         text: Cow<'a, str>,
     },
 }
@@ -150,11 +151,11 @@ impl<'a> Change<'a> {
     }
 
     fn info(text: &'a str) -> Change<'a> {
-        Change::Notice { level: "info", text: text.into() }
+        Change::Notice { level: Level::Info, text: text.into() }
     }
 
     fn warn(text: impl Into<Cow<'a, str>>) -> Change<'a> {
-        Change::Notice { level: "warn", text: text.into() }
+        Change::Notice { level: Level::Warn, text: text.into() }
     }
 }
 

@@ -4,8 +4,9 @@ use super::Kind::{List, Number, OnOff, OneOf, Path, Rules, Share, Switch, Text, 
 use super::{By, Kind, Row};
 use crate::a2a::{CardDefault, RestStatus, WEBHOOKS};
 use crate::base::address;
+use crate::base::level::Level;
 use crate::config::listen;
-use crate::config::settings::{Level, Settings};
+use crate::config::settings::Settings;
 use crate::config::trust::Trust;
 use crate::limits::Limits;
 use crate::model::gemini;
@@ -64,6 +65,7 @@ pub const OPTIONS: &[Row] = &[
         .takes(OneOf(&["default", "auto_edit", "plan", "yolo"], |s, n| {
             s.mode = [Mode::Default, Mode::AutoEdit, Mode::Plan, Mode::Yolo][n]
         })),
+    operator("--yolo", "as --approval-mode yolo").takes(Switch(|s, on| s.mode = if on { Mode::Yolo } else { s.mode })),
     operator("--allow-auto-execute", "let clients ask for tools to run without approval")
         .takes(Switch(|s, on| s.auto_execute = on)),
     operator("--state-dir", "where tasks are stored")
@@ -85,6 +87,11 @@ pub const OPTIONS: &[Row] = &[
     operator("--log-level LOG_LEVEL", "the least important messages that are logged")
         .default("info")
         .takes(OneOf(&["error", "warn", "info", "debug"], |s, n| s.log_level = Level::ALL[n])),
+    operator("--debug", "as --log-level debug, with [A2AService] before every message").takes(Switch(|s, on| {
+        if on {
+            (s.log_level, s.log_prefix) = (Level::Debug, "[A2AService] ");
+        }
+    })),
     // From here on every flag is a setting too; `--help` says so.
     operator("--streaming a2a.streaming", "event streams; off: only single responses")
         .default("on")

@@ -50,6 +50,8 @@ pub struct Conn {
     pub waiting: Option<Box<Request>>,
     /// Its peer was refused.
     pub refused: bool,
+    /// The log has named its client.
+    pub is_logged: bool,
     pub output: OutputBuffer,
     rx: Buf,
     reader: Reader,
@@ -122,6 +124,8 @@ pub enum Want {
     Serve(Box<Request>),
     /// A message on a socket.
     Hear(String),
+    /// What it sent was refused, for this reason.
+    Rejected(&'static str),
 }
 
 impl Conn {
@@ -131,6 +135,7 @@ impl Conn {
             link,
             waiting: None,
             refused: false,
+            is_logged: false,
             output: OutputBuffer::default(),
             rx: Buf::default(),
             reader: Reader::new(),
@@ -221,7 +226,10 @@ impl Conn {
                     });
                     return Want::Serve(request);
                 }
-                Err(reject) => self.reject(reject, now),
+                Err(reject) => {
+                    self.reject(reject, now);
+                    return Want::Rejected(reject.message);
+                }
             }
         }
         if self.ended && matches!(self.talk, Talk::Reading) && self.can_answer(limits) {

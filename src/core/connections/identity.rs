@@ -110,7 +110,7 @@ impl Core {
     }
 
     /// Counts a peer once, however often it asks.
-    fn count_refused(&mut self, key: Key, why: &str, now: Now) {
+    pub(in crate::core) fn count_refused(&mut self, key: Key, why: &str, now: Now) {
         let Some(conn) = self.connections.get_mut(key).filter(|conn| !conn.refused) else {
             return;
         };
@@ -122,7 +122,7 @@ impl Core {
     pub(in crate::core) fn count_refusal(&mut self, why: &str, now: Now) {
         let pause = self.settings.limits.refusal_tell_ms;
         let text = self.connections.refusals.count(why, pause, now);
-        self.out.extend(text.map(|text| Out::LogWarning { text }));
+        self.out.extend(text.map(Out::warning));
     }
 
     fn answer_last(&mut self, key: Key, request: &Request, fault: &Fault, now: Now) {
@@ -183,7 +183,7 @@ mod tests {
                         assert_eq!(conn, self.key);
                         asked += 1;
                     }
-                    Out::LogWarning { text } => told.push(text),
+                    Out::Log { text, .. } => told.push(text),
                     _ => {}
                 }
             }

@@ -201,6 +201,7 @@ impl Core {
             Err((fault, form)) => return self.refuse(key, &form, &fault, now),
         };
         let by = Source { client, via: form.dialect.via.to_owned() };
+        self.log_request(key, &call, &by);
         if let Call::Say(say) = &mut call
             && say.task.is_none()
             && say.context.is_none()

@@ -7,6 +7,7 @@
 use crate::a2a;
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
+use crate::base::level::Level;
 use crate::base::slots::Key;
 use crate::core::disk::store::StoreError;
 use crate::core::readers::subscription::{Kind, Subscription, Wants};
@@ -65,7 +66,7 @@ impl Core {
         }
         self.disk.health.told = Some(now.mono_ms);
         let text = format!("{error}; until then nothing new begins and what was begun waits");
-        self.out.push(Out::LogError { text });
+        self.out.push(Out::Log { level: Level::Error, text });
     }
 
     /// A journal could not be written. Calls that wait for it are answered with what became of their requests, because it is not

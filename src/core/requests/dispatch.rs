@@ -54,6 +54,7 @@ impl Core {
             match task {
                 // The reason may show an event that is not on disk yet: that the task is over, that another client has answered.
                 Some(task) => {
+                    self.log_refusal(&fault.message);
                     self.reply_after(conn, &task, &form, Reply::Refusal(fault));
                 }
                 None => self.refuse(conn, &form, &fault, now),
@@ -400,6 +401,7 @@ impl Core {
     }
 
     pub(in crate::core) fn refuse(&mut self, conn: Key, form: &Form, fault: &Fault, now: Now) {
+        self.log_refusal(&fault.message);
         if !a2a::in_stream(form, fault) {
             return self.answer(conn, &a2a::fault(form, fault), now);
         }

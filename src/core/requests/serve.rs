@@ -17,6 +17,7 @@ impl Core {
         };
         if let Err(fault) = self.settings.host_policy.check(&request, link) {
             let form = a2a::Form::at(&request.path);
+            self.count_refused(key, &fault.message, now);
             return self.answer(key, &a2a::fault(&form, &fault), now);
         }
         match guard::admit(&request, peer) {
@@ -38,6 +39,9 @@ impl Core {
 
     /// A request was decoded.
     pub(in crate::core) fn decoded(&mut self, key: Key, request: &Request, decoded: Decoded, now: Now) {
+        if let Ok((call, form)) = &decoded {
+            self.log_request(key, call, &source(request, form));
+        }
         match decoded {
             Ok((Call::Card, _)) => {
                 let mut response = self.settings.card.answer(request);

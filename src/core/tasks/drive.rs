@@ -7,7 +7,7 @@ use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::{Store, StoreError};
 use crate::core::tasks::loaded_task::{LoadedTask, Mark};
 use crate::core::timers::Timer;
-use crate::core::{Core, Out};
+use crate::core::{Core, Out, log};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::brief::Brief;
 use crate::task::machine::decide;
@@ -65,8 +65,9 @@ impl Core {
         let changed = self.tasks.update(task, |loaded| {
             let status = loaded.state.status.seq;
             for event in decision.events {
-                let mark = Mark::of(&event);
-                loaded.record(event, now.unix_ms, &self.tools.shown);
+                let record = loaded.record(event, now.unix_ms, &self.tools.shown);
+                self.out.extend(log::event(&loaded.state, &record, self.settings.log_level));
+                let mark = Mark::of(&record.event);
                 if mark == Mark::Over {
                     self.out.push(Out::Over { task: task.clone() });
                 }
@@ -212,7 +213,7 @@ impl Core {
         for task in failed {
             self.tell_readers(&task, now);
         }
-        self.out.extend(store.findings().into_iter().map(|text| Out::LogWarning { text }));
+        self.out.extend(store.findings().into_iter().map(Out::warning));
         self.out.extend(store.take_maintenance().map(Out::Tidy));
         if store.has_unwritten_summaries() && !std::mem::replace(&mut self.disk.summaries_armed, true) {
             self.timers.arm(now.mono_ms + self.settings.limits.store_retry_ms, Timer::Summaries);
@@ -284,6 +285,7 @@ impl Core {
             };
             if safe {
                 loaded.running.push(job.id.at);
+                self.out.extend(log::job(&job, self.settings.log_level));
                 self.out.push(Out::Start(job));
             } else {
                 must_sync |= gate == Gate::Synced && written >= seq;

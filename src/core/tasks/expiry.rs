@@ -65,7 +65,7 @@ impl Core {
         if self.tasks.known.read_clocks(now) {
             let text = "the clock was set forward by more than a day, or no server ran for as long: the times after which tasks are \
                         completed and deleted begin anew";
-            self.out.push(Out::LogWarning { text: text.into() });
+            self.out.push(Out::warning(text.into()));
         }
         // Those that were loaded only to be closed need not stay.
         for task in self.disk.take_loaded_for_expiry() {

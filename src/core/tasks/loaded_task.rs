@@ -148,13 +148,13 @@ impl LoadedTask {
     }
 
     /// Records one event: its line in the log, its effect on the state, its encoded bodies for readers.
-    pub fn record(&mut self, event: Event, unix_ms: u64, tools: &Tools) {
+    pub fn record(&mut self, event: Event, unix_ms: u64, tools: &Tools) -> Record {
         let at = self.state.stamp(&event, unix_ms);
         let record = Record { seq: self.state.seq.next(), at, event };
         record.write(&mut self.pending);
         Arc::make_mut(&mut self.state).apply(&record);
         if self.views.is_empty() {
-            return;
+            return record;
         }
         let bodies: Vec<(View, Option<Body>)> =
             self.views.iter().map(|(view, _)| (*view, a2a::event(*view, &self.state, &record, tools))).collect();
@@ -162,6 +162,7 @@ impl LoadedTask {
         self.hot_bytes += bytes;
         let mark = Mark::of(&record.event);
         self.hot.push_back(Hot { seq: record.seq, mark, bodies, bytes });
+        record
     }
 
     pub fn watch(&mut self, view: View) {

@@ -5,7 +5,7 @@
 //! terminal stopped with Ctrl-S or a full pipe cannot take are dropped, counted, and reported later.
 
 use crate::base::clock::rfc3339;
-use crate::config::settings::Level;
+use crate::base::level::Level;
 use crate::limits::LOG_LINE_BYTES;
 use crate::shell::event_loop::sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -44,6 +44,7 @@ pub struct Log(Arc<Inner>);
 
 struct Inner {
     level: Level,
+    prefix: &'static str,
     redacted: Redacted,
     out: Mutex<Out>,
 }
@@ -56,21 +57,22 @@ struct Out {
 
 impl Log {
     /// A log on standard error that leaves out what is less urgent than `level`. Without standard error nothing is logged.
-    pub fn new(level: Level, redacted: Redacted) -> Log {
-        Log::to(io::stderr().as_fd().try_clone_to_owned().ok().map(File::from), level, redacted)
+    /// Every message begins with `prefix`.
+    pub fn new(level: Level, prefix: &'static str, redacted: Redacted) -> Log {
+        Log::to(io::stderr().as_fd().try_clone_to_owned().ok().map(File::from), level, prefix, redacted)
     }
 
     pub fn on(file: File, level: Level, redacted: Redacted) -> Log {
-        Log::to(Some(file), level, redacted)
+        Log::to(Some(file), level, "", redacted)
     }
 
     /// Logs nothing.
     pub fn off() -> Log {
-        Log::to(None, Level::Error, Redacted::default())
+        Log::to(None, Level::Error, "", Redacted::default())
     }
 
-    fn to(file: Option<File>, level: Level, redacted: Redacted) -> Log {
-        Log(Arc::new(Inner { level, redacted, out: Mutex::new(Out { file, lost: 0 }) }))
+    fn to(file: Option<File>, level: Level, prefix: &'static str, redacted: Redacted) -> Log {
+        Log(Arc::new(Inner { level, prefix, redacted, out: Mutex::new(Out { file, lost: 0 }) }))
     }
 
     pub fn error(&self, message: impl fmt::Display) {
@@ -89,11 +91,16 @@ impl Log {
         self.say(Level::Debug, &message);
     }
 
-    fn say(&self, level: Level, message: &dyn fmt::Display) {
+    /// The least important messages that are logged.
+    pub fn level(&self) -> Level {
+        self.0.level
+    }
+
+    pub fn say(&self, level: Level, message: &dyn fmt::Display) {
         if level > self.0.level {
             return;
         }
-        let text = self.0.redacted.apply(&message.to_string());
+        let text = self.0.redacted.apply(&format!("{}{message}", self.0.prefix));
         let mut out = self.0.out.lock().unwrap_or_else(PoisonError::into_inner);
         if out.lost > 0 {
             let note = format!("{} lines of this log were lost: nobody took them", out.lost);

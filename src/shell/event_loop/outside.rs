@@ -60,8 +60,7 @@ impl Shell for Outside {
             Out::Over { task } => self.jobs.forget(&task),
             Out::SaveRule { rule } => self.jobs.save(rule),
             Out::Deliver(delivery) => self.jobs.deliver(delivery),
-            Out::LogError { text } => self.log.error(text),
-            Out::LogWarning { text } => self.log.warn(text),
+            Out::Log { level, text } => self.log.say(level, &text),
         }
     }
 

@@ -174,6 +174,7 @@ impl Start {
         let saved = self.reader.paths().saved_rules();
         Ok(Setup {
             limits: settings.limits.clone(),
+            log_level: self.log.level(),
             host_policy: host_policy(settings, listeners),
             tools: self.declared.clone(),
             commands: self.commands.registry().clone(),

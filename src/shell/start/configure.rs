@@ -37,7 +37,7 @@ pub fn configure(
     let paths = Paths::new(env.as_ref());
     let reader = SettingsReader::new(paths.clone(), env.clone(), operator, Limits::default());
     let config = Config::new(flags, env.as_ref(), reader.read(&workspace)?)?;
-    let log = Log::new(config.settings.log_level, Redacted::new(secrets(&config)));
+    let log = Log::new(config.settings.log_level, config.settings.log_prefix, Redacted::new(secrets(&config)));
     for message in &config.messages {
         log.warn(message);
     }

@@ -138,8 +138,8 @@ pub fn wanted(context: &Context) -> Wanted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::level::Level;
     use crate::config::paths::Paths;
-    use crate::config::settings::Level;
     use crate::config::trust::{OperatorTrust, Trust};
     use crate::shell::event_loop::log::Redacted;
     use crate::tool::tests::Scratch;

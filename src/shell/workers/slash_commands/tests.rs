@@ -1,6 +1,6 @@
 use super::*;
+use crate::base::level::Level;
 use crate::config::paths::Paths;
-use crate::config::settings::Level;
 use crate::config::trust::{OperatorTrust, Trust};
 use crate::limits::Limits;
 use crate::shell::event_loop::log::{Log, Redacted};

@@ -1,0 +1,15 @@
+//! The levels of the log.
+
+use crate::base::words::words;
+
+words! {
+    /// How important a message of the log is, the most important first.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Level {
+        Error = "error",
+        Warn = "warn",
+        #[default]
+        Info = "info",
+        Debug = "debug",
+    }
+}

@@ -1,0 +1,126 @@
+//! The lines of the operator's log: who connects and what is asked, what models and tools do, what fails and what is refused. The shell
+//! writes them. No line contains a prompt, what a model said, the arguments of a tool call or its result.
+
+use crate::a2a;
+use crate::base::level::Level;
+use crate::base::slots::Key;
+use crate::core::requests::dispatch::Needs;
+use crate::core::{Core, Out};
+use crate::task::call::Call;
+use crate::task::log::event::{End, Event, Final, errands, hooks};
+use crate::task::log::record::Record;
+use crate::task::machine::job::{Job, Think, Work};
+use crate::task::machine::state::State;
+use crate::task::message::Source;
+use crate::task::spec::{Ending, ErrorKind};
+
+impl Out {
+    pub(super) fn warning(text: String) -> Out {
+        Out::Log { level: Level::Warn, text }
+    }
+}
+
+impl Core {
+    fn log_debug(&mut self, text: impl FnOnce() -> String) {
+        if self.settings.log_level >= Level::Debug {
+            self.out.push(Out::Log { level: Level::Debug, text: text() });
+        }
+    }
+
+    /// Logs a request, before it the client if this is the first one on its connection.
+    pub(super) fn log_request(&mut self, conn: Key, call: &Call, by: &Source) {
+        let Source { client, via } = by;
+        let logged = self.connections.get_mut(conn).map(|conn| std::mem::replace(&mut conn.is_logged, true));
+        if logged == Some(false) {
+            self.log_debug(|| format!("A2A client connected: {client} ({via})"));
+        }
+        self.log_debug(|| {
+            let task = Needs::of(call).task.map(|task| format!(" {task}"));
+            format!("request {}{} from {client} ({via})", call.name(), task.unwrap_or_default())
+        });
+    }
+
+    pub(super) fn log_refusal(&mut self, why: &str) {
+        self.log_debug(|| format!("refused a request: {why}"));
+    }
+}
+
+/// The line about an event of a task; `state` is the one right after it.
+pub(super) fn event(state: &State, record: &Record, most: Level) -> Option<Out> {
+    let (level, text) = line(state, record)?;
+    let task = &state.created.task;
+    (level <= most).then(|| Out::Log { level, text: format!("task {task}: {text}") })
+}
+
+fn line(state: &State, record: &Record) -> Option<(Level, String)> {
+    let text = match &record.event {
+        Event::Prompted { by, turn, .. } => format!("prompt {turn} from {} ({})", by.client, by.via),
+        Event::Answered { answer } => {
+            let usage = answer.usage.unwrap_or_default();
+            let (model, calls) = (&state.model, answer.calls().count());
+            format!("{model} answered: {} tokens in, {} out, {calls} tool calls", usage.prompt, usage.output)
+        }
+        Event::CallAsked { call, .. } => format!("tool call {call} needs approval"),
+        Event::CallAnswered { call, choice, by, .. } => {
+            format!("tool call {call} was answered {} by {} ({})", choice.word(), by.client, by.via)
+        }
+        Event::CallStarted { call } => format!("tool call {call} starts"),
+        Event::CallEnded { call, ending } => {
+            let end = match ending.as_ref() {
+                Ending::Success { .. } => "succeeded",
+                Ending::Error { error } if error.kind == ErrorKind::PolicyViolation => &error.message,
+                Ending::Error { error } => error.kind.word(),
+                Ending::Cancelled { .. } => "cancelled",
+            };
+            format!("tool call {call}: {end}")
+        }
+        Event::TurnEnded { turn, end: End::Failed(why) } => {
+            return Some((Level::Warn, format!("turn {turn} failed: {why}")));
+        }
+        Event::TurnEnded { turn, .. } => format!("turn {turn} is over"),
+        Event::Closed { state: Final::Failed, text } => {
+            return Some((Level::Warn, format!("failed: {}", text.as_deref().unwrap_or_default())));
+        }
+        Event::Closed { state, .. } => format!("{state:?}").to_lowercase(),
+        // The request that follows has a line of its own.
+        Event::Retried => return None,
+        Event::Created(_)
+        | Event::TurnBegan { .. }
+        | Event::Paused
+        | Event::ResultsSent
+        | Event::Produced { .. }
+        | Event::Interrupted { .. }
+        | Event::Resumed
+        | Event::Thought { .. }
+        | Event::Text { .. }
+        | Event::Cited { .. }
+        | Event::Retracted { .. }
+        | Event::BackedOff { .. }
+        | Event::FellBack { .. }
+        | Event::CompactionBegan
+        | Event::Compacted { .. }
+        | Event::CompactionFailed { .. }
+        | Event::Looped
+        | Event::Nudged { .. }
+        | Event::CallPlanned { .. }
+        | Event::CallReady { .. }
+        | Event::CallOutput { .. }
+        | Event::CallStale { .. }
+        | errands!()
+        | hooks!() => return a2a::detour(state, record).map(|(level, text)| (level, text.into_owned())),
+    };
+    Some((Level::Debug, text))
+}
+
+/// The line about a model request.
+pub(super) fn job(job: &Job, most: Level) -> Option<Out> {
+    let (Think { model, turn, attempt, .. }, what) = match &job.work {
+        Work::Think(think) => (think, "model call"),
+        Work::Compact(think) => (think, "model call for a summary"),
+        Work::Attach { .. } | Work::Command(_) | Work::Prepare { .. } | Work::Run(_) => return None,
+    };
+    (most >= Level::Debug).then(|| Out::Log {
+        level: Level::Debug,
+        text: format!("task {}: {what}: {model}, turn {turn}, attempt {attempt}", job.id.task),
+    })
+}
