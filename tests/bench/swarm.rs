@@ -8,10 +8,11 @@ use crate::frames::Frames;
 use crate::support::http::{Message, Side};
 use crate::support::sse::Sse;
 use crate::support::stamp;
-use mio::net::TcpStream;
+use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 /// Silence of a whole swarm after which a measurement is given up.
@@ -155,12 +156,11 @@ impl Swarm {
     /// Opens so many further connections.
     pub fn connect(&mut self, address: SocketAddr, count: usize) -> io::Result<()> {
         for _ in 0..count {
-            let stream = std::net::TcpStream::connect_timeout(&address, SILENCE)?;
+            let stream = TcpStream::connect_timeout(&address, SILENCE)?;
             stream.set_nodelay(true)?;
             stream.set_nonblocking(true)?;
-            let mut stream = TcpStream::from_std(stream);
             let token = Token(self.lines.len());
-            self.poll.registry().register(&mut stream, token, Interest::READABLE)?;
+            self.poll.registry().register(&mut SourceFd(&stream.as_raw_fd()), token, Interest::READABLE)?;
             self.lines.push(Line {
                 stream,
                 message: Message::new(Side::Response),

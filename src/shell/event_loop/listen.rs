@@ -6,16 +6,16 @@
 
 use crate::config::listen::Listen;
 use crate::shell::event_loop::sys;
-use mio::event::Source;
-use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use mio::{Interest, Registry, Token};
 use rustix::fs::Mode;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, connect, listen, socket_with,
+    sockopt,
+};
 use std::fs::{self, DirBuilder};
-use std::io::{self, IoSlice, Read, Write};
-use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -26,13 +26,21 @@ const MOST_PATH_BYTES: usize = 107;
 /// The accept queue of a Unix socket: as long as the system allows, because a connection that finds it full is refused at once.
 const BACKLOG: i32 = -1;
 
-pub enum Listener {
-    Tcp(TcpListener),
-    Unix(UnixListener, SocketFile),
+/// How all our sockets are made.
+const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
+
+pub struct Listener {
+    pub socket: OwnedFd,
+    place: Place,
+}
+
+enum Place {
+    Tcp(SocketAddr),
+    Unix(SocketFile),
 }
 
 /// The file of a socket that we listen on; removed with it.
-pub struct SocketFile {
+struct SocketFile {
     path: PathBuf,
     /// Device and inode: what is there later may be another's.
     id: (u64, u64),
@@ -45,18 +53,6 @@ impl Drop for SocketFile {
             let _ = fs::remove_file(&self.path);
         }
     }
-}
-
-/// An accepted connection.
-pub enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-/// Who is at the other end, as far as the listener knows.
-pub enum Remote {
-    Tcp(SocketAddr),
-    Unix,
 }
 
 impl Listener {
@@ -86,51 +82,43 @@ impl Listener {
         unix(&dir.join(format!("{name}.sock")))
     }
 
-    pub fn accept(&self) -> io::Result<(Stream, Remote)> {
-        match self {
-            Listener::Tcp(listener) => {
-                let (stream, address) = listener.accept()?;
-                let _ = stream.set_nodelay(true);
-                Ok((Stream::Tcp(stream), Remote::Tcp(address)))
-            }
-            Listener::Unix(listener, _) => Ok((Stream::Unix(listener.accept()?.0), Remote::Unix)),
+    /// The next connection, and the address of its other end if it has one.
+    pub fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<SocketAddr>)> {
+        let (stream, remote) = acceptfrom_with(&self.socket, FLAGS)?;
+        let address = remote.and_then(|remote| SocketAddr::try_from(remote).ok());
+        if address.is_some() {
+            let _ = sockopt::set_tcp_nodelay(&stream, true);
         }
+        Ok((stream, address))
     }
 
     /// As it is written behind `--listen`.
     pub fn name(&self) -> String {
-        match self {
-            Listener::Tcp(listener) => listener.local_addr().map_or_else(|e| e.to_string(), |at| at.to_string()),
-            Listener::Unix(_, file) => format!("unix:{}", file.path.display()),
+        match &self.place {
+            Place::Tcp(address) => address.to_string(),
+            Place::Unix(file) => format!("unix:{}", file.path.display()),
         }
     }
 
     /// The address of a TCP listener.
     pub fn address(&self) -> Option<SocketAddr> {
-        match self {
-            Listener::Tcp(listener) => listener.local_addr().ok(),
-            Listener::Unix(..) => None,
+        match self.place {
+            Place::Tcp(address) => Some(address),
+            Place::Unix(_) => None,
         }
     }
 
     /// The path of a Unix socket.
     pub fn path(&self) -> Option<&Path> {
-        match self {
-            Listener::Tcp(_) => None,
-            Listener::Unix(_, file) => Some(&file.path),
-        }
-    }
-
-    pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        match self {
-            Listener::Tcp(listener) => listener.register(registry, token, Interest::READABLE),
-            Listener::Unix(listener, _) => listener.register(registry, token, Interest::READABLE),
+        match &self.place {
+            Place::Tcp(_) => None,
+            Place::Unix(file) => Some(&file.path),
         }
     }
 }
 
 fn tcp(address: SocketAddr) -> Result<Listener, String> {
-    let listener = TcpListener::bind(address).map_err(|error| match error.kind() {
+    let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::AddrInUse => {
             format!(
                 "port {} is in use; choose another with --a2a-port or --listen (0 takes a free one)",
@@ -138,8 +126,11 @@ fn tcp(address: SocketAddr) -> Result<Listener, String> {
             )
         }
         _ => format!("cannot listen on {address}: {error}"),
-    })?;
-    Ok(Listener::Tcp(listener))
+    };
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let place = Place::Tcp(listener.local_addr().map_err(failed)?);
+    Ok(Listener { socket: listener.into(), place })
 }
 
 /// Whether a socket in this directory stays ours: nobody else may replace it.
@@ -169,20 +160,19 @@ fn unix(path: &Path) -> Result<Listener, String> {
         ));
     }
     make_way(path)?;
-    let listener = bind_private(path).map_err(|e| format!("cannot listen on unix:{shown}: {e}"))?;
+    let socket = bind_private(path).map_err(|e| format!("cannot listen on unix:{shown}: {e}"))?;
     let there = fs::symlink_metadata(path).map_err(|e| format!("cannot look at {shown}: {e}"))?;
     let file = SocketFile { path: path.to_owned(), id: (there.dev(), there.ino()) };
-    Ok(Listener::Unix(listener, file))
+    Ok(Listener { socket, place: Place::Unix(file) })
 }
 
 /// Creates the socket file with mode 0600: Linux gives it the mode of the unbound socket. The umask would affect all threads.
-fn bind_private(path: &Path) -> io::Result<UnixListener> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+fn bind_private(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
     listen(&socket, BACKLOG)?;
-    Ok(UnixListener::from_std(socket.into()))
+    Ok(socket)
 }
 
 /// Removes a socket of ours on which nobody listens any more. Anything else that is there stays, and is an error.
@@ -210,71 +200,8 @@ fn make_way(path: &Path) -> Result<(), String> {
 }
 
 fn try_connect(path: &Path) -> rustix::io::Result<()> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
     connect(&socket, &SocketAddrUnix::new(path)?)
-}
-
-impl Stream {
-    pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        match self {
-            Stream::Tcp(stream) => stream.register(registry, token, interest),
-            Stream::Unix(stream) => stream.register(registry, token, interest),
-        }
-    }
-
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        match self {
-            Stream::Tcp(stream) => stream.local_addr(),
-            Stream::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
-        }
-    }
-
-    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => stream.shutdown(how),
-            Stream::Unix(stream) => stream.shutdown(how),
-        }
-    }
-}
-
-impl AsFd for Stream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Stream::Tcp(stream) => stream.as_fd(),
-            Stream::Unix(stream) => stream.as_fd(),
-        }
-    }
-}
-
-impl Read for Stream {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.read(bytes),
-            Stream::Unix(stream) => stream.read(bytes),
-        }
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.write(bytes),
-            Stream::Unix(stream) => stream.write(bytes),
-        }
-    }
-
-    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.write_vectored(slices),
-            Stream::Unix(stream) => stream.write_vectored(slices),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -4,14 +4,14 @@ use crate::base::clock::Now;
 use crate::base::slots::Key;
 use crate::core::{Close, Out, Shell, Written};
 use crate::limits::Limits;
-use crate::shell::event_loop::listen::Stream;
 use crate::shell::event_loop::log::Log;
 use crate::shell::peers::peer_check::{Caller, PeerCheck};
 use crate::shell::workers::jobs::Jobs;
-use rustix::net::sockopt;
+use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown, sockopt};
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, IoSlice, Write};
-use std::net::Shutdown;
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// Everything that the core has effects on.
@@ -22,7 +22,7 @@ pub(super) struct Outside {
     pub sockets: HashMap<Key, Socket>,
     /// Connections to continue with although no event will say so.
     pub again: Vec<Key>,
-    pub lingering: VecDeque<(u64, Stream)>,
+    pub lingering: VecDeque<(u64, OwnedFd)>,
     limits: Limits,
     /// A connection was closed, so there may be room for another one.
     pub closed: bool,
@@ -31,7 +31,7 @@ pub(super) struct Outside {
 }
 
 pub(super) struct Socket {
-    pub stream: Stream,
+    pub stream: OwnedFd,
     pub caller: Caller,
     /// It is in `again`, which names each connection once.
     pub again: bool,
@@ -76,15 +76,15 @@ impl Shell for Outside {
                 self.continue_next_turn(conn);
                 return Written::Later;
             }
-            match socket.stream.write_vectored(slices) {
+            match rustix::io::writev(&socket.stream, slices) {
                 Ok(0) => return Written::Broke,
                 Ok(n) => {
                     socket.budget = socket.budget.saturating_sub(n);
                     self.written.push(conn);
                     return Written::Bytes(n);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => socket.writable = false,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(Errno::AGAIN) => socket.writable = false,
+                Err(Errno::INTR) => {}
                 Err(_) => return Written::Broke,
             }
         }
@@ -105,7 +105,7 @@ impl Shell for Outside {
             // With this option closing the socket resets the connection.
             let _ = sockopt::set_socket_linger(&socket.stream, Some(Duration::ZERO));
         } else if socket.readable {
-            let _ = socket.stream.shutdown(Shutdown::Write);
+            let _ = shutdown(&socket.stream, Shutdown::Write);
             linger(&mut self.lingering, socket.stream, now.mono_ms, &self.limits);
         }
     }

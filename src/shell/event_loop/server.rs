@@ -10,7 +10,7 @@ use crate::core::connections::connection::{Link, Peer};
 use crate::core::disk::store::Store;
 use crate::core::{Core, Input};
 use crate::limits::Limits;
-use crate::shell::event_loop::listen::{Listener, Remote, Stream};
+use crate::shell::event_loop::listen::Listener;
 use crate::shell::event_loop::log::Log;
 use crate::shell::event_loop::outside::{Outside, Socket};
 use crate::shell::event_loop::signals::{Signal, Signals};
@@ -19,9 +19,13 @@ use crate::shell::event_loop::sys::{self, Clock};
 use crate::shell::peers::peer_check::{Accepted, Caller, PeerCheck};
 use crate::shell::workers::jobs::{Jobs, Mail};
 use crate::shell::workers::lanes::Left;
+use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
-use rustix::net::sockopt;
-use std::io::{self, Read};
+use rustix::io::Errno;
+use rustix::net::{getsockname, sockopt};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,15 +92,15 @@ pub struct Parts {
 }
 
 impl Server {
-    pub fn new(mut parts: Parts) -> io::Result<Server> {
+    pub fn new(parts: Parts) -> io::Result<Server> {
         let registry = parts.poll.registry();
         let mut listeners = Vec::new();
-        for (at, mut listener) in parts.listeners.into_iter().enumerate() {
-            listener.register(registry, Token(LISTEN + at))?;
+        for (at, listener) in parts.listeners.into_iter().enumerate() {
+            registry.register(&mut SourceFd(&listener.socket.as_raw_fd()), Token(LISTEN + at), Interest::READABLE)?;
             listeners.push(Listening { listener, backlog: true, is_left_over: false, taken: 0 });
         }
-        if let Some(signals) = &mut parts.signals {
-            registry.register(signals, SIGNAL, Interest::READABLE)?;
+        if let Some(signals) = &parts.signals {
+            registry.register(&mut SourceFd(&signals.socket.as_raw_fd()), SIGNAL, Interest::READABLE)?;
         }
         Ok(Server {
             poll: parts.poll,
@@ -250,21 +254,21 @@ impl Server {
             }
             budget -= 1;
             match listening.listener.accept() {
-                Ok((stream, remote)) => {
+                Ok((stream, address)) => {
                     listening.taken += 1;
                     if listening.taken >= self.limits.accept_queue {
                         self.outside.peer_check.accept_queue_was_full();
                     }
-                    self.welcome(stream, remote, accepted, now);
+                    self.welcome(stream, address, accepted, now);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(Errno::AGAIN) => {
                     listening.backlog = false;
                     listening.is_left_over = false;
                     listening.taken = 0;
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(Errno::INTR) => {}
                 // A command of the same user may have lowered the limit; clients must still be able to connect and cancel it.
-                Err(error) if error.raw_os_error() == Some(libc::EMFILE) && sys::restore_file_limit() => {}
+                Err(Errno::MFILE) if sys::restore_file_limit() => {}
                 Err(error) => {
                     // Most likely out of descriptors: the backlog waits until a connection or a file of a worker is closed.
                     self.outside.log.warn(format_args!("could not accept a connection: {error}"));
@@ -276,21 +280,22 @@ impl Server {
         }
     }
 
-    fn welcome(&mut self, mut stream: Stream, remote: Remote, accepted: Accepted, now: Now) {
+    /// Takes an accepted connection. Only TCP has an address.
+    fn welcome(&mut self, stream: OwnedFd, address: Option<SocketAddr>, accepted: Accepted, now: Now) {
         // Lingering sockets count against the connection limit.
         let outside = &mut self.outside;
         if outside.sockets.len() + outside.lingering.len() >= self.limits.connections {
             outside.lingering.pop_front();
         }
-        let (link, (peer, caller)): (Link, (Peer, Caller)) = match remote {
-            Remote::Tcp(address) => {
-                let Ok(local) = stream.local_addr() else {
+        let (link, (peer, caller)): (Link, (Peer, Caller)) = match address {
+            Some(address) => {
+                let Some(local) = getsockname(&stream).ok().and_then(|local| SocketAddr::try_from(local).ok()) else {
                     // It broke before we got to it.
                     return;
                 };
                 (Link::Tcp, outside.peer_check.tcp(address, local))
             }
-            Remote::Unix => (Link::Unix, outside.peer_check.unix(&stream, accepted)),
+            None => (Link::Unix, outside.peer_check.unix(&stream, accepted)),
         };
         if !self.core.keeps(peer, now) {
             return;
@@ -299,7 +304,8 @@ impl Server {
         self.core.close_connections(&mut self.outside, now);
         let _ = sockopt::set_socket_send_buffer_size(&stream, self.limits.socket_send_bytes);
         let key = self.core.opened_over(link, peer, now);
-        match stream.register(self.poll.registry(), Token(key.pack())) {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        match self.poll.registry().register(&mut SourceFd(&stream.as_raw_fd()), Token(key.pack()), interest) {
             Ok(()) => {
                 let budget = self.limits.turn_bytes;
                 let socket = Socket { stream, caller, again: false, readable: true, writable: true, budget };
@@ -338,7 +344,7 @@ impl Server {
                 return self.outside.continue_next_turn(key);
             }
             let most = room.min(budget);
-            match socket.stream.read(&mut scratch[..most]) {
+            match rustix::io::read(&socket.stream, &mut scratch[..most]) {
                 Ok(0) => {
                     socket.readable = false;
                     self.core.input(Input::Finished { conn: key }, now);
@@ -347,8 +353,8 @@ impl Server {
                     budget -= n;
                     self.core.input(Input::Received { conn: key, bytes: &scratch[..n] }, now);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => socket.readable = false,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(Errno::AGAIN) => socket.readable = false,
+                Err(Errno::INTR) => {}
                 Err(_) => {
                     socket.readable = false;
                     self.core.input(Input::Broke { conn: key }, now);
@@ -414,17 +420,18 @@ fn may_have_listener(events: &Events) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mio::net::{TcpListener, TcpStream};
+    use std::net::{TcpListener, TcpStream};
 
     /// A tool could hide its connection behind many other events, and end before it is accepted.
     #[test]
     fn a_full_poll_does_not_show_that_the_accept_queues_are_empty() {
         let mut poll = Poll::new().expect("an event queue");
-        let bind = || TcpListener::bind("127.0.0.1:0".parse().expect("an address")).expect("a free port");
-        let (mut listener, mut other) = (bind(), bind());
-        let registry = poll.registry();
-        registry.register(&mut other, Token(1), Interest::READABLE).expect("registered");
-        registry.register(&mut listener, Token(LISTEN), Interest::READABLE).expect("registered");
+        let bind = || TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let (listener, other) = (bind(), bind());
+        for (socket, token) in [(&other, Token(1)), (&listener, Token(LISTEN))] {
+            let registered = poll.registry().register(&mut SourceFd(&socket.as_raw_fd()), token, Interest::READABLE);
+            registered.expect("registered");
+        }
         let connect = |to: &TcpListener| TcpStream::connect(to.local_addr().expect("an address")).expect("connected");
         let _first = connect(&other);
         let _second = connect(&listener);

@@ -6,12 +6,10 @@
 //!
 //! CONT is only noted: whoever was stopped does not know how long things have waited.
 
-use mio::event::Source;
-use mio::net::UnixStream;
-use mio::{Interest, Registry, Token};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{SigId, flag, low_level};
 use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -60,7 +58,8 @@ impl Signal {
 /// While one of these exists, the signals do not end the process by themselves. When the last one is dropped, signals that had
 /// their default effect have it again.
 pub struct Signals {
-    socket: UnixStream,
+    /// Readable when a signal has arrived.
+    pub socket: UnixStream,
     arrived: [Arc<AtomicBool>; Signal::ALL.len()],
     continued: Arc<AtomicBool>,
     actions: Vec<SigId>,
@@ -102,12 +101,12 @@ fn end_handling() {
 
 impl Signals {
     pub fn new() -> io::Result<Signals> {
-        let (read, write) = std::os::unix::net::UnixStream::pair()?;
-        read.set_nonblocking(true)?;
+        let (socket, write) = UnixStream::pair()?;
+        socket.set_nonblocking(true)?;
         begin_handling()?;
         // From here on it is dropped, and what was registered with it, if something fails.
         let mut signals = Signals {
-            socket: UnixStream::from_std(read),
+            socket,
             arrived: Signal::ALL.map(|_| Arc::new(AtomicBool::new(false))),
             continued: Arc::new(AtomicBool::new(false)),
             actions: Vec::new(),
@@ -158,25 +157,13 @@ impl Drop for Signals {
     }
 }
 
-impl Source for Signals {
-    fn register(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
-        self.socket.register(registry, token, interest)
-    }
-
-    fn reregister(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
-        self.socket.reregister(registry, token, interest)
-    }
-
-    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        self.socket.deregister(registry)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mio::{Events, Poll};
+    use mio::unix::SourceFd;
+    use mio::{Events, Interest, Poll, Token};
     use std::io::{BufRead, BufReader, Write};
+    use std::os::fd::AsRawFd;
     use std::process::{Child, ChildStdout, Command, Stdio};
 
     const INNER: &str = "SIGNALS_INNER";
@@ -199,7 +186,7 @@ mod tests {
         }
         let mut signals = Signals::new().unwrap();
         let mut poll = Poll::new().unwrap();
-        poll.registry().register(&mut signals, Token(0), Interest::READABLE).unwrap();
+        poll.registry().register(&mut SourceFd(&signals.socket.as_raw_fd()), Token(0), Interest::READABLE).unwrap();
         let mut out = std::io::stdout();
         writeln!(out, "ready").unwrap();
         let mut events = Events::with_capacity(8);
