@@ -2,11 +2,12 @@
 
 use crate::base::clock::Now;
 use crate::base::slots::Key;
-use crate::core::{Close, Out, Shell, Written};
+use crate::core::{Close, Input, Out, Shell, Written};
 use crate::limits::Limits;
 use crate::shell::event_loop::log::Log;
-use crate::shell::peers::peer_check::{Caller, PeerCheck};
-use crate::shell::workers::jobs::Jobs;
+use crate::shell::peers::peer_check::{Answers, Caller, PeerCheck};
+use crate::shell::workers::jobs::{Jobs, Mail};
+use crate::shell::workers::lanes::Lane;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown, sockopt};
 use std::collections::{HashMap, VecDeque};
@@ -47,11 +48,39 @@ impl Shell for Outside {
         match out {
             Out::Start(job) => self.jobs.start(job),
             Out::Stop(job) => self.jobs.stop(&job),
-            Out::Store(request) => self.jobs.ask_store(request),
+            Out::Store(request) => {
+                let failed = request.clone();
+                self.jobs.ask(
+                    Lane::Disk,
+                    move |context| Mail::Input(request.run(&*context.archive)),
+                    move |error| Mail::Input(failed.failed(error)),
+                );
+            }
             Out::Tidy(maintenance) => self.jobs.tidy(maintenance),
-            Out::Resolve { request, path } => self.jobs.resolve(request, path),
-            Out::Blob(request) => self.jobs.blob(request),
-            Out::Compute(computation) => self.jobs.compute(computation),
+            Out::Resolve { request, path } => self.jobs.ask(
+                Lane::Disk,
+                move |context| Mail::Input(Input::Resolved { request, site: (context.resolve)(&path) }),
+                move |error| Mail::Input(Input::Resolved { request, site: Err(error.message) }),
+            ),
+            Out::Blob(request) => {
+                let asked = request.clone();
+                self.jobs.ask(
+                    Lane::Disk,
+                    move |context| {
+                        let read = context.blobs.read(&request.sha256, request.from, context.limits.page_bytes);
+                        Mail::Input(Input::BlobRead { request, read: read.map_err(|error| error.to_string()) })
+                    },
+                    move |error| Mail::Input(Input::BlobRead { request: asked, read: Err(error.message) }),
+                );
+            }
+            Out::Compute(computation) => {
+                let recipient = computation.recipient().clone();
+                self.jobs.ask(
+                    Lane::Compute,
+                    move |_| Mail::Input(computation.run()),
+                    move |error| Mail::Input(Input::Computed { recipient, result: Err(error.message) }),
+                );
+            }
             Out::Identify { conn } => {
                 if let Some(socket) = self.sockets.get(&conn) {
                     self.peer_check.ask(conn, socket.caller);
@@ -165,7 +194,12 @@ impl Outside {
 
     pub fn end_turn(&mut self, now: Now) {
         if let Some(inquiry) = self.peer_check.inquiry() {
-            self.jobs.identify(inquiry);
+            let connections = inquiry.connections();
+            self.jobs.ask(
+                Lane::Disk,
+                move |_| Mail::Identified(inquiry.run()),
+                move |error| Mail::Identified(Answers::unavailable(connections, &error.message)),
+            );
         }
         while self.lingering.front().is_some_and(|(at, _)| *at <= now.mono_ms) {
             self.lingering.pop_front();

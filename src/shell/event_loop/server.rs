@@ -18,7 +18,6 @@ use crate::shell::event_loop::stop::Wake;
 use crate::shell::event_loop::sys::{self, Clock};
 use crate::shell::peers::peer_check::{Accepted, Caller, PeerCheck};
 use crate::shell::workers::jobs::{Jobs, Mail};
-use crate::shell::workers::lanes::Left;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use rustix::io::Errno;
@@ -156,7 +155,7 @@ impl Server {
         let others = left.split_off(left.len().min(1));
         let work = [left, fresh, others].concat();
         self.take_requests(&work, scratch, now);
-        let mail = self.take_mail(now);
+        self.take_mail(now);
         for conn in &work {
             self.core.input(Input::Writable { conn: *conn }, now);
         }
@@ -170,9 +169,6 @@ impl Server {
         }
         if std::mem::take(&mut self.outside.closed) {
             self.look_at_listeners();
-        }
-        if mail == Left::Mail {
-            self.outside.jobs.more();
         }
         Ok(())
     }
@@ -363,10 +359,8 @@ impl Server {
         }
     }
 
-    fn take_mail(&mut self, now: Now) -> Left {
-        let mut mail = Vec::new();
-        let left = self.outside.jobs.drain(self.limits.turn_notes, &mut mail);
-        for piece in mail {
+    fn take_mail(&mut self, now: Now) {
+        for piece in self.outside.jobs.drain(self.limits.turn_notes) {
             match piece {
                 Mail::Input(input) => self.core.input(input, now),
                 Mail::Identified(answers) => {
@@ -377,7 +371,6 @@ impl Server {
                 Mail::Warning(text) => self.outside.log.warn(text),
             }
         }
-        left
     }
 
     /// Jobs that no thread could be started for wait, and `/health` says so.

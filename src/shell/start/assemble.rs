@@ -8,7 +8,7 @@ use crate::config::Models;
 use crate::config::settings::{SettingScope, Settings};
 use crate::config::trust::{OperatorTrust, Trust};
 use crate::core::connections::guard::HostPolicy;
-use crate::core::disk::store::Store;
+use crate::core::disk::store::{Archive, Store};
 use crate::core::{Approval, Choose, Core, Setup, Site, Workspace, WorkspaceChoice};
 use crate::limits::Limits;
 use crate::model::backend::ModelBackend;
@@ -35,7 +35,6 @@ use crate::shell::workers::jobs::{Ignored, Jobs, Resolve, WorkerContext};
 use crate::shell::workers::lanes::Lanes;
 use crate::shell::workers::prompt_context::{PromptContext, wanted};
 use crate::shell::workers::slash_commands::Commands;
-use crate::task::log::blob::Blobs;
 use crate::task::policy::{Grant, Policy, Tier};
 use crate::task::spec::ToolSpec;
 use crate::tool::commands::background::Background;
@@ -98,8 +97,7 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     let continued = signals.as_ref().map(Signals::continued);
     let peer_check = PeerCheck::new(supervisors, instances.dir(), continued, &limits);
     problems.extend(peer_check.problem());
-    let archive = store.archive();
-    let jobs = Jobs::new(lanes, archive.clone(), start.worker_context(children, archive.blobs())?);
+    let jobs = Jobs::new(lanes, start.worker_context(children, store.archive())?);
     let stop = StopHandle::new(&wake);
     let core = Core::new(setup);
     let parts = Parts { poll, listeners, signals, wake, clock, core, store, jobs, peer_check, limits, log };
@@ -191,7 +189,7 @@ impl Start {
         })
     }
 
-    fn worker_context(self, children: Option<Children>, blobs: Arc<dyn Blobs>) -> Result<WorkerContext, OpenError> {
+    fn worker_context(self, children: Option<Children>, archive: Arc<dyn Archive>) -> Result<WorkerContext, OpenError> {
         let settings = &self.settings;
         let tls: TlsConfig = client::tls(self.certificates.as_deref()).map_err(OpenError::Plan)?;
         Ok(WorkerContext {
@@ -206,7 +204,8 @@ impl Start {
             web: Web::new(tls.clone()),
             webhooks: Webhooks::new(tls, settings.a2a.push_rules.clone()),
             saved: self.reader.paths().saved_rules(),
-            blobs,
+            blobs: archive.blobs(),
+            archive,
             ignored: Ignored {
                 wanted: wanted(&settings.context),
                 files: settings.context.ignore_files.iter().map(PathBuf::from).collect(),

@@ -9,16 +9,14 @@ pub mod webhook;
 use crate::base::cancel::Cancel;
 use crate::base::id::TaskId;
 use crate::base::json;
-use crate::core::compute::Computation;
-use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::{Archive, Maintenance, StoreError};
-use crate::core::{BlobRequest, Input, Site};
+use crate::core::{Input, Site};
 use crate::limits::Limits;
 use crate::model::backend::{ModelBackend, ModelRequest};
 use crate::model::compact;
 use crate::shell::children::Children;
 use crate::shell::journal::saved_rules;
-use crate::shell::peers::peer_check::{Answers, Inquiry};
+use crate::shell::peers::peer_check::Answers;
 use crate::shell::workers::lanes::{Full, Lane, Lanes, Left, Post};
 use crate::shell::workers::prompt_context::PromptContext;
 use crate::shell::workers::slash_commands::Commands;
@@ -75,6 +73,7 @@ pub struct WorkerContext {
     pub webhooks: Webhooks,
     /// Where rules are kept that people allowed for good; None when there is no home for them.
     pub saved: Option<PathBuf>,
+    pub archive: Arc<dyn Archive>,
     /// Where the content of files is stored that calls change.
     pub blobs: Arc<dyn Blobs>,
     /// Which ignore files hide things from tools, beside the ordinary ones.
@@ -85,18 +84,18 @@ pub struct WorkerContext {
 
 pub struct Jobs {
     lanes: Lanes<Mail>,
-    archive: Arc<dyn Archive>,
     context: Arc<WorkerContext>,
     /// Jobs that were started and have not reported their end.
     running: HashMap<JobId, Cancel>,
     /// Mail made here and not by a worker.
     own: Vec<Mail>,
-    more: bool,
+    /// Mail was left over when it was last drained.
+    has_more: bool,
 }
 
 impl Jobs {
-    pub fn new(lanes: Lanes<Mail>, archive: Arc<dyn Archive>, context: WorkerContext) -> Jobs {
-        Jobs { lanes, archive, context: Arc::new(context), running: HashMap::new(), own: Vec::new(), more: false }
+    pub fn new(lanes: Lanes<Mail>, context: WorkerContext) -> Jobs {
+        Jobs { lanes, context: Arc::new(context), running: HashMap::new(), own: Vec::new(), has_more: false }
     }
 
     pub fn start(&mut self, job: Job) {
@@ -139,59 +138,6 @@ impl Jobs {
         self.lanes.end(Duration::from_millis(self.context.limits.worker_end_ms));
     }
 
-    /// Asks the store.
-    pub fn ask_store(&mut self, request: StoreRequest) {
-        let (archive, failed) = (self.archive.clone(), request.clone());
-        self.ask(
-            Lane::Disk,
-            move || Mail::Input(request.run(archive.as_ref())),
-            move |error| Mail::Input(failed.failed(error)),
-        );
-    }
-
-    /// Checks a workspace that a client wants.
-    pub fn resolve(&mut self, request: u64, path: String) {
-        let context = self.context.clone();
-        self.ask(
-            Lane::Disk,
-            move || Mail::Input(Input::Resolved { request, site: (context.resolve)(&path) }),
-            move |error| Mail::Input(Input::Resolved { request, site: Err(error.message) }),
-        );
-    }
-
-    /// Reads stored content.
-    pub fn blob(&mut self, request: Arc<BlobRequest>) {
-        let (context, asked) = (self.context.clone(), request.clone());
-        self.ask(
-            Lane::Disk,
-            move || {
-                let read = context.blobs.read(&request.sha256, request.from, context.limits.page_bytes);
-                Mail::Input(Input::BlobRead { request, read: read.map_err(|error| error.to_string()) })
-            },
-            move |error| Mail::Input(Input::BlobRead { request: asked, read: Err(error.message) }),
-        );
-    }
-
-    /// Decodes or encodes something long.
-    pub fn compute(&mut self, computation: Computation) {
-        let recipient = computation.recipient().clone();
-        self.ask(
-            Lane::Compute,
-            move || Mail::Input(computation.run()),
-            move |error| Mail::Input(Input::Computed { recipient, result: Err(error.message) }),
-        );
-    }
-
-    /// Finds out which processes are behind connections.
-    pub fn identify(&mut self, inquiry: Inquiry) {
-        let connections = inquiry.connections();
-        self.ask(
-            Lane::Disk,
-            move || Mail::Identified(inquiry.run()),
-            move |error| Mail::Identified(Answers::unavailable(connections, &error.message)),
-        );
-    }
-
     /// Keeps a rule that somebody allowed for good.
     pub fn save(&mut self, rule: Rule) {
         let Some(path) = self.context.saved.clone() else {
@@ -224,14 +170,14 @@ impl Jobs {
     }
 
     /// Starts work whose result is one piece of mail; `failed` makes it of an error.
-    fn ask(
+    pub fn ask(
         &mut self,
         lane: Lane,
-        work: impl FnOnce() -> Mail + Send + 'static,
+        work: impl FnOnce(&WorkerContext) -> Mail + Send + 'static,
         failed: impl FnOnce(StoreError) -> Mail + Clone + Send + 'static,
     ) {
-        let full = failed.clone();
-        let work = move |post: &Post<Mail>, _: &Cancel| post.send(work());
+        let (context, full) = (self.context.clone(), failed.clone());
+        let work = move |post: &Post<Mail>, _: &Cancel| post.send(work(&context));
         let died = |message: String| failed(StoreError::new(message));
         if let Err(Full) = self.lanes.start(lane, Cancel::default(), work, died) {
             let what = if lane == Lane::Disk { "the disk" } else { "a worker" };
@@ -239,23 +185,18 @@ impl Jobs {
         }
     }
 
-    pub fn drain(&mut self, max: usize, into: &mut Vec<Mail>) -> Left {
-        self.more = false;
-        into.append(&mut self.own);
-        let left = self.lanes.drain(max, into);
-        for piece in into.iter() {
+    /// At most `max` pieces of mail from workers, and those made here.
+    pub fn drain(&mut self, max: usize) -> Vec<Mail> {
+        let mut into = std::mem::take(&mut self.own);
+        self.has_more = self.lanes.drain(max, &mut into) == Left::Mail;
+        for piece in &into {
             if let Mail::Input(Input::Note(note)) = piece
                 && note.body.is_last()
             {
                 self.running.remove(&note.job);
             }
         }
-        left
-    }
-
-    /// Mail was left over: come back without waiting.
-    pub fn more(&mut self) {
-        self.more = true;
+        into
     }
 
     /// Why a thread was refused that jobs wait for; see [`Lanes::refused`].
@@ -272,8 +213,9 @@ impl Jobs {
         self.lanes.retry();
     }
 
+    /// Whether mail is there that no event will tell of.
     pub fn has_more(&self) -> bool {
-        self.more || !self.own.is_empty()
+        self.has_more || !self.own.is_empty()
     }
 }
 

@@ -7,12 +7,11 @@
 
 use crate::a2a::PushRules;
 use crate::a2a::push::WebhookHost;
-use crate::base::cancel::Cancel;
 use crate::core::Input;
 use crate::core::hooks::{Delivery, DeliveryError, Retry};
 use crate::limits::Limits;
 use crate::shell::workers::jobs::{Jobs, Mail};
-use crate::shell::workers::lanes::{Full, Lane, Post};
+use crate::shell::workers::lanes::Lane;
 use crate::tool::public_hosts::{Judged, is_public};
 use std::io::{self, Read};
 use std::time::Duration;
@@ -69,19 +68,14 @@ impl Webhooks {
 impl Jobs {
     /// Tells a webhook something.
     pub fn deliver(&mut self, delivery: Delivery) {
-        let context = self.context.clone();
         let Delivery { task, hook, seq, .. } = delivery.clone();
         let answer = move |result| Mail::Input(Input::Delivered { task, hook, seq, result });
-        let failed = |message| Err(DeliveryError { retry: Retry::Again { after_ms: None }, message });
-        let (died, full) = (answer.clone(), answer.clone());
-        let work = move |post: &Post<Mail>, _: &Cancel| {
-            post.send(answer(context.webhooks.deliver(&delivery, &context.limits)));
-        };
-        let died = move |message| died(failed(message));
-        if let Err(Full) = self.lanes.start(Lane::Hook, Cancel::default(), work, died) {
-            let message = "too many deliveries are waiting".to_owned();
-            self.own.push(full(failed(message)));
-        }
+        let failed = answer.clone();
+        self.ask(
+            Lane::Hook,
+            move |context| answer(context.webhooks.deliver(&delivery, &context.limits)),
+            move |error| failed(Err(again(error.message))),
+        );
     }
 }
 
