@@ -7,6 +7,7 @@
 mod core_harness;
 mod task;
 
+use crate::core_harness::memory_store::MemoryStore;
 use core_harness::Outside;
 use gemini_a2a::a2a::Switches;
 use gemini_a2a::base::clock::Now;
@@ -14,7 +15,7 @@ use gemini_a2a::base::id::{Entropy, Seq, TaskId};
 use gemini_a2a::base::slots::Key;
 use gemini_a2a::core::connections::connection::Peer;
 use gemini_a2a::core::disk::request::StoreRequest;
-use gemini_a2a::core::disk::store::{Archive, MemoryStore, StoreError, fold};
+use gemini_a2a::core::disk::store::{Archive, StoreError, fold};
 use gemini_a2a::core::{Core, Input, Out, Setup};
 use gemini_a2a::limits::{Limits, Times};
 use gemini_a2a::task::call::{Disconnect, Durability, RequestPolicy};
@@ -213,7 +214,7 @@ fn prompt() -> Value {
 }
 
 fn setup(limits: &Limits, switches: Switches, now: Now) -> Setup {
-    Setup { tools: task::tools().into_values().collect(), ..Setup::alone(limits.clone(), switches, now) }
+    Setup { tools: task::tools().into_values().collect(), ..core_harness::setup(limits.clone(), switches, now) }
 }
 
 #[test]

@@ -9,9 +9,9 @@ use crate::core::compute::Computation;
 use crate::core::connections::connection::{Peer, Want};
 use crate::core::disk::Parked;
 use crate::core::disk::request::StoreRequest;
-use crate::core::disk::store::{Archive, Crash, MemoryStore, StoreError};
+use crate::core::disk::store::{Archive, StoreError};
 use crate::core::hooks::Delivery;
-use crate::core::{Close, Core, Input, Out, Setup, Site};
+use crate::core::{Close, Core, Input, Out, Site};
 use crate::limits::{INLINE_BYTES, Limits};
 use crate::task::call::{Call, Mode, Say, TaskTraits};
 use crate::task::log::answer::{Answer, Request};
@@ -23,6 +23,7 @@ use crate::task::machine::state::State;
 use crate::task::message::{Message, Part, Role, Source};
 use crate::task::push::Wish;
 use crate::task::spec::{ApprovalScope, Plan, Question};
+use harness::memory_store::{Crash, MemoryStore};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -61,7 +62,7 @@ impl Rig {
     pub fn with(limits: Limits, switches: Switches) -> Rig {
         let now = Now { mono_ms: 1_000_000, unix_ms: 1_767_268_800_000 };
         Rig {
-            core: Core::new(Setup::alone(limits.clone(), switches, now)),
+            core: Core::new(harness::setup(limits.clone(), switches, now)),
             store: MemoryStore::default(),
             now,
             limits,
@@ -80,7 +81,7 @@ impl Rig {
     /// The server dies and is started again.
     pub fn restart(&mut self) {
         self.store.crash(Crash::Killed);
-        let setup = Setup::alone(self.limits.clone(), Switches::default(), self.now);
+        let setup = harness::setup(self.limits.clone(), Switches::default(), self.now);
         self.core = Core::new(setup);
         self.core.input(Input::Listed(self.store.known()), self.now);
         self.sent.clear();

@@ -1,6 +1,6 @@
 //! What the core is made from: limits, policies, tools, the card. Nothing of it changes afterwards but the source of ids.
 
-use crate::a2a::{self, Card, Identity, Switches, Tools};
+use crate::a2a::{Card, Switches, Tools};
 use crate::base::clock::Now;
 use crate::base::id::Entropy;
 use crate::base::level::Level;
@@ -36,31 +36,6 @@ pub struct Setup {
     pub entropy: Entropy,
     /// When the server was started.
     pub started: Now,
-}
-
-impl Setup {
-    /// A core with nothing around it: no tools, one model whatever is wished for, one directory, the same ids every time.
-    /// Simulations and tests begin with it and change what they are about.
-    pub fn alone(limits: Limits, switches: Switches, now: Now) -> Setup {
-        let identity = Identity { base_url: "http://localhost/", version: "0", unix_ms: 0 };
-        Setup {
-            limits,
-            log_level: Level::default(),
-            host_policy: HostPolicy::default(),
-            tools: Vec::new(),
-            commands: Registry::built_in(),
-            choose: Box::new(|_| Ok("some-model".into())),
-            script: None,
-            card: a2a::card(&identity, &switches),
-            switches,
-            workspace: Workspace { site: Site { path: "/w".into(), trusted: true }, choice: WorkspaceChoice::Client },
-            approval: Approval::default(),
-            request_policy: RequestPolicy::default(),
-            unconfined: None,
-            entropy: Entropy::counting_after(0),
-            started: now,
-        }
-    }
 }
 
 /// The tools in the forms that the core needs.

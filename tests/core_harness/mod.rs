@@ -3,9 +3,18 @@
 
 #![allow(dead_code, reason = "each test target uses a part of it")]
 
+pub mod memory_store;
+
+use gemini_a2a::a2a::{self, Identity, Switches};
 use gemini_a2a::base::clock::Now;
+use gemini_a2a::base::id::Entropy;
+use gemini_a2a::base::level::Level;
 use gemini_a2a::base::slots::Key;
-use gemini_a2a::core::{Close, Core, Out, Shell, Written};
+use gemini_a2a::core::connections::guard::HostPolicy;
+use gemini_a2a::core::{Approval, Close, Core, Out, Setup, Shell, Site, Workspace, WorkspaceChoice, Written};
+use gemini_a2a::limits::Limits;
+use gemini_a2a::task::call::RequestPolicy;
+use gemini_a2a::task::slash::Registry;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 
@@ -75,4 +84,27 @@ impl Outside {
 /// What waits for a connection.
 pub fn waiting(core: &Core, conn: Key) -> Vec<u8> {
     core.slices(conn).iter().flat_map(|slice| slice.to_vec()).collect()
+}
+
+/// A core with nothing around it: no tools, one model whatever is wished for, one directory, the same ids every time.
+/// Tests begin with it and change what they are about.
+pub fn setup(limits: Limits, switches: Switches, now: Now) -> Setup {
+    let identity = Identity { base_url: "http://localhost/", version: "0", unix_ms: 0 };
+    Setup {
+        limits,
+        log_level: Level::default(),
+        host_policy: HostPolicy::default(),
+        tools: Vec::new(),
+        commands: Registry::built_in(),
+        choose: Box::new(|_| Ok("some-model".into())),
+        script: None,
+        card: a2a::card(&identity, &switches),
+        switches,
+        workspace: Workspace { site: Site { path: "/w".into(), trusted: true }, choice: WorkspaceChoice::Client },
+        approval: Approval::default(),
+        request_policy: RequestPolicy::default(),
+        unconfined: None,
+        entropy: Entropy::counting_after(0),
+        started: now,
+    }
 }

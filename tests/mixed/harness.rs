@@ -2,6 +2,7 @@
 
 use crate::chance::Chance;
 use crate::client::{DIALECTS, Dialect, Link, Outgoing, Received, masked};
+use crate::core_harness::memory_store::MemoryStore;
 use crate::core_harness::{Outside, Takes};
 use crate::workers::{tools, work};
 use gemini_a2a::a2a::Switches;
@@ -11,7 +12,7 @@ use gemini_a2a::base::slots::Key;
 use gemini_a2a::core::compute::Computation;
 use gemini_a2a::core::connections::connection::Peer;
 use gemini_a2a::core::disk::request::StoreRequest;
-use gemini_a2a::core::disk::store::{Archive, MemoryStore};
+use gemini_a2a::core::disk::store::Archive;
 use gemini_a2a::core::{Core, Input, Out, Setup};
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::log::record::Record;
@@ -82,7 +83,7 @@ impl Harness {
             asked: Vec::new(),
         };
         Harness {
-            core: Core::new(Setup { tools: tools(), ..Setup::alone(limits, Switches::default(), now) }),
+            core: Core::new(Setup { tools: tools(), ..crate::core_harness::setup(limits, Switches::default(), now) }),
             chance,
             now,
             turn: 0,

@@ -2,6 +2,7 @@
 //! situation all requests are about. A session rests, one task is at work, two wait for an answer, two are over, one waits in
 //! another tenant's partition. What they are called goes into requests by name, e.g. `$idle`.
 
+use crate::core_harness::memory_store::MemoryStore;
 use crate::core_harness::{Outside, Takes};
 use crate::line::{Heard, Line};
 use crate::task;
@@ -12,7 +13,7 @@ use gemini_a2a::base::slots::Key;
 use gemini_a2a::core::check::Counts;
 use gemini_a2a::core::connections::connection::Peer;
 use gemini_a2a::core::disk::request::StoreRequest;
-use gemini_a2a::core::disk::store::{Archive, MemoryStore, fold};
+use gemini_a2a::core::disk::store::{Archive, fold};
 use gemini_a2a::core::{Core, Input, Out, Setup, Site};
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::log::answer::Request;
@@ -339,6 +340,6 @@ fn core(limits: Limits, now: Now) -> Core {
             Some("no-model") => Err("There is no model of that name.".into()),
             _ => Ok("some-model".into()),
         }),
-        ..Setup::alone(limits, Switches::default(), now)
+        ..crate::core_harness::setup(limits, Switches::default(), now)
     })
 }

@@ -2,11 +2,12 @@
 
 use super::Simulation;
 use crate::client::{Link, Pace};
+use crate::core_harness::memory_store::{Crash, Failure};
 use crate::webhooks::Webhooks;
 use gemini_a2a::base::id::TaskId;
 use gemini_a2a::core::check::Counts;
 use gemini_a2a::core::connections::connection::Peer;
-use gemini_a2a::core::disk::store::{Archive, Crash, Failure, read_all};
+use gemini_a2a::core::disk::store::{Archive, read_all};
 
 impl Simulation {
     /// Cancels all open tasks and runs until every request is answered.

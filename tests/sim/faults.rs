@@ -3,11 +3,11 @@
 
 use super::Simulation;
 use crate::client::{Ending, Link, Pace, Sending};
+use crate::core_harness::memory_store::{Crash, Failure};
 use crate::faulty_store::Sabotage;
 use crate::setup;
 use gemini_a2a::core::Input;
 use gemini_a2a::core::connections::connection::Peer;
-use gemini_a2a::core::disk::store::{Crash, Failure};
 
 impl Simulation {
     pub(super) fn inject_faults(&mut self) {

@@ -1,7 +1,8 @@
 //! The store of a run: a store in memory, or one with an injected bug.
 
+use crate::core_harness::memory_store::MemoryStore;
 use gemini_a2a::base::id::TaskId;
-use gemini_a2a::core::disk::store::{Archive, Known, MemoryStore, Openness, Store, StoreError};
+use gemini_a2a::core::disk::store::{Archive, Known, Openness, Store, StoreError};
 use gemini_a2a::task::log::brief::Brief;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -3,8 +3,9 @@
 use super::{CLIENTS, Simulation, find_last, front};
 use crate::client::Ending;
 use crate::core_harness::Outside;
+use crate::core_harness::memory_store::Crash;
 use gemini_a2a::core::check::Counts;
-use gemini_a2a::core::disk::store::{Archive, Crash};
+use gemini_a2a::core::disk::store::Archive;
 use gemini_a2a::task::machine::job::JobId;
 use std::collections::BTreeSet;
 

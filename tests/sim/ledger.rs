@@ -3,10 +3,11 @@
 #[path = "../support/event.rs"]
 mod event;
 
+use crate::core_harness::memory_store::MemoryStore;
 use event::is_of_hooks;
 use gemini_a2a::a2a::{self, Body, Form, Tools, View};
 use gemini_a2a::base::id::{Seq, TaskId};
-use gemini_a2a::core::disk::store::{Archive, MemoryStore};
+use gemini_a2a::core::disk::store::Archive;
 use gemini_a2a::task::log::event::Event;
 use gemini_a2a::task::log::record::Record;
 use gemini_a2a::task::machine::state::{Item, State};

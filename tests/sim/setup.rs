@@ -66,6 +66,6 @@ pub fn core(limits: &Limits, now: Now, id_base: u64) -> Core {
     Core::new(Setup {
         tools: tools(),
         entropy: Entropy::counting_after(id_base.into()),
-        ..Setup::alone(limits.clone(), Switches::default(), now)
+        ..crate::core_harness::setup(limits.clone(), Switches::default(), now)
     })
 }

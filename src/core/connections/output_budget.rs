@@ -101,10 +101,10 @@ impl Core {
 mod tests {
     use super::*;
     use crate::a2a::Switches;
+    use crate::core::Out;
     use crate::core::connections::connection::Peer;
-    use crate::core::disk::store::MemoryStore;
-    use crate::core::rig::harness::Outside;
-    use crate::core::{Out, Setup};
+    use crate::core::rig::harness::memory_store::MemoryStore;
+    use crate::core::rig::harness::{self, Outside};
     use crate::limits::Limits;
 
     const NOW: Now = Now { mono_ms: 1_000_000, unix_ms: 1_767_268_800_000 };
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn unread_answers_are_bounded_and_reading_clients_are_served() {
         let limits = Limits { output_bytes_total: 100_000, ..Limits::default() };
-        let mut core = Core::new(Setup::alone(limits.clone(), Switches::default(), NOW));
+        let mut core = Core::new(harness::setup(limits.clone(), Switches::default(), NOW));
         let mut store = MemoryStore::default();
         let said = "x".repeat(30_000);
         let body =
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn what_readers_begin_with_counts_before_it_is_queued() {
         let limits = Limits { tx_bytes: 1_000, output_bytes_total: 100_000, ..Limits::default() };
-        let mut core = Core::new(Setup::alone(limits, Switches::default(), NOW));
+        let mut core = Core::new(harness::setup(limits, Switches::default(), NOW));
         let mut store = MemoryStore::default();
         let body = serde_json::json!({"message": {"role": "ROLE_USER", "messageId": "m",
             "parts": [{"text": "x".repeat(30_000)}]}});
@@ -231,7 +231,7 @@ mod tests {
             output_bytes_total: 4 * CHUNK + 16,
             ..Limits::default()
         };
-        let mut core = Core::new(Setup::alone(limits.clone(), Switches::default(), NOW));
+        let mut core = Core::new(harness::setup(limits.clone(), Switches::default(), NOW));
         let mut store = MemoryStore::default();
         let chunk = [b'x'; CHUNK];
         let post =

@@ -127,7 +127,8 @@ fn unreadable(error: io::Error) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::disk::store::{MemoryStore, Openness, Store};
+    use crate::core::disk::store::{Openness, Store};
+    use crate::core::rig::harness::memory_store::MemoryStore;
     use crate::task::log::brief::Brief;
     use crate::task::log::event::{Created, Event, Lifecycle, Profile, Protocol};
     use crate::task::log::record::Record;

@@ -1,8 +1,9 @@
 use super::*;
 use crate::a2a::{Dialect, Switches};
 use crate::base::secret::Secret;
-use crate::core::disk::store::{Archive, Failure, Openness, Store};
+use crate::core::disk::store::{Archive, Openness, Store};
 use crate::core::rig::Rig;
+use crate::core::rig::harness::memory_store::Failure;
 use crate::limits::Times;
 use crate::task::call::Call;
 use crate::task::machine::job::NoteBody;

@@ -229,8 +229,9 @@ impl Core {
 mod tests {
     use super::*;
     use crate::a2a::{Dialect, Switches};
-    use crate::core::Setup;
-    use crate::core::disk::store::{Archive, Failure};
+    use crate::core::disk::store::Archive;
+    use crate::core::rig::harness;
+    use crate::core::rig::harness::memory_store::Failure;
     use crate::core::rig::{Rig, ask_about_a_long_edit};
     use crate::limits::Limits;
     use crate::task::call::{Create, List, TaskTraits};
@@ -313,7 +314,7 @@ mod tests {
         for _ in 0..9 {
             rig.begin(Dialect::REST_10, None);
         }
-        rig.core = Core::new(Setup::alone(limits, Switches::default(), rig.now));
+        rig.core = Core::new(harness::setup(limits, Switches::default(), rig.now));
         rig.core.input(crate::core::Input::Listed(rig.store.known()), rig.now);
         for back in [0, 0, 2, 4, 6, 8, 9] {
             assert_eq!(rig.core.tasks.len(), back);

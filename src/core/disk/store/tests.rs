@@ -1,4 +1,5 @@
 use super::*;
+use crate::core::rig::harness::memory_store::{Crash, Failure, MemoryStore};
 use crate::task::log::event::Event;
 
 fn line(seq: u64, text: &str) -> Vec<u8> {

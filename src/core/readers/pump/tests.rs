@@ -1,10 +1,10 @@
 use super::*;
 use crate::a2a::Switches;
-use crate::core::Setup;
 use crate::core::connections::connection::Peer;
-use crate::core::disk::store::{Archive, MemoryStore, Store};
+use crate::core::disk::store::{Archive, Store};
 use crate::core::rig::ask_about_a_long_edit;
-use crate::core::rig::harness::Outside;
+use crate::core::rig::harness::memory_store::MemoryStore;
+use crate::core::rig::harness::{self, Outside};
 use crate::limits::Limits;
 use crate::task::log::blob::{Blobs, MemoryBlobs};
 use crate::task::machine::job::{Note, NoteBody};
@@ -36,7 +36,7 @@ fn take(core: &mut Core, key: Key) -> Vec<(*const u8, usize)> {
 
 #[test]
 fn an_event_is_encoded_once_for_a_thousand_sockets() {
-    let mut core = Core::new(Setup::alone(Limits::default(), Switches::default(), NOW));
+    let mut core = Core::new(harness::setup(Limits::default(), Switches::default(), NOW));
     let mut store = MemoryStore::default();
     let sockets: Vec<Key> = (0..1000)
         .map(|_| {
@@ -102,7 +102,7 @@ fn long_task(core: &mut Core, store: &mut MemoryStore) -> TaskId {
 #[test]
 fn pages_are_read_for_a_few_readers_and_stalled_ones_lose_theirs() {
     let limits = Limits { pages: 2, page_bytes: 1_000, tx_bytes: 2_000, ..Limits::default() };
-    let mut core = Core::new(Setup::alone(limits.clone(), Switches::default(), NOW));
+    let mut core = Core::new(harness::setup(limits.clone(), Switches::default(), NOW));
     let mut store = MemoryStore::default();
     let task = long_task(&mut core, &mut store);
     let written = core.tasks[&task].shown();
@@ -147,7 +147,7 @@ fn pages_are_read_for_a_few_readers_and_stalled_ones_lose_theirs() {
 
 #[test]
 fn a_late_reader_keeps_no_conversation() {
-    let mut core = Core::new(Setup::alone(Limits::default(), Switches::default(), NOW));
+    let mut core = Core::new(harness::setup(Limits::default(), Switches::default(), NOW));
     let mut store = MemoryStore::default();
     let task = long_task(&mut core, &mut store);
     let mut cold = Cold::default();
@@ -184,7 +184,7 @@ fn read_late(core: &mut Core, store: &mut MemoryStore, task: &TaskId) -> (String
 #[test]
 fn a_late_reader_waits_for_stored_texts_and_shows_a_notice_if_they_are_lost() {
     for (kept, expected) in [(true, "new new new"), (false, "It cannot be read: ")] {
-        let mut core = Core::new(Setup::alone(Limits::default(), Switches::default(), NOW));
+        let mut core = Core::new(harness::setup(Limits::default(), Switches::default(), NOW));
         let mut store = MemoryStore::default();
         let task = long_task(&mut core, &mut store);
         let elsewhere = MemoryBlobs::default();
