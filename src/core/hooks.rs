@@ -232,7 +232,7 @@ impl Core {
             return;
         };
         // Its webhook may have been deleted or set again meanwhile; then other deliveries may be waiting.
-        self.disk.release_later(task);
+        self.disk.to_release.push(task.clone());
         let courier = &mut couriers[at];
         let Some(hook) = loaded.state.hooks.iter().find(|hook| courier.serves(hook)) else {
             couriers.remove(at);

@@ -208,7 +208,7 @@ impl Core {
                 Timer::Trial => self.out.push(Out::Store(StoreRequest::Probe)),
                 Timer::Load(task) => self.out.push(Out::Store(StoreRequest::Load { task })),
                 Timer::Waiting(sub) => self.stop_waiting(sub),
-                Timer::Hook { task, .. } => self.disk.release_later(&task),
+                Timer::Hook { task, .. } => self.disk.to_release.push(task),
                 Timer::OutputBudget => self.close_stalled(now),
                 Timer::Shutdown => self.give_up(now),
             }

@@ -45,7 +45,7 @@ impl Core {
             self.tasks.values().all(|loaded| loaded.running.is_empty() && loaded.gated.is_empty() && !loaded.tells())
                 && self.connections.iter().all(|(_, conn)| conn.output.is_empty() && conn.lent == 0)
                 && !self.readers.iter().any(|(_, sub)| sub.is_encoding())
-                && !self.disk.has_to_append()
+                && self.disk.to_append.is_empty()
         };
         self.phase == Phase::Ending && quiet()
     }

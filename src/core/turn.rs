@@ -12,6 +12,7 @@ use crate::core::disk::request::{Page, StoreRequest};
 use crate::core::disk::store::{Known, Maintenance, Removal, Store, StoreError};
 use crate::core::hooks::{Delivery, DeliveryError};
 use crate::core::{Core, Site};
+use crate::task::log::brief::Brief;
 use crate::task::log::long_text::ReadText;
 use crate::task::machine::job::{Job, JobId, Note};
 use crate::task::machine::state::{Item, State};
@@ -45,7 +46,7 @@ pub enum Input<'a> {
     /// The answer to [`StoreRequest::Sync`].
     Synced { task: TaskId, upto: Seq, result: Result<(), StoreError> },
     /// The answer to [`StoreRequest::Remove`].
-    Removed { task: TaskId, result: Result<Removal, StoreError> },
+    Removed { task: TaskId, brief: Brief, result: Result<Removal, StoreError> },
     /// The answer to [`StoreRequest::Probe`].
     Probed(Result<(), StoreError>),
     /// The answer to [`Out::Resolve`].
@@ -159,7 +160,7 @@ impl Core {
             Input::Paged { sub, page } => self.paged(sub, page, now),
             Input::TextsRead { sub, texts } => self.texts_read(sub, texts, now),
             Input::Synced { task, upto, result } => self.synced(&task, upto, result, now),
-            Input::Removed { task, result } => self.removed(task, result, now),
+            Input::Removed { task, brief, result } => self.removed(task, brief, result, now),
             Input::Probed(result) => self.probed(result, now),
             Input::Resolved { request, site } => self.resolved(request, site, now),
             Input::BlobRead { request, read } => self.blob_read(&request, read, now),

@@ -39,7 +39,7 @@ impl Core {
 
     /// Panics when an invariant is violated. To be called at the end of a turn.
     pub fn check(&self) -> Counts {
-        assert!(self.disk.inspect().1, "a task waits to be released or removed");
+        assert!(self.disk.to_release.is_empty(), "a task waits to be released or removed");
         assert!(
             self.tasks.known.next().is_none() || self.timers.has_expiry(),
             "no timer is armed for tasks whose time is over"
@@ -69,7 +69,7 @@ impl Core {
             conns: self.connections.iter().count(),
             subs: self.readers.len(),
             tasks: self.tasks.len(),
-            parked: self.disk.loading(),
+            parked: self.disk.loading.len(),
             gated: self.tasks.values().map(|loaded| loaded.gated.len()).sum(),
             running: self.tasks.values().map(|loaded| loaded.running.len()).sum(),
             timers: self.timers.len(),
@@ -97,9 +97,9 @@ impl Core {
 
     fn check_tasks(&self) {
         for (task, loaded) in self.tasks.iter() {
-            assert!(!self.disk.is_loading(task), "{task} is loaded twice");
+            assert!(!self.disk.loading.contains_key(task), "{task} is loaded twice");
             assert!(self.tasks.known.get(task).is_some(), "{task} is not known");
-            assert_eq!(loaded.listed, self.disk.inspect().0.contains(task), "a listed task is in the list");
+            assert_eq!(loaded.listed, self.disk.to_append.contains(task), "a listed task is in the list");
             assert!(loaded.synced <= loaded.shown() && loaded.shown() <= loaded.state.seq);
             assert_eq!(loaded.pending.is_empty(), loaded.shown() == loaded.state.seq);
             assert!(

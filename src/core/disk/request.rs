@@ -7,6 +7,7 @@ use crate::core::disk::store::{Archive, StoreError, fold};
 use crate::core::{Input, Loaded};
 use crate::limits::CONVERSATION_TASKS;
 use crate::task::log::blob::BlobRef;
+use crate::task::log::brief::Brief;
 use crate::task::log::long_text::ReadText;
 use crate::task::log::record::Record;
 use crate::task::machine::state::Item;
@@ -24,8 +25,8 @@ pub enum StoreRequest {
     Texts { sub: Key, blobs: Vec<BlobRef> },
     /// Flush a log; answered by [`Input::Synced`] with the position given here.
     Sync { task: TaskId, upto: Seq },
-    /// Delete a log; answered by [`Input::Removed`].
-    Remove { task: TaskId },
+    /// Delete a log; answered by [`Input::Removed`] with the summary given here, in case it is still there.
+    Remove { task: TaskId, brief: Brief },
     /// Try whether logs can be written; answered by [`Input::Probed`].
     Probe,
 }
@@ -33,40 +34,37 @@ pub enum StoreRequest {
 impl StoreRequest {
     /// Carries the request out.
     pub fn run(&self, archive: &dyn Archive) -> Input<'static> {
-        match self.clone() {
-            StoreRequest::Load { task } => {
-                let result = load(archive, &task).map(Box::new);
-                Input::Loaded { task, result }
-            }
-            StoreRequest::Page { task, sub, offset, most } => {
-                let page = archive.open(&task).and_then(|file| file.page(offset, most)).map(|lines| Page::read(&lines));
-                Input::Paged { sub, page }
-            }
-            StoreRequest::Texts { sub, blobs } => {
-                let store = archive.blobs();
-                Input::TextsRead { sub, texts: ReadText::read_all(&blobs, &*store).map_err(unreadable) }
-            }
-            StoreRequest::Sync { task, upto } => {
-                let result = archive.open(&task).and_then(|file| file.sync());
-                Input::Synced { task, upto, result }
-            }
-            StoreRequest::Remove { task } => {
-                let result = archive.remove(&task);
-                Input::Removed { task, result }
-            }
-            StoreRequest::Probe => Input::Probed(archive.probe()),
-        }
+        self.clone().answer(Ok(archive))
     }
 
     /// The answer to a request that could not be carried out.
     pub fn failed(self, error: StoreError) -> Input<'static> {
+        self.answer(Err(error))
+    }
+
+    fn answer(self, archive: Result<&dyn Archive, StoreError>) -> Input<'static> {
         match self {
-            StoreRequest::Load { task } => Input::Loaded { task, result: Err(error) },
-            StoreRequest::Page { sub, .. } => Input::Paged { sub, page: Err(error) },
-            StoreRequest::Texts { sub, .. } => Input::TextsRead { sub, texts: Err(error) },
-            StoreRequest::Sync { task, upto } => Input::Synced { task, upto, result: Err(error) },
-            StoreRequest::Remove { task } => Input::Removed { task, result: Err(error) },
-            StoreRequest::Probe => Input::Probed(Err(error)),
+            StoreRequest::Load { task } => {
+                let result = archive.and_then(|archive| load(archive, &task)).map(Box::new);
+                Input::Loaded { task, result }
+            }
+            StoreRequest::Page { task, sub, offset, most } => {
+                let lines = archive.and_then(|archive| archive.open(&task)?.page(offset, most));
+                Input::Paged { sub, page: lines.map(|lines| Page::read(&lines)) }
+            }
+            StoreRequest::Texts { sub, blobs } => {
+                let read = |archive: &dyn Archive| ReadText::read_all(&blobs, &*archive.blobs()).map_err(unreadable);
+                Input::TextsRead { sub, texts: archive.and_then(read) }
+            }
+            StoreRequest::Sync { task, upto } => {
+                let result = archive.and_then(|archive| archive.open(&task)?.sync());
+                Input::Synced { task, upto, result }
+            }
+            StoreRequest::Remove { task, brief } => {
+                let result = archive.and_then(|archive| archive.remove(&task));
+                Input::Removed { task, brief, result }
+            }
+            StoreRequest::Probe => Input::Probed(archive.and_then(|archive| archive.probe())),
         }
     }
 }
@@ -129,7 +127,6 @@ mod tests {
     use super::*;
     use crate::core::disk::store::{Openness, Store};
     use crate::core::rig::harness::memory_store::MemoryStore;
-    use crate::task::log::brief::Brief;
     use crate::task::log::event::{Created, Event, Lifecycle, Profile, Protocol};
     use crate::task::log::record::Record;
     use crate::task::message::{Message, Part, Role, Source};

@@ -189,7 +189,7 @@ impl Core {
     /// A list is made when everything is on disk.
     pub(in crate::core) fn list_later(&mut self, request: Parked) {
         self.connections.begin_call(request.conn);
-        self.disk.list_later(request);
+        self.disk.to_list.push(request);
     }
 
     /// A task whose journal cannot be written refuses changes, except to be canceled, which stops its work without waiting for the

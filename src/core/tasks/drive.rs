@@ -155,7 +155,7 @@ impl Core {
             && !loaded.listed
         {
             loaded.listed = true;
-            self.disk.append_later(task);
+            self.disk.to_append.push(task.clone());
         }
     }
 
@@ -164,14 +164,14 @@ impl Core {
     /// Appends what was decided since the last time: one write per changed task. Events whose append fails are tried again later;
     /// nothing is rolled back, because nothing was shown or started.
     pub(in crate::core) fn append(&mut self, store: &mut dyn Store, now: Now) {
-        for task in self.disk.take_to_close() {
+        for task in std::mem::take(&mut self.disk.to_close) {
             // A client may have asked for it again in the meantime.
-            if !self.tasks.is_loaded(&task) && !self.disk.is_loading(&task) {
+            if !self.tasks.is_loaded(&task) && !self.disk.loading.contains_key(&task) {
                 store.close(&task);
             }
         }
         let mut failed = Vec::new();
-        for task in self.disk.take_to_append() {
+        for task in std::mem::take(&mut self.disk.to_append) {
             let appended = match self.tasks.continues_unwritten(&task) {
                 true => Some(Err(StoreError::new("the journal of the task that this one continues cannot be written"))),
                 false => self.tasks.update(&task, |loaded| append_one(loaded, store)),
@@ -192,7 +192,7 @@ impl Core {
                             loaded.noted = Some(brief);
                         }
                     }
-                    self.disk.release_later(&task);
+                    self.disk.to_release.push(task);
                 }
                 Err(error) if loaded.shown() == Seq(0) => {
                     store.close(&task);
@@ -230,10 +230,10 @@ impl Core {
 
     /// Shows and starts what is on disk now.
     pub(in crate::core) fn release(&mut self, now: Now) {
-        for request in self.disk.take_to_list() {
+        for request in std::mem::take(&mut self.disk.to_list) {
             self.list(request, now);
         }
-        for task in self.disk.take_to_release() {
+        for task in std::mem::take(&mut self.disk.to_release) {
             self.start_jobs(&task);
             let Some(loaded) = self.tasks.get(&task) else {
                 continue;
@@ -309,7 +309,7 @@ impl Core {
         match result {
             Ok(()) => {
                 loaded.synced = loaded.synced.max(upto);
-                self.disk.release_later(task);
+                self.disk.to_release.push(task.clone());
             }
             Err(error) => {
                 self.tell_trouble(&error, now);

@@ -11,6 +11,7 @@ use crate::core::Out;
 use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::{Removal, StoreError};
 use crate::core::timers::Timer;
+use crate::task::log::brief::Brief;
 use crate::task::machine::decide;
 use crate::task::machine::decide::Input;
 
@@ -84,9 +85,8 @@ impl Core {
             } else if self.tasks.is_loaded(&task) {
                 self.take_over(&task, now);
                 self.tell_time(&task, now);
-            } else if !self.disk.is_loading(&task) {
-                self.disk.load_for_expiry(task.clone());
-                self.fetch_to_own(task);
+            } else if !self.disk.loading.contains_key(&task) {
+                self.load_for_expiry(task);
             }
         }
         self.arm_expiry(now);
@@ -98,7 +98,7 @@ impl Core {
             return;
         }
         let loaded = self.tasks.get(&task);
-        if self.disk.is_loading(&task) || loaded.is_some_and(|loaded| !loaded.can_leave()) {
+        if self.disk.loading.contains_key(&task) || loaded.is_some_and(|loaded| !loaded.can_leave()) {
             self.put_off(task, now);
         } else {
             self.remove(task, now);
@@ -109,26 +109,33 @@ impl Core {
     fn remove(&mut self, task: TaskId, now: Now) {
         drop(self.tasks.unload(&task));
         if let Some(brief) = self.tasks.forget(&task, now.unix_ms) {
-            self.disk.removing(task.clone(), brief);
-            self.out.push(Out::Store(StoreRequest::Remove { task }));
+            self.out.push(Out::Store(StoreRequest::Remove { task, brief }));
         }
     }
 
     /// A log was deleted, or not: then the task is still there, and it is tried again later.
-    pub(in crate::core) fn removed(&mut self, task: TaskId, result: Result<Removal, StoreError>, now: Now) {
-        let Some(brief) = self.disk.take_removing(&task) else {
-            return;
-        };
+    pub(in crate::core) fn removed(
+        &mut self,
+        task: TaskId,
+        brief: Brief,
+        result: Result<Removal, StoreError>,
+        now: Now,
+    ) {
         if result != Ok(Removal::Removed) {
             self.tasks.learn(task.clone(), brief);
             self.put_off(task.clone(), now);
         }
         if result == Ok(Removal::LeftOpen) {
             // Left by a server that died before it had delivered to its webhooks.
-            self.disk.load_for_expiry(task.clone());
-            self.fetch_to_own(task);
+            self.load_for_expiry(task);
         }
         self.arm_expiry(now);
+    }
+
+    /// Has a task loaded that can leave memory again when it was closed.
+    fn load_for_expiry(&mut self, task: TaskId) {
+        self.disk.loaded_for_expiry.push(task.clone());
+        self.fetch_to_own(task);
     }
 
     pub(in crate::core) fn put_off(&mut self, task: TaskId, now: Now) {

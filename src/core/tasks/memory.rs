@@ -3,9 +3,9 @@
 
 use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
-use crate::core::disk::Parked;
 use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::{Known, Lasts, StoreError};
+use crate::core::disk::{Loading, Parked};
 use crate::core::readers::subscription::Role;
 use crate::core::requests::dispatch::{Needs, joins};
 use crate::core::tasks::Tasks;
@@ -23,7 +23,7 @@ impl Core {
         for known in known {
             self.tasks.learn(known.task.clone(), known.brief);
             if known.open {
-                self.disk.restore_later(known.task);
+                self.disk.unrestored.push_back(known.task);
             }
         }
         self.restore(now);
@@ -37,13 +37,14 @@ impl Core {
     /// are due. They take at most half of the queue of the disk lane, so that requests find room in it.
     pub(in crate::core) fn restore(&mut self, now: Now) {
         while self.is_running()
-            && let Some(task) = self.disk.next_unrestored()
+            && let Some(task) = self.disk.unrestored.pop_front()
         {
             self.make_room();
-            if self.tasks.len() + self.disk.loading() >= self.settings.limits.tasks
-                || self.disk.loading() >= self.settings.limits.lane_jobs.div_ceil(2)
+            let loading = self.disk.loading.len();
+            if self.tasks.len() + loading >= self.settings.limits.tasks
+                || loading >= self.settings.limits.lane_jobs.div_ceil(2)
             {
-                return self.disk.put_back(task);
+                return self.disk.unrestored.push_front(task);
             }
             match self.tasks.is_loaded(&task) {
                 true => self.take_over(&task, now),
@@ -56,15 +57,18 @@ impl Core {
     pub(in crate::core) fn loaded(&mut self, task: &TaskId, result: Result<Box<Loaded>, StoreError>, now: Now) {
         if let Err(error) = &result
             && error.lasts != Lasts::Long
-            && self.disk.retries(task, self.settings.limits.load_tries)
+            && let Some(loading) = self.disk.loading.get_mut(task)
         {
+            loading.tries += 1;
             // A child of a killed server may hold the lock until it executes its program; files may be closed.
-            let at = now.mono_ms + self.settings.limits.load_retry_ms;
-            return self.timers.arm(at, Timer::Load(task.clone()));
+            if loading.tries < self.settings.limits.load_tries {
+                let at = now.mono_ms + self.settings.limits.load_retry_ms;
+                return self.timers.arm(at, Timer::Load(task.clone()));
+            }
         }
         // First, while the requests that wait for tasks are known.
         self.make_room();
-        let parked = self.disk.take_parked(task);
+        let Loading { parked, .. } = self.disk.loading.remove(task).unwrap_or_default();
         match result {
             Ok(read) => {
                 let Loaded { state, inherited, bytes } = *read;
@@ -76,7 +80,7 @@ impl Core {
                 loaded.log_bytes = bytes;
                 loaded.noted = Some(Brief::of(&loaded.state)).filter(|brief| self.tasks.known.get(task) == Some(brief));
                 self.tasks.insert(task.clone(), loaded);
-                if self.disk.is_to_own(task) {
+                if self.disk.to_own.remove(task) {
                     self.take_over(task, now);
                 }
                 self.arm_expiry(now);
@@ -177,7 +181,7 @@ impl Core {
     /// Takes a task out of memory.
     pub(in crate::core) fn leave(&mut self, task: TaskId) {
         if self.tasks.unload(&task).is_some() {
-            self.disk.close_later(task);
+            self.disk.to_close.push(task);
         }
     }
 
@@ -192,21 +196,21 @@ impl Core {
     /// Keeps a request until the task is in memory.
     pub(in crate::core) fn park(&mut self, task: TaskId, request: Parked) {
         self.connections.begin_call(request.conn);
-        self.fetch(&task);
-        self.disk.park(&task, request);
+        self.fetch(&task).parked.push(request);
     }
 
     /// Has a task loaded and taken over.
     pub(in crate::core) fn fetch_to_own(&mut self, task: TaskId) {
         self.fetch(&task);
-        self.disk.own(task);
+        self.disk.to_own.insert(task);
     }
 
     /// Has a task loaded.
-    pub(in crate::core) fn fetch(&mut self, task: &TaskId) {
-        if self.disk.load(task) {
+    pub(in crate::core) fn fetch(&mut self, task: &TaskId) -> &mut Loading {
+        self.disk.loading.entry(task.clone()).or_insert_with(|| {
             self.out.push(Out::Store(StoreRequest::Load { task: task.clone() }));
-        }
+            Loading::default()
+        })
     }
 
     /// Carries out a request whose task could not be loaded: a new task does not continue its context, a new session replaces the
@@ -318,7 +322,7 @@ mod tests {
         rig.core.input(crate::core::Input::Listed(rig.store.known()), rig.now);
         for back in [0, 0, 2, 4, 6, 8, 9] {
             assert_eq!(rig.core.tasks.len(), back);
-            assert!(rig.core.disk.loading() <= 2);
+            assert!(rig.core.disk.loading.len() <= 2);
             rig.turn();
         }
     }

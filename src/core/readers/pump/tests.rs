@@ -201,7 +201,7 @@ fn a_late_reader_waits_for_stored_texts_and_shows_a_notice_if_they_are_lost() {
 
 #[test]
 fn a_late_reader_is_dismissed_if_stored_texts_cannot_be_read_now() {
-    let mut core = Core::new(Setup::alone(Limits::default(), Switches::default(), NOW));
+    let mut core = Core::new(harness::setup(Limits::default(), Switches::default(), NOW));
     let mut store = MemoryStore::default();
     let task = long_task(&mut core, &mut store);
     ask_about_a_long_edit(&mut core, &task, &*store.blobs(), NOW);
