@@ -394,6 +394,10 @@ pub const JSON_CONTAINERS: usize = 25_000;
 /// Characters of a context id that a client chose, because it is a key of ours and is shown to people. A longer one is refused.
 pub const CONTEXT_ID_CHARS: usize = 128;
 
+/// Keys of prompts that a task remembers, so that a prompt that is sent again after a lost connection counts once. A client has few
+/// prompts unacknowledged at a time. Older keys are forgotten.
+pub const PROMPT_KEYS: usize = 256;
+
 /// Tasks that one conversation continues. What was said before the oldest of them is not told to the model.
 pub const CONVERSATION_TASKS: usize = 64;
 

@@ -23,7 +23,7 @@ fn fell_back(model: &str) -> Event {
 }
 
 fn failed(turn: u32, text: &str) -> Event {
-    Event::TurnEnded { turn, end: End::Failed(text.into()) }
+    Event::TurnEnded { turn, end: End::Failed(text.into()), by: None }
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn compaction_is_stopped_by_a_cancel_and_a_restart() {
     let decision = case.decide(Input::Cancel).expect("a cancel is accepted");
     assert_eq!(decision.effects, [stop(8)]);
     let restarted = case.decide(Input::Restored).expect("a restart is never refused");
-    assert!(matches!(&restarted.events[..], [Event::TurnEnded { turn: 2, end: End::Interrupted(_) }]));
+    assert!(matches!(&restarted.events[..], [Event::TurnEnded { turn: 2, end: End::Interrupted(_), by: None }]));
 }
 
 #[test]

@@ -29,7 +29,7 @@ const BEGIN: u64 = 1_772_357_400_000;
 fn story() -> Vec<Event> {
     let mut story = vec![
         Event::Created(Arc::new(created())),
-        Event::Prompted { message: Arc::new(prompt()), by: by("cli"), turn: 1 },
+        Event::Prompted { message: Arc::new(prompt()), by: by("cli"), turn: 1, delivery: Default::default() },
         Event::TurnBegan { turn: 1 },
         Event::Traced { trace: "trace-1".into() },
         Event::Thought { subject: "Planning".into(), description: "The notes come first, then the build.".into() },
@@ -46,7 +46,7 @@ fn story() -> Vec<Event> {
         Event::Cited { text: "[1] https://example.org/make".into() },
         text("is \"done\"."),
         answered("The build is \"done\".", 30, Vec::new(), "trace-2"),
-        Event::TurnEnded { turn: 1, end: End::Done },
+        Event::TurnEnded { turn: 1, end: End::Done, by: None },
     ]);
     story
 }

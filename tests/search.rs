@@ -264,8 +264,19 @@ impl Violation {
 }
 
 /// Each fault and user action once; no lasting answers, webhooks, disconnects or time limits.
-const ONCE: Budget =
-    Budget { prompts: 1, cancels: 1, crashes: 1, stales: 1, faults: 1, always: 0, hooks: 0, aborts: 0, lates: 0 };
+const ONCE: Budget = Budget {
+    prompts: 1,
+    cancels: 1,
+    crashes: 1,
+    stales: 1,
+    faults: 1,
+    always: 0,
+    hooks: 0,
+    steers: 0,
+    drops: 0,
+    aborts: 0,
+    lates: 0,
+};
 
 fn explored(budget: Budget) -> Extent {
     explored_from(task::created(Lifecycle::Conversational), budget)
@@ -327,6 +338,8 @@ fn a_crash_during_the_restart_violates_no_invariant() {
         faults: 0,
         always: 0,
         hooks: 0,
+        steers: 0,
+        drops: 0,
         aborts: 0,
         lates: 0,
     });
@@ -345,6 +358,8 @@ fn lasting_grants_violate_no_invariant() {
         faults: 0,
         always: 2,
         hooks: 0,
+        steers: 0,
+        drops: 0,
         aborts: 0,
         lates: 0,
     });
@@ -362,12 +377,25 @@ fn webhooks_violate_no_invariant() {
         faults: 0,
         always: 0,
         hooks: 1,
+        steers: 0,
+        drops: 0,
         aborts: 0,
         lates: 0,
     });
     assert!(extent.states > 10_000, "{} states", extent.states);
     let moved = task::hook_moved("h", 1);
     assert!(extent.kinds.contains(&discriminant(&moved)));
+}
+
+/// A turn may be stopped at any moment; a prompt may reach the model in the middle of a turn, or be taken back before.
+#[test]
+fn stopping_and_steering_violate_no_invariant() {
+    let budget = Budget { cancels: 0, stales: 0, faults: 0, steers: 1, drops: 1, aborts: 1, ..ONCE };
+    let extent = explored(budget);
+    for event in [Event::Steered { turn: 2 }, Event::Dropped { turn: 2, by: task::bob() }] {
+        assert!(extent.kinds.contains(&discriminant(&event)), "no path contains {event:?}");
+    }
+    assert!(extent.states > 10_000, "{} states", extent.states);
 }
 
 /// A time limit may answer a question, end a turn or close a task at any moment, also after a restart.

@@ -12,9 +12,11 @@
 //!
 //! | call | members | answer |
 //! |---|---|---|
-//! | `say` | `text` or `message`; `task`, `context`, `settings`: `{workspace, model, auto_execute, tools}` | `{taskId, accepted}` |
+//! | `say` | `text` or `message`; `task`, `context`, `settings`: `{workspace, model, auto_execute, tools}`; `id`, `steer` | `{taskId, accepted}` |
 //! | `answer` | `task`, `call`, `option`; `edited`: the file as the user wants it; `answers` to questions, by number | the same |
 //! | `create` | `context`, `settings` | the task's id |
+//! | `abort` | `task` | `{taskId, accepted}` |
+//! | `drop` | `task`, `turn`: that of a queued prompt | the same |
 //! | `cancel` | `task` | the task |
 //! | `get` | `task`; `history`: how many of the newest messages | the task |
 //! | `list` | `context`, `state`, `since`, `size`, `after`: the `nextPageToken` of the page before, `history`, `artifacts` | a page of tasks |
@@ -35,7 +37,7 @@ use crate::a2a::dialect::{Dialect, Standalone};
 use crate::a2a::encodings::object::object;
 use crate::a2a::form::{Decoded, Form, enclosed};
 use crate::a2a::requests::answer;
-use crate::a2a::requests::message::{check_context, check_parts};
+use crate::a2a::requests::message::{check_key, check_parts};
 use crate::a2a::requests::object::{Object, wrong};
 use crate::a2a::views::list::read_token;
 use crate::a2a::{Body, result};
@@ -45,7 +47,7 @@ use crate::base::id::{ContextId, Seq, TaskId};
 use crate::base::json;
 use crate::task::call::{Call, Create, List, Mode, Say, Settings, TaskTraits};
 use crate::task::fault::{Fault, FaultKind};
-use crate::task::log::event::{Lifecycle, Profile, Protocol};
+use crate::task::log::event::{Delivery, Lifecycle, Profile, Protocol};
 use crate::task::log::record::Record;
 use crate::task::machine::job::{Pick, Said};
 use crate::task::machine::state::{State, TaskState};
@@ -102,7 +104,7 @@ pub fn problem(task: &TaskId, message: &str) -> Vec<u8> {
     json::bytes(&json!({ "problem": { "task": task, "message": message } }))
 }
 
-const CALLS: &str = "say, answer, create, cancel, get, list, watch or session";
+const CALLS: &str = "say, answer, abort, drop, create, cancel, get, list, watch or session";
 
 /// A call as it was sent. Its members are taken out one by one, so that an error can name the member.
 struct Asked {
@@ -127,7 +129,9 @@ impl Asked {
     }
 
     fn context(&mut self) -> Result<Option<ContextId>, Fault> {
-        check_context(self.wish("context")?, &self.name, "context")
+        let id: Option<ContextId> = self.wish("context")?;
+        check_key(id.as_ref().map(ContextId::as_str), &self.name, "context")?;
+        Ok(id)
     }
 
     fn settings(&mut self) -> Result<Settings, Fault> {
@@ -145,6 +149,9 @@ impl Asked {
         if let Some(Value::Array(parts)) = self.members.get("message").and_then(|message| message.get("parts")) {
             check_parts(parts, &self.name, "message.parts")?;
         }
+        let key: Option<String> = self.wish("id")?;
+        check_key(key.as_deref(), &self.name, "id")?;
+        let delivery = Delivery { key, steer: self.wish("steer")?.unwrap_or_default() };
         let message = match (self.wish::<String>("text")?, self.wish::<Message>("message")?) {
             (Some(text), None) => own_message(Part::text(text)),
             (None, Some(message)) if !message.parts.is_empty() => message,
@@ -156,6 +163,7 @@ impl Asked {
         Ok(Said {
             answers: answer::picks(&message, |i| format!("say.message.parts[{i}].content"))?,
             message: message.into(),
+            delivery,
         })
     }
 
@@ -225,10 +233,12 @@ fn call(mut asked: Asked, frame: &str) -> Result<Call, Fault> {
         "answer" => {
             let pick = asked.pick()?;
             let part = Part::data(json!({ "call": pick.call, "option": pick.option }));
-            let said = Said { message: own_message(part).into(), answers: vec![pick] };
+            let said = Said::new(own_message(part).into(), vec![pick]);
             Call::Say(now(said, Some(asked.need("task")?)))
         }
         "create" => Call::Create(Create { context: asked.context()?, settings: asked.settings()?, traits: TRAITS }),
+        "abort" => Call::Abort { task: Some(asked.need("task")?) },
+        "drop" => Call::Drop { task: asked.need("task")?, turn: asked.need("turn")? },
         "cancel" => Call::Cancel { task: asked.need("task")? },
         "get" => Call::Get { task: asked.need("task")?, history: asked.wish("history")? },
         "list" => Call::List(asked.list()?),
@@ -342,6 +352,24 @@ mod tests {
     }
 
     #[test]
+    fn prompts_with_a_key_and_steering_prompts() {
+        let delivery = |members: Value| {
+            let mut say = json!({"text": "go"});
+            say.as_object_mut().expect("an object").extend(members.as_object().expect("an object").clone());
+            one(json!({ "say": say })).map(|call| match call {
+                Call::Say(say) => say.said.delivery,
+                other => panic!("{other:?}"),
+            })
+        };
+        assert_eq!(delivery(json!({})), Ok(Delivery::default()));
+        let both = Delivery { key: Some("k-1".into()), steer: true };
+        assert_eq!(delivery(json!({"id": "k-1", "steer": true})), Ok(both));
+        for wrong in [json!({"id": ""}), json!({"id": "x".repeat(129)}), json!({"id": 7}), json!({"steer": "yes"})] {
+            assert!(delivery(wrong.clone()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn messages_without_an_id_get_different_ones() {
         let id = |frame: Value| match decoded(frame) {
             Ok(Call::Say(say)) => say.said.message.id.clone(),
@@ -358,6 +386,8 @@ mod tests {
         let task = || TaskId::from("t-1");
         for (sent, expected) in [
             (json!({"cancel": {"task": "t-1"}}), Call::Cancel { task: task() }),
+            (json!({"abort": {"task": "t-1"}}), Call::Abort { task: Some(task()) }),
+            (json!({"drop": {"task": "t-1", "turn": 3}}), Call::Drop { task: task(), turn: 3 }),
             (json!({"get": {"task": "t-1", "history": 0}}), Call::Get { task: task(), history: Some(0) }),
             (json!({"watch": {"task": "t-1", "after": 7}}), Call::Subscribe { task: task(), after: Some(Seq(7)) }),
             (

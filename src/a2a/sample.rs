@@ -165,7 +165,7 @@ pub fn succeeds(call: &str, text: &str) -> Event {
 pub fn begins(turn: u32) -> Vec<Event> {
     let message = Arc::new(prompt(&format!("m-{turn}"), "go"));
     let by = source();
-    vec![Event::Prompted { message, by, turn }, Event::TurnBegan { turn }]
+    vec![Event::Prompted { message, by, turn, delivery: Default::default() }, Event::TurnBegan { turn }]
 }
 
 /// One turn: the agent sends text, runs a command that a client approves, and sends text again.
@@ -196,7 +196,7 @@ pub fn approved_command() -> Vec<Event> {
         says("It "),
         says("works."),
         answers("It works.", vec![]),
-        Event::TurnEnded { turn: 1, end: End::Done },
+        Event::TurnEnded { turn: 1, end: End::Done, by: None },
     ]);
     events
 }

@@ -38,9 +38,9 @@ pub enum Recipient {
 #[derive(Debug)]
 pub enum Computed {
     /// An HTTP request, which comes back without its body.
-    Request(Box<Request>, Decoded),
+    Request(Box<(Request, Decoded)>),
     /// A message on a WebSocket.
-    Message(Decoded),
+    Message(Box<Decoded>),
     Answer(Response),
     /// The first frame of a stream.
     Frame(Shared),
@@ -90,7 +90,7 @@ impl Core {
         let form = Form::at(&request.path);
         self.compute(conn, form, bytes, move || {
             let decoded = a2a::decode(&request, &switches);
-            Computed::Request(Box::new(Request { body: Vec::new(), ..request }), decoded)
+            Computed::Request(Box::new((Request { body: Vec::new(), ..request }, decoded)))
         });
     }
 
@@ -107,7 +107,7 @@ impl Core {
         socket.decoding = true;
         let (form, switches) = (socket.form.clone(), self.settings.switches.clone());
         let joined = form.clone();
-        self.compute(conn, form, bytes, move || Computed::Message(a2a::socket(&text, &joined, &switches)));
+        self.compute(conn, form, bytes, move || Computed::Message(Box::new(a2a::socket(&text, &joined, &switches))));
     }
 
     /// Answers a request with what `encode` makes of tasks whose logs have so many bytes together.
@@ -186,8 +186,11 @@ impl Core {
                 }
                 self.connections.end_call(key);
                 match result {
-                    Ok(Computed::Request(request, decoded)) => self.decoded(key, &request, decoded, now),
-                    Ok(Computed::Message(decoded)) => self.hear(key, decoded, now),
+                    Ok(Computed::Request(both)) => {
+                        let (request, decoded) = *both;
+                        self.decoded(key, &request, decoded, now);
+                    }
+                    Ok(Computed::Message(decoded)) => self.hear(key, *decoded, now),
                     Ok(Computed::Answer(response)) => self.answer(key, &response, now),
                     Ok(Computed::Frame(_)) => unreachable!("frames are for subscriptions"),
                     Err(why) => self.refuse(key, &form, &failed(why), now),

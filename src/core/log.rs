@@ -74,10 +74,13 @@ fn line(state: &State, record: &Record) -> Option<(Level, String)> {
             };
             format!("tool call {call}: {end}")
         }
-        Event::TurnEnded { turn, end: End::Failed(why) } => {
+        Event::TurnEnded { turn, end: End::Failed(why), .. } => {
             return Some((Level::Warn, format!("turn {turn} failed: {why}")));
         }
+        Event::TurnEnded { turn, by: Some(by), .. } => format!("turn {turn} was stopped by {} ({})", by.client, by.via),
         Event::TurnEnded { turn, .. } => format!("turn {turn} is over"),
+        Event::Steered { turn } => format!("prompt {turn} goes to the model with the results"),
+        Event::Dropped { turn, by } => format!("prompt {turn} was taken back by {} ({})", by.client, by.via),
         Event::Closed { state: Final::Failed, text } => {
             return Some((Level::Warn, format!("failed: {}", text.as_deref().unwrap_or_default())));
         }

@@ -192,7 +192,7 @@ impl Core {
     fn tick(&mut self, now: Now) {
         for (task, turn) in self.readers.take_to_abort() {
             // Never refused: a turn that is over already is left alone.
-            let _ = self.drive(&task, decide::Input::Abort { turn }, now);
+            let _ = self.drive(&task, decide::Input::Disconnected { turn }, now);
         }
         while let Some(timer) = self.timers.pop(now.mono_ms) {
             match timer {

@@ -229,7 +229,7 @@ impl Rig {
 pub fn say(text: &str, protocol: Protocol) -> Say {
     let message = Message::new("m", Role::User, vec![Part::text(text)]);
     Say {
-        said: Said { message: Arc::new(message), answers: Vec::new() },
+        said: Said::new(Arc::new(message), Vec::new()),
         task: None,
         context: None,
         settings: Default::default(),

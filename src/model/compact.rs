@@ -53,7 +53,7 @@ fn cut(history: &[Arc<Item>]) -> Option<usize> {
 
 fn size(item: &Item) -> usize {
     match item {
-        Item::Said(message) | Item::Dropped(message) => message.text().len() + 16,
+        Item::Said(message) | Item::Steered(message) | Item::Dropped(message) => message.text().len() + 16,
         Item::Summary(text) => text.len(),
         Item::Nudge(text) => text.bytes() as usize,
         Item::Answered(answer) => answer.parts.iter().map(|part| json::bytes(part).len()).sum(),

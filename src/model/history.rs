@@ -52,6 +52,7 @@ pub fn contents(history: &[Arc<Item>], scene: &Scene) -> Vec<Value> {
     for (i, item) in history.iter().enumerate() {
         match item.as_ref() {
             Item::Said(message) => turns.say(message),
+            Item::Steered(message) => turns.push(Speaker::User, message.parts.iter().filter_map(spoken).collect()),
             Item::Answered(answer) => {
                 turns.push(Speaker::Model, said(answer));
                 turns.push(Speaker::User, responses(answer, &history[i + 1..]));
@@ -170,7 +171,12 @@ fn responses(answer: &Answer, later: &[Arc<Item>]) -> Vec<Value> {
         .take_while(|item| !matches!(item.as_ref(), Item::Answered(_)))
         .filter_map(|item| match item.as_ref() {
             Item::Results(results) => Some(results),
-            Item::Said(_) | Item::Dropped(_) | Item::Answered(_) | Item::Summary(_) | Item::Nudge(_) => None,
+            Item::Said(_)
+            | Item::Steered(_)
+            | Item::Dropped(_)
+            | Item::Answered(_)
+            | Item::Summary(_)
+            | Item::Nudge(_) => None,
         })
         .flatten()
         .collect();

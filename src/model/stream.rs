@@ -306,7 +306,7 @@ pub(crate) fn thought(text: &str) -> NoteBody {
 /// The note after an answer with text that was cut off.
 fn cut_off(finish: &Finish) -> Option<String> {
     let why = match finish {
-        Finish::Stop | Finish::Unspecified | Finish::Repetition | Finish::Command => return None,
+        Finish::Stop | Finish::Unspecified | Finish::Repetition | Finish::Stopped | Finish::Command => return None,
         Finish::OutputLimit => "it reached the output limit".to_owned(),
         Finish::Safety => "the API judged it unsafe".to_owned(),
         Finish::Recitation => "it repeats something published".to_owned(),

@@ -15,10 +15,10 @@ pub fn heard(state: &State, said: Said) -> Said {
     let answer = (said.answers.is_empty() && words_only).then(|| typed_answer(state, &said.message.text())).flatten();
     match answer {
         None => said,
-        Some(pick) => Said {
-            message: Arc::new(Message { parts: Vec::new(), ..Message::clone(&said.message) }),
-            answers: vec![pick],
-        },
+        Some(pick) => {
+            let message = Message { parts: Vec::new(), ..Message::clone(&said.message) };
+            Said { message: Arc::new(message), answers: vec![pick], ..said }
+        }
     }
 }
 
@@ -167,8 +167,7 @@ mod tests {
     fn what_answers_is_no_prompt_any_more() {
         let state = waiting(&[permission()]);
         let message = |parts: &[Part]| Message::new("m", Role::User, parts.to_vec());
-        let said =
-            |parts: &[Part], answers: &[Pick]| Said { message: Arc::new(message(parts)), answers: answers.to_vec() };
+        let said = |parts: &[Part], answers: &[Pick]| Said::new(Arc::new(message(parts)), answers.to_vec());
         let cancel = pick(&"a".into(), Choice::Cancel, None);
         assert_eq!(heard(&state, said(&[Part::text("no")], &[])), said(&[], std::slice::from_ref(&cancel)));
         for other in [
@@ -213,7 +212,7 @@ mod tests {
     #[test]
     fn words_that_answer_are_no_prompt() {
         let state = waiting(&[permission()]);
-        let said = |parts: Vec<Part>| Said { message: Arc::new(Message::new("m", Role::User, parts)), answers: vec![] };
+        let said = |parts: Vec<Part>| Said::new(Arc::new(Message::new("m", Role::User, parts)), vec![]);
         let answer = heard(&state, said(vec![Part::text("yes")]));
         assert_eq!(answer.message.parts, vec![]);
         assert_eq!(answer.answers.len(), 1);

@@ -24,6 +24,15 @@ pub enum Call {
     Cancel {
         task: TaskId,
     },
+    /// Stops the turn that is under way; the task stays. Without a task: that of the live session.
+    Abort {
+        task: Option<TaskId>,
+    },
+    /// Takes the queued prompt of a turn back.
+    Drop {
+        task: TaskId,
+        turn: u32,
+    },
     /// Follows a task; with `after` it continues at a position instead of starting with a snapshot.
     Subscribe {
         task: TaskId,
@@ -62,6 +71,8 @@ impl Call {
             Call::Get { .. } => "get",
             Call::List(_) => "list",
             Call::Cancel { .. } => "cancel",
+            Call::Abort { .. } => "abort",
+            Call::Drop { .. } => "drop",
             Call::Subscribe { .. } => "subscribe",
             Call::Blob { .. } => "blob",
             Call::Metadata { .. } | Call::AllMetadata => "metadata",

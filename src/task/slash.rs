@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
+/// The command that the core itself carries out before it is run: it stops the turn of a task.
+pub const STOP: &str = "stop";
+
 /// A command. Made with [`Spec::new`]; fields that differ from its defaults are set afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
@@ -203,12 +206,20 @@ impl Registry {
             answers: Answers::Streaming,
             ..here(Spec::new("init", "Looks at the project and writes a GEMINI.md for it."))
         };
+        let task = Argument {
+            name: "task".into(),
+            description: "The task, if it is not the live session.".into(),
+            required: false,
+        };
+        let stop =
+            Spec { arguments: vec![task], ..Spec::new(STOP, "Stops the turn that is under way; the task stays.") };
         Registry {
             commands: vec![
                 Spec::group("memory", "Manages what is remembered.", memory),
                 init,
                 Spec::group("extensions", "Manages extensions.", extensions),
                 Spec::new("tools", "Lists the tools of the agent."),
+                stop,
                 Spec::new("stats", "Shows how busy the server is."),
                 Spec::new("help", "Lists the commands."),
             ],

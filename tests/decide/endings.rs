@@ -1,9 +1,10 @@
-//! How turns and tasks end: by themselves, by a cancel, by a failure, or because the client disconnected.
+//! How turns and tasks end: by themselves, by a cancel, by a failure, because somebody stops them or the client disconnected.
 
 use crate::logs::*;
 use crate::task::*;
+use gemini_a2a::task::log::answer::Finish;
 use gemini_a2a::task::log::event::{End, Event, Final, Outcome};
-use gemini_a2a::task::machine::decide::{Effect, Input};
+use gemini_a2a::task::machine::decide::{Effect, Input, Refusal};
 use gemini_a2a::task::machine::job::{ModelErrorKind, NoteBody};
 use gemini_a2a::task::machine::state::{Item, TaskState};
 use gemini_a2a::task::spec::{Choice, Ending};
@@ -108,7 +109,7 @@ fn a_task_that_cannot_run_fails_with_the_reason() {
 fn only_the_turn_of_a_disconnected_client_is_aborted() {
     let aborted = || turn_ended(1, End::Interrupted("Execution aborted by client.".into()));
     let gone = Ending::cancelled("The client went away.");
-    let abort = |turn| Input::Abort { turn };
+    let abort = |turn| Input::Disconnected { turn };
     let case = given(thinking()).when(abort(1)).then(&[aborted()], &[stop(3)]).expect_settled();
     assert_eq!(case.state.status.state, TaskState::InputRequired);
     given(editing())
@@ -117,4 +118,45 @@ fn only_the_turn_of_a_disconnected_client_is_aborted() {
     given(thinking()).when(abort(2)).ignored();
     given(idle()).when(abort(1)).ignored();
     given(over()).when(abort(1)).ignored();
+}
+
+#[test]
+fn a_turn_can_be_stopped_in_every_phase_and_the_task_stays() {
+    let abort = || Input::Abort { by: bob() };
+    for (phase, start) in every_phase() {
+        let case = given(start);
+        match phase {
+            "over" => drop(case.when(abort()).refused(Refusal::Over)),
+            "fresh" | "idle" | "unauthorized" => drop(case.when(abort()).ignored()),
+            _ => {
+                let turn = case.state.turn;
+                let decision = case.decide(abort()).expect("a turn is under way");
+                let end = End::Interrupted("Stopped by bob.".into());
+                assert_eq!(decision.events.last(), Some(&Event::TurnEnded { turn, end, by: Some(bob()) }), "{phase}");
+                let case = case.record_all(&decision.events);
+                assert_eq!(case.state.status.state, TaskState::InputRequired, "{phase}");
+                assert!(case.state.calls.is_empty() && case.state.is_idle(), "{phase}");
+                let case = case.when(abort()).ignored();
+                case.when(prompt("on")).then(&[prompted(turn + 1, "on")], &[]);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_model_was_saying_when_it_was_stopped_is_kept() {
+    let case = given(log(thinking(), &[text("Half a sen")]));
+    let decision = case.decide(Input::Abort { by: ann() }).expect("a turn is under way");
+    let Event::Answered { answer } = &decision.events[0] else {
+        panic!("{decision:?}");
+    };
+    assert_eq!((answer.text().as_str(), &answer.finish), ("Half a sen", &Finish::Stopped));
+    assert_eq!(decision.effects, [stop(3)]);
+}
+
+#[test]
+fn a_queued_prompt_begins_its_turn_after_a_stop() {
+    let case = given(log(thinking(), &[prompted(2, "b")]));
+    let decision = case.decide(Input::Abort { by: ann() }).expect("a turn is under way");
+    case.record_all(&decision.events).next(&[began(2)], &[think(6)]);
 }

@@ -2,8 +2,10 @@
 
 use crate::logs::*;
 use crate::task::*;
-use gemini_a2a::task::log::event::{End, Event};
-use gemini_a2a::task::machine::decide::{Gate, Input, Refusal};
+use gemini_a2a::base::id::Seq;
+use gemini_a2a::limits::PROMPT_KEYS;
+use gemini_a2a::task::log::event::{Delivery, End, Event};
+use gemini_a2a::task::machine::decide::{Effect, Gate, Input, Refusal};
 use gemini_a2a::task::machine::state::{Item, TaskState};
 use gemini_a2a::task::spec::Choice;
 use std::sync::Arc;
@@ -96,4 +98,100 @@ fn a_finished_task_accepts_no_message() {
     given(over()).when(Input::Cancel).refused(Refusal::Over);
     given(over()).when(Input::Fail("x".into())).refused(Refusal::Over);
     given(over()).expect_settled();
+}
+
+#[test]
+fn a_steering_prompt_reaches_the_model_with_the_next_results() {
+    let (e, s) = (edit(), shell());
+    let case = given(waiting()).when(steering("rather that")).then(&[steering_prompted(2, "rather that")], &[]);
+    let case = case
+        .when(prompt_and_pick("", &[(&e, "cancel")]))
+        .then(&[chosen(&e, Choice::Cancel), ended(&e, refused())], &[])
+        .when(pick(&s, "proceed_once"))
+        .then(&[chosen(&s, Choice::ProceedOnce), ready(&s)], &[]);
+    let job = case.state.seq.0 + 1;
+    let case = case.next(&[started(&s)], &[run(job, &s, Gate::Synced)]);
+    let case = case
+        .when(note(job, run_ends(success())))
+        .then(&[ended(&s, success())], &[])
+        .next(&[Event::ResultsSent, Event::Steered { turn: 2 }], &[think(job + 2)])
+        .expect_settled();
+    assert!(case.state.queue.is_empty());
+    let items: Vec<&Item> = case.state.history.iter().rev().take(2).map(|item| item.as_ref()).collect();
+    assert!(matches!(items[..], [Item::Steered(_), Item::Results(_)]), "{items:?}");
+    // Its number is not given again.
+    case.when(prompt("more")).then(&[prompted(3, "more")], &[]);
+}
+
+#[test]
+fn a_steering_prompt_without_results_to_come_gets_a_turn_of_its_own() {
+    given(idle()).when(steering("go")).then(&[steering_prompted(2, "go")], &[]).next(&[began(2)], &[think(7)]);
+    given(log(thinking(), &[steering_prompted(2, "b")]))
+        .when(note(3, model_answers(&[])))
+        .then(&[answered(&[])], &[])
+        .next(&[turn_ended(1, End::Done)], &[])
+        .next(&[began(2)], &[think(7)]);
+}
+
+#[test]
+fn files_that_a_steering_prompt_names_are_read_first() {
+    let prompts = [steering_prompted(2, "see @notes.txt"), steering_prompted(3, "and this")];
+    let (e, s) = (edit(), shell());
+    let ends = [chosen(&e, Choice::Cancel), ended(&e, refused()), chosen(&s, Choice::ProceedOnce), ready(&s)];
+    let case = given(log(log(waiting(), &prompts), &ends));
+    let job = case.state.seq.0 + 1;
+    case.next(&[started(&s)], &[run(job, &s, Gate::Synced)])
+        .when(note(job, run_ends(success())))
+        .then(&[ended(&s, success())], &[])
+        .next(
+            &[Event::ResultsSent, Event::Steered { turn: 2 }, Event::AttachmentsWanted],
+            &[Effect::Attach { job: Seq(job + 4) }],
+        )
+        .expect_settled();
+}
+
+#[test]
+fn a_queued_prompt_can_be_taken_back_once() {
+    let drop = |turn| Input::Drop { turn, by: bob() };
+    let dropped = Event::Dropped { turn: 2, by: bob() };
+    let case = given(log(thinking(), &[prompted(2, "b"), prompted(3, "c")]))
+        .when(drop(2))
+        .then(&[dropped], &[])
+        .expect_settled();
+    case.clone().when(drop(2)).refused(Refusal::NotQueued(2));
+    case.clone().when(drop(1)).refused(Refusal::NotQueued(1));
+    case.when(note(3, model_answers(&[])))
+        .then(&[answered(&[])], &[])
+        .next(&[turn_ended(1, End::Done)], &[])
+        .next(&[began(3)], &[think(9)]);
+    given(over()).when(drop(1)).refused(Refusal::NotQueued(1));
+}
+
+#[test]
+fn a_prompt_with_a_known_key_is_accepted_and_changes_nothing() {
+    let case = given(fresh()).when(keyed("go", "k-1")).then(&[keyed_prompt(1, "k-1")], &[]).settle();
+    case.clone().when(keyed("go", "k-1")).ignored();
+    case.clone().when(keyed("go", "k-2")).then(&[keyed_prompt(2, "k-2")], &[]);
+    let over = case.clone().record_all(&[canceled()]);
+    over.clone().when(keyed("go", "k-1")).ignored();
+    over.when(keyed("go", "k-2")).refused(Refusal::Over);
+    // Another client may use the same key.
+    let Input::Say { said, .. } = keyed("go", "k-1") else { unreachable!("it is a prompt") };
+    let decision = case.decide(Input::Say { said, by: bob() }).expect("accepted");
+    assert_eq!(decision.events.len(), 1);
+}
+
+#[test]
+fn a_task_remembers_its_newest_keys() {
+    let mut case = given(fresh());
+    for n in 0..=PROMPT_KEYS {
+        case.record(keyed_prompt(n as u32 + 1, &format!("k-{n}")));
+    }
+    assert_eq!(case.state.keys.len(), PROMPT_KEYS);
+    assert_eq!(case.state.keys[0].1, "k-1", "the oldest is forgotten");
+}
+
+fn keyed_prompt(turn: u32, key: &str) -> Event {
+    let delivery = Delivery { steer: false, key: Some(key.into()) };
+    Event::Prompted { message: message("go"), by: ann(), turn, delivery }
 }

@@ -50,11 +50,11 @@ impl SystemState {
         phase_job(&state.phase).map(rank).hash(out);
         (state.status.state, state.told).hash(out);
         (&state.status.text, &state.error).hash(out);
-        (state.turn, state.round, state.paused, state.suspended).hash(out);
+        (state.turn, state.last_turn, state.round, state.paused, state.suspended).hash(out);
         (state.tries.failed, state.tries.broken).hash(out);
         state.utterance.since.is_some().hash(out);
         for queued in &state.queue {
-            queued.turn.hash(out);
+            (queued.turn, queued.steer).hash(out);
         }
         for due in state.hooks.iter().flat_map(|hook| &hook.due) {
             match due {
@@ -75,7 +75,7 @@ impl SystemState {
         for item in &state.history {
             discriminant(&**item).hash(out);
             match &**item {
-                Item::Said(message) | Item::Dropped(message) => message.id.hash(out),
+                Item::Said(message) | Item::Steered(message) | Item::Dropped(message) => message.id.hash(out),
                 Item::Summary(text) => text.hash(out),
                 Item::Nudge(text) => text.as_str().hash(out),
                 Item::Answered(answer) => answer.calls().count().hash(out),

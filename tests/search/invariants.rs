@@ -22,7 +22,15 @@ impl SystemState {
                 (Item::Answered(answer), None) if answer.has_calls() => {
                     open = Some(answer.calls().map(|request| &request.call).collect());
                 }
-                (Item::Said(_) | Item::Dropped(_) | Item::Answered(_) | Item::Summary(_) | Item::Nudge(_), None) => {}
+                (
+                    Item::Said(_)
+                    | Item::Steered(_)
+                    | Item::Dropped(_)
+                    | Item::Answered(_)
+                    | Item::Summary(_)
+                    | Item::Nudge(_),
+                    None,
+                ) => {}
             }
         }
         let current: Vec<&CallId> = self.state.calls.iter().map(|call| call.id()).collect();

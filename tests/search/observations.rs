@@ -72,6 +72,8 @@ impl Observations {
             Event::Paused
             | Event::Created(_)
             | Event::Prompted { .. }
+            | Event::Steered { .. }
+            | Event::Dropped { .. }
             | Event::TurnBegan { .. }
             | Event::AttachmentsWanted
             | Event::Attached { .. }

@@ -31,7 +31,11 @@ pub enum Action {
         choice: Choice,
     },
     Cancel,
-    /// The client of the current turn disconnects.
+    /// A prompt that is to reach the model with the next results.
+    Steer,
+    /// A user takes the last queued prompt back.
+    Drop,
+    /// A user stops the current turn.
     Abort,
     Due(Seq),
     Report(Seq, Report),
@@ -53,7 +57,9 @@ impl fmt::Display for Action {
                 write!(f, "{who} says {} to the {call}", choice.word())
             }
             Action::Cancel => f.write_str("cancel"),
-            Action::Abort => f.write_str("the client goes away"),
+            Action::Steer => f.write_str("a steering prompt"),
+            Action::Drop => f.write_str("take a prompt back"),
+            Action::Abort => f.write_str("stop the turn"),
             Action::Due(job) => write!(f, "timer {job} is due"),
             Action::Report(job, report) => write!(f, "job {job} reports {report:?}"),
             Action::Hook => f.write_str("set a webhook"),
@@ -92,7 +98,9 @@ pub struct Budget {
     /// Answers that last beyond their call ("always").
     pub always: u8,
     pub hooks: u8,
-    /// Disconnects of the client that began a turn.
+    /// Steering prompts; as many prompts may be taken back.
+    pub steers: u8,
+    pub drops: u8,
     pub aborts: u8,
     /// Jumps of the clock beyond every time limit.
     pub lates: u8,
@@ -170,6 +178,12 @@ impl SystemState {
         if self.budget.prompts > 0 && !self.observations.closed {
             actions.push(Action::Prompt);
         }
+        if self.budget.steers > 0 && !self.observations.closed {
+            actions.push(Action::Steer);
+        }
+        if self.budget.drops > 0 && !self.state.queue.is_empty() {
+            actions.push(Action::Drop);
+        }
         for (call, observations) in self.observations.calls.iter().enumerate() {
             for who in 0..2 {
                 if observations.picked[who] < observations.asks {
@@ -190,7 +204,7 @@ impl SystemState {
         if self.state.hooks.iter().any(|hook| !hook.due.is_empty()) {
             actions.push(Action::Deliver);
         }
-        if self.budget.aborts > 0 {
+        if self.budget.aborts > 0 && !self.observations.closed {
             actions.push(Action::Abort);
         }
         if self.budget.lates > 0 {
@@ -251,7 +265,16 @@ impl SystemState {
             }
             Action::Abort => {
                 self.budget.aborts -= 1;
-                Input::Abort { turn: self.state.turn }
+                Input::Abort { by: task::ann() }
+            }
+            Action::Steer => {
+                self.budget.steers -= 1;
+                task::steering("rather that")
+            }
+            Action::Drop => {
+                self.budget.drops -= 1;
+                let turn = self.state.queue.back().expect("the action is possible only if a prompt is queued").turn;
+                Input::Drop { turn, by: task::bob() }
             }
             Action::Due(job) => {
                 self.timers.retain(|timer| *timer != job);
@@ -285,10 +308,7 @@ impl SystemState {
             self.budget.always -= 1;
         }
         let pick = Pick { call: calls()[call].call.clone(), option: choice.word().into(), edited: None, answers: None };
-        Input::Say {
-            said: Said { message: task::message(""), answers: vec![pick] },
-            by: [task::ann(), task::bob()][who].clone(),
-        }
+        Input::Say { said: Said::new(task::message(""), vec![pick]), by: [task::ann(), task::bob()][who].clone() }
     }
 
     fn deliver(&mut self) -> Input {
@@ -397,6 +417,8 @@ impl SystemState {
             }
             Input::Cancel
             | Input::Abort { .. }
+            | Input::Disconnected { .. }
+            | Input::Drop { .. }
             | Input::Fail(_)
             | Input::Note { .. }
             | Input::Due { .. }

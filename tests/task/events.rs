@@ -4,7 +4,9 @@ use super::*;
 use gemini_a2a::base::id::Seq;
 use gemini_a2a::task::log::answer::{Answer, Request};
 use gemini_a2a::task::log::blob::{FileChange, FileVersion};
-use gemini_a2a::task::log::event::{Created, End, Event, Final, Lifecycle, Outcome, Profile, Protocol, Tries};
+use gemini_a2a::task::log::event::{
+    Created, Delivery, End, Event, Final, Lifecycle, Outcome, Profile, Protocol, Tries,
+};
 use gemini_a2a::task::machine::decide::Effect;
 use gemini_a2a::task::message::{Artifact, Message, Part, Role, Source};
 use gemini_a2a::task::policy::{Mode, Names, Rule};
@@ -83,8 +85,13 @@ pub fn bob() -> Source {
     Source { client: "bob".into(), via: "test".into() }
 }
 
+/// The record of [`steering`](super::steering).
+pub fn steering_prompted(turn: u32, text: &str) -> Event {
+    Event::Prompted { message: message(text), by: ann(), turn, delivery: Delivery { steer: true, key: None } }
+}
+
 pub fn prompted(turn: u32, text: &str) -> Event {
-    Event::Prompted { message: message(text), by: ann(), turn }
+    Event::Prompted { message: message(text), by: ann(), turn, delivery: Default::default() }
 }
 
 pub fn began(turn: u32) -> Event {
@@ -92,7 +99,7 @@ pub fn began(turn: u32) -> Event {
 }
 
 pub fn turn_ended(turn: u32, end: End) -> Event {
-    Event::TurnEnded { turn, end }
+    Event::TurnEnded { turn, end, by: None }
 }
 
 pub fn text(text: &str) -> Event {

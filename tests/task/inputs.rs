@@ -3,6 +3,7 @@
 use super::*;
 use gemini_a2a::base::id::{CallId, Seq};
 use gemini_a2a::task::log::answer::Request;
+use gemini_a2a::task::log::event::Delivery;
 use gemini_a2a::task::machine::decide::{Effect, Gate, Input};
 use gemini_a2a::task::machine::job::{ModelError, ModelErrorKind, NoteBody, Pick, RunEnd, Said};
 use gemini_a2a::task::slash::Commanded;
@@ -34,6 +35,20 @@ pub fn prompt(text: &str) -> Input {
     prompt_and_pick(text, &[])
 }
 
+/// A prompt that is to reach the model with the next results.
+pub fn steering(text: &str) -> Input {
+    delivered(text, Delivery { steer: true, key: None })
+}
+
+/// A prompt with a key.
+pub fn keyed(text: &str, key: &str) -> Input {
+    delivered(text, Delivery { steer: false, key: Some(key.into()) })
+}
+
+fn delivered(text: &str, delivery: Delivery) -> Input {
+    Input::Say { said: Said { delivery, ..Said::new(message(text), vec![]) }, by: ann() }
+}
+
 /// A message with an answer and no text.
 pub fn pick(request: &Request, option: &str) -> Input {
     prompt_and_pick("", &[(request, option)])
@@ -46,7 +61,7 @@ pub fn prompt_and_pick(text: &str, picks: &[(&Request, &str)]) -> Input {
         edited: None,
         answers: None,
     });
-    Input::Say { said: Said { message: message(text), answers: answers.collect() }, by: ann() }
+    Input::Say { said: Said::new(message(text), answers.collect()), by: ann() }
 }
 
 /// An approval with content that the user edited.
@@ -60,7 +75,7 @@ pub fn pick_answering(request: &Request, option: &str, answers: Arc<Answers>) ->
 }
 
 fn pick_with(pick: Pick) -> Input {
-    Input::Say { said: Said { message: message(""), answers: vec![pick] }, by: ann() }
+    Input::Say { said: Said::new(message(""), vec![pick]), by: ann() }
 }
 
 pub fn note(job: u64, body: NoteBody) -> Input {

@@ -253,7 +253,7 @@ fn told(target: &Target) -> State {
     let events = [
         Event::HookSet { target: Arc::new(target.clone()) },
         Event::Produced { artifact: Arc::new(artifact), append: false, last: true },
-        Event::TurnEnded { turn: 1, end: End::Asked("Which one?".into()) },
+        Event::TurnEnded { turn: 1, end: End::Asked("Which one?".into()), by: None },
     ];
     for event in events {
         let record = Record { seq: state.seq.next(), at: sample::AT + state.seq.0, event };

@@ -76,18 +76,20 @@ pub fn brief(part: Part) -> Message {
     Message::new(id_of(&part), Role::User, vec![part])
 }
 
-/// A context id a client chose: short and printable, because it is shown to people and used as a key.
+/// A context id that a client chose.
 pub fn context(sent: &Object, at: &str) -> Result<Option<ContextId>, Fault> {
-    let id = text(sent, &["contextId", "context_id"], at)?.map(ContextId::from);
-    check_context(id, at, "contextId")
+    let id = text(sent, &["contextId", "context_id"], at)?;
+    check_key(id, at, "contextId")?;
+    Ok(id.map(ContextId::from))
 }
 
-pub fn check_context(id: Option<ContextId>, at: &str, name: &str) -> Result<Option<ContextId>, Fault> {
-    match id {
-        Some(id) if id.as_str().is_empty() || !is_short_name(id.as_str()) => {
+/// A key that a client chose must be short and printable, because people are shown it.
+pub fn check_key(key: Option<&str>, at: &str, name: &str) -> Result<(), Fault> {
+    match key {
+        Some(key) if key.is_empty() || !is_short_name(key) => {
             Err(wrong(at, name, &format!("must be 1 to {CONTEXT_ID_CHARS} printable characters.")))
         }
-        id => Ok(id),
+        Some(_) | None => Ok(()),
     }
 }
 

@@ -203,7 +203,7 @@ pub fn said(received: Received, metadata: Option<&Object>, form: &mut Form, swit
     form.profile = form.profile.or_else(spoken);
     Ok(Say {
         settings: settings::of_message(&message, metadata)?,
-        said: Said { answers, message: Arc::new(message) },
+        said: Said::new(Arc::new(message), answers),
         task,
         context,
         push: None,

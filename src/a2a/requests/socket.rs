@@ -109,6 +109,9 @@ fn call(text: &str, joined: &Form, form: &mut Form, switches: &Switches) -> Resu
         return bare(envelope, form, switches);
     }
     let name = rpc::method_name(&envelope)?;
+    if live && name == "turn/abort" {
+        return Ok(Call::Abort { task: None });
+    }
     let (operation, protocol) = rpc::method(&name, (!live).then_some(joined.dialect.protocol))
         .filter(|(_, protocol)| live || *protocol == joined.dialect.protocol)
         .ok_or_else(|| rpc::unknown(&name))?;

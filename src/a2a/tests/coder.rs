@@ -28,7 +28,10 @@ fn events_that_no_client_is_shown() {
             message: Arc::new(sample::prompt("m", "x")),
             by: Source { client: "x".into(), via: "y".into() },
             turn: 2,
+            delivery: Default::default(),
         },
+        Event::Steered { turn: 2 },
+        Event::Dropped { turn: 2, by: sample::source() },
         Event::Retracted { reason: "r".into() },
         Event::Retried,
         Event::CallStale { call: "call-1".into() },
@@ -118,7 +121,12 @@ fn approved_command() -> Vec<Event> {
     let ending = Arc::new(Ending::Success { output: "1".into(), display: Display::Text { text: "1".into() } });
     vec![
         Event::Created(sample::state().created),
-        Event::Prompted { message: Arc::new(sample::prompt("m-1", "count")), by: by(), turn: 1 },
+        Event::Prompted {
+            message: Arc::new(sample::prompt("m-1", "count")),
+            by: by(),
+            turn: 1,
+            delivery: Default::default(),
+        },
         Event::TurnBegan { turn: 1 },
         Event::Answered { answer: Arc::new(answered("", vec![asked.request])) },
         Event::CallPlanned { call: call(), plan },
@@ -139,7 +147,7 @@ fn approved_command() -> Vec<Event> {
         Event::ResultsSent,
         Event::Text { text: "Done.".into() },
         Event::Answered { answer: Arc::new(answered("Done.", vec![])) },
-        Event::TurnEnded { turn: 1, end: End::Done },
+        Event::TurnEnded { turn: 1, end: End::Done, by: None },
     ]
 }
 
@@ -218,15 +226,15 @@ fn changes_of_state_that_streams_end_with() {
     let text = |text: &str| Some(text.to_owned());
     for (event, state, said, error) in [
         (Event::Paused, TaskState::InputRequired, None, None),
-        (Event::TurnEnded { turn: 1, end: End::Done }, TaskState::InputRequired, None, None),
+        (Event::TurnEnded { turn: 1, end: End::Done, by: None }, TaskState::InputRequired, None, None),
         (
-            Event::TurnEnded { turn: 1, end: End::NeedsAuth("log in".into()) },
+            Event::TurnEnded { turn: 1, end: End::NeedsAuth("log in".into()), by: None },
             TaskState::AuthRequired,
             text("log in"),
             None,
         ),
         (
-            Event::TurnEnded { turn: 1, end: End::Failed("broke".into()) },
+            Event::TurnEnded { turn: 1, end: End::Failed("broke".into()), by: None },
             TaskState::InputRequired,
             text("broke"),
             Some("broke"),

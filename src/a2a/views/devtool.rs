@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_is_over_is_a_completed_task() {
-        let end = |end| Event::TurnEnded { turn: 1, end };
+        let end = |end| Event::TurnEnded { turn: 1, end, by: None };
         let said = |text: &str| plain("t-1-9", text);
         for (event, status, text, state_shown) in [
             (end(End::Done), TaskState::InputRequired, None, "completed"),

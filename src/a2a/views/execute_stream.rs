@@ -160,7 +160,7 @@ mod tests {
     fn three_words_for_every_state() {
         let mut state = sample::state();
         let change = |state: &State| {
-            shown(state, Event::TurnEnded { turn: 1, end: End::Done }).map(|shown| shown["state"].clone())
+            shown(state, Event::TurnEnded { turn: 1, end: End::Done, by: None }).map(|shown| shown["state"].clone())
         };
         assert_eq!(change(&state), Some("running".into()));
         state.status.state = TaskState::InputRequired;
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(change(&state), Some("completed".into()));
         state.error = Some("broke".into());
         assert_eq!(
-            shown(&state, Event::TurnEnded { turn: 1, end: End::Done }),
+            shown(&state, Event::TurnEnded { turn: 1, end: End::Done, by: None }),
             Some(json!({"type": "state_change", "state": "completed", "error": "broke",
                 "timestamp": "2026-03-01T09:30:00.125Z"}))
         );

@@ -369,7 +369,7 @@ mod tests {
 
     fn ends(turn: u32) -> Event {
         let end = End::Done;
-        Event::TurnEnded { turn, end }
+        Event::TurnEnded { turn, end, by: None }
     }
 
     /// The second message of a turn, after a call that needed no approval.

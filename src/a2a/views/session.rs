@@ -177,8 +177,8 @@ mod tests {
         let message = Arc::new(sample::prompt("m-1", "hello"));
         let by = sample::source();
         let turn = 2;
-        let queued = Queued { turn, message: message.clone() };
-        let prompted = Event::Prompted { message, by, turn };
+        let queued = Queued { turn, message: message.clone(), steer: false };
+        let prompted = Event::Prompted { message, by, turn, delivery: Default::default() };
         let mut expected = json!({"kind": "USER_MESSAGE", "messageId": "m-1", "content": {"text": "hello"},
             "source": {"client": "ada", "via": "a2a-1.0"}});
         let mut state = sample::state();
@@ -306,7 +306,7 @@ mod tests {
         state.status.state = TaskState::InputRequired;
         state.status.text = Some("Broke.".into());
         state.error = Some("Broke.".into());
-        let failed = Event::TurnEnded { turn: 1, end: End::Failed("Broke.".into()) };
+        let failed = Event::TurnEnded { turn: 1, end: End::Failed("Broke.".into()), by: None };
         let change = |state: &str| json!({"kind": "STATE_CHANGE", "state": state, "final": true, "content": {"text": "Broke."}, "error": "Broke."});
         assert_eq!(shown(&state, failed), Some(change("input-required")));
         state.status.state = TaskState::Failed;

@@ -104,7 +104,7 @@ fn messages(state: &State, newest: Option<usize>) -> (Vec<Cow<'_, Message>>, usi
 /// What clients are shown of an item of the history.
 fn message<'a>(state: &State, item: &'a Item) -> Option<Cow<'a, Message>> {
     match item {
-        Item::Said(message) | Item::Dropped(message) => Some(Cow::Borrowed(message.as_ref())),
+        Item::Said(message) | Item::Steered(message) | Item::Dropped(message) => Some(Cow::Borrowed(message.as_ref())),
         Item::Answered(answer) => {
             let text = answer.text();
             let since = answer.said_at.unwrap_or_default();
@@ -173,7 +173,7 @@ mod tests {
         for turn in 1..=TURNS {
             events.extend(sample::begins(turn));
             let text = format!("{turn} {}", "x".repeat(10_000));
-            events.extend([sample::answers(&text, vec![]), Event::TurnEnded { turn, end: End::Done }]);
+            events.extend([sample::answers(&text, vec![]), Event::TurnEnded { turn, end: End::Done, by: None }]);
         }
         events.extend_from_slice(last);
         sample::fold(events).pop().expect("events").1

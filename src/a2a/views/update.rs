@@ -97,6 +97,10 @@ impl<'a> Change<'a> {
         Some(match &record.event {
             Event::Created(_) => Change::Created,
             Event::Prompted { message, by, .. } => Change::Prompted { message, by },
+            Event::Steered { .. } => Change::info("A prompt was given to the agent in the middle of its turn."),
+            Event::Dropped { by, .. } => {
+                Change::Notice { level: Level::Info, text: format!("{} took a queued prompt back.", by.client).into() }
+            }
             Event::TurnBegan { .. } | Event::Resumed => Change::Working,
             Event::ResultsSent => Change::ResultsSent,
             Event::Paused => Change::Paused,

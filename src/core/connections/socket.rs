@@ -212,12 +212,15 @@ impl Core {
             let asker = asked.and_then(|call| self.tasks.with_question(call, followed.as_ref()));
             say.task = match (asker, follow) {
                 (Some(task), _) => Some(task),
-                (None, Follow::Task(_)) => followed,
+                (None, Follow::Task(_)) => followed.clone(),
                 (None, Follow::Session | Follow::All | Follow::Nothing) => match self.session(now) {
                     Ok(session) => Some(session),
                     Err(fault) => return self.refuse(key, &form, &fault, now),
                 },
             };
+        }
+        if let Call::Abort { task: task @ None } = &mut call {
+            *task = followed.or_else(|| self.tasks.live_session().cloned());
         }
         self.dispatch(Parked::new(key, call, form, by), now);
     }

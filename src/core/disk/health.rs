@@ -168,7 +168,7 @@ fn unrecorded(why: &str, wants: Wants) -> String {
              recorded, unless the server is stopped before. Do not send it again; look at the task later."
         ),
         Wants::Cancel => format!(
-            "The task was stopped, but its journal cannot be written: {why}. The cancellation is recorded as soon as that is \
+            "The task was stopped, but its journal cannot be written: {why}. That it was stopped is recorded as soon as \
              possible; until then the task is shown as it was last recorded."
         ),
     }

@@ -160,7 +160,7 @@ mod tests {
         for n in 0..tasks {
             let parent = n.checked_sub(1).map(|before| (id(before), Seq(3)));
             let message = Arc::new(Message::new("m", Role::User, vec![Part::text("prompt")]));
-            let prompted = Event::Prompted { message, by: Source::clock(), turn: 1 };
+            let prompted = Event::Prompted { message, by: Source::clock(), turn: 1, delivery: Default::default() };
             let events = [created(id(n), parent), prompted, Event::TurnBegan { turn: 1 }];
             let mut lines = Vec::new();
             for (at, event) in events.into_iter().enumerate() {

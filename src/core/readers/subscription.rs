@@ -122,6 +122,7 @@ impl Until {
         match (mark, self.ends) {
             (Mark::Plain, _) | (_, Ends::Never) => false,
             (Mark::Over, _) => true,
+            (Mark::Dropped { turn }, _) => turn == self.turn,
             (_, Ends::WithTask) => false,
             (Mark::TurnEnd { rest, .. }, Ends::WhenShownOver) => rest == Rest::Done,
             (Mark::TurnEnd { rest: Rest::Auth, .. }, Ends::WithTurnButAuth) => false,

@@ -148,6 +148,13 @@ impl Core {
             Call::Create(create) => self.create(conn, create, site, form, now),
             Call::Get { task, history } => self.get(conn, &task, history, form),
             Call::Cancel { task } => self.cancel(conn, &task, form, now),
+            Call::Abort { task } => self.abort(conn, task, form, by, now),
+            Call::Drop { task, turn } => {
+                self.drive(&task, Input::Drop { turn, by }, now).map_err(|refusal| explain(&task, refusal))?;
+                let reply = self.answer_prompt(conn, &task, form, None);
+                self.note_wish(reply, Wants::Change);
+                Ok(())
+            }
             Call::Subscribe { task, after } => self.watch(conn, &task, after, form, now),
             Call::Metadata { task } => self.metadata(conn, &task, form),
             Call::Blob { task, sha256, from } => self.blob(conn, &task, sha256, from, form),
@@ -181,7 +188,7 @@ impl Core {
     }
 
     /// Whether the tenant of this form has the task.
-    fn sees(&self, form: &Form, task: &TaskId) -> bool {
+    pub(in crate::core) fn sees(&self, form: &Form, task: &TaskId) -> bool {
         let known = self.tasks.known.get(task);
         known.is_some_and(|brief| brief.tenant == form.tenant)
     }
@@ -231,6 +238,18 @@ impl Core {
             self.retry_append(task);
         }
         let reply = self.answer_task(conn, task, form, None);
+        self.note_wish(reply, Wants::Cancel);
+        Ok(())
+    }
+
+    /// Stops the turn that is under way, if there is one. As with [`Core::cancel`], jobs are stopped whatever the disk does.
+    fn abort(&mut self, conn: Key, task: Option<TaskId>, form: &Form, by: Source, now: Now) -> Result<(), Fault> {
+        let task = task.ok_or_else(|| Fault::params("There is no live session, and so no turn to stop."))?;
+        self.drive(&task, Input::Abort { by }, now).map_err(|refusal| explain(&task, refusal))?;
+        if self.tasks[&task].broken.is_some() {
+            self.retry_append(&task);
+        }
+        let reply = self.answer_prompt(conn, &task, form, None);
         self.note_wish(reply, Wants::Cancel);
         Ok(())
     }
@@ -484,6 +503,8 @@ impl Needs<'_> {
             Call::Get { task, .. } => (Some(task), Read, Long),
             Call::Metadata { task } => (Some(task), Read, Short),
             Call::Cancel { task } => (Some(task), Other, Short),
+            Call::Abort { task } => (task.as_ref(), Other, Short),
+            Call::Drop { task, .. } => (Some(task), Change, Short),
             Call::Blob { task, .. } | Call::Subscribe { task, .. } => (Some(task), Other, Long),
             // A socket that follows a task is shown its events, and not all of its messages.
             Call::Join(Join { follow: Follow::Task(task), .. }) => (Some(task), Other, Short),
@@ -526,6 +547,9 @@ pub(in crate::core) fn explain(task: &TaskId, refusal: Refusal) -> Fault {
             let message = "Too many prompts are waiting in this task; try again when it has caught up.";
             Fault::new(FaultKind::Overloaded { retry_after_s: 5 }, message)
         }
+        Refusal::NotQueued(turn) => Fault::params(format!(
+            "No prompt waits for turn {turn}: the agent works on it already, or somebody took it back."
+        )),
         Refusal::HooksFull => {
             let message = "The task has as many webhooks as it may; delete one first.";
             Fault::params(message)

@@ -9,9 +9,10 @@ use crate::core::requests::send_message::NewTaskOptions;
 use crate::core::{Core, Site};
 use crate::task::call::{Execute, Mode, Say, Settings};
 use crate::task::fault::Fault;
+use crate::task::machine::decide::Input;
 use crate::task::machine::job::Said;
 use crate::task::message::{Message, Part, Role, Source};
-use crate::task::slash::{Answers, Invocation};
+use crate::task::slash::{Answers, Invocation, STOP};
 use std::sync::Arc;
 
 impl Core {
@@ -30,7 +31,10 @@ impl Core {
         now: Now,
     ) -> Result<(), Fault> {
         match self.find(&execute, &site) {
-            Ok((command, answers)) => {
+            Ok((mut command, answers)) => {
+                if command.path == [STOP] {
+                    self.stop_turn(&mut command, form, &by, now);
+                }
                 let id: TaskId = self.settings.entropy.uuid().into();
                 let (execute, form) = watched(execute, answers, form, &id);
                 let say = self.typed(execute, &command);
@@ -54,11 +58,27 @@ impl Core {
         Ok((command, spec.answers))
     }
 
+    /// Stops the turn of the task that `/stop` names, or of the live session. The command then gets the id of the task, or none if no
+    /// turn was under way.
+    fn stop_turn(&mut self, command: &mut Invocation, form: &Form, by: &Source, now: Now) {
+        let named = command.args.drain(..).next().map(TaskId::from);
+        let task = named.or_else(|| self.tasks.live_session().cloned());
+        let Some(task) = task.filter(|task| self.sees(form, task)) else {
+            return;
+        };
+        let at = |core: &Core| core.tasks.get(&task).map(|loaded| loaded.state.seq);
+        let before = at(self);
+        let stopped = self.drive(&task, Input::Abort { by: by.clone() }, now);
+        if stopped.is_ok() && at(self) != before {
+            command.args.push(task.to_string());
+        }
+    }
+
     /// The prompt of its task: the command line.
     fn typed(&mut self, execute: Execute, command: &Invocation) -> Say {
         let message = Message::new(self.settings.entropy.uuid(), Role::User, vec![Part::text(command.line())]);
         Say {
-            said: Said { message: Arc::new(message), answers: Vec::new() },
+            said: Said::new(Arc::new(message), Vec::new()),
             task: None,
             context: None,
             settings: execute.settings,

@@ -68,7 +68,14 @@ struct Hot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     Plain,
-    TurnEnd { turn: u32, rest: Rest },
+    TurnEnd {
+        turn: u32,
+        rest: Rest,
+    },
+    /// The prompt of this turn was taken back.
+    Dropped {
+        turn: u32,
+    },
     Pause,
     Over,
 }
@@ -87,7 +94,7 @@ pub enum Rest {
 impl Mark {
     pub fn of(event: &Event) -> Mark {
         match event {
-            Event::TurnEnded { turn, end } => Mark::TurnEnd {
+            Event::TurnEnded { turn, end, .. } => Mark::TurnEnd {
                 turn: *turn,
                 rest: match end {
                     End::Asked(_) | End::Interrupted(_) => Rest::Asked,
@@ -95,10 +102,12 @@ impl Mark {
                     End::Done | End::Nothing | End::Refused | End::Failed(_) => Rest::Done,
                 },
             },
+            Event::Dropped { turn, .. } => Mark::Dropped { turn: *turn },
             Event::Paused | Event::Interrupted { .. } => Mark::Pause,
             Event::Closed { .. } => Mark::Over,
             Event::Created(_)
             | Event::Prompted { .. }
+            | Event::Steered { .. }
             | Event::TurnBegan { .. }
             | Event::ResultsSent
             | Event::Produced { .. }

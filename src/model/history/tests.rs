@@ -165,6 +165,23 @@ fn words_between_a_call_and_its_result_come_after_the_result() {
 }
 
 #[test]
+fn a_steering_prompt_is_sent_in_the_turn_of_the_results() {
+    let a = request("1", "glob", None);
+    let message = Message::new("m", Role::User, vec![Part::text("rather that")]);
+    let history = [
+        text("go"),
+        answered(json!([signed("glob", "s")]), vec![a.clone()]),
+        results(vec![(a, success("x"))]),
+        Arc::new(Item::Steered(Arc::new(message))),
+    ];
+    let turns = after_introduction(&history);
+    let last = &turns.as_array().expect("turns")[2..];
+    assert_eq!(last.len(), 1);
+    assert_eq!(last[0]["parts"][0]["functionResponse"]["response"], json!({"output": "x"}));
+    assert_eq!(last[0]["parts"][1], json!({"text": "rather that"}));
+}
+
+#[test]
 fn results_without_their_call_are_left_out() {
     let history = [results(vec![(request("1", "glob", None), success("x"))]), text("go")];
     assert_eq!(after_introduction(&history), json!([{"role": "user", "parts": [{"text": "go"}]}]));

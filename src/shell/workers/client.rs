@@ -289,9 +289,10 @@ impl Ask for Client {
 fn asked(think: &Think) -> Asked {
     match think.history.last().map(AsRef::as_ref) {
         Some(Item::Results(_)) => Asked::Results,
-        Some(Item::Said(_) | Item::Dropped(_) | Item::Answered(_) | Item::Summary(_) | Item::Nudge(_)) | None => {
-            Asked::Prompt
-        }
+        Some(
+            Item::Said(_) | Item::Steered(_) | Item::Dropped(_) | Item::Answered(_) | Item::Summary(_) | Item::Nudge(_),
+        )
+        | None => Asked::Prompt,
     }
 }
 

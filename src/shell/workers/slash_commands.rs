@@ -29,7 +29,7 @@ mod memory;
 mod overview;
 
 use crate::shell::workers::prompt_context::PromptContext;
-use crate::task::slash::{Command, Commanded, Registry, Spec, Taken};
+use crate::task::slash::{Command, Commanded, Registry, STOP, Spec, Taken};
 use serde_json::Value;
 
 /// What a command is given.
@@ -61,6 +61,7 @@ impl Commands {
                 at("extensions list", extensions::list),
                 at("tools", overview::tools),
                 at("stats", overview::stats),
+                at(STOP, overview::stop),
                 at("help", overview::help),
             ],
         }

@@ -228,6 +228,8 @@ pub enum Finish {
     Recitation,
     /// The model repeated itself and was interrupted by us.
     Repetition,
+    /// Somebody stopped the model.
+    Stopped,
     /// A slash command answered, not a model.
     Command,
     /// The API gave no reason.

@@ -31,6 +31,17 @@ pub enum Event {
         message: Arc<Message>,
         by: Source,
         turn: u32,
+        #[serde(default, skip_serializing_if = "Delivery::is_default")]
+        delivery: Delivery,
+    },
+    /// A prompt that was queued as turn `turn` was given to the model in the turn that is under way, with the results of its calls.
+    Steered {
+        turn: u32,
+    },
+    /// Somebody took a queued prompt back.
+    Dropped {
+        turn: u32,
+        by: Source,
     },
     /// The agent began to work on a prompt.
     TurnBegan {
@@ -171,6 +182,9 @@ pub enum Event {
     TurnEnded {
         turn: u32,
         end: End,
+        /// Who stopped it, if somebody did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Source>,
     },
     /// The server was restarted in the middle of a turn. What had finished is kept; what remains waits for the user.
     Interrupted {
@@ -270,6 +284,8 @@ impl Event {
             Event::HookSet { target } => Cow::Owned(Event::HookSet { target: Arc::new(target.without_secrets()) }),
             Event::Created(_)
             | Event::Prompted { .. }
+            | Event::Steered { .. }
+            | Event::Dropped { .. }
             | Event::TurnBegan { .. }
             | Event::AttachmentsWanted
             | Event::CommandBegan
@@ -341,6 +357,23 @@ pub struct Created {
     /// The slash command that the first turn runs instead of asking the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Invocation>,
+}
+
+/// How a prompt is to reach the agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delivery {
+    /// The client's key for the prompt: the same key from the same client is the same prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// It is given to the model with the next results of calls, instead of waiting for the end of the turn.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub steer: bool,
+}
+
+impl Delivery {
+    pub fn is_default(&self) -> bool {
+        *self == Delivery::default()
+    }
 }
 
 /// The tools that a model is told of. Their declarations are stored content: a JSON list of `name`, `description` and `parameters`.

@@ -130,7 +130,7 @@ mod tests {
         let mut answer = Answer::new("", vec![call]);
         answer.parts.push(opaque);
         for event in [
-            Event::Prompted { message: message.into(), by: Source::clock(), turn: 1 },
+            Event::Prompted { message: message.into(), by: Source::clock(), turn: 1, delivery: Default::default() },
             Event::Produced { artifact: artifact.into(), append: false, last: true },
             Event::Answered { answer: answer.into() },
         ] {

@@ -2,16 +2,17 @@
 //! that, and a journal replays through here to the same state.
 
 use crate::base::id::{CallId, ConfigId};
+use crate::limits::PROMPT_KEYS;
 use crate::task::log::answer::{Answer, Usage};
 use crate::task::log::blob::{BlobRef, FileChange};
-use crate::task::log::event::{Created, End, Event, ToolSet, Tries, detours, errands, hooks};
+use crate::task::log::event::{Created, Delivery, End, Event, ToolSet, Tries, detours, errands, hooks};
 use crate::task::log::long_text::LongText;
 use crate::task::log::record::Record;
 use crate::task::machine::loops::FENCE;
 use crate::task::machine::state::{
     CallResult, CallState, Item, Phase, Queued, Stage, State, Status, Summary, TaskState, Utterance,
 };
-use crate::task::message::{Artifact, Content};
+use crate::task::message::{Artifact, Content, Message, Source};
 use crate::task::policy::Rule;
 use crate::task::push::{self, Hook, Target};
 use crate::task::spec::{ApprovalScope, Ending, ErrorKind, Plan};
@@ -32,6 +33,8 @@ impl State {
             round: 0,
             tries: Default::default(),
             queue: VecDeque::new(),
+            last_turn: 0,
+            keys: VecDeque::new(),
             prompt: None,
             calls: Vec::new(),
             paused: false,
@@ -97,9 +100,9 @@ impl State {
         self.at = record.at;
         match &record.event {
             Event::Created(_) => unreachable!("a log begins with Created and has one"),
-            Event::Prompted { message, turn, .. } => {
-                self.queue.push_back(Queued { turn: *turn, message: message.clone() });
-            }
+            Event::Prompted { message, by, turn, delivery } => self.queue_prompt(message, by, *turn, delivery),
+            Event::Steered { turn } => self.steer(*turn),
+            Event::Dropped { turn, .. } => drop(self.take_queued(*turn)),
             Event::TurnBegan { turn } => self.begin_turn(*turn, record),
             Event::AttachmentsWanted => self.phase = Phase::Attaching { job },
             Event::Attached { text } => {
@@ -139,7 +142,7 @@ impl State {
             Event::Paused => self.pause(record),
             Event::ResultsSent => self.send_results(record),
             Event::Produced { artifact, append, .. } => self.produce(artifact, *append),
-            Event::TurnEnded { turn, end } => self.end_turn(*turn, end, record),
+            Event::TurnEnded { turn, end, .. } => self.end_turn(*turn, end, record),
             Event::Interrupted { text } => self.suspend(text, record),
             Event::Resumed => self.resume(record),
             Event::Closed { state, text } => self.close((*state).into(), text, record),
@@ -154,6 +157,26 @@ impl State {
     fn back_off(&mut self, tries: Tries, delay_ms: u64, record: &Record) {
         self.tries = tries;
         self.phase = Phase::Backoff { job: record.seq, delay_ms };
+    }
+
+    fn queue_prompt(&mut self, message: &Arc<Message>, by: &Source, turn: u32, delivery: &Delivery) {
+        self.last_turn = turn;
+        self.queue.push_back(Queued { turn, message: message.clone(), steer: delivery.steer });
+        if let Some(key) = &delivery.key {
+            self.keys.push_back((by.client.clone(), key.clone()));
+            self.keys.drain(..self.keys.len().saturating_sub(PROMPT_KEYS));
+        }
+    }
+
+    fn take_queued(&mut self, turn: u32) -> Option<Queued> {
+        let at = self.queue.iter().position(|queued| queued.turn == turn)?;
+        self.queue.remove(at)
+    }
+
+    fn steer(&mut self, turn: u32) {
+        let queued = self.take_queued(turn).expect("a queued prompt steers");
+        self.history.push(Arc::new(Item::Steered(queued.message.clone())));
+        self.prompt = Some(queued.message);
     }
 
     fn begin_turn(&mut self, turn: u32, record: &Record) {
@@ -334,8 +357,7 @@ impl State {
 
     fn end_turn(&mut self, turn: u32, end: &End, record: &Record) {
         // A prompt with nothing in it ends its turn without having begun it.
-        if self.queue.front().is_some_and(|queued| queued.turn == turn) {
-            let queued = self.queue.pop_front().expect("looked at above");
+        if let Some(queued) = self.take_queued(turn) {
             self.history.push(Arc::new(Item::Dropped(queued.message)));
         }
         self.keep_results();
@@ -481,6 +503,8 @@ fn announces(event: &Event) -> bool {
         Event::Answered { answer } => answer.has_calls(),
         Event::Created(_)
         | Event::Prompted { .. }
+        | Event::Steered { .. }
+        | Event::Dropped { .. }
         | Event::Thought { .. }
         | Event::Text { .. }
         | Event::Cited { .. }

@@ -41,9 +41,18 @@ pub enum Input {
         by: Source,
     },
     Cancel,
-    /// The client that wanted this turn has gone away.
+    /// Somebody stops the turn that is under way.
     Abort {
+        by: Source,
+    },
+    /// The client that wanted this turn has gone away.
+    Disconnected {
         turn: u32,
+    },
+    /// Somebody takes a queued prompt back.
+    Drop {
+        turn: u32,
+        by: Source,
     },
     /// The task cannot run at all, e.g. because its workspace is gone.
     Fail(String),
@@ -143,6 +152,8 @@ pub enum Refusal {
         offered: Vec<&'static str>,
     },
     QueueFull,
+    /// No prompt waits for this turn.
+    NotQueued(u32),
     /// The task has as many webhooks as it may.
     HooksFull,
 }
@@ -161,7 +172,11 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
     match input {
         Input::Say { said, by } => out.say(said, by)?,
         Input::Cancel => out.cancel()?,
-        Input::Abort { turn } => out.abort(turn),
+        Input::Abort { .. } if state.is_over() => return Err(Refusal::Over),
+        Input::Abort { by } => out.abort(Some(by)),
+        Input::Disconnected { turn } if turn == state.turn => out.abort(None),
+        Input::Disconnected { .. } => {}
+        Input::Drop { turn, by } => out.drop_prompt(turn, by)?,
         Input::Fail(text) => {
             if state.is_over() {
                 return Err(Refusal::Over);
@@ -291,19 +306,18 @@ impl Deciding<'_> {
             return;
         };
         if let Some(why) = self.worn_out() {
-            self.push(Event::TurnEnded { turn: queued.turn, end: End::Failed(why) });
+            self.push(Event::TurnEnded { turn: queued.turn, end: End::Failed(why), by: None });
         } else if queued.message.speaks() {
             let job = self.push(Event::TurnBegan { turn: queued.turn });
             if self.is_command(queued) {
                 self.begin_command();
             } else if queued.message.text().contains('@') {
-                let job = self.push(Event::AttachmentsWanted);
-                self.effect(Effect::Attach { job });
+                self.read_attachments();
             } else {
                 self.ask_model(job);
             }
         } else {
-            self.push(Event::TurnEnded { turn: queued.turn, end: End::Nothing });
+            self.push(Event::TurnEnded { turn: queued.turn, end: End::Nothing, by: None });
         }
     }
 
@@ -321,7 +335,7 @@ impl Deciding<'_> {
                 return self.end_turn(End::Failed(why));
             }
             let job = self.push(Event::ResultsSent);
-            return self.ask_model(job);
+            return self.steer(job);
         }
         let mut editing =
             calls.iter().any(|call| matches!(call.stage, Stage::Running { .. }) && self.kind(call) == Kind::Edit);
@@ -339,6 +353,22 @@ impl Deciding<'_> {
         if self.state.waits_for_answers() && !self.state.paused {
             self.push(Event::Paused);
         }
+    }
+
+    /// Gives the model the steering prompts together with the results. One that names files is the last: they are read first.
+    fn steer(&mut self, job: Seq) {
+        for queued in self.state.queue.iter().filter(|queued| queued.steer) {
+            self.push(Event::Steered { turn: queued.turn });
+            if queued.message.text().contains('@') {
+                return self.read_attachments();
+            }
+        }
+        self.ask_model(job);
+    }
+
+    fn read_attachments(&mut self) {
+        let job = self.push(Event::AttachmentsWanted);
+        self.effect(Effect::Attach { job });
     }
 
     /// The tool's own name, by which rules know it, even if the call uses a former one.
@@ -374,7 +404,7 @@ impl Deciding<'_> {
         let event = match end {
             End::Done | End::Refused if one_shot => Event::Closed { state: Final::Completed, text: None },
             End::Failed(text) if one_shot => Event::Closed { state: Final::Failed, text: Some(text) },
-            end => Event::TurnEnded { turn: self.state.turn, end },
+            end => Event::TurnEnded { turn: self.state.turn, end, by: None },
         };
         self.push(event);
     }

@@ -4,7 +4,7 @@
 use crate::base::id::{CallId, MessageId, Seq, TaskId};
 use crate::task::log::answer::{Answer, Request};
 use crate::task::log::blob::FileChange;
-use crate::task::log::event::ToolSet;
+use crate::task::log::event::{Delivery, ToolSet};
 use crate::task::log::long_text::LongText;
 use crate::task::machine::state::Item;
 use crate::task::message::{Artifact, Message};
@@ -207,4 +207,12 @@ pub struct Pick {
 pub struct Said {
     pub message: Arc<Message>,
     pub answers: Vec<Pick>,
+    pub delivery: Delivery,
+}
+
+impl Said {
+    /// A prompt that waits for its turn.
+    pub fn new(message: Arc<Message>, answers: Vec<Pick>) -> Said {
+        Said { message, answers, delivery: Delivery::default() }
+    }
 }

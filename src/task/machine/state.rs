@@ -224,6 +224,8 @@ pub enum Stage {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
     Said(Arc<Message>),
+    /// A prompt that came in the middle of a turn and is sent with the results before it.
+    Steered(Arc<Message>),
     /// A prompt that clients see but the model does not: its turn failed before the model had answered it.
     Dropped(Arc<Message>),
     Answered(Arc<Answer>),
@@ -260,6 +262,7 @@ impl Item {
             Item::Nudge(_)
             | Item::Results(_)
             | Item::Said(_)
+            | Item::Steered(_)
             | Item::Dropped(_)
             | Item::Answered(_)
             | Item::Summary(_) => {}
@@ -287,6 +290,8 @@ pub struct Summary {
 pub struct Queued {
     pub turn: u32,
     pub message: Arc<Message>,
+    /// It is given to the model with the next results, if the turn before it still has any.
+    pub steer: bool,
 }
 
 /// The text that the agent is producing: not an answer yet.
@@ -320,6 +325,10 @@ pub struct State {
     /// Tries of the current model request: those that failed before anything came, and those that broke in the middle.
     pub tries: Tries,
     pub queue: VecDeque<Queued>,
+    /// The turn of the last prompt.
+    pub last_turn: u32,
+    /// The newest keys of prompts, with their clients.
+    pub keys: VecDeque<(String, String)>,
     /// The message the current turn answers.
     pub prompt: Option<Arc<Message>>,
     pub calls: Vec<CallState>,

@@ -294,7 +294,7 @@ fn the_first_message_in_full() {
     assert_eq!(
         call,
         Call::Say(Say {
-            said: Said { message: Arc::new(expected), answers: vec![] },
+            said: Said::new(Arc::new(expected), vec![]),
             task: None,
             context: None,
             settings: Settings { workspace: Some("/w".into()), ..Settings::default() },

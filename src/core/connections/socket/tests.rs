@@ -10,6 +10,7 @@ use crate::task::call::Disconnect;
 use serde_json::{Value, json};
 
 mod lists;
+mod turns;
 
 const OWN: &str = "Sec-WebSocket-Protocol: gemini-a2a.v1\r\n";
 const A2A_03: &str = "Sec-WebSocket-Protocol: a2a.v0.3\r\n";

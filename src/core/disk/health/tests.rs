@@ -160,7 +160,7 @@ fn tries_to_write_do_not_multiply_with_cancels() {
 fn aborting_a_turn_stops_jobs_although_the_disk_is_full() {
     let (mut rig, task, job) = stuck();
     let turn = rig.state(&task).turn;
-    rig.core.drive(&task, Input::Abort { turn }, rig.now).expect("never refused");
+    rig.core.drive(&task, Input::Disconnected { turn }, rig.now).expect("never refused");
     rig.turn();
     assert_eq!(rig.stops, [job]);
     rig.store.fail(Failure::Refused, 0);

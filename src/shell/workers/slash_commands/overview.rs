@@ -1,4 +1,4 @@
-//! Commands about the server: its tools, how busy it is, its commands.
+//! Commands about the server: its tools, how busy it is, its commands, and which turn was stopped.
 
 use super::Asked;
 use crate::task::log::gemini::UsageMetadata;
@@ -39,6 +39,17 @@ pub fn stats(asked: &Asked) -> Result<Commanded, String> {
         }),
         text,
     })
+}
+
+/// The core has stopped the turn and given the task as the argument.
+pub fn stop(asked: &Asked) -> Result<Commanded, String> {
+    match asked.command.invocation.args.first() {
+        Some(task) => Ok(Commanded::Done {
+            data: json!({ "stopped": task }),
+            text: format!("The turn of task {task} was stopped. Send a message to continue."),
+        }),
+        None => Err("No turn is under way there. Name the task as the argument if it is not the live session.".into()),
+    }
 }
 
 pub fn help(asked: &Asked) -> Result<Commanded, String> {

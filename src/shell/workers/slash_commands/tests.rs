@@ -197,6 +197,7 @@ fn what_the_server_says_of_itself() {
             "init",
             "extensions list",
             "tools",
+            "stop",
             "stats",
             "help"
         ]

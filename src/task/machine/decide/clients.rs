@@ -1,10 +1,16 @@
-//! Inputs of clients: prompts, answers to questions, cancellation. Only these can be refused, and a refused one changes nothing.
+//! Inputs of clients: prompts, answers to questions, stopping a turn, cancellation. Only these can be refused, and a refused one changes nothing.
 
 use super::time::is_in_turn;
 use super::*;
+use crate::task::log::answer::Finish;
 
 impl Deciding<'_> {
     pub(in crate::task) fn say(&mut self, said: Said, by: Source) -> Result<(), Refusal> {
+        let key = said.delivery.key.as_ref();
+        if key.is_some_and(|key| self.state.keys.iter().any(|known| *known == (by.client.clone(), key.clone()))) {
+            // The client did not see that it was accepted and sent it again.
+            return Ok(());
+        }
         if self.state.is_over() {
             return Err(Refusal::Over);
         }
@@ -43,8 +49,8 @@ impl Deciding<'_> {
             }
         }
         if speaks {
-            let turn = self.next_turn();
-            self.push(Event::Prompted { message: said.message, by, turn });
+            let turn = self.state.last_turn + 1;
+            self.push(Event::Prompted { message: said.message, by, turn, delivery: said.delivery });
         }
         Ok(())
     }
@@ -98,10 +104,6 @@ impl Deciding<'_> {
         policy::always(self.tool(call), plan, mode)
     }
 
-    pub(in crate::task) fn next_turn(&self) -> u32 {
-        self.state.queue.back().map_or(self.state.turn, |queued| queued.turn) + 1
-    }
-
     pub(in crate::task) fn cancel(&mut self) -> Result<(), Refusal> {
         if self.state.is_over() {
             return Err(Refusal::Over);
@@ -112,13 +114,32 @@ impl Deciding<'_> {
         Ok(())
     }
 
-    /// Ends a turn that is under way; the task can be gone on with.
-    pub(in crate::task) fn abort(&mut self, turn: u32) {
-        if self.state.turn == turn && is_in_turn(self.state) {
-            self.stop_everything("The client went away.");
-            let end = End::Interrupted("Execution aborted by client.".to_owned());
-            self.push(Event::TurnEnded { turn, end });
+    /// Takes a queued prompt back.
+    pub(in crate::task) fn drop_prompt(&mut self, turn: u32, by: Source) -> Result<(), Refusal> {
+        if !self.state.queue.iter().any(|queued| queued.turn == turn) {
+            return Err(Refusal::NotQueued(turn));
         }
+        self.push(Event::Dropped { turn, by });
+        Ok(())
+    }
+
+    /// Ends the turn that is under way; the task can be continued. The text that clients were shown is kept as an answer, so that the
+    /// model knows it too.
+    pub(in crate::task) fn abort(&mut self, by: Option<Source>) {
+        if !is_in_turn(self.state) {
+            return;
+        }
+        let (reason, text) = match &by {
+            Some(by) => ("The user stopped the turn.", format!("Stopped by {}.", by.client)),
+            None => ("The client went away.", "Execution aborted by client.".to_owned()),
+        };
+        self.stop_everything(reason);
+        let utterance = &self.state.utterance;
+        if let (Phase::Thinking { .. }, Some(since)) = (&self.state.phase, utterance.since) {
+            let answer = Answer { finish: Finish::Stopped, said_at: Some(since), ..Answer::new(&utterance.text, []) };
+            self.push(Event::Answered { answer: Arc::new(answer) });
+        }
+        self.push(Event::TurnEnded { turn: self.state.turn, end: End::Interrupted(text), by });
     }
 
     /// Stops every job and ends every call that clients have been shown.

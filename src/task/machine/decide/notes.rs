@@ -156,7 +156,12 @@ impl Deciding<'_> {
     fn name_calls(&self, answer: &mut Answer) {
         let earlier = self.state.history.iter().filter_map(|item| match &**item {
             Item::Answered(answer) => Some(answer.calls()),
-            Item::Said(_) | Item::Dropped(_) | Item::Results(_) | Item::Summary(_) | Item::Nudge(_) => None,
+            Item::Said(_)
+            | Item::Steered(_)
+            | Item::Dropped(_)
+            | Item::Results(_)
+            | Item::Summary(_)
+            | Item::Nudge(_) => None,
         });
         let mut taken: HashSet<CallId> = earlier.flatten().map(|request| request.call.clone()).collect();
         let number = self.state.seq.0 + 1;

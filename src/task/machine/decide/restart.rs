@@ -20,7 +20,7 @@ impl Deciding<'_> {
             | Phase::Compacting { .. }
             | Phase::Preparing { .. } => {
                 let end = End::Interrupted(text.into());
-                self.push(Event::TurnEnded { turn: self.state.turn, end });
+                self.push(Event::TurnEnded { turn: self.state.turn, end, by: None });
             }
             Phase::Tools => self.restored_calls(text),
         }
@@ -64,7 +64,7 @@ impl Deciding<'_> {
         }
         if open == 0 {
             let end = End::Interrupted(text.into());
-            self.push(Event::TurnEnded { turn: self.state.turn, end });
+            self.push(Event::TurnEnded { turn: self.state.turn, end, by: None });
         } else {
             self.push(Event::Interrupted { text: text.into() });
         }

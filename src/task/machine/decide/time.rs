@@ -77,7 +77,7 @@ impl Deciding<'_> {
         if self.state.calls.iter().all(ends) {
             let turn = self.state.turn;
             let end = End::Interrupted(text);
-            self.push(Event::TurnEnded { turn, end });
+            self.push(Event::TurnEnded { turn, end, by: None });
         } else {
             self.push(Event::Interrupted { text });
         }
