@@ -9,6 +9,7 @@ mod tool_context;
 use gemini_a2a::base::id::TaskId;
 use gemini_a2a::limits::{Limits, STRAYS_NAMED};
 use gemini_a2a::shell::children::procfs;
+use gemini_a2a::shell::children::trial::Trial;
 use gemini_a2a::shell::children::{Children, MARKER, Plan, sweep};
 use gemini_a2a::task::machine::job::RunEnd;
 use gemini_a2a::task::spec::{Display, Ending};
@@ -135,6 +136,16 @@ fn both_outputs_come_in_order_and_there_is_no_input() {
         )
     );
     assert_eq!(fixture.run("true"), success("Output: (empty)", ""));
+}
+
+#[test]
+fn a_call_fails_at_once_while_a_supervisor_has_not_answered() {
+    let fixture = Fixture::new();
+    // It fills its standard output and goes on waiting.
+    let trial = Trial::start(Path::new("/usr/bin/yes")).expect("a program");
+    fixture.children.await_trial(trial).expect("a thread");
+    let refused = fixture.told(&fixture.task, "run_shell_command", json!({"command": "true"})).expect_err("no answer");
+    assert!(refused.contains("embed::child_main"), "{refused}");
 }
 
 #[test]

@@ -6,14 +6,14 @@
 //! of the server, if the server is a child subreaper (the binary is; a host program that embeds it decides for itself), and are killed
 //! here: a direct child that the server did not start is an orphan of a killed supervisor.
 //!
-//! One thread starts, reaps and classifies the direct children, so that a supervisor that has just been started is never taken for
-//! an orphan.
+//! One thread owns the direct children (`keeper.rs`).
 //!
 //! If the server and a supervisor are killed at the same time, the processes below it go on. They have a marker in their environment,
 //! by which the next server finds them ([`sweep`]), unless they have removed it.
 
 mod confine;
 mod environment;
+mod keeper;
 mod processes;
 pub mod procfs;
 mod supervisor;
@@ -23,11 +23,13 @@ pub mod trial;
 pub(crate) use supervisor::VERB;
 pub use supervisor::child_main;
 
-use crate::limits::{Limits, ORPHANS_KILL_MS, ORPHANS_RETRY_MS, SUPERVISOR_CONTINUE_MS};
+use crate::limits::{Limits, SUPERVISOR_CONTINUE_MS};
 use crate::tool::{Child, Finished, Launch, ReadOnly, Spawn};
 use environment::Environment;
+use keeper::{Keeper, KeeperThread, signal, wait_for_end};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{DumpableBehavior, Signal, WaitId, WaitIdOptions};
+use rustix::io::Errno;
+use rustix::process::{DumpableBehavior, Signal};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
@@ -36,11 +38,11 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::{Duration, Instant};
 use supervisors::Supervisors;
+use trial::Trial;
 
 /// The environment variable of every child and its descendants: `<instance>:<number>`.
 pub const MARKER: &str = "GEMINI_A2A_CHILD";
@@ -76,40 +78,6 @@ pub struct Children {
     patience: Patience,
 }
 
-/// Runs work on the thread that owns the direct children.
-#[derive(Clone)]
-struct KeeperThread(mpsc::Sender<Work>);
-
-type Work = Box<dyn FnOnce(&mut Keeper) + Send>;
-
-impl KeeperThread {
-    /// Returns the result of `work`. An error means that the thread is gone, or that `work` took longer than `patience`.
-    fn run<T: Send + 'static>(
-        &self,
-        patience: Duration,
-        work: impl FnOnce(&mut Keeper) -> T + Send + 'static,
-    ) -> io::Result<T> {
-        let gone = || io::Error::other("the thread that starts programs is gone");
-        let (reply, result) = mpsc::channel();
-        let work = move |keeper: &mut Keeper| drop(reply.send(work(keeper)));
-        self.0.send(Box::new(work)).map_err(|_| gone())?;
-        result.recv_timeout(patience).map_err(|_| gone())
-    }
-}
-
-fn signal(pid: u32, signal: Signal) {
-    if let Some(pid) = processes::pid(pid) {
-        let _ = rustix::process::kill_process(pid, signal);
-    }
-}
-
-/// Waits until a process has ended, without reaping it.
-fn wait_for_end(pid: u32) {
-    if let Some(pid) = processes::pid(pid) {
-        let _ = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
-    }
-}
-
 impl Children {
     pub fn new(plan: Plan, limits: &Limits) -> io::Result<Children> {
         // Otherwise a child could read the environment and memory of the server under /proc. Root always can.
@@ -117,11 +85,8 @@ impl Children {
         let approved = environment::approved(plan.env);
         let programs = environment::program_directories(&approved, &plan.workspaces, &plan.private);
         let supervisors = Supervisors::of_process();
-        let (sender, inbox) = mpsc::channel();
-        let keeper = Keeper { supervisors: supervisors.clone(), unclear: Vec::new() };
-        thread::Builder::new().name("children".into()).stack_size(256 * 1024).spawn(move || keeper.run(&inbox))?;
         Ok(Children {
-            keeper: KeeperThread(sender),
+            keeper: KeeperThread::start(supervisors.clone())?,
             exe: plan.exe,
             instance: plan.instance,
             next: AtomicU64::new(1),
@@ -138,6 +103,13 @@ impl Children {
         })
     }
 
+    /// Starts no command until a supervisor that was tried has answered. If it has not by the time that supervisors have, it is killed,
+    /// and no command is ever started.
+    pub fn await_trial(&self, trial: Trial) -> io::Result<()> {
+        let until = Instant::now() + self.patience.start;
+        self.keeper.run(Duration::MAX, move |keeper| keeper.await_trial(trial, until))
+    }
+
     /// Whether commands find this program.
     pub fn finds(&self, program: &str) -> bool {
         environment::find_program(program.as_ref(), &environment::path_of(&self.approved)).is_some()
@@ -151,8 +123,9 @@ impl Children {
     pub fn end_all(&self) {
         let until = Instant::now() + self.patience.end;
         for control in self.supervisors.end_commands(|pid| signal(pid, Signal::CONT)) {
-            let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
-            let _ = poll(&mut [PollFd::new(&*control, PollFlags::empty())], left.as_ref());
+            let left = || Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
+            // The end of a supervisor may be a signal to this thread.
+            while poll(&mut [PollFd::new(&*control, PollFlags::empty())], left().as_ref()) == Err(Errno::INTR) {}
         }
         // A supervisor that still runs is stuck; the processes of a killed one are children of the server.
         let _ = self.keeper.run(self.patience.end, Keeper::kill_all);
@@ -232,80 +205,6 @@ impl Spawn for Children {
             // A program that does not exist has no effect.
             Some(_) | None => Ok(()),
         }
-    }
-}
-
-/// Owns the direct children: starts them, reaps them, and kills the orphans of killed supervisors.
-struct Keeper {
-    supervisors: Supervisors,
-    /// Supervisors that have ended and whose processes may still run.
-    unclear: Vec<std::process::Child>,
-}
-
-impl Keeper {
-    fn run(mut self, inbox: &mpsc::Receiver<Work>) {
-        loop {
-            match inbox.recv_timeout(self.wait()) {
-                Ok(work) => work(&mut self),
-                Err(mpsc::RecvTimeoutError::Disconnected) => return,
-                Err(mpsc::RecvTimeoutError::Timeout) => {}
-            }
-            for child in std::mem::take(&mut self.unclear) {
-                self.reap_killed(child);
-            }
-        }
-    }
-
-    /// How long it waits for work before it kills what supervisors have left.
-    fn wait(&self) -> Duration {
-        if self.unclear.is_empty() { Duration::MAX } else { Duration::from_millis(ORPHANS_RETRY_MS) }
-    }
-
-    fn start(&mut self, mut command: Command, control: Arc<UnixStream>) -> io::Result<std::process::Child> {
-        let child = command.spawn();
-        // It still holds the child's ends of pipe and socket; both must close with the child.
-        drop(command);
-        if let Ok(child) = &child {
-            // Registered before its program can start: from then on a peer may be a tool's process.
-            self.supervisors.begin(child.id(), control.clone());
-            let _ = (&*control).write_all(&[supervisor::GO]);
-        }
-        child
-    }
-
-    /// Kills all remaining processes of commands and their supervisors, because the server ends.
-    fn kill_all(&mut self) {
-        let supervisors = self.supervisors.own_pids();
-        supervisors.iter().for_each(|pid| signal(*pid, Signal::KILL));
-        supervisors.iter().for_each(|pid| wait_for_end(*pid));
-        let _ = self.kill_orphans();
-    }
-
-    /// Reaps a supervisor below which no process is left. Until it is reaped its pid is not reused.
-    fn reap(&mut self, mut child: std::process::Child) {
-        self.supervisors.end(child.id());
-        let _ = child.wait();
-    }
-
-    /// Reaps a supervisor that has ended, after the processes that it left were killed. Until then it counts as alive, because a
-    /// peer may be one of its processes.
-    fn reap_killed(&mut self, child: std::process::Child) {
-        match self.kill_orphans() {
-            Ok(()) => self.reap(child),
-            Err(_) => self.unclear.push(child),
-        }
-    }
-
-    /// Kills every direct child that is no supervisor, with its descendants. Not if this process does not adopt orphans: then its
-    /// other children are the host program's own.
-    fn kill_orphans(&self) -> io::Result<()> {
-        if !matches!(rustix::process::child_subreaper(), Ok(Some(_))) {
-            return Ok(());
-        }
-        let known = self.supervisors.pids();
-        let patience = Duration::from_millis(ORPHANS_KILL_MS);
-        processes::kill_children(|pid| !known.contains(&pid), |_, _| {}, patience)?;
-        Ok(())
     }
 }
 
@@ -467,7 +366,7 @@ mod tests {
         let (server, supervisor) = UnixStream::pair().expect("sockets can be made");
         (&supervisor).write_all(line.as_bytes()).expect("the socket takes a line");
         let output = OwnedFd::from(server.try_clone().expect("a descriptor"));
-        let keeper = KeeperThread(mpsc::channel().0);
+        let keeper = KeeperThread::start(Supervisors::default()).expect("a thread");
         let patience = Patience { start, end: start };
         let mut process = Process { child: None, control: Arc::new(server), pid: 0, output, keeper, patience };
         (process.handshake(), process.control.read_timeout().expect("a socket has one"))
@@ -482,14 +381,5 @@ mod tests {
         assert_eq!(silent.unwrap_err().to_string(), "the supervisor did not start the program in time");
         // The kernel rounds the time up to its ticks.
         assert!(read < Some(step), "a step is not longer than the whole wait: {read:?}");
-    }
-
-    #[test]
-    fn the_keeper_retries_only_while_a_supervisor_has_left_processes() {
-        let mut keeper = Keeper { supervisors: Supervisors::default(), unclear: Vec::new() };
-        assert_eq!(keeper.wait(), Duration::MAX);
-        keeper.unclear.push(Command::new("true").spawn().expect("a program starts"));
-        assert_eq!(keeper.wait(), Duration::from_millis(ORPHANS_RETRY_MS));
-        keeper.unclear[0].wait().expect("it ends");
     }
 }

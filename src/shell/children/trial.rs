@@ -1,110 +1,139 @@
 //! Whether commands can be started at all, found out before the first one is wanted: a supervisor is started without a command, and
 //! has to answer that it has none.
 
-use crate::limits::SUPERVISOR_TRIAL_MS;
 use crate::shell::children::VERB;
 use crate::shell::children::supervisors::Supervisors;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why no supervisor can be started.
-#[derive(Debug)]
-pub enum TrialError {
-    /// The system does not start the program.
-    NotStarted(String),
-    /// It was started and is no supervisor.
-    NoSupervisor(String),
-    /// It was started and has not answered in time.
-    NoAnswer(String),
+/// A supervisor that was started without a command. Dropping it kills it: it ends by itself, unless it is another program.
+pub struct Trial {
+    exe: PathBuf,
+    child: Child,
+    control: Arc<UnixStream>,
+    supervisors: Supervisors,
 }
 
-/// Starts a supervisor and waits for its answer.
-pub fn try_supervisor(exe: &Path) -> Result<(), TrialError> {
-    let not_started = |error: io::Error| {
-        let missing = error.kind() == io::ErrorKind::NotFound && exe.starts_with("/proc");
-        let why = if missing { "/proc is not mounted".to_owned() } else { format!("{}: {error}", exe.display()) };
-        TrialError::NotStarted(why)
-    };
-    let (ours, theirs) = UnixStream::pair().map_err(not_started)?;
-    let ours = Arc::new(ours);
-    let mut command = Command::new(exe);
-    // Pipes, because /dev/null may be missing.
-    command.arg(VERB).env_clear().stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(not_started)?;
-    drop(command);
-    // Another server in this process must not take it for an orphan.
-    let supervisors = Supervisors::of_process();
-    supervisors.begin(child.id(), ours.clone());
-    let answer = answer(&ours);
-    // It ends by itself, unless it is another program.
-    let _ = child.kill();
-    let _ = child.wait();
-    supervisors.end(child.id());
-    let why = format!(
-        "{} was started as the supervisor of a command and did not answer as one: its main function has to begin with \
-         embed::child_main",
-        exe.display()
-    );
-    match answer {
-        Ok(true) => Ok(()),
-        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-            Err(TrialError::NoAnswer(why))
+/// How the program has answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    AsSupervisor,
+    /// It has ended, or is another program.
+    Otherwise,
+    NotYet,
+}
+
+impl Trial {
+    /// An error says why the system does not start the program.
+    pub fn start(exe: &Path) -> Result<Trial, String> {
+        let not_started = |error: io::Error| {
+            let missing = error.kind() == io::ErrorKind::NotFound && exe.starts_with("/proc");
+            if missing { "/proc is not mounted".to_owned() } else { format!("{}: {error}", exe.display()) }
+        };
+        let (ours, theirs) = UnixStream::pair().map_err(not_started)?;
+        let control = Arc::new(ours);
+        let mut command = Command::new(exe);
+        // Pipes, because /dev/null may be missing.
+        command.arg(VERB).env_clear().stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().map_err(not_started)?;
+        // Another server in this process must not take it for an orphan.
+        let supervisors = Supervisors::of_process();
+        supervisors.begin(child.id(), control.clone());
+        Ok(Trial { exe: exe.to_owned(), child, control, supervisors })
+    }
+
+    /// Waits for the answer. Without patience it is what has arrived already.
+    pub fn answer(&self, patience: Duration) -> Answer {
+        match self.read(patience) {
+            Ok(true) => Answer::AsSupervisor,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => Answer::NotYet,
+            Ok(false) | Err(_) => Answer::Otherwise,
         }
-        Ok(false) | Err(_) => Err(TrialError::NoSupervisor(why)),
+    }
+
+    /// Why no command can be started if the answer is not that of a supervisor.
+    pub fn refusal(&self) -> String {
+        format!(
+            "{} was started as the supervisor of a command and has not answered as one: its main function has to begin with \
+             embed::child_main",
+            self.exe.display()
+        )
+    }
+
+    /// Whether the answer begins as that of a supervisor without a command, which sends this much at once.
+    fn read(&self, patience: Duration) -> io::Result<bool> {
+        const ANSWER: &[u8] = b"failed ";
+        let mut control = &*self.control;
+        control.set_nonblocking(patience.is_zero())?;
+        control.set_read_timeout((!patience.is_zero()).then_some(patience))?;
+        let mut start = [0; ANSWER.len()];
+        control.read_exact(&mut start)?;
+        Ok(start == ANSWER)
     }
 }
 
-/// Whether the answer is that of a supervisor without a command.
-fn answer(mut control: &UnixStream) -> io::Result<bool> {
-    const ANSWER: &[u8] = b"failed ";
-    control.set_read_timeout(Some(Duration::from_millis(SUPERVISOR_TRIAL_MS)))?;
-    let mut start = [0; ANSWER.len()];
-    control.read_exact(&mut start)?;
-    Ok(start == ANSWER)
+impl Drop for Trial {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        self.supervisors.end(self.child.id());
+        let _ = self.child.wait();
+    }
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+    use crate::limits::SUPERVISOR_TRIAL_MS;
     use crate::tool::tests::Scratch;
+    use std::io::Write;
     use std::os::unix::fs::PermissionsExt;
 
     /// A process that another test is just starting may still have a new script open for writing; then the system does not start it.
-    fn tried(exe: &Path) -> Result<(), TrialError> {
+    fn start(exe: &Path) -> Result<Trial, String> {
         loop {
-            match try_supervisor(exe) {
-                Err(TrialError::NotStarted(why)) if why.contains("Text file busy") => std::thread::yield_now(),
+            match Trial::start(exe) {
+                Err(why) if why.contains("Text file busy") => std::thread::yield_now(),
                 result => return result,
             }
         }
     }
 
+    /// Starts a shell script.
+    pub(crate) fn script(scratch: &Scratch, name: &str, text: &str) -> Trial {
+        let path = scratch.put(name, format!("#!/bin/sh\n{text}\n"));
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).expect("it is ours");
+        start(&path).expect("it is a program")
+    }
+
+    pub fn pid(trial: &Trial) -> u32 {
+        trial.child.id()
+    }
+
     #[test]
     fn only_a_supervisor_passes() {
         let scratch = Scratch::new();
-        let script = |name: &str, text: &str| {
-            let path = scratch.put(name, format!("#!/bin/sh\n{text}\n"));
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).expect("it is ours");
-            path
-        };
-        let answers = script("answers", "echo failed 0 no command >&0");
-        assert!(tried(&answers).is_ok());
-        let hangs = tried(&script("hangs", "exec sleep 60"));
-        assert!(matches!(hangs, Err(TrialError::NoAnswer(_))), "{hangs:?}");
-        let others = [script("ends", "exit 0"), script("talks", "echo hello to you >&0")];
+        let script = |name: &str, text: &str| script(&scratch, name, text);
+        let long = Duration::from_secs(60);
+        assert_eq!(script("answers", "echo failed 0 no command >&0").answer(long), Answer::AsSupervisor);
+        let hangs = script("hangs", "exec sleep 1000");
+        assert_eq!(hangs.answer(Duration::from_millis(SUPERVISOR_TRIAL_MS)), Answer::NotYet);
+        assert_eq!(hangs.answer(Duration::ZERO), Answer::NotYet);
+        assert!(hangs.refusal().contains("embed::child_main"));
+        let late = script("late", "read word; echo failed 0 no command >&0");
+        assert_eq!(late.answer(Duration::ZERO), Answer::NotYet);
+        (&*late.control).write_all(b"go\n").expect("it reads");
+        assert_eq!(late.answer(long), Answer::AsSupervisor);
         // The program of these tests does not begin with `child_main` either.
-        for other in others.into_iter().chain(["/proc/self/exe".into()]) {
-            match tried(&other) {
-                Err(TrialError::NoSupervisor(why)) => assert!(why.contains("embed::child_main"), "{why}"),
-                result => panic!("{}: {result:?}", other.display()),
-            }
+        let this = start(Path::new("/proc/self/exe")).expect("it is a program");
+        for other in [script("ends", "exit 0"), script("talks", "echo hello to you >&0"), this] {
+            assert_eq!(other.answer(long), Answer::Otherwise, "{}", other.exe.display());
         }
-        let missing = tried(Path::new("/nowhere/at/all"));
-        assert!(matches!(&missing, Err(TrialError::NotStarted(why)) if why.contains("/nowhere")), "{missing:?}");
+        let missing = start(Path::new("/nowhere/at/all")).err().expect("there is none");
+        assert!(missing.contains("/nowhere"), "{missing}");
     }
 }

@@ -10,11 +10,11 @@ use crate::config::trust::{OperatorTrust, Trust};
 use crate::core::connections::guard::HostPolicy;
 use crate::core::disk::store::{Archive, Store};
 use crate::core::{Approval, Choose, Core, Setup, Site, Workspace, WorkspaceChoice};
-use crate::limits::Limits;
+use crate::limits::{Limits, SUPERVISOR_TRIAL_MS};
 use crate::model::backend::ModelBackend;
 use crate::model::script::{DEMO, Script};
 use crate::shell::children::supervisors::Supervisors;
-use crate::shell::children::trial::{TrialError, try_supervisor};
+use crate::shell::children::trial::{Answer, Trial};
 use crate::shell::children::{self, Children};
 use crate::shell::event_loop::listen::Listener;
 use crate::shell::event_loop::log::Log;
@@ -47,6 +47,7 @@ use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use ureq::tls::TlsConfig;
 
 pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
@@ -315,17 +316,24 @@ fn children(
         workspaces,
         private: private.collect(),
     };
-    match try_supervisor(&children.exe) {
-        Ok(()) => {}
-        Err(TrialError::NotStarted(why)) => {
-            problems.push(format!("No command can be started: {why}. Tools that start commands fail."));
-        }
-        // The machine may only be slow.
-        Err(TrialError::NoAnswer(why)) => problems.push(format!("Commands may not start: {why}.")),
-        Err(TrialError::NoSupervisor(why)) => return Err(OpenError::Children(why)),
+    let mut silent = None;
+    match Trial::start(&children.exe) {
+        Err(why) => problems.push(format!("No command can be started: {why}. Tools that start commands fail.")),
+        Ok(trial) => match trial.answer(Duration::from_millis(SUPERVISOR_TRIAL_MS)) {
+            Answer::AsSupervisor => {}
+            Answer::Otherwise => return Err(OpenError::Children(trial.refusal())),
+            // The machine may only be slow. Until there is an answer, commands fail with the reason.
+            Answer::NotYet => {
+                problems.push(format!("Commands may not start: {}.", trial.refusal()));
+                silent = Some(trial);
+            }
+        },
     }
-    let children = Children::new(children, &plan.limits);
-    let children = children.map_err(|e| OpenError::System("no thread for child processes", e))?;
+    let no_thread = |e| OpenError::System("no thread for child processes", e);
+    let children = Children::new(children, &plan.limits).map_err(no_thread)?;
+    if let Some(trial) = silent {
+        children.await_trial(trial).map_err(no_thread)?;
+    }
     if !["bash", "sh"].into_iter().any(|shell| children.finds(shell)) {
         problems.push("There is neither bash nor sh in PATH: no command can be run.".into());
     }
