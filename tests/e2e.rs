@@ -23,6 +23,8 @@ mod disk;
 mod drive;
 #[path = "e2e/http.rs"]
 mod http;
+#[path = "e2e/init.rs"]
+mod init;
 #[path = "e2e/log.rs"]
 mod log;
 #[path = "e2e/loop_files.rs"]

@@ -110,6 +110,11 @@ impl Children {
         self.keeper.run(Duration::MAX, move |keeper| keeper.await_trial(trial, until))
     }
 
+    /// Reaps processes that this process has adopted and that have ended. Does not wait.
+    pub fn reap_adopted(&self) {
+        self.keeper.reap_adopted();
+    }
+
     /// Whether commands find this program.
     pub fn finds(&self, program: &str) -> bool {
         environment::find_program(program.as_ref(), &environment::path_of(&self.approved)).is_some()

@@ -8,6 +8,7 @@ use crate::support::server::{Server, Setup};
 use gemini_a2a::shell::children::procfs;
 use serde_json::{Value, json};
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A server and its model.
@@ -25,6 +26,22 @@ impl Fixture {
         let fake = FakeGemini::start();
         let server = change(Setup::new(&fake)).start();
         Fixture { server, fake }
+    }
+
+    /// A server that is the first process of a PID namespace, after it was a shell that ran `before`. None, and a line that says so, if
+    /// there can be no such namespace.
+    pub fn in_pid_namespace(before: &str) -> Option<Fixture> {
+        let unshare = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+        let able = Command::new("unshare").args(unshare).arg("true").output();
+        if !able.is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: no PID namespace can be made here");
+            return None;
+        }
+        let shell = format!("{before}; exec \"$0\" \"$@\"");
+        let words = unshare.into_iter().chain(["sh", "-c", &shell, env!("CARGO_BIN_EXE_gemini-a2a"), "serve"]);
+        let fake = FakeGemini::start();
+        let setup = words.fold(Setup::of(Path::new("unshare")), |setup, word| setup.arg(word)).model(&fake);
+        Some(Fixture { server: setup.start(), fake })
     }
 
     pub fn client(&self) -> Client {

@@ -353,16 +353,9 @@ fn a_tool_of_another_server_may_only_read() {
 /// A server in a pid namespace of its own sees no process of its clients, so they cannot be told from tools while one runs.
 #[test]
 fn an_unidentified_peer_is_refused_until_the_tool_has_ended() {
-    let unshare = ["--pid", "--fork", "--kill-child", "--mount-proc"];
-    let able = Command::new("unshare").args(unshare).arg("true").output();
-    if !able.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: no pid namespace can be made here");
+    let Some(fixture) = Fixture::in_pid_namespace(":") else {
         return;
-    }
-    let fake = FakeGemini::start();
-    let setup = unshare.iter().fold(Setup::of(Path::new("unshare")), |setup, arg| setup.arg(arg));
-    let setup = setup.arg(SERVER).arg("serve").env("GEMINI_API_KEY", "fake").env("GOOGLE_GEMINI_BASE_URL", fake.url());
-    let fixture = Fixture { server: setup.start(), fake };
+    };
     let run = fixture.server.state_dir().join("run");
     let entry = std::fs::read_dir(run).expect("a directory").next().expect("a socket");
     let socket = entry.expect("an entry").path();

@@ -26,7 +26,7 @@ pub struct Setup {
 impl Setup {
     /// The binary under test, as a server whose model is `fake`.
     pub fn new(fake: &FakeGemini) -> Setup {
-        Setup::without_model().env("GEMINI_API_KEY", "fake").env("GOOGLE_GEMINI_BASE_URL", fake.url())
+        Setup::without_model().model(fake)
     }
 
     /// A server without a model: for scripted agents, and for what happens when there is none.
@@ -36,6 +36,10 @@ impl Setup {
 
     pub fn of(program: &Path) -> Setup {
         Setup { program: program.into(), args: vec![], env: vec![], state: None }
+    }
+
+    pub fn model(self, fake: &FakeGemini) -> Setup {
+        self.env("GEMINI_API_KEY", "fake").env("GOOGLE_GEMINI_BASE_URL", fake.url())
     }
 
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Setup {

@@ -39,6 +39,11 @@ impl KeeperThread {
         self.0.send(Box::new(work)).map_err(|_| gone())?;
         result.recv_timeout(patience).map_err(|_| gone())
     }
+
+    /// Reaps adopted processes that have ended, without waiting for that.
+    pub fn reap_adopted(&self) {
+        let _ = self.0.send(Box::new(|keeper| keeper.reap_adopted()));
+    }
 }
 
 /// Owns the direct children: starts them, reaps them, and kills the orphans of killed supervisors.
@@ -63,6 +68,8 @@ impl Keeper {
     }
 
     fn run(mut self, inbox: &mpsc::Receiver<Work>) {
+        // The program that this process was before may have had children.
+        self.reap_adopted();
         loop {
             match inbox.recv_timeout(self.wait()) {
                 Ok(work) => work(&mut self),
@@ -157,6 +164,14 @@ impl Keeper {
         let patience = Duration::from_millis(ORPHANS_KILL_MS);
         processes::kill_children(is_orphan, |_, _| {}, patience)?;
         Ok(())
+    }
+
+    /// Reaps every direct child that is no supervisor and has ended: the first process of a PID namespace inherits all orphans in it.
+    fn reap_adopted(&mut self) {
+        if let Some(is_orphan) = self.orphans() {
+            // They can be listed only if /proc is mounted. They are reaped the next time, or never.
+            let _ = processes::reap_children(is_orphan);
+        }
     }
 
     /// Tells which direct children are orphans. None if this process does not adopt any: then its other children are the host program's own.

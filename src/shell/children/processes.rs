@@ -85,11 +85,18 @@ fn children() -> io::Result<Vec<u32>> {
 /// For kernels that have no lists of children.
 fn children_among_all() -> io::Result<Vec<u32>> {
     let own = std::process::id();
-    let all = all();
-    if !all.iter().any(|one| one.pid == own) {
+    if procfs::stat(own).is_none() {
         return Err(io::Error::other("processes cannot be read"));
     }
-    Ok(all.iter().filter(|one| one.parent == own).map(|one| one.pid).collect())
+    Ok(procfs::pids().filter(|pid| procfs::stat(*pid).is_some_and(|stat| stat.parent == own)).collect())
+}
+
+/// Reaps the direct children for which `is_target` is true, if they have ended.
+pub fn reap_children(is_target: impl Fn(u32) -> bool) -> io::Result<()> {
+    for pid in children()?.into_iter().filter(|pid| is_target(*pid)).filter_map(pid) {
+        let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
+    }
+    Ok(())
 }
 
 /// Kills and reaps the direct children for which `is_target` is true and all their descendants, which become direct children as their

@@ -392,6 +392,9 @@ impl Server {
     }
 
     fn take_signals(&mut self, now: Now) {
+        if self.signals.as_ref().is_some_and(Signals::child_ended) {
+            self.outside.jobs.reap_adopted();
+        }
         for signal in self.signals.iter_mut().flat_map(Signals::take) {
             let wait = self.limits.shutdown_ms / 1000;
             self.outside.log.info(format_args!(

@@ -4,9 +4,10 @@
 //! The first INT or TERM asks for an orderly end. The second one means that this takes too long, or that the loop is stuck,
 //! so it ends the process in the signal handler itself, without asking the loop.
 //!
-//! CONT is only noted: whoever was stopped does not know how long things have waited.
+//! CONT is only noted: whoever was stopped does not know how long things have waited. CHLD counts only in the first process of a PID
+//! namespace, which has to reap every orphan in it.
 
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{SigId, flag, low_level};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -62,6 +63,7 @@ pub struct Signals {
     pub socket: UnixStream,
     arrived: [Arc<AtomicBool>; Signal::ALL.len()],
     continued: Arc<AtomicBool>,
+    child_ended: Arc<AtomicBool>,
     actions: Vec<SigId>,
 }
 
@@ -109,6 +111,7 @@ impl Signals {
             socket,
             arrived: Signal::ALL.map(|_| Arc::new(AtomicBool::new(false))),
             continued: Arc::new(AtomicBool::new(false)),
+            child_ended: Arc::new(AtomicBool::new(false)),
             actions: Vec::new(),
         };
         let ending = Arc::new(AtomicBool::new(false));
@@ -124,12 +127,21 @@ impl Signals {
             signals.actions.push(low_level::pipe::register(number, write.try_clone()?)?);
         }
         signals.actions.push(flag::register(SIGCONT, signals.continued.clone())?);
+        if rustix::process::getpid().is_init() {
+            signals.actions.push(flag::register(SIGCHLD, signals.child_ended.clone())?);
+            signals.actions.push(low_level::pipe::register(SIGCHLD, write)?);
+        }
         Ok(signals)
     }
 
     /// Goes up whenever the process goes on after it was stopped, before it does anything else.
     pub fn continued(&self) -> Arc<AtomicBool> {
         self.continued.clone()
+    }
+
+    /// Whether an adopted process may have ended since the last call.
+    pub fn child_ended(&self) -> bool {
+        self.child_ended.swap(false, Ordering::AcqRel)
     }
 
     /// The signals since the last call, each once. Empties the socket, so the next signal is an event again.

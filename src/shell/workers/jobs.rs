@@ -127,6 +127,13 @@ impl Jobs {
         self.context.background.end_task(task);
     }
 
+    /// Reaps processes that this process has adopted and that have ended.
+    pub fn reap_adopted(&self) {
+        if let Some(children) = &self.context.children {
+            children.reap_adopted();
+        }
+    }
+
     /// Stops everything: the process is about to end, and nothing it started may outlive it.
     pub fn end(&mut self) {
         for cancel in self.running.values() {
