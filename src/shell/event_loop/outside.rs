@@ -59,7 +59,7 @@ impl Shell for Outside {
             Out::Tidy(maintenance) => self.jobs.tidy(maintenance),
             Out::Resolve { request, path } => self.jobs.ask(
                 Lane::Disk,
-                move |context| Mail::Input(Input::Resolved { request, site: (context.resolve)(&path) }),
+                move |context| Mail::Input(Input::Resolved { request, site: context.resolve(&path) }),
                 move |error| Mail::Input(Input::Resolved { request, site: Err(error.message) }),
             ),
             Out::Blob(request) => {
@@ -67,7 +67,8 @@ impl Shell for Outside {
                 self.jobs.ask(
                     Lane::Disk,
                     move |context| {
-                        let read = context.blobs.read(&request.sha256, request.from, context.limits.page_bytes);
+                        let read =
+                            context.blobs.read(&request.sha256, request.from, context.settings.limits.page_bytes);
                         Mail::Input(Input::BlobRead { request, read: read.map_err(|error| error.to_string()) })
                     },
                     move |error| Mail::Input(Input::BlobRead { request: asked, read: Err(error.message) }),

@@ -3,10 +3,8 @@
 
 use crate::a2a::{self, Card};
 use crate::base::clock::{Now, rfc3339};
-use crate::base::id::Entropy;
-use crate::config::Models;
 use crate::config::settings::{SettingScope, Settings};
-use crate::config::trust::{OperatorTrust, Trust};
+use crate::config::trust::OperatorTrust;
 use crate::core::connections::guard::HostPolicy;
 use crate::core::disk::store::{Archive, Store};
 use crate::core::{Approval, Choose, Core, Setup, Site, Workspace, WorkspaceChoice};
@@ -28,13 +26,12 @@ use crate::shell::journal::saved_rules;
 use crate::shell::journal::watch::{Watch, Watched};
 use crate::shell::peers::peer_check::PeerCheck;
 use crate::shell::start::embed::{ChildProcesses, Gemini, Listen, Model, OpenError, Plan, Server, SignalHandling};
-use crate::shell::start::workspace_settings::{Env, SettingsReader};
-use crate::shell::workers::client::{self, Client, Route};
+use crate::shell::start::workspace_settings::{Env, SettingsReader, real_directory};
+use crate::shell::workers::client::{self, Client};
 use crate::shell::workers::jobs::webhook::Webhooks;
-use crate::shell::workers::jobs::{Ignored, Jobs, Resolve, WorkerContext};
+use crate::shell::workers::jobs::{Jobs, WorkerContext};
 use crate::shell::workers::lanes::Lanes;
-use crate::shell::workers::prompt_context::{PromptContext, wanted};
-use crate::shell::workers::slash_commands::Commands;
+use crate::shell::workers::prompt_context::PromptContext;
 use crate::task::policy::{Grant, Policy, Tier};
 use crate::task::spec::ToolSpec;
 use crate::tool::commands::background::Background;
@@ -54,18 +51,17 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     refuse_supervisors()?;
     plan.limits = plan.limits.with_files(sys::remember_file_limit());
     plan.settings.limits = plan.limits.clone();
-    let limits = &plan.limits;
+    let (limits, log) = (plan.limits.clone(), plan.log.clone());
     let workspace = directory(&plan.workspace)?;
     let roots = roots(&workspace, &plan.settings)?;
-    let mut entropy = sys::entropy();
     let signals = match plan.signals {
         SignalHandling::Untouched => None,
         SignalHandling::EndTheServer => {
             Some(Signals::new().map_err(|e| OpenError::System("signals cannot be watched", e))?)
         }
     };
-    let mut instances = Instances::open(&plan.state, &mut entropy).map_err(OpenError::State)?;
-    let store = store(plan.store.take(), plan.watch.take(), &plan.state, &instances, limits)?;
+    let mut instances = Instances::open(&plan.state, &mut sys::entropy()).map_err(OpenError::State)?;
+    let store = store(plan.store.take(), plan.watch.take(), &plan.state, &instances, &limits)?;
     let listeners = listeners(&plan, instances.own())?;
     let mut problems = Vec::new();
     let children = children(&plan, &instances, roots.clone(), &mut problems)?;
@@ -87,18 +83,21 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     let wake = Wake::new(&poll, WAKE).map_err(|e| OpenError::System("the event queue cannot be woken", e))?;
     let wake = Arc::new(wake);
     let waker = wake.clone();
-    let lanes = Lanes::new(move || waker.wake(), limits);
+    let lanes = Lanes::new(move || waker.wake(), &limits);
     let clock = Clock::start();
-    let start = Start::new(plan, workspace, roots, &children)?;
-    let setup = start.core_setup(&listeners, &instance.url, unconfined, entropy, clock.now())?;
-    let (limits, log) = (start.settings.limits.clone(), start.log.clone());
+    let operator = OperatorTrust { decision: plan.trust, workspace: workspace.clone() };
+    let env = lookup(plan.environment.clone());
+    let reader = SettingsReader::new(plan.paths.clone(), env, operator, limits.clone());
+    let site = reader.site(workspace).map_err(OpenError::Plan)?;
+    let (context, script, choose) = worker_context(plan, site, roots, children, store.archive(), reader)?;
+    let setup = core_setup(&context, script, choose, &listeners, unconfined, &log, clock.now())?;
     if let Err(error) = instances.announce(&instance) {
         log.warn(format_args!("other programs will not find this server: {error}"));
     }
     let continued = signals.as_ref().map(Signals::continued);
     let peer_check = PeerCheck::new(supervisors, instances.dir(), continued, &limits);
     problems.extend(peer_check.problem());
-    let jobs = Jobs::new(lanes, start.worker_context(children, store.archive())?);
+    let jobs = Jobs::new(lanes, context);
     let stop = StopHandle::new(&wake);
     let core = Core::new(setup);
     let parts = Parts { poll, listeners, signals, wake, clock, core, store, jobs, peer_check, limits, log };
@@ -115,106 +114,71 @@ fn refuse_supervisors() -> Result<(), OpenError> {
     Ok(())
 }
 
-/// What the core and the workers are set up from.
-struct Start {
-    settings: Settings,
-    trust: Trust,
-    reader: SettingsReader,
-    certificates: Option<Vec<u8>>,
-    commands: Commands,
-    prompt_context: PromptContext,
-    toolbox: Toolbox,
-    /// The tools that are declared to the model.
-    declared: Vec<ToolSpec>,
-    workspace: PathBuf,
-    /// All directories that tasks may work below.
+/// What workers need, and the script and the choice of models for the core.
+fn worker_context(
+    plan: Plan,
+    site: Site,
     roots: Vec<PathBuf>,
-    backend: Backend,
-    log: Log,
+    children: Option<Children>,
+    archive: Arc<dyn Archive>,
+    reader: SettingsReader,
+) -> Result<(WorkerContext, Option<Arc<Script>>, Choose), OpenError> {
+    let settings = plan.settings;
+    let tls = client::tls(plan.certificates.as_deref()).map_err(OpenError::Plan)?;
+    let backend = backend(plan.model, tls.clone(), &settings.limits)?;
+    let toolbox = toolbox(plan.tools, &children)?;
+    let context = WorkerContext {
+        backend: backend.model,
+        ask: backend.ask,
+        specs: declared(toolbox.specs(), &settings),
+        toolbox,
+        children,
+        prompt_context: PromptContext::new(reader.clone(), plan.log, settings.limits.clone()),
+        commands: plan.commands,
+        background: Background::default(),
+        web: Web::new(tls.clone()),
+        webhooks: Webhooks::new(tls, settings.a2a.push_rules.clone()),
+        blobs: archive.blobs(),
+        archive,
+        site,
+        roots,
+        reader,
+        settings,
+    };
+    Ok((context, backend.script, backend.choose))
 }
 
-impl Start {
-    fn new(
-        plan: Plan,
-        workspace: PathBuf,
-        roots: Vec<PathBuf>,
-        children: &Option<Children>,
-    ) -> Result<Start, OpenError> {
-        let operator = OperatorTrust { decision: plan.trust, workspace: workspace.clone() };
-        let env = lookup(plan.environment);
-        let reader = SettingsReader::new(plan.paths, env, operator, plan.limits.clone());
-        let toolbox = toolbox(plan.tools, children)?;
-        let declared = declared(toolbox.specs(), &plan.settings);
-        Ok(Start {
-            trust: reader.trust(&workspace).map_err(OpenError::Plan)?,
-            prompt_context: PromptContext::new(reader.clone(), plan.log.clone(), plan.limits.clone()),
-            backend: backend(plan.model, &plan.certificates, &plan.settings)?,
-            settings: plan.settings,
-            reader,
-            certificates: plan.certificates,
-            commands: plan.commands,
-            toolbox,
-            declared,
-            workspace,
-            roots,
-            log: plan.log,
-        })
-    }
-
-    fn core_setup(
-        &self,
-        listeners: &[Listener],
-        url: &str,
-        unconfined: Option<String>,
-        entropy: Entropy,
-        now: Now,
-    ) -> Result<Setup, OpenError> {
-        let settings = &self.settings;
-        let saved = self.reader.paths().saved_rules();
-        Ok(Setup {
-            limits: settings.limits.clone(),
-            log_level: self.log.level(),
-            host_policy: host_policy(settings, listeners),
-            tools: self.declared.clone(),
-            commands: self.commands.registry().clone(),
-            choose: self.backend.chooser(),
-            script: self.backend.script.clone(),
-            card: card(settings, url).map_err(OpenError::Plan)?,
-            switches: settings.a2a.clone(),
-            workspace: own_workspace(&self.workspace, settings, self.trust)?,
-            approval: approval(settings, saved.as_deref(), &self.log),
-            request_policy: settings.request_policy,
-            unconfined,
-            entropy,
-            started: now,
-        })
-    }
-
-    fn worker_context(self, children: Option<Children>, archive: Arc<dyn Archive>) -> Result<WorkerContext, OpenError> {
-        let settings = &self.settings;
-        let tls: TlsConfig = client::tls(self.certificates.as_deref()).map_err(OpenError::Plan)?;
-        Ok(WorkerContext {
-            backend: self.backend.model,
-            ask: self.backend.ask,
-            toolbox: self.toolbox,
-            specs: self.declared,
-            children,
-            prompt_context: self.prompt_context,
-            commands: self.commands,
-            background: Background::default(),
-            web: Web::new(tls.clone()),
-            webhooks: Webhooks::new(tls, settings.a2a.push_rules.clone()),
-            saved: self.reader.paths().saved_rules(),
-            blobs: archive.blobs(),
-            archive,
-            ignored: Ignored {
-                wanted: wanted(&settings.context),
-                files: settings.context.ignore_files.iter().map(PathBuf::from).collect(),
-            },
-            limits: settings.limits.clone(),
-            resolve: resolver(self.workspace, self.roots, self.trust, self.reader),
-        })
-    }
+fn core_setup(
+    context: &WorkerContext,
+    script: Option<Arc<Script>>,
+    choose: Choose,
+    listeners: &[Listener],
+    unconfined: Option<String>,
+    log: &Log,
+    now: Now,
+) -> Result<Setup, OpenError> {
+    let settings = &context.settings;
+    let pinned = settings.pinned_workspace.is_some();
+    Ok(Setup {
+        limits: settings.limits.clone(),
+        host_policy: host_policy(settings, listeners),
+        tools: context.specs.clone(),
+        commands: context.commands.registry().clone(),
+        choose,
+        script,
+        card: card(settings, &url(listeners)).map_err(OpenError::Plan)?,
+        switches: settings.a2a.clone(),
+        workspace: Workspace {
+            site: context.site.clone(),
+            choice: if pinned { WorkspaceChoice::Operator } else { WorkspaceChoice::Client },
+        },
+        approval: approval(settings, context.reader.paths().saved_rules().as_deref(), log),
+        request_policy: settings.request_policy,
+        unconfined,
+        entropy: sys::entropy(),
+        started: now,
+        log_level: log.level(),
+    })
 }
 
 /// Looks variables up in an environment. Values that are not UTF-8 count as unset.
@@ -345,42 +309,30 @@ struct Backend {
     model: Arc<dyn ModelBackend>,
     ask: Option<Arc<dyn Ask>>,
     script: Option<Arc<Script>>,
-    models: Choices,
-}
-
-/// The models that clients may choose.
-#[derive(Clone)]
-enum Choices {
-    Any(Models),
-    /// Whatever model a client asks for, it gets this one.
-    One(String),
+    choose: Choose,
 }
 
 impl Backend {
-    fn chooser(&self) -> Choose {
-        match self.models.clone() {
-            Choices::Any(models) => Box::new(move |wish| models.choose(wish)),
-            Choices::One(name) => Box::new(move |_| Ok(name.clone())),
-        }
-    }
-
-    fn scripted(script: Arc<Script>, name: &str) -> Backend {
-        Backend { model: script.clone(), ask: None, script: Some(script), models: Choices::One(name.to_owned()) }
+    /// One that always answers by this name, whatever model a client asks for.
+    fn named(name: &str, model: Arc<dyn ModelBackend>, script: Option<Arc<Script>>) -> Backend {
+        let name = name.to_owned();
+        Backend { model, ask: None, script, choose: Box::new(move |_| Ok(name.clone())) }
     }
 }
 
-fn backend(model: Model, certificates: &Option<Vec<u8>>, settings: &Settings) -> Result<Backend, OpenError> {
+fn backend(model: Model, tls: TlsConfig, limits: &Limits) -> Result<Backend, OpenError> {
+    let scripted = |name, script: Arc<Script>| Backend::named(name, script.clone(), Some(script));
     Ok(match model {
         Model::Gemini(gemini) => {
             let Gemini { endpoint, models, proxy } = *gemini;
-            let route = Route { proxy, roots: certificates.clone() };
-            let client = Client::new(endpoint, &route, settings.limits.clone()).map_err(OpenError::Plan)?;
+            let client = Client::new(endpoint, tls, proxy.as_deref(), limits.clone()).map_err(OpenError::Plan)?;
             let client = Arc::new(client);
-            Backend { model: client.clone(), ask: Some(client), script: None, models: Choices::Any(models) }
+            let choose = Box::new(move |wish: Option<&str>| models.choose(wish));
+            Backend { model: client.clone(), ask: Some(client), script: None, choose }
         }
-        Model::Script(script) => Backend::scripted(script, "script"),
-        Model::Demo => Backend::scripted(Arc::new(Script::parse(DEMO).expect("the demo is a script")), "demo"),
-        Model::Own { name, backend } => Backend { model: backend, ask: None, script: None, models: Choices::One(name) },
+        Model::Script(script) => scripted("script", script),
+        Model::Demo => scripted("demo", Arc::new(Script::parse(DEMO).expect("the demo is a script"))),
+        Model::Own { name, backend } => Backend::named(&name, backend, None),
     })
 }
 
@@ -404,11 +356,6 @@ fn card(settings: &Settings, url: &str) -> Result<Card, String> {
 
 fn directory(path: &Path) -> Result<PathBuf, OpenError> {
     real_directory(path).map_err(OpenError::Plan)
-}
-
-pub(super) fn real_directory(path: &Path) -> Result<PathBuf, String> {
-    let real = path.canonicalize().map_err(|e| format!("the directory {} cannot be used: {e}", path.display()))?;
-    if real.is_dir() { Ok(real) } else { Err(format!("{} is not a directory", path.display())) }
 }
 
 /// The tools that are declared to the model, without those that the settings exclude.
@@ -454,33 +401,6 @@ fn approval(settings: &Settings, saved: Option<&Path>, log: &Log) -> Approval {
         },
         mode: settings.mode,
     }
-}
-
-/// The server's own workspace, and whether clients may choose another one.
-fn own_workspace(path: &Path, settings: &Settings, trust: Trust) -> Result<Workspace, OpenError> {
-    let choice = if settings.pinned_workspace.is_some() { WorkspaceChoice::Operator } else { WorkspaceChoice::Client };
-    Ok(Workspace { site: site(path.to_owned(), trust).map_err(OpenError::Plan)?, choice })
-}
-
-fn site(path: PathBuf, trust: Trust) -> Result<Site, String> {
-    let path = path.into_os_string().into_string().map_err(|_| "the workspace's path is not UTF-8")?;
-    Ok(Site { path, trusted: trust == Trust::Trusted })
-}
-
-/// Where a client's task may work: the server's workspace, or a directory below an allowed root. Trust is decided for
-/// each.
-fn resolver(workspace: PathBuf, roots: Vec<PathBuf>, own: Trust, reader: SettingsReader) -> Resolve {
-    Box::new(move |wish| {
-        let path = real_directory(Path::new(wish))?;
-        if !roots.iter().any(|root| path.starts_with(root)) {
-            return Err(format!(
-                "the workspace {} is outside of what this server allows; start it with --workspace or --allowed-root",
-                path.display()
-            ));
-        }
-        let trust = if path == workspace { own } else { reader.trust(&path)? };
-        site(path, trust)
-    })
 }
 
 /// All directories that tasks may work below: the server's workspace and the allowed roots.

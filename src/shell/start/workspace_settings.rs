@@ -10,6 +10,7 @@ use crate::config::paths::Paths;
 use crate::config::settings::{self, Format, Layer, SettingScope, Settings};
 use crate::config::trust::{Folders, OperatorTrust, Trust, TrustRules};
 use crate::config::{Owner, Variables, WorkspaceSettings};
+use crate::core::Site;
 use crate::limits::Limits;
 use crate::model::memory::File as MemoryFile;
 use crate::shell::event_loop::sys;
@@ -68,10 +69,12 @@ impl SettingsReader {
         Ok(WorkspaceSettings { trust, trust_rules, settings, variables, messages })
     }
 
-    /// Whether a workspace, given by its real path, is trusted. Reads nothing of the workspace.
-    pub fn trust(&self, workspace: &Path) -> Result<Trust, String> {
+    /// A workspace, given by its real path, and whether it is trusted. Reads nothing of the workspace.
+    pub fn site(&self, workspace: PathBuf) -> Result<Site, String> {
         let (own, system) = self.operators_layers(&mut Vec::new());
-        Ok(self.trust_rules(&self.operators_settings(&own, &system))?.decide(workspace))
+        let trust = self.trust_rules(&self.operators_settings(&own, &system))?.decide(&workspace);
+        let path = workspace.into_os_string().into_string().map_err(|_| "the workspace's path is not UTF-8")?;
+        Ok(Site { path, trusted: trust == Trust::Trusted })
     }
 
     fn operators_settings(&self, own: &[Layer], system: &[Layer]) -> Settings {
@@ -207,6 +210,12 @@ fn variables(
     messages.extend(notices.iter().map(|notice| format!("{}, line {}: {}", path.display(), notice.line, notice.text)));
     let values = values.into_iter().filter(|(name, _)| !excluded(name));
     Variables { owner, values: values.map(|(name, value)| (name, Secret::new(value))).collect() }
+}
+
+/// The path of a directory without links.
+pub fn real_directory(path: &Path) -> Result<PathBuf, String> {
+    let real = path.canonicalize().map_err(|e| format!("the directory {} cannot be used: {e}", path.display()))?;
+    if real.is_dir() { Ok(real) } else { Err(format!("{} is not a directory", path.display())) }
 }
 
 /// The path without links, as far as it exists.

@@ -32,14 +32,6 @@ use ureq::http::Response;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body, Proxy};
 
-/// How the API is reached, beyond its address.
-#[derive(Clone, Debug, Default)]
-pub struct Route {
-    /// Certificates to trust instead of the built-in ones, in PEM.
-    pub roots: Option<Vec<u8>>,
-    pub proxy: Option<String>,
-}
-
 /// Makes model requests, from any number of threads at once.
 pub struct Client {
     endpoint: Endpoint,
@@ -49,12 +41,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Fails when the route cannot be used, with a message for the user.
-    pub fn new(endpoint: Endpoint, route: &Route, limits: Limits) -> Result<Client, String> {
+    /// Fails when the proxy cannot be used, with a message for the user.
+    pub fn new(endpoint: Endpoint, tls: TlsConfig, proxy: Option<&str>, limits: Limits) -> Result<Client, String> {
         let ms = |ms: u64| Some(Duration::from_millis(ms));
-        let proxy = route.proxy.as_deref().map(Proxy::new).transpose();
+        let proxy = proxy.map(Proxy::new).transpose();
         let config = Agent::config_builder()
-            .tls_config(tls(route.roots.as_deref())?)
+            .tls_config(tls)
             .proxy(proxy.map_err(|e| format!("The proxy cannot be used: {e}."))?)
             .http_status_as_error(false)
             .max_redirects(0)

@@ -9,16 +9,17 @@ pub mod webhook;
 use crate::base::cancel::Cancel;
 use crate::base::id::TaskId;
 use crate::base::json;
+use crate::config::settings::Settings;
 use crate::core::disk::store::{Archive, Maintenance, StoreError};
 use crate::core::{Input, Site};
-use crate::limits::Limits;
 use crate::model::backend::{ModelBackend, ModelRequest};
 use crate::model::compact;
 use crate::shell::children::Children;
 use crate::shell::journal::saved_rules;
 use crate::shell::peers::peer_check::Answers;
+use crate::shell::start::workspace_settings::{SettingsReader, real_directory};
 use crate::shell::workers::lanes::{Full, Lane, Lanes, Left, Post};
-use crate::shell::workers::prompt_context::PromptContext;
+use crate::shell::workers::prompt_context::{PromptContext, wanted};
 use crate::shell::workers::slash_commands::Commands;
 use crate::task::log::blob::{BlobRef, Blobs, sha256};
 use crate::task::log::event::ToolSet;
@@ -30,11 +31,10 @@ use crate::task::spec::{CallError, Ending, ErrorKind, Plan, ToolSpec};
 use crate::tool::commands::background::Background;
 use crate::tool::files::attachments;
 use crate::tool::files::changes::FileChanges;
-use crate::tool::search::ignore::Wanted;
 use crate::tool::web::Web;
 use crate::tool::{Ask, Ctx, NoPrograms, Toolbox};
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use webhook::Webhooks;
@@ -46,15 +46,6 @@ pub enum Mail {
     Identified(Answers),
     /// Something for the log.
     Warning(String),
-}
-
-/// Checks a workspace that a client wants: gives the real path and whether it is trusted, or says what is wrong.
-pub type Resolve = Box<dyn Fn(&str) -> Result<Site, String> + Send + Sync>;
-
-/// What the settings say about ignore files.
-pub struct Ignored {
-    pub wanted: Wanted,
-    pub files: Vec<PathBuf>,
 }
 
 /// What every job may use.
@@ -71,15 +62,15 @@ pub struct WorkerContext {
     pub background: Background,
     pub web: Web,
     pub webhooks: Webhooks,
-    /// Where rules are kept that people allowed for good; None when there is no home for them.
-    pub saved: Option<PathBuf>,
     pub archive: Arc<dyn Archive>,
     /// Where the content of files is stored that calls change.
     pub blobs: Arc<dyn Blobs>,
-    /// Which ignore files hide things from tools, beside the ordinary ones.
-    pub ignored: Ignored,
-    pub resolve: Resolve,
-    pub limits: Limits,
+    /// The server's own workspace.
+    pub site: Site,
+    /// All directories that tasks may work below.
+    pub roots: Vec<PathBuf>,
+    pub reader: SettingsReader,
+    pub settings: Settings,
 }
 
 pub struct Jobs {
@@ -142,16 +133,16 @@ impl Jobs {
         if let Some(children) = &self.context.children {
             children.end_all();
         }
-        self.lanes.end(Duration::from_millis(self.context.limits.worker_end_ms));
+        self.lanes.end(Duration::from_millis(self.context.settings.limits.worker_end_ms));
     }
 
     /// Keeps a rule that somebody allowed for good.
     pub fn save(&mut self, rule: Rule) {
-        let Some(path) = self.context.saved.clone() else {
+        let Some(path) = self.context.reader.paths().saved_rules() else {
             let text = "a rule holds for its task only: there is no home directory to keep it in";
             return self.own.push(Mail::Warning(text.into()));
         };
-        let most = self.context.limits.settings_bytes;
+        let most = self.context.settings.limits.settings_bytes;
         let rule = policy::kept(rule);
         let trouble = |text: String| Mail::Warning(format!("a rule holds for its task only: {text}"));
         let work = move |post: &Post<Mail>, _: &Cancel| {
@@ -243,7 +234,7 @@ impl WorkerContext {
                 let request = ModelRequest { think, tools: &self.specs, surroundings: &surroundings };
                 let mut answer = self.backend.answer(&request, cancel, &mut emit);
                 if let Ok(answer) = &mut answer {
-                    answer.store_media(&*self.blobs, &self.limits, &mut think.blob_room);
+                    answer.store_media(&*self.blobs, &self.settings.limits, &mut think.blob_room);
                 }
                 emit(NoteBody::Answered(answer));
             }
@@ -289,6 +280,18 @@ impl WorkerContext {
         }
     }
 
+    /// Where a client's task may work: in the server's workspace, or in a directory below an allowed root.
+    pub fn resolve(&self, wish: &str) -> Result<Site, String> {
+        let path = real_directory(wish.as_ref())?;
+        if !self.roots.iter().any(|root| path.starts_with(root)) {
+            return Err(format!(
+                "the workspace {} is outside of what this server allows; start it with --workspace or --allowed-root",
+                path.display()
+            ));
+        }
+        if path == Path::new(&self.site.path) { Ok(self.site.clone()) } else { self.reader.site(path) }
+    }
+
     /// Reads the stored content of the conversation.
     fn load_content(&self, think: &mut Think) -> Result<(), ModelError> {
         let mut loaded = think.history.iter_mut().map(|item| Item::load_content(item, &*self.blobs));
@@ -300,7 +303,7 @@ impl WorkerContext {
 
     /// Stores the long ones of these texts, before the event that names them.
     fn store_texts<'a>(&self, texts: impl IntoIterator<Item = &'a mut LongText>, room: &mut u64) {
-        texts.into_iter().for_each(|text| text.store(&*self.blobs, &self.limits, room));
+        texts.into_iter().for_each(|text| text.store(&*self.blobs, &self.settings.limits, room));
     }
 
     /// The tools that the model is told of, if the log has others. Their declarations are stored first; if that fails, the next
@@ -326,11 +329,13 @@ impl WorkerContext {
             let message = format!("The workspace {workspace} cannot be opened: {error}");
             ErrorKind::ExecutionFailed.error(message)
         })?;
-        let workspace = workspace.with_ignore_files(self.ignored.files.clone()).respecting(self.ignored.wanted);
+        let context = &self.settings.context;
+        let files = context.ignore_files.iter().map(PathBuf::from).collect();
+        let workspace = workspace.with_ignore_files(files).respecting(wanted(context));
         Ok(Ctx {
             workspace,
             cancel,
-            limits: &self.limits,
+            limits: &self.settings.limits,
             children: match &self.children {
                 Some(children) => children,
                 None => &NoPrograms,

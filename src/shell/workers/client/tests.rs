@@ -31,7 +31,7 @@ fn client(listener: &TcpListener, limits: Limits) -> Client {
         base_url: format!("http://{}", listener.local_addr().unwrap()),
         ..Endpoint::new(Secret::new("k3y"))
     };
-    Client::new(endpoint, &Route::default(), limits).unwrap()
+    Client::new(endpoint, TlsConfig::default(), None, limits).unwrap()
 }
 
 /// The notes of one request, its answer last.
@@ -196,7 +196,7 @@ fn a_token_is_read_from_its_file_for_every_request() {
         key_file: Some(file.clone()),
         ..Endpoint::of(service, Secret::default(), Auth::Bearer)
     };
-    let client = Client::new(endpoint, &Route::default(), Limits::default()).unwrap();
+    let client = Client::new(endpoint, TlsConfig::default(), None, Limits::default()).unwrap();
     let missing = notes_of(&client, &Cancel::default());
     assert_eq!(error_of(&missing).kind, ModelErrorKind::Fatal);
     for token in ["t0ken-1", "t0ken-2"] {
@@ -336,10 +336,8 @@ fn a_call_canceled_beforehand_never_connects() {
 
 #[test]
 fn bad_routes_are_refused_at_the_start() {
-    let refused =
-        |route: Route| Client::new(Endpoint::new(Secret::default()), &route, Limits::default()).err().unwrap();
-    let roots = Some(b"nothing here".to_vec());
-    assert!(refused(Route { roots, proxy: None }).contains("SSL_CERT_FILE"));
-    let proxy = Some("not a url".to_owned());
-    assert!(refused(Route { roots: None, proxy }).contains("proxy"));
+    assert!(tls(Some(b"nothing here")).unwrap_err().contains("SSL_CERT_FILE"));
+    let endpoint = Endpoint::new(Secret::default());
+    let refused = Client::new(endpoint, TlsConfig::default(), Some("not a url"), Limits::default());
+    assert!(refused.err().unwrap().contains("proxy"));
 }

@@ -73,7 +73,7 @@ impl Jobs {
         let failed = answer.clone();
         self.ask(
             Lane::Hook,
-            move |context| answer(context.webhooks.deliver(&delivery, &context.limits)),
+            move |context| answer(context.webhooks.deliver(&delivery, &context.settings.limits)),
             move |error| failed(Err(again(error.message))),
         );
     }
