@@ -14,10 +14,11 @@ use crate::shell::event_loop::listen::Listener;
 use crate::shell::event_loop::log::Log;
 use crate::shell::event_loop::outside::{Outside, Socket};
 use crate::shell::event_loop::signals::{Signal, Signals};
-use crate::shell::event_loop::stop::Wake;
+use crate::shell::event_loop::stop::{StopHandle, Wake};
 use crate::shell::event_loop::sys::{self, Clock};
 use crate::shell::peers::peer_check::{Accepted, Caller, PeerCheck};
-use crate::shell::workers::jobs::{Jobs, Mail};
+use crate::shell::workers::jobs::{Jobs, Mail, WorkerContext};
+use crate::shell::workers::lanes::Lanes;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use rustix::io::Errno;
@@ -28,7 +29,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub const WAKE: Token = Token(usize::MAX);
+const WAKE: Token = Token(usize::MAX);
 const SIGNAL: Token = Token(usize::MAX - 1);
 /// The first listener's; those of the others follow.
 const LISTEN: usize = usize::MAX - 1_000;
@@ -69,53 +70,57 @@ struct Listening {
 /// Why the server has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// A [`StopHandle`](crate::shell::event_loop::stop::StopHandle) stopped it.
+    /// A [`StopHandle`] stopped it.
     Stopped,
     Signal(Signal),
 }
 
-/// What the server is made from.
-pub struct Parts {
-    pub poll: Poll,
-    pub listeners: Vec<Listener>,
-    /// None if signals are none of its business.
-    pub signals: Option<Signals>,
-    pub wake: Arc<Wake>,
-    pub clock: Clock,
-    pub core: Core,
-    pub store: Box<dyn Store>,
-    pub jobs: Jobs,
-    pub peer_check: PeerCheck,
-    pub limits: Limits,
-    pub log: Log,
-}
-
 impl Server {
-    pub fn new(parts: Parts) -> io::Result<Server> {
-        let registry = parts.poll.registry();
-        let mut listeners = Vec::new();
-        for (at, listener) in parts.listeners.into_iter().enumerate() {
-            registry.register(&mut SourceFd(&listener.socket.as_raw_fd()), Token(LISTEN + at), Interest::READABLE)?;
-            listeners.push(Listening { listener, backlog: true, is_left_over: false, taken: 0 });
+    /// Without `signals` they are none of its business.
+    pub fn new(
+        listeners: Vec<Listener>,
+        signals: Option<Signals>,
+        core: Core,
+        store: Box<dyn Store>,
+        context: WorkerContext,
+        peer_check: PeerCheck,
+        log: Log,
+    ) -> io::Result<Server> {
+        let poll = Poll::new()?;
+        let register = |socket: &dyn AsRawFd, token| {
+            poll.registry().register(&mut SourceFd(&socket.as_raw_fd()), token, Interest::READABLE)
+        };
+        for (at, listener) in listeners.iter().enumerate() {
+            register(&listener.socket, Token(LISTEN + at))?;
         }
-        if let Some(signals) = &parts.signals {
-            registry.register(&mut SourceFd(&signals.socket.as_raw_fd()), SIGNAL, Interest::READABLE)?;
+        if let Some(signals) = &signals {
+            register(&signals.socket, SIGNAL)?;
         }
+        let listening = |listener| Listening { listener, backlog: true, is_left_over: false, taken: 0 };
+        let wake = Arc::new(Wake::new(&poll, WAKE)?);
+        let waker = wake.clone();
+        let limits = context.settings.limits.clone();
+        let jobs = Jobs::new(Lanes::new(move || waker.wake(), &limits), context);
         Ok(Server {
-            poll: parts.poll,
-            listeners,
-            signals: parts.signals,
-            wake: parts.wake,
-            clock: parts.clock,
-            core: parts.core,
-            store: parts.store,
+            poll,
+            listeners: listeners.into_iter().map(listening).collect(),
+            signals,
+            wake,
+            clock: Clock::start(),
+            core,
+            store,
             accept_at: None,
             threads_at: None,
             starved: false,
             signal: None,
-            outside: Outside::new(parts.jobs, parts.peer_check, parts.log, parts.limits.clone()),
-            limits: parts.limits,
+            outside: Outside::new(jobs, peer_check, log, limits.clone()),
+            limits,
         })
+    }
+
+    /// Stops it, from any thread.
+    pub fn stop_handle(&self) -> StopHandle {
+        StopHandle::new(&self.wake)
     }
 
     /// Runs until it is stopped or a signal ends it.

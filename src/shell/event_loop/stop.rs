@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Wakes the loop from its poll.
+#[derive(Debug)]
 pub struct Wake {
     waker: Waker,
     is_to_stop: AtomicBool,
@@ -30,12 +31,6 @@ impl Wake {
 /// the server alive.
 #[derive(Clone, Debug)]
 pub struct StopHandle(Weak<Wake>);
-
-impl std::fmt::Debug for Wake {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Wake")
-    }
-}
 
 impl StopHandle {
     pub fn new(wake: &Arc<Wake>) -> StopHandle {

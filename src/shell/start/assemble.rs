@@ -16,10 +16,9 @@ use crate::shell::children::trial::{Answer, Trial};
 use crate::shell::children::{self, Children};
 use crate::shell::event_loop::listen::Listener;
 use crate::shell::event_loop::log::Log;
-use crate::shell::event_loop::server::{self, Parts, WAKE};
+use crate::shell::event_loop::server;
 use crate::shell::event_loop::signals::Signals;
-use crate::shell::event_loop::stop::{StopHandle, Wake};
-use crate::shell::event_loop::sys::{self, Clock};
+use crate::shell::event_loop::sys;
 use crate::shell::journal::Journal;
 use crate::shell::journal::instances::{Instance, Instances};
 use crate::shell::journal::saved_rules;
@@ -28,16 +27,14 @@ use crate::shell::peers::peer_check::PeerCheck;
 use crate::shell::start::embed::{ChildProcesses, Gemini, Listen, Model, OpenError, Plan, Server, SignalHandling};
 use crate::shell::start::workspace_settings::{Env, SettingsReader, real_directory};
 use crate::shell::workers::client::{self, Client};
+use crate::shell::workers::jobs::WorkerContext;
 use crate::shell::workers::jobs::webhook::Webhooks;
-use crate::shell::workers::jobs::{Jobs, WorkerContext};
-use crate::shell::workers::lanes::Lanes;
 use crate::shell::workers::prompt_context::PromptContext;
 use crate::task::policy::{Grant, Policy, Tier};
 use crate::task::spec::ToolSpec;
 use crate::tool::commands::background::Background;
 use crate::tool::web::Web;
 use crate::tool::{Ask, Spawn, Tool, Toolbox};
-use mio::Poll;
 use serde_json::Value;
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -79,30 +76,21 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
         url: url(&listeners),
         started: rfc3339(sys::unix_ms()),
     };
-    let poll = Poll::new().map_err(|e| OpenError::System("the event queue cannot be made", e))?;
-    let wake = Wake::new(&poll, WAKE).map_err(|e| OpenError::System("the event queue cannot be woken", e))?;
-    let wake = Arc::new(wake);
-    let waker = wake.clone();
-    let lanes = Lanes::new(move || waker.wake(), &limits);
-    let clock = Clock::start();
     let operator = OperatorTrust { decision: plan.trust, workspace: workspace.clone() };
     let env = lookup(plan.environment.clone());
     let reader = SettingsReader::new(plan.paths.clone(), env, operator, limits.clone());
     let site = reader.site(workspace).map_err(OpenError::Plan)?;
     let (context, script, choose) = worker_context(plan, site, roots, children, store.archive(), reader)?;
-    let setup = core_setup(&context, script, choose, &listeners, unconfined, &log, clock.now())?;
+    let setup = core_setup(&context, script, choose, &listeners, unconfined, &log)?;
     if let Err(error) = instances.announce(&instance) {
         log.warn(format_args!("other programs will not find this server: {error}"));
     }
     let continued = signals.as_ref().map(Signals::continued);
     let peer_check = PeerCheck::new(supervisors, instances.dir(), continued, &limits);
     problems.extend(peer_check.problem());
-    let jobs = Jobs::new(lanes, context);
-    let stop = StopHandle::new(&wake);
-    let core = Core::new(setup);
-    let parts = Parts { poll, listeners, signals, wake, clock, core, store, jobs, peer_check, limits, log };
-    let server = server::Server::new(parts).map_err(|e| OpenError::System("the event queue takes no listener", e))?;
-    Ok(Server { server, instance, instances, stop, problems })
+    let server = server::Server::new(listeners, signals, Core::new(setup), store, context, peer_check, log);
+    let server = server.map_err(|e| OpenError::System("the event queue cannot be made", e))?;
+    Ok(Server { server, instance, instances, problems })
 }
 
 /// A process that was started as a supervisor opens no server: it would start a supervisor itself, and so on.
@@ -155,7 +143,6 @@ fn core_setup(
     listeners: &[Listener],
     unconfined: Option<String>,
     log: &Log,
-    now: Now,
 ) -> Result<Setup, OpenError> {
     let settings = &context.settings;
     let pinned = settings.pinned_workspace.is_some();
@@ -176,7 +163,7 @@ fn core_setup(
         request_policy: settings.request_policy,
         unconfined,
         entropy: sys::entropy(),
-        started: now,
+        started: Now { mono_ms: 0, unix_ms: sys::unix_ms() },
         log_level: log.level(),
     })
 }

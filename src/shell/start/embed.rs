@@ -212,7 +212,6 @@ pub struct Server {
     pub(super) instance: Instance,
     /// Locked until the server has ended.
     pub(super) instances: Instances,
-    pub(super) stop: StopHandle,
     pub(super) problems: Vec<String>,
 }
 
@@ -238,7 +237,7 @@ impl Server {
 
     /// Stops it, from any thread.
     pub fn stop_handle(&self) -> StopHandle {
-        self.stop.clone()
+        self.server.stop_handle()
     }
 
     /// Serves until it is stopped, or until a signal ends it if the plan says so.
