@@ -177,7 +177,8 @@ limits! {
     hook_threads: usize = 32,
     /// Jobs queued in one lane. Further ones fail with a message that says so.
     lane_jobs: usize = 4096,
-    /// When the system refuses a thread, it is tried again after this time, and the jobs of its lane wait.
+    /// When the system refuses a thread, it is tried again after this time, and the jobs of its lane wait. Likewise for the process of a
+    /// command, until `supervisor_start_ms` has passed.
     thread_retry_ms: u64 = 250,
     /// How long the end of the server waits for worker threads. All were told to stop.
     worker_end_ms: u64 = 2_000,

@@ -149,6 +149,33 @@ fn a_call_fails_at_once_while_a_supervisor_has_not_answered() {
 }
 
 #[test]
+fn a_command_waits_for_a_process() {
+    let mut fixture = Fixture::new();
+    // A supervisor that first cannot start its program, and one that never can.
+    let script = |name: &str, condition: &str| {
+        let path = fixture.dir.join(name);
+        let own = env!("CARGO_BIN_EXE_gemini-a2a");
+        let text =
+            format!("#!/bin/sh\nif {condition}; then echo failed 11 no process >&0; else exec {own} \"$@\"; fi\n");
+        // Written by another process: a command that another test starts may hold a file open that this process writes.
+        let write =
+            Command::new("sh").args(["-c", r#"printf %s "$1" > "$0"; chmod +x "$0""#]).arg(&path).arg(text).status();
+        assert!(write.is_ok_and(|status| status.success()));
+        path
+    };
+    let (once, ever) = (script("once.sh", "mkdir once 2>/dev/null"), script("ever.sh", "true"));
+    let children = |exe, limits| children(exe, "process", vec![], &fixture.dir, limits);
+    let few = Limits { thread_retry_ms: 1, supervisor_start_ms: 200, ..fixture.context.limits.clone() };
+    let (once, ever) = (children(once, &fixture.context.limits), children(ever, &few));
+    fixture.children = once;
+    assert_eq!(fixture.run("echo hi"), success("Output: hi\n", "hi\n"));
+    assert!(fixture.dir.join("once").is_dir());
+    fixture.children = ever;
+    let refused = fixture.told(&fixture.task, "run_shell_command", json!({"command": "true"})).expect_err("no process");
+    assert!(refused.contains("Resource temporarily unavailable"), "{refused}");
+}
+
+#[test]
 fn exits_and_signals_are_results() {
     let fixture = Fixture::new();
     assert_eq!(fixture.run("exit 3"), success("Output: (empty)\nExit Code: 3", "Exit Code: 3"));

@@ -40,6 +40,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 use supervisors::Supervisors;
 use trial::Trial;
@@ -98,6 +99,7 @@ impl Children {
             supervisors,
             patience: Patience {
                 start: Duration::from_millis(limits.supervisor_start_ms),
+                retry: Duration::from_millis(limits.thread_retry_ms),
                 end: Duration::from_millis(limits.supervisor_end_ms),
             },
         })
@@ -136,6 +138,26 @@ impl Children {
         let _ = self.keeper.run(self.patience.end, Keeper::kill_all);
     }
 
+    fn try_spawn(&self, launch: &Launch) -> io::Result<Box<dyn Child>> {
+        let (output, writer) = io::pipe()?;
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut command = self.command(launch);
+        command.stdin(OwnedFd::from(theirs)).stdout(writer.try_clone()?).stderr(writer);
+        let control = Arc::new(ours);
+        let server_end = control.clone();
+        let child = self.keeper.run(Duration::MAX, move |keeper| keeper.start(command, server_end))??;
+        let mut process = Process {
+            child: Some(child),
+            control,
+            pid: 0,
+            output: OwnedFd::from(output),
+            keeper: self.keeper.clone(),
+            patience: self.patience,
+        };
+        process.pid = process.handshake()?;
+        Ok(Box::new(process))
+    }
+
     fn command(&self, launch: &Launch) -> Command {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut command = Command::new(&self.exe);
@@ -171,24 +193,17 @@ impl Children {
 }
 
 impl Spawn for Children {
+    /// If no process can be had, it waits for one: idle threads of this server end soon.
     fn spawn(&self, launch: Launch) -> io::Result<Box<dyn Child>> {
-        let (output, writer) = io::pipe()?;
-        let (ours, theirs) = UnixStream::pair()?;
-        let mut command = self.command(&launch);
-        command.stdin(OwnedFd::from(theirs)).stdout(writer.try_clone()?).stderr(writer);
-        let control = Arc::new(ours);
-        let server_end = control.clone();
-        let child = self.keeper.run(Duration::MAX, move |keeper| keeper.start(command, server_end))??;
-        let mut process = Process {
-            child: Some(child),
-            control,
-            pid: 0,
-            output: OwnedFd::from(output),
-            keeper: self.keeper.clone(),
-            patience: self.patience,
-        };
-        process.pid = process.handshake()?;
-        Ok(Box::new(process))
+        let until = Instant::now() + self.patience.start;
+        loop {
+            match self.try_spawn(&launch) {
+                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && Instant::now() < until => {
+                    thread::sleep(self.patience.retry);
+                }
+                spawned => return spawned,
+            }
+        }
     }
 
     fn can_confine(&self, workspace: &Path) -> Result<(), String> {
@@ -228,6 +243,8 @@ struct Process {
 #[derive(Clone, Copy)]
 struct Patience {
     start: Duration,
+    /// Between two attempts to start one.
+    retry: Duration,
     end: Duration,
 }
 
@@ -372,7 +389,7 @@ mod tests {
         (&supervisor).write_all(line.as_bytes()).expect("the socket takes a line");
         let output = OwnedFd::from(server.try_clone().expect("a descriptor"));
         let keeper = KeeperThread::start(Supervisors::default()).expect("a thread");
-        let patience = Patience { start, end: start };
+        let patience = Patience { start, retry: start, end: start };
         let mut process = Process { child: None, control: Arc::new(server), pid: 0, output, keeper, patience };
         (process.handshake(), process.control.read_timeout().expect("a socket has one"))
     }

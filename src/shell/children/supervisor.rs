@@ -119,15 +119,18 @@ fn supervise(order: Order, control: &mut UnixStream) -> io::Result<()> {
 
 fn start(order: Order) -> io::Result<Pid> {
     let mut command = command(&order.argv)?;
-    let spawn = move || {
-        if let Some(bounds) = &order.bounds {
-            confine::enter(bounds)
-                .map_err(|error| io::Error::other(format!("the command could not be confined: {error}")))?;
+    let child = match order.bounds {
+        None => command.spawn()?,
+        Some(bounds) => {
+            let confined = move || {
+                confine::enter(&bounds)
+                    .map_err(|error| io::Error::other(format!("the command could not be confined: {error}")))?;
+                command.spawn()
+            };
+            let died = |_| Err(io::Error::other("the thread that starts the program died"));
+            thread::Builder::new().spawn(confined)?.join().unwrap_or_else(died)?
         }
-        command.spawn()
     };
-    let died = |_| Err(io::Error::other("the thread that starts the program died"));
-    let child = thread::spawn(spawn).join().unwrap_or_else(died)?;
     // It is reaped together with all others, so the handle is not needed.
     Ok(Pid::from_child(&child))
 }
