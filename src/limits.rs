@@ -262,9 +262,7 @@ limits! {
     line_chars: usize = 2_000,
     /// Bytes read of one ignore file. The rest has no effect.
     ignore_bytes: u64 = MIB as u64,
-    /// Threads of one search, entries it visits, depth of directories, and time. At a limit it ends with what it has found and
-    /// says so.
-    search_threads: usize = 8,
+    /// Entries that one search visits, depth of directories, and time. At a limit it ends with what it has found and says so.
     search_entries: usize = 5_000_000,
     search_depth: usize = 256,
     search_ms: u64 = 30_000,

@@ -183,9 +183,10 @@ fn shown(workspace: &Workspace) -> BTreeSet<PathBuf> {
         path: Path::new(""),
         rules: Rules::around(workspace, Wanted::ALL, &limits),
     };
-    let walked = walk.run(|| ShownFiles(BTreeSet::new()));
+    let mut shown = ShownFiles(BTreeSet::new());
+    let walked = walk.run(&mut shown);
     assert_eq!((walked.unread, walked.stopped), (0, None));
-    walked.visitors.into_iter().flat_map(|one| one.0).collect()
+    shown.0
 }
 
 fn git(dir: &Path) -> Command {

@@ -119,14 +119,12 @@ fn read(named: &Named, ctx: &Ctx) -> Option<String> {
     if !named.directories.is_empty() {
         let rules = Rules::around(&ctx.workspace, wanted, ctx.limits);
         let left_out: Vec<NameGlob> = NOT_MEANT.iter().chain([&SECRET]).map(|pattern| name_glob(pattern)).collect();
-        let gather = || Gatherer { globs: &named.directories, left_out: &left_out, found: Vec::new() };
+        let mut gatherer = Gatherer { globs: &named.directories, left_out: &left_out, found: &mut paths };
         let (dir, path) = (ctx.workspace.dir(), Path::new(""));
         let walk = Walk { cancel: ctx.cancel, limits: ctx.limits, skipped: &BY_MACHINE, dir, path, rules };
-        let walked = walk.run(gather);
-        if walked.stopped.is_some() {
+        if walk.run(&mut gatherer).stopped.is_some() {
             return None;
         }
-        paths.extend(walked.visitors.into_iter().flat_map(|one| one.found));
     }
     paths.sort_unstable_by(|a, b| by_path(a, b));
     paths.dedup();
@@ -142,7 +140,7 @@ fn read(named: &Named, ctx: &Ctx) -> Option<String> {
 struct Gatherer<'a> {
     globs: &'a [Glob],
     left_out: &'a [NameGlob],
-    found: Vec<Vec<u8>>,
+    found: &'a mut Vec<Vec<u8>>,
 }
 
 impl Visitor for Gatherer<'_> {

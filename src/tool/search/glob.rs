@@ -7,12 +7,13 @@ use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
 use crate::tool::files::path::{Found, ResolvedPath};
 use crate::tool::search::ignore::{Rules, Wanted, What};
-use crate::tool::search::listing::{by_path, readable};
+use crate::tool::search::listing::readable;
 use crate::tool::search::search_end;
-use crate::tool::search::walk::{NOT_OURS, Stop, Visitor, Walk, WalkResult, WalkedFile};
+use crate::tool::search::walk::{NOT_OURS, Stop, Visitor, Walk, WalkedFile};
 use crate::tool::search::wildcard::{Case, Glob, escaped};
 use crate::tool::{Ctx, Tool, flag_arg, invalid, object, optional_text_arg, text_arg};
 use serde_json::{Value, json};
+use std::cmp::Reverse;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -110,19 +111,13 @@ fn find(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> 
     let since = now.map_or(0, |now| now.as_secs() as i64) - LATELY_S;
     let below = resolved.below();
     let walk = Walk { cancel: ctx.cancel, limits: ctx.limits, skipped: &NOT_OURS, dir, path: below, rules };
-    let walked = walk.run(|| Finder {
-        glob: &query.glob,
-        lead: resolved.lead(),
-        since,
-        lately: Vec::new(),
-        others: Vec::new(),
-        hidden: 0,
-    });
-    let (stopped, gaps) = (walked.stopped, walked.gaps(ctx.limits));
-    let found = FoundFiles::of(walked);
-    match stopped {
+    let (glob, lead) = (&query.glob, resolved.lead());
+    let mut found = Finder { glob, lead, since, lately: Vec::new(), others: Vec::new(), hidden: 0 };
+    let walked = walk.run(&mut found);
+    let gaps = walked.gaps(ctx.limits);
+    match walked.stopped {
         Some(Stop::Cancelled) => Ok(None),
-        Some(Stop::Time) if found.paths.is_empty() => {
+        Some(Stop::Time) if found.lately.is_empty() && found.others.is_empty() => {
             Err(ErrorKind::GlobExecutionError.error(format!("No files found. {}", gaps.trim_end())))
         }
         Some(Stop::Time | Stop::Entries) | None => Ok(Some(found.show(&query, &resolved, &gaps, ctx))),
@@ -168,27 +163,9 @@ impl Visitor for Finder<'_> {
     }
 }
 
-/// The files that all threads have found, in the order in which they are shown.
-struct FoundFiles {
-    paths: Vec<Vec<u8>>,
-    hidden: usize,
-}
-
-impl FoundFiles {
-    fn of(walked: WalkResult<Finder>) -> FoundFiles {
-        let (mut lately, mut others, mut hidden) = (Vec::new(), Vec::new(), 0);
-        for finder in walked.visitors {
-            lately.extend(finder.lately);
-            others.extend(finder.others);
-            hidden += finder.hidden;
-        }
-        lately.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| by_path(&a.1, &b.1)));
-        others.sort_unstable_by(|a, b| by_path(a, b));
-        FoundFiles { paths: lately.into_iter().map(|(_, path)| path).chain(others).collect(), hidden }
-    }
-
-    fn show(&self, query: &Query, base: &ResolvedPath, gaps: &str, ctx: &Ctx) -> (String, String) {
-        let (total, pattern) = (self.paths.len(), &query.pattern);
+impl Finder<'_> {
+    fn show(mut self, query: &Query, base: &ResolvedPath, gaps: &str, ctx: &Ctx) -> (String, String) {
+        let (total, pattern) = (self.lately.len() + self.others.len(), &query.pattern);
         let ignored = match self.hidden {
             0 => String::new(),
             n => format!(" ({n} files or folders are left out by ignore files)"),
@@ -202,8 +179,10 @@ impl FoundFiles {
             "Found {total} file(s) matching \"{pattern}\" in {}{ignored}, those changed in the last 24 hours first:\n",
             base.real()
         );
+        // Of files with the same time, the order of paths is kept.
+        self.lately.sort_by_key(|(at, _)| Reverse(*at));
         let most = ctx.limits.listed_files;
-        for path in self.paths.iter().take(most) {
+        for path in self.lately.iter().map(|(_, path)| path).chain(&self.others).take(most) {
             let path = ctx.workspace.path().join(OsStr::from_bytes(path));
             text += &readable(path.as_os_str().as_bytes());
             text.push('\n');

@@ -1,7 +1,7 @@
 //! `grep_search`: finds lines of files that match a regular expression.
 //!
-//! It searches in this process and starts no program. Which matches are shown does not depend on which thread was faster: they are the
-//! first in the order of paths. When enough are found, paths behind the last of them are not searched, so a common word costs little.
+//! It searches in this process and starts no program. The matches that are shown are the first in the order of paths. When enough are
+//! found, nothing else is searched, so a common word costs little.
 //!
 //! If there are few matches, the lines around them are shown without being asked for, which saves the model from reading the file.
 
@@ -22,7 +22,7 @@ use crate::tool::search::wildcard::{Case, NameGlob};
 use crate::tool::{Ctx, Tool, flag_arg, invalid, number_arg, object, optional_text_arg, text_arg};
 use lines::Lines;
 use report::Report;
-use search::{Around, Best, FoundFile, Search, lines_in};
+use search::{Around, Search, lines_in};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -200,20 +200,21 @@ fn search(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError
     let query = Query::from(args, ctx)?;
     let resolved = ctx.workspace.find(query.dir)?;
     let (below, wanted) = (resolved.below(), query.wanted(ctx));
-    let best = Best::new(query.total);
-    let mut report = Report::default();
+    let mut report = Report::new(query.total);
     match &resolved.found {
         Found::Directory(dir) => match Rules::at(&ctx.workspace, below, wanted, ctx.limits) {
             Some(rules) => {
                 let skipped: &[&str] = if query.no_ignore { &VERSIONS } else { &BY_MACHINE };
                 let (cancel, limits, dir) = (ctx.cancel, ctx.limits, dir.as_fd());
                 let walk = Walk { cancel, limits, skipped, dir, path: below, rules };
-                let walked = walk.run(|| Search::new(&query, &resolved, &best, ctx.limits));
-                report.gaps = walked.gaps(ctx.limits);
-                report.too_large = walked.visitors.iter().map(|one| one.too_large).sum();
+                let lead = resolved.lead();
+                let mut search = Search { query: &query, limits, lead, bytes: Vec::new(), report };
+                let walked = walk.run(&mut search);
+                report = search.report;
+                report.gaps = walked.gaps(limits);
                 match walked.stopped {
                     Some(Stop::Cancelled) => return Ok(None),
-                    Some(Stop::Time) if best.is_empty() => {
+                    Some(Stop::Time) if report.matches() == 0 => {
                         let text = format!("Nothing was found. {}", report.gaps.trim_end());
                         return Err(ErrorKind::GrepExecutionError.error(text));
                     }
@@ -226,9 +227,7 @@ fn search(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError
         Found::File(_) if Rules::hide_file(&ctx.workspace, below, wanted, ctx.limits) => report.hidden = true,
         Found::File(entry) => {
             let bytes = contents(entry, &resolved.relative(), ctx.limits.file_bytes)?;
-            if let Some(found) = lines_in(&bytes, &query.lines, &query, query.around) {
-                best.add(below.as_os_str().as_bytes(), found);
-            }
+            report.add(below.as_os_str().as_bytes(), lines_in(&bytes, &query, query.around));
         }
         Found::Nothing(_) => {
             let text =
@@ -236,35 +235,28 @@ fn search(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError
             return Err(ErrorKind::FileNotFound.error(text));
         }
     }
-    (report.files, report.limited) = best.into_files();
     if !query.names_only && query.around.is_none() {
-        widen(&mut report.files, &query, ctx);
+        widen(&mut report, &query, ctx);
     }
     Ok(Some(report.show(&query, &resolved, ctx)))
 }
 
 /// Shows more lines around a few matches. The files are read again, which is cheaper than keeping all lines that might be needed.
 /// A file that has changed meanwhile stays as it was found.
-fn widen(files: &mut [(Vec<u8>, FoundFile)], query: &Query, ctx: &Ctx) {
-    let matches: usize = files.iter().map(|(_, found)| found.matches).sum();
-    let around = match matches {
+fn widen(report: &mut Report, query: &Query, ctx: &Ctx) {
+    let around = match report.matches() {
         1 => Around { before: 50, after: 50 },
         2 | 3 => Around { before: 15, after: 15 },
         _ => return,
     };
-    let again = |path: &[u8]| {
+    report.widen(|path| {
         let resolved = ctx.workspace.look(Path::new(OsStr::from_bytes(path)))?;
         let Found::File(entry) = &resolved.found else {
             return None;
         };
         let bytes = contents(entry, &resolved.relative(), ctx.limits.file_bytes).ok()?;
-        lines_in(&bytes, &query.lines, query, Some(around))
-    };
-    for (path, found) in files {
-        if let Some(wider) = again(path).filter(|wider| wider.matching().eq(found.matching())) {
-            *found = wider;
-        }
-    }
+        Some(lines_in(&bytes, query, Some(around)))
+    });
 }
 
 #[cfg(test)]

@@ -1,12 +1,9 @@
 //! Walks a directory tree by descriptors and without following links, so that it cannot leave the workspace even if somebody moves
 //! files meanwhile: each directory is opened by its name in the directory that was opened before.
 //!
-//! Several threads take directories from a stack. A stack and not a queue, because going down first keeps few directories open and
-//! is close to the order of names. Small trees are walked by the calling thread alone; other threads start when there is enough to
-//! do. Large directories are divided. Each thread has its own visitor, and the caller gets all visitors at the end.
-//!
-//! The walk checks cancellation, its deadline and its limits for every entry. It counts the directories that it could not read,
-//! because an incomplete result must say so.
+//! Entries are visited in the order of their names, and the content of a directory in its place among them: this is the order of paths
+//! in which results are shown. The walk checks cancellation, its deadline and its limits for every entry. It counts the directories
+//! that it could not read, because an incomplete result must say so.
 
 use crate::base::cancel::Cancel;
 use crate::limits::Limits;
@@ -14,21 +11,13 @@ use crate::tool::files::open;
 use crate::tool::search::ignore::{Rules, What};
 use crate::tool::search::listing::{Listed, Listing};
 use rustix::fs::{AtFlags, FileType, Stat};
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering as Memory};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{Scope, scope};
 use std::time::{Duration, Instant};
-
-/// A directory with more files than this is divided among threads.
-const PART: usize = 128;
-/// Entries seen before other threads are started.
-const WORTH_HELP: usize = 512;
 
 /// Directories of version control systems.
 pub const VERSIONS: [&str; 3] = [".git", ".svn", ".hg"];
@@ -41,7 +30,7 @@ pub const BY_MACHINE: [&str; 11] = {
 };
 
 /// Processes the files of a walk.
-pub trait Visitor: Send {
+pub trait Visitor {
     /// Whether anything in a directory is of interest. `dir` is its path in the workspace, with a final slash.
     fn wants(&mut self, dir: &[u8]) -> bool;
 
@@ -72,8 +61,8 @@ pub struct Walk<'a> {
     pub rules: Rules,
 }
 
-pub struct WalkResult<V> {
-    pub visitors: Vec<V>,
+/// How complete a walk was.
+pub struct WalkResult {
     /// Directories that could not be opened or listed, or were too deep.
     pub unread: usize,
     pub stopped: Option<Stop>,
@@ -99,32 +88,21 @@ impl WalkedFile<'_> {
 }
 
 impl Walk<'_> {
-    pub fn run<V: Visitor>(self, visitor: impl Fn() -> V + Sync) -> WalkResult<V> {
-        let mut state = State { todo: Vec::new(), busy: 0, unread: 0, stopped: None };
-        match self.dir.try_clone_to_owned() {
-            Ok(dir) => state.todo.push(Work::Enter {
-                parent: Arc::new(dir),
-                name: c".".to_owned(),
-                path: self.path.as_os_str().as_bytes().to_vec(),
-                depth: 0,
-                rules: self.rules.clone(),
-            }),
-            Err(_) => state.unread = 1,
-        }
-        let workers = Workers {
+    pub fn run(self, visitor: &mut impl Visitor) -> WalkResult {
+        let mut walker = Walker {
             deadline: Instant::now() + Duration::from_millis(self.limits.search_ms),
-            walk: self,
-            state: Mutex::new(state),
-            changed: Condvar::new(),
-            entries: AtomicUsize::new(0),
+            walk: &self,
+            visitor,
+            entries: 0,
+            path: self.path.as_os_str().as_bytes().to_vec(),
+            result: WalkResult { unread: 0, stopped: None },
         };
-        let visitors = scope(|threads| workers.lead(threads, &visitor));
-        let state = workers.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        WalkResult { visitors, unread: state.unread, stopped: state.stopped }
+        walker.enter(self.dir, c".", 0, &self.rules);
+        walker.result
     }
 }
 
-impl<V> WalkResult<V> {
+impl WalkResult {
     /// Sentences that say why the result is incomplete; empty if it is complete.
     pub fn gaps(&self, limits: &Limits) -> String {
         let stopped = match self.stopped {
@@ -146,216 +124,80 @@ impl<V> WalkResult<V> {
     }
 }
 
-enum Work {
-    Enter {
-        parent: Arc<OwnedFd>,
-        name: CString,
-        path: Vec<u8>,
-        depth: usize,
-        /// The rules around it.
-        rules: Rules,
-    },
-    /// Visit files of a directory. Their paths begin with `lead`.
-    Visit { dir: Arc<OwnedFd>, lead: Vec<u8>, names: Vec<CString> },
-}
-
-struct State {
-    todo: Vec<Work>,
-    /// Threads that are working and may add work.
-    busy: usize,
-    unread: usize,
-    stopped: Option<Stop>,
-}
-
-struct Workers<'a> {
-    walk: Walk<'a>,
+struct Walker<'a, V> {
+    walk: &'a Walk<'a>,
     deadline: Instant,
-    state: Mutex<State>,
-    changed: Condvar,
-    entries: AtomicUsize,
+    visitor: &'a mut V,
+    entries: usize,
+    /// The path of the entry that is visited, relative to the workspace.
+    path: Vec<u8>,
+    result: WalkResult,
 }
 
-impl Workers<'_> {
-    /// Works, and starts other threads when there is enough to do.
-    fn lead<'s, V: Visitor + 's>(&'s self, threads: &'s Scope<'s, '_>, visitor: &'s (impl Fn() -> V + Sync)) -> Vec<V> {
-        let most = std::thread::available_parallelism().map_or(1, |n| n.get());
-        let most = most.min(self.walk.limits.search_threads);
-        let mut help = Vec::new();
-        let mut own = visitor();
-        while self.work_once(&mut own) {
-            if help.is_empty() && self.entries.load(Memory::Relaxed) >= WORTH_HELP {
-                help.extend((1..most).map(|_| {
-                    threads.spawn(|| {
-                        let mut visitor = visitor();
-                        while self.work_once(&mut visitor) {}
-                        visitor
-                    })
-                }));
-            }
-        }
-        let helped = help.into_iter().map(|thread| match thread.join() {
-            Ok(visitor) => visitor,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        helped.chain([own]).collect()
-    }
-
-    /// Does the next piece of work. False when there is none.
-    fn work_once(&self, visitor: &mut impl Visitor) -> bool {
-        let Some(work) = self.take() else {
-            return false;
+impl<V: Visitor> Walker<'_, V> {
+    /// Visits the entries of a directory. `rules` are those around it.
+    fn enter(&mut self, parent: BorrowedFd, name: &CStr, depth: usize, rules: &Rules) {
+        let opened = open::directory(parent, name).and_then(|dir| Ok((Listing::of(dir.as_fd())?, dir)));
+        let Ok((listing, dir)) = opened else {
+            self.result.unread += 1;
+            return;
         };
-        let _busy = BusyGuard(self);
-        match work {
-            Work::Visit { dir, lead, names } => self.visit(&dir, lead, &names, visitor),
-            Work::Enter { parent, name, path, depth, rules } => {
-                let opened = open::directory(&parent, &name);
-                drop(parent);
-                match opened.and_then(|dir| Ok((Listing::of(dir.as_fd())?, dir))) {
-                    Ok((listing, dir)) => {
-                        let rules = rules.enter(dir.as_fd(), &path, Some(&listing));
-                        self.enter(Arc::new(dir), listing, path, depth, &rules, visitor);
-                    }
-                    Err(_) => self.lock().unread += 1,
-                }
-            }
+        let rules = rules.enter(dir.as_fd(), &self.path, Some(&listing));
+        self.entries += listing.entries.len();
+        let own = self.path.len();
+        if own > 0 {
+            self.path.push(b'/');
         }
-        true
-    }
-
-    /// The next piece of work. Waits while other threads may add some; None when all is done.
-    fn take(&self) -> Option<Work> {
-        let mut state = self.lock();
-        loop {
-            if state.stopped.is_some() {
-                return None;
-            }
-            if let Some(work) = state.todo.pop() {
-                state.busy += 1;
-                return Some(work);
-            }
-            if state.busy == 0 {
-                return None;
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// Processes the entries of a directory: directories go on the stack, files to the visitor.
-    fn enter(
-        &self,
-        dir: Arc<OwnedFd>,
-        listing: Listing,
-        path: Vec<u8>,
-        depth: usize,
-        rules: &Rules,
-        visitor: &mut impl Visitor,
-    ) {
-        self.entries.fetch_add(listing.entries.len(), Memory::Relaxed);
-        let mut lead = path;
-        if !lead.is_empty() {
-            lead.push(b'/');
-        }
-        let mut path = lead.clone();
-        let mut files = Vec::new();
-        let mut dirs = Vec::new();
+        let lead = self.path.len();
         for Listed { name, kind } in listing.entries {
             if self.stops() {
-                return;
+                break;
             }
-            path.truncate(lead.len());
-            path.extend_from_slice(name.to_bytes());
+            self.path.truncate(lead);
+            self.path.extend_from_slice(name.to_bytes());
             match kind {
-                FileType::Directory => {
-                    path.push(b'/');
-                    if self.is_skipped(&name) || !visitor.wants(&path) {
-                        continue;
-                    }
-                    path.pop();
-                    if rules.hide(&path, What::Directory) {
-                        visitor.hidden(&path, What::Directory);
-                        continue;
-                    }
-                    let (parent, path, rules) = (dir.clone(), path.clone(), rules.clone());
-                    dirs.push(Work::Enter { parent, name, path, depth: depth + 1, rules });
+                FileType::Directory if !self.is_wanted(&name) => {}
+                FileType::Directory if rules.hide(&self.path, What::Directory) => {
+                    self.visitor.hidden(&self.path, What::Directory);
                 }
-                FileType::RegularFile if rules.hide(&path, What::File) => {
-                    visitor.hidden(&path, What::File);
+                FileType::Directory if depth >= self.walk.limits.search_depth => self.result.unread += 1,
+                FileType::Directory => self.enter(dir.as_fd(), &name, depth + 1, &rules),
+                FileType::RegularFile if rules.hide(&self.path, What::File) => {
+                    self.visitor.hidden(&self.path, What::File);
                 }
-                FileType::RegularFile => files.push(name),
+                FileType::RegularFile => {
+                    self.visitor.file(&WalkedFile { dir: dir.as_fd(), name: &name, path: &self.path });
+                }
                 _ => {}
             }
         }
-        if depth >= self.walk.limits.search_depth {
-            self.lock().unread += dirs.len();
-            dirs.clear();
-        }
-        // The first by name is taken from the stack first.
-        let mut work: Vec<Work> = dirs.into_iter().rev().collect();
-        while files.len() > PART {
-            let names = files.split_off(files.len() - PART);
-            work.push(Work::Visit { dir: dir.clone(), lead: lead.clone(), names });
-        }
-        self.add(work);
-        self.visit(&dir, lead, &files, visitor);
+        self.path.truncate(own);
     }
 
-    fn add(&self, work: Vec<Work>) {
-        if !work.is_empty() {
-            self.lock().todo.extend(work);
-            self.changed.notify_all();
+    /// Whether the directory at the current path is entered, unless ignore files hide it.
+    fn is_wanted(&mut self, name: &CStr) -> bool {
+        if self.walk.skipped.iter().any(|skipped| skipped.as_bytes() == name.to_bytes()) {
+            return false;
         }
-    }
-
-    fn visit(&self, dir: &Arc<OwnedFd>, mut path: Vec<u8>, names: &[CString], visitor: &mut impl Visitor) {
-        let lead = path.len();
-        for name in names {
-            if self.stops() {
-                return;
-            }
-            path.truncate(lead);
-            path.extend_from_slice(name.to_bytes());
-            visitor.file(&WalkedFile { dir: dir.as_fd(), name, path: &path });
-        }
-    }
-
-    fn is_skipped(&self, name: &CStr) -> bool {
-        let name = name.to_bytes();
-        self.walk.skipped.iter().any(|skip| skip.as_bytes() == name)
+        self.path.push(b'/');
+        let wants = self.visitor.wants(&self.path);
+        self.path.pop();
+        wants
     }
 
     /// Whether the walk has to end early.
-    fn stops(&self) -> bool {
+    fn stops(&mut self) -> bool {
         let stop = if self.walk.cancel.is_set() {
             Stop::Cancelled
-        } else if self.entries.load(Memory::Relaxed) > self.walk.limits.search_entries {
+        } else if self.entries > self.walk.limits.search_entries {
             Stop::Entries
         } else if Instant::now() >= self.deadline {
             Stop::Time
         } else {
             return false;
         };
-        self.lock().stopped.get_or_insert(stop);
-        self.changed.notify_all();
+        self.result.stopped.get_or_insert(stop);
         true
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Counts one busy thread. It is dropped even if a visitor panics, so that the other threads do not wait for ever.
-struct BusyGuard<'a>(&'a Workers<'a>);
-
-impl Drop for BusyGuard<'_> {
-    fn drop(&mut self) {
-        let mut state = self.0.lock();
-        state.busy -= 1;
-        if state.busy == 0 && state.todo.is_empty() {
-            drop(state);
-            self.0.changed.notify_all();
-        }
     }
 }
 
@@ -401,17 +243,16 @@ mod tests {
             path: Path::new(""),
             rules: Rules::around(&workspace, Wanted::NONE, limits),
         };
-        let walked = walk.run(|| Witness { files: Vec::new(), stop });
-        let mut files: Vec<String> = walked.visitors.into_iter().flat_map(|one| one.files).collect();
-        files.sort_by(|a, b| by_path(a.as_bytes(), b.as_bytes()));
-        (files, walked.unread, walked.stopped)
+        let mut witness = Witness { files: Vec::new(), stop };
+        let walked = walk.run(&mut witness);
+        (witness.files, walked.unread, walked.stopped)
     }
 
     #[test]
-    fn every_file_is_seen_once_in_wide_and_deep_trees() {
+    fn every_file_is_seen_once_and_in_order_in_wide_and_deep_trees() {
         let scratch = Scratch::new();
         let mut expected = Vec::new();
-        for n in 0..PART * 5 + 1 {
+        for n in 0..641 {
             expected.push(format!("wide/{n:04}"));
         }
         for n in 0..50 {
@@ -422,26 +263,22 @@ mod tests {
         }
         scratch.put("node_modules/x", "");
         expected.sort_by(|a, b| by_path(a.as_bytes(), b.as_bytes()));
-        for threads in [1, 2, 8] {
-            let limits = Limits { search_threads: threads, ..Limits::default() };
-            let seen = walk(&scratch, &limits, &Cancel::default(), None);
-            assert_eq!(seen, (expected.clone(), 0, None));
-        }
+        let seen = walk(&scratch, &Limits::default(), &Cancel::default(), None);
+        assert_eq!(seen, (expected, 0, None));
         let shallow = Limits { search_depth: 10, ..Limits::default() };
         let (files, unread, stopped) = walk(&scratch, &shallow, &Cancel::default(), None);
-        assert_eq!((files.len(), unread, stopped), (PART * 5 + 1 + 10, 1, None));
+        assert_eq!((files.len(), unread, stopped), (641 + 10, 1, None));
     }
 
     #[test]
     fn a_cancelled_walk_stops_at_the_next_entry() {
         let scratch = Scratch::new();
-        for n in 0..WORTH_HELP * 2 {
+        for n in 0..100 {
             scratch.put(&format!("d{}/{n}", n % 10), "");
         }
         let (cancel, limits) = (Cancel::default(), Limits::default());
         let (files, _, stopped) = walk(&scratch, &limits, &cancel, Some(&cancel));
-        assert_eq!(stopped, Some(Stop::Cancelled));
-        assert!(files.len() <= limits.search_threads, "{}", files.len());
+        assert_eq!((files.len(), stopped), (1, Some(Stop::Cancelled)));
     }
 
     #[test]

@@ -4,32 +4,18 @@
 //! A match is within a line, whose end (`\n` or `\r\n`) is not part of it, so `^` and `$` need no flags. Lines that are not UTF-8 do
 //! not match.
 
-use crate::tool::search::grep_search::literal::{frequency, required};
+use crate::tool::search::grep_search::literal::required;
 use crate::tool::search::wildcard::Case;
-use memchr::memmem;
+use memchr::{memchr, memchr2_iter, memmem, memrchr};
 use regex_lite::{Regex, RegexBuilder};
 use std::ops::Range;
 
-/// Each thread clones its own, because an expression keeps its working memory behind a lock.
-#[derive(Clone)]
 pub struct Lines {
     expression: Regex,
-    needles: Vec<Needle>,
+    literals: Vec<String>,
+    /// Of the literals.
+    case: Case,
 }
-
-/// A literal that is searched for.
-#[derive(Clone)]
-enum Needle {
-    Exact(Box<memmem::Finder<'static>>),
-    /// In any case. The rarest byte is searched for, in both cases, and the bytes around it are compared.
-    Folded {
-        text: Vec<u8>,
-        rarest: usize,
-    },
-}
-
-/// The position of a literal that does not occur.
-const NOWHERE: usize = usize::MAX;
 
 impl Lines {
     pub fn new(pattern: &str, case: Case) -> Result<Lines, String> {
@@ -37,78 +23,50 @@ impl Lines {
             .case_insensitive(case == Case::Folded)
             .build()
             .map_err(|error| error.to_string())?;
-        let (literals, case) = required(pattern, case).unwrap_or((Vec::new(), case));
-        Ok(Lines { expression, needles: literals.iter().map(|text| Needle::new(text, case)).collect() })
+        let (literals, case) = required(pattern, case);
+        Ok(Lines { expression, literals, case })
     }
 
-    /// The lines that match, as ranges of the text without their ends, in order, until `found` returns `Stop`.
-    pub fn each(&self, text: &[u8], mut found: impl FnMut(Range<usize>) -> Go) {
-        // The next position of each needle.
-        let mut ahead: Vec<usize> = self.needles.iter().map(|needle| needle.find(text, 0)).collect();
+    /// The lines that match, as ranges of the text without their ends, in order.
+    pub fn matches(&self, text: &[u8]) -> impl Iterator<Item = Range<usize>> {
+        // The next position of each literal; None if it does not occur any more.
+        let mut ahead: Vec<Option<usize>> = self.literals.iter().map(|literal| self.find(literal, text, 0)).collect();
         let mut from = 0;
-        while from < text.len() {
-            for (needle, at) in self.needles.iter().zip(&mut ahead).filter(|(_, at)| **at < from) {
-                *at = needle.find(text, from);
+        std::iter::from_fn(move || {
+            while from < text.len() {
+                for (literal, at) in
+                    self.literals.iter().zip(&mut ahead).filter(|(_, at)| at.is_some_and(|at| at < from))
+                {
+                    *at = self.find(literal, text, from);
+                }
+                let hit = if ahead.is_empty() { from } else { ahead.iter().flatten().copied().min()? };
+                let begin = memrchr(b'\n', &text[from..hit]).map_or(from, |at| from + at + 1);
+                let end = memchr(b'\n', &text[hit..]).map_or(text.len(), |at| hit + at);
+                let line = text[begin..end].strip_suffix(b"\r").unwrap_or(&text[begin..end]);
+                from = end + 1;
+                if str::from_utf8(line).is_ok_and(|line| self.is_match(line)) {
+                    return Some(begin..begin + line.len());
+                }
             }
-            let hit = ahead.iter().copied().min().unwrap_or(from);
-            if hit == NOWHERE {
-                return;
-            }
-            let begin = memchr::memrchr(b'\n', &text[from..hit]).map_or(from, |at| from + at + 1);
-            let end = memchr::memchr(b'\n', &text[hit..]).map_or(text.len(), |at| hit + at);
-            let line = text[begin..end].strip_suffix(b"\r").unwrap_or(&text[begin..end]);
-            let matches = str::from_utf8(line).is_ok_and(|line| self.is_match(line));
-            if matches && found(begin..begin + line.len()) == Go::Stop {
-                return;
-            }
-            from = end + 1;
-        }
+            None
+        })
     }
 
     pub fn is_match(&self, line: &str) -> bool {
         self.expression.is_match(line)
     }
-}
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Go {
-    On,
-    Stop,
-}
-
-impl Needle {
-    fn new(text: &str, case: Case) -> Needle {
-        let bytes = text.as_bytes();
-        match (0..bytes.len()).min_by_key(|at| frequency(bytes[*at])) {
-            Some(rarest) if case == Case::Folded && bytes.iter().any(u8::is_ascii_alphabetic) => {
-                Needle::Folded { text: bytes.to_vec(), rarest }
-            }
-            Some(_) | None => Needle::Exact(Box::new(memmem::Finder::new(text).into_owned())),
-        }
-    }
-
-    /// Its first position at `from` or later.
-    fn find(&self, hay: &[u8], from: usize) -> usize {
-        let found = match self {
-            Needle::Exact(finder) => finder.find(&hay[from..]).map(|at| from + at),
-            Needle::Folded { text, rarest } => {
-                // The rarest byte of a literal that begins at `from` or later cannot be before this.
-                let first = from + rarest;
-                let here = |at: usize| {
-                    let begin = first + at - rarest;
-                    let same = hay.get(begin..begin + text.len())?;
-                    same.eq_ignore_ascii_case(text).then_some(begin)
-                };
-                let (lower, upper) = (text[*rarest].to_ascii_lowercase(), text[*rarest].to_ascii_uppercase());
-                let rest = hay.get(first..).unwrap_or_default();
-                if lower == upper {
-                    memchr::memchr_iter(lower, rest).find_map(here)
-                } else {
-                    memchr::memchr2_iter(lower, upper, rest).find_map(here)
-                }
-            }
+    /// The first position of a literal at `from` or later.
+    fn find(&self, literal: &str, text: &[u8], from: usize) -> Option<usize> {
+        let (literal, rest) = (literal.as_bytes(), &text[from..]);
+        let first = literal[0];
+        let is_here =
+            |at: &usize| rest[*at..].get(..literal.len()).is_some_and(|same| same.eq_ignore_ascii_case(literal));
+        let found = match self.case {
+            Case::Exact => memmem::find(rest, literal),
+            Case::Folded => memchr2_iter(first.to_ascii_lowercase(), first.to_ascii_uppercase(), rest).find(is_here),
         };
-        found.unwrap_or(NOWHERE)
+        found.map(|at| from + at)
     }
 }
 
@@ -117,13 +75,9 @@ mod tests {
     use super::*;
 
     fn found(pattern: &str, case: Case, text: &[u8]) -> Vec<String> {
-        let mut all = Vec::new();
         let lines = Lines::new(pattern, case).expect("the expression is valid");
-        lines.each(text, |range| {
-            all.push(String::from_utf8(text[range].to_vec()).expect("only text matches"));
-            Go::On
-        });
-        all
+        let line = |range: Range<usize>| String::from_utf8(text[range].to_vec()).expect("only text matches");
+        lines.matches(text).map(line).collect()
     }
 
     #[test]
@@ -143,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overlapping_rare_byte_does_not_hide_the_literal() {
+    fn an_overlapping_first_byte_does_not_hide_the_literal() {
         assert_eq!(found("zaz", Case::Folded, b"zzaZ"), ["zzaZ"]);
         assert_eq!(found("zz", Case::Folded, b"z\nzZ\nz"), ["zZ"]);
     }
@@ -222,7 +176,7 @@ mod tests {
                 continue;
             };
             tried += 1;
-            helped += usize::from(!lines.needles.is_empty());
+            helped += usize::from(!lines.literals.is_empty());
             let text: String = (0..dice.roll(60)).map(|_| LETTERS[dice.roll(LETTERS.len())]).collect();
             let plain: Vec<&str> = text.lines().filter(|line| lines.is_match(line)).collect();
             hits += plain.len();

@@ -3,72 +3,32 @@
 //! Searching for bytes is many times faster than running an expression, and nearly every expression that people search for contains a
 //! word. So the expression runs only on lines that contain one of its literals.
 //!
-//! A match must never be missed; finding no literals is always correct. The expression has been compiled before, so it is valid. What is
-//! not understood here counts as "matches anything". Optional parts, classes and the characters around a group end a literal.
+//! A match must never be missed; finding no literals is always correct. The expression has been compiled before, so it is valid.
+//! Optional parts, classes, positions and the characters around a group end a literal.
 
 use crate::tool::search::wildcard::Case;
+use std::str::Chars;
 
 /// Most literals in one set: each of them is searched for, so many are no better than none.
 const MOST: usize = 16;
 
-/// How often a byte occurs in a hundred thousand bytes of source code, roughly, upper and lower case together.
-pub fn frequency(byte: u8) -> u32 {
-    match byte.to_ascii_lowercase() {
-        b' ' => 18_000,
-        b'e' => 7_500,
-        b't' => 5_800,
-        b'r' | b's' | b'n' | b'i' | b'a' | b'o' => 4_500,
-        b'l' | b'c' | b'd' | b'u' | b'm' | b'p' => 2_500,
-        b'\n' => 3_000,
-        b'f' | b'h' | b'g' | b'_' | b'.' | b',' | b'(' | b')' | b'"' => 1_500,
-        b'b' | b'y' | b'v' | b'w' | b'-' | b'/' | b'=' | b':' | b';' | b'*' => 1_000,
-        b'0'..=b'9' | b'x' | b'k' | b'{' | b'}' | b'[' | b']' | b'<' | b'>' | b'\'' => 500,
-        b'q' | b'j' | b'z' | b'#' | b'+' | b'&' | b'|' | b'!' | b'\t' | b'`' | b'\\' => 200,
-        _ => 50,
-    }
-}
-
-/// The literals of a valid expression, and whether their case counts. None if a match may contain none of them.
-pub fn required(pattern: &str, case: Case) -> Option<(Vec<String>, Case)> {
-    let mut reader = Reader { rest: pattern, case, understood: true };
-    let mut literals = reader.alternation()?;
-    literals.sort_unstable();
-    literals.dedup();
-    (reader.understood && reader.rest.is_empty()).then_some((literals, reader.case))
+/// The literals of a valid expression, and whether their case counts. Empty if a match may contain none of them, or if the expression
+/// has parts that are not understood.
+pub fn required(pattern: &str, case: Case) -> (Vec<String>, Case) {
+    let (pattern, case) = match pattern.strip_prefix("(?i)") {
+        Some(rest) => (rest, Case::Folded),
+        None => (pattern, case),
+    };
+    let mut reader = Reader { rest: pattern.chars() };
+    let literals = reader.alternation().filter(|_| reader.rest.as_str().is_empty());
+    (literals.unwrap_or_default(), case)
 }
 
 /// The set whose shortest literal is longer.
-fn better(a: Option<Vec<String>>, b: Option<Vec<String>>) -> Option<Vec<String>> {
-    let shortest = |set: &Option<Vec<String>>| set.as_ref().and_then(|set| set.iter().map(String::len).min());
+fn better(a: Vec<String>, b: Vec<String>) -> Vec<String> {
+    let shortest = |set: &[String]| set.iter().map(String::len).min().unwrap_or(0);
     if shortest(&b) > shortest(&a) { b } else { a }
 }
-
-/// One alternative as far as it was read.
-#[derive(Default)]
-struct Branch {
-    /// The best set so far.
-    best: Option<Vec<String>>,
-    /// The literal that the next character may extend.
-    literal: String,
-}
-
-impl Branch {
-    fn end_literal(&mut self) {
-        let literal = std::mem::take(&mut self.literal);
-        self.best = better(self.best.take(), (!literal.is_empty()).then(|| vec![literal]));
-    }
-}
-
-/// One part of an alternative.
-enum Part {
-    /// It matches a position and no text.
-    Position,
-    Literal(char),
-    /// Every match contains one of these; None if nothing is known about it.
-    Other(Option<Vec<String>>),
-}
-
-const ANYTHING: Part = Part::Other(None);
 
 /// How often a part occurs in a match.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,160 +38,115 @@ enum Times {
     MaybeNever,
 }
 
+/// Its methods return None for what they do not understand.
 struct Reader<'a> {
-    rest: &'a str,
-    case: Case,
-    /// False once something was read that changes how the rest has to be read.
-    understood: bool,
+    rest: Chars<'a>,
 }
 
-impl<'a> Reader<'a> {
-    fn next(&mut self) -> Option<char> {
-        let mut chars = self.rest.chars();
-        let c = chars.next();
-        self.rest = chars.as_str();
-        c
-    }
-
+impl Reader<'_> {
     fn skip(&mut self, text: &str) -> bool {
-        let rest = self.rest.strip_prefix(text);
-        self.rest = rest.unwrap_or(self.rest);
+        let rest = self.rest.as_str().strip_prefix(text);
+        self.rest = rest.map_or(self.rest.clone(), str::chars);
         rest.is_some()
     }
 
-    /// Returns the text up to `end` and continues behind it.
-    fn until(&mut self, end: char) -> &'a str {
-        let (text, rest) = self.rest.split_once(end).unwrap_or_else(|| {
-            self.understood = false;
-            ("", "")
-        });
-        self.rest = rest;
-        text
-    }
-
-    /// Alternatives up to a closing parenthesis or the end. Every match contains one of the returned literals.
+    /// Alternatives up to a closing parenthesis or the end. Every match contains one of the literals, unless there are none.
     fn alternation(&mut self) -> Option<Vec<String>> {
-        let mut all = Some(Vec::new());
+        let mut all = Vec::new();
+        let mut is_useful = true;
         loop {
-            let literals = self.branch();
-            all = all.zip(literals).map(|(all, more)| [all, more].concat()).filter(|all| all.len() <= MOST);
+            let literals = self.branch()?;
+            is_useful &= !literals.is_empty();
+            all.extend(literals);
             if !self.skip("|") {
-                return all;
+                break;
             }
         }
+        all.sort_unstable();
+        all.dedup();
+        Some(if is_useful && all.len() <= MOST { all } else { Vec::new() })
     }
 
+    /// One alternative.
     fn branch(&mut self) -> Option<Vec<String>> {
-        let mut branch = Branch::default();
-        while !self.rest.is_empty() && !self.rest.starts_with(['|', ')']) {
-            match (self.part(), self.times()) {
-                (Part::Position, _) => {}
-                (Part::Literal(c), Times::Once) => branch.literal.push(c),
-                (Part::Literal(c), Times::AtLeastOnce) => {
-                    branch.literal.push(c);
-                    branch.end_literal();
-                }
-                (Part::Other(set), Times::Once | Times::AtLeastOnce) => {
-                    branch.end_literal();
-                    branch.best = better(branch.best.take(), set);
-                }
-                (Part::Literal(_) | Part::Other(_), Times::MaybeNever) => branch.end_literal(),
+        let mut best = Vec::new();
+        let mut literal = String::new();
+        while !self.rest.as_str().is_empty() && !self.rest.as_str().starts_with(['|', ')']) {
+            let (letter, inner) = self.part()?;
+            let times = self.times()?;
+            if times != Times::MaybeNever {
+                literal.extend(letter);
+            }
+            if letter.is_none() || times != Times::Once {
+                best = better(best, vec![std::mem::take(&mut literal)]);
+            }
+            if times != Times::MaybeNever {
+                best = better(best, inner);
             }
         }
-        branch.end_literal();
-        branch.best
+        Some(better(best, vec![literal]))
+    }
+
+    /// The character that a part stands for, or the literals of a group.
+    fn part(&mut self) -> Option<(Option<char>, Vec<String>)> {
+        let mut inner = Vec::new();
+        let letter = match self.rest.next()? {
+            '.' | '^' | '$' => None,
+            '[' => {
+                self.skip_class()?;
+                None
+            }
+            '(' if self.skip("?:") || !self.rest.as_str().starts_with('?') => {
+                inner = self.alternation()?;
+                self.skip(")");
+                None
+            }
+            // Flags, and groups with a name.
+            '(' => return None,
+            '\\' => match self.rest.next()? {
+                // Digits follow.
+                'x' | 'u' | 'U' => return None,
+                '<' | '>' => None,
+                c => Some(c).filter(|c| !c.is_alphanumeric()),
+            },
+            c => Some(c),
+        };
+        Some((letter, inner))
     }
 
     /// Reads the repetitions of a part. `?` may also mark a lazy repetition, and then counts as optional too.
-    fn times(&mut self) -> Times {
+    fn times(&mut self) -> Option<Times> {
         let mut times = Times::Once;
         loop {
-            let one = match self.rest.chars().next() {
-                Some('+') => Times::AtLeastOnce,
-                Some('*' | '?') => Times::MaybeNever,
-                Some('{') => {
-                    let least = self.rest[1..].split(['}', ',']).next().unwrap_or_default().trim().parse::<u64>();
-                    self.until('}');
-                    times = times.max(if least.is_ok_and(|n| n > 0) { Times::AtLeastOnce } else { Times::MaybeNever });
-                    continue;
-                }
-                Some(_) | None => return times,
+            let one = if self.skip("+") {
+                Times::AtLeastOnce
+            } else if self.skip("*") || self.skip("?") {
+                Times::MaybeNever
+            } else if self.skip("{") {
+                let (inside, rest) = self.rest.as_str().split_once('}')?;
+                self.rest = rest.chars();
+                let least = inside.split(',').next()?.trim().parse::<u64>();
+                if least.is_ok_and(|n| n > 0) { Times::AtLeastOnce } else { Times::MaybeNever }
+            } else {
+                return Some(times);
             };
-            self.next();
             times = times.max(one);
         }
     }
 
-    fn part(&mut self) -> Part {
-        match self.next() {
-            None | Some('.') => ANYTHING,
-            Some('^' | '$') => Part::Position,
-            Some('[') => {
-                self.class();
-                ANYTHING
-            }
-            Some('(') => self.group(),
-            Some('\\') => self.escape(),
-            Some(c) => Part::Literal(c),
-        }
-    }
-
-    fn group(&mut self) -> Part {
-        if self.skip("?") {
-            loop {
-                match self.next() {
-                    Some(':') => break,
-                    Some(')') => {
-                        // A repetition behind flags would belong to the part before them.
-                        self.understood &= !self.rest.starts_with(['*', '+', '?', '{']);
-                        return Part::Position;
-                    }
-                    // The flag may also be turned off. Searching for both cases is always correct.
-                    Some('i') => self.case = Case::Folded,
-                    Some('m' | 's' | 'U' | '-') => {}
-                    // A named group, or the flag by which spaces and comments lose their meaning.
-                    Some(_) | None => {
-                        self.understood = false;
-                        break;
-                    }
-                }
-            }
-        }
-        let inner = self.alternation();
-        self.understood &= self.skip(")");
-        Part::Other(inner)
-    }
-
-    fn escape(&mut self) -> Part {
-        match self.next() {
-            Some('b' | 'B' | 'A' | 'z' | '<' | '>') => Part::Position,
-            Some(c) if !c.is_alphanumeric() => Part::Literal(c),
-            // Digits follow.
-            Some('x' | 'u' | 'U') => {
-                self.understood = false;
-                ANYTHING
-            }
-            Some(_) | None => ANYTHING,
-        }
-    }
-
     /// Continues behind a class. Only classes like `[:alpha:]` have brackets inside it.
-    fn class(&mut self) {
+    fn skip_class(&mut self) -> Option<()> {
         self.skip("^");
         // A closing bracket or a dash in front is a member. A closing bracket behind that dash ends the class.
         if !self.skip("-") {
             self.skip("]");
         }
         loop {
-            match self.next() {
-                Some(']') => return,
-                Some('\\') => drop(self.next()),
-                Some('[') if self.rest.starts_with(':') => drop(self.until(']')),
-                Some(_) => {}
-                None => {
-                    self.understood = false;
-                    return;
-                }
+            match self.rest.next()? {
+                ']' => return Some(()),
+                '\\' => drop(self.rest.next()),
+                '[' if self.rest.as_str().starts_with(':') => drop(self.rest.find(|c| *c == ']')),
+                _ => {}
             }
         }
     }
@@ -243,7 +158,7 @@ mod tests {
 
     fn literals(pattern: &str) -> Vec<String> {
         regex_lite::Regex::new(pattern).expect("the expression is valid");
-        required(pattern, Case::Exact).map_or(Vec::new(), |(literals, _)| literals)
+        required(pattern, Case::Exact).0
     }
 
     #[test]
@@ -291,6 +206,7 @@ mod tests {
             "(?x) a b",
             "x{0,3}",
             "x(?i)*",
+            "abc(?i:def)",
             "^$",
             r"\b",
             "(?:a{0})",
@@ -299,13 +215,6 @@ mod tests {
             "(?P<name>key)",
         ] {
             assert_eq!(literals(pattern), Vec::<String>::new(), "{pattern}");
-        }
-    }
-
-    #[test]
-    fn the_flag_i_anywhere_makes_all_literals_case_insensitive() {
-        for (pattern, case) in [("abc(?i:def)", Case::Exact), ("(?-i:abc)", Case::Folded)] {
-            assert_eq!(required(pattern, case).map(|(_, case)| case), Some(Case::Folded), "{pattern}");
         }
     }
 }

@@ -4,14 +4,17 @@ use crate::tool::Ctx;
 use crate::tool::files::path::ResolvedPath;
 use crate::tool::files::read_file::shortened;
 use crate::tool::search::grep_search::Query;
-use crate::tool::search::grep_search::search::{FoundFile, Role};
+use crate::tool::search::grep_search::search::{Line, Role};
 use crate::tool::search::listing::readable;
 
 #[derive(Default)]
 pub struct Report {
-    pub files: Vec<(Vec<u8>, FoundFile)>,
+    /// The files with matches, in the order of paths.
+    files: Vec<(Vec<u8>, Vec<Line>)>,
+    /// How many more matches may be shown.
+    left: usize,
     /// Whether there may be more than is shown.
-    pub limited: bool,
+    limited: bool,
     /// The place to search is hidden itself.
     pub hidden: bool,
     /// Sentences about what could not be searched.
@@ -21,6 +24,43 @@ pub struct Report {
 }
 
 impl Report {
+    /// A report of at most so many matches.
+    pub fn new(most: usize) -> Report {
+        Report { left: most, ..Report::default() }
+    }
+
+    /// Adds a file, if it has matches. Of those that are too many, the first one and all lines behind it are removed.
+    pub fn add(&mut self, path: &[u8], mut lines: Vec<Line>) {
+        let matches: Vec<usize> = (0..lines.len()).filter(|at| lines[*at].role == Role::Match).collect();
+        if let Some(too_many) = matches.get(self.left) {
+            lines.truncate(*too_many);
+            self.limited = true;
+        }
+        self.left = self.left.saturating_sub(matches.len());
+        if !lines.is_empty() {
+            self.files.push((path.to_vec(), lines));
+        }
+    }
+
+    /// Whether nothing more can be added. What is not searched for that reason might have matched, so the report counts as limited.
+    pub fn is_full(&mut self) -> bool {
+        self.limited |= self.left == 0;
+        self.left == 0
+    }
+
+    pub fn matches(&self) -> usize {
+        self.files.iter().flat_map(|(_, lines)| matching(lines)).count()
+    }
+
+    /// Replaces the lines of files by those that `wider` finds, if the same ones match.
+    pub fn widen(&mut self, wider: impl Fn(&[u8]) -> Option<Vec<Line>>) {
+        for (path, lines) in &mut self.files {
+            if let Some(wider) = wider(path).filter(|wider| matching(wider).eq(matching(lines))) {
+                *lines = wider;
+            }
+        }
+    }
+
     /// The texts for the model and for people.
     pub fn show(&self, query: &Query, base: &ResolvedPath, ctx: &Ctx) -> (String, String) {
         let like = query.include_text.map_or(String::new(), |glob| format!(" (files: \"{glob}\")"));
@@ -33,7 +73,7 @@ impl Report {
         }
         let found = match query.names_only {
             true => count(self.files.len(), "file with matches", "files with matches"),
-            false => count(self.files.iter().map(|(_, found)| found.matches).sum(), "match", "matches"),
+            false => count(self.matches(), "match", "matches"),
         };
         let Some(found) = found else {
             let text = format!("No matches found for {of}.\n{}", self.notes(ctx));
@@ -57,14 +97,14 @@ impl Report {
     fn lines(&self, ctx: &Ctx) -> String {
         let mut text = String::from("---\n");
         let mut left = ctx.limits.search_chars;
-        for (i, (path, found)) in self.files.iter().enumerate() {
+        for (i, (path, lines)) in self.files.iter().enumerate() {
             if left == 0 {
                 let rest = self.files.len() - i;
                 text += &format!("[{rest} more files are left out: the answer is long enough.]\n");
                 return text;
             }
             text += &format!("File: {}\n", readable(path));
-            for line in &found.lines {
+            for line in lines {
                 let mark = match line.role {
                     Role::Match => ':',
                     Role::Context => '-',
@@ -89,6 +129,10 @@ impl Report {
         };
         too_large + &self.gaps
     }
+}
+
+fn matching(lines: &[Line]) -> impl Iterator<Item = &Line> {
+    lines.iter().filter(|line| line.role == Role::Match)
 }
 
 fn count(number: usize, one: &str, many: &str) -> Option<String> {

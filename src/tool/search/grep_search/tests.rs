@@ -124,7 +124,7 @@ fn context_is_shown_where_asked_for_and_around_few_matches() {
 }
 
 #[test]
-fn only_the_first_matches_are_kept_whatever_the_threads_do() {
+fn only_the_first_matches_are_kept() {
     let scratch = Scratch::new();
     for dir in 0..40 {
         for file in 0..20 {
