@@ -1,4 +1,4 @@
-//! Suggestions for misspelt names.
+//! How similar texts are, and suggestions for misspelt names.
 
 /// The known name that a misspelt one most likely means: the first that it abbreviates, else the one with the fewest changed
 /// letters, if they are few.
@@ -13,22 +13,34 @@ pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> 
         4..=6 => 1,
         _ => 2,
     };
-    known.map(|name| (distance(word, name), name)).filter(|(changes, _)| *changes <= most).min().map(|(_, name)| name)
+    let changes = |name: &str| edit_distance(word.as_bytes(), name.as_bytes(), most);
+    known.filter_map(|name| Some((changes(name)?, name))).min().map(|(_, name)| name)
 }
 
-/// How many letters must be inserted, deleted or replaced to make one word the other (Levenshtein).
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in other.bytes().enumerate() {
-            let replaced = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+/// The number of insertions, deletions and replacements between two texts (Levenshtein); None if it is more than `most`.
+pub fn edit_distance<T: PartialEq>(a: &[T], b: &[T], most: usize) -> Option<usize> {
+    if a.len().abs_diff(b.len()) > most {
+        return None;
+    }
+    let far = most + 1;
+    let mut row: Vec<usize> = (0..=b.len()).map(|j| j.min(far)).collect();
+    for i in 1..=a.len() {
+        let from = i.saturating_sub(most).max(1);
+        let to = (i + most).min(b.len());
+        let mut diagonal = row[from - 1];
+        row[from - 1] = if from == 1 { i.min(far) } else { far };
+        let mut least = row[from - 1];
+        for j in from..=to {
+            let replaced = diagonal + usize::from(a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = replaced.min(diagonal + 1).min(row[j - 1] + 1).min(far);
+            least = least.min(row[j]);
+        }
+        if least > most {
+            return None;
         }
     }
-    row[other.len()]
+    row.last().copied().filter(|distance| *distance <= most)
 }
 
 #[cfg(test)]
@@ -51,6 +63,40 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(nearest(word, known.into_iter()), meant, "{word}");
+        }
+    }
+
+    #[test]
+    fn edit_distances_agree_with_the_plain_algorithm() {
+        fn plain(a: &[char], b: &[char]) -> usize {
+            let mut row: Vec<usize> = (0..=b.len()).collect();
+            for (i, from) in a.iter().enumerate() {
+                let mut diagonal = row[0];
+                row[0] = i + 1;
+                for (j, to) in b.iter().enumerate() {
+                    let replaced = diagonal + usize::from(from != to);
+                    diagonal = row[j + 1];
+                    row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+                }
+            }
+            row[b.len()]
+        }
+        let mut seed: u32 = 11;
+        let mut next = |n: u32| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 16) % n
+        };
+        for _ in 0..2_000 {
+            let mut text = || -> Vec<char> {
+                let length = next(12);
+                (0..length).map(|_| char::from(b'a' + next(3) as u8)).collect()
+            };
+            let (a, b) = (text(), text());
+            let expected = plain(&a, &b);
+            for most in 0..14 {
+                let found = edit_distance(&a, &b, most);
+                assert_eq!(found, (expected <= most).then_some(expected), "{a:?} {b:?}");
+            }
         }
     }
 }

@@ -25,6 +25,7 @@ pub mod write_todos;
 
 use crate::base::cancel::Cancel;
 use crate::base::id::TaskId;
+use crate::base::nearest::edit_distance;
 use crate::limits::Limits;
 use crate::task::log::answer::Request;
 use crate::task::log::long_text::LongText;
@@ -33,7 +34,6 @@ use crate::task::spec::{CallError, Ending, ErrorKind, Plan, ToolSpec};
 use commands::background::Background;
 use files::changes::FileChanges;
 use files::path::Workspace;
-use files::text::edit_distance;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io;
@@ -223,12 +223,10 @@ impl Toolbox {
         const SHOWN: usize = 3;
         // Names are short; a longer one is cut, because a model may send anything for a name.
         const LONGEST: usize = 64;
-        let chars = |text: &str| -> Vec<char> { text.chars().take(LONGEST).collect() };
-        let distance = |spec: &ToolSpec| edit_distance(&chars(name), &chars(&spec.name), LONGEST);
-        let mut near: Vec<(Option<usize>, &str)> =
-            self.tools.iter().map(|(spec, _)| (distance(spec), spec.name.as_str())).collect();
-        near.sort_unstable();
-        let names: Vec<String> = near.iter().take(SHOWN).map(|(_, name)| format!("\"{name}\"")).collect();
+        let start = |name: &str| name.as_bytes()[..name.len().min(LONGEST)].to_vec();
+        let mut near: Vec<&str> = self.tools.iter().map(|(spec, _)| spec.name.as_str()).collect();
+        near.sort_unstable_by_key(|known| (edit_distance(&start(name), &start(known), LONGEST), *known));
+        let names: Vec<String> = near.iter().take(SHOWN).map(|name| format!("\"{name}\"")).collect();
         match names.as_slice() {
             [] => "No tools are available.".into(),
             [only] => format!("Did you mean {only}?"),

@@ -325,13 +325,13 @@ impl WorkerContext {
         cancel: &'a Cancel,
         changes: &'a FileChanges,
     ) -> Result<Ctx<'a>, CallError> {
-        let workspace = crate::tool::files::path::Workspace::open(workspace.as_ref()).map_err(|error| {
+        let mut workspace = crate::tool::files::path::Workspace::open(workspace.as_ref()).map_err(|error| {
             let message = format!("The workspace {workspace} cannot be opened: {error}");
             ErrorKind::ExecutionFailed.error(message)
         })?;
         let context = &self.settings.context;
-        let files = context.ignore_files.iter().map(PathBuf::from).collect();
-        let workspace = workspace.with_ignore_files(files).respecting(wanted(context));
+        workspace.ignore_files = context.ignore_files.iter().map(PathBuf::from).collect();
+        workspace.wanted = wanted(context);
         Ok(Ctx {
             workspace,
             cancel,

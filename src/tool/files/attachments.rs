@@ -14,6 +14,7 @@ use crate::tool::search::listing::{by_path, readable};
 use crate::tool::search::walk::{BY_MACHINE, Visitor, Walk, WalkedFile};
 use crate::tool::search::wildcard::{Case, Glob, NameGlob, escaped};
 use std::ffi::OsStr;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -83,11 +84,11 @@ impl Named {
             };
             let pattern = match &resolved.found {
                 Found::File(_) => {
-                    named.files.push(resolved.below().to_path_buf());
+                    named.files.push(resolved.below);
                     continue;
                 }
                 Found::Nothing(_) => continue,
-                Found::Directory(_) if resolved.below().as_os_str().is_empty() => "**".to_string(),
+                Found::Directory(_) if resolved.below.as_os_str().is_empty() => "**".to_string(),
                 Found::Directory(_) => format!("{}/**", escaped(&resolved.relative())),
             };
             // A path that is too long for a pattern is left out like one that does not exist.
@@ -103,7 +104,7 @@ fn name_glob(pattern: &str) -> NameGlob {
 
 /// None if the search was stopped before its end.
 fn read(named: &Named, ctx: &Ctx) -> Option<String> {
-    let wanted = ctx.workspace.wanted();
+    let wanted = ctx.workspace.wanted;
     let secret = name_glob(SECRET);
     let mut paths: Vec<Vec<u8>> = Vec::new();
     let mut texts = Texts::default();
@@ -120,7 +121,7 @@ fn read(named: &Named, ctx: &Ctx) -> Option<String> {
         let rules = Rules::around(&ctx.workspace, wanted, ctx.limits);
         let left_out: Vec<NameGlob> = NOT_MEANT.iter().chain([&SECRET]).map(|pattern| name_glob(pattern)).collect();
         let mut gatherer = Gatherer { globs: &named.directories, left_out: &left_out, found: &mut paths };
-        let (dir, path) = (ctx.workspace.dir(), Path::new(""));
+        let (dir, path) = (ctx.workspace.dir.as_fd(), Path::new(""));
         let walk = Walk { cancel: ctx.cancel, limits: ctx.limits, skipped: &BY_MACHINE, dir, path, rules };
         if walk.run(&mut gatherer).stopped.is_some() {
             return None;

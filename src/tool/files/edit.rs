@@ -175,15 +175,15 @@ type Modes = (u32, u32);
 /// Replaces the content of a file. None if the file is not the one that was shown any more.
 fn overwrite(entry: &Entry, current: &Current, new: &[u8], ctx: &Ctx) -> io::Result<Option<Modes>> {
     // Renaming checks the permissions of the directory, not of the file. A read-only file must not be replaced.
-    rustix::fs::accessat(entry.dir(), entry.name(), Access::WRITE_OK, AtFlags::EACCESS)?;
-    let stat = rustix::fs::statat(entry.dir(), entry.name(), AtFlags::SYMLINK_NOFOLLOW)?;
+    rustix::fs::accessat(&entry.dir, &entry.name, Access::WRITE_OK, AtFlags::EACCESS)?;
+    let stat = rustix::fs::statat(&entry.dir, &entry.name, AtFlags::SYMLINK_NOFOLLOW)?;
     let temporary = TemporaryFile::new(entry, 0o600)?;
     temporary.fill(new, Some(&stat))?;
     let now = contents(entry, "", ctx.limits.file_bytes).ok();
     if now.as_deref().map(sha256) != current.hash() {
         return Ok(None);
     }
-    rustix::fs::renameat(entry.dir(), &temporary.name, entry.dir(), entry.name())?;
+    rustix::fs::renameat(&entry.dir, &temporary.name, &entry.dir, &entry.name)?;
     temporary.settle()?;
     Ok(Some((stat.st_mode & 0o7777, temporary.mode()?)))
 }
@@ -192,11 +192,11 @@ fn overwrite(entry: &Entry, current: &Current, new: &[u8], ctx: &Ctx) -> io::Res
 fn create(entry: &Entry, bytes: &[u8]) -> io::Result<Option<Modes>> {
     let temporary = TemporaryFile::new(entry, 0o644)?;
     temporary.fill(bytes, None)?;
-    let (dir, flags) = (entry.dir(), RenameFlags::NOREPLACE);
-    let moved = match rustix::fs::renameat_with(dir, &temporary.name, dir, entry.name(), flags) {
+    let (dir, flags) = (&entry.dir, RenameFlags::NOREPLACE);
+    let moved = match rustix::fs::renameat_with(dir, &temporary.name, dir, &entry.name, flags) {
         // Not every file system supports this flag. A second link does the same, and `temporary` removes the first one.
         Err(Errno::INVAL | Errno::NOSYS) => {
-            rustix::fs::linkat(dir, &temporary.name, dir, entry.name(), AtFlags::empty())
+            rustix::fs::linkat(dir, &temporary.name, dir, &entry.name, AtFlags::empty())
         }
         other => other,
     };
@@ -225,7 +225,7 @@ impl<'a> TemporaryFile<'a> {
             since.map_or(0, |time| time.as_nanos())
         );
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(entry.dir(), &name, flags, Mode::from_raw_mode(mode))?;
+        let fd = rustix::fs::openat(&entry.dir, &name, flags, Mode::from_raw_mode(mode))?;
         Ok(TemporaryFile { entry, name, file: File::from(fd) })
     }
 
@@ -247,13 +247,13 @@ impl<'a> TemporaryFile<'a> {
 
     /// Syncs the directory, which contains the new name.
     fn settle(&self) -> io::Result<()> {
-        Ok(rustix::fs::fsync(open::directory(self.entry.dir(), ".")?)?)
+        Ok(rustix::fs::fsync(open::directory(&self.entry.dir, ".")?)?)
     }
 }
 
 impl Drop for TemporaryFile<'_> {
     fn drop(&mut self) {
-        let _ = rustix::fs::unlinkat(self.entry.dir(), &self.name, AtFlags::empty());
+        let _ = rustix::fs::unlinkat(&self.entry.dir, &self.name, AtFlags::empty());
     }
 }
 

@@ -61,10 +61,10 @@ fn left_out(args: &Value) -> Result<Vec<Glob>, CallError> {
 fn list(args: &Value, ctx: &Ctx) -> Result<(String, String), CallError> {
     let left_out = left_out(args)?;
     let options = args.get("file_filtering_options").unwrap_or(&Value::Null);
-    let wanted = Wanted::asked(options, ctx.workspace.wanted());
+    let wanted = Wanted::asked(options, ctx.workspace.wanted);
     let resolved = ctx.workspace.find(text_arg(args, "dir_path")?)?;
     let dir = resolved.directory("Name a directory, or read the file.", ctx)?;
-    let below = resolved.below();
+    let below = &resolved.below;
     let listed = open::directory(dir, ".").and_then(|dir| Ok((Listing::of(dir.as_fd())?, dir)));
     let (listing, dir) = listed.map_err(|error| {
         let kind = match error.kind() {

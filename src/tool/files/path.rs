@@ -18,7 +18,7 @@ use crate::tool::{Ctx, invalid};
 use resolve::{ResolveError, walk};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -27,22 +27,23 @@ use std::path::{Path, PathBuf};
 
 /// The directory in which the agent works, as an open descriptor.
 pub struct Workspace {
-    dir: OwnedFd,
+    pub(in crate::tool) dir: OwnedFd,
     path: PathBuf,
     /// The path by which it was opened: absolute paths may begin with it too.
     given: PathBuf,
-    /// Ignore files that the operator names, absolute or relative to the workspace.
-    ignore_files: Vec<PathBuf>,
+    /// Ignore files that the operator names, absolute or relative to the workspace; later ones have priority.
+    pub ignore_files: Vec<PathBuf>,
     /// Which ignore files apply by default.
-    wanted: Wanted,
+    pub wanted: Wanted,
 }
 
 /// A path in the workspace and what was found there.
 pub struct ResolvedPath {
     real: PathBuf,
-    relative: PathBuf,
-    /// The path as it was given, without dots and relative to the workspace.
-    named: PathBuf,
+    /// The real path relative to the workspace; empty for the workspace itself.
+    pub(in crate::tool) below: PathBuf,
+    /// The path as it was given, without dots and relative to the workspace: links are not resolved.
+    pub(in crate::tool) named: PathBuf,
     pub found: Found,
 }
 
@@ -56,8 +57,8 @@ pub enum Found {
 
 /// A name in an open directory.
 pub struct Entry {
-    dir: OwnedFd,
-    name: OsString,
+    pub(in crate::tool) dir: OwnedFd,
+    pub(in crate::tool) name: OsString,
 }
 
 /// A file that does not exist, and perhaps some of its directories do not either.
@@ -75,31 +76,9 @@ impl Workspace {
         Ok(Workspace { dir, path: real, given: path.to_path_buf(), ignore_files: Vec::new(), wanted: Wanted::ALL })
     }
 
-    /// The same workspace with further ignore files; later ones have priority.
-    pub fn with_ignore_files(self, files: Vec<PathBuf>) -> Workspace {
-        Workspace { ignore_files: files, ..self }
-    }
-
-    /// The same workspace, in which these ignore files apply by default.
-    pub fn respecting(self, wanted: Wanted) -> Workspace {
-        Workspace { wanted, ..self }
-    }
-
     /// Its real path.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    pub(in crate::tool) fn dir(&self) -> BorrowedFd<'_> {
-        self.dir.as_fd()
-    }
-
-    pub(in crate::tool) fn ignore_files(&self) -> &[PathBuf] {
-        &self.ignore_files
-    }
-
-    pub(in crate::tool) fn wanted(&self) -> Wanted {
-        self.wanted
     }
 
     /// Resolves a path that a listing returned. It may contain any characters.
@@ -130,7 +109,7 @@ impl Workspace {
     pub fn find_writable(&self, text: &str) -> Result<ResolvedPath, CallError> {
         let path = self.named(text)?;
         let resolved = walk(self, &path).map_err(|error| self.explain(text, error))?;
-        match protected(&resolved.relative).or_else(|| protected(&path)) {
+        match protected(&resolved.below).or_else(|| protected(&path)) {
             None => Ok(resolved),
             Some(segment) => Err(ErrorKind::PolicyViolation.error(format!(
                     "{text} cannot be written: \"{segment}\" is protected. Choose another file, or ask the user to change it."
@@ -191,20 +170,10 @@ impl ResolvedPath {
 
     /// The real path relative to the workspace; the workspace itself is `.`.
     pub fn relative(&self) -> String {
-        if self.relative.as_os_str().is_empty() {
+        if self.below.as_os_str().is_empty() {
             return ".".into();
         }
-        self.relative.to_string_lossy().into_owned()
-    }
-
-    /// The real path relative to the workspace, as the file system has it; the workspace itself is empty.
-    pub(in crate::tool) fn below(&self) -> &Path {
-        &self.relative
-    }
-
-    /// The path as it was given, relative to the workspace: links are not resolved.
-    pub(in crate::tool) fn named(&self) -> &Path {
-        &self.named
+        self.below.to_string_lossy().into_owned()
     }
 
     /// The directory at this path. `advice` is part of the error if it is a file.
@@ -222,7 +191,7 @@ impl ResolvedPath {
 
     /// The length of this directory with a final slash, which paths below it begin with.
     pub(in crate::tool) fn lead(&self) -> usize {
-        match self.relative.as_os_str().len() {
+        match self.below.as_os_str().len() {
             0 => 0,
             n => n + 1,
         }
@@ -260,14 +229,6 @@ impl Entry {
         let kind = rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW);
         let kind = kind.map(|stat| FileType::from_raw_mode(stat.st_mode));
         matches!(kind, Ok(FileType::Fifo | FileType::CharacterDevice | FileType::BlockDevice))
-    }
-
-    pub fn dir(&self) -> BorrowedFd<'_> {
-        self.dir.as_fd()
-    }
-
-    pub fn name(&self) -> &OsStr {
-        &self.name
     }
 }
 

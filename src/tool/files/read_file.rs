@@ -12,6 +12,7 @@ use crate::tool::search::ignore::Rules;
 use crate::tool::{Ctx, Tool, invalid, number_arg, object, text_arg, text_end};
 use serde_json::{Value, json};
 use std::io::{self, Read};
+use std::path::Path;
 
 pub struct ReadFile;
 
@@ -116,8 +117,8 @@ pub(in crate::tool) fn is_directory(resolved: &ResolvedPath) -> CallError {
 /// Refuses files that ignore files hide, by their own name or by the name of a link.
 pub(in crate::tool) fn refuse_hidden(resolved: &ResolvedPath, ctx: &Ctx) -> Result<(), CallError> {
     let (workspace, limits) = (&ctx.workspace, ctx.limits);
-    let hidden = |path| Rules::hide_file(workspace, path, workspace.wanted(), limits);
-    if hidden(resolved.below()) || (resolved.named() != resolved.below() && hidden(resolved.named())) {
+    let hidden = |path: &Path| Rules::hide_file(workspace, path, workspace.wanted, limits);
+    if hidden(&resolved.below) || (resolved.named != resolved.below && hidden(&resolved.named)) {
         return Err(invalid(format!(
             "{} is hidden by ignore files and is not read. Ask the user if it is needed.",
             resolved.relative()

@@ -81,7 +81,7 @@ impl Query {
             )));
         }
         // Brackets and braces are common in file names: a pattern that is the path of a file means that file.
-        let named = ctx.workspace.look(&base.below().join(pattern));
+        let named = ctx.workspace.look(&base.below.join(pattern));
         let exists = named.is_some_and(|resolved| matches!(resolved.found, Found::File(_)));
         let glob = if exists { Glob::new(&escaped(pattern), case) } else { Glob::new(pattern, case) };
         Ok(Query { pattern: pattern.into(), glob: glob.map_err(invalid)? })
@@ -100,8 +100,8 @@ fn find(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> 
     let query = Query::from(args, &resolved, ctx)?;
     let dir = resolved.directory("Name a directory to search in.", ctx)?;
     let path = resolved.relative();
-    let wanted = Wanted::asked(args, ctx.workspace.wanted());
-    let Some(rules) = Rules::at(&ctx.workspace, resolved.below(), wanted, ctx.limits) else {
+    let wanted = Wanted::asked(args, ctx.workspace.wanted);
+    let Some(rules) = Rules::at(&ctx.workspace, &resolved.below, wanted, ctx.limits) else {
         let text = format!(
             "No files found: {path} is hidden by ignore files. Set respect_git_ignore or respect_gemini_ignore to false to search it."
         );
@@ -109,8 +109,8 @@ fn find(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> 
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let since = now.map_or(0, |now| now.as_secs() as i64) - LATELY_S;
-    let below = resolved.below();
-    let walk = Walk { cancel: ctx.cancel, limits: ctx.limits, skipped: &NOT_OURS, dir, path: below, rules };
+    let path = &resolved.below;
+    let walk = Walk { cancel: ctx.cancel, limits: ctx.limits, skipped: &NOT_OURS, dir, path, rules };
     let (glob, lead) = (&query.glob, resolved.lead());
     let mut found = Finder { glob, lead, since, lately: Vec::new(), others: Vec::new(), hidden: 0 };
     let walked = walk.run(&mut found);

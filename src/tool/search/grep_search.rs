@@ -141,7 +141,7 @@ impl<'a> Query<'a> {
     }
 
     fn wanted(&self, ctx: &Ctx) -> Wanted {
-        if self.no_ignore { Wanted::NONE } else { ctx.workspace.wanted() }
+        if self.no_ignore { Wanted::NONE } else { ctx.workspace.wanted }
     }
 }
 
@@ -199,7 +199,7 @@ fn counts(rest: &str) -> bool {
 fn search(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> {
     let query = Query::from(args, ctx)?;
     let resolved = ctx.workspace.find(query.dir)?;
-    let (below, wanted) = (resolved.below(), query.wanted(ctx));
+    let (below, wanted) = (resolved.below.as_path(), query.wanted(ctx));
     let mut report = Report::new(query.total);
     match &resolved.found {
         Found::Directory(dir) => match Rules::at(&ctx.workspace, below, wanted, ctx.limits) {

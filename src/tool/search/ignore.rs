@@ -262,7 +262,7 @@ impl Rules {
     /// Takes the rules of a repository that begins above the workspace. Tools cannot change directories there, so these may be opened by
     /// name.
     fn take_from_above(&mut self, workspace: &Workspace) {
-        if exists(workspace.dir(), ".git") {
+        if exists(workspace.dir.as_fd(), ".git") {
             return;
         }
         let mut dirs = Vec::new();
@@ -294,7 +294,7 @@ fn exists(dir: BorrowedFd, name: &str) -> bool {
 
 /// The files with priority over git's, highest priority first.
 fn over(workspace: &Workspace, most: u64) -> Vec<IgnoreFile> {
-    let named = workspace.ignore_files().iter().rev().filter_map(|path| {
+    let named = workspace.ignore_files.iter().rev().filter_map(|path| {
         // The operator may name any file, also by a link. Opening a pipe must not wait for its other end.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = rustix::fs::open(workspace.path().join(path), flags, Mode::empty()).ok()?;
@@ -302,7 +302,7 @@ fn over(workspace: &Workspace, most: u64) -> Vec<IgnoreFile> {
         file.metadata().ok().filter(|metadata| metadata.is_file())?;
         read(file, most)
     });
-    let own = load(workspace.dir(), ".geminiignore", most);
+    let own = load(workspace.dir.as_fd(), ".geminiignore", most);
     named.chain(own).collect()
 }
 

@@ -239,7 +239,7 @@ mod tests {
             cancel,
             limits,
             skipped: &NOT_OURS,
-            dir: workspace.dir(),
+            dir: workspace.dir.as_fd(),
             path: Path::new(""),
             rules: Rules::around(&workspace, Wanted::NONE, limits),
         };

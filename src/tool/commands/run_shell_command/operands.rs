@@ -27,7 +27,7 @@ pub(in crate::tool) fn look(line: &str, dir: &ResolvedPath, ctx: &Ctx) -> LineCh
         // Such a line needs approval by the policy.
         return LineCheck::default();
     };
-    let dirs = Directories::new(dir.below().to_path_buf());
+    let dirs = Directories::new(dir.below.clone());
     let mut walk = Walk { ctx, dirs, left: LINE_PATHS, edits: Vec::new() };
     match walk.all(&commands) {
         Ok(()) => LineCheck { needs_approval: None, edits: walk.edits },
@@ -130,8 +130,8 @@ impl Walk<'_> {
         match self.inside(dir, target)? {
             None => Ok(dir.to_path_buf()),
             // The shell keeps the path with the link, so `..` means another directory for it than for programs.
-            Some(resolved) if resolved.below() != resolved.named() => Err(format!("cd {target} follows a link")),
-            Some(resolved) => Ok(resolved.below().to_path_buf()),
+            Some(resolved) if resolved.below != resolved.named => Err(format!("cd {target} follows a link")),
+            Some(resolved) => Ok(resolved.below),
         }
     }
 
@@ -193,11 +193,11 @@ fn writable(workspace: &Workspace, path: &Path) -> Result<ResolvedPath, String> 
         return Err("is below a file".into());
     };
     let own = |part: &str| matches!(part.to_lowercase().as_str(), ".gemini" | ".vscode");
-    let is_own = resolved.below().components().any(|part| part.as_os_str().to_str().is_none_or(own));
-    if is_own || is_protected(resolved.below()) || is_protected(resolved.named()) {
+    let is_own = resolved.below.components().any(|part| part.as_os_str().to_str().is_none_or(own));
+    if is_own || is_protected(&resolved.below) || is_protected(&resolved.named) {
         return Err("is protected".into());
     }
-    if resolved.below() != resolved.named() {
+    if resolved.below != resolved.named {
         return Err("leads through a link".into());
     }
     match &resolved.found {
@@ -205,7 +205,7 @@ fn writable(workspace: &Workspace, path: &Path) -> Result<ResolvedPath, String> 
         Found::Nothing(missing) if !missing.has_parent() => return Err("is in a directory that does not exist".into()),
         Found::Nothing(_) => {}
         Found::File(entry) => {
-            let stat = rustix::fs::statat(entry.dir(), entry.name(), AtFlags::SYMLINK_NOFOLLOW);
+            let stat = rustix::fs::statat(&entry.dir, &entry.name, AtFlags::SYMLINK_NOFOLLOW);
             let stat = stat.map_err(|errno| format!("cannot be looked at: {errno}"))?;
             if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink > 1 {
                 return Err("is not a plain file, or has a second name".into());
@@ -222,7 +222,7 @@ pub(in crate::tool) fn ready_to_write(workspace: &Workspace, path: &str) -> Resu
     if let Found::Nothing(missing) = resolved.found {
         let entry = missing.make_parents().map_err(|error| error.to_string())?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(entry.dir(), entry.name(), flags, Mode::from_raw_mode(0o666))
+        rustix::fs::openat(&entry.dir, &entry.name, flags, Mode::from_raw_mode(0o666))
             .map_err(|errno| format!("cannot be created: {errno}"))?;
     }
     Ok(PathBuf::from(path))

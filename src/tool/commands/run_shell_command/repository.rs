@@ -87,7 +87,7 @@ fn find(workspace: &Workspace, dir: &Path) -> Result<PathBuf, String> {
 /// Resolves a path. A link in it is an error.
 fn real(workspace: &Workspace, path: &Path) -> Result<Option<ResolvedPath>, String> {
     match workspace.resolve(path) {
-        Ok(Some(resolved)) if resolved.below() != resolved.named() => Err(format!("{} is a link", path.display())),
+        Ok(Some(resolved)) if resolved.below != resolved.named => Err(format!("{} is a link", path.display())),
         Ok(found) => Ok(found),
         Err(why) => Err(format!("{} {why}", path.display())),
     }

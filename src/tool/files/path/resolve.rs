@@ -44,21 +44,21 @@ impl From<Errno> for ResolveError {
 pub(super) fn walk(workspace: &Workspace, path: &Path) -> Result<ResolvedPath, ResolveError> {
     let mut walk = Walk { workspace, held: Vec::new(), todo: parts(path), links: 0 };
     let found = walk.go()?;
-    let mut relative: PathBuf = walk.held.iter().map(|(name, _)| name).collect();
+    let mut below: PathBuf = walk.held.iter().map(|(name, _)| name).collect();
     match &found {
         Found::Directory(_) => {}
-        Found::File(entry) => relative.push(&entry.name),
+        Found::File(entry) => below.push(&entry.name),
         Found::Nothing(missing) => {
-            relative.extend(&missing.parents);
-            relative.push(&missing.name);
+            below.extend(&missing.parents);
+            below.push(&missing.name);
         }
     }
     // Joining an empty path would add a slash at the end.
-    let real = match relative.as_os_str().is_empty() {
+    let real = match below.as_os_str().is_empty() {
         true => workspace.path.clone(),
-        false => workspace.path.join(&relative),
+        false => workspace.path.join(&below),
     };
-    Ok(ResolvedPath { real, relative, named: without_dots(path), found })
+    Ok(ResolvedPath { real, below, named: without_dots(path), found })
 }
 
 /// A component of a path that is not resolved yet.

@@ -20,7 +20,7 @@ const SKIPPED: [&str; 2] = [".git", "node_modules"];
 pub fn files_ending_in(wanted: &Path, ctx: &Ctx) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut waiting: VecDeque<_> =
-        open::directory(ctx.workspace.dir(), ".").map(|root| (PathBuf::new(), root)).into_iter().collect();
+        open::directory(&ctx.workspace.dir, ".").map(|root| (PathBuf::new(), root)).into_iter().collect();
     let mut left = ctx.limits.lookup_dirs.saturating_sub(1);
     while let Some((path, dir)) = waiting.pop_front() {
         if ctx.cancel.is_set() {
