@@ -15,8 +15,7 @@ use crate::model::history::{self, Scene};
 use crate::model::memory::{self, Surroundings};
 use crate::task::machine::job::{ModelError, Think};
 use crate::task::spec::ToolSpec;
-use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 
 pub const DEFAULT_BASE_URL: &str = "https://generativelanguage.googleapis.com";
@@ -29,13 +28,7 @@ pub const UTILITY_MODEL: &str = "flash";
 /// What the model is told before every conversation.
 pub const SYSTEM: &str = include_str!("system.md");
 
-const OS: &str = if cfg!(target_os = "linux") {
-    "linux"
-} else if cfg!(target_os = "macos") {
-    "macOS"
-} else {
-    "a Unix"
-};
+const OS: &str = "linux";
 
 /// How the key is shown to the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -240,103 +233,38 @@ pub fn body(
         memory: &surroundings.memory.project,
     };
     let system = memory::instruct(SYSTEM, &surroundings.memory.system);
+    let model = resolve(&think.model)?;
+    let mut body = json!({
+        "systemInstruction": {"role": "user", "parts": [{"text": system}]},
+        "generationConfig": {"temperature": 1, "topP": 0.95, "topK": 64},
+    });
+    body["contents"] = history::contents(&think.history, &scene).into();
     let wanted = tools.iter().filter(|spec| spec.is_among(think.tools.as_deref()));
-    let declarations: Vec<Declaration> = wanted.map(Declaration::of).collect();
-    let body = Body {
-        contents: history::contents(&think.history, &scene),
-        system_instruction: Instruction { role: "user", parts: [Text { text: &system }] },
-        tools: (!declarations.is_empty()).then_some([Tools { function_declarations: declarations }]),
-        generation_config: Generation {
-            temperature: 1,
-            top_p: 0.95,
-            top_k: 64,
-            thinking_config: Thinking::of(resolve(&think.model)?),
-        },
-    };
+    let declarations: Vec<Value> = wanted.map(declaration).collect();
+    if !declarations.is_empty() {
+        body["tools"] = json!([{"functionDeclarations": declarations}]);
+    }
+    if let Some(thinking) = thinking(model) {
+        body["generationConfig"]["thinkingConfig"] = thinking;
+    }
     Ok(json::bytes(&body))
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Body<'a> {
-    contents: Vec<Value>,
-    system_instruction: Instruction<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tools: Option<[Tools<'a>; 1]>,
-    generation_config: Generation,
-}
-
-#[derive(Serialize)]
-struct Instruction<'a> {
-    role: &'a str,
-    parts: [Text<'a>; 1],
-}
-
-#[derive(Serialize)]
-struct Text<'a> {
-    text: &'a str,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Tools<'a> {
-    function_declarations: Vec<Declaration<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Declaration<'a> {
-    name: &'a str,
-    description: &'a str,
-    parameters_json_schema: &'a Value,
-}
-
-impl Declaration<'_> {
-    fn of(tool: &ToolSpec) -> Declaration<'_> {
-        Declaration { name: &tool.name, description: &tool.description, parameters_json_schema: &tool.parameters }
-    }
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Generation {
-    temperature: u8,
-    top_p: f64,
-    top_k: u8,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thinking_config: Option<Thinking>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Thinking {
-    include_thoughts: bool,
-    #[serde(flatten)]
-    effort: Effort,
+fn declaration(tool: &ToolSpec) -> Value {
+    json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters})
 }
 
 /// Families are told how hard to think in different words, and refuse each other's.
-#[derive(Serialize)]
-enum Effort {
-    #[serde(rename = "thinkingLevel")]
-    Level(&'static str),
-    #[serde(rename = "thinkingBudget")]
-    Budget(u32),
-}
-
-impl Thinking {
-    fn of(model: &str) -> Option<Thinking> {
-        let name = model.strip_prefix("models/").unwrap_or(model);
-        let rest = |family: &str| name.strip_prefix(family);
-        let modern = rest("gemini-3").is_some_and(|r| r.is_empty() || r.starts_with(['.', '-']))
-            || rest("gemma-4").is_some_and(|r| r.is_empty() || r.starts_with('-'));
-        let effort = if modern {
-            Effort::Level("HIGH")
-        } else if rest("gemini-2.5").is_some() {
-            Effort::Budget(8192)
-        } else {
-            return None;
-        };
-        Some(Thinking { include_thoughts: true, effort })
+fn thinking(model: &str) -> Option<Value> {
+    let name = model.strip_prefix("models/").unwrap_or(model);
+    let rest = |family: &str| name.strip_prefix(family);
+    let modern = rest("gemini-3").is_some_and(|r| r.is_empty() || r.starts_with(['.', '-']))
+        || rest("gemma-4").is_some_and(|r| r.is_empty() || r.starts_with('-'));
+    if modern {
+        Some(json!({"includeThoughts": true, "thinkingLevel": "HIGH"}))
+    } else if rest("gemini-2.5").is_some() {
+        Some(json!({"includeThoughts": true, "thinkingBudget": 8192}))
+    } else {
+        None
     }
 }

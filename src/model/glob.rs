@@ -1,65 +1,29 @@
 //! Patterns of the rules of a script: `*` is any text, `?` one character, `[abc]` one of these, `[a-z]` a range, `[!abc]` any other
 //! character. All other characters match themselves; case is significant.
-//!
-//! Works on bytes: only `?` and `[…]` count characters, and these are for ASCII. After a mismatch only the last star is extended: if
-//! the text after it matches somewhere, extending an earlier star gains nothing. So the time is at most the product of the lengths.
 
-/// Whether the pattern matches the whole text.
-pub fn matches(pattern: &str, text: &str) -> bool {
-    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
-    let (mut p, mut t) = (0, 0);
-    // After a mismatch: the pattern after the last star, and the text position where it was tried last.
-    let mut retry: Option<(usize, usize)> = None;
-    loop {
-        if pattern.get(p) == Some(&b'*') {
-            p += 1;
-            retry = Some((p, t));
-            continue;
-        }
-        let width = text.get(t).and_then(|&byte| fits_one(&pattern[p..], byte));
-        match width {
-            Some(width) => {
-                p += width;
-                t += 1;
+use regex_lite::{Error, Regex, escape};
+
+/// The regular expression for whole texts that the pattern matches.
+pub fn regex(pattern: &str) -> Result<Regex, Error> {
+    let mut expression = String::from("(?s)^");
+    let mut rest = pattern;
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
+        // The first character of a set may be a bracket. A bracket that is not closed is an ordinary character.
+        let end = rest.char_indices().skip(1).find(|(_, c)| *c == ']');
+        match (c, end) {
+            ('*', _) => expression.push_str(".*"),
+            ('?', _) => expression.push('.'),
+            ('[', Some((end, _))) => {
+                let others = rest[..end].strip_prefix('!').filter(|set| !set.is_empty());
+                let set = escape(others.unwrap_or(&rest[..end])).replace("\\-", "-");
+                expression.push_str(&format!("[{}{set}]", if others.is_some() { "^" } else { "" }));
+                rest = &rest[end + 1..];
             }
-            None if p == pattern.len() && t == text.len() => return true,
-            None => match retry {
-                Some((after_star, from)) if from < text.len() => {
-                    (p, t) = (after_star, from + 1);
-                    retry = Some((p, t));
-                }
-                Some(_) | None => return false,
-            },
+            _ => expression.push_str(&escape(c.encode_utf8(&mut [0; 4]))),
         }
     }
-}
-
-/// The number of pattern bytes that match this text byte; None if they do not.
-fn fits_one(pattern: &[u8], byte: u8) -> Option<usize> {
-    match pattern {
-        [] => None,
-        [b'?', ..] => Some(1),
-        [b'[', rest @ ..] => {
-            // A bracket that is not closed is an ordinary character.
-            let Some(end) = rest.iter().skip(1).position(|b| *b == b']').map(|i| i + 1) else {
-                return (byte == b'[').then_some(1);
-            };
-            let (set, wanted) = match &rest[..end] {
-                [b'!', set @ ..] if !set.is_empty() => (set, false),
-                set => (set, true),
-            };
-            (in_set(set, byte) == wanted).then_some(end + 2)
-        }
-        [literal, ..] => (*literal == byte).then_some(1),
-    }
-}
-
-fn in_set(set: &[u8], byte: u8) -> bool {
-    match set {
-        [] => false,
-        [from, b'-', to, rest @ ..] => (*from..=*to).contains(&byte) || in_set(rest, byte),
-        [one, rest @ ..] => *one == byte || in_set(rest, byte),
-    }
+    Regex::new(&(expression + "$"))
 }
 
 #[cfg(test)]
@@ -88,7 +52,8 @@ mod tests {
             ("A", "a", false),
         ];
         for (pattern, text, expected) in table {
-            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+            let expression = regex(pattern).expect("the pattern is valid");
+            assert_eq!(expression.is_match(text), expected, "{pattern} {text}");
         }
     }
 }

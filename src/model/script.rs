@@ -20,6 +20,8 @@ use crate::task::machine::job::{ModelError, NoteBody, Think};
 use crate::task::message::{Artifact, Content, Message, Part};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use regex_lite::Regex;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::ops::Range;
 
@@ -96,41 +98,46 @@ struct Rule {
 
 #[derive(Clone, Debug, Default)]
 struct When {
-    message_id: Option<String>,
-    text: Option<String>,
+    message_id: Option<Regex>,
+    text: Option<Regex>,
     turn: Option<u32>,
 }
 
 impl When {
     fn parse(value: &Value, place: &str) -> Result<When, String> {
         let mut when = Members::of(value, &format!("{place}, when"))?;
-        let parsed = When { message_id: when.text("messageId")?, text: when.text("text")?, turn: when.number("turn")? };
+        let parsed =
+            When { message_id: when.pattern("messageId")?, text: when.pattern("text")?, turn: when.number("turn")? };
         when.end()?;
         Ok(parsed)
     }
 
     fn matches(&self, message_id: &str, text: &str, turn: u32) -> bool {
-        let fits =
-            |pattern: &Option<String>, text: &str| pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, text));
+        let fits = |pattern: &Option<Regex>, text: &str| pattern.as_ref().is_none_or(|pattern| pattern.is_match(text));
         fits(&self.message_id, message_id) && fits(&self.text, text) && self.turn.is_none_or(|wanted| wanted == turn)
     }
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    Text { text: String, chunks: usize },
-    Thought { subject: String, description: String },
-    Call { name: String, args: Value },
-    Produce(Vec<Artifact>),
-    Wait { ms: u64 },
+    Text {
+        text: String,
+        chunks: usize,
+    },
+    Call(Request),
+    /// A thought, an artifact or a pause.
+    Beats(Vec<Beat>),
     Message(String),
     End(Outcome),
-    Error { code: u16, times: u32 },
+    Error {
+        code: u16,
+        times: u32,
+    },
 }
 
 /// The steps of one round. A round ends after consecutive calls.
 fn round(steps: &[Step], number: u32) -> &[Step] {
-    let ends = |pair: &[Step]| matches!(pair[0], Step::Call { .. }) && !matches!(pair[1], Step::Call { .. });
+    let ends = |pair: &[Step]| matches!(pair[0], Step::Call(_)) && !matches!(pair[1], Step::Call(_));
     let mut rest = steps;
     for _ in 0..number {
         let end = rest.windows(2).position(ends);
@@ -154,23 +161,10 @@ impl Stage<'_> {
         match step {
             Step::Text { text, chunks } => self.say(text, *chunks),
             Step::Message(text) => self.say(text, 1),
-            Step::Thought { subject, description } => {
-                self.note(NoteBody::Thought { subject: subject.clone(), description: description.clone() })
+            Step::Call(request) => {
+                self.answer.parts.push(log::Part::new(log::Content::Call(request.clone())));
             }
-            Step::Call { name, args } => {
-                let (call, name, args) = (CallId::from(""), name.clone(), args.clone());
-                self.answer.parts.push(log::Part::new(log::Content::Call(Request { call, name, args, api_id: None })));
-            }
-            Step::Produce(pieces) => {
-                for (i, piece) in pieces.iter().enumerate() {
-                    self.note(NoteBody::Produced {
-                        artifact: piece.clone(),
-                        append: i > 0,
-                        last: i + 1 == pieces.len(),
-                    });
-                }
-            }
-            Step::Wait { ms } => self.beats.push(Beat::Wait { ms: *ms }),
+            Step::Beats(beats) => self.beats.extend_from_slice(beats),
             Step::End(outcome) => self.answer.verdict = Some(outcome.clone()),
             Step::Error { code, times } => {
                 self.failures = self.failures.saturating_add(*times);
@@ -182,13 +176,9 @@ impl Stage<'_> {
         Ok(())
     }
 
-    fn note(&mut self, note: NoteBody) {
-        self.beats.push(Beat::Note(note));
-    }
-
     fn say(&mut self, text: &str, chunks: usize) {
         for piece in split(text, chunks) {
-            self.note(NoteBody::Text(piece.to_owned()));
+            self.beats.push(Beat::Note(NoteBody::Text(piece.to_owned())));
         }
         self.answer.say(text);
     }
@@ -231,16 +221,18 @@ fn step(value: &Value, place: &str) -> Result<Step, String> {
         "text" => Step::Text { text: step.need("text")?, chunks: step.chunks()? },
         "message" => Step::Message(step.need("message")?),
         "thought" => {
-            let (subject, description) =
-                step.read("thought", "[\"subject\", \"description\"]", pair)?.unwrap_or_default();
-            Step::Thought { subject, description }
+            let pair = |value| <(String, String)>::deserialize(value).ok();
+            let pair = step.read("thought", "[\"subject\", \"description\"]", pair)?;
+            let (subject, description) = pair.unwrap_or_default();
+            Step::Beats(vec![Beat::Note(NoteBody::Thought { subject, description })])
         }
         "call" => {
             let args = step.read("args", "an object", |args| args.is_object().then(|| args.clone()))?;
-            Step::Call { name: step.need("call")?, args: args.unwrap_or_else(|| json!({})) }
+            let (call, args) = (CallId::from(""), args.unwrap_or_else(|| json!({})));
+            Step::Call(Request { call, name: step.need("call")?, args, api_id: None })
         }
-        "artifact" => Step::Produce(artifact(step.take("artifact"), place)?),
-        "wait_ms" => Step::Wait { ms: step.number("wait_ms")?.unwrap_or(0) },
+        "artifact" => Step::Beats(artifact(step.take("artifact"), place)?),
+        "wait_ms" => Step::Beats(vec![Beat::Wait { ms: step.number("wait_ms")?.unwrap_or(0) }]),
         "ask" => Step::End(Outcome::Ask(step.need("ask")?)),
         "complete" => Step::End(Outcome::Complete(step.need("complete")?)),
         "fail" => Step::End(Outcome::Fail(step.need("fail")?)),
@@ -251,13 +243,6 @@ fn step(value: &Value, place: &str) -> Result<Step, String> {
     };
     step.end()?;
     Ok(parsed)
-}
-
-fn pair(value: &Value) -> Option<(String, String)> {
-    let [one, other] = value.as_array()?.as_slice() else {
-        return None;
-    };
-    Some((one.as_str()?.to_owned(), other.as_str()?.to_owned()))
 }
 
 fn failure(value: Option<&Value>, place: &str) -> Result<Step, String> {
@@ -274,13 +259,13 @@ fn failure(value: Option<&Value>, place: &str) -> Result<Step, String> {
 }
 
 /// An artifact: whole, divided into chunks, or in the pieces that the script lists.
-fn artifact(value: Option<&Value>, place: &str) -> Result<Vec<Artifact>, String> {
+fn artifact(value: Option<&Value>, place: &str) -> Result<Vec<Beat>, String> {
     let place = &format!("{place}, artifact");
     let mut members = Members::of(value.unwrap_or(&Value::Null), place)?;
     let id = members.need("id")?;
     let name = members.text("name")?;
     let description = members.text("description")?;
-    let parts = match members.list("pieces")? {
+    let parts: Vec<Part> = match members.list("pieces")? {
         [] => {
             let chunks = members.chunks()?;
             chunked(part(&mut members)?, chunks, place)?
@@ -295,13 +280,13 @@ fn artifact(value: Option<&Value>, place: &str) -> Result<Vec<Artifact>, String>
         }
     };
     members.end()?;
-    let artifact = |part: Part| Artifact {
-        id: id.clone(),
-        name: name.clone(),
-        description: description.clone(),
-        parts: vec![part],
+    let last = parts.len() - 1;
+    let produced = |(i, part): (usize, Part)| {
+        let (id, name, description) = (id.clone(), name.clone(), description.clone());
+        let artifact = Artifact { id, name, description, parts: vec![part] };
+        Beat::Note(NoteBody::Produced { artifact, append: i > 0, last: i == last })
     };
-    Ok(parts.into_iter().map(artifact).collect())
+    Ok(parts.into_iter().enumerate().map(produced).collect())
 }
 
 fn part(members: &mut Members<'_>) -> Result<Part, String> {
@@ -391,6 +376,11 @@ impl<'a> Members<'a> {
 
     fn text(&mut self, name: &str) -> Result<Option<String>, String> {
         self.read(name, "a string", |value| value.as_str().map(str::to_owned))
+    }
+
+    fn pattern(&mut self, name: &str) -> Result<Option<Regex>, String> {
+        let expression = self.text(name)?.map(|pattern| glob::regex(&pattern)).transpose();
+        expression.map_err(|error| format!("{}: {name} is not a pattern: {error}.", self.place))
     }
 
     fn need(&mut self, name: &str) -> Result<String, String> {
