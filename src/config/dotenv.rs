@@ -4,9 +4,13 @@
 //! the environment of this program or of programs it starts.
 
 use crate::config::tree::Notice;
+use regex_lite::Regex;
+use std::sync::LazyLock;
 
 /// The variables in the order of the file, and notices about invalid lines. A notice never contains a value.
 pub fn parse(text: &str) -> (Vec<(String, String)>, Vec<Notice>) {
+    static PAIR: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"^(?:export[ \t]+)?([A-Za-z_]\w*)\s*=\s*(.*)$").expect("the expression is valid"));
     let mut variables = Vec::new();
     let mut notices = Vec::new();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -16,17 +20,12 @@ pub fn parse(text: &str) -> (Vec<(String, String)>, Vec<Notice>) {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let line = match line.strip_prefix("export") {
-            Some(rest) if rest.starts_with([' ', '\t']) => rest.trim_start(),
-            Some(_) | None => line,
-        };
-        let pair = line.split_once('=');
-        let Some((name, written)) = pair.filter(|(name, _)| is_name(name.trim_end())) else {
+        let Some(pair) = PAIR.captures(line) else {
             notices.push(Notice::new(number, "this is not NAME=value"));
             continue;
         };
-        let name = name.trim_end();
-        match value(written.trim_start()) {
+        let name = &pair[1];
+        match value(&pair[2]) {
             Ok(value) => variables.push((name.to_owned(), value)),
             Err(quote) => {
                 let text = format!("the value of {name} goes over several lines, which is not supported");
@@ -64,11 +63,6 @@ fn value(written: &str) -> Result<String, char> {
         }
     }
     Err(quote)
-}
-
-fn is_name(name: &str) -> bool {
-    let inside = |byte: u8| byte == b'_' || byte.is_ascii_alphanumeric();
-    name.bytes().all(inside) && name.starts_with(|c: char| !c.is_ascii_digit())
 }
 
 #[cfg(test)]

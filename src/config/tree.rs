@@ -3,7 +3,9 @@
 //! JSON and YAML both become this tree, so settings are read by one piece of code, and an invalid value can be reported by file, line
 //! and key. A message never contains a value: settings may contain passwords.
 
+use regex_lite::{Captures, Regex};
 use serde_json::Number;
+use std::sync::LazyLock;
 
 /// A value and its line; for a member of a map, the line of its key.
 #[derive(Clone, PartialEq)]
@@ -93,50 +95,16 @@ impl Node {
 
 /// Replaces `$NAME`, `${NAME}` and `${NAME:-default}`. A variable that is not set stays as it is written.
 pub fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> String {
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('$') {
-        out.push_str(before);
-        let (value, length) = variable(after, env);
-        match value {
-            Some(value) => out.push_str(&value),
-            None => {
-                out.push('$');
-                out.push_str(&after[..length]);
-            }
-        }
-        rest = &after[length..];
-    }
-    out.push_str(rest);
-    out
-}
-
-/// The variable after a dollar sign: its value, and its length in the text.
-fn variable(after: &str, env: &dyn Fn(&str) -> Option<String>) -> (Option<String>, usize) {
-    if let Some(inside) = after.strip_prefix('{') {
-        let Some(end) = inside.find('}') else {
-            return (None, 0);
-        };
-        let (name, otherwise) = match inside[..end].split_once(":-") {
-            Some((name, otherwise)) => (name, Some(otherwise)),
-            None => (&inside[..end], None),
-        };
-        let set = Some(name).filter(|name| name_length(name) == name.len() && !name.is_empty());
-        let value = set.and_then(|name| {
-            let value = env(name).filter(|value| otherwise.is_none() || !value.is_empty());
-            value.or_else(|| otherwise.map(str::to_owned))
-        });
-        return (value, end + 2);
-    }
-    let length = name_length(after);
-    let value = (length > 0).then(|| env(&after[..length])).flatten();
-    (value, length)
-}
-
-fn name_length(text: &str) -> usize {
-    let fits =
-        |(at, byte): (usize, u8)| byte == b'_' || byte.is_ascii_alphabetic() || (at > 0 && byte.is_ascii_digit());
-    text.bytes().enumerate().take_while(|pair| fits(*pair)).count()
+    static VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::-([^}]*))?\})").expect("the expression is valid")
+    });
+    let value = |found: &Captures| {
+        let name = found.get(1).or(found.get(2)).map_or("", |name| name.as_str());
+        let otherwise = found.get(3).map(|otherwise| otherwise.as_str().to_owned());
+        let value = env(name).filter(|value| otherwise.is_none() || !value.is_empty());
+        value.or(otherwise).unwrap_or_else(|| found[0].to_owned())
+    };
+    VARIABLE.replace_all(text, value).into_owned()
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@
 //! correct is `Fatal`, and its message ends with what the user can do. The key is not known here, so no message can contain it.
 
 use crate::task::machine::job::{ModelError, ModelErrorKind};
+use regex_lite::Regex;
 use serde_json::Value;
+use std::sync::LazyLock;
 
 /// An error response of the API.
 #[derive(Clone, Copy, Debug)]
@@ -169,7 +171,8 @@ impl Report {
             report.take(&error);
             value = serde_json::from_str(&report.message).ok();
         }
-        report.retry_ms = report.retry_ms.or_else(|| phrase_ms(&text));
+        let phrase = || text.split_once("Please retry in ").and_then(|(_, rest)| duration_ms(rest));
+        report.retry_ms = report.retry_ms.or_else(phrase);
         report.text = text;
         report
     }
@@ -228,25 +231,14 @@ fn error_object(mut body: Value) -> Option<Value> {
     body.get_mut("error").map(Value::take).filter(Value::is_object)
 }
 
-/// `12.3s` or `900ms`.
+/// The time at the beginning of a text: `12.3s` or `900ms`.
 fn duration_ms(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let (number, unit_ms) = match text.strip_suffix("ms") {
-        Some(number) => (number, 1.0),
-        None => (text.strip_suffix('s')?, 1000.0),
-    };
-    let value: f64 = number.trim().parse().ok()?;
-    // Saturates: a negative delay is 0, and a huge one is longer than we wait.
-    value.is_finite().then(|| (value * unit_ms).ceil() as u64)
-}
-
-/// `Please retry in 12.3s`, anywhere in a message.
-fn phrase_ms(text: &str) -> Option<u64> {
-    let (_, rest) = text.split_once("Please retry in ")?;
-    let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
-    let (number, unit) = rest.split_at(end);
-    let unit = if unit.starts_with("ms") { "ms" } else { unit.get(..1)? };
-    duration_ms(&format!("{number}{unit}"))
+    static DURATION: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"^\s*([0-9.]+)\s*(ms|s)").expect("the expression is valid"));
+    let found = DURATION.captures(text)?;
+    let unit_ms = if &found[2] == "ms" { 1.0 } else { 1000.0 };
+    // Saturates: a huge delay is longer than we wait.
+    Some((found[1].parse::<f64>().ok()? * unit_ms).ceil() as u64)
 }
 
 #[cfg(test)]

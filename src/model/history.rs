@@ -48,22 +48,22 @@ const UNANSWERED: &str = "The call was interrupted; whether it had an effect is 
 /// The `contents` of a request.
 pub fn contents(history: &[Arc<Item>], scene: &Scene) -> Vec<Value> {
     let mut turns = Turns::default();
-    turns.push(Speaker::User, vec![json!({"text": introduction(scene)})]);
+    turns.push(Role::User, vec![json!({"text": introduction(scene)})]);
     for (i, item) in history.iter().enumerate() {
         match item.as_ref() {
             Item::Said(message) => turns.say(message),
-            Item::Steered(message) => turns.push(Speaker::User, message.parts.iter().filter_map(spoken).collect()),
+            Item::Steered(message) => turns.push(Role::User, message.parts.iter().filter_map(spoken).collect()),
             Item::Answered(answer) => {
-                turns.push(Speaker::Model, said(answer));
-                turns.push(Speaker::User, responses(answer, &history[i + 1..]));
+                turns.push(Role::Agent, said(answer));
+                turns.push(Role::User, responses(answer, &history[i + 1..]));
             }
             Item::Summary(summary) => {
                 let text = format!("What was said and done before, as you wrote it down:\n\n{summary}");
-                turns.push(Speaker::User, vec![json!({ "text": text })]);
+                turns.push(Role::User, vec![json!({ "text": text })]);
                 let text = "I have it in mind and go on from there.";
-                turns.push(Speaker::Model, vec![json!({ "text": text })]);
+                turns.push(Role::Agent, vec![json!({ "text": text })]);
             }
-            Item::Nudge(text) => turns.push(Speaker::User, vec![json!({ "text": text.as_str() })]),
+            Item::Nudge(text) => turns.push(Role::User, vec![json!({ "text": text.as_str() })]),
             // Results are written with the answer they belong to; a dropped prompt is not for the model.
             Item::Results(_) | Item::Dropped(_) => {}
         }
@@ -72,14 +72,8 @@ pub fn contents(history: &[Arc<Item>], scene: &Scene) -> Vec<Value> {
     turns.0.into_iter().map(Turn::into_value).collect()
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Speaker {
-    User,
-    Model,
-}
-
 struct Turn {
-    speaker: Speaker,
+    role: Role,
     parts: Vec<Value>,
 }
 
@@ -89,9 +83,9 @@ impl Turn {
     }
 
     fn into_value(self) -> Value {
-        let role = match self.speaker {
-            Speaker::User => "user",
-            Speaker::Model => "model",
+        let role = match self.role {
+            Role::User => "user",
+            Role::Agent => "model",
         };
         json!({"role": role, "parts": self.parts})
     }
@@ -101,33 +95,29 @@ impl Turn {
 struct Turns(Vec<Turn>);
 
 impl Turns {
-    fn push(&mut self, speaker: Speaker, mut parts: Vec<Value>) {
+    fn push(&mut self, role: Role, mut parts: Vec<Value>) {
         parts.retain(says_something);
         if parts.is_empty() {
             return;
         }
         match self.0.last_mut() {
-            Some(last) if last.speaker == speaker => last.parts.append(&mut parts),
-            Some(_) | None => self.0.push(Turn { speaker, parts }),
+            Some(last) if last.role == role => last.parts.append(&mut parts),
+            Some(_) | None => self.0.push(Turn { role, parts }),
         }
     }
 
     fn say(&mut self, message: &Message) {
         let parts: Vec<Value> = message.parts.iter().filter_map(spoken).collect();
-        let speaker = match message.role {
-            Role::User => Speaker::User,
-            Role::Agent => Speaker::Model,
-        };
         let after_results = self.0.last().is_some_and(|turn| turn.has("functionResponse"));
-        if after_results && speaker == Speaker::User && parts.iter().any(says_something) {
-            self.push(Speaker::Model, vec![json!({"text": INTERRUPTED})]);
+        if after_results && message.role == Role::User && parts.iter().any(says_something) {
+            self.push(Role::Agent, vec![json!({"text": INTERRUPTED})]);
         }
-        self.push(speaker, parts);
+        self.push(message.role, parts);
     }
 
     /// Gives the first call of each model turn a signature, from the user's last prompt on. The API does not check those before.
     fn sign(&mut self) {
-        let words = |turn: &Turn| turn.speaker == Speaker::User && turn.has("text") && !turn.has("functionResponse");
+        let words = |turn: &Turn| turn.role == Role::User && turn.has("text") && !turn.has("functionResponse");
         let active = self.0.iter().rposition(words).unwrap_or(0);
         for turn in &mut self.0[active..] {
             let first =

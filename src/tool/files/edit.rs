@@ -16,10 +16,12 @@ use crate::tool::files::path::{Entry, Found, ResolvedPath};
 use crate::tool::files::read_file::{contents, is_directory};
 use crate::tool::files::text::{Encoding, without_middle};
 use crate::tool::{Ctx, cancelled_before_start};
+use regex_lite::Regex;
 use rustix::fs::{Access, AtFlags, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Write};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -274,31 +276,13 @@ fn failure(path: &str, error: &io::Error) -> CallError {
 /// Models abbreviate ("// rest of code ..."); written to a file, that would destroy the rest. Returns the number of the first such line,
 /// counted from 1, that is not in `original`.
 pub(in crate::tool) fn omission(content: &str, original: &str) -> Option<usize> {
-    let mut lines = content.lines();
+    static OMISSION: LazyLock<Regex> = LazyLock::new(|| {
+        let what = r"rest\s+of\s+((the\s+)?code|method(\s*s)?)|unchanged\s+(code|method\s*s)";
+        Regex::new(&format!(r"(?i)^\s*[/#]*[\s.]*({what})\s*\.\.\.\s*$")).expect("the expression is valid")
+    });
+    let omits = |line: &str| OMISSION.is_match(&line.replace(['(', ')'], " "));
     let known = |line: &str| original.lines().any(|other| other.trim() == line.trim());
-    let at = lines.position(|line| omits(line) && !known(line))?;
-    Some(at + 1)
-}
-
-fn omits(line: &str) -> bool {
-    const OMITTED: [&str; 8] = [
-        "rest of code",
-        "rest of the code",
-        "rest of method",
-        "rest of methods",
-        "rest of method s",
-        "unchanged code",
-        "unchanged methods",
-        "unchanged method s",
-    ];
-    let comment = line.trim().trim_start_matches(['/', '#']);
-    let bare = comment.replace(['(', ')'], " ");
-    let Some(words) = bare.trim().strip_suffix("...") else {
-        return false;
-    };
-    let words = words.trim_start_matches(['.', ' ']).to_lowercase();
-    let words: Vec<&str> = words.split_whitespace().collect();
-    OMITTED.contains(&words.join(" ").as_str())
+    content.lines().position(|line| omits(line) && !known(line)).map(|at| at + 1)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Text in files, with or without a byte order mark, and in results: limited in length, and marked if it is untrusted.
 
+use regex_lite::Regex;
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 /// The encoding of a file, by its byte order mark. Without one it is UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,20 +104,9 @@ pub fn without_middle(text: &str, chars: usize) -> Cow<'_, str> {
 
 /// Marks text as untrusted. Closing tags in it are escaped, so that it cannot end the mark.
 pub fn untrusted(text: &str) -> String {
-    const CLOSING: &str = "</untrusted_context";
-    let mut safe = String::with_capacity(text.len() + 64);
-    safe.push_str("<untrusted_context>\n");
-    // Changing the case of ASCII letters keeps all positions.
-    let lower = text.to_ascii_lowercase();
-    let mut done = 0;
-    for (at, _) in lower.match_indices(CLOSING) {
-        safe.push_str(&text[done..at]);
-        safe.push_str("&lt;");
-        done = at + 1;
-    }
-    safe.push_str(&text[done..]);
-    safe.push_str("\n</untrusted_context>");
-    safe
+    static CLOSING: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new("(?i)<(/untrusted_context)").expect("the expression is valid"));
+    format!("<untrusted_context>\n{}\n</untrusted_context>", CLOSING.replace_all(text, "&lt;$1"))
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use crate::tool::search::walk::{BY_MACHINE, Stop, VERSIONS, Walk};
 use crate::tool::search::wildcard::{Case, NameGlob};
 use crate::tool::{Ctx, Tool, flag_arg, invalid, number_arg, object, optional_text_arg, text_arg};
 use lines::Lines;
+use regex_lite::{Captures, Regex};
 use report::Report;
 use search::{Around, Search, lines_in};
 use serde_json::{Value, json};
@@ -158,41 +159,14 @@ fn expression(pattern: &str, case: Case) -> Result<Lines, CallError> {
         })
 }
 
-/// The expression with a backslash before every brace that does not begin a repetition.
+/// The expression with a backslash before every brace that does not belong to a repetition.
 fn braces_escaped(pattern: &str) -> String {
-    let mut text = String::with_capacity(pattern.len() + 8);
-    let mut rest = pattern.chars();
-    let mut open = false;
-    while let Some(c) = rest.next() {
-        match c {
-            '\\' => {
-                text.push(c);
-                text.extend(rest.next());
-                continue;
-            }
-            '{' => {
-                open = counts(rest.as_str());
-                if !open {
-                    text.push('\\');
-                }
-            }
-            '}' if open => open = false,
-            '}' => text.push('\\'),
-            _ => {}
-        }
-        text.push(c);
-    }
-    text
-}
-
-/// Whether a repetition follows a brace: `3}`, `3,}` or `3,5}`.
-fn counts(rest: &str) -> bool {
-    let Some((inside, _)) = rest.split_once('}') else {
-        return false;
+    let braces = Regex::new(r"(?s)\\.|\{\d+(?:,\d*)?\}|[{}]").expect("the expression is valid");
+    let escaped = |found: &Captures| match &found[0] {
+        brace @ ("{" | "}") => format!("\\{brace}"),
+        escape_or_repetition => escape_or_repetition.to_owned(),
     };
-    let (least, most) = inside.split_once(',').unwrap_or((inside, ""));
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    !least.is_empty() && digits(least) && digits(most)
+    braces.replace_all(pattern, escaped).into_owned()
 }
 
 /// The texts for the model and for people; None if the search was cancelled.

@@ -3,6 +3,9 @@
 //! It does not build a tree: tags are skipped, some of them end the line, and the content of a few is left out. It accepts any text in one
 //! pass and never fails. Links keep their words and lose their targets.
 
+use regex_lite::{Captures, Regex};
+use std::sync::LazyLock;
+
 /// The readable text of a page.
 pub fn text_of(html: &str) -> String {
     let mut page = Page::default();
@@ -27,13 +30,10 @@ struct Page {
 
 impl Page {
     fn words(&mut self, raw: &str) {
-        let mut rest = raw;
-        while let Some(c) = rest.chars().next() {
-            let (c, length) = match c {
-                '&' => entity(rest),
-                c => (c, c.len_utf8()),
-            };
-            rest = &rest[length..];
+        static ENTITY: LazyLock<Regex> = LazyLock::new(|| {
+            Regex::new(r"&(?:#([0-9]+)|#[xX]([0-9a-fA-F]+)|([a-z]+));").expect("the expression is valid")
+        });
+        for c in ENTITY.replace_all(raw, entity).chars() {
             if self.preformatted > 0 && c != '\r' {
                 self.text.push(c);
             } else if c.is_whitespace() {
@@ -138,30 +138,21 @@ fn behind_closing<'a>(text: &'a str, name: &str) -> &'a str {
     ""
 }
 
-/// The character of an entity and the length of the entity. `&` itself if it is not an entity.
-fn entity(text: &str) -> (char, usize) {
-    const LONGEST: usize = 10;
+/// The character of an entity, or its text if there is none.
+fn entity(found: &Captures) -> String {
     /// Names, each with its character behind it.
     const NAMED: &str = "amp& lt< gt> quot\" apos' copy© reg® trade™ mdash— ndash– hellip… lsquo‘ rsquo’ ldquo“ rdquo” laquo« \
         raquo» bull• middot· times× deg° euro€ pound£ sect§ rarr→";
-    let known = || {
-        let end = text.bytes().take(LONGEST).position(|byte| byte == b';')?;
-        let name = text.get(1..end)?;
-        let c = match name.strip_prefix('#') {
-            None if name == "nbsp" => ' ',
-            None => {
-                let of = |pair: &'static str| pair.strip_prefix(name).filter(|rest| rest.chars().count() == 1);
-                NAMED.split(' ').find_map(of)?.chars().next()?
-            }
-            Some(number) => {
-                let hex = number.strip_prefix(['x', 'X']);
-                let code = hex.map_or_else(|| number.parse(), |hex| u32::from_str_radix(hex, 16));
-                char::from_u32(code.ok()?).filter(|c| *c != '\0')?
-            }
-        };
-        Some((c, end + 1))
-    };
-    known().unwrap_or(('&', 1))
+    let number = |group, radix| u32::from_str_radix(found.get(group)?.as_str(), radix).ok();
+    let numbered = number(1, 10).or_else(|| number(2, 16)).and_then(char::from_u32).filter(|c| *c != '\0');
+    let c = numbered.or_else(|| match found.get(3)?.as_str() {
+        "nbsp" => Some(' '),
+        name => {
+            let mut characters = NAMED.split(' ').filter_map(|pair| pair.strip_prefix(name));
+            characters.find(|rest| rest.chars().count() == 1)?.chars().next()
+        }
+    });
+    c.map_or_else(|| found[0].to_owned(), String::from)
 }
 
 #[cfg(test)]

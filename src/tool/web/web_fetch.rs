@@ -9,7 +9,9 @@ use crate::tool::files::text::{untrusted, without_middle};
 use crate::tool::web::address::{Url, Wrong};
 use crate::tool::web::grounding;
 use crate::tool::{Ask, Ctx, Tool, invalid, object, text_arg};
+use regex_lite::Regex;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 
 pub struct WebFetch;
 
@@ -107,13 +109,9 @@ fn bare(word: &str) -> &str {
 }
 
 /// The URL of a file itself, if `url` is the page that shows the file on GitHub.
-fn raw_file(url: &str) -> String {
-    let raw = || {
-        let path = url.strip_prefix("https://github.com/")?;
-        let (repository, file) = path.split_once("/blob/")?;
-        (repository.matches('/').count() == 1).then(|| format!("https://raw.githubusercontent.com/{repository}/{file}"))
-    };
-    raw().unwrap_or_else(|| url.to_owned())
+fn raw_file(url: &str) -> Cow<'_, str> {
+    let page = Regex::new("^https://github.com/([^/]+/[^/]+)/blob/").expect("the expression is valid");
+    page.replace(url, "https://raw.githubusercontent.com/$1/")
 }
 
 fn nothing_left(skipped: &[String]) -> CallError {

@@ -4,8 +4,10 @@
 use super::index;
 use crate::limits::{GIT_CONFIG_BYTES, GIT_INDEX_BYTES};
 use crate::tool::files::path::{Found, ResolvedPath, Workspace};
+use regex_lite::Regex;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// Checks the repository that git finds from `dir`, a real path in the workspace. The error says why it needs approval.
 pub(in crate::tool) fn check(workspace: &Workspace, dir: &Path) -> Result<(), String> {
@@ -149,19 +151,9 @@ fn unknown_setting(text: &str, is_known: impl Fn(&str, &str) -> bool) -> Option<
 
 /// The name of the section in `[name]` or `[name "part"]`. Nothing else may be on the line.
 fn header(line: &str) -> Option<String> {
-    let inner = line.strip_prefix('[')?.strip_suffix(']')?;
-    let name = match inner.split_once(' ') {
-        None => inner,
-        Some((name, part)) => {
-            let part = part.trim().strip_prefix('"')?.strip_suffix('"')?;
-            if part.contains(['"', '\\']) {
-                return None;
-            }
-            name
-        }
-    };
-    let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-    plain.then(|| name.to_lowercase())
+    static HEADER: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r#"^\[([A-Za-z0-9-]+)( \s*"[^"\\]*"\s*)?\]$"#).expect("the expression is valid"));
+    Some(HEADER.captures(line)?[1].to_lowercase())
 }
 
 /// Settings that name neither a program nor another place.
