@@ -81,7 +81,7 @@ impl Answer {
 
     /// Stores long media; `room` is how many bytes may still be stored for the task. What cannot be stored stays inline.
     pub fn store_media(&mut self, blobs: &dyn Blobs, limits: &Limits, room: &mut u64) {
-        for part in self.parts.iter_mut().filter(|part| part.raw.is_none()) {
+        for part in &mut self.parts {
             if let Content::Media(media) = &mut part.content {
                 media.store(blobs, limits, room);
             }
@@ -121,7 +121,7 @@ pub struct Part {
     /// What the API wants back with this part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
-    /// The part as the API sent it, if `content` and `signature` do not say all of it.
+    /// The part as the API sent it, if `content` and `signature` do not say all of it; without the data of media.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<Value>,
 }
@@ -283,7 +283,8 @@ mod tests {
             json!({"inlineData": {"mimeType": "image/png", "data": STANDARD.encode(vec![7; bytes])},
                    "thoughtSignature": "s"})
         };
-        let (short, long) = (sent(3), sent(60_000));
+        let (short, mut long) = (sent(3), sent(60_000));
+        long["inlineData"]["displayName"] = "a.png".into();
         let parts = [&short, &long].map(|part| read_part(part.as_object().cloned().unwrap(), None));
         let mut answer = Answer { parts: parts.to_vec(), ..Answer::default() };
         let (blobs, mut room) = (MemoryBlobs::default(), 100_000);
@@ -293,7 +294,8 @@ mod tests {
         let log = to_value(&answer.parts).unwrap();
         let by_hash = json!({"mime": "image/png", "sha256": blob.sha256, "bytes": 60_000});
         assert_eq!(log[0], json!({"media": {"mime": "image/png", "data": "BwcH"}, "signature": "s"}));
-        assert_eq!(log[1], json!({"media": by_hash, "signature": "s"}));
+        let raw = json!({"inlineData": {"mimeType": "image/png", "displayName": "a.png"}, "thoughtSignature": "s"});
+        assert_eq!(log[1], json!({"media": by_hash, "signature": "s", "raw": raw}), "the data is not there twice");
         let mut again = Answer { parts: from_value(log).unwrap(), ..Answer::default() };
         assert_eq!(again.parts, answer.parts);
         again.load_media(&MemoryBlobs::default()).unwrap();

@@ -22,31 +22,42 @@ pub fn read_part(sent: Map<String, Value>, request: Option<Request>) -> Part {
     };
     let signature = sent.get("thoughtSignature").and_then(Value::as_str).map(str::to_owned);
     let part = Part { signature, ..Part::new(content) };
-    let sent = Value::Object(sent);
-    Part { raw: (write_part(&part) != sent).then_some(sent), ..part }
+    let mut sent = Value::Object(sent);
+    if write_part(&part) == sent {
+        return part;
+    }
+    if let Content::Media(_) = part.content
+        && let Some(inline) = sent["inlineData"].as_object_mut()
+    {
+        inline.remove("data");
+    }
+    Part { raw: Some(sent), ..part }
 }
 
-/// The part as the API sent it, or would have.
+/// The part as the API sent it, or would have. Media that cannot be read any more is a text.
 pub fn write_part(part: &Part) -> Value {
-    if let Some(raw) = &part.raw {
-        return raw.clone();
-    }
-    let mut json = match &part.content {
-        Content::Text(text) => json!({ "text": text }),
-        Content::Thought(text) => json!({ "text": text, "thought": true }),
-        Content::Call(Request { name, args, api_id: None, .. }) => {
-            json!({"functionCall": {"name": name, "args": args}})
-        }
-        Content::Call(Request { name, args, api_id: Some(id), .. }) => {
-            json!({"functionCall": {"id": id, "name": name, "args": args}})
-        }
-        Content::Media(Media { mime, content: MediaContent::Inline { data } }) => {
-            json!({"inlineData": {"mimeType": mime, "data": data}})
-        }
-        Content::Media(Media { mime, content: MediaContent::Stored(blob) }) => {
+    let mut json = match (&part.content, &part.raw) {
+        (Content::Media(Media { mime, content: MediaContent::Stored(blob) }), _) => {
             json!({"text": format!("[Media of {} bytes ({mime}) that cannot be read any more.]", blob.bytes)})
         }
-        Content::Opaque(json) => return json.clone(),
+        (Content::Media(Media { content: MediaContent::Inline { data }, .. }), Some(raw)) => {
+            let mut raw = raw.clone();
+            raw["inlineData"]["data"] = data.as_str().into();
+            return raw;
+        }
+        (_, Some(raw)) => return raw.clone(),
+        (Content::Text(text), None) => json!({ "text": text }),
+        (Content::Thought(text), None) => json!({ "text": text, "thought": true }),
+        (Content::Call(Request { name, args, api_id: None, .. }), None) => {
+            json!({"functionCall": {"name": name, "args": args}})
+        }
+        (Content::Call(Request { name, args, api_id: Some(id), .. }), None) => {
+            json!({"functionCall": {"id": id, "name": name, "args": args}})
+        }
+        (Content::Media(Media { mime, content: MediaContent::Inline { data } }), None) => {
+            json!({"inlineData": {"mimeType": mime, "data": data}})
+        }
+        (Content::Opaque(json), None) => return json.clone(),
     };
     if let Some(signature) = &part.signature {
         json["thoughtSignature"] = signature.as_str().into();
