@@ -1,7 +1,9 @@
 //! The limits of connections, requests, tasks, tools and memory, each with its reason and what happens when it is reached. A constant
 //! that only one algorithm or format needs is beside it. Tests use smaller ones, and so does a server that
-//! may open only few files ([`Limits::with_files`]). The operator can set those that `config/options/table.rs` names. Nothing else
-//! changes them.
+//! may open only few files ([`Limits::with_files`]) or has little memory ([`Limits::within`]). The operator can set those that
+//! `config/options/table.rs` names. Nothing else changes them.
+
+mod memory;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -23,6 +25,9 @@ macro_rules! limits {
 }
 
 limits! {
+    /// The memory budget, in bytes, that other limits follow from; None if there is none. See `limits/memory.rs`.
+    memory: Option<u64> = None,
+
     // Requests.
 
     /// Request line and header fields together. Real clients send less than 2 KiB. A larger head is refused with 431.

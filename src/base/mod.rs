@@ -11,6 +11,7 @@ pub mod json;
 pub mod level;
 pub mod nearest;
 pub mod secret;
+pub mod size;
 pub mod slots;
 pub mod span;
 pub mod words;

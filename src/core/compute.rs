@@ -86,8 +86,11 @@ impl Core {
             let decoded = a2a::decode(&request, &self.settings.switches);
             return self.decoded(conn, &request, decoded, now);
         }
-        let switches = self.settings.switches.clone();
         let form = Form::at(&request.path);
+        let Some(bytes) = self.reserve(conn, bytes) else {
+            return self.refuse(conn, &form, &no_memory(), now);
+        };
+        let switches = self.settings.switches.clone();
         self.compute(conn, form, bytes, move || {
             let decoded = a2a::decode(&request, &switches);
             Computed::Request(Box::new((Request { body: Vec::new(), ..request }, decoded)))
@@ -104,10 +107,23 @@ impl Core {
             let decoded = a2a::socket(&text, &socket.form, &self.settings.switches);
             return self.hear(conn, decoded, now);
         }
-        socket.decoding = true;
-        let (form, switches) = (socket.form.clone(), self.settings.switches.clone());
-        let joined = form.clone();
+        let form = socket.form.clone();
+        let Some(bytes) = self.reserve(conn, bytes) else {
+            return self.refuse(conn, &form, &no_memory(), now);
+        };
+        if let Some(socket) = self.connections.get_mut(conn).and_then(|conn| conn.socket_mut()) {
+            socket.decoding = true;
+        }
+        let (joined, switches) = (form.clone(), self.settings.switches.clone());
         self.compute(conn, form, bytes, move || Computed::Message(Box::new(a2a::socket(&text, &joined, &switches))));
+    }
+
+    /// The memory to reserve for a long request of a connection; None if there is not so much.
+    fn reserve(&mut self, conn: Key, request_bytes: usize) -> Option<usize> {
+        let reserved = self.settings.limits.reserved(request_bytes);
+        // What was reserved while the request was read is free again.
+        self.connections.count_waiting(conn, &self.settings.limits);
+        (self.settings.limits.memory.is_none() || self.has_memory(reserved, None)).then_some(reserved)
     }
 
     /// Answers a request with what `encode` makes of tasks whose logs have so many bytes together.
@@ -164,10 +180,11 @@ impl Core {
 
     /// How much memory is reserved for the encoding of a log of so many bytes.
     fn reserved(&self, bytes: usize, extent: Extent) -> usize {
-        match extent {
+        let limits = &self.settings.limits;
+        limits.encoded(match extent {
             Extent::Whole => bytes,
-            Extent::Part => self.settings.limits.inline_log_bytes.min(bytes),
-        }
+            Extent::Part => limits.inline_log_bytes.min(bytes),
+        })
     }
 
     /// The result of [`Out::Compute`].
@@ -233,6 +250,12 @@ impl Core {
             self.after_io(conn);
         }
     }
+}
+
+/// Why a long request is not decoded.
+fn no_memory() -> Fault {
+    let message = "Too much is under way; send it again in a moment.";
+    Fault::new(FaultKind::Overloaded { retry_after_s: 1 }, message)
 }
 
 #[cfg(test)]

@@ -74,11 +74,12 @@ impl Reader {
         }
     }
 
-    /// The path of the refused request, if it is known.
-    pub fn refused_path(&self) -> Option<&str> {
+    /// The path of the request whose body is read or was refused, if it is known.
+    pub fn path(&self) -> Option<&str> {
         match &self.state {
             State::Refused(refusal) => refusal.path.as_deref(),
-            State::Head(_) | State::Body(..) | State::Ended => None,
+            State::Body(request, _) => Some(&request.path),
+            State::Head(_) | State::Ended => None,
         }
     }
 
@@ -86,6 +87,14 @@ impl Reader {
     pub fn held(&self) -> usize {
         match &self.state {
             State::Body(request, _) => request.body.len(),
+            State::Head(_) | State::Ended | State::Refused(_) => 0,
+        }
+    }
+
+    /// The length of an incomplete body as far as it is known: all of it, or up to the end of the present chunk.
+    pub fn announced(&self) -> usize {
+        match &self.state {
+            State::Body(request, body) => request.body.len() + body.left(),
             State::Head(_) | State::Ended | State::Refused(_) => 0,
         }
     }

@@ -136,7 +136,9 @@ impl Core {
         assert_eq!(hot, self.tasks.hot_bytes(), "the sum of what is hot");
         let logs: usize = self.tasks.values().map(|loaded| loaded.log_bytes).sum();
         assert_eq!(logs, self.tasks.log_bytes(), "the sum of the logs");
-        let waits: usize = self.connections.iter().map(|(_, conn)| conn.burden()).sum();
+        let memory: usize = self.tasks.values().map(LoadedTask::memory).sum();
+        assert_eq!(memory, self.tasks.memory(), "the sum of the memory of tasks");
+        let waits: usize = self.connections.iter().map(|(_, conn)| conn.burden(&self.settings.limits)).sum();
         assert_eq!(waits, self.connections.inspect().1, "the sum of the memory of connections");
         self.check_pages();
     }

@@ -181,6 +181,8 @@ pub fn health(report: &HealthReport<'_>) -> Response {
         200,
         object(|o| {
             o.member("activeTasks", &report.active).member("confinement", confinement);
+            let memory = report.memory.map(|(budget, used)| json!({ "budget": budget, "used": used }));
+            o.optional("memory", memory.as_ref());
             o.optional("problem", report.problem).member("refused_peers", &report.refused_peers);
             o.member("status", status).member("totalTasks", &report.total);
             o.member("uptime", &(report.uptime_ms as f64 / 1000.0)).member("webhooks", &json!(report.hooks));
@@ -193,6 +195,8 @@ pub fn health(report: &HealthReport<'_>) -> Response {
 #[derive(Default)]
 pub struct HealthReport<'a> {
     pub problem: Option<&'a str>,
+    /// The memory budget, if there is one, and what is counted of it.
+    pub memory: Option<(u64, usize)>,
     pub uptime_ms: u64,
     pub active: usize,
     pub total: usize,
@@ -395,6 +399,8 @@ mod tests {
                 "webhooks": {"active": 0, "suspended": 0, "pending": 0, "failed": 0},
                 "refused_peers": 3, "confinement": "full"})
         );
+        let tight = HealthReport { memory: Some((64 << 20, 5_000)), ..HealthReport::default() };
+        assert_eq!(value(&health(&tight))["memory"], json!({"budget": 67_108_864, "used": 5_000}));
         let report = HealthReport { problem: Some("No space."), unconfined: Some("Old."), ..HealthReport::default() };
         let degraded = health(&report);
         assert_eq!(degraded.status, 200, "it is alive");

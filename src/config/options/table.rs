@@ -3,8 +3,8 @@
 use super::Kind::{List, Number, OnOff, OneOf, Path, Rules, Share, Switch, Text, Texts, Time};
 use super::{By, Kind, Row};
 use crate::a2a::{CardDefault, RestStatus, WEBHOOKS};
-use crate::base::address;
 use crate::base::level::Level;
+use crate::base::{address, size};
 use crate::config::listen;
 use crate::config::settings::Settings;
 use crate::config::trust::Trust;
@@ -182,6 +182,15 @@ pub const OPTIONS: &[Row] = &[
     )
     .default("24h")
     .takes(Time(|s, ms| s.limits.times.retention_ms = ms)),
+    operator(
+        "--memory a2a.memory",
+        "memory that the server may use, such as 64M; less if its cgroup or its address space is limited to less",
+    )
+    .default("any amount")
+    .takes(Text("SIZE", "a number of bytes, with K, M or G for powers of 1024", |s, size| {
+        s.limits.memory = Some(size::parse(size)?);
+        Some(())
+    })),
     workspace("model.maxSessionTurns maxSessionTurns", "model requests per task; -1: no limit").default("-1").takes(
         Number(-1, "a whole number, -1 for no limit", |s, turns| {
             s.limits.session_requests = turns.max(0) as u32;

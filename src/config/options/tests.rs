@@ -2,7 +2,7 @@ use super::*;
 use crate::a2a::{CardDefault, RestStatus, Switches, WEBHOOKS};
 use crate::config::jsonc;
 use crate::config::settings::{Format, SettingScope};
-use crate::limits::Times;
+use crate::limits::{Limits, Times};
 use crate::task::call::{Disconnect, Durability, NewTasks, RequestPolicy};
 use crate::task::log::event::{Lifecycle, Profile};
 
@@ -161,6 +161,10 @@ fn task_cases() -> Vec<Case> {
         ("--idle-ttl 24h", "a2a.idleTtl", "\"24h\"", Settings::default()),
         ("--idle-ttl never", "a2a.idleTtl", "\"never\"", times(|t| t.idle_ms = None)),
         ("--retention 24h", "a2a.retention", "\"24h\"", Settings::default()),
+        ("--memory 64M", "a2a.memory", "\"64M\"", {
+            let limits = Limits { memory: Some(64 << 20), ..Limits::default() };
+            Settings { limits, ..Settings::default() }
+        }),
         ("--retention 7d", "a2a.retention", "\"7d\"", times(|t| t.retention_ms = Some(604_800_000))),
     ]
 }
@@ -217,6 +221,7 @@ fn errors_name_the_possible_values() {
         ("--card-default v2", "--card-default must be hybrid or v1, not v2"),
         ("--default-profile-03 tui", "--default-profile-03 must be coder, plain or devtool, not tui"),
         ("--blocking-timeout 5", "--blocking-timeout must be a time such as 500ms, 30s or 24h, or never, not 5"),
+        ("--memory 64MB", "--memory must be a number of bytes, with K, M or G for powers of 1024, not 64MB"),
         ("--required-extension a,b", "--required-extension must be URIs without spaces or commas, not a,b"),
     ] {
         assert_eq!(argued(line), Err(error.to_owned()));

@@ -202,7 +202,7 @@ fn what_workers_have_counts_and_delays_the_end() {
     rig.core.settings.limits.inline_body_bytes = 150;
     let body = prompt("1", "message/send");
     let posted = connect(&mut rig, post(&body).as_bytes());
-    assert_eq!(rig.core.connections.get(posted).map(|conn| conn.burden()), Some(body.len()));
+    assert_eq!(rig.core.connections.get(posted).map(|conn| conn.burden(&rig.limits)), Some(body.len()));
     rig.core.input(Input::ShutDown, rig.now);
     rig.turns();
     assert!(!rig.core.is_over());

@@ -274,14 +274,16 @@ impl Conn {
         self.calls >= limits.socket_calls || self.socket().is_some_and(|socket| socket.decoding)
     }
 
-    /// Refuses a request that could not be read. If it is only too large, its path is known and it is answered in its dialect.
+    /// Refuses a request that could not be read. If there is only no room for it, its path is known and it is answered in its dialect.
     fn reject(&mut self, reject: Reject, now: Now) {
-        let response = match self.reader.refused_path() {
-            Some(path) if reject.status == 413 => {
-                let fault = Fault::new(FaultKind::TooLarge, reject.message);
-                a2a::fault(&Form::at(path), &fault)
-            }
-            Some(_) | None => {
+        let kind = match reject.status {
+            413 => Some(FaultKind::TooLarge),
+            503 => Some(FaultKind::Overloaded { retry_after_s: 1 }),
+            _ => None,
+        };
+        let response = match self.reader.path().zip(kind) {
+            Some((path, kind)) => a2a::fault(&Form::at(path), &Fault::new(kind, reject.message)),
+            None => {
                 let body = serde_json::json!({ "error": reject.message }).to_string();
                 Response::json(reject.status, body.into_bytes())
             }
@@ -427,18 +429,20 @@ impl Conn {
     }
 
     /// How much memory it takes: output, encoded answers, and input.
-    pub fn burden(&self) -> usize {
-        let waiting = self.waiting.as_ref().map_or(0, |request| request.body.len());
-        self.output.len() + self.owed + self.lent + self.held() + waiting
+    pub fn burden(&self, limits: &Limits) -> usize {
+        let waiting = self.waiting.as_ref().map_or(0, |request| limits.reserved(request.body.len()));
+        self.output.len() + self.owed + self.lent + self.held(limits) + waiting
     }
 
-    /// The length of a request or message that is not complete yet.
-    pub fn held(&self) -> usize {
-        match &self.talk {
+    /// The memory of a request or message that is not complete yet. With a budget it is reserved before the request comes.
+    pub fn held(&self, limits: &Limits) -> usize {
+        let bytes = match &self.talk {
+            Talk::Reading if limits.memory.is_some() => self.reader.announced() + self.rx.len(),
             Talk::Reading => self.reader.held() + self.rx.len(),
             Talk::Socket(socket) => socket.codec.held() + self.rx.len(),
             Talk::Answering(_) | Talk::Streaming { .. } | Talk::Closing => 0,
-        }
+        };
+        limits.reserved(bytes)
     }
 
     /// Drops a request that is not complete yet, and refuses it.

@@ -61,7 +61,7 @@ impl Connections {
 
     /// Brings the sums and lists up to date after a connection has changed.
     pub fn changed(&mut self, key: Key, limits: &Limits) -> Changed {
-        self.count_waiting(key);
+        self.count_waiting(key, limits);
         let Some(conn) = self.slots.get_mut(key) else {
             return Changed::Nothing;
         };

@@ -7,6 +7,7 @@
 //! read, and send short requests, are served as before.
 
 use crate::base::clock::Now;
+use crate::base::id::TaskId;
 use crate::base::slots::Key;
 use crate::core::connections::Connections;
 use crate::core::requests::dispatch::{AnswerLength, Needs};
@@ -25,16 +26,12 @@ pub(in crate::core) struct OutputBudget {
 
 impl Connections {
     /// Counts what waits for a connection now, and what is held of its requests.
-    pub(in crate::core) fn count_waiting(&mut self, key: Key) {
+    pub(in crate::core) fn count_waiting(&mut self, key: Key, limits: &Limits) {
         if let Some(conn) = self.slots.get_mut(key) {
-            let burden = conn.burden();
+            let burden = conn.burden(limits);
             self.output_budget.bytes = self.output_budget.bytes - conn.counted + burden;
             conn.counted = burden;
         }
-    }
-
-    fn exceeds_budget(&self, limits: &Limits) -> bool {
-        self.output_budget.bytes > limits.output_bytes_total
     }
 
     /// The connections whose peers take nothing, or have not sent all of something long; the largest last.
@@ -42,7 +39,7 @@ impl Connections {
         let stalled = self
             .slots
             .iter()
-            .filter(|(_, conn)| conn.has_stalled(limits.output_stall_ms, now) || conn.held() > limits.head_bytes);
+            .filter(|(_, conn)| conn.has_stalled(limits.output_stall_ms, now) || conn.held(limits) > limits.head_bytes);
         let mut stalled: Vec<(usize, Key)> = stalled.map(|(key, conn)| (conn.counted, key)).collect();
         stalled.sort_unstable();
         stalled
@@ -50,25 +47,68 @@ impl Connections {
 }
 
 impl Core {
-    fn exceeds_output_budget(&self) -> bool {
-        self.connections.exceeds_budget(&self.settings.limits)
+    /// The memory that is counted: of connections, and of tasks if there is a memory budget.
+    pub(in crate::core) fn used_memory(&self) -> usize {
+        let tasks = if self.settings.limits.memory.is_some() { self.tasks.memory() } else { 0 };
+        self.connections.output_budget.bytes + tasks
     }
 
-    /// Why a call that may have a long answer has to come later.
-    pub(in crate::core) fn too_crowded(&self, call: &Call) -> Option<Fault> {
-        let long = Needs::of(call).answer == AnswerLength::Long;
-        (long && self.exceeds_output_budget()).then(|| {
-            let message = "Too many answers wait for clients that do not read them; try again in a moment.";
+    fn exceeds_output_budget(&self) -> bool {
+        self.used_memory() > self.settings.limits.output_bytes_total
+    }
+
+    /// Whether there is memory for so many more bytes. Idle tasks but `kept` are unloaded for it.
+    pub(in crate::core) fn has_memory(&mut self, bytes: usize, kept: Option<&TaskId>) -> bool {
+        let most = self.settings.limits.output_bytes_total;
+        let wanted = self.used_memory() + bytes;
+        if wanted > most && self.settings.limits.memory.is_some() {
+            let others = wanted - self.tasks.memory();
+            self.send_away(|tasks| others + tasks.memory() <= most, kept);
+        }
+        self.used_memory() + bytes <= most
+    }
+
+    /// Why a call has to come later, or never: it may have a long answer, or it continues a long task.
+    pub(in crate::core) fn too_crowded(&mut self, call: &Call) -> Option<Fault> {
+        let Needs { task, answer, .. } = Needs::of(call);
+        let needed = self.memory_for(call);
+        if needed > self.settings.limits.output_bytes_total {
+            let message = "The task is too long for the memory of this server. Ask for a part of it (historyLength), or begin a \
+                           new one.";
+            return Some(Fault::new(FaultKind::TooLarge, message));
+        }
+        ((answer == AnswerLength::Long || needed > 0) && !self.has_memory(needed, task)).then(|| {
+            let message = "Too much is under way, or too many answers wait for clients that do not read them; try again in a moment.";
             Fault::new(FaultKind::Overloaded { retry_after_s: 1 }, message)
         })
     }
 
-    /// Refuses a peer that sends something long while the budget is exceeded.
+    /// The memory that a call needs beside what its task takes: for the answer, or for the model request that it causes. 0 if that is
+    /// little, or if there is no memory budget.
+    fn memory_for(&self, call: &Call) -> usize {
+        let limits = &self.settings.limits;
+        let loaded = Needs::of(call).task.and_then(|task| self.tasks.get(task));
+        let Some(loaded) =
+            loaded.filter(|loaded| limits.memory.is_some() && loaded.len_bytes() > limits.inline_log_bytes)
+        else {
+            return 0;
+        };
+        match call {
+            Call::Say(_) if loaded.is_open() => 0,
+            Call::Say(_) | Call::Get { history: None, .. } | Call::Subscribe { .. } => {
+                limits.encoded(loaded.len_bytes())
+            }
+            _ => 0,
+        }
+    }
+
+    /// Refuses a peer that sends something long for which there is no memory.
     pub(in crate::core) fn refuse_long_input(&mut self, key: Key, now: Now) {
-        let exceeded = self.exceeds_output_budget();
-        if let Some(conn) = self.connections.get_mut(key)
-            && exceeded
-            && conn.held() > self.settings.limits.head_bytes
+        let limits = &self.settings.limits;
+        let is_long = self.connections.get(key).is_some_and(|conn| conn.held(limits) > limits.head_bytes);
+        if is_long
+            && !self.has_memory(0, None)
+            && let Some(conn) = self.connections.get_mut(key)
         {
             conn.turn_back(now);
             self.turn_away(key, "too busy: connect and send it again", now);
@@ -100,11 +140,12 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::a2a::Switches;
-    use crate::core::Out;
+    use crate::a2a::{Dialect, Switches};
     use crate::core::connections::connection::Peer;
+    use crate::core::rig::Rig;
     use crate::core::rig::harness::memory_store::MemoryStore;
     use crate::core::rig::harness::{self, Outside};
+    use crate::core::{Input, Out};
     use crate::limits::Limits;
 
     const NOW: Now = Now { mono_ms: 1_000_000, unix_ms: 1_767_268_800_000 };
@@ -268,5 +309,76 @@ mod tests {
         assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("send it again in a moment"), "{refused:?}");
         assert_eq!(told(&core, late), "");
         core.check();
+    }
+
+    /// Limits of a server with a memory budget of which so many bytes are counted.
+    fn with_memory(counted: usize) -> Limits {
+        Limits { memory: Some(1), output_bytes_total: counted, ..Limits::default() }
+    }
+
+    #[test]
+    fn memory_for_a_request_is_reserved_before_its_body_comes() {
+        const BODY: usize = 100_000;
+        let limits = with_memory(Limits::within(1 << 20).reserved(2 * BODY));
+        let mut core = Core::new(harness::setup(limits, Switches::default(), NOW));
+        let mut store = MemoryStore::default();
+        let post = |body: usize| {
+            format!(
+                "POST /message:send HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {body}\r\n\r\n"
+            )
+        };
+        let (first, _) = ask(&mut core, &mut store, &post(BODY), NOW);
+        let (second, head) = ask(&mut core, &mut store, &post(BODY + 1), NOW);
+        assert_eq!((told(&core, first).as_str(), head.as_str()), ("", "HTTP/1.1 503 Service Unavailable"));
+        let refused = told(&core, second);
+        assert!(refused.contains("Retry-After: 1") && refused.contains("\"status\":\"UNAVAILABLE\""), "{refused}");
+        core.close_conn(second, Close::Orderly);
+        let (third, head) = ask(&mut core, &mut store, &post(BODY), NOW);
+        assert_eq!(head, "", "there is room for it");
+        let chunked = "POST /message:send HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+            Transfer-Encoding: chunked\r\n\r\n";
+        let (growing, head) = ask(&mut core, &mut store, chunked, NOW);
+        assert_eq!(head, "", "nothing of it is there yet");
+        core.received(growing, b"ffff\r\n", NOW);
+        assert!(told(&core, growing).starts_with("HTTP/1.1 503 "));
+        core.close_conn(third, Close::Orderly);
+        core.close_conn(growing, Close::Orderly);
+        assert_eq!(ask(&mut core, &mut store, &post(BODY), NOW).1, "");
+        let health = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        assert_eq!(ask(&mut core, &mut store, health, NOW).1, "HTTP/1.1 200 OK");
+        core.check();
+    }
+
+    #[test]
+    fn memory_of_a_request_is_reserved_until_its_turn_is_over_and_idle_tasks_give_way() {
+        let text = "x".repeat(200_000);
+        let body = serde_json::json!({"message": {"role": "ROLE_USER", "messageId": "m", "parts": [{"text": text}]},
+            "configuration": {"returnImmediately": true, "historyLength": 0}})
+        .to_string();
+        let prompt = format!(
+            "POST /message:send HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let limits = with_memory(1_000_000);
+        let mut rig = Rig::with(limits, Switches::default());
+        let head = |rig: &mut Rig| {
+            let key = rig.core.opened(Peer::SameUser, rig.now);
+            rig.core.input(Input::Received { conn: key, bytes: prompt.as_bytes() }, rig.now);
+            rig.turns();
+            rig.take(key).lines().next().unwrap_or_default().to_owned()
+        };
+        assert_eq!(head(&mut rig), "HTTP/1.1 200 OK");
+        assert!(rig.core.used_memory() > 800_000, "{}", rig.core.used_memory());
+        assert_eq!(head(&mut rig), "HTTP/1.1 503 Service Unavailable", "the model is still asked");
+        let task = rig.core.tasks.iter().next().expect("a task").0.clone();
+        rig.end_turn();
+        assert!((400_000..500_000).contains(&rig.core.used_memory()), "{}", rig.core.used_memory());
+        assert_eq!(head(&mut rig), "HTTP/1.1 200 OK");
+        assert!(!rig.core.tasks.is_loaded(&task), "it gave way");
+        rig.end_turn();
+        // The other way round: there is no memory for what a task that is not loaded takes.
+        rig.core.settings.limits.output_bytes_total = 300_000;
+        let answer = rig.ask(Dialect::REST_10, Call::Get { task, history: None });
+        assert_eq!(answer["error"]["code"], 413, "{answer}");
     }
 }

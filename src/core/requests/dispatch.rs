@@ -167,6 +167,7 @@ impl Core {
             Call::Health => {
                 let health = a2a::health(&a2a::HealthReport {
                     problem: self.disk.health.problem(),
+                    memory: self.settings.limits.memory.map(|budget| (budget, self.used_memory())),
                     uptime_ms: now.mono_ms - self.settings.started.mono_ms,
                     active: self.tasks.values().filter(|loaded| loaded.is_open()).count(),
                     total: self.tasks.known.len(),

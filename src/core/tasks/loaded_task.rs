@@ -18,6 +18,9 @@ use crate::task::machine::state::{Item, State};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// The memory of a task whose log is short.
+const TASK_BYTES: usize = 8 * 1024;
+
 pub struct LoadedTask {
     /// Shared with workers that encode it.
     pub state: Arc<State>,
@@ -246,6 +249,12 @@ impl LoadedTask {
     pub fn len_bytes(&self) -> usize {
         let texts = usize::try_from(self.state.stored_text_bytes()).unwrap_or(usize::MAX);
         (self.log_bytes + self.pending.len()).saturating_add(texts)
+    }
+
+    /// The memory it takes, about: its state and, while it is open, the model request that is made from it.
+    pub fn memory(&self) -> usize {
+        let factor = if self.is_open() { 4 } else { 2 };
+        TASK_BYTES + factor * self.len_bytes()
     }
 
     /// Whether clients may be shown the state as it is.

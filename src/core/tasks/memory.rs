@@ -150,7 +150,7 @@ impl Core {
         if self.tasks.len() >= most {
             // Several at once, so that not every new task searches all of them.
             let few = most - most.div_ceil(16);
-            self.send_away(|tasks| tasks.len() <= few);
+            self.send_away(|tasks| tasks.len() <= few, None);
         }
     }
 
@@ -159,15 +159,16 @@ impl Core {
         let most = self.settings.limits.task_total_bytes;
         if self.tasks.log_bytes() > most {
             let few = most / 16 * 15;
-            self.send_away(|tasks| tasks.log_bytes() <= few);
+            self.send_away(|tasks| tasks.log_bytes() <= few, None);
         }
     }
 
-    /// Unloads tasks that can be, the least recently changed first, until it is enough. Tasks on the page of a waiting list stay:
-    /// it needs all of them at once.
-    fn send_away(&mut self, enough: impl Fn(&Tasks) -> bool) {
+    /// Unloads tasks that can be, but not `kept`, the least recently changed first, until it is enough. Tasks on the page of a waiting
+    /// list stay: it needs all of them at once.
+    pub(in crate::core) fn send_away(&mut self, enough: impl Fn(&Tasks) -> bool, kept: Option<&TaskId>) {
         let awaited = self.disk.awaited();
-        let resting = self.tasks.iter().filter(|(task, loaded)| loaded.can_leave() && !awaited.contains(task));
+        let stays = |task| kept == Some(task) || awaited.contains(task);
+        let resting = self.tasks.iter().filter(|(task, loaded)| loaded.can_leave() && !stays(task));
         let mut resting: Vec<(u64, TaskId)> = resting.map(|(task, loaded)| (loaded.state.at, task.clone())).collect();
         resting.sort_unstable();
         for (_, task) in resting {

@@ -26,9 +26,10 @@ pub(in crate::core) struct Tasks {
     contexts: HashMap<(Tenant, ContextId), Vec<TaskId>>,
     /// The live session: the task of clients that name none. Its context has the same id.
     session: Option<TaskId>,
-    /// Sums over the loaded tasks: encoded events that are kept for readers, and the lengths of the logs.
+    /// Sums over the loaded tasks: encoded events that are kept for readers, the lengths of the logs, and the memory.
     hot_bytes: usize,
     log_bytes: usize,
+    memory: usize,
 }
 
 impl Tasks {
@@ -40,6 +41,7 @@ impl Tasks {
             session: None,
             hot_bytes: 0,
             log_bytes: 0,
+            memory: 0,
         }
     }
 
@@ -49,7 +51,7 @@ impl Tasks {
         self.loaded.get(task)
     }
 
-    /// For changes that leave `hot_bytes` and `log_bytes` alone; see [`Tasks::update`].
+    /// For changes that leave the sums alone; see [`Tasks::update`].
     pub fn get_mut(&mut self, task: &TaskId) -> Option<&mut LoadedTask> {
         self.loaded.get_mut(task)
     }
@@ -57,10 +59,11 @@ impl Tasks {
     /// Changes a task and keeps the sums right.
     pub fn update<R>(&mut self, task: &TaskId, change: impl FnOnce(&mut LoadedTask) -> R) -> Option<R> {
         let loaded = self.loaded.get_mut(task)?;
-        let before = (loaded.hot_bytes, loaded.log_bytes);
+        let before = (loaded.hot_bytes, loaded.log_bytes, loaded.memory());
         let result = change(loaded);
         self.hot_bytes = self.hot_bytes + loaded.hot_bytes - before.0;
         self.log_bytes = self.log_bytes + loaded.log_bytes - before.1;
+        self.memory = self.memory + loaded.memory() - before.2;
         Some(result)
     }
 
@@ -92,6 +95,7 @@ impl Tasks {
         self.known.insert(task.clone(), Brief::of(&loaded.state));
         self.hot_bytes += loaded.hot_bytes;
         self.log_bytes += loaded.log_bytes;
+        self.memory += loaded.memory();
         self.loaded.insert(task, loaded);
     }
 
@@ -99,6 +103,7 @@ impl Tasks {
         let loaded = self.loaded.remove(task)?;
         self.hot_bytes -= loaded.hot_bytes;
         self.log_bytes -= loaded.log_bytes;
+        self.memory -= loaded.memory();
         Some(loaded)
     }
 
@@ -108,6 +113,10 @@ impl Tasks {
 
     pub fn log_bytes(&self) -> usize {
         self.log_bytes
+    }
+
+    pub fn memory(&self) -> usize {
+        self.memory
     }
 
     /// The task in which this call waits for an answer: `preferred`, or else the only other one. Call ids come from the model, so

@@ -1,5 +1,6 @@
 //! The plan of the program `gemini-a2a`: what its flags, its environment and the files around its workspace say.
 
+use crate::base::size;
 use crate::config::options::Flag;
 use crate::config::paths::Paths;
 use crate::config::settings::Settings;
@@ -11,6 +12,7 @@ use crate::shell::event_loop::log::{Log, Redacted};
 use crate::shell::event_loop::sys;
 use crate::shell::start::assemble::{lookup, read};
 use crate::shell::start::embed::{ChildProcesses, Gemini, Model, Plan, SignalHandling};
+use crate::shell::start::memory_limit::memory_limit;
 use crate::shell::start::workspace_settings::{SettingsReader, real_directory};
 use crate::shell::workers::slash_commands::Commands;
 use std::ffi::OsString;
@@ -48,11 +50,17 @@ pub fn configure(
                 .into(),
         );
     }
+    let memory = memory_limit(config.settings.limits.memory);
+    let limits = config.settings.limits.clone().with_memory(memory.as_ref().map(|(bytes, _)| *bytes));
+    if let Some((_, text)) = memory.filter(|_| limits.memory.is_some()) {
+        let longest = size::spell(limits.body_bytes as u64);
+        greeting.push(format!("Memory: {text}; a request may be {longest} long, and less when others are under way."));
+    }
     sys::raise_file_limit();
     let plan = Plan {
         listen: config.listen,
         sockets: config.runtime_dir.map(|dir| dir.join("gemini-a2a")),
-        limits: config.settings.limits.clone(),
+        limits,
         trust: operators.trust,
         paths,
         environment,

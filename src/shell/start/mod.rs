@@ -3,6 +3,7 @@
 mod assemble;
 mod configure;
 pub mod embed;
+mod memory_limit;
 pub mod program;
 pub mod replay;
 pub mod workspace_settings;

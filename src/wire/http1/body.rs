@@ -43,6 +43,14 @@ impl Body {
         !matches!(self, Body::Fixed { left: 0 } | Body::TooLarge)
     }
 
+    /// The bytes that are announced and have not come.
+    pub fn left(&self) -> usize {
+        match self {
+            Body::Fixed { left } | Body::ChunkData { left } => *left,
+            Body::TooLarge | Body::ChunkLine { .. } | Body::ChunkEnd | Body::Trailers { .. } => 0,
+        }
+    }
+
     /// Moves bytes from the queue into `body`.
     pub fn fill(&mut self, body: &mut Vec<u8>, rx: &mut Buf, limits: &Limits) -> Result<Filled, Reject> {
         loop {
