@@ -6,7 +6,7 @@ mod task;
 use gemini_a2a::base::id::Seq;
 use gemini_a2a::task::log::answer::{Answer, Usage};
 use gemini_a2a::task::log::event::{End, Event, Lifecycle};
-use gemini_a2a::task::machine::decide::{Effect, Input, job};
+use gemini_a2a::task::machine::decide::{Gate, Input, job};
 use gemini_a2a::task::machine::job::{Compaction, ModelError, ModelErrorKind, NoteBody, Work};
 use gemini_a2a::task::machine::state::Item;
 use serde_json::json;
@@ -31,7 +31,7 @@ fn an_unavailable_model_is_replaced_once_before_the_turn_fails() {
     let unusable = || model_fails(ModelErrorKind::Unusable);
     let case =
         given(thinking("gemini-2.5-pro")).when(note(3, unusable())).then(&[fell_back("gemini-2.5-flash")], &[think(4)]);
-    let asked = job(&case.state, &think(4), &case.limits).expect("a job");
+    let asked = job(&case.state, Seq(4), &case.limits).expect("a job");
     assert!(matches!(asked.work, Work::Think(think) if &*think.model == "gemini-2.5-flash"));
     case.when(note(4, unusable())).then(&[failed(1, "no luck")], &[]);
     given(thinking("gemma-4-31b-it")).when(note(3, unusable())).then(&[failed(1, "no luck")], &[]);
@@ -72,13 +72,13 @@ fn a_long_conversation_is_compacted_before_the_next_request() {
     };
     start(999).next(&[began(2)], &[think(7)]);
 
-    let compact = Effect::Compact { job: Seq(8) };
+    let compact = starts(8, Gate::Written, Started::Compact);
     let compacting = || start(1_000).next(&[began(2), Event::CompactionBegan], std::slice::from_ref(&compact));
     let done = Compaction { summary: "short".into(), items: 2 };
     let case = compacting()
         .when(note(8, NoteBody::Compacted(Ok(done))))
         .then(&[Event::Compacted { summary: "short".into(), items: 2 }], &[think(9)]);
-    let asked = job(&case.state, &think(9), &case.limits).expect("a job");
+    let asked = job(&case.state, Seq(9), &case.limits).expect("a job");
     let Work::Think(think_of) = asked.work else { panic!("a request") };
     assert_eq!(think_of.given, 1);
     assert!(matches!(&*think_of.history[0], Item::Summary(text) if &**text == "short"));
@@ -100,7 +100,7 @@ fn compaction_is_stopped_by_a_cancel_and_a_restart() {
     decision.events.into_iter().for_each(|event| case.record(event));
     let case = case.settle().when(prompt("more")).then(&[prompted(2, "more")], &[]).settle();
     let decision = case.decide(Input::Cancel).expect("a cancel is accepted");
-    assert_eq!(decision.effects, [stop(8)]);
+    assert_eq!(decision.effects, [stop(8).0]);
     let restarted = case.decide(Input::Restored).expect("a restart is never refused");
     assert!(matches!(&restarted.events[..], [Event::TurnEnded { turn: 2, end: End::Interrupted(_), by: None }]));
 }
@@ -143,7 +143,7 @@ fn repeated_text_is_cut_off_and_then_ends_the_turn() {
     for n in 0..200 {
         let at = case.state.requests;
         let job = match case.state.phase {
-            gemini_a2a::task::machine::state::Phase::Thinking { job } => job.0,
+            gemini_a2a::task::machine::state::Phase::Working { job, .. } => job.0,
             ref other => panic!("{other:?} after {n} sentences, request {at}"),
         };
         let decision = case.decide(note(job, NoteBody::Text(sentence.into()))).expect("text is accepted");
@@ -152,7 +152,7 @@ fn repeated_text_is_cut_off_and_then_ends_the_turn() {
         }
         let over = matches!(decision.events.last(), Some(Event::TurnEnded { .. }));
         if over || decision.events.len() > 1 {
-            assert_eq!(decision.effects[0], stop(job), "the model is stopped");
+            assert_eq!(decision.effects[0], stop(job).0, "the model is stopped");
         }
         decision.events.into_iter().for_each(|event| case.record(event));
         if over {
@@ -194,10 +194,10 @@ fn loop_detection_can_be_switched_off() {
 fn named_files_are_read_before_the_model_is_asked() {
     let start = || {
         given(vec![created(Lifecycle::Conversational), prompted(1, "look at @a.txt")])
-            .next(&[began(1), Event::AttachmentsWanted], &[Effect::Attach { job: Seq(4) }])
+            .next(&[began(1), Event::AttachmentsWanted], &[starts(4, Gate::Written, Started::Attach)])
     };
     let case = start();
-    let wanted = job(&case.state, &Effect::Attach { job: Seq(4) }, &case.limits).expect("a job");
+    let wanted = job(&case.state, Seq(4), &case.limits).expect("a job");
     assert!(matches!(wanted.work, Work::Attach { prompt, .. } if prompt == "look at @a.txt"));
     let case = case
         .when(note(4, NoteBody::Attached(Some("its text".into()))))
@@ -208,5 +208,5 @@ fn named_files_are_read_before_the_model_is_asked() {
         assert_eq!(case.state.history.len(), 1, "only the prompt");
     }
     let decision = start().decide(Input::Cancel).expect("a cancel is accepted");
-    assert_eq!(decision.effects, [stop(4)]);
+    assert_eq!(decision.effects, [stop(4).0]);
 }

@@ -154,8 +154,8 @@ fn an_approval_is_of_exactly_what_was_shown() {
         case.record(event);
     }
     for request in [&e, &s] {
-        let effect = run(99, request, Gate::Synced);
-        let job = job(&case.state, &effect, &case.limits).expect("a job");
+        case.record(started(request));
+        let job = job(&case.state, case.state.seq, &case.limits).expect("a job");
         let Work::Run(run) = job.work else {
             panic!("{:?}", job.work);
         };
@@ -180,8 +180,7 @@ fn edited_content_applies_to_edits_only() {
         .when(pick_edited(&e, "proceed_once", "mine"))
         .then(&[answer(&e, Some("mine")), ready(&e)], &[])
         .next(&[started(&e)], &[run(12, &e, Gate::Synced)]);
-    let effect = run(12, &e, Gate::Synced);
-    let Some(Work::Run(run)) = job(&case.state, &effect, &case.limits).map(|job| job.work) else {
+    let Some(Work::Run(run)) = job(&case.state, Seq(12), &case.limits).map(|job| job.work) else {
         panic!("a run job");
     };
     assert_eq!(run.edited.as_deref(), Some("mine"));
@@ -212,8 +211,7 @@ fn ask_user_always_asks_and_its_answers_reach_the_tool() {
         .when(pick_answering(&a, "proceed_once", answers.clone()))
         .then(&[answer(&a, Some(answers.clone())), ready(&a)], &[])
         .next(&[started(&a)], &[run(11, &a, Gate::Written)]);
-    let effect = run(11, &a, Gate::Written);
-    let Some(Work::Run(run)) = job(&case.state, &effect, &case.limits).map(|job| job.work) else {
+    let Some(Work::Run(run)) = job(&case.state, Seq(11), &case.limits).map(|job| job.work) else {
         panic!("a run job");
     };
     assert_eq!(run.answers, Some(answers.clone()));

@@ -40,8 +40,7 @@ fn call_ids_come_from_the_api_and_are_unique() {
     assert_eq!(names, ["read_file__1_2", "read_file__2_2", "read_file__2", "read_file__2_3", own.as_str()]);
     let api_ids: Vec<Option<&str>> = answer.calls().map(|c| c.api_id.as_deref()).collect();
     assert_eq!(api_ids, [Some("1"), Some("2_2"), Some("2"), Some("2"), None], "the API gets its own ids back");
-    let calls = answer.calls().map(|call| call.call.clone()).collect();
-    assert_eq!(decision.effects, [Effect::Prepare { job: Seq(7), calls }]);
+    assert_eq!(decision.effects, [Effect::Start { job: Seq(7), gate: Gate::Written }]);
 }
 
 /// (41) (42) Both are announced before the first question, and one pause follows.
@@ -135,13 +134,14 @@ fn a_call_that_policy_forbids_is_not_asked_about() {
 fn a_call_of_a_disabled_tool_is_not_asked_about() {
     let (r, e, f) = (call(READ, "r"), edit(), call(FORBIDDEN, "f"));
     let all = [r.clone(), e.clone(), f.clone()];
-    let events = [prompted(1, "go"), began(1), answered(&all)];
+    let events = [prompted(1, "go"), began(1)];
     let case = given(log(vec![created_with_tools(&[READ, FORBIDDEN])], &events));
-    let asked = job(&case.state, &think(3), &case.limits).expect("a job");
+    let asked = job(&case.state, Seq(3), &case.limits).expect("a job");
     let Work::Think(asked) = asked.work else {
         panic!("{asked:?}");
     };
     assert_eq!(asked.tools, Some(vec![READ.to_owned(), FORBIDDEN.to_owned()]));
+    let case = case.record_all(&[answered(&all)]);
     let denied = |reason: &str| failure(ErrorKind::PolicyViolation, reason);
     let edit_is =
         format!("This call of {EDIT} is not allowed here: whoever began this task wants other tools used only.");
@@ -157,7 +157,7 @@ fn calls_beyond_the_limit_are_answered_with_an_error() {
     let (a, b) = (call(READ, "a"), call(READ, "b"));
     let both = [a.clone(), b.clone()];
     let case = given(log(thinking(), &[answered(&both)])).with_limits(|limits| limits.calls = 1);
-    let job = job(&case.state, &prepare(4, &both), &case.limits).expect("a job");
+    let job = job(&case.state, Seq(4), &case.limits).expect("a job");
     let Work::Prepare { calls, .. } = job.work else {
         panic!("{job:?}");
     };

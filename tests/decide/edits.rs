@@ -2,9 +2,8 @@
 
 use crate::logs::*;
 use crate::task::*;
-use gemini_a2a::base::id::Seq;
 use gemini_a2a::task::log::event::{End, Event, Final};
-use gemini_a2a::task::machine::decide::{Effect, Gate, job};
+use gemini_a2a::task::machine::decide::{Gate, job};
 use gemini_a2a::task::machine::job::{Job, NoteBody, RunEnd, Work};
 use gemini_a2a::task::machine::state::TaskState;
 use gemini_a2a::task::spec::{Choice, Ending, ErrorKind, Verdict};
@@ -35,8 +34,8 @@ fn a_written_file_is_recorded_with_the_end_of_its_call_and_also_if_the_call_was_
 
     let mut room = case.limits.clone();
     room.task_blob_bytes = 10;
-    let again = Effect::Run { job: Seq(12), call: e.call.clone(), gate: Gate::Synced };
-    let Some(Job { work: Work::Run(run), .. }) = job(&case.state, &again, &room) else { panic!("a job") };
+    let again = case.record_all(&[ready(&e), started(&e)]);
+    let Some(Job { work: Work::Run(run), .. }) = job(&again.state, again.state.seq, &room) else { panic!("a job") };
     assert_eq!(run.blob_room, 2, "both versions count");
 
     let stopped = given(editing()).record_all(&[ended(&e, success()), turn_ended(1, End::Refused)]);

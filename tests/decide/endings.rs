@@ -4,7 +4,7 @@ use crate::logs::*;
 use crate::task::*;
 use gemini_a2a::task::log::answer::Finish;
 use gemini_a2a::task::log::event::{End, Event, Final, Outcome};
-use gemini_a2a::task::machine::decide::{Effect, Input, Refusal};
+use gemini_a2a::task::machine::decide::{Input, Refusal};
 use gemini_a2a::task::machine::job::{ModelErrorKind, NoteBody};
 use gemini_a2a::task::machine::state::{Item, TaskState};
 use gemini_a2a::task::spec::{Choice, Ending};
@@ -63,7 +63,7 @@ fn a_cancel_ends_the_task_in_every_phase() {
     let (e, s) = (edit(), shell());
     let both = [ended(&e, stopped()), ended(&s, stopped()), canceled()];
     let only = [canceled()];
-    let ends: [(&[Event], &[Effect]); 11] = [
+    let ends: [(&[Event], &[Expected]); 11] = [
         (&only, &[]),
         (&only, &[stop(3)]),
         (&only, &[stop(4)]),
@@ -151,7 +151,7 @@ fn what_the_model_was_saying_when_it_was_stopped_is_kept() {
         panic!("{decision:?}");
     };
     assert_eq!((answer.text().as_str(), &answer.finish), ("Half a sen", &Finish::Stopped));
-    assert_eq!(decision.effects, [stop(3)]);
+    assert_eq!(decision.effects, [stop(3).0]);
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn a_model_answer_is_recorded_whole_with_the_position_of_its_text() {
         ],
     ));
     assert_eq!(case.state.utterance.since, Some(Seq(15)));
-    let job = job(&case.state, &think(14), &case.limits).expect("a job");
+    let job = job(&case.state, Seq(14), &case.limits).expect("a job");
     assert_eq!(job.id.at, Seq(14));
     let Work::Think(think) = job.work else {
         panic!("{job:?}");
@@ -86,7 +86,7 @@ fn waits(limit: impl FnOnce(&mut gemini_a2a::limits::Limits), kind: ModelErrorKi
     let mut case = given(thinking()).with_limits(limit);
     let mut waits = Vec::new();
     loop {
-        let Phase::Thinking { job } = case.state.phase else {
+        let Phase::Working { job, .. } = case.state.phase else {
             panic!("in {:?}", case.state.phase);
         };
         let failed = case.decide(note(job.0, model_fails(kind)));
@@ -192,7 +192,7 @@ fn partial_text_is_retracted_only_if_there_was_any() {
 fn retries_are_counted_per_kind_and_per_request() {
     let start = log(thinking(), &[backed_off(2, 1, 1), Event::Retried]);
     let case = given(start.clone());
-    let Some(Work::Think(again)) = job(&case.state, &think(5), &case.limits).map(|job| job.work) else {
+    let Some(Work::Think(again)) = job(&case.state, Seq(5), &case.limits).map(|job| job.work) else {
         panic!("a think job");
     };
     assert_eq!(again.attempt, 4);
@@ -219,7 +219,7 @@ fn a_timer_counts_only_for_the_wait_it_was_armed_for() {
 fn the_tools_of_a_request_are_recorded_and_the_next_request_knows_them() {
     let declarations = BlobRef { sha256: "c".repeat(64), bytes: 9 };
     let set = ToolSet { names: vec!["edit".into()], declarations };
-    let declared = |state: &State| match job(state, &think(3), &Limits::default()) {
+    let declared = |state: &State| match job(state, Seq(3), &Limits::default()) {
         Some(Job { work: Work::Think(think), .. }) => think.declared,
         other => panic!("{other:?}"),
     };

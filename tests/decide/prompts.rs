@@ -2,10 +2,9 @@
 
 use crate::logs::*;
 use crate::task::*;
-use gemini_a2a::base::id::Seq;
 use gemini_a2a::limits::PROMPT_KEYS;
 use gemini_a2a::task::log::event::{Delivery, End, Event};
-use gemini_a2a::task::machine::decide::{Effect, Gate, Input, Refusal};
+use gemini_a2a::task::machine::decide::{Gate, Input, Refusal};
 use gemini_a2a::task::machine::state::{Item, TaskState};
 use gemini_a2a::task::spec::Choice;
 use std::sync::Arc;
@@ -145,7 +144,7 @@ fn files_that_a_steering_prompt_names_are_read_first() {
         .then(&[ended(&s, success())], &[])
         .next(
             &[Event::ResultsSent, Event::Steered { turn: 2 }, Event::AttachmentsWanted],
-            &[Effect::Attach { job: Seq(job + 4) }],
+            &[starts(job + 4, Gate::Written, Started::Attach)],
         )
         .expect_settled();
 }

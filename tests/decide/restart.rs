@@ -4,7 +4,7 @@ use crate::logs::*;
 use crate::task::*;
 use gemini_a2a::task::log::answer::Request;
 use gemini_a2a::task::log::event::{End, Event};
-use gemini_a2a::task::machine::decide::{Effect, Gate, Input};
+use gemini_a2a::task::machine::decide::{Gate, Input};
 use gemini_a2a::task::machine::state::{CallResult, Item};
 use gemini_a2a::task::spec::{Choice, ErrorKind};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn a_restart_in_every_phase() {
     let had_not = "The server was stopped before this call had begun. Nothing was changed; it can \
                    be made again.";
     let cut_off = |message| ended(&edit(), failure(ErrorKind::Interrupted, message));
-    let ends: [(&[Event], &[Effect]); 12] = [
+    let ends: [(&[Event], &[Expected]); 12] = [
         (&[], &[]),
         (&[interrupted()], &[]),
         (&[interrupted()], &[]),

@@ -5,7 +5,7 @@ use crate::task::*;
 use gemini_a2a::base::id::Seq;
 use gemini_a2a::task::log::answer::{Answer, Finish};
 use gemini_a2a::task::log::event::{End, Event, Final};
-use gemini_a2a::task::machine::decide::{Effect, job};
+use gemini_a2a::task::machine::decide::{Gate, job};
 use gemini_a2a::task::machine::job::{NoteBody, Work};
 use gemini_a2a::task::machine::state::Item;
 use gemini_a2a::task::slash::{Command, Invocation};
@@ -13,16 +13,16 @@ use std::sync::Arc;
 
 #[test]
 fn a_command_runs_instead_of_the_model() {
-    let start = [created_to_run("memory show"), prompted(1, "/memory @show")];
-    let effect = Effect::Command { job: Seq(4) };
-    let case = given(start).next(&[began(1), Event::CommandBegan], std::slice::from_ref(&effect));
+    let events = [created_to_run("memory show"), prompted(1, "/memory @show")];
+    let effect = starts(4, Gate::Synced, Started::Command);
+    let case = given(events).next(&[began(1), Event::CommandBegan], std::slice::from_ref(&effect));
     let expected = Work::Command(Command {
         workspace: "/w".into(),
         trusted: true,
         invocation: Invocation { path: vec!["memory".into(), "show".into()], args: vec!["x".into()] },
         facts: Arc::default(),
     });
-    let made = job(&case.state, &effect, &case.limits).expect("it is a job");
+    let made = job(&case.state, Seq(4), &case.limits).expect("it is a job");
     assert_eq!((made.id.at, made.work), (Seq(4), expected));
 }
 

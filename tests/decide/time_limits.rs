@@ -2,11 +2,10 @@
 
 use crate::logs::*;
 use crate::task::*;
-use gemini_a2a::base::id::Seq;
 use gemini_a2a::limits::Times;
 use gemini_a2a::task::log::answer::Request;
 use gemini_a2a::task::log::event::{End, Event, Final, Outcome};
-use gemini_a2a::task::machine::decide::{Effect, Input, Refusal, deadline};
+use gemini_a2a::task::machine::decide::{Input, Refusal, deadline};
 use gemini_a2a::task::machine::state::TaskState;
 use gemini_a2a::task::message::Source;
 use gemini_a2a::task::spec::{Choice, Ending, ErrorKind};
@@ -57,7 +56,7 @@ fn a_question_timeout_does_not_stop_running_calls() {
     assert_eq!(case.state.status.state, TaskState::Working);
     case.when(note(12, run_ends(success())))
         .then(&[ended(&edit(), success())], &[])
-        .next(&[Event::ResultsSent], &[Effect::Think { job: Seq(16) }]);
+        .next(&[Event::ResultsSent], &[think(16)]);
 }
 
 #[test]
@@ -103,7 +102,7 @@ fn a_turn_that_takes_too_long_is_stopped_in_every_phase() {
     let cut = Ending::cancelled("The turn took too long.");
     let (e, s) = (edit(), shell());
     let both = || vec![ended(&e, cut.clone()), ended(&s, cut.clone()), over()];
-    let ends: [(Vec<Event>, &[Effect]); 12] = [
+    let ends: [(Vec<Event>, &[Expected]); 12] = [
         (vec![], &[]),
         (vec![over()], &[stop(3)]),
         // A command is all there is to its task.

@@ -90,12 +90,7 @@ impl SystemState {
 
 fn phase_job(phase: &Phase) -> Option<Seq> {
     match phase {
-        Phase::Thinking { job }
-        | Phase::Attaching { job }
-        | Phase::Commanding { job }
-        | Phase::Compacting { job }
-        | Phase::Preparing { job }
-        | Phase::Backoff { job, .. } => Some(*job),
+        Phase::Working { job, .. } | Phase::Backoff { job, .. } => Some(*job),
         Phase::Idle | Phase::Tools | Phase::Closed => None,
     }
 }

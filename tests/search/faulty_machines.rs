@@ -4,7 +4,7 @@ use crate::system::{Budget, Machine};
 use gemini_a2a::limits::Times;
 use gemini_a2a::task::log::event::{Event, Lifecycle};
 use gemini_a2a::task::machine::decide::{Decision, Effect, Gate, Input, Refusal, Rules, decide};
-use gemini_a2a::task::machine::state::{CallState, Phase, Stage, State};
+use gemini_a2a::task::machine::state::{CallState, Phase, Stage, State, Step};
 use gemini_a2a::task::spec::{Choice, Confinement};
 
 use crate::{ONCE, search, search_from, search_in, task};
@@ -57,10 +57,9 @@ fn a_call_that_runs_again_after_a_restart_is_caught() {
     fn eager(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
         let running = |call: &&CallState| matches!(call.stage, Stage::Running { .. });
         if let (Input::Restored, Some(call)) = (&input, state.calls.iter().find(running)) {
-            let call = call.id().clone();
             return Ok(Decision {
-                events: vec![Event::CallStarted { call: call.clone() }],
-                effects: vec![Effect::Run { job: state.seq.next(), call, gate: Gate::Synced }],
+                events: vec![Event::CallStarted { call: call.id().clone() }],
+                effects: vec![Effect::Start { job: state.seq.next(), gate: Gate::Synced }],
             });
         }
         decide(state, input, rules)
@@ -75,7 +74,9 @@ fn a_call_that_runs_again_after_a_restart_is_caught() {
 #[test]
 fn a_late_note_that_is_accepted_is_caught() {
     fn trusting(state: &State, mut input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
-        if let (Input::Note { job, .. }, Phase::Thinking { job: current }) = (&mut input, &state.phase) {
+        if let (Input::Note { job, .. }, Phase::Working { job: current, step: Step::Think }) =
+            (&mut input, &state.phase)
+        {
             *job = *current;
         }
         decide(state, input, rules)
@@ -153,8 +154,8 @@ fn a_timeout_that_does_not_stop_the_work_is_caught() {
 #[test]
 fn a_command_that_runs_again_after_a_restart_is_caught() {
     fn eager(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
-        if let (Input::Restored, Phase::Commanding { job }) = (&input, &state.phase) {
-            return Ok(Decision { events: vec![], effects: vec![Effect::Command { job: *job }] });
+        if let (Input::Restored, Phase::Working { job, step: Step::Command }) = (&input, &state.phase) {
+            return Ok(Decision { events: vec![], effects: vec![Effect::Start { job: *job, gate: Gate::Synced }] });
         }
         decide(state, input, rules)
     }

@@ -2,7 +2,7 @@
 
 use crate::system::SystemState;
 use gemini_a2a::base::id::{CallId, Seq};
-use gemini_a2a::task::machine::state::{Item, Phase, Stage, TaskState};
+use gemini_a2a::task::machine::state::{Item, Phase, Stage, Step, TaskState};
 use gemini_a2a::task::push::Due;
 
 impl SystemState {
@@ -51,18 +51,12 @@ impl SystemState {
                 return Err("waits for a timer that is not armed".into());
             }
             Phase::Backoff { .. } => {}
-            Phase::Thinking { job }
-            | Phase::Attaching { job }
-            | Phase::Commanding { job }
-            | Phase::Compacting { job }
-            | Phase::Preparing { job } => {
-                awaited.push(job);
-            }
+            Phase::Working { job, .. } => awaited.push(job),
         }
         for call in &state.calls {
             match call.stage {
                 Stage::Running { job } | Stage::Replanning { job } => awaited.push(job),
-                Stage::Named if matches!(state.phase, Phase::Preparing { .. }) => {}
+                Stage::Named if matches!(state.phase, Phase::Working { step: Step::Prepare, .. }) => {}
                 Stage::Ready if state.suspended => {}
                 Stage::Asked | Stage::Ended => {}
                 Stage::Named | Stage::Planned | Stage::Answered | Stage::Ready => {
@@ -122,13 +116,7 @@ impl SystemState {
             Phase::Closed => &[TaskState::Canceled, TaskState::Failed, TaskState::Completed],
             Phase::Idle => &[TaskState::InputRequired],
             Phase::Tools if state.suspended || state.waits_for_answers() => &[TaskState::InputRequired],
-            Phase::Tools
-            | Phase::Thinking { .. }
-            | Phase::Attaching { .. }
-            | Phase::Commanding { .. }
-            | Phase::Compacting { .. }
-            | Phase::Preparing { .. }
-            | Phase::Backoff { .. } => &[TaskState::Working],
+            Phase::Tools | Phase::Working { .. } | Phase::Backoff { .. } => &[TaskState::Working],
         };
         if !expected.contains(&state.status.state) {
             let (status, phase) = (state.status.state, &state.phase);

@@ -11,7 +11,7 @@ use gemini_a2a::task::log::answer::Request;
 use gemini_a2a::task::log::event::Event;
 use gemini_a2a::task::log::record::Record;
 use gemini_a2a::task::machine::decide::{Decision, Effect, Gate, HookInput, Input, Refusal, Rules, job};
-use gemini_a2a::task::machine::job::{ModelErrorKind, NoteBody, Pick, RunEnd, Said};
+use gemini_a2a::task::machine::job::{self, ModelErrorKind, NoteBody, Pick, RunEnd, Said};
 use gemini_a2a::task::machine::state::State;
 use gemini_a2a::task::policy::{Grant, Policy};
 use gemini_a2a::task::push::Due;
@@ -454,30 +454,8 @@ impl SystemState {
     }
 
     fn apply_effect(&mut self, effect: &Effect, limits: &Limits) -> Result<(), String> {
-        let work = match effect {
-            Effect::Think { .. } => Work::Think { calls: self.state.turn == 1 && self.state.round == 0 },
-            Effect::Attach { .. } | Effect::Compact { .. } => {
-                return Err("no prompt names files and no conversation gets long".into());
-            }
-            Effect::Command { .. } => {
-                self.observations.commands += 1;
-                if self.observations.commands > 1 {
-                    return Err("the command runs twice".into());
-                }
-                Work::Command
-            }
-            Effect::Prepare { calls, .. } => Work::Prepare(calls.clone()),
-            Effect::Run { call, gate, .. } => {
-                let observations = &mut self.observations.calls[index(call)];
-                observations.runs += 1;
-                if observations.runs > observations.starts {
-                    return Err(format!("{call} runs without a start in the log"));
-                }
-                if *gate != Gate::Synced {
-                    return Err(format!("{call} has effects and does not wait for the disk"));
-                }
-                Work::Run(call.clone())
-            }
+        let (at, gate) = match effect {
+            Effect::Start { job, gate } => (*job, *gate),
             Effect::Stop { job } => {
                 let awaited = |worker: &&mut Worker| worker.job == *job && !worker.late;
                 let worker = self.workers.iter_mut().find(awaited);
@@ -497,8 +475,38 @@ impl SystemState {
                 return Ok(());
             }
         };
-        let job = job(&self.state, effect, limits).ok_or("an effect without a job")?;
-        self.workers.push(Worker { job: job.id.at, work, late: false });
+        let work = self.begin_work(at, gate, limits)?;
+        self.workers.push(Worker { job: at, work, late: false });
         Ok(())
+    }
+
+    fn begin_work(&mut self, at: Seq, gate: Gate, limits: &Limits) -> Result<Work, String> {
+        let job = job(&self.state, at, limits).ok_or("a job starts that the state does not wait for")?;
+        Ok(match job.work {
+            job::Work::Think(_) => Work::Think { calls: self.state.turn == 1 && self.state.round == 0 },
+            job::Work::Attach { .. } | job::Work::Compact(_) => {
+                return Err("no prompt names files and no conversation gets long".into());
+            }
+            job::Work::Command(_) => {
+                self.observations.commands += 1;
+                if self.observations.commands > 1 {
+                    return Err("the command runs twice".into());
+                }
+                Work::Command
+            }
+            job::Work::Prepare { calls, .. } => Work::Prepare(calls.into_iter().map(|request| request.call).collect()),
+            job::Work::Run(run) => {
+                let call = run.call;
+                let observations = &mut self.observations.calls[index(&call)];
+                observations.runs += 1;
+                if observations.runs > observations.starts {
+                    return Err(format!("{call} runs without a start in the log"));
+                }
+                if gate != Gate::Synced {
+                    return Err(format!("{call} has effects and does not wait for the disk"));
+                }
+                Work::Run(call)
+            }
+        })
     }
 }

@@ -175,8 +175,8 @@ pub fn rule(request: &Request) -> Rule {
     }
 }
 
-pub fn save(rule: Rule) -> Effect {
-    Effect::Save { rule }
+pub fn save(rule: Rule) -> Expected {
+    (Effect::Save { rule }, None)
 }
 
 pub fn ready(request: &Request) -> Event {

@@ -4,31 +4,67 @@ use super::*;
 use gemini_a2a::base::id::{CallId, Seq};
 use gemini_a2a::task::log::answer::Request;
 use gemini_a2a::task::log::event::Delivery;
-use gemini_a2a::task::machine::decide::{Effect, Gate, Input};
-use gemini_a2a::task::machine::job::{ModelError, ModelErrorKind, NoteBody, Pick, RunEnd, Said};
+use gemini_a2a::task::machine::decide::{Effect, Gate, Input, job};
+use gemini_a2a::task::machine::job::{ModelError, ModelErrorKind, NoteBody, Pick, RunEnd, Said, Work};
 use gemini_a2a::task::slash::Commanded;
 use gemini_a2a::task::spec::{Answers, Ending};
 use serde_json::json;
 use std::sync::Arc;
 
-pub fn think(job: u64) -> Effect {
-    Effect::Think { job: Seq(job) }
+/// A started job and what it is for: so much of it as tables write down.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Started {
+    Think,
+    Attach,
+    Command,
+    Compact,
+    Prepare(Vec<CallId>),
+    Run(CallId),
 }
 
-pub fn prepare(job: u64, calls: &[Request]) -> Effect {
-    Effect::Prepare { job: Seq(job), calls: calls.iter().map(|request| request.call.clone()).collect() }
+/// An effect and, if it starts a job, what is started.
+pub type Expected = (Effect, Option<Started>);
+
+pub fn starts(job: u64, gate: Gate, work: Started) -> Expected {
+    (Effect::Start { job: Seq(job), gate }, Some(work))
 }
 
-pub fn run(job: u64, request: &Request, gate: Gate) -> Effect {
-    Effect::Run { job: Seq(job), call: request.call.clone(), gate }
+pub fn think(job: u64) -> Expected {
+    starts(job, Gate::Written, Started::Think)
 }
 
-pub fn stop(job: u64) -> Effect {
-    Effect::Stop { job: Seq(job) }
+pub fn prepare(job: u64, calls: &[Request]) -> Expected {
+    let calls = calls.iter().map(|request| request.call.clone());
+    starts(job, Gate::Written, Started::Prepare(calls.collect()))
 }
 
-pub fn arm(job: u64, delay_ms: u64) -> Effect {
-    Effect::Arm { job: Seq(job), delay_ms }
+pub fn run(job: u64, request: &Request, gate: Gate) -> Expected {
+    starts(job, gate, Started::Run(request.call.clone()))
+}
+
+/// What an effect of a task in this state starts.
+pub fn started_by(state: &State, effect: &Effect, limits: &Limits) -> Option<Started> {
+    let Effect::Start { job: at, .. } = effect else {
+        return None;
+    };
+    let started = job(state, *at, limits).expect("the state waits for what starts");
+    assert_eq!(started.id.at, *at);
+    Some(match started.work {
+        Work::Think(_) => Started::Think,
+        Work::Attach { .. } => Started::Attach,
+        Work::Command(_) => Started::Command,
+        Work::Compact(_) => Started::Compact,
+        Work::Prepare { calls, .. } => Started::Prepare(calls.into_iter().map(|request| request.call).collect()),
+        Work::Run(run) => Started::Run(run.call),
+    })
+}
+
+pub fn stop(job: u64) -> Expected {
+    (Effect::Stop { job: Seq(job) }, None)
+}
+
+pub fn arm(job: u64, delay_ms: u64) -> Expected {
+    (Effect::Arm { job: Seq(job), delay_ms }, None)
 }
 
 pub fn prompt(text: &str) -> Input {

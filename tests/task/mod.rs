@@ -19,7 +19,7 @@ use gemini_a2a::base::id::Seq;
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::log::event::{Event, Lifecycle};
 use gemini_a2a::task::log::record::Record;
-use gemini_a2a::task::machine::decide::{Decision, Effect, Input, Refusal, Rules, decide};
+use gemini_a2a::task::machine::decide::{Decision, Input, Refusal, Rules, decide};
 use gemini_a2a::task::machine::state::State;
 use gemini_a2a::task::policy::{Grant, Policy};
 use gemini_a2a::task::spec::{ToolSpec, Verdict};
@@ -116,7 +116,7 @@ impl Case {
 
     /// `Advance` leads to exactly these events and effects.
     #[track_caller]
-    pub fn next(self, events: &[Event], effects: &[Effect]) -> Case {
+    pub fn next(self, events: &[Event], effects: &[Expected]) -> Case {
         self.when(Input::Advance).then(events, effects)
     }
 
@@ -149,11 +149,15 @@ pub struct Outcomes {
 impl Outcomes {
     /// The input led to exactly these events and effects. Records the events.
     #[track_caller]
-    pub fn then(mut self, events: &[Event], effects: &[Effect]) -> Case {
-        let expected = Decision { events: events.to_vec(), effects: effects.to_vec() };
+    pub fn then(mut self, events: &[Event], effects: &[Expected]) -> Case {
+        let wanted = effects.iter().map(|(effect, _)| effect.clone()).collect();
+        let expected = Decision { events: events.to_vec(), effects: wanted };
         assert_eq!(self.result, Ok(expected), "in {:?}", self.case.state.phase);
         for event in events {
             self.case.record(event.clone());
+        }
+        for (effect, started) in effects {
+            assert_eq!(started_by(&self.case.state, effect, &self.case.limits), *started);
         }
         self.case
     }

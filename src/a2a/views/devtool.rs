@@ -98,7 +98,7 @@ mod tests {
     use crate::task::log::event::Profile;
     use crate::task::log::event::{End, Final};
     use crate::task::log::record::Record;
-    use crate::task::machine::state::{CallState, Live, Phase, Stage, TaskState};
+    use crate::task::machine::state::{CallState, Live, Phase, Stage, Step, TaskState};
     use crate::task::message::Artifact;
     use crate::task::message::Part;
     use crate::task::spec::{ApprovalScope, Choice, Confinement, Display, Ending, Question};
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn changes_of_state_and_artifacts() {
         let mut state = sample::state();
-        state.phase = Phase::Thinking { job: Seq(9) };
+        state.phase = Phase::Working { job: Seq(9), step: Step::Think };
         let working = around("STATE_CHANGE", "working", Value::Null);
         assert_eq!(frame(&state, Event::TurnBegan { turn: 1 }), working);
         assert_eq!(frame(&state, Event::Resumed), working);

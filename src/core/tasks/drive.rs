@@ -10,6 +10,7 @@ use crate::core::timers::Timer;
 use crate::core::{Core, Out, log};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::brief::Brief;
+use crate::task::log::event::Event;
 use crate::task::machine::decide;
 use crate::task::machine::decide::{Decision, Effect, Gate, Input, Refusal, Rules};
 use crate::task::machine::job::{JobId, Work};
@@ -58,9 +59,7 @@ impl Core {
         }
         self.follow_all(task, now);
         // A command gets the facts from before it began.
-        let commands = |effect: &Effect| matches!(effect, Effect::Command { .. });
-        let facts = decision.effects.iter().any(commands);
-        let facts = facts.then(|| self.facts(now));
+        let facts = decision.events.contains(&Event::CommandBegan).then(|| self.facts(now));
         let mut ended = Vec::new();
         let changed = self.tasks.update(task, |loaded| {
             let status = loaded.state.status.seq;
@@ -100,7 +99,7 @@ impl Core {
         let Some(loaded) = self.tasks.get_mut(task) else {
             return;
         };
-        let gate = match effect {
+        let (at, gate) = match effect {
             Effect::Arm { job, delay_ms } => {
                 let (task, job) = (task.clone(), *job);
                 let at = now.mono_ms + delay_ms;
@@ -115,15 +114,10 @@ impl Core {
                 return;
             }
             Effect::Save { rule } => return self.out.push(Out::SaveRule { rule: rule.clone() }),
-            Effect::Run { gate, .. } => *gate,
-            // Some commands write files; which ones is not known here.
-            Effect::Command { .. } => Gate::Synced,
-            Effect::Think { .. } | Effect::Attach { .. } | Effect::Compact { .. } | Effect::Prepare { .. } => {
-                Gate::Written
-            }
+            Effect::Start { job, gate } => (*job, *gate),
         };
-        let job = decide::job(&loaded.state, effect, &self.settings.limits);
-        let mut job = job.expect("these effects are jobs of the present state");
+        let job = decide::job(&loaded.state, at, &self.settings.limits);
+        let mut job = job.expect("the state waits for what starts");
         match &mut job.work {
             // A summary replaces what was inherited too.
             Work::Think(think) | Work::Compact(think)
@@ -332,15 +326,7 @@ impl Core {
 }
 
 fn is_work(effect: &Effect) -> bool {
-    match effect {
-        Effect::Think { .. }
-        | Effect::Attach { .. }
-        | Effect::Command { .. }
-        | Effect::Compact { .. }
-        | Effect::Prepare { .. }
-        | Effect::Run { .. } => true,
-        Effect::Stop { .. } | Effect::Arm { .. } | Effect::Save { .. } => false,
-    }
+    matches!(effect, Effect::Start { .. })
 }
 
 fn append_one(loaded: &mut LoadedTask, store: &mut dyn Store) -> Result<(), StoreError> {

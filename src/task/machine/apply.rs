@@ -10,7 +10,7 @@ use crate::task::log::long_text::LongText;
 use crate::task::log::record::Record;
 use crate::task::machine::loops::FENCE;
 use crate::task::machine::state::{
-    CallResult, CallState, Item, Phase, Queued, Stage, State, Status, Summary, TaskState, Utterance,
+    CallResult, CallState, Item, Phase, Queued, Stage, State, Status, Step, Summary, TaskState, Utterance,
 };
 use crate::task::message::{Artifact, Content, Message, Source};
 use crate::task::policy::Rule;
@@ -104,12 +104,12 @@ impl State {
             Event::Steered { turn } => self.steer(*turn),
             Event::Dropped { turn, .. } => drop(self.take_queued(*turn)),
             Event::TurnBegan { turn } => self.begin_turn(*turn, record),
-            Event::AttachmentsWanted => self.phase = Phase::Attaching { job },
+            Event::AttachmentsWanted => self.phase = Phase::Working { job, step: Step::Attach },
             Event::Attached { text } => {
                 self.name_texts([text]);
                 self.prepare_prompt((!text.is_empty()).then(|| text.clone()), record);
             }
-            Event::CommandBegan => self.phase = Phase::Commanding { job },
+            Event::CommandBegan => self.phase = Phase::Working { job, step: Step::Command },
             Event::CommandPrompted { text } => self.prepare_prompt(Some(text.as_str().into()), record),
             Event::Tools(set) => self.declare_tools(set),
             Event::Traced { trace } => self.trace = Some(trace.clone()),
@@ -120,7 +120,7 @@ impl State {
             Event::BackedOff { tries, delay_ms, .. } => self.back_off(*tries, *delay_ms, record),
             Event::Retried => self.think(record),
             Event::FellBack { model, .. } => self.fall_back(model, record),
-            Event::CompactionBegan => self.phase = Phase::Compacting { job },
+            Event::CompactionBegan => self.phase = Phase::Working { job, step: Step::Compact },
             Event::Compacted { summary, items } => self.compact(summary, *items, record),
             Event::CompactionFailed { .. } => self.fail_compaction(record),
             Event::Looped => self.count_loop(),
@@ -203,7 +203,7 @@ impl State {
     fn think(&mut self, record: &Record) {
         self.requests += 1;
         self.thoughts.clear();
-        self.phase = Phase::Thinking { job: record.seq };
+        self.phase = Phase::Working { job: record.seq, step: Step::Think };
     }
 
     /// The attachments of a prompt, or the prompt that a slash command made, become part of it.
@@ -212,7 +212,7 @@ impl State {
             text.unload();
             Arc::new(Item::Nudge(text))
         }));
-        self.phase = Phase::Thinking { job: record.seq };
+        self.phase = Phase::Working { job: record.seq, step: Step::Think };
     }
 
     fn declare_tools(&mut self, set: &ToolSet) {
@@ -283,7 +283,7 @@ impl State {
         if self.calls.is_empty() {
             self.phase = Phase::Tools;
         } else {
-            self.phase = Phase::Preparing { job: record.seq };
+            self.phase = Phase::Working { job: record.seq, step: Step::Prepare };
             self.announce(record, TaskState::Working, None);
         }
     }

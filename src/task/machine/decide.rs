@@ -23,7 +23,7 @@ use crate::task::log::event::{End, Event, Final, Lifecycle, Outcome, Tries};
 use crate::task::machine::job::{
     Job, JobId, ModelError, ModelErrorKind, NoteBody, Pick, Run, RunEnd, Said, Think, Work,
 };
-use crate::task::machine::state::{CallState, Item, Phase, Stage, State, TaskState};
+use crate::task::machine::state::{Awaited, CallState, Item, Phase, Stage, State, Step, TaskState};
 use crate::task::message::Source;
 use crate::task::policy::{self, Ask, Grant, Policy, Rule, Ruling};
 use crate::task::push::{Health, Hook, Target};
@@ -96,28 +96,9 @@ impl Decision {
 /// that caused it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    Think {
+    /// Start the job that the state waits for by this number: see [`job`].
+    Start {
         job: Seq,
-    },
-    /// Read what the prompt names first.
-    Attach {
-        job: Seq,
-    },
-    /// Run the command that the task is for.
-    Command {
-        job: Seq,
-    },
-    /// Summarise the older part of the conversation first.
-    Compact {
-        job: Seq,
-    },
-    Prepare {
-        job: Seq,
-        calls: Vec<CallId>,
-    },
-    Run {
-        job: Seq,
-        call: CallId,
         gate: Gate,
     },
     Stop {
@@ -194,39 +175,34 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
     Ok(out.decision)
 }
 
-/// The job behind an effect, made from the state after its events were applied. None for effects that are not jobs.
-pub fn job(state: &State, effect: &Effect, limits: &Limits) -> Option<Job> {
+/// A job that the state waits for, made after the events were applied that caused it.
+pub fn job(state: &State, at: Seq, limits: &Limits) -> Option<Job> {
     let blob_room = limits.task_blob_bytes.saturating_sub(state.blobs.values().sum());
-    let (at, work) = match effect {
-        Effect::Think { job } => (*job, Work::Think(think(state, blob_room))),
-        Effect::Attach { job } => {
+    let workspace = state.workspace.clone();
+    let work = match state.awaited(at)? {
+        Awaited::Step(Step::Think) => Work::Think(think(state, blob_room)),
+        Awaited::Step(Step::Compact) => Work::Compact(think(state, blob_room)),
+        Awaited::Step(Step::Attach) => {
             let prompt = state.prompt.as_ref()?.text();
-            let workspace = state.workspace.clone();
-            (*job, Work::Attach { workspace, prompt, blob_room })
+            Work::Attach { workspace, prompt, blob_room }
         }
-        Effect::Command { job } => (*job, Work::Command(command::of(state)?)),
-        Effect::Compact { job } => (*job, Work::Compact(think(state, blob_room))),
-        Effect::Prepare { job, calls } => {
-            let known = |id: &CallId| Some(state.call(id)?.request.clone());
-            let calls = calls.iter().filter_map(known).take(limits.calls).collect();
-            (*job, Work::Prepare { workspace: state.workspace.clone(), calls, blob_room })
+        Awaited::Step(Step::Command) => Work::Command(command::of(state)?),
+        Awaited::Step(Step::Prepare) => {
+            let calls = state.calls.iter().map(|call| call.request.clone()).take(limits.calls).collect();
+            Work::Prepare { workspace, calls, blob_room }
         }
-        Effect::Run { job, call, .. } => {
-            let call = state.call(call)?;
-            let run = Run {
-                workspace: state.workspace.clone(),
-                call: call.id().clone(),
-                name: call.request.name.clone(),
-                args: call.request.args.clone(),
-                base: call.plan.as_ref().and_then(|plan| plan.base.clone()),
-                edited: call.edited.clone(),
-                answers: call.answers.clone(),
-                confinement: call.confinement.clone(),
-                blob_room,
-            };
-            (*job, Work::Run(run))
-        }
-        Effect::Stop { .. } | Effect::Arm { .. } | Effect::Save { .. } => return None,
+        Awaited::Plan(call) => Work::Prepare { workspace, calls: vec![call.request.clone()], blob_room },
+        Awaited::Run(call) => Work::Run(Run {
+            workspace,
+            call: call.id().clone(),
+            name: call.request.name.clone(),
+            args: call.request.args.clone(),
+            base: call.plan.as_ref().and_then(|plan| plan.base.clone()),
+            edited: call.edited.clone(),
+            answers: call.answers.clone(),
+            confinement: call.confinement.clone(),
+            blob_room,
+        }),
     };
     Some(Job { id: JobId { task: state.created.task.clone(), at }, work })
 }
@@ -284,6 +260,11 @@ impl Deciding<'_> {
         self.decision.effects.push(effect);
     }
 
+    /// Starts a job that can be taken back.
+    fn start(&mut self, job: Seq) {
+        self.effect(Effect::Start { job, gate: Gate::Written });
+    }
+
     fn advance(&mut self) {
         if self.state.suspended {
             return;
@@ -291,13 +272,7 @@ impl Deciding<'_> {
         match self.state.phase {
             Phase::Idle => self.next_prompt(),
             Phase::Tools => self.next_calls(),
-            Phase::Thinking { .. }
-            | Phase::Attaching { .. }
-            | Phase::Commanding { .. }
-            | Phase::Compacting { .. }
-            | Phase::Backoff { .. }
-            | Phase::Preparing { .. }
-            | Phase::Closed => {}
+            Phase::Working { .. } | Phase::Backoff { .. } | Phase::Closed => {}
         }
     }
 
@@ -346,9 +321,8 @@ impl Deciding<'_> {
                 continue;
             }
             let gate = if kind.mutates() { Gate::Synced } else { Gate::Written };
-            let id = call.id().clone();
-            let job = self.push(Event::CallStarted { call: id.clone() });
-            self.effect(Effect::Run { job, call: id, gate });
+            let job = self.push(Event::CallStarted { call: call.id().clone() });
+            self.effect(Effect::Start { job, gate });
         }
         if self.state.waits_for_answers() && !self.state.paused {
             self.push(Event::Paused);
@@ -368,7 +342,7 @@ impl Deciding<'_> {
 
     fn read_attachments(&mut self) {
         let job = self.push(Event::AttachmentsWanted);
-        self.effect(Effect::Attach { job });
+        self.start(job);
     }
 
     /// The tool's own name, by which rules know it, even if the call uses a former one.

@@ -87,22 +87,36 @@ pub struct Status {
 pub enum Phase {
     /// Between turns.
     Idle,
-    /// A model request is under way.
-    Thinking { job: Seq },
+    /// A worker does this step.
+    Working { job: Seq, step: Step },
     /// The last model request failed; the next one comes with a timer.
     Backoff { job: Seq, delay_ms: u64 },
-    /// What the prompt names is being read; the model is asked afterwards.
-    Attaching { job: Seq },
-    /// The command that the task is for is being run.
-    Commanding { job: Seq },
-    /// The conversation is being summarised; the model is asked afterwards.
-    Compacting { job: Seq },
-    /// The calls of the last answer are being prepared.
-    Preparing { job: Seq },
     /// Calls wait, run or have ended; see `State::calls`.
     Tools,
     /// The task is over.
     Closed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A model request.
+    Think,
+    /// What the prompt names is read; the model is asked afterwards.
+    Attach,
+    /// The command that the task is for is run.
+    Command,
+    /// The conversation is summarised; the model is asked afterwards.
+    Compact,
+    /// The calls of the last answer are prepared.
+    Prepare,
+}
+
+/// A job that the state waits for.
+pub enum Awaited<'a> {
+    Step(Step),
+    /// Another plan for a call whose file has changed.
+    Plan(&'a CallState),
+    Run(&'a CallState),
 }
 
 /// One tool call of the current batch (kept until the next batch or turn).
@@ -402,6 +416,19 @@ impl State {
 
     pub fn call(&self, id: &CallId) -> Option<&CallState> {
         self.calls.iter().find(|call| call.id() == id)
+    }
+
+    /// What a job was started for, as long as the state waits for it.
+    pub fn awaited(&self, job: Seq) -> Option<Awaited<'_>> {
+        match self.phase {
+            Phase::Working { job: at, step } if at == job => return Some(Awaited::Step(step)),
+            Phase::Working { .. } | Phase::Idle | Phase::Backoff { .. } | Phase::Tools | Phase::Closed => {}
+        }
+        self.calls.iter().find_map(|call| match call.stage {
+            Stage::Running { job: at } => (at == job).then_some(Awaited::Run(call)),
+            Stage::Replanning { job: at } => (at == job).then_some(Awaited::Plan(call)),
+            Stage::Named | Stage::Planned | Stage::Asked | Stage::Answered | Stage::Ready | Stage::Ended => None,
+        })
     }
 
     /// The calls that wait for somebody's answer.

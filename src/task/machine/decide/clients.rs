@@ -135,7 +135,7 @@ impl Deciding<'_> {
         };
         self.stop_everything(reason);
         let utterance = &self.state.utterance;
-        if let (Phase::Thinking { .. }, Some(since)) = (&self.state.phase, utterance.since) {
+        if let (Phase::Working { step: Step::Think, .. }, Some(since)) = (&self.state.phase, utterance.since) {
             let answer = Answer { finish: Finish::Stopped, said_at: Some(since), ..Answer::new(&utterance.text, []) };
             self.push(Event::Answered { answer: Arc::new(answer) });
         }
@@ -145,21 +145,13 @@ impl Deciding<'_> {
     /// Stops every job and ends every call that clients have been shown.
     pub(in crate::task) fn stop_everything(&mut self, reason: &str) {
         match self.state.phase {
-            Phase::Thinking { job }
-            | Phase::Attaching { job }
-            | Phase::Commanding { job }
-            | Phase::Compacting { job }
-            | Phase::Preparing { job } => {
-                self.effect(Effect::Stop { job });
-            }
+            Phase::Working { job, .. } => self.effect(Effect::Stop { job }),
             Phase::Idle | Phase::Backoff { .. } | Phase::Tools | Phase::Closed => {}
         }
         for call in &self.state.calls {
             match call.stage {
                 Stage::Named | Stage::Ended => continue,
-                Stage::Running { job } | Stage::Replanning { job } => {
-                    self.effect(Effect::Stop { job });
-                }
+                Stage::Running { job } | Stage::Replanning { job } => self.effect(Effect::Stop { job }),
                 Stage::Planned | Stage::Asked | Stage::Answered | Stage::Ready => {}
             }
             self.end_call(call.id().clone(), Ending::cancelled(reason));

@@ -1,7 +1,7 @@
 //! A task that is a slash command. Its first turn runs the command instead of asking the model. The command either gives the whole
 //! answer, or a prompt for the model, and from there on it is a turn like any other. Later turns are ordinary ones.
 
-use super::{Deciding, Effect};
+use super::{Deciding, Effect, Gate};
 use crate::task::log::answer::{Answer, Finish};
 use crate::task::log::event::{End, Event};
 use crate::task::machine::state::{Queued, State};
@@ -27,7 +27,8 @@ impl Deciding<'_> {
 
     pub(in crate::task) fn begin_command(&mut self) {
         let job = self.push(Event::CommandBegan);
-        self.effect(Effect::Command { job });
+        // Some commands write files; which ones is not known here.
+        self.effect(Effect::Start { job, gate: Gate::Synced });
     }
 
     pub(in crate::task) fn commanded(&mut self, result: Result<Commanded, String>) {

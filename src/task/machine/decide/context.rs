@@ -34,9 +34,9 @@ impl Deciding<'_> {
         let cap = self.rules.limits.compress_tokens;
         if cap > 0 && tokens >= cap && !self.state.incompressible {
             let job = self.push(Event::CompactionBegan);
-            self.effect(Effect::Compact { job });
+            self.start(job);
         } else {
-            self.effect(Effect::Think { job });
+            self.start(job);
         }
     }
 
@@ -57,7 +57,7 @@ impl Deciding<'_> {
             Err(reason) => Event::CompactionFailed { reason },
         };
         let job = self.push(event);
-        self.effect(Effect::Think { job });
+        self.start(job);
     }
 
     /// The model is unavailable: another one is asked, or the turn is over.
@@ -69,7 +69,7 @@ impl Deciding<'_> {
             self.push(Event::Retracted { reason: reason.clone() });
         }
         let job = self.push(Event::FellBack { model: model.into(), reason });
-        self.effect(Effect::Think { job });
+        self.start(job);
     }
 
     /// The next piece of the model's text.
@@ -92,7 +92,7 @@ impl Deciding<'_> {
 
     /// The model is stopped in mid-sentence and told; the second time the turn is over.
     fn words_repeat(&mut self, whole: String, seq: Seq) {
-        let Phase::Thinking { job } = self.state.phase else {
+        let Phase::Working { job, .. } = self.state.phase else {
             return;
         };
         self.effect(Effect::Stop { job });
@@ -106,7 +106,7 @@ impl Deciding<'_> {
         };
         self.push(Event::Answered { answer: Arc::new(answer) });
         let job = self.push(Event::Nudged { text: WORDS_REPEAT.into() });
-        self.effect(Effect::Think { job });
+        self.start(job);
     }
 
     pub(in crate::task) fn calls_go_in_circles(&self, answer: &Answer) -> bool {

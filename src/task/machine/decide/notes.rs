@@ -5,39 +5,9 @@ use super::*;
 use crate::task::log::blob::FileChange;
 use crate::task::log::long_text::LongText;
 
-/// What a job was given out for, as long as the state waits for it.
-enum Awaited<'a> {
-    Words,
-    Attachments,
-    Command,
-    Summary,
-    Plans,
-    /// Another plan for a call whose file has changed.
-    Plan(&'a CallState),
-    Run(&'a CallState),
-}
-
-fn awaited(state: &State, job: Seq) -> Option<Awaited<'_>> {
-    let of_turn = match state.phase {
-        Phase::Thinking { job } => Some((job, Awaited::Words)),
-        Phase::Attaching { job } => Some((job, Awaited::Attachments)),
-        Phase::Commanding { job } => Some((job, Awaited::Command)),
-        Phase::Compacting { job } => Some((job, Awaited::Summary)),
-        Phase::Preparing { job } => Some((job, Awaited::Plans)),
-        Phase::Idle | Phase::Backoff { .. } | Phase::Tools | Phase::Closed => None,
-    };
-    let of_calls = state.calls.iter().filter_map(|call| match call.stage {
-        Stage::Running { job } => Some((job, Awaited::Run(call))),
-        Stage::Replanning { job } => Some((job, Awaited::Plan(call))),
-        Stage::Named | Stage::Planned | Stage::Asked | Stage::Answered | Stage::Ready | Stage::Ended => None,
-    });
-    let mut all = of_turn.into_iter().chain(of_calls);
-    all.find_map(|(at, awaited)| (at == job).then_some(awaited))
-}
-
 impl Deciding<'_> {
     pub(in crate::task) fn note(&mut self, job: Seq, body: NoteBody) {
-        match (awaited(self.state, job), body) {
+        match (self.state.awaited(job), body) {
             (Some(awaited), body) => self.take_result(awaited, body),
             // The call was stopped too late: what it did to files is recorded as long as the log goes on.
             (None, NoteBody::Edited { changes, .. }) if !self.state.is_over() => self.files_changed(changes),
@@ -48,20 +18,20 @@ impl Deciding<'_> {
 
     fn take_result(&mut self, awaited: Awaited<'_>, body: NoteBody) {
         match (awaited, body) {
-            (Awaited::Words, body) => self.heard(body),
-            (Awaited::Attachments, NoteBody::Attached(text)) => self.attached(text.unwrap_or_default()),
+            (Awaited::Step(Step::Think), body) => self.heard(body),
+            (Awaited::Step(Step::Attach), NoteBody::Attached(text)) => self.attached(text.unwrap_or_default()),
             // The prompt is sent without the files that it names.
-            (Awaited::Attachments, NoteBody::Died(_)) => self.attached(LongText::default()),
-            (Awaited::Command, NoteBody::Commanded(result)) => self.commanded(result),
-            (Awaited::Command, NoteBody::Died(message)) => {
+            (Awaited::Step(Step::Attach), NoteBody::Died(_)) => self.attached(LongText::default()),
+            (Awaited::Step(Step::Command), NoteBody::Commanded(result)) => self.commanded(result),
+            (Awaited::Step(Step::Command), NoteBody::Died(message)) => {
                 self.commanded(Err(format!("The command ended unexpectedly: {message}")));
             }
-            (Awaited::Summary, NoteBody::Compacted(result)) => {
+            (Awaited::Step(Step::Compact), NoteBody::Compacted(result)) => {
                 self.compacted(result.map_err(|error| error.message));
             }
-            (Awaited::Summary, NoteBody::Died(reason)) => self.compacted(Err(reason)),
-            (Awaited::Plans, NoteBody::Prepared(plans)) => self.prepared_batch(plans),
-            (Awaited::Plans, NoteBody::Died(message)) => {
+            (Awaited::Step(Step::Compact), NoteBody::Died(reason)) => self.compacted(Err(reason)),
+            (Awaited::Step(Step::Prepare), NoteBody::Prepared(plans)) => self.prepared_batch(plans),
+            (Awaited::Step(Step::Prepare), NoteBody::Died(message)) => {
                 self.prepared_batch(vec![Err(died(message)); self.state.calls.len()]);
             }
             (Awaited::Plan(call), NoteBody::Prepared(plans)) => {
@@ -82,10 +52,7 @@ impl Deciding<'_> {
             }
             // Not a result of this kind of job.
             (
-                Awaited::Attachments
-                | Awaited::Command
-                | Awaited::Summary
-                | Awaited::Plans
+                Awaited::Step(Step::Attach | Step::Command | Step::Compact | Step::Prepare)
                 | Awaited::Plan(_)
                 | Awaited::Run(_),
                 NoteBody::Tools(_)
@@ -140,14 +107,13 @@ impl Deciding<'_> {
     fn answered(&mut self, mut answer: Answer) {
         self.name_calls(&mut answer);
         answer.said_at = self.state.utterance.since;
-        let circles = self.calls_go_in_circles(&answer);
-        let calls: Vec<CallId> = answer.calls().map(|request| request.call.clone()).collect();
-        if circles {
+        if self.calls_go_in_circles(&answer) {
             return self.stop_circling(answer);
         }
+        let has_calls = answer.has_calls();
         let job = self.push(Event::Answered { answer: Arc::new(answer) });
-        if !calls.is_empty() {
-            self.effect(Effect::Prepare { job, calls });
+        if has_calls {
+            self.start(job);
         }
     }
 
@@ -322,8 +288,8 @@ impl Deciding<'_> {
         match end {
             RunEnd::Ended(ending) => self.end_call(id, ending),
             RunEnd::Stale => {
-                let job = self.push(Event::CallStale { call: id.clone() });
-                self.effect(Effect::Prepare { job, calls: vec![id] });
+                let job = self.push(Event::CallStale { call: id });
+                self.start(job);
             }
         }
     }
@@ -331,7 +297,7 @@ impl Deciding<'_> {
     pub(in crate::task) fn due(&mut self, job: Seq) {
         if matches!(self.state.phase, Phase::Backoff { job: at, .. } if at == job) {
             let job = self.push(Event::Retried);
-            self.effect(Effect::Think { job });
+            self.start(job);
         }
     }
 }

@@ -14,11 +14,7 @@ impl Deciding<'_> {
         match self.state.phase {
             Phase::Idle | Phase::Closed => {}
             Phase::Backoff { job, delay_ms } => self.effect(Effect::Arm { job, delay_ms }),
-            Phase::Thinking { .. }
-            | Phase::Attaching { .. }
-            | Phase::Commanding { .. }
-            | Phase::Compacting { .. }
-            | Phase::Preparing { .. } => {
+            Phase::Working { .. } => {
                 let end = End::Interrupted(text.into());
                 self.push(Event::TurnEnded { turn: self.state.turn, end, by: None });
             }

@@ -87,13 +87,7 @@ impl Deciding<'_> {
 pub(in crate::task) fn is_in_turn(state: &State) -> bool {
     match state.phase {
         Phase::Idle | Phase::Closed => false,
-        Phase::Thinking { .. }
-        | Phase::Backoff { .. }
-        | Phase::Attaching { .. }
-        | Phase::Commanding { .. }
-        | Phase::Compacting { .. }
-        | Phase::Preparing { .. }
-        | Phase::Tools => true,
+        Phase::Working { .. } | Phase::Backoff { .. } | Phase::Tools => true,
     }
 }
 
