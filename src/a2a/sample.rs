@@ -58,9 +58,9 @@ pub fn state() -> State {
     let mut state = State::new(created.clone(), &record(Event::Created(created)));
     state.status.state = TaskState::Working;
     state.told = TaskState::Working;
-    state.turn = 1;
-    state.trace = Some("trace-1".into());
-    state.usage = Some(Usage { prompt: 10, output: 7, total: 17, ..Usage::default() });
+    state.turn.number = 1;
+    state.turn.trace = Some("trace-1".into());
+    state.turn.usage = Some(Usage { prompt: 10, output: 7, total: 17, ..Usage::default() });
     state
 }
 

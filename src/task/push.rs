@@ -99,7 +99,7 @@ pub fn news(state: &State, before: TaskState, record: &Record) -> Option<Due> {
     match &record.event {
         Event::Produced { artifact, last: true, .. } => Some(Due::Artifact { seq, id: artifact.id.clone() }),
         Event::Answered { answer } if !answer.has_calls() && !answer.text().is_empty() => {
-            Some(Due::Answer { seq, turn: state.turn })
+            Some(Due::Answer { seq, turn: state.turn.number })
         }
         event if state.status.seq == seq && (state.status.state != before || halts(event)) => {
             Some(Due::Status { status: state.status.clone(), rests: state.is_idle() && !state.questioned })

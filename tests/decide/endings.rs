@@ -129,7 +129,7 @@ fn a_turn_can_be_stopped_in_every_phase_and_the_task_stays() {
             "over" => drop(case.when(abort()).refused(Refusal::Over)),
             "fresh" | "idle" | "unauthorized" => drop(case.when(abort()).ignored()),
             _ => {
-                let turn = case.state.turn;
+                let turn = case.state.turn.number;
                 let decision = case.decide(abort()).expect("a turn is under way");
                 let end = End::Interrupted("Stopped by bob.".into());
                 assert_eq!(decision.events.last(), Some(&Event::TurnEnded { turn, end, by: Some(bob()) }), "{phase}");

@@ -53,8 +53,8 @@ fn a_model_answer_is_recorded_whole_with_the_position_of_its_text() {
         .next(&[turn_ended(1, End::Done)], &[])
         .expect_settled();
     let state = &case.state;
-    assert_eq!((state.usage, state.total), (Some(usage), usage));
-    assert_eq!(state.trace.as_deref(), Some("trace"));
+    assert_eq!((state.turn.usage, state.total), (Some(usage), usage));
+    assert_eq!(state.turn.trace.as_deref(), Some("trace"));
     assert_eq!(&*state.model, "m-2");
     assert_eq!(state.created.model, "m", "what is asked for does not change");
     assert_eq!(state.status.state, TaskState::InputRequired);
@@ -149,7 +149,7 @@ fn a_fatal_error_ends_the_turn_but_not_the_task() {
         .when(note(3, NoteBody::Died("oom".into())))
         .then(&[turn_ended(1, End::Failed(died.into()))], &[])
         .expect_settled();
-    assert_eq!(case.state.error.as_deref(), Some(died));
+    assert_eq!(case.state.turn.error.as_deref(), Some(died));
     assert_eq!(case.state.status.text.as_deref(), Some(died));
     assert_eq!(
         case.state.history,
@@ -158,7 +158,7 @@ fn a_fatal_error_ends_the_turn_but_not_the_task() {
     );
     let case = case.when(prompt("again")).then(&[prompted(2, "again")], &[]);
     let case = case.next(&[began(2)], &[think(6)]);
-    assert_eq!(case.state.error, None);
+    assert_eq!(case.state.turn.error, None);
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn queued_prompts_get_their_turns_in_order() {
         .next(&[turn_ended(2, End::Done)], &[])
         .next(&[began(3)], &[think(12)])
         .expect_settled();
-    assert_eq!(case.state.prompt, Some(message("c")));
+    assert_eq!(case.state.turn.prompt, Some(message("c")));
 }
 
 #[test]

@@ -49,9 +49,9 @@ impl SystemState {
         discriminant(&state.phase).hash(out);
         phase_job(&state.phase).map(rank).hash(out);
         (state.status.state, state.told).hash(out);
-        (&state.status.text, &state.error).hash(out);
-        (state.turn, state.last_turn, state.round, state.paused, state.suspended).hash(out);
-        (state.tries.failed, state.tries.broken).hash(out);
+        (&state.status.text, &state.turn.error).hash(out);
+        (state.turn.number, state.last_turn, state.turn.round, state.paused, state.suspended).hash(out);
+        (state.turn.tries.failed, state.turn.tries.broken).hash(out);
         state.utterance.since.is_some().hash(out);
         for queued in &state.queue {
             (queued.turn, queued.steer).hash(out);

@@ -483,7 +483,7 @@ impl SystemState {
     fn begin_work(&mut self, at: Seq, gate: Gate, limits: &Limits) -> Result<Work, String> {
         let job = job(&self.state, at, limits).ok_or("a job starts that the state does not wait for")?;
         Ok(match job.work {
-            job::Work::Think(_) => Work::Think { calls: self.state.turn == 1 && self.state.round == 0 },
+            job::Work::Think(_) => Work::Think { calls: self.state.turn.number == 1 && self.state.turn.round == 0 },
             job::Work::Attach { .. } | job::Work::Compact(_) => {
                 return Err("no prompt names files and no conversation gets long".into());
             }

@@ -359,7 +359,7 @@ impl StreamCheck {
             _ => None,
         });
         let answered = own.any(|record| matches!(record.event, Event::CallAnswered { .. }));
-        self.until = Some((turn.unwrap_or(before.turn), cursor.next()));
+        self.until = Some((turn.unwrap_or(before.turn.number), cursor.next()));
         self.cursor = Some(cursor);
         let stuck = before.paused && !answered;
         assert!(

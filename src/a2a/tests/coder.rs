@@ -247,7 +247,7 @@ fn changes_of_state_that_streams_end_with() {
         let mut now = sample::state();
         now.status.state = state;
         now.status.text = said.clone();
-        now.error = match &event {
+        now.turn.error = match &event {
             Event::TurnEnded { .. } => error.map(Into::into),
             _ => None,
         };
@@ -297,7 +297,7 @@ fn metadata_names_the_client_that_answered() {
 #[test]
 fn an_end_before_the_model_was_asked_has_no_usage() {
     let mut state = sample::state();
-    state.usage = None;
+    state.turn.usage = None;
     let mut expected = state_change("working");
     expected["final"] = json!(true);
     assert_eq!(value(&present(the_view(), &state, &sample::tools()).unwrap()), expected);

@@ -32,7 +32,7 @@ pub fn frame<'a>(update: &Update<'a>, tools: &Tools, writer: Writer) -> Option<F
     let status =
         |message, metadata| Some(Frame::Status(StatusUpdate { state: named, at, message, metadata, closing: None }));
     let content = |kind, since, piece| {
-        let metadata = metadata(kind, state, |o| _ = o.optional("traceId", state.trace.as_deref()));
+        let metadata = metadata(kind, state, |o| _ = o.optional("traceId", state.turn.trace.as_deref()));
         status(Some(AgentMessage::new(since, piece)), metadata)
     };
     let tool_call = |kind, call: Call<'_>| {
@@ -93,7 +93,7 @@ fn announced<'a>(state: &'a State, more: impl Iterator<Item = Piece<'a>>) -> Sta
         at: state.status.at,
         message: status_message(state, more),
         metadata: metadata(None),
-        closing: Some(metadata(state.usage)),
+        closing: Some(metadata(state.turn.usage)),
     }
 }
 
@@ -137,8 +137,8 @@ fn encode_call(state: &State, call: Call<'_>, tools: &Tools) -> Vec<u8> {
                 o.object("display", |o| display_name(o, call, tool));
             }
             o.member("isClientInitiated", &false);
-            o.member("prompt_id", &format!("{}########{}", state.created.task, state.turn.saturating_sub(1)));
-            o.optional("traceId", state.trace.as_deref()).member("schedulerId", &state.created.task);
+            o.member("prompt_id", &format!("{}########{}", state.created.task, state.turn.number.saturating_sub(1)));
+            o.optional("traceId", state.turn.trace.as_deref()).member("schedulerId", &state.created.task);
         });
         o.member("status", call.status.coder());
         if let Some(question) = call.question() {

@@ -343,7 +343,7 @@ mod tests {
         let mut failed = sample::state();
         failed.status.state = TaskState::InputRequired;
         failed.status.text = Some("Broke.".into());
-        failed.error = failed.status.text.clone();
+        failed.turn.error = failed.status.text.clone();
         let (open, _) = frames(&failed, end(End::Failed("Broke.".into()))).unwrap();
         let mut expected = around("STATE_CHANGE", "completed", said("Broke."));
         expected["metadata"][EXT]["error"] = json!("Broke.");

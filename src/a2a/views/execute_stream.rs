@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(change(&state), Some("running".into()));
         state.phase = Phase::Idle;
         assert_eq!(change(&state), Some("completed".into()));
-        state.error = Some("broke".into());
+        state.turn.error = Some("broke".into());
         assert_eq!(
             shown(&state, Event::TurnEnded { turn: 1, end: End::Done, by: None }),
             Some(json!({"type": "state_change", "state": "completed", "error": "broke",

@@ -171,7 +171,7 @@ mod tests {
         let mut change = |status: TaskState, phase, text: Option<&str>, error: Option<&str>| {
             state.status.state = status;
             state.status.text = text.map(Into::into);
-            state.error = error.map(Into::into);
+            state.turn.error = error.map(Into::into);
             state.phase = phase;
             let closed = Event::Closed { state: Final::Failed, text: None };
             let frame = (VIEW.event)(&state, &sample::record(closed)).map(|body| body.open.to_vec());

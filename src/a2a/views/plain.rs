@@ -35,7 +35,7 @@ pub fn frame<'a>(update: &Update<'a>, outputs: Outputs) -> Option<Frame<'a>> {
         }
         Change::Paused | Change::Stopped => Some(Frame::Status(present(state, outputs))),
         Change::Text { text, since } => Some(said(update, text, since)),
-        Change::Retracted { .. } => Some(Frame::Artifact(piece(state, state.spoken.join("\n")))),
+        Change::Retracted { .. } => Some(Frame::Artifact(piece(state, state.turn.spoken.join("\n")))),
         Change::Answered(answer) => finished(state, answer),
         Change::Call { call, step } => match step {
             Step::Started => Some(news(update, call, format!("Started: {}", call.label()))),
@@ -75,7 +75,7 @@ pub fn message(state: &State, outputs: Outputs) -> Option<AgentMessage<'_>> {
 /// The next piece of what the agent says; `since` is the event with which its message began.
 fn said<'a>(update: &Update<'_>, text: &str, since: Seq) -> Frame<'a> {
     let begins = since == update.seq;
-    let is_first = update.state.spoken.is_empty();
+    let is_first = update.state.turn.spoken.is_empty();
     let text = if begins && !is_first { format!("\n{text}") } else { text.to_owned() };
     Frame::Artifact(ArtifactUpdate { append: !(begins && is_first), ..piece(update.state, text) })
 }
@@ -84,12 +84,12 @@ fn said<'a>(update: &Update<'_>, text: &str, since: Seq) -> Frame<'a> {
 fn finished<'a>(state: &State, answer: &Answer) -> Option<Frame<'a>> {
     let over = !answer.has_calls() && answer.finish != Finish::Repetition;
     let last = || ArtifactUpdate { append: true, last: true, ..piece(state, String::new()) };
-    (over && !state.spoken.is_empty()).then(|| Frame::Artifact(last()))
+    (over && !state.turn.spoken.is_empty()).then(|| Frame::Artifact(last()))
 }
 
 /// A piece of the answer that replaces what was sent of it before.
 fn piece<'a>(state: &State, text: String) -> ArtifactUpdate<'a> {
-    ArtifactUpdate { artifact: Cow::Owned(answer(state.turn as usize, text)), append: false, last: false }
+    ArtifactUpdate { artifact: Cow::Owned(answer(state.turn.number as usize, text)), append: false, last: false }
 }
 
 fn ended(call: Call<'_>) -> Option<String> {

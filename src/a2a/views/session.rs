@@ -305,12 +305,12 @@ mod tests {
         let mut state = sample::state();
         state.status.state = TaskState::InputRequired;
         state.status.text = Some("Broke.".into());
-        state.error = Some("Broke.".into());
+        state.turn.error = Some("Broke.".into());
         let failed = Event::TurnEnded { turn: 1, end: End::Failed("Broke.".into()), by: None };
         let change = |state: &str| json!({"kind": "STATE_CHANGE", "state": state, "final": true, "content": {"text": "Broke."}, "error": "Broke."});
         assert_eq!(shown(&state, failed), Some(change("input-required")));
         state.status.state = TaskState::Failed;
-        state.error = None;
+        state.turn.error = None;
         let closed = |state| Event::Closed { state, text: Some("Broke.".into()) };
         assert_eq!(shown(&state, closed(Final::Failed)), Some(change("failed")));
         state.status.state = TaskState::Canceled;

@@ -169,7 +169,7 @@ pub fn failure(state: &State) -> Option<&str> {
         TaskState::Failed => state.status.text.as_deref(),
         TaskState::Completed | TaskState::Canceled | TaskState::Rejected => None,
         TaskState::Submitted | TaskState::Working | TaskState::InputRequired | TaskState::AuthRequired => {
-            state.error.as_deref()
+            state.turn.error.as_deref()
         }
     }
 }

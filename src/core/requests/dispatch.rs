@@ -284,7 +284,7 @@ impl Core {
             let message = format!("Task {task} is over: there is nothing to wait for; read it with GetTask.");
             return Err(Fault::new(FaultKind::Unsupported, message));
         }
-        let turn = state.queue.back().map_or(state.turn, |queued| queued.turn);
+        let turn = state.queue.back().map_or(state.turn.number, |queued| queued.turn);
         let held = resting || state.paused || state.suspended;
         // No view shows the creation of a task, and no stream ends with it.
         let unseen = position.is_some_and(|after| after.max(Seq(1)) < state.status.seq);

@@ -267,7 +267,7 @@ fn turn_of(decision: &Decision, state: &State) -> u32 {
         Event::Prompted { turn, .. } => Some(*turn),
         _ => None,
     });
-    prompted.unwrap_or(state.turn)
+    prompted.unwrap_or(state.turn.number)
 }
 
 fn is_answer(event: &Event) -> bool {

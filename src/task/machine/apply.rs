@@ -10,7 +10,7 @@ use crate::task::log::long_text::LongText;
 use crate::task::log::record::Record;
 use crate::task::machine::loops::FENCE;
 use crate::task::machine::state::{
-    CallResult, CallState, Item, Phase, Queued, Stage, State, Status, Step, Summary, TaskState, Utterance,
+    CallResult, CallState, Item, Phase, Queued, Stage, State, Status, Step, Summary, TaskState, Turn, Utterance,
 };
 use crate::task::message::{Artifact, Content, Message, Source};
 use crate::task::policy::Rule;
@@ -28,38 +28,27 @@ impl State {
             status: Status { state: TaskState::Submitted, at: record.at, text: None, seq: record.seq },
             told: TaskState::Submitted,
             phase: Phase::Idle,
-            turn: 0,
-            turn_at: 0,
-            round: 0,
-            tries: Default::default(),
+            turn: Turn::default(),
             queue: VecDeque::new(),
             last_turn: 0,
             keys: VecDeque::new(),
-            prompt: None,
             calls: Vec::new(),
             paused: false,
             suspended: false,
             questioned: false,
             utterance: Utterance::default(),
-            spoken: Vec::new(),
             thoughts: Vec::new(),
             history: Vec::new(),
             summary: None,
             artifacts: Vec::new(),
             always: Vec::new(),
-            usage: None,
             total: Usage::default(),
-            trace: None,
             tools: None,
             asks: created.model.as_str().into(),
-            tried: Vec::new(),
             requests: 0,
-            marks: Vec::new(),
-            strikes: 0,
             incompressible: false,
             model: created.model.as_str().into(),
             workspace: created.workspace.as_str().into(),
-            error: None,
             hooks: Vec::new(),
             blobs: BTreeMap::new(),
             created,
@@ -112,7 +101,7 @@ impl State {
             Event::CommandBegan => self.phase = Phase::Working { job, step: Step::Command },
             Event::CommandPrompted { text } => self.prepare_prompt(Some(text.as_str().into()), record),
             Event::Tools(set) => self.declare_tools(set),
-            Event::Traced { trace } => self.trace = Some(trace.clone()),
+            Event::Traced { trace } => self.turn.trace = Some(trace.clone()),
             Event::Thought { subject, description } => self.add_thought(subject, description),
             Event::Cited { .. } => {}
             Event::Text { text } => self.utterance.push(text, record),
@@ -155,7 +144,7 @@ impl State {
     }
 
     fn back_off(&mut self, tries: Tries, delay_ms: u64, record: &Record) {
-        self.tries = tries;
+        self.turn.tries = tries;
         self.phase = Phase::Backoff { job: record.seq, delay_ms };
     }
 
@@ -176,25 +165,14 @@ impl State {
     fn steer(&mut self, turn: u32) {
         let queued = self.take_queued(turn).expect("a queued prompt steers");
         self.history.push(Arc::new(Item::Steered(queued.message.clone())));
-        self.prompt = Some(queued.message);
+        self.turn.prompt = Some(queued.message);
     }
 
     fn begin_turn(&mut self, turn: u32, record: &Record) {
         let queued = self.queue.pop_front().expect("a turn begins with a queued prompt");
         assert_eq!(queued.turn, turn, "turns begin in the order of their prompts");
-        self.turn = turn;
-        self.turn_at = record.at;
-        self.round = 0;
-        self.tries = Default::default();
-        self.usage = None;
-        self.trace = None;
-        self.error = None;
         self.history.push(Arc::new(Item::Said(queued.message.clone())));
-        self.prompt = Some(queued.message);
-        self.spoken.clear();
-        self.marks.clear();
-        self.strikes = 0;
-        self.tried.clear();
+        self.turn = Turn { number: turn, began_at: record.at, prompt: Some(queued.message), ..Turn::default() };
         self.think(record);
         self.announce(record, TaskState::Working, None);
     }
@@ -231,16 +209,16 @@ impl State {
     }
 
     fn fall_back(&mut self, model: &str, record: &Record) {
-        self.tried.push(self.asks.to_string());
+        self.turn.tried.push(self.asks.to_string());
         self.asks = model.into();
-        self.tries = Default::default();
+        self.turn.tries = Default::default();
         self.utterance = Utterance::default();
         self.think(record);
     }
 
     fn compact(&mut self, summary: &Arc<str>, items: usize, record: &Record) {
         self.summary = Some(Summary { text: summary.clone(), items: items.min(self.history.len()) });
-        self.usage = None;
+        self.turn.usage = None;
         self.think(record);
     }
 
@@ -250,12 +228,12 @@ impl State {
     }
 
     fn count_loop(&mut self) {
-        self.strikes += 1;
-        self.marks.clear();
+        self.turn.strikes += 1;
+        self.turn.marks.clear();
     }
 
     fn nudge(&mut self, text: &str, record: &Record) {
-        self.strikes += 1;
+        self.turn.strikes += 1;
         self.history.push(Arc::new(Item::Nudge(text.into())));
         self.think(record);
     }
@@ -265,19 +243,19 @@ impl State {
         self.history.push(Arc::new(Item::Answered(answer.clone())));
         self.utterance = Utterance::default();
         let text = answer.text();
-        self.spoken.extend((!text.is_empty()).then_some(text));
-        self.round += 1;
-        self.tries = Default::default();
-        self.usage = answer.usage.or(self.usage);
+        self.turn.spoken.extend((!text.is_empty()).then_some(text));
+        self.turn.round += 1;
+        self.turn.tries = Default::default();
+        self.turn.usage = answer.usage.or(self.turn.usage);
         if let Some(usage) = &answer.usage {
             self.total.add(usage);
         }
-        self.trace = answer.trace.clone().or(self.trace.take());
+        self.turn.trace = answer.trace.clone().or(self.turn.trace.take());
         if let Some(model) = &answer.model {
             self.model = model.as_str().into();
         }
         if answer.has_calls() {
-            self.marks.push(answer.mark());
+            self.turn.marks.push(answer.mark());
         }
         self.calls = answer.calls().cloned().map(CallState::named).collect();
         if self.calls.is_empty() {
@@ -361,18 +339,18 @@ impl State {
             self.history.push(Arc::new(Item::Dropped(queued.message)));
         }
         self.keep_results();
-        self.turn = turn;
+        self.turn.number = turn;
         self.phase = Phase::Idle;
         self.suspended = false;
         self.questioned = matches!(end, End::Asked(_) | End::Interrupted(_));
         self.utterance = Utterance::default();
-        self.tries = Default::default();
+        self.turn.tries = Default::default();
         let (state, text) = match end {
             End::Done | End::Nothing | End::Refused => (TaskState::InputRequired, None),
             End::Asked(text) | End::Interrupted(text) => (TaskState::InputRequired, Some(text.clone())),
             End::NeedsAuth(text) => (TaskState::AuthRequired, Some(text.clone())),
             End::Failed(text) => {
-                self.error = Some(text.clone());
+                self.turn.error = Some(text.clone());
                 self.drop_unanswered_prompt();
                 (TaskState::InputRequired, Some(text.clone()))
             }

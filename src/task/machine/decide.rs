@@ -155,7 +155,7 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
         Input::Cancel => out.cancel()?,
         Input::Abort { .. } if state.is_over() => return Err(Refusal::Over),
         Input::Abort { by } => out.abort(Some(by)),
-        Input::Disconnected { turn } if turn == state.turn => out.abort(None),
+        Input::Disconnected { turn } if turn == state.turn.number => out.abort(None),
         Input::Disconnected { .. } => {}
         Input::Drop { turn, by } => out.drop_prompt(turn, by)?,
         Input::Fail(text) => {
@@ -183,7 +183,7 @@ pub fn job(state: &State, at: Seq, limits: &Limits) -> Option<Job> {
         Awaited::Step(Step::Think) => Work::Think(think(state, blob_room)),
         Awaited::Step(Step::Compact) => Work::Compact(think(state, blob_room)),
         Awaited::Step(Step::Attach) => {
-            let prompt = state.prompt.as_ref()?.text();
+            let prompt = state.turn.prompt.as_ref()?.text();
             Work::Attach { workspace, prompt, blob_room }
         }
         Awaited::Step(Step::Command) => Work::Command(command::of(state)?),
@@ -208,7 +208,7 @@ pub fn job(state: &State, at: Seq, limits: &Limits) -> Option<Job> {
 }
 
 fn think(state: &State, blob_room: u64) -> Think {
-    let prompt = state.prompt.as_ref().expect("a turn has a prompt");
+    let prompt = state.turn.prompt.as_ref().expect("a turn has a prompt");
     let history = match &state.summary {
         None => state.history.clone(),
         Some(summary) => {
@@ -226,9 +226,9 @@ fn think(state: &State, blob_room: u64) -> Think {
         given: state.summary.iter().count(),
         prompt: prompt.id.clone(),
         prompt_text: prompt.text(),
-        turn: state.turn,
-        round: state.round,
-        attempt: state.tries.failed + state.tries.broken + 1,
+        turn: state.turn.number,
+        round: state.turn.round,
+        attempt: state.turn.tries.failed + state.turn.tries.broken + 1,
         blob_room,
     }
 }
@@ -378,7 +378,7 @@ impl Deciding<'_> {
         let event = match end {
             End::Done | End::Refused if one_shot => Event::Closed { state: Final::Completed, text: None },
             End::Failed(text) if one_shot => Event::Closed { state: Final::Failed, text: Some(text) },
-            end => Event::TurnEnded { turn: self.state.turn, end, by: None },
+            end => Event::TurnEnded { turn: self.state.turn.number, end, by: None },
         };
         self.push(event);
     }

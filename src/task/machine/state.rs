@@ -318,6 +318,34 @@ pub struct Utterance {
     pub fences: usize,
 }
 
+/// What each turn begins anew.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Turn {
+    /// 0 before the first.
+    pub number: u32,
+    /// When it began, in Unix milliseconds.
+    pub began_at: u64,
+    /// The message it answers.
+    pub prompt: Option<Arc<Message>>,
+    /// Answers the model gave.
+    pub round: u32,
+    /// Tries of the current model request: those that failed before anything came, and those that broke in the middle.
+    pub tries: Tries,
+    /// The texts of the answers so far.
+    pub spoken: Vec<String>,
+    /// Of the last answer; shown at the end of the turn.
+    pub usage: Option<Usage>,
+    pub trace: Option<String>,
+    /// Models given up on.
+    pub tried: Vec<String>,
+    /// Marks of the answers that made calls, to see whether they repeat.
+    pub marks: Vec<u32>,
+    /// How often the agent repeated itself.
+    pub strikes: u32,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
     pub created: Arc<Created>,
@@ -330,21 +358,13 @@ pub struct State {
     /// event, and 0.3 clients are shown this one until then.
     pub told: TaskState,
     pub phase: Phase,
-    /// The current turn, or the last one when idle; 0 before the first.
-    pub turn: u32,
-    /// When it began, in Unix milliseconds.
-    pub turn_at: u64,
-    /// Answers the model gave in this turn.
-    pub round: u32,
-    /// Tries of the current model request: those that failed before anything came, and those that broke in the middle.
-    pub tries: Tries,
+    /// The current turn, or the last one when idle.
+    pub turn: Turn,
     pub queue: VecDeque<Queued>,
     /// The turn of the last prompt.
     pub last_turn: u32,
     /// The newest keys of prompts, with their clients.
     pub keys: VecDeque<(String, String)>,
-    /// The message the current turn answers.
-    pub prompt: Option<Arc<Message>>,
     pub calls: Vec<CallState>,
     /// It was announced that everything waits for answers.
     pub paused: bool,
@@ -353,8 +373,6 @@ pub struct State {
     /// The last turn left something open that only the user can settle: the agent asked, or was cut off.
     pub questioned: bool,
     pub utterance: Utterance,
-    /// The texts of the earlier answers in this turn.
-    pub spoken: Vec<String>,
     /// The model's thoughts since its last request, a line each.
     pub thoughts: Vec<String>,
     pub history: Vec<Arc<Item>>,
@@ -363,30 +381,19 @@ pub struct State {
     pub artifacts: Vec<Artifact>,
     /// What the user allowed for this session.
     pub always: Vec<Rule>,
-    /// Of the last answer; shown at the end of a turn.
-    pub usage: Option<Usage>,
-    /// Of all answers.
+    /// Token counts of all answers.
     pub total: Usage,
-    pub trace: Option<String>,
     /// The SHA-256 of the declarations of the tools that the model was told of last.
     pub tools: Option<Arc<str>>,
     /// The model that is asked: the task's own, or what it fell back to.
     pub asks: Arc<str>,
-    /// Models given up on in this turn.
-    pub tried: Vec<String>,
     /// Model requests of the whole task.
     pub requests: u32,
-    /// Marks of the answers of this turn that made calls, to see whether they repeat.
-    pub marks: Vec<u32>,
-    /// How often the agent repeated itself in this turn.
-    pub strikes: u32,
     /// A summary failed; it is not tried again.
     pub incompressible: bool,
     /// The model that really answered, when the API names it.
     pub model: Arc<str>,
     pub workspace: Arc<str>,
-    /// Why the last turn failed, until the next one begins.
-    pub error: Option<String>,
     /// The webhooks.
     pub hooks: Vec<Hook>,
     /// The content that the log names and that is stored, with its length.
@@ -448,7 +455,7 @@ impl State {
     pub fn forget_past(&mut self) {
         self.history.clear();
         self.artifacts.clear();
-        self.prompt = None;
+        self.turn.prompt = None;
         self.utterance.text.clear();
     }
 

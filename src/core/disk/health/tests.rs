@@ -159,7 +159,7 @@ fn tries_to_write_do_not_multiply_with_cancels() {
 #[test]
 fn aborting_a_turn_stops_jobs_although_the_disk_is_full() {
     let (mut rig, task, job) = stuck();
-    let turn = rig.state(&task).turn;
+    let turn = rig.state(&task).turn.number;
     rig.core.drive(&task, Input::Disconnected { turn }, rig.now).expect("never refused");
     rig.turn();
     assert_eq!(rig.stops, [job]);
@@ -196,10 +196,10 @@ fn calls_that_wait_for_the_disk_are_answered_with_what_became_of_them() {
         let get = Call::Get { task: task.clone(), history: None };
         let told = answered_in_a_turn(&mut rig, Dialect::RPC_03, get);
         assert!(told.contains("ask again later"), "{told}");
-        let turn = rig.state(&task).turn;
+        let turn = rig.state(&task).turn.number;
         rig.store.fail(Failure::Refused, 0);
         rig.later(rig.limits.store_retry_ms);
-        assert_eq!(rig.state(&task).turn, turn, "the prompt was taken once");
+        assert_eq!(rig.state(&task).turn.number, turn, "the prompt was taken once");
         assert_eq!(rig.jobs.len(), 2, "its turn has begun");
     }
 }

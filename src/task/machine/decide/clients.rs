@@ -139,7 +139,7 @@ impl Deciding<'_> {
             let answer = Answer { finish: Finish::Stopped, said_at: Some(since), ..Answer::new(&utterance.text, []) };
             self.push(Event::Answered { answer: Arc::new(answer) });
         }
-        self.push(Event::TurnEnded { turn: self.state.turn, end: End::Interrupted(text), by });
+        self.push(Event::TurnEnded { turn: self.state.turn.number, end: End::Interrupted(text), by });
     }
 
     /// Stops every job and ends every call that clients have been shown.

@@ -30,7 +30,7 @@ impl Deciding<'_> {
 
     /// Asks the model; first for a summary if the conversation has become too long.
     pub(in crate::task) fn ask_model(&mut self, job: Seq) {
-        let tokens = self.state.usage.map_or(0, |usage| usage.prompt);
+        let tokens = self.state.turn.usage.map_or(0, |usage| usage.prompt);
         let cap = self.rules.limits.compress_tokens;
         if cap > 0 && tokens >= cap && !self.state.incompressible {
             let job = self.push(Event::CompactionBegan);
@@ -62,7 +62,7 @@ impl Deciding<'_> {
 
     /// The model is unavailable: another one is asked, or the turn is over.
     pub(in crate::task) fn fall_back(&mut self, reason: String) {
-        let Some(model) = fallback::next(&self.state.asks, &self.state.tried) else {
+        let Some(model) = fallback::next(&self.state.asks, &self.state.turn.tried) else {
             return self.end_turn(End::Failed(reason));
         };
         if self.state.utterance.since.is_some() {
@@ -110,7 +110,7 @@ impl Deciding<'_> {
     }
 
     pub(in crate::task) fn calls_go_in_circles(&self, answer: &Answer) -> bool {
-        let mut marks = self.state.marks.clone();
+        let mut marks = self.state.turn.marks.clone();
         marks.push(answer.mark());
         let looked_for = self.rules.limits.loop_strikes > 0 && answer.has_calls();
         looked_for && loops::calls_repeat(&marks)
@@ -132,7 +132,7 @@ impl Deciding<'_> {
     }
 
     fn strikes_out(&self) -> bool {
-        self.state.strikes + 1 >= self.rules.limits.loop_strikes
+        self.state.turn.strikes + 1 >= self.rules.limits.loop_strikes
     }
 }
 

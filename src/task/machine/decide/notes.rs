@@ -146,7 +146,7 @@ impl Deciding<'_> {
 
     fn model_failed(&mut self, error: ModelError) {
         let limits = self.rules.limits;
-        let Tries { failed, broken } = self.state.tries;
+        let Tries { failed, broken } = self.state.turn.tries;
         let (tries, delay_ms) = match error.kind {
             ModelErrorKind::Fatal => return self.end_turn(End::Failed(error.message)),
             ModelErrorKind::Unusable => return self.fall_back(error.message),

@@ -16,7 +16,7 @@ impl Deciding<'_> {
             Phase::Backoff { job, delay_ms } => self.effect(Effect::Arm { job, delay_ms }),
             Phase::Working { .. } => {
                 let end = End::Interrupted(text.into());
-                self.push(Event::TurnEnded { turn: self.state.turn, end, by: None });
+                self.push(Event::TurnEnded { turn: self.state.turn.number, end, by: None });
             }
             Phase::Tools => self.restored_calls(text),
         }
@@ -60,7 +60,7 @@ impl Deciding<'_> {
         }
         if open == 0 {
             let end = End::Interrupted(text.into());
-            self.push(Event::TurnEnded { turn: self.state.turn, end, by: None });
+            self.push(Event::TurnEnded { turn: self.state.turn.number, end, by: None });
         } else {
             self.push(Event::Interrupted { text: text.into() });
         }

@@ -9,7 +9,7 @@ use crate::limits::Times;
 /// When a turn that is under way should be told the time, in Unix milliseconds. Nothing changes by [`Input::Time`] before, and
 /// something does then.
 pub fn deadline(state: &State, times: &Times) -> Option<u64> {
-    let turn = times.turn_ms.filter(|_| is_in_turn(state)).map(|limit| state.turn_at.saturating_add(limit));
+    let turn = times.turn_ms.filter(|_| is_in_turn(state)).map(|limit| state.turn.began_at.saturating_add(limit));
     let asked = state.asked().map(|call| call.asked_at).min();
     let answer = times.answer_ms.zip(asked);
     let answer = answer.map(|(limit, asked)| asked.saturating_add(limit));
@@ -25,7 +25,7 @@ impl Deciding<'_> {
                 self.expire(limit);
             }
         } else if is_in_turn(self.state) {
-            if let Some(limit) = lasted(self.state.turn_at, times.turn_ms) {
+            if let Some(limit) = lasted(self.state.turn.began_at, times.turn_ms) {
                 let limit = span::spell(limit);
                 self.stop_everything("The turn took too long.");
                 let text = format!("The turn took longer than {limit} and was stopped.");
@@ -75,7 +75,7 @@ impl Deciding<'_> {
         let ends = |call: &CallState| call.is_over() || (call.stage == Stage::Asked && is_overdue(call));
         let text = RESTARTED.to_owned();
         if self.state.calls.iter().all(ends) {
-            let turn = self.state.turn;
+            let turn = self.state.turn.number;
             let end = End::Interrupted(text);
             self.push(Event::TurnEnded { turn, end, by: None });
         } else {

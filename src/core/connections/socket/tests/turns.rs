@@ -28,7 +28,7 @@ fn abort_stops_the_turn_and_the_next_prompt_continues() {
     assert!(frames.iter().any(|frame| frame["ok"] == json!({"taskId": session, "accepted": true})), "{frames:?}");
     rig.say(&session);
     rig.end_turn();
-    assert_eq!(rig.state(&session).turn, 2);
+    assert_eq!(rig.state(&session).turn.number, 2);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn the_command_stop_names_what_it_stopped() {
     let (_, session) = session_at_work(&mut rig);
     execute_stop(&mut rig, &[]);
     assert_eq!(rig.stops.len(), 1);
-    assert_eq!(rig.state(&session).turn, 1);
+    assert_eq!(rig.state(&session).turn.number, 1);
     assert!(rig.state(&session).is_idle());
     let stopped: Vec<String> = rig.core.tasks.values().filter_map(|loaded| stopped_by_command(&loaded.state)).collect();
     assert_eq!(stopped, [session.to_string()]);
