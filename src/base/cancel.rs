@@ -1,8 +1,9 @@
 //! A cancellation flag, shared between the loop and one worker. Setting it never waits for the worker; the worker checks it between
 //! steps and may register a hook that interrupts a blocking operation.
 
+use crate::base::lock::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 type Hook = Box<dyn FnOnce() + Send>;
 
@@ -23,16 +24,16 @@ impl Cancel {
     /// Sets the flag and runs the hook, once.
     pub fn set(&self) {
         self.0.set.store(true, Ordering::Release);
-        if let Some(hook) = self.slot().take() {
+        if let Some(hook) = lock(&self.0.hook).take() {
             hook();
         }
     }
 
     /// Registers the hook that [`Cancel::set`] runs; runs it at once if the flag is already set.
     pub fn on_set(&self, hook: impl FnOnce() + Send + 'static) {
-        *self.slot() = Some(Box::new(hook));
+        *lock(&self.0.hook) = Some(Box::new(hook));
         if self.is_set()
-            && let Some(hook) = self.slot().take()
+            && let Some(hook) = lock(&self.0.hook).take()
         {
             hook();
         }
@@ -40,11 +41,7 @@ impl Cancel {
 
     /// Removes the hook: the operation that it would interrupt has ended.
     pub fn clear(&self) {
-        self.slot().take();
-    }
-
-    fn slot(&self) -> std::sync::MutexGuard<'_, Option<Hook>> {
-        self.0.hook.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.hook).take();
     }
 }
 

@@ -9,6 +9,7 @@ pub mod http;
 pub mod id;
 pub mod json;
 pub mod level;
+pub mod lock;
 pub mod nearest;
 pub mod secret;
 pub mod size;

@@ -27,6 +27,7 @@ mod tests;
 pub mod watch;
 
 use crate::base::id::{ContextId, TaskId};
+use crate::base::lock::lock;
 use crate::core::disk::store::{Archive, Known, Lasts, LogFile, Maintenance, Openness, Removal, Store, StoreError};
 use crate::limits::{BLOB_GRACE_MS, JOURNAL_LINE_BYTES, Limits, SHORTENED_NAMED};
 use crate::shell::event_loop::sys;
@@ -45,7 +46,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 /// What a trial writes: more than a log could find room for in a block that it has already.
 const TRIAL_BYTES: usize = 8 * 1024;
@@ -135,23 +136,15 @@ impl Journal {
 }
 
 impl Files {
-    fn logs(&self) -> MutexGuard<'_, Logs> {
-        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn load(&self, task: &TaskId) -> Result<Arc<FileLog>, StoreError> {
         let opening = self.opening.lock();
-        if let Some(loaded) = self.logs().loaded.get(task) {
+        if let Some(loaded) = lock(&self.logs).loaded.get(task) {
             return Ok(loaded.log.clone());
         }
         let log = self.unloaded(task)?;
         // Read under the lock: no other server changes it now.
         let open = log.openness();
-        self.logs().loaded.insert(task.clone(), Loaded { log: log.clone(), open, unlisted: None });
+        lock(&self.logs).loaded.insert(task.clone(), Loaded { log: log.clone(), open, unlisted: None });
         drop(opening);
         Ok(log)
     }
@@ -159,7 +152,7 @@ impl Files {
     /// The log of a task that is not loaded; a thread may still have it.
     fn unloaded(&self, task: &TaskId) -> Result<Arc<FileLog>, StoreError> {
         let (path, marker) = self.paths(task)?;
-        let leaving = self.logs().leaving.remove(task);
+        let leaving = lock(&self.logs).leaving.remove(task);
         match leaving.and_then(|log| log.upgrade()) {
             Some(log) => Ok(log),
             None => Ok(Arc::new(FileLog::open(path, marker, self.findings.clone())?)),
@@ -214,7 +207,7 @@ impl Logs {
 impl Store for Journal {
     fn create(&mut self, task: &TaskId, brief: &Brief) -> Result<(), StoreError> {
         let (path, marker) = self.files.paths(task)?;
-        let mut logs = self.files.logs();
+        let mut logs = lock(&self.files.logs);
         if logs.loaded.contains_key(task) {
             return Err(exists(task));
         }
@@ -225,7 +218,7 @@ impl Store for Journal {
     }
 
     fn append(&mut self, task: &TaskId, lines: &[u8], open: Openness) -> Result<(), StoreError> {
-        let mut logs = self.files.logs();
+        let mut logs = lock(&self.files.logs);
         let not_open = || StoreError::new(format!("the journal of task {task} is not open"));
         let loaded = logs.loaded.get_mut(task).ok_or_else(not_open)?;
         if open == Openness::Open && loaded.open == Openness::Settled {
@@ -238,18 +231,18 @@ impl Store for Journal {
         }
         if let Some(brief) = loaded.unlisted.take_if(|_| !lines.is_empty()) {
             let end = loaded.log.len();
-            self.files.index().add(entry(task, brief, Some(end)));
+            lock(&self.files.index).add(entry(task, brief, Some(end)));
         }
         Ok(())
     }
 
     fn update_summary(&mut self, task: &TaskId, brief: &Brief) {
-        let end = self.files.logs().loaded.get(task).map(|loaded| loaded.log.len());
-        self.files.index().update(entry(task, brief.clone(), end));
+        let end = lock(&self.files.logs).loaded.get(task).map(|loaded| loaded.log.len());
+        lock(&self.files.index).update(entry(task, brief.clone(), end));
     }
 
     fn close(&mut self, task: &TaskId) {
-        let mut logs = self.files.logs();
+        let mut logs = lock(&self.files.logs);
         if let Some(loaded) = logs.loaded.remove(task) {
             logs.lets_go(task, &loaded.log);
             if loaded.log.is_empty() {
@@ -267,12 +260,12 @@ impl Store for Journal {
             let logs = std::mem::take(&mut self.unwritten);
             return Some(Maintenance(Box::new(move || logs.iter().try_for_each(|log| log.delete()))));
         }
-        let maintenance = self.files.index().take_maintenance();
+        let maintenance = lock(&self.files.index).take_maintenance();
         maintenance.or_else(|| self.sweep())
     }
 
     fn has_unwritten_summaries(&self) -> bool {
-        self.files.index().has_pending()
+        lock(&self.files.index).has_pending()
     }
 
     fn findings(&mut self) -> Vec<String> {
@@ -286,7 +279,7 @@ impl Archive for Files {
             .filter_map(|name| Some(name.strip_suffix(".jsonl")?.to_owned()))
             .filter(|id| is_file_name(id))
             .collect();
-        let mut entries = self.index().read();
+        let mut entries = lock(&self.index).read();
         entries.retain(|entry| unlisted.remove(entry.task.as_str()));
         let (mut found, mut damaged) = (Vec::new(), Vec::new());
         for id in unlisted {
@@ -302,8 +295,8 @@ impl Archive for Files {
         }
         self.find_shortened(&entries);
         found.sort_by(|a, b| (a.at, &a.task).cmp(&(b.at, &b.task)));
-        self.index().add_all(&found);
-        let maintenance = self.index().take_maintenance();
+        lock(&self.index).add_all(&found);
+        let maintenance = lock(&self.index).take_maintenance();
         if let Some(maintenance) = maintenance {
             // No client waits yet. If this fails, only the next start takes longer.
             let _ = (maintenance.0)();
@@ -326,11 +319,11 @@ impl Archive for Files {
 
     fn lend(&self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
         let opening = self.opening.lock();
-        if let Some(loaded) = self.logs().loaded.get(task) {
+        if let Some(loaded) = lock(&self.logs).loaded.get(task) {
             return Ok(loaded.log.clone());
         }
         let log = self.unloaded(task)?;
-        self.logs().lets_go(task, &log);
+        lock(&self.logs).lets_go(task, &log);
         drop(opening);
         Ok(log)
     }
@@ -341,7 +334,7 @@ impl Archive for Files {
 
     fn remove(&self, task: &TaskId) -> Result<Removal, StoreError> {
         let (path, marker) = self.paths(task)?;
-        if !self.logs().loaded.contains_key(task) && marker.exists() {
+        if !lock(&self.logs).loaded.contains_key(task) && marker.exists() {
             return Ok(Removal::LeftOpen);
         }
         // Under its lock, so that no server is writing to it.
@@ -351,9 +344,9 @@ impl Archive for Files {
             Err(error) => return Err(error),
         };
         log.delete()?;
-        self.logs().loaded.remove(task);
+        lock(&self.logs).loaded.remove(task);
         self.unswept.store(true, Ordering::Release);
-        self.index().strike(task);
+        lock(&self.index).strike(task);
         Ok(Removal::Removed)
     }
 

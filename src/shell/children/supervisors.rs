@@ -4,10 +4,11 @@
 //! The order makes it safe: [`Supervisors::begin`] comes before the supervisor can start its program, and [`Supervisors::end`] after
 //! its last descendant is gone and before its pid can be reused. So whenever a tool's process is alive, a [`Snapshot`] shows it.
 
+use crate::base::lock::lock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 
 /// The supervisors of one server, and those of all servers in this process: a tool of one server must not prompt another one.
 #[derive(Clone, Default)]
@@ -80,10 +81,6 @@ impl Supervisors {
     pub fn any_since(&self, before: Snapshot) -> bool {
         before.any || lock(&self.all).begun != before.begun
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

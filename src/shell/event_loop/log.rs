@@ -6,6 +6,7 @@
 
 use crate::base::clock::rfc3339;
 use crate::base::level::Level;
+use crate::base::lock::lock;
 use crate::limits::LOG_LINE_BYTES;
 use crate::shell::event_loop::sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -13,7 +14,7 @@ use std::fmt::{self, Write as _};
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Texts that no line may hold.
 #[derive(Clone, Default)]
@@ -101,7 +102,7 @@ impl Log {
             return;
         }
         let text = self.0.redacted.apply(&format!("{}{message}", self.0.prefix));
-        let mut out = self.0.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = lock(&self.0.out);
         if out.lost > 0 {
             let note = format!("{} lines of this log were lost: nobody took them", out.lost);
             if out.put(&line(sys::unix_ms(), Level::Warn, &note)) {

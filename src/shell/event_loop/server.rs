@@ -381,9 +381,9 @@ impl Server {
     /// Jobs that no thread could be started for wait, and `/health` says so.
     fn look_after_threads(&mut self, now: Now) {
         if self.threads_at.take_if(|at| *at <= now.mono_ms).is_some() {
-            self.outside.jobs.retry();
+            self.outside.jobs.lanes.retry();
         }
-        let starved = self.outside.jobs.starved();
+        let starved = self.outside.jobs.lanes.starved();
         if starved.is_some() != self.starved {
             self.starved = starved.is_some();
             if let Some(why) = starved {
@@ -391,7 +391,7 @@ impl Server {
             }
             self.core.input(Input::Starved(starved.map(str::to_owned)), now);
         }
-        if self.outside.jobs.refused().is_some() {
+        if self.outside.jobs.lanes.refused().is_some() {
             self.threads_at.get_or_insert(now.mono_ms + self.limits.thread_retry_ms);
         }
     }

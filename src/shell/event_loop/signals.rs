@@ -7,12 +7,13 @@
 //! CONT is only noted: whoever was stopped does not know how long things have waited. CHLD counts only in the first process of a PID
 //! namespace, which has to reap every orphan in it.
 
+use crate::base::lock::lock;
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{SigId, flag, low_level};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
@@ -80,7 +81,7 @@ static HANDLING: Mutex<Option<(usize, Arc<AtomicBool>)>> = Mutex::new(None);
 
 /// Counts one more that handles signals.
 fn begin_handling() -> io::Result<()> {
-    let mut handling = HANDLING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut handling = lock(&HANDLING);
     if let Some((count, has_default)) = &mut *handling {
         *count += 1;
         has_default.store(false, Ordering::Release);
@@ -95,7 +96,7 @@ fn begin_handling() -> io::Result<()> {
 }
 
 fn end_handling() {
-    if let Some((count, has_default)) = &mut *HANDLING.lock().unwrap_or_else(PoisonError::into_inner) {
+    if let Some((count, has_default)) = &mut *lock(&HANDLING) {
         *count -= 1;
         has_default.store(*count == 0, Ordering::Release);
     }

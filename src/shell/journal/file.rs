@@ -8,6 +8,7 @@
 //! it here as well would take time in proportion to the length of the log.
 
 use super::{failed, private_file};
+use crate::base::lock::lock;
 use crate::core::disk::store::{LogFile, Openness, StoreError};
 use crate::task::log::record::{BadLine, Record};
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock, mknodat};
@@ -16,7 +17,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Read at once when looking for a line's beginning or end.
 const STEP: usize = 64 * 1024;
@@ -45,11 +46,11 @@ pub struct Findings(Arc<Mutex<Vec<String>>>);
 
 impl Findings {
     pub fn add(&self, text: String) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+        lock(&self.0).push(text);
     }
 
     pub fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.0))
     }
 }
 

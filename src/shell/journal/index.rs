@@ -15,6 +15,7 @@ use super::file::{sync_entry, write_whole};
 use super::{failed, private_file};
 use crate::base::id::TaskId;
 use crate::base::json;
+use crate::base::lock::lock;
 use crate::core::disk::store::{Maintenance, StoreError};
 use crate::task::log::brief::Brief;
 use rustix::fs::{FlockOperation, flock};
@@ -24,7 +25,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 /// A line of the index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -150,7 +151,7 @@ impl Index {
         Some(Maintenance(Box::new(move || {
             let rewritten = if worn { rewrite(&places) } else { Ok(()) };
             if let Ok(file) = open(&places.index) {
-                *opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+                *lock(&opened) = Some(file);
             }
             drop(token);
             rewritten
@@ -174,10 +175,10 @@ impl Index {
     }
 
     fn append(&mut self) -> io::Result<()> {
-        if let Some(file) = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(file) = lock(&self.opened).take() {
             self.file = file;
         }
-        let held = lock(&self.file, FlockOperation::NonBlockingLockExclusive)?;
+        let held = locked(&self.file, FlockOperation::NonBlockingLockExclusive)?;
         self.replaced = has_no_name(&self.file)?;
         if self.replaced {
             return Err(io::ErrorKind::StaleNetworkFileHandle.into());
@@ -238,7 +239,7 @@ fn draft(old: &File, places: &Places) -> io::Result<Draft> {
 
 /// Renames the new index over the old one, with the lines that the old one got since.
 fn install(old: &File, draft: &Draft, places: &Places) -> io::Result<()> {
-    let held = lock(old, FlockOperation::LockExclusive)?;
+    let held = locked(old, FlockOperation::LockExclusive)?;
     if has_no_name(old)? {
         // Another server was faster.
         return fs::remove_file(&places.fresh);
@@ -309,7 +310,7 @@ fn ends_whole(file: &File) -> io::Result<bool> {
 /// A lock that is held.
 struct Held<'a>(&'a File);
 
-fn lock(file: &File, how: FlockOperation) -> io::Result<Held<'_>> {
+fn locked(file: &File, how: FlockOperation) -> io::Result<Held<'_>> {
     loop {
         match flock(file, how) {
             Ok(()) => return Ok(Held(file)),

@@ -4,6 +4,7 @@
 //! have written it by hand.
 
 use crate::base::json;
+use crate::base::lock::lock;
 use crate::config::jsonc;
 use crate::shell::start::workspace_settings::read_plain;
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// The rules, and what to tell the user when there is something wrong with the file.
 #[derive(Debug, Default, PartialEq)]
@@ -34,7 +35,7 @@ pub fn read(path: &Path, most: u64) -> Saved {
 pub fn add(path: &Path, rule: Value, most: u64) -> io::Result<()> {
     // Two answers at the same time must not lose one of them.
     static WRITING: Mutex<()> = Mutex::new(());
-    let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _writing = lock(&WRITING);
     let mut rules = match parse(path, most) {
         Ok(rules) => rules,
         Err(_) => {

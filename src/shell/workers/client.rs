@@ -10,6 +10,7 @@ mod tests;
 
 use crate::base::cancel::Cancel;
 use crate::base::json;
+use crate::base::lock::lock;
 use crate::base::secret::Secret;
 use crate::limits::Limits;
 use crate::model::backend::{ModelBackend, ModelRequest};
@@ -25,7 +26,7 @@ use crate::wire::sse;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::io::Read;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 use ureq::config::Config;
 use ureq::http::Response;
@@ -231,19 +232,15 @@ impl Client {
 
     /// The agent used last: its connection is the most likely to be still open.
     fn take_agent(&self) -> Agent {
-        let idle = self.pool().pop();
+        let idle = lock(&self.idle).pop();
         idle.unwrap_or_else(|| self.config.new_agent())
     }
 
     fn give_back(&self, agent: Agent) {
-        let mut idle = self.pool();
+        let mut idle = lock(&self.idle);
         if idle.len() < self.limits.model_idle {
             idle.push(agent);
         }
-    }
-
-    fn pool(&self) -> std::sync::MutexGuard<'_, Vec<Agent>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -74,7 +74,7 @@ pub struct WorkerContext {
 }
 
 pub struct Jobs {
-    lanes: Lanes<Mail>,
+    pub lanes: Lanes<Mail>,
     context: Arc<WorkerContext>,
     /// Jobs that were started and have not reported their end.
     running: HashMap<JobId, Cancel>,
@@ -195,20 +195,6 @@ impl Jobs {
             }
         }
         into
-    }
-
-    /// Why a thread was refused that jobs wait for; see [`Lanes::refused`].
-    pub fn refused(&self) -> Option<&str> {
-        self.lanes.refused()
-    }
-
-    /// Why jobs wait that have no thread at all; see [`Lanes::starved`].
-    pub fn starved(&self) -> Option<&str> {
-        self.lanes.starved()
-    }
-
-    pub fn retry(&mut self) {
-        self.lanes.retry();
     }
 
     /// Whether mail is there that no event will tell of.

@@ -11,12 +11,13 @@
 //! queued is run all the same: it sees the flag and reports its own end.
 
 use crate::base::cancel::Cancel;
+use crate::base::lock::lock;
 use crate::limits::Limits;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -144,7 +145,7 @@ impl<M: Send + 'static> Lanes<M> {
     ) -> Result<(), Full> {
         let job = Job { work: Box::new(move |post| work(post, &cancel)), died: Box::new(died) };
         let queue = self.queues[lane as usize].clone();
-        let mut state = queue.state();
+        let mut state = lock(&queue.state);
         if state.jobs.len() >= queue.jobs_cap {
             return Err(Full);
         }
@@ -171,7 +172,7 @@ impl<M: Send + 'static> Lanes<M> {
     /// The same if some jobs have no thread at all that could take them.
     pub fn starved(&self) -> Option<&str> {
         self.refused().filter(|_| {
-            let mut states = self.queues.iter().map(|queue| queue.state());
+            let mut states = self.queues.iter().map(|queue| lock(&queue.state));
             states.any(|state| state.threads == 0 && !state.jobs.is_empty())
         })
     }
@@ -180,7 +181,7 @@ impl<M: Send + 'static> Lanes<M> {
     pub fn retry(&mut self) {
         self.refused = None;
         for queue in self.queues.clone() {
-            let state = queue.state();
+            let state = lock(&queue.state);
             let missing = state.jobs.len().saturating_sub(state.idle).min(queue.threads_cap - state.threads);
             drop(state);
             for _ in 0..missing {
@@ -192,14 +193,14 @@ impl<M: Send + 'static> Lanes<M> {
     }
 
     fn add_thread(&mut self, queue: &Arc<Queue<M>>) {
-        queue.state().threads += 1;
+        lock(&queue.state).threads += 1;
         match self.spawn(queue) {
             Ok(thread) => {
                 self.threads.retain(|thread| !thread.is_finished());
                 self.threads.push(thread);
             }
             Err(error) => {
-                queue.state().threads -= 1;
+                lock(&queue.state).threads -= 1;
                 self.refused = Some(error.to_string());
             }
         }
@@ -228,10 +229,10 @@ impl<M: Send + 'static> Lanes<M> {
     }
 
     fn close(&self) {
-        self.post.mail().closed = true;
+        lock(&self.post.mail).closed = true;
         self.post.room.notify_all();
         for queue in &self.queues {
-            let mut state = queue.state();
+            let mut state = lock(&queue.state);
             state.closed = true;
             // What was to be written is still written.
             if queue.lane != Lane::Disk {
@@ -253,7 +254,7 @@ impl<M: Send + 'static> Lanes<M> {
             if room == 0 && !self.taken.is_empty() {
                 return Left::Mail;
             }
-            let mut mail = self.post.mail();
+            let mut mail = lock(&self.post.mail);
             if mail.waiting.is_empty() {
                 return Left::Nothing;
             }
@@ -273,13 +274,13 @@ impl<M: Send + 'static> Lanes<M> {
     /// Jobs of a lane that wait for a thread.
     #[cfg(test)]
     pub fn queued(&self, lane: Lane) -> usize {
-        self.queues[lane as usize].state().jobs.len()
+        lock(&self.queues[lane as usize].state).jobs.len()
     }
 
     /// Jobs of all lanes that are running.
     #[cfg(test)]
     pub fn busy(&self) -> usize {
-        self.queues.iter().map(|queue| queue.state().busy).sum()
+        self.queues.iter().map(|queue| lock(&queue.state).busy).sum()
     }
 }
 
@@ -308,7 +309,7 @@ struct Mail<M> {
 impl<M> Post<M> {
     /// Waits while too much mail is unread. When the loop has ended the mail is dropped.
     pub fn send(&self, piece: M) {
-        let mut mail = self.mail();
+        let mut mail = lock(&self.mail);
         while mail.waiting.len() >= self.cap && !mail.closed {
             mail.blocked += 1;
             mail = self.room.wait(mail).unwrap_or_else(PoisonError::into_inner);
@@ -323,10 +324,6 @@ impl<M> Post<M> {
         if first {
             (self.wake)();
         }
-    }
-
-    fn mail(&self) -> MutexGuard<'_, Mail<M>> {
-        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -358,13 +355,9 @@ struct QueueState<M> {
 }
 
 impl<M> Queue<M> {
-    fn state(&self) -> MutexGuard<'_, QueueState<M>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The next job, or None when the thread has waited long enough and is no longer counted.
     fn next(&self) -> Option<Job<M>> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         while state.jobs.is_empty() {
             state.idle += 1;
             let (woken, timeout) = self
@@ -388,7 +381,7 @@ fn spawn<M: Send + 'static>(queue: Arc<Queue<M>>, post: Arc<Post<M>>) -> io::Res
     thread::Builder::new().name(queue.lane.word().to_owned()).stack_size(queue.lane.stack_bytes()).spawn(move || {
         while let Some(job) = queue.next() {
             run(job, &post);
-            queue.state().busy -= 1;
+            lock(&queue.state).busy -= 1;
         }
     })
 }

@@ -4,6 +4,7 @@
 //! stands at the very beginning of every request, and one new file would make everything behind it new to the API's cache.
 
 use crate::base::id::TaskId;
+use crate::base::lock::lock;
 use crate::config::WorkspaceSettings;
 use crate::config::settings::Context;
 use crate::limits::{LOGGED_ONCE, Limits};
@@ -16,7 +17,7 @@ use crate::shell::workers::outline;
 use crate::tool::search::ignore::Wanted;
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 pub struct PromptContext {
     reader: SettingsReader,
@@ -97,12 +98,12 @@ impl PromptContext {
     }
 
     fn tree(&self, task: &TaskId, workspace: &Path, wanted: Wanted) -> String {
-        let known = self.state().trees.iter().find(|(known, _)| known == task).map(|(_, tree)| tree.clone());
+        let known = lock(&self.state).trees.iter().find(|(known, _)| known == task).map(|(_, tree)| tree.clone());
         if let Some(tree) = known {
             return tree;
         }
         let tree = outline::draw(workspace, wanted, &self.limits);
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.trees.push_back((task.clone(), tree.clone()));
         if state.trees.len() > self.limits.trees {
             state.trees.pop_front();
@@ -113,7 +114,7 @@ impl PromptContext {
     /// Logs each message once.
     pub fn tell(&self, messages: &[String]) {
         for message in messages {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             if state.told.len() >= LOGGED_ONCE {
                 state.told.clear();
             }
@@ -123,10 +124,6 @@ impl PromptContext {
                 self.log.warn(message);
             }
         }
-    }
-
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -177,7 +174,7 @@ mod tests {
         let messages: Vec<String> = (0..LOGGED_ONCE).map(|n| n.to_string()).collect();
         // One message is remembered already, so the last one of these makes room by forgetting the others.
         prompt_context.tell(&messages);
-        assert_eq!(prompt_context.state().told.len(), 1);
+        assert_eq!(lock(&prompt_context.state).told.len(), 1);
         scratch.put("w/.gemini/settings.json", r#"{"context": {"includeDirectoryTree": false}}"#);
         assert_eq!(of("three"), (true, String::new()));
     }

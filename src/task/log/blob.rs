@@ -2,12 +2,13 @@
 //! read the log may read it.
 
 use crate::base::id::CallId;
+use crate::base::lock::lock;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Where content is stored. Used by worker threads: every method may wait for the disk.
 pub trait Blobs: Send + Sync {
@@ -95,16 +96,12 @@ impl MemoryBlobs {
     pub fn fail_reads(&self, times: u32) {
         self.failing_reads.store(times, Ordering::Relaxed);
     }
-
-    fn stored(&self) -> MutexGuard<'_, HashMap<String, Vec<u8>>> {
-        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Blobs for MemoryBlobs {
     fn put(&self, bytes: &[u8]) -> io::Result<String> {
         let sha256 = sha256(bytes);
-        self.stored().insert(sha256.clone(), bytes.to_vec());
+        lock(&self.stored).insert(sha256.clone(), bytes.to_vec());
         Ok(sha256)
     }
 
@@ -113,7 +110,7 @@ impl Blobs for MemoryBlobs {
         if self.failing_reads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
             return Err(io::Error::other("the disk is told to fail its reads"));
         }
-        let stored = self.stored();
+        let stored = lock(&self.stored);
         let bytes = stored.get(sha256).ok_or(io::ErrorKind::NotFound)?;
         let from = usize::try_from(from).unwrap_or(usize::MAX).min(bytes.len());
         Ok((bytes[from..].iter().take(max).copied().collect(), bytes.len() as u64))

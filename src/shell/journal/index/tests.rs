@@ -231,7 +231,7 @@ fn a_writer_without_the_lock_does_not_wait_and_appends_later() {
     let mut ours = journal(&scratch, 100);
     begin(&mut ours, "t");
     let theirs = open(&index(&scratch)).unwrap();
-    let held = lock(&theirs, FlockOperation::LockExclusive).unwrap();
+    let held = locked(&theirs, FlockOperation::LockExclusive).unwrap();
     begin(&mut ours, "u");
     rest(&mut ours, "t", 1);
     rest(&mut ours, "t", 2);

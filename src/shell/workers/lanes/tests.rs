@@ -31,7 +31,7 @@ impl Rig {
     }
 
     fn threads(&self, lane: Lane) -> usize {
-        self.lanes.queues[lane as usize].state().threads
+        lock(&self.lanes.queues[lane as usize].state).threads
     }
 
     fn until(&self, fact: impl Fn(&Rig) -> bool) {
@@ -72,7 +72,7 @@ fn drain_says_whether_something_is_left() {
     rig.start(Lane::Disk, |post| {
         (0..3).for_each(|n| post.send(n.to_string()));
     });
-    rig.until(|rig| rig.lanes.post.mail().waiting.len() == 3);
+    rig.until(|rig| lock(&rig.lanes.post.mail).waiting.len() == 3);
     let mut mail = Vec::new();
     assert_eq!(rig.lanes.drain(0, &mut mail), Left::Mail);
     assert_eq!(rig.lanes.drain(2, &mut mail), Left::Mail);
@@ -86,7 +86,7 @@ fn the_loop_is_woken_once_for_mail_it_has_not_read() {
     rig.start(Lane::Disk, |post| {
         (0..50).for_each(|n| post.send(n.to_string()));
     });
-    rig.until(|rig| rig.lanes.post.mail().waiting.len() == 50);
+    rig.until(|rig| lock(&rig.lanes.post.mail).waiting.len() == 50);
     rig.until(|rig| rig.lanes.busy() == 0);
     assert_eq!(rig.woken.try_iter().count(), 1);
 }
@@ -136,7 +136,7 @@ fn the_last_thread_of_the_disk_lane_stays_as_long_as_the_lanes() {
     }
     let queue = rig.lanes.queues[Lane::Disk as usize].clone();
     drop(rig);
-    while queue.state().threads > 0 {
+    while lock(&queue.state).threads > 0 {
         thread::yield_now();
     }
 }
@@ -147,7 +147,7 @@ fn an_idle_thread_is_preferred_to_a_new_one() {
     for _ in 0..20 {
         rig.start(Lane::Model, |post| post.send(String::new()));
         rig.mail(1, 10);
-        rig.until(|rig| rig.lanes.queues[Lane::Model as usize].state().idle == 1);
+        rig.until(|rig| lock(&rig.lanes.queues[Lane::Model as usize].state).idle == 1);
     }
     assert_eq!(rig.threads(Lane::Model), 1);
 }
@@ -216,7 +216,7 @@ fn a_worker_waits_for_a_reader_that_is_behind_and_not_for_one_that_is_gone() {
         drop(done);
     });
     rig.until(|_| sent.load(Ordering::SeqCst) == 2);
-    assert_eq!(rig.lanes.post.mail().waiting.len(), 2);
+    assert_eq!(lock(&rig.lanes.post.mail).waiting.len(), 2);
     let mut mail = Vec::new();
     rig.lanes.drain(10, &mut mail);
     rig.until(|_| sent.load(Ordering::SeqCst) >= 4);

@@ -5,6 +5,7 @@
 //! replaced whole, so that no reader sees half of it, and one that is a link stays a link.
 
 use super::{Asked, said};
+use crate::base::lock::lock;
 use crate::shell::journal::saved_rules;
 use crate::shell::start::workspace_settings::read_plain;
 use crate::task::slash::Commanded;
@@ -12,7 +13,7 @@ use serde_json::json;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// Where added lines go: the section that existing memory files have for them.
 const HEADING: &str = "## Gemini Added Memories";
@@ -87,7 +88,7 @@ fn entry(text: &str) -> String {
 fn write(path: &Path, entry: &str, most: u64) -> io::Result<()> {
     // Two commands at the same time must not lose a line of one of them.
     static WRITING: Mutex<()> = Mutex::new(());
-    let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _writing = lock(&WRITING);
     let path = target(path)?;
     let (text, mode) = match std::fs::metadata(&path) {
         Ok(meta) if !meta.is_file() => return Err(io::Error::other("it is not a file")),
