@@ -5,7 +5,6 @@
 //! blobs/<2 hex>/<sha256>  content that logs name
 //! open/<task>             an empty file while the task has an unfinished turn, an open question or news for a webhook
 //! index.jsonl             {"task","at","brief","end"}: a line when a task is created and each time it becomes idle
-//! index.<id>.new          the new index that the server with this id is writing
 //! trial.<id>              exists for a moment when a server checks whether it can write
 //! instances/<id>          locked by the living server that marks its child processes with this id; says where it listens
 //! ```
@@ -100,12 +99,7 @@ impl Journal {
         for path in [dir, &tasks, &markers] {
             private_dir(path)?;
         }
-        let fresh = |id: &str| dir.join(format!("index.{id}.new"));
-        for id in instances.all() {
-            // Left by a server that died while it wrote. Most have left none.
-            let _ = fs::remove_file(fresh(id));
-        }
-        let places = Places { index: dir.join("index.jsonl"), fresh: fresh(instances.own()), tasks };
+        let places = Places { index: dir.join("index.jsonl"), tasks };
         let files = Files {
             index: Mutex::new(Index::open(places.clone(), limits.index_stale_lines)?),
             places,

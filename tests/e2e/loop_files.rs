@@ -4,6 +4,7 @@
 use crate::drive::{Fixture, has};
 use crate::support::message::{approval, prompt, prompt_at};
 use crate::support::{TempDir, eventually};
+use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -109,15 +110,15 @@ fn the_loop_opens_no_file_but_new_journals() {
     assert!(listed["result"]["tasks"].as_array().is_some_and(|tasks| tasks.len() > 4), "{listed}");
     assert_eq!(watch.opened(), [""; 0]);
 
-    // Another server rewrites the index: a worker opens the new file, to which the next lines go.
+    // Another server rewrites the index and holds its lock: the next lines wait for it.
     let index = setup.server.state_dir().join("index.jsonl");
-    let copy = index.with_extension("copy");
-    std::fs::copy(&index, &copy).expect("a copy of the index");
-    std::fs::rename(&copy, &index).expect("the index is replaced");
+    let held = std::fs::File::open(&index).expect("an index");
+    flock(&held, FlockOperation::LockExclusive).expect("nobody holds it for long");
     let task = id(&client.call("message/send", prompt("TEXT new")));
-    eventually("a line about the new task in the new index, without a further request", || {
-        std::fs::read_to_string(&index).expect("an index").contains(&task).then_some(())
-    });
+    let has_line = || std::fs::read_to_string(&index).expect("an index").contains(&task);
+    assert!(!has_line());
+    flock(&held, FlockOperation::Unlock).expect("it was ours");
+    eventually("a line about the new task in the index, without a further request", || has_line().then_some(()));
     let opened = watch.opened();
     let others: Vec<&String> = opened.iter().filter(|call| !creates_journal(call)).collect();
     assert!(others.is_empty(), "the loop opened {others:#?}");

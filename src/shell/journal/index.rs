@@ -1,31 +1,27 @@
 //! One file with a summary of every task, so that a start need not open every log. It is only a cache: a task that is missing here
 //! is added from its log, a line that cannot be read is skipped, and of several lines about a task the last one counts.
 //!
-//! Lines are only appended, one when a task is created and one each time it becomes idle, so most lines become stale. When too
-//! many are, a new file with one line per task is written, flushed, and renamed over the old one. A crash before the rename
-//! leaves the old file and an unused new one, a crash after it the new file.
+//! Lines are appended, one when a task is created and one each time it becomes idle, so most lines become stale. When too many
+//! are, the lines that count are written over the beginning of the file, which is then cut. What a crash leaves in between can be
+//! read: a new line is never behind the old ones of its task, so every task has its last line, but for the one whose line was cut: it
+//! is missing, or seems to be younger than it is.
 //!
-//! Other servers may append at the same time. A writer therefore holds the lock of the file and checks that the file still has
-//! its name. A server that replaces the file takes the lock for the last step only, and copies the lines that were appended since
-//! it read the file. It flushes before that, so no writer waits for the disk. A writer that cannot get the lock, or meets a full
-//! disk, does not wait either: its lines stay pending and are appended later. Nor does it open the new file, because the writer is
-//! the loop: the worker that has replaced the file, or else one that is asked to, opens it.
+//! Other servers may append at the same time, so a writer holds the lock of the file. A writer that cannot get the lock, or meets a
+//! full disk, does not wait, because it is the loop: its lines stay pending and are appended later.
 
-use super::file::{sync_entry, write_whole};
+use super::file::write_whole;
 use super::{failed, private_file};
 use crate::base::id::TaskId;
 use crate::base::json;
-use crate::base::lock::lock;
 use crate::core::disk::store::{Maintenance, StoreError};
 use crate::task::log::brief::Brief;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
 
 /// A line of the index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,20 +47,12 @@ pub struct Index {
     live_lines: usize,
     /// With more stale lines the file is rewritten.
     most_stale_lines: usize,
-    /// Upgradable while a worker rewrites or opens the file.
-    working: Weak<()>,
-    /// Another file has the name of ours now.
-    replaced: bool,
-    /// The new file, once a worker has opened it.
-    opened: Arc<Mutex<Option<File>>>,
 }
 
 /// Paths in the state directory.
 #[derive(Clone, Debug)]
 pub struct Places {
     pub index: PathBuf,
-    /// Where this server, and no other, writes a new index.
-    pub fresh: PathBuf,
     /// The directory of the logs.
     pub tasks: PathBuf,
 }
@@ -84,9 +72,6 @@ impl Index {
             stale_lines: 0,
             live_lines: 0,
             most_stale_lines,
-            working: Weak::new(),
-            replaced: false,
-            opened: Arc::default(),
         })
     }
 
@@ -134,33 +119,17 @@ impl Index {
         self.live_lines = self.live_lines.saturating_sub(1);
     }
 
-    /// The work that a worker has to do, if any: to rewrite the file, or to open the one that another server has written.
+    /// To rewrite the file, if there are too many stale lines and more stale than live ones: rewriting a large file has to be worth
+    /// it.
     pub fn take_maintenance(&mut self) -> Option<Maintenance> {
         self.flush_pending();
-        let worn = self.is_worn();
-        if !(worn || self.replaced) || self.working.strong_count() > 0 {
+        if self.stale_lines <= self.most_stale_lines.max(self.live_lines) {
             return None;
         }
-        if worn {
-            // If it fails it is tried again after as many stale lines.
-            self.stale_lines = 0;
-        }
-        let token = Arc::new(());
-        self.working = Arc::downgrade(&token);
-        let (places, opened) = (self.places.clone(), self.opened.clone());
-        Some(Maintenance(Box::new(move || {
-            let rewritten = if worn { rewrite(&places) } else { Ok(()) };
-            if let Ok(file) = open(&places.index) {
-                *lock(&opened) = Some(file);
-            }
-            drop(token);
-            rewritten
-        })))
-    }
-
-    /// Whether there are too many stale lines, and more stale than live ones: rewriting a large file has to be worth it.
-    fn is_worn(&self) -> bool {
-        self.stale_lines > self.most_stale_lines.max(self.live_lines)
+        // If it fails it is tried again after as many stale lines.
+        self.stale_lines = 0;
+        let places = self.places.clone();
+        Some(Maintenance(Box::new(move || rewrite(&places).map_err(|e| failed("rewrite", &places.index, &e)))))
     }
 
     /// Appends the pending entries, if that is possible now.
@@ -175,14 +144,7 @@ impl Index {
     }
 
     fn append(&mut self) -> io::Result<()> {
-        if let Some(file) = lock(&self.opened).take() {
-            self.file = file;
-        }
         let held = locked(&self.file, FlockOperation::NonBlockingLockExclusive)?;
-        self.replaced = has_no_name(&self.file)?;
-        if self.replaced {
-            return Err(io::ErrorKind::StaleNetworkFileHandle.into());
-        }
         let mut lines = Vec::new();
         // Part of a line, left by a short write or a crash, is ended here; readers skip it.
         if !ends_whole(held.0)? {
@@ -195,59 +157,22 @@ impl Index {
     }
 }
 
-/// Rewrites the index with one line per task.
-pub fn rewrite(places: &Places) -> Result<(), StoreError> {
-    let outcome = replace(places);
-    if outcome.is_err() {
-        let _ = fs::remove_file(&places.fresh);
-    }
-    outcome.map_err(|e| failed("rewrite", &places.index, &e))
-}
-
-fn replace(places: &Places) -> io::Result<()> {
-    let old = open(&places.index)?;
-    let draft = draft(&old, places)?;
-    install(&old, &draft, places)
-}
-
-/// A new index beside the old one.
-struct Draft {
-    file: File,
-    /// It replaces this many bytes of the old one.
-    upto: u64,
-}
-
-fn draft(old: &File, places: &Places) -> io::Result<Draft> {
-    match fs::remove_file(&places.fresh) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        // Left by an earlier attempt.
-        Ok(()) | Err(_) => {}
-    }
-    let mut bytes = read_from(old, 0)?;
-    // A line that is being written is copied later, as a whole.
-    let last = bytes.iter().rposition(|byte| *byte == b'\n');
-    bytes.truncate(last.map_or(0, |at| at + 1));
+/// Leaves one line per task.
+fn rewrite(places: &Places) -> io::Result<()> {
+    // Not for appending: then every write would be at the end.
+    let file =
+        OpenOptions::new().read(true).write(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(&places.index)?;
+    let _held = locked(&file, FlockOperation::LockExclusive)?;
     let mut lines = Vec::new();
-    for entry in live_entries(&bytes, places)? {
+    for entry in live_entries(&read_from(&file, 0)?, places)? {
         write_entry(&mut lines, &entry);
     }
-    let file = private_file(&places.fresh, OpenOptions::new().create_new(true))?;
-    write_whole(&file, &lines)?;
-    file.sync_all()?;
-    Ok(Draft { file, upto: bytes.len() as u64 })
-}
-
-/// Renames the new index over the old one, with the lines that the old one got since.
-fn install(old: &File, draft: &Draft, places: &Places) -> io::Result<()> {
-    let held = locked(old, FlockOperation::LockExclusive)?;
-    if has_no_name(old)? {
-        // Another server was faster.
-        return fs::remove_file(&places.fresh);
+    if file.write_at(&lines, 0)? < lines.len() {
+        return Err(io::ErrorKind::StorageFull.into());
     }
-    write_whole(&draft.file, &read_from(old, draft.upto)?)?;
-    fs::rename(&places.fresh, &places.index)?;
-    drop(held);
-    sync_entry(&places.index)
+    // A power failure must not leave a file that is cut and has its old beginning.
+    file.sync_data()?;
+    file.set_len(lines.len() as u64)
 }
 
 /// The last entry of each task whose log exists, in the order and with the time of the first entry.
@@ -294,11 +219,6 @@ fn read_from(file: &File, offset: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; len as usize];
     file.read_exact_at(&mut bytes, offset)?;
     Ok(bytes)
-}
-
-/// Whether another file has its name now.
-fn has_no_name(file: &File) -> io::Result<bool> {
-    Ok(file.metadata()?.nlink() == 0)
 }
 
 fn ends_whole(file: &File) -> io::Result<bool> {

@@ -41,11 +41,6 @@ impl Scratch {
         Instances::open(&self.0, &mut sys::entropy()).unwrap()
     }
 
-    /// The servers of all journals so far are gone.
-    pub fn end_servers(&self) {
-        self.1.lock().unwrap().clear();
-    }
-
     pub fn dir(&self) -> &Path {
         &self.0
     }
