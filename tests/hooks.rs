@@ -41,11 +41,11 @@ fn produced(id: &str, last: bool) -> Event {
 /// The pending deliveries of the only webhook, in short.
 fn due(state: &State) -> Vec<(u64, String)> {
     let outline = |due: &Due| match due {
-        Due::Status { status, rests } => {
-            format!("{:?}{}", status.state, if *rests { " at rest" } else { "" })
+        Due::Status { status, outcome } => {
+            format!("{:?}{}", status.state, if outcome.is_some() { " at rest" } else { "" })
         }
         Due::Artifact { id, .. } => format!("artifact {id}"),
-        Due::Answer { turn, .. } => format!("answer {turn}"),
+        Due::Answer { turn, number, .. } => format!("answer {turn}.{number}"),
     };
     let [hook] = &state.hooks[..] else { panic!("one webhook, not {:?}", state.hooks) };
     hook.due.iter().map(|due| (due.seq().0, outline(due))).collect()
@@ -116,10 +116,11 @@ fn every_status_and_every_complete_artifact_is_due_once() {
         &case.state,
         &[
             (4, "Working"),
+            (6, "answer 1.1"),
             (9, "InputRequired"),
             (10, "Working"),
             (14, "artifact a"),
-            (17, "answer 1"),
+            (17, "answer 1.2"),
             (18, "InputRequired at rest"),
         ],
     );

@@ -70,6 +70,8 @@ mod card;
 mod envelope;
 #[path = "kit/liberal.rs"]
 mod liberal;
+#[path = "kit/plain.rs"]
+mod plain;
 #[path = "kit/push.rs"]
 mod push;
 #[path = "kit/send.rs"]

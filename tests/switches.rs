@@ -28,6 +28,11 @@ const HOUR: u64 = 3_600_000;
 
 const TIMES: Times = Times { answer_ms: None, turn_ms: None, idle_ms: Some(24 * HOUR), retention_ms: Some(12 * HOUR) };
 
+/// Clients of 0.3 are those of the reference server, whose tasks go on after a turn.
+fn conversational() -> Switches {
+    Switches { default_profile_03: Profile::Coder, ..Switches::default() }
+}
+
 /// A server whose model says one word, or makes one call.
 struct House {
     core: Core,
@@ -47,7 +52,7 @@ struct House {
 
 impl House {
     fn new(times: Times) -> House {
-        House::with(times, Switches::default(), RequestPolicy::default())
+        House::with(times, conversational(), RequestPolicy::default())
     }
 
     fn with(times: Times, switches: Switches, request_policy: RequestPolicy) -> House {
@@ -75,7 +80,7 @@ impl House {
         self.now.mono_ms = 7;
         self.core = Core::new(Setup {
             entropy: Entropy::counting_after(self.births),
-            ..setup(&self.limits, Switches::default(), self.now)
+            ..setup(&self.limits, conversational(), self.now)
         });
         self.core.input(Input::Listed(self.store.known()), self.now);
         self.settle();
@@ -354,7 +359,7 @@ fn a_strict_acknowledgement_waits_for_the_disk() {
         [("message/send", true), ("message/stream", true), ("message/send", false), ("message/stream", false)]
     {
         let request_policy = if strictly { strict } else { RequestPolicy::default() };
-        let mut house = House::with(TIMES, Switches::default(), request_policy);
+        let mut house = House::with(TIMES, conversational(), request_policy);
         house.stuck = true;
         let conn = house.ask(method, prompt());
         let heard = house.heard(conn);
@@ -375,7 +380,7 @@ fn a_strict_acknowledgement_waits_for_the_disk() {
 fn what_cannot_be_made_safe_is_not_acknowledged() {
     let request_policy = RequestPolicy { durability: Durability::Strict, ..RequestPolicy::default() };
     for method in ["message/send", "message/stream"] {
-        let mut house = House::with(TIMES, Switches::default(), request_policy);
+        let mut house = House::with(TIMES, conversational(), request_policy);
         house.stuck = true;
         let conn = house.ask(method, prompt());
         house.heard(conn);
@@ -421,7 +426,7 @@ fn a_turn_outlives_its_client_unless_it_is_switched_to_abort() {
 #[test]
 fn only_the_client_of_a_turn_aborts_it() {
     let request_policy = RequestPolicy { disconnect: Disconnect::Aborts, ..RequestPolicy::default() };
-    let mut house = House::with(TIMES, Switches::default(), request_policy);
+    let mut house = House::with(TIMES, conversational(), request_policy);
     house.silent = true;
     let conn = house.ask("message/stream", prompt());
     let first = frames(&house.heard(conn)).remove(0);
@@ -448,7 +453,7 @@ fn the_reference_servers_own_state_is_shown_first_when_wanted() {
         },
     });
     for emits in [false, true] {
-        let switches = Switches { emit_persisted_state: emits, ..Switches::default() };
+        let switches = Switches { emit_persisted_state: emits, ..conversational() };
         let mut house = House::with(TIMES, switches, RequestPolicy::default());
         let conn = house.ask("message/stream", prompt());
         let first = frames(&house.heard(conn)).remove(0)["result"].take();

@@ -4,7 +4,7 @@
 use crate::a2a::Body;
 use crate::a2a::native;
 use crate::a2a::views::{execute_stream, message_stream, session};
-use crate::a2a::words;
+use crate::a2a::words::Idle;
 use crate::task::log::event::{Profile, Protocol};
 use crate::task::log::record::Record;
 use crate::task::machine::state::{State, TaskState};
@@ -138,8 +138,7 @@ pub struct Standalone {
     pub present: fn(&State) -> Option<Vec<u8>>,
     /// The task as a whole; without it, as A2A 0.3 writes it.
     pub snapshot: Option<fn(&State) -> Vec<u8>>,
-    /// A task that waits for the next prompt is shown as completed.
-    pub idle_is_completed: bool,
+    pub idle: Idle,
 }
 
 /// How A2A values are written.
@@ -151,12 +150,17 @@ pub enum Writer {
     V10,
 }
 
-/// What a client can show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outputs {
-    Any,
-    /// The plain profile shows data parts as text.
-    Text,
+/// What a client of the plain profile asks for beside words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outputs {
+    /// The calls of a question as data parts.
+    pub data: bool,
+    /// Answers in pieces as they come, instead of whole.
+    pub pieces: bool,
+}
+
+impl Outputs {
+    pub const WORDS: Outputs = Outputs { data: false, pieces: false };
 }
 
 /// What the JSON-RPC and REST bindings of a version share.
@@ -165,7 +169,7 @@ const A2A_03: Dialect = Dialect {
     via: "a2a-0.3",
     protocol: Protocol::V03,
     binding: Binding::Rest,
-    default_profile: Profile::Coder,
+    default_profile: Profile::Plain,
     has_profile_switch: true,
     writer: Writer::V03,
     view: None,
@@ -182,7 +186,6 @@ const A2A_03: Dialect = Dialect {
 const A2A_10: Dialect = Dialect {
     via: "a2a-1.0",
     protocol: Protocol::V10,
-    default_profile: Profile::Plain,
     has_profile_switch: false,
     writer: Writer::V10,
     prompt_stream: (Begins::Snapshot, Ends::WithTurnButAuth),
@@ -196,6 +199,7 @@ const GEMINI: Dialect = Dialect {
     name: "gemini",
     via: "gemini",
     binding: Binding::Bare,
+    default_profile: Profile::Coder,
     has_profile_switch: false,
     answers: Answers::Gemini,
     unaddressed: Unaddressed::Asking,
@@ -206,6 +210,7 @@ const GEMINI: Dialect = Dialect {
 const LIVE: Dialect = Dialect {
     via: "session",
     binding: Binding::Bare,
+    default_profile: Profile::Coder,
     has_profile_switch: false,
     watch_stream: (Begins::NextEvent, Ends::Never),
     prompt_answer: PromptAnswer::Accepted,
@@ -281,13 +286,13 @@ impl Dialect {
 
 /// The names by which people select a view, in `gemini-a2a replay`.
 pub const DIALECTS: [(&str, View); 11] = [
-    ("a2a-0.3", View::A2a(Writer::V03, Profile::Coder, Outputs::Any)),
-    ("a2a-0.3-devtool", View::A2a(Writer::V03, Profile::Devtool, Outputs::Any)),
-    ("a2a-0.3-plain", View::A2a(Writer::V03, Profile::Plain, Outputs::Any)),
-    ("a2a-0.3-rest", View::A2a(Writer::Proto03, Profile::Coder, Outputs::Any)),
-    ("a2a-1.0", View::A2a(Writer::V10, Profile::Plain, Outputs::Any)),
-    ("a2a-1.0-devtool", View::A2a(Writer::V10, Profile::Devtool, Outputs::Any)),
-    ("a2a-1.0-coder", View::A2a(Writer::V10, Profile::Coder, Outputs::Any)),
+    ("a2a-0.3", View::A2a(Writer::V03, Profile::Plain, Outputs::WORDS)),
+    ("a2a-0.3-devtool", View::A2a(Writer::V03, Profile::Devtool, Outputs::WORDS)),
+    ("a2a-0.3-coder", View::A2a(Writer::V03, Profile::Coder, Outputs::WORDS)),
+    ("a2a-0.3-rest", View::A2a(Writer::Proto03, Profile::Plain, Outputs::WORDS)),
+    ("a2a-1.0", View::A2a(Writer::V10, Profile::Plain, Outputs::WORDS)),
+    ("a2a-1.0-devtool", View::A2a(Writer::V10, Profile::Devtool, Outputs::WORDS)),
+    ("a2a-1.0-coder", View::A2a(Writer::V10, Profile::Coder, Outputs::WORDS)),
     ("kebab", View::Standalone(message_stream::VIEW)),
     ("snake", View::Standalone(execute_stream::VIEW)),
     ("session", View::Standalone(session::VIEW)),
@@ -295,17 +300,20 @@ pub const DIALECTS: [(&str, View); 11] = [
 ];
 
 impl View {
-    /// What a state is shown as; `idle`: the task waits for the next prompt.
-    pub fn state(self, state: TaskState, idle: bool) -> TaskState {
-        if self.idle_is_completed() { words::idle_completed(state, idle) } else { state }
+    /// How it shows an idle task that was made in the profile `made`. A plain client's own task is idle only if the operator wants
+    /// such tasks to go on; then its state says so.
+    pub fn idle(self, made: Profile) -> Idle {
+        match self {
+            View::A2a(_, Profile::Coder, _) => Idle::InputRequired,
+            View::A2a(_, Profile::Plain, _) if made == Profile::Plain => Idle::InputRequired,
+            View::A2a(_, Profile::Devtool | Profile::Plain, _) => Idle::Outcome,
+            View::Standalone(view) => view.idle,
+        }
     }
 
-    /// Whether a task that waits for the next prompt is shown as completed.
-    pub fn idle_is_completed(self) -> bool {
-        match self {
-            View::A2a(_, profile, _) => profile == Profile::Devtool,
-            View::Standalone(view) => view.idle_is_completed,
-        }
+    /// The state that it shows of a task.
+    pub fn state(self, state: &State) -> TaskState {
+        self.idle(state.created.profile).show(state.status.state, state.outcome())
     }
 
     /// Whether it shows long texts themselves and not only their hashes.

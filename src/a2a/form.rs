@@ -3,7 +3,8 @@
 
 use crate::a2a::dialect::{Begins, Binding, Dialect, Ends, Outputs, PromptAnswer, View};
 use crate::a2a::requests::route;
-use crate::a2a::switches::{RestStatus, Switches};
+use crate::a2a::switches::{PlainStream, RestStatus, Switches};
+use crate::a2a::words::Idle;
 use crate::base::Shared;
 use crate::base::id::Tenant;
 use crate::task::call::Call;
@@ -19,6 +20,8 @@ pub struct Form {
     pub stream_errors: bool,
     /// The profile the request asks for; None leaves it to the task.
     pub profile: Option<Profile>,
+    /// The profile whose names the answers of a message have that contains nothing else.
+    pub answer_profile: Option<Profile>,
     /// The profile of requests that ask for none, on tasks of another version.
     pub default_profile: Profile,
     /// Whether the Content-Type of the answer is the one that 1.0 defines.
@@ -51,9 +54,10 @@ impl Form {
             id: Shared::from(*b"null"),
             stream_errors: false,
             profile: None,
+            answer_profile: None,
             default_profile: dialect.default_profile,
             is_a2a_json: false,
-            outputs: Outputs::Any,
+            outputs: Outputs::WORDS,
             prompt_answer: dialect.prompt_answer,
             tenant: Tenant::default(),
             echo: Vec::new(),
@@ -66,6 +70,7 @@ impl Form {
     /// The form of a dialect under the operator's switches.
     pub fn under(dialect: &'static Dialect, switches: &Switches) -> Form {
         let mut form = Form { rest_status: switches.rest_status, ..Form::of(dialect) };
+        form.outputs.pieces = switches.plain_stream == PlainStream::Pieces;
         if dialect.has_profile_switch {
             form.default_profile = switches.default_profile_03;
         }
@@ -89,26 +94,32 @@ impl Form {
 /// A request as a call or a fault, with the form of the answer.
 pub type Decoded = Result<(Call, Form), (Fault, Form)>;
 
-/// The view of a request on a task: what the request asks for, else what the task was created with if that was under the same
-/// version, else the default of the version.
+/// The view of a request on a task.
 pub fn view(form: &Form, task: Option<&Created>) -> View {
-    view_of(form, task.map(|created| (created.protocol, created.profile)))
+    view_of(form, task.and_then(Created::made))
 }
 
 /// The same, given the version and the profile that the task was created with.
-pub fn view_of(form: &Form, created: Option<(Protocol, Profile)>) -> View {
-    if let Some(view) = form.dialect.view {
-        return view;
-    }
-    let created = created.filter(|(protocol, _)| *protocol == form.dialect.protocol);
-    let profile = form.profile.or(created.map(|(_, profile)| profile));
-    View::A2a(form.dialect.writer, profile.unwrap_or(form.default_profile), form.outputs)
+pub fn view_of(form: &Form, made: Option<(Protocol, Profile)>) -> View {
+    let profile = profile(form, made);
+    let outputs = if profile == Profile::Plain { form.outputs } else { Outputs::WORDS };
+    form.dialect.view.unwrap_or(View::A2a(form.dialect.writer, profile, outputs))
 }
 
-/// The stream of a subscription.
-pub fn watch_stream(form: &Form, view: View) -> (Begins, Ends) {
+/// The profile of a request on a task: what the request asks for; else the one whose names an answer has, but plain clients are shown
+/// such names with every question and may use them; else what the task was created with if that was under the same version; else
+/// the default of the version.
+pub fn profile(form: &Form, made: Option<(Protocol, Profile)>) -> Profile {
+    let is_plain = made.is_some_and(|(_, profile)| profile == Profile::Plain);
+    let of_answer = form.answer_profile.filter(|_| !is_plain);
+    let of_task = made.filter(|(protocol, _)| *protocol == form.dialect.protocol).map(|(_, profile)| profile);
+    form.profile.or(of_answer).or(of_task).unwrap_or(form.default_profile)
+}
+
+/// The stream of a subscription to a task.
+pub fn watch_stream(form: &Form, view: View, task: &Created) -> (Begins, Ends) {
     match form.dialect.watch_stream {
-        (begins, Ends::WithTask) if view.idle_is_completed() => (begins, Ends::WhenShownOver),
+        (begins, Ends::WithTask) if view.idle(task.profile) == Idle::Outcome => (begins, Ends::WhenShownOver),
         usual => usual,
     }
 }
@@ -162,7 +173,33 @@ mod tests {
         let mut other = Form::at("/");
         other.id = Shared::from(*b"7");
         assert_eq!(view(&Form::at("/"), None), view(&other, None));
-        other.profile = Some(Profile::Plain);
+        other.profile = Some(Profile::Coder);
         assert_ne!(view(&Form::at("/"), None), view(&other, None));
+    }
+
+    #[test]
+    fn the_profile_of_a_request_on_a_task() {
+        use Profile::{Coder, Devtool, Plain};
+        use Protocol::{V03, V10};
+        let [silent, named, answers] = [(None, None), (Some(Devtool), None), (None, Some(Coder))]
+            .map(|(profile, answer_profile)| Form { profile, answer_profile, ..Form::at("/") });
+        for (form, made, expected) in [
+            (&silent, None, Plain),
+            (&silent, Some((V03, Coder)), Coder),
+            (&silent, Some((V10, Coder)), Plain),
+            (&named, Some((V03, Coder)), Devtool),
+            (&answers, None, Coder),
+            (&answers, Some((V03, Devtool)), Coder),
+            // Plain clients may answer with the names that they are shown.
+            (&answers, Some((V03, Plain)), Plain),
+            (&answers, Some((V10, Plain)), Plain),
+        ] {
+            assert_eq!(profile(form, made), expected, "{form:?} {made:?}");
+        }
+        // All clients share the live session.
+        let mut session = crate::a2a::sample::state().created.as_ref().clone();
+        assert_eq!(session.made(), Some((V03, Coder)));
+        session.context = session.task.as_str().into();
+        assert_eq!(session.made(), None);
     }
 }

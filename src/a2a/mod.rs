@@ -36,8 +36,9 @@ pub use requests::gemini_endpoints::{HealthReport, all_metadata, created, health
 pub use requests::operation::accepts_stream;
 pub use requests::route::decode;
 pub use requests::socket::heard as socket;
-pub use switches::{CardDefault, PushRules, RestStatus, Switches, WEBHOOKS};
+pub use switches::{CardDefault, PlainStream, PushRules, RestStatus, Switches, WEBHOOKS};
 pub use views::list::{Page, briefs, list, shown_state};
+pub use views::plain::questions;
 pub use views::tools::Tools;
 
 use crate::base::Shared;
@@ -105,7 +106,7 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
 
 /// What delays or changes the turn, as a sentence, if the event tells of that.
 pub fn detour<'a>(state: &'a State, record: &'a Record) -> Option<(Level, Cow<'a, str>)> {
-    let Change::Notice { level, text } = Update::of(state, record)?.change else {
+    let Change::Notice { level, text, .. } = Update::of(state, record)?.change else {
         return None;
     };
     Some((level, text))

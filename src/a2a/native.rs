@@ -40,6 +40,7 @@ use crate::a2a::requests::answer;
 use crate::a2a::requests::message::{check_key, check_parts};
 use crate::a2a::requests::object::{Object, wrong};
 use crate::a2a::views::list::read_token;
+use crate::a2a::words::Idle;
 use crate::a2a::{Body, result};
 use crate::base::crc::crc32;
 use crate::base::http::Response;
@@ -62,7 +63,7 @@ pub const VIEW: &Standalone = &Standalone {
     event: |state, event| Some(Body::bare(record(state, event))),
     present: |_| None,
     snapshot: None,
-    idle_is_completed: false,
+    idle: Idle::InputRequired,
 };
 
 /// An event with its task.

@@ -10,7 +10,7 @@ mod rules;
 use crate::a2a::dialect::{Binding, Outputs, View, Writer};
 use crate::a2a::encodings::object::{Object as ObjectWriter, list, object};
 use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Finality, Frame, Piece, StatusUpdate};
-use crate::a2a::form::Form;
+use crate::a2a::form::{Form, profile};
 use crate::a2a::requests::object::{Object, count, member, object as object_member, text, texts, wrong};
 use crate::a2a::requests::operation::{self, Ask, Operation};
 use crate::a2a::switches::PushRules;
@@ -170,9 +170,7 @@ pub fn target(wish: Wish, form: &Form, created: &Created, fresh: impl FnOnce() -
         (None, Protocol::V03) => created.task.as_str().into(),
         (None, Protocol::V10) => fresh().into(),
     };
-    let born = (created.protocol == protocol).then_some(created.profile);
-    let profile = form.profile.or(born).unwrap_or(form.default_profile);
-    wish.target(id, protocol, profile)
+    wish.target(id, protocol, profile(form, created.made()))
 }
 
 /// The webhook that a request without an id means, or with an id that 0.3 clients use for one without: the one that has the
@@ -285,7 +283,7 @@ pub fn delivery(target: &Target, state: &State, due: &Due, history: usize, tools
         Protocol::V03 => Writer::V03,
         Protocol::V10 => Writer::V10,
     };
-    let view = View::A2a(writer, target.profile, Outputs::Any);
+    let view = View::A2a(writer, target.profile, Outputs::WORDS);
     if target.protocol == Protocol::V03 {
         return Some(whole(view, state, Wanted::newest(Some(history))));
     }
@@ -293,11 +291,12 @@ pub fn delivery(target: &Target, state: &State, due: &Due, history: usize, tools
         Due::Status { status, .. } if status.seq == state.status.seq => {
             return present(view, state, tools);
         }
-        Due::Status { status, rests } => {
-            Frame::Status(past(target.profile, state, status, view.state(status.state, *rests)))
+        Due::Status { status, outcome } => {
+            let shown = view.idle(state.created.profile).show(status.state, *outcome);
+            Frame::Status(past(target.profile, state, status, shown))
         }
         Due::Artifact { id, .. } => artifact(view, state, id)?,
-        Due::Answer { turn, .. } => artifact(view, state, &format!("answer-{turn}"))?,
+        Due::Answer { turn, number, .. } => artifact(view, state, &snapshot::answer_id(*turn as usize, *number))?,
     };
     Some(writer.frame(&state.created, &frame, Finality::Open))
 }

@@ -23,8 +23,10 @@ pub struct Switches {
     pub rest_status: RestStatus,
     /// The profile of 0.3 clients that show no preference.
     pub default_profile_03: Profile,
-    /// Whether a finished turn ends a task that a plain 1.0 client made.
+    /// Whether a finished turn ends a task that a plain client made.
     pub plain_lifecycle: Lifecycle,
+    /// How plain clients get answers unless they ask for pieces.
+    pub plain_stream: PlainStream,
     /// Whether first snapshots of the coder profile carry the members in which the reference server keeps its state.
     pub emit_persisted_state: bool,
 }
@@ -34,6 +36,13 @@ pub enum CardDefault {
     /// Both versions in one.
     Hybrid,
     V1,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlainStream {
+    /// Each answer of the model is sent when it is complete.
+    Whole,
+    Pieces,
 }
 
 /// Which edition of 1.0 says the HTTP status of an error.
@@ -54,8 +63,9 @@ impl Default for Switches {
             card_default: CardDefault::Hybrid,
             strict_version: false,
             rest_status: RestStatus::V101,
-            default_profile_03: Profile::Coder,
+            default_profile_03: Profile::Plain,
             plain_lifecycle: Lifecycle::OneShot,
+            plain_stream: PlainStream::Whole,
             emit_persisted_state: false,
         }
     }

@@ -4,6 +4,7 @@ mod coder;
 mod coder_calls;
 
 use super::*;
+use crate::a2a::dialect::{Outputs, Writer};
 use crate::a2a::sample;
 use crate::base::http::Method;
 use crate::base::id::Seq;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 const TIME: &str = "2026-03-01T09:30:00.125Z";
 
 fn the_view() -> View {
-    view(&Form::at("/"), None)
+    View::A2a(Writer::V03, Profile::Coder, Outputs::WORDS)
 }
 
 fn value(bytes: &[u8]) -> Value {

@@ -18,6 +18,10 @@ pub const OURS: &str = "gemini-a2a";
 /// Our own extension: every event of a stream has an id, and `Last-Event-ID` or `?after=` continues behind it.
 pub const RESUME: &str = "urn:gemini-a2a:resume:v1";
 
+/// Our own extension of plain clients: the key of a question's calls in metadata, and in extension headers the wish for answers in
+/// pieces.
+pub const PLAIN: &str = "urn:gemini-a2a:plain:v1";
+
 /// Task states in the protobuf JSON of 1.0, and as `POST /message/stream` and `POST /tasks/{id}/execute` name the state that they show.
 fn state_words(state: TaskState) -> [&'static str; 3] {
     match state {
@@ -44,12 +48,24 @@ pub fn execute_state(shown: TaskState) -> &'static str {
     state_words(shown)[2]
 }
 
-/// The state where a task that waits for the next prompt is shown as completed. `idle`: its turn is over; the next prompt may already
-/// be queued.
-pub fn idle_completed(state: TaskState, idle: bool) -> TaskState {
-    match state {
-        TaskState::InputRequired if idle => TaskState::Completed,
-        other => other,
+/// What a task is shown as whose turn is over and that waits for the next prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    InputRequired,
+    /// The same, but as failed if the turn failed.
+    InputRequiredOrFailed,
+    /// As completed or failed, like its turn.
+    Outcome,
+}
+
+impl Idle {
+    /// The state that is shown; `outcome` is how the last turn ended, if it is over.
+    pub fn show(self, state: TaskState, outcome: Option<TaskState>) -> TaskState {
+        match (self, state, outcome) {
+            (Idle::Outcome, TaskState::InputRequired, Some(outcome)) => outcome,
+            (Idle::InputRequiredOrFailed, TaskState::InputRequired, Some(TaskState::Failed)) => TaskState::Failed,
+            (Idle::InputRequired | Idle::InputRequiredOrFailed | Idle::Outcome, state, _) => state,
+        }
     }
 }
 
@@ -90,15 +106,11 @@ pub struct Offer {
 impl Offer {
     /// For a call that needs approval.
     pub fn permission(choice: Choice) -> Offer {
-        let (name, description) = match choice {
-            Choice::ProceedOnce => ("Allow Once", None),
-            Choice::ProceedAlways => ("Always Allow", None),
-            Choice::ProceedAlwaysAndSave => {
-                ("Always Allow and Save", Some("Also in later sessions in this workspace."))
-            }
-            Choice::Cancel => ("Reject", None),
+        let description = match choice {
+            Choice::ProceedAlwaysAndSave => Some("Also in later sessions in this workspace."),
+            Choice::ProceedOnce | Choice::ProceedAlways | Choice::Cancel => None,
         };
-        Offer { id: choice.word(), name, description }
+        Offer { id: choice.word(), name: choice.name(), description }
     }
 
     /// The same for clients of the session, which have another name for a refusal.

@@ -1,56 +1,87 @@
-//! Answers to questions as plain text, for clients that know nothing of tool calls and send what the user typed. Only if one call
-//! waits and nothing else runs, so that it is certain which call the text answers. Text that is not clearly an answer is a prompt.
+//! Answers to questions as plain text, for clients that know nothing of tool calls and send what the user typed. Only a call that waits
+//! while nothing else of its task runs is answered so, because only then the user has been asked. Text that is not clearly an answer
+//! is a prompt.
 
 use crate::base::id::CallId;
 use crate::task::machine::job::{Pick, Said};
-use crate::task::machine::state::State;
-use crate::task::message::{Content, Message};
-use crate::task::spec::{Answers, Choice, Inquiry, Question};
+use crate::task::machine::state::{CallState, Phase, State};
+use crate::task::message::{Content, Message, Part};
+use crate::task::spec::{Answers, Choice, Inquiry, InquiryKind, Question};
 use std::sync::Arc;
 
-/// Turns a prompt into an answer if its text answers the one open question.
-pub fn heard(state: &State, said: Said) -> Said {
-    let mut parts = said.message.parts.iter();
-    let words_only = parts.all(|part| matches!(part.content, Content::Text(_)));
-    let answer = (said.answers.is_empty() && words_only).then(|| typed_answer(state, &said.message.text())).flatten();
-    match answer {
-        None => said,
-        Some(pick) => {
-            let message = Message { parts: Vec::new(), ..Message::clone(&said.message) };
-            Said { message: Arc::new(message), answers: vec![pick], ..said }
-        }
+/// What a message means to tasks that may have asked something.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Meaning<'a> {
+    Prompt,
+    /// It answers a question of this task; the message is as the task is given it.
+    Answer(&'a State, Said),
+    /// It is an answer, and several questions are open.
+    Unclear,
+}
+
+/// What a message means to these tasks, all of which it may be for.
+pub fn meaning<'a>(tasks: &[&'a State], said: &Said) -> Meaning<'a> {
+    let is_text = |part: &Part| matches!(part.content, Content::Text(_));
+    if !said.answers.is_empty() || !said.message.parts.iter().all(is_text) {
+        return Meaning::Prompt;
+    }
+    let text = said.message.text();
+    let text = text.trim();
+    let waiting = tasks.iter().filter(|state| state.waits_for_answers());
+    let open: Vec<(&State, &CallState)> = waiting.flat_map(|state| state.asked().map(|call| (*state, call))).collect();
+    let asking: Vec<&State> =
+        tasks.iter().copied().filter(|state| state.phase == Phase::Idle && state.questioned).collect();
+    let answer = |state, pick| {
+        let message = Arc::new(Message { parts: Vec::new(), ..Message::clone(&said.message) });
+        Meaning::Answer(state, Said { message, answers: vec![pick], ..said.clone() })
+    };
+    let named = open.iter().find_map(|(state, call)| {
+        let rest = text.strip_prefix(call.id().as_str())?.strip_prefix([' ', ':', '\n'])?;
+        Some((*state, typed_answer(call, rest.trim())?))
+    });
+    match (open.as_slice(), asking.as_slice(), named) {
+        (_, _, Some((state, pick))) => answer(state, pick),
+        ([(state, call)], [], None) => match typed_answer(call, text) {
+            Some(pick) => answer(state, pick),
+            None => Meaning::Prompt,
+        },
+        ([], [state], None) => Meaning::Answer(state, said.clone()),
+        (open, _, None) if open.iter().any(|(_, call)| choice(call, text).is_some()) => Meaning::Unclear,
+        (_, _, None) => Meaning::Prompt,
     }
 }
 
-/// The answer that `text` is to the one open question: the word of an option; `yes` or `no` to a call that needs approval; to
-/// questions of the agent any text, one line for each question if there are several.
-fn typed_answer(state: &State, text: &str) -> Option<Pick> {
-    if !state.waits_for_answers() {
-        return None;
-    }
-    let mut open = state.asked();
-    let (call, None) = (open.next()?, open.next()) else {
-        return None;
-    };
-    let text = text.trim();
-    let word = text.trim_end_matches(['.', '!']).to_lowercase();
-    let named = Choice::from_word(&word).filter(|choice| call.options().contains(choice));
-    if let Some(choice) = named {
+/// The answer that `text` is to a question: a choice, or to questions of the agent any text, one line for each if there are several.
+fn typed_answer(call: &CallState, text: &str) -> Option<Pick> {
+    if let Some(choice) = choice(call, text) {
         return Some(pick(call.id(), choice, None));
     }
     match &call.plan.as_ref()?.question {
-        Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. } => {
-            let choice = match word.as_str() {
-                "yes" => Choice::ProceedOnce,
-                "no" => Choice::Cancel,
-                _ => return None,
-            };
-            Some(pick(call.id(), choice, None))
-        }
+        Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. } => None,
         Question::AskUser { questions, .. } => {
             let answers = replies(questions, text)?;
             Some(pick(call.id(), Choice::ProceedOnce, Some(answers)))
         }
+    }
+}
+
+/// The option that is on offer and that `text` names: by its word; if the call needs approval also by its name, by its number, or as
+/// `yes` or `no`.
+fn choice(call: &CallState, text: &str) -> Option<Choice> {
+    let word = text.trim_end_matches(['.', '!']).to_lowercase();
+    let options = call.options();
+    let named = Choice::from_word(&word).filter(|choice| options.contains(choice));
+    if named.is_some() || call.plan.as_ref()?.question.asks_the_user() {
+        return named;
+    }
+    let is_named = |choice: &&Choice| choice.name().eq_ignore_ascii_case(&word);
+    match word.as_str() {
+        "yes" => Some(Choice::ProceedOnce),
+        "no" => Some(Choice::Cancel),
+        word => match word.parse::<usize>() {
+            Ok(number) => options.get(number.checked_sub(1)?).copied(),
+            Err(_) => options.iter().find(is_named).copied(),
+        },
     }
 }
 
@@ -64,19 +95,26 @@ fn replies(questions: &[Inquiry], text: &str) -> Option<Answers> {
         _ => text.lines().map(str::trim).collect(),
     };
     let answered = lines.len() == questions.len() && lines.iter().all(|line| !line.is_empty());
-    let numbered = lines.iter().enumerate();
-    answered.then(|| numbered.map(|(n, line)| (n.to_string(), (*line).to_owned())).collect())
+    let numbered = lines.iter().zip(questions).enumerate();
+    answered.then(|| numbered.map(|(n, (line, asked))| (n.to_string(), reply(asked, line).to_owned())).collect())
+}
+
+/// A line of an answer; the number of one of the choices stands for it.
+fn reply<'a>(asked: &'a Inquiry, line: &'a str) -> &'a str {
+    let number = line.parse::<usize>().ok().filter(|_| asked.kind == InquiryKind::Choice);
+    let chosen = number.and_then(|number| asked.options.get(number.checked_sub(1)?));
+    chosen.map_or(line, |option| &option.label)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::task::log::answer::{Answer, Request};
-    use crate::task::log::event::{Created, Event, Lifecycle, Profile, Protocol};
+    use crate::task::log::event::{Created, End, Event, Lifecycle, Profile, Protocol};
     use crate::task::log::record::Record;
-    use crate::task::message::{Part, Role};
+    use crate::task::message::Role;
     use crate::task::policy::Mode;
-    use crate::task::spec::{ApprovalScope, InquiryKind, Plan};
+    use crate::task::spec::{ApprovalScope, InquiryOption, Plan};
     use serde_json::json;
 
     fn record(seq: u64, event: Event) -> Record {
@@ -128,20 +166,38 @@ mod tests {
         Question::Info { title: "Fetch".into(), prompt: "Fetch it?".into(), urls: vec![] }
     }
 
-    fn questions(count: usize) -> Question {
-        let one = Inquiry {
+    fn inquiry() -> Inquiry {
+        Inquiry {
             question: "Which?".into(),
             header: "Which".into(),
             kind: InquiryKind::YesNo,
             options: vec![],
             multi_select: false,
             placeholder: None,
-        };
-        Question::AskUser { title: "Questions".into(), questions: vec![one; count] }
+        }
+    }
+
+    fn questions(count: usize) -> Question {
+        Question::AskUser { title: "Questions".into(), questions: vec![inquiry(); count] }
+    }
+
+    fn says(text: &str) -> Said {
+        Said::new(Arc::new(Message::new("m", Role::User, vec![Part::text(text)])), vec![])
+    }
+
+    /// The answer that a text is to the only question of a task.
+    fn heard(state: &State, text: &str) -> Option<Pick> {
+        match meaning(&[state], &says(text)) {
+            Meaning::Answer(_, said) => {
+                assert_eq!(said.message.parts, [], "what answers is no prompt any more");
+                said.answers.first().cloned()
+            }
+            Meaning::Prompt | Meaning::Unclear => None,
+        }
     }
 
     #[test]
-    fn yes_and_no_answer_an_approval() {
+    fn words_that_answer_an_approval() {
         let state = waiting(&[permission()]);
         for (text, option) in [
             ("yes", Some("proceed_once")),
@@ -151,47 +207,76 @@ mod tests {
             ("proceed_once", Some("proceed_once")),
             ("proceed_always", Some("proceed_always")),
             ("cancel", Some("cancel")),
+            ("allow once", Some("proceed_once")),
+            ("Always Allow", Some("proceed_always")),
+            ("reject", Some("cancel")),
+            ("1", Some("proceed_once")),
+            ("2", Some("proceed_always")),
+            ("3.", Some("cancel")),
+            ("a yes", Some("proceed_once")),
+            ("a: 3", Some("cancel")),
+            ("0", None),
+            ("4", None),
+            ("-1", None),
             // Not on offer here.
             ("proceed_always_and_save", None),
+            ("always allow and save", None),
             ("yes, but later", None),
             ("", None),
             ("not", None),
+            ("ayes", None),
+            ("b yes", None),
         ] {
             let expected =
                 option.map(|option| Pick { call: "a".into(), option: option.into(), edited: None, answers: None });
-            assert_eq!(typed_answer(&state, text), expected, "{text:?}");
+            assert_eq!(heard(&state, text), expected, "{text:?}");
         }
     }
 
     #[test]
-    fn what_answers_is_no_prompt_any_more() {
+    fn only_text_alone_is_examined() {
         let state = waiting(&[permission()]);
-        let message = |parts: &[Part]| Message::new("m", Role::User, parts.to_vec());
-        let said = |parts: &[Part], answers: &[Pick]| Said::new(Arc::new(message(parts)), answers.to_vec());
-        let cancel = pick(&"a".into(), Choice::Cancel, None);
-        assert_eq!(heard(&state, said(&[Part::text("no")], &[])), said(&[], std::slice::from_ref(&cancel)));
-        for other in [
-            said(&[Part::text("wait")], &[]),
-            said(&[Part::text("no"), Part::data(json!({}))], &[]),
-            said(&[Part::text("yes")], &[cancel]),
-        ] {
-            assert_eq!(heard(&state, other.clone()), other);
+        let parts = vec![Part::text("yes"), Part::data(json!({}))];
+        let data = Said::new(Arc::new(Message::new("m", Role::User, parts)), vec![]);
+        let answered = Said { answers: vec![pick(&"a".into(), Choice::Cancel, None)], ..says("yes") };
+        for said in [data, answered] {
+            assert_eq!(meaning(&[&state], &said), Meaning::Prompt);
         }
     }
 
     #[test]
-    fn text_is_a_prompt_unless_exactly_one_call_waits() {
-        assert_eq!(typed_answer(&waiting(&[permission(), permission()]), "yes"), None);
-        assert_eq!(typed_answer(&waiting(&[]), "yes"), None);
+    fn with_several_questions_an_answer_names_its_call() {
+        let both = waiting(&[permission(), questions(1)]);
+        assert_eq!(meaning(&[&both], &says("yes")), Meaning::Unclear);
+        assert_eq!(meaning(&[&both], &says("cancel")), Meaning::Unclear);
+        assert_eq!(meaning(&[&both], &says("something else")), Meaning::Prompt);
+        assert_eq!(heard(&both, "a yes"), Some(pick(&"a".into(), Choice::ProceedOnce, None)));
+        let words = heard(&both, "b: any words").and_then(|pick| pick.answers);
+        assert_eq!(words.as_deref().and_then(|words| words.get("0")).map(String::as_str), Some("any words"));
+        assert_eq!(meaning(&[&waiting(&[])], &says("yes")), Meaning::Prompt);
         let mut state = waiting(&[permission(), permission()]);
         state.apply(&record(5, Event::CallReady { call: "b".into(), confinement: Default::default() }));
-        assert_eq!(typed_answer(&state, "yes"), None, "the other one runs");
+        assert_eq!(meaning(&[&state], &says("yes")), Meaning::Prompt, "the other one runs");
+    }
+
+    #[test]
+    fn the_one_question_among_several_tasks_is_answered() {
+        let (idle, asks) = (waiting(&[]), waiting(&[permission()]));
+        assert!(matches!(meaning(&[&idle, &asks], &says("yes")), Meaning::Answer(task, _) if task == &asks));
+        assert_eq!(meaning(&[&asks, &asks], &says("yes")), Meaning::Unclear);
+        // A turn that ended with a question takes any text.
+        let mut questioned = waiting(&[]);
+        questioned.apply(&record(5, Event::TurnEnded { turn: 1, end: End::Asked("Which?".into()), by: None }));
+        let said = says("any words");
+        assert_eq!(meaning(&[&idle, &questioned], &said), Meaning::Answer(&questioned, said.clone()));
+        assert_eq!(meaning(&[&asks, &questioned], &said), Meaning::Prompt);
+        assert_eq!(meaning(&[&questioned, &questioned], &said), Meaning::Prompt);
     }
 
     #[test]
     fn any_text_answers_a_question_of_the_agent() {
-        let said = |count, text: &str| {
-            let pick = typed_answer(&waiting(&[questions(count)]), text)?;
+        let said = |question: Question, text: &str| {
+            let pick = heard(&waiting(&[question]), text)?;
             let answers = pick.answers.as_deref().cloned().unwrap_or_default();
             let answers: Vec<String> = answers.into_values().collect();
             Some((pick.option, answers))
@@ -200,24 +285,18 @@ mod tests {
             let lines = lines.iter().map(|line| (*line).to_owned()).collect();
             Some(("proceed_once".to_owned(), lines))
         };
-        assert_eq!(said(1, "no"), answer(&["no"]));
-        assert_eq!(said(1, "this\nand that "), answer(&["this\nand that"]));
-        assert_eq!(said(1, "cancel"), Some(("cancel".into(), vec![])));
-        assert_eq!(said(1, "  "), None);
-        assert_eq!(said(2, "yes\nno"), answer(&["yes", "no"]));
-        assert_eq!(said(2, "yes"), None);
-        assert_eq!(said(2, "yes\n\nno"), None);
-    }
-
-    #[test]
-    fn words_that_answer_are_no_prompt() {
-        let state = waiting(&[permission()]);
-        let said = |parts: Vec<Part>| Said::new(Arc::new(Message::new("m", Role::User, parts)), vec![]);
-        let answer = heard(&state, said(vec![Part::text("yes")]));
-        assert_eq!(answer.message.parts, vec![]);
-        assert_eq!(answer.answers.len(), 1);
-        for prompt in [said(vec![Part::text("yes, but why?")]), said(vec![Part::text("yes"), Part::data(json!({}))])] {
-            assert_eq!(heard(&state, prompt.clone()), prompt);
-        }
+        assert_eq!(said(questions(1), "no"), answer(&["no"]));
+        assert_eq!(said(questions(1), "this\nand that "), answer(&["this\nand that"]));
+        assert_eq!(said(questions(1), "cancel"), Some(("cancel".into(), vec![])));
+        assert_eq!(said(questions(1), "  "), None);
+        assert_eq!(said(questions(2), "yes\nno"), answer(&["yes", "no"]));
+        assert_eq!(said(questions(2), "yes"), None);
+        assert_eq!(said(questions(2), "yes\n\nno"), None);
+        let choice = |words| {
+            let label = |label: &str| InquiryOption { label: label.into(), description: String::new() };
+            let asked = Inquiry { kind: InquiryKind::Choice, options: vec![label("C"), label("Rust")], ..inquiry() };
+            said(Question::AskUser { title: "Questions".into(), questions: vec![asked] }, words)
+        };
+        assert_eq!((choice("2"), choice("3"), choice("Rust")), (answer(&["Rust"]), answer(&["3"]), answer(&["Rust"])));
     }
 }

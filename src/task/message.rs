@@ -88,6 +88,15 @@ pub enum Content {
     Data(Value),
 }
 
+impl Content {
+    pub fn as_data(&self) -> Option<&Value> {
+        match self {
+            Content::Data(data) => Some(data),
+            Content::Text(_) | Content::Bytes(_) | Content::Uri(_) => None,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Artifact {
     pub id: String,

@@ -74,12 +74,12 @@ pub struct Hook {
 /// The content of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// The task got this status; `rests` if no prompt was queued then.
-    Status { status: Status, rests: bool },
+    /// The task got this status, with this outcome of its turn if no prompt was queued then.
+    Status { status: Status, outcome: Option<TaskState> },
     /// An artifact is complete.
     Artifact { seq: Seq, id: String },
-    /// The answer of this turn is complete.
-    Answer { seq: Seq, turn: u32 },
+    /// An answer of this turn is complete: the first one with text, the second, and so on.
+    Answer { seq: Seq, turn: u32, number: usize },
 }
 
 impl Due {
@@ -98,11 +98,12 @@ pub fn news(state: &State, before: TaskState, record: &Record) -> Option<Due> {
     let seq = record.seq;
     match &record.event {
         Event::Produced { artifact, last: true, .. } => Some(Due::Artifact { seq, id: artifact.id.clone() }),
-        Event::Answered { answer } if !answer.has_calls() && !answer.text().is_empty() => {
-            Some(Due::Answer { seq, turn: state.turn.number })
+        Event::Answered { answer } if answer.has_text() => {
+            Some(Due::Answer { seq, turn: state.turn.number, number: state.turn.spoken })
         }
-        event if state.status.seq == seq && (state.status.state != before || halts(event)) => {
-            Some(Due::Status { status: state.status.clone(), rests: state.is_idle() && !state.questioned })
+        event if state.status.seq == seq && (state.status.state != before || halts(event)) && !state.goes_on() => {
+            let outcome = state.outcome().filter(|_| state.is_idle());
+            Some(Due::Status { status: state.status.clone(), outcome })
         }
         _ => None,
     }

@@ -290,6 +290,18 @@ words! {
     }
 }
 
+impl Choice {
+    /// What people are shown for it where a call needs approval.
+    pub fn name(self) -> &'static str {
+        match self {
+            Choice::ProceedOnce => "Allow Once",
+            Choice::ProceedAlways => "Always Allow",
+            Choice::ProceedAlwaysAndSave => "Always Allow and Save",
+            Choice::Cancel => "Reject",
+        }
+    }
+}
+
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -22,12 +22,29 @@ fn a_single_turn_task_ends_after_its_turn() {
         &[chosen(&e, Choice::Cancel), ended(&e, refused()), chosen(&s, Choice::Cancel), ended(&s, refused())],
     )))
     .next(&[closed(Final::Completed, "")], &[]);
-    // A question or a missing credential leaves it open for the answer.
-    given(one_shot(log(thinking(), &[concluded(Outcome::Ask("Which?".into()))])))
+    // Queued prompts are answered first, also behind a turn that failed or asks. One that has nothing in it changes nothing.
+    given(one_shot(log(thinking(), &[prompted(2, "b"), prompted(3, "")])))
+        .when(note(3, model_answers(&[])))
+        .then(&[answered(&[])], &[])
+        .next(&[turn_ended(1, End::Done)], &[])
+        .next(&[began(2)], &[think(8)])
+        .when(note(8, model_fails(ModelErrorKind::Fatal)))
+        .then(&[turn_ended(2, End::Failed("no luck".into()))], &[])
+        .next(&[closed(Final::Completed, "")], &[])
+        .expect_settled();
+    let asks = || Outcome::Ask("Which?".into());
+    given(one_shot(log(thinking(), &[prompted(2, "b"), concluded(asks())])))
         .next(&[turn_ended(1, End::Asked("Which?".into()))], &[])
-        .when(prompt("this"))
-        .then(&[prompted(2, "this")], &[])
         .next(&[began(2)], &[think(7)]);
+    // A question or a missing credential leaves it open for the answer.
+    given(one_shot(log(thinking(), &[concluded(asks())])))
+        .next(&[turn_ended(1, End::Asked("Which?".into()))], &[])
+        .when(prompt(""))
+        .then(&[prompted(2, "")], &[])
+        .next(&[turn_ended(2, End::Nothing)], &[])
+        .when(prompt("this"))
+        .then(&[prompted(3, "this")], &[])
+        .next(&[began(3)], &[think(9)]);
     // So does a restart.
     given(one_shot(thinking())).when(Input::Restored).then(&[turn_ended(1, End::Interrupted(RESTARTED.into()))], &[]);
 }

@@ -3,7 +3,7 @@
 use crate::drive::Fixture;
 use crate::support::client::Client;
 use crate::support::eventually;
-use crate::support::message::{fresh, prompt_in};
+use crate::support::message::{fresh, prompt, prompt_in};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -260,9 +260,7 @@ fn a_0_3_webhook_receives_whole_tasks_after_a_restart() {
     let fixture = house();
     let receiver = Receiver::start([]);
     let mut client = fixture.client();
-    let params = json!({ "message": { "kind": "message", "role": "user", "messageId": "m-1",
-        "parts": [{ "kind": "text", "text": "TEXT One." }] } });
-    let task = client.call("message/send", params);
+    let task = client.call("message/send", prompt("TEXT One."));
     let task = task["id"].as_str().expect("a task").to_owned();
     let url = format!("http://127.0.0.1:{}/hook?a=b", receiver.port);
     let config = json!({ "url": url, "authentication": { "schemes": ["Bearer", "Basic"], "credentials": "x" } });

@@ -1,6 +1,6 @@
 //! Sending a message: what is answered, when, and what is refused.
 
-use crate::binding::{Binding, File, Frame, Note, Op, Piece, Version, Wait};
+use crate::binding::{Binding, File, Frame, Note, Op, Piece, Wait};
 use crate::desk::Desk;
 use crate::problem::Fault;
 use crate::shape::{Said, is_terminal};
@@ -309,10 +309,7 @@ fn an_approval_is_a_question(desk: &mut Desk) {
     assert_eq!(task.state(), "input-required");
     let written = desk.server.workspace().join("kit.txt");
     assert!(!written.exists());
-    if desk.is(Version::V10) {
-        // Plain clients may answer in words.
-        let yes = Note::new("tck-yes").to(&task.id).saying(vec![Piece::Text("yes".into())]);
-        assert_eq!(desk.task(yes).state(), "completed");
-        assert!(written.exists());
-    }
+    let yes = Note::new("tck-yes").to(&task.id).saying(vec![Piece::Text("yes".into())]);
+    assert_eq!(desk.task(yes).state(), "completed");
+    assert!(written.exists());
 }

@@ -347,7 +347,7 @@ fn kind(binding: Binding, value: &Value, expected: &str) {
     }
 }
 
-/// No name is in snake case, except in what the agent says as data.
+/// No name is in snake case, except in what the agent says as data or metadata.
 fn camel_case(value: &Value) {
     match value {
         Value::Object(members) => {
@@ -355,7 +355,7 @@ fn camel_case(value: &Value) {
                 let lower = |c: char| c.is_ascii_lowercase() || c == '_';
                 let snake = name.contains('_') && name.chars().all(lower);
                 assert!(!snake, "{name:?} is in snake case: {value}");
-                if name != "data" {
+                if name != "data" && name != "metadata" {
                     camel_case(value);
                 }
             }
@@ -382,7 +382,7 @@ fn is_utc(timestamp: &str) -> bool {
         })
 }
 
-fn text_of(parts: &[Piece]) -> String {
+pub fn text_of(parts: &[Piece]) -> String {
     let texts = parts.iter().filter_map(|part| match part {
         Piece::Text(text) => Some(text.as_str()),
         Piece::Bytes(..) | Piece::Url(..) | Piece::Data(_) => None,

@@ -3,7 +3,7 @@
 use crate::binding::{Binding, File, Note, Op, Piece, Version, Wait};
 use crate::desk::{Desk, Seen, states};
 use crate::problem::Fault;
-use crate::shape::{Update, is_terminal};
+use crate::shape::{Update, is_terminal, text_of};
 use crate::support::eventually;
 use serde_json::json;
 
@@ -13,7 +13,7 @@ duties! {
     a_bare_message_is_the_only_event_of_its_stream,
     artifacts_come_in_pieces,
     whole_artifacts_come_in_one_event,
-    text_is_streamed_as_it_is_said,
+    an_answer_is_streamed_whole_or_as_it_is_said,
     a_stream_is_not_cached_and_stays_open,
     an_event_is_one_line_of_data,
     a_watcher_gets_the_task_first_and_then_what_happens,
@@ -99,20 +99,24 @@ fn whole_artifacts_come_in_one_event(desk: &mut Desk) {
     }
 }
 
-fn text_is_streamed_as_it_is_said(desk: &mut Desk) {
-    let seen = desk.stream(Note::new("tck-stream-text")).whole();
-    let pieces: Vec<String> = seen
-        .iter()
-        .filter_map(|seen| match &seen.update {
-            // 0.3 says it in status updates, 1.0 as an artifact.
-            Update::Status { status, .. } if desk.is(Version::V03) => status.message.as_ref().map(|m| m.text()),
-            Update::Artifact { artifact, .. } if desk.is(Version::V10) => Some(artifact.text()),
-            _ => None,
-        })
-        .filter(|text| !text.is_empty())
-        .collect();
-    assert_eq!(pieces.concat(), "one two three four five");
-    assert!(pieces.len() >= 5, "{pieces:?}");
+fn an_answer_is_streamed_whole_or_as_it_is_said(desk: &mut Desk) {
+    let said = |fields: &[(&str, &str)]| {
+        let stream = desk.watch_with(&Op::Stream(Note::new("tck-stream-text")), fields);
+        let seen = stream.expect("a stream").whole();
+        let updates = artifacts(&seen, "answer-1");
+        let texts: Vec<String> = updates.iter().map(|(parts, ..)| text_of(parts)).collect();
+        let flags: Vec<(bool, bool)> = updates.iter().map(|(_, append, last)| (*append, *last)).collect();
+        (texts, flags)
+    };
+    let (texts, flags) = said(&[]);
+    assert_eq!((texts, flags), (vec!["one two three four five".to_owned()], vec![(false, true)]));
+    let header = if desk.is(Version::V10) { "A2A-Extensions" } else { "X-A2A-Extensions" };
+    let (texts, flags) = said(&[(header, "urn:gemini-a2a:plain:v1")]);
+    assert_eq!(texts.concat(), "one two three four five");
+    assert!(texts.len() >= 5 && texts.iter().all(|text| !text.is_empty()), "{texts:?}");
+    let last = flags.len() - 1;
+    let expected: Vec<(bool, bool)> = (0..=last).map(|n| (n > 0, n == last)).collect();
+    assert_eq!(flags, expected);
 }
 
 fn a_stream_is_not_cached_and_stays_open(desk: &mut Desk) {

@@ -78,7 +78,7 @@ pub const DIALECTS: [Dialect; 17] = [
     },
     Dialect {
         name: "rpc-0.3-plain",
-        line: Line::Streams { path: "/?profile=plain" },
+        line: Line::Streams { path: "/" },
         fields: &[],
         prompt: |text| rpc("message/stream", json!({ "message": typed(json!([{ "kind": "text", "text": text }])) })),
         answer: |known, reply| {
@@ -111,7 +111,7 @@ pub const DIALECTS: [Dialect; 17] = [
     },
     Dialect {
         name: "rpc-1.0-plain",
-        line: Line::Streams { path: "/?profile=plain" },
+        line: Line::Streams { path: "/" },
         fields: &[V10],
         prompt: |text| rpc("SendStreamingMessage", json!({ "message": v10(json!([{ "text": text }])) })),
         answer: |known, reply| rpc("SendStreamingMessage", json!({ "message": plain_answer(known, reply) })),
@@ -145,7 +145,7 @@ pub const DIALECTS: [Dialect; 17] = [
     },
     Dialect {
         name: "rest-1.0-plain",
-        line: Line::Streams { path: "/message:stream?profile=plain" },
+        line: Line::Streams { path: "/message:stream" },
         fields: &[V10],
         prompt: |text| json!({ "message": v10(json!([{ "text": text }])) }),
         answer: |known, reply| json!({ "message": plain_answer(known, reply) }),

@@ -65,12 +65,12 @@ impl Dialect {
         let (dialect, profile) = match self {
             Dialect::Rpc03(profile) => (a2a::Dialect::RPC_03, Some(profile)),
             Dialect::Rpc10(profile) => (a2a::Dialect::RPC_10, Some(profile)),
-            Dialect::Rest03 => (a2a::Dialect::REST_03_PROTO, Some(Profile::Coder)),
+            Dialect::Rest03 => (a2a::Dialect::REST_03_PROTO, Some(Profile::Plain)),
             Dialect::Rest10 => (a2a::Dialect::REST_10, Some(Profile::Plain)),
             Dialect::Kebab => (a2a::Dialect::MESSAGE_STREAM, None),
             Dialect::Snake => (a2a::Dialect::EXECUTE_STREAM, None),
             Dialect::SessionSse | Dialect::Socket => (a2a::Dialect::SESSION, None),
-            Dialect::SocketRpc03 => (a2a::Dialect::RPC_03, Some(Profile::Coder)),
+            Dialect::SocketRpc03 => (a2a::Dialect::RPC_03, Some(Profile::Plain)),
             Dialect::SocketRpc10 => (a2a::Dialect::RPC_10, Some(Profile::Plain)),
             Dialect::SocketOwn => (a2a::Dialect::NATIVE, None),
         };
@@ -127,9 +127,10 @@ impl Dialect {
         }
     }
 
-    /// The plain profile is requested in the query; the devtool profile in a header.
+    /// The coder and plain profiles are requested in the query; the devtool profile in a header.
     fn target(self) -> &'static str {
         match self {
+            Dialect::Rpc03(Profile::Coder) => "/?profile=coder",
             Dialect::Rpc03(Profile::Plain) => "/?profile=plain",
             _ => "/",
         }
@@ -156,8 +157,11 @@ impl Dialect {
     pub fn answer(self, task: &TaskId, n: usize, call: &str, option: &str) -> Outgoing {
         let coder = json!({"callId": call, "outcome": option});
         let devtool = json!({"tool_call_id": call, "selected_option_id": option});
+        // Names that are of no profile, so that the answer selects none.
+        let neutral = json!({"toolCallId": call, "selectedOptionId": option});
         let data = match self {
-            Dialect::Rpc03(Profile::Coder) | Dialect::Rest03 | Dialect::SocketRpc03 => coder,
+            Dialect::Rpc03(Profile::Coder) => coder,
+            Dialect::Rest03 | Dialect::SocketRpc03 => neutral,
             _ => devtool.clone(),
         };
         let message = json!({"messageId": format!("a-{n}"), "role": "user", "taskId": task,

@@ -17,6 +17,7 @@ use gemini_a2a::core::disk::store::{Archive, fold};
 use gemini_a2a::core::{Core, Input, Out, Setup, Site};
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::log::answer::Request;
+use gemini_a2a::task::log::event::Profile;
 use gemini_a2a::task::machine::job::{Job, Note, NoteBody, RunEnd, Work};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -334,12 +335,14 @@ pub fn request(method: &str, target: &str, headers: &str, body: &[u8]) -> Vec<u8
 }
 
 fn core(limits: Limits, now: Now) -> Core {
+    // Tasks of 0.3 go on after a turn, as the requests here expect.
+    let switches = Switches { default_profile_03: Profile::Coder, ..Switches::default() };
     Core::new(Setup {
         tools: task::tools().into_values().collect(),
         choose: Box::new(|wish| match wish {
             Some("no-model") => Err("There is no model of that name.".into()),
             _ => Ok("some-model".into()),
         }),
-        ..crate::core_harness::setup(limits, Switches::default(), now)
+        ..crate::core_harness::setup(limits, switches, now)
     })
 }

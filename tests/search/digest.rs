@@ -58,7 +58,7 @@ impl SystemState {
         }
         for due in state.hooks.iter().flat_map(|hook| &hook.due) {
             match due {
-                Due::Status { status, rests } => (status.state, rests).hash(out),
+                Due::Status { status, outcome } => (status.state, outcome).hash(out),
                 Due::Artifact { .. } | Due::Answer { .. } => discriminant(due).hash(out),
             }
         }

@@ -8,7 +8,7 @@ use event::is_of_hooks;
 use gemini_a2a::a2a::{self, Body, Form, Tools, View};
 use gemini_a2a::base::id::{Seq, TaskId};
 use gemini_a2a::core::disk::store::Archive;
-use gemini_a2a::task::log::event::Event;
+use gemini_a2a::task::log::event::{Event, Profile};
 use gemini_a2a::task::log::record::Record;
 use gemini_a2a::task::machine::state::{Item, State};
 use gemini_a2a::task::spec::ToolSpec;
@@ -35,7 +35,7 @@ impl Ledger {
     pub fn new(store: MemoryStore, specs: &[ToolSpec]) -> Ledger {
         Ledger {
             tools: Arc::new(Tools::new(specs)),
-            view: a2a::view(&Form::at("/"), None),
+            view: a2a::view(&Form { profile: Some(Profile::Coder), ..Form::at("/") }, None),
             store,
             logs: BTreeMap::new(),
         }

@@ -8,6 +8,7 @@ use gemini_a2a::base::clock::Now;
 use gemini_a2a::base::id::Entropy;
 use gemini_a2a::core::{Core, Setup};
 use gemini_a2a::limits::{Limits, Times};
+use gemini_a2a::task::log::event::Profile;
 
 /// Small limits, so that runs reach them; different in every run.
 pub fn limits(chance: &mut Chance) -> Limits {
@@ -63,9 +64,11 @@ pub fn limits(chance: &mut Chance) -> Limits {
 }
 
 pub fn core(limits: &Limits, now: Now, id_base: u64) -> Core {
+    // Tasks of 0.3 go on after a turn.
+    let switches = Switches { default_profile_03: Profile::Coder, ..Switches::default() };
     Core::new(Setup {
         tools: tools(),
         entropy: Entropy::counting_after(id_base.into()),
-        ..crate::core_harness::setup(limits.clone(), Switches::default(), now)
+        ..crate::core_harness::setup(limits.clone(), switches, now)
     })
 }

@@ -11,17 +11,17 @@ pub fn fresh() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A prompt that makes a new task.
+/// A prompt that makes a new task. Its metadata shows that the client is one of the reference server's.
 pub fn prompt(text: &str) -> Value {
-    message(json!([{ "kind": "text", "text": text }]))
+    let mut params = message(json!([{ "kind": "text", "text": text }]));
+    params["message"]["metadata"] = json!({ "coderAgent": { "kind": "agent-settings" } });
+    params
 }
 
 /// A prompt that makes a new task and names its workspace, as the reference server's clients do.
 pub fn prompt_at(workspace: &Path, text: &str) -> Value {
     let mut params = prompt(text);
-    params["message"]["metadata"] = json!({
-        "coderAgent": { "kind": "agent-settings", "workspacePath": workspace },
-    });
+    params["message"]["metadata"]["coderAgent"]["workspacePath"] = json!(workspace);
     params
 }
 

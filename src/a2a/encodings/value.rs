@@ -47,11 +47,13 @@ pub struct AgentMessage<'a> {
     pub more: Vec<Piece<'a>>,
     /// The extension whose objects it carries.
     pub extension: Option<&'static str>,
+    /// A JSON object.
+    pub metadata: Option<Vec<u8>>,
 }
 
 impl<'a> AgentMessage<'a> {
     pub fn new(since: Seq, piece: Piece<'a>) -> AgentMessage<'a> {
-        AgentMessage { since, piece, more: Vec::new(), extension: None }
+        AgentMessage { since, piece, more: Vec::new(), extension: None, metadata: None }
     }
 
     /// A message of these pieces. None: there is nothing in it.

@@ -145,6 +145,9 @@ impl Writer {
         o.member("role", self.role_word(Role::Agent));
         o.list(self.parts_name(), message.pieces(), |o, piece| self.piece(o, piece));
         o.optional("extensions", message.extension.map(|extension| [extension]));
+        if let Some(metadata) = &message.metadata {
+            o.name("metadata").extend_from_slice(metadata);
+        }
         if !self.is_proto() {
             ids(o);
         }

@@ -61,10 +61,7 @@ pub fn blame(message: &Message, fault: Fault) -> Fault {
     let FaultKind::UnknownOption(call) = &fault.kind else {
         return fault;
     };
-    let parts = message.parts.iter().filter_map(|part| match &part.content {
-        Content::Data(data) => data.as_object(),
-        Content::Text(_) | Content::Bytes(_) | Content::Uri(_) => None,
-    });
+    let parts = message.parts.iter().filter_map(|part| part.content.as_data()?.as_object());
     let metadata = message.metadata.iter().flat_map(|all| all.values());
     let about = |data: &&Object| {
         let named = SPELLINGS.iter().find_map(|(name, _)| data.get(*name));

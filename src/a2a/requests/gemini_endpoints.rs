@@ -10,6 +10,7 @@ use crate::a2a::requests::route::Incoming;
 use crate::a2a::requests::{filter, message, operation, prompt, settings, version};
 use crate::a2a::switches::Switches;
 use crate::a2a::views::tools::Tools;
+use crate::a2a::views::update::shown_outcome;
 use crate::a2a::{Form, Wanted, respond, snapshot, words};
 use crate::base::clock::rfc3339;
 use crate::base::http::{Request, Response};
@@ -136,7 +137,7 @@ pub fn session_id(form: &Form, task: &TaskId) -> Response {
 /// The answer to `GET /tasks/{id}` without a version: the task of A2A 0.3, and beside its status the word and the time
 /// that [`briefs`](crate::a2a::briefs) have.
 pub fn task(view: View, state: &State, wanted: Wanted) -> Response {
-    let word = words::execute_state(words::idle_completed(state.status.state, state.turn_is_over()));
+    let word = words::execute_state(shown_outcome(state));
     let mut out = snapshot(view, state, wanted);
     let more = object(|o| _ = o.member("state", word).member("timestamp", &rfc3339(state.status.at)));
     out.pop();

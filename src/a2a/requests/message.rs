@@ -50,7 +50,7 @@ pub fn message(sent: &Object, gaps: Gaps) -> Result<Received, Fault> {
         (None, Gaps::Filled) => id_of(sent),
         (None, Gaps::Refused) => return Err(missing("messageId")),
     };
-    let message = Message {
+    let mut message = Message {
         id,
         role: role(sent, gaps)?,
         parts,
@@ -63,12 +63,22 @@ pub fn message(sent: &Object, gaps: Gaps) -> Result<Received, Fault> {
         None => format!("{AT}.content"),
     })?;
     answer::hold_to_kind(sent, &answers, AT)?;
+    if !answers.is_empty() {
+        drop_repetitions(&mut message.parts);
+    }
     Ok(Received {
         message,
         answers,
         task: text(sent, &["taskId", "task_id"], AT)?.map(TaskId::from),
         context: context(sent, AT)?,
     })
+}
+
+/// Drops the text parts that only repeat a data part as JSON, as some clients send an answer.
+fn drop_repetitions(parts: &mut Vec<Part>) {
+    let data: Vec<Value> = parts.iter().filter_map(|part| part.content.as_data()).cloned().collect();
+    let repeats = |text: &str| json::read(text.as_bytes()).is_ok_and(|value| data.contains(&value));
+    parts.retain(|part| !matches!(&part.content, Content::Text(text) if repeats(text)));
 }
 
 /// A user's message of one part that came without a message around it.

@@ -1,12 +1,12 @@
 //! The operations of A2A, without a binding: what each takes of its params, in either version. JSON-RPC finds them by method,
 //! REST by path; both bring the params as one object here, so that an operation means the same wherever it is asked for.
 
-use crate::a2a::dialect::{Binding, Outputs, Unaddressed};
-use crate::a2a::form::Form;
+use crate::a2a::dialect::{Binding, Unaddressed};
+use crate::a2a::form::{Form, profile};
 use crate::a2a::requests::message::{self, Gaps, Received};
 use crate::a2a::requests::object::{Object, count, flag, media_type, member, object, text, texts, wrong};
 use crate::a2a::requests::route::Ids;
-use crate::a2a::requests::{filter, settings, version};
+use crate::a2a::requests::{answer, filter, settings, version};
 use crate::a2a::switches::Switches;
 use crate::a2a::{commands, push};
 use crate::base::http::{Headers, Request};
@@ -63,6 +63,7 @@ pub struct Ask<'a> {
 /// Reads the head of a request: the profile it asks for, the extensions it lists.
 fn negotiate(ask: &Ask, request: &Request, form: &mut Form) -> Result<(), Fault> {
     form.profile = settings::profile_of(request)?;
+    form.outputs.pieces = settings::pieces(request)?.unwrap_or(form.outputs.pieces);
     form.echo = version::echo(&request.headers, form, ask.switches);
     if ask.operation == Operation::ExtendedCard {
         return Ok(());
@@ -178,7 +179,7 @@ fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
         Some(_) if !ask.switches.push => return Err(not_supported()),
         Some(name) => Some(push::brought(ask, wishes, name)?),
     };
-    form.outputs = outputs(wishes)?;
+    form.outputs.data = accepts_json(wishes)?;
     let mode = match (ask.operation, waits(ask, form, configuration)?) {
         (Operation::Stream, _) => Mode::Stream,
         (_, true) => Mode::Wait,
@@ -199,8 +200,10 @@ fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
 /// A received message as a prompt or an answer; what it carries may select the profile of the form.
 pub fn said(received: Received, metadata: Option<&Object>, form: &mut Form, switches: &Switches) -> Result<Say, Fault> {
     let Received { message, answers, task, context } = received;
-    let spoken = || settings::profile_spoken(&message, metadata, form.dialect.protocol);
-    form.profile = form.profile.or_else(spoken);
+    form.profile = form.profile.or_else(|| settings::profile_spoken(&message, metadata));
+    // Clients of 1.0 that use the extension say so.
+    let is_meant = |profile: &Profile| (*profile, form.dialect.protocol) != (Profile::Devtool, Protocol::V10);
+    form.answer_profile = answer::profile(&message).filter(is_meant);
     Ok(Say {
         settings: settings::of_message(&message, metadata)?,
         said: Said::new(Arc::new(message), answers),
@@ -213,16 +216,15 @@ pub fn said(received: Received, metadata: Option<&Object>, form: &mut Form, swit
     })
 }
 
-/// How a task is marked that a request of this form makes: a plain task of 1.0 is over with its answer, any other one goes on.
+/// How a task is marked that a request of this form makes: a plain task is over with its answer, any other one goes on.
 pub fn traits(form: &Form, switches: &Switches) -> TaskTraits {
-    let protocol = form.dialect.protocol;
-    let profile = form.profile.unwrap_or(form.default_profile);
+    let profile = profile(form, None);
     TaskTraits {
-        lifecycle: match (protocol, profile) {
-            (Protocol::V10, Profile::Plain) => switches.plain_lifecycle,
-            (Protocol::V10, Profile::Coder | Profile::Devtool) | (Protocol::V03, _) => Lifecycle::Conversational,
+        lifecycle: match profile {
+            Profile::Plain => switches.plain_lifecycle,
+            Profile::Coder | Profile::Devtool => Lifecycle::Conversational,
         },
-        protocol,
+        protocol: form.dialect.protocol,
         profile,
     }
 }
@@ -240,15 +242,11 @@ fn waits(ask: &Ask, form: &Form, configuration: Option<&Object>) -> Result<bool,
     }
 }
 
-/// Whether the client can show data. It can if it sends no list or an empty one.
-fn outputs(configuration: &Object) -> Result<Outputs, Fault> {
+/// Whether the client asks for JSON. Clients that name no types may know only words.
+fn accepts_json(configuration: &Object) -> Result<bool, Fault> {
     let names = &["acceptedOutputModes", "accepted_output_modes"];
     let modes = texts(configuration, names, "configuration")?;
-    let takes_data = |mode: &String| {
-        let media = media_type(mode);
-        media.ends_with("json") || matches!(media.as_str(), "*" | "*/*" | "application/*" | "data")
-    };
-    Ok(if modes.is_empty() || modes.iter().any(takes_data) { Outputs::Any } else { Outputs::Text })
+    Ok(modes.iter().any(|mode| matches!(media_type(mode).as_str(), "application/json" | "json")))
 }
 
 fn push_member(wishes: &Object, protocol: Protocol) -> Option<&str> {

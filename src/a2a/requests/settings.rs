@@ -1,12 +1,12 @@
 //! What a client may request: settings of a new task, and the profile of the answers.
 
 use crate::a2a::requests::object::{Object, flag, member, text, texts};
-use crate::a2a::requests::{answer, version};
-use crate::a2a::words::{CODER, EXT};
+use crate::a2a::requests::version;
+use crate::a2a::words::{CODER, EXT, PLAIN};
 use crate::base::http::Request;
 use crate::task::call::Settings;
 use crate::task::fault::Fault;
-use crate::task::log::event::{Profile, Protocol};
+use crate::task::log::event::Profile;
 use crate::task::message::Message;
 use serde_json::Value;
 
@@ -67,9 +67,18 @@ pub fn profile_of(request: &Request) -> Result<Option<Profile>, Fault> {
     Ok(activated.then_some(Profile::Devtool))
 }
 
-/// The profile that the content of a message selects. In 1.0 an answer alone does not select the extension: plain clients are shown
-/// its names with every question and use them in their answers.
-pub fn profile_spoken(message: &Message, params: Option<&Object>, protocol: Protocol) -> Option<Profile> {
+/// Whether a plain client asks for answers in pieces as they come, in the query or in a header.
+pub fn pieces(request: &Request) -> Result<Option<bool>, Fault> {
+    match request.query("pieces") {
+        Some("1") => Ok(Some(true)),
+        Some("0") => Ok(Some(false)),
+        Some(_) => Err(Fault::field("pieces", "must be 1 or 0, in the query.")),
+        None => Ok(version::extensions(&request.headers).any(|uri| uri == PLAIN).then_some(true)),
+    }
+}
+
+/// The profile that the content of a message selects, apart from the names that its answers have.
+pub fn profile_spoken(message: &Message, params: Option<&Object>) -> Option<Profile> {
     let carries = |key| {
         let metadata = [message.metadata.as_ref(), params];
         metadata.into_iter().flatten().any(|metadata| metadata.contains_key(key))
@@ -79,8 +88,7 @@ pub fn profile_spoken(message: &Message, params: Option<&Object>, protocol: Prot
     } else if carries(CODER) {
         Some(Profile::Coder)
     } else {
-        let spelt = answer::profile(message);
-        spelt.filter(|profile| (*profile, protocol) != (Profile::Devtool, Protocol::V10))
+        None
     }
 }
 
@@ -88,7 +96,6 @@ pub fn profile_spoken(message: &Message, params: Option<&Object>, protocol: Prot
 mod tests {
     use super::*;
     use crate::a2a::sample;
-    use crate::task::message::Part;
     use serde_json::json;
 
     fn message(metadata: Value) -> Message {
@@ -164,21 +171,31 @@ mod tests {
 
     #[test]
     fn profiles_selected_by_a_message() {
-        let spoken = |metadata| profile_spoken(&message(metadata), None, Protocol::V03);
+        let spoken = |metadata| profile_spoken(&message(metadata), None);
         assert_eq!(spoken(json!(null)), None);
         assert_eq!(spoken(json!({CODER: {}})), Some(Profile::Coder));
         assert_eq!(spoken(json!({CODER: {}, EXT: {}})), Some(Profile::Devtool));
         let params = json!({CODER: {}});
-        assert_eq!(profile_spoken(&message(json!(null)), params.as_object(), Protocol::V03), Some(Profile::Coder));
+        assert_eq!(profile_spoken(&message(json!(null)), params.as_object()), Some(Profile::Coder));
         let mut listed = message(json!(null));
         listed.extensions.push(EXT.into());
-        assert_eq!(profile_spoken(&listed, None, Protocol::V03), Some(Profile::Devtool));
-        let mut answers = message(json!(null));
-        answers.parts = vec![Part::data(json!({"callId": "c", "outcome": "cancel"}))];
-        assert_eq!(profile_spoken(&answers, None, Protocol::V03), Some(Profile::Coder));
-        answers.parts = vec![Part::data(json!({"tool_call_id": "c", "selected_option_id": "cancel"}))];
-        for (protocol, spoken) in [(Protocol::V03, Some(Profile::Devtool)), (Protocol::V10, None)] {
-            assert_eq!(profile_spoken(&answers, None, protocol), spoken);
+        assert_eq!(profile_spoken(&listed, None), Some(Profile::Devtool));
+    }
+
+    #[test]
+    fn pieces_are_asked_for_by_query_or_header() {
+        let mut request = sample::post("/", "");
+        assert_eq!(pieces(&request), Ok(None));
+        for header in ["A2A-Extensions", "X-A2A-Extensions"] {
+            let mut request = request.clone();
+            request.headers.push(header, &format!("{EXT}, {PLAIN}"));
+            assert_eq!(pieces(&request), Ok(Some(true)), "{header}");
         }
+        for (word, expected) in [("1", Ok(Some(true))), ("0", Ok(Some(false)))] {
+            request.query = vec![("pieces".into(), word.into())];
+            assert_eq!(pieces(&request), expected);
+        }
+        request.query[0].1 = "some".into();
+        assert!(pieces(&request).is_err());
     }
 }

@@ -4,7 +4,7 @@
 use crate::a2a::form::Form;
 use crate::a2a::requests::object::Object;
 use crate::a2a::switches::Switches;
-use crate::a2a::words::{EXT, RESUME};
+use crate::a2a::words::{EXT, PLAIN, RESUME};
 use crate::base::http::{Headers, Request};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::{Profile, Protocol};
@@ -72,7 +72,7 @@ pub fn echo(headers: &Headers, form: &Form, switches: &Switches) -> Vec<(&'stati
         active.push(EXT);
     }
     for uri in extensions(headers) {
-        let known = uri == RESUME || switches.required_extensions.iter().any(|known| known == uri);
+        let known = uri == RESUME || uri == PLAIN || switches.required_extensions.iter().any(|known| known == uri);
         if known && !active.contains(&uri) {
             active.push(uri);
         }

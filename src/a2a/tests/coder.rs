@@ -176,7 +176,7 @@ fn an_approved_command_in_the_recorded_order() {
 /// What was approved works, and says so: to a client of 1.0 the other word would be the end.
 #[test]
 fn an_approved_command_in_1_0_works_from_the_answer_on() {
-    let view = View::A2a(Writer::V10, Profile::Coder, Outputs::Any);
+    let view = View::A2a(Writer::V10, Profile::Coder, Outputs::WORDS);
     let shown = told(view, approved_command());
     let words: Vec<&str> = shown.iter().map(String::as_str).collect();
     assert_eq!(

@@ -10,7 +10,7 @@ use crate::a2a::encodings::value::{AgentMessage, Frame, Piece, StatusUpdate};
 use crate::a2a::views::call::Call;
 use crate::a2a::views::coder::write_answered_by;
 use crate::a2a::views::devtool_call;
-use crate::a2a::views::update::{Change, Step, Update, failure, idle_completed, status_message, thought};
+use crate::a2a::views::update::{Change, Step, Update, failure, shown_outcome, status_message, thought};
 use crate::a2a::words::{CallStatus, EXT};
 use crate::task::machine::state::State;
 use crate::task::message::Source;
@@ -73,7 +73,7 @@ pub fn message(state: &State) -> Option<AgentMessage<'_>> {
 /// A change of state that no stream ends with.
 fn passing(state: &State) -> StatusUpdate<'_> {
     StatusUpdate {
-        state: idle_completed(state),
+        state: shown_outcome(state),
         at: state.status.at,
         message: None,
         metadata: metadata("STATE_CHANGE", state, None, None),
@@ -106,7 +106,7 @@ mod tests {
     use std::sync::Arc;
 
     const TIME: &str = "2026-03-01T09:30:00.125Z";
-    const VIEW: View = View::A2a(Writer::V03, Profile::Devtool, Outputs::Any);
+    const VIEW: View = View::A2a(Writer::V03, Profile::Devtool, Outputs::WORDS);
 
     fn value(bytes: &[u8]) -> Value {
         serde_json::from_slice(bytes).expect("JSON")
@@ -344,8 +344,9 @@ mod tests {
         failed.status.state = TaskState::InputRequired;
         failed.status.text = Some("Broke.".into());
         failed.turn.error = failed.status.text.clone();
+        failed.phase = Phase::Idle;
         let (open, _) = frames(&failed, end(End::Failed("Broke.".into()))).unwrap();
-        let mut expected = around("STATE_CHANGE", "completed", said("Broke."));
+        let mut expected = around("STATE_CHANGE", "failed", said("Broke."));
         expected["metadata"][EXT]["error"] = json!("Broke.");
         assert_eq!(open, expected);
     }

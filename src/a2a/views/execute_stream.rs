@@ -8,7 +8,7 @@ use crate::a2a::encodings::object::{Object, object};
 use crate::a2a::views::call::Call;
 use crate::a2a::views::flat;
 use crate::a2a::views::update::{Change, Step, Update};
-use crate::a2a::words::{self, CallStatus};
+use crate::a2a::words::{self, CallStatus, Idle};
 use crate::base::clock::rfc3339;
 use crate::task::machine::state::State;
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ pub const VIEW: &Standalone = &Standalone {
     event: |state, record| frame(&Update::of(state, record)?),
     present: |state| Some(present(state).open.to_vec()),
     snapshot: None,
-    idle_is_completed: true,
+    idle: Idle::Outcome,
 };
 
 /// None: clients are not shown the update.
@@ -171,7 +171,7 @@ mod tests {
         state.turn.error = Some("broke".into());
         assert_eq!(
             shown(&state, Event::TurnEnded { turn: 1, end: End::Done, by: None }),
-            Some(json!({"type": "state_change", "state": "completed", "error": "broke",
+            Some(json!({"type": "state_change", "state": "error", "error": "broke",
                 "timestamp": "2026-03-01T09:30:00.125Z"}))
         );
         assert_eq!(shown(&state, Event::Paused), None, "it still runs");

@@ -3,7 +3,7 @@
 
 use crate::a2a::encodings::object::Object;
 use crate::a2a::views::call::{Call, prompt_and_urls};
-use crate::a2a::views::update::{failure, idle_completed};
+use crate::a2a::views::update::{failure, shown_outcome};
 use crate::task::machine::state::{State, TaskState};
 use crate::task::spec::Question;
 
@@ -13,7 +13,7 @@ pub fn status(o: &mut Object<'_>, state: &State, word: fn(TaskState) -> &'static
     let text = state.status.text.as_deref();
     let rejected = text.filter(|_| state.status.state == TaskState::Rejected);
     let error = rejected.or(failure(state));
-    o.member("state", word(idle_completed(state))).optional("error", error);
+    o.member("state", word(shown_outcome(state))).optional("error", error);
     o.optional("text", text.filter(|_| error.is_none()));
 }
 

@@ -3,7 +3,8 @@
 
 use crate::a2a::dialect::Lists;
 use crate::a2a::form::{Form, view, view_of};
-use crate::a2a::{Wanted, result, snapshot, words};
+use crate::a2a::words::{self, Idle};
+use crate::a2a::{Wanted, result, snapshot};
 use crate::base::clock::rfc3339;
 use crate::base::crc::crc32;
 use crate::base::http::Response;
@@ -28,8 +29,8 @@ pub struct Page<'a> {
 }
 
 /// The state that a task is listed under.
-pub fn shown_state(form: &Form, brief: &Brief) -> TaskState {
-    view_of(form, Some((brief.protocol, brief.profile))).state(brief.state, brief.idle)
+pub fn shown_state(form: &Form, task: &TaskId, brief: &Brief) -> TaskState {
+    view_of(form, brief.made(task)).idle(brief.profile).show(brief.state, brief.outcome())
 }
 
 /// The short list: `GET /tasks` without a version. There are `total` tasks, of which these are shown.
@@ -42,7 +43,7 @@ pub fn briefs<'a>(form: &Form, tasks: impl IntoIterator<Item = (&'a TaskId, &'a 
                 "id": task,
                 "contextId": brief.context,
                 "kind": "task",
-                "state": words::execute_state(words::idle_completed(brief.state, brief.idle)),
+                "state": words::execute_state(Idle::Outcome.show(brief.state, brief.outcome())),
                 "status": { "state": brief.state.word(), "timestamp": at },
                 "timestamp": at,
             })

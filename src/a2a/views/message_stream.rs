@@ -9,7 +9,7 @@ use crate::a2a::dialect::Standalone;
 use crate::a2a::encodings::object::{Object, object};
 use crate::a2a::views::flat;
 use crate::a2a::views::update::{Change, Step, Update};
-use crate::a2a::words;
+use crate::a2a::words::{self, Idle};
 use crate::base::clock::rfc3339;
 use crate::task::machine::state::State;
 
@@ -18,7 +18,7 @@ pub const VIEW: &Standalone = &Standalone {
     event: |state, record| frame(&Update::of(state, record)?).map(Body::bare),
     present: |state| Some(present(state)),
     snapshot: None,
-    idle_is_completed: true,
+    idle: Idle::Outcome,
 };
 
 /// None: clients are not shown the update.
@@ -188,7 +188,7 @@ mod tests {
             (InputRequired, Phase::Tools, None, None, json!({"state": "input-required"})),
             (InputRequired, Phase::Idle, None, None, json!({"state": "completed"})),
             (InputRequired, Phase::Idle, Some("Which?"), None, json!({"state": "completed", "text": "Which?"})),
-            (InputRequired, Phase::Idle, Some("broke"), Some("broke"), json!({"state": "completed", "error": "broke"})),
+            (InputRequired, Phase::Idle, Some("broke"), Some("broke"), json!({"state": "failed", "error": "broke"})),
             (AuthRequired, Phase::Idle, Some("key"), None, json!({"state": "input-required", "text": "key"})),
             (Failed, Phase::Closed, Some("bad"), None, json!({"state": "failed", "error": "bad"})),
             (Rejected, Phase::Closed, Some("no"), None, json!({"state": "failed", "error": "no"})),

@@ -1,26 +1,26 @@
-//! The plain projection: a task for clients that know A2A and nothing of tools. What the agent says is the artifact
-//! `answer-<turn>`, in pieces; calls are a line of text when they begin and end; what a call prints is an artifact of its own.
-//! Thoughts, sources and the steps before an answer are not shown.
+//! The plain projection: a task for clients that know A2A and nothing of tools. Each answer of the model is an artifact, `answer-<turn>`,
+//! then `answer-<turn>.2` and so on, sent whole when it is complete. Nothing else is said in words but questions and trouble: clients
+//! put whatever they are sent into the answer. Calls, thoughts, sources and the steps before an answer are not shown.
 //!
-//! The pieces of an answer, joined as `append` says, are the artifact of the task's snapshot: messages of one turn are separated by
-//! a line break, and retracted text is replaced. Only a sentence that the end of its turn cuts off is in the stream and in no
-//! snapshot. The piece that closes an answer is empty, because only afterwards it is known to be the last.
+//! A client may ask for answers in pieces as they come. The piece that closes an answer must not be empty and is known to be the last
+//! only afterwards, so the last character of a text is held back until more comes or the answer is complete. Retracted text is
+//! replaced by the next piece. Only a sentence that the end of its turn cuts off is in the stream and in no snapshot.
 //!
-//! A question is asked in words, with the ways to answer; the call itself is beside it as data, for clients that answer with data.
+//! A question is asked in words that end with the ways to answer. The calls themselves are in the metadata of the message, and data
+//! parts only for clients that accept JSON: some clients fail on a data part beside words.
 
 use crate::a2a::dialect::Outputs;
 use crate::a2a::encodings::object::object;
 use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Frame, Piece, StatusUpdate};
 use crate::a2a::views::call::{Call, listed, prompt_and_urls};
-use crate::a2a::views::coder::{output, write_answered_by};
-use crate::a2a::views::devtool_call;
+use crate::a2a::views::devtool_call::{self, Details};
 use crate::a2a::views::snapshot::answer;
-use crate::a2a::views::update::{Change, Step, Update, status_message};
-use crate::a2a::words::CallStatus;
-use crate::base::id::Seq;
-use crate::task::log::answer::{Answer, Finish};
-use crate::task::machine::state::State;
-use crate::task::spec::{Ending, Question};
+use crate::a2a::views::update::{Change, Update, status_message};
+use crate::a2a::words::{CallStatus, Idle, PLAIN};
+use crate::task::log::event::Profile;
+use crate::task::machine::state::{State, TaskState};
+use crate::task::message::Artifact;
+use crate::task::spec::Question;
 use std::borrow::Cow;
 
 /// No metadata: there is nothing in it that every client understands.
@@ -30,33 +30,36 @@ const NOTHING: &[u8] = b"{}";
 pub fn frame<'a>(update: &Update<'a>, outputs: Outputs) -> Option<Frame<'a>> {
     let state = update.state;
     match update.change {
-        Change::Working => {
-            Some(Frame::Status(StatusUpdate { message: None, closing: None, ..present(state, outputs) }))
-        }
+        Change::Working => Some(working(update, None)),
+        Change::Stopped if state.goes_on() => Some(working(update, Some(state.status.text.as_deref()?.into()))),
         Change::Paused | Change::Stopped => Some(Frame::Status(present(state, outputs))),
-        Change::Text { text, since } => Some(said(update, text, since)),
-        Change::Retracted { .. } => Some(Frame::Artifact(piece(state, state.turn.spoken.join("\n")))),
-        Change::Answered(answer) => finished(state, answer),
-        Change::Call { call, step } => match step {
-            Step::Started => Some(news(update, call, format!("Started: {}", call.label()))),
-            Step::Printed { text, .. } => Some(output(call.call, text)),
-            Step::Ended => Some(news(update, call, ended(call)?)),
-            Step::Planned | Step::Asked | Step::Answered | Step::AllowedByRule | Step::AllowedByAnswer => None,
-        },
+        Change::Text { text, .. } if outputs.pieces => next_piece(state, text),
+        Change::Answered(answered) if answered.has_text() => {
+            let text = answered.text();
+            let before = if outputs.pieces { sent(&text) } else { "" };
+            let artifact = artifact(state, state.turn.spoken, &text[before.len()..]);
+            Some(Frame::Artifact(ArtifactUpdate { artifact, append: !before.is_empty(), last: true }))
+        }
+        Change::Notice { is_trouble: true, ref text, .. } => Some(working(update, Some(text.clone()))),
         Change::Artifact(ref artifact) => Some(Frame::Artifact(artifact.clone())),
         Change::Created
         | Change::Prompted { .. }
         | Change::ResultsSent
+        | Change::Text { .. }
         | Change::Thought { .. }
         | Change::Citation(_)
+        | Change::Retracted { .. }
+        | Change::Answered(_)
+        | Change::Call { .. }
         | Change::Notice { .. } => None,
     }
 }
 
 /// The status as last announced, in a form that a stream may end with.
 pub fn present(state: &State, outputs: Outputs) -> StatusUpdate<'_> {
+    let idle = if state.created.profile == Profile::Plain { Idle::InputRequired } else { Idle::Outcome };
     StatusUpdate {
-        state: state.status.state,
+        state: idle.show(state.status.state, state.outcome()),
         at: state.status.at,
         message: message(state, outputs),
         metadata: NOTHING.to_vec(),
@@ -64,54 +67,59 @@ pub fn present(state: &State, outputs: Outputs) -> StatusUpdate<'_> {
     }
 }
 
-/// What the agent says about the present status: its text, what is asked and how to answer, and the calls themselves.
+/// What the agent says about the present status: its text, what is asked and how to answer.
 pub fn message(state: &State, outputs: Outputs) -> Option<AgentMessage<'_>> {
-    let open: Vec<Call<'_>> = state.asked().map(|call| Call { call, status: CallStatus::AwaitingApproval }).collect();
-    let asked = (!open.is_empty()).then(|| Piece::Text(question(&open).into()));
-    let data = open.iter().filter(|_| outputs == Outputs::Any).map(|call| Piece::Data(devtool_call::encode(*call)));
-    status_message(state, asked.into_iter().chain(data))
+    let open: Vec<Call<'_>> = asked(state).collect();
+    if open.is_empty() {
+        return status_message(state, None);
+    }
+    let data = open.iter().filter(|_| outputs.data).map(|call| Piece::Data(devtool_call::encode(*call)));
+    let mut message = status_message(state, std::iter::once(Piece::Text(question(&open).into())).chain(data))?;
+    message.metadata = Some(object(|o| {
+        o.object(PLAIN, |o| _ = o.list("calls", open, |o, call| devtool_call::members(o, call, Details::Direct)));
+    }));
+    Some(message)
 }
 
-/// The next piece of what the agent says; `since` is the event with which its message began.
-fn said<'a>(update: &Update<'_>, text: &str, since: Seq) -> Frame<'a> {
-    let begins = since == update.seq;
-    let is_first = update.state.turn.spoken.is_empty();
-    let text = if begins && !is_first { format!("\n{text}") } else { text.to_owned() };
-    Frame::Artifact(ArtifactUpdate { append: !(begins && is_first), ..piece(update.state, text) })
+/// The open questions of several tasks in words.
+pub fn questions<'a>(states: impl IntoIterator<Item = &'a State>) -> String {
+    let open: Vec<Call<'_>> = states.into_iter().flat_map(asked).collect();
+    question(&open)
 }
 
-/// The answer is whole if the turn has nothing more to do.
-fn finished<'a>(state: &State, answer: &Answer) -> Option<Frame<'a>> {
-    let over = !answer.has_calls() && answer.finish != Finish::Repetition;
-    let last = || ArtifactUpdate { append: true, last: true, ..piece(state, String::new()) };
-    (over && !state.turn.spoken.is_empty()).then(|| Frame::Artifact(last()))
+fn asked(state: &State) -> impl Iterator<Item = Call<'_>> {
+    state.asked().map(|call| Call { call, status: CallStatus::AwaitingApproval })
 }
 
-/// A piece of the answer that replaces what was sent of it before.
-fn piece<'a>(state: &State, text: String) -> ArtifactUpdate<'a> {
-    ArtifactUpdate { artifact: Cow::Owned(answer(state.turn.number as usize, text)), append: false, last: false }
+/// The part of an unfinished text that has been sent in pieces.
+pub fn sent(text: &str) -> &str {
+    text.char_indices().next_back().map_or("", |(last, _)| &text[..last])
 }
 
-fn ended(call: Call<'_>) -> Option<String> {
-    let label = call.label();
-    Some(match call.ending()? {
-        Ending::Success { .. } => format!("Finished: {label}"),
-        Ending::Error { error } => {
-            format!("Failed: {label}: {}", error.message.lines().next().unwrap_or_default())
-        }
-        Ending::Cancelled { .. } => format!("Cancelled: {label}"),
-    })
-}
-
-/// A line about a call.
-fn news<'a>(update: &Update<'a>, call: Call<'_>, text: String) -> Frame<'a> {
+/// A status that no stream ends with, with or without words.
+fn working<'a>(update: &Update<'a>, words: Option<Cow<'a, str>>) -> Frame<'a> {
     Frame::Status(StatusUpdate {
-        state: update.state.status.state,
+        state: TaskState::Working,
         at: update.at,
-        message: Some(AgentMessage::new(update.seq, Piece::Text(text.into()))),
-        metadata: object(|o| write_answered_by(o, call.call.decided_by())),
+        message: words.map(|words| AgentMessage::new(update.seq, Piece::Text(words))),
+        metadata: NOTHING.to_vec(),
         closing: None,
     })
+}
+
+/// The piece that can be sent when `text` has come.
+fn next_piece<'a>(state: &State, text: &str) -> Option<Frame<'a>> {
+    let whole = &state.utterance.text;
+    let before = sent(&whole[..whole.len() - text.len()]);
+    let next = &sent(whole)[before.len()..];
+    let artifact = artifact(state, state.turn.spoken + 1, next);
+    let update = ArtifactUpdate { artifact, append: !before.is_empty(), last: false };
+    (!next.is_empty()).then_some(Frame::Artifact(update))
+}
+
+/// This text of the first, second or further answer of the turn.
+fn artifact<'a>(state: &State, number: usize, text: &str) -> Cow<'a, Artifact> {
+    Cow::Owned(answer(state.turn.number as usize, number, text.to_owned()))
 }
 
 /// Every open question as text, and how to answer.
@@ -119,30 +127,26 @@ fn question(open: &[Call<'_>]) -> String {
     let mut paragraphs: Vec<String> = Vec::new();
     for call in open {
         let asked = call.question().map(wording).unwrap_or_default();
-        paragraphs.push(format!("{}\n{asked}", call.label()));
-        let options: Vec<String> = call.offers().iter().map(|offer| format!("{} ({})", offer.id, offer.name)).collect();
-        let options = options.join(", ");
-        paragraphs.push(match open.len() {
-            1 => alone(*call, &options),
-            _ => format!("Call {}: {options}.", call.call.id()),
-        });
+        let name = if open.len() > 1 { format!("Call {}: ", call.call.id()) } else { String::new() };
+        paragraphs.push(format!("{name}{}\n{asked}", call.label()));
+        paragraphs.push(how_to_answer(*call));
     }
-    if open.len() > 1 {
-        let how = r#"Answer each with a data part: {"tool_call_id": "<call>", "selected_option_id": "<option>"}."#;
-        paragraphs.push(how.into());
+    if let [first, _, ..] = open {
+        let id = first.call.id();
+        paragraphs.push(format!("Several answers are needed. Begin each with the id of its call: {id} yes"));
     }
     paragraphs.join("\n\n")
 }
 
-/// How the only open question is answered.
-fn alone(call: Call<'_>, options: &str) -> String {
+fn how_to_answer(call: Call<'_>) -> String {
     match call.question() {
         Some(Question::AskUser { questions, .. }) => match questions.len() {
             1 => "Reply with your answer, or with cancel.".into(),
             _ => "Reply with one line for each question, or with cancel.".into(),
         },
         Some(Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. }) | None => {
-            format!("Reply with one of these words: {options}; yes and no will do.")
+            let numbered = (1..).zip(call.offers()).map(|(number, offer)| format!("{number} {}", offer.name));
+            format!("Reply with yes, no, or one of: {}", numbered.collect::<Vec<_>>().join(", "))
         }
     }
 }
@@ -170,15 +174,16 @@ mod tests {
     use crate::a2a::dialect::{View, Writer};
     use crate::a2a::sample::{self, answers, approved_command, begins, fold, says, succeeds};
     use crate::a2a::{self, Wanted};
-    use crate::task::log::event::Profile;
-    use crate::task::log::event::{End, Event, Final};
-    use crate::task::spec::{ApprovalScope, Choice, ErrorKind, Inquiry, InquiryKind};
+    use crate::task::log::answer::{Answer, Finish};
+    use crate::task::log::event::{Created, End, Event, Final, Lifecycle, Tries};
+    use crate::task::spec::{Inquiry, InquiryKind};
     use serde_json::{Value, json};
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    const VIEW: View = View::A2a(Writer::V03, Profile::Plain, Outputs::Any);
-    const TEXT: View = View::A2a(Writer::V03, Profile::Plain, Outputs::Text);
+    const VIEW: View = View::A2a(Writer::V03, Profile::Plain, Outputs::WORDS);
+    const DATA: View = View::A2a(Writer::V03, Profile::Plain, Outputs { data: true, pieces: false });
+    const PIECES: View = View::A2a(Writer::V03, Profile::Plain, Outputs { data: false, pieces: true });
 
     fn value(bytes: &[u8]) -> Value {
         serde_json::from_slice(bytes).expect("JSON")
@@ -217,39 +222,49 @@ mod tests {
             .collect()
     }
 
+    /// The same events in a task that a plain client made.
+    fn made_plain(lifecycle: Lifecycle, mut events: Vec<Event>) -> Vec<Event> {
+        let created = sample::state().created;
+        events[0] =
+            Event::Created(Arc::new(Created { profile: Profile::Plain, lifecycle, ..created.as_ref().clone() }));
+        events
+    }
+
     #[test]
     fn an_approved_command() {
+        let first = ["working: ", r#"answer-1 "Let me see." lastChunk"#, "input-required: Running make"];
+        let second = [r#"answer-1.2 "It works." lastChunk"#, "completed: "];
+        assert_eq!(told(&shown(VIEW, approved_command())), [&first[..], &second].concat());
+        let own = made_plain(Lifecycle::Conversational, approved_command());
+        assert_eq!(told(&shown(VIEW, own)).last().unwrap(), "input-required: ", "as the operator wants it");
         assert_eq!(
-            told(&shown(VIEW, approved_command())),
+            told(&shown(PIECES, approved_command())),
             [
                 "working: ",
-                r#"answer-1 "Let me see.""#,
+                r#"answer-1 "Let me see""#,
+                r#"answer-1 "." append lastChunk"#,
                 "input-required: Running make",
-                "working: Started: Running make",
-                r#"tool-call-1-output "1""#,
-                "working: Finished: Running make",
-                r#"answer-1 "\nIt " append"#,
-                r#"answer-1 "works." append"#,
-                r#"answer-1 "" append lastChunk"#,
-                "input-required: ",
+                r#"answer-1.2 "It""#,
+                r#"answer-1.2 " works" append"#,
+                r#"answer-1.2 "." append lastChunk"#,
+                "completed: ",
             ]
         );
     }
 
     #[test]
-    fn a_piece_of_an_answer_whole() {
-        let frames = shown(VIEW, approved_command());
+    fn an_answer_whole() {
         assert_eq!(
-            frames[1],
-            json!({"kind": "artifact-update", "taskId": "t-1", "contextId": "c-1", "append": false, "lastChunk": false,
+            shown(VIEW, approved_command())[1],
+            json!({"kind": "artifact-update", "taskId": "t-1", "contextId": "c-1", "append": false, "lastChunk": true,
                 "artifact": {"artifactId": "answer-1", "name": "answer", "parts": [{"kind": "text", "text": "Let me see."}]}})
         );
     }
 
     #[test]
-    fn a_question_and_the_start_after_it_whole() {
-        let how = "Running make\nRun this command?\nmake\n\nReply with one of these words: proceed_once (Allow Once), \
-                   proceed_always (Always Allow), cancel (Reject); yes and no will do.";
+    fn a_question_whole() {
+        let how = "Running make\nRun this command?\nmake\n\nReply with yes, no, or one of: 1 Allow Once, 2 Always Allow, \
+                   3 Reject";
         let call = json!({"tool_call_id": "call-1", "status": "PENDING", "tool_name": "run_shell_command",
             "description": "Running make", "input_parameters": {"command": "make"},
             "confirmation_request": {"execute_details": {"command": "make"}, "options": [
@@ -260,26 +275,18 @@ mod tests {
             json!({"kind": "status-update", "taskId": "t-1", "contextId": "c-1",
                 "status": {"state": "input-required", "timestamp": "2026-03-01T09:30:00.133Z", "message": {
                     "kind": "message", "role": "agent", "messageId": "t-1-8", "taskId": "t-1", "contextId": "c-1",
-                    "parts": parts}},
+                    "parts": parts, "metadata": {PLAIN: {"calls": [call]}}}},
                 "final": false, "metadata": {}})
         };
-        let frames = shown(VIEW, approved_command());
-        assert_eq!(frames[2], asked(json!([text.clone(), {"kind": "data", "data": call}])));
-        assert_eq!(
-            frames[3],
-            json!({"kind": "status-update", "taskId": "t-1", "contextId": "c-1",
-                "status": {"state": "working", "timestamp": "2026-03-01T09:30:00.136Z", "message": {
-                    "kind": "message", "role": "agent", "messageId": "t-1-11", "taskId": "t-1", "contextId": "c-1",
-                    "parts": [{"kind": "text", "text": "Started: Running make"}]}},
-                "final": false, "metadata": {"gemini-a2a": {"answered_by": {"client": "ada", "via": "a2a-1.0"}}}})
-        );
-        assert_eq!(shown(TEXT, approved_command())[2], asked(json!([text])));
-        // A client that only reads the task sees the question too.
+        let words = asked(json!([text]));
+        let data = asked(json!([text, {"kind": "data", "data": call}]));
         let folded = fold(approved_command());
         let (_, paused) = &folded[7];
-        for (view, frame) in [(VIEW, &frames[2]), (TEXT, &asked(json!([text])))] {
+        for (view, expected) in [(VIEW, &words), (DATA, &data)] {
+            assert_eq!(&shown(view, approved_command())[2], expected);
+            // A client that only reads the task sees the question too.
             let task = value(&a2a::snapshot(view, paused, Wanted::ALL));
-            assert_eq!(task["status"], frame["status"]);
+            assert_eq!(task["status"], expected["status"]);
         }
     }
 
@@ -294,8 +301,7 @@ mod tests {
             placeholder: None,
         };
         let asks = |questions| Question::AskUser { title: "Questions".into(), questions };
-        let words = "Reply with one of these words: proceed_once (Allow Once), proceed_always (Always Allow), \
-                     cancel (Reject); yes and no will do.";
+        let words = "Reply with yes, no, or one of: 1 Allow Once, 2 Always Allow, 3 Reject";
         for (asked, expected) in [
             (
                 asks(vec![inquiry("Now?")]),
@@ -337,30 +343,58 @@ mod tests {
         let one = sample::call("x", json!({}), Some(asks(vec![inquiry("Now?")])));
         let mut two = one.clone();
         two.request.call = "call-2".into();
+        let each = "What it does\nNow? (yes / no)\n\nReply with your answer, or with cancel.";
         assert_eq!(
             question(&[&one, &two].map(|call| Call { call, status: CallStatus::AwaitingApproval })),
-            "What it does\nNow? (yes / no)\n\nCall call-1: proceed_once (Answer), cancel (Dismiss).\n\n\
-             What it does\nNow? (yes / no)\n\nCall call-2: proceed_once (Answer), cancel (Dismiss).\n\n\
-             Answer each with a data part: {\"tool_call_id\": \"<call>\", \"selected_option_id\": \"<option>\"}."
+            format!(
+                "Call call-1: {each}\n\nCall call-2: {each}\n\n\
+                 Several answers are needed. Begin each with the id of its call: call-1 yes"
+            )
         );
     }
 
     #[test]
-    fn how_calls_end() {
-        let ended = |ending: Ending| {
-            let mut state = sample::state();
-            state.calls = vec![sample::call("x", json!({}), None)];
-            let ending = Arc::new(ending);
-            state.calls[0].ending = Some(ending.clone());
-            let call = "call-1".into();
-            let record = sample::record(Event::CallEnded { call, ending });
-            let body = a2a::event(VIEW, &state, &record, &sample::tools()).expect("shown");
-            told(&[value(&body.open)]).remove(0)
-        };
-        let error = ErrorKind::ExecutionFailed.error("It broke.\nBadly.");
-        assert_eq!(ended(Ending::Error { error }), "working: Failed: x: It broke.");
-        let cancelled = Ending::cancelled("No.");
-        assert_eq!(ended(cancelled), "working: Cancelled: x");
+    fn trouble_is_told_and_nothing_else() {
+        let tries = Tries { failed: 1, broken: 0 };
+        let reason = || "busy".to_owned();
+        let mut events = vec![Event::Created(sample::state().created)];
+        events.extend(begins(1));
+        events.extend([
+            Event::Thought { subject: "a".into(), description: "b".into() },
+            Event::BackedOff { tries, delay_ms: 1500, reason: reason() },
+            Event::Retried,
+            Event::FellBack { model: "other".into(), reason: reason() },
+            says("Hm"),
+            Event::Cited { text: "[1]".into() },
+            Event::Looped,
+            Event::TurnEnded { turn: 1, end: End::Failed("It broke.".into()), by: None },
+        ]);
+        assert_eq!(
+            told(&shown(VIEW, events)),
+            [
+                "working: ",
+                "working: The model is asked again in 2 s: busy",
+                "working: From now on other answers, because the model before it cannot be had: busy",
+                "failed: It broke."
+            ]
+        );
+    }
+
+    /// The prompts of a task that is over with its turn are answered before it completes, and its state says so.
+    #[test]
+    fn queued_prompts_are_answered_first() {
+        let ended = |turn, end| Event::TurnEnded { turn, end, by: None };
+        let mut events = vec![Event::Created(sample::state().created)];
+        let [first, second, third] = [1, 2, 3].map(begins);
+        events.extend([&first[..], &second[..1], &third[..1]].concat());
+        events.extend([says("a"), answers("a", vec![]), ended(1, End::Done), second[1].clone()]);
+        events.extend([ended(2, End::Failed("It broke.".into())), third[1].clone()]);
+        events.extend([says("c"), answers("c", vec![]), Event::Closed { state: Final::Completed, text: None }]);
+        let first = ["working: ", r#"answer-1 "a" lastChunk"#, "working: "];
+        let second = ["working: It broke.", "working: "];
+        let third = [r#"answer-3 "c" lastChunk"#, "completed: "];
+        let expected = [&first[..], &second, &third].concat();
+        assert_eq!(told(&shown(VIEW, made_plain(Lifecycle::OneShot, events))), expected);
     }
 
     fn retracts() -> Event {
@@ -398,7 +432,7 @@ mod tests {
         long.extend([answers("", vec![]), ends(3)]);
         long.extend(begins(4));
         long.extend(call_between("call-4", ""));
-        long.extend([says("f"), answers("f", vec![]), ends(4)]);
+        long.extend([says("f"), says("é"), says("ü"), answers("féü", vec![]), ends(4)]);
         let mut circling = vec![Event::Created(sample::state().created)];
         circling.extend(begins(1));
         let cut = match answers("x x", vec![]) {
@@ -413,11 +447,12 @@ mod tests {
 
     /// Puts artifacts together as their updates say, and holds them against the snapshot after every event.
     #[test]
-    fn the_pieces_of_an_answer_are_the_artifact_of_the_snapshot() {
-        for story in stories() {
+    fn what_was_sent_is_what_the_snapshot_lists() {
+        for (view, story) in [VIEW, PIECES].into_iter().flat_map(|view| stories().into_iter().map(move |s| (view, s))) {
             let mut put_together: BTreeMap<String, String> = BTreeMap::new();
             let mut closed: Vec<String> = Vec::new();
             let mut forgets: Option<State> = None;
+            let mut retracted = false;
             for (record, state) in &fold(story) {
                 // Who does not remember the conversation is shown the same pieces.
                 let brief = forgets.take().map_or_else(
@@ -428,10 +463,10 @@ mod tests {
                         brief
                     },
                 );
-                let shown = |state| a2a::event(VIEW, state, record, &sample::tools());
+                let shown = |state| a2a::event(view, state, record, &sample::tools());
                 assert_eq!(shown(&brief), shown(state), "{record:?}");
                 forgets = Some(brief);
-                if let Some(body) = a2a::event(VIEW, state, record, &sample::tools()) {
+                if let Some(body) = a2a::event(view, state, record, &sample::tools()) {
                     let frame = value(&body.open);
                     let artifact = &frame["artifact"];
                     let id = artifact["artifactId"].as_str().unwrap_or_default();
@@ -441,48 +476,31 @@ mod tests {
                         if frame["append"] == false {
                             whole.clear();
                         }
-                        whole.push_str(artifact["parts"][0]["text"].as_str().unwrap());
+                        let text = artifact["parts"][0]["text"].as_str().unwrap();
+                        assert_ne!(text, "", "no chunk is empty");
+                        whole.push_str(text);
                         if frame["lastChunk"] == true {
                             closed.push(id.to_owned());
                         }
+                        retracted = false;
                     }
                 }
-                let task = value(&a2a::snapshot(VIEW, state, Wanted::ALL));
+                // The next piece replaces what was retracted.
+                retracted |= matches!(record.event, Event::Retracted { .. });
+                if retracted {
+                    continue;
+                }
+                let task = value(&a2a::snapshot(view, state, Wanted::ALL));
                 let artifacts = task["artifacts"].as_array().unwrap();
                 let snapshot: BTreeMap<String, String> = artifacts
                     .iter()
                     .map(|one| (&one["artifactId"], &one["parts"][0]["text"]))
                     .map(|(id, text)| (id.as_str().unwrap().into(), text.as_str().unwrap().into()))
                     .collect();
-                let mut said = put_together.clone();
-                said.retain(|_, text| !text.is_empty());
-                assert_eq!(said, snapshot, "after {record:?}");
+                assert_eq!(put_together, snapshot, "after {record:?}");
             }
             let said = put_together.keys().cloned().collect::<Vec<_>>();
             assert_eq!(closed, said, "every answer is closed");
-        }
-    }
-
-    #[test]
-    fn plain_clients_see_no_thoughts_and_citations() {
-        let state = sample::state();
-        let by = sample::source();
-        for event in [
-            Event::Thought { subject: "a".into(), description: "b".into() },
-            Event::Cited { text: "[1]".into() },
-            says(""),
-            Event::CallAsked { call: "call-1".into(), keeping: ApprovalScope::Session },
-            Event::CallAnswered {
-                call: "call-1".into(),
-                choice: Choice::Cancel,
-                by,
-                edited: None,
-                answers: None,
-                rules: vec![],
-            },
-        ] {
-            let record = sample::record(event);
-            assert_eq!(a2a::event(VIEW, &state, &record, &sample::tools()), None);
         }
     }
 }

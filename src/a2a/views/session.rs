@@ -14,6 +14,7 @@ use crate::a2a::encodings::object::{Object, object};
 use crate::a2a::views::call::Call;
 use crate::a2a::views::devtool_call::{self, Details};
 use crate::a2a::views::update::{Change, Step, Update, failure};
+use crate::a2a::words::Idle;
 use crate::base::id::{Seq, TaskId};
 use crate::task::machine::state::{Phase, State, TaskState};
 
@@ -22,7 +23,7 @@ pub const VIEW: &Standalone = &Standalone {
     event: |state, record| frame(&Update::of(state, record)?).map(Body::bare),
     present: |state| Some(present(state)),
     snapshot: Some(present),
-    idle_is_completed: false,
+    idle: Idle::InputRequiredOrFailed,
 };
 
 /// A notice of the server about a task, which is no event of it: the one object without `seq`.
@@ -87,7 +88,9 @@ fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
             let text = format!("What the agent was saying is void, it will be said again: {reason}");
             console_log(o, "warn", &text);
         }),
-        Change::Notice { level, ref text } => write(task, seq, "CONSOLE_LOG", |o| console_log(o, level.word(), text)),
+        Change::Notice { level, ref text, .. } => {
+            write(task, seq, "CONSOLE_LOG", |o| console_log(o, level.word(), text))
+        }
         Change::Answered(_) => return None,
     })
 }
@@ -112,8 +115,9 @@ fn tool_call(o: &mut Object<'_>, call: Call<'_>) {
 
 /// The status as last announced.
 fn state_change(o: &mut Object<'_>, state: &State) {
-    let is_final = !matches!(state.status.state, TaskState::Submitted | TaskState::Working);
-    o.member("state", state.status.state.word()).member("final", &is_final);
+    let shown = VIEW.idle.show(state.status.state, state.outcome());
+    let is_final = !matches!(shown, TaskState::Submitted | TaskState::Working);
+    o.member("state", shown.word()).member("final", &is_final);
     if let Some(text) = &state.status.text {
         content(o, text);
     }
@@ -308,7 +312,7 @@ mod tests {
         state.turn.error = Some("Broke.".into());
         let failed = Event::TurnEnded { turn: 1, end: End::Failed("Broke.".into()), by: None };
         let change = |state: &str| json!({"kind": "STATE_CHANGE", "state": state, "final": true, "content": {"text": "Broke."}, "error": "Broke."});
-        assert_eq!(shown(&state, failed), Some(change("input-required")));
+        assert_eq!(shown(&state, failed), Some(change("failed")));
         state.status.state = TaskState::Failed;
         state.turn.error = None;
         let closed = |state| Event::Closed { state, text: Some("Broke.".into()) };

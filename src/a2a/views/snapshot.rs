@@ -1,7 +1,7 @@
-//! A state as a Task value: the conversation as messages, the agent's text of each turn as an artifact. The same in every profile;
-//! versions differ only in how it is written.
+//! A state as a Task value: the conversation as messages, the agent's text as artifacts. An artifact is all text of a turn; in the plain
+//! profile it is one answer of the model, as in its streams. Versions differ only in how it is written.
 
-use crate::a2a::dialect::View;
+use crate::a2a::dialect::{Outputs, View};
 use crate::a2a::encodings::value::{Piece, Task};
 use crate::a2a::views::{coder, devtool, plain};
 use crate::base::id::Seq;
@@ -51,17 +51,17 @@ pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
     let (messages, oldest) = messages(state, history);
     Task {
         created: &state.created,
-        state: view.state(state.status.state, state.turn_is_over()),
+        state: view.state(state),
         at: state.status.at,
         message: status_message(view, state),
         persisted: persisted && view.is_coder(),
         history: Some(messages).filter(|_| history != Some(0)),
         artifacts: match shown {
             Artifacts::Shown => {
-                Some(artifacts(state, oldest)).filter(|all| !(all.is_empty() && view.writer().is_proto()))
+                Some(artifacts(view, state, oldest)).filter(|all| !(all.is_empty() && view.writer().is_proto()))
             }
             // A list shows no messages unless asked to, and artifacts only if asked to.
-            Artifacts::Listed => Some(artifacts(state, 0)),
+            Artifacts::Listed => Some(artifacts(view, state, 0)),
             Artifacts::Omitted => None,
         },
     }
@@ -81,6 +81,7 @@ fn status_message(view: View, state: &State) -> Option<Message> {
     Some(Message {
         parts: said.pieces().map(part).collect(),
         extensions: said.extension.into_iter().map(Into::into).collect(),
+        metadata: said.metadata.map(|metadata| serde_json::from_slice(&metadata).expect("metadata is JSON")),
         ..agent(state, said.since, String::new())
     })
 }
@@ -118,25 +119,31 @@ fn agent(state: &State, since: Seq, text: String) -> Message {
     Message::new(state.message_id(since), Role::Agent, vec![Part::text(text)])
 }
 
-/// One answer per turn with text, then the artifacts that the agent produced. An answer repeats the agent's messages of its turn, so
-/// a request for the newest messages gets the answers of their turns, `from` being the index of the oldest of them in the history;
-/// but always the newest answer, because that is what clients read a task for.
-fn artifacts(state: &State, from: usize) -> Vec<Cow<'_, Artifact>> {
+/// The answers, then the artifacts that the agent produced. An answer repeats the agent's messages of its turn, so a request for the
+/// newest messages gets the answers of their turns, `from` being the index of the oldest of them in the history; but always the
+/// newest answer, because that is what clients read a task for.
+fn artifacts(view: View, state: &State, from: usize) -> Vec<Cow<'_, Artifact>> {
     let begins = |item: &Item| matches!(item, Item::Said(_) | Item::Dropped(_));
     let mut turn = state.history.iter().filter(|item| begins(item)).count();
     let mut answers = Vec::new();
     // The messages of a turn, newest first.
-    let mut said = vec![state.utterance.text.clone()];
+    let (is_plain, unfinished) = match view {
+        View::A2a(_, Profile::Plain, Outputs { pieces: false, .. }) => (true, ""),
+        View::A2a(_, Profile::Plain, _) => (true, plain::sent(&state.utterance.text)),
+        View::A2a(_, Profile::Coder | Profile::Devtool, _) | View::Standalone(_) => (false, &*state.utterance.text),
+    };
+    let mut said = vec![unfinished.to_owned()];
     for (at, item) in state.history.iter().enumerate().rev() {
         if let Item::Answered(answer) = item.as_ref() {
             said.push(answer.text());
         } else if begins(item) {
             said.retain(|text| !text.is_empty());
-            said.reverse();
-            if !said.is_empty() {
-                answers.push(answer(turn, said.join("\n")));
+            if !is_plain && !said.is_empty() {
+                said.reverse();
+                said = vec![said.join("\n")];
             }
-            said.clear();
+            let count = said.len();
+            answers.extend(said.drain(..).enumerate().map(|(later, text)| answer(turn, count - later, text)));
             turn -= 1;
             if at <= from && !answers.is_empty() {
                 break;
@@ -147,10 +154,15 @@ fn artifacts(state: &State, from: usize) -> Vec<Cow<'_, Artifact>> {
     answers.into_iter().map(Cow::Owned).chain(state.artifacts.iter().map(Cow::Borrowed)).collect()
 }
 
-/// The artifact of what the agent said in a turn.
-pub fn answer(turn: usize, text: String) -> Artifact {
+/// The id of the first, second or further answer of a turn.
+pub fn answer_id(turn: usize, number: usize) -> String {
+    if number == 1 { format!("answer-{turn}") } else { format!("answer-{turn}.{number}") }
+}
+
+/// The artifact of what the agent said in a turn, or of one of its answers in it.
+pub fn answer(turn: usize, number: usize, text: String) -> Artifact {
     Artifact {
-        id: format!("answer-{turn}"),
+        id: answer_id(turn, number),
         name: Some("answer".into()),
         description: None,
         parts: vec![Part::text(text)],
@@ -212,7 +224,7 @@ mod tests {
 
     #[test]
     fn the_newest_answer_is_always_there() {
-        let view = DIALECTS[0].1;
+        let view = DIALECTS.iter().find(|(name, _)| *name == "a2a-0.3-coder").expect("it is one").1;
         let next = [sample::begins(31), vec![sample::says("So far")]].concat();
         let prompted = conversation(&next[..1]);
         assert_eq!(counted(&shown(view, &prompted, Some(1))), (1, vec!["answer-30"]), "the prompt is not answered yet");

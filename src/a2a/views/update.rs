@@ -4,7 +4,7 @@
 use crate::a2a::encodings::object::object;
 use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Piece};
 use crate::a2a::views::call::Call;
-use crate::a2a::words::{self, CallStatus};
+use crate::a2a::words::{CallStatus, Idle};
 use crate::base::id::Seq;
 use crate::base::level::Level;
 use crate::task::log::answer::Answer;
@@ -62,6 +62,8 @@ pub enum Change<'a> {
     Notice {
         level: Level,
         text: Cow<'a, str>,
+        /// Every user has to know: the model could not be asked.
+        is_trouble: bool,
     },
 }
 
@@ -98,9 +100,7 @@ impl<'a> Change<'a> {
             Event::Created(_) => Change::Created,
             Event::Prompted { message, by, .. } => Change::Prompted { message, by },
             Event::Steered { .. } => Change::info("A prompt was given to the agent in the middle of its turn."),
-            Event::Dropped { by, .. } => {
-                Change::Notice { level: Level::Info, text: format!("{} took a queued prompt back.", by.client).into() }
-            }
+            Event::Dropped { by, .. } => Change::info(format!("{} took a queued prompt back.", by.client)),
             Event::TurnBegan { .. } | Event::Resumed => Change::Working,
             Event::ResultsSent => Change::ResultsSent,
             Event::Paused => Change::Paused,
@@ -135,10 +135,10 @@ impl<'a> Change<'a> {
             }
             Event::BackedOff { delay_ms, reason, .. } => {
                 let seconds = delay_ms.div_ceil(1000);
-                Change::warn(format!("The model is asked again in {seconds} s: {reason}"))
+                Change::trouble(format!("The model is asked again in {seconds} s: {reason}"))
             }
             Event::Retried => Change::info("The model is asked again."),
-            Event::FellBack { model, reason } => Change::warn(format!(
+            Event::FellBack { model, reason } => Change::trouble(format!(
                 "From now on {model} answers, because the model before it cannot be had: {reason}"
             )),
             Event::CompactionBegan => {
@@ -154,12 +154,16 @@ impl<'a> Change<'a> {
         })
     }
 
-    fn info(text: &'a str) -> Change<'a> {
-        Change::Notice { level: Level::Info, text: text.into() }
+    fn info(text: impl Into<Cow<'a, str>>) -> Change<'a> {
+        Change::Notice { level: Level::Info, text: text.into(), is_trouble: false }
     }
 
     fn warn(text: impl Into<Cow<'a, str>>) -> Change<'a> {
-        Change::Notice { level: Level::Warn, text: text.into() }
+        Change::Notice { level: Level::Warn, text: text.into(), is_trouble: false }
+    }
+
+    fn trouble(text: String) -> Change<'a> {
+        Change::Notice { level: Level::Warn, text: text.into(), is_trouble: true }
     }
 }
 
@@ -174,9 +178,9 @@ pub fn failure(state: &State) -> Option<&str> {
     }
 }
 
-/// The state where a task that waits for the next prompt is shown as completed.
-pub fn idle_completed(state: &State) -> TaskState {
-    words::idle_completed(state.status.state, state.turn_is_over())
+/// The state where a task that waits for the next prompt is shown as completed or failed.
+pub fn shown_outcome(state: &State) -> TaskState {
+    Idle::Outcome.show(state.status.state, state.outcome())
 }
 
 /// A thought as a data part.

@@ -2,7 +2,7 @@
 
 use super::Kind::{List, Number, OnOff, OneOf, Path, Rules, Share, Switch, Text, Texts, Time};
 use super::{By, Kind, Row};
-use crate::a2a::{CardDefault, RestStatus, WEBHOOKS};
+use crate::a2a::{CardDefault, PlainStream, RestStatus, WEBHOOKS};
 use crate::base::level::Level;
 use crate::base::{address, size};
 use crate::config::listen;
@@ -134,11 +134,14 @@ pub const OPTIONS: &[Row] = &[
             s.extended_card = Some(file);
         })),
     operator("--default-profile-03 a2a.defaultProfile03", "the profile of 0.3 clients that show no preference")
-        .default("coder")
+        .default("plain")
         .takes(OneOf(&["coder", "plain", "devtool"], |s, n| {
             s.a2a.default_profile_03 = [Profile::Coder, Profile::Plain, Profile::Devtool][n]
         })),
-    operator("--plain-lifecycle a2a.plainLifecycle", "whether a plain 1.0 task ends with its turn")
+    operator("--plain-stream a2a.plainStream", "answers to plain clients are sent whole, or in pieces as they come")
+        .default("whole")
+        .takes(OneOf(&["whole", "pieces"], |s, n| s.a2a.plain_stream = [PlainStream::Whole, PlainStream::Pieces][n])),
+    operator("--plain-lifecycle a2a.plainLifecycle", "whether the task of a plain client ends with its turn")
         .default("one-shot")
         .takes(OneOf(&["one-shot", "conversational"], |s, n| {
             s.a2a.plain_lifecycle = [Lifecycle::OneShot, Lifecycle::Conversational][n]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::a2a::{CardDefault, RestStatus, Switches, WEBHOOKS};
+use crate::a2a::{CardDefault, PlainStream, RestStatus, Switches, WEBHOOKS};
 use crate::config::jsonc;
 use crate::config::settings::{Format, SettingScope};
 use crate::limits::{Limits, Times};
@@ -125,12 +125,12 @@ fn task_cases() -> Vec<Case> {
         ),
         ("--durability normal", "a2a.durability", "\"normal\"", Settings::default()),
         ("--durability strict", "a2a.durability", "\"strict\"", request_policy(|m| m.durability = Durability::Strict)),
-        ("--default-profile-03 coder", "a2a.defaultProfile03", "\"coder\"", Settings::default()),
+        ("--default-profile-03 plain", "a2a.defaultProfile03", "\"plain\"", Settings::default()),
         (
-            "--default-profile-03 plain",
+            "--default-profile-03 coder",
             "a2a.defaultProfile03",
-            "\"plain\"",
-            a2a(|s| s.default_profile_03 = Profile::Plain),
+            "\"coder\"",
+            a2a(|s| s.default_profile_03 = Profile::Coder),
         ),
         (
             "--default-profile-03 devtool",
@@ -138,6 +138,8 @@ fn task_cases() -> Vec<Case> {
             "\"devtool\"",
             a2a(|s| s.default_profile_03 = Profile::Devtool),
         ),
+        ("--plain-stream whole", "a2a.plainStream", "\"whole\"", Settings::default()),
+        ("--plain-stream pieces", "a2a.plainStream", "\"pieces\"", a2a(|s| s.plain_stream = PlainStream::Pieces)),
         ("--plain-lifecycle one-shot", "a2a.plainLifecycle", "\"one-shot\"", Settings::default()),
         (
             "--plain-lifecycle conversational",

@@ -131,7 +131,7 @@ fn messages_of_a_socket_are_decoded_in_order() {
 fn a_stream_goes_on_with_the_event_behind_its_snapshot() {
     let mut rig = rig();
     let task = long_task(&mut rig);
-    let key = rig.begin_ask(Dialect::REST_10, Call::Subscribe { task: task.clone(), after: None });
+    let key = rig.begin_ask(Dialect::GEMINI, Call::Subscribe { task: task.clone(), after: None });
     let snapshot = rig.state(&task).seq.0;
     rig.turns();
     for text in ["one", "two", "three"] {

@@ -429,7 +429,7 @@ fn send_cold(sub: &mut Subscription, sink: &mut Sink<'_>) -> ColdStep {
     }
     let body = a2a::event(sub.view, state, &record, sink.tools);
     sub.cursor = record.seq;
-    let last = sub.until.ends(record.seq, Mark::of(&record.event));
+    let last = sub.until.ends(record.seq, Mark::of(&record.event, state));
     if let Some(body) = body {
         sink.send(sub, record.seq, body.event, body.frame(last));
     }

@@ -28,6 +28,12 @@ impl Core {
         if let Err(fault) = self.address(&mut request.call, &request.form, now) {
             return self.refuse(conn, &request.form, &fault, now);
         }
+        if let Call::Say(say) = &mut request.call
+            && let Some(questions) = self.hear_answer(say, &request.form)
+        {
+            let (context, mode) = (say.context.clone(), say.mode);
+            return self.reply_with_message(conn, &questions, context, mode, &request.form, now);
+        }
         let task = self.subject(&request.call).cloned();
         if let Some(task) = &task
             && !self.sees(&request.form, task)
@@ -104,11 +110,11 @@ impl Core {
         {
             say.task = self.tasks.with_question(&answer.call, None);
         }
-        if say.task.is_none()
-            && say.context.is_none()
-            && self.settings.request_policy.new_tasks == NewTasks::Session
-            && form.tenant.is_default()
-        {
+        let joins = match &say.context {
+            None => self.settings.request_policy.new_tasks == NewTasks::Session,
+            Some(context) => self.tasks.live_session().is_some_and(|session| session.as_str() == context.as_str()),
+        };
+        if say.task.is_none() && joins && form.tenant.is_default() {
             say.task = Some(self.session(now)?);
         }
         Ok(())
@@ -445,7 +451,7 @@ impl Core {
 /// ends when the task waits for the user.
 fn watching(form: &Form, view: View, state: &State, position: Option<Seq>) -> (Begins, Ends) {
     let asks = state.is_idle() && state.status.state == TaskState::InputRequired;
-    match (a2a::watch_stream(form, view), form.dialect.protocol) {
+    match (a2a::watch_stream(form, view, &state.created), form.dialect.protocol) {
         ((begins, _), Protocol::V10) if asks && position.is_some() => (begins, Ends::WithTurnButAuth),
         (usual, Protocol::V03 | Protocol::V10) => usual,
     }
@@ -455,7 +461,7 @@ fn watching(form: &Form, view: View, state: &State, position: Option<Seq>) -> (B
 fn rests(state: &State, ends: Ends) -> bool {
     match ends {
         Ends::WithTurn | Ends::WithTurnButAuth | Ends::WithTurnButQuestions => state.is_idle() || state.is_over(),
-        Ends::WhenShownOver => state.is_over() || (state.is_idle() && state.turn_is_over()),
+        Ends::WhenShownOver => state.is_over() || (state.is_idle() && state.outcome().is_some()),
         Ends::WithTask => state.is_over(),
         Ends::Never => false,
     }

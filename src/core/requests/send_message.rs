@@ -12,7 +12,7 @@ use crate::core::tasks::create_task::NewTask;
 use crate::core::tasks::loaded_task::Mark;
 use crate::core::timers::Timer;
 use crate::core::{Core, Site};
-use crate::task::answer_words;
+use crate::task::answer_words::{self, Meaning};
 use crate::task::call::{Disconnect, Durability, Mode, Say};
 use crate::task::fault::Fault;
 use crate::task::log::event::Event;
@@ -71,7 +71,8 @@ impl Core {
     ) -> Result<(), Fault> {
         self.room_for_sub(say.task.as_ref())?;
         if let Some(text) = self.scripted_message(&say, &like) {
-            return self.reply_with_message(conn, &text, say.context, &say.mode, form, now);
+            self.reply_with_message(conn, &text, say.context, say.mode, form, now);
+            return Ok(());
         }
         let TargetTask { task, is_new, failure } = self.target_task(&mut say, like, form, now)?;
         let prompt = Input::Say { said: say.said.clone(), by };
@@ -121,17 +122,13 @@ impl Core {
         Ok(())
     }
 
-    /// The named task, or a new one. Text that answers a question of the task becomes the answer, in views that answer in text.
+    /// The named task, or a new one.
     fn target_task(&mut self, say: &mut Say, like: NewTaskOptions, form: &Form, now: Now) -> Result<TargetTask, Fault> {
         if let Some(task) = say.task.clone() {
-            let state = &self.tasks[&task].state;
-            let context = &state.created.context;
+            let context = &self.tasks[&task].state.created.context;
             if say.context.as_ref().is_some_and(|given| given != context) {
                 let what = "does not belong to this task; leave it out or use the task's own.";
                 return Err(Fault::field("message.contextId", what));
-            }
-            if a2a::view(form, Some(&state.created)).answers_in_words() {
-                say.said = answer_words::heard(state, say.said.clone());
             }
             return Ok(TargetTask { task, is_new: false, failure: None });
         }
@@ -240,24 +237,49 @@ impl Core {
         self.settings.script.as_ref().filter(|_| creates)?.bare_reply(&say.said.message)
     }
 
-    fn reply_with_message(
+    /// Answers without a task.
+    pub(in crate::core) fn reply_with_message(
         &mut self,
         conn: Key,
         text: &str,
         context: Option<ContextId>,
-        mode: &Mode,
+        mode: Mode,
         form: &Form,
         now: Now,
-    ) -> Result<(), Fault> {
+    ) {
         let context = context.unwrap_or_else(|| self.settings.entropy.uuid().into());
         let message = Message::new(self.settings.entropy.uuid(), message::Role::Agent, vec![Part::text(text)]);
         let body = a2a::message(a2a::view(form, None), &message, &context);
-        if *mode == Mode::Stream {
+        if mode == Mode::Stream {
             self.stream_once(conn, form, &a2a::prefix(form), &body.into(), now);
         } else {
             self.answer(conn, &a2a::result(form, &body), now);
         }
-        Ok(())
+    }
+
+    /// Finds out whether the text of a message answers a question of the task that it names or of a task in the context that it names,
+    /// in views that answer in words. Then the message becomes the answer. If several questions are open, they are returned in words.
+    pub(in crate::core) fn hear_answer(&self, say: &mut Say, form: &Form) -> Option<String> {
+        let candidates: Vec<&TaskId> = match (&say.task, &say.context) {
+            (Some(task), _) => vec![task],
+            (None, Some(context)) => self.tasks.of_context(&form.tenant, context).iter().collect(),
+            (None, None) => return None,
+        };
+        let loaded = candidates.into_iter().filter_map(|task| self.tasks.get(task));
+        // Nobody was asked what is not on disk yet.
+        let states = loaded.filter(|loaded| loaded.is_shown()).map(|loaded| loaded.state.as_ref());
+        let words = |state: &&State| a2a::view(form, Some(&state.created)).answers_in_words();
+        let states = states.filter(|state| state.created.tenant == form.tenant).filter(words);
+        let states: Vec<&State> = states.collect();
+        match answer_words::meaning(&states, &say.said) {
+            Meaning::Prompt => None,
+            Meaning::Unclear => Some(a2a::questions(states)),
+            Meaning::Answer(state, said) => {
+                say.task = Some(state.created.task.clone());
+                say.said = said;
+                None
+            }
+        }
     }
 }
 

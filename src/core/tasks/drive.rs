@@ -64,9 +64,8 @@ impl Core {
         let changed = self.tasks.update(task, |loaded| {
             let status = loaded.state.status.seq;
             for event in decision.events {
-                let record = loaded.record(event, now.unix_ms, &self.tools.shown);
+                let (record, mark) = loaded.record(event, now.unix_ms, &self.tools.shown);
                 self.out.extend(log::event(&loaded.state, &record, self.settings.log_level));
-                let mark = Mark::of(&record.event);
                 if mark == Mark::Over {
                     self.out.push(Out::Over { task: task.clone() });
                 }

@@ -83,7 +83,7 @@ impl Core {
             brief.tenant == form.tenant
                 && list.context.as_ref().is_none_or(|c| *c == brief.context)
                 && list.since.is_none_or(|since| brief.at >= since)
-                && list.state.is_none_or(|state| state == a2a::shown_state(form, brief))
+                && list.state.is_none_or(|state| state == a2a::shown_state(form, task, brief))
                 && !unwritten.contains(task)
                 && !request.without.contains(task)
         });

@@ -95,8 +95,10 @@ pub enum Rest {
 }
 
 impl Mark {
-    pub fn of(event: &Event) -> Mark {
+    /// `state` is the state right after the event.
+    pub fn of(event: &Event, state: &State) -> Mark {
         match event {
+            Event::TurnEnded { .. } if state.goes_on() => Mark::Plain,
             Event::TurnEnded { turn, end, .. } => Mark::TurnEnd {
                 turn: *turn,
                 rest: match end {
@@ -160,21 +162,21 @@ impl LoadedTask {
     }
 
     /// Records one event: its line in the log, its effect on the state, its encoded bodies for readers.
-    pub fn record(&mut self, event: Event, unix_ms: u64, tools: &Tools) -> Record {
+    pub fn record(&mut self, event: Event, unix_ms: u64, tools: &Tools) -> (Record, Mark) {
         let at = self.state.stamp(&event, unix_ms);
         let record = Record { seq: self.state.seq.next(), at, event };
         record.write(&mut self.pending);
         Arc::make_mut(&mut self.state).apply(&record);
+        let mark = Mark::of(&record.event, &self.state);
         if self.views.is_empty() {
-            return record;
+            return (record, mark);
         }
         let bodies: Vec<(View, Option<Body>)> =
             self.views.iter().map(|(view, _)| (*view, a2a::event(*view, &self.state, &record, tools))).collect();
         let bytes = bodies.iter().map(|(_, body)| body.as_ref().map_or(0, Body::size)).sum();
         self.hot_bytes += bytes;
-        let mark = Mark::of(&record.event);
         self.hot.push_back(Hot { seq: record.seq, mark, bodies, bytes });
-        record
+        (record, mark)
     }
 
     pub fn watch(&mut self, view: View) {

@@ -176,9 +176,14 @@ impl Tasks {
         self.contexts.entry((tenant.clone(), context.clone())).or_default().push(task.clone());
     }
 
+    /// The tasks of a context, oldest first.
+    pub fn of_context(&self, tenant: &Tenant, context: &ContextId) -> &[TaskId] {
+        self.contexts.get(&(tenant.clone(), context.clone())).map_or(&[], Vec::as_slice)
+    }
+
     /// The task that a new one in this context continues.
     pub fn latest(&self, tenant: &Tenant, context: &ContextId) -> Option<&TaskId> {
-        self.contexts.get(&(tenant.clone(), context.clone()))?.last()
+        self.of_context(tenant, context).last()
     }
 
     /// The next task in this context continues none.

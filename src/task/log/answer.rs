@@ -75,6 +75,10 @@ impl Answer {
         })
     }
 
+    pub fn has_text(&self) -> bool {
+        self.parts.iter().filter_map(Part::text).any(|text| !text.is_empty())
+    }
+
     pub fn has_calls(&self) -> bool {
         self.calls().next().is_some()
     }

@@ -359,6 +359,14 @@ pub struct Created {
     pub command: Option<Invocation>,
 }
 
+impl Created {
+    /// The version and the profile of the client that created it. None: it is the live session, which all clients share; only a
+    /// session has the id of its context.
+    pub fn made(&self) -> Option<(Protocol, Profile)> {
+        (self.task.as_str() != self.context.as_str()).then_some((self.protocol, self.profile))
+    }
+}
+
 /// How a prompt is to reach the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery {

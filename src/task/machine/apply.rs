@@ -242,8 +242,7 @@ impl State {
         self.name_stored(answer.stored_media());
         self.history.push(Arc::new(Item::Answered(answer.clone())));
         self.utterance = Utterance::default();
-        let text = answer.text();
-        self.turn.spoken.extend((!text.is_empty()).then_some(text));
+        self.turn.spoken += usize::from(answer.has_text());
         self.turn.round += 1;
         self.turn.tries = Default::default();
         self.turn.usage = answer.usage.or(self.turn.usage);
@@ -345,6 +344,7 @@ impl State {
         self.questioned = matches!(end, End::Asked(_) | End::Interrupted(_));
         self.utterance = Utterance::default();
         self.turn.tries = Default::default();
+        self.turn.error = None;
         let (state, text) = match end {
             End::Done | End::Nothing | End::Refused => (TaskState::InputRequired, None),
             End::Asked(text) | End::Interrupted(text) => (TaskState::InputRequired, Some(text.clone())),

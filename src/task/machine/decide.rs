@@ -280,8 +280,9 @@ impl Deciding<'_> {
         let Some(queued) = self.state.queue.front() else {
             return;
         };
+        let behind = self.state.queue.len() - 1;
         if let Some(why) = self.worn_out() {
-            self.push(Event::TurnEnded { turn: queued.turn, end: End::Failed(why), by: None });
+            self.end(queued.turn, End::Failed(why), behind);
         } else if queued.message.speaks() {
             let job = self.push(Event::TurnBegan { turn: queued.turn });
             if self.is_command(queued) {
@@ -292,7 +293,7 @@ impl Deciding<'_> {
                 self.ask_model(job);
             }
         } else {
-            self.push(Event::TurnEnded { turn: queued.turn, end: End::Nothing, by: None });
+            self.end(queued.turn, End::Nothing, behind);
         }
     }
 
@@ -372,13 +373,21 @@ impl Deciding<'_> {
         }
     }
 
-    /// Ends the turn, and with it a task that has only one.
     fn end_turn(&mut self, end: End) {
-        let one_shot = self.state.created.lifecycle == Lifecycle::OneShot;
+        self.end(self.state.turn.number, end, self.state.queue.len());
+    }
+
+    /// Ends a turn behind which this many prompts are queued. A one-shot task is over with its last one.
+    fn end(&mut self, turn: u32, end: End, queued: usize) {
+        let last = self.state.created.lifecycle == Lifecycle::OneShot && queued == 0;
         let event = match end {
-            End::Done | End::Refused if one_shot => Event::Closed { state: Final::Completed, text: None },
-            End::Failed(text) if one_shot => Event::Closed { state: Final::Failed, text: Some(text) },
-            end => Event::TurnEnded { turn: self.state.turn.number, end, by: None },
+            // It asks for something, and was given nothing.
+            End::Nothing if self.state.turn.number == 0 || self.state.questioned => {
+                Event::TurnEnded { turn, end, by: None }
+            }
+            End::Done | End::Nothing | End::Refused if last => Event::Closed { state: Final::Completed, text: None },
+            End::Failed(text) if last => Event::Closed { state: Final::Failed, text: Some(text) },
+            end => Event::TurnEnded { turn, end, by: None },
         };
         self.push(event);
     }

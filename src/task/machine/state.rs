@@ -9,7 +9,7 @@ use crate::base::words::words;
 use crate::limits::{LIVE_SHOWN_MS, LIVE_TAIL_BYTES};
 use crate::task::log::answer::{Answer, Request, Usage};
 use crate::task::log::blob::{BlobRef, Blobs};
-use crate::task::log::event::{Created, Final, Tries};
+use crate::task::log::event::{Created, Final, Lifecycle, Tries};
 use crate::task::log::long_text::{LongText, ReadText};
 use crate::task::log::record::Record;
 use crate::task::message::{Artifact, Message, Source};
@@ -331,8 +331,8 @@ pub struct Turn {
     pub round: u32,
     /// Tries of the current model request: those that failed before anything came, and those that broke in the middle.
     pub tries: Tries,
-    /// The texts of the answers so far.
-    pub spoken: Vec<String>,
+    /// How many answers so far have text.
+    pub spoken: usize,
     /// Of the last answer; shown at the end of the turn.
     pub usage: Option<Usage>,
     pub trace: Option<String>,
@@ -416,9 +416,15 @@ impl State {
         self.phase == Phase::Idle && self.queue.is_empty()
     }
 
-    /// The last turn came to its end, not to a question or a restart; the next one is the user's, or queued.
-    pub fn turn_is_over(&self) -> bool {
-        self.phase == Phase::Idle && !self.questioned
+    /// How the last turn ended: completed or failed. None: it goes on, or ended with a question or a restart.
+    pub fn outcome(&self) -> Option<TaskState> {
+        let outcome = if self.turn.error.is_some() { TaskState::Failed } else { TaskState::Completed };
+        (self.phase == Phase::Idle && !self.questioned).then_some(outcome)
+    }
+
+    /// Whether a turn ended and the task works on by itself: a task that is over with its turn answers its queued prompts first.
+    pub fn goes_on(&self) -> bool {
+        self.created.lifecycle == Lifecycle::OneShot && self.phase == Phase::Idle && !self.queue.is_empty()
     }
 
     pub fn call(&self, id: &CallId) -> Option<&CallState> {
@@ -456,7 +462,9 @@ impl State {
         self.history.clear();
         self.artifacts.clear();
         self.turn.prompt = None;
-        self.utterance.text.clear();
+        // Views that show it in pieces hold its last character back, and see from the one before that some of it was shown.
+        let last = self.utterance.text.char_indices().nth_back(1).map_or(0, |(at, _)| at);
+        self.utterance.text.drain(..last);
     }
 
     /// The stored texts that views show and that are not in memory. They are those of the present calls: the conversation has only

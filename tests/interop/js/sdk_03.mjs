@@ -5,9 +5,7 @@ import { Kit } from './sdk.mjs';
 import { expect, joined, same } from './terms.mjs';
 
 export class Sdk extends Kit {
-  conversational = true;
   streamsStartWithTask = false;
-  showsToolCalls = true;
   hasList = false;
   pushMediaType = 'application/json';
   pushIsWholeTask = true;
@@ -58,24 +56,18 @@ export class Sdk extends Kit {
     same(body.kind, 'task', 'a webhook of 0.3 gets the task');
     return eventOf(body);
   }
-
-  question(event) {
-    return event.data?.find((data) => data.status === 'awaiting_approval')?.request.callId;
-  }
 }
 
 function messageOf(said, task) {
-  const part =
-    typeof said === 'string'
-      ? { kind: 'text', text: said }
-      : { kind: 'data', data: { callId: said.call, outcome: said.choice } };
   return {
     message: {
       kind: 'message',
       role: 'user',
       messageId: randomUUID(),
-      parts: [part],
-      ...(task && { taskId: task.id, contextId: task.context }),
+      parts: [{ kind: 'text', text: said }],
+      ...(task && { contextId: task.context }),
+      // A finished turn ends its task: the conversation goes on in its context.
+      ...(task && task.state !== 'completed' && { taskId: task.id }),
     },
   };
 }
@@ -98,19 +90,22 @@ function eventOf(event) {
     case 'task':
       return { about: 'task', task: event.id, context: event.contextId, state: event.status.state };
     case 'artifact-update':
-      return { about: 'artifact', task: event.taskId, context: event.contextId };
-    case 'status-update': {
-      const message = event.status.message ?? { parts: [] };
+      return {
+        about: 'artifact',
+        task: event.taskId,
+        context: event.contextId,
+        said: joined(textsOf(event.artifact)),
+        chunk: [event.artifact.artifactId, Boolean(event.append), event.lastChunk],
+      };
+    case 'status-update':
       return {
         about: 'status',
         task: event.taskId,
         context: event.contextId,
         state: event.status.state,
-        said: joined(textsOf(message)),
-        data: message.parts.filter((part) => part.kind === 'data').map((part) => part.data),
+        said: joined(textsOf(event.status.message ?? { parts: [] })),
         final: event.final,
       };
-    }
     default:
       throw new Error(`an event of kind ${event.kind}`);
   }

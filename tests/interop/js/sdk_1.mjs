@@ -6,9 +6,7 @@ import { Kit } from './sdk.mjs';
 import { joined, same } from './terms.mjs';
 
 export class Sdk extends Kit {
-  conversational = false;
   streamsStartWithTask = true;
-  showsToolCalls = false;
   hasList = true;
   pushMediaType = 'application/a2a+json';
   pushIsWholeTask = false;
@@ -65,22 +63,16 @@ export class Sdk extends Kit {
     same(Object.keys(body).length, 1, 'a webhook of 1.0 gets one change');
     return eventOf(StreamResponse.fromJSON(body));
   }
-
-  question(event) {
-    return event.data?.find((data) => data.confirmation_request)?.tool_call_id;
-  }
 }
 
 function messageOf(said, task) {
-  // A client that knows nothing of our tools shows the question, and sends the word its user picked.
-  const text = said.choice ?? said;
   return {
     message: {
       role: Role.ROLE_USER,
       messageId: randomUUID(),
-      parts: [{ content: { $case: 'text', value: text } }],
+      parts: [{ content: { $case: 'text', value: said } }],
       contextId: task?.context,
-      // A finished turn ends a task of this version: the conversation goes on in its context.
+      // A finished turn ends its task: the conversation goes on in its context.
       taskId: task?.state === 'completed' ? undefined : task?.id,
     },
   };
@@ -111,18 +103,16 @@ function eventOf({ payload: { $case, value } }) {
         task: value.taskId,
         context: value.contextId,
         state: stateOf(value.status.state),
-        data: contentsOf(value.status.message, 'data'),
+        said: joined(contentsOf(value.status.message, 'text')),
       };
-    case 'artifactUpdate': {
-      const { artifactId } = value.artifact;
+    case 'artifactUpdate':
       return {
         about: 'artifact',
         task: value.taskId,
         context: value.contextId,
-        said: artifactId.startsWith('answer-') ? joined(contentsOf(value.artifact, 'text')) : '',
-        chunk: [artifactId, value.append, value.lastChunk],
+        said: joined(contentsOf(value.artifact, 'text')),
+        chunk: [value.artifact.artifactId, value.append, value.lastChunk],
       };
-    }
     default:
       throw new Error(`an event with ${$case}`);
   }

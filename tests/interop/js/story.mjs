@@ -9,7 +9,6 @@ import { BINDINGS, allOf, expect, joined, same, shows, tell } from './terms.mjs'
 import { receiver } from './webhook.mjs';
 
 const said = (events) => joined(events.map((event) => event.said ?? ''));
-const turnEnds = ({ sdk }) => (sdk.conversational ? 'input-required' : 'completed');
 
 // The rules of a stream in reply to a message about a task, or about none yet.
 function expectStream({ sdk }, events, task, state, what) {
@@ -46,7 +45,7 @@ async function theCard({ sdk, binding }) {
 
 async function aSendThatWaits(scene) {
   const task = await scene.sdk.send('say hello');
-  same(task.state, turnEnds(scene), 'the turn is over');
+  same(task.state, 'completed', 'the turn is over');
   expect(task.texts.includes('Hello from the script.'), `the whole answer is in ${task.texts}`);
 }
 
@@ -60,16 +59,14 @@ async function aSendThatDoesNotWait({ sdk }) {
 async function aStreamAndItsTask(scene) {
   const { sdk } = scene;
   const events = await allOf(sdk.stream('say hello'));
-  expectStream(scene, events, undefined, turnEnds(scene), 'a turn');
+  expectStream(scene, events, undefined, 'completed', 'a turn');
   same(said(events), 'Hello from the script.', 'all text, in order');
   const chunks = events.map((event) => event.chunk).filter(Boolean);
-  const id = chunks[0]?.[0];
-  const growing = chunks.map((_, at) => [id, at > 0, at === chunks.length - 1]);
-  same(chunks, growing, 'the answer is one artifact that grows and ends');
+  same(chunks, [['answer-1', false, true]], 'the answer is one artifact, whole');
 
   const task = await sdk.get(events[0].task);
   same([task.id, task.context], [events[0].task, events[0].context], 'the same task is found again');
-  same(task.state, turnEnds(scene), 'its state is the last one');
+  same(task.state, 'completed', 'its state is the last one');
   for (const text of ['say hello', 'Hello from the script.']) {
     expect(task.texts.includes(text), `"${text}" is in ${task.texts}`);
   }
@@ -77,14 +74,14 @@ async function aStreamAndItsTask(scene) {
   const again = await allOf(sdk.stream('say hello', task));
   same(said(again), 'Hello from the script.', 'the conversation goes on');
   same(again[0].context, task.context, 'in its context');
-  same(again[0].task === task.id, sdk.conversational, 'a second turn is in the same task');
+  expect(again[0].task !== task.id, 'a second turn is another task');
 }
 
 async function aCancelledTurn(scene) {
   const { sdk } = scene;
   const events = [];
   for await (const event of sdk.stream('take for ever')) {
-    if (event.said && !said(events)) same((await sdk.cancel(event.task)).state, 'canceled', 'the answer to a cancel');
+    if (event.state === 'working') same((await sdk.cancel(event.task)).state, 'canceled', 'the answer to a cancel');
     events.push(event);
   }
   expectStream(scene, events, undefined, 'canceled', 'a cancelled turn');
@@ -100,44 +97,38 @@ async function aSecondReader(scene) {
   let joining;
   for await (const event of sdk.stream('pause in the middle')) {
     first.push(event);
-    if (event.said) joining ??= allOf(sdk.join(event.task));
+    if (event.state === 'working') joining ??= allOf(sdk.join(event.task));
   }
   const second = await joining;
-  expectStream(scene, first, undefined, turnEnds(scene), "the first reader's stream");
-  expectStream(scene, second, undefined, turnEnds(scene), "the second reader's stream");
+  expectStream(scene, first, undefined, 'completed', "the first reader's stream");
+  expectStream(scene, second, undefined, 'completed', "the second reader's stream");
   same(second[0].task, first[0].task, 'it is the same task');
-  same(said(first), 'First half, second half.', 'the first reader has all');
-  same(said(second), 'second half.', 'the second one the rest');
+  same([said(first), said(second)], Array(2).fill('First half, second half.'), 'both have all');
 }
 
-// Has the agent ask for a file to be written; gives the waiting task and the call's id.
+// Has the agent ask for a file to be written; gives the waiting task.
 async function asked(scene) {
   const { sdk } = scene;
   const events = await allOf(sdk.stream('write the file please'));
   expectStream(scene, events, undefined, 'input-required', 'a turn that asks');
-  const calls = new Set(events.map((event) => sdk.question(event)).filter(Boolean));
-  same(calls.size, 1, `one call is asked for: ${[...calls]}`);
-  return [await sdk.get(events[0].task), ...calls];
+  expect(events.at(-1).said.includes('Reply with yes, no'), `it says how to answer: ${events.at(-1).said}`);
+  return sdk.get(events[0].task);
 }
-
-const statuses = (events) => events.flatMap((event) => event.data ?? []).map((data) => data.status);
 
 async function aRefusedCall(scene) {
   const { sdk, file } = scene;
-  const [task, call] = await asked(scene);
-  const events = await allOf(sdk.stream({ call, choice: 'cancel' }, task));
-  expectStream(scene, events, task, turnEnds(scene), 'a refused turn');
-  if (sdk.showsToolCalls) expect(statuses(events).includes('cancelled'), `it is cancelled: ${statuses(events)}`);
+  const task = await asked(scene);
+  const events = await allOf(sdk.stream('no', task));
+  expectStream(scene, events, task, 'completed', 'a refused turn');
   expect(!existsSync(file), 'a refused call does nothing');
 }
 
 async function anApprovedCall(scene) {
   const { sdk, file } = scene;
-  const [task, call] = await asked(scene);
+  const task = await asked(scene);
   expect(!existsSync(file), 'nothing is written before the answer');
-  const events = await allOf(sdk.stream({ call, choice: 'proceed_once' }, task));
-  expectStream(scene, events, task, turnEnds(scene), 'the approved turn');
-  if (sdk.showsToolCalls) expect(statuses(events).includes('success'), `it succeeds: ${statuses(events)}`);
+  const events = await allOf(sdk.stream('yes', task));
+  expectStream(scene, events, task, 'completed', 'the approved turn');
   same(said(events), 'The file is dealt with.', 'the agent goes on');
   same(readFileSync(file, 'utf8'), 'from the script\n', 'the file is written');
   unlinkSync(file);
@@ -168,7 +159,7 @@ async function theList({ sdk }) {
 // Configurations can be set, read, listed and deleted; what is left of them is told how the task goes on.
 async function theHooksOfATask(scene) {
   const { sdk, webhooks } = scene;
-  const [task, call] = await asked(scene);
+  const task = await asked(scene);
   const kept = { url: webhooks.url(), id: 'kept', token: 'a token', credentials: 'secret' };
   const dropped = { url: webhooks.url(), id: 'dropped' };
   same(await sdk.setHook(task.id, kept), kept, 'what was set');
@@ -180,7 +171,7 @@ async function theHooksOfATask(scene) {
   same(await sdk.listHooks(task.id), [kept], 'what is left');
   await expectFault('TaskNotFoundError', sdk.getHook(task.id, 'dropped'), 'reading a deleted one');
 
-  await allOf(sdk.stream({ call, choice: 'cancel' }, task));
+  await allOf(sdk.stream('no', task));
   await expectTold(scene, kept, task);
   same(webhooks.at(dropped.url), [], 'a deleted one is told nothing');
 }
@@ -200,7 +191,7 @@ async function aHookInTheRequest(scene) {
 // Waits until a webhook was told that the turn ended, and checks all that it was told.
 async function expectTold(scene, hook, task) {
   const { sdk, webhooks } = scene;
-  const ended = (deliveries) => deliveries.length > 0 && sdk.delivered(deliveries.at(-1).body).state === turnEnds(scene);
+  const ended = (deliveries) => deliveries.length > 0 && sdk.delivered(deliveries.at(-1).body).state === 'completed';
   const deliveries = await webhooks.until(hook.url, ended);
   const seqs = deliveries.map(({ headers }) => {
     same(headers['x-a2a-notification-token'], hook.token, 'the token');

@@ -9,13 +9,11 @@
 //     list({context, state, page, size, artifacts})   pages of tasks, where the version has it
 //     setHook  getHook  listHooks  deleteHook
 //     delivered(body)                                 a webhook's body as an event
-//     question(event)                                 the id of the call an event asks about
 //
 // A task is {id, context, state, texts, artifacts}: texts is everything said in its status, history and artifacts. An event is
-// {about, task, context, state, said, data, final, chunk}: about is task, status or artifact; said is what the agent said to the
-// user; final is undefined if the version has no such mark; chunk is [id, append, last] of an artifact. A hook is a push
-// configuration, {url, id, token, credentials}, its credentials for the scheme Bearer. What is said is a string, or an answer
-// {call, choice} to the question whether a tool may run.
+// {about, task, context, state, said, final, chunk}: about is task, status or artifact; said is what the agent said to the user;
+// final is undefined if the version has no such mark; chunk is [id, append, last] of an artifact. A hook is a push configuration,
+// {url, id, token, credentials}, its credentials for the scheme Bearer.
 
 import assert from 'node:assert/strict';
 

@@ -179,11 +179,11 @@ async function a2a03(scene) {
   const message = { kind: 'message', role: 'user', messageId: randomUUID(), parts: [{ kind: 'text', text: 'say hello' }] };
   const events = await socket.stream('message/stream', { message }, (result) => result.final);
   same(events[0].kind, 'task', 'the first reply is the task');
-  const parts = events.flatMap((event) => (event.kind === 'status-update' ? (event.status.message?.parts ?? []) : []));
+  const parts = events.flatMap((event) => event.artifact?.parts ?? []);
   same(joined(parts.map((part) => part.text ?? '')), 'Hello from the script.', 'all text');
-  same(events.at(-1).status.state, 'input-required', 'the end of the turn');
+  same(events.at(-1).status.state, 'completed', 'the end of the turn');
   const { result: task } = await socket.ask('tasks/get', { id: events[0].id });
-  same([task.id, task.status.state], [events[0].id, 'input-required'], 'the task is found again');
+  same([task.id, task.status.state], [events[0].id, 'completed'], 'the task is found again');
   const { error } = await socket.ask('tasks/get', { id: 'no-such-task' });
   same(error.code, -32001, 'an unknown task');
   await expectQuiet(scene, socket);

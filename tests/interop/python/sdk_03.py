@@ -5,7 +5,6 @@ import uuid
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.client.errors import A2AClientHTTPError, A2AClientJSONRPCError
 from a2a.types import (
-    DataPart,
     GetTaskPushNotificationConfigParams,
     Message,
     Part,
@@ -20,13 +19,11 @@ from a2a.types import (
 from a2a.types import Task as SdkTask
 
 import terms
-from terms import Answer, Card, Event, Hook
+from terms import Card, Event, Hook
 
 
 class Sdk:
-    conversational = True
     streams_start_with_task = False
-    shows_tool_calls = True
     has_list = False
     has_all_hook_calls = False
     push_media_type = "application/json"
@@ -93,22 +90,14 @@ class Sdk:
                 return error.status_code == fault.status
         return False
 
-    def question(self, event):
-        """The id of the call the event asks about."""
-        asked = [data for data in event.data if data.get("status") == "awaiting_approval"]
-        return asked[0]["request"]["callId"] if asked else None
-
 
 def _message(said, task):
-    if isinstance(said, Answer):
-        part = DataPart(data={"callId": said.call, "outcome": said.choice})
-    else:
-        part = TextPart(text=said)
     return Message(
         role=Role.user,
         message_id=str(uuid.uuid4()),
-        parts=[Part(root=part)],
-        task_id=task and task.id,
+        parts=[Part(root=TextPart(text=said))],
+        # A finished turn ends its task: the conversation goes on in its context.
+        task_id=task.id if task and task.state != "completed" else None,
         context_id=task and task.context,
     )
 
@@ -125,17 +114,15 @@ def _event(task, update):
     if update is None:
         return Event("task", task.id, task.context_id, task.status.state.value)
     if update.kind == "artifact-update":
-        return Event("artifact", update.task_id, update.context_id)
-    parts = [part.root for part in update.status.message.parts] if update.status.message else []
-    return Event(
-        "status",
-        update.task_id,
-        update.context_id,
-        update.status.state.value,
-        said="".join(part.text for part in parts if part.kind == "text"),
-        data=[part.data for part in parts if part.kind == "data"],
-        final=update.final,
-    )
+        chunk = (update.artifact.artifact_id, update.append, update.last_chunk)
+        return Event("artifact", update.task_id, update.context_id, said=_text(update.artifact), chunk=chunk)
+    said = _text(update.status.message) if update.status.message else ""
+    state = update.status.state.value
+    return Event("status", update.task_id, update.context_id, state, said=said, final=update.final)
+
+
+def _text(owner):
+    return "".join(part.root.text for part in owner.parts)
 
 
 def _config(hook):

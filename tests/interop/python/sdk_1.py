@@ -20,16 +20,14 @@ from a2a.types.a2a_pb2 import (
     TaskPushNotificationConfig,
     TaskState,
 )
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import ParseDict
 
 import terms
-from terms import Answer, Card, Event, Hook
+from terms import Card, Event, Hook
 
 
 class Sdk:
-    conversational = False
     streams_start_with_task = True
-    shows_tool_calls = False
     has_list = True
     has_all_hook_calls = True
     push_media_type = "application/a2a+json"
@@ -106,19 +104,12 @@ class Sdk:
     def shows(self, error, fault):
         return type(error).__name__ == fault.name
 
-    def question(self, event):
-        """The id of the call the event asks about."""
-        asked = [data for data in event.data if "confirmation_request" in data]
-        return asked[0]["tool_call_id"] if asked else None
-
 
 def _request(said, task):
-    # A client that knows nothing of our tools shows the question, and sends the word its user picked.
-    text = said.choice if isinstance(said, Answer) else said
-    message = Message(role=Role.ROLE_USER, message_id=str(uuid.uuid4()), parts=[Part(text=text)])
+    message = Message(role=Role.ROLE_USER, message_id=str(uuid.uuid4()), parts=[Part(text=said)])
     if task:
         message.context_id = task.context
-        # A finished turn ends a task of this version: the conversation goes on in its context.
+        # A finished turn ends its task: the conversation goes on in its context.
         if task.state != "completed":
             message.task_id = task.id
     return SendMessageRequest(message=message)
@@ -149,13 +140,11 @@ def _event(event):
         return Event("task", change.id, change.context_id, _state(change.status.state))
     if about == "artifact_update":
         artifact = change.artifact
-        said = "".join(_texts(artifact)) if artifact.artifact_id.startswith("answer-") else ""
         chunk = (artifact.artifact_id, change.append, change.last_chunk)
-        return Event("artifact", change.task_id, change.context_id, said=said, chunk=chunk)
+        return Event("artifact", change.task_id, change.context_id, said="".join(_texts(artifact)), chunk=chunk)
     terms.same(about, "status_update", "an event of the stream")
-    parts = change.status.message.parts
-    data = [MessageToDict(part.data) for part in parts if part.HasField("data")]
-    return Event("status", change.task_id, change.context_id, _state(change.status.state), data=data)
+    said = "".join(_texts(change.status.message))
+    return Event("status", change.task_id, change.context_id, _state(change.status.state), said=said)
 
 
 def _config(task, hook):

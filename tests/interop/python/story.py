@@ -7,8 +7,6 @@ Each step uses the client as its documentation shows it and checks what its user
 
 The versions differ in a few conventions, which the SDK modules declare:
 
-- In 0.3 a task is a conversation: a finished turn leaves it waiting for the next prompt. In 1.0 it is one piece of work,
-  completed by its turn, and the conversation goes on in its context.
 - A stream of 1.0 always starts with the task; one of 0.3 only if the request did not name it.
 - Only 1.0 can list tasks; only its client can list and delete push configurations.
 - A cancelled task can be cancelled again in 1.0. In 0.3 that is an error.
@@ -22,7 +20,7 @@ import traceback
 from pathlib import Path
 
 import httpx
-from terms import BINDINGS, TASK_NOT_CANCELABLE, TASK_NOT_FOUND, Answer, Hook, expect, same
+from terms import BINDINGS, TASK_NOT_CANCELABLE, TASK_NOT_FOUND, Hook, expect, same
 from webhook import Receiver
 
 PATIENCE = 30.0
@@ -36,10 +34,6 @@ class Scene:
         self.binding = binding
         self.file = Path(workspace) / "interop.txt"
         self.receiver = receiver
-
-    @property
-    def turn_ends(self):
-        return "input-required" if self.sdk.conversational else "completed"
 
     def expect_stream(self, events, task, state, what):
         """The rules of a stream in reply to a message about `task`, or about none yet."""
@@ -82,7 +76,7 @@ async def the_card(scene):
 
 async def a_send_that_waits(scene):
     task = await scene.sdk.send("say hello")
-    same(task.state, scene.turn_ends, "the turn is over")
+    same(task.state, "completed", "the turn is over")
     expect("Hello from the script." in task.texts, f"the whole answer is in {task.texts}")
 
 
@@ -97,30 +91,26 @@ async def a_send_that_does_not_wait(scene):
 async def a_stream_and_its_task(scene):
     sdk = scene.sdk
     events = await all_of(sdk.stream("say hello"))
-    scene.expect_stream(events, None, scene.turn_ends, "a turn")
+    scene.expect_stream(events, None, "completed", "a turn")
     same(said(events), "Hello from the script.", "all text, in order")
-    chunks = [event.chunk for event in events if event.chunk]
-    if chunks:
-        same({id for id, _, _ in chunks}, {chunks[0][0]}, "the answer is one artifact")
-        same([append for _, append, _ in chunks], [False] + [True] * (len(chunks) - 1), "that grows")
-        same([last for _, _, last in chunks], [False] * (len(chunks) - 1) + [True], "and ends")
+    same([event.chunk for event in events if event.chunk], [("answer-1", False, True)], "the answer is one artifact, whole")
 
     task = await sdk.get(events[0].task)
     same((task.id, task.context), (events[0].task, events[0].context), "the same task is found again")
-    same(task.state, scene.turn_ends, "its state is the last one")
+    same(task.state, "completed", "its state is the last one")
     expect({"say hello", "Hello from the script."} <= set(task.texts), f"prompt and answer are in {task.texts}")
 
     again = await all_of(sdk.stream("say hello", task))
     same(said(again), "Hello from the script.", "the conversation goes on")
     same(again[0].context, task.context, "in its context")
-    same(again[0].task == task.id, sdk.conversational, "a second turn is in the same task")
+    expect(again[0].task != task.id, "a second turn is another task")
 
 
 async def a_cancelled_turn(scene):
     sdk = scene.sdk
     events = []
     async for event in sdk.stream("take for ever"):
-        if event.said and not said(events):
+        if event.state == "working":
             same((await sdk.cancel(event.task)).state, "canceled", "the answer to a cancel")
         events.append(event)
     scene.expect_stream(events, None, "canceled", "a cancelled turn")
@@ -136,48 +126,38 @@ async def a_second_reader(scene):
     first, second = [], None
     async for event in scene.sdk.stream("pause in the middle"):
         first.append(event)
-        if second is None and event.said:
+        if second is None and event.state == "working":
             second = asyncio.create_task(all_of(scene.sdk.join(event.task)))
     second = await second
-    scene.expect_stream(first, None, scene.turn_ends, "the first reader's stream")
-    scene.expect_stream(second, None, scene.turn_ends, "the second reader's stream")
+    scene.expect_stream(first, None, "completed", "the first reader's stream")
+    scene.expect_stream(second, None, "completed", "the second reader's stream")
     same(second[0].task, first[0].task, "it is the same task")
-    same(said(first), "First half, second half.", "the first reader has all")
-    same(said(second), "second half.", "the second one the rest")
+    same((said(first), said(second)), ("First half, second half.",) * 2, "both have all")
 
 
 async def asked(scene):
-    """Has the agent ask for a file to be written; gives the waiting task and the call's id."""
+    """Has the agent ask for a file to be written; gives the waiting task."""
     events = await all_of(scene.sdk.stream("write the file please"))
     scene.expect_stream(events, None, "input-required", "a turn that asks")
-    calls = {scene.sdk.question(event) for event in events} - {None}
-    same(len(calls), 1, f"one call is asked for: {calls}")
-    return await scene.sdk.get(events[0].task), calls.pop()
+    expect("Reply with yes, no" in events[-1].said, f"the question says how to answer: {events[-1].said}")
+    return await scene.sdk.get(events[0].task)
 
 
 async def a_refused_call(scene):
-    task, call = await asked(scene)
-    events = await all_of(scene.sdk.stream(Answer(call, "cancel"), task))
-    scene.expect_stream(events, task, scene.turn_ends, "a refused turn")
-    if scene.sdk.shows_tool_calls:
-        expect("cancelled" in statuses(events), f"the call is shown as cancelled: {statuses(events)}")
+    task = await asked(scene)
+    events = await all_of(scene.sdk.stream("no", task))
+    scene.expect_stream(events, task, "completed", "a refused turn")
     expect(not scene.file.exists(), "a refused call does nothing")
 
 
 async def an_approved_call(scene):
-    task, call = await asked(scene)
+    task = await asked(scene)
     expect(not scene.file.exists(), "nothing is written before the answer")
-    events = await all_of(scene.sdk.stream(Answer(call, "proceed_once"), task))
-    scene.expect_stream(events, task, scene.turn_ends, "the approved turn")
-    if scene.sdk.shows_tool_calls:
-        expect("success" in statuses(events), f"the call is shown to succeed: {statuses(events)}")
+    events = await all_of(scene.sdk.stream("yes", task))
+    scene.expect_stream(events, task, "completed", "the approved turn")
     same(said(events), "The file is dealt with.", "the agent goes on")
     same(scene.file.read_text(), "from the script\n", "the file is written")
     scene.file.unlink()
-
-
-def statuses(events):
-    return [data.get("status") for event in events for data in event.data]
 
 
 async def the_list(scene):
@@ -204,7 +184,7 @@ async def the_list(scene):
 async def the_hooks_of_a_task(scene):
     """Configurations can be set, read, listed and deleted; what is left of them is told how the task goes on."""
     sdk, receiver = scene.sdk, scene.receiver
-    task, call = await asked(scene)
+    task = await asked(scene)
     kept = Hook(receiver.url(), id="kept", token="a token", credentials="secret")
     dropped = Hook(receiver.url(), id="dropped")
     same(await sdk.set_hook(task.id, kept), kept, "what was set")
@@ -218,7 +198,7 @@ async def the_hooks_of_a_task(scene):
         same(await sdk.list_hooks(task.id), [kept], "what is left")
         await expect_fault(scene, TASK_NOT_FOUND, sdk.get_hook(task.id, "dropped"), "reading a deleted one")
 
-    await all_of(sdk.stream(Answer(call, "cancel"), task))
+    await all_of(sdk.stream("no", task))
     await expect_told(scene, kept, task)
     if sdk.has_all_hook_calls:
         same(receiver.at(dropped.url), [], "a deleted one is told nothing")
@@ -239,7 +219,7 @@ async def expect_told(scene, hook, task):
     sdk = scene.sdk
 
     def ended(deliveries):
-        return deliveries and sdk.delivered(deliveries[-1].body).state == scene.turn_ends
+        return deliveries and sdk.delivered(deliveries[-1].body).state == "completed"
 
     deliveries = await scene.receiver.until(hook.url, ended)
     ids = []

@@ -10,11 +10,10 @@ conventions of its version as attributes, and
     list(...)                         pages of tasks, where the version has it
     set_hook get_hook list_hooks delete_hook
     delivered(body)                   a webhook's body as an event
-    question(event)                   the id of the call an event asks about
     shows(error, fault)               whether an exception is that fault, as far as this client can tell
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 JSON_RPC = "JSONRPC"
 REST = "HTTP+JSON"
@@ -49,7 +48,6 @@ class Event:
     state: str | None = None
     said: str = ""
     """What the agent said to the user, if it is in this event."""
-    data: list = field(default_factory=list)
     final: bool | None = None
     """Whether the event says that the stream ends here; None if the version has no such mark."""
     chunk: tuple | None = None
@@ -81,14 +79,6 @@ TASK_NOT_CANCELABLE = Fault("TaskNotCancelableError", -32002, 400)
 UNSUPPORTED_OPERATION = Fault("UnsupportedOperationError", -32004, 400)
 INVALID_REQUEST = Fault("InvalidRequestError", -32600, 400)
 INVALID_PARAMS = Fault("InvalidParamsError", -32602, 400)
-
-
-@dataclass
-class Answer:
-    """A reply to the question whether a tool may run."""
-
-    call: str
-    choice: str
 
 
 def expect(holds, what):

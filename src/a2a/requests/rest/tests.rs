@@ -252,7 +252,7 @@ fn messages_of_0_3_over_rest() {
         let say = say(json!({ name: message }));
         assert_eq!(say.task, Some("t".into()));
         assert_eq!(say.context, None, "the task decides");
-        assert_eq!(say.traits.lifecycle, Lifecycle::Conversational);
+        assert_eq!(say.traits.lifecycle, Lifecycle::OneShot);
     }
     let mut alone = message.clone();
     alone["task_id"] = json!("");

@@ -1,7 +1,6 @@
 mod webhooks;
 
 use super::*;
-use crate::a2a::dialect::Outputs;
 use crate::a2a::requests::route;
 use crate::a2a::sample;
 use crate::a2a::switches::Switches;
@@ -211,7 +210,7 @@ fn new_tasks_by_version_and_profile() {
     let usual = Switches::default();
     let other = Switches {
         plain_lifecycle: Lifecycle::Conversational,
-        default_profile_03: Profile::Plain,
+        default_profile_03: Profile::Devtool,
         ..Switches::default()
     };
     let traits = |protocol, profile, lifecycle| TaskTraits { lifecycle, protocol, profile };
@@ -219,9 +218,10 @@ fn new_tasks_by_version_and_profile() {
     use Profile::{Coder, Devtool, Plain};
     use Protocol::{V03, V10};
     for (method, metadata, switches, expected) in [
-        ("message/send", json!(null), &usual, traits(V03, Coder, Conversational)),
+        ("message/send", json!(null), &usual, traits(V03, Plain, OneShot)),
+        ("message/send", json!({"coderAgent": {}}), &usual, traits(V03, Coder, Conversational)),
         ("message/send", json!({EXT: {}}), &usual, traits(V03, Devtool, Conversational)),
-        ("message/send", json!(null), &other, traits(V03, Plain, Conversational)),
+        ("message/send", json!(null), &other, traits(V03, Devtool, Conversational)),
         ("SendMessage", json!(null), &usual, traits(V10, Plain, OneShot)),
         ("SendMessage", json!(null), &other, traits(V10, Plain, Conversational)),
         ("SendMessage", json!({EXT: {}}), &usual, traits(V10, Devtool, Conversational)),
@@ -336,46 +336,45 @@ fn an_answer_stays_in_the_message_and_goes_beside_it() {
 #[test]
 fn configurations() {
     let with = |configuration: Value| json!({"message": message(), "configuration": configuration});
-    use Outputs::{Any, Text};
-    for (method, configuration, mode, history, outputs) in [
-        ("message/send", json!(null), Mode::Wait, None, Any),
-        ("message/send", json!({}), Mode::Wait, None, Any),
-        ("message/send", json!({"blocking": true, "historyLength": 0}), Mode::Wait, Some(0), Any),
+    for (method, configuration, mode, history, data) in [
+        ("message/send", json!(null), Mode::Wait, None, false),
+        ("message/send", json!({}), Mode::Wait, None, false),
+        ("message/send", json!({"blocking": true, "historyLength": 0}), Mode::Wait, Some(0), false),
         (
             "message/send",
             json!({"blocking": false, "history_length": 3, "returnImmediately": false}),
             Mode::Now,
             Some(3),
-            Any,
+            false,
         ),
         (
             "message/send",
             json!({"acceptedOutputModes": ["text"], "pushNotificationConfig": null}),
             Mode::Wait,
             None,
-            Text,
+            false,
         ),
-        ("message/stream", json!({"blocking": false}), Mode::Stream, None, Any),
-        ("SendMessage", json!({"blocking": false}), Mode::Wait, None, Any),
+        ("message/stream", json!({"blocking": false}), Mode::Stream, None, false),
+        ("SendMessage", json!({"blocking": false}), Mode::Wait, None, false),
         (
             "SendMessage",
             json!({"returnImmediately": true, "acceptedOutputModes": ["text/plain", "image/png"]}),
             Mode::Now,
             None,
-            Text,
+            false,
         ),
         (
             "SendMessage",
             json!({"return_immediately": true, "accepted_output_modes": ["text/*", "*/*"]}),
             Mode::Now,
             None,
-            Any,
+            false,
         ),
-        ("SendMessage", json!({"acceptedOutputModes": ["Application/JSON; charset=utf-8"]}), Mode::Wait, None, Any),
-        ("SendStreamingMessage", json!({"historyLength": 2}), Mode::Stream, Some(2), Any),
+        ("SendMessage", json!({"acceptedOutputModes": ["Application/JSON; charset=utf-8"]}), Mode::Wait, None, true),
+        ("SendStreamingMessage", json!({"historyLength": 2}), Mode::Stream, Some(2), false),
     ] {
         let (say, form) = said(method, with(configuration.clone()));
-        assert_eq!((say.mode, say.history, form.outputs), (mode, history, outputs), "{method} {configuration}");
+        assert_eq!((say.mode, say.history, form.outputs.data), (mode, history, data), "{method} {configuration}");
     }
 }
 

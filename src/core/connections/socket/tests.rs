@@ -465,7 +465,9 @@ fn a_socket_that_is_turned_away_takes_its_own_turn_along() {
     let mut rig = Rig::new();
     rig.core.settings.request_policy.disconnect = Disconnect::Aborts;
     let socket = join(&mut rig, "", A2A_03);
-    send(&mut rig, socket, &[prompt(1, "message/stream", "go")]);
+    let mut prompt = prompt(1, "message/stream", "go");
+    prompt["params"]["metadata"] = json!({ "coderAgent": {} });
+    send(&mut rig, socket, &[prompt]);
     let job = rig.jobs.last().expect("the model is at work").clone();
     assert!(rig.core.tasks[&job.task].is_open());
     rig.core.turn_away(socket, "connect again later", rig.now);

@@ -281,6 +281,7 @@ const TOLD: &str = "journal cannot be written: the disk is told to refuse. Event
 #[test]
 fn streams_of_every_dialect_get_one_notice_of_a_full_disk_and_continue() {
     let mut rig = Rig::new();
+    rig.core.settings.switches.plain_stream = crate::a2a::PlainStream::Pieces;
     let task = rig.begin(Dialect::RPC_03, None);
     let early = streams(&mut rig, &task);
     let take = |rig: &mut Rig, all: &[(&'static str, Key, &'static str)]| -> Vec<(&'static str, String)> {
@@ -313,7 +314,9 @@ fn streams_of_every_dialect_get_one_notice_of_a_full_disk_and_continue() {
         rig.later(rig.limits.store_retry_ms);
         for (name, text) in take(&mut rig, &early) {
             assert_eq!(text.matches(&format!("{trouble} 2")).count(), 3, "{name}: {text}");
-            assert_eq!(text.matches(trouble).count(), 4, "{name}: {text}");
+            // Plain clients get the last character of the first text with the second one.
+            let whole = if name.contains("1.0") { 3 } else { 4 };
+            assert_eq!(text.matches(trouble).count(), whole, "{name}: {text}");
         }
         for (_, key, _) in late {
             rig.core.close_conn(key, crate::core::Close::Orderly);

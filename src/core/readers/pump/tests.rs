@@ -106,7 +106,7 @@ fn pages_are_read_for_a_few_readers_and_stalled_ones_lose_theirs() {
     let mut store = MemoryStore::default();
     let task = long_task(&mut core, &mut store);
     let written = core.tasks[&task].shown();
-    let target = format!("GET /v1/tasks/{task}:subscribe?after=0 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let target = format!("GET /v1/tasks/{task}:subscribe?after=0&profile=coder HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let late: Vec<Key> = (0..20)
         .map(|_| {
             let key = core.opened(Peer::SameUser, NOW);
