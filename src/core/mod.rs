@@ -152,7 +152,7 @@ impl Core {
         let Some(conn) = self.connections.close(key, how) else {
             return;
         };
-        self.readers.stop_following(key);
+        self.readers.followers.retain(|follower| *follower != key);
         self.readers.abort_owned(&conn.subs);
         for sub in conn.subs {
             self.unsubscribe(sub);
@@ -184,13 +184,13 @@ impl Core {
     pub fn has_more(&self) -> bool {
         self.readers.has_more()
             || self.disk.has_more()
-            || self.connections.has_writable()
+            || !self.connections.to_write.is_empty()
             || !self.out.is_empty()
             || self.can_end()
     }
 
     fn tick(&mut self, now: Now) {
-        for (task, turn) in self.readers.take_to_abort() {
+        for (task, turn) in std::mem::take(&mut self.readers.to_abort) {
             // Never refused: a turn that is over already is left alone.
             let _ = self.drive(&task, decide::Input::Disconnected { turn }, now);
         }

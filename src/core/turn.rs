@@ -184,7 +184,7 @@ impl Core {
         for conn in self.connections.take_writable() {
             self.write(conn, shell, now);
         }
-        for conn in self.connections.take_readable() {
+        for conn in std::mem::take(&mut self.connections.to_read) {
             shell.read_on(conn);
         }
         self.close_connections(shell, now);
@@ -206,7 +206,7 @@ impl Core {
 
     /// Closes connections. A turn does so at its end, and the server before it accepts one, to make room.
     pub fn close_connections(&mut self, shell: &mut dyn Shell, now: Now) {
-        for (conn, how) in self.connections.take_closed() {
+        for (conn, how) in std::mem::take(&mut self.connections.to_close) {
             shell.close(conn, how, now);
         }
     }

@@ -59,7 +59,7 @@ impl Core {
             let known = conn.subs.iter().filter(|known| **known == key).count();
             assert_eq!(known, 1, "a connection knows each of its readers once");
             assert!(
-                self.readers.inspect().1.contains(&key) || !self.can_go_on(sub),
+                self.readers.to_pump.contains(&key) || !self.can_go_on(sub),
                 "a reader of {} at {} was forgotten",
                 sub.task,
                 sub.cursor
@@ -73,7 +73,7 @@ impl Core {
             gated: self.tasks.values().map(|loaded| loaded.gated.len()).sum(),
             running: self.tasks.values().map(|loaded| loaded.running.len()).sum(),
             timers: self.timers.len(),
-            hot_bytes: self.tasks.hot_bytes(),
+            hot_bytes: self.tasks.hot_bytes,
             tx_bytes: self.connections.iter().map(|(_, c)| c.output.len()).max().unwrap_or(0),
         }
     }
@@ -133,11 +133,11 @@ impl Core {
             }
         }
         let hot: usize = self.tasks.values().map(|loaded| loaded.hot_bytes).sum();
-        assert_eq!(hot, self.tasks.hot_bytes(), "the sum of what is hot");
+        assert_eq!(hot, self.tasks.hot_bytes, "the sum of what is hot");
         let logs: usize = self.tasks.values().map(|loaded| loaded.log_bytes).sum();
-        assert_eq!(logs, self.tasks.log_bytes(), "the sum of the logs");
+        assert_eq!(logs, self.tasks.log_bytes, "the sum of the logs");
         let memory: usize = self.tasks.values().map(LoadedTask::memory).sum();
-        assert_eq!(memory, self.tasks.memory(), "the sum of the memory of tasks");
+        assert_eq!(memory, self.tasks.memory, "the sum of the memory of tasks");
         let waits: usize = self.connections.iter().map(|(_, conn)| conn.burden(&self.settings.limits)).sum();
         assert_eq!(waits, self.connections.inspect().1, "the sum of the memory of connections");
         self.check_pages();
@@ -186,7 +186,7 @@ impl Core {
 
     /// A reader that waits for a page is in line or has one coming, and no other has one.
     fn check_pages(&self) {
-        let (held, line) = (self.readers.inspect().0.held(), self.readers.inspect().0.line());
+        let (held, line) = (self.readers.pages.held(), self.readers.pages.line());
         assert!(held.len() <= self.settings.limits.pages, "too many pages are held");
         let mut turns: Vec<Key> = line.chain(held.iter().copied()).collect();
         turns.sort_unstable();

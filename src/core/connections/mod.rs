@@ -26,10 +26,10 @@ pub(in crate::core) struct Connections {
     output_budget: OutputBudget,
     refusals: Refusals,
     /// Connections with something to write, and connections that are closed.
-    to_write: Vec<Key>,
+    pub to_write: Vec<Key>,
     /// Connections that have room for input again.
-    to_read: Vec<Key>,
-    to_close: Vec<(Key, Close)>,
+    pub to_read: Vec<Key>,
+    pub to_close: Vec<(Key, Close)>,
 }
 
 /// What follows from a change of a connection.
@@ -105,23 +105,10 @@ impl Connections {
         keys
     }
 
-    pub fn has_writable(&self) -> bool {
-        !self.to_write.is_empty()
-    }
-
     /// For the checks of invariants: strangers, waiting bytes, connections to write.
     #[cfg(debug_assertions)]
     pub fn inspect(&self) -> (usize, usize, &[Key]) {
         (self.strangers, self.output_budget.bytes, &self.to_write)
-    }
-
-    /// Connections that can be read on since the last call.
-    pub fn take_readable(&mut self) -> Vec<Key> {
-        std::mem::take(&mut self.to_read)
-    }
-
-    pub fn take_closed(&mut self) -> Vec<(Key, Close)> {
-        std::mem::take(&mut self.to_close)
     }
 
     /// A request that waits counts among those that its socket has under way.

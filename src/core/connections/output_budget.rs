@@ -49,7 +49,7 @@ impl Connections {
 impl Core {
     /// The memory that is counted: of connections, and of tasks if there is a memory budget.
     pub(in crate::core) fn used_memory(&self) -> usize {
-        let tasks = if self.settings.limits.memory.is_some() { self.tasks.memory() } else { 0 };
+        let tasks = if self.settings.limits.memory.is_some() { self.tasks.memory } else { 0 };
         self.connections.output_budget.bytes + tasks
     }
 
@@ -62,8 +62,8 @@ impl Core {
         let most = self.settings.limits.output_bytes_total;
         let wanted = self.used_memory() + bytes;
         if wanted > most && self.settings.limits.memory.is_some() {
-            let others = wanted - self.tasks.memory();
-            self.send_away(|tasks| others + tasks.memory() <= most, kept);
+            let others = wanted - self.tasks.memory;
+            self.send_away(|tasks| others + tasks.memory <= most, kept);
         }
         self.used_memory() + bytes <= most
     }

@@ -93,15 +93,11 @@ impl Core {
                 self.follow(key, &task, from, Role::Follow, now);
             }
             Follow::All => {
-                self.readers.follow_every_task(key);
-                let open = self
-                    .tasks
-                    .iter()
-                    .filter(|(_, loaded)| loaded.is_open() && loaded.state.created.tenant == form.tenant);
-                let mut open: Vec<TaskId> = open.map(|(task, _)| task.clone()).collect();
-                open.sort_unstable();
-                for task in open {
-                    self.follow(key, &task, Start::Now, Role::FollowAll, now);
+                self.readers.followers.push(key);
+                for task in self.tasks.open() {
+                    if self.sees(form, &task) {
+                        self.follow(key, &task, Start::Now, Role::FollowAll, now);
+                    }
                 }
             }
             Follow::Nothing => {}
@@ -166,7 +162,7 @@ impl Core {
 
     /// A task changes: sockets that follow every task follow this one from here on.
     pub(in crate::core) fn follow_all(&mut self, task: &TaskId, now: Now) {
-        let Some(loaded) = self.tasks.get(task).filter(|_| !self.readers.followers().is_empty()) else {
+        let Some(loaded) = self.tasks.get(task).filter(|_| !self.readers.followers.is_empty()) else {
             return;
         };
         // Looked for among the readers of this task: a socket may follow thousands of others.
@@ -176,7 +172,7 @@ impl Core {
             let socket = self.connections.get(*key).and_then(|conn| conn.socket());
             socket.is_some_and(|socket| socket.form.tenant == loaded.state.created.tenant)
         };
-        let missing = self.readers.followers().iter().copied();
+        let missing = self.readers.followers.iter().copied();
         let missing = missing.filter(|key| !following.contains(key) && sees(key));
         let missing: Vec<Key> = missing.collect();
         // Sockets that were there have seen all of a task that was idle.
@@ -254,7 +250,7 @@ impl Core {
             self.discard_task(&task, now);
             return Err(Fault::params(problem));
         }
-        self.tasks.set_session(task.clone());
+        self.tasks.session = Some(task.clone());
         let sockets = self.connections.iter();
         let sockets = sockets.filter(|(_, conn)| {
             let socket = conn.socket();

@@ -15,15 +15,15 @@ use crate::task::log::blob::BlobRef;
 #[derive(Default)]
 pub(in crate::core) struct Readers {
     subs: Slots<Subscription>,
-    pages: Pages,
+    pub pages: Pages,
     /// Stored texts that readers wait for and that were not asked for yet.
     wanted_texts: Vec<(Key, Vec<BlobRef>)>,
     /// Sockets that follow every task.
-    followers: Vec<Key>,
+    pub followers: Vec<Key>,
     /// Subscriptions that can continue: their connection took something, their page came.
-    to_pump: Vec<Key>,
+    pub to_pump: Vec<Key>,
     /// Turns whose client is gone.
-    to_abort: Vec<(TaskId, u32)>,
+    pub to_abort: Vec<(TaskId, u32)>,
 }
 
 impl Readers {
@@ -70,16 +70,6 @@ impl Readers {
         self.to_pump.extend_from_slice(keys);
     }
 
-    /// For the checks of invariants.
-    #[cfg(debug_assertions)]
-    pub fn inspect(&self) -> (&Pages, &[Key]) {
-        (&self.pages, &self.to_pump)
-    }
-
-    pub fn take_to_pump(&mut self) -> Vec<Key> {
-        std::mem::take(&mut self.to_pump)
-    }
-
     /// Whether there is work left that waits for no event.
     pub fn has_more(&self) -> bool {
         !self.to_pump.is_empty() || !self.to_abort.is_empty()
@@ -94,22 +84,5 @@ impl Readers {
                 self.to_abort.push((sub.task.clone(), turn));
             }
         }
-    }
-
-    pub fn take_to_abort(&mut self) -> Vec<(TaskId, u32)> {
-        std::mem::take(&mut self.to_abort)
-    }
-
-    pub fn follow_every_task(&mut self, conn: Key) {
-        self.followers.push(conn);
-    }
-
-    pub fn stop_following(&mut self, conn: Key) {
-        self.followers.retain(|follower| *follower != conn);
-    }
-
-    /// The sockets that follow every task.
-    pub fn followers(&self) -> &[Key] {
-        &self.followers
     }
 }

@@ -208,7 +208,7 @@ impl Core {
     pub(in crate::core) fn trim(&mut self, task: &TaskId) {
         let limits = &self.settings.limits;
         // When all tasks together hold too much, each keeps only a little.
-        let crowded = self.tasks.hot_bytes() > limits.hot_total_bytes;
+        let crowded = self.tasks.hot_bytes > limits.hot_total_bytes;
         let cap = if crowded { limits.hot_bytes / 16 } else { limits.hot_bytes };
         self.tasks.update(task, |loaded| {
             let streams = self.readers.among(&loaded.subs).filter(|sub| matches!(sub.kind, Kind::Stream));

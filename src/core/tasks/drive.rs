@@ -237,7 +237,7 @@ impl Core {
             self.trim(&task);
             self.deliver(&task, now);
         }
-        let pumped = self.readers.take_to_pump();
+        let pumped = std::mem::take(&mut self.readers.to_pump);
         let mut read: Vec<TaskId> =
             pumped.iter().filter_map(|sub| Some(self.readers.get(*sub)?.task.clone())).collect();
         for sub in pumped {
@@ -340,7 +340,7 @@ fn append_one(loaded: &mut LoadedTask, store: &mut dyn Store) -> Result<(), Stor
     }
     store.append(&created.task, &loaded.pending, open)?;
     loaded.marked = Some(open);
-    loaded.set_written(loaded.state.seq);
+    loaded.written = loaded.state.seq;
     loaded.log_bytes += loaded.pending.len();
     loaded.pending = Vec::new();
     Ok(())

@@ -33,7 +33,7 @@ pub struct LoadedTask {
     /// The length of its log and of the logs it was loaded with: about half of the memory it takes.
     pub log_bytes: usize,
     /// Up to here the log survives the end of the process.
-    written: Seq,
+    pub written: Seq,
     /// Up to here it survives a power failure.
     pub synced: Seq,
     pub syncing: bool,
@@ -264,11 +264,6 @@ impl LoadedTask {
         self.written == self.state.seq
     }
 
-    /// Everything up to here is on disk.
-    pub fn set_written(&mut self, upto: Seq) {
-        self.written = upto;
-    }
-
     /// Whether it can be unloaded: it is idle, all of it is on disk, it has no readers, and no delivery to a webhook is due.
     pub fn can_leave(&self) -> bool {
         (self.openness() == Openness::Settled || !self.owned)
@@ -280,14 +275,9 @@ impl LoadedTask {
             && !self.syncing
     }
 
-    /// Whether a delivery to a webhook is due, which a restart has to continue.
-    pub fn owes(&self) -> bool {
-        hooks::are_due(&self.state)
-    }
-
-    /// What its marker says to the next start.
+    /// What its marker says to the next start, which also continues deliveries to webhooks.
     pub fn openness(&self) -> Openness {
-        match self.is_open() || self.owes() {
+        match self.is_open() || hooks::are_due(&self.state) {
             true => Openness::Open,
             false => Openness::Settled,
         }

@@ -75,7 +75,7 @@ impl Core {
                 let seq = state.seq;
                 let mut loaded = LoadedTask::new(state, inherited);
                 loaded.owned = false;
-                loaded.set_written(seq);
+                loaded.written = seq;
                 loaded.synced = Seq(0);
                 loaded.log_bytes = bytes;
                 loaded.noted = Some(Brief::of(&loaded.state)).filter(|brief| self.tasks.known.get(task) == Some(brief));
@@ -99,7 +99,7 @@ impl Core {
                 let lasts = error.lasts;
                 if lasts != Lasts::Shortly {
                     // A session that cannot be read is replaced.
-                    self.tasks.lose_session(task);
+                    self.tasks.session.take_if(|session| session == task);
                 }
                 let fault = error.into_fault();
                 for request in parked {
@@ -157,9 +157,9 @@ impl Core {
     /// The same when their logs are too long together.
     pub(in crate::core) fn lighten(&mut self) {
         let most = self.settings.limits.task_total_bytes;
-        if self.tasks.log_bytes() > most {
+        if self.tasks.log_bytes > most {
             let few = most / 16 * 15;
-            self.send_away(|tasks| tasks.log_bytes() <= few, None);
+            self.send_away(|tasks| tasks.log_bytes <= few, None);
         }
     }
 
@@ -256,17 +256,17 @@ mod tests {
                 task
             })
             .collect();
-        let few = |rig: &Rig| rig.core.tasks.log_bytes() <= 30_000 && rig.core.tasks.len() < tasks.len() / 2;
-        assert!(few(&rig), "{} bytes", rig.core.tasks.log_bytes());
+        let few = |rig: &Rig| rig.core.tasks.log_bytes <= 30_000 && rig.core.tasks.len() < tasks.len() / 2;
+        assert!(few(&rig), "{} bytes", rig.core.tasks.log_bytes);
         for task in &tasks {
             let ask = Call::Get { task: task.clone(), history: None };
             assert_eq!(rig.ask(Dialect::REST_10, ask)["id"], task.as_str());
-            assert!(few(&rig), "{} bytes", rig.core.tasks.log_bytes());
+            assert!(few(&rig), "{} bytes", rig.core.tasks.log_bytes);
         }
         // A list needs more of them at once than there is room for, and gets them.
         let all = rig.ask(Dialect::REST_10, Call::List(List::default()));
         assert_eq!(all["tasks"].as_array().map(Vec::len), Some(tasks.len()));
-        assert!(few(&rig), "{} bytes", rig.core.tasks.log_bytes());
+        assert!(few(&rig), "{} bytes", rig.core.tasks.log_bytes);
     }
 
     #[test]

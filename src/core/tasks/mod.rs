@@ -25,11 +25,11 @@ pub(in crate::core) struct Tasks {
     /// The tasks of each context, oldest first. A new one continues the latest.
     contexts: HashMap<(Tenant, ContextId), Vec<TaskId>>,
     /// The live session: the task of clients that name none. Its context has the same id.
-    session: Option<TaskId>,
+    pub session: Option<TaskId>,
     /// Sums over the loaded tasks: encoded events that are kept for readers, the lengths of the logs, and the memory.
-    hot_bytes: usize,
-    log_bytes: usize,
-    memory: usize,
+    pub hot_bytes: usize,
+    pub log_bytes: usize,
+    pub memory: usize,
 }
 
 impl Tasks {
@@ -105,18 +105,6 @@ impl Tasks {
         self.log_bytes -= loaded.log_bytes;
         self.memory -= loaded.memory();
         Some(loaded)
-    }
-
-    pub fn hot_bytes(&self) -> usize {
-        self.hot_bytes
-    }
-
-    pub fn log_bytes(&self) -> usize {
-        self.log_bytes
-    }
-
-    pub fn memory(&self) -> usize {
-        self.memory
     }
 
     /// The task in which this call waits for an answer: `preferred`, or else the only other one. Call ids come from the model, so
@@ -211,15 +199,6 @@ impl Tasks {
         let session = self.session.as_ref()?;
         let brief = self.known.get(session)?;
         (!brief.state.is_terminal()).then_some(session)
-    }
-
-    pub fn set_session(&mut self, task: TaskId) {
-        self.session = Some(task);
-    }
-
-    /// The session cannot be read: the next client starts another one.
-    pub fn lose_session(&mut self, task: &TaskId) {
-        self.session.take_if(|session| session == task);
     }
 }
 
