@@ -28,7 +28,7 @@ use crate::task::message::Source;
 use crate::task::policy::{self, Ask, Grant, Policy, Rule, Ruling};
 use crate::task::push::{Health, Hook, Target};
 use crate::task::spec::{
-    Answers, ApprovalScope, CallError, Choice, Confinement, Ending, ErrorKind, Kind, Plan, ToolSpec, Verdict,
+    ApprovalScope, CallError, Choice, Confinement, Ending, ErrorKind, Kind, Plan, ToolSpec, Verdict,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -231,16 +231,6 @@ fn think(state: &State, blob_room: u64) -> Think {
         attempt: state.turn.tries.failed + state.turn.tries.broken + 1,
         blob_room,
     }
-}
-
-/// An answer to an open question, with an option that is on offer.
-struct Picked {
-    call: CallId,
-    choice: Choice,
-    edited: Option<Arc<str>>,
-    answers: Option<Arc<Answers>>,
-    /// What the call ends with if the answer is no.
-    refusal: Ending,
 }
 
 struct Deciding<'a> {

@@ -4,6 +4,14 @@ use super::time::is_in_turn;
 use super::*;
 use crate::task::log::answer::Finish;
 
+/// An answer to an open question, with an option that is on offer.
+struct Picked<'a> {
+    call: &'a CallState,
+    plan: &'a Plan,
+    pick: &'a Pick,
+    choice: Choice,
+}
+
 impl Deciding<'_> {
     pub(in crate::task) fn say(&mut self, said: Said, by: Source) -> Result<(), Refusal> {
         let key = said.delivery.key.as_ref();
@@ -15,7 +23,7 @@ impl Deciding<'_> {
             return Err(Refusal::Over);
         }
         let speaks = said.message.speaks() || said.answers.is_empty();
-        let picks = self.valid_picks(&said.answers)?;
+        let picks = valid_picks(self.state, &said.answers)?;
         if let (Some(first), true, false) = (said.answers.first(), picks.is_empty(), speaks) {
             return Err(Refusal::NotPending(first.call.clone()));
         }
@@ -25,21 +33,22 @@ impl Deciding<'_> {
         if self.state.suspended {
             self.push(Event::Resumed);
         }
-        for Picked { call, choice, edited, answers, refusal } in picks {
-            let rules = self.granted(&call, choice);
+        for Picked { call, plan, pick, choice } in picks {
+            let rules = self.granted(call, plan, choice);
+            let call = call.id().clone();
             self.push(Event::CallAnswered {
                 call: call.clone(),
                 choice,
                 by: by.clone(),
-                edited,
-                answers,
+                edited: pick.edited.clone().filter(|_| plan.question.is_edit()),
+                answers: pick.answers.clone().filter(|_| plan.question.asks_the_user()),
                 rules: rules.clone(),
             });
             match choice {
                 Choice::ProceedOnce | Choice::ProceedAlways | Choice::ProceedAlwaysAndSave => {
                     self.push(Event::CallReady { call, confinement: Confinement::None });
                 }
-                Choice::Cancel => self.end_call(call, refusal),
+                Choice::Cancel => self.end_call(call, refused(plan)),
             }
             // The offer stands; whether it is kept is still the operator's to say.
             if choice == Choice::ProceedAlwaysAndSave && self.rules.grant.saving {
@@ -55,53 +64,14 @@ impl Deciding<'_> {
         Ok(())
     }
 
-    /// The answers that count. Late ones and ones to unknown calls are passed over; an option that is not on offer refuses
-    /// the message whole, so that nothing of it happens by halves.
-    pub(in crate::task) fn valid_picks(&self, picks: &[Pick]) -> Result<Vec<Picked>, Refusal> {
-        let mut valid: Vec<Picked> = Vec::new();
-        for pick in picks {
-            let open = self.state.asked().find(|call| call.id() == &pick.call);
-            let Some((call, plan)) = open.and_then(|call| Some((call, call.plan.as_ref()?))) else {
-                continue;
-            };
-            if valid.iter().any(|earlier| earlier.call == pick.call) {
-                continue;
-            }
-            let options = call.options();
-            let choice = match (Choice::from_word(&pick.option), call.keeping) {
-                // Clients that are not shown the options may say always at any time.
-                (Some(Choice::ProceedAlways | Choice::ProceedAlwaysAndSave), ApprovalScope::Once) => {
-                    Some(Choice::ProceedOnce)
-                }
-                (choice, ApprovalScope::Once | ApprovalScope::Session | ApprovalScope::Disk) => choice,
-            };
-            let Some(choice) = choice.filter(|choice| options.contains(choice)) else {
-                let offered = options.iter().map(|choice| choice.word()).collect();
-                return Err(Refusal::UnknownOption { call: pick.call.clone(), offered });
-            };
-            valid.push(Picked {
-                call: pick.call.clone(),
-                choice,
-                edited: pick.edited.clone().filter(|_| plan.question.is_edit()),
-                answers: pick.answers.clone().filter(|_| plan.question.asks_the_user()),
-                refusal: refused(plan),
-            });
-        }
-        Ok(valid)
-    }
-
     /// What an answer allows beyond the call it is about.
-    pub(in crate::task) fn granted(&self, call: &CallId, choice: Choice) -> Vec<Rule> {
-        let lasts = match choice {
-            Choice::ProceedAlways | Choice::ProceedAlwaysAndSave => true,
-            Choice::ProceedOnce | Choice::Cancel => false,
-        };
-        let call = self.state.call(call).filter(|_| lasts);
-        let Some((call, plan)) = call.and_then(|call| Some((call, call.plan.as_ref()?))) else {
-            return Vec::new();
-        };
-        let mode = self.state.created.mode;
-        policy::always(self.tool(call), plan, mode)
+    fn granted(&self, call: &CallState, plan: &Plan, choice: Choice) -> Vec<Rule> {
+        match choice {
+            Choice::ProceedAlways | Choice::ProceedAlwaysAndSave => {
+                policy::always(self.tool(call), plan, self.state.created.mode)
+            }
+            Choice::ProceedOnce | Choice::Cancel => Vec::new(),
+        }
     }
 
     pub(in crate::task) fn cancel(&mut self) -> Result<(), Refusal> {
@@ -157,6 +127,35 @@ impl Deciding<'_> {
             self.end_call(call.id().clone(), Ending::cancelled(reason));
         }
     }
+}
+
+/// The answers that count. Late ones and ones to unknown calls are passed over; an option that is not on offer refuses
+/// the message whole, so that nothing of it happens by halves.
+fn valid_picks<'a>(state: &'a State, picks: &'a [Pick]) -> Result<Vec<Picked<'a>>, Refusal> {
+    let mut valid: Vec<Picked> = Vec::new();
+    for pick in picks {
+        let open = state.asked().find(|call| call.id() == &pick.call);
+        let Some((call, plan)) = open.and_then(|call| Some((call, call.plan.as_ref()?))) else {
+            continue;
+        };
+        if valid.iter().any(|earlier| earlier.pick.call == pick.call) {
+            continue;
+        }
+        let options = call.options();
+        let choice = match (Choice::from_word(&pick.option), call.keeping) {
+            // Clients that are not shown the options may say always at any time.
+            (Some(Choice::ProceedAlways | Choice::ProceedAlwaysAndSave), ApprovalScope::Once) => {
+                Some(Choice::ProceedOnce)
+            }
+            (choice, ApprovalScope::Once | ApprovalScope::Session | ApprovalScope::Disk) => choice,
+        };
+        let Some(choice) = choice.filter(|choice| options.contains(choice)) else {
+            let offered = options.iter().map(|choice| choice.word()).collect();
+            return Err(Refusal::UnknownOption { call: pick.call.clone(), offered });
+        };
+        valid.push(Picked { call, plan, pick, choice });
+    }
+    Ok(valid)
 }
 
 pub(in crate::task) fn refused(plan: &Plan) -> Ending {

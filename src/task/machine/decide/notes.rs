@@ -4,6 +4,7 @@
 use super::*;
 use crate::task::log::blob::FileChange;
 use crate::task::log::long_text::LongText;
+use std::{iter, slice};
 
 impl Deciding<'_> {
     pub(in crate::task) fn note(&mut self, job: Seq, body: NoteBody) {
@@ -30,16 +31,17 @@ impl Deciding<'_> {
                 self.compacted(result.map_err(|error| error.message));
             }
             (Awaited::Step(Step::Compact), NoteBody::Died(reason)) => self.compacted(Err(reason)),
-            (Awaited::Step(Step::Prepare), NoteBody::Prepared(plans)) => self.prepared_batch(plans),
+            (Awaited::Step(Step::Prepare), NoteBody::Prepared(plans)) => {
+                self.prepared(&self.state.calls, plans, too_many(self.rules.limits.calls));
+            }
             (Awaited::Step(Step::Prepare), NoteBody::Died(message)) => {
-                self.prepared_batch(vec![Err(died(message)); self.state.calls.len()]);
+                self.prepared(&self.state.calls, Vec::new(), died(message));
             }
             (Awaited::Plan(call), NoteBody::Prepared(plans)) => {
-                let unseen = || Err(died("it was not looked at".to_owned()));
-                self.prepared_again(call, plans.into_iter().next().unwrap_or_else(unseen));
+                self.prepared(slice::from_ref(call), plans, died("it was not looked at".to_owned()));
             }
             (Awaited::Plan(call), NoteBody::Died(message)) => {
-                self.prepared_again(call, Err(died(message)));
+                self.prepared(slice::from_ref(call), Vec::new(), died(message));
             }
             (Awaited::Run(call), NoteBody::Output(text)) => self.printed(call, text),
             (Awaited::Run(call), NoteBody::Ended(end)) => self.ran(call, end),
@@ -182,12 +184,13 @@ impl Deciding<'_> {
         delay_ms + delay_ms * share / 1000
     }
 
-    fn prepared_batch(&mut self, results: Vec<Result<Plan, CallError>>) {
-        let mut results = results.into_iter();
+    /// Calls were prepared; those without a result end with the error.
+    fn prepared(&mut self, calls: &[CallState], results: Vec<Result<Plan, CallError>>, missing: CallError) {
+        let results = results.into_iter().chain(iter::repeat(Err(missing)));
         let mut planned = Vec::new();
-        for call in &self.state.calls {
+        for (call, result) in calls.iter().zip(results) {
             let id = call.id().clone();
-            match results.next().unwrap_or_else(|| Err(too_many(self.rules.limits.calls))) {
+            match result {
                 Ok(plan) => {
                     let plan = Arc::new(plan);
                     self.push(Event::CallPlanned { call: id, plan: plan.clone() });
@@ -198,17 +201,6 @@ impl Deciding<'_> {
         }
         for (call, plan) in planned {
             self.judge(call, &plan);
-        }
-    }
-
-    fn prepared_again(&mut self, call: &CallState, result: Result<Plan, CallError>) {
-        match result {
-            Ok(plan) => {
-                let plan = Arc::new(plan);
-                self.push(Event::CallPlanned { call: call.id().clone(), plan: plan.clone() });
-                self.judge(call, &plan);
-            }
-            Err(error) => self.end_call(call.id().clone(), Ending::Error { error }),
         }
     }
 

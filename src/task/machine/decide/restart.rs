@@ -10,19 +10,15 @@ pub(in crate::task) const RESTARTED: &str =
 
 impl Deciding<'_> {
     pub(in crate::task) fn restored(&mut self) {
-        let text = RESTARTED;
         match self.state.phase {
             Phase::Idle | Phase::Closed => {}
             Phase::Backoff { job, delay_ms } => self.effect(Effect::Arm { job, delay_ms }),
-            Phase::Working { .. } => {
-                let end = End::Interrupted(text.into());
-                self.push(Event::TurnEnded { turn: self.state.turn.number, end, by: None });
-            }
-            Phase::Tools => self.restored_calls(text),
+            Phase::Working { .. } => self.end_turn(End::Interrupted(RESTARTED.into())),
+            Phase::Tools => self.restored_calls(),
         }
     }
 
-    pub(in crate::task) fn restored_calls(&mut self, text: &str) {
+    fn restored_calls(&mut self) {
         if self.state.calls.is_empty() || self.state.waits_for_answers() || self.state.suspended {
             return;
         }
@@ -58,11 +54,9 @@ impl Deciding<'_> {
                 }
             }
         }
-        if open == 0 {
-            let end = End::Interrupted(text.into());
-            self.push(Event::TurnEnded { turn: self.state.turn.number, end, by: None });
-        } else {
-            self.push(Event::Interrupted { text: text.into() });
+        match open {
+            0 => self.end_turn(End::Interrupted(RESTARTED.into())),
+            _ => drop(self.push(Event::Interrupted { text: RESTARTED.into() })),
         }
     }
 }

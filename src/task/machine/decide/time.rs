@@ -73,13 +73,9 @@ impl Deciding<'_> {
         }
         // An answer lets a task work again, and after a restart only the user does: what is left still waits for them.
         let ends = |call: &CallState| call.is_over() || (call.stage == Stage::Asked && is_overdue(call));
-        let text = RESTARTED.to_owned();
-        if self.state.calls.iter().all(ends) {
-            let turn = self.state.turn.number;
-            let end = End::Interrupted(text);
-            self.push(Event::TurnEnded { turn, end, by: None });
-        } else {
-            self.push(Event::Interrupted { text });
+        match self.state.calls.iter().all(ends) {
+            true => self.end_turn(End::Interrupted(RESTARTED.into())),
+            false => drop(self.push(Event::Interrupted { text: RESTARTED.into() })),
         }
     }
 }
