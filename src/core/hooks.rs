@@ -63,21 +63,13 @@ pub enum Retry {
 /// The state of the deliveries to one webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Courier {
-    id: ConfigId,
-    /// Its target. A webhook that is set again has another one, and its deliveries start anew.
+    /// Its webhook. A webhook that is set again has another one, and its deliveries start anew.
     target: Arc<Target>,
     /// The event that is delivered, and how many attempts have failed.
     seq: Seq,
     tries: u32,
-    place: Whereabouts,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whereabouts {
-    /// A delivery is under way.
-    Away,
-    /// Not to leave before this time, in monotonic milliseconds; for ever when the server is to end.
-    Resting { until: u64 },
+    /// Not to leave before this time, in monotonic milliseconds; for ever when the server is to end. None: a delivery is under way.
+    rests_until: Option<u64>,
 }
 
 impl Core {
@@ -171,7 +163,7 @@ impl Core {
             let Some(due) = hook.due.front() else {
                 continue;
             };
-            let courier = loaded.couriers.iter_mut().find(|known| known.id == target.id);
+            let courier = loaded.couriers.iter_mut().find(|known| known.target.id == target.id);
             if let Some(courier) = &courier
                 && !courier.is_free(now)
             {
@@ -185,7 +177,6 @@ impl Core {
             };
             let seq = due.seq();
             let sent = Courier {
-                id: target.id.clone(),
                 target: target.clone(),
                 seq,
                 // What took the place of something that failed has its own tries.
@@ -193,7 +184,7 @@ impl Core {
                     Some(courier) if courier.seq == seq => courier.tries,
                     Some(_) | None => 0,
                 },
-                place: Whereabouts::Away,
+                rests_until: None,
             };
             match courier {
                 Some(courier) => *courier = sent,
@@ -227,7 +218,7 @@ impl Core {
             return;
         };
         let couriers = &mut loaded.couriers;
-        let is_back = |c: &Courier| c.id == *id && c.seq == seq && c.is_away();
+        let is_back = |c: &Courier| c.target.id == *id && c.seq == seq && c.is_away();
         let Some(at) = couriers.iter().position(is_back) else {
             return;
         };
@@ -241,7 +232,7 @@ impl Core {
         let health = match result {
             Ok(()) => hook.health.after_success(),
             Err(DeliveryError { retry: Retry::Again { .. }, .. }) if !running => {
-                courier.place = Whereabouts::Resting { until: u64::MAX };
+                courier.rests_until = Some(u64::MAX);
                 return;
             }
             Err(DeliveryError { retry: Retry::Again { after_ms }, .. })
@@ -250,7 +241,7 @@ impl Core {
                 let jitter = 80 + self.settings.entropy.below(41);
                 let until = now.mono_ms + pause(courier.tries, jitter, after_ms, &self.settings.limits);
                 courier.tries += 1;
-                courier.place = Whereabouts::Resting { until };
+                courier.rests_until = Some(until);
                 let (task, id) = (task.clone(), id.clone());
                 self.timers.arm(until, Timer::Hook { task, id });
                 return;
@@ -280,19 +271,13 @@ pub(super) fn are_due(state: &State) -> bool {
 
 impl Courier {
     pub(super) fn is_away(&self) -> bool {
-        match self.place {
-            Whereabouts::Away => true,
-            Whereabouts::Resting { .. } => false,
-        }
+        self.rests_until.is_none()
     }
 
     /// For the checks of invariants: its webhook, and until when it rests; None while it is away.
     #[cfg(debug_assertions)]
     pub(super) fn inspect(&self) -> (&ConfigId, Option<u64>) {
-        match self.place {
-            Whereabouts::Away => (&self.id, None),
-            Whereabouts::Resting { until } => (&self.id, Some(until)),
-        }
+        (&self.target.id, self.rests_until)
     }
 
     fn serves(&self, hook: &Hook) -> bool {
@@ -300,10 +285,7 @@ impl Courier {
     }
 
     fn is_free(&self, now: Now) -> bool {
-        match self.place {
-            Whereabouts::Away => false,
-            Whereabouts::Resting { until } => until <= now.mono_ms,
-        }
+        self.rests_until.is_some_and(|until| until <= now.mono_ms)
     }
 }
 

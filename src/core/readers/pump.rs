@@ -120,19 +120,15 @@ impl Core {
     pub(in crate::core) fn turn_pages(&mut self) {
         let wanted = self.readers.wanted_texts.drain(..);
         self.out.extend(wanted.map(|(sub, blobs)| Out::Store(StoreRequest::Texts { sub, blobs })));
-        let most = self.settings.limits.pages;
-        while let Some(next) = self.readers.next_page(most) {
-            match next {
-                NextPage::Read { task, sub, offset } => {
-                    let most = self.settings.limits.page_bytes;
-                    self.out.push(Out::Store(StoreRequest::Page { task, sub, offset, most }));
-                }
-                NextPage::None => {
-                    let stuck = |sub: &Subscription| self.connections.get(sub.conn).is_some_and(|conn| conn.starved);
-                    if !self.readers.take_back_page(stuck) {
-                        return;
-                    }
-                }
+        let limits = &self.settings.limits;
+        while self.readers.pages.is_waited_for() {
+            if let Some(request) = self.readers.next_page(limits.pages, limits.page_bytes) {
+                self.out.push(Out::Store(request));
+                continue;
+            }
+            let stuck = |sub: &Subscription| self.connections.get(sub.conn).is_some_and(|conn| conn.starved);
+            if !self.readers.take_back_page(stuck) {
+                return;
             }
         }
     }
@@ -250,14 +246,6 @@ impl Sink<'_> {
     }
 }
 
-/// A page that is to be read.
-enum NextPage {
-    /// This one.
-    Read { task: TaskId, sub: Key, offset: u64 },
-    /// Readers wait, and all pages are in use.
-    None,
-}
-
 impl Readers {
     /// Sends events until there are no more, or the connection takes no more.
     fn advance(&mut self, key: Key, loaded: &LoadedTask, sink: &mut Sink<'_>) -> Advanced {
@@ -320,17 +308,12 @@ impl Readers {
         }
     }
 
-    /// The next page to read. None: no reader waits for one.
-    fn next_page(&mut self, most: usize) -> Option<NextPage> {
-        if !self.pages.is_waited_for() {
-            return None;
-        }
-        let Some(key) = self.pages.call(most) else {
-            return Some(NextPage::None);
-        };
+    /// The request for the next page, if fewer than `pages` are in use.
+    fn next_page(&mut self, pages: usize, most: usize) -> Option<StoreRequest> {
+        let key = self.pages.call(pages)?;
         let sub = self.subs.get(key).expect("a reader that leaves also leaves the line");
         let cold = sub.cold.as_ref().expect("only a reader that is behind waits");
-        Some(NextPage::Read { task: sub.task.clone(), sub: key, offset: cold.offset })
+        Some(StoreRequest::Page { task: sub.task.clone(), sub: key, offset: cold.offset, most })
     }
 
     /// Takes the page from a reader whose connection takes nothing; false if there is none.
