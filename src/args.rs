@@ -194,7 +194,7 @@ mod tests {
         match (row.kind, row.flag()) {
             (Kind::OneOf(words, _), _) => words[0],
             (Kind::OnOff(_), _) => "on",
-            (Kind::Time(_), _) => "1s",
+            (Kind::Time(_) | Kind::Length(_), _) => "1s",
             (Kind::Number(..) | Kind::Share(_), _) => "1",
             (_, "--host" | "--listen") => "unix:x",
             (_, "--a2a-port" | "--memory") => "1",

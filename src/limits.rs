@@ -203,6 +203,9 @@ limits! {
     /// Attempts of a model request that fails before its response, and of one whose stream breaks off.
     model_tries: u32 = 10,
     stream_tries: u32 = 4,
+    /// How long after its first failure a model request that fails before its response is made again; None is without limit. Then
+    /// the next model is asked once, and if there is none, the turn fails.
+    model_retry_ms: Option<u64> = Some(120_000),
     /// First wait between such attempts, doubled each time up to `backoff_cap_ms`. If the API asks for more than
     /// `backoff_longest_ms` the turn fails.
     backoff_ms: u64 = 5_000,

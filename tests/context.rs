@@ -5,7 +5,7 @@ mod task;
 
 use gemini_a2a::base::id::Seq;
 use gemini_a2a::task::log::answer::{Answer, Usage};
-use gemini_a2a::task::log::event::{End, Event, Lifecycle};
+use gemini_a2a::task::log::event::{End, Event, Lifecycle, Tries};
 use gemini_a2a::task::machine::decide::{Gate, Input, job};
 use gemini_a2a::task::machine::job::{Compaction, ModelError, ModelErrorKind, NoteBody, Work};
 use gemini_a2a::task::machine::state::Item;
@@ -43,6 +43,23 @@ fn exhausted_retries_switch_to_the_fallback_model() {
         .with_limits(|limits| limits.model_tries = 1)
         .when(note(3, model_fails(ModelErrorKind::Busy { after_ms: None })))
         .then(&[fell_back("gemini-2.5-flash")], &[think(4)]);
+}
+
+/// The time for retries is that of all models together.
+#[test]
+fn a_fallback_model_is_asked_once_after_the_time_for_retries() {
+    let mut log = thinking("gemini-2.5-pro");
+    let tries = Tries { failed: 1, broken: 0, since: 1 };
+    log.extend([
+        Event::BackedOff { tries, delay_ms: 1, reason: "no luck".into() },
+        Event::Retried,
+        fell_back("gemini-2.5-flash"),
+    ]);
+    let busy = || model_fails(ModelErrorKind::Busy { after_ms: None });
+    let case = given(log.clone()).when(note_at(6, busy(), 120_001)).then(&[failed(1, "no luck")], &[]);
+    assert_eq!(&*case.state.model, "gemini-2.5-flash", "it is named from the fallback on");
+    let early = given(log).decide(note_at(6, busy(), 100_000)).expect("a worker is not refused");
+    assert!(matches!(early.events[..], [Event::BackedOff { tries: Tries { failed: 1, since: 1, .. }, .. }]));
 }
 
 #[test]

@@ -13,6 +13,8 @@ mod dialect;
 mod support;
 #[path = "live/transcript.rs"]
 mod transcript;
+#[path = "live/trouble.rs"]
+mod trouble;
 
 use dialect::{DIALECTS, Dialect, Known, Line, Replies, Reply};
 use serde_json::Value;
@@ -32,7 +34,11 @@ const REPLIES: [Reply; 2] = [Reply::Edit(OWN_WORDS), Reply::Allow];
 
 #[test]
 fn the_story_through_every_entry_point() {
-    let wrong: Vec<String> = DIALECTS.iter().filter_map(check).collect();
+    none_differs(DIALECTS.iter().filter_map(|dialect| compare("live", dialect, &live(dialect))));
+}
+
+fn none_differs(wrong: impl Iterator<Item = String>) {
+    let wrong: Vec<String> = wrong.collect();
     assert!(
         wrong.is_empty(),
         "{}\nif that is meant, run GOLDEN=write cargo test --test live and read the diff",
@@ -40,11 +46,10 @@ fn the_story_through_every_entry_point() {
     );
 }
 
-/// What is wrong with the transcript of a dialect, if anything is.
-fn check(dialect: &Dialect) -> Option<String> {
-    let lived = live(dialect);
-    let path =
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/live").join(format!("{}.txt", dialect.name));
+/// What is wrong with the transcript of a dialect in this folder, if anything is.
+fn compare(folder: &str, dialect: &Dialect, lived: &str) -> Option<String> {
+    let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let path = golden.join(folder).join(format!("{}.txt", dialect.name));
     if std::env::var_os("GOLDEN").is_some_and(|word| word == "write") {
         std::fs::write(&path, lived).expect("the golden file can be written");
         return None;
@@ -74,7 +79,7 @@ fn live(dialect: &Dialect) -> String {
     std::fs::write(workspace.join("build.sh"), BUILD).expect("the workspace is ours");
     let text = std::thread::scope(|scope| {
         scope.spawn(|| let_the_build_go_on(&server.state_dir(), &workspace));
-        Story::new(dialect, &server).told()
+        Story::new(dialect, &server, PROMPT, &REPLIES).told().text
     });
     let notes = std::fs::read_to_string(workspace.join("notes.txt"));
     let notes = notes.expect("the notes are there");
@@ -101,22 +106,27 @@ fn says_output(dir: &Path) -> bool {
 struct Story<'a> {
     dialect: &'a Dialect,
     server: &'a Server,
+    prompt: &'a str,
+    /// To the questions, in their order.
+    replies: &'a [Reply],
     client: Client,
     script: Transcript,
 }
 
 impl<'a> Story<'a> {
-    fn new(dialect: &'a Dialect, server: &'a Server) -> Story<'a> {
+    fn new(dialect: &'a Dialect, server: &'a Server, prompt: &'a str, replies: &'a [Reply]) -> Story<'a> {
         let workspace = server.workspace();
         Story {
             dialect,
             server,
+            prompt,
+            replies,
             client: Client::new(&server.url()),
             script: Transcript::of(workspace.to_str().expect("a path of text")),
         }
     }
 
-    fn told(mut self) -> String {
+    fn told(mut self) -> Transcript {
         match self.dialect.line {
             Line::Streams { path } => self.streams(path),
             Line::Inside { path, create } => {
@@ -129,15 +139,15 @@ impl<'a> Story<'a> {
             }
             Line::Socket { path, protocol, replies } => self.socket(path, protocol, replies),
         }
-        self.script.text
+        self.script
     }
 
     fn streams(&mut self, path: &str) {
-        let prompt = (self.dialect.prompt)(PROMPT);
+        let prompt = (self.dialect.prompt)(self.prompt);
         let events = self.ask(path, &prompt);
         self.hear_all(events);
-        for reply in REPLIES {
-            let answer = self.answer(reply);
+        for reply in self.replies {
+            let answer = self.answer(*reply);
             let events = self.ask(path, &answer);
             self.hear_all(events);
         }
@@ -145,10 +155,10 @@ impl<'a> Story<'a> {
 
     /// The prompt's stream tells everything; the answers' streams tell their part of it again.
     fn open_stream(&mut self, path: &str) {
-        let prompt = (self.dialect.prompt)(PROMPT);
+        let prompt = (self.dialect.prompt)(self.prompt);
         let mut events = self.ask(path, &prompt);
         let mut others = Vec::new();
-        for reply in REPLIES {
+        for reply in self.replies {
             loop {
                 let event = events.next().expect("a question");
                 self.hear(&event);
@@ -156,7 +166,7 @@ impl<'a> Story<'a> {
                     break;
                 }
             }
-            let answer = self.answer(reply);
+            let answer = self.answer(*reply);
             others.push(self.ask(path, &answer));
         }
         self.hear_all(events);
@@ -171,9 +181,9 @@ impl<'a> Story<'a> {
         let named = |protocol: Option<&str>| protocol.unwrap_or("no sub-protocol").to_owned();
         self.script.sent(&format!("GET {path} ({})", named(protocol)));
         self.script.heard(&format!("101 ({})", named(socket.protocol.as_deref())));
-        self.say(&mut socket, &(self.dialect.prompt)(PROMPT), replies);
-        for reply in REPLIES {
-            let answer = self.answer(reply);
+        self.say(&mut socket, &(self.dialect.prompt)(self.prompt), replies);
+        for reply in self.replies {
+            let answer = self.answer(*reply);
             self.say(&mut socket, &answer, replies);
         }
     }

@@ -50,6 +50,8 @@ pub enum Kind {
     OneOf(&'static [&'static str], fn(&mut Settings, usize)),
     /// A duration in milliseconds; None is `never`.
     Time(fn(&mut Settings, Option<u64>)),
+    /// The same without `never`.
+    Length(fn(&mut Settings, u64)),
     /// A whole number from this one on, and its description for messages.
     Number(i64, &'static str, fn(&mut Settings, i64)),
     /// A number above 0 and up to 1.
@@ -99,7 +101,7 @@ impl Row {
             Kind::Switch(_) => "".into(),
             Kind::OnOff(_) => "on|off".into(),
             Kind::OneOf(words, _) => words.join("|").into(),
-            Kind::Time(_) => "TIME".into(),
+            Kind::Time(_) | Kind::Length(_) => "TIME".into(),
             Kind::Number(..) | Kind::Share(_) => "N".into(),
             Kind::Path(name, _) | Kind::Texts(name, _) | Kind::Text(name, ..) | Kind::List(name, ..) => name.into(),
             Kind::Rules | Kind::Variable => "VALUE".into(),
@@ -116,6 +118,7 @@ impl Row {
             }
             Kind::OneOf(words, _) => words.concat().into(),
             Kind::Time(_) => "a time such as 500ms, 30s or 24h, or never".into(),
+            Kind::Length(_) => "a time such as 500ms, 30s or 24h".into(),
             Kind::Share(_) => "a number above 0 and up to 1".into(),
             Kind::Path(..) => "the name of a file or directory".into(),
             Kind::Texts(..) => "a list of texts".into(),
@@ -143,6 +146,7 @@ impl Row {
                 "never" => set(settings, None),
                 length => set(settings, Some(span::parse(length)?)),
             },
+            Kind::Length(set) => set(settings, span::parse(word)?),
             Kind::Number(least, _, set) => {
                 set(settings, word.parse().ok().filter(|n| (least..=u32::MAX.into()).contains(n))?);
             }

@@ -168,7 +168,7 @@ impl Core {
         if note.body.is_last() {
             loaded.running.retain(|job| *job != note.job.at);
         }
-        let input = decide::Input::Note { job: note.job.at, body: note.body };
+        let input = decide::Input::Note { job: note.job.at, body: note.body, at: now.unix_ms };
         // A worker's note is never refused: `decide` drops notes of ended jobs.
         let _ = self.drive(&note.job.task, input, now);
     }

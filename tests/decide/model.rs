@@ -97,7 +97,11 @@ fn waits(limit: impl FnOnce(&mut gemini_a2a::limits::Limits), kind: ModelErrorKi
                 waits.push(*delay_ms);
             }
             ([Event::TurnEnded { end, .. }], []) => {
-                assert_eq!(end, &End::Failed("no luck".into()));
+                let told = match (kind, waits.len()) {
+                    (ModelErrorKind::Busy { .. }, 1..) => format!("no luck It was asked {} times.", waits.len() + 1),
+                    _ => "no luck".into(),
+                };
+                assert_eq!(end, &End::Failed(told));
                 return waits;
             }
             other => panic!("{other:?}"),
@@ -128,12 +132,39 @@ fn a_busy_model_is_retried_with_exponential_backoff_up_to_the_cap() {
 #[test]
 fn a_longer_retry_after_is_obeyed_and_a_too_long_one_fails() {
     let busy = |after_ms| ModelErrorKind::Busy { after_ms: Some(after_ms) };
-    let once = |limits: &mut gemini_a2a::limits::Limits| limits.model_tries = 2;
+    let once = |limits: &mut gemini_a2a::limits::Limits| (limits.model_tries, limits.model_retry_ms) = (2, None);
     for (asked, least) in [(0, 5_000), (4_000, 5_000), (60_000, 60_000), (300_000, 300_000)] {
         let waits = waits(once, busy(asked));
         assert!(waits.len() == 1 && about(waits[0], least), "{asked}: {waits:?}");
     }
     assert_eq!(waits(once, busy(300_001)), [0; 0]);
+}
+
+/// Every failure comes so many milliseconds after the one before, the first one at 1,000.
+#[test]
+fn a_busy_model_is_retried_for_a_limited_time() {
+    let busy = || model_fails(ModelErrorKind::Busy { after_ms: None });
+    let tries = |every: u64, most: Option<u64>| {
+        let mut case = given(thinking()).with_limits(|limits| limits.model_retry_ms = most);
+        for at in (0..).map(|n| 1_000 + n * every) {
+            let Phase::Working { job, .. } = case.state.phase else {
+                return case.state.turn.error;
+            };
+            let decision = case.decide(note_at(job.0, busy(), at)).expect("a worker is not refused");
+            case.record(decision.events[0].clone());
+            if matches!(case.state.phase, Phase::Backoff { .. }) {
+                case.record(Event::Retried);
+            }
+        }
+        unreachable!("the times do not end")
+    };
+    let after = |count: u32| Some(format!("no luck It was asked {count} times."));
+    assert_eq!(tries(60_000, None), after(10));
+    assert_eq!(tries(30_000, Some(120_000)), after(5));
+    assert_eq!(tries(30_000, Some(119_999)), after(4), "the next wait would end too late");
+    assert_eq!(tries(60_000, Some(120_000)), after(3));
+    assert_eq!(tries(1, Some(4_999)), Some("no luck".into()));
+    assert_eq!(tries(0, Some(20_000)), after(4), "waits of 5, 10 and 20 s end in time");
 }
 
 #[test]

@@ -219,7 +219,7 @@ pub const DIALECTS: [Dialect; 17] = [
         answer: |known, reply| rpc("SendStreamingMessage", json!({ "message": plain_answer(known, reply) })),
         rests: |frame| {
             let state = &frame["result"]["statusUpdate"]["status"]["state"];
-            state == "TASK_STATE_INPUT_REQUIRED" || state == "TASK_STATE_COMPLETED"
+            ["INPUT_REQUIRED", "COMPLETED", "FAILED"].iter().any(|word| *state == format!("TASK_STATE_{word}"))
         },
     },
     Dialect {

@@ -17,8 +17,18 @@ const IDS: [(&str, &str); 9] = [
 ];
 
 /// Members whose number is another one in every run.
-const COUNTS: [&str; 8] =
-    ["contentLength", "promptTokenCount", "candidatesTokenCount", "totalTokenCount", "prompt", "output", "total", "at"];
+const COUNTS: [&str; 10] = [
+    "contentLength",
+    "promptTokenCount",
+    "candidatesTokenCount",
+    "totalTokenCount",
+    "prompt",
+    "output",
+    "total",
+    "at",
+    "delay_ms",
+    "since",
+];
 
 #[derive(Default)]
 pub struct Transcript {
@@ -111,7 +121,7 @@ impl Transcript {
         }
     }
 
-    fn renamed(&self, text: &str) -> String {
+    pub fn renamed(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (id, name) in &self.names {
             text = text.replace(id, name);

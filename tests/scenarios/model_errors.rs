@@ -41,11 +41,16 @@ fn model_errors_that_are_retried() {
     let failed = "
         - status failed state-change final
         + status input-required state-change final";
-    let cut = "
+    let again = "
         status working text-content
-        - status working state-change
-        - status failed state-change final
-        + status input-required state-change final";
+        + status working state-change
+        + status working text-content
+        + status working state-change
+        + status working text-content
+        + status working state-change
+        + status working text-content";
+    let cut = &format!("{again}\n- status working state-change{failed}");
+    let finished = &format!("{again}\nstatus input-required state-change final");
     let cases: [(&str, Option<&str>, &[&str], usize); 7] = [
         // Two attempts with the model, and two with its fallback.
         ("ERR429", Some(TURN_NOT_TASK), &[CREATED, failed], 4),
@@ -54,7 +59,7 @@ fn model_errors_that_are_retried() {
         ("CUT 2", Some(TURN_NOT_TASK), &[CREATED, cut], 4),
         ("TEXT Before. ++ GARBAGE", Some(TURN_NOT_TASK), &[CREATED, cut], 4),
         ("EMPTY", None, &[CREATED, "status input-required state-change final"], 4),
-        ("FINISH MALFORMED_FUNCTION_CALL", None, &[CREATED, TEXT], 4),
+        ("FINISH MALFORMED_FUNCTION_CALL", Some("retries are shown"), &[CREATED, finished], 4),
     ];
     std::thread::scope(|scope| {
         for (script, because, expected, attempts) in cases {

@@ -282,7 +282,7 @@ impl SystemState {
             }
             Action::Report(job, report) => {
                 let body = self.report(job, report);
-                Input::Note { job, body }
+                Input::Note { job, body, at: 0 }
             }
             Action::Hook => {
                 self.budget.hooks -= 1;

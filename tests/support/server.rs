@@ -47,6 +47,10 @@ impl Setup {
         self
     }
 
+    pub fn args(self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Setup {
+        args.into_iter().fold(self, Setup::arg)
+    }
+
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Setup {
         self.env.push((name.into(), value.as_ref().into()));
         self

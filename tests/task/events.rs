@@ -129,7 +129,7 @@ pub fn result(text: &str) -> Arc<Artifact> {
 }
 
 pub fn backed_off(failed: u32, broken: u32, delay_ms: u64) -> Event {
-    Event::BackedOff { tries: Tries { failed, broken }, delay_ms, reason: "no luck".into() }
+    Event::BackedOff { tries: Tries { failed, broken, since: 0 }, delay_ms, reason: "no luck".into() }
 }
 
 pub fn planned(request: &Request) -> Event {

@@ -115,7 +115,12 @@ fn pick_with(pick: Pick) -> Input {
 }
 
 pub fn note(job: u64, body: NoteBody) -> Input {
-    Input::Note { job: Seq(job), body }
+    note_at(job, body, 0)
+}
+
+/// The same at this time in Unix milliseconds.
+pub fn note_at(job: u64, body: NoteBody, at: u64) -> Input {
+    Input::Note { job: Seq(job), body, at }
 }
 
 /// The model's answer as its worker reports it: the calls have no ids yet.

@@ -30,10 +30,6 @@ fn events_that_no_client_is_shown() {
             turn: 2,
             delivery: Default::default(),
         },
-        Event::Steered { turn: 2 },
-        Event::Dropped { turn: 2, by: sample::source() },
-        Event::Retracted { reason: "r".into() },
-        Event::Retried,
         Event::CallStale { call: "call-1".into() },
         Event::Text { text: "".into() },
         Event::Cited { text: " \n".into() },
@@ -42,6 +38,27 @@ fn events_that_no_client_is_shown() {
     ] {
         assert_eq!(frames(&state, event.clone()), None, "{event:?}");
     }
+}
+
+#[test]
+fn trouble_is_a_change_of_state_with_a_text() {
+    for (event, text) in [
+        (Event::Retried, "The model is asked again."),
+        (Event::Retracted { reason: "r".into() }, "What the agent was saying is void, it will be said again: r"),
+    ] {
+        let mut expected = state_change("working");
+        expected["status"]["message"] = agent_message("t-1-9", json!({"kind": "text", "text": text}));
+        assert_eq!(frame(&sample::state(), event), expected);
+    }
+}
+
+/// A client that reads the task meanwhile is told too.
+#[test]
+fn a_task_that_waits_for_the_model_says_so() {
+    let mut state = sample::state();
+    state.phase = crate::task::machine::state::Phase::Backoff { job: Seq(9), delay_ms: 1_001, reason: "r".into() };
+    let task = value(&snapshot(the_view(), &state, Wanted::ALL));
+    assert_eq!(task["status"]["message"]["parts"][0]["text"], "The model is asked again in 2 s: r");
 }
 
 #[test]

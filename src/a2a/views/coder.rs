@@ -35,6 +35,9 @@ pub fn frame<'a>(update: &Update<'a>, tools: &Tools, writer: Writer) -> Option<F
         let metadata = metadata(kind, state, |o| _ = o.optional("traceId", state.turn.trace.as_deref()));
         status(Some(AgentMessage::new(since, piece)), metadata)
     };
+    let notice = |text: Cow<'a, str>| {
+        status(Some(AgentMessage::new(seq, Piece::Text(text))), metadata("state-change", state, |_| {}))
+    };
     let tool_call = |kind, call: Call<'_>| {
         let metadata = metadata(kind, state, |o| write_answered_by(o, call.call.decided_by()));
         status(Some(AgentMessage::new(seq, Piece::Data(encode_call(state, call, tools)))), metadata)
@@ -58,7 +61,9 @@ pub fn frame<'a>(update: &Update<'a>, tools: &Tools, writer: Writer) -> Option<F
             Step::Printed { text, .. } => Some(output(call.call, text)),
         },
         Change::Artifact(ref artifact) => Some(Frame::Artifact(artifact.clone())),
-        Change::Created | Change::Prompted { .. } | Change::Retracted { .. } | Change::Notice { .. } => None,
+        Change::Retracted(ref text) => notice(text.clone().into()),
+        Change::Notice { ref text, .. } => notice(text.clone()),
+        Change::Created | Change::Prompted { .. } => None,
     }
 }
 

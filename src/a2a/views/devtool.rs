@@ -14,6 +14,7 @@ use crate::a2a::views::update::{Change, Step, Update, failure, shown_outcome, st
 use crate::a2a::words::{CallStatus, EXT};
 use crate::task::machine::state::State;
 use crate::task::message::Source;
+use std::borrow::Cow;
 
 /// None: clients are not shown the update.
 pub fn frame<'a>(update: &Update<'a>) -> Option<Frame<'a>> {
@@ -27,6 +28,7 @@ pub fn frame<'a>(update: &Update<'a>) -> Option<Frame<'a>> {
         }))
     };
     let text = |since, text: &'a str| message(AgentMessage::new(since, Piece::Text(text.into())), "TEXT_CONTENT", None);
+    let notice = |text: Cow<'a, str>| message(AgentMessage::new(update.seq, Piece::Text(text)), "STATE_CHANGE", None);
     match update.change {
         Change::Working => Some(Frame::Status(passing(state))),
         Change::Paused | Change::Stopped => Some(Frame::Status(present(state))),
@@ -45,12 +47,9 @@ pub fn frame<'a>(update: &Update<'a>) -> Option<Frame<'a>> {
             Step::Planned | Step::Answered | Step::AllowedByAnswer | Step::Printed { due: false, .. } => None,
         },
         Change::Artifact(ref artifact) => Some(Frame::Artifact(artifact.clone())),
-        Change::Created
-        | Change::Prompted { .. }
-        | Change::ResultsSent
-        | Change::Retracted { .. }
-        | Change::Answered(_)
-        | Change::Notice { .. } => None,
+        Change::Retracted(ref text) => notice(text.clone().into()),
+        Change::Notice { ref text, .. } => notice(text.clone()),
+        Change::Created | Change::Prompted { .. } | Change::ResultsSent | Change::Answered(_) => None,
     }
 }
 

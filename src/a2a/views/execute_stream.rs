@@ -24,6 +24,12 @@ pub const VIEW: &Standalone = &Standalone {
 /// None: clients are not shown the update.
 fn frame(update: &Update<'_>) -> Option<Body> {
     let state = update.state;
+    let notice = |text: &str| {
+        write(state, "state_change", |o| {
+            flat::notice(o, state, words::execute_state, text);
+            o.member("timestamp", &rfc3339(update.at));
+        })
+    };
     Some(match update.change {
         Change::Working | Change::Stopped => present(state),
         Change::Thought { subject, description } => {
@@ -52,9 +58,9 @@ fn frame(update: &Update<'_>) -> Option<Body> {
         | Change::Prompted { .. }
         | Change::ResultsSent
         | Change::Paused
-        | Change::Retracted { .. }
-        | Change::Artifact(_)
-        | Change::Notice { .. } => return None,
+        | Change::Artifact(_) => return None,
+        Change::Retracted(ref text) => notice(text),
+        Change::Notice { ref text, .. } => notice(text),
     })
 }
 

@@ -17,6 +17,11 @@ pub fn status(o: &mut Object<'_>, state: &State, word: fn(TaskState) -> &'static
     o.optional("text", text.filter(|_| error.is_none()));
 }
 
+/// The members of a sentence about something that delays or changes the turn.
+pub fn notice(o: &mut Object<'_>, state: &State, word: fn(TaskState) -> &'static str, text: &str) {
+    o.member("state", word(shown_outcome(state))).member("text", text);
+}
+
 /// A question about a call. The options are the words an answer may name, beside a plain yes or no.
 pub fn confirmation(o: &mut Object<'_>, call: Call<'_>, question: &Question) {
     let (title, prompt, kind) = match question {

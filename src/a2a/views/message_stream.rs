@@ -24,6 +24,8 @@ pub const VIEW: &Standalone = &Standalone {
 /// None: clients are not shown the update.
 fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
     let state = update.state;
+    let notice =
+        |text: &str| write(state, update.at, "state-change", |o| flat::notice(o, state, words::message_state, text));
     Some(match update.change {
         Change::Working | Change::Paused | Change::Stopped => present(state),
         Change::Call { step: Step::Answered, .. } if state.status.seq == update.seq => present(state),
@@ -56,10 +58,10 @@ fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
         | Change::Created
         | Change::Prompted { .. }
         | Change::ResultsSent
-        | Change::Retracted { .. }
         | Change::Answered(_)
-        | Change::Artifact(_)
-        | Change::Notice { .. } => return None,
+        | Change::Artifact(_) => return None,
+        Change::Retracted(ref text) => notice(text),
+        Change::Notice { ref text, .. } => notice(text),
     })
 }
 

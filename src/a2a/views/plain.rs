@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn trouble_is_told_and_nothing_else() {
-        let tries = Tries { failed: 1, broken: 0 };
+        let tries = Tries { failed: 1, broken: 0, since: 0 };
         let reason = || "busy".to_owned();
         let mut events = vec![Event::Created(sample::state().created)];
         events.extend(begins(1));

@@ -16,6 +16,7 @@ use crate::a2a::views::devtool_call::{self, Details};
 use crate::a2a::views::update::{Change, Step, Update, failure};
 use crate::a2a::words::Idle;
 use crate::base::id::{Seq, TaskId};
+use crate::base::level::Level;
 use crate::task::machine::state::{Phase, State, TaskState};
 
 pub const VIEW: &Standalone = &Standalone {
@@ -84,13 +85,8 @@ fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
             o.object("artifact", |o| Writer::V03.artifact(o, &update.artifact));
             o.member("append", &update.append).member("lastChunk", &update.last);
         }),
-        Change::Retracted { reason } => write(task, seq, "CONSOLE_LOG", |o| {
-            let text = format!("What the agent was saying is void, it will be said again: {reason}");
-            console_log(o, "warn", &text);
-        }),
-        Change::Notice { level, ref text, .. } => {
-            write(task, seq, "CONSOLE_LOG", |o| console_log(o, level.word(), text))
-        }
+        Change::Retracted(ref text) => write(task, seq, "CONSOLE_LOG", |o| console_log(o, Level::Warn.word(), text)),
+        Change::Notice { level, ref text, .. } => write(task, seq, "CONSOLE_LOG", |o| console_log(o, level.word(), text)),
         Change::Answered(_) => return None,
     })
 }

@@ -10,7 +10,7 @@ use crate::base::level::Level;
 use crate::task::log::answer::Answer;
 use crate::task::log::event::{Event, errands, hooks};
 use crate::task::log::record::Record;
-use crate::task::machine::state::{State, TaskState};
+use crate::task::machine::state::{Phase, State, TaskState};
 use crate::task::message::{Message, Source};
 use std::borrow::Cow;
 
@@ -47,10 +47,8 @@ pub enum Change<'a> {
         description: &'a str,
     },
     Citation(&'a str),
-    /// The text since the last answer is void and will be generated again.
-    Retracted {
-        reason: &'a str,
-    },
+    /// The text since the last answer is void and will be generated again: a sentence that says so.
+    Retracted(String),
     /// The model's answer is complete.
     Answered(&'a Answer),
     Call {
@@ -111,7 +109,9 @@ impl<'a> Change<'a> {
             Event::Thought { subject, description } => Change::Thought { subject, description },
             Event::Cited { text } if text.trim().is_empty() => return None,
             Event::Cited { text } => Change::Citation(text),
-            Event::Retracted { reason } => Change::Retracted { reason },
+            Event::Retracted { reason } => {
+                Change::Retracted(format!("What the agent was saying is void, it will be said again: {reason}"))
+            }
             Event::Answered { answer } => Change::Answered(answer),
             Event::CallPlanned { call: id, .. } => call(id, Step::Planned, CallStatus::Scheduled)?,
             Event::CallAsked { call: id, .. } => call(id, Step::Asked, CallStatus::AwaitingApproval)?,
@@ -133,10 +133,7 @@ impl<'a> Change<'a> {
             Event::Produced { artifact, append, last } => {
                 Change::Artifact(ArtifactUpdate { artifact: Cow::Borrowed(artifact), append: *append, last: *last })
             }
-            Event::BackedOff { delay_ms, reason, .. } => {
-                let seconds = delay_ms.div_ceil(1000);
-                Change::trouble(format!("The model is asked again in {seconds} s: {reason}"))
-            }
+            Event::BackedOff { delay_ms, reason, .. } => Change::trouble(asked_again(*delay_ms, reason)),
             Event::Retried => Change::info("The model is asked again."),
             Event::FellBack { model, reason } => Change::trouble(format!(
                 "From now on {model} answers, because the model before it cannot be had: {reason}"
@@ -167,6 +164,10 @@ impl<'a> Change<'a> {
     }
 }
 
+fn asked_again(delay_ms: u64, reason: &str) -> String {
+    format!("The model is asked again in {} s: {reason}", delay_ms.div_ceil(1000))
+}
+
 /// Why the task or its last turn failed.
 pub fn failure(state: &State) -> Option<&str> {
     match state.status.state {
@@ -188,8 +189,13 @@ pub fn thought<'a>(subject: &str, description: &str) -> Piece<'a> {
     Piece::Data(object(|o| _ = o.member("description", description).member("subject", subject)))
 }
 
-/// What the agent says about the present status: its text, and these parts behind it.
+/// What the agent says about the present status: its text, or what it waits for, and these parts behind it.
 pub fn status_message<'a>(state: &'a State, more: impl IntoIterator<Item = Piece<'a>>) -> Option<AgentMessage<'a>> {
-    let text = state.status.text.as_deref().map(|text| Piece::Text(text.into()));
+    let text = if let Phase::Backoff { delay_ms, reason, .. } = &state.phase {
+        Some(asked_again(*delay_ms, reason).into())
+    } else {
+        state.status.text.as_deref().map(Cow::Borrowed)
+    };
+    let text = text.map(Piece::Text);
     AgentMessage::of(state.status.seq, text.into_iter().chain(more))
 }

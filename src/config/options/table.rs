@@ -1,6 +1,6 @@
 //! The rows. The order is the order of `--help` and of the manual: flags first, then keys of settings files, then variables.
 
-use super::Kind::{List, Number, OnOff, OneOf, Path, Rules, Share, Switch, Text, Texts, Time};
+use super::Kind::{Length, List, Number, OnOff, OneOf, Path, Rules, Share, Switch, Text, Texts, Time};
 use super::{By, Kind, Row};
 use crate::a2a::{CardDefault, PlainStream, RestStatus, WEBHOOKS};
 use crate::base::level::Level;
@@ -176,6 +176,15 @@ pub const OPTIONS: &[Row] = &[
     operator("--turn-timeout a2a.turnTimeout", "a turn that takes longer is stopped and fails")
         .default("never")
         .takes(Time(|s, ms| s.limits.times.turn_ms = ms)),
+    operator("--model-timeout a2a.modelTimeout", "time for the model API to begin its response")
+        .default("60s")
+        .takes(Length(|s, ms| s.limits.model_head_ms = ms)),
+    operator("--retry-for a2a.retryFor", "how long a model request that fails is made again")
+        .default("2m")
+        .takes(Time(|s, ms| s.limits.model_retry_ms = ms)),
+    operator("--retry-wait a2a.retryWait", "first wait before it is made again; doubled each time, up to 30s")
+        .default("5s")
+        .takes(Length(|s, ms| (s.limits.backoff_ms, s.limits.rebreak_ms) = (ms, ms.min(Limits::default().rebreak_ms)))),
     operator("--idle-ttl a2a.idleTtl", "a task that nobody continues for this time is completed")
         .default("24h")
         .takes(Time(|s, ms| s.limits.times.idle_ms = ms)),

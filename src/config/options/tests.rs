@@ -40,6 +40,12 @@ fn a2a(change: fn(&mut Switches)) -> Settings {
     settings
 }
 
+fn limits(change: fn(&mut Limits)) -> Settings {
+    let mut settings = Settings::default();
+    change(&mut settings.limits);
+    settings
+}
+
 fn times(change: fn(&mut Times)) -> Settings {
     let mut settings = Settings::default();
     change(&mut settings.limits.times);
@@ -160,6 +166,10 @@ fn task_cases() -> Vec<Case> {
         ("--confirmation-timeout 2m", "a2a.confirmationTimeout", "\"2m\"", times(|t| t.answer_ms = Some(120_000))),
         ("--turn-timeout never", "a2a.turnTimeout", "\"never\"", Settings::default()),
         ("--turn-timeout 1h", "a2a.turnTimeout", "\"1h\"", times(|t| t.turn_ms = Some(3_600_000))),
+        ("--model-timeout 1m", "a2a.modelTimeout", "\"60s\"", Settings::default()),
+        ("--retry-for 2m", "a2a.retryFor", "\"120s\"", Settings::default()),
+        ("--retry-for never", "a2a.retryFor", "\"never\"", limits(|l| l.model_retry_ms = None)),
+        ("--retry-wait 9ms", "a2a.retryWait", "\"9ms\"", limits(|l| (l.backoff_ms, l.rebreak_ms) = (9, 9))),
         ("--idle-ttl 24h", "a2a.idleTtl", "\"24h\"", Settings::default()),
         ("--idle-ttl never", "a2a.idleTtl", "\"never\"", times(|t| t.idle_ms = None)),
         ("--retention 24h", "a2a.retention", "\"24h\"", Settings::default()),

@@ -462,4 +462,11 @@ pub enum Final {
 pub struct Tries {
     pub failed: u32,
     pub broken: u32,
+    /// When the first of them failed, in Unix milliseconds; 0 if none has.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub since: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }

@@ -106,7 +106,10 @@ impl State {
             Event::Cited { .. } => {}
             Event::Text { text } => self.utterance.push(text, record),
             Event::Retracted { .. } => self.retract(),
-            Event::BackedOff { tries, delay_ms, .. } => self.back_off(*tries, *delay_ms, record),
+            Event::BackedOff { tries, delay_ms, reason } => {
+                self.turn.tries = *tries;
+                self.phase = Phase::Backoff { job, delay_ms: *delay_ms, reason: reason.as_str().into() };
+            }
             Event::Retried => self.think(record),
             Event::FellBack { model, .. } => self.fall_back(model, record),
             Event::CompactionBegan => self.phase = Phase::Working { job, step: Step::Compact },
@@ -141,11 +144,6 @@ impl State {
                 self.hook_mut(id).into_iter().for_each(|hook| hook.moved(*upto, health));
             }
         }
-    }
-
-    fn back_off(&mut self, tries: Tries, delay_ms: u64, record: &Record) {
-        self.turn.tries = tries;
-        self.phase = Phase::Backoff { job: record.seq, delay_ms };
     }
 
     fn queue_prompt(&mut self, message: &Arc<Message>, by: &Source, turn: u32, delivery: &Delivery) {
@@ -211,7 +209,8 @@ impl State {
     fn fall_back(&mut self, model: &str, record: &Record) {
         self.turn.tried.push(self.asks.to_string());
         self.asks = model.into();
-        self.turn.tries = Default::default();
+        self.model = self.asks.clone();
+        self.turn.tries = Tries { since: self.turn.tries.since, ..Tries::default() };
         self.utterance = Utterance::default();
         self.think(record);
     }

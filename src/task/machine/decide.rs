@@ -56,9 +56,11 @@ pub enum Input {
     },
     /// The task cannot run at all, e.g. because its workspace is gone.
     Fail(String),
+    /// A worker reports, at this time in Unix milliseconds.
     Note {
         job: Seq,
         body: NoteBody,
+        at: u64,
     },
     /// The timer armed for this job is due.
     Due {
@@ -165,7 +167,7 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
             out.stop_everything("The task cannot go on.");
             out.push(Event::Closed { state: Final::Failed, text: Some(text) });
         }
-        Input::Note { job, body } => out.note(job, body),
+        Input::Note { job, body, at } => out.note(job, body, at),
         Input::Due { job } => out.due(job),
         Input::Hook(input) => out.hook(input)?,
         Input::Restored => out.restored(),

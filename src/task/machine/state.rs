@@ -90,7 +90,7 @@ pub enum Phase {
     /// A worker does this step.
     Working { job: Seq, step: Step },
     /// The last model request failed; the next one comes with a timer.
-    Backoff { job: Seq, delay_ms: u64 },
+    Backoff { job: Seq, delay_ms: u64, reason: Arc<str> },
     /// Calls wait, run or have ended; see `State::calls`.
     Tools,
     /// The task is over.

@@ -7,9 +7,9 @@ use crate::task::log::long_text::LongText;
 use std::{iter, slice};
 
 impl Deciding<'_> {
-    pub(in crate::task) fn note(&mut self, job: Seq, body: NoteBody) {
+    pub(in crate::task) fn note(&mut self, job: Seq, body: NoteBody, at: u64) {
         match (self.state.awaited(job), body) {
-            (Some(awaited), body) => self.take_result(awaited, body),
+            (Some(awaited), body) => self.take_result(awaited, body, at),
             // The call was stopped too late: what it did to files is recorded as long as the log goes on.
             (None, NoteBody::Edited { changes, .. }) if !self.state.is_over() => self.files_changed(changes),
             // The state does not wait for this job any more: what it reports is dropped.
@@ -17,9 +17,9 @@ impl Deciding<'_> {
         }
     }
 
-    fn take_result(&mut self, awaited: Awaited<'_>, body: NoteBody) {
+    fn take_result(&mut self, awaited: Awaited<'_>, body: NoteBody, at: u64) {
         match (awaited, body) {
-            (Awaited::Step(Step::Think), body) => self.heard(body),
+            (Awaited::Step(Step::Think), body) => self.heard(body, at),
             (Awaited::Step(Step::Attach), NoteBody::Attached(text)) => self.attached(text.unwrap_or_default()),
             // The prompt is sent without the files that it names.
             (Awaited::Step(Step::Attach), NoteBody::Died(_)) => self.attached(LongText::default()),
@@ -75,7 +75,7 @@ impl Deciding<'_> {
         }
     }
 
-    fn heard(&mut self, body: NoteBody) {
+    fn heard(&mut self, body: NoteBody, at: u64) {
         match body {
             NoteBody::Tools(set) => drop(self.push(Event::Tools(Arc::new(set)))),
             NoteBody::Traced(trace) => drop(self.push(Event::Traced { trace })),
@@ -91,11 +91,10 @@ impl Deciding<'_> {
                 self.push(Event::Produced { artifact: Arc::new(artifact), append, last });
             }
             NoteBody::Answered(Ok(answer)) => self.answered(answer),
-            NoteBody::Answered(Err(error)) => self.model_failed(error),
-            NoteBody::Died(message) => self.model_failed(ModelError {
-                kind: ModelErrorKind::Fatal,
-                message: format!("The request to the model ended unexpectedly: {message}"),
-            }),
+            NoteBody::Answered(Err(error)) => self.model_failed(error, at),
+            NoteBody::Died(message) => {
+                self.end_turn(End::Failed(format!("The request to the model ended unexpectedly: {message}")));
+            }
             NoteBody::Attached(_)
             | NoteBody::Commanded(_)
             | NoteBody::Compacted(_)
@@ -146,23 +145,30 @@ impl Deciding<'_> {
         }
     }
 
-    fn model_failed(&mut self, error: ModelError) {
+    fn model_failed(&mut self, error: ModelError, at: u64) {
         let limits = self.rules.limits;
-        let Tries { failed, broken } = self.state.turn.tries;
+        let Tries { failed, broken, since } = self.state.turn.tries;
+        let since = if since == 0 { at } else { since };
         let (tries, delay_ms) = match error.kind {
             ModelErrorKind::Fatal => return self.end_turn(End::Failed(error.message)),
             ModelErrorKind::Unusable => return self.fall_back(error.message),
             ModelErrorKind::Busy { after_ms } => {
-                let tries = Tries { failed: failed + 1, broken };
+                let tries = Tries { failed: failed + 1, broken, since };
                 let doubled = limits.backoff_ms.saturating_mul(1 << failed.min(20));
                 let delay = doubled.min(limits.backoff_cap_ms).max(after_ms.unwrap_or(0));
-                if tries.failed >= limits.model_tries || delay > limits.backoff_longest_ms {
-                    return self.fall_back(error.message);
+                let is_late =
+                    limits.model_retry_ms.is_some_and(|most| at.saturating_add(delay) > since.saturating_add(most));
+                if tries.failed >= limits.model_tries || delay > limits.backoff_longest_ms || is_late {
+                    let reason = match tries.failed {
+                        1 => error.message,
+                        count => format!("{} It was asked {count} times.", error.message),
+                    };
+                    return self.fall_back(reason);
                 }
                 (tries, self.spread(delay))
             }
             ModelErrorKind::BadStream => {
-                let tries = Tries { failed, broken: broken + 1 };
+                let tries = Tries { failed, broken: broken + 1, since };
                 if tries.broken >= limits.stream_tries {
                     return self.end_turn(End::Failed(error.message));
                 }

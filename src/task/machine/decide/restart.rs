@@ -12,7 +12,7 @@ impl Deciding<'_> {
     pub(in crate::task) fn restored(&mut self) {
         match self.state.phase {
             Phase::Idle | Phase::Closed => {}
-            Phase::Backoff { job, delay_ms } => self.effect(Effect::Arm { job, delay_ms }),
+            Phase::Backoff { job, delay_ms, .. } => self.effect(Effect::Arm { job, delay_ms }),
             Phase::Working { .. } => self.end_turn(End::Interrupted(RESTARTED.into())),
             Phase::Tools => self.restored_calls(),
         }
