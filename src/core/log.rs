@@ -105,6 +105,7 @@ fn line(state: &State, record: &Record) -> Option<(Level, String)> {
         | Event::CompactionFailed { .. }
         | Event::Looped
         | Event::Nudged { .. }
+        | Event::Declined { .. }
         | Event::CallPlanned { .. }
         | Event::CallReady { .. }
         | Event::CallOutput { .. }

@@ -25,6 +25,8 @@ pub struct Refusal<'a> {
 pub enum Trouble {
     /// No connection, or it ended before the answer began.
     Unreachable(String),
+    /// The same with a proxy between: its address, and what happened.
+    NotThroughProxy(String, String),
     /// The answer did not begin in time.
     Slow,
     /// The server's certificate is not trusted.
@@ -96,6 +98,9 @@ pub fn network(trouble: &Trouble) -> ModelError {
         Trouble::Unreachable(what) => {
             busy(format!("The model API cannot be reached: {what}. Check the network and GOOGLE_GEMINI_BASE_URL."))
         }
+        Trouble::NotThroughProxy(proxy, what) => busy(format!(
+            "The model API cannot be reached through the proxy {proxy}: {what}. Check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY."
+        )),
         Trouble::Slow => busy("The model API did not answer in time. Check the network, or try again later.".into()),
         Trouble::Untrusted(what) => fatal(format!(
             "The model API's certificate is not trusted: {what}. Behind a proxy that opens TLS, set SSL_CERT_FILE to its certificate."

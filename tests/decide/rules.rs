@@ -221,6 +221,19 @@ fn a_task_runs_without_questions_only_if_the_operator_allows_it() {
         .then(&[planned(e), planned(s), asked(e), asked(s)], &[]);
 }
 
+#[test]
+fn a_client_is_told_once_that_its_calls_need_approval() {
+    let start = || given(vec![created_in_mode(Mode::Default, true), prompted(1, "go")]);
+    let text = "The client asked for tools to run without approval (autoExecute). This server was not started with \
+                --allow-auto-execute, so they need approval as usual.";
+    let declined = || Event::Declined { text: text.into() };
+    let case = start().next(&[began(1), declined()], &[think(3)]);
+    let case = case.when(note(3, model_answers(&[]))).then(&[answered(&[])], &[]).settle();
+    case.when(prompt("more")).then(&[prompted(2, "more")], &[]).next(&[began(2)], &[think(8)]);
+    let grant = Grant { auto_execute: true, ..Grant::default() };
+    start().with_grant(grant).next(&[began(1)], &[think(3)]);
+}
+
 /// A former name of a tool leads to the same tool, so the rules for it count.
 #[test]
 fn a_former_name_does_not_get_around_a_rule() {

@@ -25,8 +25,13 @@ fn run(dir: &TempDir, args: &[&str]) -> Ended {
 }
 
 fn finish(dir: &TempDir, command: &mut Command) -> Ended {
+    finish_with(dir, command, &[])
+}
+
+fn finish_with(dir: &TempDir, command: &mut Command, variables: &[(&str, &str)]) -> Ended {
     let mut child = command
         .env_clear()
+        .envs(variables.iter().copied())
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("HOME", dir.path())
         .current_dir(dir.path())
@@ -114,6 +119,16 @@ fn a_startup_error_is_one_line_and_an_exit_status() {
         for word in words {
             assert!(ended.err.contains(word), "{args:?}: {word} in {}", ended.err);
         }
+    }
+}
+
+#[test]
+fn a_variable_with_a_bad_value_is_named() {
+    let dir = TempDir::new("cli");
+    for (name, flag) in [("CODER_AGENT_WORKSPACE_PATH", "--debug"), ("SSL_CERT_FILE", "--yolo")] {
+        let ended = finish_with(&dir, Command::new(SERVER).args(["--a2a-port", "0", flag]), &[(name, "/no/such/path")]);
+        assert_eq!(ended.status, Some(78), "{}", ended.err);
+        assert!(ended.err.contains(name) && ended.err.contains("/no/such/path"), "{}", ended.err);
     }
 }
 

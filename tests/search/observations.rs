@@ -86,6 +86,7 @@ impl Observations {
             | Event::Looped
             | Event::Tools(_)
             | Event::Nudged { .. }
+            | Event::Declined { .. }
             | Event::Thought { .. }
             | Event::Text { .. }
             | Event::Cited { .. }

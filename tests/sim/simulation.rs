@@ -347,6 +347,7 @@ impl Simulation {
                         | Event::ResultsSent
                         | Event::FellBack { .. }
                         | Event::Nudged { .. }
+                        | Event::Declined { .. }
                 ));
                 self.ledger.refresh();
                 if let Some(history) = self.ledger.history(task, *at)

@@ -147,6 +147,7 @@ impl<'a> Change<'a> {
             }
             Event::Looped => Change::warn("The agent repeats its calls; they are not run."),
             Event::Nudged { .. } => Change::warn("The agent repeated itself and was told to go on in another way."),
+            Event::Declined { text } => Change::warn(text.as_str()),
             errands!() | hooks!() => return None,
         })
     }

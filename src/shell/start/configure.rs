@@ -34,7 +34,12 @@ pub fn configure(
     let mut operators = Settings::default();
     operators.apply_variables(env.as_ref(), &Variables::default())?;
     operators.apply_flags(flags);
-    let workspace = real_directory(&operators.workspace())?;
+    let given_by = match (&operators.pinned_workspace, &operators.workspace) {
+        (Some(_), _) => "CODER_AGENT_WORKSPACE_PATH: ",
+        (None, Some(_)) => "--workspace: ",
+        (None, None) => "",
+    };
+    let workspace = real_directory(&operators.workspace()).map_err(|error| format!("{given_by}{error}"))?;
     let operator = OperatorTrust { decision: operators.trust, workspace: workspace.clone() };
     let paths = Paths::new(env.as_ref());
     let reader = SettingsReader::new(paths.clone(), env.clone(), operator, Limits::default());
@@ -57,6 +62,7 @@ pub fn configure(
         greeting.push(format!("Memory: {text}; a request may be {longest} long, and less when others are under way."));
     }
     sys::raise_file_limit();
+    let certificates = config.settings.ca_file.as_deref().map(read).transpose();
     let plan = Plan {
         listen: config.listen,
         sockets: config.runtime_dir.map(|dir| dir.join("gemini-a2a")),
@@ -64,7 +70,7 @@ pub fn configure(
         trust: operators.trust,
         paths,
         environment,
-        certificates: config.settings.ca_file.as_deref().map(read).transpose()?,
+        certificates: certificates.map_err(|error| format!("SSL_CERT_FILE: {error}"))?,
         model: model(config.agent, config.models, config.proxy)?,
         settings: config.settings,
         commands,

@@ -38,6 +38,8 @@ pub struct Client {
     endpoint: Endpoint,
     limits: Limits,
     config: Config,
+    /// The address of the proxy, without a password.
+    proxy: Option<String>,
     idle: Mutex<Vec<Agent>>,
 }
 
@@ -45,10 +47,11 @@ impl Client {
     /// Fails when the proxy cannot be used, with a message for the user.
     pub fn new(endpoint: Endpoint, tls: TlsConfig, proxy: Option<&str>, limits: Limits) -> Result<Client, String> {
         let ms = |ms: u64| Some(Duration::from_millis(ms));
-        let proxy = proxy.map(Proxy::new).transpose();
+        let proxy = proxy.map(Proxy::new).transpose().map_err(|e| format!("The proxy cannot be used: {e}."))?;
+        let address = proxy.as_ref().map(|proxy| format!("{}:{}", proxy.host(), proxy.port()));
         let config = Agent::config_builder()
             .tls_config(tls)
-            .proxy(proxy.map_err(|e| format!("The proxy cannot be used: {e}."))?)
+            .proxy(proxy)
             .http_status_as_error(false)
             .max_redirects(0)
             .timeout_connect(ms(limits.model_head_ms))
@@ -62,7 +65,7 @@ impl Client {
             .max_idle_connections_per_host(1)
             .max_idle_age(Duration::from_millis(limits.model_idle_ms))
             .build();
-        Ok(Client { endpoint, limits, config, idle: Mutex::default() })
+        Ok(Client { endpoint, limits, config, proxy: address, idle: Mutex::default() })
     }
 
     /// One whole answer, not a stream.
@@ -168,7 +171,7 @@ impl Client {
         for (name, value) in endpoint.headers(model) {
             request = request.header(name, value.reveal());
         }
-        let response = request.send(body).map_err(|e| error::network(&before_answer(e)))?;
+        let response = request.send(body).map_err(|e| error::network(&self.before_answer(e)))?;
         let status = response.status().as_u16();
         if status == 200 {
             return Ok(response);
@@ -209,7 +212,7 @@ impl Client {
                 Ok(0) => break,
                 Ok(n) => n,
                 Err(e) if decoder.has_begun() => return Err(error::network(&midway(e.into()))),
-                Err(e) => return Err(error::network(&before_answer(e.into()))),
+                Err(e) => return Err(error::network(&self.before_answer(e.into()))),
             };
             events.feed(&bytes[..n]);
             for event in events.by_ref() {
@@ -228,6 +231,14 @@ impl Client {
         let answer = decoder.finish(asked, &mut notes);
         notes.drain(..).for_each(emit);
         answer
+    }
+
+    /// An error before any part of an answer came.
+    fn before_answer(&self, error: ureq::Error) -> Trouble {
+        match (before_answer(error), &self.proxy) {
+            (Trouble::Unreachable(what), Some(proxy)) => Trouble::NotThroughProxy(proxy.clone(), what),
+            (trouble, _) => trouble,
+        }
     }
 
     /// The agent used last: its connection is the most likely to be still open.
@@ -304,11 +315,10 @@ pub fn tls(roots: Option<&[u8]>) -> Result<TlsConfig, String> {
     Ok(TlsConfig::builder().root_certs(RootCerts::from(certificates)).build())
 }
 
-/// An error before any part of an answer came.
 fn before_answer(error: ureq::Error) -> Trouble {
     match error {
         ureq::Error::Timeout(_) => Trouble::Slow,
-        ureq::Error::HostNotFound => Trouble::Unreachable("its host name was not found".into()),
+        ureq::Error::HostNotFound => Trouble::Unreachable("the host name was not found".into()),
         ureq::Error::BadUri(_)
         | ureq::Error::Http(_)
         | ureq::Error::InvalidProxyUrl

@@ -112,6 +112,10 @@ pub enum Event {
     Nudged {
         text: String,
     },
+    /// Something that the client wanted is not done, and why.
+    Declined {
+        text: String,
+    },
     /// The model's answer is complete; its calls, if any, are next.
     Answered {
         answer: Arc<Answer>,
@@ -238,7 +242,7 @@ macro_rules! speech {
 }
 pub(crate) use speech;
 
-/// Retries, summaries and stopped repetitions.
+/// Retries, summaries, stopped repetitions and declined wishes.
 macro_rules! detours {
     () => {
         Event::BackedOff { .. }
@@ -249,6 +253,7 @@ macro_rules! detours {
             | Event::CompactionFailed { .. }
             | Event::Looped
             | Event::Nudged { .. }
+            | Event::Declined { .. }
     };
 }
 pub(crate) use detours;
@@ -305,6 +310,7 @@ impl Event {
             | Event::CompactionFailed { .. }
             | Event::Looped
             | Event::Nudged { .. }
+            | Event::Declined { .. }
             | Event::Answered { .. }
             | Event::CallPlanned { .. }
             | Event::CallAsked { .. }

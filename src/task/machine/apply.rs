@@ -103,7 +103,7 @@ impl State {
             Event::Tools(set) => self.declare_tools(set),
             Event::Traced { trace } => self.turn.trace = Some(trace.clone()),
             Event::Thought { subject, description } => self.add_thought(subject, description),
-            Event::Cited { .. } => {}
+            Event::Cited { .. } | Event::Declined { .. } => {}
             Event::Text { text } => self.utterance.push(text, record),
             Event::Retracted { .. } => self.retract(),
             Event::BackedOff { tries, delay_ms, reason } => {

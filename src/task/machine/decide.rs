@@ -34,6 +34,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 pub use time::deadline;
 
+const NO_AUTO_EXECUTE: &str = "The client asked for tools to run without approval (autoExecute). This server was not started with \
+                               --allow-auto-execute, so they need approval as usual.";
+
 #[derive(Clone, Debug)]
 pub enum Input {
     Say {
@@ -277,6 +280,9 @@ impl Deciding<'_> {
             self.end(queued.turn, End::Failed(why), behind);
         } else if queued.message.speaks() {
             let job = self.push(Event::TurnBegan { turn: queued.turn });
+            if self.state.created.auto_execute && !self.rules.grant.auto_execute && queued.turn == 1 {
+                self.push(Event::Declined { text: NO_AUTO_EXECUTE.into() });
+            }
             if self.is_command(queued) {
                 self.begin_command();
             } else if queued.message.text().contains('@') {

@@ -335,6 +335,22 @@ fn a_call_canceled_beforehand_never_connects() {
 }
 
 #[test]
+fn a_dead_proxy_is_named_and_not_the_address_behind_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let endpoint = Endpoint { base_url: "https://model.invalid".into(), ..Endpoint::new(Secret::new("k3y")) };
+    let proxy = format!("http://user:s3cret@{address}");
+    let client = Client::new(endpoint, TlsConfig::default(), Some(&proxy), Limits::default()).unwrap();
+    let notes = notes_of(&client, &Cancel::default());
+    let error = error_of(&notes);
+    assert_eq!(error.kind, ModelErrorKind::Busy { after_ms: None });
+    let begin = format!("The model API cannot be reached through the proxy {address}: ");
+    assert!(error.message.starts_with(&begin) && error.message.contains("Check HTTPS_PROXY"), "{}", error.message);
+    assert!(!error.message.contains("BASE_URL") && !error.message.contains("s3cret"), "{}", error.message);
+}
+
+#[test]
 fn bad_routes_are_refused_at_the_start() {
     assert!(tls(Some(b"nothing here")).unwrap_err().contains("SSL_CERT_FILE"));
     let endpoint = Endpoint::new(Secret::default());
