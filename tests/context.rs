@@ -215,7 +215,7 @@ fn named_files_are_read_before_the_model_is_asked() {
     };
     let case = start();
     let wanted = job(&case.state, Seq(4), &case.limits).expect("a job");
-    assert!(matches!(wanted.work, Work::Attach { prompt, .. } if prompt == "look at @a.txt"));
+    assert!(matches!(wanted.work, Work::Attach { prompt, .. } if prompt.text() == "look at @a.txt"));
     let case = case
         .when(note(4, NoteBody::Attached(Some("its text".into()))))
         .then(&[Event::Attached { text: "its text".into() }], &[think(5)]);

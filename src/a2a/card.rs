@@ -94,7 +94,7 @@ impl Card {
             Protocol::V03 => hybrid,
             Protocol::V10 => pure,
         };
-        a2a::result(form, body)
+        a2a::result(form, &**body)
     }
 
     /// An unsupported version counts as none: the card lists the supported ones.

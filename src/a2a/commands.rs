@@ -31,7 +31,7 @@ pub fn listed(form: &Form, registry: &Registry) -> Response {
         (AnswerStyle::Gemini, Answers::Streaming) => false,
         (AnswerStyle::Gemini, Answers::Once) | (AnswerStyle::A2a, _) => true,
     });
-    a2a::result(form, &object(|o| _ = o.list("commands", listed, |o, spec| write_spec(o, spec, style, ""))))
+    a2a::result(form, object(|o| _ = o.list("commands", listed, |o, spec| write_spec(o, spec, style, ""))))
 }
 
 /// `POST /executeCommand`.

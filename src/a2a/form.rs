@@ -146,10 +146,12 @@ pub fn suffix(prefix: &[u8]) -> &'static [u8] {
     if prefix.is_empty() { b"" } else { b"}" }
 }
 
-/// A single result with what is around it.
-pub fn enclosed(form: &Form, result: &[u8]) -> Vec<u8> {
-    let prefix = prefix(form);
-    [&prefix, result, suffix(&prefix)].concat()
+/// A single result with what is around it. It may be long and is not copied.
+pub fn enclosed(form: &Form, result: impl Into<Vec<u8>>) -> Vec<u8> {
+    let (prefix, mut whole) = (prefix(form), result.into());
+    whole.extend_from_slice(suffix(&prefix));
+    whole.splice(..0, prefix);
+    whole
 }
 
 #[cfg(test)]

@@ -154,7 +154,7 @@ pub fn message(view: View, message: &Message, context: &ContextId) -> Vec<u8> {
 }
 
 /// The whole answer to a request that succeeded with this result.
-pub fn result(form: &Form, result: &[u8]) -> Response {
+pub fn result(form: &Form, result: impl Into<Vec<u8>>) -> Response {
     respond(form, 200, enclosed(form, result))
 }
 
@@ -163,7 +163,7 @@ pub fn task(form: &Form, state: &State, wanted: Wanted) -> Response {
     let view = view(form, Some(&state.created));
     match form.dialect.answers {
         Answers::Gemini => gemini_endpoints::task(view, state, wanted),
-        Answers::A2a => result(form, &snapshot(view, state, wanted)),
+        Answers::A2a => result(form, snapshot(view, state, wanted)),
     }
 }
 
@@ -175,7 +175,7 @@ pub fn said(form: &Form, state: &State, wanted: Wanted) -> Response {
         PromptAnswer::CommandResult => return commands::executed(state),
         PromptAnswer::CommandReceipt => commands::started(state),
     };
-    result(form, &task)
+    result(form, task)
 }
 
 /// An answer with the headers of the request's form.

@@ -76,13 +76,13 @@ pub fn record(state: &State, record: &Record) -> Vec<u8> {
 
 /// The answer to `watch`: the events behind `after` come next. That is 0 if the client named a position that the log does not have.
 pub fn watching(form: &Form, task: &TaskId, after: Seq) -> Vec<u8> {
-    enclosed(form, &json::bytes(&json!({ "taskId": task, "after": after })))
+    enclosed(form, json::bytes(&json!({ "taskId": task, "after": after })))
 }
 
 /// A piece of stored content.
 pub fn blob(form: &Form, sha256: &str, from: u64, bytes: &[u8], len: u64) -> Response {
     let data = STANDARD.encode(bytes);
-    result(form, &json::bytes(&json!({ "sha256": sha256, "from": from, "len": len, "data": data })))
+    result(form, json::bytes(&json!({ "sha256": sha256, "from": from, "len": len, "data": data })))
 }
 
 /// What a text frame of a client asks for.

@@ -192,7 +192,7 @@ pub fn find<'h>(task: &TaskId, hooks: &'h [Hook], id: Option<&ConfigId>) -> Resu
 
 /// The answer to a request that set or asked for a webhook.
 pub fn config(form: &Form, task: &TaskId, hook: &Hook) -> Response {
-    result(form, &object(|o| shown(o, form, task, hook)))
+    result(form, object(|o| shown(o, form, task, hook)))
 }
 
 /// The answer to a request for all of them.
@@ -203,7 +203,7 @@ pub fn configs(form: &Form, task: &TaskId, hooks: &[Hook]) -> Response {
         Writer::Proto03 => object(|o| _ = o.list("configs", hooks, one)),
         Writer::V10 => object(|o| _ = o.list("configs", hooks, one).member("nextPageToken", "")),
     };
-    result(form, &list)
+    result(form, list)
 }
 
 /// The answer to a request that deleted one. Clients of REST decode the body, so there is one.

@@ -4,10 +4,30 @@
 use crate::limits::{JSON_CONTAINERS, JSON_DEPTH};
 use serde::de::Error;
 use serde::{Deserialize, Serialize};
+use std::io;
 
 /// Appends any serialisable value. Our own types cannot fail to serialise into memory.
 pub fn write<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
-    serde_json::to_writer(out, value).expect("our values serialise, and memory takes them");
+    serde_json::to_writer(Growing(out), value).expect("our values serialise, and memory takes them");
+}
+
+/// A buffer that grows by an eighth once it is long. A vector would double, and one long text would take twice its length.
+struct Growing<'a>(&'a mut Vec<u8>);
+
+impl io::Write for Growing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        const LONG: usize = 1 << 20;
+        let needed = self.0.len() + bytes.len();
+        if needed > self.0.capacity().max(LONG) {
+            self.0.reserve_exact(bytes.len() + needed / 8);
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The value as JSON bytes.
@@ -73,6 +93,15 @@ mod tests {
         assert!(read(&nested(JSON_DEPTH)).is_ok());
         assert_eq!(read(&nested(JSON_DEPTH + 1)), Err("values are nested deeper than 100 levels".into()));
         assert!(read(&nested(1_000_000)).is_err());
+    }
+
+    #[test]
+    fn a_long_text_takes_little_more_than_its_length() {
+        let texts = ["x".repeat(3 << 20), "\n".repeat(3 << 20)];
+        let json = bytes(&texts);
+        assert_eq!(json.len(), (9 << 20) + 7);
+        assert!(json.capacity() <= json.len() * 9 / 8 + 16, "{}", json.capacity());
+        assert_eq!(serde_json::from_slice::<Vec<String>>(&json).expect("a list"), texts);
     }
 
     #[test]

@@ -25,6 +25,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::ops::Range;
 
+/// The beginning of a prompt that patterns are compared with: comparing all of a long one would take minutes.
+const COMPARED_BYTES: usize = 64 * 1024;
+
 /// The script that is used if there is neither a key nor a script.
 pub const DEMO: &str = include_str!("demo.script.json");
 
@@ -67,16 +70,19 @@ impl Script {
 
     /// The text to answer with instead of starting a task, if the script does so for this message.
     pub fn bare_reply(&self, message: &Message) -> Option<String> {
-        let steps = self.steps(message.id.as_str(), &message.text(), 1);
-        match steps.first() {
+        let bare = |steps: &[Step]| match steps.first() {
             Some(Step::Message(text)) => Some(text.clone()),
             Some(_) | None => None,
-        }
+        };
+        // Few scripts do so, and comparing patterns takes long.
+        let all = self.rules.iter().map(|rule| &rule.steps).chain([&self.default]);
+        all.into_iter().find_map(|steps| bare(steps))?;
+        bare(self.steps(message.id.as_str(), &message.text(), 1))
     }
 
     /// One answer of the scripted agent. The last note is always `Answered`.
     pub fn play(&self, think: &Think) -> Vec<Beat> {
-        let steps = self.steps(think.prompt.as_str(), &think.prompt_text, think.turn);
+        let steps = self.steps(think.prompt.id.as_str(), &think.prompt.text(), think.turn);
         let mut stage = Stage { think, beats: Vec::new(), answer: Answer::default(), failures: 0 };
         let end = round(steps, think.round).iter().find_map(|step| stage.perform(step).err());
         let answer = end.map_or(Ok(stage.answer), Err);
@@ -85,6 +91,7 @@ impl Script {
     }
 
     fn steps(&self, message_id: &str, text: &str, turn: u32) -> &[Step] {
+        let text = &text[..text.floor_char_boundary(COMPARED_BYTES)];
         let rule = self.rules.iter().find(|rule| rule.when.matches(message_id, text, turn));
         rule.map_or(&self.default, |rule| &rule.steps)
     }

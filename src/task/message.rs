@@ -3,6 +3,7 @@
 use crate::base::id::MessageId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -30,17 +31,16 @@ impl Message {
         Message { id: id.into(), role, parts, metadata: None, extensions: Vec::new(), references: Vec::new() }
     }
 
-    /// All text parts, joined by line breaks.
-    pub fn text(&self) -> String {
-        let texts: Vec<&str> = self
-            .parts
-            .iter()
-            .filter_map(|part| match &part.content {
-                Content::Text(text) => Some(text.as_str()),
-                Content::Bytes(_) | Content::Uri(_) | Content::Data(_) => None,
-            })
-            .collect();
-        texts.join("\n")
+    /// All text parts, joined by line breaks. A single one may be long and is not copied.
+    pub fn text(&self) -> Cow<'_, str> {
+        let texts = self.parts.iter().filter_map(|part| match &part.content {
+            Content::Text(text) => Some(text.as_str()),
+            Content::Bytes(_) | Content::Uri(_) | Content::Data(_) => None,
+        });
+        match texts.collect::<Vec<&str>>().as_slice() {
+            [text] => Cow::Borrowed(*text),
+            texts => Cow::Owned(texts.join("\n")),
+        }
     }
 
     /// Whether it contains something for the model: text or a file.

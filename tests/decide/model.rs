@@ -78,7 +78,7 @@ fn a_model_answer_is_recorded_whole_with_the_position_of_its_text() {
         panic!("{job:?}");
     };
     assert_eq!((think.turn, think.round, think.attempt), (1, 1, 1));
-    assert_eq!(think.prompt_text, "go");
+    assert_eq!(think.prompt.text(), "go");
 }
 
 /// The waits after each of the failures, until the turn ends.

@@ -120,7 +120,7 @@ pub fn created(form: &Form, state: &State) -> Response {
         CreatedAnswer::Id => json::bytes(task),
         CreatedAnswer::State => json::bytes(&json!({ "taskId": task, "state": "running" })),
     };
-    respond(form, 201, enclosed(form, &body))
+    respond(form, 201, enclosed(form, body))
 }
 
 /// The answer to `POST /tasks` without a body: the live session, by every name it may be looked for. Our own dialect, which asks
@@ -131,7 +131,7 @@ pub fn session_id(form: &Form, task: &TaskId) -> Response {
     } else {
         json!({ "sessionId": task, "taskId": task, "id": task, "contextId": task })
     };
-    respond(form, 201, enclosed(form, &json::bytes(&id)))
+    respond(form, 201, enclosed(form, json::bytes(&id)))
 }
 
 /// The answer to `GET /tasks/{id}` without a version: the task of A2A 0.3, and beside its status the word and the time

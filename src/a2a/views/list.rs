@@ -50,7 +50,7 @@ pub fn briefs<'a>(form: &Form, tasks: impl IntoIterator<Item = (&'a TaskId, &'a 
         })
         .collect();
     let list = json!({ "tasks": tasks, "totalSize": total });
-    result(form, &json::bytes(&list))
+    result(form, json::bytes(&list))
 }
 
 /// A page of whole tasks. Where there are pages, one that gets too long ends early, and the next one continues behind it.
@@ -74,7 +74,7 @@ pub fn list(form: &Form, page: &Page<'_>, wanted: Wanted, asked: &List) -> Respo
     out.push(b']');
     if form.dialect.lists == Lists::Array {
         // An array has no member for the total, and a client that gets a part of the list has to know it.
-        return result(form, &out).with("X-Total-Count", page.total.to_string());
+        return result(form, out).with("X-Total-Count", page.total.to_string());
     }
     let end = page.tasks.last().map(|state| &state.created.task);
     let cut = last.filter(|state| Some(&state.created.task) != end);
@@ -87,7 +87,7 @@ pub fn list(form: &Form, page: &Page<'_>, wanted: Wanted, asked: &List) -> Respo
     });
     out.push(b',');
     out.extend_from_slice(&json::bytes(&rest)[1..]);
-    result(form, &out)
+    result(form, out)
 }
 
 /// A position in a list, as clients send it back. It is valid only for the same list.

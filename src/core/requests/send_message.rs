@@ -253,7 +253,7 @@ impl Core {
         if mode == Mode::Stream {
             self.stream_once(conn, form, &a2a::prefix(form), &body.into(), now);
         } else {
-            self.answer(conn, &a2a::result(form, &body), now);
+            self.answer(conn, &a2a::result(form, body), now);
         }
     }
 

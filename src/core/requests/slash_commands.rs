@@ -96,7 +96,7 @@ impl Core {
             Mode::Stream => {
                 self.stream_once(conn, form, &a2a::prefix(form), &receipt.into(), now);
             }
-            Mode::Wait | Mode::Now => self.answer(conn, &a2a::result(form, &receipt), now),
+            Mode::Wait | Mode::Now => self.answer(conn, &a2a::result(form, receipt), now),
         }
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::task::message::{Message, Role};
 use crate::task::spec::Kind;
 use serde_json::json;
 
@@ -14,8 +15,7 @@ fn think(model: &str) -> Think {
         declared: None,
         given: 0,
         history: Vec::new(),
-        prompt: "m".into(),
-        prompt_text: String::new(),
+        prompt: Message::new("m", Role::User, Vec::new()).into(),
         turn: 1,
         round: 0,
         attempt: 1,

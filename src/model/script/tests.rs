@@ -2,6 +2,10 @@ use super::*;
 use crate::task::machine::job::ModelErrorKind;
 use crate::task::message::Role;
 
+fn message(id: &str, text: &str) -> Message {
+    Message::new(id, Role::User, vec![Part::text(text)])
+}
+
 fn think(text: &str) -> Think {
     Think {
         workspace: "/w".into(),
@@ -10,8 +14,7 @@ fn think(text: &str) -> Think {
         declared: None,
         given: 0,
         history: Vec::new(),
-        prompt: "id-1".into(),
-        prompt_text: text.into(),
+        prompt: message("id-1", text).into(),
         turn: 1,
         round: 0,
         attempt: 1,
@@ -61,7 +64,7 @@ fn the_first_rule_whose_members_all_match_wins() {
         "default": [{"text": "default"}],
     }));
     let ask = |prompt: &str, text: &str, turn: u32| {
-        let think = Think { prompt: prompt.into(), turn, ..think(text) };
+        let think = Think { prompt: message(prompt, text).into(), turn, ..think(text) };
         reply(&script, &think)
     };
     assert_eq!(ask("tck-artifact-1", "bye", 2), "tck");
@@ -70,6 +73,9 @@ fn the_first_rule_whose_members_all_match_wins() {
     assert_eq!(ask("x", "please Write!", 1), "write");
     assert_eq!(ask("x", "please write", 1), "never before write");
     assert_eq!(ask("x", "", 1), "default");
+    let before = |blanks: usize| format!("{}write", " ".repeat(blanks));
+    assert_eq!(ask("x", &before(COMPARED_BYTES - 5), 1), "never before write");
+    assert_eq!(ask("x", &before(COMPARED_BYTES - 4), 1), "default", "that is too far");
 }
 
 #[test]
@@ -232,12 +238,11 @@ fn a_rule_that_begins_with_a_message_answers_without_a_task() {
             {"when": {"messageId": "late-*"}, "steps": [{"text": "a"}, {"message": "b"}]},
         ],
     }));
-    let message = |id: &str| Message::new(id, Role::User, vec![Part::text("hi")]);
-    let bare = script.bare_reply(&message("bare-1"));
+    let bare = script.bare_reply(&message("bare-1", "hi"));
     assert_eq!(bare.as_deref(), Some("no task needed"));
-    assert_eq!(script.bare_reply(&message("late-1")), None);
-    assert_eq!(script.bare_reply(&message("other")), None);
-    let think = Think { prompt: "bare-1".into(), ..think("") };
+    assert_eq!(script.bare_reply(&message("late-1", "hi")), None);
+    assert_eq!(script.bare_reply(&message("other", "hi")), None);
+    let think = Think { prompt: message("bare-1", "").into(), ..think("") };
     assert_eq!(reply(&script, &think), "no task needed");
 }
 

@@ -134,6 +134,8 @@ impl Client {
         let wait = Duration::from_millis(self.limits.model_head_ms);
         self.interruptible(cancel, |agent| {
             let response = self.request(agent, endpoint, model, &url, wait, &body)?;
+            // It may be long, and so may the answer.
+            drop(body);
             self.read(model, asked(think), response, cancel, emit)
         })
     }

@@ -226,7 +226,7 @@ impl WorkerContext {
             }
             Work::Attach { workspace, prompt, blob_room } => {
                 let ctx = self.ctx(&job.id.task, workspace, cancel, &none).ok();
-                let mut found = ctx.and_then(|ctx| attachments::attached(prompt, &ctx)).map(LongText::from);
+                let mut found = ctx.and_then(|ctx| attachments::attached(&prompt.text(), &ctx)).map(LongText::from);
                 self.store_texts(found.as_mut(), blob_room);
                 emit(NoteBody::Attached(found));
             }

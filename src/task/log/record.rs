@@ -67,12 +67,10 @@ impl Record {
         if tail != expected.as_bytes() {
             return Err(BadLine::Damaged);
         }
-        let mut whole = head.to_vec();
-        whole.push(b'}');
         let unknown =
             |what: &str| BadLine::Unknown(format!("{what}; open it with the version of gemini-a2a that wrote it"));
         let unread = |e: serde_json::Error| unknown(&format!("this version cannot read it ({e})"));
-        let read: Read = serde_json::from_slice(&whole).map_err(unread)?;
+        let read: Read = serde_json::from_slice(line).map_err(unread)?;
         let event = match read.v {
             VERSION => serde_json::from_str(read.event.get()),
             1 => v1::event(read.event.get()),

@@ -188,7 +188,7 @@ pub fn job(state: &State, at: Seq, limits: &Limits) -> Option<Job> {
         Awaited::Step(Step::Think) => Work::Think(think(state, blob_room)),
         Awaited::Step(Step::Compact) => Work::Compact(think(state, blob_room)),
         Awaited::Step(Step::Attach) => {
-            let prompt = state.turn.prompt.as_ref()?.text();
+            let prompt = state.turn.prompt.clone()?;
             Work::Attach { workspace, prompt, blob_room }
         }
         Awaited::Step(Step::Command) => Work::Command(command::of(state)?),
@@ -229,8 +229,7 @@ fn think(state: &State, blob_room: u64) -> Think {
         declared: state.tools.clone(),
         history,
         given: state.summary.iter().count(),
-        prompt: prompt.id.clone(),
-        prompt_text: prompt.text(),
+        prompt: prompt.clone(),
         turn: state.turn.number,
         round: state.turn.round,
         attempt: state.turn.tries.failed + state.turn.tries.broken + 1,

@@ -1,7 +1,7 @@
 //! The work of worker threads and their reports. A [`Job`] is a value made by `decide`; a [`Note`] is a report of its worker. A note
 //! names its job; if the state no longer waits for that job, the note is dropped, so a late note changes nothing.
 
-use crate::base::id::{CallId, MessageId, Seq, TaskId};
+use crate::base::id::{CallId, Seq, TaskId};
 use crate::task::log::answer::{Answer, Request};
 use crate::task::log::blob::FileChange;
 use crate::task::log::event::{Delivery, ToolSet};
@@ -34,7 +34,7 @@ pub enum Work {
     /// Read what a prompt names with `@`.
     Attach {
         workspace: Arc<str>,
-        prompt: String,
+        prompt: Arc<Message>,
         /// How many bytes of content may still be stored for the task.
         blob_room: u64,
     },
@@ -63,8 +63,7 @@ pub struct Think {
     /// How many of its first entries are not the task's own: a summary, or what it inherited.
     pub given: usize,
     /// The message this turn answers.
-    pub prompt: MessageId,
-    pub prompt_text: String,
+    pub prompt: Arc<Message>,
     pub turn: u32,
     /// How many answers the model has given in this turn already.
     pub round: u32,

@@ -2,6 +2,7 @@ use super::*;
 use crate::model::gemini::{Auth, Service};
 use crate::model::memory::Surroundings;
 use crate::task::machine::job::ModelErrorKind;
+use crate::task::message::{Message, Part, Role};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc;
@@ -17,8 +18,7 @@ fn think() -> Think {
         declared: None,
         given: 0,
         history: Vec::new(),
-        prompt: "m".into(),
-        prompt_text: "hi".into(),
+        prompt: Message::new("m", Role::User, vec![Part::text("hi")]).into(),
         turn: 1,
         round: 0,
         attempt: 1,
