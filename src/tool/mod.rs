@@ -285,8 +285,10 @@ fn invalid(message: impl Into<String>) -> CallError {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::task::log::blob::memory_blobs::MemoryBlobs;
     use serde_json::json;
     use std::path::{Path, PathBuf};
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     /// A directory of its own for one test, removed with it.
@@ -341,7 +343,7 @@ pub(crate) mod tests {
             background: &Background::default(),
             web,
             ask,
-            changes: &FileChanges::default(),
+            changes: &FileChanges::new(Arc::new(MemoryBlobs::default()), u64::MAX),
         })
     }
 
@@ -430,7 +432,7 @@ pub(crate) mod tests {
             limits: &limits,
             children: &NoPrograms,
             task: &"t".into(),
-            changes: &FileChanges::default(),
+            changes: &FileChanges::new(Arc::new(MemoryBlobs::default()), u64::MAX),
             background: &Background::default(),
             web: &Web::default(),
             ask: None,

@@ -1,9 +1,13 @@
 //! A store in memory, whose disk can be told to fail, tear and lose power.
 
+#[path = "../support/memory_blobs.rs"]
+pub mod memory_blobs;
+
 use gemini_a2a::base::id::TaskId;
 use gemini_a2a::core::disk::store::{Archive, Known, LogFile, Openness, Removal, Store, StoreError};
-use gemini_a2a::task::log::blob::{Blobs, MemoryBlobs};
+use gemini_a2a::task::log::blob::Blobs;
 use gemini_a2a::task::log::brief::Brief;
+use memory_blobs::MemoryBlobs;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

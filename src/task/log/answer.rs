@@ -277,7 +277,7 @@ impl Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::log::blob::MemoryBlobs;
+    use crate::task::log::blob::memory_blobs::MemoryBlobs;
     use crate::task::log::gemini::{read_part, write_part};
     use serde_json::{from_value, json, to_value};
 

@@ -1,14 +1,15 @@
 //! Content that is stored beside the logs, under its SHA-256: files before and after an edit, long texts, media. A log names it; who may
 //! read the log may read it.
 
+#[cfg(test)]
+#[allow(clippy::duplicate_mod, reason = "the harness of the core includes it too, also outside of this crate")]
+#[path = "../../../tests/support/memory_blobs.rs"]
+pub mod memory_blobs;
+
 use crate::base::id::CallId;
-use crate::base::lock::lock;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
 use std::io;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Where content is stored. Used by worker threads: every method may wait for the disk.
 pub trait Blobs: Send + Sync {
@@ -82,37 +83,4 @@ pub struct FileVersion {
     /// The content was not stored: it is too large, or could not be written.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unstored: bool,
-}
-
-/// A store without a disk, for tests, simulations and programs that keep nothing.
-#[derive(Default)]
-pub struct MemoryBlobs {
-    stored: Mutex<HashMap<String, Vec<u8>>>,
-    failing_reads: AtomicU32,
-}
-
-impl MemoryBlobs {
-    /// The next `times` reads fail, as if too many files were open.
-    pub fn fail_reads(&self, times: u32) {
-        self.failing_reads.store(times, Ordering::Relaxed);
-    }
-}
-
-impl Blobs for MemoryBlobs {
-    fn put(&self, bytes: &[u8]) -> io::Result<String> {
-        let sha256 = sha256(bytes);
-        lock(&self.stored).insert(sha256.clone(), bytes.to_vec());
-        Ok(sha256)
-    }
-
-    fn read(&self, sha256: &str, from: u64, max: usize) -> io::Result<(Vec<u8>, u64)> {
-        let one_less = |times: u32| times.checked_sub(1);
-        if self.failing_reads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
-            return Err(io::Error::other("the disk is told to fail its reads"));
-        }
-        let stored = lock(&self.stored);
-        let bytes = stored.get(sha256).ok_or(io::ErrorKind::NotFound)?;
-        let from = usize::try_from(from).unwrap_or(usize::MAX).min(bytes.len());
-        Ok((bytes[from..].iter().take(max).copied().collect(), bytes.len() as u64))
-    }
 }

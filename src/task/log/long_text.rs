@@ -166,7 +166,8 @@ impl ReadText {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::log::blob::{MemoryBlobs, sha256};
+    use crate::task::log::blob::memory_blobs::MemoryBlobs;
+    use crate::task::log::blob::sha256;
     use serde_json::{from_value, json, to_value};
 
     fn stored(text: &str, blobs: &dyn Blobs, room: &mut u64) -> LongText {

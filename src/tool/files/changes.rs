@@ -3,70 +3,55 @@
 
 use crate::base::id::CallId;
 use crate::limits::Limits;
-use crate::task::log::blob::{Blobs, FileChange, FileVersion, MemoryBlobs, sha256};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::task::log::blob::{Blobs, FileChange, FileVersion, sha256};
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
+/// The default stores no content.
+#[derive(Default)]
 pub struct FileChanges {
-    blobs: Arc<dyn Blobs>,
-    made: Mutex<Made>,
-}
-
-struct Made {
+    blobs: Option<Arc<dyn Blobs>>,
     /// Bytes that may still be stored for the task.
-    room: u64,
-    changes: Vec<FileChange>,
+    room: Cell<u64>,
+    made: RefCell<Vec<FileChange>>,
 }
 
-/// The content of a change that is about to be made.
-pub(in crate::tool) struct Stored {
-    before: Option<FileVersion>,
-    after: FileVersion,
-}
-
-/// Keeps everything in memory.
-impl Default for FileChanges {
-    fn default() -> FileChanges {
-        FileChanges::new(Arc::new(MemoryBlobs::default()), u64::MAX)
-    }
-}
+/// The versions of a file before and after a change; none before if there was no file.
+pub(in crate::tool) type Versions = (Option<FileVersion>, FileVersion);
 
 impl FileChanges {
     pub fn new(blobs: Arc<dyn Blobs>, room: u64) -> FileChanges {
-        FileChanges { blobs, made: Mutex::new(Made { room, changes: Vec::new() }) }
+        FileChanges { blobs: Some(blobs), room: Cell::new(room), made: RefCell::default() }
     }
 
     /// The changes that were made.
     pub fn take(&self) -> Vec<FileChange> {
-        std::mem::take(&mut self.made().changes)
+        self.made.take()
     }
 
     /// How many bytes may still be stored for the task.
     pub fn room(&self) -> u64 {
-        self.made().room
+        self.room.get()
     }
 
     /// Stores the content of a change. Comes before the change.
-    pub(in crate::tool) fn store(&self, before: Option<&[u8]>, after: &[u8], limits: &Limits) -> Stored {
-        Stored { before: before.map(|bytes| self.version(bytes, limits)), after: self.version(after, limits) }
+    pub(in crate::tool) fn store(&self, before: Option<&[u8]>, after: &[u8], limits: &Limits) -> Versions {
+        (before.map(|bytes| self.version(bytes, limits)), self.version(after, limits))
     }
 
     /// The change was made; the modes are those of the old and the new file.
-    pub(in crate::tool) fn add(&self, call: &CallId, root: String, path: String, stored: Stored, modes: (u32, u32)) {
-        let before = stored.before.map(|version| FileVersion { mode: modes.0, ..version });
-        let after = FileVersion { mode: modes.1, ..stored.after };
-        self.made().changes.push(FileChange { call: call.clone(), root, path, before, after });
+    pub(in crate::tool) fn add(&self, call: &CallId, root: String, path: String, stored: Versions, modes: (u32, u32)) {
+        let before = stored.0.map(|version| FileVersion { mode: modes.0, ..version });
+        let after = FileVersion { mode: modes.1, ..stored.1 };
+        self.made.borrow_mut().push(FileChange { call: call.clone(), root, path, before, after });
     }
 
     fn version(&self, bytes: &[u8], limits: &Limits) -> FileVersion {
         let len = bytes.len() as u64;
-        let mut made = self.made();
+        let blobs = self.blobs.as_ref().filter(|_| len <= limits.blob_bytes.min(self.room()));
         // The change is made even if its content cannot be stored; the log says that it cannot be restored.
-        let stored = if len <= limits.blob_bytes.min(made.room) { self.blobs.put(bytes).ok() } else { None };
-        made.room -= stored.as_ref().map_or(0, |_| len);
+        let stored = blobs.and_then(|blobs| blobs.put(bytes).ok());
+        self.room.set(self.room() - stored.as_ref().map_or(0, |_| len));
         FileVersion { unstored: stored.is_none(), sha256: stored.unwrap_or_else(|| sha256(bytes)), len, mode: 0 }
-    }
-
-    fn made(&self) -> MutexGuard<'_, Made> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
