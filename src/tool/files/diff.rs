@@ -19,8 +19,8 @@ pub struct Comparison<'a> {
     changes: Vec<Change>,
 }
 
-/// Lines of the old text that were replaced by lines of the new one; one of the ranges may be empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Lines of both texts: those of the old one were replaced by those of the new one, or they are still to be compared with each other.
+/// One of the ranges may be empty.
 struct Change {
     old: Range<usize>,
     new: Range<usize>,
@@ -39,7 +39,7 @@ impl<'a> Comparison<'a> {
         };
         let a: Vec<u32> = old.iter().map(&mut number).collect();
         let b: Vec<u32> = new.iter().map(&mut number).collect();
-        let changes = Search::new(&a, &b, steps).changes();
+        let changes = Search { a: &a, b: &b, steps, reached: Default::default() }.changes();
         Comparison { old, new, changes }
     }
 
@@ -109,109 +109,94 @@ fn lines(text: &mut String, sign: char, lines: &[&str]) {
     }
 }
 
-/// Parts of both texts that are still to be compared with each other.
-#[derive(Clone)]
-struct Square {
-    a: Range<usize>,
-    b: Range<usize>,
-}
-
 struct Search<'a> {
     a: &'a [u32],
     b: &'a [u32],
     steps: usize,
     /// Furthest positions per diagonal, from the front and from the back; diagonal `k` is at `k + middle`.
-    forward: Vec<usize>,
-    backward: Vec<usize>,
+    reached: [Vec<usize>; 2],
 }
 
-impl<'a> Search<'a> {
-    fn new(a: &'a [u32], b: &'a [u32], steps: usize) -> Search<'a> {
-        Search { a, b, steps, forward: Vec::new(), backward: Vec::new() }
-    }
-
+impl Search<'_> {
     fn changes(mut self) -> Vec<Change> {
         let mut changes: Vec<Change> = Vec::new();
-        let mut waiting = vec![Square { a: 0..self.a.len(), b: 0..self.b.len() }];
+        let mut waiting = vec![Change { old: 0..self.a.len(), new: 0..self.b.len() }];
         // The later half is pushed first, so that changes are found in order.
-        while let Some(square) = waiting.pop() {
-            let square = self.trimmed(square);
-            if square.a.is_empty() && square.b.is_empty() {
+        while let Some(part) = waiting.pop() {
+            let Change { old, new } = self.trimmed(part);
+            if old.is_empty() && new.is_empty() {
                 continue;
             }
-            if let Some((x, y)) = self.middle(&square) {
-                waiting.push(Square { a: x..square.a.end, b: y..square.b.end });
-                waiting.push(Square { a: square.a.start..x, b: square.b.start..y });
+            if let Some((x, y)) = self.middle(&old, &new) {
+                waiting.push(Change { old: x..old.end, new: y..new.end });
+                waiting.push(Change { old: old.start..x, new: new.start..y });
                 continue;
             }
             match changes.last_mut() {
-                Some(last) if last.old.end == square.a.start && last.new.end == square.b.start => {
-                    last.old.end = square.a.end;
-                    last.new.end = square.b.end;
+                Some(last) if last.old.end == old.start && last.new.end == new.start => {
+                    last.old.end = old.end;
+                    last.new.end = new.end;
                 }
-                _ => changes.push(Change { old: square.a, new: square.b }),
+                _ => changes.push(Change { old, new }),
             }
         }
         changes
     }
 
     /// Removes equal lines at both ends.
-    fn trimmed(&self, square: Square) -> Square {
-        let Square { mut a, mut b } = square;
-        while !a.is_empty() && !b.is_empty() && self.a[a.start] == self.b[b.start] {
-            a.start += 1;
-            b.start += 1;
+    fn trimmed(&self, part: Change) -> Change {
+        let Change { mut old, mut new } = part;
+        while !old.is_empty() && !new.is_empty() && self.a[old.start] == self.b[new.start] {
+            old.start += 1;
+            new.start += 1;
         }
-        while !a.is_empty() && !b.is_empty() && self.a[a.end - 1] == self.b[b.end - 1] {
-            a.end -= 1;
-            b.end -= 1;
+        while !old.is_empty() && !new.is_empty() && self.a[old.end - 1] == self.b[new.end - 1] {
+            old.end -= 1;
+            new.end -= 1;
         }
-        Square { a, b }
+        Change { old, new }
     }
 
-    /// A point on a shortest path, found by searching from both corners until the searches meet. None when the square
+    /// A point on a shortest path, found by searching from both corners until the searches meet. None when these lines
     /// cannot be split, or when the steps are used up.
-    fn middle(&mut self, square: &Square) -> Option<(usize, usize)> {
-        let (n, m) = (square.a.len(), square.b.len());
+    fn middle(&mut self, old: &Range<usize>, new: &Range<usize>) -> Option<(usize, usize)> {
+        const FRONT: usize = 0;
+        const BACK: usize = 1;
+        let (a, b) = (&self.a[old.clone()], &self.b[new.clone()]);
+        let (n, m) = (a.len(), b.len());
         if n == 0 || m == 0 {
             return None;
         }
-        let (a, b) = (&self.a[square.a.clone()], &self.b[square.b.clone()]);
         let delta = n as isize - m as isize;
-        let odd = delta % 2 != 0;
         let most = (n + m).div_ceil(2) + 1;
-        let middle = most as isize + 1;
-        self.forward.clear();
-        self.forward.resize(2 * most + 3, 0);
-        self.backward.clear();
-        self.backward.resize(2 * most + 3, 0);
-        let at = |k: isize| (k + middle) as usize;
-        let meet = |x: usize, y: isize| {
-            let y = usize::try_from(y).ok()?;
-            let inside = x <= n && y <= m && (x, y) != (0, 0) && (x, y) != (n, m);
-            inside.then_some((square.a.start + x, square.b.start + y))
-        };
-        for d in 0..most as isize {
+        let at = |k: isize| (k + most as isize + 1) as usize;
+        for reached in &mut self.reached {
+            reached.clear();
+            reached.resize(2 * most + 3, 0);
+        }
+        // The searches meet in a step from the front if the difference of the lengths is odd, else in one from the back.
+        let meeting = if delta % 2 != 0 { FRONT } else { BACK };
+        for (d, side) in (0..most as isize).flat_map(|d| [(d, FRONT), (d, BACK)]) {
+            let same = |x: usize, y: usize| match side {
+                FRONT => a[x] == b[y],
+                _ => a[n - 1 - x] == b[m - 1 - y],
+            };
             for k in (-d..=d).step_by(2) {
-                let start = furthest(&self.forward, at(k), k, d);
-                let run = matching(a.iter(), b.iter(), start, k);
+                let start = furthest(&self.reached[side], at(k), k, d);
+                // Behind the end if diagonal `k` has no such line.
+                let y = (start as isize - k) as usize;
+                let left = n.saturating_sub(start).min(m.saturating_sub(y));
+                let run = (0..left).take_while(|i| same(start + i, y + i)).count();
                 let x = start + run;
-                self.forward[at(k)] = x;
+                self.reached[side][at(k)] = x;
                 self.steps = self.steps.checked_sub(1 + run)?;
+                // What the other side has reached at this distance, or before it has made this step.
                 let other = delta - k;
-                if odd && other.abs() < d && x + self.backward[at(other)] >= n {
-                    return meet(start, start as isize - k);
-                }
-            }
-            for k in (-d..=d).step_by(2) {
-                let start = furthest(&self.backward, at(k), k, d);
-                let run = matching(a.iter().rev(), b.iter().rev(), start, k);
-                let x = start + run;
-                self.backward[at(k)] = x;
-                self.steps = self.steps.checked_sub(1 + run)?;
-                let other = delta - k;
-                if !odd && other.abs() <= d && x + self.forward[at(other)] >= n {
-                    return meet(n.checked_sub(x)?, m as isize - (x as isize - k));
+                let known = if side == FRONT { d - 1 } else { d };
+                if side == meeting && other.abs() <= known && x + self.reached[1 - side][at(other)] >= n {
+                    let (x, y) = if side == FRONT { (start, y) } else { (n.checked_sub(x)?, m.checked_sub(y + run)?) };
+                    let splits = x <= n && y <= m && (x, y) != (0, 0) && (x, y) != (n, m);
+                    return splits.then_some((old.start + x, new.start + y));
                 }
             }
         }
@@ -222,20 +207,6 @@ impl<'a> Search<'a> {
 /// Where diagonal `k` begins its run at edit distance `d`: one step from the better of its neighbours.
 fn furthest(reached: &[usize], at: usize, k: isize, d: isize) -> usize {
     if k == -d || (k != d && reached[at - 1] < reached[at + 1]) { reached[at + 1] } else { reached[at - 1] + 1 }
-}
-
-/// How many lines are equal from here on, on diagonal `k`.
-fn matching<'a>(
-    a: impl ExactSizeIterator<Item = &'a u32>,
-    b: impl ExactSizeIterator<Item = &'a u32>,
-    x: usize,
-    k: isize,
-) -> usize {
-    let y = (x as isize - k) as usize;
-    if x >= a.len() || y >= b.len() {
-        return 0;
-    }
-    a.skip(x).zip(b.skip(y)).take_while(|(a, b)| a == b).count()
 }
 
 #[cfg(test)]
