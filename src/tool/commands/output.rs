@@ -133,10 +133,9 @@ enum State {
     Escape,
     /// `ESC [`: parameters up to a final byte.
     Control,
-    /// `ESC ]` and similar: a string up to BEL or `ESC \`. The end of a line ends it too, so that an unfinished one hides only one line.
+    /// `ESC ]` and similar: a string up to BEL or the next ESC. The end of a line ends it too, so that an unfinished one hides only
+    /// one line.
     Words,
-    /// ESC within a string.
-    WordsEscape,
 }
 
 impl Cleaner {
@@ -188,21 +187,11 @@ impl Cleaner {
 impl State {
     fn after(self, byte: u8) -> State {
         match (self, byte) {
-            (State::Text, 0x1b) => State::Escape,
-            (State::Text, _) => State::Text,
-            (State::Escape, b'[') => State::Control,
+            (_, 0x1b) | (State::Escape, 0x20..=0x2f) => State::Escape,
+            (State::Escape, b'[') | (State::Control, 0x20..=0x3f) => State::Control,
             (State::Escape, b']' | b'P' | b'X' | b'^' | b'_') => State::Words,
-            (State::Escape, 0x1b | 0x20..=0x2f) => State::Escape,
-            (State::Escape, _) => State::Text,
-            (State::Control, 0x20..=0x3f) => State::Control,
-            (State::Control, 0x1b) => State::Escape,
-            (State::Control, _) => State::Text,
-            (State::Words, 0x07 | b'\n') => State::Text,
-            (State::Words, 0x1b) => State::WordsEscape,
-            (State::Words, _) => State::Words,
-            (State::WordsEscape, b'\\') => State::Text,
-            (State::WordsEscape, 0x1b) => State::WordsEscape,
-            (State::WordsEscape, _) => State::Words,
+            (State::Words, byte) if byte != 0x07 && byte != b'\n' => State::Words,
+            (State::Text | State::Escape | State::Control | State::Words, _) => State::Text,
         }
     }
 }
