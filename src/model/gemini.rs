@@ -194,14 +194,8 @@ pub fn resolve(model: &str) -> Result<&str, ModelError> {
         "auto-gemini-2.5" => "gemini-2.5-pro",
         name => name,
     };
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/@".contains(&byte);
-    let bad = resolved.is_empty()
-        || !resolved.bytes().all(plain)
-        || resolved.contains("..")
-        || resolved.contains("//")
-        || resolved.starts_with('/')
-        || resolved.ends_with('/');
-    if bad {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@".contains(&byte);
+    if !resolved.split('/').all(|part| !part.is_empty() && !part.contains("..") && part.bytes().all(is_plain)) {
         return Err(fatal(format!(
             "{model:?} cannot be the name of a model. Choose one with --model, such as pro, flash or gemini-2.5-pro."
         )));

@@ -20,7 +20,7 @@ use crate::task::message::{Content, Message, Part, Role};
 use crate::task::spec::Ending;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Where and when the conversation takes place.
@@ -177,13 +177,11 @@ fn responses(answer: &Answer, later: &[Arc<Item>]) -> Vec<Value> {
     answer
         .calls()
         .map(|request| {
-            let mut response = Map::new();
+            let mut response = json!({"name": request.name, "response": outcome(ending_of(&request.call))});
             if let Some(id) = &request.api_id {
-                response.insert("id".into(), id.as_str().into());
+                response["id"] = id.as_str().into();
             }
-            response.insert("name".into(), request.name.as_str().into());
-            response.insert("response".into(), outcome(ending_of(&request.call)));
-            json!({"functionResponse": response})
+            json!({ "functionResponse": response })
         })
         .collect()
 }
@@ -220,12 +218,11 @@ fn spoken(part: &Part) -> Option<Value> {
         Content::Text(text) => Some(json!({"text": text})),
         Content::Bytes(data) => Some(attached(part, data)),
         Content::Uri(uri) if is_fetchable(uri) => {
-            let mut file = Map::new();
+            let mut file = json!({ "fileUri": uri });
             if let Some(media_type) = &part.media_type {
-                file.insert("mimeType".into(), media_type.as_str().into());
+                file["mimeType"] = media_type.as_str().into();
             }
-            file.insert("fileUri".into(), uri.as_str().into());
-            Some(json!({"fileData": file}))
+            Some(json!({ "fileData": file }))
         }
         Content::Uri(uri) => Some(note(format!(
             "[The user attached {} at {uri}. Its content is not part of this conversation.]",

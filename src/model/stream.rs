@@ -14,11 +14,13 @@ use crate::model::error::{self, Refusal};
 use crate::task::log::answer::{Answer, Finish, Request};
 use crate::task::log::gemini::{self, UsageMetadata};
 use crate::task::machine::job::{ModelError, ModelErrorKind, NoteBody};
+use regex_lite::Regex;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 /// What the request ended with. After results the model may have nothing to add; after a prompt an empty answer is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -317,19 +319,7 @@ fn cut_off(finish: &Finish) -> Option<String> {
 
 /// Whether anything is left without white space, zero-width characters and HTML comments.
 fn is_visible(text: &str) -> bool {
-    let shows = |text: &str| {
-        text.chars().any(|c| !c.is_whitespace() && !matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}'))
-    };
-    let mut rest = text;
-    while let Some((before, comment)) = rest.split_once("<!--") {
-        if shows(before) {
-            return true;
-        }
-        match comment.split_once("-->") {
-            Some((_, after)) => rest = after,
-            // Not a comment after all.
-            None => return true,
-        }
-    }
-    shows(rest)
+    static COMMENT: LazyLock<Regex> = LazyLock::new(|| Regex::new("(?s)<!--.*?-->").expect("the expression is valid"));
+    let hidden = |c: char| c.is_whitespace() || matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}');
+    !COMMENT.replace_all(text, "").chars().all(hidden)
 }

@@ -182,11 +182,14 @@ impl ResolvedPath {
         match &self.found {
             Found::Directory(dir) => Ok(dir.as_fd()),
             Found::File(_) => Err(ErrorKind::PathIsNotADirectory.error(format!("{path} is a file. {advice}"))),
-            Found::Nothing(_) => {
-                let workspace = ctx.workspace.path().display();
-                Err(ErrorKind::FileNotFound.error(format!("There is no directory {path} in {workspace}.")))
-            }
+            Found::Nothing(_) => Err(self.missing("directory", ctx)),
         }
+    }
+
+    /// The error if nothing is there. `what` was looked for.
+    pub(in crate::tool) fn missing(&self, what: &str, ctx: &Ctx) -> CallError {
+        let (path, workspace) = (self.relative(), ctx.workspace.path().display());
+        ErrorKind::FileNotFound.error(format!("There is no {what} {path} in {workspace}."))
     }
 
     /// The length of this directory with a final slash, which paths below it begin with.

@@ -98,10 +98,7 @@ fn look(resolved: &ResolvedPath, ctx: &Ctx) -> Result<Reading, CallError> {
     let bytes = match &resolved.found {
         Found::File(entry) => contents(entry, &path, ctx.limits.file_bytes)?,
         Found::Directory(_) => return Err(is_directory(resolved)),
-        Found::Nothing(_) => {
-            let text = format!("There is no file {path} in {}.", ctx.workspace.path().display());
-            return Err(ErrorKind::FileNotFound.error(text));
-        }
+        Found::Nothing(_) => return Err(resolved.missing("file", ctx)),
     };
     if let Some(what) = binary(&path, &bytes) {
         let length = bytes.len();

@@ -203,11 +203,7 @@ fn search(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError
             let bytes = contents(entry, &resolved.relative(), ctx.limits.file_bytes)?;
             report.add(below.as_os_str().as_bytes(), lines_in(&bytes, &query, query.around));
         }
-        Found::Nothing(_) => {
-            let text =
-                format!("There is no file or directory {} in {}.", resolved.relative(), ctx.workspace.path().display());
-            return Err(ErrorKind::FileNotFound.error(text));
-        }
+        Found::Nothing(_) => return Err(resolved.missing("file or directory", ctx)),
     }
     if !query.names_only && query.around.is_none() {
         widen(&mut report, &query, ctx);

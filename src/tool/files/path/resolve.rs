@@ -7,7 +7,6 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fmt;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
@@ -103,17 +102,21 @@ impl Walk<'_> {
                 FileType::Directory => self.held.push((name, fd)),
                 FileType::Symlink => self.follow(&fd)?,
                 _ if self.todo.is_empty() => {
-                    return Ok(Found::File(Entry { dir: self.here().try_clone_to_owned().map_err(system)?, name }));
+                    return Ok(Found::File(Entry { dir: self.held_open()?, name }));
                 }
                 _ => return Err(ResolveError::NotDirectory),
             }
         }
-        let dir = self.here().try_clone_to_owned().map_err(system)?;
-        Ok(Found::Directory(dir))
+        Ok(Found::Directory(self.held_open()?))
     }
 
     fn here(&self) -> BorrowedFd<'_> {
         self.held.last().map_or(self.workspace.dir.as_fd(), |(_, dir)| dir.as_fd())
+    }
+
+    /// A descriptor of the current directory that outlives the walk.
+    fn held_open(&self) -> Result<OwnedFd, ResolveError> {
+        Ok(rustix::io::fcntl_dupfd_cloexec(self.here(), 0)?)
     }
 
     /// Puts the target of a link before the components that are left.
@@ -144,12 +147,8 @@ impl Walk<'_> {
             }
         }
         let name = parents.pop().expect("it holds at least the first name");
-        Ok(Found::Nothing(MissingPath { dir: self.here().try_clone_to_owned().map_err(system)?, parents, name }))
+        Ok(Found::Nothing(MissingPath { dir: self.held_open()?, parents, name }))
     }
-}
-
-fn system(error: io::Error) -> ResolveError {
-    ResolveError::System(Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
 fn parts(path: &Path) -> VecDeque<Part> {
