@@ -4,8 +4,10 @@
 //! A file may import others by writing `@./other.md`. The caller finds and reads files; here are the syntax of imports, which does
 //! not apply in code, and how the texts are combined.
 
+use regex_lite::Regex;
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 /// What the model is told beside the conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -147,43 +149,22 @@ fn closes(open: (char, usize), found: (char, usize)) -> bool {
 
 /// The imports of a line outside of code: the position of the `@`, and the path after it.
 fn imports(line: &str) -> Vec<(usize, &str)> {
+    static MARKS: LazyLock<Regex> = LazyLock::new(|| Regex::new("`+|@[^`\\s]+").expect("the expression is valid"));
     let mut found = Vec::new();
-    let mut at = 0;
-    while at < line.len() {
-        let rest = &line[at..];
-        if rest.starts_with('`') {
-            let ticks = rest.bytes().take_while(|byte| *byte == b'`').count();
-            // Code ends with as many backticks as it began with; without them it is not code.
-            let end = code_end(&rest[ticks..], ticks);
-            at += ticks + end.unwrap_or(0);
-            continue;
+    let marks: Vec<_> = MARKS.find_iter(line).collect();
+    let mut rest = marks.as_slice();
+    while let Some((mark, behind)) = rest.split_first() {
+        // Code ends with as many backticks as it began with; without them it is not code.
+        let is_code = mark.as_str().starts_with('`');
+        let end = behind.iter().position(|other| is_code && other.as_str() == mark.as_str());
+        rest = end.map_or(behind, |end| &behind[end + 1..]);
+        let begins_word = line[..mark.start()].chars().next_back().is_none_or(char::is_whitespace);
+        let path = mark.as_str()[1..].trim_end_matches(['.', ',', ';', ':', '!', '?', ')']);
+        if !is_code && begins_word && is_path(path) {
+            found.push((mark.start(), path));
         }
-        let begins_word = line[..at].chars().next_back().is_none_or(char::is_whitespace);
-        if rest.starts_with('@') && begins_word {
-            let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
-            let path = rest[1..end].trim_end_matches(['.', ',', ';', ':', '!', '?', ')']);
-            if is_path(path) {
-                found.push((at, path));
-            }
-            at += end;
-            continue;
-        }
-        at += rest.chars().next().map_or(1, char::len_utf8);
     }
     found
-}
-
-fn code_end(rest: &str, ticks: usize) -> Option<usize> {
-    let bytes = rest.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        let run = bytes[at..].iter().take_while(|byte| **byte == b'`').count();
-        if run == ticks {
-            return Some(at + run);
-        }
-        at += run.max(1);
-    }
-    None
 }
 
 /// Distinguishes an import from the name of a person, which may begin with `@` too.

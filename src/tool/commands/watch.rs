@@ -42,9 +42,15 @@ pub(in crate::tool) fn follow(
     longest: Option<Duration>,
     out: &mut dyn FnMut(String),
 ) -> io::Result<CommandResult> {
-    let wake = Wake::on(cancel)?;
+    let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+    let rung = bell.clone();
+    cancel.on_set(move || {
+        let _ = rustix::io::write(&*rung, &1u64.to_ne_bytes());
+    });
     let mut watch = Watch {
         limits,
+        cancel,
+        bell,
         late_at: longest.map(|longest| Instant::now() + longest),
         child: child.as_ref(),
         output: Output::new(limits),
@@ -55,38 +61,19 @@ pub(in crate::tool) fn follow(
         exited: false,
         closed: false,
     };
-    let watched = watch.until_over(&wake, out);
+    let watched = watch.until_over(out);
+    cancel.clear();
     let Watch { why, output, .. } = watch;
     let finished = child.finish();
     watched?;
     Ok(CommandResult { why, output, finished: finished? })
 }
 
-/// A descriptor that becomes readable when the call is cancelled.
-struct Wake<'a> {
-    cancel: &'a Cancel,
-    bell: Arc<OwnedFd>,
-}
-
-impl<'a> Wake<'a> {
-    fn on(cancel: &'a Cancel) -> io::Result<Wake<'a>> {
-        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let rung = bell.clone();
-        cancel.on_set(move || {
-            let _ = rustix::io::write(&*rung, &1u64.to_ne_bytes());
-        });
-        Ok(Wake { cancel, bell })
-    }
-}
-
-impl Drop for Wake<'_> {
-    fn drop(&mut self) {
-        self.cancel.clear();
-    }
-}
-
 struct Watch<'a> {
     limits: &'a Limits,
+    cancel: &'a Cancel,
+    /// A descriptor that becomes readable when the call is cancelled.
+    bell: Arc<OwnedFd>,
     late_at: Option<Instant>,
     child: &'a dyn Child,
     output: Output,
@@ -102,7 +89,7 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    fn until_over(&mut self, wake: &Wake, out: &mut dyn FnMut(String)) -> io::Result<()> {
+    fn until_over(&mut self, out: &mut dyn FnMut(String)) -> io::Result<()> {
         let mut buffer = vec![0; 64 * 1024];
         while !(self.exited && self.closed) {
             let now = Instant::now();
@@ -114,7 +101,7 @@ impl Watch<'_> {
                 break;
             }
             if self.stop_at.is_none() {
-                if wake.cancel.is_set() {
+                if self.cancel.is_set() {
                     self.end_it(Why::Cancelled, now);
                 } else if self.silent_at().is_some_and(|at| at <= now) {
                     self.end_it(Why::Silent, now);
@@ -122,7 +109,7 @@ impl Watch<'_> {
                     self.end_it(Why::Late, now);
                 }
             }
-            self.wait(wake, now, &mut buffer)?;
+            self.wait(now, &mut buffer)?;
         }
         self.output.end();
         if self.output.has_live() {
@@ -132,12 +119,12 @@ impl Watch<'_> {
     }
 
     /// Waits for the next event and processes it.
-    fn wait(&mut self, wake: &Wake, now: Instant, buffer: &mut [u8]) -> io::Result<()> {
+    fn wait(&mut self, now: Instant, buffer: &mut [u8]) -> io::Result<()> {
         let (output, over) = (self.child.output(), self.child.over());
         let mut fds = [
             PollFd::from_borrowed_fd(output, PollFlags::IN),
             PollFd::from_borrowed_fd(over, PollFlags::IN),
-            PollFd::new(&wake.bell, PollFlags::IN),
+            PollFd::new(&self.bell, PollFlags::IN),
         ];
         // A descriptor whose event was already processed would be ready at once, so it is left out.
         let waited_for = match (self.closed, self.exited, self.stop_at) {

@@ -8,7 +8,6 @@
 use crate::tool::Ctx;
 use crate::tool::files::path::Found;
 use crate::tool::files::read_file;
-use crate::tool::files::read_file::Reading;
 use crate::tool::search::ignore::Rules;
 use crate::tool::search::listing::{by_path, readable};
 use crate::tool::search::walk::{BY_MACHINE, Visitor, Walk, WalkedFile};
@@ -170,17 +169,13 @@ impl Texts {
     fn take(&mut self, path: &[u8], ctx: &Ctx) {
         let full = self.read >= ctx.limits.attached_files || self.chars >= ctx.limits.attached_chars;
         let resolved = ctx.workspace.look(Path::new(OsStr::from_bytes(path))).filter(|_| !full);
-        let Some(resolved) = resolved else {
+        let read = resolved.and_then(|resolved| Some((read_file::whole(&resolved, ctx)?, resolved.real())));
+        let Some((text, real)) = read else {
             return self.left_out.push(readable(path));
         };
-        match read_file::whole(&resolved, ctx) {
-            Ok(Reading::Text(text)) => {
-                self.chars += text.chars().count();
-                self.text += &format!("--- {} ---\n\n{text}\n\n", readable(resolved.real().as_bytes()));
-                self.read += 1;
-            }
-            Ok(Reading::Binary(_)) | Err(_) => self.left_out.push(readable(path)),
-        }
+        self.chars += text.chars().count();
+        self.text += &format!("--- {} ---\n\n{text}\n\n", readable(real.as_bytes()));
+        self.read += 1;
     }
 
     fn finish(mut self) -> String {

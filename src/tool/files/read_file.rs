@@ -79,18 +79,18 @@ impl Lines {
 }
 
 /// The content of a file.
-pub(in crate::tool) enum Reading {
+enum Reading {
     Text(String),
     /// Not text. The sentence says what it is.
     Binary(String),
 }
 
-/// The content of a file as it is shown by default.
-pub(in crate::tool) fn whole(resolved: &ResolvedPath, ctx: &Ctx) -> Result<Reading, CallError> {
-    Ok(match look(resolved, ctx)? {
-        Reading::Text(text) => Reading::Text(excerpt(&text, &Lines { start: None, end: None }, ctx.limits).0),
-        binary => binary,
-    })
+/// The content of a file as it is shown by default; None if it is not text or cannot be read.
+pub(in crate::tool) fn whole(resolved: &ResolvedPath, ctx: &Ctx) -> Option<String> {
+    match look(resolved, ctx).ok()? {
+        Reading::Text(text) => Some(excerpt(&text, &Lines { start: None, end: None }, ctx.limits).0),
+        Reading::Binary(_) => None,
+    }
 }
 
 fn look(resolved: &ResolvedPath, ctx: &Ctx) -> Result<Reading, CallError> {

@@ -186,24 +186,16 @@ fn report(path: &str, strategy: Strategy, edits: &[Edit], original: &str) -> Str
         n => format!("{n} replacements"),
     };
     let mut text = format!("Modified {path} ({times}).");
-    match strategy {
-        Strategy::Exact | Strategy::Flexible | Strategy::Loose => {}
-        Strategy::Fuzzy => {
-            let content = original.replace("\r\n", "\n");
-            let before = |at: usize| content.as_bytes()[..at].iter().filter(|b| **b == b'\n');
-            let line = |at: usize| before(at).count() + 1;
-            let ranges: Vec<String> = edits
-                .iter()
-                .map(|edit| {
-                    let last = edit.range.end.saturating_sub(1).max(edit.range.start);
-                    format!("{}-{}", line(edit.range.start), line(last))
-                })
-                .collect();
-            text.push_str(&format!(
-                " old_string was not there as given; what comes nearest was replaced, in lines {}.",
-                ranges.join(", ")
-            ));
-        }
+    if strategy == Strategy::Fuzzy {
+        let content = original.replace("\r\n", "\n");
+        let line = |at: usize| content.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+        let lines = |Edit { range, .. }: &Edit| {
+            let last = range.end.saturating_sub(1).max(range.start);
+            format!("{}-{}", line(range.start), line(last))
+        };
+        let lines: Vec<String> = edits.iter().map(lines).collect();
+        let lines = lines.join(", ");
+        text += &format!(" old_string was not there as given; what comes nearest was replaced, in lines {lines}.");
     }
     text
 }

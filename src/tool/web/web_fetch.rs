@@ -97,15 +97,10 @@ impl Wanted {
     }
 }
 
-/// Removes brackets, quotes and punctuation around a URL.
+/// Removes brackets, quotes and punctuation around a URL. A closing bracket belongs to a URL with an opening one.
 fn bare(word: &str) -> &str {
     let word = word.trim_start_matches(['<', '(', '[', '{', '"', '\'', '`']);
-    let closing: &[char] = if word.contains('(') {
-        &['>', ']', '}', '"', '\'', '`', '.', ',', ';', '!']
-    } else {
-        &['>', ']', '}', '"', '\'', '`', '.', ',', ';', '!', ')']
-    };
-    word.trim_end_matches(closing)
+    word.trim_end_matches(|c| ">]}\"'`.,;!".contains(c) || (c == ')' && !word.contains('(')))
 }
 
 /// The URL of a file itself, if `url` is the page that shows the file on GitHub.
