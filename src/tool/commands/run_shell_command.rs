@@ -63,9 +63,10 @@ impl Tool for Shell {
         if let Some(description) = optional_text_arg(args, "description") {
             title.push_str(&format!(" ({})", first_line(description)));
         }
-        let check = look(args, &dir, ctx)?;
+        let checked = look(command, args, &dir, ctx);
+        let needs_approval = checked.as_ref().err().cloned();
         let mut warnings = warnings(command);
-        warnings.extend(check.needs_approval.iter().map(|why| format!("It needs approval: {}.", visible(why))));
+        warnings.extend(needs_approval.iter().map(|why| format!("It needs approval: {}.", visible(why))));
         Ok(Plan {
             title,
             question: Question::Exec {
@@ -74,8 +75,8 @@ impl Tool for Shell {
                 programs: programs(command),
                 dir: Some(dir.real()),
                 warnings,
-                needs_approval: check.needs_approval,
-                edits: check.edits,
+                needs_approval,
+                edits: checked.unwrap_or_default(),
             },
             base: None,
         })
@@ -94,21 +95,21 @@ fn is_background(args: &Value) -> bool {
     flag_arg(args, "is_background")
 }
 
-/// Checks whether a line may run without approval, and which files it writes.
-fn look(args: &Value, dir: &ResolvedPath, ctx: &Ctx) -> Result<operands::LineCheck, CallError> {
-    let command = command(args)?;
-    let mut check = operands::look(command, dir, ctx);
-    if check.needs_approval.is_some() || !operands::is_of_interest(command) {
-        return Ok(check);
+/// The files that a line writes. The error says why it needs approval.
+fn look(command: &str, args: &Value, dir: &ResolvedPath, ctx: &Ctx) -> Result<Vec<String>, String> {
+    let edits = operands::look(command, dir, ctx)?;
+    if !operands::is_of_interest(command) {
+        return Ok(edits);
     }
-    check.needs_approval = if is_background(args) {
-        Some("it goes on running in the background".into())
-    } else if let Err(why) = ctx.children.can_confine(ctx.workspace.path()) {
-        Some(format!("commands that only read cannot be confined here ({why})"))
-    } else {
-        flag_arg(args, "unconfined").then(|| "the agent asks to run it unconfined".into())
-    };
-    Ok(check)
+    if is_background(args) {
+        return Err("it goes on running in the background".into());
+    }
+    let can_confine = ctx.children.can_confine(ctx.workspace.path());
+    can_confine.map_err(|why| format!("commands that only read cannot be confined here ({why})"))?;
+    match flag_arg(args, "unconfined") {
+        true => Err("the agent asks to run it unconfined".into()),
+        false => Ok(edits),
+    }
 }
 
 fn foreground(run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> Result<Ending, CallError> {

@@ -12,27 +12,17 @@ use crate::tool::files::path::{Found, ResolvedPath, Workspace, is_protected};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use std::path::{Path, PathBuf};
 
-/// The result of the check of a line.
-#[derive(Debug, Default, PartialEq)]
-pub(in crate::tool) struct LineCheck {
-    /// Why read-only commands, or the files that the line writes, need approval.
-    pub needs_approval: Option<String>,
-    /// The real paths of the files it writes; empty if approval is needed.
-    pub edits: Vec<String>,
-}
-
-/// Checks a line that starts in `dir`.
-pub(in crate::tool) fn look(line: &str, dir: &ResolvedPath, ctx: &Ctx) -> LineCheck {
+/// Checks a line that starts in `dir`, and returns the real paths of the files it writes. The error says why read-only commands, or
+/// these files, need approval.
+pub(in crate::tool) fn look(line: &str, dir: &ResolvedPath, ctx: &Ctx) -> Result<Vec<String>, String> {
     let Ok(commands) = parse(line) else {
         // Such a line needs approval by the policy.
-        return LineCheck::default();
+        return Ok(Vec::new());
     };
     let dirs = Directories::new(dir.below.clone());
     let mut walk = Walk { ctx, dirs, left: LINE_PATHS, edits: Vec::new() };
-    match walk.all(&commands) {
-        Ok(()) => LineCheck { needs_approval: None, edits: walk.edits },
-        Err(why) => LineCheck { needs_approval: Some(why), edits: Vec::new() },
-    }
+    walk.all(&commands)?;
+    Ok(walk.edits)
 }
 
 /// Whether [`look`] has anything to check: read-only commands, or files of redirections.
