@@ -10,13 +10,14 @@ mod html;
 mod web_fetch;
 
 use crate::base::cancel::Cancel;
+use crate::base::lock::lock;
 use crate::limits::Limits;
 use crate::tool::Tool;
 use crate::tool::public_hosts::{Judge, Judged, is_public};
 use address::{Url, Wrong};
 use std::collections::{HashMap, VecDeque};
 use std::io::Read;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use ureq::Agent;
 use ureq::Body;
@@ -55,8 +56,7 @@ impl Web {
 
     /// Whether a host may be visited once more. If so, the visit is counted.
     pub(super) fn may_visit(&self, host: &str, limits: &Limits) -> bool {
-        let mut visits = self.visits.lock().unwrap_or_else(PoisonError::into_inner);
-        visits.count(host, Instant::now(), limits)
+        lock(&self.visits).count(host, Instant::now(), limits)
     }
 
     /// The text of a page. The error is the reason why there is none.

@@ -9,6 +9,7 @@
 
 use crate::base::cancel::Cancel;
 use crate::base::id::TaskId;
+use crate::base::lock::lock;
 use crate::limits::Limits;
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, Ending, ErrorKind, Kind, Plan, ToolSpec};
@@ -18,7 +19,7 @@ use crate::tool::{Child, Ctx, Tool, invalid, number_arg, object, text_end};
 use serde_json::{Value, json};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -55,7 +56,7 @@ struct Over {
 impl Background {
     /// Checks whether one more may be started. The error is the reason why not.
     pub(in crate::tool) fn check_room(&self, ctx: &Ctx) -> Result<(), String> {
-        let processes = self.lock();
+        let processes = lock(&self.processes);
         let running = || processes.iter().filter(|process| process.is_running());
         let own = running().filter(|process| process.task == *ctx.task);
         let (own, all) = (own.count(), running().count());
@@ -87,7 +88,7 @@ impl Background {
             .name("background".into())
             .stack_size(256 * 1024)
             .spawn(move || followed.follow(child, &limits))?;
-        let mut processes = self.lock();
+        let mut processes = lock(&self.processes);
         processes.push(process.clone());
         let excess = processes.len().saturating_sub(ctx.limits.background_kept);
         for _ in 0..excess {
@@ -99,12 +100,12 @@ impl Background {
     }
 
     pub(in crate::tool) fn forget(&self, process: &Arc<Process>) {
-        self.lock().retain(|other| !Arc::ptr_eq(other, process));
+        lock(&self.processes).retain(|other| !Arc::ptr_eq(other, process));
     }
 
     /// Ends all processes of a task and forgets them. Does not wait for their end.
     pub fn end_task(&self, task: &TaskId) {
-        self.lock().retain(|process| {
+        lock(&self.processes).retain(|process| {
             let theirs = process.task == *task;
             if theirs {
                 process.stop.set();
@@ -114,7 +115,7 @@ impl Background {
     }
 
     fn of(&self, task: &TaskId) -> Vec<Arc<Process>> {
-        let processes = self.lock();
+        let processes = lock(&self.processes);
         let theirs = processes.iter().filter(|process| process.task == *task);
         theirs.cloned().collect()
     }
@@ -123,10 +124,6 @@ impl Background {
     fn find(&self, task: &TaskId, pid: usize) -> Option<Arc<Process>> {
         let theirs = self.of(task).into_iter().rev();
         theirs.into_iter().find(|process| usize::try_from(process.pid) == Ok(pid))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Process>>> {
-        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -137,12 +134,12 @@ impl Process {
 
     /// How it ended, if it has.
     pub(in crate::tool) fn ending(&self) -> Option<Ending> {
-        self.lock().over.as_ref().map(|over| over.ending.clone())
+        lock(&self.seen).over.as_ref().map(|over| over.ending.clone())
     }
 
     /// Its newest output.
     pub(in crate::tool) fn text(&self) -> String {
-        let seen = self.lock();
+        let seen = lock(&self.seen);
         if seen.dropped == 0 {
             return seen.text.clone();
         }
@@ -154,12 +151,12 @@ impl Process {
         let sleeper = self.clone();
         ctx.cancel.on_set(move || {
             // Locked, so that this cannot happen between the check of the flag and the wait.
-            drop(sleeper.lock());
+            drop(lock(&sleeper.seen));
             sleeper.changed.notify_all();
         });
         let ms = ms.min(ctx.limits.background_wait_ms);
         let until = Instant::now() + Duration::from_millis(ms);
-        let mut seen = self.lock();
+        let mut seen = lock(&self.seen);
         while seen.over.is_none() && !ctx.cancel.is_set() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -175,17 +172,17 @@ impl Process {
     /// Ends it and waits for that.
     pub(in crate::tool) fn end(&self) {
         self.stop.set();
-        let over = self.changed.wait_while(self.lock(), |seen| seen.over.is_none());
+        let over = self.changed.wait_while(lock(&self.seen), |seen| seen.over.is_none());
         drop(over);
     }
 
     fn is_running(&self) -> bool {
-        self.lock().over.is_none()
+        lock(&self.seen).over.is_none()
     }
 
     /// Its status, in a few words.
     fn status(&self) -> String {
-        let seen = self.lock();
+        let seen = lock(&self.seen);
         let over = seen.over.as_ref();
         over.map_or("running", |over| &over.how).to_owned()
     }
@@ -214,12 +211,12 @@ impl Process {
                 Over { ending: Ending::Error { error }, how }
             }
         };
-        self.lock().over = Some(over);
+        lock(&self.seen).over = Some(over);
         self.changed.notify_all();
     }
 
     fn take(&self, text: &str, most: usize) {
-        let mut seen = self.lock();
+        let mut seen = lock(&self.seen);
         seen.text.push_str(text);
         let mut excess = seen.text.len().saturating_sub(most);
         while !seen.text.is_char_boundary(excess) {
@@ -227,10 +224,6 @@ impl Process {
         }
         seen.text.drain(..excess);
         seen.dropped += excess as u64;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
