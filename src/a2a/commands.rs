@@ -14,7 +14,7 @@ use crate::a2a::requests::route::Incoming;
 use crate::base::http::{Request, Response};
 use crate::base::id::TaskId;
 use crate::base::json;
-use crate::task::call::{Call, Execute, Mode, Settings, TaskTraits};
+use crate::task::call::{Call, Create, Execute, Mode, Settings, TaskTraits};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::{Lifecycle, Profile, Protocol};
 use crate::task::machine::state::{State, TaskState};
@@ -49,7 +49,8 @@ pub fn execute(params: &Params, mode: Mode, form: &mut Form) -> Result<Call, Fau
 
 fn executes(typed: Typed, mode: Mode, protocol: Protocol, profile: Profile) -> Call {
     let traits = TaskTraits { lifecycle: Lifecycle::OneShot, protocol, profile };
-    Call::Execute(Execute { typed, settings: Settings::default(), mode, traits })
+    let create = Create { context: None, settings: Settings::default(), traits };
+    Call::Execute(Execute { typed, create, mode })
 }
 
 /// The form for the stream of a command that was requested at a path of the reference server: frames of JSON-RPC with the task's

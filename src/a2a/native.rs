@@ -48,7 +48,7 @@ use crate::base::id::{ContextId, Seq, TaskId};
 use crate::base::json;
 use crate::task::call::{Call, Create, List, Mode, Say, Settings, TaskTraits};
 use crate::task::fault::{Fault, FaultKind};
-use crate::task::log::event::{Delivery, Lifecycle, Profile, Protocol};
+use crate::task::log::event::Delivery;
 use crate::task::log::record::Record;
 use crate::task::machine::job::{Pick, Said};
 use crate::task::machine::state::{State, TaskState};
@@ -135,15 +135,18 @@ impl Asked {
         Ok(id)
     }
 
-    fn settings(&mut self) -> Result<Settings, Fault> {
+    /// A task created here is a conversation, and other clients see it as one of the reference server.
+    fn create(&mut self) -> Result<Create, Fault> {
+        let context = self.context()?;
         let mut wishes =
             Asked { name: format!("{}.settings", self.name), members: self.wish("settings")?.unwrap_or_default() };
-        Ok(Settings {
+        let settings = Settings {
             workspace: wishes.wish("workspace")?,
             model: wishes.wish("model")?,
             auto_execute: wishes.wish("auto_execute")?,
             tools: wishes.wish("tools")?,
-        })
+        };
+        Ok(Create { context, settings, traits: TaskTraits::SESSION })
     }
 
     fn said(&mut self, own_message: impl Fn(Part) -> Message) -> Result<Said, Fault> {
@@ -226,18 +229,18 @@ fn asked(text: &str, form: &mut Form) -> Result<Asked, Fault> {
 fn call(mut asked: Asked, frame: &str) -> Result<Call, Fault> {
     let own_message = |part: Part| Message::new(format!("own-{:08x}", crc32(frame.as_bytes())), Role::User, vec![part]);
     Ok(match asked.name.as_str() {
-        "say" => Call::Say(Say {
-            context: asked.context()?,
-            settings: asked.settings()?,
-            ..now(asked.said(own_message)?, asked.wish("task")?)
-        }),
+        "say" => {
+            let create = asked.create()?;
+            Call::Say(Say::new(asked.said(own_message)?, asked.wish("task")?, create, Mode::Now))
+        }
         "answer" => {
             let pick = asked.pick()?;
             let part = Part::data(json!({ "call": pick.call, "option": pick.option }));
             let said = Said::new(own_message(part).into(), vec![pick]);
-            Call::Say(now(said, Some(asked.need("task")?)))
+            let create = Create { context: None, settings: Settings::default(), traits: TaskTraits::SESSION };
+            Call::Say(Say::new(said, Some(asked.need("task")?), create, Mode::Now))
         }
-        "create" => Call::Create(Create { context: asked.context()?, settings: asked.settings()?, traits: TRAITS }),
+        "create" => Call::Create(asked.create()?),
         "abort" => Call::Abort { task: Some(asked.need("task")?) },
         "drop" => Call::Drop { task: asked.need("task")?, turn: asked.need("turn")? },
         "cancel" => Call::Cancel { task: asked.need("task")? },
@@ -254,24 +257,6 @@ fn call(mut asked: Asked, frame: &str) -> Result<Call, Fault> {
             return Err(Fault::field("call", &format!("must be one of these: {CALLS}.")));
         }
     })
-}
-
-/// A task created here is a conversation, and other clients see it as one of the reference server.
-const TRAITS: TaskTraits =
-    TaskTraits { lifecycle: Lifecycle::Conversational, protocol: Protocol::V03, profile: Profile::Coder };
-
-/// A message that is acknowledged at once: its events are seen by watching the task.
-fn now(said: Said, task: Option<TaskId>) -> Say {
-    Say {
-        said,
-        task,
-        context: None,
-        settings: Settings::default(),
-        push: None,
-        mode: Mode::Now,
-        history: None,
-        traits: TRAITS,
-    }
 }
 
 fn state(word: String) -> Result<TaskState, Fault> {
@@ -319,8 +304,8 @@ mod tests {
             panic!("a prompt");
         };
         assert_eq!(say.said.message.parts, [Part::text("go")]);
-        assert_eq!((say.mode, say.task, say.context), (Mode::Now, None, Some("c-1".into())));
-        assert_eq!(say.settings.model.as_deref(), Some("m"));
+        assert_eq!((say.mode, say.task, say.create.context), (Mode::Now, None, Some("c-1".into())));
+        assert_eq!(say.create.settings.model.as_deref(), Some("m"));
 
         let message = sample::prompt("m-1", "hi");
         let Ok(Call::Say(say)) = one(json!({"say": {"task": "t-1", "message": message}})) else {
@@ -403,7 +388,7 @@ mod tests {
             ),
             (
                 json!({"create": {}}),
-                Call::Create(Create { context: None, settings: Settings::default(), traits: TRAITS }),
+                Call::Create(Create { context: None, settings: Settings::default(), traits: TaskTraits::SESSION }),
             ),
         ] {
             assert_eq!(one(sent.clone()), Ok(expected), "{sent}");

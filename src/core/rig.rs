@@ -13,7 +13,7 @@ use crate::core::disk::store::{Archive, StoreError};
 use crate::core::hooks::Delivery;
 use crate::core::{Close, Core, Input, Out, Site};
 use crate::limits::{INLINE_BYTES, Limits};
-use crate::task::call::{Call, Mode, Say, TaskTraits};
+use crate::task::call::{Call, Create, Mode, Say, TaskTraits};
 use crate::task::log::answer::{Answer, Request};
 use crate::task::log::blob::Blobs;
 use crate::task::log::event::{Event, Lifecycle, Profile, Protocol};
@@ -228,23 +228,13 @@ impl Rig {
 
 pub fn say(text: &str, protocol: Protocol) -> Say {
     let message = Message::new("m", Role::User, vec![Part::text(text)]);
-    Say {
-        said: Said::new(Arc::new(message), Vec::new()),
-        task: None,
-        context: None,
-        settings: Default::default(),
-        push: None,
-        mode: Mode::Now,
-        history: None,
-        traits: TaskTraits {
-            lifecycle: Lifecycle::Conversational,
-            protocol,
-            profile: match protocol {
-                Protocol::V03 => Profile::Coder,
-                Protocol::V10 => Profile::Plain,
-            },
-        },
-    }
+    let profile = match protocol {
+        Protocol::V03 => Profile::Coder,
+        Protocol::V10 => Profile::Plain,
+    };
+    let traits = TaskTraits { lifecycle: Lifecycle::Conversational, protocol, profile };
+    let create = Create { context: None, settings: Default::default(), traits };
+    Say::new(Said::new(Arc::new(message), Vec::new()), None, create, Mode::Now)
 }
 
 /// Adds a question about an edit whose texts are stored.

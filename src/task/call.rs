@@ -60,6 +60,15 @@ pub enum Call {
 }
 
 impl Call {
+    /// The task that it creates.
+    pub fn creates(&self) -> Option<&Create> {
+        match self {
+            Call::Say(Say { task: None, create, .. }) | Call::Create(create) => Some(create),
+            Call::Execute(execute) => Some(&execute.create),
+            _ => None,
+        }
+    }
+
     /// Its name in the log.
     pub fn name(&self) -> &'static str {
         match self {
@@ -147,14 +156,20 @@ pub enum Follow {
 pub struct Say {
     pub said: Said,
     pub task: Option<TaskId>,
-    pub context: Option<ContextId>,
-    pub settings: Settings,
+    /// The task that is created if none is named. A context beside a named task has to be that of the task.
+    pub create: Create,
     /// A webhook that is set before the turn starts.
     pub push: Option<Wish>,
     pub mode: Mode,
     /// How many of the newest history messages a snapshot may show; None is all of them.
     pub history: Option<usize>,
-    pub traits: TaskTraits,
+}
+
+impl Say {
+    /// A message for this task, or for a new one.
+    pub fn new(said: Said, task: Option<TaskId>, create: Create, mode: Mode) -> Say {
+        Say { said, task, create, push: None, mode, history: None }
+    }
 }
 
 /// Properties of a task that this request creates.
@@ -163,6 +178,12 @@ pub struct TaskTraits {
     pub lifecycle: Lifecycle,
     pub protocol: Protocol,
     pub profile: Profile,
+}
+
+impl TaskTraits {
+    /// Of the live session, and of tasks of clients that speak no version of the protocol.
+    pub const SESSION: TaskTraits =
+        TaskTraits { lifecycle: Lifecycle::Conversational, protocol: Protocol::V03, profile: Profile::Coder };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,6 +195,7 @@ pub enum Mode {
     Stream,
 }
 
+/// What a new task is to be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Create {
     pub context: Option<ContextId>,
@@ -185,9 +207,8 @@ pub struct Create {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Execute {
     pub typed: Typed,
-    pub settings: Settings,
+    pub create: Create,
     pub mode: Mode,
-    pub traits: TaskTraits,
 }
 
 /// What a client may choose for a new task. Trust is not among it: only the operator decides about that.

@@ -91,7 +91,7 @@ pub fn say(incoming: Incoming<'_>, form: &mut Form) -> Result<Call, Fault> {
     let mut say = spoken(&sent, form, incoming.switches)?;
     if let Some(task) = incoming.ids.task {
         say.task = Some(task.into());
-        say.context = None;
+        say.create.context = None;
     }
     Ok(Call::Say(say))
 }
@@ -108,7 +108,7 @@ pub fn spoken(sent: &Value, form: &mut Form, switches: &Switches) -> Result<Say,
     let mut say = operation::said(received, metadata, form, switches)?;
     if let Some(wishes) = object_member(around, &["agentSettings"], "")? {
         let wishes = settings::read(wishes, "agentSettings")?;
-        say.settings = settings::first(say.settings, wishes);
+        say.create.settings = settings::first(say.create.settings, wishes);
     }
     Ok(say)
 }
@@ -295,10 +295,10 @@ mod tests {
             assert_eq!(say.said.message.text(), "hi");
             assert_eq!(say.task, task.map(Into::into), "{path}");
             assert_eq!(say.mode, Mode::Stream);
-            assert_eq!(say.traits.lifecycle, Lifecycle::Conversational);
+            assert_eq!(say.create.traits.lifecycle, Lifecycle::Conversational);
         }
         let (say, _) = said("/tasks/t/execute", r#"{"message":"hi","contextId":"x"}"#).unwrap();
-        assert_eq!(say.context, None, "the path's task decides");
+        assert_eq!(say.create.context, None, "the path's task decides");
     }
 
     #[test]
@@ -308,8 +308,8 @@ mod tests {
             r#"{"userMessage":"hi","agentSettings":{"workspacePath":"/w","autoExecute":true}}"#,
         )
         .unwrap();
-        assert_eq!(say.settings.workspace.as_deref(), Some("/w"));
-        assert_eq!(say.settings.auto_execute, Some(true));
+        assert_eq!(say.create.settings.workspace.as_deref(), Some("/w"));
+        assert_eq!(say.create.settings.auto_execute, Some(true));
         let (say, _) =
             said("/tasks/t/execute", r#"{"confirmation":{"callId":"c","outcome":"proceed_always"}}"#).unwrap();
         assert_eq!(say.said.answers[0].option, "proceed_always");

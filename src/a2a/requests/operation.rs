@@ -11,7 +11,7 @@ use crate::a2a::switches::Switches;
 use crate::a2a::{commands, push};
 use crate::base::http::{Headers, Request};
 use crate::base::id::{Seq, TaskId};
-use crate::task::call::{Call, Mode, Say, TaskTraits};
+use crate::task::call::{Call, Create, Mode, Say, TaskTraits};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::{Lifecycle, Profile, Protocol};
 use crate::task::machine::job::Said;
@@ -189,7 +189,7 @@ fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
     let mut say = said(received, metadata, form, ask.switches)?;
     // REST clients of 0.3 send invented contexts; that of the task is used.
     if ask.protocol == Protocol::V03 && form.dialect.binding == Binding::Rest && say.task.is_some() {
-        say.context = None;
+        say.create.context = None;
     }
     if let Some(request) = ask.request {
         form.echo = version::echo(&request.headers, form, ask.switches);
@@ -204,16 +204,9 @@ pub fn said(received: Received, metadata: Option<&Object>, form: &mut Form, swit
     // Clients of 1.0 that use the extension say so.
     let is_meant = |profile: &Profile| (*profile, form.dialect.protocol) != (Profile::Devtool, Protocol::V10);
     form.answer_profile = answer::profile(&message).filter(is_meant);
-    Ok(Say {
-        settings: settings::of_message(&message, metadata)?,
-        said: Said::new(Arc::new(message), answers),
-        task,
-        context,
-        push: None,
-        mode: Mode::Stream,
-        history: None,
-        traits: traits(form, switches),
-    })
+    let settings = settings::of_message(&message, metadata)?;
+    let create = Create { context, settings, traits: traits(form, switches) };
+    Ok(Say::new(Said::new(Arc::new(message), answers), task, create, Mode::Stream))
 }
 
 /// How a task is marked that a request of this form makes: a plain task is over with its answer, any other one goes on.

@@ -261,7 +261,7 @@ mod tests {
             assert_eq!((say.mode, say.task), (Mode::Now, None));
             assert_eq!((form.dialect, form.silent), (Dialect::SESSION_CALL, false));
             assert_eq!(&*form.id, b"3");
-            assert_eq!(say.traits.profile, Profile::Coder);
+            assert_eq!(say.create.traits.profile, Profile::Coder);
         }
         let (say, form) = said(json!({"jsonrpc": "2.0", "method": "message/stream",
             "params": {"message": {"taskId": "t", "parts": [{"text": "hi"}]}}}));

@@ -10,10 +10,9 @@ use crate::core::Core;
 use crate::core::connections::connection::Opening;
 use crate::core::disk::Parked;
 use crate::core::readers::subscription::{First, FirstBody, Role, Until};
-use crate::core::tasks::create_task::NewTask;
-use crate::task::call::{Call, Follow, Join, LogPosition, Settings, TaskTraits};
+use crate::core::tasks::create_task::NewTaskOptions;
+use crate::task::call::{Call, Create, Follow, Join, LogPosition, Settings, TaskTraits};
 use crate::task::fault::{Fault, FaultKind};
-use crate::task::log::event::{Lifecycle, Profile, Protocol};
 use crate::task::message::Source;
 use crate::wire::ws;
 use std::collections::HashSet;
@@ -200,7 +199,7 @@ impl Core {
         self.log_request(key, &call, &by);
         if let Call::Say(say) = &mut call
             && say.task.is_none()
-            && say.context.is_none()
+            && say.create.context.is_none()
             && form.dialect.unaddressed == Unaddressed::Session
         {
             // An answer goes to the task that asked, another message to the task that the socket follows.
@@ -232,20 +231,11 @@ impl Core {
             return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message));
         }
         let id = self.settings.entropy.uuid();
-        let new_task = NewTask {
-            id: Some(id.as_str().into()),
-            command: None,
-            context: Some(id.as_str().into()),
-            tenant: &Tenant::default(),
-            site: Ok(self.settings.workspace.site.clone()),
-            settings: &Settings::default(),
-            traits: TaskTraits {
-                lifecycle: Lifecycle::Conversational,
-                protocol: Protocol::V03,
-                profile: Profile::Coder,
-            },
-        };
-        let (task, problem) = self.create_task(new_task, now)?;
+        let context = Some(id.as_str().into());
+        let create = Create { context, settings: Settings::default(), traits: TaskTraits::SESSION };
+        let site = Ok(self.settings.workspace.site.clone());
+        let options = NewTaskOptions { id: Some(id.into()), ..NewTaskOptions::at(site) };
+        let (task, problem) = self.create_task(&create, options, &Tenant::default(), now)?;
         if let Some(problem) = problem {
             self.discard_task(&task, now);
             return Err(Fault::params(problem));

@@ -11,7 +11,7 @@ use crate::core::compute::{Computed, Extent};
 use crate::core::connections::connection::Line;
 use crate::core::disk::Parked;
 use crate::core::readers::subscription::{First, FirstBody, Kind, Reply, Role, Subscription, Until, Wants};
-use crate::core::requests::send_message::NewTaskOptions;
+use crate::core::tasks::create_task::NewTaskOptions;
 use crate::core::{Core, Out, Site, WorkspaceChoice};
 use crate::task::call::{Call, Follow, Join, NewTasks};
 use crate::task::fault::{Fault, FaultKind};
@@ -31,7 +31,7 @@ impl Core {
         if let Call::Say(say) = &mut request.call
             && let Some(questions) = self.hear_answer(say, &request.form)
         {
-            let (context, mode) = (say.context.clone(), say.mode);
+            let (context, mode) = (say.create.context.clone(), say.mode);
             return self.reply_with_message(conn, &questions, context, mode, &request.form, now);
         }
         let task = self.subject(&request.call).cloned();
@@ -70,14 +70,8 @@ impl Core {
 
     /// The workspace that a client wants for a new task, if that is for the client to choose.
     fn wanted_workspace<'a>(&self, call: &'a Call) -> Option<&'a str> {
-        let settings = match call {
-            Call::Create(create) => &create.settings,
-            Call::Execute(execute) => &execute.settings,
-            Call::Say(say) if say.task.is_none() => &say.settings,
-            _ => return None,
-        };
         match self.settings.workspace.choice {
-            WorkspaceChoice::Client => settings.workspace.as_deref(),
+            WorkspaceChoice::Client => call.creates()?.settings.workspace.as_deref(),
             WorkspaceChoice::Operator => None,
         }
     }
@@ -110,7 +104,7 @@ impl Core {
         {
             say.task = self.tasks.with_question(&answer.call, None);
         }
-        let joins = match &say.context {
+        let joins = match &say.create.context {
             None => self.settings.request_policy.new_tasks == NewTasks::Session,
             Some(context) => self.tasks.live_session().is_some_and(|session| session.as_str() == context.as_str()),
         };
@@ -525,11 +519,7 @@ impl Needs<'_> {
             | Call::Card
             | Call::ExtendedCard => (None, Other, Short),
         };
-        let context = match call {
-            Call::Say(say) if say.task.is_none() => say.context.as_ref(),
-            Call::Create(create) => create.context.as_ref(),
-            _ => None,
-        };
+        let context = call.creates().and_then(|create| create.context.as_ref());
         Needs { task, context, access, answer }
     }
 }

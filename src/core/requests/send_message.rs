@@ -5,13 +5,13 @@ use crate::a2a::{self, Begins, Ends, Form, Wanted};
 use crate::base::clock::Now;
 use crate::base::id::{ContextId, TaskId};
 use crate::base::slots::Key;
+use crate::core::Core;
 use crate::core::compute::{Computed, Extent};
 use crate::core::readers::subscription::{First, FirstBody, Kind, Until, Wants};
 use crate::core::requests::dispatch::explain;
-use crate::core::tasks::create_task::NewTask;
+use crate::core::tasks::create_task::NewTaskOptions;
 use crate::core::tasks::loaded_task::Mark;
 use crate::core::timers::Timer;
-use crate::core::{Core, Site};
 use crate::task::answer_words::{self, Meaning};
 use crate::task::call::{Disconnect, Durability, Mode, Say};
 use crate::task::fault::Fault;
@@ -20,20 +20,6 @@ use crate::task::machine::decide::{Decision, Input};
 use crate::task::machine::state::State;
 use crate::task::message::{self, Message, Part, Source};
 use crate::task::push::Wish;
-use crate::task::slash::Invocation;
-
-/// How a task is created for a message, if one is.
-pub(in crate::core) struct NewTaskOptions {
-    pub id: Option<TaskId>,
-    pub command: Option<Invocation>,
-    pub site: Result<Site, String>,
-}
-
-impl NewTaskOptions {
-    pub fn at(site: Result<Site, String>) -> NewTaskOptions {
-        NewTaskOptions { id: None, command: None, site }
-    }
-}
 
 /// The task that a message is for.
 struct TargetTask {
@@ -71,10 +57,10 @@ impl Core {
     ) -> Result<(), Fault> {
         self.room_for_sub(say.task.as_ref())?;
         if let Some(text) = self.scripted_message(&say, &like) {
-            self.reply_with_message(conn, &text, say.context, say.mode, form, now);
+            self.reply_with_message(conn, &text, say.create.context, say.mode, form, now);
             return Ok(());
         }
-        let TargetTask { task, is_new, failure } = self.target_task(&mut say, like, form, now)?;
+        let TargetTask { task, is_new, failure } = self.target_task(&say, like, form, now)?;
         let prompt = Input::Say { said: say.said.clone(), by };
         let decided = self.decide_message(&task, say.push.take(), prompt, form, now);
         let decision = decided.map_err(|fault| {
@@ -123,25 +109,16 @@ impl Core {
     }
 
     /// The named task, or a new one.
-    fn target_task(&mut self, say: &mut Say, like: NewTaskOptions, form: &Form, now: Now) -> Result<TargetTask, Fault> {
+    fn target_task(&mut self, say: &Say, like: NewTaskOptions, form: &Form, now: Now) -> Result<TargetTask, Fault> {
         if let Some(task) = say.task.clone() {
             let context = &self.tasks[&task].state.created.context;
-            if say.context.as_ref().is_some_and(|given| given != context) {
+            if say.create.context.as_ref().is_some_and(|given| given != context) {
                 let what = "does not belong to this task; leave it out or use the task's own.";
                 return Err(Fault::field("message.contextId", what));
             }
             return Ok(TargetTask { task, is_new: false, failure: None });
         }
-        let new_task = NewTask {
-            id: like.id,
-            command: like.command,
-            site: like.site,
-            context: say.context.take(),
-            tenant: &form.tenant,
-            settings: &say.settings,
-            traits: say.traits,
-        };
-        let (task, failure) = self.create_task(new_task, now)?;
+        let (task, failure) = self.create_task(&say.create, like, &form.tenant, now)?;
         Ok(TargetTask { task, is_new: true, failure })
     }
 
@@ -260,7 +237,7 @@ impl Core {
     /// Finds out whether the text of a message answers a question of the task that it names or of a task in the context that it names,
     /// in views that answer in words. Then the message becomes the answer. If several questions are open, they are returned in words.
     pub(in crate::core) fn hear_answer(&self, say: &mut Say, form: &Form) -> Option<String> {
-        let candidates: Vec<&TaskId> = match (&say.task, &say.context) {
+        let candidates: Vec<&TaskId> = match (&say.task, &say.create.context) {
             (Some(task), _) => vec![task],
             (None, Some(context)) => self.tasks.of_context(&form.tenant, context).iter().collect(),
             (None, None) => return None,

@@ -5,9 +5,9 @@ use crate::a2a::{self, Form, PromptAnswer, commands};
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::base::slots::Key;
-use crate::core::requests::send_message::NewTaskOptions;
+use crate::core::tasks::create_task::NewTaskOptions;
 use crate::core::{Core, Site};
-use crate::task::call::{Execute, Mode, Say, Settings};
+use crate::task::call::{Execute, Mode, Say};
 use crate::task::fault::Fault;
 use crate::task::machine::decide::Input;
 use crate::task::machine::job::Said;
@@ -77,16 +77,7 @@ impl Core {
     /// The prompt of its task: the command line.
     fn typed(&mut self, execute: Execute, command: &Invocation) -> Say {
         let message = Message::new(self.settings.entropy.uuid(), Role::User, vec![Part::text(command.line())]);
-        Say {
-            said: Said::new(Arc::new(message), Vec::new()),
-            task: None,
-            context: None,
-            settings: execute.settings,
-            push: None,
-            mode: execute.mode,
-            history: None,
-            traits: execute.traits,
-        }
+        Say::new(Said::new(Arc::new(message), Vec::new()), None, execute.create, execute.mode)
     }
 
     /// In the dialect that answers with receipts, a command that cannot run is a receipt too.
@@ -103,11 +94,11 @@ impl Core {
 
 /// A command that starts a model turn is answered with a stream where a client would wait for a result. As at the reference server,
 /// the model asks nothing, if the operator allows that.
-fn watched(execute: Execute, answers: Answers, form: &Form, task: &TaskId) -> (Execute, Form) {
+fn watched(mut execute: Execute, answers: Answers, form: &Form, task: &TaskId) -> (Execute, Form) {
     match (form.prompt_answer, answers) {
         (PromptAnswer::CommandResult, Answers::Streaming) => {
-            let settings = Settings { auto_execute: Some(true), ..execute.settings };
-            let execute = Execute { settings, mode: Mode::Stream, ..execute };
+            execute.create.settings.auto_execute = Some(true);
+            execute.mode = Mode::Stream;
             (execute, commands::stream(task))
         }
         (PromptAnswer::CommandResult, Answers::Once)

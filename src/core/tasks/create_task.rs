@@ -2,11 +2,11 @@
 
 use crate::a2a::{self, Form};
 use crate::base::clock::Now;
-use crate::base::id::{ContextId, Seq, TaskId, Tenant};
+use crate::base::id::{Seq, TaskId, Tenant};
 use crate::base::slots::Key;
 use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::{Core, Site};
-use crate::task::call::{Create, Settings, TaskTraits};
+use crate::task::call::{Create, Settings};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::{Created, Event};
 use crate::task::log::record::Record;
@@ -15,18 +15,20 @@ use crate::task::policy;
 use crate::task::slash::Invocation;
 use std::sync::Arc;
 
-/// A task to be created.
-pub(in crate::core) struct NewTask<'a> {
+/// How a task is created, beside what its client wants.
+pub(in crate::core) struct NewTaskOptions {
     /// None: a new id.
     pub id: Option<TaskId>,
     /// The command it is for.
     pub command: Option<Invocation>,
     /// Where it works, or why it cannot.
     pub site: Result<Site, String>,
-    pub context: Option<ContextId>,
-    pub tenant: &'a Tenant,
-    pub settings: &'a Settings,
-    pub traits: TaskTraits,
+}
+
+impl NewTaskOptions {
+    pub fn at(site: Result<Site, String>) -> NewTaskOptions {
+        NewTaskOptions { id: None, command: None, site }
+    }
 }
 
 /// Where a task works and which model it asks.
@@ -48,16 +50,7 @@ impl Core {
     ) -> Result<(), Fault> {
         let site = Ok(site.map_err(Fault::params)?);
         (self.settings.choose)(create.settings.model.as_deref()).map_err(Fault::params)?;
-        let new_task = NewTask {
-            id: None,
-            command: None,
-            site,
-            context: create.context,
-            tenant: &form.tenant,
-            settings: &create.settings,
-            traits: create.traits,
-        };
-        let (task, _) = self.create_task(new_task, now)?;
+        let (task, _) = self.create_task(&create, NewTaskOptions::at(site), &form.tenant, now)?;
         let response = a2a::created(form, &self.tasks[&task].state);
         self.answer_after(conn, &task, form, response);
         Ok(())
@@ -66,11 +59,14 @@ impl Core {
     /// Creates a task. A task whose workspace or model cannot be used fails with the reason, which is returned.
     pub(in crate::core) fn create_task(
         &mut self,
-        new_task: NewTask<'_>,
+        create: &Create,
+        options: NewTaskOptions,
+        tenant: &Tenant,
         now: Now,
     ) -> Result<(TaskId, Option<String>), Fault> {
-        let NewTask { id, command, site, context, tenant, settings, traits } = new_task;
-        let context = context.unwrap_or_else(|| self.settings.entropy.uuid().into());
+        let NewTaskOptions { id, command, site } = options;
+        let Create { context, settings, traits } = create;
+        let context = context.clone().unwrap_or_else(|| self.settings.entropy.uuid().into());
         let mut inherited = Vec::new();
         let parent = self.tasks.latest(tenant, &context).and_then(|parent| {
             let loaded = self.tasks.get(parent)?;

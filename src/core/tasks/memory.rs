@@ -240,7 +240,6 @@ mod tests {
     use crate::core::rig::{Rig, ask_about_a_long_edit};
     use crate::limits::Limits;
     use crate::task::call::{Create, List, TaskTraits};
-    use crate::task::log::event::{Lifecycle, Profile, Protocol};
     use crate::task::machine::job::NoteBody;
 
     #[test]
@@ -343,11 +342,7 @@ mod tests {
         let create = Create {
             context: Some(rig.state(&old).created.context.clone()),
             settings: Default::default(),
-            traits: TaskTraits {
-                lifecycle: Lifecycle::Conversational,
-                protocol: Protocol::V03,
-                profile: Profile::Coder,
-            },
+            traits: TaskTraits::SESSION,
         };
         let refused = rig.ask(Dialect::RPC_03, Call::Create(create)).to_string();
         assert!(refused.contains("the disk is told to refuse"), "{refused}");

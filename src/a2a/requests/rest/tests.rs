@@ -251,13 +251,13 @@ fn messages_of_0_3_over_rest() {
     for name in ["message", "request", "msg"] {
         let say = say(json!({ name: message }));
         assert_eq!(say.task, Some("t".into()));
-        assert_eq!(say.context, None, "the task decides");
-        assert_eq!(say.traits.lifecycle, Lifecycle::OneShot);
+        assert_eq!(say.create.context, None, "the task decides");
+        assert_eq!(say.create.traits.lifecycle, Lifecycle::OneShot);
     }
     let mut alone = message.clone();
     alone["task_id"] = json!("");
     let alone = say(json!({ "message": alone }));
-    assert_eq!(alone.context, Some("made up".into()));
+    assert_eq!(alone.create.context, Some("made up".into()));
     for (configuration, mode) in [
         (json!(null), Mode::Wait),
         (json!({}), Mode::Now),
@@ -275,9 +275,9 @@ fn messages_of_1_0_over_rest() {
     let body = json!({"message": {"messageId": "m", "taskId": "t", "contextId": "c", "role": "ROLE_USER",
         "parts": [{"text": "hi"}]}, "configuration": {}});
     let (say, _) = said(&sample::post("/message:send", &body.to_string()));
-    assert_eq!((say.mode, say.context), (Mode::Wait, Some("c".into())));
-    assert_eq!(say.traits.profile, Profile::Plain);
-    assert_eq!(say.traits.lifecycle, Lifecycle::OneShot);
+    assert_eq!((say.mode, say.create.context), (Mode::Wait, Some("c".into())));
+    assert_eq!(say.create.traits.profile, Profile::Plain);
+    assert_eq!(say.create.traits.lifecycle, Lifecycle::OneShot);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::a2a::switches::WEBHOOKS;
 use crate::a2a::words::EXT;
 use crate::base::http::Request;
 use crate::base::id::TaskId;
-use crate::task::call::{List, Mode, Push, Say, Settings, TaskTraits};
+use crate::task::call::{Create, List, Mode, Push, Say, Settings, TaskTraits};
 use crate::task::log::event::{Lifecycle, Profile};
 use crate::task::machine::job::{Pick, Said};
 use crate::task::push::Wish;
@@ -203,7 +203,7 @@ fn new_tasks_by_version_and_profile() {
         let mut sent = message();
         sent["metadata"] = metadata;
         match route::decode(&rpc(method, json!({ "message": sent })), switches) {
-            Ok((Call::Say(say), _)) => say.traits,
+            Ok((Call::Say(say), _)) => say.create.traits,
             other => panic!("{other:?}"),
         }
     };
@@ -296,16 +296,14 @@ fn the_first_message_in_full() {
         Call::Say(Say {
             said: Said::new(Arc::new(expected), vec![]),
             task: None,
-            context: None,
-            settings: Settings { workspace: Some("/w".into()), ..Settings::default() },
+            create: Create {
+                context: None,
+                settings: Settings { workspace: Some("/w".into()), ..Settings::default() },
+                traits: TaskTraits::SESSION,
+            },
             push: None,
             mode: Mode::Stream,
             history: None,
-            traits: TaskTraits {
-                lifecycle: Lifecycle::Conversational,
-                protocol: Protocol::V03,
-                profile: Profile::Coder
-            },
         })
     );
     assert_eq!(form.profile, Some(Profile::Coder));
@@ -330,7 +328,7 @@ fn an_answer_stays_in_the_message_and_goes_beside_it() {
         [Pick { call: "c".into(), option: "proceed_once".into(), edited: None, answers: None }]
     );
     assert_eq!(say.said.message.parts.len(), 1);
-    assert_eq!((say.task, say.context), (Some("t".into()), Some("not its context".into())));
+    assert_eq!((say.task, say.create.context), (Some("t".into()), Some("not its context".into())));
 }
 
 #[test]

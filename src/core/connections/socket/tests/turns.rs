@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::a2a::Dialect;
-use crate::task::call::{Call, Execute, Mode, Say, Settings};
+use crate::task::call::{Call, Execute, Mode, Say};
 use crate::task::log::event::Protocol;
 use crate::task::slash::{Args, Typed};
 
@@ -62,9 +62,8 @@ fn execute_stop(rig: &mut Rig, args: &[&str]) {
     let args = args.iter().map(|arg| arg.to_string()).collect();
     let execute = Execute {
         typed: Typed { phrase: "/stop".into(), args: Args::Words(args) },
-        settings: Settings::default(),
+        create: crate::core::rig::say("", Protocol::V03).create,
         mode: Mode::Wait,
-        traits: crate::core::rig::say("", Protocol::V03).traits,
     };
     rig.begin_ask(Dialect::GEMINI, Call::Execute(execute));
     rig.turns();
