@@ -131,7 +131,7 @@ impl Journal {
 
 impl Files {
     fn load(&self, task: &TaskId) -> Result<Arc<FileLog>, StoreError> {
-        let opening = self.opening.lock();
+        let _opening = lock(&self.opening);
         if let Some(loaded) = lock(&self.logs).loaded.get(task) {
             return Ok(loaded.log.clone());
         }
@@ -139,7 +139,6 @@ impl Files {
         // Read under the lock: no other server changes it now.
         let open = log.openness();
         lock(&self.logs).loaded.insert(task.clone(), Loaded { log: log.clone(), open, unlisted: None });
-        drop(opening);
         Ok(log)
     }
 
@@ -161,20 +160,16 @@ impl Files {
             let (size, end) = (fs::metadata(&path).ok()?.len(), entry.end?);
             (size < end).then_some((path, size, end))
         });
-        let mut more = 0;
-        for (n, (path, size, end)) in shortened.enumerate() {
-            if n < SHORTENED_NAMED {
-                self.findings.add(format!(
-                    "the journal {} has {size} bytes and had {end}: its last events are lost. The disk may have lost them with \
-                     a power failure, or somebody may have changed the file; the task goes on from what is left",
-                    path.display()
-                ));
-            } else {
-                more += 1;
-            }
+        let mut shortened = shortened.collect::<Vec<_>>().into_iter();
+        for (path, size, end) in shortened.by_ref().take(SHORTENED_NAMED) {
+            self.findings.add(format!(
+                "the journal {} has {size} bytes and had {end}: its last events are lost. The disk may have lost them with \
+                 a power failure, or somebody may have changed the file; the task goes on from what is left",
+                path.display()
+            ));
         }
-        if more > 0 {
-            self.findings.add(format!("{more} more journals are shorter than they were"));
+        if shortened.len() > 0 {
+            self.findings.add(format!("{} more journals are shorter than they were", shortened.len()));
         }
     }
 
@@ -277,14 +272,14 @@ impl Archive for Files {
         entries.retain(|entry| unlisted.remove(entry.task.as_str()));
         let (mut found, mut damaged) = (Vec::new(), Vec::new());
         for id in unlisted {
-            match opening(&self.places.log(&id), &id) {
-                Opening::Listed(entry) => found.push(entry),
+            match read_entry(&self.places.log(&id), &id) {
+                Ok(entry) => found.extend(entry),
                 // Listed, so that a request for it is answered with the problem.
-                Opening::Unusable(why) => {
+                Err(why) => {
                     self.findings.add(format!("the journal {} {why}", self.places.log(&id).display()));
-                    damaged.push(Entry { task: id.as_str().into(), at: 0, brief: Some(unreadable()), end: None });
+                    let brief = Brief { state: TaskState::Failed, ..Brief::bare(ContextId::from("")) };
+                    damaged.push(Entry { task: id.as_str().into(), at: 0, brief, end: None });
                 }
-                Opening::Unbegun => {}
             }
         }
         self.find_shortened(&entries);
@@ -302,7 +297,7 @@ impl Archive for Files {
         let known = entries.into_iter().map(|entry| Known {
             open: open.contains(entry.task.as_str()),
             task: entry.task,
-            brief: entry.brief.unwrap_or_else(unreadable),
+            brief: entry.brief,
         });
         known.collect()
     }
@@ -312,13 +307,12 @@ impl Archive for Files {
     }
 
     fn lend(&self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
-        let opening = self.opening.lock();
+        let _opening = lock(&self.opening);
         if let Some(loaded) = lock(&self.logs).loaded.get(task) {
             return Ok(loaded.log.clone());
         }
         let log = self.unloaded(task)?;
         lock(&self.logs).lets_go(task, &log);
-        drop(opening);
         Ok(log)
     }
 
@@ -356,62 +350,35 @@ impl Archive for Files {
 
 /// The entry of a task as it is now.
 fn entry(task: &TaskId, brief: Brief, end: Option<u64>) -> Entry {
-    Entry { task: task.clone(), at: sys::unix_ms(), brief: Some(brief), end }
+    Entry { task: task.clone(), at: sys::unix_ms(), brief, end }
 }
 
-/// The summary of a log that the index does not have.
-enum Opening {
-    /// Its entry for the index.
-    Listed(Entry),
-    /// It cannot be read, and why.
-    Unusable(String),
-    /// No first line: the task was never begun.
-    Unbegun,
-}
-
-/// Folds a whole log: only for one that the index does not name.
-fn opening(path: &Path, id: &str) -> Opening {
-    let damaged =
-        || Opening::Unusable("is damaged: its task cannot be used; replay shows what can be read of it".into());
-    let Ok(file) = File::open(path) else {
-        return damaged();
-    };
-    let mut lines = BufReader::new(file);
-    let (mut began, mut end) = (0, 0);
+/// The entry of a log that the index does not name: folds the whole log. None if the task was never begun; an error says why the
+/// log cannot be used.
+fn read_entry(path: &Path, id: &str) -> Result<Option<Entry>, String> {
+    let damaged = || "is damaged: its task cannot be used; replay shows what can be read of it".to_owned();
+    let mut lines = BufReader::new(File::open(path).map_err(|_| damaged())?);
+    let (mut at, mut end) = (0, 0);
     let mut state: Option<State> = None;
     loop {
         let mut line = Vec::new();
         let read = (&mut lines).take(JOURNAL_LINE_BYTES).read_until(b'\n', &mut line);
         // What follows the last whole line was never acknowledged.
         let (Ok(read), Some(line)) = (read, line.strip_suffix(b"\n")) else {
-            break;
+            let brief = state.as_ref().map(Brief::of);
+            return Ok(brief.map(|brief| Entry { task: id.into(), at, brief, end: Some(end) }));
         };
         end += read as u64;
-        let record = match Record::read(line) {
-            Ok(record) => record,
-            Err(BadLine::Damaged) => return damaged(),
-            Err(BadLine::Unknown(why)) => return Opening::Unusable(format!("was not read: {why}")),
-        };
+        let record = Record::read(line).map_err(|bad| match bad {
+            BadLine::Damaged => damaged(),
+            BadLine::Unknown(why) => format!("was not read: {why}"),
+        })?;
         if state.is_none() {
-            began = record.at;
+            at = record.at;
         }
-        match State::advance(&mut state, &record) {
-            Some(state) if state.created.task.as_str() == id => {}
-            Some(_) | None => return damaged(),
-        }
+        let state = State::advance(&mut state, &record);
+        state.filter(|state| state.created.task.as_str() == id).ok_or_else(damaged)?;
     }
-    match state {
-        None => Opening::Unbegun,
-        Some(state) => {
-            let brief = Some(Brief::of(&state));
-            Opening::Listed(Entry { task: state.created.task.clone(), at: began, brief, end: Some(end) })
-        }
-    }
-}
-
-/// The summary of a task whose log cannot be read.
-fn unreadable() -> Brief {
-    Brief { state: TaskState::Failed, ..Brief::bare(ContextId::from("")) }
 }
 
 fn is_file_name(id: &str) -> bool {

@@ -124,10 +124,7 @@ impl FileLog {
     }
 
     pub fn openness(&self) -> Openness {
-        match self.marker.exists() {
-            true => Openness::Open,
-            false => Openness::Settled,
-        }
+        if self.marker.exists() { Openness::Open } else { Openness::Settled }
     }
 
     /// Creates the marker that tells the next start that the task is open.
@@ -212,17 +209,11 @@ impl FileLog {
     }
 
     fn size(&self) -> Result<u64, StoreError> {
-        match self.file.metadata() {
-            Ok(metadata) => Ok(metadata.len()),
-            Err(error) => Err(failed("look at", &self.path, &error)),
-        }
+        Ok(self.file.metadata().map_err(|e| failed("look at", &self.path, &e))?.len())
     }
 
     fn sound(&self) -> Result<(), StoreError> {
-        match self.damaged.get() {
-            Some(error) => Err(error.clone()),
-            None => Ok(()),
-        }
+        self.damaged.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     fn flush(&self) -> io::Result<()> {

@@ -29,9 +29,8 @@ pub struct Entry {
     pub task: TaskId,
     /// When the task was created, in Unix milliseconds.
     pub at: u64,
-    /// Lines of the first version have none.
-    #[serde(default)]
-    pub brief: Option<Brief>,
+    /// Lines of the first version have none and are skipped.
+    pub brief: Brief,
     /// The length of the log in bytes. A log only grows, so one that is shorter now has lost events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<u64>,
@@ -179,8 +178,7 @@ fn rewrite(places: &Places) -> io::Result<()> {
 fn live_entries(bytes: &[u8], places: &Places) -> io::Result<Vec<Entry>> {
     let mut positions: HashMap<TaskId, usize> = HashMap::new();
     let mut kept: Vec<Entry> = Vec::new();
-    let entries = lines(bytes).filter_map(|line| serde_json::from_slice::<Entry>(line).ok());
-    for entry in entries.filter(|entry| entry.brief.is_some()) {
+    for entry in lines(bytes).filter_map(|line| serde_json::from_slice::<Entry>(line).ok()) {
         match positions.get(&entry.task) {
             Some(at) => {
                 kept[*at].brief = entry.brief;
