@@ -35,22 +35,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What is needed to find the process of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caller {
-    whose: Whose,
-    /// A tool may have made this connection.
-    may_be_tool: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whose {
-    /// The kernel could not be asked when it was accepted.
+pub enum Caller {
+    /// No process of our user.
+    Nobody,
+    Known(Subject),
+    /// The kernel could not be asked when it was accepted. If it is our user's, it is such a peer.
     Connection {
         peer: SocketAddr,
         local: SocketAddr,
+        ours: Peer,
     },
-    /// No local process owns the peer socket.
-    Nobody,
-    Known(Subject),
 }
 
 /// Decides about connections, on the loop.
@@ -165,16 +159,12 @@ impl PeerCheck {
     pub fn tcp(&mut self, peer: SocketAddr, local: SocketAddr) -> (Peer, Caller) {
         // Checked before the kernel is asked: if a tool owns the socket when the kernel answers, its supervisor has been counted
         // by now, because it connected before. In the other order the tool could end in between.
-        let may_be_tool = self.may_be_tool();
-        let (user, whose) = match self.peers.owner(peer, local) {
-            Owner::User { uid, inode } if uid == self.facts.uid => {
-                let user = if may_be_tool { Peer::MaybeTool } else { Peer::SameUser };
-                (user, Whose::Known(Subject::Socket(inode)))
-            }
-            Owner::User { .. } | Owner::Nobody => (Peer::Stranger, Whose::Nobody),
-            Owner::Unknown => (Peer::OwnerUnknown, Whose::Connection { peer, local }),
-        };
-        (user, Caller { whose, may_be_tool })
+        let ours = self.of_our_user();
+        match self.peers.owner(peer, local) {
+            Owner::User { uid, inode } if uid == self.facts.uid => (ours, Caller::Known(Subject::Socket(inode))),
+            Owner::User { .. } | Owner::Nobody => (Peer::Stranger, Caller::Nobody),
+            Owner::Unknown => (Peer::OwnerUnknown, Caller::Connection { peer, local, ours }),
+        }
     }
 
     /// A connection over a Unix socket was accepted. The kernel reports the pid of the process that
@@ -182,7 +172,7 @@ impl PeerCheck {
     /// not make it. If the connection may have waited, the limit is the time when the accept queues were last empty. It may have
     /// waited if a tool stopped this process, so that is checked after the clock is read.
     pub fn unix(&mut self, stream: impl AsFd, accepted: Accepted) -> (Peer, Caller) {
-        let may_be_tool = self.may_be_tool();
+        let ours = self.of_our_user();
         let now = sys::boot_ticks();
         let was_stopped =
             self.continued_before || self.continued.as_ref().is_none_or(|flag| flag.load(Ordering::Acquire));
@@ -190,16 +180,19 @@ impl PeerCheck {
             Accepted::AtOnce if !was_stopped => now,
             Accepted::AtOnce | Accepted::Late => self.empty.ticks,
         };
-        let (user, whose) = match socket_peercred(stream) {
+        match socket_peercred(stream) {
             Ok(peer) if peer.uid.as_raw() == self.facts.uid => {
-                let user = if may_be_tool { Peer::MaybeTool } else { Peer::SameUser };
-                (user, Whose::Known(Subject::Process { pid: peer.pid.as_raw_pid().unsigned_abs(), not_after }))
+                (ours, Caller::Known(Subject::Process { pid: peer.pid.as_raw_pid().unsigned_abs(), not_after }))
             }
             // A process of another pid namespace has no pid here. The library's type has no value for that and returns an error:
             // such a peer is a stranger.
-            Ok(_) | Err(_) => (Peer::Stranger, Whose::Nobody),
-        };
-        (user, Caller { whose, may_be_tool })
+            Ok(_) | Err(_) => (Peer::Stranger, Caller::Nobody),
+        }
+    }
+
+    /// What a peer of our user is that is accepted now.
+    fn of_our_user(&mut self) -> Peer {
+        if self.may_be_tool() { Peer::MaybeTool } else { Peer::SameUser }
     }
 
     /// Whether a connection that is accepted now may be a tool's.
@@ -356,15 +349,15 @@ impl ServerFacts {
 
     /// The process to look for, or the identity where no search is needed.
     fn subject(&self, caller: &Caller) -> Result<Subject, Identity> {
-        let subject = match caller.whose {
-            Whose::Known(subject) => subject,
-            Whose::Nobody => return Err(Identity::Stranger),
-            Whose::Connection { peer, local } => match peer::in_tables(peer, local) {
-                Owner::User { uid, inode } if uid == self.uid => Subject::Socket(inode),
-                Owner::User { .. } | Owner::Nobody | Owner::Unknown => return Err(Identity::Stranger),
+        match *caller {
+            Caller::Known(subject) => Ok(subject),
+            Caller::Nobody => Err(Identity::Stranger),
+            Caller::Connection { peer, local, ours } => match peer::in_tables(peer, local) {
+                Owner::User { uid, .. } if uid == self.uid && ours == Peer::SameUser => Err(Identity::SameUser),
+                Owner::User { uid, inode } if uid == self.uid => Ok(Subject::Socket(inode)),
+                Owner::User { .. } | Owner::Nobody | Owner::Unknown => Err(Identity::Stranger),
             },
-        };
-        if caller.may_be_tool { Ok(subject) } else { Err(Identity::SameUser) }
+        }
     }
 }
 

@@ -211,12 +211,13 @@ fn one_inquiry_answers_for_all_waiting_connections() {
 fn without_netlink_the_tables_are_read_later() {
     let mut stage = Stage::new();
     let (_client, stream, ..) = stage.connect();
-    let whose = Whose::Connection { peer: stream.peer_addr().unwrap(), local: stream.local_addr().unwrap() };
-    for may_be_tool in [false, true] {
-        assert_eq!(stage.inquire(Caller { whose, may_be_tool }), Identity::SameUser);
+    let (peer, local) = (stream.peer_addr().unwrap(), stream.local_addr().unwrap());
+    for ours in [Peer::SameUser, Peer::MaybeTool] {
+        assert_eq!(stage.inquire(Caller::Connection { peer, local, ours }), Identity::SameUser);
     }
-    let gone = Whose::Connection { peer: "127.0.0.1:1".parse().unwrap(), local: stream.local_addr().unwrap() };
-    assert_eq!(stage.inquire(Caller { whose: gone, may_be_tool: false }), Identity::Stranger);
+    let gone = "127.0.0.1:1".parse().unwrap();
+    let caller = Caller::Connection { peer: gone, local, ours: Peer::SameUser };
+    assert_eq!(stage.inquire(caller), Identity::Stranger);
 }
 
 #[test]
@@ -228,8 +229,8 @@ fn over_a_unix_socket_the_kernel_names_the_process() {
     let (peer, caller) = stage.peer_check.unix(&ours, Accepted::AtOnce);
     assert_eq!(peer, Peer::MaybeTool);
     assert_eq!(stage.inquire(caller), Identity::SameUser);
-    let subject = |(_, caller): (Peer, Caller)| match caller.whose {
-        Whose::Known(Subject::Process { pid, not_after }) => (pid, not_after),
+    let subject = |(_, caller): (Peer, Caller)| match caller {
+        Caller::Known(Subject::Process { pid, not_after }) => (pid, not_after),
         other => panic!("{other:?}"),
     };
     let empty = stage.peer_check.empty.ticks;
