@@ -3,7 +3,8 @@
 
 use crate::base::lock::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 type Hook = Box<dyn FnOnce() + Send>;
 
@@ -14,6 +15,8 @@ pub struct Cancel(Arc<Inner>);
 struct Inner {
     set: AtomicBool,
     hook: Mutex<Option<Hook>>,
+    /// It was set, for those who wait for that.
+    was_set: Condvar,
 }
 
 impl Cancel {
@@ -24,9 +27,17 @@ impl Cancel {
     /// Sets the flag and runs the hook, once.
     pub fn set(&self) {
         self.0.set.store(true, Ordering::Release);
-        if let Some(hook) = lock(&self.0.hook).take() {
+        let hook = lock(&self.0.hook).take();
+        self.0.was_set.notify_all();
+        if let Some(hook) = hook {
             hook();
         }
+    }
+
+    /// Waits until the time is over or the flag is set.
+    pub fn wait(&self, time: Duration) {
+        // Under this lock, so that it is not set between the look at it and the wait.
+        drop(self.0.was_set.wait_timeout_while(lock(&self.0.hook), time, |_| !self.is_set()));
     }
 
     /// Registers the hook that [`Cancel::set`] runs; runs it at once if the flag is already set.

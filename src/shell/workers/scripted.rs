@@ -6,8 +6,7 @@ use crate::model::error::{self, Trouble};
 use crate::model::script::{Beat, Script};
 use crate::task::log::answer::Answer;
 use crate::task::machine::job::{ModelError, NoteBody};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 impl ModelBackend for Script {
     fn answer(
@@ -26,36 +25,23 @@ impl ModelBackend for Script {
 
 /// Performs the steps of a script. A cancel ends a wait at once, and the answer with it.
 fn play(beats: Vec<Beat>, cancel: &Cancel, emit: &mut dyn FnMut(NoteBody)) -> Result<Answer, ModelError> {
-    let player = thread::current();
-    cancel.on_set(move || player.unpark());
     let mut answer = None;
     for beat in beats {
         match beat {
             _ if cancel.is_set() => break,
-            Beat::Wait { ms } => rest(Duration::from_millis(ms), cancel),
+            Beat::Wait { ms } => cancel.wait(Duration::from_millis(ms)),
             Beat::Note(NoteBody::Answered(end)) => answer = Some(end),
             Beat::Note(note) => emit(note),
         }
     }
-    cancel.clear();
     answer.unwrap_or_else(|| Err(error::network(&Trouble::Canceled)))
-}
-
-/// Parks until the time is over or the job is canceled. Parking may end for no reason, so the clock decides.
-fn rest(time: Duration, cancel: &Cancel) {
-    let start = Instant::now();
-    while let Some(left) = time.checked_sub(start.elapsed())
-        && !left.is_zero()
-        && !cancel.is_set()
-    {
-        thread::park_timeout(left);
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::mpsc;
+    use std::thread;
 
     #[test]
     fn a_play_tells_its_notes_and_a_cancel_ends_its_longest_wait() {
