@@ -23,12 +23,12 @@ pub fn run(replay: &Replay, out: impl Write) -> Result<(), String> {
         Some(at) => snapshot(log, replay.view, at, &mut out),
         None => events(log, replay.view, &tools, &mut out),
     };
-    match shown.and_then(|()| out.flush().map_err(Stop::Unwritten)) {
+    match shown.and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
         // The reader has closed the pipe.
-        Err(Stop::Unwritten(e)) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
-        Err(Stop::Unwritten(e)) => Err(format!("the output cannot be written: {e}")),
-        Err(Stop::Journal(problem)) => Err(format!("{file}: {problem}")),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == ErrorKind::InvalidData => Err(format!("{file}: {error}")),
+        Err(error) => Err(format!("the output cannot be written: {error}")),
     }
 }
 
@@ -40,15 +40,13 @@ pub struct Log<'a> {
     pub blobs: &'a dyn Blobs,
 }
 
-/// Why a replay ended early.
-#[derive(Debug)]
-pub enum Stop {
-    Journal(String),
-    Unwritten(io::Error),
+/// A journal cannot be shown. Other errors are about the output.
+fn unusable(why: String) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, why)
 }
 
 /// Every event that the view shows. The last frame is the one that a stream would end with.
-pub fn events(log: Log<'_>, view: View, tools: &Tools, out: &mut impl Write) -> Result<(), Stop> {
+pub fn events(log: Log<'_>, view: View, tools: &Tools, out: &mut impl Write) -> io::Result<()> {
     let mut held: Option<(Seq, Body)> = None;
     fold(log, view, |state, record| {
         let Some(body) = a2a::event(view, state, record, tools) else {
@@ -66,7 +64,7 @@ pub fn events(log: Log<'_>, view: View, tools: &Tools, out: &mut impl Write) -> 
 }
 
 /// The task after the event.
-pub fn snapshot(log: Log<'_>, view: View, at: Seq, out: &mut impl Write) -> Result<(), Stop> {
+pub fn snapshot(log: Log<'_>, view: View, at: Seq, out: &mut impl Write) -> io::Result<()> {
     let mut end = Seq(0);
     let mut shown = false;
     fold(log, view, |state, record| {
@@ -80,7 +78,7 @@ pub fn snapshot(log: Log<'_>, view: View, at: Seq, out: &mut impl Write) -> Resu
     })?;
     match shown {
         true => Ok(()),
-        false => Err(Stop::Journal(format!("there is no event {at}; they are numbered from 1, and {end} is the last"))),
+        false => Err(unusable(format!("there is no event {at}; they are numbered from 1, and {end} is the last"))),
     }
 }
 
@@ -88,9 +86,9 @@ pub fn snapshot(log: Log<'_>, view: View, at: Seq, out: &mut impl Write) -> Resu
 fn fold(
     log: Log<'_>,
     view: View,
-    mut show: impl FnMut(&State, &Record) -> Result<ControlFlow<()>, Stop>,
-) -> Result<(), Stop> {
-    let wrong = |number: usize, what: &str| Err(Stop::Journal(format!("line {number} {what}")));
+    mut show: impl FnMut(&State, &Record) -> io::Result<ControlFlow<()>>,
+) -> io::Result<()> {
+    let wrong = |number: usize, what: &str| Err(unusable(format!("line {number} {what}")));
     let mut state: Option<State> = None;
     let lines = log.journal.split_inclusive(|byte| *byte == b'\n').zip(1..);
     for (line, number) in lines {
@@ -106,16 +104,17 @@ fn fold(
         };
         if view.shows_texts() {
             let loaded = state.load_texts(log.blobs);
-            loaded.map_err(|e| Stop::Journal(format!("line {number} names a text that cannot be read: {e}")))?;
+            loaded.map_err(|e| unusable(format!("line {number} names a text that cannot be read: {e}")))?;
         }
         if show(state, &record)?.is_break() {
             return Ok(());
         }
     }
-    state.map(drop).ok_or_else(|| Stop::Journal("there are no events in it".into()))
+    state.map(drop).ok_or_else(|| unusable("there are no events in it".into()))
 }
 
-fn line(out: &mut impl Write, seq: Seq, frame: &[u8]) -> Result<(), Stop> {
-    let written = write!(out, "{seq}\t").and_then(|()| out.write_all(frame)).and_then(|()| out.write_all(b"\n"));
-    written.map_err(Stop::Unwritten)
+fn line(out: &mut impl Write, seq: Seq, frame: &[u8]) -> io::Result<()> {
+    write!(out, "{seq}\t")?;
+    out.write_all(frame)?;
+    out.write_all(b"\n")
 }
