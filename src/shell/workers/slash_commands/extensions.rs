@@ -6,6 +6,7 @@ use crate::config::jsonc;
 use crate::limits::Limits;
 use crate::shell::start::workspace_settings::{read_inside, read_plain};
 use crate::task::slash::Commanded;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -13,10 +14,12 @@ const DIRECTORY: &str = "extensions";
 const MANIFEST: &str = "gemini-extension.json";
 const SWITCHES: &str = "extension-enablement.json";
 
-#[derive(Debug, PartialEq, Eq)]
+/// From its manifest, which names both.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Extension {
     name: String,
     version: String,
+    #[serde(skip_deserializing)]
     enabled: bool,
 }
 
@@ -34,14 +37,7 @@ pub fn list(asked: &Asked) -> Result<Commanded, String> {
         0 => "No extensions installed.".into(),
         _ => lines.collect::<Vec<_>>().join("\n"),
     };
-    let shown = found.iter().map(|extension| {
-        json!({
-            "name": extension.name,
-            "version": extension.version,
-            "enabled": extension.enabled,
-        })
-    });
-    Ok(Commanded::Done { data: json!({ "extensions": shown.collect::<Vec<_>>() }), text })
+    Ok(Commanded::Done { data: json!({ "extensions": found }), text })
 }
 
 fn find(project: Option<&Path>, home: Option<&Path>, workspace: &Path, limits: &Limits) -> Vec<Extension> {
@@ -57,11 +53,14 @@ fn find(project: Option<&Path>, home: Option<&Path>, workspace: &Path, limits: &
             } else {
                 inside(&dir, &format!("{name}/{MANIFEST}"), limits)
             };
-            let Some((name, version)) = manifest.as_ref().and_then(described) else {
+            let Some(Ok(extension)) = manifest.map(serde_json::from_value::<Extension>) else {
                 continue;
             };
-            if found.iter().all(|known| known.name != name) {
-                found.push(Extension { enabled: is_enabled(switches.as_ref(), &name, workspace), name, version });
+            if found.iter().all(|known| known.name != extension.name) {
+                found.push(Extension {
+                    enabled: is_enabled(switches.as_ref(), &extension.name, workspace),
+                    ..extension
+                });
             }
         }
     }
@@ -74,12 +73,6 @@ fn directories(dir: &Path, limits: &Limits) -> Vec<String> {
     let mut names: Vec<String> = names.take(limits.listed_files).collect();
     names.sort_unstable();
     names
-}
-
-/// A manifest that names neither is none.
-fn described(manifest: &Value) -> Option<(String, String)> {
-    let text = |name: &str| Some(manifest.get(name)?.as_str()?.to_owned());
-    Some((text("name")?, text("version")?))
 }
 
 /// The last rule that speaks of the workspace decides; without one an extension is on. A rule is a directory, with `*` at its end
