@@ -18,18 +18,13 @@ use crate::shell::workers::slash_commands::Commands;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-/// The plan, and what to tell the user who starts the server.
-pub struct Configured {
-    pub plan: Plan,
-    pub greeting: Vec<String>,
-}
-
-/// Reads the files around the workspace and combines them with the flags and the environment.
+/// Reads the files around the workspace and combines them with the flags and the environment. Returns the plan, and what to tell the
+/// user who starts the server.
 pub fn configure(
     flags: &[Flag],
     environment: Vec<(OsString, OsString)>,
     commands: Commands,
-) -> Result<Configured, String> {
+) -> Result<(Plan, Vec<String>), String> {
     let env = lookup(environment.clone());
     let mut operators = Settings::default();
     operators.apply_variables(env.as_ref(), &Variables::default())?;
@@ -79,7 +74,7 @@ pub fn configure(
         log,
         ..Plan::at(workspace, config.state_dir)
     };
-    Ok(Configured { plan, greeting })
+    Ok((plan, greeting))
 }
 
 /// The secrets that are redacted in the log.

@@ -6,7 +6,7 @@ use crate::config::options::Flag;
 use crate::manual;
 use crate::shell::children;
 use crate::shell::event_loop::signals::Signal;
-use crate::shell::start::configure::{Configured, configure};
+use crate::shell::start::configure::configure;
 use crate::shell::start::embed::{self, Ended};
 use crate::shell::start::replay;
 use crate::shell::workers::slash_commands::Commands;
@@ -60,7 +60,7 @@ pub fn run(commands: Commands) -> ExitCode {
 }
 
 fn serve(flags: &[Flag], commands: Commands) -> ExitCode {
-    let Configured { plan, greeting } = match configure(flags, std::env::vars_os().collect(), commands) {
+    let (plan, greeting) = match configure(flags, std::env::vars_os().collect(), commands) {
         Ok(configured) => configured,
         Err(message) => return fail(CONFIGURATION, &message),
     };
