@@ -15,6 +15,7 @@ pub mod secret;
 pub mod size;
 pub mod slots;
 pub mod span;
+pub mod unsafe_char;
 pub mod words;
 
 use std::sync::Arc;

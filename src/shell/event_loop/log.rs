@@ -7,6 +7,7 @@
 use crate::base::clock::rfc3339;
 use crate::base::level::Level;
 use crate::base::lock::lock;
+use crate::base::unsafe_char::is_unsafe;
 use crate::limits::LOG_LINE_BYTES;
 use crate::shell::event_loop::sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -149,12 +150,6 @@ fn line(unix_ms: u64, level: Level, text: &str) -> String {
     }
     line.push('\n');
     line
-}
-
-/// Characters that drive a terminal, break lines or turn the order of what is read.
-fn is_unsafe(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

@@ -5,9 +5,11 @@
 //! a line is escaped. Links are not followed, and every directory is opened from the one above it.
 
 use crate::limits::Limits;
+use crate::tool::files::open;
 use crate::tool::files::path::Workspace;
 use crate::tool::search::ignore::{Rules, Wanted, What};
-use rustix::fs::{Dir, FileType, Mode, OFlags};
+use crate::tool::search::listing::readable;
+use rustix::fs::{CWD, Dir, FileType};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -18,8 +20,7 @@ const SKIPPED: [&str; 2] = [".git", "node_modules"];
 
 /// A line per entry, indented by depth, directories with a slash. Empty when there is nothing or it cannot be read.
 pub fn draw(workspace: &Path, wanted: Wanted, limits: &Limits) -> String {
-    let root = rustix::fs::open(workspace, OPEN, Mode::empty());
-    let (Ok(root), Ok(tree)) = (root, Workspace::open(workspace)) else {
+    let (Ok(root), Ok(tree)) = (open::directory(CWD, workspace), Workspace::open(workspace)) else {
         return String::new();
     };
     let mut entries = vec![Entry::default()];
@@ -55,7 +56,8 @@ pub fn draw(workspace: &Path, wanted: Wanted, limits: &Limits) -> String {
             }
             shown += 1;
             let entry = entries.len();
-            entries.push(Entry { name: printable(&name, what), ..Entry::default() });
+            let slash = if what == What::Directory { "/" } else { "" };
+            entries.push(Entry { name: readable(&name) + slash, ..Entry::default() });
             entries[parent].below.push(entry);
             if what == What::Directory {
                 queue.push_back(Ahead { entry, above: dir.clone(), name, path, rules: rules.clone() });
@@ -66,8 +68,6 @@ pub fn draw(workspace: &Path, wanted: Wanted, limits: &Limits) -> String {
     write(&entries, 0, 0, &mut out);
     out
 }
-
-const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// A directory still to be entered.
 struct Ahead {
@@ -82,7 +82,7 @@ struct Ahead {
 impl Ahead {
     /// None for what does not open, because it is not ours to read or no directory any more.
     fn enter(&self) -> Option<(Rc<OwnedFd>, Rules)> {
-        let dir = rustix::fs::openat(&self.above, &self.name[..], OPEN, Mode::empty()).ok()?;
+        let dir = open::directory(&self.above, &self.name[..]).ok()?;
         let rules = self.rules.enter(dir.as_fd(), &self.path, None);
         Some((Rc::new(dir), rules))
     }
@@ -124,24 +124,6 @@ fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
         [] => name.to_vec(),
         dir => [dir, name].join(&b'/'),
     }
-}
-
-fn printable(name: &[u8], what: What) -> String {
-    let mut text = String::new();
-    for c in String::from_utf8_lossy(name).chars() {
-        match c {
-            // Marks that turn the direction of writing could make a name look like another one.
-            '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                text.extend(c.escape_unicode());
-            }
-            c if c.is_control() || "\u{2028}\u{2029}".contains(c) => text.extend(c.escape_default()),
-            c => text.push(c),
-        }
-    }
-    if what == What::Directory {
-        text.push('/');
-    }
-    text
 }
 
 fn write(entries: &[Entry], index: usize, depth: usize, out: &mut String) {

@@ -1,5 +1,6 @@
 //! The entries of one directory, and paths as people and models read them.
 
+use crate::base::unsafe_char::is_unsafe;
 use rustix::fs::{AtFlags, FileType, RawDir};
 use std::cmp::Ordering;
 use std::ffi::CString;
@@ -14,12 +15,12 @@ pub fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
 }
 
-/// A path for people and models: control characters are escaped, and what is not UTF-8 is replaced.
+/// A path for people and models: unsafe characters are escaped, and what is not UTF-8 is replaced.
 pub fn readable(path: &[u8]) -> String {
     let text = String::from_utf8_lossy(path);
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() {
+        if is_unsafe(c) {
             safe.extend(c.escape_default());
         } else {
             safe.push(c);
