@@ -10,7 +10,7 @@ use gemini_a2a::base::http::{Request, Version};
 use gemini_a2a::base::id::Seq;
 use gemini_a2a::limits::Limits;
 use gemini_a2a::wire::http1::{Reader, Reject, Stage, Step};
-use gemini_a2a::wire::sse::{self, Decoder, Finish, TooLarge};
+use gemini_a2a::wire::sse::{self, Decoder, TooLarge};
 use std::fmt::Write;
 
 const FILES: [(&str, &str); 7] = [
@@ -221,7 +221,7 @@ fn the_default_limits_hold_for_bodies() {
     }
 }
 
-type Events = (Vec<Result<Vec<u8>, TooLarge>>, Finish);
+type Events = (Vec<Result<Vec<u8>, TooLarge>>, bool);
 
 fn decode<'a>(cap: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Events {
     let mut decoder = Decoder::new(cap);
@@ -230,7 +230,7 @@ fn decode<'a>(cap: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Events 
         decoder.feed(piece);
         events.extend(decoder.by_ref());
     }
-    (events, decoder.finish())
+    (events, decoder.is_cut())
 }
 
 #[test]
@@ -314,8 +314,7 @@ fn reference(cap: usize, bytes: &[u8]) -> Events {
         }
     }
     pending |= !unended.is_empty() && !unended.starts_with([':', ' ']);
-    let finish = if pending { Finish::Cut } else { Finish::Clean };
-    (events, finish)
+    (events, pending)
 }
 
 #[test]
@@ -331,5 +330,5 @@ fn written_events_are_parsed_back() {
         out.extend_from_slice(sse::PING);
     }
     let expected = payloads.iter().map(|payload| Ok(payload.as_bytes().to_vec()));
-    assert_eq!(decode(1000, out.chunks(7)), (expected.collect(), Finish::Clean));
+    assert_eq!(decode(1000, out.chunks(7)), (expected.collect(), false));
 }

@@ -25,9 +25,7 @@ pub fn comment(out: &mut Vec<u8>, text: &str) {
 /// Starts an event; its payload of one line and [`END`] follow.
 pub fn open(out: &mut Vec<u8>, event: Option<&str>, seq: Option<Seq>) {
     if let Some(event) = event {
-        out.extend_from_slice(b"event: ");
-        out.extend_from_slice(event.as_bytes());
-        out.push(b'\n');
+        writeln!(out, "event: {event}").expect("writing to memory does not fail");
     }
     if let Some(seq) = seq {
         writeln!(out, "id: {seq}").expect("writing to memory does not fail");
@@ -38,14 +36,6 @@ pub fn open(out: &mut Vec<u8>, event: Option<&str>, seq: Option<Seq>) {
 /// An event had more data than the limit and was dropped. Later events are not affected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
-
-/// Whether a stream ended between events or within one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finish {
-    Clean,
-    /// The last event was not ended by an empty line.
-    Cut,
-}
 
 /// Decodes a stream: feed it bytes, then iterate over the data of complete events.
 #[derive(Debug)]
@@ -98,16 +88,13 @@ impl Decoder {
         }
     }
 
-    /// The end of the input.
-    pub fn finish(self) -> Finish {
+    /// Whether the input could not end here: the last event was not ended by an empty line.
+    pub fn is_cut(&self) -> bool {
         let is_between = match self.text(&self.line) {
             [] | [b':' | b' ' | b'\t', ..] => true,
             _ => self.is_first_line && BYTE_ORDER_MARK.starts_with(&self.line),
         };
-        match self.event {
-            Event::Blank if is_between => Finish::Clean,
-            Event::Blank | Event::Fields | Event::Data(_) | Event::Dropped => Finish::Cut,
-        }
+        !(is_between && matches!(self.event, Event::Blank))
     }
 
     fn extend_line(&mut self, bytes: &[u8]) {
@@ -195,36 +182,36 @@ impl Iterator for Decoder {
 mod tests {
     use super::*;
 
-    fn decode(cap: usize, input: &[u8]) -> (Vec<Result<String, TooLarge>>, Finish) {
+    fn decode(cap: usize, input: &[u8]) -> (Vec<Result<String, TooLarge>>, bool) {
         let mut decoder = Decoder::new(cap);
         decoder.feed(input);
         let events = decoder.by_ref().map(|event| event.map(|data| String::from_utf8(data).expect("UTF-8"))).collect();
-        (events, decoder.finish())
+        (events, decoder.is_cut())
     }
 
     #[test]
     fn the_grammar() {
-        for (input, expected, finish) in [
-            ("", &[][..], Finish::Clean),
-            ("data: a\n\n", &["a"], Finish::Clean),
-            ("data:a\r\rdata: b\r\n\r\n", &["a", "b"], Finish::Clean),
-            ("data: a\ndata:  b\ndata\ndata:\n\n", &["a\n b\n\n"], Finish::Clean),
-            ("data\n\n", &[""], Finish::Clean),
-            ("data:\n\n", &[""], Finish::Clean),
-            ("\n\n\r\n: ping\n\nevent: x\nid: 7\nretry: 3\n\n", &[], Finish::Clean),
-            ("event: x\nid: 7\ndata: a\n: no\n\n", &["a"], Finish::Clean),
-            ("dat: a\ndatab: b\n data: c\nDATA: d\ndata : e\n\n", &[], Finish::Clean),
-            ("\u{feff}data: a\n\n\u{feff}data: b\n\n", &["a"], Finish::Clean),
-            ("data: a\n", &[], Finish::Cut),
-            ("data: a", &[], Finish::Cut),
-            ("data: a\n\ndat", &["a"], Finish::Cut),
-            ("data: a\n\nid: 7", &["a"], Finish::Cut),
-            ("data: a\n\n: pi", &["a"], Finish::Clean),
-            ("data: a\r\n\r\n \n", &["a"], Finish::Clean),
-            ("data: a\n\n\r\n\n", &["a"], Finish::Clean),
+        for (input, expected, is_cut) in [
+            ("", &[][..], false),
+            ("data: a\n\n", &["a"], false),
+            ("data:a\r\rdata: b\r\n\r\n", &["a", "b"], false),
+            ("data: a\ndata:  b\ndata\ndata:\n\n", &["a\n b\n\n"], false),
+            ("data\n\n", &[""], false),
+            ("data:\n\n", &[""], false),
+            ("\n\n\r\n: ping\n\nevent: x\nid: 7\nretry: 3\n\n", &[], false),
+            ("event: x\nid: 7\ndata: a\n: no\n\n", &["a"], false),
+            ("dat: a\ndatab: b\n data: c\nDATA: d\ndata : e\n\n", &[], false),
+            ("\u{feff}data: a\n\n\u{feff}data: b\n\n", &["a"], false),
+            ("data: a\n", &[], true),
+            ("data: a", &[], true),
+            ("data: a\n\ndat", &["a"], true),
+            ("data: a\n\nid: 7", &["a"], true),
+            ("data: a\n\n: pi", &["a"], false),
+            ("data: a\r\n\r\n \n", &["a"], false),
+            ("data: a\n\n\r\n\n", &["a"], false),
         ] {
             let expected = expected.iter().map(|data| Ok((*data).to_owned())).collect();
-            assert_eq!(decode(9, input.as_bytes()), (expected, finish), "{input:?}");
+            assert_eq!(decode(9, input.as_bytes()), (expected, is_cut), "{input:?}");
         }
     }
 
@@ -233,11 +220,11 @@ mod tests {
         let ok = |data: &str| Ok(data.to_owned());
         assert_eq!(
             decode(3, b"data: abc\n\ndata: abcd\ndata: e\n\ndata: f\ndata: g\n\n"),
-            (vec![ok("abc"), Err(TooLarge), ok("f\ng")], Finish::Clean)
+            (vec![ok("abc"), Err(TooLarge), ok("f\ng")], false)
         );
         assert_eq!(
             decode(3, b"data: ab\ndata: c\n\ndata: ab\ndata:\n\ndata: never ending"),
-            (vec![Err(TooLarge), ok("ab\n"), Err(TooLarge)], Finish::Cut)
+            (vec![Err(TooLarge), ok("ab\n"), Err(TooLarge)], true)
         );
     }
 

@@ -226,7 +226,7 @@ impl Client {
                 result?;
             }
         }
-        if events.finish() == sse::Finish::Cut {
+        if events.is_cut() {
             let what = "its last event is incomplete".into();
             return Err(error::network(&Trouble::Cut(what)));
         }
