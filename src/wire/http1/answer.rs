@@ -56,24 +56,22 @@ impl Framing {
     /// Before a piece of `payload_len` bytes, which is not 0: an empty chunk would end the stream.
     pub fn open(self, out: &mut Vec<u8>, payload_len: usize) {
         assert!(payload_len > 0, "an empty chunk ends the stream: use `end`");
-        match self {
-            Framing::Chunked => append(out, format_args!("{payload_len:x}\r\n")),
-            Framing::UntilClose => {}
-        }
+        self.write(out, format_args!("{payload_len:x}\r\n"));
     }
 
     /// After a piece.
     pub fn close(self, out: &mut Vec<u8>) {
-        match self {
-            Framing::Chunked => out.extend_from_slice(b"\r\n"),
-            Framing::UntilClose => {}
-        }
+        self.write(out, format_args!("\r\n"));
     }
 
     /// After the last piece.
     pub fn end(self, out: &mut Vec<u8>) {
+        self.write(out, format_args!("0\r\n\r\n"));
+    }
+
+    fn write(self, out: &mut Vec<u8>, chunk: std::fmt::Arguments<'_>) {
         match self {
-            Framing::Chunked => out.extend_from_slice(b"0\r\n\r\n"),
+            Framing::Chunked => append(out, chunk),
             Framing::UntilClose => {}
         }
     }

@@ -56,17 +56,12 @@ pub fn upgrade(request: &Request) -> Result<Upgrade, Refused> {
 
 /// Writes the response head; after it both sides send frames. `protocol` is one that the client named.
 pub fn write_upgrade(out: &mut Vec<u8>, accept: &str, protocol: Option<&str>) {
-    let mut field = |name: &str, value: &str| {
-        for part in [name, ": ", value, "\r\n"] {
-            out.extend_from_slice(part.as_bytes());
-        }
-    };
-    field("HTTP/1.1 101 Switching Protocols\r\nUpgrade", "websocket");
-    field("Connection", "Upgrade");
-    field("Sec-WebSocket-Accept", accept);
+    let head =
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ";
+    out.extend_from_slice([head, accept, "\r\n"].concat().as_bytes());
     if let Some(protocol) = protocol {
         assert!(is_token(protocol), "protocols were checked when they were read");
-        field("Sec-WebSocket-Protocol", protocol);
+        out.extend_from_slice(["Sec-WebSocket-Protocol: ", protocol, "\r\n"].concat().as_bytes());
     }
     out.extend_from_slice(b"\r\n");
 }
