@@ -404,7 +404,7 @@ impl Server {
             let wait = self.limits.shutdown_ms / 1000;
             self.outside.log.info(format_args!(
                 "ending on {}: what runs has {wait} s, the next signal does not wait",
-                signal.name()
+                signal.word()
             ));
             self.signal.get_or_insert(signal);
             self.core.input(Input::ShutDown, now);

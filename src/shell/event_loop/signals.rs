@@ -8,6 +8,7 @@
 //! namespace, which has to reap every orphan in it.
 
 use crate::base::lock::lock;
+use crate::base::words::words;
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{SigId, flag, low_level};
 use std::io::{self, Read};
@@ -15,29 +16,20 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
-    Interrupt,
-    Terminate,
-    /// The terminal went away.
-    Hangup,
+words! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Signal {
+        Interrupt = "SIGINT",
+        Terminate = "SIGTERM",
+        /// The terminal went away.
+        Hangup = "SIGHUP",
+    }
 }
 
 impl Signal {
-    const ALL: [Signal; 3] = [Signal::Interrupt, Signal::Terminate, Signal::Hangup];
-
     /// The exit status by which shells say that a program ended on this signal.
     pub fn exit_status(self) -> i32 {
         128 + self.number()
-    }
-
-    /// As people and manuals call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Signal::Interrupt => "SIGINT",
-            Signal::Terminate => "SIGTERM",
-            Signal::Hangup => "SIGHUP",
-        }
     }
 
     fn number(self) -> i32 {

@@ -12,6 +12,7 @@
 
 use crate::base::cancel::Cancel;
 use crate::base::lock::lock;
+use crate::base::words::words;
 use crate::limits::Limits;
 use std::any::Any;
 use std::collections::VecDeque;
@@ -21,29 +22,19 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
-    Model,
-    Tool,
-    Disk,
-    Compute,
-    Hook,
+words! {
+    /// The words are the names of its threads, for people with a debugger.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Lane {
+        Model = "model",
+        Tool = "tool",
+        Disk = "disk",
+        Compute = "compute",
+        Hook = "hook",
+    }
 }
 
 impl Lane {
-    const ALL: [Lane; 5] = [Lane::Model, Lane::Tool, Lane::Disk, Lane::Compute, Lane::Hook];
-
-    /// The name of its threads, for people with a debugger.
-    fn word(self) -> &'static str {
-        match self {
-            Lane::Model => "model",
-            Lane::Tool => "tool",
-            Lane::Disk => "disk",
-            Lane::Compute => "compute",
-            Lane::Hook => "hook",
-        }
-    }
-
     /// Stacks are reserved, not used, but 512 of them have to fit. A model thread's deepest moments are a TLS handshake (tens
     /// of KiB, more in unoptimised builds) and parsing nested JSON; half a MiB leaves room for both. Tools run code of every
     /// kind, regular expressions among it, and get the usual 2 MiB; so does the decoding of what clients send. The disk lane parses journal lines, webhooks make TLS handshakes.
