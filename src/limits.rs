@@ -517,6 +517,9 @@ pub const SHORTENED_NAMED: usize = 20;
 
 /// Idle connections that are closed at once, as a fraction of all (one in 64): finding them means looking at all of them.
 pub const GIVE_WAY_PART: usize = 64;
+/// A connection that was just opened or used is not closed for a new one before this time has passed, so that its client can send a
+/// request. New ones wait in the kernel's backlog.
+pub const GIVE_WAY_MS: u64 = 250;
 
 /// Names without effect that are reported of one settings file. The rest is counted, because a file can have any number of names.
 pub const UNKNOWN_SETTINGS: usize = 20;

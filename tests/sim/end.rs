@@ -66,7 +66,7 @@ impl Simulation {
             return;
         };
         match &self.clients[at].link {
-            None if self.core.has_room() => {
+            None if self.core.has_room(self.now) => {
                 let key = self.core.opened(Peer::SameUser, self.now);
                 self.clients[at].link = Some(Link::new(key, self.now.mono_ms));
             }

@@ -96,7 +96,7 @@ impl Simulation {
         self.ledger.refresh();
         for at in 0..self.clients.len() {
             match &self.clients[at].link {
-                None if self.chance.percent(25) && self.core.has_room() => self.connect(at),
+                None if self.chance.percent(25) && self.core.has_room(self.now) => self.connect(at),
                 None => {}
                 Some(_) => self.continue_client(at),
             }

@@ -14,9 +14,9 @@ use crate::limits::{GIVE_WAY_PART, Limits};
 
 impl Core {
     /// Whether another connection may be accepted: there is room, or an idle connection can be closed.
-    pub fn has_room(&self) -> bool {
+    pub fn has_room(&self, now: Now) -> bool {
         let (connections, limits) = (&self.connections, &self.settings.limits);
-        self.is_running() && (!connections.is_full(limits) || connections.iter().any(|(_, conn)| conn.gives_way()))
+        self.is_running() && (!connections.is_full(limits) || connections.iter().any(|(_, conn)| conn.gives_way(now)))
     }
 
     /// Whether a connection that was accepted is kept. If not it is to be closed at once, without an answer: its peer may have
@@ -30,7 +30,7 @@ impl Core {
                 return false;
             }
             Peer::SameUser | Peer::MaybeTool | Peer::OwnerUnknown if full => {
-                for key in self.connections.giving_way(limits) {
+                for key in self.connections.giving_way(limits, now) {
                     self.close_conn(key, Close::Orderly);
                 }
             }
@@ -46,8 +46,8 @@ impl Connections {
     }
 
     /// A few connections on which nothing is under way: those of other users first, then those that wait longest.
-    fn giving_way(&self, limits: &Limits) -> Vec<Key> {
-        let idle = self.slots.iter().filter(|(_, conn)| conn.gives_way());
+    fn giving_way(&self, limits: &Limits, now: Now) -> Vec<Key> {
+        let idle = self.slots.iter().filter(|(_, conn)| conn.gives_way(now));
         let mut idle: Vec<_> = idle.map(|(key, conn)| (rank(conn.peer), conn.waits(), key)).collect();
         idle.sort_unstable();
         let few = (limits.connections / GIVE_WAY_PART).max(1);
@@ -69,7 +69,7 @@ mod tests {
     use crate::a2a::Switches;
     use crate::core::Close;
     use crate::core::rig::Rig;
-    use crate::limits::Limits;
+    use crate::limits::{GIVE_WAY_MS, Limits};
 
     const ASK: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
     const JOIN: &[u8] = b"GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -82,7 +82,10 @@ mod tests {
     /// A connection as the shell takes it.
     fn connect(rig: &mut Rig, peer: Peer) -> Option<Key> {
         rig.now.mono_ms += 1;
-        let kept = rig.core.has_room() && rig.core.keeps(peer, rig.now);
+        if !rig.core.has_room(rig.now) {
+            rig.now.mono_ms += GIVE_WAY_MS;
+        }
+        let kept = rig.core.has_room(rig.now) && rig.core.keeps(peer, rig.now);
         kept.then(|| rig.core.opened(peer, rig.now))
     }
 
@@ -154,6 +157,16 @@ mod tests {
     }
 
     #[test]
+    fn a_new_connection_has_time_to_send_its_request() {
+        let mut rig = rig(1, 1);
+        connect(&mut rig, Peer::SameUser).expect("room");
+        rig.now.mono_ms += GIVE_WAY_MS - 1;
+        assert!(!rig.core.has_room(rig.now), "the backlog waits");
+        rig.now.mono_ms += 1;
+        assert!(rig.core.has_room(rig.now));
+    }
+
+    #[test]
     fn connections_with_something_under_way_are_not_closed() {
         let mut rig = rig(3, 1);
         for _ in 0..3 {
@@ -161,7 +174,8 @@ mod tests {
             rig.core.received(key, JOIN, rig.now);
         }
         rig.turns();
-        assert!(!rig.core.has_room(), "the backlog waits");
+        rig.now.mono_ms += GIVE_WAY_MS;
+        assert!(!rig.core.has_room(rig.now), "the backlog waits");
         assert!(!rig.core.keeps(Peer::SameUser, rig.now) && !rig.core.keeps(Peer::Stranger, rig.now));
         assert_eq!(rig.closing(), []);
     }

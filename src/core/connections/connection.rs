@@ -10,7 +10,7 @@ use crate::base::id::TaskId;
 use crate::base::slots::Key;
 use crate::core::connections::guard::AllowedOrigin;
 use crate::core::connections::output::OutputBuffer;
-use crate::limits::Limits;
+use crate::limits::{GIVE_WAY_MS, Limits};
 use crate::task::call::Follow;
 use crate::task::fault::{Fault, FaultKind};
 use crate::wire::http1::{self, Framing, Reader, Reject, Reply, Stage, Step};
@@ -412,9 +412,9 @@ impl Conn {
         matches!(self.talk, Talk::Reading) && !self.begun && self.output.is_empty()
     }
 
-    /// Whether nothing is under way here: no whole request has come, and nothing waits to be sent.
-    pub fn gives_way(&self) -> bool {
-        matches!(self.talk, Talk::Reading) && self.output.is_empty()
+    /// Whether nothing is under way here: no whole request has come, nothing waits to be sent, and the client has had time to send.
+    pub fn gives_way(&self, now: Now) -> bool {
+        matches!(self.talk, Talk::Reading) && self.output.is_empty() && now.mono_ms >= self.since + GIVE_WAY_MS
     }
 
     /// What it waits for and since when. A connection that sends a body sorts last: its request has begun.

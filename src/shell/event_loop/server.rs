@@ -212,7 +212,8 @@ impl Server {
     }
 
     fn poll_timeout(&self) -> Option<Duration> {
-        let accepting = self.listeners.iter().any(|listening| listening.backlog) && self.core.has_room();
+        let accepting =
+            self.listeners.iter().any(|listening| listening.backlog) && self.core.has_room(self.clock.now());
         let busy = !self.outside.again.is_empty() || self.core.has_more() || self.outside.jobs.has_more();
         if busy || accepting || self.core.is_over() {
             return Some(Duration::ZERO);
@@ -249,8 +250,10 @@ impl Server {
         let accepted = if self.listeners[at].is_left_over { Accepted::Late } else { Accepted::AtOnce };
         while self.listeners[at].backlog {
             let listening = &mut self.listeners[at];
-            if budget == 0 || !self.core.has_room() {
+            if budget == 0 || !self.core.has_room(now) {
                 listening.is_left_over = true;
+                // An idle connection may have to be a little older before it is closed for a new one.
+                self.accept_at.get_or_insert(now.mono_ms + self.limits.accept_retry_ms);
                 return;
             }
             budget -= 1;
