@@ -7,7 +7,6 @@
 //! checks whether an address may be contacted.
 
 use crate::a2a;
-use crate::base::Shared;
 use crate::base::clock::Now;
 use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::slots::Key;
@@ -27,7 +26,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Something to send; answered by `Input::Delivered` with the same task, hook and event.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Delivery {
     pub task: TaskId,
     pub hook: ConfigId,
@@ -35,7 +34,16 @@ pub struct Delivery {
     pub url: String,
     /// Secrets are among them.
     pub headers: Vec<(&'static str, String)>,
-    pub body: Shared,
+    /// Encodes the body, which can be as long as the task and is no work for the loop. None: what it was about is no longer there.
+    pub encode: Arc<dyn Fn() -> Option<Vec<u8>> + Send + Sync>,
+}
+
+impl Delivery {
+    /// For the worker that sends it.
+    pub fn body(&self) -> Result<Vec<u8>, DeliveryError> {
+        let nothing = || DeliveryError { retry: Retry::Void, message: "there is nothing to send".into() };
+        (self.encode)().ok_or_else(nothing)
+    }
 }
 
 impl fmt::Debug for Delivery {
@@ -58,6 +66,8 @@ pub enum Retry {
     Again { after_ms: Option<u64> },
     /// Not in this way.
     Never,
+    /// There was nothing to send, which says nothing about the receiver.
+    Void,
 }
 
 /// The state of the deliveries to one webhook.
@@ -157,7 +167,6 @@ impl Core {
         if over || !loaded.is_shown() {
             return;
         }
-        let mut void = Vec::new();
         for hook in &loaded.state.hooks {
             let target = &hook.target;
             let Some(due) = hook.due.front() else {
@@ -169,12 +178,6 @@ impl Core {
             {
                 continue;
             }
-            let history = self.settings.limits.hook_history;
-            let body = a2a::push::delivery(target, &loaded.state, due, history, &self.tools.shown);
-            let Some(body) = body else {
-                void.push((target.id.clone(), due.seq(), hook.health.clone()));
-                continue;
-            };
             let seq = due.seq();
             let sent = Courier {
                 target: target.clone(),
@@ -190,17 +193,16 @@ impl Core {
                 Some(courier) => *courier = sent,
                 None => loaded.couriers.push(sent),
             }
+            let (target, state, due) = (target.clone(), loaded.state.clone(), due.clone());
+            let (history, tools) = (self.settings.limits.hook_history, self.tools.shown.clone());
             self.out.push(Out::Deliver(Delivery {
                 task: task.clone(),
                 hook: target.id.clone(),
                 seq,
                 url: target.url.clone(),
-                headers: a2a::push::headers(target, task, seq),
-                body: body.into(),
+                headers: a2a::push::headers(&target, task, seq),
+                encode: Arc::new(move || a2a::push::delivery(&target, &state, &due, history, &tools)),
             }));
-        }
-        for (id, upto, health) in void {
-            self.move_hook(task, id, upto, health, now);
         }
     }
 
@@ -231,6 +233,7 @@ impl Core {
         };
         let health = match result {
             Ok(()) => hook.health.after_success(),
+            Err(DeliveryError { retry: Retry::Void, .. }) => hook.health.clone(),
             Err(DeliveryError { retry: Retry::Again { .. }, .. }) if !running => {
                 courier.rests_until = Some(u64::MAX);
                 return;

@@ -11,6 +11,16 @@ use crate::task::message::{Artifact, Part};
 use crate::task::push::Census;
 use serde_json::{Value, json};
 
+impl PartialEq for Delivery {
+    fn eq(&self, other: &Delivery) -> bool {
+        let parts = |delivery: &Delivery| {
+            let Delivery { task, hook, seq, url, headers, .. } = delivery.clone();
+            (task, hook, seq, url, headers, delivery.body())
+        };
+        parts(self) == parts(other)
+    }
+}
+
 impl Rig {
     fn push(&mut self, task: &TaskId, ask: Push) -> Value {
         let task = task.clone();
@@ -64,7 +74,7 @@ fn wish(id: Option<&str>) -> Wish {
 }
 
 fn gist(delivery: &Delivery) -> String {
-    let body: Value = serde_json::from_slice(&delivery.body).expect("JSON");
+    let body: Value = serde_json::from_slice(&delivery.body().expect("a body")).expect("JSON");
     let state = |status: &Value| status["state"].as_str().expect("a state").to_owned();
     if let Some(update) = body.get("statusUpdate") {
         state(&update["status"])

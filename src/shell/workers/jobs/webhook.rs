@@ -33,15 +33,17 @@ impl Webhooks {
     }
 
     /// Makes one attempt.
-    pub fn deliver(&self, delivery: &Delivery, limits: &Limits) -> Result<(), DeliveryError> {
-        let place = self.rules.check(&delivery.url);
+    pub fn deliver(&self, delivery: Delivery, limits: &Limits) -> Result<(), DeliveryError> {
+        let body = delivery.body()?;
+        let Delivery { url, headers, .. } = delivery;
+        let place = self.rules.check(&url);
         let place = place.map_err(|what| never(format!("not sent: its url {what}")))?;
         let agent = self.agent(&place, limits);
-        let mut request = agent.post(&delivery.url);
-        for (name, value) in &delivery.headers {
+        let mut request = agent.post(&url);
+        for (name, value) in &headers {
             request = request.header(*name, value);
         }
-        let response = request.send(&delivery.body[..]).map_err(|e| failed(&e))?;
+        let response = request.send(&body[..]).map_err(|e| failed(&e))?;
         let verdict = judge(&response);
         // Whether the rest of the answer arrives changes nothing.
         let rest = response.into_body().into_reader();
@@ -73,7 +75,7 @@ impl Jobs {
         let failed = answer.clone();
         self.ask(
             Lane::Hook,
-            move |context| answer(context.webhooks.deliver(&delivery, &context.settings.limits)),
+            move |context| answer(context.webhooks.deliver(delivery, &context.settings.limits)),
             move |error| failed(Err(again(error.message))),
         );
     }
@@ -124,6 +126,7 @@ mod tests {
     use super::*;
     use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
+    use std::sync::Arc;
     use std::thread::{self, JoinHandle};
 
     /// Answers one request with these bytes; gives its head, in small letters, and its body.
@@ -160,12 +163,12 @@ mod tests {
                 ("X-A2A-Event-Id", "t:7".into()),
                 ("Authorization", "Bearer s3cret".into()),
             ],
-            body: b"{\"a\":1}"[..].into(),
+            encode: Arc::new(|| Some(b"{\"a\":1}".to_vec())),
         }
     }
 
     fn sent(url: String, rules: PushRules, limits: &Limits) -> Result<(), DeliveryError> {
-        Webhooks::new(TlsConfig::default(), rules).deliver(&delivery(url), limits)
+        Webhooks::new(TlsConfig::default(), rules).deliver(delivery(url), limits)
     }
 
     fn anywhere() -> PushRules {
