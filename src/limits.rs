@@ -106,9 +106,9 @@ limits! {
     inline_log_bytes: usize = 128 * KIB,
     /// Bytes read from or written to one connection in one turn of the loop, so that none starves the others.
     turn_bytes: usize = 256 * KIB,
-    /// Time for handling requests in one turn of the loop. Some responses take long to build; signals, timers and streams must not
-    /// wait for all of them. The remaining requests are handled in the next turn.
-    turn_ms: u64 = 20,
+    /// Time for handling requests, and worker notes, in one turn of the loop, because signals, timers and streams must not wait for all
+    /// of them. The remaining ones are handled in the next turn.
+    turn_ms: u64 = 4,
     /// Connections accepted from one listener, and worker notes handled, in one turn of the loop.
     turn_accepts: usize = 128,
     turn_notes: usize = 1024,

@@ -368,15 +368,21 @@ impl Server {
     }
 
     fn take_mail(&mut self, now: Now) {
-        for piece in self.outside.jobs.drain(self.limits.turn_notes) {
-            match piece {
-                Mail::Input(input) => self.core.input(input, now),
-                Mail::Identified(answers) => {
-                    for (conn, identity) in self.outside.peer_check.answered(answers) {
-                        self.core.input(Input::Identified { conn, identity }, now);
+        let end = self.clock.now().mono_ms + self.limits.turn_ms;
+        for _ in 0..self.limits.turn_notes {
+            for piece in self.outside.jobs.drain(1) {
+                match piece {
+                    Mail::Input(input) => self.core.input(input, now),
+                    Mail::Identified(answers) => {
+                        for (conn, identity) in self.outside.peer_check.answered(answers) {
+                            self.core.input(Input::Identified { conn, identity }, now);
+                        }
                     }
+                    Mail::Warning(text) => self.outside.log.warn(text),
                 }
-                Mail::Warning(text) => self.outside.log.warn(text),
+            }
+            if !self.outside.jobs.has_more() || self.clock.now().mono_ms > end {
+                return;
             }
         }
     }
