@@ -119,7 +119,7 @@ fn journals_of_version_2_are_written_again_as_they_are() {
     let state = fold(&records(&journal));
     let named: Vec<String> = state.blobs.keys().map(|hash| hash[..1].to_owned()).collect();
     assert_eq!(named.concat(), "abcdef", "clients may read all stored content");
-    assert_eq!(state.missing_texts(), [], "nothing is left to show of calls that have ended");
+    assert_eq!(state.stored_text_bytes(), 0, "nothing is left to show of calls that have ended");
     let scene = Scene { workspace: "/w", os: "linux", date: "2026-03-01", tree: "", memory: "" };
     let told = Value::from(contents(&state.history, &scene)).to_string();
     assert!(told.contains("stored apart from the log") && told.contains("Media of 60000 bytes"), "{told}");

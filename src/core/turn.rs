@@ -8,12 +8,12 @@ use crate::base::level::Level;
 use crate::base::slots::Key;
 use crate::core::compute::{Computation, Computed, Recipient};
 use crate::core::connections::identity::Identity;
-use crate::core::disk::request::{Page, StoreRequest};
+use crate::core::disk::page::Page;
+use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::{Known, Maintenance, Removal, Store, StoreError};
 use crate::core::hooks::{Delivery, DeliveryError};
 use crate::core::{Core, Site};
 use crate::task::log::brief::Brief;
-use crate::task::log::long_text::ReadText;
 use crate::task::machine::job::{Job, JobId, Note};
 use crate::task::machine::state::{Item, State};
 use crate::task::policy::Rule;
@@ -41,8 +41,6 @@ pub enum Input<'a> {
     Loaded { task: TaskId, result: Result<Box<Loaded>, StoreError> },
     /// The answer to [`StoreRequest::Page`].
     Paged { sub: Key, page: Result<Page, StoreError> },
-    /// The answer to [`StoreRequest::Texts`].
-    TextsRead { sub: Key, texts: Result<Vec<ReadText>, StoreError> },
     /// The answer to [`StoreRequest::Sync`].
     Synced { task: TaskId, upto: Seq, result: Result<(), StoreError> },
     /// The answer to [`StoreRequest::Remove`].
@@ -158,7 +156,6 @@ impl Core {
             Input::Listed(known) => self.listed(known, now),
             Input::Loaded { task, result } => self.loaded(&task, result, now),
             Input::Paged { sub, page } => self.paged(sub, page, now),
-            Input::TextsRead { sub, texts } => self.texts_read(sub, texts, now),
             Input::Synced { task, upto, result } => self.synced(&task, upto, result, now),
             Input::Removed { task, brief, result } => self.removed(task, brief, result, now),
             Input::Probed(result) => self.probed(result, now),

@@ -317,8 +317,8 @@ impl Simulation {
         use StoreRequest::{Page, Sync};
         let twice = self.lane_jobs.iter().any(|(_, other)| match (other, &job) {
             (LaneJob::Store(Sync { task: a, .. }), LaneJob::Store(Sync { task: b, .. })) => a == b,
-            (LaneJob::Store(Page { sub: a, .. }), LaneJob::Store(Page { sub: b, .. })) => a == b,
-            (LaneJob::Store(a), LaneJob::Store(b)) => a == b,
+            (LaneJob::Store(Page(a)), LaneJob::Store(Page(b))) => a.sub == b.sub,
+            (LaneJob::Store(a), LaneJob::Store(b)) => format!("{a:?}") == format!("{b:?}"),
             (LaneJob::Resolve { request: a, .. }, LaneJob::Resolve { request: b, .. }) => a == b,
             (LaneJob::Identify { conn: a }, LaneJob::Identify { conn: b }) => a == b,
             (_, _) => false,

@@ -2,27 +2,21 @@
 //! tests when they like. The answer comes back as an [`Input`].
 
 use crate::base::id::{Seq, TaskId};
-use crate::base::slots::Key;
+use crate::core::disk::page::PageRequest;
 use crate::core::disk::store::{Archive, StoreError, fold};
 use crate::core::{Input, Loaded};
 use crate::limits::CONVERSATION_TASKS;
-use crate::task::log::blob::BlobRef;
 use crate::task::log::brief::Brief;
-use crate::task::log::long_text::ReadText;
-use crate::task::log::record::Record;
 use crate::task::machine::state::Item;
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum StoreRequest {
     /// Read a task, with the conversation it continues; answered by [`Input::Loaded`].
     Load { task: TaskId },
-    /// Read records of a log; answered by [`Input::Paged`].
-    Page { task: TaskId, sub: Key, offset: u64, most: usize },
-    /// Read stored texts for a reader; answered by [`Input::TextsRead`].
-    Texts { sub: Key, blobs: Vec<BlobRef> },
+    /// Read events of a log for a reader; answered by [`Input::Paged`].
+    Page(PageRequest),
     /// Flush a log; answered by [`Input::Synced`] with the position given here.
     Sync { task: TaskId, upto: Seq },
     /// Delete a log; answered by [`Input::Removed`] with the summary given here, in case it is still there.
@@ -48,13 +42,8 @@ impl StoreRequest {
                 let result = archive.and_then(|archive| load(archive, &task)).map(Box::new);
                 Input::Loaded { task, result }
             }
-            StoreRequest::Page { task, sub, offset, most } => {
-                let lines = archive.and_then(|archive| archive.open(&task)?.page(offset, most));
-                Input::Paged { sub, page: lines.map(|lines| Page::read(&lines)) }
-            }
-            StoreRequest::Texts { sub, blobs } => {
-                let read = |archive: &dyn Archive| ReadText::read_all(&blobs, &*archive.blobs()).map_err(unreadable);
-                Input::TextsRead { sub, texts: archive.and_then(read) }
+            StoreRequest::Page(request) => {
+                Input::Paged { sub: request.sub, page: archive.and_then(|archive| request.read(archive)) }
             }
             StoreRequest::Sync { task, upto } => {
                 let result = archive.and_then(|archive| archive.open(&task)?.sync());
@@ -66,32 +55,6 @@ impl StoreRequest {
             }
             StoreRequest::Probe => Input::Probed(archive.and_then(|archive| archive.probe())),
         }
-    }
-}
-
-/// Records of a log, one after the other.
-#[derive(Debug, Default)]
-pub struct Page {
-    /// Each with the length of its line.
-    pub records: VecDeque<(Record, usize)>,
-    /// Why the line behind them cannot be read.
-    pub damage: Option<String>,
-}
-
-impl Page {
-    /// A line can be as long as a request body, so that lines are not parsed on the loop.
-    pub(in crate::core) fn read(lines: &[u8]) -> Page {
-        let mut page = Page::default();
-        for line in lines.split_inclusive(|byte| *byte == b'\n') {
-            match Record::read(line.strip_suffix(b"\n").unwrap_or(line)) {
-                Ok(record) => page.records.push_back((record, line.len())),
-                Err(bad) => {
-                    page.damage = Some(format!("the journal is damaged: {bad:?}"));
-                    break;
-                }
-            }
-        }
-        page
     }
 }
 
@@ -118,7 +81,7 @@ fn load(archive: &dyn Archive, task: &TaskId) -> Result<Loaded, StoreError> {
 }
 
 /// Stored texts that exist could not be read.
-fn unreadable(error: io::Error) -> StoreError {
+pub(super) fn unreadable(error: io::Error) -> StoreError {
     StoreError::transient(format!("a text that is stored beside the journal cannot be read: {error}; try again"))
 }
 

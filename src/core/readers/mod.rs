@@ -9,15 +9,12 @@ use crate::base::id::TaskId;
 use crate::base::slots::{Key, Slots};
 use crate::core::readers::pages::Pages;
 use crate::core::readers::subscription::Subscription;
-use crate::task::log::blob::BlobRef;
 
 /// All subscriptions.
 #[derive(Default)]
 pub(in crate::core) struct Readers {
     subs: Slots<Subscription>,
     pub pages: Pages,
-    /// Stored texts that readers wait for and that were not asked for yet.
-    wanted_texts: Vec<(Key, Vec<BlobRef>)>,
     /// Sockets that follow every task.
     pub followers: Vec<Key>,
     /// Subscriptions that can continue: their connection took something, their page came.

@@ -8,15 +8,15 @@ use crate::base::http::Response;
 use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::connections::connection::{Conn, Line};
-use crate::core::disk::request::{Page, StoreRequest};
+use crate::core::disk::page::{Frame, Page, PageRequest};
+use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::StoreError;
 use crate::core::readers::Readers;
 use crate::core::readers::subscription::{Cold, FirstBody, Kind, Reply, Role, Subscription};
 use crate::core::tasks::loaded_task::{Found, LoadedTask, Mark};
 use crate::core::{Core, Out};
 use crate::task::fault::{Fault, FaultKind};
-use crate::task::log::blob::BlobRef;
-use crate::task::log::long_text::ReadText;
+use std::sync::Arc;
 
 impl Core {
     /// None: the client left while its task was being loaded.
@@ -113,17 +113,15 @@ impl Core {
             return Advanced::Waits;
         }
         let most = self.settings.limits.tx_bytes;
-        self.readers.advance(key, loaded, &mut Sink { conn, most, tools: &self.tools.shown, now })
+        self.readers.advance(key, loaded, &mut Sink { conn, most, now })
     }
 
-    /// Has pages read for the readers whose turn it is, and the stored texts that readers wait for.
+    /// Has pages read for the readers whose turn it is.
     pub(in crate::core) fn turn_pages(&mut self) {
-        let wanted = self.readers.wanted_texts.drain(..);
-        self.out.extend(wanted.map(|(sub, blobs)| Out::Store(StoreRequest::Texts { sub, blobs })));
         let limits = &self.settings.limits;
         while self.readers.pages.is_waited_for() {
-            if let Some(request) = self.readers.next_page(limits.pages, limits.page_bytes) {
-                self.out.push(Out::Store(request));
+            if let Some(request) = self.readers.next_page(limits.pages, limits.page_bytes, &self.tools.shown) {
+                self.out.push(Out::Store(StoreRequest::Page(request)));
                 continue;
             }
             let stuck = |sub: &Subscription| self.connections.get(sub.conn).is_some_and(|conn| conn.starved);
@@ -133,7 +131,8 @@ impl Core {
         }
     }
 
-    /// A page of a journal was read for a reader that is behind.
+    /// A page of a journal was read for a reader that is behind. If it cannot be read now, the reader is dismissed and can resume where
+    /// it is.
     pub(in crate::core) fn paged(&mut self, key: Key, page: Result<Page, StoreError>, now: Now) {
         let Some(cold) = self.readers.get_mut(key).and_then(|sub| sub.cold.as_mut()) else {
             return;
@@ -141,21 +140,6 @@ impl Core {
         match page {
             Ok(page) => {
                 cold.take_page(page);
-                self.readers.pump_later(&[key]);
-            }
-            Err(error) => self.dismiss(key, &error.into_fault(), now),
-        }
-    }
-
-    /// Stored texts were read for a reader that is behind. Of those that are lost it shows a notice. If they could not be read now,
-    /// it is dismissed and can resume where it is.
-    pub(in crate::core) fn texts_read(&mut self, key: Key, texts: Result<Vec<ReadText>, StoreError>, now: Now) {
-        let Some(cold) = self.readers.get_mut(key).and_then(|sub| sub.cold.as_mut()) else {
-            return;
-        };
-        match texts {
-            Ok(texts) => {
-                cold.take_texts(&texts);
                 self.readers.pump_later(&[key]);
             }
             Err(error) => self.dismiss(key, &error.into_fault(), now),
@@ -235,7 +219,6 @@ struct Sink<'a> {
     conn: &'a mut Conn,
     /// As many bytes may wait for the connection.
     most: usize,
-    tools: &'a Tools,
     now: Now,
 }
 
@@ -292,10 +275,6 @@ impl Readers {
                     self.pages.wait(key);
                     return Advanced::Waits;
                 }
-                ColdStep::NeedsTexts(blobs) => {
-                    self.wanted_texts.push((key, blobs));
-                    return Advanced::Waits;
-                }
             }
         }
     }
@@ -309,11 +288,19 @@ impl Readers {
     }
 
     /// The request for the next page, if fewer than `pages` are in use.
-    fn next_page(&mut self, pages: usize, most: usize) -> Option<StoreRequest> {
+    fn next_page(&mut self, pages: usize, most: usize, tools: &Arc<Tools>) -> Option<PageRequest> {
         let key = self.pages.call(pages)?;
         let sub = self.subs.get(key).expect("a reader that leaves also leaves the line");
         let cold = sub.cold.as_ref().expect("only a reader that is behind waits");
-        Some(StoreRequest::Page { task: sub.task.clone(), sub: key, offset: cold.offset, most })
+        Some(PageRequest {
+            task: sub.task.clone(),
+            sub: key,
+            from: cold.at.clone(),
+            after: sub.cursor,
+            view: sub.view,
+            tools: tools.clone(),
+            most,
+        })
     }
 
     /// Takes the page from a reader whose connection takes nothing; false if there is none.
@@ -383,7 +370,6 @@ fn send_first(sub: &mut Subscription, sink: &mut Sink<'_>) -> bool {
 enum ColdStep {
     Sent,
     NeedsPage,
-    NeedsTexts(Vec<BlobRef>),
     Done(Advanced),
 }
 
@@ -393,28 +379,18 @@ fn send_cold(sub: &mut Subscription, sink: &mut Sink<'_>) -> ColdStep {
     if cold.asked {
         return ColdStep::Done(Advanced::Waits);
     }
-    let record = match cold.next() {
+    let Frame { seq, mark, body } = match cold.next() {
         None => {
             cold.asked = true;
             return ColdStep::NeedsPage;
         }
         Some(Err(message)) => return ColdStep::Done(Advanced::Failed(message)),
-        Some(Ok(record)) => record,
+        Some(Ok(frame)) => frame,
     };
-    if record.seq <= sub.cursor {
-        return ColdStep::Sent;
-    }
-    let state = cold.state.as_ref().expect("folding gives a state");
-    let missing = if sub.view.shows_texts() { state.missing_texts() } else { Vec::new() };
-    if !missing.is_empty() {
-        cold.wait_for_texts(record);
-        return ColdStep::NeedsTexts(missing);
-    }
-    let body = a2a::event(sub.view, state, &record, sink.tools);
-    sub.cursor = record.seq;
-    let last = sub.until.ends(record.seq, Mark::of(&record.event, state));
+    sub.cursor = seq;
+    let last = sub.until.ends(seq, mark);
     if let Some(body) = body {
-        sink.send(sub, record.seq, body.event, body.frame(last));
+        sink.send(sub, seq, body.event, body.frame(last));
     }
     if last { ColdStep::Done(Advanced::Ended) } else { ColdStep::Sent }
 }

@@ -7,12 +7,9 @@ use crate::base::Shared;
 use crate::base::http::Response;
 use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
-use crate::core::disk::request::Page;
+use crate::core::disk::page::{Frame, Page, Position};
 use crate::core::tasks::loaded_task::{Mark, Rest};
 use crate::task::fault::Fault;
-use crate::task::log::long_text::ReadText;
-use crate::task::log::record::Record;
-use crate::task::machine::state::State;
 
 pub struct Subscription {
     pub task: TaskId,
@@ -135,17 +132,13 @@ impl Until {
     }
 }
 
-/// A reader that is behind what memory holds: it folds the journal from its first line, silently up to its cursor. There may be
-/// many of them, so each keeps only what the next event is shown by, and not the conversation.
+/// A reader that is behind what memory holds: the journal is folded from its first line for it, silently up to its cursor.
 #[derive(Default)]
 pub struct Cold {
-    pub state: Option<State>,
-    /// Where the record that comes next begins in the journal.
-    pub offset: u64,
+    /// Where the page begins, or the next one if there is none.
+    pub at: Position,
     page: Option<Page>,
-    /// A record of the page that is folded and waits for stored texts.
-    waiting: Option<Record>,
-    /// A page or stored texts are waited for or being read.
+    /// A page is waited for or being read.
     pub asked: bool,
 }
 
@@ -153,19 +146,6 @@ impl Cold {
     pub fn take_page(&mut self, page: Page) {
         self.asked = false;
         self.page = Some(page);
-    }
-
-    /// The record is shown when the texts in the state are there.
-    pub fn wait_for_texts(&mut self, record: Record) {
-        self.asked = true;
-        self.waiting = Some(record);
-    }
-
-    pub fn take_texts(&mut self, texts: &[ReadText]) {
-        self.asked = false;
-        if let Some(state) = &mut self.state {
-            state.fill_texts(texts);
-        }
     }
 
     /// For the checks of invariants.
@@ -179,21 +159,14 @@ impl Cold {
         self.page = None;
     }
 
-    /// The next record of the page, folded. None: a new page is needed. Err: the journal is damaged.
-    pub fn next(&mut self) -> Option<Result<Record, String>> {
-        if let Some(record) = self.waiting.take() {
-            return Some(Ok(record));
+    /// The next event of the page. None: a new page is needed. Err: the journal is damaged.
+    pub fn next(&mut self) -> Option<Result<Frame, String>> {
+        let page = self.page.as_mut()?;
+        if let Some(frame) = page.frames.pop_front() {
+            return Some(Ok(frame));
         }
-        let Some((record, bytes)) = self.page.as_mut()?.records.pop_front() else {
-            return self.page.take()?.damage.map(Err);
-        };
-        self.offset += bytes as u64;
-        if let Some(state) = &mut self.state {
-            state.forget_past();
-        }
-        if State::advance(&mut self.state, &record).is_none() {
-            return Some(Err("the journal does not begin with its task".into()));
-        }
-        Some(Ok(record))
+        let page = self.page.take()?;
+        self.at = page.next;
+        page.damage.map(Err)
     }
 }

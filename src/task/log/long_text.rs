@@ -88,21 +88,12 @@ impl LongText {
         }
     }
 
-    /// Takes a text that was read; others are left as they are.
-    pub fn fill(&mut self, read: &[ReadText]) {
+    /// Reads the text if it is not in memory.
+    pub fn load(&mut self, blobs: &dyn Blobs) -> io::Result<()> {
         if let LongText::Stored(stored) = self
             && stored.text.is_none()
         {
-            let found = read.iter().find(|read| read.sha256 == stored.blob.sha256);
-            stored.text = found.map(|read| read.text.clone());
-        }
-    }
-
-    /// Reads the text if it is not in memory.
-    pub fn load(&mut self, blobs: &dyn Blobs) -> io::Result<()> {
-        if let Some(blob) = self.missing() {
-            let read = ReadText::read(blob, blobs)?;
-            self.fill(&[read]);
+            stored.text = Some(read(&stored.blob, blobs)?.into());
         }
         Ok(())
     }
@@ -139,27 +130,12 @@ impl From<&str> for LongText {
     }
 }
 
-/// A stored text that was read, or a notice that it is lost.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadText {
-    pub sha256: String,
-    pub text: Arc<str>,
-}
-
-impl ReadText {
-    pub fn read_all(missing: &[BlobRef], blobs: &dyn Blobs) -> io::Result<Vec<ReadText>> {
-        missing.iter().map(|blob| ReadText::read(blob, blobs)).collect()
-    }
-
-    /// An error means that the text may be readable later.
-    pub fn read(blob: &BlobRef, blobs: &dyn Blobs) -> io::Result<ReadText> {
-        let BlobRef { sha256, bytes } = blob;
-        let text = |bytes| String::from_utf8(bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e));
-        let text = match blob.read(blobs).and_then(text) {
-            Err(e) if is_lost(&e) => format!("[A text of {bytes} bytes belongs here. It cannot be read: {e}.]"),
-            read => read?,
-        };
-        Ok(ReadText { sha256: sha256.clone(), text: text.into() })
+/// A stored text, or a notice that it is lost. After an error it may be readable later.
+fn read(blob: &BlobRef, blobs: &dyn Blobs) -> io::Result<String> {
+    let text = |bytes| String::from_utf8(bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e));
+    match blob.read(blobs).and_then(text) {
+        Err(e) if is_lost(&e) => Ok(format!("[A text of {} bytes belongs here. It cannot be read: {e}.]", blob.bytes)),
+        read => read,
     }
 }
 
@@ -203,8 +179,8 @@ mod tests {
     #[test]
     fn missing_and_damaged_content_is_a_notice() {
         let (damaged, blobs) = (BlobRef { sha256: "0".repeat(64), bytes: 3 }, MemoryBlobs::default());
-        let notice = ReadText::read(&damaged, &blobs).unwrap().text;
-        assert_eq!(&*notice, "[A text of 3 bytes belongs here. It cannot be read: entity not found.]");
+        let notice = read(&damaged, &blobs).unwrap();
+        assert_eq!(notice, "[A text of 3 bytes belongs here. It cannot be read: entity not found.]");
         struct Other;
         impl Blobs for Other {
             fn put(&self, _: &[u8]) -> std::io::Result<String> {

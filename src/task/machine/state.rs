@@ -8,9 +8,9 @@ use crate::base::id::{CallId, MessageId, Seq};
 use crate::base::words::words;
 use crate::limits::{LIVE_SHOWN_MS, LIVE_TAIL_BYTES};
 use crate::task::log::answer::{Answer, Request, Usage};
-use crate::task::log::blob::{BlobRef, Blobs};
+use crate::task::log::blob::Blobs;
 use crate::task::log::event::{Created, Final, Lifecycle, Tries};
-use crate::task::log::long_text::{LongText, ReadText};
+use crate::task::log::long_text::LongText;
 use crate::task::log::record::Record;
 use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::Rule;
@@ -467,28 +467,27 @@ impl State {
         self.utterance.text.drain(..last);
     }
 
-    /// The stored texts that views show and that are not in memory. They are those of the present calls: the conversation has only
-    /// the hashes of what has ended.
-    pub fn missing_texts(&self) -> Vec<BlobRef> {
-        self.calls.iter().flat_map(CallState::texts).filter_map(LongText::missing).cloned().collect()
+    /// Reads the stored texts that views show and that are not in memory. They are those of the present calls: the conversation has
+    /// only the hashes of what has ended.
+    pub fn load_texts(&mut self, blobs: &dyn Blobs) -> io::Result<()> {
+        let is_missing = |text: &LongText| text.missing().is_some();
+        self.texts_mut(is_missing).try_for_each(|text| text.load(blobs))
     }
 
-    /// Takes what was read of them.
-    pub fn fill_texts(&mut self, read: &[ReadText]) {
-        for call in &mut self.calls {
+    /// Drops the stored texts from memory.
+    pub fn unload_texts(&mut self) {
+        let is_loaded = |text: &LongText| text.blob().is_some() && text.missing().is_none();
+        self.texts_mut(is_loaded).for_each(LongText::unload);
+    }
+
+    /// The texts of the present calls, of which only those plans and results are copied that contain one that is `wanted`.
+    fn texts_mut(&mut self, wanted: impl Fn(&LongText) -> bool + Copy) -> impl Iterator<Item = &mut LongText> {
+        let calls = self.calls.iter_mut().filter(move |call| call.texts().any(wanted));
+        calls.flat_map(|call| {
             let plan = call.plan.iter_mut().flat_map(|plan| Arc::make_mut(plan).texts_mut());
             let ending = call.ending.iter_mut().flat_map(|ending| Arc::make_mut(ending).texts_mut());
-            plan.chain(ending).for_each(|text| text.fill(read));
-        }
-    }
-
-    /// Reads the missing texts.
-    pub fn load_texts(&mut self, blobs: &dyn Blobs) -> io::Result<()> {
-        let missing = self.missing_texts();
-        if !missing.is_empty() {
-            self.fill_texts(&ReadText::read_all(&missing, blobs)?);
-        }
-        Ok(())
+            plan.chain(ending)
+        })
     }
 
     /// The id of the message that an event at `seq` is sent in.
