@@ -353,7 +353,10 @@ fn the_requirements_of_the_session_endpoint() {
     let mut client = Client::new(&server.url());
     let card = client.get("/.well-known/agent-card.json");
     assert_eq!(card.status(), 200);
-    assert_eq!(client.get("/ws").status(), 426, "a socket, and nothing else");
+    let refused = client.get("/ws");
+    assert_eq!(refused.status(), 426, "a socket, and nothing else");
+    assert_eq!(refused.head.field("connection"), Some("Upgrade"));
+    assert_eq!(refused.head.field("upgrade"), Some("websocket"));
 
     let mut one = Socket::open(&server.url(), "/ws", None);
     let mut two = Socket::open(&server.url(), "/ws", None);
@@ -407,7 +410,7 @@ fn the_kebab_dialect() {
     let mut client = Client::new(&server.url());
     let card = client.get("/.well-known/agent-card.json").json();
     examples.received("agent card", &card);
-    assert_eq!(card["url"], format!("http://localhost:{}/", server.port()).as_str());
+    assert_eq!(card["url"], format!("{}/", server.url()).as_str());
 
     let place = json!(server.workspace());
     let settings = examples.sent("agent settings", &[("/workspacePath", place)]);

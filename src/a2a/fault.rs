@@ -198,7 +198,6 @@ fn header(kind: &FaultKind) -> Option<(&'static str, String)> {
     match kind {
         FaultKind::Unauthenticated => Some(("WWW-Authenticate", "Bearer".to_owned())),
         FaultKind::MethodNotAllowed { allow } => Some(("Allow", allow.clone())),
-        FaultKind::UpgradeRequired => Some(("Upgrade", "websocket".to_owned())),
         FaultKind::Overloaded { retry_after_s } => Some(("Retry-After", retry_after_s.to_string())),
         _ => None,
     }
@@ -240,7 +239,6 @@ fn table(kind: &FaultKind, protocol: Protocol) -> Row {
         (UnknownOption(_), _) => Row { reason: "UNKNOWN_OPTION", ..PARAMS },
         (NotFound, _) => Row { statuses: head(404), ..NOWHERE },
         (MethodNotAllowed { .. }, _) => Row { statuses: head(405), ..INVALID },
-        (UpgradeRequired, _) => Row { statuses: head(426), ..INVALID },
         (TooLarge, _) => Row { statuses: head(413), ..INVALID },
         (Overloaded { .. }, _) => Row { word: "UNAVAILABLE", reason: "OVERLOADED", statuses: head(503), ..INTERNAL },
     }
@@ -276,7 +274,6 @@ mod tests {
             (UnknownOption("c".into()), -32602, [200, 400, 400, 400]),
             (NotFound, -32601, [404, 404, 404, 404]),
             (MethodNotAllowed { allow: allow() }, -32600, [405, 405, 405, 405]),
-            (UpgradeRequired, -32600, [426, 426, 426, 426]),
             (TooLarge, -32600, [413, 413, 413, 413]),
             (Overloaded { retry_after_s: 3 }, -32603, [503, 503, 503, 503]),
             (Storage, -32603, [200, 500, 500, 500]),
@@ -403,7 +400,6 @@ mod tests {
             (FaultKind::MethodNotAllowed { allow }, "Allow", "GET, HEAD"),
             (FaultKind::Overloaded { retry_after_s: 5 }, "Retry-After", "5"),
             (FaultKind::Unauthenticated, "WWW-Authenticate", "Bearer"),
-            (FaultKind::UpgradeRequired, "Upgrade", "websocket"),
         ] {
             assert_eq!(header(kind), (name, text.to_owned()));
         }

@@ -41,8 +41,6 @@ pub enum FaultKind {
     MethodNotAllowed {
         allow: String,
     },
-    /// The path serves only WebSockets.
-    UpgradeRequired,
     TooLarge,
     /// A limit was reached; the client may try again after this time.
     Overloaded {

@@ -129,6 +129,9 @@ impl Codec {
         if head != header.len(payload) as u64 {
             return Err(protocol("the length of a frame must be written the shortest way"));
         }
+        if header.rsv1 || header.rsv2 || header.rsv3 {
+            return Err(protocol("Reserved bits are non-zero"));
+        }
         match header.opcode {
             OpCode::Control(_) if payload > CONTROL_BYTES as u64 => {
                 return Err(protocol("a control frame has 125 bytes at most"));

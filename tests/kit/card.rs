@@ -1,6 +1,6 @@
 //! The card: where it is, what it promises, that each promise is kept, and that nothing in it looks like a secret.
 
-use crate::binding::{Binding, Note, Op, Version};
+use crate::binding::{Binding, File, Note, Op, Piece, Version};
 use crate::desk::Desk;
 use crate::problem::Fault;
 use crate::support::client::{Client, Response};
@@ -13,8 +13,13 @@ duties! {
 
 const PATH: &str = "/.well-known/agent-card.json";
 
+/// A client that uses the name of the server, and not its address, which looks like an internal one.
+fn client(desk: &Desk) -> Client {
+    Client::new(&format!("http://localhost:{}", desk.server.port()))
+}
+
 fn card(desk: &Desk, version: Option<&str>) -> Response {
-    let client = Client::new(&desk.server.url());
+    let client = client(desk);
     let mut client = match version {
         Some(version) => client.field("A2A-Version", version),
         None => client,
@@ -139,6 +144,8 @@ fn skills(card: &Value) {
             assert!(skill[name].is_string(), "{name} in {skill}");
         }
         assert!(skill["tags"].is_array(), "{skill}");
+        assert_eq!(skill["inputModes"], card["defaultInputModes"]);
+        assert_eq!(skill["outputModes"], card["defaultOutputModes"]);
     }
     for name in ["defaultInputModes", "defaultOutputModes"] {
         let modes = card[name].as_array().expect("modes");
@@ -146,6 +153,44 @@ fn skills(card: &Value) {
             !modes.is_empty() && modes.iter().all(|mode| mode.as_str().is_some_and(|mode| mode.contains('/'))),
             "{name}"
         );
+    }
+}
+
+#[test]
+fn every_input_mode_is_accepted() {
+    let mut desk = anywhere();
+    for mode in card(&desk, None).json()["defaultInputModes"].as_array().expect("modes") {
+        let file = File { name: None, media: mode.as_str().map(str::to_owned) };
+        let note = Note::new("tck-complete-task").saying(vec![Piece::Bytes("dGNr".into(), file)]);
+        assert_eq!(desk.task(note).state(), "completed", "{mode}");
+    }
+}
+
+#[test]
+fn the_card_leads_to_the_host_that_was_asked() {
+    let desk = anywhere();
+    let port = desk.server.port();
+    for host in ["127.0.0.1", "localhost"] {
+        let mut client = Client::new(&format!("http://{host}:{port}"));
+        let card = client.get(PATH).json();
+        assert_eq!(card["url"], format!("http://{host}:{port}/"));
+        let chosen = client.get(&format!("{PATH}?profile=coder")).json();
+        let url = format!("http://{host}:{port}/?profile=coder");
+        assert_eq!(chosen["url"], url);
+        let interfaces = chosen["supportedInterfaces"].as_array().expect("interfaces");
+        assert!(interfaces.iter().all(|entry| entry["protocolBinding"] == "JSONRPC" && entry["url"] == url));
+    }
+}
+
+#[test]
+fn a_back_end_may_forward_the_origin_of_its_page() {
+    let desk = anywhere();
+    let mut client = Client::new(&desk.server.url());
+    let origin = [("Origin", "https://inspector.example")];
+    let card = client.request("GET", PATH, &origin, b"");
+    assert_eq!((card.status(), card.head.field("access-control-allow-origin")), (200, None));
+    for (method, path) in [("GET", "/tasks"), ("POST", "/"), ("OPTIONS", PATH)] {
+        assert_eq!(client.request(method, path, &origin, b"").status(), 403, "{method} {path}");
     }
 }
 
@@ -178,14 +223,14 @@ fn the_card_can_be_kept_and_asked_for_again() {
         assert!(field("last-modified").ends_with(" GMT"));
         assert!(field("vary").to_lowercase().contains("a2a-version"));
         assert_eq!(field("content-type"), "application/json");
-        let mut client = Client::new(&desk.server.url()).field("A2A-Version", version.unwrap_or(""));
+        let mut client = client(&desk).field("A2A-Version", version.unwrap_or(""));
         let etag = field("etag");
         assert_eq!(client.request("GET", PATH, &[("If-None-Match", &etag)], b"").status(), 304);
         let head = client.request("HEAD", PATH, &[], b"");
         assert_eq!((head.status(), head.head.field("etag")), (200, Some(etag.as_str())));
     }
     assert_ne!(card(&desk, None).head.field("etag"), card(&desk, Some("1.0")).head.field("etag"));
-    let old = Client::new(&desk.server.url()).get("/.well-known/agent.json");
+    let old = client(&desk).get("/.well-known/agent.json");
     assert_eq!(old.json(), card(&desk, None).json());
 }
 

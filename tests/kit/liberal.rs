@@ -9,6 +9,8 @@ use crate::support::http::Side;
 use crate::switches::EXTENDED;
 use serde_json::{Value, json};
 
+const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
+
 fn wire(method: &'static str, path: &str, body: Value) -> Wire {
     Wire { method, path: path.into(), body: Some(body) }
 }
@@ -58,6 +60,44 @@ fn rest_03_in_its_json_form_answers_so() {
     assert_eq!(task.state(), "completed");
     let seen = desk.client.get(&format!("/v1/tasks/{}?form=ts", task.id)).json();
     assert_eq!(shape::task(Binding::Rpc03, &seen), task);
+}
+
+#[test]
+fn messages_of_1_0_may_come_by_the_methods_of_0_3() {
+    let message = |role: &str, part: Value| json!({"messageId": "tck-complete-task-1", "role": role, "parts": [part]});
+    let plain = || json!({"text": "go"});
+    for (version, message, is_1_0) in [
+        (None, message("ROLE_USER", plain()), true),
+        (Some("1.0"), message("ROLE_USER", plain()), true),
+        (Some("0.3"), message("ROLE_USER", plain()), false),
+        (None, message("ROLE_USER", json!({"kind": "text", "text": "go"})), false),
+        (None, message("ROLE_USER", json!({"type": "text", "text": "go"})), false),
+        (None, message("user", plain()), false),
+    ] {
+        let mut desk = Desk::with(Binding::Rpc03, &[]);
+        let fields: Vec<(&str, &str)> = version.map(|version| ("A2A-Version", version)).into_iter().collect();
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message}});
+        let result = desk.put_as(&wire("POST", "/", body), &json!(1), &fields);
+        let result = result.unwrap_or_else(|refusal| panic!("{version:?} {message}: {refusal:?}"));
+        let binding = if is_1_0 { Binding::Rpc10 } else { Binding::Rpc03 };
+        let shape::Answer::Task(task) = shape::answer(binding, &result) else {
+            panic!("a task, not {result}");
+        };
+        assert_eq!(task.state(), "completed");
+    }
+}
+
+#[test]
+fn rest_accepts_a_message_in_a_json_rpc_envelope() {
+    let message = json!({"kind": "message", "messageId": "tck-complete-task-1", "role": "user",
+        "parts": [{"kind": "text", "text": "go"}]});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message}});
+    let mut desk = Desk::with(Binding::Rest03, &[]);
+    let result = desk.put_as(&wire("POST", "/v1/message:send", body.clone()), &Value::Null, &[]).expect("a task");
+    assert_eq!(shape::task(Binding::Rpc03, &result).state(), "completed");
+    let mut events = desk.client.events("POST", "/v1/message:stream", &JSON, body.to_string().as_bytes());
+    let last = events.by_ref().last().expect("events").json;
+    assert_eq!((&last["kind"], &last["status"]["state"]), (&json!("status-update"), &json!("completed")));
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn agent_card() {
     assert_eq!(card["protocolVersion"], "0.3.0");
     assert_eq!(card["preferredTransport"], "JSONRPC");
     assert_eq!(card["capabilities"]["streaming"], true);
-    assert_eq!(card["url"], format!("http://localhost:{}/", scenario.server.port()));
+    assert_eq!(card["url"], format!("{}/", scenario.server.url()));
     assert_eq!(card["securitySchemes"], Value::Null, "only schemes that are enforced are declared");
     scenario.expect_but(
         "clients of earlier protocol versions request the card at its old path; other origins are refused",

@@ -101,7 +101,7 @@ pub fn call(place: &MatchedRoute, request: &Request, switches: &Switches, form: 
         // Only 1.0 has an error code for an unknown version.
         (Err(_), _) | (_, Base::Root | Base::Tenant(_)) => Protocol::V10,
     };
-    let sent = body(request);
+    let sent = body(request).map(without_envelope);
     *form = Form::under(dialect(protocol, request, &sent), switches);
     form.is_a2a_json = protocol == Protocol::V10 && accepts_a2a_json(&request.headers);
     if let Base::Tenant(tenant) = place.base {
@@ -122,6 +122,13 @@ pub fn call(place: &MatchedRoute, request: &Request, switches: &Switches, form: 
     };
     let ask = Ask { operation, protocol, params: &params, ids: place.ids, request: Some(request), switches };
     operation::call(&ask, form)
+}
+
+/// Some clients post their JSON-RPC requests to the paths of REST: then only the params count.
+fn without_envelope(sent: Option<Value>) -> Option<Value> {
+    let params =
+        |sent: &Value| sent.get("jsonrpc").and(sent.get("params")).filter(|params| params.is_object()).cloned();
+    sent.as_ref().and_then(params).or(sent)
 }
 
 /// The dialect of 0.3 that the client uses itself.

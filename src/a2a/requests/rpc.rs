@@ -73,7 +73,13 @@ pub fn call(incoming: Incoming<'_>, form: &mut Form) -> Result<Call, Fault> {
     check_type(request)?;
     let mut envelope = whole(body?)?;
     let name = method_name(&envelope)?;
-    let asked = method(&name, named.as_ref().ok().copied().flatten());
+    let version = named.as_ref().ok().copied().flatten();
+    let asked = match method(&name, version) {
+        Some((operation, Protocol::V03)) if version != Some(Protocol::V03) && has_message_of_10(&envelope) => {
+            Some((operation, Protocol::V10))
+        }
+        asked => asked,
+    };
     if let (Ok(None), Some((_, protocol))) = (&named, asked) {
         *form = Form { id: form.id.clone(), ..Form::under(dialect(protocol), switches) };
     }
@@ -89,6 +95,15 @@ pub fn call(incoming: Incoming<'_>, form: &mut Form) -> Result<Call, Fault> {
     let params = params(&mut envelope, operation)?;
     let ids = Ids::default();
     operation::call(&Ask { operation, protocol, params: &params, ids, request: Some(request), switches }, form)
+}
+
+/// Whether a request has a message as 1.0 writes it. Some clients of 1.0 use the method names of 0.3.
+fn has_message_of_10(envelope: &Object) -> bool {
+    let message = envelope.get("params").and_then(|params| params.get("message"));
+    let parts = message.and_then(|message| message.get("parts")?.as_array());
+    let is_typed = |part: &Value| part.get("kind").or(part.get("type")).is_some();
+    message.is_some_and(|message| message["role"] == "ROLE_USER")
+        && parts.is_some_and(|parts| !parts.iter().any(is_typed))
 }
 
 pub fn invalid(message: &str) -> Fault {

@@ -37,16 +37,9 @@ fn spoken(headers: &Headers) -> &'static Dialect {
 }
 
 fn joined(request: &Request, form: &mut Form, switches: &Switches) -> Result<Join, Fault> {
-    let headers = &request.headers;
-    if !headers.lists("upgrade", "websocket") {
-        return Err(Fault::new(
-            FaultKind::UpgradeRequired,
-            "This is an address for WebSockets; connect with a WebSocket client.",
-        ));
-    }
     form.profile = settings::profile_of(request)?;
     if form.dialect.binding == Binding::JsonRpc {
-        version::require(headers, &Object::new(), switches)?;
+        version::require(&request.headers, &Object::new(), switches)?;
         return Ok(Join { follow: Follow::Nothing, after: None });
     }
     let given = last_seen(request).map(|(_, given)| given);
@@ -232,14 +225,6 @@ mod tests {
         ] {
             assert_eq!(offer(names), Ok(expected), "{names}");
         }
-    }
-
-    #[test]
-    fn a_request_without_upgrade_is_refused() {
-        let mut request = ws(&[], &[]);
-        request.headers = Headers::default();
-        let (fault, _) = route::decode(&request, &Switches::default()).unwrap_err();
-        assert_eq!(fault.kind, FaultKind::UpgradeRequired);
     }
 
     fn hear(dialect: &'static Dialect, sent: Value) -> Decoded {

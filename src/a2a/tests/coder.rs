@@ -170,6 +170,7 @@ fn approved_command() -> Vec<Event> {
 
 #[test]
 fn an_approved_command_in_the_recorded_order() {
+    // The reference server shows the question again when it is answered; some clients would answer again.
     assert_eq!(
         told(the_view(), approved_command()),
         [
@@ -178,7 +179,6 @@ fn an_approved_command_in_the_recorded_order() {
             "tool-call-update working scheduled",
             "tool-call-confirmation working awaiting_approval",
             "state-change input-required may close",
-            "tool-call-confirmation input-required awaiting_approval",
             "tool-call-update input-required scheduled",
             "tool-call-update input-required executing",
             "artifact-update",
@@ -200,7 +200,6 @@ fn an_approved_command_in_1_0_works_from_the_answer_on() {
         words[4..],
         [
             "state-change TASK_STATE_INPUT_REQUIRED may close",
-            "tool-call-confirmation TASK_STATE_WORKING awaiting_approval",
             "tool-call-update TASK_STATE_WORKING scheduled",
             "tool-call-update TASK_STATE_WORKING executing",
             "",

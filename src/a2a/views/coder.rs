@@ -53,11 +53,9 @@ pub fn frame<'a>(update: &Update<'a>, tools: &Tools, writer: Writer) -> Option<F
         Change::Citation(text) => content("citation", seq, Piece::Text(text.into())),
         Change::Call { call, step } => match step {
             Step::Planned | Step::AllowedByAnswer | Step::Started | Step::Ended => tool_call("tool-call-update", call),
-            Step::Asked | Step::Answered => {
-                tool_call("tool-call-confirmation", Call { status: CallStatus::AwaitingApproval, ..call })
-            }
-            // It has been shown as scheduled already.
-            Step::AllowedByRule => None,
+            Step::Asked => tool_call("tool-call-confirmation", call),
+            // It has been shown as scheduled already; and a client might take an answered question for another one.
+            Step::AllowedByRule | Step::Answered => None,
             Step::Printed { text, .. } => Some(output(call.call, text)),
         },
         Change::Artifact(ref artifact) => Some(Frame::Artifact(artifact.clone())),

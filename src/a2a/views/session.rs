@@ -60,7 +60,7 @@ fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
         | Change::ResultsSent
         | Change::Paused
         | Change::Stopped
-        // Its answer has been shown; this shows that the task works again.
+        // The task works again.
         | Change::Call { step: Step::AllowedByAnswer, .. } => {
             write(task, seq, "STATE_CHANGE", |o| state_change(o, state))
         }
@@ -76,10 +76,11 @@ fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
             let both: Vec<&str> = [subject, description].into_iter().filter(|text| !text.is_empty()).collect();
             content(o, &both.join("\n"));
         }),
-        Change::Call { step: Step::Planned | Step::Printed { due: false, .. }, .. } => return None,
+        // What was answered is seen from the next update of the call: a pending one might be answered again.
+        Change::Call { step: Step::Planned | Step::Answered | Step::Printed { due: false, .. }, .. } => return None,
         Change::Call {
             call,
-            step: Step::Asked | Step::Answered | Step::AllowedByRule | Step::Started | Step::Printed { .. } | Step::Ended,
+            step: Step::Asked | Step::AllowedByRule | Step::Started | Step::Printed { .. } | Step::Ended,
         } => write(task, seq, "TOOL_CALL_UPDATE", |o| tool_call(o, call)),
         Change::Artifact(ref update) => write(task, seq, "ARTIFACT_UPDATE", |o| {
             o.object("artifact", |o| Writer::V03.artifact(o, &update.artifact));
@@ -233,7 +234,6 @@ mod tests {
             (4, text("Let me see.")),
             (7, asking()),
             (8, change("input-required", true)),
-            (9, answered(call("PENDING"))),
             (10, change("working", false)),
             (11, answered(call("EXECUTING"))),
             (12, running),

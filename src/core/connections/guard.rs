@@ -58,15 +58,15 @@ impl HostPolicy {
                 "Web pages may not use the Unix socket, so no Origin is allowed there. Use the TCP port for them.",
             ));
         }
-        if let Some(origin) = request.headers.get("origin")
-            && !self.knows_origin(origin)
-        {
+        // Without CORS headers a page cannot read the card, but a back-end may that forwards the origin of its own page.
+        let is_foreign = |origin: &str| !self.knows_origin(origin) && !is_card(request);
+        if request.headers.get("origin").is_some_and(is_foreign) {
             return Err(forbidden(
                 "Requests from that web origin are not allowed. Allow it with --allowed-origin if you trust it.",
             ));
         }
         if matches!(request.headers.get("sec-fetch-site"), Some("cross-site" | "same-site"))
-            && request.headers.get("origin").is_none_or(|origin| !self.knows_origin(origin))
+            && request.headers.get("origin").is_none_or(is_foreign)
         {
             return Err(forbidden("Requests from other web sites are not allowed."));
         }
@@ -172,8 +172,12 @@ fn is_of_a_proxy(name: &str) -> bool {
 
 /// What other users may read: health and the card.
 fn is_public(request: &Request) -> bool {
+    is_card(request) || (matches!(request.method, Method::Get | Method::Head) && request.path == "/health")
+}
+
+fn is_card(request: &Request) -> bool {
     matches!(request.method, Method::Get | Method::Head)
-        && matches!(request.path.as_str(), "/health" | "/.well-known/agent-card.json" | "/.well-known/agent.json")
+        && matches!(request.path.as_str(), "/.well-known/agent-card.json" | "/.well-known/agent.json")
 }
 
 /// A socket is opened with GET, but prompts and answers come over it, so no upgrade is a read, wherever it is asked for; and where

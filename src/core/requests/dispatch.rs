@@ -179,7 +179,7 @@ impl Core {
                 Ok(())
             }
             Call::ExtendedCard => {
-                let response = self.settings.card.extended(form);
+                let response = self.settings.card.extended(None, form);
                 self.answer(conn, &response, now);
                 Ok(())
             }

@@ -48,6 +48,10 @@ impl Core {
                 response.headers.extend(self.settings.host_policy.vary_header(request));
                 self.answer(key, &response, now);
             }
+            Ok((Call::ExtendedCard, form)) => {
+                let response = self.settings.card.extended(request.headers.get("host"), &form);
+                self.answer(key, &response, now);
+            }
             Ok((call, form)) => {
                 if let Call::Join(_) = call
                     && let Err(response) = self.shake_hands(key, request)
