@@ -104,10 +104,10 @@ impl Core {
         };
         let bytes = text.len();
         if bytes <= self.settings.limits.inline_body_bytes {
-            let decoded = a2a::socket(&text, &socket.form, &self.settings.switches);
+            let decoded = a2a::socket(&text, &socket.caller.form, &self.settings.switches);
             return self.hear(conn, decoded, now);
         }
-        let form = socket.form.clone();
+        let form = socket.caller.form.clone();
         let Some(bytes) = self.reserve(conn, bytes) else {
             return self.refuse(conn, &form, &no_memory(), now);
         };

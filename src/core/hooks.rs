@@ -9,8 +9,8 @@
 use crate::a2a;
 use crate::base::clock::Now;
 use crate::base::id::{ConfigId, Seq, TaskId};
-use crate::base::slots::Key;
 use crate::core::readers::subscription::Wants;
+use crate::core::requests::Caller;
 use crate::core::requests::dispatch::explain;
 use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::timers::Timer;
@@ -84,14 +84,8 @@ pub struct Courier {
 
 impl Core {
     /// What a client wants with the webhooks of a task.
-    pub(super) fn push(
-        &mut self,
-        conn: Key,
-        task: &TaskId,
-        ask: Push,
-        form: &a2a::Form,
-        now: Now,
-    ) -> Result<(), Fault> {
+    pub(super) fn push(&mut self, caller: &Caller, task: &TaskId, ask: Push, now: Now) -> Result<(), Fault> {
+        let form = &caller.form;
         if !self.settings.switches.push {
             return Err(not_supported());
         }
@@ -122,7 +116,7 @@ impl Core {
                 a2a::push::deleted(form)
             }
         };
-        let reply = self.answer_after(conn, task, form, response);
+        let reply = self.answer_after(caller, task, response);
         self.note_wish(reply, wants);
         Ok(())
     }
@@ -131,13 +125,10 @@ impl Core {
     pub(super) fn bring_hook(
         &mut self,
         task: &TaskId,
-        wish: Option<Wish>,
+        wish: Wish,
         form: &a2a::Form,
         now: Now,
     ) -> Result<Decision, Fault> {
-        let Some(wish) = wish else {
-            return Ok(Decision::default());
-        };
         if !self.settings.switches.push {
             return Err(not_supported());
         }

@@ -11,6 +11,7 @@ use crate::core::disk::Parked;
 use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::{Archive, StoreError};
 use crate::core::hooks::Delivery;
+use crate::core::requests::Caller;
 use crate::core::{Close, Core, Input, Out, Site};
 use crate::limits::{INLINE_BYTES, Limits};
 use crate::task::call::{Call, Create, Mode, Say, TaskTraits};
@@ -179,7 +180,7 @@ impl Rig {
         assert!(matches!(line.read(&self.limits, self.now), Want::Serve(_)));
         let by = Source { client: "ann".into(), via: "test".into() };
         let form = Form::of(dialect);
-        self.core.dispatch(Parked::new(conn, call, form, by), self.now);
+        self.core.dispatch(Parked::new(Caller { conn, form, by }, call), self.now);
         conn
     }
 

@@ -1,7 +1,6 @@
 //! What goes into the core, what comes out of it, and in which order. Everything that happens outside is an [`Input`], everything that
 //! is to happen there is an [`Out`], and [`Core::turn`] alone determines the order. The server, the simulation and all tests use it.
 
-use crate::a2a::Form;
 use crate::base::clock::Now;
 use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::level::Level;
@@ -12,6 +11,7 @@ use crate::core::disk::page::Page;
 use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::{Known, Maintenance, Removal, Store, StoreError};
 use crate::core::hooks::{Delivery, DeliveryError};
+use crate::core::requests::Caller;
 use crate::core::{Core, Site};
 use crate::task::log::brief::Brief;
 use crate::task::machine::job::{Job, JobId, Note};
@@ -95,8 +95,7 @@ pub enum Out {
 /// A request to read stored content.
 #[derive(Debug)]
 pub struct BlobRequest {
-    pub(in crate::core) conn: Key,
-    pub(in crate::core) form: Form,
+    pub(in crate::core) caller: Caller,
     pub sha256: String,
     pub from: u64,
 }

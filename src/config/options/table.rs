@@ -196,7 +196,7 @@ pub const OPTIONS: &[Row] = &[
     .takes(Time(|s, ms| s.limits.times.retention_ms = ms)),
     operator(
         "--memory a2a.memory",
-        "memory that the server may use, such as 64M; less if its cgroup or its address space is limited to less",
+        "memory that the server may use, such as 64M; a smaller limit of its cgroup or address space counts",
     )
     .default("any amount")
     .takes(Text("SIZE", "a number of bytes, with K, M or G for powers of 1024", |s, size| {

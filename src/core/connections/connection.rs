@@ -10,6 +10,7 @@ use crate::base::id::TaskId;
 use crate::base::slots::Key;
 use crate::core::connections::guard::AllowedOrigin;
 use crate::core::connections::output::OutputBuffer;
+use crate::core::requests::Caller;
 use crate::limits::{GIVE_WAY_MS, Limits};
 use crate::task::call::Follow;
 use crate::task::fault::{Fault, FaultKind};
@@ -105,10 +106,8 @@ enum Talk {
 /// What a socket is and follows.
 pub struct Socket {
     codec: Codec,
-    /// The dialect it chose when it joined.
-    pub form: Form,
-    /// The name of the client, for other clients.
-    pub client: String,
+    /// Who joined, with the dialect that was chosen then.
+    pub caller: Caller,
     pub follow: Follow,
     /// The task it follows, if it follows one: messages that name no task go there.
     pub task: Option<TaskId>,
@@ -337,20 +336,14 @@ impl Conn {
     }
 
     /// Becomes a socket as the answer to the request being served.
-    pub fn become_socket(&mut self, accept: &str, opening: Opening, limits: &Limits, now: Now) {
+    pub fn become_socket(&mut self, caller: Caller, follow: Follow, task: Option<TaskId>, limits: &Limits, now: Now) {
         let Talk::Answering(_) = self.talk else {
             return;
         };
-        self.output.write(|out| ws::write_upgrade(out, accept, opening.protocol));
-        self.talk = Talk::Socket(Box::new(Socket {
-            codec: Codec::new(limits),
-            form: opening.form,
-            client: opening.client,
-            follow: opening.follow,
-            task: opening.task,
-            decoding: false,
-            heard: now.mono_ms,
-        }));
+        let accept = self.accept.take().unwrap_or_default();
+        self.output.write(|out| ws::write_upgrade(out, &accept, caller.form.dialect.sub_protocol));
+        let (codec, heard) = (Codec::new(limits), now.mono_ms);
+        self.talk = Talk::Socket(Box::new(Socket { codec, caller, follow, task, decoding: false, heard }));
         self.since = now.mono_ms;
     }
 
@@ -466,14 +459,4 @@ impl Conn {
             self.close();
         }
     }
-}
-
-/// How a socket begins.
-pub struct Opening {
-    /// The sub-protocol that was chosen.
-    pub protocol: Option<&'static str>,
-    pub form: Form,
-    pub client: String,
-    pub follow: Follow,
-    pub task: Option<TaskId>,
 }

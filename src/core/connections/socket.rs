@@ -1,15 +1,15 @@
 //! WebSockets: connections that follow tasks and send requests. What a socket follows are subscriptions that end with the socket;
 //! its messages are dispatched as every other request. Several sockets of one session read the same log.
 
-use crate::a2a::{self, Binding, Decoded, Ends, Form, Unaddressed};
+use crate::a2a::{self, Binding, Decoded, Ends, Unaddressed};
 use crate::base::clock::Now;
 use crate::base::http::{Request, Response};
 use crate::base::id::{Seq, TaskId, Tenant};
 use crate::base::slots::Key;
 use crate::core::Core;
-use crate::core::connections::connection::Opening;
 use crate::core::disk::Parked;
 use crate::core::readers::subscription::{First, FirstBody, Role, Until};
+use crate::core::requests::Caller;
 use crate::core::tasks::create_task::NewTaskOptions;
 use crate::task::call::{Call, Create, Follow, Join, LogPosition, Settings, TaskTraits};
 use crate::task::fault::{Fault, FaultKind};
@@ -56,14 +56,8 @@ impl Core {
     }
 
     /// The connection becomes a socket and follows what was asked for.
-    pub(in crate::core) fn join(
-        &mut self,
-        key: Key,
-        join: Join,
-        form: &Form,
-        by: Source,
-        now: Now,
-    ) -> Result<(), Fault> {
+    pub(in crate::core) fn join(&mut self, caller: &Caller, join: Join, now: Now) -> Result<(), Fault> {
+        let key = caller.conn;
         self.room_for_sub(None)?;
         let task = match &join.follow {
             Follow::Session => Some(self.session(now)?),
@@ -76,15 +70,7 @@ impl Core {
         let Some(conn) = self.connections.get_mut(key) else {
             return Ok(());
         };
-        let accept = conn.accept.take().unwrap_or_default();
-        let opening = Opening {
-            protocol: form.dialect.sub_protocol,
-            form: form.clone(),
-            client: by.client,
-            follow: join.follow.clone(),
-            task: task.clone(),
-        };
-        conn.become_socket(&accept, opening, &self.settings.limits, now);
+        conn.become_socket(caller.clone(), join.follow.clone(), task.clone(), &self.settings.limits, now);
         match join.follow {
             Follow::Session | Follow::Task(_) => {
                 let task = task.expect("these follow a task");
@@ -94,7 +80,7 @@ impl Core {
             Follow::All => {
                 self.readers.followers.push(key);
                 for task in self.tasks.open() {
-                    if self.sees(form, &task) {
+                    if self.sees(&caller.form, &task) {
                         self.follow(key, &task, Start::Now, Role::FollowAll, now);
                     }
                 }
@@ -118,21 +104,20 @@ impl Core {
         let Some(socket) = conn.socket() else {
             return;
         };
-        let form = socket.form.clone();
         let state = &loaded.state;
         let until = Until { turn: 0, floor: Seq(0), ends: Ends::Never };
         let from = match from {
             Start::After(seq) if seq > state.seq => Start::Elsewhere,
             from => from,
         };
-        let start = (form.dialect.binding == Binding::Native).then_some(Seq(0));
+        let start = (socket.caller.form.dialect.binding == Binding::Native).then_some(Seq(0));
         let (cursor, told) = match from {
             Start::After(seq) => (seq, false),
             Start::Now => (start.unwrap_or(state.seq), start.is_none() && loaded.is_open()),
             Start::Elsewhere => (start.unwrap_or(state.seq), start.is_none()),
         };
         let first = told.then_some(First { seq: state.seq, body: FirstBody::Encoding, last: false });
-        let mut sub = self.sub(key, task, &form, cursor, until);
+        let mut sub = self.sub(&socket.caller, task, cursor, until);
         sub.role = role;
         sub.first = first;
         if let Some(key) = self.subscribe(sub).filter(|_| told) {
@@ -169,7 +154,7 @@ impl Core {
         let following: HashSet<Key> = readers.map(|sub| sub.conn).collect();
         let sees = |key: &Key| {
             let socket = self.connections.get(*key).and_then(|conn| conn.socket());
-            socket.is_some_and(|socket| socket.form.tenant == loaded.state.created.tenant)
+            socket.is_some_and(|socket| socket.caller.form.tenant == loaded.state.created.tenant)
         };
         let missing = self.readers.followers.iter().copied();
         let missing = missing.filter(|key| !following.contains(key) && sees(key));
@@ -190,7 +175,7 @@ impl Core {
             return;
         };
         let (follow, followed) = (socket.follow.clone(), socket.task.clone());
-        let client = socket.client.clone();
+        let client = socket.caller.by.client.clone();
         let (mut call, form) = match decoded {
             Ok(heard) => heard,
             Err((fault, form)) => return self.refuse(key, &form, &fault, now),
@@ -217,7 +202,7 @@ impl Core {
         if let Call::Abort { task: task @ None } = &mut call {
             *task = followed.or_else(|| self.tasks.live_session().cloned());
         }
-        self.dispatch(Parked::new(key, call, form, by), now);
+        self.dispatch(Parked::new(Caller { conn: key, form, by }, call), now);
     }
 
     /// The live session; a new one is started if there is none or the last one is over. Sockets that follow the session follow the
@@ -272,10 +257,10 @@ impl Core {
     }
 
     /// Answers with the id of the live session.
-    pub(in crate::core) fn tell_session(&mut self, conn: Key, form: &Form, now: Now) -> Result<(), Fault> {
+    pub(in crate::core) fn tell_session(&mut self, caller: &Caller, now: Now) -> Result<(), Fault> {
         let task = self.session(now)?;
-        let response = a2a::session_id(form, &task);
-        self.answer_after(conn, &task, form, response);
+        let response = a2a::session_id(&caller.form, &task);
+        self.answer_after(caller, &task, response);
         Ok(())
     }
 

@@ -6,21 +6,17 @@ pub mod page;
 pub mod request;
 pub mod store;
 
-use crate::a2a;
 use crate::base::id::TaskId;
-use crate::base::slots::Key;
 use crate::core::Site;
 use crate::core::disk::health::DiskHealth;
+use crate::core::requests::Caller;
 use crate::task::call::Call;
-use crate::task::message::Source;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// A request that waits for the disk.
 pub(in crate::core) struct Parked {
-    pub conn: Key,
+    pub caller: Caller,
     pub call: Call,
-    pub form: a2a::Form,
-    pub by: Source,
     /// Tasks that are left out of a list: they cannot be read.
     pub without: Vec<TaskId>,
     /// The tasks on the page of a list, which have to be in memory at the same time.
@@ -30,8 +26,8 @@ pub(in crate::core) struct Parked {
 }
 
 impl Parked {
-    pub fn new(conn: Key, call: Call, form: a2a::Form, by: Source) -> Parked {
-        Parked { conn, call, form, by, without: Vec::new(), page: Vec::new(), site: None }
+    pub fn new(caller: Caller, call: Call) -> Parked {
+        Parked { caller, call, without: Vec::new(), page: Vec::new(), site: None }
     }
 }
 

@@ -4,8 +4,8 @@
 use crate::a2a;
 use crate::base::clock::Now;
 use crate::base::id::{ConfigId, Seq, TaskId};
-use crate::base::slots::Key;
 use crate::core::Core;
+use crate::core::requests::Caller;
 use crate::task::call::Push;
 use crate::task::fault::Fault;
 use crate::task::machine::decide::Decision;
@@ -37,21 +37,12 @@ pub(super) fn are_due(_: &State) -> bool {
 }
 
 impl Core {
-    pub(super) fn push(&mut self, _: Key, _: &TaskId, _: Push, _: &a2a::Form, _: Now) -> Result<(), Fault> {
+    pub(super) fn push(&mut self, _: &Caller, _: &TaskId, _: Push, _: Now) -> Result<(), Fault> {
         Err(not_supported())
     }
 
-    pub(super) fn bring_hook(
-        &mut self,
-        _: &TaskId,
-        wish: Option<Wish>,
-        _: &a2a::Form,
-        _: Now,
-    ) -> Result<Decision, Fault> {
-        match wish {
-            Some(_) => Err(not_supported()),
-            None => Ok(Decision::default()),
-        }
+    pub(super) fn bring_hook(&mut self, _: &TaskId, _: Wish, _: &a2a::Form, _: Now) -> Result<Decision, Fault> {
+        Err(not_supported())
     }
 
     pub(super) fn deliver(&mut self, _: &TaskId, _: Now) {}

@@ -1,7 +1,7 @@
 //! What each call does to tasks and how it is answered. Every answer that depends on a task waits until the log is written up to
 //! what it shows.
 
-use crate::a2a::{self, Begins, Binding, Ends, Form, Unaddressed, View, Wanted};
+use crate::a2a::{self, Begins, Binding, Ends, Form, Unaddressed, View, Wanted, commands};
 use crate::base::Shared;
 use crate::base::clock::Now;
 use crate::base::http::Response;
@@ -11,6 +11,7 @@ use crate::core::compute::{Computed, Extent};
 use crate::core::connections::connection::Line;
 use crate::core::disk::Parked;
 use crate::core::readers::subscription::{First, FirstBody, Kind, Reply, Role, Subscription, Until, Wants};
+use crate::core::requests::Caller;
 use crate::core::tasks::create_task::NewTaskOptions;
 use crate::core::{Core, Out, Site, WorkspaceChoice};
 use crate::task::call::{Call, Follow, Join, NewTasks};
@@ -18,29 +19,28 @@ use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::Protocol;
 use crate::task::machine::decide::{Input, Refusal};
 use crate::task::machine::state::{State, TaskState};
-use crate::task::message::Source;
 use crate::task::push::Census;
 use std::sync::Arc;
 
 impl Core {
     pub(in crate::core) fn dispatch(&mut self, mut request: Parked, now: Now) {
-        let conn = request.conn;
-        if let Err(fault) = self.address(&mut request.call, &request.form, now) {
-            return self.refuse(conn, &request.form, &fault, now);
+        let Caller { conn, form, .. } = &request.caller;
+        let conn = *conn;
+        if let Err(fault) = self.address(&mut request.call, form, now) {
+            return self.refuse(conn, form, &fault, now);
         }
         if let Call::Say(say) = &mut request.call
-            && let Some(questions) = self.hear_answer(say, &request.form)
+            && let Some(questions) = self.hear_answer(say, form)
         {
-            let (context, mode) = (say.create.context.clone(), say.mode);
-            return self.reply_with_message(conn, &questions, context, mode, &request.form, now);
+            return self.reply_with_message(&request.caller, say, &questions, now);
         }
         let task = self.subject(&request.call).cloned();
         if let Some(task) = &task
-            && !self.sees(&request.form, task)
+            && !self.sees(form, task)
         {
-            return self.refuse(conn, &request.form, &Fault::no_task(task), now);
+            return self.refuse(conn, form, &Fault::no_task(task), now);
         }
-        if let Some(absent) = self.absent(task.as_ref(), &request.call, &request.form).cloned() {
+        if let Some(absent) = self.absent(task.as_ref(), &request.call, form).cloned() {
             return self.park(absent, request);
         }
         if let (Some(path), None) = (self.wanted_workspace(&request.call).map(str::to_owned), &request.site) {
@@ -48,22 +48,22 @@ impl Core {
             let request = self.disk.park_for_site(request);
             return self.out.push(Out::Resolve { request, path });
         }
-        let Parked { call, form, by, site, .. } = request;
-        if let Some(fault) = task.as_ref().and_then(|task| self.broken(task, &call)) {
-            return self.refuse(conn, &form, &fault, now);
+        if let Some(fault) = task.as_ref().and_then(|task| self.broken(task, &request.call)) {
+            return self.refuse(conn, form, &fault, now);
         }
-        if let Some(task) = task.as_ref().filter(|_| Needs::of(&call).access != Access::Read) {
+        if let Some(task) = task.as_ref().filter(|_| Needs::of(&request.call).access != Access::Read) {
             self.take_over(task, now);
         }
+        let Parked { caller, call, site, .. } = request;
         let site = site.unwrap_or_else(|| Ok(self.settings.workspace.site.clone()));
-        if let Err(fault) = self.carry_out(conn, call, site, &form, by, now) {
+        if let Err(fault) = self.carry_out(&caller, call, site, now) {
             match task {
                 // The reason may show an event that is not on disk yet: that the task is over, that another client has answered.
                 Some(task) => {
                     self.log_refusal(&fault.message);
-                    self.reply_after(conn, &task, &form, Reply::Refusal(fault));
+                    self.reply_after(&caller, &task, Reply::Refusal(fault));
                 }
-                None => self.refuse(conn, &form, &fault, now),
+                None => self.refuse(conn, &caller.form, &fault, now),
             }
         }
     }
@@ -79,7 +79,7 @@ impl Core {
     /// A workspace was checked: the request that waited for it continues.
     pub(in crate::core) fn resolved(&mut self, request: u64, site: Result<Site, String>, now: Now) {
         if let Some(request) = self.disk.take_resolved(request) {
-            let conn = request.conn;
+            let conn = request.caller.conn;
             self.connections.end_call(conn);
             self.dispatch(Parked { site: Some(site), ..request }, now);
             self.read_on(conn, now);
@@ -129,41 +129,43 @@ impl Core {
         (!self.tasks.is_loaded(needed)).then_some(needed)
     }
 
-    fn carry_out(
-        &mut self,
-        conn: Key,
-        call: Call,
-        site: Result<Site, String>,
-        form: &Form,
-        by: Source,
-        now: Now,
-    ) -> Result<(), Fault> {
+    fn carry_out(&mut self, caller: &Caller, call: Call, site: Result<Site, String>, now: Now) -> Result<(), Fault> {
+        let Caller { conn, form, by } = caller;
         match call {
-            Call::Say(say) => self.send_message(conn, say, NewTaskOptions::at(site), form, by, now),
+            Call::Say(say) => self.send_message(caller, say, NewTaskOptions::at(site), now),
             Call::Commands => {
-                self.list_commands(conn, form, now);
+                let response = commands::listed(form, &self.settings.commands);
+                self.answer(*conn, &response, now);
                 Ok(())
             }
-            Call::Execute(execute) => self.execute(conn, execute, site, form, by, now),
-            Call::Create(create) => self.create(conn, create, site, form, now),
-            Call::Get { task, history } => self.get(conn, &task, history, form),
-            Call::Cancel { task } => self.cancel(conn, &task, form, now),
-            Call::Abort { task } => self.abort(conn, task, form, by, now),
+            Call::Execute(execute) => self.execute(caller, execute, site, now),
+            Call::Create(create) => self.create(caller, &create, site.map_err(Fault::params)?, now),
+            Call::Get { task, history } => {
+                self.answer_task(caller, &task, history);
+                Ok(())
+            }
+            Call::Cancel { task } => self.cancel(caller, &task, now),
+            Call::Abort { task } => self.abort(caller, task, now),
             Call::Drop { task, turn } => {
-                self.drive(&task, Input::Drop { turn, by }, now).map_err(|refusal| explain(&task, refusal))?;
-                let reply = self.answer_prompt(conn, &task, form, None);
+                self.drive(&task, Input::Drop { turn, by: by.clone() }, now)
+                    .map_err(|refusal| explain(&task, refusal))?;
+                let reply = self.answer_prompt(caller, &task, None);
                 self.note_wish(reply, Wants::Change);
                 Ok(())
             }
-            Call::Subscribe { task, after } => self.watch(conn, &task, after, form, now),
-            Call::Metadata { task } => self.metadata(conn, &task, form),
-            Call::Blob { task, sha256, from } => self.blob(conn, &task, sha256, from, form),
-            Call::AllMetadata | Call::List(_) => {
-                self.list_later(Parked::new(conn, call, form.clone(), by));
+            Call::Subscribe { task, after } => self.watch(caller, &task, after, now),
+            Call::Metadata { task } => {
+                let response = a2a::metadata(&self.tasks[&task].state, &self.tools.shown);
+                self.answer_after(caller, &task, response);
                 Ok(())
             }
-            Call::Session => self.tell_session(conn, form, now),
-            Call::Join(join) => self.join(conn, join, form, by, now),
+            Call::Blob { task, sha256, from } => self.blob(caller, &task, sha256, from),
+            Call::AllMetadata | Call::List(_) => {
+                self.list_later(Parked::new(caller.clone(), call));
+                Ok(())
+            }
+            Call::Session => self.tell_session(caller, now),
+            Call::Join(join) => self.join(caller, join, now),
             Call::Health => {
                 let health = a2a::health(&a2a::HealthReport {
                     problem: self.disk.health.problem(),
@@ -175,15 +177,15 @@ impl Core {
                     refused_peers: self.connections.refused(),
                     unconfined: self.settings.unconfined.as_deref(),
                 });
-                self.answer(conn, &health, now);
+                self.answer(*conn, &health, now);
                 Ok(())
             }
             Call::ExtendedCard => {
                 let response = self.settings.card.extended(None, form);
-                self.answer(conn, &response, now);
+                self.answer(*conn, &response, now);
                 Ok(())
             }
-            Call::Push { task, ask } => self.push(conn, &task, ask, form, now),
+            Call::Push { task, ask } => self.push(caller, &task, ask, now),
             Call::Card => unreachable!("the card is answered with its request in hand"),
         }
     }
@@ -196,7 +198,7 @@ impl Core {
 
     /// A list is made when everything is on disk.
     pub(in crate::core) fn list_later(&mut self, request: Parked) {
-        self.connections.begin_call(request.conn);
+        self.connections.begin_call(request.caller.conn);
         self.disk.to_list.push(request);
     }
 
@@ -215,21 +217,16 @@ impl Core {
         Some(Fault::new(FaultKind::Storage, format!("The task's journal cannot be written: {why}. {what}")))
     }
 
-    fn get(&mut self, conn: Key, task: &TaskId, history: Option<usize>, form: &Form) -> Result<(), Fault> {
-        self.answer_task(conn, task, form, history);
-        Ok(())
-    }
-
     /// Jobs are stopped in this turn of the loop, whether or not the journal can be written. The answer shows the canceled
     /// task and therefore waits for its record, as every answer does. The append is tried in this turn even if an earlier one
     /// failed; if it fails too, the caller is not left waiting for the disk but told that the work was stopped and that the
     /// cancellation is still to be recorded (see [`Wants::Cancel`]). It is not told of success: a crash would take that back.
-    fn cancel(&mut self, conn: Key, task: &TaskId, form: &Form, now: Now) -> Result<(), Fault> {
+    fn cancel(&mut self, caller: &Caller, task: &TaskId, now: Now) -> Result<(), Fault> {
         let loaded = &self.tasks[task];
         let canceled = loaded.state.status.state == TaskState::Canceled;
         // No client has been shown a cancellation that is not recorded, so a second call asks for the same one.
         let unrecorded = loaded.broken.is_some();
-        if !canceled || (form.dialect.protocol == Protocol::V03 && !unrecorded) {
+        if !canceled || (caller.form.dialect.protocol == Protocol::V03 && !unrecorded) {
             self.drive(task, Input::Cancel, now).map_err(|_| {
                 let message = format!("Task not cancelable: {task}");
                 Fault::new(FaultKind::TaskNotCancelable(task.clone()), message)
@@ -238,19 +235,19 @@ impl Core {
         if unrecorded {
             self.retry_append(task);
         }
-        let reply = self.answer_task(conn, task, form, None);
+        let reply = self.answer_task(caller, task, None);
         self.note_wish(reply, Wants::Cancel);
         Ok(())
     }
 
     /// Stops the turn that is under way, if there is one. As with [`Core::cancel`], jobs are stopped whatever the disk does.
-    fn abort(&mut self, conn: Key, task: Option<TaskId>, form: &Form, by: Source, now: Now) -> Result<(), Fault> {
+    fn abort(&mut self, caller: &Caller, task: Option<TaskId>, now: Now) -> Result<(), Fault> {
         let task = task.ok_or_else(|| Fault::params("There is no live session, and so no turn to stop."))?;
-        self.drive(&task, Input::Abort { by }, now).map_err(|refusal| explain(&task, refusal))?;
+        self.drive(&task, Input::Abort { by: caller.by.clone() }, now).map_err(|refusal| explain(&task, refusal))?;
         if self.tasks[&task].broken.is_some() {
             self.retry_append(&task);
         }
-        let reply = self.answer_prompt(conn, &task, form, None);
+        let reply = self.answer_prompt(caller, &task, None);
         self.note_wish(reply, Wants::Cancel);
         Ok(())
     }
@@ -262,15 +259,10 @@ impl Core {
         }
     }
 
-    fn metadata(&mut self, conn: Key, task: &TaskId, form: &Form) -> Result<(), Fault> {
-        let response = a2a::metadata(&self.tasks[task].state, &self.tools.shown);
-        self.answer_after(conn, task, form, response);
-        Ok(())
-    }
-
     /// Subscribes to a task: with a snapshot first, or from a position on. A position that this log does not have is answered with
     /// a snapshot too, so that the client starts over without an unknown gap.
-    fn watch(&mut self, conn: Key, task: &TaskId, after: Option<Seq>, form: &Form, now: Now) -> Result<(), Fault> {
+    fn watch(&mut self, caller: &Caller, task: &TaskId, after: Option<Seq>, now: Now) -> Result<(), Fault> {
+        let form = &caller.form;
         self.room_for_sub(Some(task))?;
         let records = form.dialect.binding == Binding::Native;
         let after = after.or(records.then_some(Seq(0)));
@@ -304,28 +296,22 @@ impl Core {
         let encoding = matches!(body, FirstBody::Encoding);
         let first = (shown || nothing_left).then_some(First { seq, body, last: nothing_left });
         let until = Until { turn, floor, ends };
-        let mut sub = self.sub(conn, task, form, cursor, until);
+        let mut sub = self.sub(caller, task, cursor, until);
         sub.first = first;
         if records {
-            sub.role = self.ask_anew(conn, task);
+            sub.role = self.ask_anew(caller.conn, task);
         }
-        if let Some(key) = self.begin_stream(conn, sub, now).filter(|_| encoding) {
+        if let Some(key) = self.begin_stream(sub, now).filter(|_| encoding) {
             self.encode_snapshot(key);
         }
         Ok(())
     }
 
-    pub(in crate::core) fn sub(
-        &self,
-        conn: Key,
-        task: &TaskId,
-        form: &Form,
-        cursor: Seq,
-        until: Until,
-    ) -> Subscription {
+    pub(in crate::core) fn sub(&self, caller: &Caller, task: &TaskId, cursor: Seq, until: Until) -> Subscription {
+        let form = &caller.form;
         Subscription {
             task: task.clone(),
-            conn,
+            conn: caller.conn,
             view: a2a::view(form, self.tasks.get(task).map(|loaded| loaded.state.created.as_ref())),
             form: form.clone(),
             prefix: a2a::frame_prefix(form),
@@ -343,26 +329,20 @@ impl Core {
         }
     }
 
-    pub(in crate::core) fn begin_stream(&mut self, conn: Key, sub: Subscription, now: Now) -> Option<Key> {
-        if let Some(conn) = self.connections.get_mut(conn) {
+    pub(in crate::core) fn begin_stream(&mut self, sub: Subscription, now: Now) -> Option<Key> {
+        if let Some(conn) = self.connections.get_mut(sub.conn) {
             conn.stream(&sub.form.echo, now);
         }
         self.subscribe(sub)
     }
 
-    pub(in crate::core) fn answer_after(
-        &mut self,
-        conn: Key,
-        task: &TaskId,
-        form: &Form,
-        response: Response,
-    ) -> Option<Key> {
-        self.reply_after(conn, task, form, Reply::Answer(response))
+    pub(in crate::core) fn answer_after(&mut self, caller: &Caller, task: &TaskId, response: Response) -> Option<Key> {
+        self.reply_after(caller, task, Reply::Answer(response))
     }
 
     /// Answers with the task as it is now, once that is on disk.
-    fn answer_task(&mut self, conn: Key, task: &TaskId, form: &Form, history: Option<usize>) -> Option<Key> {
-        let key = self.reply_after(conn, task, form, Reply::Encoding)?;
+    fn answer_task(&mut self, caller: &Caller, task: &TaskId, history: Option<usize>) -> Option<Key> {
+        let key = self.reply_after(caller, task, Reply::Encoding)?;
         let state = self.tasks[task].state.clone();
         self.encode(key, &state, Extent::of(history), move |form, _, state| {
             Computed::Answer(a2a::task(form, state, Wanted::newest(history)))
@@ -373,12 +353,11 @@ impl Core {
     /// The same for a prompt.
     pub(in crate::core) fn answer_prompt(
         &mut self,
-        conn: Key,
+        caller: &Caller,
         task: &TaskId,
-        form: &Form,
         history: Option<usize>,
     ) -> Option<Key> {
-        let key = self.reply_after(conn, task, form, Reply::Encoding)?;
+        let key = self.reply_after(caller, task, Reply::Encoding)?;
         let state = self.tasks[task].state.clone();
         self.encode_prompted(key, &state, history);
         Some(key)
@@ -403,10 +382,10 @@ impl Core {
     }
 
     /// Replies once everything the reply tells of is on disk.
-    fn reply_after(&mut self, conn: Key, task: &TaskId, form: &Form, reply: Reply) -> Option<Key> {
+    fn reply_after(&mut self, caller: &Caller, task: &TaskId, reply: Reply) -> Option<Key> {
         let seq = self.tasks[task].state.seq;
         let until = Until { turn: 0, floor: Seq(0), ends: Ends::WithTurn };
-        let mut sub = self.sub(conn, task, form, seq, until);
+        let mut sub = self.sub(caller, task, seq, until);
         sub.kind = Kind::Ready { seq, reply };
         self.subscribe(sub)
     }

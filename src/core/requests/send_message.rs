@@ -3,11 +3,12 @@
 
 use crate::a2a::{self, Begins, Ends, Form, Wanted};
 use crate::base::clock::Now;
-use crate::base::id::{ContextId, TaskId};
+use crate::base::id::TaskId;
 use crate::base::slots::Key;
 use crate::core::Core;
 use crate::core::compute::{Computed, Extent};
 use crate::core::readers::subscription::{First, FirstBody, Kind, Until, Wants};
+use crate::core::requests::Caller;
 use crate::core::requests::dispatch::explain;
 use crate::core::tasks::create_task::NewTaskOptions;
 use crate::core::tasks::loaded_task::Mark;
@@ -18,8 +19,7 @@ use crate::task::fault::Fault;
 use crate::task::log::event::Event;
 use crate::task::machine::decide::{Decision, Input};
 use crate::task::machine::state::State;
-use crate::task::message::{self, Message, Part, Source};
-use crate::task::push::Wish;
+use crate::task::message::{self, Message, Part};
 
 /// The task that a message is for.
 struct TargetTask {
@@ -32,9 +32,8 @@ struct TargetTask {
 
 /// How a message is to be answered.
 struct MessageRequest<'a> {
-    conn: Key,
+    caller: &'a Caller,
     say: &'a Say,
-    form: &'a Form,
     until: Until,
     /// Its task was created for it.
     is_new: bool,
@@ -48,21 +47,18 @@ impl Core {
     /// Carries out a message; `like` is how a task is created for it, if one is.
     pub(in crate::core) fn send_message(
         &mut self,
-        conn: Key,
+        caller: &Caller,
         mut say: Say,
         like: NewTaskOptions,
-        form: &Form,
-        by: Source,
         now: Now,
     ) -> Result<(), Fault> {
         self.room_for_sub(say.task.as_ref())?;
         if let Some(text) = self.scripted_message(&say, &like) {
-            self.reply_with_message(conn, &text, say.create.context, say.mode, form, now);
+            self.reply_with_message(caller, &say, &text, now);
             return Ok(());
         }
-        let TargetTask { task, is_new, failure } = self.target_task(&say, like, form, now)?;
-        let prompt = Input::Say { said: say.said.clone(), by };
-        let decided = self.decide_message(&task, say.push.take(), prompt, form, now);
+        let TargetTask { task, is_new, failure } = self.target_task(&say, like, &caller.form, now)?;
+        let decided = self.decide_message(caller, &task, &mut say, now);
         let decision = decided.map_err(|fault| {
             if is_new {
                 self.discard_task(&task, now);
@@ -76,15 +72,14 @@ impl Core {
             turn: turn_of(&decision, state),
             floor: state.seq.next(),
             ends: match say.mode {
-                Mode::Stream => form.dialect.prompt_stream.1,
+                Mode::Stream => caller.form.dialect.prompt_stream.1,
                 Mode::Wait | Mode::Now => Ends::WithTurn,
             },
         };
         // The subscription begins before anything is recorded, so that the prompt need not be read from the journal again.
         let request = MessageRequest {
-            conn,
+            caller,
             say: &say,
-            form,
             until,
             is_new,
             stuck,
@@ -101,7 +96,7 @@ impl Core {
             Some(text) => drop(self.drive(&task, Input::Fail(text), now)),
         }
         if say.mode == Mode::Now || (say.mode == Mode::Wait && stuck) {
-            let reply = self.answer_prompt(conn, &task, form, say.history);
+            let reply = self.answer_prompt(caller, &task, say.history);
             self.note_wish(reply, Wants::Change);
             self.hold(reply);
         }
@@ -123,17 +118,13 @@ impl Core {
     }
 
     /// Decides about the message. Its webhook is set before the agent begins.
-    fn decide_message(
-        &mut self,
-        task: &TaskId,
-        hook: Option<Wish>,
-        prompt: Input,
-        form: &Form,
-        now: Now,
-    ) -> Result<Decision, Fault> {
-        let mut decision = self.bring_hook(task, hook, form, now)?;
-        let said = self.decide(task, prompt);
-        let said = said.map_err(|refusal| explain(task, refusal))?;
+    fn decide_message(&mut self, caller: &Caller, task: &TaskId, say: &mut Say, now: Now) -> Result<Decision, Fault> {
+        let mut decision = match say.push.take() {
+            Some(wish) => self.bring_hook(task, wish, &caller.form, now)?,
+            None => Decision::default(),
+        };
+        let prompt = Input::Say { said: say.said.clone(), by: caller.by.clone() };
+        let said = self.decide(task, prompt).map_err(|refusal| explain(task, refusal))?;
         decision.events.extend(said.events);
         decision.effects.extend(said.effects);
         Ok(decision)
@@ -141,17 +132,17 @@ impl Core {
 
     /// Subscribes the client of a message. None: there is nothing to wait for.
     fn listen(&mut self, request: &MessageRequest<'_>, task: &TaskId, now: Now) -> Option<Key> {
-        let MessageRequest { conn, say, form, until, stuck, .. } = *request;
-        let mut sub = self.sub(conn, task, form, self.tasks[task].state.seq, until);
+        let MessageRequest { caller, say, until, stuck, .. } = *request;
+        let mut sub = self.sub(caller, task, self.tasks[task].state.seq, until);
         match say.mode {
             Mode::Stream => {
-                if request.prompts && form.dialect.prompt_stream.0 == Begins::AfterPrompt {
+                if request.prompts && caller.form.dialect.prompt_stream.0 == Begins::AfterPrompt {
                     sub.cursor = sub.cursor.next();
                 }
                 if self.settings.request_policy.disconnect == Disconnect::Aborts && sub.view.is_coder() {
                     sub.owns = Some(until.turn);
                 }
-                self.begin_stream(conn, sub, now)
+                self.begin_stream(sub, now)
             }
             Mode::Wait if !stuck => {
                 sub.kind = Kind::Once { history: say.history };
@@ -168,14 +159,14 @@ impl Core {
 
     /// Sets the first frame of a stream that answers a prompt.
     fn open_stream(&mut self, reader: Key, request: &MessageRequest<'_>) {
-        let MessageRequest { say, form, until, .. } = *request;
+        let MessageRequest { caller, say, until, .. } = *request;
         let Some(sub) = self.readers.get_mut(reader) else {
             return;
         };
         // A stream that would end with the questions there are has nothing to wait for.
         let last = request.stuck && until.ends(until.floor, Mark::Pause);
         let state = &self.tasks[&sub.task].state;
-        let whole = match form.dialect.prompt_stream.0 {
+        let whole = match caller.form.dialect.prompt_stream.0 {
             Begins::Snapshot => true,
             Begins::SnapshotIfCreated => request.is_new,
             Begins::AfterPrompt | Begins::NextEvent => false,
@@ -215,22 +206,15 @@ impl Core {
     }
 
     /// Answers without a task.
-    pub(in crate::core) fn reply_with_message(
-        &mut self,
-        conn: Key,
-        text: &str,
-        context: Option<ContextId>,
-        mode: Mode,
-        form: &Form,
-        now: Now,
-    ) {
-        let context = context.unwrap_or_else(|| self.settings.entropy.uuid().into());
+    pub(in crate::core) fn reply_with_message(&mut self, caller: &Caller, say: &Say, text: &str, now: Now) {
+        let Caller { conn, form, .. } = caller;
+        let context = say.create.context.clone().unwrap_or_else(|| self.settings.entropy.uuid().into());
         let message = Message::new(self.settings.entropy.uuid(), message::Role::Agent, vec![Part::text(text)]);
         let body = a2a::message(a2a::view(form, None), &message, &context);
-        if mode == Mode::Stream {
-            self.stream_once(conn, form, &a2a::prefix(form), &body.into(), now);
+        if say.mode == Mode::Stream {
+            self.stream_once(*conn, form, &a2a::prefix(form), &body.into(), now);
         } else {
-            self.answer(conn, &a2a::result(form, body), now);
+            self.answer(*conn, &a2a::result(form, body), now);
         }
     }
 

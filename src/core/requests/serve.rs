@@ -7,6 +7,7 @@ use crate::base::slots::Key;
 use crate::core::Core;
 use crate::core::connections::guard::{self, Admission};
 use crate::core::disk::Parked;
+use crate::core::requests::Caller;
 use crate::task::call::Call;
 use crate::task::message::Source;
 
@@ -59,7 +60,7 @@ impl Core {
                     return self.answer(key, &response, now);
                 }
                 let by = source(request, &form);
-                self.dispatch(Parked::new(key, call, form, by), now);
+                self.dispatch(Parked::new(Caller { conn: key, form, by }, call), now);
             }
             Err((fault, form)) => self.refuse(key, &form, &fault, now),
         }

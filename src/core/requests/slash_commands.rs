@@ -4,45 +4,39 @@
 use crate::a2a::{self, Form, PromptAnswer, commands};
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
-use crate::base::slots::Key;
+use crate::core::requests::Caller;
 use crate::core::tasks::create_task::NewTaskOptions;
 use crate::core::{Core, Site};
 use crate::task::call::{Execute, Mode, Say};
 use crate::task::fault::Fault;
 use crate::task::machine::decide::Input;
 use crate::task::machine::job::Said;
-use crate::task::message::{Message, Part, Role, Source};
+use crate::task::message::{Message, Part, Role};
 use crate::task::slash::{Answers, Invocation, STOP};
 use std::sync::Arc;
 
 impl Core {
-    pub(in crate::core) fn list_commands(&mut self, conn: Key, form: &Form, now: Now) {
-        let response = commands::listed(form, &self.settings.commands);
-        self.answer(conn, &response, now);
-    }
-
     pub(in crate::core) fn execute(
         &mut self,
-        conn: Key,
+        caller: &Caller,
         execute: Execute,
         site: Result<Site, String>,
-        form: &Form,
-        by: Source,
         now: Now,
     ) -> Result<(), Fault> {
+        let form = &caller.form;
         match self.find(&execute, &site) {
             Ok((mut command, answers)) => {
                 if command.path == [STOP] {
-                    self.stop_turn(&mut command, form, &by, now);
+                    self.stop_turn(&mut command, caller, now);
                 }
                 let id: TaskId = self.settings.entropy.uuid().into();
                 let (execute, form) = watched(execute, answers, form, &id);
                 let say = self.typed(execute, &command);
                 let options = NewTaskOptions { id: Some(id), command: Some(command), site };
-                self.send_message(conn, say, options, &form, by, now)
+                self.send_message(&Caller { form, ..caller.clone() }, say, options, now)
             }
             Err(fault) if form.prompt_answer == PromptAnswer::CommandReceipt => {
-                self.not_started(conn, &fault, execute.mode, form, now);
+                self.not_started(caller, &fault, execute.mode, now);
                 Ok(())
             }
             Err(fault) => Err(fault),
@@ -60,15 +54,15 @@ impl Core {
 
     /// Stops the turn of the task that `/stop` names, or of the live session. The command then gets the id of the task, or none if no
     /// turn was under way.
-    fn stop_turn(&mut self, command: &mut Invocation, form: &Form, by: &Source, now: Now) {
+    fn stop_turn(&mut self, command: &mut Invocation, caller: &Caller, now: Now) {
         let named = command.args.drain(..).next().map(TaskId::from);
         let task = named.or_else(|| self.tasks.live_session().cloned());
-        let Some(task) = task.filter(|task| self.sees(form, task)) else {
+        let Some(task) = task.filter(|task| self.sees(&caller.form, task)) else {
             return;
         };
         let at = |core: &Core| core.tasks.get(&task).map(|loaded| loaded.state.seq);
         let before = at(self);
-        let stopped = self.drive(&task, Input::Abort { by: by.clone() }, now);
+        let stopped = self.drive(&task, Input::Abort { by: caller.by.clone() }, now);
         if stopped.is_ok() && at(self) != before {
             command.args.push(task.to_string());
         }
@@ -81,13 +75,14 @@ impl Core {
     }
 
     /// In the dialect that answers with receipts, a command that cannot run is a receipt too.
-    fn not_started(&mut self, conn: Key, fault: &Fault, mode: Mode, form: &Form, now: Now) {
+    fn not_started(&mut self, caller: &Caller, fault: &Fault, mode: Mode, now: Now) {
+        let Caller { conn, form, .. } = caller;
         let receipt = commands::not_started(&fault.message);
         match mode {
             Mode::Stream => {
-                self.stream_once(conn, form, &a2a::prefix(form), &receipt.into(), now);
+                self.stream_once(*conn, form, &a2a::prefix(form), &receipt.into(), now);
             }
-            Mode::Wait | Mode::Now => self.answer(conn, &a2a::result(form, receipt), now),
+            Mode::Wait | Mode::Now => self.answer(*conn, &a2a::result(form, receipt), now),
         }
     }
 }

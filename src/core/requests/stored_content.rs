@@ -1,9 +1,9 @@
 //! The call `blob`: content that is stored beside the logs is read in the disk lane, and only what the log of the named task names.
 
-use crate::a2a::{self, Form};
+use crate::a2a;
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
-use crate::base::slots::Key;
+use crate::core::requests::Caller;
 use crate::core::{BlobRequest, Core, Out};
 use crate::task::fault::{Fault, FaultKind};
 use std::sync::Arc;
@@ -12,24 +12,23 @@ impl Core {
     /// What the task's own log does not name is not found, whether it is stored or not.
     pub(in crate::core) fn blob(
         &mut self,
-        conn: Key,
+        caller: &Caller,
         task: &TaskId,
         sha256: String,
         from: u64,
-        form: &Form,
     ) -> Result<(), Fault> {
         if !self.tasks[task].state.blobs.contains_key(&sha256) {
             let message = format!("The log of task {task} names no stored content {sha256}.");
             return Err(Fault::new(FaultKind::ContentNotFound, message));
         }
-        self.connections.begin_call(conn);
-        self.out.push(Out::Blob(Arc::new(BlobRequest { conn, form: form.clone(), sha256, from })));
+        self.connections.begin_call(caller.conn);
+        self.out.push(Out::Blob(Arc::new(BlobRequest { caller: caller.clone(), sha256, from })));
         Ok(())
     }
 
     /// The content was read, or cannot be.
     pub(in crate::core) fn blob_read(&mut self, request: &BlobRequest, read: Result<(Vec<u8>, u64), String>, now: Now) {
-        let BlobRequest { conn, form, sha256, from } = request;
+        let BlobRequest { caller: Caller { conn, form, .. }, sha256, from } = request;
         self.connections.end_call(*conn);
         match read {
             Ok((bytes, len)) => self.answer(*conn, &a2a::blob(form, sha256, *from, &bytes, len), now),

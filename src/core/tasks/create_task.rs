@@ -1,9 +1,9 @@
 //! Creates tasks: with a workspace and a model, in a context whose conversation they continue.
 
-use crate::a2a::{self, Form};
+use crate::a2a;
 use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId, Tenant};
-use crate::base::slots::Key;
+use crate::core::requests::Caller;
 use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::{Core, Site};
 use crate::task::call::{Create, Settings};
@@ -42,17 +42,16 @@ struct Chosen {
 impl Core {
     pub(in crate::core) fn create(
         &mut self,
-        conn: Key,
-        create: Create,
-        site: Result<Site, String>,
-        form: &Form,
+        caller: &Caller,
+        create: &Create,
+        site: Site,
         now: Now,
     ) -> Result<(), Fault> {
-        let site = Ok(site.map_err(Fault::params)?);
+        let form = &caller.form;
         (self.settings.choose)(create.settings.model.as_deref()).map_err(Fault::params)?;
-        let (task, _) = self.create_task(&create, NewTaskOptions::at(site), &form.tenant, now)?;
+        let (task, _) = self.create_task(create, NewTaskOptions::at(Ok(site)), &form.tenant, now)?;
         let response = a2a::created(form, &self.tasks[&task].state);
-        self.answer_after(conn, &task, form, response);
+        self.answer_after(caller, &task, response);
         Ok(())
     }
 

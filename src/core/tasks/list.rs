@@ -21,20 +21,20 @@ const METADATA_BYTES: usize = 1024;
 impl Core {
     /// Answers a request for a list, or parks it until the tasks on its page are in memory.
     pub(in crate::core) fn list(&mut self, request: Parked, now: Now) {
-        let conn = request.conn;
-        self.connections.end_call(request.conn);
+        let conn = request.caller.conn;
+        self.connections.end_call(conn);
         match &request.call {
             Call::AllMetadata => {
-                let mut states = self.all_states(&request.form);
+                let mut states = self.all_states(&request.caller.form);
                 let tools = self.tools.shown.clone();
                 let bytes = states.len() * METADATA_BYTES;
                 let encode = move |_: &a2a::Form| a2a::all_metadata(by_status(&mut states), &tools);
-                self.answer_encoded(conn, request.form, (bytes, Extent::Whole), encode, now);
+                self.answer_encoded(conn, request.caller.form, (bytes, Extent::Whole), encode, now);
             }
-            Call::List(list) if request.form.dialect.answers == Answers::Gemini => {
+            Call::List(list) if request.caller.form.dialect.answers == Answers::Gemini => {
                 // This dialect has no pages: a client that sees that there are more takes one that has.
                 let newest = self.newest(list, &request, self.settings.limits.list_briefs);
-                let response = a2a::briefs(&request.form, newest.tasks, newest.total);
+                let response = a2a::briefs(&request.caller.form, newest.tasks, newest.total);
                 self.answer(conn, &response, now);
                 self.read_on(conn, now);
             }
@@ -61,7 +61,7 @@ impl Core {
                     let page = Page { tasks: states.iter().map(Arc::as_ref).collect(), next, size, total };
                     a2a::list(form, &page, Wanted::listed(list.history, list.artifacts), &list)
                 };
-                self.answer_encoded(conn, request.form, (bytes, extent), encode, now);
+                self.answer_encoded(conn, request.caller.form, (bytes, extent), encode, now);
             }
             other => unreachable!("{other:?} is no list"),
         }
@@ -76,7 +76,7 @@ impl Core {
 
     /// The tasks a list is about, in no order.
     fn matching(&self, list: &List, request: &Parked) -> Vec<(&TaskId, &Brief)> {
-        let form = &request.form;
+        let form = &request.caller.form;
         let unwritten = self.tasks.values().filter(|loaded| !loaded.is_shown());
         let unwritten: HashSet<&TaskId> = unwritten.map(|loaded| &loaded.state.created.task).collect();
         let known = self.tasks.known.iter().filter(|(task, brief)| {

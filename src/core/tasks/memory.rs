@@ -85,8 +85,8 @@ impl Core {
                 }
                 self.arm_expiry(now);
                 for request in parked {
-                    let conn = request.conn;
-                    self.connections.end_call(request.conn);
+                    let conn = request.caller.conn;
+                    self.connections.end_call(conn);
                     match request.call {
                         Call::List(_) => self.list_later(request),
                         _ => self.dispatch(request, now),
@@ -103,10 +103,10 @@ impl Core {
                 }
                 let fault = error.into_fault();
                 for request in parked {
-                    let conn = request.conn;
-                    self.connections.end_call(request.conn);
+                    let conn = request.caller.conn;
+                    self.connections.end_call(conn);
                     match lasts {
-                        Lasts::Shortly => self.refuse(conn, &request.form, &fault, now),
+                        Lasts::Shortly => self.refuse(conn, &request.caller.form, &fault, now),
                         Lasts::Long | Lasts::WhileLocked => self.perform_without(task, request, &fault, now),
                     }
                     self.read_on(conn, now);
@@ -196,7 +196,7 @@ impl Core {
 
     /// Keeps a request until the task is in memory.
     pub(in crate::core) fn park(&mut self, task: TaskId, request: Parked) {
-        self.connections.begin_call(request.conn);
+        self.connections.begin_call(request.caller.conn);
         self.fetch(&task).parked.push(request);
     }
 
@@ -222,9 +222,9 @@ impl Core {
             return self.list_later(request);
         }
         if let Some(context) = Needs::of(&request.call).context.cloned() {
-            self.tasks.begin_context_anew(&request.form.tenant, &context);
+            self.tasks.begin_context_anew(&request.caller.form.tenant, &context);
         } else if !joins(&request.call) {
-            return self.refuse(request.conn, &request.form, fault, now);
+            return self.refuse(request.caller.conn, &request.caller.form, fault, now);
         }
         self.dispatch(request, now);
     }
