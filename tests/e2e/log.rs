@@ -57,9 +57,11 @@ fn info_has_what_an_operator_needs_and_no_more() {
     let health = fixture.client().request("GET", "/health", &[("Origin", "http://evil.example")], b"");
     assert_eq!(health.status(), 403);
     fixture.say("ERR400");
-    let lines = messages(&fixture);
-    let failed = |line: &String| line.starts_with("warn task ") && line.contains(" turn 1 failed: ");
-    assert!(lines.iter().any(|line| failed(line) && line.contains("fake error 400")), "{lines:?}");
+    let failed = |line: &String| line.starts_with("warn task ") && line.contains("failed: ");
+    let lines = eventually("the line of the failed turn", || {
+        let lines = messages(&fixture);
+        lines.iter().any(|line| failed(line) && line.contains("fake error 400")).then_some(lines)
+    });
     assert!(lines.iter().any(|line| line.starts_with("warn refused a connection: ")), "{lines:?}");
     assert!(lines.iter().all(|line| !line.starts_with("debug")), "{lines:?}");
 }
