@@ -194,15 +194,12 @@ pub const OPTIONS: &[Row] = &[
     )
     .default("24h")
     .takes(Time(|s, ms| s.limits.times.retention_ms = ms)),
-    operator(
-        "--memory a2a.memory",
-        "memory that the server may use, such as 64M; a smaller limit of its cgroup or address space counts",
-    )
-    .default("any amount")
-    .takes(Text("SIZE", "a number of bytes, with K, M or G for powers of 1024", |s, size| {
-        s.limits.memory = Some(size::parse(size)?);
-        Some(())
-    })),
+    operator("--memory a2a.memory", "memory to use, such as 64M; a lower limit of its cgroup counts")
+        .default("any amount")
+        .takes(Text("SIZE", "a number of bytes, with K, M or G for powers of 1024", |s, size| {
+            s.limits.memory = Some(size::parse(size)?);
+            Some(())
+        })),
     workspace("model.maxSessionTurns maxSessionTurns", "model requests per task; -1: no limit").default("-1").takes(
         Number(-1, "a whole number, -1 for no limit", |s, turns| {
             s.limits.session_requests = turns.max(0) as u32;
