@@ -128,8 +128,6 @@ fn a_crash_at_any_byte_leaves_the_last_line_of_a_task_or_none() {
         let found = live_entries(&mixed, &places).unwrap();
         let is_last = |entry: &&Entry| last.iter().any(|it| (&it.task, &it.brief) == (&entry.task, &entry.brief));
         assert_eq!(found.iter().filter(is_last).count(), found.len(), "cut at {cut}");
-        let exact = found.iter().filter(|entry| last.contains(entry)).count();
-        assert!(exact >= last.len() - 1, "cut at {cut}");
     }
 }
 
