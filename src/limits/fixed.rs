@@ -1,0 +1,165 @@
+//! The limits that are the same for every server and every test.
+
+use super::{KIB, MIB};
+use std::time::Duration;
+
+/// Bytes after which a page of a list ends: with messages and artifacts, a hundred tasks may be hundreds of megabytes.
+pub const LIST_BYTES: usize = 8 * MIB;
+
+/// Tasks on a page of a list: the default, and the most that a client may ask for, as in A2A 1.0.
+pub const PAGE_TASKS: usize = 50;
+pub const PAGE_TASKS_MOST: usize = 100;
+
+/// Depth of lists and objects in JSON of clients, models and scripts. A journal line is read up to 128 levels deep and needs about ten
+/// for itself. Deeper JSON is refused.
+pub const JSON_DEPTH: usize = 100;
+
+/// Number of lists and objects in JSON of clients, models and scripts. Each takes some hundred bytes of memory however short it is
+/// written, so a body of the allowed length could take half a gigabyte; reading this many takes about as long as one turn of the
+/// loop may. Real messages have a few dozen; a larger table is better sent as a file. More are refused.
+pub const JSON_CONTAINERS: usize = 25_000;
+
+/// Characters of a context id that a client chose, because it is a key of ours and is shown to people. A longer one is refused.
+pub const CONTEXT_ID_CHARS: usize = 128;
+
+/// Keys of prompts that a task remembers, so that a prompt that is sent again after a lost connection counts once. A client has few
+/// prompts unacknowledged at a time. Older keys are forgotten.
+pub const PROMPT_KEYS: usize = 256;
+
+/// Tasks that one conversation continues. What was said before the oldest of them is not told to the model.
+pub const CONVERSATION_TASKS: usize = 64;
+
+/// Bytes of a line of the log on standard error. A pipe that polls as writable takes this many without waiting (PIPE_BUF). A longer
+/// line is cut.
+pub const LOG_LINE_BYTES: usize = 4 * KIB;
+/// Messages about a workspace's files that are remembered so that each is logged once. At the limit all are forgotten and may be
+/// logged again.
+pub const LOGGED_ONCE: usize = 1_000;
+
+/// Bytes of a line of a journal that the index does not name: the largest event contains one request body. What follows a longer
+/// line is not read.
+pub const JOURNAL_LINE_BYTES: u64 = 64 * MIB as u64;
+
+/// Depth of maps and lists in a settings file. No setting is nested like that, and the parsers are recursive. A deeper file is
+/// refused; of a YAML file only the deeper part is left out.
+pub const SETTINGS_DEPTH: usize = 64;
+
+/// Bytes of a URL that a tool visits or a webhook is sent to, as in common browsers and proxies. A longer one is refused.
+pub const URL_BYTES: usize = 2 * KIB;
+/// Bytes of the id, token, scheme and credentials of a webhook, each. They become header lines of every delivery, and receivers accept
+/// some KiB of these. A longer one is refused.
+pub const HOOK_TEXT_BYTES: usize = 4 * KIB;
+
+/// Questions in one call of `ask_user`, and options of a question: more cannot be shown side by side. A call with more is refused.
+pub const USER_QUESTIONS: usize = 4;
+pub const USER_OPTIONS: std::ops::RangeInclusive<usize> = 2..=4;
+
+/// Bytes of a path and of a name in it that a file system accepts, and symbolic links that the kernel follows in one path. Tools
+/// refuse paths with more.
+pub const PATH_BYTES: usize = 4 * KIB;
+pub const NAME_BYTES: usize = 255;
+pub const PATH_LINKS: usize = 40;
+
+/// Parts of one message. No known client sends a thousand. Each part is converted, journaled, shown and sent to the model on its own,
+/// so a body full of empty ones would block the loop for a second and take thirty times its size in memory. A message with more
+/// is refused as an invalid parameter.
+pub const MESSAGE_PARTS: usize = 1_000;
+
+/// Output of a running call that is kept for views that show all of it each time: a screen and what was scrolled out of it. The oldest
+/// is dropped; the call's result has all of it.
+pub const LIVE_TAIL_BYTES: usize = 64 * KIB;
+/// Time between two updates that show it: nobody reads faster, and each update repeats the whole tail.
+pub const LIVE_SHOWN_MS: u64 = 100;
+
+/// Length of a command line, and the commands in it. A longer line needs approval.
+pub const COMMAND_CHARS: usize = 64 * KIB;
+pub const COMMAND_PARTS: usize = 256;
+/// Directories that a command may run in, because each `cd` before it may succeed or fail. With more the line needs approval.
+pub const LINE_DIRECTORIES: usize = 16;
+/// Paths and directory entries that are checked before a line runs without approval: the operands of its commands, and what its
+/// patterns are compared with. With more it needs approval.
+pub const LINE_PATHS: usize = 10_000;
+/// Files that the redirections of one line may write without approval, because each is a rule in the kernel. With more it needs approval.
+pub const LINE_EDITS: usize = 32;
+/// Words of a command that are searched for the programs that it starts (`sudo`, `xargs`, `sh -c`). With more it may start anything.
+pub const STARTER_WORDS: usize = 64;
+/// A git repository's configuration that is read before git runs without approval. Usual ones are below 2 KiB. With a larger one git
+/// needs approval.
+pub const GIT_CONFIG_BYTES: u64 = 64 * KIB as u64;
+/// A git index that is searched for submodules: a hundred thousand files take about 10 MB. With a larger one git needs approval.
+pub const GIT_INDEX_BYTES: u64 = 64 * MIB as u64;
+
+/// Data memory of one process of a command without approval. `tail` and `jq` keep all their input and could take all memory within
+/// seconds; sorting and searching large files needs a tenth of this. More memory is not given to the process.
+pub const CONFINED_DATA_BYTES: u64 = 1 << 30;
+
+/// A question points out a command that does not fit a screen, and a run of blanks that could move part of it out of sight.
+pub const COMMAND_LONG_CHARS: usize = 2_000;
+pub const COMMAND_LONG_LINES: usize = 40;
+pub const PADDING_CHARS: usize = 32;
+
+/// Characters of a pattern in a policy rule, and memory of the compiled one; usual ones need a thousandth. A larger one is not used and
+/// reported.
+pub const PATTERN_CHARS: usize = 2_048;
+pub const PATTERN_BYTES: usize = 4 * MIB;
+
+/// Patterns that the braces of one glob pattern may stand for: `{a,b}` makes two. A pattern with more is refused.
+pub const GLOB_ALTERNATIVES: usize = 256;
+
+/// A forward step of the time of day that no machine makes by itself. After it, the periods after which tasks are completed or deleted
+/// begin anew: a board without a clock starts in 1970. After a downtime of more than this, tasks are kept longer than they need.
+pub const CLOCK_STEP_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// How long the start of a server waits for the first answer of a supervisor. A program that does not answer is none.
+pub const SUPERVISOR_TRIAL_MS: u64 = 1_000;
+
+/// A supervisor that has not yet reported the start of its program gets SIGCONT this often, because another command may have stopped it.
+pub const SUPERVISOR_CONTINUE_MS: u64 = 100;
+/// How long a supervisor kills the processes of its command. Longer than `supervisor_end_ms`, so that the server decides when it takes
+/// too long; a supervisor whose server is gone continues alone.
+pub const SUPERVISOR_KILL_MS: u64 = 600_000;
+/// How long the processes that a supervisor left are killed at a time, because no command can be started meanwhile, and the wait
+/// before the next time.
+pub const ORPHANS_KILL_MS: u64 = 1_000;
+pub const ORPHANS_RETRY_MS: u64 = 500;
+/// Killed processes that the model is told of by number: enough to recognise them.
+pub const STRAYS_NAMED: usize = 32;
+/// How often a starting server searches for processes of a dead one. It stops all of them before it kills them; a process that forks
+/// faster than that escapes.
+pub const SWEEP_ROUNDS: usize = 200;
+/// How long a starting server waits for a process that it killed. One that is stuck in the kernel ends later.
+pub const SWEEP_WAIT_MS: u64 = 1_000;
+
+/// Bytes read of another server's file in `instances/`. Usual files have about a hundred.
+pub const INSTANCE_BYTES: u64 = 64 * KIB as u64;
+
+/// Truncated journals that are named at start. The rest is counted: a power failure may truncate many.
+pub const SHORTENED_NAMED: usize = 20;
+
+/// How often, and at what interval, a start tries to lock the index of the journals that another server is writing. Then the start reads
+/// the journals instead.
+pub const INDEX_LOCK_TRIES: u32 = 100;
+pub const INDEX_LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// Idle connections that are closed at once, as a fraction of all (one in 64): finding them means looking at all of them.
+pub const GIVE_WAY_PART: usize = 64;
+/// A connection that was just opened or used is not closed for a new one before this time has passed, so that its client can send a
+/// request. New ones wait in the kernel's backlog.
+pub const GIVE_WAY_MS: u64 = 250;
+
+/// Names without effect that are reported of one settings file. The rest is counted, because a file can have any number of names.
+pub const UNKNOWN_SETTINGS: usize = 20;
+
+/// Addresses to listen on, beside the default Unix socket. More are refused at start.
+pub const LISTENERS: usize = 32;
+
+/// How many ancestors of a connecting process are checked for a tool's supervisor. Shells, editors and build tools are some tens deep.
+/// A process with more is not identified and may only read.
+pub const PEER_ANCESTORS: usize = 256;
+
+/// A text of a plan or a result that is written into the journal itself. A longer one is stored beside it, so that loading a task and
+/// reading its journal do not take the time and memory of every file that was edited.
+pub const INLINE_BYTES: usize = 64 * KIB;
+
+/// Stored content that no journal names is deleted after this time: its event may still be on the way to the disk.
+pub const BLOB_GRACE_MS: u64 = 3_600_000;
