@@ -1,5 +1,26 @@
-//! CRC-32 (IEEE 802.3) with tables, eight bytes at a time. Each journal line has one, to detect damaged and missing bytes. A line can be
-//! ten megabytes, and the loop computes its checksum before it appends it.
+//! CRC-32 (IEEE 802.3) with tables, eight bytes at a time, and lines of JSON that end with one: `{…,"crc":"9ae0f1c2"}`, over the bytes
+//! before `,"crc"`. It detects damaged and missing bytes in the journals and in their index. A line can be ten megabytes, and the loop
+//! computes its checksum before it appends it.
+
+use crate::base::json;
+use serde::Serialize;
+use std::io::Write;
+
+/// Appends an object as a line with its checksum, line break included.
+pub fn write_line<T: Serialize>(out: &mut Vec<u8>, object: &T) {
+    let start = out.len();
+    json::write(out, object);
+    out.pop();
+    let crc = crc32(&out[start..]);
+    writeln!(out, ",\"crc\":\"{crc:08x}\"}}").expect("memory takes it");
+}
+
+/// Whether a line, without its line break, is as [`write_line`] wrote it.
+pub fn is_whole(line: &[u8]) -> bool {
+    const TAIL: usize = r#","crc":"00000000"}"#.len();
+    line.split_at_checked(line.len().wrapping_sub(TAIL))
+        .is_some_and(|(head, tail)| tail == format!(",\"crc\":\"{:08x}\"}}", crc32(head)).as_bytes())
+}
 
 /// `TABLES[n]` is the effect of a byte that is followed by `n` zero bytes.
 const TABLES: [[u32; 256]; 8] = tables();

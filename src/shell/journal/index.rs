@@ -1,19 +1,20 @@
 //! One file with a summary of every task, so that a start need not open every log. It is only a cache: a task that is missing here
-//! is added from its log, a line that cannot be read is skipped, and of several lines about a task the last one counts.
+//! is added from its log, a line without the right checksum is skipped, and of several lines about a task the last one counts.
 //!
 //! Lines are appended, one when a task is created and one each time it becomes idle, so most lines become stale. When too many
-//! are, the lines that count are written over the beginning of the file, which is then cut. What a crash leaves in between can be
-//! read: a new line is never behind the old ones of its task, so every task has its last line, but for the one whose line was cut: it
-//! is missing, or seems to be younger than it is.
+//! are, the lines that count are written over the beginning of the file, which is then cut. What a crash leaves in between, the new
+//! beginning and the old rest, can be read: where the last old line of a task is overwritten, so are the older ones, so a task has its
+//! last line or none. The checksum shows the line at the border, which may have the beginning of one line and the end of another.
 //!
-//! Other servers may append at the same time, so a writer holds the lock of the file. A writer that cannot get the lock, or meets a
-//! full disk, does not wait, because it is the loop: its lines stay pending and are appended later.
+//! Other servers may append at the same time, so writers and readers hold the lock of the file. A writer that cannot get the lock, or
+//! meets a full disk, does not wait, because it is the loop: its lines stay pending and are appended later.
 
 use super::file::write_whole;
 use super::{failed, private_file};
+use crate::base::crc::{is_whole, write_line};
 use crate::base::id::TaskId;
-use crate::base::json;
 use crate::core::disk::store::{Maintenance, StoreError};
+use crate::limits::{INDEX_LOCK_PAUSE, INDEX_LOCK_TRIES};
 use crate::task::log::brief::Brief;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
 
 /// A line of the index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +31,6 @@ pub struct Entry {
     pub task: TaskId,
     /// When the task was created, in Unix milliseconds.
     pub at: u64,
-    /// Lines of the first version have none and are skipped.
     pub brief: Brief,
     /// The length of the log in bytes. A log only grows, so one that is shorter now has lost events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,9 +75,13 @@ impl Index {
         })
     }
 
-    /// The last entry of each task whose log exists. An index that cannot be read counts as empty.
+    /// The last entry of each task whose log exists. An index that cannot be read, or that another server keeps locked, counts as
+    /// empty.
     pub fn read(&mut self) -> Vec<Entry> {
-        let bytes = open(&self.places.index).and_then(|file| read_from(&file, 0));
+        let bytes = open(&self.places.index).and_then(|file| {
+            let held = lock_to_read(&file)?;
+            read_from(held.0, 0)
+        });
         let bytes = bytes.unwrap_or_default();
         let entries = live_entries(&bytes, &self.places).unwrap_or_default();
         self.live_lines = entries.len();
@@ -150,7 +155,7 @@ impl Index {
             lines.push(b'\n');
         }
         for entry in self.pending.values() {
-            write_entry(&mut lines, entry);
+            write_line(&mut lines, entry);
         }
         write_whole(held.0, &lines)
     }
@@ -164,7 +169,7 @@ fn rewrite(places: &Places) -> io::Result<()> {
     let _held = locked(&file, FlockOperation::LockExclusive)?;
     let mut lines = Vec::new();
     for entry in live_entries(&read_from(&file, 0)?, places)? {
-        write_entry(&mut lines, &entry);
+        write_line(&mut lines, &entry);
     }
     if file.write_at(&lines, 0)? < lines.len() {
         return Err(io::ErrorKind::StorageFull.into());
@@ -178,7 +183,8 @@ fn rewrite(places: &Places) -> io::Result<()> {
 fn live_entries(bytes: &[u8], places: &Places) -> io::Result<Vec<Entry>> {
     let mut positions: HashMap<TaskId, usize> = HashMap::new();
     let mut kept: Vec<Entry> = Vec::new();
-    for entry in lines(bytes).filter_map(|line| serde_json::from_slice::<Entry>(line).ok()) {
+    let whole = lines(bytes).filter(|line| is_whole(line));
+    for entry in whole.filter_map(|line| serde_json::from_slice::<Entry>(line).ok()) {
         match positions.get(&entry.task) {
             Some(at) => {
                 kept[*at].brief = entry.brief;
@@ -201,11 +207,6 @@ fn live_entries(bytes: &[u8], places: &Places) -> io::Result<Vec<Entry>> {
 
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
-}
-
-fn write_entry(out: &mut Vec<u8>, entry: &Entry) {
-    json::write(out, entry);
-    out.push(b'\n');
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -236,6 +237,17 @@ fn locked(file: &File, how: FlockOperation) -> io::Result<Held<'_>> {
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Waits for a server that appends or rewrites, but not for one that is stopped.
+fn lock_to_read(file: &File) -> io::Result<Held<'_>> {
+    for _ in 0..INDEX_LOCK_TRIES {
+        match locked(file, FlockOperation::NonBlockingLockShared) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(INDEX_LOCK_PAUSE),
+            result => return result,
+        }
+    }
+    Err(io::ErrorKind::WouldBlock.into())
 }
 
 /// Closing the descriptor would not be enough: a child that is being started has a copy of it until it executes.

@@ -3,14 +3,12 @@
 //!
 //! Lines are never rewritten. A journal may contain lines of several versions; lines of older ones are read as today's events.
 
-use crate::base::crc::crc32;
+use crate::base::crc::{is_whole, write_line};
 use crate::base::id::Seq;
-use crate::base::json;
 use crate::task::log::event::Event;
 use crate::task::log::v1;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::io::Write;
 
 /// The version that is written.
 pub const VERSION: u32 = 2;
@@ -52,19 +50,12 @@ pub enum BadLine {
 impl Record {
     /// Appends the journal line, line break included.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let start = out.len();
-        json::write(out, &Line { seq: self.seq, at: self.at, v: VERSION, event: &self.event });
-        out.pop();
-        let crc = crc32(&out[start..]);
-        writeln!(out, ",\"crc\":\"{crc:08x}\"}}").expect("memory takes it");
+        write_line(out, &Line { seq: self.seq, at: self.at, v: VERSION, event: &self.event });
     }
 
     /// Reads one journal line, without its line break.
     pub fn read(line: &[u8]) -> Result<Record, BadLine> {
-        const TAIL: usize = r#","crc":"00000000"}"#.len();
-        let (head, tail) = line.split_at_checked(line.len().wrapping_sub(TAIL)).ok_or(BadLine::Damaged)?;
-        let expected = format!(",\"crc\":\"{:08x}\"}}", crc32(head));
-        if tail != expected.as_bytes() {
+        if !is_whole(line) {
             return Err(BadLine::Damaged);
         }
         let unknown =
