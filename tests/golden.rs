@@ -3,14 +3,12 @@
 //! while it waited for an answer, and at the end. They are compared whole. Who changes a dialect on purpose writes them anew
 //! with `GOLDEN=write cargo test --test golden` and reads the difference.
 
-#[path = "support/memory_blobs.rs"]
-mod memory_blobs;
-
 use gemini_a2a::a2a::{self, DIALECTS, Dialect, Tools, View};
 use gemini_a2a::base::id::{CallId, Seq};
 use gemini_a2a::limits::Limits;
 use gemini_a2a::shell::start::replay::{self, Log};
 use gemini_a2a::task::log::answer::{Answer, Request, Usage};
+use gemini_a2a::task::log::blob::MemoryBlobs;
 use gemini_a2a::task::log::event::{Created, End, Event, Lifecycle, Profile, Protocol};
 use gemini_a2a::task::log::long_text::LongText;
 use gemini_a2a::task::log::record::Record;
@@ -20,7 +18,6 @@ use gemini_a2a::task::policy::Mode;
 use gemini_a2a::task::spec::{
     ApprovalScope, Choice, Confinement, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec,
 };
-use memory_blobs::MemoryBlobs;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::Command;

@@ -2,15 +2,11 @@
 
 #[path = "host/checks.rs"]
 mod checks;
-#[path = "core_harness/memory_store.rs"]
-#[allow(dead_code, reason = "its disk does not fail here")]
-mod memory_store;
 
 use gemini_a2a::embed::commands::{Asked, Commanded, Commands, Spec};
 use gemini_a2a::embed::models::{Answer, Cancel, ModelBackend, ModelError, ModelRequest, NoteBody, Request};
 use gemini_a2a::embed::tools::{CallError, Ctx, Ending, Kind, Plan as CallPlan, Run, RunEnd, Tool, ToolSpec};
-use gemini_a2a::embed::{self, Model, Plan, Server, SignalHandling};
-use memory_store::MemoryStore;
+use gemini_a2a::embed::{self, MemoryStore, Model, Plan, Server, SignalHandling};
 use serde_json::{Value, json};
 use std::sync::{Arc, mpsc};
 use std::{path::Path, process::ExitCode, thread};

@@ -1,18 +1,15 @@
 //! Journals of older versions: a task that was written by an earlier version of the program looks the same to clients and to the model
 //! as it did then. The corpus is described in `tests/corpus/journal/README.txt`.
 
-#[path = "support/memory_blobs.rs"]
-mod memory_blobs;
-
 use gemini_a2a::a2a::{DIALECTS, Tools};
 use gemini_a2a::base::crc::crc32;
 use gemini_a2a::base::id::Seq;
 use gemini_a2a::model::history::{Scene, contents};
 use gemini_a2a::shell::start::replay::{self, Log};
+use gemini_a2a::task::log::blob::MemoryBlobs;
 use gemini_a2a::task::log::record::Record;
 use gemini_a2a::task::machine::state::State;
 use gemini_a2a::task::spec::{Kind, ToolSpec};
-use memory_blobs::MemoryBlobs;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::fmt::Write;

@@ -7,7 +7,7 @@
 mod core_harness;
 mod task;
 
-use crate::core_harness::memory_store::MemoryStore;
+use crate::core_harness::failing_store::FailingStore;
 use core_harness::Outside;
 use gemini_a2a::a2a::Switches;
 use gemini_a2a::base::clock::Now;
@@ -36,7 +36,7 @@ fn conversational() -> Switches {
 /// A server whose model says one word, or makes one call.
 struct House {
     core: Core,
-    store: MemoryStore,
+    store: FailingStore,
     limits: Limits,
     now: Now,
     births: u128,
@@ -61,7 +61,7 @@ impl House {
         let setup = Setup { request_policy, ..setup(&limits, switches, now) };
         House {
             core: Core::new(setup),
-            store: MemoryStore::default(),
+            store: FailingStore::default(),
             limits,
             now,
             births: 0,

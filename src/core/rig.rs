@@ -24,7 +24,7 @@ use crate::task::machine::state::State;
 use crate::task::message::{Message, Part, Role, Source};
 use crate::task::push::Wish;
 use crate::task::spec::{ApprovalScope, Plan, Question};
-use harness::memory_store::{Crash, MemoryStore};
+use harness::failing_store::{Crash, FailingStore};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ use harness::Outside;
 
 pub struct Rig {
     pub core: Core,
-    pub store: MemoryStore,
+    pub store: FailingStore,
     pub now: Now,
     pub limits: Limits,
     /// What was handed out and not answered.
@@ -64,7 +64,7 @@ impl Rig {
         let now = Now { mono_ms: 1_000_000, unix_ms: 1_767_268_800_000 };
         Rig {
             core: Core::new(harness::setup(limits.clone(), switches, now)),
-            store: MemoryStore::default(),
+            store: FailingStore::default(),
             now,
             limits,
             sent: Vec::new(),

@@ -285,7 +285,7 @@ fn invalid(message: impl Into<String>) -> CallError {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::task::log::blob::memory_blobs::MemoryBlobs;
+    use crate::task::log::blob::MemoryBlobs;
     use serde_json::json;
     use std::path::{Path, PathBuf};
     use std::sync::Arc;

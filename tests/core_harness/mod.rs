@@ -3,7 +3,7 @@
 
 #![allow(dead_code, reason = "each test target uses a part of it")]
 
-pub mod memory_store;
+pub mod failing_store;
 
 use gemini_a2a::a2a::{self, Identity, Switches};
 use gemini_a2a::base::clock::Now;

@@ -2,7 +2,7 @@
 
 use crate::chance::Chance;
 use crate::client::{DIALECTS, Dialect, Link, Outgoing, Received, masked};
-use crate::core_harness::memory_store::MemoryStore;
+use crate::core_harness::failing_store::FailingStore;
 use crate::core_harness::{Outside, Takes};
 use crate::workers::{tools, work};
 use gemini_a2a::a2a::Switches;
@@ -30,7 +30,7 @@ pub struct Harness {
     now: Now,
     turn: u64,
     core: Core,
-    pub store: MemoryStore,
+    pub store: FailingStore,
     pub session: Option<TaskId>,
     pub clients: Vec<Client>,
     workers: Vec<(JobId, VecDeque<NoteBody>)>,
@@ -87,7 +87,7 @@ impl Harness {
             chance,
             now,
             turn: 0,
-            store: MemoryStore::default(),
+            store: FailingStore::default(),
             session: None,
             clients: DIALECTS.into_iter().map(client).collect(),
             workers: Vec::new(),

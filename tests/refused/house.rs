@@ -2,7 +2,7 @@
 //! situation all requests are about. A session rests, one task is at work, two wait for an answer, two are over, one waits in
 //! another tenant's partition. What they are called goes into requests by name, e.g. `$idle`.
 
-use crate::core_harness::memory_store::MemoryStore;
+use crate::core_harness::failing_store::FailingStore;
 use crate::core_harness::{Outside, Takes};
 use crate::line::{Heard, Line};
 use crate::task;
@@ -30,7 +30,7 @@ const PAUSE_MS: u64 = 1_000;
 
 pub struct House {
     core: Core,
-    store: MemoryStore,
+    store: FailingStore,
     now: Now,
     workers: Workers,
     /// What left the core for the world outside since the last look.
@@ -58,7 +58,7 @@ impl House {
         let now = Now { mono_ms: 5_000, unix_ms: task::NOON };
         let mut house = House {
             core: core(limits, now),
-            store: MemoryStore::default(),
+            store: FailingStore::default(),
             now,
             workers: Workers::Work,
             outs: Vec::new(),

@@ -2,7 +2,7 @@
 
 use super::Simulation;
 use crate::client::{Link, Pace};
-use crate::core_harness::memory_store::{Crash, Failure};
+use crate::core_harness::failing_store::{Crash, Failure};
 use crate::webhooks::Webhooks;
 use gemini_a2a::base::id::TaskId;
 use gemini_a2a::core::check::Counts;

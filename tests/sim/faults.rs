@@ -3,7 +3,7 @@
 
 use super::Simulation;
 use crate::client::{Ending, Link, Pace, Sending};
-use crate::core_harness::memory_store::{Crash, Failure};
+use crate::core_harness::failing_store::{Crash, Failure};
 use crate::faulty_store::Sabotage;
 use crate::setup;
 use gemini_a2a::core::Input;

@@ -1,6 +1,6 @@
 //! The store of a run: a store in memory, or one with an injected bug.
 
-use crate::core_harness::memory_store::MemoryStore;
+use crate::core_harness::failing_store::FailingStore;
 use gemini_a2a::base::id::TaskId;
 use gemini_a2a::core::disk::store::{Archive, Known, Openness, Store, StoreError};
 use gemini_a2a::task::log::brief::Brief;
@@ -28,7 +28,7 @@ pub enum Sabotage {
 }
 
 pub struct FaultyStore {
-    pub store: MemoryStore,
+    pub store: FailingStore,
     pub sabotage: Sabotage,
     /// Acknowledged, not written.
     late: BTreeMap<TaskId, Vec<u8>>,
@@ -36,7 +36,7 @@ pub struct FaultyStore {
 
 impl FaultyStore {
     pub fn new(sabotage: Sabotage) -> FaultyStore {
-        FaultyStore { store: MemoryStore::default(), sabotage, late: BTreeMap::new() }
+        FaultyStore { store: FailingStore::default(), sabotage, late: BTreeMap::new() }
     }
 }
 

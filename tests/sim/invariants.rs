@@ -3,7 +3,7 @@
 use super::{CLIENTS, Simulation, find_last, front};
 use crate::client::Ending;
 use crate::core_harness::Outside;
-use crate::core_harness::memory_store::Crash;
+use crate::core_harness::failing_store::Crash;
 use gemini_a2a::core::check::Counts;
 use gemini_a2a::core::disk::store::Archive;
 use gemini_a2a::task::machine::job::JobId;

@@ -3,7 +3,7 @@
 #[path = "../support/event.rs"]
 mod event;
 
-use crate::core_harness::memory_store::MemoryStore;
+use crate::core_harness::failing_store::FailingStore;
 use event::is_of_hooks;
 use gemini_a2a::a2a::{self, Body, Form, Tools, View};
 use gemini_a2a::base::id::{Seq, TaskId};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub struct Ledger {
     pub tools: Arc<Tools>,
     pub view: View,
-    store: MemoryStore,
+    store: FailingStore,
     logs: BTreeMap<TaskId, Log>,
 }
 
@@ -32,7 +32,7 @@ pub struct Log {
 }
 
 impl Ledger {
-    pub fn new(store: MemoryStore, specs: &[ToolSpec]) -> Ledger {
+    pub fn new(store: FailingStore, specs: &[ToolSpec]) -> Ledger {
         Ledger {
             tools: Arc::new(Tools::new(specs)),
             view: a2a::view(&Form { profile: Some(Profile::Coder), ..Form::at("/") }, None),

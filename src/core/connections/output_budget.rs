@@ -143,14 +143,14 @@ mod tests {
     use crate::a2a::{Dialect, Switches};
     use crate::core::connections::connection::Peer;
     use crate::core::rig::Rig;
-    use crate::core::rig::harness::memory_store::MemoryStore;
+    use crate::core::rig::harness::failing_store::FailingStore;
     use crate::core::rig::harness::{self, Outside};
     use crate::core::{Input, Out};
     use crate::limits::Limits;
 
     const NOW: Now = Now { mono_ms: 1_000_000, unix_ms: 1_767_268_800_000 };
 
-    fn turn(core: &mut Core, store: &mut MemoryStore, now: Now) {
+    fn turn(core: &mut Core, store: &mut FailingStore, now: Now) {
         loop {
             let mut outside = Outside::default();
             core.turn(store, &mut outside, now);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     /// Asks on a connection of its own, and gives how the answer begins.
-    fn ask(core: &mut Core, store: &mut MemoryStore, request: &str, now: Now) -> (Key, String) {
+    fn ask(core: &mut Core, store: &mut FailingStore, request: &str, now: Now) -> (Key, String) {
         let key = core.opened(Peer::SameUser, now);
         core.received(key, request.as_bytes(), now);
         turn(core, store, now);
@@ -181,7 +181,7 @@ mod tests {
     fn unread_answers_are_bounded_and_reading_clients_are_served() {
         let limits = Limits { output_bytes_total: 100_000, ..Limits::default() };
         let mut core = Core::new(harness::setup(limits.clone(), Switches::default(), NOW));
-        let mut store = MemoryStore::default();
+        let mut store = FailingStore::default();
         let said = "x".repeat(30_000);
         let body =
             format!(r#"{{"message": {{"role": "ROLE_USER", "messageId": "m", "parts": [{{"text": "{said}"}}]}}}}"#);
@@ -220,7 +220,7 @@ mod tests {
     fn what_readers_begin_with_counts_before_it_is_queued() {
         let limits = Limits { tx_bytes: 1_000, output_bytes_total: 100_000, ..Limits::default() };
         let mut core = Core::new(harness::setup(limits, Switches::default(), NOW));
-        let mut store = MemoryStore::default();
+        let mut store = FailingStore::default();
         let body = serde_json::json!({"message": {"role": "ROLE_USER", "messageId": "m",
             "parts": [{"text": "x".repeat(30_000)}]}});
         let body = body.to_string();
@@ -273,7 +273,7 @@ mod tests {
             ..Limits::default()
         };
         let mut core = Core::new(harness::setup(limits.clone(), Switches::default(), NOW));
-        let mut store = MemoryStore::default();
+        let mut store = FailingStore::default();
         let chunk = [b'x'; CHUNK];
         let post =
             "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n";
@@ -321,7 +321,7 @@ mod tests {
         const BODY: usize = 100_000;
         let limits = with_memory(Limits::within(1 << 20).reserved(2 * BODY));
         let mut core = Core::new(harness::setup(limits, Switches::default(), NOW));
-        let mut store = MemoryStore::default();
+        let mut store = FailingStore::default();
         let post = |body: usize| {
             format!(
                 "POST /message:send HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {body}\r\n\r\n"

@@ -2,6 +2,7 @@
 //! the store can be written. No I/O is done here; files are in `shell/journal`.
 
 pub(in crate::core) mod health;
+pub mod memory_store;
 pub mod page;
 pub mod request;
 pub mod store;

@@ -89,7 +89,7 @@ pub(super) fn unreadable(error: io::Error) -> StoreError {
 mod tests {
     use super::*;
     use crate::core::disk::store::{Openness, Store};
-    use crate::core::rig::harness::memory_store::MemoryStore;
+    use crate::core::rig::harness::failing_store::FailingStore;
     use crate::task::log::event::{Created, Event, Lifecycle, Profile, Protocol};
     use crate::task::log::record::Record;
     use crate::task::message::{Message, Part, Role, Source};
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_conversation_goes_back_through_a_limited_number_of_tasks() {
-        let mut store = MemoryStore::default();
+        let mut store = FailingStore::default();
         let id = |n: usize| TaskId::from(format!("t{n}").as_str());
         // Each task contains one prompt and continues the one before.
         let tasks = CONVERSATION_TASKS + 2;

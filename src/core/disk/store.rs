@@ -1,5 +1,4 @@
-//! Where the logs of tasks live. Only the interface is here: files and descriptors belong to the shell, and tests have a store in
-//! memory, whose disk can be told to fail, tear and lose power.
+//! Where the logs of tasks live. Only the interface is here: files and descriptors belong to the shell, and `memory_store` has none.
 //!
 //! A store has two halves. The loop owns the [`Store`]: it creates logs and appends to them and to the index, into the page cache,
 //! never with a flush. Whatever may wait for the disk goes through the [`Archive`], which other threads use on behalf of a

@@ -3,7 +3,7 @@ use crate::a2a::{Dialect, Switches};
 use crate::base::secret::Secret;
 use crate::core::disk::store::{Archive, Openness, Store};
 use crate::core::rig::Rig;
-use crate::core::rig::harness::memory_store::Failure;
+use crate::core::rig::harness::failing_store::Failure;
 use crate::limits::Times;
 use crate::task::call::Call;
 use crate::task::machine::job::NoteBody;

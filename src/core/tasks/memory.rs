@@ -236,7 +236,7 @@ mod tests {
     use crate::a2a::{Dialect, Switches};
     use crate::core::disk::store::Archive;
     use crate::core::rig::harness;
-    use crate::core::rig::harness::memory_store::Failure;
+    use crate::core::rig::harness::failing_store::Failure;
     use crate::core::rig::{Rig, ask_about_a_long_edit};
     use crate::limits::Limits;
     use crate::task::call::{Create, List, TaskTraits};

@@ -17,13 +17,13 @@ use crate::core::disk::store::{Maintenance, StoreError};
 use crate::limits::{INDEX_LOCK_PAUSE, INDEX_LOCK_TRIES};
 use crate::task::log::brief::Brief;
 use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::thread::{Timespec, nanosleep};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::thread;
 
 /// A line of the index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -241,9 +241,12 @@ fn locked(file: &File, how: FlockOperation) -> io::Result<Held<'_>> {
 
 /// Waits for a server that appends or rewrites, but not for one that is stopped.
 fn lock_to_read(file: &File) -> io::Result<Held<'_>> {
+    let pause = Timespec::try_from(INDEX_LOCK_PAUSE).map_err(io::Error::other)?;
     for _ in 0..INDEX_LOCK_TRIES {
         match locked(file, FlockOperation::NonBlockingLockShared) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(INDEX_LOCK_PAUSE),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let _ = nanosleep(&pause);
+            }
             result => return result,
         }
     }

@@ -24,6 +24,7 @@
 //! [`Server::run`] has returned, its threads and descriptors are gone.
 
 pub use crate::config::listen::Listen;
+pub use crate::core::disk::memory_store::MemoryStore;
 pub use crate::core::disk::store::Store;
 pub use crate::limits::Limits;
 pub use crate::shell::children::child_main;

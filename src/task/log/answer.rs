@@ -277,7 +277,7 @@ impl Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::log::blob::memory_blobs::MemoryBlobs;
+    use crate::task::log::blob::failing_blobs::FailingBlobs;
     use crate::task::log::gemini::{read_part, write_part};
     use serde_json::{from_value, json, to_value};
 
@@ -291,7 +291,7 @@ mod tests {
         long["inlineData"]["displayName"] = "a.png".into();
         let parts = [&short, &long].map(|part| read_part(part.as_object().cloned().unwrap(), None));
         let mut answer = Answer { parts: parts.to_vec(), ..Answer::default() };
-        let (blobs, mut room) = (MemoryBlobs::default(), 100_000);
+        let (blobs, mut room) = (FailingBlobs::default(), 100_000);
         answer.store_media(&blobs, &Limits::default(), &mut room);
         assert_eq!(room, 40_000);
         let blob = answer.stored_media().next().cloned().unwrap();
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(log[1], json!({"media": by_hash, "signature": "s", "raw": raw}), "the data is not there twice");
         let mut again = Answer { parts: from_value(log).unwrap(), ..Answer::default() };
         assert_eq!(again.parts, answer.parts);
-        again.load_media(&MemoryBlobs::default()).unwrap();
+        again.load_media(&FailingBlobs::default()).unwrap();
         assert_eq!(
             write_part(&again.parts[1])["text"],
             "[Media of 60000 bytes (image/png) that cannot be read any more.]"

@@ -3,13 +3,16 @@
 
 #[cfg(test)]
 #[allow(clippy::duplicate_mod, reason = "the harness of the core includes it too, also outside of this crate")]
-#[path = "../../../tests/support/memory_blobs.rs"]
-pub mod memory_blobs;
+#[path = "../../../tests/support/failing_blobs.rs"]
+pub mod failing_blobs;
 
 use crate::base::id::CallId;
+use crate::base::lock::lock;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::io;
+use std::sync::Mutex;
 
 /// Where content is stored. Used by worker threads: every method may wait for the disk.
 pub trait Blobs: Send + Sync {
@@ -22,6 +25,27 @@ pub trait Blobs: Send + Sync {
 
 pub fn sha256(bytes: &[u8]) -> String {
     digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Stored content without a disk.
+#[derive(Default)]
+pub struct MemoryBlobs {
+    stored: Mutex<HashMap<String, Vec<u8>>>,
+}
+
+impl Blobs for MemoryBlobs {
+    fn put(&self, bytes: &[u8]) -> io::Result<String> {
+        let sha256 = sha256(bytes);
+        lock(&self.stored).insert(sha256.clone(), bytes.to_vec());
+        Ok(sha256)
+    }
+
+    fn read(&self, sha256: &str, from: u64, max: usize) -> io::Result<(Vec<u8>, u64)> {
+        let stored = lock(&self.stored);
+        let bytes = stored.get(sha256).ok_or(io::ErrorKind::NotFound)?;
+        let from = usize::try_from(from).unwrap_or(usize::MAX).min(bytes.len());
+        Ok((bytes[from..].iter().take(max).copied().collect(), bytes.len() as u64))
+    }
 }
 
 /// Stored content, as a log names it.

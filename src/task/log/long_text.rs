@@ -142,7 +142,7 @@ fn read(blob: &BlobRef, blobs: &dyn Blobs) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::log::blob::memory_blobs::MemoryBlobs;
+    use crate::task::log::blob::failing_blobs::FailingBlobs;
     use crate::task::log::blob::sha256;
     use serde_json::{from_value, json, to_value};
 
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_text_is_inline_up_to_the_limit_and_by_hash_above_it() {
-        let blobs = MemoryBlobs::default();
+        let blobs = FailingBlobs::default();
         let (short, long) = ("x".repeat(INLINE_BYTES), "x".repeat(INLINE_BYTES + 1));
         assert_eq!(to_value(stored(&short, &blobs, &mut u64::MAX.clone())).unwrap(), json!(short));
         let mut room = 100_000;
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn missing_and_damaged_content_is_a_notice() {
-        let (damaged, blobs) = (BlobRef { sha256: "0".repeat(64), bytes: 3 }, MemoryBlobs::default());
+        let (damaged, blobs) = (BlobRef { sha256: "0".repeat(64), bytes: 3 }, FailingBlobs::default());
         let notice = read(&damaged, &blobs).unwrap();
         assert_eq!(notice, "[A text of 3 bytes belongs here. It cannot be read: entity not found.]");
         struct Other;

@@ -4,7 +4,7 @@ use crate::base::slots::Key;
 use crate::core::connections::connection::Peer;
 use crate::core::disk::page::{Page, Position};
 use crate::core::rig::Rig;
-use crate::core::rig::harness::memory_store::Failure;
+use crate::core::rig::harness::failing_store::Failure;
 use crate::limits::Limits;
 use crate::task::call::Disconnect;
 use serde_json::{Value, json};

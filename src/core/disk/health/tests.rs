@@ -4,7 +4,7 @@ use crate::base::slots::Key;
 use crate::core::connections::connection::Peer;
 use crate::core::disk::store::{Archive, fold};
 use crate::core::rig::Rig;
-use crate::core::rig::harness::memory_store::Failure;
+use crate::core::rig::harness::failing_store::Failure;
 use crate::task::call::{Call, Mode, Say};
 use crate::task::log::event::Protocol;
 use crate::task::machine::decide::Input;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::core::rig::harness::memory_store::{Crash, Failure, MemoryStore};
+use crate::core::rig::harness::failing_store::{Crash, FailingStore, Failure};
 use crate::task::log::event::Event;
 
 fn line(seq: u64, text: &str) -> Vec<u8> {
@@ -17,8 +17,8 @@ fn texts(file: &dyn LogFile) -> Result<Vec<String>, StoreError> {
     Ok(texts)
 }
 
-fn store_with(lines: &[u8]) -> (MemoryStore, TaskId) {
-    let (mut store, task) = (MemoryStore::default(), TaskId::from("t"));
+fn store_with(lines: &[u8]) -> (FailingStore, TaskId) {
+    let (mut store, task) = (FailingStore::default(), TaskId::from("t"));
     store.create(&task, &Brief::bare("c".into())).unwrap();
     store.append(&task, lines, Openness::Open).unwrap();
     (store, task)
@@ -70,7 +70,7 @@ fn a_failed_sync_is_not_forgotten() {
 
 #[test]
 fn a_task_is_known_from_its_first_line_on() {
-    let mut store = MemoryStore::default();
+    let mut store = FailingStore::default();
     for task in ["b", "a", "never"] {
         store.create(&task.into(), &Brief::bare("c".into())).unwrap();
     }

@@ -4,11 +4,11 @@ use crate::core::connections::connection::Peer;
 use crate::core::disk::page::Position;
 use crate::core::disk::store::{Archive, Openness, Store};
 use crate::core::rig::ask_about_a_long_edit;
-use crate::core::rig::harness::memory_store::MemoryStore;
-use crate::core::rig::harness::memory_store::memory_blobs::MemoryBlobs;
+use crate::core::rig::harness::failing_store::FailingStore;
 use crate::core::rig::harness::{self, Outside};
 use crate::limits::Limits;
 use crate::task::log::blob::Blobs;
+use crate::task::log::blob::MemoryBlobs;
 use crate::task::machine::job::{Note, NoteBody};
 use std::collections::{HashMap, HashSet};
 
@@ -19,7 +19,7 @@ const UPGRADE: &[u8] = b"GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgr
 const PROMPT: &str = r#"{"jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": {"message": {
     "kind": "message", "role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "go"}]}}}"#;
 
-fn turn(core: &mut Core, store: &mut MemoryStore) -> Vec<Out> {
+fn turn(core: &mut Core, store: &mut FailingStore) -> Vec<Out> {
     let mut outside = Outside::default();
     core.turn(store, &mut outside, NOW);
     core.check();
@@ -38,7 +38,7 @@ fn take(core: &mut Core, key: Key) -> Vec<(*const u8, usize)> {
 #[test]
 fn an_event_is_encoded_once_for_a_thousand_sockets() {
     let mut core = Core::new(harness::setup(Limits::default(), Switches::default(), NOW));
-    let mut store = MemoryStore::default();
+    let mut store = FailingStore::default();
     let sockets: Vec<Key> = (0..1000)
         .map(|_| {
             let key = core.opened(Peer::SameUser, NOW);
@@ -81,7 +81,7 @@ fn drain(core: &mut Core, key: Key) -> Vec<u8> {
 }
 
 /// A task that has said a lot and that nobody watches any more.
-fn long_task(core: &mut Core, store: &mut MemoryStore) -> TaskId {
+fn long_task(core: &mut Core, store: &mut FailingStore) -> TaskId {
     let key = core.opened(Peer::SameUser, NOW);
     core.received(key, UPGRADE, NOW);
     core.decode_message(key, PROMPT.to_owned(), NOW);
@@ -104,7 +104,7 @@ fn long_task(core: &mut Core, store: &mut MemoryStore) -> TaskId {
 fn pages_are_read_for_a_few_readers_and_stalled_ones_lose_theirs() {
     let limits = Limits { pages: 2, page_bytes: 1_000, tx_bytes: 2_000, ..Limits::default() };
     let mut core = Core::new(harness::setup(limits.clone(), Switches::default(), NOW));
-    let mut store = MemoryStore::default();
+    let mut store = FailingStore::default();
     let task = long_task(&mut core, &mut store);
     let written = core.tasks[&task].shown();
     let target = format!("GET /v1/tasks/{task}:subscribe?after=0&profile=coder HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -149,7 +149,7 @@ fn pages_are_read_for_a_few_readers_and_stalled_ones_lose_theirs() {
 #[test]
 fn a_late_reader_keeps_no_conversation() {
     let mut core = Core::new(harness::setup(Limits::default(), Switches::default(), NOW));
-    let mut store = MemoryStore::default();
+    let mut store = FailingStore::default();
     let task = long_task(&mut core, &mut store);
     let mut request = PageRequest {
         task: task.clone(),
@@ -177,7 +177,7 @@ fn a_late_reader_keeps_no_conversation() {
 }
 
 /// What a client sees that reads the task from its beginning.
-fn read_late(core: &mut Core, store: &mut MemoryStore, task: &TaskId) -> String {
+fn read_late(core: &mut Core, store: &mut FailingStore, task: &TaskId) -> String {
     let target = format!("GET /v1/tasks/{task}:subscribe?after=0 HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let key = core.opened(Peer::SameUser, NOW);
     core.received(key, target.as_bytes(), NOW);
@@ -197,7 +197,7 @@ fn read_late(core: &mut Core, store: &mut MemoryStore, task: &TaskId) -> String 
 fn a_late_reader_is_shown_stored_texts_or_a_notice_if_they_are_lost() {
     for (kept, expected) in [(true, "new new new"), (false, "It cannot be read: ")] {
         let mut core = Core::new(harness::setup(Limits::default(), Switches::default(), NOW));
-        let mut store = MemoryStore::default();
+        let mut store = FailingStore::default();
         let task = long_task(&mut core, &mut store);
         let elsewhere = MemoryBlobs::default();
         let blobs: Arc<dyn Blobs> = if kept { store.blobs() } else { Arc::new(elsewhere) };
@@ -213,7 +213,7 @@ fn a_late_reader_is_shown_stored_texts_or_a_notice_if_they_are_lost() {
 #[test]
 fn a_late_reader_is_dismissed_if_stored_texts_cannot_be_read_now() {
     let mut core = Core::new(harness::setup(Limits::default(), Switches::default(), NOW));
-    let mut store = MemoryStore::default();
+    let mut store = FailingStore::default();
     let task = long_task(&mut core, &mut store);
     ask_about_a_long_edit(&mut core, &task, &*store.blobs(), NOW);
     turn(&mut core, &mut store);
