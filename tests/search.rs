@@ -21,6 +21,7 @@ mod system;
 mod task;
 
 use gemini_a2a::limits::{Limits, Times};
+use gemini_a2a::task::log::answer::Request;
 use gemini_a2a::task::log::event::{End, Event, Final, Lifecycle};
 use gemini_a2a::task::log::record::Record;
 use gemini_a2a::task::machine::decide::{Input, decide};
@@ -85,16 +86,20 @@ struct Search {
     extent: Extent,
 }
 
+/// The calls of the model's first answer.
+type Calls = fn() -> [Request; 2];
+const EDIT_AND_COMMAND: Calls = || [task::edit(), task::shell()];
+
 fn search(machine: Machine, budget: Budget) -> Result<Extent, Violation> {
     search_from(task::created(Lifecycle::Conversational), machine, budget)
 }
 
 /// A search that begins with this first event.
 fn search_from(first: Event, machine: Machine, budget: Budget) -> Result<Extent, Violation> {
-    search_in(Times::default(), first, machine, budget)
+    search_in(Times::default(), first, EDIT_AND_COMMAND, machine, budget)
 }
 
-fn search_in(times: Times, first: Event, machine: Machine, budget: Budget) -> Result<Extent, Violation> {
+fn search_in(times: Times, first: Event, calls: Calls, machine: Machine, budget: Budget) -> Result<Extent, Violation> {
     let keeps = budget.always > 0;
     let mut search = Search {
         environment: Environment {
@@ -108,7 +113,7 @@ fn search_in(times: Times, first: Event, machine: Machine, budget: Budget) -> Re
         seen: HashSet::new(),
         extent: Extent::default(),
     };
-    search.add_root(first, budget);
+    search.add_root(first, calls, budget);
     let mut at = 0;
     while at < search.nodes.len() {
         search.visit(at)?;
@@ -120,9 +125,10 @@ fn search_in(times: Times, first: Event, machine: Machine, budget: Budget) -> Re
 
 impl Search {
     /// The root: a task that has received its first prompt.
-    fn add_root(&mut self, first: Event, budget: Budget) {
+    fn add_root(&mut self, first: Event, calls: Calls, budget: Budget) {
         let case = task::given([first]);
         let mut system = SystemState {
+            calls: calls(),
             state: case.state,
             workers: Vec::new(),
             timers: Vec::new(),
@@ -283,11 +289,11 @@ fn explored(budget: Budget) -> Extent {
 }
 
 fn explored_from(first: Event, budget: Budget) -> Extent {
-    explored_in(Times::default(), first, budget)
+    explored_in(Times::default(), first, EDIT_AND_COMMAND, budget)
 }
 
-fn explored_in(times: Times, first: Event, budget: Budget) -> Extent {
-    match search_in(times, first, decide, budget) {
+fn explored_in(times: Times, first: Event, calls: Calls, budget: Budget) -> Extent {
+    match search_in(times, first, calls, decide, budget) {
         Ok(extent) => {
             let Extent { states, steps, depth, replays, .. } = extent;
             println!("{states} states, {steps} steps, {depth} deep, {replays} journals replayed");
@@ -344,6 +350,15 @@ fn a_crash_during_the_restart_violates_no_invariant() {
         lates: 0,
     });
     assert!(extent.states > 15_000, "{} states", extent.states);
+}
+
+/// Of two edits of one file the first runs first, in whatever order they are answered.
+#[test]
+fn two_edits_of_one_file_violate_no_invariant() {
+    let budget = Budget { faults: 0, always: 1, ..ONCE };
+    let first = task::created(Lifecycle::Conversational);
+    let extent = explored_in(Times::default(), first, || [task::edit(), task::call(task::EDIT, "f")], budget);
+    assert!(extent.states > 10_000, "{} states", extent.states);
 }
 
 /// An "always" answer starts its call once, does not cover a changed file, survives a crash whole or not at all, and is saved
@@ -408,7 +423,7 @@ fn time_limits_violate_no_invariant() {
     let turns = Times { turn_ms: limit, answer_ms: limit, ..never };
     for (times, aborts) in [(answers, 0), (turns, 1)] {
         let budget = Budget { aborts, cancels: 1 - aborts, ..budget };
-        let extent = explored_in(times, task::created(Lifecycle::Conversational), budget);
+        let extent = explored_in(times, task::created(Lifecycle::Conversational), EDIT_AND_COMMAND, budget);
         assert!(extent.states > 20_000, "{} states", extent.states);
     }
 }

@@ -152,9 +152,12 @@ impl Plan {
 }
 
 /// The state of a file when a diff was computed: its SHA-256 in hex, or None if there was no file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Base {
     pub sha256: Option<String>,
+    /// The SHA-256 of the lines that the diff removes and adds: the same change of another version of the file has the same one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<String>,
 }
 
 /// What the user is shown if a call needs approval or an answer.

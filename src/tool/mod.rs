@@ -363,6 +363,7 @@ pub(crate) mod tests {
             name: name.into(),
             args,
             base: None,
+            left: None,
             edited: None,
             answers: None,
             confinement: Default::default(),

@@ -3,10 +3,10 @@
 use crate::logs::*;
 use crate::task::*;
 use gemini_a2a::task::log::event::{End, Event, Final};
-use gemini_a2a::task::machine::decide::{Gate, job};
+use gemini_a2a::task::machine::decide::{Gate, Input, job};
 use gemini_a2a::task::machine::job::{Job, NoteBody, RunEnd, Work};
 use gemini_a2a::task::machine::state::TaskState;
-use gemini_a2a::task::spec::{Choice, Ending, ErrorKind, Verdict};
+use gemini_a2a::task::spec::{Base, Choice, Ending, ErrorKind, Verdict};
 
 #[test]
 fn edits_run_one_at_a_time_and_a_command_beside_them() {
@@ -89,4 +89,74 @@ fn an_edit_that_no_longer_fits_the_changed_file_fails() {
         .when(note(13, NoteBody::Prepared(vec![Err(error.clone())])))
         .then(&[ended(&e, Ending::Error { error })], &[])
         .next(&[Event::Paused], &[]);
+}
+
+/// The file as the run that has just started is told that earlier edits left it.
+fn left(case: &Case) -> Option<Base> {
+    match job(&case.state, case.state.seq, &case.limits) {
+        Some(Job { work: Work::Run(run), .. }) => run.left,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Two edits of one file, asked about together. The second is approved first and waits for the first.
+#[test]
+fn edits_of_one_file_run_in_their_order_whatever_is_answered_first() {
+    let (a, b) = (call(EDIT, "a"), call(EDIT, "b"));
+    let both = [a.clone(), b.clone()];
+    let asked_both = given(log(thinking(), &[answered(&both)]))
+        .when(note(4, prepared(&both)))
+        .then(&[planned(&a), planned(&b), asked(&a), asked(&b)], &[])
+        .next(&[Event::Paused], &[])
+        .expect_settled();
+    let held = asked_both
+        .when(prompt_and_pick("", &[(&b, "proceed_once")]))
+        .then(&[chosen(&b, Choice::ProceedOnce), ready(&b)], &[])
+        .next(&[Event::Paused], &[])
+        .expect_settled();
+    assert_eq!(held.state.status.state, TaskState::InputRequired);
+
+    // A restart changes nothing, because nothing was running.
+    held.clone().when(Input::Restored).ignored();
+
+    let first = held
+        .clone()
+        .when(prompt_and_pick("", &[(&a, "proceed_always")]))
+        .then(&[chosen(&a, Choice::ProceedAlways), ready(&a)], &[])
+        .next(&[started(&a)], &[run(15, &a, Gate::Synced)])
+        .expect_settled()
+        .when(note(15, edit_ends(&a)))
+        .then(&[file_changed(&a), ended(&a, success())], &[]);
+    let second = first.clone().next(&[started(&b)], &[run(18, &b, Gate::Synced)]).expect_settled();
+    assert_eq!(left(&second), Some(Base { sha256: Some("b".repeat(64)), change: None }));
+    second.when(note(18, edit_ends(&b))).then(&[file_changed(&b), ended(&b, success())], &[]);
+
+    // A restart between the two: the second is still approved, and begins when the user goes on.
+    let restarted = first.when(Input::Restored).then(&[Event::Interrupted { text: RESTARTED.into() }], &[]);
+    restarted.expect_settled().when(prompt("go on")).then(&[Event::Resumed, prompted(2, "go on")], &[]);
+
+    // The first was refused: the second is made on the file as it was.
+    let alone = held
+        .when(prompt_and_pick("", &[(&a, "cancel")]))
+        .then(&[chosen(&a, Choice::Cancel), ended(&a, refused())], &[])
+        .next(&[started(&b)], &[run(15, &b, Gate::Synced)]);
+    assert_eq!(left(&alone), plan(&a).base);
+}
+
+/// After a change by others what was shown has to be the file itself: earlier edits do not explain it.
+#[test]
+fn a_change_by_others_is_not_taken_for_an_earlier_edit() {
+    let (a, b) = (call(EDIT, "a"), call(EDIT, "b"));
+    let both = [a.clone(), b.clone()];
+    let yes = |request| [chosen(request, Choice::ProceedOnce), ready(request)];
+    let start = log(thinking(), &[answered(&both), planned(&a), planned(&b), asked(&a), asked(&b)]);
+    let start = log(log(start, &yes(&a)), &yes(&b));
+    let case = given(log(start, &[started(&a), stale(&a), planned(&a), asked(&a)]))
+        .when(prompt_and_pick("", &[(&a, "proceed_once")]))
+        .then(&[chosen(&a, Choice::ProceedOnce), ready(&a)], &[])
+        .next(&[started(&a)], &[run(19, &a, Gate::Synced)])
+        .when(note(19, edit_ends(&a)))
+        .then(&[file_changed(&a), ended(&a, success())], &[])
+        .next(&[started(&b)], &[run(22, &b, Gate::Synced)]);
+    assert_eq!(left(&case), None);
 }

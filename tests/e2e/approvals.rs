@@ -99,6 +99,59 @@ fn an_edit_of_a_changed_file_asks_again() {
     assert_eq!(fixture.file("notes.txt").as_deref(), Some("by the model\n"));
 }
 
+/// How often the calls of a task were asked about.
+fn questions(fixture: &Fixture, task: &str) -> usize {
+    let asks = |event: &&Event| call_status_of(event.result()) == "awaiting_approval";
+    fixture.whole(task).iter().filter(asks).count()
+}
+
+#[test]
+fn edits_of_one_file_are_asked_about_once_each_in_any_order_and_over_a_crash() {
+    let mut fixture = Fixture::new();
+    let path = fixture.server.workspace().join("list.txt");
+    let script = "REPLACE list.txt one 1 ++ REPLACE list.txt two 2 ++ REPLACE list.txt 1 I";
+    let ask = |fixture: &Fixture| {
+        std::fs::write(&path, "one\ntwo\n").expect("a file");
+        fixture.ask(script)
+    };
+    let answer = |fixture: &Fixture, task: &str, call: &str, outcome: &str| {
+        fixture.client().call("message/send", approval(task, call, outcome));
+        fixture.file("list.txt").expect("the file is there")
+    };
+    let (task, calls) = ask(&fixture);
+    let diffs: Vec<String> = fixture
+        .whole(&task)
+        .iter()
+        .filter(|event| call_status_of(event.result()) == "awaiting_approval")
+        .map(|event| call_of(event.result())["confirmationDetails"]["fileDiff"].as_str().expect("a diff").to_owned())
+        .collect();
+    for (diff, change) in diffs.iter().zip(["-one\n+1\n two\n", " 1\n-two\n+2\n", "-1\n+I\n 2\n"]) {
+        assert!(diff.ends_with(change), "{diff}");
+    }
+    assert_eq!(answer(&fixture, &task, &calls[2], "proceed_once"), "one\ntwo\n", "it waits for the ones before it");
+    assert_eq!(fixture.state(&task), "input-required");
+    fixture.server.kill9();
+    fixture.server.restart();
+    assert_eq!(answer(&fixture, &task, &calls[0], "proceed_once"), "1\ntwo\n");
+    assert_eq!(answer(&fixture, &task, &calls[1], "proceed_once"), "I\n2\n");
+    assert_eq!(questions(&fixture, &task), 3);
+
+    // What an earlier edit leaves alone is still the change that was shown; what depends on it cannot be made.
+    let (task, calls) = ask(&fixture);
+    assert_eq!(answer(&fixture, &task, &calls[0], "cancel"), "one\ntwo\n");
+    assert_eq!(answer(&fixture, &task, &calls[1], "proceed_once"), "one\n2\n");
+    assert_eq!(answer(&fixture, &task, &calls[2], "proceed_once"), "one\n2\n");
+    assert_eq!(questions(&fixture, &task), 3);
+
+    // A change by others between two of them is asked about.
+    let (task, calls) = ask(&fixture);
+    assert_eq!(answer(&fixture, &task, &calls[0], "proceed_once"), "1\ntwo\n");
+    std::fs::write(&path, "1\ntwo\nthree\n").expect("a file");
+    assert_eq!(answer(&fixture, &task, &calls[1], "proceed_once"), "1\ntwo\nthree\n");
+    assert_eq!(answer(&fixture, &task, &calls[1], "proceed_once"), "1\n2\nthree\n");
+    assert_eq!(questions(&fixture, &task), 4);
+}
+
 #[test]
 fn the_users_text_is_written_unless_the_file_has_changed() {
     let fixture = Fixture::new();

@@ -46,8 +46,8 @@ fn a_second_answer_that_is_accepted_is_caught() {
         &[
             "job 3 reports Answer",
             "job 4 reports Prepared",
-            "ann says proceed_once to the edit",
-            "bob says proceed_once to the edit",
+            "ann says proceed_once to the first call",
+            "bob says proceed_once to the first call",
         ],
     );
 }
@@ -67,7 +67,7 @@ fn a_call_that_runs_again_after_a_restart_is_caught() {
     catches(
         eager,
         "write_file__e started and nobody allowed it",
-        &["job 3 reports Answer", "job 4 reports Prepared", "ann says proceed_once to the edit", "crash"],
+        &["job 3 reports Answer", "job 4 reports Prepared", "ann says proceed_once to the first call", "crash"],
     );
 }
 
@@ -146,7 +146,7 @@ fn a_timeout_that_does_not_stop_the_work_is_caught() {
     let times = Times { turn_ms: Some(1_000), ..Times::default() };
     let budget = Budget { lates: 1, ..ONCE };
     let first = task::created(Lifecycle::Conversational);
-    let broken = search_in(times, first, hasty, budget).expect_err("the machine is faulty");
+    let broken = search_in(times, first, super::EDIT_AND_COMMAND, hasty, budget).expect_err("the machine is faulty");
     assert_eq!(broken.invariant, "jobs [Seq(3)] run, [] are waited for");
     assert_eq!(broken.path, ["it is late"]);
 }

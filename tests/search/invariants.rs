@@ -1,6 +1,7 @@
 //! Invariants of a settled system: nothing is forgotten, nothing is left over, and the announced status is true.
 
 use crate::system::SystemState;
+use crate::task;
 use gemini_a2a::base::id::{CallId, Seq};
 use gemini_a2a::task::machine::state::{Item, Phase, Stage, Step, TaskState};
 use gemini_a2a::task::push::Due;
@@ -58,6 +59,8 @@ impl SystemState {
                 Stage::Running { job } | Stage::Replanning { job } => awaited.push(job),
                 Stage::Named if matches!(state.phase, Phase::Working { step: Step::Prepare, .. }) => {}
                 Stage::Ready if state.suspended => {}
+                // The second edit of a file waits for the first.
+                Stage::Ready if call.request.name == task::EDIT && !state.calls[0].is_over() => {}
                 Stage::Asked | Stage::Ended => {}
                 Stage::Named | Stage::Planned | Stage::Answered | Stage::Ready => {
                     return Err(format!("{} is stuck as {:?}", call.id(), call.stage));

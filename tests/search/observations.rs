@@ -137,6 +137,9 @@ impl Observations {
         if state.suspended {
             return Err(format!("{call} started in a suspended turn"));
         }
+        if call.as_str() == "write_file__f" && !self.calls[0].ended {
+            return Err(format!("{call} started before the edit of the same file that comes before it"));
+        }
         Ok(())
     }
 

@@ -53,8 +53,8 @@ impl fmt::Display for Action {
         match self {
             Action::Prompt => f.write_str("prompt"),
             Action::Pick { who, call, choice } => {
-                let (who, call) = (["ann", "bob"][*who], ["edit", "command"][*call]);
-                write!(f, "{who} says {} to the {call}", choice.word())
+                let (who, call) = (["ann", "bob"][*who], ["first", "second"][*call]);
+                write!(f, "{who} says {} to the {call} call", choice.word())
             }
             Action::Cancel => f.write_str("cancel"),
             Action::Steer => f.write_str("a steering prompt"),
@@ -108,6 +108,8 @@ pub struct Budget {
 
 #[derive(Clone)]
 pub struct SystemState {
+    /// The calls of the model's first answer.
+    pub calls: [Request; 2],
     pub state: State,
     pub workers: Vec<Worker>,
     pub timers: Vec<Seq>,
@@ -134,15 +136,11 @@ pub enum Work {
     Command,
 }
 
-fn calls() -> [Request; 2] {
-    [task::edit(), task::shell()]
-}
-
-/// The position of a call among [`calls`].
+/// The position of a call in the model's first answer: the first is always an edit.
 pub fn index(call: &CallId) -> usize {
     match call.as_str() {
         "write_file__e" => 0,
-        "run_shell_command__s" => 1,
+        "write_file__f" | "run_shell_command__s" => 1,
         other => panic!("the model of these tests does not call {other}"),
     }
 }
@@ -244,7 +242,7 @@ impl SystemState {
                 Work::Prepare(_) | Work::Run(_) => reports.push(Report::Died),
             }
         }
-        let edits = matches!(&worker.work, Work::Run(call) if index(call) == 0);
+        let edits = matches!(&worker.work, Work::Run(call) if self.calls[index(call)].name == task::EDIT);
         if edits && self.budget.stales > 0 {
             reports.push(Report::Stale);
         }
@@ -307,7 +305,8 @@ impl SystemState {
         if lasts(choice) {
             self.budget.always -= 1;
         }
-        let pick = Pick { call: calls()[call].call.clone(), option: choice.word().into(), edited: None, answers: None };
+        let pick =
+            Pick { call: self.calls[call].call.clone(), option: choice.word().into(), edited: None, answers: None };
         Input::Say { said: Said::new(task::message(""), vec![pick]), by: [task::ann(), task::bob()][who].clone() }
     }
 
@@ -330,16 +329,18 @@ impl SystemState {
         let work = self.workers[at].work.clone();
         let body = match (report, work) {
             (Report::Text, _) => NoteBody::Text("Let me see".into()),
-            (Report::Answer, Work::Think { calls: true }) => task::model_answers(&calls()),
+            (Report::Answer, Work::Think { calls: true }) => task::model_answers(&self.calls),
             (Report::Answer, _) => task::model_answers(&[]),
             (Report::Busy, _) => task::model_fails(ModelErrorKind::Busy { after_ms: None }),
             (Report::Violation, _) => task::model_fails(ModelErrorKind::BadStream),
             (Report::Prepared, Work::Prepare(ids)) => {
-                let plans = ids.iter().map(|id| Ok(task::plan(&calls()[index(id)])));
+                let plans = ids.iter().map(|id| Ok(task::plan(&self.calls[index(id)])));
                 NoteBody::Prepared(plans.collect())
             }
             (Report::Prepared, _) => unreachable!("only a prepare job prepares"),
-            (Report::Ran, Work::Run(id)) if id == task::edit().call => task::edit_ends(&task::edit()),
+            (Report::Ran, Work::Run(id)) if self.calls[index(&id)].name == task::EDIT => {
+                task::edit_ends(&self.calls[index(&id)])
+            }
             (Report::Ran, _) => task::run_ends(task::success()),
             (Report::Stale, _) => {
                 self.budget.stales -= 1;

@@ -166,7 +166,7 @@ fn plan(request: &Request, chance: &mut Chance) -> Plan {
         },
         _ => Question::Info { title: title.clone(), prompt: "may I?".into(), urls: Vec::new() },
     };
-    Plan { title, question, base: Some(Base { sha256: None }) }
+    Plan { title, question, base: Some(Base::default()) }
 }
 
 fn change(call: &CallId, chance: &mut Chance) -> FileChange {

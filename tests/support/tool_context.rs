@@ -53,6 +53,7 @@ pub fn run_of(workspace: &Path, name: &str, args: Value) -> Run {
         name: name.into(),
         args,
         base: None,
+        left: None,
         edited: None,
         answers: None,
         confinement: Default::default(),

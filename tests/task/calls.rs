@@ -60,7 +60,7 @@ pub fn plan(request: &Request) -> Plan {
                 old: Some("old".into()),
                 new: "new".into(),
             },
-            Some(Base { sha256: Some("ab12".into()) }),
+            Some(Base { sha256: Some("ab12".into()), change: None }),
         ),
         SHELL => (
             Question::Exec {

@@ -129,7 +129,7 @@ impl State {
             Event::CallStarted { call } => self.call_mut(call).stage = Stage::Running { job },
             Event::CallOutput { call, text } => self.call_mut(call).add_output(text, record),
             Event::CallEnded { call, ending } => self.end_call(call, ending),
-            Event::FileChanged(change) => self.name_blobs(change),
+            Event::FileChanged(change) => self.change_file(change),
             Event::CallStale { call } => self.call_mut(call).plan_again(record),
             Event::Paused => self.pause(record),
             Event::ResultsSent => self.send_results(record),
@@ -307,7 +307,11 @@ impl State {
         call.stage = Stage::Ended;
     }
 
-    fn name_blobs(&mut self, change: &FileChange) {
+    fn change_file(&mut self, change: &FileChange) {
+        // A call that was stopped too late is not in the batch any more.
+        if let Some(call) = self.calls.iter_mut().find(|call| *call.id() == change.call) {
+            call.written = Some(change.after.sha256.as_str().into());
+        }
         let stored = change.versions().filter(|version| !version.unstored);
         self.blobs.extend(stored.map(|version| (version.sha256.clone(), version.len)));
     }
@@ -359,6 +363,7 @@ impl State {
 
     fn suspend(&mut self, text: &str, record: &Record) {
         self.suspended = true;
+        self.paused = false;
         self.announce(record, TaskState::InputRequired, Some(text.to_owned()));
     }
 

@@ -24,6 +24,7 @@ impl CallState {
             live: None,
             ending: None,
             stale: 0,
+            written: None,
             confinement: Confinement::None,
         }
     }

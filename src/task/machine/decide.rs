@@ -203,6 +203,7 @@ pub fn job(state: &State, at: Seq, limits: &Limits) -> Option<Job> {
             name: call.request.name.clone(),
             args: call.request.args.clone(),
             base: call.plan.as_ref().and_then(|plan| plan.base.clone()),
+            left: state.left_by_earlier_edits(call),
             edited: call.edited.clone(),
             answers: call.answers.clone(),
             confinement: call.confinement.clone(),
@@ -312,9 +313,9 @@ impl Deciding<'_> {
         }
         let mut editing =
             calls.iter().any(|call| matches!(call.stage, Stage::Running { .. }) && self.kind(call) == Kind::Edit);
-        for call in calls.iter().filter(|call| call.stage == Stage::Ready) {
+        for call in calls.iter().filter(|call| call.stage == Stage::Ready && !self.state.is_held(call)) {
             let kind = self.kind(call);
-            // Edits run one after the other: two of them may be of the same file.
+            // Edits run one after the other: two paths may lead to the same file.
             if kind == Kind::Edit && std::mem::replace(&mut editing, true) {
                 continue;
             }

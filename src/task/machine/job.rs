@@ -80,6 +80,8 @@ pub struct Run {
     pub name: String,
     pub args: Value,
     pub base: Option<Base>,
+    /// The file as the earlier edits of it in the same answer left it, if there are any.
+    pub left: Option<Base>,
     pub edited: Option<Arc<str>>,
     /// What the user answered, when the call was a question to them.
     pub answers: Option<Arc<Answers>>,

@@ -3,6 +3,7 @@
 pub mod apply;
 mod call_state;
 pub mod decide;
+mod edits;
 pub mod fallback;
 pub mod job;
 pub mod loops;

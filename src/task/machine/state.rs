@@ -142,6 +142,8 @@ pub struct CallState {
     pub ending: Option<Arc<Ending>>,
     /// How often the file changed under an approved edit.
     pub stale: u32,
+    /// The SHA-256 of the file that it wrote.
+    pub written: Option<Arc<str>>,
 }
 
 impl CallState {
@@ -449,11 +451,14 @@ impl State {
         self.calls.iter().filter(|call| call.stage == Stage::Asked)
     }
 
-    /// Whether nothing can go on until somebody answers: some call is asked and every other one has ended.
+    /// Whether nothing can go on until somebody answers: some call is asked and every other one has ended or waits for one that is.
     pub fn waits_for_answers(&self) -> bool {
-        self.phase == Phase::Tools
-            && self.asked().next().is_some()
-            && self.calls.iter().all(|call| call.stage == Stage::Asked || call.is_over())
+        let waits = |call: &CallState| match call.stage {
+            Stage::Asked | Stage::Ended => true,
+            Stage::Ready => self.is_held(call),
+            Stage::Named | Stage::Planned | Stage::Answered | Stage::Running { .. } | Stage::Replanning { .. } => false,
+        };
+        self.phase == Phase::Tools && self.asked().next().is_some() && self.calls.iter().all(waits)
     }
 
     /// Drops the conversation and its results. Events are folded and shown as before, because no view uses more than the present

@@ -5,6 +5,7 @@ use crate::base::id::CallId;
 use crate::limits::Limits;
 use crate::task::log::blob::{Blobs, FileChange, FileVersion, sha256};
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The default stores no content.
@@ -14,6 +15,8 @@ pub struct FileChanges {
     /// Bytes that may still be stored for the task.
     room: Cell<u64>,
     made: RefCell<Vec<FileChange>>,
+    /// What the calls of a batch propose for files, by real path: later calls of the batch are prepared on top of it.
+    proposed: RefCell<HashMap<String, Vec<u8>>>,
 }
 
 /// The versions of a file before and after a change; none before if there was no file.
@@ -21,7 +24,7 @@ pub(in crate::tool) type Versions = (Option<FileVersion>, FileVersion);
 
 impl FileChanges {
     pub fn new(blobs: Arc<dyn Blobs>, room: u64) -> FileChanges {
-        FileChanges { blobs: Some(blobs), room: Cell::new(room), made: RefCell::default() }
+        FileChanges { blobs: Some(blobs), room: Cell::new(room), ..FileChanges::default() }
     }
 
     /// The changes that were made.
@@ -32,6 +35,16 @@ impl FileChanges {
     /// How many bytes may still be stored for the task.
     pub fn room(&self) -> u64 {
         self.room.get()
+    }
+
+    /// A call of the batch that is being prepared would write this.
+    pub(in crate::tool) fn propose(&self, path: String, content: Vec<u8>) {
+        self.proposed.borrow_mut().insert(path, content);
+    }
+
+    /// What the calls before it in the batch would have written to the file.
+    pub(in crate::tool) fn proposed(&self, path: &str) -> Option<Vec<u8>> {
+        self.proposed.borrow().get(path).cloned()
     }
 
     /// Stores the content of a change. Comes before the change.

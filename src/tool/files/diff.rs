@@ -81,6 +81,16 @@ impl<'a> Comparison<'a> {
         text
     }
 
+    /// The removed and added lines alone: equal for the same change at different places.
+    pub fn changed_lines(&self) -> String {
+        let mut text = String::new();
+        for change in &self.changes {
+            lines(&mut text, '-', &self.old[change.old.clone()]);
+            lines(&mut text, '+', &self.new[change.new.clone()]);
+        }
+        text
+    }
+
     fn hunk(&self, text: &mut String, hunk: &[Change], old: Range<usize>, new: Range<usize>) {
         let _ = writeln!(text, "@@ -{},{} +{},{} @@", first_line(&old), old.len(), first_line(&new), new.len());
         let mut at = old.start;

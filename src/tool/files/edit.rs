@@ -43,7 +43,9 @@ impl Proposal {
     pub fn plan(self, title: String, question: String, ctx: &Ctx) -> Plan {
         let old = self.current.text();
         let name = self.resolved.file_name();
-        let diff = Comparison::new(&old, &self.new, ctx.limits.diff_steps).unified(&name);
+        let found = Comparison::new(&old, &self.new, ctx.limits.diff_steps);
+        let (diff, change) = (found.unified(&name), change_of(&found));
+        ctx.changes.propose(self.resolved.real(), self.current.encoding.encode(&self.new));
         Plan {
             title,
             question: Question::Edit {
@@ -54,17 +56,30 @@ impl Proposal {
                 old: self.current.exists().then_some(old.into()),
                 new: self.new.into(),
             },
-            base: Some(Base { sha256: self.current.hash() }),
+            base: Some(Base { sha256: self.current.hash(), change: Some(change) }),
         }
+    }
+
+    /// Whether the file is the one that the user was shown; or earlier edits of the same answer left it otherwise than it was then,
+    /// and the change is still the one that was shown.
+    fn is_as_shown(&self, run: &Run, ctx: &Ctx) -> bool {
+        let Some(shown) = &run.base else { return true };
+        let now = self.current.hash();
+        if shown.sha256 == now {
+            return true;
+        }
+        let old = self.current.text();
+        run.edited.is_none()
+            && run.left.as_ref().is_some_and(|left| left.sha256 == now)
+            && shown.change == Some(change_of(&Comparison::new(&old, &self.new, ctx.limits.diff_steps)))
     }
 
     /// Writes the new text, or the text that the user wrote instead. Not if the file has changed since it was shown.
     pub fn carry_out(self, run: &Run, ctx: &Ctx) -> Result<RunEnd, CallError> {
-        let Proposal { resolved, current, .. } = self;
-        let seen = current.hash();
-        if run.base.as_ref().is_some_and(|base| base.sha256 != seen) {
+        if !self.is_as_shown(run, ctx) {
             return Ok(RunEnd::Stale);
         }
+        let Proposal { resolved, current, .. } = self;
         if ctx.cancel.is_set() {
             return Ok(cancelled_before_start());
         }
@@ -106,6 +121,10 @@ impl Proposal {
     }
 }
 
+fn change_of(found: &Comparison) -> String {
+    sha256(found.changed_lines().as_bytes())
+}
+
 /// The result for the model. It contains the content of a new file only if the user changed it.
 fn report(done: &str, theirs: Option<&str>, current: &Current, found: &Comparison, ctx: &Ctx) -> String {
     let mut text = done.to_owned();
@@ -126,7 +145,7 @@ fn report(done: &str, theirs: Option<&str>, current: &Current, found: &Compariso
     text
 }
 
-/// The file as it is now.
+/// The file as it is now, or as the calls before it in the batch would leave it.
 pub(in crate::tool) struct Current {
     bytes: Option<Vec<u8>>,
     encoding: Encoding,
@@ -134,10 +153,11 @@ pub(in crate::tool) struct Current {
 
 impl Current {
     pub fn of(resolved: &ResolvedPath, ctx: &Ctx) -> Result<Current, CallError> {
-        let bytes = match &resolved.found {
-            Found::File(entry) => Some(contents(entry, &resolved.relative(), ctx.limits.file_bytes)?),
-            Found::Nothing(_) => None,
-            Found::Directory(_) => return Err(is_directory(resolved)),
+        let bytes = match (&resolved.found, ctx.changes.proposed(&resolved.real())) {
+            (Found::Directory(_), _) => return Err(is_directory(resolved)),
+            (Found::File(_) | Found::Nothing(_), Some(proposed)) => Some(proposed),
+            (Found::File(entry), None) => Some(contents(entry, &resolved.relative(), ctx.limits.file_bytes)?),
+            (Found::Nothing(_), None) => None,
         };
         let encoding = bytes.as_deref().map_or(Encoding::Utf8, Encoding::of);
         Ok(Current { bytes, encoding })
@@ -289,7 +309,12 @@ pub(in crate::tool) fn omission(content: &str, original: &str) -> Option<usize> 
 mod tests {
     use super::*;
     use crate::limits::Limits;
-    use crate::tool::tests::{Scratch, with_ctx};
+    use crate::task::log::answer::Request;
+    use crate::tool::Toolbox;
+    use crate::tool::files::changes::FileChanges;
+    use crate::tool::files::path::Workspace;
+    use crate::tool::tests::{Scratch, run_of, with_ctx};
+    use serde_json::{Value, json};
 
     #[test]
     fn failures_have_their_kinds() {
@@ -333,6 +358,77 @@ mod tests {
             let left = std::fs::read_dir(scratch.path()).expect("it is there").count();
             assert_eq!(left, 1, "{name}: nothing is left beside the file");
         }
+    }
+
+    /// Three edits of one file in one batch. Each is shown on top of the ones before it, and made also if an earlier one was not.
+    #[test]
+    fn later_edits_of_a_file_are_planned_on_top_of_earlier_ones() {
+        let toolbox = Toolbox::without_commands();
+        let edit =
+            |old: &str, new: &str| json!({"file_path": "a", "instruction": "", "old_string": old, "new_string": new});
+        let calls = [edit("one", "1"), edit("four", "4"), edit("1", "I")].map(|args| ("replace", args));
+        let scratch = Scratch::new();
+        let text = "one\ntwo\nthree\nfour\n";
+        let sha = |text: &str| Some(Base { sha256: Some(sha256(text.as_bytes())), change: None });
+        let file = || std::fs::read_to_string(scratch.path().join("a")).expect("it is there");
+        with_ctx(&scratch, &Limits::default(), |ctx| {
+            scratch.put("a", text);
+            let batch =
+                calls.clone().map(|(name, args)| Request { call: name.into(), name: name.into(), args, api_id: None });
+            let plans = toolbox.prepare(&batch, ctx);
+            let shown = plans.into_iter().map(|plan| plan.expect("it can be made")).collect::<Vec<_>>();
+            let hunks = |plan: &Plan| match &plan.question {
+                Question::Edit { diff, .. } => diff.to_string().split_once(" @@\n").expect("a hunk").1.to_owned(),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(hunks(&shown[1]), " 1\n two\n three\n-four\n+4\n");
+            assert_eq!(hunks(&shown[2]), "-1\n+I\n two\n three\n 4\n");
+            assert_eq!(file(), text, "nothing is written");
+            let run = |at: usize, left: Option<Base>, edited: Option<&str>| {
+                let (name, args) = calls[at].clone();
+                let (base, edited) = (shown[at].base.clone(), edited.map(Into::into));
+                let changes = FileChanges::default();
+                let ctx =
+                    Ctx { workspace: Workspace::open(scratch.path()).expect("it opens"), changes: &changes, ..*ctx };
+                toolbox.run(&Run { base, left, edited, ..run_of(&scratch, name, args) }, &ctx, &mut |_| {})
+            };
+            // The first was refused: the file is as it was.
+            assert_eq!(run(1, None, None), RunEnd::Stale, "nothing explains this file");
+            assert_eq!(run(1, sha("other"), None), RunEnd::Stale, "somebody else wrote it");
+            assert_eq!(run(1, sha(text), Some("mine\n")), RunEnd::Stale, "the user wrote on top of the first");
+            assert!(matches!(run(1, sha(text), None), RunEnd::Ended(Ending::Success { .. })));
+            assert_eq!(file(), "one\ntwo\nthree\n4\n");
+            // What the third changes is not there.
+            assert!(matches!(run(2, sha(&file()), None), RunEnd::Ended(Ending::Error { .. })));
+            scratch.put("a", "1 or 2\ntwo\nthree\n4\n");
+            assert_eq!(run(2, sha(&file()), None), RunEnd::Stale, "the change is another one than was shown");
+            // The file that was shown needs no explanation.
+            scratch.put("a", "1\ntwo\nthree\n4\n");
+            assert!(matches!(run(2, None, None), RunEnd::Ended(Ending::Success { .. })));
+            assert_eq!(file(), "I\ntwo\nthree\n4\n");
+        });
+    }
+
+    #[test]
+    fn an_edit_of_a_file_that_an_earlier_call_would_create_is_planned() {
+        let toolbox = Toolbox::without_commands();
+        let scratch = Scratch::new();
+        let request = |name: &str, args: Value| Request { call: name.into(), name: name.into(), args, api_id: None };
+        let plans = with_ctx(&scratch, &Limits::default(), |ctx| {
+            toolbox.prepare(
+                &[
+                    request("write_file", json!({"file_path": "new/a", "content": "x\r\n"})),
+                    request(
+                        "replace",
+                        json!({"file_path": "new/a", "instruction": "", "old_string": "x", "new_string": "y"}),
+                    ),
+                ],
+                ctx,
+            )
+        });
+        let base = plans[1].as_ref().expect("it can be made").base.as_ref().expect("an edit");
+        assert_eq!(base.sha256, Some(sha256(b"x\r\n")));
+        assert!(!scratch.path().join("new").exists());
     }
 
     #[test]

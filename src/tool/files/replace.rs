@@ -130,9 +130,10 @@ impl<'a> Arguments<'a> {
     /// The file, or the only one further down that ends like it.
     fn find(&self, ctx: &Ctx) -> Result<ResolvedPath, CallError> {
         let resolved = ctx.workspace.find_writable(self.path)?;
-        let Found::Nothing(_) = resolved.found else {
+        let exists = !matches!(resolved.found, Found::Nothing(_));
+        if exists || ctx.changes.proposed(&resolved.real()).is_some() {
             return Ok(resolved);
-        };
+        }
         let wanted = resolved.relative();
         let others = if Path::new(self.path).is_relative() {
             elsewhere::files_ending_in(Path::new(&wanted), ctx)

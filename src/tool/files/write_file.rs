@@ -108,15 +108,14 @@ mod tests {
                     old: None,
                     new: "x\n".into(),
                 },
-                base: Some(Base { sha256: None }),
+                base: Some(Base { sha256: None, change: Some(sha256(b"+x\n")) }),
             })
         );
         assert_eq!(names(&scratch), Vec::<String>::new());
         scratch.put("a", "abc");
         let found = plan(&scratch, "a", "x\n").expect("a plan");
-        let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        let sha256 = Some(sha256.into());
-        assert_eq!(found.base, Some(Base { sha256 }));
+        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(found.base.expect("an edit").sha256.as_deref(), Some(abc));
     }
 
     #[test]

@@ -68,7 +68,7 @@ fn a_plan_shows_the_whole_new_file_and_touches_nothing() {
                 old: Some("one\ntwo\nthree\n".into()),
                 new: "one\n2\nII\nthree\n".into(),
             },
-            base: Some(Base { sha256 }),
+            base: Some(Base { sha256, change: Some(crate::task::log::blob::sha256(b"-two\n+2\n+II\n")) }),
         }
     );
     assert_eq!(bytes(&scratch, "src/a.rs"), b"one\ntwo\nthree\n");

@@ -1,0 +1,42 @@
+//! Several edits of one file in one answer of the model. Each is planned on top of the ones before it and shown with its own diff, so
+//! they run in the order of the answer, whatever the order of approvals. If an earlier one was refused, failed or was changed by the
+//! user, a later one is made all the same as long as it removes and adds the lines that were shown.
+
+use crate::task::machine::state::{CallState, State};
+use crate::task::spec::{Base, Question};
+
+impl State {
+    /// Whether the call is an edit that waits for an earlier one of the same file.
+    pub fn is_held(&self, call: &CallState) -> bool {
+        self.earlier_edits(call).any(|earlier| !earlier.is_over())
+    }
+
+    /// The file as the earlier edits of it left it. None: there are none, or the file was changed by others meanwhile, so that what was
+    /// shown has to be the file itself.
+    pub fn left_by_earlier_edits(&self, call: &CallState) -> Option<Base> {
+        let first = self.earlier_edits(call).next()?.plan.as_ref()?;
+        if call.stale > 0 || self.earlier_edits(call).any(|earlier| earlier.stale > 0) {
+            return None;
+        }
+        let written = self.earlier_edits(call).filter_map(|earlier| earlier.written.as_deref()).last();
+        match written {
+            Some(sha256) => Some(Base { sha256: Some(sha256.into()), change: None }),
+            None => first.base.clone(),
+        }
+    }
+
+    /// The edits of the same file that come before the call in its answer.
+    fn earlier_edits(&self, call: &CallState) -> impl Iterator<Item = &CallState> {
+        let before = self.calls.iter().take_while(move |other| other.id() != call.id());
+        let file = edited_file(call);
+        before.filter(move |other| file.is_some() && edited_file(other) == file)
+    }
+}
+
+/// The real path of the file that a planned edit is of.
+fn edited_file(call: &CallState) -> Option<&str> {
+    match &call.plan.as_ref()?.question {
+        Question::Edit { file_path, .. } => Some(file_path),
+        Question::Exec { .. } | Question::Info { .. } | Question::AskUser { .. } => None,
+    }
+}
