@@ -44,6 +44,23 @@ fn proceed_always_allows_the_next_equal_call() {
     assert!(once.state.always.is_empty());
 }
 
+/// "Always" answers the other open questions that it covers, but not those that the same message answers otherwise.
+#[test]
+fn proceed_always_answers_the_open_questions_that_it_covers() {
+    let (a, b, s) = (call(EDIT, "a"), call(EDIT, "b"), shell());
+    let all = [a.clone(), b.clone(), s.clone()];
+    let steps = [planned(&a), planned(&b), planned(&s), asked(&a), asked(&b), asked(&s), Event::Paused];
+    let case = given(log(log(thinking(), &[answered(&all)]), &steps));
+    let always = [chosen(&b, Choice::ProceedAlways), ready(&b)];
+    case.clone()
+        .when(pick(&b, "proceed_always"))
+        .then(&[&always[..], &[chosen(&a, Choice::ProceedOnce), ready(&a)]].concat(), &[])
+        .next(&[started(&a)], &[run(16, &a, Gate::Synced)])
+        .expect_settled();
+    case.when(prompt_and_pick("", &[(&b, "proceed_always"), (&a, "cancel")]))
+        .then(&[&always[..], &[chosen(&a, Choice::Cancel), ended(&a, refused())]].concat(), &[]);
+}
+
 /// What "always" allows is in the event that says so: a journal read by a later version means the same.
 #[test]
 fn proceed_always_is_recorded_as_rules() {

@@ -136,6 +136,11 @@ fn edits_of_one_file_are_asked_about_once_each_in_any_order_and_over_a_crash() {
     assert_eq!(answer(&fixture, &task, &calls[1], "proceed_once"), "I\n2\n");
     assert_eq!(questions(&fixture, &task), 3);
 
+    // "Always" covers the other open edits of the file.
+    let (task, calls) = ask(&fixture);
+    assert_eq!(answer(&fixture, &task, &calls[1], "proceed_always"), "I\n2\n");
+    assert_eq!(questions(&fixture, &task), 3);
+
     // What an earlier edit leaves alone is still the change that was shown; what depends on it cannot be made.
     let (task, calls) = ask(&fixture);
     assert_eq!(answer(&fixture, &task, &calls[0], "cancel"), "one\ntwo\n");

@@ -33,8 +33,10 @@ impl Deciding<'_> {
         if self.state.suspended {
             self.push(Event::Resumed);
         }
-        for Picked { call, plan, pick, choice } in picks {
-            let rules = self.granted(call, plan, choice);
+        let mut always = self.state.always.clone();
+        for Picked { call, plan, pick, choice } in &picks {
+            let (choice, rules) = (*choice, self.granted(call, plan, *choice));
+            always.extend_from_slice(&rules);
             let call = call.id().clone();
             self.push(Event::CallAnswered {
                 call: call.clone(),
@@ -57,11 +59,31 @@ impl Deciding<'_> {
                 }
             }
         }
+        if always.len() > self.state.always.len() {
+            self.answer_covered(&picks, &always, &by);
+        }
         if speaks {
             let turn = self.state.last_turn + 1;
             self.push(Event::Prompted { message: said.message, by, turn, delivery: said.delivery });
         }
         Ok(())
+    }
+
+    /// An "always" also answers the other open questions that it covers: they are shown, and would not be asked any more.
+    fn answer_covered(&mut self, picks: &[Picked], always: &[Rule], by: &Source) {
+        for call in self.state.asked().filter(|call| !picks.iter().any(|picked| picked.call.id() == call.id())) {
+            let ruling = call.plan.as_ref().map(|plan| self.ruling(call, plan, always));
+            let Some(Ruling { verdict: Verdict::Allow, confinement, .. }) = ruling else { continue };
+            self.push(Event::CallAnswered {
+                call: call.id().clone(),
+                choice: Choice::ProceedOnce,
+                by: by.clone(),
+                edited: None,
+                answers: None,
+                rules: Vec::new(),
+            });
+            self.push(Event::CallReady { call: call.id().clone(), confinement });
+        }
     }
 
     /// What an answer allows beyond the call it is about.

@@ -213,7 +213,7 @@ impl Deciding<'_> {
     /// Whether a planned call may run, has to be asked about, or may not run at all.
     fn judge(&mut self, call: &CallState, plan: &Plan) {
         let id = call.id().clone();
-        let ruling = self.ruling(call, plan);
+        let ruling = self.ruling(call, plan, &self.state.always);
         match ruling.verdict {
             Verdict::Allow => {
                 self.push(Event::CallReady { call: id, confinement: ruling.confinement });
@@ -235,7 +235,8 @@ impl Deciding<'_> {
         }
     }
 
-    fn ruling(&self, call: &CallState, plan: &Plan) -> Ruling {
+    /// What the policy and the rules of this session say about a call.
+    pub(super) fn ruling(&self, call: &CallState, plan: &Plan, always: &[Rule]) -> Ruling {
         let state = self.state;
         let spec = self.rules.tools.get(&call.request.name);
         let only = state.created.tools.as_deref();
@@ -245,7 +246,7 @@ impl Deciding<'_> {
         }
         // A file that keeps changing under an edit is the user's to look at, whatever was allowed before.
         let session = match call.stale {
-            0 => state.always.as_slice(),
+            0 => always,
             _ => &[],
         };
         let mut ruling = self.rules.policy.judge(&Ask {
