@@ -89,6 +89,13 @@ pub const GIT_CONFIG_BYTES: u64 = 64 * KIB as u64;
 /// A git index that is searched for submodules: a hundred thousand files take about 10 MB. With a larger one git needs approval.
 pub const GIT_INDEX_BYTES: u64 = 64 * MIB as u64;
 
+/// How long git may take to say who the user is, and the length of its answer. Usually it takes some milliseconds and a hundred bytes.
+/// Beyond, the command starts without a name for commits.
+pub const GIT_IDENTITY_MS: u64 = 2_000;
+pub const GIT_IDENTITY_BYTES: usize = 4 * KIB;
+/// Files with names for git in the state directory: one per name that the user has had. At the limit all are written anew.
+pub const GIT_IDENTITIES: usize = 16;
+
 /// Data memory of one process of a command without approval. `tail` and `jq` keep all their input and could take all memory within
 /// seconds; sorting and searching large files needs a tenth of this. More memory is not given to the process.
 pub const CONFINED_DATA_BYTES: u64 = 1 << 30;

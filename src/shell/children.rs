@@ -13,6 +13,7 @@
 
 mod confine;
 mod environment;
+mod git_identity;
 mod keeper;
 mod processes;
 pub mod procfs;
@@ -30,6 +31,7 @@ use keeper::{Keeper, KeeperThread, signal, wait_for_end};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Signal};
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
@@ -60,6 +62,8 @@ pub struct Plan {
     pub workspaces: Vec<PathBuf>,
     /// Real paths that no command may read without approval: the home directory and the state directory.
     pub private: Vec<PathBuf>,
+    /// The directory for the files that tell git the user's name. None: git does not know the user.
+    pub git: Option<PathBuf>,
 }
 
 /// Starts children. Dropping it ends them all.
@@ -73,6 +77,7 @@ pub struct Children {
     /// Directories with programs that commands without approval may run.
     programs: Vec<PathBuf>,
     private: Vec<PathBuf>,
+    git: Option<PathBuf>,
     /// Whether the kernel can confine commands.
     confinement: Result<(), String>,
     supervisors: Supervisors,
@@ -95,6 +100,7 @@ impl Children {
             approved,
             programs,
             private: plan.private,
+            git: plan.git,
             confinement: confine::available(),
             supervisors,
             patience: Patience {
@@ -138,10 +144,10 @@ impl Children {
         let _ = self.keeper.run(self.patience.end, Keeper::kill_all);
     }
 
-    fn try_spawn(&self, launch: &Launch) -> io::Result<Box<dyn Child>> {
+    fn try_spawn(&self, launch: &Launch, env: &Environment) -> io::Result<Box<dyn Child>> {
         let (output, writer) = io::pipe()?;
         let (ours, theirs) = UnixStream::pair()?;
-        let mut command = self.command(launch);
+        let mut command = self.command(launch, env);
         command.stdin(OwnedFd::from(theirs)).stdout(writer.try_clone()?).stderr(writer);
         let control = Arc::new(ours);
         let server_end = control.clone();
@@ -158,23 +164,44 @@ impl Children {
         Ok(Box::new(process))
     }
 
-    fn command(&self, launch: &Launch) -> Command {
+    /// The environment of a command. An approved one gets the user's name for git.
+    fn environment(&self, launch: &Launch) -> Cow<'_, Environment> {
+        if launch.read_only.is_some() {
+            return Cow::Borrowed(&self.read_only);
+        }
+        let Some(file) = self.git_configuration(launch) else {
+            return Cow::Borrowed(&self.approved);
+        };
+        let mut env = git_identity::without_configuration(&self.approved);
+        env.push((git_identity::VARIABLE.into(), file.into()));
+        Cow::Owned(env)
+    }
+
+    /// A file with the user's name and e-mail as git knows them where the command starts.
+    fn git_configuration(&self, launch: &Launch) -> Option<PathBuf> {
+        let dir = self.git.as_ref()?;
+        // A program of a workspace must not be asked.
+        let find = |name: &str| environment::find_program(name.as_ref(), &self.programs);
+        let argv = git_identity::question(find("bash").or_else(|| find("sh"))?, find("git")?);
+        let question = Launch { argv, dir: launch.dir.try_clone().ok()?, read_only: None };
+        let child = self.try_spawn(&question, &git_identity::without_configuration(&self.approved)).ok()?;
+        let configuration = git_identity::configuration(&git_identity::answer(&*child)?)?;
+        git_identity::store(dir, &configuration).ok()
+    }
+
+    fn command(&self, launch: &Launch, env: &Environment) -> Command {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut command = Command::new(&self.exe);
         command.arg(supervisor::VERB);
-        let env = match &launch.read_only {
-            None => &self.approved,
-            Some(ReadOnly { workspace, writable }) => {
-                command.arg(supervisor::WORKSPACE).arg(workspace);
-                for file in writable {
-                    command.arg(supervisor::WRITABLE).arg(file);
-                }
-                for dir in &self.programs {
-                    command.arg(supervisor::PROGRAMS).arg(dir);
-                }
-                &self.read_only
+        if let Some(ReadOnly { workspace, writable }) = &launch.read_only {
+            command.arg(supervisor::WORKSPACE).arg(workspace);
+            for file in writable {
+                command.arg(supervisor::WRITABLE).arg(file);
             }
-        };
+            for dir in &self.programs {
+                command.arg(supervisor::PROGRAMS).arg(dir);
+            }
+        }
         let (program, args) =
             launch.argv.split_first().map_or((OsStr::new(""), &[][..]), |(first, rest)| (first, rest));
         // The server chose the program, so no program of a workspace may replace it.
@@ -195,9 +222,10 @@ impl Children {
 impl Spawn for Children {
     /// If no process can be had, it waits for one: idle threads of this server end soon.
     fn spawn(&self, launch: Launch) -> io::Result<Box<dyn Child>> {
+        let env = self.environment(&launch);
         let until = Instant::now() + self.patience.start;
         loop {
-            match self.try_spawn(&launch) {
+            match self.try_spawn(&launch, &env) {
                 Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && Instant::now() < until => {
                     thread::sleep(self.patience.retry);
                 }

@@ -41,6 +41,7 @@ fn measure(dir: &Path, rounds: usize) -> io::Result<[Option<Duration>; 3]> {
         env: std::env::vars_os().collect(),
         workspaces: vec![dir.to_owned()],
         private: vec![],
+        git: None,
     };
     let children = Children::new(plan, &Limits::default())?;
     let confines = children.can_confine(dir).is_ok();

@@ -255,6 +255,7 @@ fn children(root: &Path, workspace: &Path, token: &str) -> Children {
         env: env.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
         workspaces: vec![workspace.to_owned()],
         private: vec![root.join("home")],
+        git: None,
     };
     Children::new(plan, &Limits::default()).expect("a thread")
 }

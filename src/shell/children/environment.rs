@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub type Environment = Vec<(OsString, OsString)>;
 
 /// Variables that are passed on: about the user, and where tools are installed. None of them contains secrets.
-const HANDED_ON: [&str; 28] = [
+const HANDED_ON: [&str; 33] = [
     "PATH",
     "HOME",
     "USER",
@@ -36,6 +36,11 @@ const HANDED_ON: [&str; 28] = [
     "NODE_EXTRA_CA_CERTS",
     "NO_PROXY",
     "no_proxy",
+    "EMAIL",
+    "GIT_AUTHOR_NAME",
+    "GIT_AUTHOR_EMAIL",
+    "GIT_COMMITTER_NAME",
+    "GIT_COMMITTER_EMAIL",
 ];
 
 /// Passed on if they name a host and nothing else: a user, a path or a query may be a secret.

@@ -266,6 +266,7 @@ fn children(
         env: plan.environment.clone(),
         workspaces,
         private: private.collect(),
+        git: Some(plan.state.join("git")),
     };
     let mut silent = None;
     match Trial::start(&children.exe) {
