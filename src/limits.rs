@@ -238,6 +238,10 @@ limits! {
     result_chars: usize = 40_000,
     /// Output kept of one command. The oldest is dropped.
     output_bytes: usize = 16 * MIB,
+    /// Outputs of one task that were too long for their results and are kept as files, and the bytes of all of them. The oldest are
+    /// deleted.
+    kept_outputs: usize = 32,
+    kept_output_bytes: u64 = 64 * MIB as u64,
     /// Time between two pieces of a command's live output. The first one is sent at once.
     live_ms: u64 = 100,
     /// How long output is read after the end of a command, if a program it left behind continues to print.

@@ -29,6 +29,8 @@ mod init;
 mod log;
 #[path = "e2e/loop_files.rs"]
 mod loop_files;
+#[path = "e2e/outputs.rs"]
+mod outputs;
 #[path = "e2e/peers.rs"]
 mod peers;
 #[path = "e2e/streams.rs"]

@@ -3,6 +3,7 @@
 //! ```text
 //! tasks/<task>.jsonl      the log, appended to, locked (flock) by the one server that has the task loaded
 //! blobs/<2 hex>/<sha256>  content that logs name
+//! outputs/<task>/         output of commands that is too long for their results; workers write it
 //! open/<task>             an empty file while the task has an unfinished turn, an open question or news for a webhook
 //! index.jsonl             {"task","at","brief","end"}: a line when a task is created and each time it becomes idle
 //! trial.<id>              exists for a moment when a server checks whether it can write
@@ -73,6 +74,8 @@ struct Files {
     /// Problems that were found and are not reported yet.
     findings: Findings,
     blobs: Arc<FileBlobs>,
+    /// Where workers keep output of tasks; a directory per task.
+    outputs: PathBuf,
     /// Stored content may be named by no journal any more.
     unswept: AtomicBool,
 }
@@ -109,6 +112,7 @@ impl Journal {
             opening: Mutex::default(),
             findings: Findings::default(),
             blobs: Arc::new(FileBlobs::open(dir.join("blobs"))?),
+            outputs: dir.canonicalize().map_err(|e| failed("look at", dir, &e))?.join("outputs"),
             unswept: AtomicBool::new(true),
         };
         Ok(Journal { files: Arc::new(files), swept_ms: 0, unwritten: Vec::new() })
@@ -123,7 +127,7 @@ impl Journal {
         self.swept_ms = now_ms;
         let files = self.files.clone();
         Some(Maintenance(Box::new(move || {
-            let swept = files.blobs.sweep(&files.places.tasks);
+            let swept = files.blobs.sweep(&files.places.tasks).and_then(|()| files.sweep_outputs());
             swept.map_err(|e| StoreError::new(format!("content that no task names could not be deleted: {e}")))
         })))
     }
@@ -171,6 +175,12 @@ impl Files {
         if shortened.len() > 0 {
             self.findings.add(format!("{} more journals are shorter than they were", shortened.len()));
         }
+    }
+
+    /// Deletes kept output of tasks that are no more: their server died before it had deleted it.
+    fn sweep_outputs(&self) -> io::Result<()> {
+        let gone = names(&self.outputs).filter(|task| !self.places.log(task).exists());
+        gone.map(|task| self.outputs.join(task)).try_for_each(fs::remove_dir_all)
     }
 
     /// The log and the marker of a task. An id that is no plain file name has neither.
@@ -320,6 +330,10 @@ impl Archive for Files {
         self.blobs.clone()
     }
 
+    fn outputs(&self) -> Option<PathBuf> {
+        Some(self.outputs.clone())
+    }
+
     fn remove(&self, task: &TaskId) -> Result<Removal, StoreError> {
         let (path, marker) = self.paths(task)?;
         if !lock(&self.logs).loaded.contains_key(task) && marker.exists() {
@@ -332,6 +346,8 @@ impl Archive for Files {
             Err(error) => return Err(error),
         };
         log.delete()?;
+        // What cannot be deleted now is deleted by a later sweep.
+        let _ = fs::remove_dir_all(self.outputs.join(task.as_str()));
         lock(&self.logs).loaded.remove(task);
         self.unswept.store(true, Ordering::Release);
         lock(&self.index).strike(task);

@@ -33,6 +33,7 @@ use crate::task::machine::job::{ModelError, Run, RunEnd};
 use crate::task::spec::{CallError, Ending, ErrorKind, Plan, ToolSpec};
 use commands::background::Background;
 use files::changes::FileChanges;
+use files::kept_output::KeptOutputs;
 use files::path::Workspace;
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -66,6 +67,17 @@ pub struct Ctx<'a> {
     pub ask: Option<&'a dyn Ask>,
     /// Where a call records the files that it writes.
     pub changes: &'a FileChanges,
+    /// Where output is kept that is too long for a result.
+    pub outputs: &'a KeptOutputs,
+}
+
+impl<'a> Ctx<'a> {
+    /// The same, but in the directory of kept outputs that a reading call means, if it means one.
+    fn of_kept_output(&self, spec: &ToolSpec, args: &Value) -> Option<Ctx<'a>> {
+        let path = ["file_path", "dir_path"].into_iter().find_map(|name| optional_text_arg(args, name))?;
+        let workspace = self.outputs.holding(path).filter(|_| spec.kind.only_reads())?;
+        Some(Ctx { workspace, ..*self })
+    }
 }
 
 /// Asks the model something outside of the conversation. The shell layer implements it, because it has the connection.
@@ -195,27 +207,30 @@ impl Toolbox {
 
     /// One result per call, in the order of the batch.
     pub fn prepare(&self, batch: &[Request], ctx: &Ctx) -> Vec<Result<Plan, CallError>> {
-        let prepare = |request: &Request| self.find(&request.name, &request.args)?.prepare(&request.args, ctx);
+        let prepare = |request: &Request| {
+            let (spec, tool) = self.find(&request.name, &request.args)?;
+            tool.prepare(&request.args, ctx.of_kept_output(spec, &request.args).as_ref().unwrap_or(ctx))
+        };
         batch.iter().map(prepare).collect()
     }
 
     pub fn run(&self, run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> RunEnd {
-        let end = self.find(&run.name, &run.args).and_then(|tool| match ctx.cancel.is_set() {
+        let end = self.find(&run.name, &run.args).and_then(|(spec, tool)| match ctx.cancel.is_set() {
             true => Ok(cancelled_before_start()),
-            false => tool.run(run, ctx, out),
+            false => tool.run(run, ctx.of_kept_output(spec, &run.args).as_ref().unwrap_or(ctx), out),
         });
         end.unwrap_or_else(|error| RunEnd::Ended(Ending::Error { error }))
     }
 
     /// The tool of a call, if the call's arguments match the tool's schema.
-    fn find(&self, name: &str, args: &Value) -> Result<&dyn Tool, CallError> {
+    fn find(&self, name: &str, args: &Value) -> Result<(&ToolSpec, &dyn Tool), CallError> {
         let found = self.tools.iter().find(|(spec, _)| spec.names().any(|one| one == name));
         let (spec, tool) = found.ok_or_else(|| {
             let suggestion = self.suggestion(name);
             ErrorKind::ToolNotRegistered.error(format!("There is no tool named \"{name}\". {suggestion}"))
         })?;
         spec.validate(args).map_err(invalid)?;
-        Ok(tool.as_ref())
+        Ok((spec, tool.as_ref()))
     }
 
     /// The most similar names, nearest first.
@@ -344,7 +359,28 @@ pub(crate) mod tests {
             web,
             ask,
             changes: &FileChanges::new(Arc::new(MemoryBlobs::default()), u64::MAX),
+            outputs: &KeptOutputs::default(),
         })
+    }
+
+    /// The context with a directory of kept outputs.
+    pub(super) fn in_ctx_with<T>(scratch: &Scratch, outputs: &KeptOutputs, f: impl FnOnce(&Ctx) -> T) -> T {
+        with_ctx(scratch, &Limits::default(), |ctx| {
+            f(&Ctx { workspace: Workspace::open(scratch.path()).expect("it opens"), outputs, ..*ctx })
+        })
+    }
+
+    /// Plans and runs a call; what the model is told of it, or the error.
+    pub(super) fn told(tool: &str, args: Value, scratch: &Scratch, ctx: &Ctx) -> Result<String, String> {
+        let toolbox = Toolbox::without_commands();
+        let plans = toolbox.prepare(&[request(tool, args.clone())], ctx);
+        if let [Err(error)] = &plans[..] {
+            return Err(error.message.clone());
+        }
+        match toolbox.run(&run_of(scratch, tool, args), ctx, &mut |_| {}) {
+            RunEnd::Ended(Ending::Success { output, .. }) => Ok(output.to_string()),
+            other => Err(format!("{other:?}")),
+        }
     }
 
     pub(crate) fn failed(error: CallError) -> RunEnd {
@@ -437,6 +473,7 @@ pub(crate) mod tests {
             background: &Background::default(),
             web: &Web::default(),
             ask: None,
+            outputs: &KeptOutputs::default(),
         };
         let run = run_of(&scratch, "write_file", json!({"file_path": "a", "content": "x"}));
         let end = Toolbox::built_in().run(&run, &ctx, &mut |_| {});

@@ -7,6 +7,7 @@ use gemini_a2a::base::id::TaskId;
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::machine::job::Run;
 use gemini_a2a::tool::commands::background::Background;
+use gemini_a2a::tool::files::kept_output::KeptOutputs;
 use gemini_a2a::tool::files::path::Workspace;
 use gemini_a2a::tool::web::Web;
 use gemini_a2a::tool::{Ctx, Spawn};
@@ -20,6 +21,7 @@ pub struct ToolContext {
     pub limits: Limits,
     pub background: Background,
     pub web: Web,
+    pub outputs: KeptOutputs,
 }
 
 impl ToolContext {
@@ -41,6 +43,7 @@ impl ToolContext {
             web: &self.web,
             ask: None,
             changes: &Default::default(),
+            outputs: &self.outputs,
         })
     }
 }

@@ -13,6 +13,7 @@ use crate::task::log::brief::Brief;
 use crate::task::log::record::{BadLine, Record};
 use crate::task::machine::state::State;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The loop's half: nothing here may wait for the disk, and only `create` may open a file.
@@ -70,6 +71,11 @@ pub trait Archive: Send + Sync {
 
     /// The content that logs name.
     fn blobs(&self) -> Arc<dyn Blobs>;
+
+    /// A directory for what belongs to a task and is deleted with its log: a directory of the task's name in it.
+    fn outputs(&self) -> Option<PathBuf> {
+        None
+    }
 
     /// Whether a log could be written now: tries it, and leaves nothing behind.
     fn probe(&self) -> Result<(), StoreError>;

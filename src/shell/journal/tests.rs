@@ -142,6 +142,31 @@ fn a_log_is_removed_only_when_no_server_has_it_open() {
     assert!(one.archive().remove(&"../b".into()).is_err());
 }
 
+#[test]
+fn kept_output_is_removed_with_its_log_or_by_a_later_sweep() {
+    let scratch = Scratch::new();
+    written(&scratch, "a");
+    written(&scratch, "b");
+    let mut journal = scratch.open();
+    let outputs = journal.archive().outputs().expect("a directory");
+    let keep = |task: &str| {
+        fs::create_dir_all(outputs.join(task)).unwrap();
+        fs::write(outputs.join(task).join("1.txt"), "x").unwrap();
+    };
+    ["a", "b", "gone"].into_iter().for_each(keep);
+    journal.archive().remove(&"a".into()).unwrap();
+    let left = || {
+        let mut left: Vec<_> = names(&outputs).collect();
+        left.sort();
+        left
+    };
+    assert_eq!(left(), ["b", "gone"]);
+    journal.swept_ms = 0;
+    let sweep = std::iter::from_fn(|| journal.take_maintenance());
+    sweep.for_each(|maintenance| (maintenance.0)().unwrap());
+    assert_eq!(left(), ["b"]);
+}
+
 fn load(journal: &mut Journal, task: &str) -> Result<Vec<Record>, StoreError> {
     let file = journal.archive().open(&task.into())?;
     let mut records = Vec::new();

@@ -33,6 +33,7 @@ use crate::shell::workers::prompt_context::PromptContext;
 use crate::task::policy::{Grant, Policy, Tier};
 use crate::task::spec::ToolSpec;
 use crate::tool::commands::background::Background;
+use crate::tool::files::kept_output::KeptOutputs;
 use crate::tool::web::Web;
 use crate::tool::{Ask, Spawn, Tool, Toolbox};
 use serde_json::Value;
@@ -125,6 +126,7 @@ fn worker_context(
         commands: plan.commands,
         background: Background::default(),
         web: Web::new(tls.clone()),
+        outputs: archive.outputs().map(KeptOutputs::below).unwrap_or_default(),
         webhooks: Webhooks::new(tls, settings.a2a.push_rules.clone()),
         blobs: archive.blobs(),
         archive,

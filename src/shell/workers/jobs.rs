@@ -31,6 +31,7 @@ use crate::task::spec::{CallError, Ending, ErrorKind, Plan, ToolSpec};
 use crate::tool::commands::background::Background;
 use crate::tool::files::attachments;
 use crate::tool::files::changes::FileChanges;
+use crate::tool::files::kept_output::KeptOutputs;
 use crate::tool::web::Web;
 use crate::tool::{Ask, Ctx, NoPrograms, Toolbox};
 use std::collections::HashMap;
@@ -61,6 +62,8 @@ pub struct WorkerContext {
     pub commands: Commands,
     pub background: Background,
     pub web: Web,
+    /// Where output of commands is kept that is too long for a result.
+    pub outputs: KeptOutputs,
     pub webhooks: Webhooks,
     pub archive: Arc<dyn Archive>,
     /// Where the content of files is stored that calls change.
@@ -331,6 +334,7 @@ impl WorkerContext {
             web: &self.web,
             ask: self.ask.as_deref(),
             changes,
+            outputs: &self.outputs,
         })
     }
 }

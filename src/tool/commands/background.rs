@@ -202,7 +202,7 @@ impl Process {
             Ok(seen) => {
                 let facts = seen.facts(&mine);
                 let how = if facts.is_empty() { "ended".to_owned() } else { facts.replace('\n', ", ") };
-                let ending = seen.ending(&mine);
+                let ending = seen.ending(&mine, |_| None);
                 Over { ending, how }
             }
             Err(error) => {

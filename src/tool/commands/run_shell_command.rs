@@ -122,7 +122,7 @@ fn foreground(run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> Result<Endin
         let text = format!("The command was ended because it could not be watched: {error}");
         ErrorKind::ShellExecuteError.error(text)
     })?;
-    let ending = result.ending(ctx.limits);
+    let ending = result.ending(ctx.limits, |text| ctx.outputs.keep(ctx.task, text, ctx.limits));
     Ok(match run.confinement {
         Confinement::None => ending,
         Confinement::ReadOnly { .. } => with_hint(ending),

@@ -188,14 +188,22 @@ impl Watch<'_> {
 }
 
 impl CommandResult {
-    pub fn ending(mut self, limits: &Limits) -> Ending {
-        let text = self.output.text();
-        let text = without_middle(&text, limits.result_chars).into_owned();
+    /// The result. Output that is too long for it is given to `keep`, which returns a sentence that says where it is.
+    pub fn ending(mut self, limits: &Limits, keep: impl FnOnce(&str) -> Option<String>) -> Ending {
+        let whole = self.output.text();
+        let text = without_middle(&whole, limits.result_chars);
+        let kept = if text.len() == whole.len() { None } else { keep(&whole) };
+        let shown = match &kept {
+            Some(kept) => format!("{text}\n[{kept}]"),
+            None => text.to_string(),
+        };
         if self.why == Why::Cancelled {
-            return Ending::Cancelled { reason: "The command was cancelled and ended.".into(), output: text.into() };
+            return Ending::Cancelled { reason: "The command was cancelled and ended.".into(), output: shown.into() };
         }
         let facts = self.facts(limits);
-        Ending::text(told(&text, &facts), if text.is_empty() { facts } else { text })
+        let all: Vec<&str> =
+            kept.as_deref().into_iter().chain([facts.as_str()]).filter(|line| !line.is_empty()).collect();
+        Ending::text(told(&text, &all.join("\n")), if shown.is_empty() { facts } else { shown })
     }
 
     /// Lines about how it ended; empty if it succeeded.

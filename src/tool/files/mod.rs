@@ -4,6 +4,7 @@ pub mod attachments;
 pub mod changes;
 pub mod diff;
 pub mod edit;
+pub mod kept_output;
 pub mod list_directory;
 pub mod open;
 pub mod path;

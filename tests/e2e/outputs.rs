@@ -1,0 +1,48 @@
+//! Output of commands that is too long for their results.
+
+use crate::drive::Fixture;
+use crate::support::eventually;
+use crate::support::message::{approval, prompt_in};
+use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// What the model was told of its last call.
+fn last_result(fixture: &Fixture) -> String {
+    let turns = fixture.fake.turns();
+    let contents = turns.last().expect("a request").body["contents"].as_array().cloned().unwrap_or_default();
+    let parts = contents.last().map(|content| content["parts"].clone()).unwrap_or_default();
+    let part = parts.as_array().into_iter().flatten().find(|part| part["functionResponse"].is_object());
+    let output = part.map(|part| part["functionResponse"]["response"]["output"].clone()).unwrap_or_default();
+    output.as_str().expect("a result").to_owned()
+}
+
+#[test]
+fn long_output_is_kept_until_its_task_is_deleted_and_the_model_reads_on() {
+    let mut fixture = Fixture::with(|setup| setup.args(["--retention", "1s"]));
+    let (task, calls) = fixture.ask("SHELL for n in $(seq 1 20000); do echo line $n; done");
+    let done = fixture.client().call("message/send", approval(&task, &calls[0], "proceed_once"));
+    assert_eq!(done["status"]["state"], "input-required");
+    let told = last_result(&fixture);
+    assert!(told.contains(" characters left out ...]") && told.chars().count() < 41_000, "{told}");
+    let (_, rest) = told.split_once("\nAll of it is in ").expect("where it is");
+    let (path, rest) =
+        rest.split_once(" (20000 lines). Read on with read_file from start_line ").expect("how long it is");
+    let line: u64 = rest.split(',').next().and_then(|number| number.parse().ok()).expect("where to read on");
+    let mode = |path: &Path| path.metadata().expect("it is there").permissions().mode() & 0o777;
+    let (file, dir) = (Path::new(path), Path::new(path).parent().expect("a directory"));
+    assert_eq!((mode(file), mode(dir), mode(dir.parent().expect("a directory"))), (0o600, 0o700, 0o700));
+
+    fixture.server.kill9();
+    fixture.server.restart();
+    let read = |args: Value| {
+        fixture.client().call("message/send", prompt_in(&task, &format!("CALL read_file {args}")));
+        last_result(&fixture)
+    };
+    let shown = read(json!({ "file_path": path, "start_line": line, "end_line": line + 1 }));
+    let expected = format!("[Lines {line}-{} of 20000 are shown. To read on, use start_line {}.]", line + 1, line + 2);
+    assert_eq!(shown, format!("{expected}\nline {line}\nline {}", line + 1));
+
+    fixture.client().call("tasks/cancel", json!({ "id": task }));
+    eventually("the output to be deleted with its task", || (!dir.exists()).then_some(()));
+}
