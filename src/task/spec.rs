@@ -330,7 +330,9 @@ pub enum Ending {
 macro_rules! texts_of_ending {
     ($ending:expr) => {
         match $ending {
-            Ending::Success { output, display: Display::Text { text } } => vec![output, text],
+            Ending::Success { output, display: Display::Text { text } | Display::Summary { text } } => {
+                vec![output, text]
+            }
             Ending::Success { output, display: Display::Diff { diff, old, new, .. } } => {
                 [output, diff, new].into_iter().chain(old).collect()
             }
@@ -346,6 +348,11 @@ impl Ending {
     /// A success: `output` is for the model, `shown` for people.
     pub fn text(output: impl Into<LongText>, shown: impl Into<LongText>) -> Ending {
         Ending::Success { output: output.into(), display: Display::Text { text: shown.into() } }
+    }
+
+    /// A success whose result is for the model and for people.
+    pub fn summarised(output: impl Into<LongText>, summary: impl Into<LongText>) -> Ending {
+        Ending::Success { output: output.into(), display: Display::Summary { text: summary.into() } }
     }
 
     /// A call that was cancelled and has printed nothing.
@@ -383,6 +390,10 @@ impl Ending {
 #[serde(rename_all = "snake_case")]
 pub enum Display {
     Text {
+        text: LongText,
+    },
+    /// What the model reads is for people, too. This is a line about it, for views that show no more; it may be empty.
+    Summary {
         text: LongText,
     },
     Diff {

@@ -287,7 +287,7 @@ impl Ours {
         run.base = plan.map_err(|error| io::Error::other(error.message))?.base;
         match self.toolbox.run(&run, ctx, &mut |_| {}) {
             RunEnd::Ended(Ending::Success { display, .. }) => Ok(match display {
-                Display::Text { text } => text.to_string(),
+                Display::Text { text } | Display::Summary { text } => text.to_string(),
                 Display::Diff { .. } | Display::Todos { .. } => String::new(),
             }),
             other => Err(io::Error::other(format!("{name}: {other:?}"))),

@@ -1,6 +1,6 @@
 //! The server dies without warning and is started again on the same state.
 
-use crate::drive::{Fixture, assert_in_order, odd_seconds, running, seen, task_in};
+use crate::drive::{EXTENSION, Fixture, assert_in_order, odd_seconds, running, seen, task_in};
 use crate::support::client::Event;
 use crate::support::eventually;
 use crate::support::message::{approval, call_of, call_status_of, kind_of, prompt, prompt_in, state_of, text_of};
@@ -8,8 +8,6 @@ use crate::support::socket::Socket;
 use serde_json::{Value, json};
 use std::thread;
 use std::time::Duration;
-
-const EXTENSION: &str = "https://github.com/google-gemini/gemini-cli/blob/main/docs/a2a/developer-profile/v0/spec.md";
 
 /// Numbers that look random and are the same in every run.
 struct Random(u64);

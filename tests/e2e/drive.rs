@@ -11,6 +11,10 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// The development-tool extension, which clients ask for by this name.
+pub const EXTENSION: &str =
+    "https://github.com/google-gemini/gemini-cli/blob/main/docs/a2a/developer-profile/v0/spec.md";
+
 /// A server and its model.
 pub struct Fixture {
     pub server: Server,

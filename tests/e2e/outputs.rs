@@ -1,8 +1,9 @@
-//! Output of commands that is too long for their results.
+//! What the model and clients get of the output of calls, also if it is too long for a result.
 
-use crate::drive::Fixture;
+use crate::drive::{EXTENSION, Fixture};
+use crate::support::client::Event;
 use crate::support::eventually;
-use crate::support::message::{approval, prompt_in};
+use crate::support::message::{approval, prompt, prompt_in};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -45,4 +46,28 @@ fn long_output_is_kept_until_its_task_is_deleted_and_the_model_reads_on() {
 
     fixture.client().call("tasks/cancel", json!({ "id": task }));
     eventually("the output to be deleted with its task", || (!dir.exists()).then_some(()));
+}
+
+/// What people see of a call that reads or searches is what it found, not a count.
+#[test]
+fn clients_are_shown_what_was_read_and_found() {
+    let fixture = Fixture::new();
+    let workspace = fixture.server.workspace();
+    std::fs::write(workspace.join("a.txt"), "one\ntwo\n").expect("a file");
+    let shown = |call: &str| {
+        let client = fixture.client().field("X-A2A-Extensions", EXTENSION);
+        let events: Vec<Event> = client.stream("message/stream", prompt(&format!("CALL {call}"))).collect();
+        let texts = events
+            .iter()
+            .map(|event| event.result()["status"]["message"]["parts"][0]["data"]["output"]["text"].clone());
+        let text =
+            texts.into_iter().find(|text| text.is_string()).unwrap_or_else(|| panic!("no output in {events:#?}"));
+        text.as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!(shown(r#"read_file {"file_path":"a.txt"}"#), "one\ntwo\n");
+    let part = shown(r#"read_file {"file_path":"a.txt","end_line":1}"#);
+    assert_eq!(part, "[Lines 1-1 of 2 are shown. To read on, use start_line 2.]\none");
+    assert!(shown(r#"grep_search {"pattern":"two"}"#).contains("File: a.txt\nL1- one\nL2: two\n"));
+    assert!(shown(r#"glob {"pattern":"*.txt"}"#).contains(&format!("{}/a.txt", workspace.display())));
+    assert!(shown(r#"list_directory {"dir_path":"."}"#).contains("a.txt (8 bytes)"));
 }

@@ -81,6 +81,7 @@ impl<'a> Call<'a> {
             Ending::Success { output, display } => Some(match display {
                 Display::Text { text } if text.is_empty() => output.as_str().into(),
                 Display::Text { text } => text.as_str().into(),
+                Display::Summary { .. } => output.as_str().into(),
                 Display::Diff { diff, .. } => diff.as_str().into(),
                 Display::Todos { todos } => {
                     let lines = todos.iter().map(|todo| format!("[{}] {}", todo.status.word(), todo.description));
@@ -126,7 +127,7 @@ impl<'a> FileChange<'a> {
             Display::Diff { file_name, file_path, diff, old, new, added: _, removed: _ } => {
                 Some(FileChange::new(file_name, file_path, diff, old, new))
             }
-            Display::Text { .. } | Display::Todos { .. } => None,
+            Display::Text { .. } | Display::Summary { .. } | Display::Todos { .. } => None,
         }
     }
 }

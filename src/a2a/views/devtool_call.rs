@@ -9,6 +9,7 @@
 use crate::a2a::encodings::object::{Object, object};
 use crate::a2a::views::call::{Call, FileChange, listed};
 use crate::a2a::words::Offer;
+use crate::task::log::long_text::LongText;
 use crate::task::spec::{Display, Ending, Question};
 
 /// Where the details of a question are.
@@ -31,7 +32,7 @@ pub fn members(o: &mut Object<'_>, call: Call<'_>, placed: Details) {
     o.optional("description", call.title()).member("input_parameters", &request.args);
     o.optional("live_content", call.live());
     match call.ending() {
-        Some(Ending::Success { display, output: _ }) => _ = o.object("output", |o| output(o, display)),
+        Some(Ending::Success { display, output: told }) => _ = o.object("output", |o| output(o, display, told)),
         Some(Ending::Error { error }) => failure(o, &error.message, error.kind.word()),
         Some(Ending::Cancelled { reason, output: _ }) => failure(o, reason, "cancelled"),
         None => {}
@@ -41,9 +42,11 @@ pub fn members(o: &mut Object<'_>, call: Call<'_>, placed: Details) {
     }
 }
 
-fn output(o: &mut Object<'_>, display: &Display) {
+/// The result as people see it; `told` is what the model reads.
+fn output(o: &mut Object<'_>, display: &Display, told: &LongText) {
     match display {
         Display::Text { text } => _ = o.member("text", text.as_str()),
+        Display::Summary { .. } => _ = o.member("text", told.as_str()),
         Display::Todos { todos } => _ = o.object("structured_data", |o| _ = o.member("todos", todos)),
         Display::Diff { .. } => {
             let change = FileChange::made(display).expect("a diff is a change");
@@ -270,6 +273,8 @@ mod tests {
         let success = |display| Ending::Success { output: "for the model".into(), display };
         let text = Display::Text { text: "1".into() };
         assert_eq!(ended(success(text)), (json!("SUCCEEDED"), json!({"text": "1"}), Value::Null));
+        let found = Display::Summary { text: "Found 2 matches".into() };
+        assert_eq!(ended(success(found)).1, json!({"text": "for the model"}));
         let diff = |old: Option<&str>| Display::Diff {
             file_name: "a.txt".into(),
             file_path: "/w/a.txt".into(),

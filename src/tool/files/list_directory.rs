@@ -1,13 +1,13 @@
 //! `list_directory`: lists the entries of one directory, directories first.
 
 use crate::task::machine::job::{Run, RunEnd};
-use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
+use crate::task::spec::{CallError, Ending, ErrorKind, Kind, Plan, ToolSpec};
 use crate::tool::files::open;
 use crate::tool::files::path::ResolvedPath;
 use crate::tool::search::ignore::{Rules, Wanted, What};
 use crate::tool::search::listing::{Listed, Listing, readable};
 use crate::tool::search::wildcard::{Case, Glob};
-use crate::tool::{Ctx, Tool, invalid, list_arg, object, text_arg, text_end};
+use crate::tool::{Ctx, Tool, invalid, list_arg, object, text_arg};
 use rustix::fs::{AtFlags, FileType};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
@@ -49,7 +49,7 @@ impl Tool for ListDirectory {
 
     fn run(&self, run: &Run, ctx: &Ctx, _: &mut dyn FnMut(String)) -> Result<RunEnd, CallError> {
         let (output, text) = list(&run.args, ctx)?;
-        Ok(text_end(output, text))
+        Ok(RunEnd::Ended(Ending::summarised(output, text)))
     }
 }
 
@@ -156,7 +156,7 @@ mod tests {
         let limits = Limits { listed_files: 4, ..Limits::default() };
         let end = with_ctx(scratch, &limits, |ctx| ran(ListDirectory, &run, ctx));
         match end {
-            RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }) => {
+            RunEnd::Ended(Ending::Success { output, display: Display::Summary { text } }) => {
                 Ok((output.as_str().replace(&scratch.path().display().to_string(), "WS"), text.to_string()))
             }
             RunEnd::Ended(Ending::Error { error }) => Err((error.kind, error.message)),

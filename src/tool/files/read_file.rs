@@ -5,11 +5,11 @@
 
 use crate::limits::Limits;
 use crate::task::machine::job::{Run, RunEnd};
-use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
+use crate::task::spec::{CallError, Ending, ErrorKind, Kind, Plan, ToolSpec};
 use crate::tool::files::path::{Entry, Found, ResolvedPath};
 use crate::tool::files::text::{Encoding, looks_binary};
 use crate::tool::search::ignore::Rules;
-use crate::tool::{Ctx, Tool, invalid, number_arg, object, text_arg, text_end};
+use crate::tool::{Ctx, Tool, invalid, number_arg, object, text_arg};
 use serde_json::{Value, json};
 use std::io::{self, Read};
 use std::path::Path;
@@ -56,7 +56,7 @@ impl Tool for ReadFile {
             Reading::Text(text) => excerpt(&text, &lines, ctx.limits),
             Reading::Binary(text) => (text.clone(), text),
         };
-        Ok(text_end(output, text))
+        Ok(RunEnd::Ended(Ending::summarised(output, text)))
     }
 }
 
@@ -211,7 +211,7 @@ mod tests {
         let run = run_of(scratch, "read_file", args);
         let end = with_ctx(scratch, &limits(), |ctx| ran(ReadFile, &run, ctx));
         match end {
-            RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }) => {
+            RunEnd::Ended(Ending::Success { output, display: Display::Summary { text } }) => {
                 Ok((output.to_string(), text.to_string()))
             }
             RunEnd::Ended(Ending::Error { error }) => Err((error.kind, error.message)),

@@ -209,7 +209,7 @@ mod tests {
         let run = run_of(scratch, "glob", args);
         let end = with_ctx(scratch, limits, |ctx| ran(FindFiles, &run, ctx));
         match end {
-            RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }) => {
+            RunEnd::Ended(Ending::Success { output, display: Display::Summary { text } }) => {
                 Ok((output.as_str().replace(&scratch.path().display().to_string(), "WS"), text.to_string()))
             }
             RunEnd::Ended(Ending::Error { error }) => Err(error),

@@ -10,10 +10,10 @@ pub mod wildcard;
 use crate::task::machine::job::RunEnd;
 use crate::task::spec::Ending;
 
-/// The end of a search: what the model reads and what people see, or None if it was cancelled.
+/// The end of a search: what was found and a line about it, or None if it was cancelled.
 fn search_end(found: Option<(String, String)>) -> RunEnd {
     RunEnd::Ended(match found {
-        Some((output, text)) => Ending::text(output, text),
+        Some((output, text)) => Ending::summarised(output, text),
         None => Ending::cancelled("The search was cancelled."),
     })
 }

@@ -8,7 +8,7 @@ fn grep_with(limits: &Limits, scratch: &Scratch, args: Value) -> Result<(String,
     let run = run_of(scratch, "grep_search", args);
     let end = with_ctx(scratch, limits, |ctx| ran(GrepSearch, &run, ctx));
     match end {
-        RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }) => {
+        RunEnd::Ended(Ending::Success { output, display: Display::Summary { text } }) => {
             Ok((output.to_string(), text.to_string()))
         }
         RunEnd::Ended(Ending::Error { error }) => Err(error),
