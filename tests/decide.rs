@@ -29,5 +29,7 @@ mod status;
 mod task;
 #[path = "decide/time_limits.rs"]
 mod time_limits;
+#[path = "decide/user_commands.rs"]
+mod user_commands;
 #[path = "decide/worker_notes.rs"]
 mod worker_notes;

@@ -147,7 +147,7 @@ impl House {
                 Out::Log { .. } => {}
                 Out::Resolve { .. } => panic!("nobody names a workspace here"),
                 Out::Deliver(_) => panic!("nobody is told here"),
-                Out::Blob(_) => panic!("nobody reads stored content here"),
+                Out::Blob(_) | Out::Files(_) => panic!("nobody reads stored content or looks for files here"),
                 Out::Identify { .. } => panic!("everybody is known here"),
             }
         }

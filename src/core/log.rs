@@ -2,12 +2,14 @@
 //! writes them. No line contains a prompt, what a model said, the arguments of a tool call or its result.
 
 use crate::a2a;
+use crate::base::clock::Now;
 use crate::base::level::Level;
 use crate::base::slots::Key;
-use crate::core::requests::dispatch::Needs;
+use crate::core::connections::connection::Client;
+use crate::core::requests::needs::Needs;
 use crate::core::{Core, Out};
 use crate::task::call::Call;
-use crate::task::log::event::{End, Event, Final, errands, hooks};
+use crate::task::log::event::{End, Event, Final, calls, detours, errands, hooks};
 use crate::task::log::record::Record;
 use crate::task::machine::job::{Job, Think, Work};
 use crate::task::machine::state::State;
@@ -27,11 +29,12 @@ impl Core {
         }
     }
 
-    /// Logs a request, before it the client if this is the first one on its connection.
-    pub(super) fn log_request(&mut self, conn: Key, call: &Call, by: &Source) {
+    /// Notes and logs the client of a connection with its first request, and logs the request.
+    pub(super) fn log_request(&mut self, conn: Key, call: &Call, by: &Source, now: Now) {
         let Source { client, via } = by;
-        let logged = self.connections.get_mut(conn).map(|conn| std::mem::replace(&mut conn.is_logged, true));
-        if logged == Some(false) {
+        if let Some(conn) = self.connections.get_mut(conn).filter(|conn| conn.client.is_none()) {
+            conn.client = Some(Client { by: by.clone(), since: now.unix_ms });
+            self.connections.clients_changed = true;
             self.log_debug(|| format!("A2A client connected: {client} ({via})"));
         }
         self.log_debug(|| {
@@ -60,6 +63,46 @@ fn line(state: &State, record: &Record) -> Option<(Level, String)> {
             let (model, calls) = (&state.model, answer.calls().count());
             format!("{model} answered: {} tokens in, {} out, {calls} tool calls", usage.prompt, usage.output)
         }
+        Event::TurnEnded { turn, end: End::Failed(why), .. } => {
+            return Some((Level::Warn, format!("turn {turn} failed: {why}")));
+        }
+        Event::TurnEnded { turn, by: Some(by), .. } => format!("turn {turn} was stopped by {} ({})", by.client, by.via),
+        Event::TurnEnded { turn, .. } => format!("turn {turn} is over"),
+        Event::Steered { turn } => format!("prompt {turn} goes to the model with the results"),
+        Event::Dropped { turn, by } => format!("prompt {turn} was taken back by {} ({})", by.client, by.via),
+        Event::ShellBegan { by, .. } => format!("a command of {} ({}) starts", by.client, by.via),
+        Event::Closed { state: Final::Failed, text } => {
+            return Some((Level::Warn, format!("failed: {}", text.as_deref().unwrap_or_default())));
+        }
+        Event::Closed { state, .. } => format!("{state:?}").to_lowercase(),
+        // The request that follows has a line of its own.
+        detours!() if record.event == Event::Retried => return None,
+        Event::ShellOutput { .. } | Event::ShellEnded { .. } => return None,
+        calls!() => match call_line(&record.event) {
+            Some(line) => line,
+            None => return detour(state, record),
+        },
+        Event::Created(_)
+        | Event::Tuned { .. }
+        | Event::TurnBegan { .. }
+        | Event::Paused
+        | Event::ResultsSent
+        | Event::Produced { .. }
+        | Event::Interrupted { .. }
+        | Event::Resumed
+        | Event::Thought { .. }
+        | Event::Text { .. }
+        | Event::Cited { .. }
+        | Event::Retracted { .. }
+        | detours!()
+        | errands!()
+        | hooks!() => return detour(state, record),
+    };
+    Some((Level::Debug, text))
+}
+
+fn call_line(event: &Event) -> Option<String> {
+    Some(match event {
         Event::CallAsked { call, .. } => format!("tool call {call} needs approval"),
         Event::CallAnswered { call, choice, by, .. } => {
             format!("tool call {call} was answered {} by {} ({})", choice.word(), by.client, by.via)
@@ -74,46 +117,12 @@ fn line(state: &State, record: &Record) -> Option<(Level, String)> {
             };
             format!("tool call {call}: {end}")
         }
-        Event::TurnEnded { turn, end: End::Failed(why), .. } => {
-            return Some((Level::Warn, format!("turn {turn} failed: {why}")));
-        }
-        Event::TurnEnded { turn, by: Some(by), .. } => format!("turn {turn} was stopped by {} ({})", by.client, by.via),
-        Event::TurnEnded { turn, .. } => format!("turn {turn} is over"),
-        Event::Steered { turn } => format!("prompt {turn} goes to the model with the results"),
-        Event::Dropped { turn, by } => format!("prompt {turn} was taken back by {} ({})", by.client, by.via),
-        Event::Closed { state: Final::Failed, text } => {
-            return Some((Level::Warn, format!("failed: {}", text.as_deref().unwrap_or_default())));
-        }
-        Event::Closed { state, .. } => format!("{state:?}").to_lowercase(),
-        // The request that follows has a line of its own.
-        Event::Retried => return None,
-        Event::Created(_)
-        | Event::TurnBegan { .. }
-        | Event::Paused
-        | Event::ResultsSent
-        | Event::Produced { .. }
-        | Event::Interrupted { .. }
-        | Event::Resumed
-        | Event::Thought { .. }
-        | Event::Text { .. }
-        | Event::Cited { .. }
-        | Event::Retracted { .. }
-        | Event::BackedOff { .. }
-        | Event::FellBack { .. }
-        | Event::CompactionBegan
-        | Event::Compacted { .. }
-        | Event::CompactionFailed { .. }
-        | Event::Looped
-        | Event::Nudged { .. }
-        | Event::Declined { .. }
-        | Event::CallPlanned { .. }
-        | Event::CallReady { .. }
-        | Event::CallOutput { .. }
-        | Event::CallStale { .. }
-        | errands!()
-        | hooks!() => return a2a::detour(state, record).map(|(level, text)| (level, text.into_owned())),
-    };
-    Some((Level::Debug, text))
+        _ => return None,
+    })
+}
+
+fn detour(state: &State, record: &Record) -> Option<(Level, String)> {
+    a2a::detour(state, record).map(|(level, text)| (level, text.into_owned()))
 }
 
 /// The line about a model request.

@@ -38,7 +38,7 @@ pub use crate::core::settings::{Approval, Choose, Setup, Site, Workspace, Worksp
 use crate::core::shutdown::Phase;
 use crate::core::tasks::Tasks;
 use crate::core::timers::{Timer, Timers};
-pub use crate::core::turn::{BlobRequest, Close, Input, Loaded, Out, Shell, Written};
+pub use crate::core::turn::{BlobRequest, Close, FilesRequest, Input, Loaded, Out, Shell, Written};
 use crate::task::machine::decide;
 use crate::task::machine::job::Note;
 use std::io::IoSlice;
@@ -152,6 +152,7 @@ impl Core {
         let Some(conn) = self.connections.close(key, how) else {
             return;
         };
+        self.connections.clients_changed |= conn.client.is_some();
         self.readers.followers.retain(|follower| *follower != key);
         self.readers.abort_owned(&conn.subs);
         for sub in conn.subs {

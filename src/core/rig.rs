@@ -125,6 +125,10 @@ impl Rig {
                         self.store.blobs().read(&request.sha256, request.from, 3).map_err(|error| error.to_string());
                     self.core.input(Input::BlobRead { request, read }, self.now);
                 }
+                Out::Files(request) => {
+                    let found = Ok(vec![format!("{}/{}", request.workspace, request.query)]);
+                    self.core.input(Input::FilesFound { request, found }, self.now);
+                }
                 Out::Compute(computation) => match &mut self.computations {
                     Some(held) => held.push(computation),
                     None => self.core.input(computation.run(), self.now),

@@ -24,6 +24,8 @@ pub struct Setup {
     /// The slash commands there are; what they do is known to workers.
     pub commands: Registry,
     pub choose: Choose,
+    /// The models that clients may choose, if they are listed.
+    pub models: Vec<String>,
     /// A scripted agent, when one plays the model.
     pub script: Option<Arc<Script>>,
     pub card: Card,

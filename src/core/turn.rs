@@ -51,6 +51,8 @@ pub enum Input<'a> {
     Resolved { request: u64, site: Result<Site, String> },
     /// The answer to [`Out::Blob`]: some of the bytes, and how many there are in all.
     BlobRead { request: Arc<BlobRequest>, read: Result<(Vec<u8>, u64), String> },
+    /// The answer to [`Out::Files`].
+    FilesFound { request: Arc<FilesRequest>, found: Result<Vec<String>, String> },
     /// The answer to [`Out::Compute`], or why there is none.
     Computed { recipient: Recipient, result: Result<Computed, String> },
     /// The answer to [`Out::Identify`].
@@ -78,6 +80,8 @@ pub enum Out {
     Resolve { request: u64, path: String },
     /// Read stored content; answered by [`Input::BlobRead`].
     Blob(Arc<BlobRequest>),
+    /// Find files of a workspace; answered by [`Input::FilesFound`].
+    Files(Arc<FilesRequest>),
     /// Decode or encode something long; answered by [`Input::Computed`].
     Compute(Computation),
     /// Find out which process is behind a connection; answered by [`Input::Identified`].
@@ -98,6 +102,15 @@ pub struct BlobRequest {
     pub(in crate::core) caller: Caller,
     pub sha256: String,
     pub from: u64,
+}
+
+/// A request for the files of a workspace whose paths contain the letters of the query in this order.
+#[derive(Debug)]
+pub struct FilesRequest {
+    pub(in crate::core) caller: Caller,
+    pub workspace: Arc<str>,
+    pub query: String,
+    pub limit: usize,
 }
 
 /// A task that was read from its journal.
@@ -160,6 +173,7 @@ impl Core {
             Input::Probed(result) => self.probed(result, now),
             Input::Resolved { request, site } => self.resolved(request, site, now),
             Input::BlobRead { request, read } => self.blob_read(&request, read, now),
+            Input::FilesFound { request, found } => self.files_found(&request, found, now),
             Input::Computed { recipient, result } => self.computed(recipient, result, now),
             Input::Identified { conn, identity } => self.identified(conn, identity, now),
             Input::Delivered { task, hook, seq, result } => self.delivered(&task, &hook, seq, result, now),

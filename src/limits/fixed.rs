@@ -71,6 +71,9 @@ pub const LIVE_TAIL_BYTES: usize = 64 * KIB;
 /// Time between two updates that show it: nobody reads faster, and each update repeats the whole tail.
 pub const LIVE_SHOWN_MS: u64 = 100;
 
+/// Characters of the output of a user's own command that the model is shown. The rest is left out.
+pub const SHELL_CHARS: usize = 10_000;
+
 /// Length of a command line, and the commands in it. A longer line needs approval.
 pub const COMMAND_CHARS: usize = 64 * KIB;
 pub const COMMAND_PARTS: usize = 256;
@@ -139,6 +142,16 @@ pub const SWEEP_WAIT_MS: u64 = 1_000;
 
 /// Bytes read of another server's file in `instances/`. Usual files have about a hundred.
 pub const INSTANCE_BYTES: u64 = 64 * KIB as u64;
+
+/// Clients that are listed for a client that shows them: more do not fit a screen.
+pub const CLIENTS_LISTED: usize = 100;
+
+/// Paths that one query for files is answered with, and files that are looked at for it.
+pub const FILES_FOUND: usize = 200;
+pub const FILES_LOOKED_AT: usize = 50_000;
+
+/// Characters of the title of a task, which is the first line of its first prompt.
+pub const TITLE_CHARS: usize = 80;
 
 /// Truncated journals that are named at start. The rest is counted: a power failure may truncate many.
 pub const SHORTENED_NAMED: usize = 20;

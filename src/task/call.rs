@@ -4,6 +4,7 @@ use crate::base::id::{ConfigId, ContextId, Seq, TaskId};
 use crate::task::log::event::{Lifecycle, Profile, Protocol};
 use crate::task::machine::job::Said;
 use crate::task::machine::state::TaskState;
+use crate::task::policy;
 use crate::task::push::Wish;
 use crate::task::slash::Typed;
 
@@ -33,6 +34,17 @@ pub enum Call {
         task: TaskId,
         turn: u32,
     },
+    /// Sets the approval mode or the model of the requests that follow.
+    Tune {
+        task: TaskId,
+        mode: Option<policy::Mode>,
+        model: Option<String>,
+    },
+    /// Runs a command of the user.
+    Shell {
+        task: TaskId,
+        command: String,
+    },
     /// Follows a task; with `after` it continues at a position instead of starting with a snapshot.
     Subscribe {
         task: TaskId,
@@ -51,6 +63,18 @@ pub enum Call {
     Push {
         task: TaskId,
         ask: Push,
+    },
+    /// What this server is.
+    About,
+    /// A line about each task.
+    Briefs,
+    /// Who is connected.
+    Clients,
+    /// Files of the task's workspace whose paths fit a query.
+    Files {
+        task: TaskId,
+        query: String,
+        limit: Option<usize>,
     },
     Health,
     Card,
@@ -82,10 +106,16 @@ impl Call {
             Call::Cancel { .. } => "cancel",
             Call::Abort { .. } => "abort",
             Call::Drop { .. } => "drop",
+            Call::Tune { .. } => "tune",
+            Call::Shell { .. } => "shell",
             Call::Subscribe { .. } => "subscribe",
             Call::Blob { .. } => "blob",
             Call::Metadata { .. } | Call::AllMetadata => "metadata",
             Call::Push { .. } => "push",
+            Call::About => "about",
+            Call::Briefs => "briefs",
+            Call::Clients => "clients",
+            Call::Files { .. } => "files",
             Call::Health => "health",
             Call::Card | Call::ExtendedCard => "card",
             Call::Join(_) => "join",

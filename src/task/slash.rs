@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
+/// Words of a line that are compared with the names of commands, which have two or three.
+const COMMAND_WORDS: usize = 8;
+
 /// The command that the core itself carries out before it is run: it stops the turn of a task.
 pub const STOP: &str = "stop";
 
@@ -87,6 +90,8 @@ pub struct Typed {
 pub enum Args {
     Words(Vec<String>),
     Line(String),
+    /// They follow the name in the phrase.
+    InPhrase,
 }
 
 /// A command with its arguments: enough to run it.
@@ -168,12 +173,17 @@ impl Registry {
 
     /// The command that was typed, ready to run.
     pub fn invoke(&self, typed: &Typed) -> Result<(Invocation, &Spec), Unrunnable> {
-        let found = self.find(&typed.phrase);
-        let (path, spec) = found.ok_or_else(|| Unrunnable::Unknown { phrase: typed.phrase.clone() })?;
+        let (phrase, line) = match &typed.args {
+            Args::Words(_) => (typed.phrase.as_str(), ""),
+            Args::Line(line) => (typed.phrase.as_str(), line.as_str()),
+            Args::InPhrase => self.divide(&typed.phrase),
+        };
+        let found = self.find(phrase);
+        let (path, spec) = found.ok_or_else(|| Unrunnable::Unknown { phrase: phrase.to_owned() })?;
         let args = match (&typed.args, spec.takes) {
             (Args::Words(words), _) => words.clone(),
-            (Args::Line(line), Takes::Words) => split(line),
-            (Args::Line(line), Takes::Line) => {
+            (Args::Line(_) | Args::InPhrase, Takes::Words) => split(line),
+            (Args::Line(_) | Args::InPhrase, Takes::Line) => {
                 let line = line.trim();
                 let given = (!line.is_empty()).then(|| line.to_owned());
                 given.into_iter().collect()
@@ -183,6 +193,19 @@ impl Registry {
             return Err(Unrunnable::Incomplete { name: path.join(" "), argument: argument.clone() });
         }
         Ok((Invocation { path, args }, spec))
+    }
+
+    /// Divides a line into the longest name of a command that it begins with, and the rest.
+    fn divide<'a>(&self, line: &'a str) -> (&'a str, &'a str) {
+        let line = line.trim();
+        let ends = line
+            .char_indices()
+            .filter(|(_, c)| c.is_whitespace())
+            .map(|(at, _)| at)
+            .chain([line.len()])
+            .take(COMMAND_WORDS);
+        let found = ends.filter(|end| self.find(&line[..*end]).is_some()).last();
+        line.split_at(found.unwrap_or_else(|| line.find(char::is_whitespace).unwrap_or(line.len())))
     }
 
     /// The built-in commands.
@@ -413,6 +436,9 @@ mod tests {
         assert_eq!(invoke("memory add", line(" it's 5 o'clock ")), ok("memory add", &["it's 5 o'clock"]));
         assert_eq!(invoke("memory add", words(&["a", "b c"])), ok("memory add", &["a", "b c"]));
         assert_eq!(invoke("memory", line("")), ok("memory show", &[]));
+        assert_eq!(invoke(" /memory add  it's late ", Args::InPhrase), ok("memory add", &["it's late"]));
+        assert_eq!(invoke("/memory", Args::InPhrase), ok("memory show", &[]));
+        assert_eq!(invoke("/tools a 'b c'", Args::InPhrase), ok("tools", &["a", "b c"]));
         assert_eq!(invoke("tools", line("a 'b c'")), ok("tools", &["a", "b c"]));
         for phrase in ["memory forget", "memory show all", "x"] {
             let phrase = phrase.to_owned();

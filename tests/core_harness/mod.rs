@@ -97,6 +97,7 @@ pub fn setup(limits: Limits, switches: Switches, now: Now) -> Setup {
         tools: Vec::new(),
         commands: Registry::built_in(),
         choose: Box::new(|_| Ok("some-model".into())),
+        models: Vec::new(),
         script: None,
         card: a2a::card(&identity, &switches),
         switches,

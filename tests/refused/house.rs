@@ -273,6 +273,7 @@ impl House {
             Out::Stop(_) | Out::Tidy(_) | Out::Over { .. } | Out::SaveRule { .. } => {}
             Out::Log { .. } => {}
             Out::Blob(request) => panic!("no task names stored content: {request:?}"),
+            Out::Files(request) => panic!("nobody looks for files: {request:?}"),
             Out::Identify { .. } => panic!("everybody is known here"),
         }
     }

@@ -74,6 +74,10 @@ impl Observations {
             | Event::Prompted { .. }
             | Event::Steered { .. }
             | Event::Dropped { .. }
+            | Event::Tuned { .. }
+            | Event::ShellBegan { .. }
+            | Event::ShellOutput { .. }
+            | Event::ShellEnded { .. }
             | Event::TurnBegan { .. }
             | Event::AttachmentsWanted
             | Event::Attached { .. }

@@ -420,6 +420,8 @@ impl SystemState {
             | Input::Abort { .. }
             | Input::Disconnected { .. }
             | Input::Drop { .. }
+            | Input::Tune { .. }
+            | Input::Shell { .. }
             | Input::Fail(_)
             | Input::Note { .. }
             | Input::Due { .. }

@@ -293,6 +293,7 @@ impl Simulation {
                 let history = self.limits.hook_history;
                 self.webhooks.take(delivery, at, outcome, &mut self.ledger, history);
             }
+            Out::Files(request) => panic!("no client of the simulation looks for files: {request:?}"),
             Out::Blob(request) => panic!("no client of the simulation requests for {request:?}"),
             Out::Start(job) => self.start(job),
             Out::Stop(job) => {

@@ -12,6 +12,7 @@ use crate::task::log::event::{Event, errands, hooks};
 use crate::task::log::record::Record;
 use crate::task::machine::state::{Phase, State, TaskState};
 use crate::task::message::{Message, Source};
+use crate::task::policy::Mode;
 use std::borrow::Cow;
 
 pub struct Update<'a> {
@@ -83,6 +84,8 @@ pub enum Step<'a> {
     Ended,
 }
 
+const SUMMARISING: &str = "The conversation has grown long; its older part is being summarised.";
+
 impl<'a> Update<'a> {
     /// None: no client is told of the event.
     pub fn of(state: &'a State, record: &'a Record) -> Option<Update<'a>> {
@@ -99,6 +102,9 @@ impl<'a> Change<'a> {
             Event::Prompted { message, by, .. } => Change::Prompted { message, by },
             Event::Steered { .. } => Change::info("A prompt was given to the agent in the middle of its turn."),
             Event::Dropped { by, .. } => Change::info(format!("{} took a queued prompt back.", by.client)),
+            Event::Tuned { mode, model, by } => Change::info(tuned(*mode, model.as_deref(), by)),
+            Event::ShellBegan { command, by } => Change::info(format!("{} runs: {command}", by.client)),
+            Event::ShellEnded { text } => Change::info(format!("The command ended. {text}")),
             Event::TurnBegan { .. } | Event::Resumed => Change::Working,
             Event::ResultsSent => Change::ResultsSent,
             Event::Paused => Change::Paused,
@@ -138,9 +144,7 @@ impl<'a> Change<'a> {
             Event::FellBack { model, reason } => Change::trouble(format!(
                 "From now on {model} answers, because the model before it cannot be had: {reason}"
             )),
-            Event::CompactionBegan => {
-                Change::info("The conversation has grown long; its older part is being summarised.")
-            }
+            Event::CompactionBegan => Change::info(SUMMARISING),
             Event::Compacted { .. } => Change::info("A summary took the place of the older part of the conversation."),
             Event::CompactionFailed { reason } => {
                 Change::warn(format!("The conversation could not be summarised and stays as it is: {reason}"))
@@ -148,7 +152,7 @@ impl<'a> Change<'a> {
             Event::Looped => Change::warn("The agent repeats its calls; they are not run."),
             Event::Nudged { .. } => Change::warn("The agent repeated itself and was told to go on in another way."),
             Event::Declined { text } => Change::warn(text.as_str()),
-            errands!() | hooks!() => return None,
+            Event::ShellOutput { .. } | errands!() | hooks!() => return None,
         })
     }
 
@@ -163,6 +167,13 @@ impl<'a> Change<'a> {
     fn trouble(text: String) -> Change<'a> {
         Change::Notice { level: Level::Warn, text: text.into(), is_trouble: true }
     }
+}
+
+/// Who chose what for the requests that follow.
+fn tuned(mode: Option<Mode>, model: Option<&str>, by: &Source) -> String {
+    let mode = mode.map(|mode| format!("the approval mode {}", mode.word()));
+    let chosen: Vec<String> = mode.into_iter().chain(model.map(|model| format!("the model {model}"))).collect();
+    format!("{} chose {}.", by.client, chosen.join(" and "))
 }
 
 fn asked_again(delay_ms: u64, reason: &str) -> String {

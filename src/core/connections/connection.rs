@@ -14,6 +14,7 @@ use crate::core::requests::Caller;
 use crate::limits::{GIVE_WAY_MS, Limits};
 use crate::task::call::Follow;
 use crate::task::fault::{Fault, FaultKind};
+use crate::task::message::Source;
 use crate::wire::http1::{self, Framing, Reader, Reject, Reply, Stage, Step};
 use crate::wire::ws::{self, Codec};
 use std::borrow::Cow;
@@ -51,8 +52,8 @@ pub struct Conn {
     pub waiting: Option<Box<Request>>,
     /// Its peer was refused.
     pub refused: bool,
-    /// The log has named its client.
-    pub is_logged: bool,
+    /// The client that made its first call.
+    pub client: Option<Client>,
     pub output: OutputBuffer,
     rx: Buf,
     reader: Reader,
@@ -113,8 +114,16 @@ pub struct Socket {
     pub task: Option<TaskId>,
     /// A message is being decoded. The next one is read afterwards.
     pub decoding: bool,
+    /// It is told when clients come and go.
+    pub wants_clients: bool,
     /// When the peer last sent anything.
     heard: u64,
+}
+
+/// Who uses a connection, and since when, in Unix milliseconds.
+pub struct Client {
+    pub by: Source,
+    pub since: u64,
 }
 
 /// What a connection wants after bytes came or an answer went out.
@@ -134,7 +143,7 @@ impl Conn {
             link,
             waiting: None,
             refused: false,
-            is_logged: false,
+            client: None,
             output: OutputBuffer::default(),
             rx: Buf::default(),
             reader: Reader::new(),
@@ -343,7 +352,15 @@ impl Conn {
         let accept = self.accept.take().unwrap_or_default();
         self.output.write(|out| ws::write_upgrade(out, &accept, caller.form.dialect.sub_protocol));
         let (codec, heard) = (Codec::new(limits), now.mono_ms);
-        self.talk = Talk::Socket(Box::new(Socket { codec, caller, follow, task, decoding: false, heard }));
+        self.talk = Talk::Socket(Box::new(Socket {
+            codec,
+            caller,
+            follow,
+            task,
+            decoding: false,
+            wants_clients: false,
+            heard,
+        }));
         self.since = now.mono_ms;
     }
 
@@ -359,6 +376,11 @@ impl Conn {
             Talk::Socket(socket) => Some(socket),
             Talk::Reading | Talk::Answering(_) | Talk::Streaming { .. } | Talk::Closing => None,
         }
+    }
+
+    /// Whether events are sent on it as they happen.
+    pub fn is_live(&self) -> bool {
+        matches!(self.talk, Talk::Socket(_) | Talk::Streaming { .. })
     }
 
     /// What a socket follows is another task from now on.

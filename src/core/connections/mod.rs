@@ -25,6 +25,8 @@ pub(in crate::core) struct Connections {
     strangers: usize,
     output_budget: OutputBudget,
     refusals: Refusals,
+    /// Clients have come, gone, or joined a task.
+    pub clients_changed: bool,
     /// Connections with something to write, and connections that are closed.
     pub to_write: Vec<Key>,
     /// Connections that have room for input again.

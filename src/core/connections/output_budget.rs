@@ -10,7 +10,7 @@ use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::base::slots::Key;
 use crate::core::connections::Connections;
-use crate::core::requests::dispatch::{AnswerLength, Needs};
+use crate::core::requests::needs::{AnswerLength, Needs};
 use crate::core::timers::Timer;
 use crate::core::{Close, Core};
 use crate::limits::Limits;

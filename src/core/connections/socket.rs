@@ -67,6 +67,7 @@ impl Core {
         if let Some(task) = &task {
             self.room_for_sub(Some(task))?;
         }
+        self.connections.clients_changed = true;
         let Some(conn) = self.connections.get_mut(key) else {
             return Ok(());
         };
@@ -181,7 +182,7 @@ impl Core {
             Err((fault, form)) => return self.refuse(key, &form, &fault, now),
         };
         let by = Source { client, via: form.dialect.via.to_owned() };
-        self.log_request(key, &call, &by);
+        self.log_request(key, &call, &by, now);
         if let Call::Say(say) = &mut call
             && say.task.is_none()
             && say.create.context.is_none()

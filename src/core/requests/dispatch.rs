@@ -5,13 +5,14 @@ use crate::a2a::{self, Begins, Binding, Ends, Form, Unaddressed, View, Wanted, c
 use crate::base::Shared;
 use crate::base::clock::Now;
 use crate::base::http::Response;
-use crate::base::id::{ContextId, Seq, TaskId};
+use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::compute::{Computed, Extent};
 use crate::core::connections::connection::Line;
 use crate::core::disk::Parked;
 use crate::core::readers::subscription::{First, FirstBody, Kind, Reply, Role, Subscription, Until, Wants};
 use crate::core::requests::Caller;
+use crate::core::requests::needs::{Access, Needs};
 use crate::core::tasks::create_task::NewTaskOptions;
 use crate::core::{Core, Out, Site, WorkspaceChoice};
 use crate::task::call::{Call, Follow, Join, NewTasks};
@@ -19,6 +20,7 @@ use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::Protocol;
 use crate::task::machine::decide::{Input, Refusal};
 use crate::task::machine::state::{State, TaskState};
+use crate::task::policy;
 use crate::task::push::Census;
 use std::sync::Arc;
 
@@ -133,11 +135,7 @@ impl Core {
         let Caller { conn, form, by } = caller;
         match call {
             Call::Say(say) => self.send_message(caller, say, NewTaskOptions::at(site), now),
-            Call::Commands => {
-                let response = commands::listed(form, &self.settings.commands);
-                self.answer(*conn, &response, now);
-                Ok(())
-            }
+            Call::Commands => self.answer_now(*conn, &commands::listed(form, &self.settings.commands), now),
             Call::Execute(execute) => self.execute(caller, execute, site, now),
             Call::Create(create) => self.create(caller, &create, site.map_err(Fault::params)?, now),
             Call::Get { task, history } => {
@@ -146,13 +144,12 @@ impl Core {
             }
             Call::Cancel { task } => self.cancel(caller, &task, now),
             Call::Abort { task } => self.abort(caller, task, now),
-            Call::Drop { task, turn } => {
-                self.drive(&task, Input::Drop { turn, by: by.clone() }, now)
-                    .map_err(|refusal| explain(&task, refusal))?;
-                let reply = self.answer_prompt(caller, &task, None);
-                self.note_wish(reply, Wants::Change);
-                Ok(())
+            Call::Drop { task, turn } => self.change(caller, &task, Input::Drop { turn, by: by.clone() }, now),
+            Call::Tune { task, mode, model } => {
+                let model = model.map(|wish| (self.settings.choose)(Some(&wish))).transpose().map_err(Fault::params)?;
+                self.change(caller, &task, Input::Tune { mode, model, by: by.clone() }, now)
             }
+            Call::Shell { task, command } => self.change(caller, &task, Input::Shell { command, by: by.clone() }, now),
             Call::Subscribe { task, after } => self.watch(caller, &task, after, now),
             Call::Metadata { task } => {
                 let response = a2a::metadata(&self.tasks[&task].state, &self.tools.shown);
@@ -164,6 +161,10 @@ impl Core {
                 self.list_later(Parked::new(caller.clone(), call));
                 Ok(())
             }
+            Call::About => self.about(caller, now),
+            Call::Briefs => self.briefs(caller, now),
+            Call::Clients => self.clients(caller, now),
+            Call::Files { task, query, limit } => self.files(caller, &task, query, limit),
             Call::Session => self.tell_session(caller, now),
             Call::Join(join) => self.join(caller, join, now),
             Call::Health => {
@@ -177,17 +178,18 @@ impl Core {
                     refused_peers: self.connections.refused(),
                     unconfined: self.settings.unconfined.as_deref(),
                 });
-                self.answer(*conn, &health, now);
-                Ok(())
+                self.answer_now(*conn, &health, now)
             }
-            Call::ExtendedCard => {
-                let response = self.settings.card.extended(None, form);
-                self.answer(*conn, &response, now);
-                Ok(())
-            }
+            Call::ExtendedCard => self.answer_now(*conn, &self.settings.card.extended(None, form), now),
             Call::Push { task, ask } => self.push(caller, &task, ask, now),
             Call::Card => unreachable!("the card is answered with its request in hand"),
         }
+    }
+
+    /// Answers with what no disk has to hold.
+    pub(in crate::core) fn answer_now(&mut self, conn: Key, response: &Response, now: Now) -> Result<(), Fault> {
+        self.answer(conn, response, now);
+        Ok(())
     }
 
     /// Whether the tenant of this form has the task.
@@ -237,6 +239,14 @@ impl Core {
         }
         let reply = self.answer_task(caller, task, None);
         self.note_wish(reply, Wants::Cancel);
+        Ok(())
+    }
+
+    /// Changes a task, and answers when that is on disk.
+    fn change(&mut self, caller: &Caller, task: &TaskId, input: Input, now: Now) -> Result<(), Fault> {
+        self.drive(task, input, now).map_err(|refusal| explain(task, refusal))?;
+        let reply = self.answer_prompt(caller, task, None);
+        self.note_wish(reply, Wants::Change);
         Ok(())
     }
 
@@ -446,63 +456,6 @@ pub(in crate::core) fn joins(call: &Call) -> bool {
     matches!(call, Call::Session) || matches!(call, Call::Join(Join { follow, .. }) if *follow == session)
 }
 
-/// What has to be known of a call before it is carried out.
-pub(in crate::core) struct Needs<'a> {
-    /// The task that it names.
-    pub task: Option<&'a TaskId>,
-    /// The context that a new task is to be in.
-    pub context: Option<&'a ContextId>,
-    pub access: Access,
-    pub answer: AnswerLength,
-}
-
-/// What a call does with its task.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::core) enum Access {
-    /// It shows the task as it is recorded.
-    Read,
-    /// It changes the task, unless that cannot be recorded.
-    Change,
-    /// It may do either, or is about no single task.
-    Other,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::core) enum AnswerLength {
-    Short,
-    /// As long as a task.
-    Long,
-}
-
-impl Needs<'_> {
-    pub fn of(call: &Call) -> Needs<'_> {
-        use {Access::*, AnswerLength::*};
-        let (task, access, answer) = match call {
-            Call::Say(say) => (say.task.as_ref(), Change, Short),
-            Call::Push { task, .. } => (Some(task), Change, Short),
-            Call::Get { task, .. } => (Some(task), Read, Long),
-            Call::Metadata { task } => (Some(task), Read, Short),
-            Call::Cancel { task } => (Some(task), Other, Short),
-            Call::Abort { task } => (task.as_ref(), Other, Short),
-            Call::Drop { task, .. } => (Some(task), Change, Short),
-            Call::Blob { task, .. } | Call::Subscribe { task, .. } => (Some(task), Other, Long),
-            // A socket that follows a task is shown its events, and not all of its messages.
-            Call::Join(Join { follow: Follow::Task(task), .. }) => (Some(task), Other, Short),
-            Call::List(_) | Call::AllMetadata => (None, Other, Long),
-            Call::Join(Join { follow: Follow::Session | Follow::All | Follow::Nothing, .. })
-            | Call::Create(_)
-            | Call::Commands
-            | Call::Execute(_)
-            | Call::Session
-            | Call::Health
-            | Call::Card
-            | Call::ExtendedCard => (None, Other, Short),
-        };
-        let context = call.creates().and_then(|create| create.context.as_ref());
-        Needs { task, context, access, answer }
-    }
-}
-
 pub(in crate::core) fn explain(task: &TaskId, refusal: Refusal) -> Fault {
     match refusal {
         Refusal::Over => {
@@ -526,6 +479,15 @@ pub(in crate::core) fn explain(task: &TaskId, refusal: Refusal) -> Fault {
         Refusal::NotQueued(turn) => Fault::params(format!(
             "No prompt waits for turn {turn}: the agent works on it already, or somebody took it back."
         )),
+        Refusal::NotGranted(mode) => Fault::params(match mode {
+            policy::Mode::Yolo => {
+                "The mode yolo needs the operator's word: start the server with --allow-auto-execute."
+            }
+            policy::Mode::AutoEdit | policy::Mode::Default | policy::Mode::Plan => {
+                "The mode auto_edit needs a trusted workspace."
+            }
+        }),
+        Refusal::ShellBusy => Fault::params("A command runs in this task already; stop it or wait for its end."),
         Refusal::HooksFull => {
             let message = "The task has as many webhooks as it may; delete one first.";
             Fault::params(message)

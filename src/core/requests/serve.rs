@@ -41,7 +41,7 @@ impl Core {
     /// A request was decoded.
     pub(in crate::core) fn decoded(&mut self, key: Key, request: &Request, decoded: Decoded, now: Now) {
         if let Ok((call, form)) = &decoded {
-            self.log_request(key, call, &source(request, form));
+            self.log_request(key, call, &source(request, form), now);
         }
         match decoded {
             Ok((Call::Card, _)) => {

@@ -251,6 +251,7 @@ impl Core {
         }
         self.restore(now);
         self.turn_pages();
+        self.announce_clients(now);
         self.watch_output_budget(now);
         self.lighten();
         if self.is_over() {

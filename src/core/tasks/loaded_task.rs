@@ -10,7 +10,7 @@ use crate::base::slots::Key;
 use crate::core::disk::store::Openness;
 use crate::core::hooks::{self, Courier};
 use crate::task::log::brief::Brief;
-use crate::task::log::event::{End, Event, calls, detours, errands, hooks, speech};
+use crate::task::log::event::{End, Event, calls, detours, errands, hooks, shells, speech};
 use crate::task::log::record::Record;
 use crate::task::machine::decide::Gate;
 use crate::task::machine::job::Job;
@@ -113,6 +113,7 @@ impl Mark {
             Event::Created(_)
             | Event::Prompted { .. }
             | Event::Steered { .. }
+            | Event::Tuned { .. }
             | Event::TurnBegan { .. }
             | Event::ResultsSent
             | Event::Produced { .. }
@@ -121,6 +122,7 @@ impl Mark {
             | speech!()
             | detours!()
             | calls!()
+            | shells!()
             | hooks!() => Mark::Plain,
         }
     }
@@ -288,8 +290,8 @@ impl LoadedTask {
         self.couriers.iter().any(Courier::is_away)
     }
 
-    /// Whether the turn is unfinished or a question is open: then a restart has to look at it.
+    /// Whether the turn is unfinished, a question is open or a command of a user runs: then a restart has to look at it.
     pub fn is_open(&self) -> bool {
-        !(self.state.is_over() || self.state.is_idle())
+        !(self.state.is_over() || self.state.is_idle()) || self.state.shell.is_some()
     }
 }

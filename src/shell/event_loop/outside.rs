@@ -74,6 +74,17 @@ impl Shell for Outside {
                     move |error| Mail::Input(Input::BlobRead { request: asked, read: Err(error.message) }),
                 );
             }
+            Out::Files(request) => {
+                let asked = request.clone();
+                self.jobs.ask(
+                    Lane::Tool,
+                    move |context| {
+                        let found = context.find_files(&request.workspace, &request.query, request.limit);
+                        Mail::Input(Input::FilesFound { request, found })
+                    },
+                    move |error| Mail::Input(Input::FilesFound { request: asked, found: Err(error.message) }),
+                );
+            }
             Out::Compute(computation) => {
                 let recipient = computation.recipient().clone();
                 self.jobs.ask(

@@ -81,8 +81,8 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     let env = lookup(plan.environment.clone());
     let reader = SettingsReader::new(plan.paths.clone(), env, operator, limits.clone());
     let site = reader.site(workspace).map_err(OpenError::Plan)?;
-    let (context, script, choose) = worker_context(plan, site, roots, children, store.archive(), reader)?;
-    let setup = core_setup(&context, script, choose, &listeners, unconfined, &log)?;
+    let (context, model) = worker_context(plan, site, roots, children, store.archive(), reader)?;
+    let setup = core_setup(&context, model, &listeners, unconfined, &log)?;
     if let Err(error) = instances.announce(&instance) {
         log.warn(format_args!("other programs will not find this server: {error}"));
     }
@@ -103,7 +103,7 @@ fn refuse_supervisors() -> Result<(), OpenError> {
     Ok(())
 }
 
-/// What workers need, and the script and the choice of models for the core.
+/// What workers need, and what the core has to know of the model.
 fn worker_context(
     plan: Plan,
     site: Site,
@@ -111,7 +111,7 @@ fn worker_context(
     children: Option<Children>,
     archive: Arc<dyn Archive>,
     reader: SettingsReader,
-) -> Result<(WorkerContext, Option<Arc<Script>>, Choose), OpenError> {
+) -> Result<(WorkerContext, ForCore), OpenError> {
     let settings = plan.settings;
     let tls = client::tls(plan.certificates.as_deref()).map_err(OpenError::Plan)?;
     let backend = backend(plan.model, tls.clone(), &settings.limits)?;
@@ -135,13 +135,12 @@ fn worker_context(
         reader,
         settings,
     };
-    Ok((context, backend.script, backend.choose))
+    Ok((context, backend.for_core))
 }
 
 fn core_setup(
     context: &WorkerContext,
-    script: Option<Arc<Script>>,
-    choose: Choose,
+    model: ForCore,
     listeners: &[Listener],
     unconfined: Option<String>,
     log: &Log,
@@ -153,8 +152,9 @@ fn core_setup(
         host_policy: host_policy(settings, listeners),
         tools: context.specs.clone(),
         commands: context.commands.registry().clone(),
-        choose,
-        script,
+        choose: model.choose,
+        models: model.names,
+        script: model.script,
         card: card(settings, &url(listeners)).map_err(OpenError::Plan)?,
         switches: settings.a2a.clone(),
         workspace: Workspace {
@@ -298,15 +298,24 @@ fn children(
 struct Backend {
     model: Arc<dyn ModelBackend>,
     ask: Option<Arc<dyn Ask>>,
+    for_core: ForCore,
+}
+
+/// What the core knows of the model.
+struct ForCore {
     script: Option<Arc<Script>>,
     choose: Choose,
+    /// The models that clients may choose, if they are listed.
+    names: Vec<String>,
 }
 
 impl Backend {
     /// One that always answers by this name, whatever model a client asks for.
     fn named(name: &str, model: Arc<dyn ModelBackend>, script: Option<Arc<Script>>) -> Backend {
         let name = name.to_owned();
-        Backend { model, ask: None, script, choose: Box::new(move |_| Ok(name.clone())) }
+        let names = vec![name.clone()];
+        let choose = Box::new(move |_: Option<&str>| Ok(name.clone()));
+        Backend { model, ask: None, for_core: ForCore { script, choose, names } }
     }
 }
 
@@ -317,8 +326,9 @@ fn backend(model: Model, tls: TlsConfig, limits: &Limits) -> Result<Backend, Ope
             let Gemini { endpoint, models, proxy } = *gemini;
             let client = Client::new(endpoint, tls, proxy.as_deref(), limits.clone()).map_err(OpenError::Plan)?;
             let client = Arc::new(client);
+            let names = models.allowed.clone();
             let choose = Box::new(move |wish: Option<&str>| models.choose(wish));
-            Backend { model: client.clone(), ask: Some(client), script: None, choose }
+            Backend { model: client.clone(), ask: Some(client), for_core: ForCore { script: None, choose, names } }
         }
         Model::Script(script) => scripted("script", script),
         Model::Demo => scripted("demo", Arc::new(Script::parse(DEMO).expect("the demo is a script"))),

@@ -32,6 +32,7 @@ use crate::tool::commands::background::Background;
 use crate::tool::files::attachments;
 use crate::tool::files::changes::FileChanges;
 use crate::tool::files::kept_output::KeptOutputs;
+use crate::tool::search::paths;
 use crate::tool::web::Web;
 use crate::tool::{Ask, Ctx, NoPrograms, Toolbox};
 use std::collections::HashMap;
@@ -279,6 +280,13 @@ impl WorkerContext {
             ));
         }
         if path == Path::new(&self.site.path) { Ok(self.site.clone()) } else { self.reader.site(path) }
+    }
+
+    /// The paths in a workspace that fit a query, best first.
+    pub fn find_files(&self, workspace: &str, query: &str, limit: usize) -> Result<Vec<String>, String> {
+        let (task, cancel, none) = (TaskId::from(""), Cancel::default(), FileChanges::default());
+        let ctx = self.ctx(&task, workspace, &cancel, &none).map_err(|error| error.message)?;
+        Ok(paths::fitting(query, limit, &ctx))
     }
 
     /// Reads the stored content of the conversation.

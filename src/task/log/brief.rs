@@ -1,8 +1,9 @@
 //! The summary of a task: what lists and lookups need of one that is not in memory.
 
 use crate::base::id::{ContextId, TaskId, Tenant};
+use crate::limits::TITLE_CHARS;
 use crate::task::log::event::{Profile, Protocol};
-use crate::task::machine::state::{State, TaskState};
+use crate::task::machine::state::{Item, State, TaskState};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,21 @@ pub struct Brief {
     pub failed: bool,
     /// Unix milliseconds of the last status.
     pub at: u64,
+    /// The beginning of the first prompt.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub title: String,
+    /// How many prompts there were.
+    #[serde(default)]
+    pub turns: u32,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub workspace: String,
+    /// How many questions wait for an answer.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waiting: usize,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 impl Brief {
@@ -36,6 +52,10 @@ impl Brief {
             idle: false,
             failed: false,
             at: 0,
+            title: String::new(),
+            turns: 0,
+            workspace: String::new(),
+            waiting: 0,
         }
     }
 
@@ -50,6 +70,10 @@ impl Brief {
             idle: state.outcome().is_some(),
             failed: state.outcome() == Some(TaskState::Failed),
             at: state.status.at,
+            title: title(state),
+            turns: state.last_turn,
+            workspace: created.workspace.clone(),
+            waiting: state.asked().count(),
         }
     }
 
@@ -62,4 +86,15 @@ impl Brief {
     pub fn made(&self, task: &TaskId) -> Option<(Protocol, Profile)> {
         (task.as_str() != self.context.as_str()).then_some((self.protocol, self.profile))
     }
+}
+
+/// The first line of the first prompt.
+fn title(state: &State) -> String {
+    let said = state.history.iter().find_map(|item| match item.as_ref() {
+        Item::Said(message) | Item::Dropped(message) => Some(message.text()),
+        Item::Steered(_) | Item::Answered(_) | Item::Summary(_) | Item::Nudge(_) | Item::Results(_) => None,
+    });
+    let queued = || state.queue.front().map(|queued| queued.message.text());
+    let text = said.or_else(queued).unwrap_or_default();
+    text.trim().lines().next().unwrap_or_default().chars().take(TITLE_CHARS).collect()
 }

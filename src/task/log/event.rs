@@ -5,7 +5,7 @@
 //! are never rewritten: members are only added, with a default.
 //!
 //! Code that reads events matches all of them, so that a new one cannot be overlooked. Events that are mostly handled alike are groups,
-//! which are patterns: `errands`, `speech`, `detours`, `calls`, `hooks`.
+//! which are patterns: `errands`, `speech`, `detours`, `calls`, `shells`, `hooks`.
 
 use crate::base::id::{CallId, ConfigId, ContextId, Seq, TaskId, Tenant};
 use crate::base::words::words;
@@ -42,6 +42,27 @@ pub enum Event {
     Dropped {
         turn: u32,
         by: Source,
+    },
+    /// Somebody chose the approval mode or the model of the requests that follow.
+    Tuned {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mode: Option<Mode>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        by: Source,
+    },
+    /// A user's own command starts, beside the turns of the agent. Written before it does.
+    ShellBegan {
+        command: String,
+        by: Source,
+    },
+    /// Output of that command, in order.
+    ShellOutput {
+        text: String,
+    },
+    /// The command ended: what it printed and how it ended. The model is shown it with the next prompt.
+    ShellEnded {
+        text: String,
     },
     /// The agent began to work on a prompt.
     TurnBegan {
@@ -273,6 +294,14 @@ macro_rules! calls {
 }
 pub(crate) use calls;
 
+/// The steps of a user's own command.
+macro_rules! shells {
+    () => {
+        Event::ShellBegan { .. } | Event::ShellOutput { .. } | Event::ShellEnded { .. }
+    };
+}
+pub(crate) use shells;
+
 /// Changes of the task's webhooks.
 macro_rules! hooks {
     () => {
@@ -291,6 +320,10 @@ impl Event {
             | Event::Prompted { .. }
             | Event::Steered { .. }
             | Event::Dropped { .. }
+            | Event::Tuned { .. }
+            | Event::ShellBegan { .. }
+            | Event::ShellOutput { .. }
+            | Event::ShellEnded { .. }
             | Event::TurnBegan { .. }
             | Event::AttachmentsWanted
             | Event::CommandBegan

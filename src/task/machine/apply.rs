@@ -5,15 +5,16 @@ use crate::base::id::{CallId, ConfigId};
 use crate::limits::PROMPT_KEYS;
 use crate::task::log::answer::{Answer, Usage};
 use crate::task::log::blob::{BlobRef, FileChange};
-use crate::task::log::event::{Created, Delivery, End, Event, ToolSet, Tries, detours, errands, hooks};
+use crate::task::log::event::{Created, Delivery, End, Event, ToolSet, Tries, detours, errands, hooks, shells};
 use crate::task::log::long_text::LongText;
 use crate::task::log::record::Record;
 use crate::task::machine::loops::FENCE;
 use crate::task::machine::state::{
-    CallResult, CallState, Item, Phase, Queued, Stage, State, Status, Step, Summary, TaskState, Turn, Utterance,
+    CallResult, CallState, Item, Phase, Queued, ShellRun, Stage, State, Status, Step, Summary, TaskState, Turn,
+    Utterance,
 };
 use crate::task::message::{Artifact, Content, Message, Source};
-use crate::task::policy::Rule;
+use crate::task::policy::{Mode, Rule};
 use crate::task::push::{self, Hook, Target};
 use crate::task::spec::{ApprovalScope, Ending, ErrorKind, Plan};
 use std::collections::{BTreeMap, VecDeque};
@@ -41,7 +42,10 @@ impl State {
             history: Vec::new(),
             summary: None,
             artifacts: Vec::new(),
+            mode: created.mode,
             always: Vec::new(),
+            shell: None,
+            shell_results: Vec::new(),
             total: Usage::default(),
             tools: None,
             asks: created.model.as_str().into(),
@@ -92,18 +96,18 @@ impl State {
             Event::Prompted { message, by, turn, delivery } => self.queue_prompt(message, by, *turn, delivery),
             Event::Steered { turn } => self.steer(*turn),
             Event::Dropped { turn, .. } => drop(self.take_queued(*turn)),
+            Event::Tuned { mode, model, .. } => self.tune(*mode, model.as_deref()),
+            Event::ShellBegan { command, .. } => self.shell = Some(ShellRun { job, command: command.clone() }),
+            Event::ShellEnded { text } => self.end_shell(text),
             Event::TurnBegan { turn } => self.begin_turn(*turn, record),
             Event::AttachmentsWanted => self.phase = Phase::Working { job, step: Step::Attach },
-            Event::Attached { text } => {
-                self.name_texts([text]);
-                self.prepare_prompt((!text.is_empty()).then(|| text.clone()), record);
-            }
+            Event::Attached { text } => self.attach(text, record),
             Event::CommandBegan => self.phase = Phase::Working { job, step: Step::Command },
             Event::CommandPrompted { text } => self.prepare_prompt(Some(text.as_str().into()), record),
             Event::Tools(set) => self.declare_tools(set),
             Event::Traced { trace } => self.turn.trace = Some(trace.clone()),
             Event::Thought { subject, description } => self.add_thought(subject, description),
-            Event::Cited { .. } | Event::Declined { .. } => {}
+            Event::Cited { .. } | Event::Declined { .. } | Event::ShellOutput { .. } => {}
             Event::Text { text } => self.utterance.push(text, record),
             Event::Retracted { .. } => self.retract(),
             Event::BackedOff { tries, delay_ms, reason } => {
@@ -166,9 +170,26 @@ impl State {
         self.turn.prompt = Some(queued.message);
     }
 
+    fn tune(&mut self, mode: Option<Mode>, model: Option<&str>) {
+        self.mode = mode.unwrap_or(self.mode);
+        if let Some(model) = model {
+            self.asks = model.into();
+            self.model = self.asks.clone();
+        }
+    }
+
+    fn end_shell(&mut self, text: &str) {
+        let Some(ShellRun { command, .. }) = self.shell.take() else {
+            return;
+        };
+        let text = format!("I ran this command myself:\n```\n{command}\n```\nIts result:\n```\n{text}\n```");
+        self.shell_results.push(Arc::new(Item::Nudge(text.into())));
+    }
+
     fn begin_turn(&mut self, turn: u32, record: &Record) {
         let queued = self.queue.pop_front().expect("a turn begins with a queued prompt");
         assert_eq!(queued.turn, turn, "turns begin in the order of their prompts");
+        self.history.append(&mut self.shell_results);
         self.history.push(Arc::new(Item::Said(queued.message.clone())));
         self.turn = Turn { number: turn, began_at: record.at, prompt: Some(queued.message), ..Turn::default() };
         self.think(record);
@@ -189,6 +210,11 @@ impl State {
             Arc::new(Item::Nudge(text))
         }));
         self.phase = Phase::Working { job: record.seq, step: Step::Think };
+    }
+
+    fn attach(&mut self, text: &LongText, record: &Record) {
+        self.name_texts([text]);
+        self.prepare_prompt((!text.is_empty()).then(|| text.clone()), record);
     }
 
     fn declare_tools(&mut self, set: &ToolSet) {
@@ -377,6 +403,7 @@ impl State {
         self.keep_queue();
         self.utterance = Utterance::default();
         self.phase = Phase::Closed;
+        self.shell = None;
         self.suspended = false;
         self.announce(record, state, text.clone());
     }
@@ -487,6 +514,7 @@ fn announces(event: &Event) -> bool {
         | Event::Prompted { .. }
         | Event::Steered { .. }
         | Event::Dropped { .. }
+        | Event::Tuned { .. }
         | Event::Thought { .. }
         | Event::Text { .. }
         | Event::Cited { .. }
@@ -501,6 +529,7 @@ fn announces(event: &Event) -> bool {
         | Event::Produced { .. }
         | errands!()
         | detours!()
+        | shells!()
         | hooks!() => false,
     }
 }

@@ -25,7 +25,7 @@ use crate::task::machine::job::{
 };
 use crate::task::machine::state::{Awaited, CallState, Item, Phase, Stage, State, Step, TaskState};
 use crate::task::message::Source;
-use crate::task::policy::{self, Ask, Grant, Policy, Rule, Ruling};
+use crate::task::policy::{self, Ask, Grant, Mode, Policy, Rule, Ruling};
 use crate::task::push::{Health, Hook, Target};
 use crate::task::spec::{
     ApprovalScope, CallError, Choice, Confinement, Ending, ErrorKind, Kind, Plan, ToolSpec, Verdict,
@@ -55,6 +55,17 @@ pub enum Input {
     /// Somebody takes a queued prompt back.
     Drop {
         turn: u32,
+        by: Source,
+    },
+    /// Somebody chooses the approval mode or the model.
+    Tune {
+        mode: Option<Mode>,
+        model: Option<String>,
+        by: Source,
+    },
+    /// Somebody runs a command of their own.
+    Shell {
+        command: String,
         by: Source,
     },
     /// The task cannot run at all, e.g. because its workspace is gone.
@@ -140,6 +151,10 @@ pub enum Refusal {
     QueueFull,
     /// No prompt waits for this turn.
     NotQueued(u32),
+    /// The operator has not granted this mode.
+    NotGranted(Mode),
+    /// A command of a user runs already.
+    ShellBusy,
     /// The task has as many webhooks as it may.
     HooksFull,
 }
@@ -163,6 +178,8 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
         Input::Disconnected { turn } if turn == state.turn.number => out.abort(None),
         Input::Disconnected { .. } => {}
         Input::Drop { turn, by } => out.drop_prompt(turn, by)?,
+        Input::Tune { mode, model, by } => out.tune(mode, model, by)?,
+        Input::Shell { command, by } => out.shell(command, by)?,
         Input::Fail(text) => {
             if state.is_over() {
                 return Err(Refusal::Over);
@@ -176,6 +193,11 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
         Input::Restored => out.restored(),
         Input::Time(unix_ms) => out.time(unix_ms),
         Input::Advance => out.advance(),
+    }
+    if let Some(shell) = &state.shell
+        && out.decision.events.iter().any(|event| matches!(event, Event::Closed { .. }))
+    {
+        out.effect(Effect::Stop { job: shell.job });
     }
     Ok(out.decision)
 }
@@ -196,6 +218,7 @@ pub fn job(state: &State, at: Seq, limits: &Limits) -> Option<Job> {
             let calls = state.calls.iter().map(|call| call.request.clone()).take(limits.calls).collect();
             Work::Prepare { workspace, calls, blob_room }
         }
+        Awaited::Shell(shell) => Work::Run(Run::shell(workspace, shell, blob_room)),
         Awaited::Plan(call) => Work::Prepare { workspace, calls: vec![call.request.clone()], blob_room },
         Awaited::Run(call) => Work::Run(Run {
             workspace,

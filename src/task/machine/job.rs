@@ -6,11 +6,11 @@ use crate::task::log::answer::{Answer, Request};
 use crate::task::log::blob::FileChange;
 use crate::task::log::event::{Delivery, ToolSet};
 use crate::task::log::long_text::LongText;
-use crate::task::machine::state::Item;
+use crate::task::machine::state::{Item, ShellRun};
 use crate::task::message::{Artifact, Message};
 use crate::task::slash::{Command, Commanded};
 use crate::task::spec::{Answers, Base, CallError, Confinement, Ending, Plan};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// A job is known by the event that caused it: unique within the task, and never reused over a restart.
@@ -88,6 +88,24 @@ pub struct Run {
     pub confinement: Confinement,
     /// How many bytes of content may still be stored for the task.
     pub blob_room: u64,
+}
+
+impl Run {
+    /// A user's own command, run as the shell tool runs one that was approved.
+    pub fn shell(workspace: Arc<str>, shell: &ShellRun, blob_room: u64) -> Run {
+        Run {
+            workspace,
+            call: format!("shell-{}", shell.job).into(),
+            name: "run_shell_command".into(),
+            args: json!({ "command": shell.command }),
+            base: None,
+            edited: None,
+            answers: None,
+            confinement: Confinement::None,
+            left: Default::default(),
+            blob_room,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

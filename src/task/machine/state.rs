@@ -13,7 +13,7 @@ use crate::task::log::event::{Created, Final, Lifecycle, Tries};
 use crate::task::log::long_text::LongText;
 use crate::task::log::record::Record;
 use crate::task::message::{Artifact, Message, Source};
-use crate::task::policy::Rule;
+use crate::task::policy::{Mode, Rule};
 use crate::task::push::Hook;
 use crate::task::spec::{Answers, ApprovalScope, Choice, Confinement, Ending, Plan};
 use serde::{Deserialize, Serialize};
@@ -117,6 +117,8 @@ pub enum Awaited<'a> {
     /// Another plan for a call whose file has changed.
     Plan(&'a CallState),
     Run(&'a CallState),
+    /// The result of a user's own command.
+    Shell(&'a ShellRun),
 }
 
 /// One tool call of the current batch (kept until the next batch or turn).
@@ -301,6 +303,13 @@ pub struct Summary {
     pub items: usize,
 }
 
+/// A user's own command that runs; `job` is the sequence number of its `ShellBegan`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShellRun {
+    pub job: Seq,
+    pub command: String,
+}
+
 /// A prompt that waits for its turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Queued {
@@ -381,8 +390,14 @@ pub struct State {
     /// What the model is shown in place of the older part of it.
     pub summary: Option<Summary>,
     pub artifacts: Vec<Artifact>,
+    /// The approval mode.
+    pub mode: Mode,
     /// What the user allowed for this session.
     pub always: Vec<Rule>,
+    /// The user's own command that runs.
+    pub shell: Option<ShellRun>,
+    /// What the model is to be shown of such commands before the next prompt.
+    pub shell_results: Vec<Arc<Item>>,
     /// Token counts of all answers.
     pub total: Usage,
     /// The SHA-256 of the declarations of the tools that the model was told of last.
@@ -438,6 +453,9 @@ impl State {
         match self.phase {
             Phase::Working { job: at, step } if at == job => return Some(Awaited::Step(step)),
             Phase::Working { .. } | Phase::Idle | Phase::Backoff { .. } | Phase::Tools | Phase::Closed => {}
+        }
+        if let Some(shell) = self.shell.as_ref().filter(|shell| shell.job == job) {
+            return Some(Awaited::Shell(shell));
         }
         self.calls.iter().find_map(|call| match call.stage {
             Stage::Running { job: at } => (at == job).then_some(Awaited::Run(call)),

@@ -4,6 +4,7 @@ pub mod glob;
 pub mod grep_search;
 pub mod ignore;
 pub mod listing;
+pub mod paths;
 pub mod walk;
 pub mod wildcard;
 

@@ -90,7 +90,7 @@ impl Deciding<'_> {
     fn granted(&self, call: &CallState, plan: &Plan, choice: Choice) -> Vec<Rule> {
         match choice {
             Choice::ProceedAlways | Choice::ProceedAlwaysAndSave => {
-                policy::always(self.tool(call), plan, self.state.created.mode)
+                policy::always(self.tool(call), plan, self.state.mode)
             }
             Choice::ProceedOnce | Choice::Cancel => Vec::new(),
         }
@@ -115,9 +115,51 @@ impl Deciding<'_> {
         Ok(())
     }
 
+    /// Sets what the requests that follow are made with. The operator's word is needed for a mode in which nobody is asked.
+    pub(in crate::task) fn tune(
+        &mut self,
+        mode: Option<Mode>,
+        model: Option<String>,
+        by: Source,
+    ) -> Result<(), Refusal> {
+        if self.state.is_over() {
+            return Err(Refusal::Over);
+        }
+        let is_granted = |mode: Mode| match mode {
+            Mode::Plan | Mode::Default => true,
+            Mode::AutoEdit => self.state.created.trusted,
+            Mode::Yolo => self.state.created.mode == Mode::Yolo || self.rules.grant.auto_execute,
+        };
+        if let Some(mode) = mode.filter(|mode| !is_granted(*mode)) {
+            return Err(Refusal::NotGranted(mode));
+        }
+        let mode = mode.filter(|mode| *mode != self.state.mode);
+        let model = model.filter(|model| **model != *self.state.asks);
+        if mode.is_some() || model.is_some() {
+            self.push(Event::Tuned { mode, model, by });
+        }
+        Ok(())
+    }
+
+    /// Starts a user's own command. It needs no approval, because the user typed it.
+    pub(in crate::task) fn shell(&mut self, command: String, by: Source) -> Result<(), Refusal> {
+        if self.state.is_over() {
+            return Err(Refusal::Over);
+        }
+        if self.state.shell.is_some() {
+            return Err(Refusal::ShellBusy);
+        }
+        let job = self.push(Event::ShellBegan { command, by });
+        self.effect(Effect::Start { job, gate: Gate::Synced });
+        Ok(())
+    }
+
     /// Ends the turn that is under way; the task can be continued. The text that clients were shown is kept as an answer, so that the
     /// model knows it too.
     pub(in crate::task) fn abort(&mut self, by: Option<Source>) {
+        if by.is_some() {
+            self.stop_shell("The user stopped the command.");
+        }
         if !is_in_turn(self.state) {
             return;
         }
@@ -134,7 +176,14 @@ impl Deciding<'_> {
         self.push(Event::TurnEnded { turn: self.state.turn.number, end: End::Interrupted(text), by });
     }
 
-    /// Stops every job and ends every call that clients have been shown.
+    fn stop_shell(&mut self, reason: &str) {
+        if let Some(shell) = &self.state.shell {
+            self.effect(Effect::Stop { job: shell.job });
+            self.push(Event::ShellEnded { text: reason.to_owned() });
+        }
+    }
+
+    /// Stops the agent and ends every call that clients have been shown.
     pub(in crate::task) fn stop_everything(&mut self, reason: &str) {
         match self.state.phase {
             Phase::Working { job, .. } => self.effect(Effect::Stop { job }),

@@ -2,6 +2,7 @@
 //! for is dropped, so a late note changes nothing.
 
 use super::*;
+use crate::limits::SHELL_CHARS;
 use crate::task::log::blob::FileChange;
 use crate::task::log::long_text::LongText;
 use std::{iter, slice};
@@ -28,7 +29,7 @@ impl Deciding<'_> {
                 self.commanded(Err(format!("The command ended unexpectedly: {message}")));
             }
             (Awaited::Step(Step::Compact), NoteBody::Compacted(result)) => {
-                self.compacted(result.map_err(|error| error.message));
+                self.compacted(result.map_err(|e| e.message))
             }
             (Awaited::Step(Step::Compact), NoteBody::Died(reason)) => self.compacted(Err(reason)),
             (Awaited::Step(Step::Prepare), NoteBody::Prepared(plans)) => {
@@ -52,11 +53,16 @@ impl Deciding<'_> {
             (Awaited::Run(call), NoteBody::Died(message)) => {
                 self.end_call(call.id().clone(), Ending::Error { error: died(message) });
             }
+            (Awaited::Shell(_), NoteBody::Output(text)) if text.is_empty() => {}
+            (Awaited::Shell(_), NoteBody::Output(text)) => drop(self.push(Event::ShellOutput { text })),
+            (Awaited::Shell(_), NoteBody::Ended(RunEnd::Ended(ending))) => self.shell_ended(&ending),
+            (Awaited::Shell(_), NoteBody::Died(message)) => self.shell_ended(&Ending::Error { error: died(message) }),
             // Not a result of this kind of job.
             (
                 Awaited::Step(Step::Attach | Step::Command | Step::Compact | Step::Prepare)
                 | Awaited::Plan(_)
-                | Awaited::Run(_),
+                | Awaited::Run(_)
+                | Awaited::Shell(_),
                 NoteBody::Tools(_)
                 | NoteBody::Traced(_)
                 | NoteBody::Thought { .. }
@@ -255,7 +261,7 @@ impl Deciding<'_> {
             by_default: spec.map_or(Verdict::Ask, |spec| spec.by_default),
             args: &call.request.args,
             plan,
-            mode: state.created.mode,
+            mode: state.mode,
             session,
             trusted: state.created.trusted,
             // A task waits for as long as it takes: somebody may always come.
@@ -291,6 +297,21 @@ impl Deciding<'_> {
                 self.start(job);
             }
         }
+    }
+
+    /// What the model and people are shown of a user's own command.
+    fn shell_ended(&mut self, ending: &Ending) {
+        let (reason, output) = match ending {
+            Ending::Success { output, .. } => ("", output.as_str()),
+            Ending::Cancelled { reason, output } => (reason.as_str(), output.as_str()),
+            Ending::Error { error } => (error.message.as_str(), ""),
+        };
+        let mut text: String = output.chars().take(SHELL_CHARS).collect();
+        if text.len() < output.len() {
+            text.push_str("\n[The rest was left out.]");
+        }
+        let text = [reason, &text].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n");
+        self.push(Event::ShellEnded { text });
     }
 
     pub(in crate::task) fn due(&mut self, job: Seq) {

@@ -10,6 +10,9 @@ pub(in crate::task) const RESTARTED: &str =
 
 impl Deciding<'_> {
     pub(in crate::task) fn restored(&mut self) {
+        if self.state.shell.is_some() {
+            self.push(Event::ShellEnded { text: "The server was stopped while this command was running.".into() });
+        }
         match self.state.phase {
             Phase::Idle | Phase::Closed => {}
             Phase::Backoff { job, delay_ms, .. } => self.effect(Effect::Arm { job, delay_ms }),

@@ -20,7 +20,7 @@ impl Deciding<'_> {
     pub(in crate::task) fn time(&mut self, unix_ms: u64) {
         let times = self.rules.limits.times;
         let lasted = |since: u64, limit: Option<u64>| limit.filter(|limit| unix_ms >= since.saturating_add(*limit));
-        if self.state.is_idle() {
+        if self.state.is_idle() && self.state.shell.is_none() {
             if let Some(limit) = lasted(self.state.status.at, times.idle_ms) {
                 self.expire(limit);
             }

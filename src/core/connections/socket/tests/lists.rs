@@ -134,3 +134,29 @@ fn a_log_that_another_process_has_is_asked_for_again() {
     let answer = String::from_utf8(taken(&mut rig, key)).expect("UTF-8");
     assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
 }
+
+#[test]
+fn a_socket_that_asked_for_the_clients_is_told_when_they_change() {
+    let mut rig = Rig::new();
+    let first = join(&mut rig, "?client=ann", "Sec-WebSocket-Protocol: gemini-a2a.v1\r\n");
+    let names = |frame: &Value| -> Vec<String> {
+        let clients = frame["clients"].as_array().expect("a list").iter();
+        clients.map(|client| text(client, "client").to_owned()).collect()
+    };
+    send(&mut rig, first, &[own(json!({"clients": {}}))]);
+    let seen_first = seen(&mut rig, first);
+    let listed = seen_first.iter().find(|frame| frame.get("ok").is_some()).expect("an answer");
+    assert_eq!(names(&listed["ok"]), ["ann"]);
+    rig.later(1);
+    let second = join(&mut rig, "?client=bob", "Sec-WebSocket-Protocol: gemini-a2a.v1\r\n");
+    rig.turns();
+    let told = seen(&mut rig, first);
+    assert_eq!(names(told.last().expect("a frame")), ["ann", "bob"]);
+    let of_bob = seen(&mut rig, second);
+    assert!(of_bob.iter().all(|frame| frame.get("clients").is_none()), "it did not ask: {of_bob:?}");
+    rig.core.input(crate::core::Input::Broke { conn: second }, rig.now);
+    rig.turns();
+    assert_eq!(names(seen(&mut rig, first).last().expect("a frame")), ["ann"]);
+    rig.turns();
+    assert_eq!(seen(&mut rig, first), [Value::Null; 0], "nothing has changed");
+}

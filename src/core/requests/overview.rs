@@ -1,0 +1,199 @@
+//! What a client that people use shows beside the tasks: what this server is, who is connected, which tasks there are, and the files
+//! that a prompt may name. Nothing of it is in a log.
+
+use crate::a2a::native::{self, ClientLine};
+use crate::base::Shared;
+use crate::base::clock::Now;
+use crate::base::id::TaskId;
+use crate::base::slots::Key;
+use crate::core::connections::connection::Line;
+use crate::core::requests::Caller;
+use crate::core::{Core, FilesRequest, Out};
+use crate::limits::{CLIENTS_LISTED, FILES_FOUND};
+use crate::task::fault::{Fault, FaultKind};
+use std::sync::Arc;
+
+impl Core {
+    pub(in crate::core) fn about(&mut self, caller: &Caller, now: Now) -> Result<(), Fault> {
+        let settings = &self.settings;
+        let response = native::about(
+            &caller.form,
+            &native::About {
+                session: self.tasks.live_session(),
+                workspace: &settings.workspace.site.path,
+                is_trusted: settings.workspace.site.trusted,
+                mode: settings.approval.mode,
+                model: (settings.choose)(None).unwrap_or_default(),
+                models: &settings.models,
+                client: &caller.by,
+                prompt_bytes: settings.limits.ws_message_bytes,
+                queued_prompts: settings.limits.queued_prompts,
+            },
+        );
+        self.answer_now(caller.conn, &response, now)
+    }
+
+    /// The newest tasks that the client may see, without reading them.
+    pub(in crate::core) fn briefs(&mut self, caller: &Caller, now: Now) -> Result<(), Fault> {
+        let mut known: Vec<_> =
+            self.tasks.known.iter().filter(|(_, brief)| brief.tenant == caller.form.tenant).collect();
+        let total = known.len();
+        known.sort_unstable_by_key(|(_, brief)| std::cmp::Reverse(brief.at));
+        known.truncate(self.settings.limits.list_briefs);
+        let response = native::briefs(&caller.form, &known, total, self.tasks.live_session());
+        self.answer_now(caller.conn, &response, now)
+    }
+
+    /// Answers with the clients that are connected; a socket is told from now on when they change.
+    pub(in crate::core) fn clients(&mut self, caller: &Caller, now: Now) -> Result<(), Fault> {
+        if let Some(socket) = self.connections.get_mut(caller.conn).and_then(|conn| conn.socket_mut()) {
+            socket.wants_clients = true;
+        }
+        let response = native::clients(&caller.form, &self.client_lines());
+        self.answer_now(caller.conn, &response, now)
+    }
+
+    /// Tells the sockets that asked for it which clients are connected, if that has changed.
+    pub(in crate::core) fn announce_clients(&mut self, now: Now) {
+        if !std::mem::take(&mut self.connections.clients_changed) {
+            return;
+        }
+        let wants = |key: &Key| {
+            let socket = self.connections.get(*key).and_then(|conn| conn.socket());
+            socket.is_some_and(|socket| socket.wants_clients)
+        };
+        let wanting: Vec<Key> = self.connections.iter().map(|(key, _)| key).filter(wants).collect();
+        if wanting.is_empty() {
+            return;
+        }
+        let body: Shared = native::clients_frame(&self.client_lines()).into();
+        for key in wanting {
+            let Some(conn) = self.connections.get_mut(key) else {
+                continue;
+            };
+            if conn.output.len() < self.settings.limits.tx_bytes {
+                conn.event(&Line { name: None, seq: None, prefix: b"", body: &body, suffix: b"" }, now);
+            } else {
+                // It is told when it has read.
+                self.connections.clients_changed = true;
+            }
+            self.after_io(key);
+        }
+    }
+
+    fn client_lines(&self) -> Vec<ClientLine> {
+        let lines = self.connections.iter().filter_map(|(_, conn)| {
+            let client = conn.client.as_ref()?;
+            let task = conn.socket().and_then(|socket| socket.task.clone());
+            Some(ClientLine { by: client.by.clone(), since: client.since, task, is_live: conn.is_live() })
+        });
+        let mut lines: Vec<ClientLine> = lines.collect();
+        lines.sort_by_key(|line| line.since);
+        lines.truncate(CLIENTS_LISTED);
+        lines
+    }
+
+    /// Has a worker look for files whose path fits the query.
+    pub(in crate::core) fn files(
+        &mut self,
+        caller: &Caller,
+        task: &TaskId,
+        query: String,
+        limit: Option<usize>,
+    ) -> Result<(), Fault> {
+        let workspace = self.tasks[task].state.workspace.clone();
+        let limit = limit.unwrap_or(FILES_FOUND).min(FILES_FOUND);
+        self.connections.begin_call(caller.conn);
+        self.out.push(Out::Files(Arc::new(FilesRequest { caller: caller.clone(), workspace, query, limit })));
+        Ok(())
+    }
+
+    /// The files were found, or the workspace cannot be read.
+    pub(in crate::core) fn files_found(
+        &mut self,
+        request: &FilesRequest,
+        found: Result<Vec<String>, String>,
+        now: Now,
+    ) {
+        let Caller { conn, form, .. } = &request.caller;
+        self.connections.end_call(*conn);
+        match found {
+            Ok(paths) => self.answer(*conn, &native::files(form, &paths), now),
+            Err(why) => self.refuse(*conn, form, &Fault::new(FaultKind::Storage, why), now),
+        }
+        self.read_on(*conn, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::a2a::Dialect;
+    use crate::core::rig::Rig;
+    use crate::task::call::{Call, Execute, Mode, TaskTraits};
+    use crate::task::policy;
+    use crate::task::slash::{Args, Typed};
+    use serde_json::{Value, json};
+
+    fn ask(rig: &mut Rig, call: Call) -> Value {
+        rig.ask(Dialect::NATIVE, call)["ok"].take()
+    }
+
+    #[test]
+    fn what_this_server_is() {
+        let mut rig = Rig::new();
+        let about = ask(&mut rig, Call::About);
+        assert_eq!((&about["workspace"], &about["trusted"]), (&json!("/w"), &json!(true)));
+        assert_eq!((&about["mode"], &about["model"]), (&json!("default"), &json!("some-model")));
+        assert_eq!((&about["session"], &about["client"]), (&Value::Null, &json!("ann")));
+        let session = ask(&mut rig, Call::Session);
+        assert_eq!(ask(&mut rig, Call::About)["session"], session);
+    }
+
+    #[test]
+    fn tasks_are_listed_by_their_first_prompt() {
+        let mut rig = Rig::new();
+        let task = rig.begin(Dialect::RPC_03, None);
+        rig.end_turn();
+        let briefs = ask(&mut rig, Call::Briefs);
+        assert_eq!(briefs["total"], 1);
+        let brief = &briefs["briefs"][0];
+        assert_eq!((&brief["task"], &brief["title"], &brief["turns"]), (&json!(task), &json!("go"), &json!(1)));
+        // The same from the index, after the task has left memory.
+        rig.restart();
+        assert_eq!(ask(&mut rig, Call::Briefs)["briefs"][0]["title"], "go");
+    }
+
+    #[test]
+    fn files_are_those_of_the_tasks_workspace() {
+        let mut rig = Rig::new();
+        let task = rig.begin(Dialect::RPC_03, None);
+        let files = Call::Files { task, query: "x".into(), limit: None };
+        assert_eq!(ask(&mut rig, files)["paths"], json!(["/w/x"]));
+        let nobody = Call::Files { task: "nobody".into(), query: "x".into(), limit: None };
+        assert_eq!(rig.ask(Dialect::NATIVE, nobody)["error"]["reason"], "TASK_NOT_FOUND");
+    }
+
+    #[test]
+    fn a_mode_that_is_not_granted_is_refused_with_the_reason() {
+        let mut rig = Rig::new();
+        let task = rig.begin(Dialect::RPC_03, None);
+        let mut tune =
+            |mode| rig.ask(Dialect::NATIVE, Call::Tune { task: task.clone(), mode: Some(mode), model: None });
+        assert_eq!(tune(policy::Mode::Plan)["ok"]["accepted"], true);
+        let refused = tune(policy::Mode::Yolo);
+        assert!(refused["error"]["message"].as_str().expect("a text").contains("--allow-auto-execute"), "{refused}");
+    }
+
+    #[test]
+    fn a_typed_line_runs_as_a_task() {
+        let mut rig = Rig::new();
+        let create =
+            crate::task::call::Create { context: None, settings: Default::default(), traits: TaskTraits::SESSION };
+        let mut run = |line: &str| {
+            let typed = Typed { phrase: line.into(), args: Args::InPhrase };
+            rig.ask(Dialect::NATIVE, Call::Execute(Execute { typed, create: create.clone(), mode: Mode::Now }))
+        };
+        assert_eq!(run("/memory show")["ok"]["accepted"], true);
+        assert_eq!(run("/nothing like it")["error"]["message"], "Command not found: /nothing");
+    }
+}
