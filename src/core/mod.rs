@@ -25,6 +25,7 @@ pub mod tasks;
 mod timers;
 mod turn;
 
+use crate::a2a::{Dialect, Form};
 use crate::base::clock::Now;
 use crate::base::slots::Key;
 use crate::core::connections::connection::{Link, Overdue, Peer, Want};
@@ -33,6 +34,7 @@ use crate::core::disk::Disk;
 use crate::core::disk::request::StoreRequest;
 use crate::core::hooks::Registrations;
 use crate::core::readers::Readers;
+use crate::core::requests::Caller;
 use crate::core::settings::ToolTable;
 pub use crate::core::settings::{Approval, Choose, Setup, Site, Workspace, WorkspaceChoice};
 use crate::core::shutdown::Phase;
@@ -41,6 +43,7 @@ use crate::core::timers::{Timer, Timers};
 pub use crate::core::turn::{BlobRequest, Close, FilesRequest, Input, Loaded, Out, Shell, Written};
 use crate::task::machine::decide;
 use crate::task::machine::job::Note;
+use crate::task::message::Source;
 use std::io::IoSlice;
 
 /// Joins the parts, each of which owns its fields.
@@ -85,6 +88,18 @@ impl Core {
         let key = self.connections.open(link, peer, now);
         self.after_io(key);
         key
+    }
+
+    /// A connection for the terminal of this process. It speaks the native dialect, one message a line, and follows nothing yet.
+    pub fn terminal(&mut self, now: Now) -> Key {
+        let by = Source { client: "you".into(), via: "terminal".into() };
+        let conn = self.connections.open(Link::Unix, Peer::SameUser, now);
+        if let Some(opened) = self.connections.get_mut(conn) {
+            let caller = Caller { conn, form: Form::of(Dialect::NATIVE), by };
+            opened.become_local(caller, &self.settings.limits, now);
+        }
+        self.connections.clients_changed = true;
+        conn
     }
 
     /// How many bytes may be read from a connection now; 0 when it waits for something else.

@@ -16,11 +16,13 @@ use crate::task::call::Follow;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::Source;
 use crate::wire::http1::{self, Framing, Reader, Reject, Reply, Stage, Step};
-use crate::wire::ws::{self, Codec};
+use crate::wire::{lines, ws};
 use std::borrow::Cow;
 
+mod codec;
 mod deadlines;
 mod frames;
+use codec::Codec;
 pub use deadlines::Overdue;
 pub use frames::Line;
 
@@ -118,6 +120,20 @@ pub struct Socket {
     pub wants_clients: bool,
     /// When the peer last sent anything.
     heard: u64,
+}
+
+impl Socket {
+    fn new(codec: Codec, caller: Caller, follow: Follow, task: Option<TaskId>, now: Now) -> Socket {
+        Socket { codec, caller, follow, task, decoding: false, wants_clients: false, heard: now.mono_ms }
+    }
+
+    /// How the calls of its client come, by a dialect or from the terminal of this process.
+    pub fn via(&self, form: &Form) -> String {
+        match self.codec {
+            Codec::WebSocket(_) => form.dialect.via.to_owned(),
+            Codec::Lines(_) => self.caller.by.via.clone(),
+        }
+    }
 }
 
 /// Who uses a connection, and since when, in Unix milliseconds.
@@ -351,17 +367,16 @@ impl Conn {
         };
         let accept = self.accept.take().unwrap_or_default();
         self.output.write(|out| ws::write_upgrade(out, &accept, caller.form.dialect.sub_protocol));
-        let (codec, heard) = (Codec::new(limits), now.mono_ms);
-        self.talk = Talk::Socket(Box::new(Socket {
-            codec,
-            caller,
-            follow,
-            task,
-            decoding: false,
-            wants_clients: false,
-            heard,
-        }));
+        let codec = Codec::WebSocket(ws::Codec::new(limits));
+        self.talk = Talk::Socket(Box::new(Socket::new(codec, caller, follow, task, now)));
         self.since = now.mono_ms;
+    }
+
+    /// Its peer is in the same process and needs no handshake.
+    pub fn become_local(&mut self, caller: Caller, limits: &Limits, now: Now) {
+        self.client = Some(Client { by: caller.by.clone(), since: now.unix_ms });
+        let codec = Codec::Lines(lines::Codec::new(limits));
+        self.talk = Talk::Socket(Box::new(Socket::new(codec, caller, Follow::Nothing, None, now)));
     }
 
     pub fn socket(&self) -> Option<&Socket> {

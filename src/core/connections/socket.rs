@@ -177,11 +177,12 @@ impl Core {
         };
         let (follow, followed) = (socket.follow.clone(), socket.task.clone());
         let client = socket.caller.by.client.clone();
+        let via = decoded.as_ref().ok().map(|(_, form)| socket.via(form)).unwrap_or_default();
         let (mut call, form) = match decoded {
             Ok(heard) => heard,
             Err((fault, form)) => return self.refuse(key, &form, &fault, now),
         };
-        let by = Source { client, via: form.dialect.via.to_owned() };
+        let by = Source { client, via };
         self.log_request(key, &call, &by, now);
         if let Call::Say(say) = &mut call
             && say.task.is_none()

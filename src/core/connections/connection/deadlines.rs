@@ -22,6 +22,11 @@ pub enum Overdue {
 impl Conn {
     /// When this connection has to be looked at, if nothing happens until then.
     pub fn deadline(&self, limits: &Limits) -> u64 {
+        if let Talk::Socket(socket) = &self.talk
+            && socket.codec.is_local()
+        {
+            return u64::MAX;
+        }
         let wait = if !self.output.is_empty() {
             limits.stall_ms
         } else {

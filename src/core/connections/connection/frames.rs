@@ -6,7 +6,7 @@ use crate::base::clock::Now;
 use crate::base::id::Seq;
 use crate::core::connections::guard::AllowedOrigin;
 use crate::wire::http1::{self, Framing};
-use crate::wire::{sse, ws};
+use crate::wire::sse;
 
 /// One event, in pieces: the payload is shared with other readers, the rest is this one's.
 pub struct Line<'a> {
@@ -68,14 +68,16 @@ impl Conn {
                     Some(_) | None => String::new(),
                 };
                 self.output.write(|out| {
-                    ws::text_head(out, payload + seq.len());
+                    socket.codec.head(out, payload + seq.len());
                     out.extend_from_slice(line.prefix);
                 });
                 self.output.push(line.body);
-                if !line.suffix.is_empty() {
+                let tail = socket.codec.tail();
+                if !line.suffix.is_empty() || !tail.is_empty() {
                     self.output.write(|out| {
                         out.extend_from_slice(seq.as_bytes());
                         out.extend_from_slice(line.suffix);
+                        out.extend_from_slice(tail);
                     });
                 }
             }

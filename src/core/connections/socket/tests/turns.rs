@@ -105,3 +105,30 @@ fn a_client_that_waits_for_a_prompt_is_answered_when_it_is_taken_back() {
     let frames = seen(&mut rig, socket);
     assert_eq!(frames.last().expect("a refusal")["error"]["reason"], "INVALID_PARAMS", "{frames:?}");
 }
+
+#[test]
+fn the_terminal_speaks_in_lines_and_is_a_client_like_any_other() {
+    let mut rig = Rig::new();
+    let terminal = rig.core.terminal(rig.now);
+    let ask = |rig: &mut Rig, call: Value| -> Vec<Value> {
+        let line = format!("{}\n", json!({"id": 1, "call": call}));
+        rig.core.input(crate::core::Input::Received { conn: terminal, bytes: line.as_bytes() }, rig.now);
+        rig.turns();
+        let lines = rig.take(terminal);
+        lines.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect()
+    };
+    let session = ask(&mut rig, json!({"session": {}}))[0]["ok"].clone();
+    let watching = ask(&mut rig, json!({"watch": {"task": session}}));
+    assert!(watching.len() > 1 && watching[1]["event"].get("created").is_some(), "{watching:?}");
+    let prompted = ask(&mut rig, json!({"say": {"task": session, "text": "hi"}}));
+    let by =
+        prompted.iter().find_map(|frame| Some(frame["event"]["prompted"]["by"].clone()).filter(|by| !by.is_null()));
+    assert_eq!(by, Some(json!({"client": "you", "via": "terminal"})));
+    // It costs nothing while nothing happens.
+    rig.end_turn();
+    rig.take(terminal);
+    let before = rig.core.deadline();
+    rig.later(10 * rig.limits.socket_ping_ms);
+    assert_eq!(rig.take(terminal), "", "no pings");
+    assert!(before.is_none_or(|at| at > rig.now.mono_ms), "{before:?}");
+}

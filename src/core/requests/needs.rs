@@ -1,0 +1,64 @@
+//! What has to be known of a call before it is carried out.
+
+use crate::base::id::{ContextId, TaskId};
+use crate::task::call::{Call, Follow, Join};
+
+/// What has to be known of a call before it is carried out.
+pub(in crate::core) struct Needs<'a> {
+    /// The task that it names.
+    pub task: Option<&'a TaskId>,
+    /// The context that a new task is to be in.
+    pub context: Option<&'a ContextId>,
+    pub access: Access,
+    pub answer: AnswerLength,
+}
+
+/// What a call does with its task.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::core) enum Access {
+    /// It shows the task as it is recorded.
+    Read,
+    /// It changes the task, unless that cannot be recorded.
+    Change,
+    /// It may do either, or is about no single task.
+    Other,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::core) enum AnswerLength {
+    Short,
+    /// As long as a task.
+    Long,
+}
+
+impl Needs<'_> {
+    pub fn of(call: &Call) -> Needs<'_> {
+        use {Access::*, AnswerLength::*};
+        let (task, access, answer) = match call {
+            Call::Say(say) => (say.task.as_ref(), Change, Short),
+            Call::Push { task, .. } => (Some(task), Change, Short),
+            Call::Get { task, .. } => (Some(task), Read, Long),
+            Call::Metadata { task } | Call::Files { task, .. } => (Some(task), Read, Short),
+            Call::Cancel { task } => (Some(task), Other, Short),
+            Call::Abort { task } => (task.as_ref(), Other, Short),
+            Call::Drop { task, .. } | Call::Tune { task, .. } | Call::Shell { task, .. } => (Some(task), Change, Short),
+            Call::Blob { task, .. } | Call::Subscribe { task, .. } => (Some(task), Other, Long),
+            // A socket that follows a task is shown its events, and not all of its messages.
+            Call::Join(Join { follow: Follow::Task(task), .. }) => (Some(task), Other, Short),
+            Call::List(_) | Call::AllMetadata => (None, Other, Long),
+            Call::Join(Join { follow: Follow::Session | Follow::All | Follow::Nothing, .. })
+            | Call::Create(_)
+            | Call::Commands
+            | Call::About
+            | Call::Briefs
+            | Call::Clients
+            | Call::Execute(_)
+            | Call::Session
+            | Call::Health
+            | Call::Card
+            | Call::ExtendedCard => (None, Other, Short),
+        };
+        let context = call.creates().and_then(|create| create.context.as_ref());
+        Needs { task, context, access, answer }
+    }
+}
