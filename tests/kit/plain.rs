@@ -1,7 +1,7 @@
 //! What clients are given that show no profile: whole answers, questions in words, tasks that are over with their turn.
 
 use crate::binding::{Note, Op, Piece, Wait};
-use crate::desk::{Desk, states};
+use crate::desk::{Desk, Seen, states};
 use crate::problem::Fault;
 use crate::shape::{Answer, Task, Update};
 use serde_json::json;
@@ -13,6 +13,7 @@ duties! {
     text_behind_a_question_is_answered_before_the_task_completes,
     text_beside_an_answer_is_answered,
     any_text_answers_a_question_that_takes_text,
+    the_stream_of_an_answer_does_not_repeat_the_question,
     messages_to_a_working_task_are_answered_before_it_completes,
     a_plain_task_may_stay_open [&["--plain-lifecycle", "conversational"]],
 }
@@ -135,6 +136,14 @@ fn any_text_answers_a_question_that_takes_text(desk: &mut Desk) {
     assert_eq!(desk.get(&approval.id).state(), "input-required");
 }
 
+fn the_stream_of_an_answer_does_not_repeat_the_question(desk: &mut Desk) {
+    let asked = desk.task(Note::new("tck-input-required"));
+    let seen = desk.stream(Note::new("tck-stream-text").to(&asked.id)).rest();
+    assert_eq!(states(&seen), ["working", "completed"]);
+    let speaks = |seen: &Seen| matches!(&seen.update, Update::Task(task) if task.status.message.is_some());
+    assert!(!seen.iter().any(speaks), "{seen:?}");
+}
+
 fn messages_to_a_working_task_are_answered_before_it_completes(desk: &mut Desk) {
     let mut stream = desk.stream(Note::new("tck-slow"));
     let started = stream.until("the beginning", |update| update.state() == Some("working"));
@@ -162,8 +171,9 @@ fn messages_to_a_working_task_are_answered_before_it_completes(desk: &mut Desk) 
 fn a_plain_task_may_stay_open(desk: &mut Desk) {
     let first = desk.task(Note::new("tck-stream-text"));
     assert_eq!(first.state(), "input-required");
-    let second = desk.task(Note::new("tck-stream-text").to(&first.id));
-    assert_eq!((second.state(), &second.id), ("input-required", &first.id));
+    let seen = desk.stream(Note::new("tck-stream-text").to(&first.id)).rest();
+    assert_eq!(states(&seen), ["working", "input-required"], "the end of the first turn is not repeated");
+    let second = desk.get(&first.id);
     let texts = [answer("answer-1", "one two three four five"), answer("answer-2", "one two three four five")];
     assert_eq!(answers(&second), texts);
     assert_eq!(desk.cancel(&first.id).state(), "canceled");

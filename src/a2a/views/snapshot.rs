@@ -6,7 +6,7 @@ use crate::a2a::encodings::value::{Piece, Task};
 use crate::a2a::views::{coder, devtool, plain};
 use crate::base::id::Seq;
 use crate::task::log::event::Profile;
-use crate::task::machine::state::{Item, State};
+use crate::task::machine::state::{Item, State, TaskState};
 use crate::task::message::{Artifact, Message, Part, Role};
 use std::borrow::Cow;
 
@@ -49,11 +49,13 @@ impl Wanted {
 pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
     let Wanted { history, artifacts: shown, persisted } = wanted;
     let (messages, oldest) = messages(state, history);
+    // A stream that begins with the task would otherwise begin with the end of the turn before, and clients would stop there.
+    let answered = state.is_prompted() && state.status.state != TaskState::Submitted;
     Task {
         created: &state.created,
-        state: view.state(state),
+        state: if answered { TaskState::Working } else { view.state(state) },
         at: state.status.at,
-        message: status_message(view, state),
+        message: status_message(view, state).filter(|_| !answered),
         persisted: persisted && view.is_coder(),
         history: Some(messages).filter(|_| history != Some(0)),
         artifacts: match shown {
@@ -231,5 +233,19 @@ mod tests {
         let working = conversation(&next);
         assert_eq!(counted(&shown(view, &working, Some(1))), (1, vec!["answer-31"]));
         assert_eq!(counted(&shown(view, &working, Some(3))), (3, vec!["answer-30", "answer-31"]));
+    }
+
+    #[test]
+    fn an_accepted_prompt_ends_the_pause_before_it() {
+        let asks = Event::TurnEnded { turn: 31, end: End::Asked("Which?".into()), by: None };
+        let asked = [sample::begins(31), vec![asks]].concat();
+        let prompted = [&asked[..], &sample::begins(32)[..1]].concat();
+        for (name, view) in DIALECTS.into_iter().filter(|(_, view)| matches!(view, View::A2a(..))) {
+            let status = |events: &[Event]| shown(view, &conversation(events), Some(0))["status"].clone();
+            let state = |status: &Value| status["state"].as_str().unwrap().to_ascii_lowercase().replace('_', "-");
+            assert!(state(&status(&asked)).ends_with("input-required"), "{name}");
+            assert!(state(&status(&prompted)).ends_with("working"), "{name}");
+            assert_eq!(status(&prompted)["message"], Value::Null, "{name}");
+        }
     }
 }

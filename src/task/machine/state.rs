@@ -444,6 +444,11 @@ impl State {
         self.created.lifecycle == Lifecycle::OneShot && self.phase == Phase::Idle && !self.queue.is_empty()
     }
 
+    /// Whether a prompt has been accepted that is begun next: the status still tells of the turn before it.
+    pub fn is_prompted(&self) -> bool {
+        self.phase == Phase::Idle && !self.suspended && !self.queue.is_empty()
+    }
+
     pub fn call(&self, id: &CallId) -> Option<&CallState> {
         self.calls.iter().find(|call| call.id() == id)
     }
