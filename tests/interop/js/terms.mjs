@@ -44,6 +44,9 @@ export async function allOf(stream) {
 
 const PATIENCE_MS = 30_000;
 
+// Some clients log to the console. Their adapters silence it after this module is loaded.
+export const report = console.log;
+
 function inTime(work) {
   const late = new Promise((_, reject) => {
     setTimeout(() => reject(new Error(`not done after ${PATIENCE_MS} ms`)), PATIENCE_MS).unref();
@@ -58,10 +61,10 @@ export async function tell(who, steps, scene) {
     const name = `${who}: ${step.name.replace(/[A-Z]/g, (capital) => ` ${capital.toLowerCase()}`)}`;
     try {
       await inTime(step(scene));
-      console.log(`${name}: ok`);
+      report(`${name}: ok`);
     } catch (error) {
       failed += 1;
-      console.log(`${name}: FAILED\n${error.stack}${error.cause ? `\ncaused by ${error.cause.stack}` : ''}`);
+      report(`${name}: FAILED\n${error.stack}${error.cause ? `\ncaused by ${error.cause.stack}` : ''}`);
     }
   }
   return failed;
