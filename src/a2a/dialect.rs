@@ -1,5 +1,5 @@
-//! The dialects as data, one row each. A row says how requests of the dialect are answered; the code reads its fields and does not
-//! compare dialects. A new dialect is a row here, and a file in `views` if it writes objects of its own.
+//! The dialects as data, one row each. A row says how requests of the dialect are answered; the code reads its fields. Only
+//! the decoders of WebSocket messages and of JSON-RPC, which choose a dialect, compare dialects. A new dialect is a row here, and a file in `views` if it writes objects of its own.
 
 use crate::a2a::Body;
 use crate::a2a::native;

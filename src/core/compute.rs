@@ -3,7 +3,7 @@
 //! [`Input::Computed`]. Below the limit the same functions run at once.
 //!
 //! A connection that sent a long request is not read on before that request is decoded, so its requests stay in order. A task is
-//! encoded as it was when it was asked for: the state is shared with the worker, and the first event after that changes a copy. The
+//! encoded as it was when it was asked for: the state is shared with the worker, and the task's next event is applied to a copy. The
 //! answer waits for the disk as every other one, and a stream that begins with a snapshot continues with the event behind it.
 
 use crate::a2a::{self, Decoded, Form, View};
@@ -28,7 +28,8 @@ pub struct Computation {
 /// Whom the result is for.
 #[derive(Clone, Debug)]
 pub enum Recipient {
-    /// A connection whose request is being answered; `bytes` count among its memory until then. An error is answered in this form.
+    /// A connection whose request is being answered; `bytes` are counted as its memory until the result arrives, and errors are
+    /// written in this form.
     Connection { conn: Key, form: Form, bytes: usize },
     /// A subscription whose answer or first frame is encoded.
     Subscription(Key),
@@ -47,7 +48,7 @@ pub enum Computed {
 }
 
 impl Computation {
-    /// Does the work. If that cannot be done, the answer is an [`Input::Computed`] with the reason.
+    /// Does the work.
     pub fn run(self) -> Input<'static> {
         Input::Computed { recipient: self.recipient, result: Ok((self.work)()) }
     }
@@ -67,7 +68,7 @@ impl fmt::Debug for Computation {
 #[derive(Clone, Copy)]
 pub(super) enum Extent {
     Whole,
-    /// A few messages of it.
+    /// Not all messages of it.
     Part,
 }
 
@@ -87,7 +88,7 @@ impl Core {
             return self.decoded(conn, &request, decoded, now);
         }
         let form = Form::at(&request.path);
-        let Some(bytes) = self.reserve(conn, bytes) else {
+        let Some(bytes) = self.memory_for_request(conn, bytes) else {
             return self.refuse(conn, &form, &no_memory(), now);
         };
         let switches = self.settings.switches.clone();
@@ -108,7 +109,7 @@ impl Core {
             return self.hear(conn, decoded, now);
         }
         let form = socket.caller.form.clone();
-        let Some(bytes) = self.reserve(conn, bytes) else {
+        let Some(bytes) = self.memory_for_request(conn, bytes) else {
             return self.refuse(conn, &form, &no_memory(), now);
         };
         if let Some(socket) = self.connections.get_mut(conn).and_then(|conn| conn.socket_mut()) {
@@ -118,15 +119,15 @@ impl Core {
         self.compute(conn, form, bytes, move || Computed::Message(Box::new(a2a::socket(&text, &joined, &switches))));
     }
 
-    /// The memory to reserve for a long request of a connection; None if there is not so much.
-    fn reserve(&mut self, conn: Key, request_bytes: usize) -> Option<usize> {
+    /// The memory that a long request of a connection takes; None if there is not so much.
+    fn memory_for_request(&mut self, conn: Key, request_bytes: usize) -> Option<usize> {
         let reserved = self.settings.limits.reserved(request_bytes);
         // What was reserved while the request was read is free again.
         self.connections.count_waiting(conn, &self.settings.limits);
         (self.settings.limits.memory.is_none() || self.has_memory(reserved, None)).then_some(reserved)
     }
 
-    /// Answers a request with what `encode` makes of tasks whose logs have so many bytes together.
+    /// Answers with what `encode` returns; `bytes` is the length of the logs of the tasks that it encodes.
     pub(super) fn answer_encoded(
         &mut self,
         conn: Key,

@@ -1,11 +1,12 @@
 //! The tools. A file named after a tool contains its declaration, `prepare` (finds out what a call would do and changes nothing)
-//! and `run`; `commands/background.rs` contains two. Both are called on worker threads only; nothing here knows of tasks' logs,
+//! and `run`; `commands/background.rs` contains two tools. `prepare` and `run` are called on worker threads only; nothing here knows of tasks' logs,
 //! clients or dialects.
 //!
 //! The other files are shared by the tools. In [`files`]: `path` keeps every file access inside the workspace, `diff` shows what an
-//! edit would do, `text` reads and writes encodings and marks untrusted text, `attachments` reads the files that a prompt names. In
-//! [`commands`]: `output` cleans what commands print, `background` keeps commands that go on running. In [`search`]: `walk` visits
-//! directory trees, `ignore` says what to leave out, `wildcard` compares names. [`web`] contains the tools for the network.
+//! edit would do, `edit` writes files, `changes` records that, `text` reads and writes encodings and marks untrusted text, `attachments` reads the
+//! files that a prompt names, `kept_output` keeps long outputs. In [`commands`]: `watch` follows a running command, `output` cleans
+//! what commands print, `background` keeps commands that go on running. In [`search`]: `walk` visits directory trees, `ignore` says
+//! what to leave out, `wildcard` compares names, `paths` completes what a person types. [`web`] contains the tools for the network.
 //!
 //! `run` does not rely on what `prepare` found, because files may change until the call is approved: it looks them up again and
 //! compares.

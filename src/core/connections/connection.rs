@@ -116,15 +116,13 @@ pub struct Socket {
     pub task: Option<TaskId>,
     /// A message is being decoded. The next one is read afterwards.
     pub decoding: bool,
-    /// It is told when clients come and go.
-    pub wants_clients: bool,
     /// When the peer last sent anything.
     heard: u64,
 }
 
 impl Socket {
     fn new(codec: Codec, caller: Caller, follow: Follow, task: Option<TaskId>, now: Now) -> Socket {
-        Socket { codec, caller, follow, task, decoding: false, wants_clients: false, heard: now.mono_ms }
+        Socket { codec, caller, follow, task, decoding: false, heard: now.mono_ms }
     }
 
     /// How the calls of its client come, by a dialect or from the terminal of this process.

@@ -9,7 +9,7 @@ use crate::core::connections::connection::{Link, Peer};
 use crate::task::fault::{Fault, FaultKind};
 use crate::wire::uri::{self, Origin};
 
-/// For how many seconds a browser may remember what a page was allowed: a server that is started again may know others.
+/// For how many seconds a browser may cache a preflight response. Short, because a restarted server may allow other origins.
 const REMEMBERED_S: u32 = 600;
 
 /// What pages may read of our answers beside what every page may.
@@ -58,7 +58,7 @@ impl HostPolicy {
                 "Web pages may not use the Unix socket, so no Origin is allowed there. Use the TCP port for them.",
             ));
         }
-        // Without CORS headers a page cannot read the card, but a back-end may that forwards the origin of its own page.
+        // Any Origin may fetch the card: back-ends forward the Origin of their page, and without CORS headers a page cannot read it.
         let is_foreign = |origin: &str| !self.knows_origin(origin) && !is_card(request);
         if request.headers.get("origin").is_some_and(is_foreign) {
             return Err(forbidden(
@@ -180,8 +180,8 @@ fn is_card(request: &Request) -> bool {
         && matches!(request.path.as_str(), "/.well-known/agent-card.json" | "/.well-known/agent.json")
 }
 
-/// A socket is opened with GET, but prompts and answers come over it, so no upgrade is a read, wherever it is asked for; and where
-/// webhooks are shown, so are their secrets.
+/// Whether a request only reads. An upgrade is never a read, because prompts come over the socket; and configurations of webhooks
+/// contain secrets.
 fn only_reads(request: &Request) -> bool {
     let mut segments = request.path.split('/');
     matches!(request.method, Method::Get | Method::Head)

@@ -27,11 +27,19 @@ pub(in crate::core) struct Connections {
     refusals: Refusals,
     /// Clients have come, gone, or joined a task.
     pub clients_changed: bool,
+    /// Sockets that are told when clients come and go.
+    pub client_watchers: Vec<ClientWatcher>,
     /// Connections with something to write, and connections that are closed.
     pub to_write: Vec<Key>,
     /// Connections that have room for input again.
     pub to_read: Vec<Key>,
     pub to_close: Vec<(Key, Close)>,
+}
+
+/// A socket that is told which clients are connected, and whether it has to be told.
+pub(in crate::core) struct ClientWatcher {
+    pub conn: Key,
+    pub is_due: bool,
 }
 
 /// What follows from a change of a connection.

@@ -1,11 +1,11 @@
-//! What a client that people use shows beside the tasks: what this server is, who is connected, which tasks there are, and the files
+//! Data for interactive clients beside the events of tasks: what this server is, who is connected, which tasks there are, and the files
 //! that a prompt may name. Nothing of it is in a log.
 
 use crate::a2a::native::{self, ClientLine};
 use crate::base::Shared;
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
-use crate::base::slots::Key;
+use crate::core::connections::ClientWatcher;
 use crate::core::connections::connection::Line;
 use crate::core::requests::Caller;
 use crate::core::{Core, FilesRequest, Out};
@@ -33,7 +33,7 @@ impl Core {
         self.answer_now(caller.conn, &response, now)
     }
 
-    /// The newest tasks that the client may see, without reading them.
+    /// The newest tasks that the client may see, from the summaries, without reading journals.
     pub(in crate::core) fn briefs(&mut self, caller: &Caller, now: Now) -> Result<(), Fault> {
         let mut known: Vec<_> =
             self.tasks.known.iter().filter(|(_, brief)| brief.tenant == caller.form.tenant).collect();
@@ -46,39 +46,36 @@ impl Core {
 
     /// Answers with the clients that are connected; a socket is told from now on when they change.
     pub(in crate::core) fn clients(&mut self, caller: &Caller, now: Now) -> Result<(), Fault> {
-        if let Some(socket) = self.connections.get_mut(caller.conn).and_then(|conn| conn.socket_mut()) {
-            socket.wants_clients = true;
+        let watchers = &self.connections.client_watchers;
+        let is_socket = self.connections.get(caller.conn).is_some_and(|conn| conn.socket().is_some());
+        if is_socket && !watchers.iter().any(|watcher| watcher.conn == caller.conn) {
+            self.connections.client_watchers.push(ClientWatcher { conn: caller.conn, is_due: false });
         }
         let response = native::clients(&caller.form, &self.client_lines());
         self.answer_now(caller.conn, &response, now)
     }
 
-    /// Tells the sockets that asked for it which clients are connected, if that has changed.
+    /// Tells the sockets that asked for it which clients are connected, after that has changed. One whose output queue is full is told
+    /// when there is room again.
     pub(in crate::core) fn announce_clients(&mut self, now: Now) {
-        if !std::mem::take(&mut self.connections.clients_changed) {
-            return;
-        }
-        let wants = |key: &Key| {
-            let socket = self.connections.get(*key).and_then(|conn| conn.socket());
-            socket.is_some_and(|socket| socket.wants_clients)
-        };
-        let wanting: Vec<Key> = self.connections.iter().map(|(key, _)| key).filter(wants).collect();
-        if wanting.is_empty() {
-            return;
-        }
-        let body: Shared = native::clients_frame(&self.client_lines()).into();
-        for key in wanting {
-            let Some(conn) = self.connections.get_mut(key) else {
+        let changed = std::mem::take(&mut self.connections.clients_changed);
+        let mut watchers = std::mem::take(&mut self.connections.client_watchers);
+        watchers.retain(|watcher| self.connections.get(watcher.conn).is_some());
+        let mut body: Option<Shared> = None;
+        for ClientWatcher { conn: key, is_due } in &mut watchers {
+            *is_due |= changed;
+            let room = self.connections.get(*key).is_some_and(|conn| conn.output.len() < self.settings.limits.tx_bytes);
+            if !*is_due || !room {
                 continue;
-            };
-            if conn.output.len() < self.settings.limits.tx_bytes {
-                conn.event(&Line { name: None, seq: None, prefix: b"", body: &body, suffix: b"" }, now);
-            } else {
-                // It is told when it has read.
-                self.connections.clients_changed = true;
             }
-            self.after_io(key);
+            *is_due = false;
+            let body = body.get_or_insert_with(|| native::clients_frame(&self.client_lines()).into());
+            if let Some(conn) = self.connections.get_mut(*key) {
+                conn.event(&Line { name: None, seq: None, prefix: b"", body, suffix: b"" }, now);
+            }
+            self.after_io(*key);
         }
+        self.connections.client_watchers = watchers;
     }
 
     fn client_lines(&self) -> Vec<ClientLine> {

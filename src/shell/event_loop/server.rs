@@ -1,6 +1,6 @@
-//! The event loop. One thread, one poll, eight steps; read `Server::turn` first.
+//! The event loop: one thread, one poll. Read `Server::turn` first, then `Core::turn`.
 //!
-//! Events are written to the journal (5) before they are sent or start jobs (6, 7). The core decides everything; this file has the
+//! Events are written to the journal before they are sent or start jobs. The core decides everything; this file has the
 //! order of the steps, `outside.rs` the sockets and the jobs. Readiness is edge-triggered, so a connection that stops on a budget instead of
 //! `WouldBlock` is listed in `again` and continued in the next turn.
 
@@ -76,7 +76,7 @@ pub enum Ended {
 }
 
 impl Server {
-    /// Without `signals` they are none of its business.
+    /// Without `signals` it installs no handlers.
     pub fn new(
         listeners: Vec<Listener>,
         signals: Option<Signals>,
@@ -138,7 +138,7 @@ impl Server {
     }
 
     fn turn(&mut self, events: &mut Events, scratch: &mut [u8]) -> io::Result<()> {
-        // 1: wait until something happens, or until the nearest deadline.
+        // Wait until something happens, or until the nearest deadline.
         let poll_timeout = self.poll_timeout();
         self.outside.peer_check.polls();
         if let Err(error) = self.poll.poll(events, poll_timeout)
@@ -146,9 +146,9 @@ impl Server {
         {
             return Err(error);
         }
-        // 2: one time for everything in this turn.
+        // One time for everything in this turn.
         let now = self.clock.now();
-        // 3: everything that happened goes into the core.
+        // Everything that happened goes into the core.
         let mut left = self.outside.take_again();
         if self.accept_queues_were_empty(events) {
             self.outside.peer_check.accept_queues_were_empty();
@@ -164,7 +164,7 @@ impl Server {
         for conn in &work {
             self.core.input(Input::Writable { conn: *conn }, now);
         }
-        // 4 to 8: what follows from it.
+        // What follows from it: timers, appends, frames and jobs, writes, closed connections.
         self.core.turn(self.store.as_mut(), &mut self.outside, now);
         self.outside.end_turn(now);
         self.look_after_threads(now);
@@ -304,7 +304,7 @@ impl Server {
         if !self.core.keeps(peer, now) {
             return;
         }
-        // Connections that were closed for this one have files open until now.
+        // Connections that were closed to make room keep their descriptors until here.
         self.core.close_connections(&mut self.outside, now);
         let _ = sockopt::set_socket_send_buffer_size(&stream, self.limits.socket_send_bytes);
         let key = self.core.opened_over(link, peer, now);
@@ -323,7 +323,7 @@ impl Server {
     }
 
     fn take_requests(&mut self, from: &[Key], scratch: &mut [u8], now: Now) {
-        // Counted from here: many newcomers must not leave those who are here without their share.
+        // Counted after accepting, so that new connections do not use up the time of existing ones.
         let end = self.clock.now().mono_ms + self.limits.turn_ms;
         for (at, key) in from.iter().enumerate() {
             if self.clock.now().mono_ms > end {
@@ -412,7 +412,7 @@ impl Server {
         for signal in self.signals.iter_mut().flat_map(Signals::take) {
             let wait = self.limits.shutdown_ms / 1000;
             self.outside.log.info(format_args!(
-                "ending on {}: what runs has {wait} s, the next signal does not wait",
+                "ending on {}: running turns have {wait} s; another TERM or INT ends at once",
                 signal.word()
             ));
             self.signal.get_or_insert(signal);

@@ -129,7 +129,7 @@ impl FileLog {
 
     /// Creates the marker that tells the next start that the task is open.
     pub fn mark(&self) -> Result<(), StoreError> {
-        // Without opening it: the loop opens no files.
+        // Without opening it: the only files that the loop opens are the journals of new tasks.
         let made = mknodat(CWD, &self.marker, FileType::RegularFile, Mode::RUSR | Mode::WUSR, 0);
         if let Err(error) = made
             && error != rustix::io::Errno::EXIST

@@ -2,12 +2,12 @@
 //! is added from its log, a line without the right checksum is skipped, and of several lines about a task the last one counts.
 //!
 //! Lines are appended, one when a task is created and one each time it becomes idle, so most lines become stale. When too many
-//! are, the lines that count are written over the beginning of the file, which is then cut. What a crash leaves in between, the new
-//! beginning and the old rest, can be read: where the last old line of a task is overwritten, so are the older ones, so a task has its
-//! last line or none. The checksum shows the line at the border, which may have the beginning of one line and the end of another.
+//! are, the lines that count are written over the start of the file, and the file is truncated after them. After a crash in between,
+//! each task has its newest line or none, because where that is overwritten, so are its older ones; the checksum rejects the line at the
+//! border, which may have the beginning of one line and the end of another.
 //!
-//! Other servers may append at the same time, so writers and readers hold the lock of the file. A writer that cannot get the lock, or
-//! meets a full disk, does not wait, because it is the loop: its lines stay pending and are appended later.
+//! Other servers may append at the same time, so writers and readers hold the lock of the file. The loop, if it cannot
+//! get the lock or meets a full disk, does not wait: its lines stay pending and are appended later. A rewrite, in the disk lane, waits.
 
 use super::file::write_whole;
 use super::{failed, private_file};
@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub task: TaskId,
-    /// When the task was created, in Unix milliseconds.
+    /// When the line was made, in Unix milliseconds; in the first line of a task that is when it was created.
     pub at: u64,
     pub brief: Brief,
     /// The length of the log in bytes. A log only grows, so one that is shorter now has lost events.
@@ -42,8 +42,9 @@ pub struct Index {
     file: File,
     /// Entries that are not written yet, the last one of each task.
     pending: BTreeMap<TaskId, Entry>,
-    /// Lines that a later one replaces, and lines that count, without those of other servers.
+    /// Lines that a later one replaces. What other servers append after the start is not counted.
     stale_lines: usize,
+    /// Lines that count, likewise.
     live_lines: usize,
     /// With more stale lines the file is rewritten.
     most_stale_lines: usize,
@@ -239,7 +240,7 @@ fn locked(file: &File, how: FlockOperation) -> io::Result<Held<'_>> {
     }
 }
 
-/// Waits for a server that appends or rewrites, but not for one that is stopped.
+/// Tries for a limited time: another server may append or rewrite, and one that was stopped keeps the lock.
 fn lock_to_read(file: &File) -> io::Result<Held<'_>> {
     let pause = Timespec::try_from(INDEX_LOCK_PAUSE).map_err(io::Error::other)?;
     for _ in 0..INDEX_LOCK_TRIES {

@@ -1,12 +1,11 @@
-//! Work beside the loop. A lane is a queue of jobs and the threads that take from it; model requests, tools, the disk and webhooks have
+//! Work beside the loop. A lane is a queue of jobs and the threads that take from it; model requests, tools, the disk, computations and webhooks have
 //! one each, so that waiting for a model never delays reading from a journal. Jobs report to the loop by mail, whose type the
 //! loop defines.
 //!
 //! Threads are elastic: an idle one takes the next job, else a new one starts, up to the lane's cap; one without work leaves
-//! after a while. There is no timer that gathers mail: the first piece wakes the loop at once, and the loop takes all
-//! that has come by then in one swap.
+//! after a while. The first piece of mail wakes the loop at once, and the loop takes all that has come by then in one swap.
 //!
-//! Nothing here waits for a worker. A worker may wait for the loop, when too much mail is unread; once the loop has ended, mail
+//! The loop waits for workers only when it ends. A worker may wait for the loop, when too much mail is unread; once the loop has ended, mail
 //! is dropped, so that no worker waits forever. A job whose cancel flag is set while it is
 //! queued is run all the same: it sees the flag and reports its own end.
 

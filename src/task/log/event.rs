@@ -187,7 +187,7 @@ pub enum Event {
         call: CallId,
         ending: Arc<Ending>,
     },
-    /// A call wrote a file. Comes in the same append as the end of the call.
+    /// A call wrote a file. Comes in the same append as the end of the call, or later if the call was stopped too late.
     FileChanged(Arc<FileChange>),
     /// The file of an approved edit is not the one the user was shown: nothing was written, and the call is prepared again.
     CallStale {
@@ -483,7 +483,7 @@ pub enum End {
     NeedsAuth(String),
     /// The model or the agent failed; the user can go on.
     Failed(String),
-    /// The server was restarted.
+    /// Somebody stopped it, or the server was restarted.
     Interrupted(String),
 }
 

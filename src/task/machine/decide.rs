@@ -1,9 +1,9 @@
 //! What a task does next. `decide` reads the state and one input and answers with events and effects; it changes nothing,
-//! knows no clock and no chance, and so every interleaving of inputs can be tried (`tests/search.rs` does).
+//! uses no clock and no random numbers, so every interleaving of inputs can be tried (`tests/search.rs` does).
 //!
 //! An input yields only what it directly causes. What follows from the new state (a queued prompt begins, approved calls
 //! start, results go back to the model) is decided by [`Input::Advance`], which the core gives after every input until it
-//! yields nothing: one rule for "what now", whatever led here.
+//! yields nothing, so follow-up work is decided in one place.
 //!
 //! `clients` has the inputs of clients, `notes` the reports of workers, `command` the tasks that are slash commands, `context` the
 //! limits of a conversation, `hooks` the webhooks, `restart` interrupted turns, `time` the time limits.
@@ -82,7 +82,7 @@ pub enum Input {
     },
     /// A webhook was set, deleted or sent something.
     Hook(HookInput),
-    /// The server was restarted; given once after the log was folded.
+    /// What was running has ended without a report: the server was restarted, is ending, or takes the task over from another one.
     Restored,
     /// The time in Unix milliseconds: what has lasted too long ends.
     Time(u64),
@@ -108,7 +108,7 @@ impl Decision {
     }
 }
 
-/// Something for the shell to do once the events beside it are on disk. A job's number is the sequence number of the event
+/// Something to be done outside of the core once the events beside it are on disk. A job's number is the sequence number of the event
 /// that caused it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
@@ -278,7 +278,7 @@ impl Deciding<'_> {
         self.decision.effects.push(effect);
     }
 
-    /// Starts a job that can be taken back.
+    /// Starts a job that may be lost in a power failure: it waits for the write, not for fsync.
     fn start(&mut self, job: Seq) {
         self.effect(Effect::Start { job, gate: Gate::Written });
     }
@@ -351,7 +351,8 @@ impl Deciding<'_> {
         }
     }
 
-    /// Gives the model the steering prompts together with the results. One that names files is the last: they are read first.
+    /// Gives the model the steering prompts together with the results, up to one that names files: they are read before the model
+    /// is asked.
     fn steer(&mut self, job: Seq) {
         for queued in self.state.queue.iter().filter(|queued| queued.steer) {
             self.push(Event::Steered { turn: queued.turn });
@@ -398,11 +399,11 @@ impl Deciding<'_> {
         self.end(self.state.turn.number, end, self.state.queue.len());
     }
 
-    /// Ends a turn behind which this many prompts are queued. A one-shot task is over with its last one.
+    /// Ends a turn while so many prompts are queued. A one-shot task is over with its last turn.
     fn end(&mut self, turn: u32, end: End, queued: usize) {
         let last = self.state.created.lifecycle == Lifecycle::OneShot && queued == 0;
         let event = match end {
-            // It asks for something, and was given nothing.
+            // An empty message, the first one or after a question: the task stays input-required.
             End::Nothing if self.state.turn.number == 0 || self.state.questioned => {
                 Event::TurnEnded { turn, end, by: None }
             }

@@ -1,5 +1,5 @@
 //! The work of worker threads and their reports. A [`Job`] is a value made by `decide`; a [`Note`] is a report of its worker. A note
-//! names its job; if the state no longer waits for that job, the note is dropped, so a late note changes nothing.
+//! names its job; if the state no longer waits for that job, the note is dropped, but for files that the job has written.
 
 use crate::base::id::{CallId, Seq, TaskId};
 use crate::task::log::answer::{Answer, Request};

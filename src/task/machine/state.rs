@@ -224,7 +224,7 @@ pub enum Stage {
     Named,
     Planned,
     Asked,
-    /// Answered with yes, not queued yet: lasts for one event.
+    /// Answered; the event that follows from the answer comes next.
     Answered,
     Ready,
     /// `job` is the sequence number of its `CallStarted`.

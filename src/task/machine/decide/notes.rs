@@ -1,5 +1,5 @@
 //! Reports of workers: the model's text and failures, prepared calls, output, results. A note of a job that the state no longer waits
-//! for is dropped, so a late note changes nothing.
+//! for is dropped; only the files that a stopped call has written all the same are recorded.
 
 use super::*;
 use crate::limits::SHELL_CHARS;
