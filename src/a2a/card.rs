@@ -79,6 +79,11 @@ pub fn card(identity: &Identity<'_>, switches: &Switches) -> Card {
 }
 
 impl Card {
+    /// Where clients on this machine connect.
+    pub fn url(&self) -> &str {
+        &self.base_url
+    }
+
     /// The answer to a request for the card; 304 when the client has this one.
     pub fn answer(&self, request: &Request) -> Response {
         let body = self.body(request);

@@ -44,7 +44,6 @@ pub use views::tools::Tools;
 use crate::base::Shared;
 use crate::base::http::Response;
 use crate::base::id::ContextId;
-use crate::base::json;
 use crate::base::level::Level;
 use crate::task::log::event::Profile;
 use crate::task::log::record::Record;
@@ -54,7 +53,6 @@ use dialect::Standalone;
 use encodings::value::{Finality, Frame};
 use form::enclosed;
 use requests::gemini_endpoints;
-use serde_json::json;
 use std::borrow::Cow;
 pub use views::snapshot::Wanted;
 use views::update::{Change, Update};
@@ -171,7 +169,7 @@ pub fn task(form: &Form, state: &State, wanted: Wanted) -> Response {
 pub fn said(form: &Form, state: &State, wanted: Wanted) -> Response {
     let task = match form.prompt_answer {
         PromptAnswer::Task => snapshot_frame(view(form, Some(&state.created)), state, wanted),
-        PromptAnswer::Accepted => json::bytes(&json!({ "taskId": state.created.task, "accepted": true })),
+        PromptAnswer::Accepted => native::accepted(state),
         PromptAnswer::CommandResult => return commands::executed(state),
         PromptAnswer::CommandReceipt => commands::started(state),
     };

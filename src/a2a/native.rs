@@ -24,13 +24,14 @@
 //! | `blob` | `task`, `sha256`; `from`: a byte | `{sha256, from, len, data}`: some of the bytes in base64, and how many there are |
 //! | `tune` | `task`; `mode`: `default`, `auto_edit`, `plan` or, if the operator allows it, `yolo`; `model` | as `abort` |
 //! | `shell` | `task`, `command`: one that the user typed, which needs no approval | as `abort` |
-//! | `execute` | `text`: a slash command | `{taskId, accepted}`: the task that runs it |
+//! | `execute` | `text`: a slash command | `{taskId, accepted, text}` when it has ended or asks something: its task and result |
 //! | `commands` | | the slash commands |
-//! | `files` | `task`, `query`: letters of a path, in their order; `limit` | `{paths}` |
+//! | `files` | `task`, `query`: letters of a path, in their order; `limit` | `{paths, total}` |
 //! | `briefs` | | a line about each task, the newest first, with its `title` |
 //! | `clients` | | who is connected; from then on a frame `{"clients":[…]}` comes when that changes |
 //! | `about` | | what this server is: version, workspace, mode, models, the id of the live session |
-//! | `session` | | the id of the live session |
+//! | `unwatch` | `task` | `{taskId}`; no further events of it come |
+//! | `session` | `new`: begin another one; `task`: make this task the session | the id of the live session |
 //!
 //! ```json
 //! {"id":1,"call":{"say":{"task":"t-1","text":"go on"}}}
@@ -60,10 +61,10 @@ use crate::task::log::brief::Brief;
 use crate::task::log::event::{Delivery, Lifecycle};
 use crate::task::log::record::Record;
 use crate::task::machine::job::{Pick, Said};
-use crate::task::machine::state::{State, TaskState};
+use crate::task::machine::state::{Item, State, TaskState};
 use crate::task::message::{Message, Part, Role, Source};
 use crate::task::policy;
-use crate::task::slash::{Args, Typed};
+use crate::task::slash::{Args, Registry, Spec, Typed};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::DeserializeOwned;
@@ -90,6 +91,24 @@ pub fn watching(form: &Form, task: &TaskId, after: Seq) -> Vec<u8> {
     enclosed(form, json::bytes(&json!({ "taskId": task, "after": after })))
 }
 
+/// The answer to a prompt or a slash command: the task, and what a command says.
+pub fn accepted(state: &State) -> Vec<u8> {
+    let mut answer = json!({ "taskId": state.created.task, "accepted": true });
+    if state.created.command.is_some() && state.is_over() {
+        let said = state.history.iter().rev().find_map(|item| match item.as_ref() {
+            Item::Answered(answer) => Some(answer.text()),
+            _ => None,
+        });
+        answer["text"] = json!(said.or_else(|| state.status.text.clone()));
+    }
+    json::bytes(&answer)
+}
+
+/// The answer to `unwatch`.
+pub fn unwatched(form: &Form, task: &TaskId) -> Response {
+    result(form, json::bytes(&json!({ "taskId": task })))
+}
+
 /// A piece of stored content.
 pub fn blob(form: &Form, sha256: &str, from: u64, bytes: &[u8], len: u64) -> Response {
     let data = STANDARD.encode(bytes);
@@ -99,6 +118,9 @@ pub fn blob(form: &Form, sha256: &str, from: u64, bytes: &[u8], len: u64) -> Res
 /// What a client that people use shows of this server.
 pub struct About<'a> {
     pub session: Option<&'a TaskId>,
+    /// Where other clients connect.
+    pub url: &'a str,
+    pub commands: &'a Registry,
     pub workspace: &'a str,
     pub is_trusted: bool,
     pub mode: policy::Mode,
@@ -113,7 +135,14 @@ pub struct About<'a> {
 
 pub fn about(form: &Form, about: &About) -> Response {
     let modes: Vec<&str> = policy::Mode::ALL.into_iter().map(policy::Mode::word).collect();
+    let command = |(path, spec): (Vec<String>, &Spec)| {
+        let arguments = spec.arguments.iter().map(|argument| argument.name.as_str());
+        json!({ "name": path.join(" "), "description": spec.description, "arguments": arguments.collect::<Vec<_>>() })
+    };
+    let commands: Vec<Value> =
+        about.commands.all().into_iter().filter(|(_, spec)| spec.subs.is_empty()).map(command).collect();
     let body = json!({
+        "url": about.url, "commands": commands,
         "version": env!("CARGO_PKG_VERSION"), "session": about.session, "workspace": about.workspace, "trusted": about.is_trusted,
         "mode": about.mode.word(), "modes": modes, "model": about.model, "models": about.models,
         "client": about.client.client, "via": about.client.via,
@@ -158,12 +187,12 @@ pub fn briefs(form: &Form, known: &[(&TaskId, &Brief)], total: usize, session: O
                 "idle": brief.idle, "failed": brief.failed, "live": session == Some(task) })
     };
     let briefs: Vec<Value> = known.iter().map(value).collect();
-    result(form, json::bytes(&json!({ "briefs": briefs, "total": total })))
+    result(form, json::bytes(&json!({ "tasks": briefs, "total": total })))
 }
 
-/// Paths relative to the workspace.
-pub fn files(form: &Form, paths: &[String]) -> Response {
-    result(form, json::bytes(&json!({ "paths": paths })))
+/// Paths relative to the workspace, a part of `total` that fit.
+pub fn files(form: &Form, paths: &[String], total: usize) -> Response {
+    result(form, json::bytes(&json!({ "paths": paths, "total": total })))
 }
 
 /// What a text frame of a client asks for.
@@ -187,7 +216,7 @@ pub fn problem(task: &TaskId, message: &str) -> Vec<u8> {
 }
 
 const CALLS: &str = "say, answer, abort, drop, tune, shell, create, execute, cancel, get, list, briefs, watch, blob, files, \
-                     commands, clients, about or session";
+                     commands, clients, about, unwatch or session";
 
 /// A call as it was sent. Its members are taken out one by one, so that an error can name the member.
 struct Asked {
@@ -346,12 +375,16 @@ fn call(mut asked: Asked, frame: &str) -> Result<Call, Fault> {
             let traits = TaskTraits { lifecycle: Lifecycle::OneShot, ..TaskTraits::SESSION };
             let create = Create { context: None, settings: Settings::default(), traits };
             let typed = Typed { phrase: asked.need("text")?, args: Args::InPhrase };
-            Call::Execute(Execute { typed, create, mode: Mode::Now })
+            Call::Execute(Execute { typed, create, mode: Mode::Wait })
         }
         "about" => Call::About,
         "briefs" => Call::Briefs,
         "clients" => Call::Clients,
-        "session" => Call::Session,
+        "unwatch" => Call::Unsubscribe { task: asked.need("task")? },
+        "session" => match (asked.wish("new")?.unwrap_or(false), asked.wish("task")?) {
+            (false, None) => Call::Session,
+            (_, task) => Call::Renew { task },
+        },
         _ => {
             return Err(Fault::field("call", &format!("must be one of these: {CALLS}.")));
         }

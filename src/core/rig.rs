@@ -126,7 +126,7 @@ impl Rig {
                     self.core.input(Input::BlobRead { request, read }, self.now);
                 }
                 Out::Files(request) => {
-                    let found = Ok(vec![format!("{}/{}", request.workspace, request.query)]);
+                    let found = Ok((vec![format!("{}/{}", request.workspace, request.query)], 1));
                     self.core.input(Input::FilesFound { request, found }, self.now);
                 }
                 Out::Compute(computation) => match &mut self.computations {

@@ -52,7 +52,7 @@ pub enum Input<'a> {
     /// The answer to [`Out::Blob`]: some of the bytes, and how many there are in all.
     BlobRead { request: Arc<BlobRequest>, read: Result<(Vec<u8>, u64), String> },
     /// The answer to [`Out::Files`].
-    FilesFound { request: Arc<FilesRequest>, found: Result<Vec<String>, String> },
+    FilesFound { request: Arc<FilesRequest>, found: Result<(Vec<String>, usize), String> },
     /// The answer to [`Out::Compute`], or why there is none.
     Computed { recipient: Recipient, result: Result<Computed, String> },
     /// The answer to [`Out::Identify`].

@@ -17,6 +17,10 @@ pub enum Call {
     Execute(Execute),
     /// The id of the live session, which is created if there is none.
     Session,
+    /// Begins a new live session, or makes a task the live session.
+    Renew {
+        task: Option<TaskId>,
+    },
     Get {
         task: TaskId,
         history: Option<usize>,
@@ -49,6 +53,10 @@ pub enum Call {
     Subscribe {
         task: TaskId,
         after: Option<Seq>,
+    },
+    /// Follows a task no longer.
+    Unsubscribe {
+        task: TaskId,
     },
     /// Stored content that the log of the task names, from a byte offset on.
     Blob {
@@ -100,7 +108,7 @@ impl Call {
             Call::Create(_) => "create",
             Call::Commands => "commands",
             Call::Execute(_) => "execute",
-            Call::Session => "session",
+            Call::Session | Call::Renew { .. } => "session",
             Call::Get { .. } => "get",
             Call::List(_) => "list",
             Call::Cancel { .. } => "cancel",
@@ -109,6 +117,7 @@ impl Call {
             Call::Tune { .. } => "tune",
             Call::Shell { .. } => "shell",
             Call::Subscribe { .. } => "subscribe",
+            Call::Unsubscribe { .. } => "unsubscribe",
             Call::Blob { .. } => "blob",
             Call::Metadata { .. } | Call::AllMetadata => "metadata",
             Call::Push { .. } => "push",

@@ -227,6 +227,30 @@ impl Core {
             self.discard_task(&task, now);
             return Err(Fault::params(problem));
         }
+        self.set_session(&task, now);
+        Ok(task)
+    }
+
+    /// Begins a new live session, or makes a task the live session. The task of the last one stays as it is.
+    pub(in crate::core) fn renew_session(&mut self, task: Option<TaskId>, now: Now) -> Result<(), Fault> {
+        match task {
+            Some(task) if self.tasks[&task].state.is_over() => {
+                let message =
+                    format!("Task {task} is over and cannot be continued; start a new one in the same context.");
+                return Err(Fault::new(FaultKind::TaskIsOver(task), message));
+            }
+            Some(task) if self.tasks.live_session() != Some(&task) => self.set_session(&task, now),
+            Some(_) => {}
+            None => {
+                self.tasks.session = None;
+                self.session(now)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sockets that follow the session follow this task from now on.
+    fn set_session(&mut self, task: &TaskId, now: Now) {
         self.tasks.session = Some(task.clone());
         let sockets = self.connections.iter();
         let sockets = sockets.filter(|(_, conn)| {
@@ -235,9 +259,8 @@ impl Core {
         });
         let sockets: Vec<Key> = sockets.map(|(key, _)| key).collect();
         for key in sockets {
-            self.move_on(key, &task, now);
+            self.move_on(key, task, now);
         }
-        Ok(task)
     }
 
     /// When the session task is replaced, its WebSocket subscribers move to the new task after they have received the rest of the

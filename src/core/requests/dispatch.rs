@@ -1,7 +1,7 @@
 //! What each call does to tasks and how it is answered. Every answer that depends on a task waits until the log is written up to
 //! what it shows.
 
-use crate::a2a::{self, Begins, Binding, Ends, Form, Unaddressed, View, Wanted, commands};
+use crate::a2a::{self, Begins, Binding, Ends, Form, Unaddressed, View, Wanted, commands, native};
 use crate::base::Shared;
 use crate::base::clock::Now;
 use crate::base::http::Response;
@@ -166,6 +166,14 @@ impl Core {
             Call::Clients => self.clients(caller, now),
             Call::Files { task, query, limit } => self.files(caller, &task, query, limit),
             Call::Session => self.tell_session(caller, now),
+            Call::Renew { task } => {
+                self.renew_session(task, now)?;
+                self.tell_session(caller, now)
+            }
+            Call::Unsubscribe { task } => {
+                self.ask_anew(caller.conn, &task);
+                self.answer_now(*conn, &native::unwatched(form, &task), now)
+            }
             Call::Join(join) => self.join(caller, join, now),
             Call::Health => {
                 let health = a2a::health(&a2a::HealthReport {

@@ -37,6 +37,8 @@ impl Needs<'_> {
         let (task, access, answer) = match call {
             Call::Say(say) => (say.task.as_ref(), Change, Short),
             Call::Push { task, .. } => (Some(task), Change, Short),
+            Call::Renew { task } => (task.as_ref(), Other, Short),
+            Call::Unsubscribe { task } => (Some(task), Other, Short),
             Call::Get { task, .. } => (Some(task), Read, Long),
             Call::Metadata { task } | Call::Files { task, .. } => (Some(task), Read, Short),
             Call::Cancel { task } => (Some(task), Other, Short),

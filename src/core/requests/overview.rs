@@ -20,6 +20,8 @@ impl Core {
             &caller.form,
             &native::About {
                 session: self.tasks.live_session(),
+                url: settings.card.url(),
+                commands: &settings.commands,
                 workspace: &settings.workspace.site.path,
                 is_trusted: settings.workspace.site.trusted,
                 mode: settings.approval.mode,
@@ -109,13 +111,13 @@ impl Core {
     pub(in crate::core) fn files_found(
         &mut self,
         request: &FilesRequest,
-        found: Result<Vec<String>, String>,
+        found: Result<(Vec<String>, usize), String>,
         now: Now,
     ) {
         let Caller { conn, form, .. } = &request.caller;
         self.connections.end_call(*conn);
         match found {
-            Ok(paths) => self.answer(*conn, &native::files(form, &paths), now),
+            Ok((paths, total)) => self.answer(*conn, &native::files(form, &paths, total), now),
             Err(why) => self.refuse(*conn, form, &Fault::new(FaultKind::Storage, why), now),
         }
         self.read_on(*conn, now);
@@ -153,11 +155,11 @@ mod tests {
         rig.end_turn();
         let briefs = ask(&mut rig, Call::Briefs);
         assert_eq!(briefs["total"], 1);
-        let brief = &briefs["briefs"][0];
+        let brief = &briefs["tasks"][0];
         assert_eq!((&brief["task"], &brief["title"], &brief["turns"]), (&json!(task), &json!("go"), &json!(1)));
         // The same from the index, after the task has left memory.
         rig.restart();
-        assert_eq!(ask(&mut rig, Call::Briefs)["briefs"][0]["title"], "go");
+        assert_eq!(ask(&mut rig, Call::Briefs)["tasks"][0]["title"], "go");
     }
 
     #[test]

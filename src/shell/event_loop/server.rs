@@ -26,6 +26,7 @@ use rustix::net::{getsockname, sockopt};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -308,18 +309,29 @@ impl Server {
         self.core.close_connections(&mut self.outside, now);
         let _ = sockopt::set_socket_send_buffer_size(&stream, self.limits.socket_send_bytes);
         let key = self.core.opened_over(link, peer, now);
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        match self.poll.registry().register(&mut SourceFd(&stream.as_raw_fd()), Token(key.pack()), interest) {
-            Ok(()) => {
-                let budget = self.limits.turn_bytes;
-                let socket = Socket { stream, caller, again: false, readable: true, writable: true, budget };
-                self.outside.sockets.insert(key, socket);
-            }
-            Err(error) => {
-                self.outside.log.warn(format_args!("could not watch a connection: {error}"));
-                self.core.input(Input::Broke { conn: key }, now);
-            }
+        if let Err(error) = self.watch(key, stream, caller) {
+            self.outside.log.warn(format_args!("could not watch a connection: {error}"));
+            self.core.input(Input::Broke { conn: key }, now);
         }
+    }
+
+    /// Polls the stream of a connection.
+    fn watch(&mut self, key: Key, stream: OwnedFd, caller: Caller) -> io::Result<()> {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.poll.registry().register(&mut SourceFd(&stream.as_raw_fd()), Token(key.pack()), interest)?;
+        let budget = self.limits.turn_bytes;
+        let socket = Socket { stream, caller, again: false, readable: true, writable: true, budget };
+        self.outside.sockets.insert(key, socket);
+        Ok(())
+    }
+
+    /// A connection for a client in this process: messages of the native dialect, one a line.
+    pub fn connect(&mut self) -> io::Result<UnixStream> {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let key = self.core.terminal(self.clock.now());
+        self.watch(key, ours.into(), Caller::Nobody)?;
+        Ok(theirs)
     }
 
     fn take_requests(&mut self, from: &[Key], scratch: &mut [u8], now: Now) {

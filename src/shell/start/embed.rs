@@ -69,6 +69,7 @@ use models::ModelBackend;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tools::Tool;
@@ -236,6 +237,12 @@ impl Server {
         &self.problems
     }
 
+    /// A connection for a client in this process, which needs no listener: messages of `gemini-a2a.v1` (`gemini-a2a help journal`), one
+    /// a line. Its client is called "you".
+    pub fn connect(&mut self) -> io::Result<UnixStream> {
+        self.server.connect()
+    }
+
     /// Stops it, from any thread.
     pub fn stop_handle(&self) -> StopHandle {
         self.server.stop_handle()
@@ -255,6 +262,7 @@ mod tests {
     use super::*;
     use crate::tool::tests::Scratch;
     use crate::tool::write_todos::WriteTodos;
+    use std::io::{BufRead, BufReader, Write};
 
     fn plan(scratch: &Scratch) -> Plan {
         Plan { children: ChildProcesses::None, ..Plan::at(scratch.path(), scratch.path().join("state")) }
@@ -280,6 +288,31 @@ mod tests {
         assert!(matches!(error(&|plan| plan.listen = vec![Listen::Tcp(taken)]), OpenError::Listen(_)));
         // The program of these tests does not begin with `child_main`.
         assert!(matches!(error(&|plan| plan.children = ChildProcesses::ThisProgram), OpenError::Children(_)));
+    }
+
+    #[test]
+    fn a_client_in_the_same_process_needs_no_listener() {
+        let scratch = Scratch::new();
+        let mut server = open(plan(&scratch)).expect("a server");
+        let stream = server.connect().expect("a connection");
+        let stop = server.stop_handle();
+        let running = std::thread::spawn(move || server.run());
+        let mut lines = BufReader::new(stream.try_clone().expect("a second handle")).lines();
+        let mut ask = |call: &str| {
+            (&stream).write_all(format!("{{\"id\":1,\"call\":{call}}}\n").as_bytes()).expect("it is read");
+            let line = lines.next().expect("an answer").expect("text");
+            serde_json::from_str::<serde_json::Value>(&line).expect("JSON")["ok"].take()
+        };
+        assert_eq!(ask("{\"about\":{}}")["client"], "you");
+        let command = ask("{\"execute\":{\"text\":\"/help\"}}");
+        assert!(command["text"].as_str().expect("the result").contains("/memory"), "{command}");
+        let session = ask("{\"session\":{}}");
+        let renewed = ask("{\"session\":{\"new\":true}}");
+        assert_ne!(renewed, session);
+        assert_eq!(ask(&format!("{{\"session\":{{\"task\":{session}}}}}")), session);
+        stop.stop();
+        running.join().expect("no panic").expect("the loop works");
+        assert!(lines.next().is_none(), "the connection is closed");
     }
 
     #[test]

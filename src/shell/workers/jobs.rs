@@ -283,7 +283,7 @@ impl WorkerContext {
     }
 
     /// The paths in a workspace that fit a query, best first.
-    pub fn find_files(&self, workspace: &str, query: &str, limit: usize) -> Result<Vec<String>, String> {
+    pub fn find_files(&self, workspace: &str, query: &str, limit: usize) -> Result<(Vec<String>, usize), String> {
         let (task, cancel, none) = (TaskId::from(""), Cancel::default(), FileChanges::default());
         let ctx = self.ctx(&task, workspace, &cancel, &none).map_err(|error| error.message)?;
         Ok(paths::fitting(query, limit, &ctx))

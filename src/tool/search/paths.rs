@@ -8,17 +8,19 @@ use crate::tool::search::walk::{NOT_OURS, Visitor, Walk, WalkedFile};
 use rustix::fd::AsFd;
 use std::path::Path;
 
-/// The paths relative to the workspace that fit, at most `limit`: those first whose last part fits, then the shorter ones.
-pub fn fitting(query: &str, limit: usize, ctx: &Ctx) -> Vec<String> {
+/// The paths relative to the workspace that fit, at most `limit`: those first whose last part fits, then the shorter ones; and how many
+/// fit.
+pub fn fitting(query: &str, limit: usize, ctx: &Ctx) -> (Vec<String>, usize) {
     let path = Path::new("");
     let Some(rules) = Rules::at(&ctx.workspace, path, ctx.workspace.wanted, ctx.limits) else {
-        return Vec::new();
+        return (Vec::new(), 0);
     };
     let mut fitting = Fitting { query: query.to_lowercase(), looked_at: 0, found: Vec::new() };
     Walk { cancel: ctx.cancel, limits: ctx.limits, skipped: &NOT_OURS, dir: ctx.workspace.dir.as_fd(), path, rules }
         .run(&mut fitting);
     fitting.found.sort();
-    fitting.found.into_iter().take(limit).map(|(_, _, path)| path).collect()
+    let total = fitting.found.len();
+    (fitting.found.into_iter().take(limit).map(|(_, _, path)| path).collect(), total)
 }
 
 struct Fitting {
@@ -68,7 +70,7 @@ mod tests {
         {
             scratch.put(path, "target/\n");
         }
-        let fit = |query, limit| with_ctx(&scratch, &Limits::default(), |ctx| fitting(query, limit, ctx));
+        let fit = |query, limit| with_ctx(&scratch, &Limits::default(), |ctx| fitting(query, limit, ctx).0);
         assert_eq!(fit("lxtst", 9), ["tests/lexer_test.rs", "src/lexer/tests.rs"]);
         assert_eq!(fit("LEXER", 1), ["tests/lexer_test.rs"]);
         assert_eq!(fit("", 2), [".gitignore", "src/main.rs"]);
