@@ -21,6 +21,8 @@ mod crash;
 mod disk;
 #[path = "e2e/drive.rs"]
 mod drive;
+#[path = "e2e/failures.rs"]
+mod failures;
 #[path = "e2e/http.rs"]
 mod http;
 #[path = "e2e/init.rs"]

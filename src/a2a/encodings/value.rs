@@ -113,4 +113,6 @@ pub struct Task<'a> {
     pub artifacts: Option<Vec<Cow<'a, Artifact>>>,
     /// With the state that the reference server keeps in its metadata.
     pub persisted: bool,
+    /// Why the last turn failed, where the state does not say that it did.
+    pub error: Option<&'a str>,
 }

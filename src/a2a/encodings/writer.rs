@@ -56,8 +56,10 @@ impl Writer {
             if let Some(artifacts) = &task.artifacts {
                 o.list("artifacts", artifacts, |o, one| self.artifact(o, one));
             }
-            if !self.is_proto() {
-                o.member("metadata", &if task.persisted { persisted(task) } else { Map::new() });
+            let mut metadata = if task.persisted && !self.is_proto() { persisted(task) } else { Map::new() };
+            metadata.extend(task.error.map(|error| ("error".to_owned(), error.into())));
+            if !(metadata.is_empty() && self.is_proto()) {
+                o.member("metadata", &metadata);
             }
         })
     }
@@ -454,6 +456,7 @@ mod tests {
             history: Some(Vec::new()),
             artifacts: None,
             persisted: false,
+            error: None,
         };
         let bare = json!({"id": "t-1", "contextId": "c\"1",
             "status": {"state": "TASK_STATE_INPUT_REQUIRED", "timestamp": TIME}});

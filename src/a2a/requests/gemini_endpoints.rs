@@ -166,6 +166,7 @@ pub fn all_metadata<'a>(states: impl IntoIterator<Item = &'a State>, tools: &Too
 fn write_metadata(o: &mut ObjectWriter<'_>, state: &State, tools: &Tools, schema: fn(&ToolSpec) -> Option<&Value>) {
     o.member("contextId", &state.created.context).member("id", &state.created.task).member("mcpServers", &[(); 0]);
     o.member("model", &state.model).member("taskState", state.status.state.word());
+    o.optional("error", state.turn.error.as_deref());
     let usage = json!({ "turn": state.turn.usage.map(UsageMetadata), "total": UsageMetadata(state.total) });
     o.member("usage", &usage).list("availableTools", tools.available(state.created.tools.as_deref()), |o, spec| {
         o.member("name", &spec.name).member("description", &spec.description);

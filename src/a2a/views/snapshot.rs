@@ -57,6 +57,7 @@ pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
         at: state.status.at,
         message: status_message(view, state).filter(|_| !answered),
         persisted: persisted && view.is_coder(),
+        error: state.turn.error.as_deref().filter(|_| view.is_coder()),
         history: Some(messages).filter(|_| history != Some(0)),
         artifacts: match shown {
             Artifacts::Shown => {
