@@ -236,6 +236,10 @@ limits! {
     live_bytes: usize = MIB,
     /// Characters of a tool's result for the model. Above it the middle is left out.
     result_chars: usize = 40_000,
+    /// Bytes that tasks may take on disk, None for any number, and how often they are counted. Counting looks at every file. Above the
+    /// limit the oldest tasks without unfinished work are deleted.
+    state_bytes: Option<u64> = Some(10 * 1024 * MIB as u64),
+    state_check_ms: u64 = 600_000,
     /// Output kept of one command. The oldest is dropped.
     output_bytes: usize = 16 * MIB,
     /// Outputs of one task that were too long for their results and are kept as files, and the bytes of all of them. The oldest are
@@ -355,16 +359,16 @@ pub struct Times {
     pub answer_ms: Option<u64>,
     /// A turn, its questions included: it is stopped and fails. Never, because work takes as long as it takes.
     pub turn_ms: Option<u64>,
-    /// A task without a new prompt: it is completed. A day, so that yesterday's task can be continued in the morning.
+    /// A task without a new prompt: it is completed. Never, because people come back to a conversation after any time.
     pub idle_ms: Option<u64>,
-    /// A task that has ended: it is deleted. A day, for clients that fetch results later.
+    /// A task that has ended: it is deleted. A month, for people who look up what was done.
     pub retention_ms: Option<u64>,
 }
 
 impl Default for Times {
     fn default() -> Times {
         const DAY_MS: u64 = 86_400_000;
-        Times { answer_ms: None, turn_ms: None, idle_ms: Some(DAY_MS), retention_ms: Some(DAY_MS) }
+        Times { answer_ms: None, turn_ms: None, idle_ms: None, retention_ms: Some(30 * DAY_MS) }
     }
 }
 

@@ -218,6 +218,7 @@ impl Core {
                 }
                 Timer::Limit(task) => self.check_limit(&task, now),
                 Timer::Expiry => self.expire(now),
+                Timer::Measure => self.measure(),
                 Timer::Store(task) => self.append_is_due(&task),
                 // Every turn tries to write them.
                 Timer::Summaries => self.disk.summaries_armed = false,

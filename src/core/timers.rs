@@ -15,6 +15,8 @@ pub enum Timer {
     Limit(TaskId),
     /// Tasks may have been idle, or over, for too long.
     Expiry,
+    /// The tasks may take too much of the disk.
+    Measure,
     /// A journal could not be written; try again.
     Store(TaskId),
     /// Summaries of tasks could not be written; try again.

@@ -9,7 +9,7 @@ use crate::core::compute::{Computation, Computed, Recipient};
 use crate::core::connections::identity::Identity;
 use crate::core::disk::page::Page;
 use crate::core::disk::request::StoreRequest;
-use crate::core::disk::store::{Known, Maintenance, Removal, Store, StoreError};
+use crate::core::disk::store::{Excess, Known, Maintenance, Removal, Store, StoreError};
 use crate::core::hooks::{Delivery, DeliveryError};
 use crate::core::requests::Caller;
 use crate::core::{Core, Site};
@@ -45,6 +45,8 @@ pub enum Input<'a> {
     Synced { task: TaskId, upto: Seq, result: Result<(), StoreError> },
     /// The answer to [`StoreRequest::Remove`].
     Removed { task: TaskId, brief: Brief, result: Result<Removal, StoreError> },
+    /// The answer to [`StoreRequest::Measure`].
+    Measured(Result<Excess, StoreError>),
     /// The answer to [`StoreRequest::Probe`].
     Probed(Result<(), StoreError>),
     /// The answer to [`Out::Resolve`].
@@ -170,6 +172,7 @@ impl Core {
             Input::Paged { sub, page } => self.paged(sub, page, now),
             Input::Synced { task, upto, result } => self.synced(&task, upto, result, now),
             Input::Removed { task, brief, result } => self.removed(task, brief, result, now),
+            Input::Measured(result) => self.measured(result, now),
             Input::Probed(result) => self.probed(result, now),
             Input::Resolved { request, site } => self.resolved(request, site, now),
             Input::BlobRead { request, read } => self.blob_read(&request, read, now),

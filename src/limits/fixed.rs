@@ -153,6 +153,11 @@ pub const FILES_LOOKED_AT: usize = 50_000;
 /// Characters of the title of a task, which is the first line of its first prompt.
 pub const TITLE_CHARS: usize = 80;
 
+/// Tasks that are deleted after one measurement because all take too much space. If these are not enough, the next one finds more.
+pub const TASKS_DELETED_AT_ONCE: usize = 1_000;
+/// Of these, those that the log names. The rest is counted.
+pub const DELETED_NAMED: usize = 20;
+
 /// Truncated journals that are named at start. The rest is counted: a power failure may truncate many.
 pub const SHORTENED_NAMED: usize = 20;
 

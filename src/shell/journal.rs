@@ -22,13 +22,16 @@ mod file;
 mod index;
 pub mod instances;
 pub mod saved_rules;
+mod size;
 #[cfg(test)]
 mod tests;
 pub mod watch;
 
 use crate::base::id::{ContextId, TaskId};
 use crate::base::lock::lock;
-use crate::core::disk::store::{Archive, Known, Lasts, LogFile, Maintenance, Openness, Removal, Store, StoreError};
+use crate::core::disk::store::{
+    Archive, Excess, Known, Lasts, LogFile, Maintenance, Openness, Removal, Store, StoreError,
+};
 use crate::limits::{BLOB_GRACE_MS, JOURNAL_LINE_BYTES, Limits, SHORTENED_NAMED};
 use crate::shell::event_loop::sys;
 use crate::task::log::blob::Blobs;
@@ -40,6 +43,7 @@ use file::{FileLog, Findings};
 use index::{Entry, Index, Places};
 use instances::Instances;
 use rustix::io::Errno;
+use size::Measured;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};
@@ -332,6 +336,12 @@ impl Archive for Files {
 
     fn outputs(&self) -> Option<PathBuf> {
         Some(self.outputs.clone())
+    }
+
+    fn excess(&self, most: u64, kept: &HashSet<TaskId>) -> Result<Excess, StoreError> {
+        let (places, markers, outputs, blobs) = (&self.places, &*self.markers, &*self.outputs, &*self.blobs.dir);
+        let excess = Measured { places, markers, outputs, blobs }.excess(most, kept);
+        excess.map_err(|e| StoreError::new(format!("the size of the state directory could not be found out: {e}")))
     }
 
     fn remove(&self, task: &TaskId) -> Result<Removal, StoreError> {

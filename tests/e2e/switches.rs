@@ -54,6 +54,23 @@ fn a_finished_task_is_deleted_after_its_retention() {
 }
 
 #[test]
+fn the_oldest_finished_tasks_are_deleted_if_all_take_too_much_space() {
+    let mut fixture = switched(&["--state-max", "200K"]);
+    let long = "STREAM 1 0 40000";
+    let (asked, _) = fixture.ask(&format!("{long} ++ WRITE never.txt x"));
+    let [idle, ended, newest] = [(); 3].map(|()| task_in(&fixture.say(long)));
+    fixture.client().call("tasks/cancel", json!({ "id": ended }));
+    fixture.server.restart();
+    let log = |task: &str| fixture.server.state_dir().join(format!("tasks/{task}.jsonl"));
+    eventually("room", || (!log(&idle).exists()).then_some(()));
+    assert_eq!([&asked, &ended, &newest].map(|task| log(task).exists()), [true, false, true]);
+    assert_eq!(fixture.client().fault("tasks/get", json!({ "id": idle })), -32001);
+    assert_eq!(fixture.state(&asked), "input-required");
+    let said = format!("(--state-max): the oldest 2 that were finished are deleted: {ended}, {idle}");
+    assert!(fixture.server.output().contains(&said), "{}", fixture.server.output());
+}
+
+#[test]
 fn a_question_that_nobody_answers_is_cancelled() {
     let fixture = switched(&["--confirmation-timeout", "300ms"]);
     let (task, _) = fixture.ask("WRITE never.txt x");

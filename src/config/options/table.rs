@@ -186,14 +186,23 @@ pub const OPTIONS: &[Row] = &[
         .default("5s")
         .takes(Length(|s, ms| (s.limits.backoff_ms, s.limits.rebreak_ms) = (ms, ms.min(Limits::default().rebreak_ms)))),
     operator("--idle-ttl a2a.idleTtl", "a task that nobody continues for this time is completed")
-        .default("24h")
+        .default("never")
         .takes(Time(|s, ms| s.limits.times.idle_ms = ms)),
     operator(
         "--retention a2a.retention",
         "a task that ended this long ago is deleted, unless a later one continues it",
     )
-    .default("24h")
+    .default("30d")
     .takes(Time(|s, ms| s.limits.times.retention_ms = ms)),
+    operator(
+        "--state-max a2a.stateMax",
+        "bytes that tasks may take on disk, or never; the oldest finished ones are deleted",
+    )
+    .default("10GB")
+    .takes(Text("SIZE", "a number of bytes, with K, M or G for powers of 1024, or never", |s, size| {
+        s.limits.state_bytes = if size == "never" { None } else { Some(size::parse(size)?) };
+        Some(())
+    })),
     operator("--memory a2a.memory", "memory to use, such as 64M; a lower limit of its cgroup counts")
         .default("any amount")
         .takes(Text("SIZE", "a number of bytes, with K, M or G for powers of 1024", |s, size| {

@@ -170,9 +170,10 @@ fn task_cases() -> Vec<Case> {
         ("--retry-for 2m", "a2a.retryFor", "\"120s\"", Settings::default()),
         ("--retry-for never", "a2a.retryFor", "\"never\"", limits(|l| l.model_retry_ms = None)),
         ("--retry-wait 9ms", "a2a.retryWait", "\"9ms\"", limits(|l| (l.backoff_ms, l.rebreak_ms) = (9, 9))),
-        ("--idle-ttl 24h", "a2a.idleTtl", "\"24h\"", Settings::default()),
-        ("--idle-ttl never", "a2a.idleTtl", "\"never\"", times(|t| t.idle_ms = None)),
-        ("--retention 24h", "a2a.retention", "\"24h\"", Settings::default()),
+        ("--idle-ttl never", "a2a.idleTtl", "\"never\"", Settings::default()),
+        ("--idle-ttl 24h", "a2a.idleTtl", "\"24h\"", times(|t| t.idle_ms = Some(86_400_000))),
+        ("--retention 30d", "a2a.retention", "\"30d\"", Settings::default()),
+        ("--state-max 64MB", "a2a.stateMax", "\"64M\"", limits(|l| l.state_bytes = Some(64 << 20))),
         ("--memory 64M", "a2a.memory", "\"64M\"", {
             let limits = Limits { memory: Some(64 << 20), ..Limits::default() };
             Settings { limits, ..Settings::default() }
@@ -233,7 +234,7 @@ fn errors_name_the_possible_values() {
         ("--card-default v2", "--card-default must be hybrid or v1, not v2"),
         ("--default-profile-03 tui", "--default-profile-03 must be coder, plain or devtool, not tui"),
         ("--blocking-timeout 5", "--blocking-timeout must be a time such as 500ms, 30s or 24h, or never, not 5"),
-        ("--memory 64MB", "--memory must be a number of bytes, with K, M or G for powers of 1024, not 64MB"),
+        ("--memory 64X", "--memory must be a number of bytes, with K, M or G for powers of 1024, not 64X"),
         ("--required-extension a,b", "--required-extension must be URIs without spaces or commas, not a,b"),
     ] {
         assert_eq!(argued(line), Err(error.to_owned()));

@@ -61,6 +61,8 @@ pub(in crate::core) struct Disk {
     pub to_release: Vec<TaskId>,
     /// Requests for a list of the tasks.
     pub to_list: Vec<Parked>,
+    /// It was said that the tasks take too much space and none can be deleted.
+    pub is_overfull: bool,
     /// [`Timer::Summaries`](crate::core::timers::Timer::Summaries) is armed.
     pub summaries_armed: bool,
 }

@@ -8,6 +8,7 @@ use crate::core::{Input, Loaded};
 use crate::limits::CONVERSATION_TASKS;
 use crate::task::log::brief::Brief;
 use crate::task::machine::state::Item;
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
@@ -21,6 +22,8 @@ pub enum StoreRequest {
     Sync { task: TaskId, upto: Seq },
     /// Delete a log; answered by [`Input::Removed`] with the summary given here, in case it is still there.
     Remove { task: TaskId, brief: Brief },
+    /// Find out what to delete so that at most `most` bytes are stored; answered by [`Input::Measured`]. Tasks in `kept` stay.
+    Measure { most: u64, kept: HashSet<TaskId> },
     /// Try whether logs can be written; answered by [`Input::Probed`].
     Probe,
 }
@@ -52,6 +55,9 @@ impl StoreRequest {
             StoreRequest::Remove { task, brief } => {
                 let result = archive.and_then(|archive| archive.remove(&task));
                 Input::Removed { task, brief, result }
+            }
+            StoreRequest::Measure { most, kept } => {
+                Input::Measured(archive.and_then(|archive| archive.excess(most, &kept)))
             }
             StoreRequest::Probe => Input::Probed(archive.and_then(|archive| archive.probe())),
         }

@@ -12,6 +12,7 @@ use crate::task::log::blob::Blobs;
 use crate::task::log::brief::Brief;
 use crate::task::log::record::{BadLine, Record};
 use crate::task::machine::state::State;
+use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -77,8 +78,21 @@ pub trait Archive: Send + Sync {
         None
     }
 
+    /// How much is stored, and the tasks to delete so that at most `most` bytes are left: the oldest that are over, then the oldest that
+    /// are idle, but none of `kept`.
+    fn excess(&self, _most: u64, _kept: &HashSet<TaskId>) -> Result<Excess, StoreError> {
+        Ok(Excess::default())
+    }
+
     /// Whether a log could be written now: tries it, and leaves nothing behind.
     fn probe(&self) -> Result<(), StoreError>;
+}
+
+/// How much is stored, and what to delete of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Excess {
+    pub bytes: u64,
+    pub delete: Vec<TaskId>,
 }
 
 /// What became of a log that was to be deleted.

@@ -106,7 +106,7 @@ impl Core {
     }
 
     /// Deletes a log. The task cannot be used from now on.
-    fn remove(&mut self, task: TaskId, now: Now) {
+    pub(super) fn remove(&mut self, task: TaskId, now: Now) {
         drop(self.tasks.unload(&task));
         if let Some(brief) = self.tasks.forget(&task, now.unix_ms) {
             self.out.push(Out::Store(StoreRequest::Remove { task, brief }));

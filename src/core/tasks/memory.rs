@@ -30,6 +30,7 @@ impl Core {
         self.restore(now);
         // Tasks that became due while no server ran are handled in the first turn.
         self.timers.arm_expiry(0);
+        self.timers.arm(0, Timer::Measure);
         // A disk may have been full before this server began.
         self.arm_trial(0);
     }

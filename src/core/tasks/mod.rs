@@ -7,6 +7,7 @@ pub(in crate::core) mod list;
 pub(in crate::core) mod loaded_task;
 pub(in crate::core) mod memory;
 pub(in crate::core) mod register;
+pub(in crate::core) mod size;
 
 use crate::base::id::{CallId, ContextId, Seq, TaskId, Tenant};
 use crate::core::tasks::loaded_task::LoadedTask;

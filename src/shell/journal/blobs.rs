@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 pub struct FileBlobs {
-    dir: PathBuf,
+    pub(super) dir: PathBuf,
 }
 
 impl FileBlobs {
@@ -127,7 +127,7 @@ fn is_old(path: &Path) -> io::Result<bool> {
 }
 
 /// Adds every hash in a journal. It need not be whole: damaged ones may be repaired by people.
-fn read_names(journal: &Path, names: &mut HashSet<String>) -> io::Result<()> {
+pub(super) fn read_names(journal: &Path, names: &mut HashSet<String>) -> io::Result<()> {
     const MEMBER: &[u8] = br#""sha256":""#;
     let file = match File::open(journal) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -79,11 +79,7 @@ impl Index {
     /// The last entry of each task whose log exists. An index that cannot be read, or that another server keeps locked, counts as
     /// empty.
     pub fn read(&mut self) -> Vec<Entry> {
-        let bytes = open(&self.places.index).and_then(|file| {
-            let held = lock_to_read(&file)?;
-            read_from(held.0, 0)
-        });
-        let bytes = bytes.unwrap_or_default();
+        let bytes = bytes(&self.places);
         let entries = live_entries(&bytes, &self.places).unwrap_or_default();
         self.live_lines = entries.len();
         self.stale_lines = lines(&bytes).count() - self.live_lines;
@@ -160,6 +156,17 @@ impl Index {
         }
         write_whole(held.0, &lines)
     }
+}
+
+/// The last entry of each task whose log exists, for threads other than the loop: no lock of this process is taken.
+pub fn entries(places: &Places) -> Vec<Entry> {
+    live_entries(&bytes(places), places).unwrap_or_default()
+}
+
+/// The whole file; nothing if it cannot be read or another server keeps it locked.
+fn bytes(places: &Places) -> Vec<u8> {
+    let read = open(&places.index).and_then(|file| read_from(lock_to_read(&file)?.0, 0));
+    read.unwrap_or_default()
 }
 
 /// Leaves one line per task.
