@@ -35,6 +35,8 @@ mod loop_files;
 mod outputs;
 #[path = "e2e/peers.rs"]
 mod peers;
+#[path = "e2e/permissions.rs"]
+mod permissions;
 #[path = "e2e/streams.rs"]
 mod streams;
 #[path = "e2e/switches.rs"]

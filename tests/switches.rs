@@ -143,7 +143,7 @@ impl House {
                 }
                 Out::Compute(computation) => self.core.input(computation.run(), now),
                 Out::Stop(_) => self.stopped += 1,
-                Out::Tidy(_) | Out::Over { .. } | Out::SaveRule { .. } => {}
+                Out::Tidy(_) | Out::Over { .. } | Out::SaveRule { .. } | Out::ForgetRule { .. } => {}
                 Out::Log { .. } => {}
                 Out::Resolve { .. } => panic!("nobody names a workspace here"),
                 Out::Deliver(_) => panic!("nobody is told here"),

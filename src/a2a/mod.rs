@@ -30,7 +30,7 @@ pub use card::{Card, Identity, card};
 pub use dialect::{Answers, Begins, Binding, DIALECTS, Dialect, Ends, PromptAnswer, Unaddressed, View};
 pub use fault::{fault, fault_frame, in_stream, notice};
 pub use form::{Decoded, Form, frame_prefix, prefix, suffix, view, watch_stream};
-pub use native::{blob, watching};
+pub use native::{blob, permissions, watching};
 pub use requests::answer::blame;
 pub use requests::gemini_endpoints::{HealthReport, all_metadata, created, health, metadata, session_id};
 pub use requests::operation::accepts_stream;

@@ -17,6 +17,7 @@
 //! | `create` | `context`, `settings` | the task's id |
 //! | `abort` | `task` | `{taskId, accepted}` |
 //! | `drop` | `task`, `turn`: that of a queued prompt | the same |
+//! | `permissions` | `task`; `revoke`: rules to take back | `{taskId, permissions: [{rule, saved}]}`: those that are left |
 //! | `cancel` | `task` | the task |
 //! | `get` | `task`; `history`: how many of the newest messages | the task |
 //! | `list` | `context`, `state`, `since`, `size`, `after`: the `nextPageToken` of the page before, `history`, `artifacts` | a page of tasks |
@@ -64,7 +65,7 @@ use crate::task::machine::job::{Pick, Said};
 use crate::task::machine::state::{Item, State, TaskState};
 use crate::task::message::{Message, Part, Role, Source};
 use crate::task::policy;
-use crate::task::slash::{Args, Registry, Spec, Typed};
+use crate::task::slash::{Args, Granted, Registry, Spec, Typed};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::DeserializeOwned;
@@ -107,6 +108,11 @@ pub fn accepted(state: &State) -> Vec<u8> {
 /// The answer to `unwatch`.
 pub fn unwatched(form: &Form, task: &TaskId) -> Response {
     result(form, json::bytes(&json!({ "taskId": task })))
+}
+
+/// What is allowed in a task without a question because somebody said "always".
+pub fn permissions(form: &Form, task: &TaskId, granted: &[Granted]) -> Response {
+    result(form, json::bytes(&json!({ "taskId": task, "permissions": granted })))
 }
 
 /// A piece of stored content.
@@ -215,7 +221,7 @@ pub fn problem(task: &TaskId, message: &str) -> Vec<u8> {
     json::bytes(&json!({ "problem": { "task": task, "message": message } }))
 }
 
-const CALLS: &str = "say, answer, abort, drop, tune, shell, create, execute, cancel, get, list, briefs, watch, blob, files, \
+const CALLS: &str = "say, answer, abort, drop, permissions, tune, shell, create, execute, cancel, get, list, briefs, watch, blob, files, \
                      commands, clients, about, unwatch or session";
 
 /// A call as it was sent. Its members are taken out one by one, so that an error can name the member.
@@ -354,6 +360,9 @@ fn call(mut asked: Asked, frame: &str) -> Result<Call, Fault> {
         "create" => Call::Create(asked.create()?),
         "abort" => Call::Abort { task: Some(asked.need("task")?) },
         "drop" => Call::Drop { task: asked.need("task")?, turn: asked.need("turn")? },
+        "permissions" => {
+            Call::Permissions { task: asked.need("task")?, revoke: asked.wish("revoke")?.unwrap_or_default() }
+        }
         "cancel" => Call::Cancel { task: asked.need("task")? },
         "get" => Call::Get { task: asked.need("task")?, history: asked.wish("history")? },
         "list" => Call::List(asked.list()?),

@@ -133,7 +133,12 @@ impl Rig {
                     Some(held) => held.push(computation),
                     None => self.core.input(computation.run(), self.now),
                 },
-                Out::Tidy(_) | Out::Identify { .. } | Out::Over { .. } | Out::SaveRule { .. } | Out::Log { .. } => {}
+                Out::Tidy(_)
+                | Out::Identify { .. }
+                | Out::Over { .. }
+                | Out::SaveRule { .. }
+                | Out::ForgetRule { .. }
+                | Out::Log { .. } => {}
             }
         }
         self.core.check();

@@ -94,6 +94,8 @@ pub enum Out {
     Deliver(Delivery),
     /// Save a rule that a client has allowed permanently.
     SaveRule { rule: Rule },
+    /// Delete a rule that was saved.
+    ForgetRule { rule: Rule },
     /// Tell the operator something.
     Log { level: Level, text: String },
 }

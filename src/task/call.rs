@@ -49,6 +49,11 @@ pub enum Call {
         task: TaskId,
         command: String,
     },
+    /// Lists what was allowed with "always" in the task or for all, after these rules were taken back.
+    Permissions {
+        task: TaskId,
+        revoke: Vec<policy::Rule>,
+    },
     /// Follows a task; with `after` it continues at a position instead of starting with a snapshot.
     Subscribe {
         task: TaskId,
@@ -114,6 +119,7 @@ impl Call {
             Call::Cancel { .. } => "cancel",
             Call::Abort { .. } => "abort",
             Call::Drop { .. } => "drop",
+            Call::Permissions { .. } => "permissions",
             Call::Tune { .. } => "tune",
             Call::Shell { .. } => "shell",
             Call::Subscribe { .. } => "subscribe",

@@ -115,20 +115,27 @@ impl Policy {
 
     /// Adds the rules of a JSON list. Returns a message for each rule that is invalid and therefore left out.
     pub fn add(&mut self, tier: Tier, rules: &Value) -> Vec<String> {
-        let Some(list) = rules.as_array() else {
-            return vec!["rules must be a list".to_owned()];
-        };
-        let mut problems = Vec::new();
-        let mut held = Vec::new();
-        for (n, value) in list.iter().enumerate() {
-            let origin = format!("{} rule {}", tier.word(), n + 1);
-            match Rule::read(value).and_then(|rule| Held::new(rule, tier, origin.clone())) {
-                Ok(rule) => held.push(rule),
-                Err(problem) => problems.push(format!("{origin} is not used: {problem}")),
-            }
-        }
+        let (held, problems) = read(tier, rules);
         self.hold(held);
         problems
+    }
+
+    /// Adds rules that people saved with "always".
+    pub fn add_saved(&mut self, rules: &Value) -> Vec<String> {
+        let (held, problems) = read(Tier::User, rules);
+        self.hold(held.into_iter().map(|held| Held { saved: true, ..held }).collect());
+        problems
+    }
+
+    /// The rules that people saved with "always".
+    pub fn saved(&self) -> impl Iterator<Item = &Rule> {
+        self.held.iter().filter(|held| held.saved).map(|held| &held.rule)
+    }
+
+    /// Forgets the saved rules that say the same as this one, and returns them.
+    pub fn forget(&mut self, rule: &Rule) -> Vec<Rule> {
+        let gone = self.held.extract_if(.., |held| held.saved && held.rule.is_like(rule));
+        gone.map(|held| held.rule).collect()
     }
 
     /// Adds the rules that the `tools` settings mean.
@@ -178,6 +185,22 @@ impl Policy {
             }
         }
     }
+}
+
+/// The rules of a JSON list, and a message for each one that is invalid.
+fn read(tier: Tier, rules: &Value) -> (Vec<Held>, Vec<String>) {
+    let Some(list) = rules.as_array() else {
+        return (Vec::new(), vec!["rules must be a list".to_owned()]);
+    };
+    let (mut held, mut problems) = (Vec::new(), Vec::new());
+    for (n, value) in list.iter().enumerate() {
+        let origin = format!("{} rule {}", tier.word(), n + 1);
+        match Rule::read(value).and_then(|rule| Held::new(rule, tier, origin.clone())) {
+            Ok(rule) => held.push(rule),
+            Err(problem) => problems.push(format!("{origin} is not used: {problem}")),
+        }
+    }
+    (held, problems)
 }
 
 const ASK_USER: &str = "ask_user";

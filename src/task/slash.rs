@@ -5,6 +5,7 @@
 //! stored like any other task.
 
 use crate::task::log::answer::Usage;
+use crate::task::policy::Rule;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
@@ -14,6 +15,17 @@ const COMMAND_WORDS: usize = 8;
 
 /// The command that the core itself carries out before it is run: it stops the turn of a task.
 pub const STOP: &str = "stop";
+/// The group of commands that the core prepares: it gives them permissions in place of their arguments, as [`Granted`].
+pub const PERMISSIONS: &str = "permissions";
+
+/// Something that was allowed with "always".
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Granted {
+    pub rule: Rule,
+    /// It holds for all tasks, also after the next start.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub saved: bool,
+}
 
 /// A command. Made with [`Spec::new`]; fields that differ from its defaults are set afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -234,6 +246,15 @@ impl Registry {
             description: "The task, if it is not the live session.".into(),
             required: false,
         };
+        let which =
+            Argument { name: "number".into(), description: "Its number in the list, or `all`.".into(), required: true };
+        let permissions = vec![
+            Spec { arguments: vec![task.clone()], ..Spec::new("list", "Lists what was allowed with \"always\".") },
+            Spec {
+                arguments: vec![which, task.clone()],
+                ..Spec::new("revoke", "Takes a permission back: such calls are asked about again.")
+            },
+        ];
         let stop =
             Spec { arguments: vec![task], ..Spec::new(STOP, "Stops the turn that is under way; the task stays.") };
         Registry {
@@ -243,6 +264,7 @@ impl Registry {
                 Spec::group("extensions", "Manages extensions.", extensions),
                 Spec::new("tools", "Lists the tools of the agent."),
                 stop,
+                Spec::group(PERMISSIONS, "Manages what was allowed with \"always\".", permissions),
                 Spec::new("stats", "Shows how busy the server is."),
                 Spec::new("help", "Lists the commands."),
             ],

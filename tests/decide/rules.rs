@@ -4,7 +4,7 @@ use crate::logs::*;
 use crate::task::*;
 use gemini_a2a::task::log::answer::Request;
 use gemini_a2a::task::log::event::Event;
-use gemini_a2a::task::machine::decide::{Gate, Refusal};
+use gemini_a2a::task::machine::decide::{Gate, Input, Refusal};
 use gemini_a2a::task::machine::job::NoteBody;
 use gemini_a2a::task::policy::{Grant, Mode, Tier};
 use gemini_a2a::task::spec::{ApprovalScope, Choice, ErrorKind, Plan, Question};
@@ -59,6 +59,26 @@ fn proceed_always_answers_the_open_questions_that_it_covers() {
         .expect_settled();
     case.when(prompt_and_pick("", &[(&b, "proceed_always"), (&a, "cancel")]))
         .then(&[&always[..], &[chosen(&a, Choice::Cancel), ended(&a, refused())]].concat(), &[]);
+}
+
+/// A permission that was taken back is asked about again; what others allowed stays.
+#[test]
+fn a_permission_that_was_taken_back_is_asked_about_again() {
+    let (e, s) = (edit(), shell());
+    let always = [chosen(&e, Choice::ProceedAlways), ready(&e), chosen(&s, Choice::ProceedAlways), ready(&s)];
+    let rest = [started(&e), started(&s), ended(&e, success()), ended(&s, success()), Event::ResultsSent];
+    let case = given(log(log(waiting(), &always), &rest));
+    let revoke = |rules: &[&Request]| Input::Revoke { rules: rules.iter().map(|of| rule(of)).collect(), by: bob() };
+    let revoked = Event::Revoked { rules: vec![rule(&e)], by: bob() };
+    let case = case.when(revoke(&[&e])).then(&[revoked], &[]).expect_settled();
+    assert_eq!(case.state.always, [rule(&s)]);
+    let case = case.when(revoke(&[&e])).ignored();
+    let (next, other) = (call(EDIT, "e2"), call(SHELL, "s2"));
+    let both = [next.clone(), other.clone()];
+    case.record_all(&[answered(&both)])
+        .when(note(20, prepared(&both)))
+        .then(&[planned(&next), planned(&other), asked(&next), ready(&other)], &[]);
+    given(over()).when(revoke(&[&e])).refused(Refusal::Over);
 }
 
 /// What "always" allows is in the event that says so: a journal read by a later version means the same.

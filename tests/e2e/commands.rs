@@ -72,14 +72,14 @@ fn both_apis_list_the_slash_commands() {
     let listed = fixture.client().get("/listCommands");
     assert_eq!(listed.status(), 200);
     let listed = listed.json();
-    let top = ["memory", "extensions", "tools", "stop", "stats", "help"];
+    let top = ["memory", "extensions", "tools", "stop", "permissions", "stats", "help"];
     assert_eq!(names(&listed["commands"]), top);
     assert_eq!(
         names(&listed["commands"][0]["subCommands"]),
         ["memory show", "memory refresh", "memory list", "memory add"]
     );
     let known = fixture.client().call("commands/get", json!({}));
-    let all = ["memory", "init", "extensions", "tools", "stop", "stats", "help"];
+    let all = ["memory", "init", "extensions", "tools", "stop", "permissions", "stats", "help"];
     assert_eq!(names(&known["commands"]), all);
     assert_eq!(names(&known["commands"][0]["sub_commands"]), ["show", "refresh", "list", "add"]);
 }

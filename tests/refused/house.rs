@@ -270,7 +270,7 @@ impl House {
                 let (task, hook, seq) = (delivery.task, delivery.hook, delivery.seq);
                 self.core.input(Input::Delivered { task, hook, seq, result: Ok(()) }, now);
             }
-            Out::Stop(_) | Out::Tidy(_) | Out::Over { .. } | Out::SaveRule { .. } => {}
+            Out::Stop(_) | Out::Tidy(_) | Out::Over { .. } | Out::SaveRule { .. } | Out::ForgetRule { .. } => {}
             Out::Log { .. } => {}
             Out::Blob(request) => panic!("no task names stored content: {request:?}"),
             Out::Files(request) => panic!("nobody looks for files: {request:?}"),

@@ -91,6 +91,7 @@ impl Observations {
             | Event::Tools(_)
             | Event::Nudged { .. }
             | Event::Declined { .. }
+            | Event::Revoked { .. }
             | Event::Thought { .. }
             | Event::Text { .. }
             | Event::Cited { .. }

@@ -420,6 +420,7 @@ impl SystemState {
             | Input::Abort { .. }
             | Input::Disconnected { .. }
             | Input::Drop { .. }
+            | Input::Revoke { .. }
             | Input::Tune { .. }
             | Input::Shell { .. }
             | Input::Fail(_)

@@ -283,7 +283,7 @@ impl Simulation {
         let at = self.now.mono_ms + self.chance.within(0, delay);
         match out {
             // The simulation has no background processes, saved rules or log.
-            Out::Over { .. } | Out::SaveRule { .. } | Out::Log { .. } | Out::Tidy(_) => {}
+            Out::Over { .. } | Out::SaveRule { .. } | Out::ForgetRule { .. } | Out::Log { .. } | Out::Tidy(_) => {}
             Out::Deliver(delivery) => {
                 let outcome = match self.turn < TURNS {
                     true => DeliveryOutcome::any(&mut self.chance),

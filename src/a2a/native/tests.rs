@@ -102,6 +102,7 @@ fn every_other_call() {
         (json!({"cancel": {"task": "t-1"}}), Call::Cancel { task: task() }),
         (json!({"abort": {"task": "t-1"}}), Call::Abort { task: Some(task()) }),
         (json!({"drop": {"task": "t-1", "turn": 3}}), Call::Drop { task: task(), turn: 3 }),
+        (json!({"permissions": {"task": "t-1"}}), Call::Permissions { task: task(), revoke: vec![] }),
         (json!({"get": {"task": "t-1", "history": 0}}), Call::Get { task: task(), history: Some(0) }),
         (json!({"watch": {"task": "t-1", "after": 7}}), Call::Subscribe { task: task(), after: Some(Seq(7)) }),
         (

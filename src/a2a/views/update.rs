@@ -12,7 +12,7 @@ use crate::task::log::event::{Event, errands, hooks};
 use crate::task::log::record::Record;
 use crate::task::machine::state::{Phase, State, TaskState};
 use crate::task::message::{Message, Source};
-use crate::task::policy::Mode;
+use crate::task::policy::{Mode, Rule};
 use std::borrow::Cow;
 
 pub struct Update<'a> {
@@ -152,6 +152,10 @@ impl<'a> Change<'a> {
             Event::Looped => Change::warn("The agent repeats its calls; they are not run."),
             Event::Nudged { .. } => Change::warn("The agent repeated itself and was told to go on in another way."),
             Event::Declined { text } => Change::warn(text.as_str()),
+            Event::Revoked { rules, by } => {
+                let rules: Vec<String> = rules.iter().map(Rule::described).collect();
+                Change::info(format!("{} took permissions back: {}.", by.client, rules.join("; ")))
+            }
             Event::ShellOutput { .. } | errands!() | hooks!() => return None,
         })
     }

@@ -36,7 +36,7 @@ impl Core {
         {
             return self.reply_with_message(&request.caller, say, &questions, now);
         }
-        let task = self.subject(&request.call).cloned();
+        let task = self.subject(&request.call);
         if let Some(task) = &task
             && !self.sees(form, task)
         {
@@ -117,10 +117,11 @@ impl Core {
     }
 
     /// The task that a call is about.
-    fn subject<'a>(&'a self, call: &'a Call) -> Option<&'a TaskId> {
-        match joins(call) {
-            true => self.tasks.live_session(),
-            false => Needs::of(call).task,
+    fn subject(&self, call: &Call) -> Option<TaskId> {
+        match call {
+            Call::Execute(execute) => self.addressed(execute),
+            call if joins(call) => self.tasks.live_session().cloned(),
+            call => Needs::of(call).task.cloned(),
         }
     }
 
@@ -150,6 +151,7 @@ impl Core {
                 self.change(caller, &task, Input::Tune { mode, model, by: by.clone() }, now)
             }
             Call::Shell { task, command } => self.change(caller, &task, Input::Shell { command, by: by.clone() }, now),
+            Call::Permissions { task, revoke } => self.permissions(caller, &task, revoke, now),
             Call::Subscribe { task, after } => self.watch(caller, &task, after, now),
             Call::Metadata { task } => {
                 let response = a2a::metadata(&self.tasks[&task].state, &self.tools.shown);

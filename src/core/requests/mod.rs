@@ -3,6 +3,7 @@
 pub(in crate::core) mod dispatch;
 pub(in crate::core) mod needs;
 mod overview;
+mod permissions;
 pub(in crate::core) mod send_message;
 mod serve;
 pub(in crate::core) mod slash_commands;

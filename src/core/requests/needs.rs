@@ -43,7 +43,11 @@ impl Needs<'_> {
             Call::Metadata { task } | Call::Files { task, .. } => (Some(task), Read, Short),
             Call::Cancel { task } => (Some(task), Other, Short),
             Call::Abort { task } => (task.as_ref(), Other, Short),
-            Call::Drop { task, .. } | Call::Tune { task, .. } | Call::Shell { task, .. } => (Some(task), Change, Short),
+            Call::Permissions { task, revoke } if revoke.is_empty() => (Some(task), Read, Short),
+            Call::Drop { task, .. }
+            | Call::Tune { task, .. }
+            | Call::Shell { task, .. }
+            | Call::Permissions { task, .. } => (Some(task), Change, Short),
             Call::Blob { task, .. } | Call::Subscribe { task, .. } => (Some(task), Other, Long),
             // A socket that follows a task is shown its events, and not all of its messages.
             Call::Join(Join { follow: Follow::Task(task), .. }) => (Some(task), Other, Short),

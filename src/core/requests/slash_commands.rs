@@ -12,7 +12,7 @@ use crate::task::fault::Fault;
 use crate::task::machine::decide::Input;
 use crate::task::machine::job::Said;
 use crate::task::message::{Message, Part, Role};
-use crate::task::slash::{Answers, Invocation, STOP};
+use crate::task::slash::{Answers, Invocation, PERMISSIONS, STOP};
 use std::sync::Arc;
 
 impl Core {
@@ -26,12 +26,14 @@ impl Core {
         let form = &caller.form;
         match self.find(&execute, &site) {
             Ok((mut command, answers)) => {
-                if command.path == [STOP] {
-                    self.stop_turn(&mut command, caller, now);
-                }
                 let id: TaskId = self.settings.entropy.uuid().into();
                 let (execute, form) = watched(execute, answers, form, &id);
                 let say = self.typed(execute, &command);
+                match command.path.first().map(String::as_str) {
+                    Some(STOP) => self.stop_turn(&mut command, caller, now),
+                    Some(PERMISSIONS) => self.prepare_permissions(&mut command, &caller.by, now)?,
+                    _ => {}
+                }
                 let options = NewTaskOptions { id: Some(id), command: Some(command), site };
                 self.send_message(&Caller { form, ..caller.clone() }, say, options, now)
             }

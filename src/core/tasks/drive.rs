@@ -112,7 +112,10 @@ impl Core {
                 }
                 return;
             }
-            Effect::Save { rule } => return self.out.push(Out::SaveRule { rule: rule.clone() }),
+            Effect::Save { rule } => {
+                self.learn_saved(rule);
+                return self.out.push(Out::SaveRule { rule: rule.clone() });
+            }
             Effect::Start { job, gate } => (*job, *gate),
         };
         let job = decide::job(&loaded.state, at, &self.settings.limits);

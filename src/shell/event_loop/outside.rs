@@ -100,6 +100,7 @@ impl Shell for Outside {
             }
             Out::Over { task } => self.jobs.forget(&task),
             Out::SaveRule { rule } => self.jobs.save(rule),
+            Out::ForgetRule { rule } => self.jobs.forget_rule(rule),
             Out::Deliver(delivery) => self.jobs.deliver(delivery),
             Out::Log { level, text } => self.log.say(level, &text),
         }

@@ -7,6 +7,7 @@ use crate::base::json;
 use crate::base::lock::lock;
 use crate::config::jsonc;
 use crate::shell::start::workspace_settings::read_plain;
+use crate::task::policy::Rule;
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -33,6 +34,19 @@ pub fn read(path: &Path, most: u64) -> Saved {
 
 /// Adds a rule and syncs the file. A file that cannot be parsed is renamed to `auto-saved.json.bak`.
 pub fn add(path: &Path, rule: Value, most: u64) -> io::Result<()> {
+    change(path, most, |rules| {
+        if !rules.contains(&rule) {
+            rules.push(rule);
+        }
+    })
+}
+
+/// Removes the rules that say the same as this one.
+pub fn remove(path: &Path, rule: &Rule, most: u64) -> io::Result<()> {
+    change(path, most, |rules| rules.retain(|saved| !Rule::read(saved).is_ok_and(|saved| saved.is_like(rule))))
+}
+
+fn change(path: &Path, most: u64, change: impl FnOnce(&mut Vec<Value>)) -> io::Result<()> {
     // Two answers at the same time must not lose one of them.
     static WRITING: Mutex<()> = Mutex::new(());
     let _writing = lock(&WRITING);
@@ -43,11 +57,12 @@ pub fn add(path: &Path, rule: Value, most: u64) -> io::Result<()> {
             Vec::new()
         }
     };
-    if rules.contains(&rule) {
-        return Ok(());
+    let before = rules.clone();
+    change(&mut rules);
+    match rules == before {
+        true => Ok(()),
+        false => replace(path, &json::bytes(&json!({ "rules": rules })), 0o600),
     }
-    rules.push(rule);
-    replace(path, &json::bytes(&json!({ "rules": rules })), 0o600)
 }
 
 fn parse(path: &Path, most: u64) -> Result<Vec<Value>, String> {
@@ -97,6 +112,8 @@ fn beside(path: &Path, end: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::policy;
+    use crate::task::spec::Verdict;
     use crate::tool::tests::Scratch;
 
     const MOST: u64 = 1024;
@@ -121,6 +138,24 @@ mod tests {
         let dir = path.parent().expect("it has one");
         assert_eq!(mode(dir) & 0o777, 0o700);
         assert_eq!(std::fs::read_dir(dir).expect("a directory").count(), 1);
+    }
+
+    #[test]
+    fn a_rule_is_removed_whatever_its_priority() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("auto-saved.json");
+        let rule = |tool: &str| Rule::new(tool, Verdict::Allow);
+        for tool in ["glob", "write_file"] {
+            add(&path, policy::kept(rule(tool)), MOST).expect("it can be written");
+        }
+        remove(&path, &rule("glob"), MOST).expect("it can be written");
+        remove(&path, &rule("replace"), MOST).expect("there is nothing to do");
+        assert_eq!(read(&path, MOST), rules(json!([policy::kept(rule("write_file"))])));
+        let mut held = policy::Policy::built_in();
+        assert_eq!(held.add_saved(&read(&path, MOST).rules.into()), [""; 0]);
+        assert_eq!(held.saved().count(), 1);
+        assert_eq!(held.forget(&rule("write_file")).len(), 1);
+        assert_eq!((held.saved().count(), held.forget(&rule("write_file")).len()), (0, 0));
     }
 
     #[test]

@@ -387,7 +387,7 @@ fn approval(settings: &Settings, saved: Option<&Path>, log: &Log) -> Approval {
     if let Some(path) = saved {
         let saved = saved_rules::read(path, settings.limits.settings_bytes);
         problems.extend(saved.message);
-        problems.extend(policy.add(Tier::User, &Value::from(saved.rules)));
+        problems.extend(policy.add_saved(&Value::from(saved.rules)));
     }
     for problem in problems {
         log.warn(problem);

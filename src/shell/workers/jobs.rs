@@ -36,6 +36,7 @@ use crate::tool::search::paths;
 use crate::tool::web::Web;
 use crate::tool::{Ask, Ctx, NoPrograms, Toolbox};
 use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -142,15 +143,31 @@ impl Jobs {
 
     /// Keeps a rule that somebody allowed for good.
     pub fn save(&mut self, rule: Rule) {
+        self.change_saved("a rule holds until this server ends", move |path, most| {
+            saved_rules::add(path, policy::kept(rule), most)
+        });
+    }
+
+    /// Deletes a rule that was kept.
+    pub fn forget_rule(&mut self, rule: Rule) {
+        self.change_saved("a rule that was taken back holds again after the next start", move |path, most| {
+            saved_rules::remove(path, &rule, most)
+        });
+    }
+
+    /// Changes the file of saved rules; `else_` is what holds if that fails.
+    fn change_saved(
+        &mut self,
+        else_: &'static str,
+        change: impl FnOnce(&Path, u64) -> io::Result<()> + Send + 'static,
+    ) {
+        let trouble = move |text: String| Mail::Warning(format!("{else_}: {text}"));
         let Some(path) = self.context.reader.paths().saved_rules() else {
-            let text = "a rule holds for its task only: there is no home directory to keep it in";
-            return self.own.push(Mail::Warning(text.into()));
+            return self.own.push(trouble("there is no home directory".into()));
         };
         let most = self.context.settings.limits.settings_bytes;
-        let rule = policy::kept(rule);
-        let trouble = |text: String| Mail::Warning(format!("a rule holds for its task only: {text}"));
         let work = move |post: &Post<Mail>, _: &Cancel| {
-            if let Err(error) = saved_rules::add(&path, rule, most) {
+            if let Err(error) = change(&path, most) {
                 post.send(trouble(format!("{} cannot be written: {error}", path.display())));
             }
         };

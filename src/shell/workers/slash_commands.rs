@@ -27,6 +27,7 @@ mod extensions;
 mod init;
 mod memory;
 mod overview;
+mod permissions;
 
 use crate::shell::workers::prompt_context::PromptContext;
 use crate::task::slash::{Command, Commanded, Registry, STOP, Spec, Taken};
@@ -62,6 +63,8 @@ impl Commands {
                 at("tools", overview::tools),
                 at("stats", overview::stats),
                 at(STOP, overview::stop),
+                at("permissions list", permissions::list),
+                at("permissions revoke", permissions::revoke),
                 at("help", overview::help),
             ],
         }

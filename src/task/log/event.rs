@@ -137,6 +137,11 @@ pub enum Event {
     Declined {
         text: String,
     },
+    /// Somebody took back what "always" had allowed: such calls are asked about again.
+    Revoked {
+        rules: Vec<Rule>,
+        by: Source,
+    },
     /// The model's answer is complete; its calls, if any, are next.
     Answered {
         answer: Arc<Answer>,
@@ -263,7 +268,7 @@ macro_rules! speech {
 }
 pub(crate) use speech;
 
-/// Retries, summaries, stopped repetitions and declined wishes.
+/// Retries, summaries, stopped repetitions, declined wishes and withdrawn permissions.
 macro_rules! detours {
     () => {
         Event::BackedOff { .. }
@@ -275,6 +280,7 @@ macro_rules! detours {
             | Event::Looped
             | Event::Nudged { .. }
             | Event::Declined { .. }
+            | Event::Revoked { .. }
     };
 }
 pub(crate) use detours;
@@ -344,6 +350,7 @@ impl Event {
             | Event::Looped
             | Event::Nudged { .. }
             | Event::Declined { .. }
+            | Event::Revoked { .. }
             | Event::Answered { .. }
             | Event::CallPlanned { .. }
             | Event::CallAsked { .. }

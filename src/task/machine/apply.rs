@@ -108,6 +108,7 @@ impl State {
             Event::Traced { trace } => self.turn.trace = Some(trace.clone()),
             Event::Thought { subject, description } => self.add_thought(subject, description),
             Event::Cited { .. } | Event::Declined { .. } | Event::ShellOutput { .. } => {}
+            Event::Revoked { rules, .. } => self.always.retain(|rule| !rules.contains(rule)),
             Event::Text { text } => self.utterance.push(text, record),
             Event::Retracted { .. } => self.retract(),
             Event::BackedOff { tries, delay_ms, reason } => {

@@ -68,6 +68,11 @@ pub enum Input {
         command: String,
         by: Source,
     },
+    /// Somebody takes back what "always" had allowed.
+    Revoke {
+        rules: Vec<Rule>,
+        by: Source,
+    },
     /// The task cannot run at all, e.g. because its workspace is gone.
     Fail(String),
     /// A worker reports, at this time in Unix milliseconds.
@@ -180,6 +185,8 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
         Input::Drop { turn, by } => out.drop_prompt(turn, by)?,
         Input::Tune { mode, model, by } => out.tune(mode, model, by)?,
         Input::Shell { command, by } => out.shell(command, by)?,
+        Input::Revoke { .. } if state.is_over() => return Err(Refusal::Over),
+        Input::Revoke { rules, by } => out.revoke(rules, by),
         Input::Fail(text) => {
             if state.is_over() {
                 return Err(Refusal::Over);

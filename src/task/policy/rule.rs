@@ -109,6 +109,23 @@ impl Rule {
         Ok(rule)
     }
 
+    /// A short description.
+    pub fn described(&self) -> String {
+        let mut text = self.tool_name.iter().collect::<Vec<_>>().join(", ");
+        for prefix in self.command_prefix.iter().flat_map(Names::iter) {
+            text.push_str(&format!(" \"{prefix}\""));
+        }
+        if let Some(path) = &self.file_path {
+            text.push_str(&format!(" {path}"));
+        }
+        text
+    }
+
+    /// Whether it says the same as another one, whatever its priority.
+    pub fn is_like(&self, other: &Rule) -> bool {
+        *self == Rule { priority: self.priority, ..other.clone() }
+    }
+
     /// Whether it depends on more than the name of the tool.
     pub fn is_narrow(&self) -> bool {
         self.command_prefix.is_some()
@@ -144,6 +161,8 @@ pub(super) struct Held {
     pub rank: u32,
     /// Where the rule comes from, for people.
     pub origin: String,
+    /// Somebody answered a question with "always" and had it saved.
+    pub saved: bool,
     /// If not empty: only tools of these kinds.
     pub kinds: &'static [Kind],
     /// It does not apply to calls that one of these matches.
@@ -178,6 +197,7 @@ impl Held {
             rule,
             tier,
             origin: origin.into(),
+            saved: false,
             kinds: &[],
             unless: Vec::new(),
             command,
@@ -200,7 +220,7 @@ impl Held {
     /// An answer for the rest of the session. Rules of users and administrators have a higher rank.
     pub fn of_session(rule: Rule) -> Held {
         const PRIORITY: u16 = 950;
-        let origin = format!("what was allowed in this session: {}", described(&rule));
+        let origin = format!("what was allowed in this session: {}", rule.described());
         // Answers create rules without patterns. A rule with a pattern in the log of another program matches nothing.
         let mut held =
             Held::plain(Rule { command_regex: None, args_pattern: None, ..rule.clone() }, Tier::Workspace, origin);
@@ -290,19 +310,6 @@ impl Held {
             }
         }
     }
-}
-
-/// A short description of a rule.
-pub(super) fn described(rule: &Rule) -> String {
-    let tools: Vec<&str> = rule.tool_name.iter().collect();
-    let mut text = tools.join(", ");
-    for prefix in rule.command_prefix.iter().flat_map(Names::iter) {
-        text.push_str(&format!(" \"{prefix}\""));
-    }
-    if let Some(path) = &rule.file_path {
-        text.push_str(&format!(" {path}"));
-    }
-    text
 }
 
 /// Whether only what is known exactly matches.

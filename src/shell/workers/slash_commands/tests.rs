@@ -182,7 +182,7 @@ fn what_the_server_says_of_itself() {
     let Ok(Commanded::Done { text, data }) = rig.run("help", &[]) else {
         panic!("help helps");
     };
-    let first = "/memory show        Shows what is remembered, and from where.";
+    let first = "/memory show                         Shows what is remembered, and from where.";
     assert_eq!(text.lines().next(), Some(first));
     assert!(text.contains("\n/memory add <text>  "), "{text}");
     let names = data["commands"].as_array().expect("a list").iter();
@@ -198,6 +198,8 @@ fn what_the_server_says_of_itself() {
             "extensions list",
             "tools",
             "stop",
+            "permissions list",
+            "permissions revoke",
             "stats",
             "help"
         ]

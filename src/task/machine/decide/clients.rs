@@ -154,6 +154,14 @@ impl Deciding<'_> {
         Ok(())
     }
 
+    /// Takes permissions back. What is not allowed is left out.
+    pub(in crate::task) fn revoke(&mut self, mut rules: Vec<Rule>, by: Source) {
+        rules.retain(|rule| self.state.always.contains(rule));
+        if !rules.is_empty() {
+            self.push(Event::Revoked { rules, by });
+        }
+    }
+
     /// Ends the turn that is under way; the task can be continued. The text that clients were shown is kept as an answer, so that the
     /// model knows it too.
     pub(in crate::task) fn abort(&mut self, by: Option<Source>) {

@@ -1,0 +1,93 @@
+//! What people allowed with "always": lists it and takes it back. A task has what was allowed in it, by its log. What was saved holds for
+//! all tasks.
+
+use crate::a2a;
+use crate::base::clock::Now;
+use crate::base::id::TaskId;
+use crate::core::requests::Caller;
+use crate::core::requests::dispatch::explain;
+use crate::core::{Core, Out};
+use crate::task::call::Execute;
+use crate::task::fault::Fault;
+use crate::task::machine::decide::Input;
+use crate::task::message::Source;
+use crate::task::policy::Rule;
+use crate::task::slash::{Granted, Invocation, PERMISSIONS};
+
+impl Core {
+    /// Takes rules back and answers with those that are left.
+    pub(super) fn permissions(
+        &mut self,
+        caller: &Caller,
+        task: &TaskId,
+        revoked: Vec<Rule>,
+        now: Now,
+    ) -> Result<(), Fault> {
+        self.revoke(Some(task), revoked, &caller.by, now)?;
+        let response = a2a::permissions(&caller.form, task, &self.granted(Some(task)));
+        self.answer_after(caller, task, response);
+        Ok(())
+    }
+
+    /// Prepares the command: it gets the task and the permissions in place of its arguments, those that there are or those that were
+    /// taken back.
+    pub(super) fn prepare_permissions(&mut self, command: &mut Invocation, by: &Source, now: Now) -> Result<(), Fault> {
+        let task = self.permissions_of(command);
+        let revokes = command.path.last().is_some_and(|name| name == "revoke");
+        let mut granted = self.granted(task.as_ref());
+        if revokes {
+            let which = command.args.first().cloned().unwrap_or_default();
+            let number = which.parse::<usize>().ok();
+            let mut numbers = 1..;
+            granted.retain(|_| which == "all" || numbers.next() == number);
+            let rules = granted.iter().map(|granted| granted.rule.clone()).collect();
+            self.revoke(task.as_ref(), rules, by, now)?;
+        }
+        command.args = vec![task.map(|task| task.to_string()).unwrap_or_default()];
+        command.args.extend(granted.iter().map(|granted| serde_json::to_string(granted).expect("rules are JSON")));
+        Ok(())
+    }
+
+    /// The task that a command about permissions is about: the one it names, or the live session.
+    pub(super) fn addressed(&self, execute: &Execute) -> Option<TaskId> {
+        let (command, _) = self.settings.commands.invoke(&execute.typed).ok()?;
+        (command.path.first()? == PERMISSIONS).then(|| self.permissions_of(&command)).flatten()
+    }
+
+    fn permissions_of(&self, command: &Invocation) -> Option<TaskId> {
+        let at = usize::from(command.path.last().is_some_and(|name| name == "revoke"));
+        command.args.get(at).map(|task| task.as_str().into()).or_else(|| self.tasks.live_session().cloned())
+    }
+
+    /// What is allowed in a task, then what is saved.
+    fn granted(&self, task: Option<&TaskId>) -> Vec<Granted> {
+        let own = task.and_then(|task| self.tasks.get(task)).map_or(&[][..], |loaded| &loaded.state.always);
+        let saved = self.settings.approval.policy.saved().filter(|saved| !own.iter().any(|rule| rule.is_like(saved)));
+        let own = own.iter().map(|rule| {
+            let saved = self.settings.approval.policy.saved().any(|saved| saved.is_like(rule));
+            Granted { rule: rule.clone(), saved }
+        });
+        own.chain(saved.map(|rule| Granted { rule: rule.clone(), saved: true })).collect()
+    }
+
+    fn revoke(&mut self, task: Option<&TaskId>, rules: Vec<Rule>, by: &Source, now: Now) -> Result<(), Fault> {
+        for rule in &rules {
+            for rule in self.settings.approval.policy.forget(rule) {
+                self.out.push(Out::ForgetRule { rule });
+            }
+        }
+        let Some(task) = task.filter(|_| !rules.is_empty()) else {
+            return Ok(());
+        };
+        self.drive(task, Input::Revoke { rules, by: by.clone() }, now).map_err(|refusal| explain(task, refusal))
+    }
+
+    /// A rule was saved: it holds for all tasks at once.
+    pub(in crate::core) fn learn_saved(&mut self, rule: &Rule) {
+        let policy = &mut self.settings.approval.policy;
+        if !policy.saved().any(|saved| saved.is_like(rule)) {
+            // A rule that an answer made is valid.
+            policy.add_saved(&vec![crate::task::policy::kept(rule.clone())].into());
+        }
+    }
+}
