@@ -124,6 +124,7 @@ class Elsewhere:
         self.receiver, self.sender = FORK.Pipe(duplex=False)
         self.process = FORK.Process(target=self.run, args=[action, uid])
         self.process.start()
+        self.sender.close()
 
     def run(self, action, uid):
         try:
@@ -134,11 +135,15 @@ class Elsewhere:
             self.sender.send((None, str(error)))
 
     def result(self):
-        self.process.join(4 * PATIENCE)
-        if not self.receiver.poll():
+        # Received before the process is waited for: it does not end while a long result fills the pipe.
+        if not self.receiver.poll(4 * PATIENCE):
             self.process.kill()
             raise Wrong("a client does not end")
-        result, error = self.receiver.recv()
+        try:
+            result, error = self.receiver.recv()
+        except EOFError:
+            result, error = None, "a client has ended without a result"
+        self.process.join()
         if error is not None:
             raise Wrong(error)
         return result
