@@ -88,7 +88,7 @@ pub fn texts(object: &Object, names: &[&str], at: &str) -> Result<Vec<String>, F
 
 /// A non-negative integer.
 pub fn count(object: &Object, names: &[&str], at: &str) -> Result<Option<usize>, Fault> {
-    let read = |value: &Value| usize::try_from(value.as_u64()?).ok();
+    let read = |value: &Value| Some(usize::try_from(value.as_u64()?).unwrap_or(usize::MAX));
     typed(object, names, at, "must be a whole number from 0 on.", read)
 }
 
