@@ -38,11 +38,11 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_fanotify_init, libc::SYS_userfaultfd, libc::SYS_open_by_handle_at, libc::SYS_chroot, libc::SYS_pivot_root,
     libc::SYS_mount, libc::SYS_umount2, libc::SYS_open_tree, SYS_OPEN_TREE_ATTR, libc::SYS_move_mount, libc::SYS_fsopen, libc::SYS_fsconfig,
     libc::SYS_fsmount, libc::SYS_fspick, libc::SYS_mount_setattr, libc::SYS_swapon, libc::SYS_swapoff,
-    libc::SYS_quotactl, libc::SYS_quotactl_fd, libc::SYS_acct, libc::SYS_sync, libc::SYS_syncfs,
+    libc::SYS_quotactl, SYS_QUOTACTL_FD, libc::SYS_acct, libc::SYS_sync, libc::SYS_syncfs,
     libc::SYS_settimeofday, libc::SYS_clock_settime, libc::SYS_clock_adjtime, libc::SYS_adjtimex,
     libc::SYS_sethostname, libc::SYS_setdomainname, libc::SYS_reboot, libc::SYS_syslog, libc::SYS_vhangup,
     libc::SYS_init_module, libc::SYS_finit_module, libc::SYS_delete_module, libc::SYS_kexec_load,
-    #[cfg(target_arch = "x86_64")] libc::SYS_kexec_file_load,
+    SYS_KEXEC_FILE_LOAD,
     #[cfg(target_arch = "x86_64")] libc::SYS_iopl,
     #[cfg(target_arch = "x86_64")] libc::SYS_ioperm,
 ];
@@ -78,12 +78,15 @@ const F_SETSIG: libc::c_int = 10;
 const F_SETOWN_EX: libc::c_int = 15;
 const F_SET_RW_HINT: libc::c_int = 1036;
 
-/// Newer than the list of numbers that we use; the same on every architecture.
+/// Newer than the lists of numbers that we use, or than some of them; the same on every architecture.
+const SYS_QUOTACTL_FD: libc::c_long = 443;
 const SYS_FCHMODAT2: libc::c_long = 452;
 const SYS_SETXATTRAT: libc::c_long = 463;
 const SYS_REMOVEXATTRAT: libc::c_long = 466;
 const SYS_OPEN_TREE_ATTR: libc::c_long = 467;
 const SYS_FILE_SETATTR: libc::c_long = 469;
+/// Not in the list of every architecture. The second number is that of aarch64 and riscv64.
+const SYS_KEXEC_FILE_LOAD: libc::c_long = if cfg!(target_arch = "x86_64") { 320 } else { 294 };
 
 /// Requests that only read from terminals, pipes and files. All other ioctl requests are refused: some change attributes of files that
 /// are open for reading.
