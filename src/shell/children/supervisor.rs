@@ -142,10 +142,13 @@ fn command(argv: &[OsString]) -> io::Result<Command> {
         Command::new(program)
     } else {
         // Inherited from the parent of the server. Code without `unsafe` cannot close descriptors that it does not own, but a
-        // shell can, and the programs of tools are shells.
+        // shell can, and the programs of tools are shells. Some can close only those below 10.
         let closing: String = leaks.iter().map(|fd| format!(" {fd}>&-")).collect();
+        let refusal = "The command was not started: this shell cannot close all files that the server has inherited from its parent. \
+                       Install bash, or start the server without open files.";
+        let script = format!("(exec{closing}) 2>&- || {{ echo '{refusal}'; exit 126; }}; exec{closing}; exec \"$@\"");
         let mut shell = Command::new(program);
-        shell.arg("-c").arg(format!("exec{closing}; exec \"$@\"")).arg(program).arg(program);
+        shell.arg("-c").arg(script).arg(program).arg(program);
         shell
     };
     command.args(args).stdin(Stdio::null()).process_group(0);
