@@ -291,6 +291,9 @@ fn children(
     if !["bash", "sh"].into_iter().any(|shell| children.finds(shell)) {
         problems.push("There is neither bash nor sh in PATH: no command can be run.".into());
     }
+    if !Path::new("/dev/null").exists() {
+        problems.push("There is no /dev/null: no command can be run.".into());
+    }
     Ok(Some(children))
 }
 
