@@ -197,7 +197,7 @@ mod tests {
             (Kind::Time(_) | Kind::Length(_), _) => "1s",
             (Kind::Number(..) | Kind::Share(_), _) => "1",
             (_, "--host" | "--listen") => "unix:x",
-            (_, "--a2a-port" | "--memory") => "1",
+            (_, "--a2a-port" | "--memory" | "--state-max") => "1",
             _ => "x",
         }
     }
