@@ -178,7 +178,7 @@ limits! {
     tool_threads: usize = 64,
     /// Threads for reading and syncing journals.
     disk_threads: usize = 4,
-    /// Threads for decoding long requests and encoding long tasks. They compute without waiting, so more than a few would take
+    /// Threads for decoding long requests and encoding long tasks. They seldom wait, for the disk, so more than a few would take
     /// processors from the loop.
     compute_threads: usize = 2,
     /// Threads for webhooks.
@@ -279,6 +279,9 @@ limits! {
     file_bytes: u64 = 20 * MIB as u64,
     file_lines: usize = 2_000,
     line_chars: usize = 2_000,
+    /// Media in one model request, and so the largest image, recording or document that a tool shows: the API takes 20 MB in all, media
+    /// in base64. A larger file is refused; of a conversation with more, the newest is sent.
+    media_bytes: u64 = 12 * MIB as u64,
     /// Bytes read of one ignore file. The rest has no effect.
     ignore_bytes: u64 = MIB as u64,
     /// Entries that one search visits, depth of directories, and time. At a limit it ends with what it has found and says so.

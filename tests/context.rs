@@ -7,7 +7,7 @@ use gemini_a2a::base::id::Seq;
 use gemini_a2a::task::log::answer::{Answer, Usage};
 use gemini_a2a::task::log::event::{End, Event, Lifecycle, Tries};
 use gemini_a2a::task::machine::decide::{Gate, Input, job};
-use gemini_a2a::task::machine::job::{Compaction, ModelError, ModelErrorKind, NoteBody, Work};
+use gemini_a2a::task::machine::job::{Attachments, Compaction, ModelError, ModelErrorKind, NoteBody, Work};
 use gemini_a2a::task::machine::state::Item;
 use serde_json::json;
 use task::*;
@@ -217,11 +217,12 @@ fn named_files_are_read_before_the_model_is_asked() {
     let wanted = job(&case.state, Seq(4), &case.limits).expect("a job");
     assert!(matches!(wanted.work, Work::Attach { prompt, .. } if prompt.text() == "look at @a.txt"));
     let case = case
-        .when(note(4, NoteBody::Attached(Some("its text".into()))))
-        .then(&[Event::Attached { text: "its text".into() }], &[think(5)]);
+        .when(note(4, NoteBody::Attached(Attachments { text: "its text".into(), media: vec![] })))
+        .then(&[Event::Attached { text: "its text".into(), media: vec![] }], &[think(5)]);
     assert!(matches!(&**case.state.history.last().expect("items"), Item::Nudge(text) if text.as_str() == "its text"));
-    for nothing in [NoteBody::Attached(None), NoteBody::Died("x".into())] {
-        let case = start().when(note(4, nothing)).then(&[Event::Attached { text: "".into() }], &[think(5)]);
+    for nothing in [NoteBody::Attached(Attachments::default()), NoteBody::Died("x".into())] {
+        let case =
+            start().when(note(4, nothing)).then(&[Event::Attached { text: "".into(), media: vec![] }], &[think(5)]);
         assert_eq!(case.state.history.len(), 1, "only the prompt");
     }
     let decision = start().decide(Input::Cancel).expect("a cancel is accepted");

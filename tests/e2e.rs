@@ -31,6 +31,8 @@ mod init;
 mod log;
 #[path = "e2e/loop_files.rs"]
 mod loop_files;
+#[path = "e2e/media.rs"]
+mod media;
 #[path = "e2e/outputs.rs"]
 mod outputs;
 #[path = "e2e/peers.rs"]

@@ -61,7 +61,7 @@ impl ToolFixture {
 fn attach(args: &Value, ctx: &Ctx<'_>) -> Ending {
     let prompt = args["prompt"].as_str().expect("a text");
     match attached(prompt, ctx) {
-        Some(output) => Ending::text(output, ""),
+        Some(found) => Ending::text(found.text, ""),
         None => Ending::Error { error: ErrorKind::FileNotFound.error("nothing is attached") },
     }
 }

@@ -141,7 +141,7 @@ impl House {
                     }
                     self.core.input(request.run(&self.store), now);
                 }
-                Out::Compute(computation) => self.core.input(computation.run(), now),
+                Out::Compute(computation) => self.core.input(computation.run(&*self.store.blobs()), now),
                 Out::Stop(_) => self.stopped += 1,
                 Out::Tidy(_) | Out::Over { .. } | Out::SaveRule { .. } | Out::ForgetRule { .. } => {}
                 Out::Log { .. } => {}

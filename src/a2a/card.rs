@@ -9,6 +9,7 @@
 
 use crate::a2a;
 use crate::a2a::form::Form;
+use crate::a2a::requests::message::input_modes;
 use crate::a2a::requests::object::Object;
 use crate::a2a::requests::version;
 use crate::a2a::switches::{CardDefault, Switches};
@@ -22,18 +23,7 @@ use serde_json::{Value, json};
 /// Stands for the URL of the server.
 const BASE: &str = "http://host.invalid";
 
-/// What the model can be sent, and what clients are sent.
-const INPUT_MODES: [&str; 9] = [
-    "text/plain",
-    "application/json",
-    "image/png",
-    "image/jpeg",
-    "image/webp",
-    "audio/mpeg",
-    "audio/wav",
-    "video/mp4",
-    "application/pdf",
-];
+/// What clients are sent.
 const OUTPUT_MODES: [&str; 2] = ["text/plain", "application/json"];
 
 /// What the card says about this server.
@@ -175,14 +165,14 @@ fn pure(identity: &Identity<'_>, switches: &Switches, bindings: &[&str]) -> Valu
             "extendedAgentCard": switches.extended_card,
             "extensions": extensions(&switches.required_extensions),
         },
-        "defaultInputModes": INPUT_MODES,
+        "defaultInputModes": input_modes(),
         "defaultOutputModes": OUTPUT_MODES,
         "skills": [{
             "id": "code_generation",
             "name": "Code Generation",
             "description": "Generates and edits code in the workspace and runs tools, streaming what it does.",
             "tags": ["code", "development", "programming"],
-            "inputModes": INPUT_MODES,
+            "inputModes": input_modes(),
             "outputModes": OUTPUT_MODES,
         }],
     })

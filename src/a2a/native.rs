@@ -275,6 +275,10 @@ impl Asked {
         let delivery = Delivery { key, steer: self.wish("steer")?.unwrap_or_default() };
         let message = match (self.wish::<String>("text")?, self.wish::<Message>("message")?) {
             (Some(text), None) => own_message(Part::text(text)),
+            (None, Some(message)) if message.files().any(|file| file.blob().is_some()) => {
+                // Otherwise it could be sent content of other tasks.
+                return Err(wrong(&self.name, "message.parts", "must contain files in base64."));
+            }
             (None, Some(message)) if !message.parts.is_empty() => message,
             (None, Some(_)) => return Err(wrong(&self.name, "message.parts", "is empty.")),
             (Some(_), Some(_)) | (None, None) => {

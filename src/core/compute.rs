@@ -1,4 +1,4 @@
-//! Long work that needs nothing but its own values: decoding a long request, encoding a long task. It would hold the loop for
+//! Long work that needs nothing but its own values: decoding a long request and storing the files in it, encoding a long task. It would hold the loop for
 //! milliseconds, so above a limit it leaves the core as [`Out::Compute`], a worker does it, and the result comes back as
 //! [`Input::Computed`]. Below the limit the same functions run at once.
 //!
@@ -14,7 +14,10 @@ use crate::base::slots::Key;
 use crate::core::readers::subscription::{FirstBody, Kind, Reply};
 use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::{Core, Input, Out};
+use crate::limits::Limits;
+use crate::task::call::Call;
 use crate::task::fault::{Fault, FaultKind};
+use crate::task::log::blob::Blobs;
 use crate::task::machine::state::State;
 use std::fmt;
 use std::sync::Arc;
@@ -22,8 +25,11 @@ use std::sync::Arc;
 /// Work for a worker.
 pub struct Computation {
     recipient: Recipient,
-    work: Box<dyn FnOnce() -> Computed + Send>,
+    work: Work,
 }
+
+/// It may store content.
+type Work = Box<dyn FnOnce(&dyn Blobs) -> Computed + Send>;
 
 /// Whom the result is for.
 #[derive(Clone, Debug)]
@@ -49,8 +55,8 @@ pub enum Computed {
 
 impl Computation {
     /// Does the work.
-    pub fn run(self) -> Input<'static> {
-        Input::Computed { recipient: self.recipient, result: Ok((self.work)()) }
+    pub fn run(self, blobs: &dyn Blobs) -> Input<'static> {
+        Input::Computed { recipient: self.recipient, result: Ok((self.work)(blobs)) }
     }
 
     pub fn recipient(&self) -> &Recipient {
@@ -91,9 +97,10 @@ impl Core {
         let Some(bytes) = self.memory_for_request(conn, bytes) else {
             return self.refuse(conn, &form, &no_memory(), now);
         };
-        let switches = self.settings.switches.clone();
-        self.compute(conn, form, bytes, move || {
-            let decoded = a2a::decode(&request, &switches);
+        let (switches, limits) = (self.settings.switches.clone(), self.settings.limits.clone());
+        self.compute(conn, form, bytes, move |blobs| {
+            let mut decoded = a2a::decode(&request, &switches);
+            store_files(&mut decoded, blobs, &limits);
             Computed::Request(Box::new((Request { body: Vec::new(), ..request }, decoded)))
         });
     }
@@ -116,7 +123,12 @@ impl Core {
             socket.decoding = true;
         }
         let (joined, switches) = (form.clone(), self.settings.switches.clone());
-        self.compute(conn, form, bytes, move || Computed::Message(Box::new(a2a::socket(&text, &joined, &switches))));
+        let limits = self.settings.limits.clone();
+        self.compute(conn, form, bytes, move |blobs| {
+            let mut decoded = a2a::socket(&text, &joined, &switches);
+            store_files(&mut decoded, blobs, &limits);
+            Computed::Message(Box::new(decoded))
+        });
     }
 
     /// The memory that a long request of a connection takes; None if there is not so much.
@@ -142,11 +154,17 @@ impl Core {
         }
         let answered = form.clone();
         let reserved = self.reserved(bytes, extent);
-        self.compute(conn, form, reserved, move || Computed::Answer(encode(&answered)));
+        self.compute(conn, form, reserved, move |_| Computed::Answer(encode(&answered)));
     }
 
     /// Has a worker compute something for a connection.
-    fn compute(&mut self, key: Key, form: Form, bytes: usize, work: impl FnOnce() -> Computed + Send + 'static) {
+    fn compute(
+        &mut self,
+        key: Key,
+        form: Form,
+        bytes: usize,
+        work: impl FnOnce(&dyn Blobs) -> Computed + Send + 'static,
+    ) {
         self.connections.begin_call(key);
         if let Some(conn) = self.connections.get_mut(key) {
             conn.lent += bytes;
@@ -174,8 +192,9 @@ impl Core {
             return self.encoded(key, computed);
         }
         let (form, state) = (sub.form.clone(), state.clone());
-        let work = move || encode(&form, view, &state);
-        self.out.push(Out::Compute(Computation { recipient: Recipient::Subscription(key), work: Box::new(work) }));
+        let work = Box::new(move |_: &dyn Blobs| encode(&form, view, &state));
+        let recipient = Recipient::Subscription(key);
+        self.out.push(Out::Compute(Computation { recipient, work }));
         self.owe(key, self.reserved(bytes, extent));
     }
 
@@ -250,6 +269,15 @@ impl Core {
             let conn = sub.conn;
             self.after_io(conn);
         }
+    }
+}
+
+/// Stores long files in a message, so that its event need not contain them.
+fn store_files(decoded: &mut Decoded, blobs: &dyn Blobs, limits: &Limits) {
+    if let Ok((Call::Say(say), _)) = decoded {
+        // The length of a request limits what there is.
+        let mut room = u64::MAX;
+        Arc::make_mut(&mut say.said.message).files_mut().for_each(|file| file.store(blobs, limits, &mut room));
     }
 }
 

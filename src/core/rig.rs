@@ -131,7 +131,7 @@ impl Rig {
                 }
                 Out::Compute(computation) => match &mut self.computations {
                     Some(held) => held.push(computation),
-                    None => self.core.input(computation.run(), self.now),
+                    None => self.core.input(computation.run(&*self.store.blobs()), self.now),
                 },
                 Out::Tidy(_)
                 | Out::Identify { .. }
@@ -147,7 +147,7 @@ impl Rig {
     /// The worker does what it has.
     pub fn compute(&mut self) {
         for computation in self.computations.replace(Vec::new()).into_iter().flatten() {
-            self.core.input(computation.run(), self.now);
+            self.core.input(computation.run(&*self.store.blobs()), self.now);
         }
         self.turns();
     }

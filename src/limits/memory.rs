@@ -62,6 +62,7 @@ impl Limits {
             hot_total_bytes: part(self.hot_total_bytes, 32, 64 * KIB),
             output_bytes: part(self.output_bytes, 32, 64 * KIB),
             file_bytes: part_u64(self.file_bytes, 64, 64 * KIB),
+            media_bytes: part_u64(self.media_bytes, 64, 64 * KIB),
             fetch_bytes: part_u64(self.fetch_bytes, 64, 64 * KIB),
             live_bytes: part(self.live_bytes, 64, 16 * KIB),
             attached_chars: part(self.attached_chars, 64, 64 * KIB),

@@ -56,6 +56,8 @@ fn size(item: &Item) -> usize {
         Item::Said(message) | Item::Steered(message) | Item::Dropped(message) => message.text().len() + 16,
         Item::Summary(text) => text.len(),
         Item::Nudge(text) => text.bytes() as usize,
+        // Its size says little about its tokens.
+        Item::Media(_) => 0,
         Item::Answered(answer) => answer.parts.iter().map(|part| json::bytes(part).len()).sum(),
         Item::Results(results) => results.iter().map(|result| size_of_ending(&result.ending)).sum(),
     }

@@ -11,7 +11,7 @@ use crate::base::clock::rfc3339;
 use crate::base::json;
 use crate::base::secret::Secret;
 use crate::model::error::fatal;
-use crate::model::history::{self, Scene};
+use crate::model::history::{self, ResultMedia, Scene};
 use crate::model::memory::{self, Surroundings};
 use crate::task::machine::job::{ModelError, Think};
 use crate::task::spec::ToolSpec;
@@ -217,6 +217,7 @@ pub fn body(
     surroundings: &Surroundings,
     now_unix_ms: u64,
 ) -> Result<Vec<u8>, ModelError> {
+    let family = Family::of(resolve(&think.model)?);
     let now = rfc3339(now_unix_ms);
     let date = now.split('T').next().unwrap_or_default();
     let scene = Scene {
@@ -225,9 +226,12 @@ pub fn body(
         date,
         tree: &surroundings.tree,
         memory: &surroundings.memory.project,
+        media: match family {
+            Family::Gemini3 => ResultMedia::Inside,
+            Family::Gemini25 | Family::Gemma4 | Family::Other => ResultMedia::Behind,
+        },
     };
     let system = memory::instruct(SYSTEM, &surroundings.memory.system);
-    let model = resolve(&think.model)?;
     let mut body = json!({
         "systemInstruction": {"role": "user", "parts": [{"text": system}]},
         "generationConfig": {"temperature": 1, "topP": 0.95, "topK": 64},
@@ -238,7 +242,7 @@ pub fn body(
     if !declarations.is_empty() {
         body["tools"] = json!([{"functionDeclarations": declarations}]);
     }
-    if let Some(thinking) = thinking(model) {
+    if let Some(thinking) = thinking(family) {
         body["generationConfig"]["thinkingConfig"] = thinking;
     }
     Ok(json::bytes(&body))
@@ -248,17 +252,36 @@ fn declaration(tool: &ToolSpec) -> Value {
     json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters})
 }
 
+/// Models that are asked in the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    Gemini3,
+    Gemini25,
+    Gemma4,
+    Other,
+}
+
+impl Family {
+    fn of(model: &str) -> Family {
+        let name = model.strip_prefix("models/").unwrap_or(model);
+        let rest = |family: &str| name.strip_prefix(family);
+        if rest("gemini-3").is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-'])) {
+            Family::Gemini3
+        } else if rest("gemini-2.5").is_some() {
+            Family::Gemini25
+        } else if rest("gemma-4").is_some_and(|rest| rest.is_empty() || rest.starts_with('-')) {
+            Family::Gemma4
+        } else {
+            Family::Other
+        }
+    }
+}
+
 /// Families are told how hard to think in different words, and refuse each other's.
-fn thinking(model: &str) -> Option<Value> {
-    let name = model.strip_prefix("models/").unwrap_or(model);
-    let rest = |family: &str| name.strip_prefix(family);
-    let modern = rest("gemini-3").is_some_and(|r| r.is_empty() || r.starts_with(['.', '-']))
-        || rest("gemma-4").is_some_and(|r| r.is_empty() || r.starts_with('-'));
-    if modern {
-        Some(json!({"includeThoughts": true, "thinkingLevel": "HIGH"}))
-    } else if rest("gemini-2.5").is_some() {
-        Some(json!({"includeThoughts": true, "thinkingBudget": 8192}))
-    } else {
-        None
+fn thinking(family: Family) -> Option<Value> {
+    match family {
+        Family::Gemini3 | Family::Gemma4 => Some(json!({"includeThoughts": true, "thinkingLevel": "HIGH"})),
+        Family::Gemini25 => Some(json!({"includeThoughts": true, "thinkingBudget": 8192})),
+        Family::Other => None,
     }
 }

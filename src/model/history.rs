@@ -4,6 +4,8 @@
 //! - turns alternate between user and model; neighbours of one role are merged, empty parts and thoughts are left out;
 //! - every function call is answered, right after the turn that made it, all of a batch in one user turn in the calls' order.
 //!   A call without a result in the log (the turn was canceled, the server stopped) is answered with an error;
+//! - media that a call read goes into its response or behind it, as the model family wants it; audio and video may be neither, and are
+//!   a turn of their own;
 //! - a prompt of the user never shares a turn with results: a short model turn goes between them;
 //! - in the part of the conversation that the model is still working on, the first call of each model turn has a signature.
 //!
@@ -15,7 +17,9 @@ mod tests;
 use crate::base::id::CallId;
 use crate::task::log::answer::{self as log, Answer};
 use crate::task::log::gemini;
+use crate::task::log::media::{Media, MediaContent};
 use crate::task::machine::state::{CallResult, Item};
+use crate::task::media_type;
 use crate::task::message::{Content, Message, Part, Role};
 use crate::task::spec::Ending;
 use base64::Engine;
@@ -34,6 +38,16 @@ pub struct Scene<'a> {
     pub tree: &'a str,
     /// What the project's memory files say; empty for nothing.
     pub memory: &'a str,
+    pub media: ResultMedia,
+}
+
+/// Where a model family wants the media of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResultMedia {
+    /// In the function response.
+    Inside,
+    /// In the same turn, after all function responses.
+    Behind,
 }
 
 /// Accepted by the API in place of a signature that it never gave.
@@ -41,6 +55,9 @@ const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// The model turn between results without an answer and the user's next prompt.
 const INTERRUPTED: &str = "I was interrupted before I could go on from these results.";
+
+/// The model turn between results and media that may not be in the same turn.
+const SHOW_ME: &str = "Next I look at the files that were read.";
 
 /// Error of a call that was never run to its end.
 const UNANSWERED: &str = "The call was interrupted; whether it had an effect is not known.";
@@ -55,7 +72,12 @@ pub fn contents(history: &[Arc<Item>], scene: &Scene) -> Vec<Value> {
             Item::Steered(message) => turns.push(Role::User, message.parts.iter().filter_map(spoken).collect()),
             Item::Answered(answer) => {
                 turns.push(Role::Agent, said(answer));
-                turns.push(Role::User, responses(answer, &history[i + 1..]));
+                let Results { turn, after } = results(answer, &history[i + 1..], scene.media);
+                turns.push(Role::User, turn);
+                if !after.is_empty() {
+                    turns.push(Role::Agent, vec![json!({ "text": SHOW_ME })]);
+                    turns.push(Role::User, after);
+                }
             }
             Item::Summary(summary) => {
                 let text = format!("What was said and done before, as you wrote it down:\n\n{summary}");
@@ -64,6 +86,7 @@ pub fn contents(history: &[Arc<Item>], scene: &Scene) -> Vec<Value> {
                 turns.push(Role::Agent, vec![json!({ "text": text })]);
             }
             Item::Nudge(text) => turns.push(Role::User, vec![json!({ "text": text.as_str() })]),
+            Item::Media(media) => turns.push(Role::User, media.iter().map(gemini::write_media).collect()),
             // Results are written with the answer they belong to; a dropped prompt is not for the model.
             Item::Results(_) | Item::Dropped(_) => {}
         }
@@ -154,8 +177,16 @@ fn said(answer: &Answer) -> Vec<Value> {
         .collect()
 }
 
-/// One response per call of the answer, in the order of its calls.
-fn responses(answer: &Answer, later: &[Arc<Item>]) -> Vec<Value> {
+/// The results of the calls of an answer.
+#[derive(Default)]
+struct Results {
+    /// One response per call, in the order of the calls, and media behind them.
+    turn: Vec<Value>,
+    /// Media for a turn of its own.
+    after: Vec<Value>,
+}
+
+fn results(answer: &Answer, later: &[Arc<Item>], place: ResultMedia) -> Results {
     let results: Vec<&CallResult> = later
         .iter()
         .take_while(|item| !matches!(item.as_ref(), Item::Answered(_)))
@@ -166,7 +197,8 @@ fn responses(answer: &Answer, later: &[Arc<Item>]) -> Vec<Value> {
             | Item::Dropped(_)
             | Item::Answered(_)
             | Item::Summary(_)
-            | Item::Nudge(_) => None,
+            | Item::Nudge(_)
+            | Item::Media(_) => None,
         })
         .flatten()
         .collect();
@@ -174,16 +206,39 @@ fn responses(answer: &Answer, later: &[Arc<Item>]) -> Vec<Value> {
         let result = results.iter().find(|result| result.request.call == *call);
         result.map(|result| result.ending.as_ref())
     };
-    answer
-        .calls()
-        .map(|request| {
-            let mut response = json!({"name": request.name, "response": outcome(ending_of(&request.call))});
-            if let Some(id) = &request.api_id {
-                response["id"] = id.as_str().into();
+    let (mut found, mut behind) = (Results::default(), Vec::new());
+    for request in answer.calls() {
+        let ending = ending_of(&request.call);
+        let mut response = json!({"name": request.name, "response": outcome(ending)});
+        if let Some(id) = &request.api_id {
+            response["id"] = id.as_str().into();
+        }
+        let mut inside = Vec::new();
+        for media in ending.map(Ending::media).unwrap_or_default() {
+            let part = gemini::write_media(media);
+            match place {
+                _ if media.content.data().is_none() => response["response"]["media"] = part["text"].clone(),
+                ResultMedia::Inside if may_be_inside(&media.mime) => inside.push(part),
+                ResultMedia::Behind if !is_played(&media.mime) => behind.push(part),
+                ResultMedia::Inside | ResultMedia::Behind => found.after.push(part),
             }
-            json!({ "functionResponse": response })
-        })
-        .collect()
+        }
+        if !inside.is_empty() {
+            response["parts"] = inside.into();
+        }
+        found.turn.push(json!({ "functionResponse": response }));
+    }
+    found.turn.append(&mut behind);
+    found
+}
+
+/// The types that function responses accept.
+fn may_be_inside(mime: &str) -> bool {
+    matches!(mime, "image/png" | "image/jpeg" | "image/webp" | "application/pdf")
+}
+
+fn is_played(mime: &str) -> bool {
+    mime.starts_with("audio/") || mime.starts_with("video/")
 }
 
 fn outcome(ending: Option<&Ending>) -> Value {
@@ -197,7 +252,7 @@ fn outcome(ending: Option<&Ending>) -> Value {
 }
 
 fn introduction(scene: &Scene) -> String {
-    let Scene { workspace, os, date, tree, memory } = scene;
+    let Scene { workspace, os, date, tree, memory, media: _ } = scene;
     let mut text = format!(
         "Context of this session, given by the program you run in:\n- Today is {date}.\n- The operating system is {os}.\n- The workspace is {workspace}. Relative paths start there, and files outside it are off limits."
     );
@@ -216,7 +271,7 @@ fn introduction(scene: &Scene) -> String {
 fn spoken(part: &Part) -> Option<Value> {
     match &part.content {
         Content::Text(text) => Some(json!({"text": text})),
-        Content::Bytes(data) => Some(attached(part, data)),
+        Content::Bytes(file) => Some(attached(part, file)),
         Content::Uri(uri) if is_fetchable(uri) => {
             let mut file = json!({ "fileUri": uri });
             if let Some(media_type) = &part.media_type {
@@ -234,20 +289,23 @@ fn spoken(part: &Part) -> Option<Value> {
 }
 
 /// Media goes as it is, text as text. Anything else would make the API refuse the conversation, so the model is only told.
-fn attached(part: &Part, data: &str) -> Value {
-    let media_type = part.media_type.as_deref().unwrap_or_default();
-    let family = media_type.split('/').next().unwrap_or_default();
-    if matches!(family, "image" | "audio" | "video") || media_type == "application/pdf" {
-        return json!({"inlineData": {"mimeType": media_type, "data": data}});
+fn attached(part: &Part, file: &MediaContent) -> Value {
+    let given = part.media_type.as_deref().unwrap_or_default();
+    let media_type = given.split(';').next().unwrap_or_default().trim();
+    let media = |mime: &str| gemini::write_media(&Media { mime: mime.to_owned(), content: file.clone() });
+    if let Some(mime) = media_type::named(media_type) {
+        return media(mime);
     }
-    let bytes = STANDARD.decode(data).ok();
-    let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-    match text.filter(|text| !text.contains('\0')) {
-        Some(text) => note(format!("[The user attached {}:]\n{text}\n[End of the attached file.]", name(part))),
-        None => note(format!(
+    let bytes = file.data().and_then(|data| STANDARD.decode(data).ok());
+    let mime = bytes.as_deref().and_then(media_type::of);
+    let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok()).filter(|text| !text.contains('\0'));
+    match (text, mime) {
+        (_, Some(mime @ "application/pdf")) | (None, Some(mime)) => media(mime),
+        (Some(text), _) => note(format!("[The user attached {}:]\n{text}\n[End of the attached file.]", name(part))),
+        (None, None) => note(format!(
             "[The user attached {}, which is of a kind you cannot read ({}).]",
             name(part),
-            if media_type.is_empty() { "unknown" } else { media_type }
+            if given.is_empty() { "unknown" } else { given }
         )),
     }
 }

@@ -16,6 +16,7 @@ use crate::model::error::{self, Refusal};
 use crate::model::glob;
 use crate::task::log::answer::{self as log, Answer, Request};
 use crate::task::log::event::Outcome;
+use crate::task::log::media::MediaContent;
 use crate::task::machine::job::{ModelError, NoteBody, Think};
 use crate::task::message::{Artifact, Content, Message, Part};
 use base64::Engine;
@@ -299,7 +300,7 @@ fn artifact(value: Option<&Value>, place: &str) -> Result<Vec<Beat>, String> {
 fn part(members: &mut Members<'_>) -> Result<Part, String> {
     let contents = [
         members.text("text")?.map(Content::Text),
-        members.text("bytes")?.map(Content::Bytes),
+        members.text("bytes")?.map(|data| Content::Bytes(data.into())),
         members.text("url")?.map(Content::Uri),
         members.take("data").cloned().map(Content::Data),
     ];
@@ -307,24 +308,24 @@ fn part(members: &mut Members<'_>) -> Result<Part, String> {
     let (Some(content), None) = (contents.next(), contents.next()) else {
         return Err(format!("{}: exactly one of text, bytes, url and data is needed.", members.place));
     };
-    if let Content::Bytes(data) = &content {
-        decoded(data, &members.place)?;
+    if let Content::Bytes(file) = &content {
+        decoded(file, &members.place)?;
     }
     Ok(Part { content, filename: members.text("filename")?, media_type: members.text("mediaType")?, metadata: None })
 }
 
-fn decoded(data: &str, place: &str) -> Result<Vec<u8>, String> {
-    STANDARD.decode(data).map_err(|e| format!("{place}: bytes must be base64: {e}."))
+fn decoded(file: &MediaContent, place: &str) -> Result<Vec<u8>, String> {
+    STANDARD.decode(file.data().unwrap_or_default()).map_err(|e| format!("{place}: bytes must be base64: {e}."))
 }
 
 fn chunked(part: Part, chunks: usize, place: &str) -> Result<Vec<Part>, String> {
     let contents: Vec<Content> = match &part.content {
         _ if chunks == 1 => return Ok(vec![part]),
         Content::Text(text) => split(text, chunks).into_iter().map(|piece| Content::Text(piece.to_owned())).collect(),
-        Content::Bytes(data) => {
-            let bytes = decoded(data, place)?;
+        Content::Bytes(file) => {
+            let bytes = decoded(file, place)?;
             // Each piece is encoded separately, because clients decode each one alone.
-            let piece = |share: Range<usize>| Content::Bytes(STANDARD.encode(&bytes[share]));
+            let piece = |share: Range<usize>| Content::Bytes(STANDARD.encode(&bytes[share]).into());
             shares(bytes.len(), chunks).map(piece).collect()
         }
         Content::Uri(_) | Content::Data(_) => {

@@ -1,6 +1,7 @@
 //! Messages and artifacts without a dialect.
 
 use crate::base::id::MessageId;
+use crate::task::log::media::MediaContent;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -53,6 +54,23 @@ impl Message {
     }
 }
 
+impl Message {
+    /// The files in it that were sent whole.
+    pub fn files(&self) -> impl Iterator<Item = &MediaContent> {
+        self.parts.iter().filter_map(|part| match &part.content {
+            Content::Bytes(file) => Some(file),
+            Content::Text(_) | Content::Uri(_) | Content::Data(_) => None,
+        })
+    }
+
+    pub fn files_mut(&mut self) -> impl Iterator<Item = &mut MediaContent> {
+        self.parts.iter_mut().filter_map(|part| match &mut part.content {
+            Content::Bytes(file) => Some(file),
+            Content::Text(_) | Content::Uri(_) | Content::Data(_) => None,
+        })
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
     pub content: Content,
@@ -82,8 +100,8 @@ impl Part {
 #[serde(rename_all = "snake_case")]
 pub enum Content {
     Text(String),
-    /// The content of a file in base64, not decoded.
-    Bytes(String),
+    /// The content of a file.
+    Bytes(#[serde(with = "crate::task::log::media::as_file")] MediaContent),
     Uri(String),
     Data(Value),
 }

@@ -10,6 +10,7 @@ pub mod command_line;
 pub mod fault;
 pub mod log;
 pub mod machine;
+pub mod media_type;
 pub mod message;
 pub mod policy;
 pub mod push;

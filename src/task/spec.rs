@@ -6,6 +6,7 @@
 use crate::base::words::words;
 use crate::task::command_line::parse;
 use crate::task::log::long_text::LongText;
+use crate::task::log::media::Media;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -330,7 +331,10 @@ pub enum Ending {
 macro_rules! texts_of_ending {
     ($ending:expr) => {
         match $ending {
-            Ending::Success { output, display: Display::Text { text } | Display::Summary { text } } => {
+            Ending::Success {
+                output,
+                display: Display::Text { text } | Display::Summary { text } | Display::Media { text, .. },
+            } => {
                 vec![output, text]
             }
             Ending::Success { output, display: Display::Diff { diff, old, new, .. } } => {
@@ -375,6 +379,32 @@ impl Ending {
         }
     }
 
+    /// The media that the model is sent with it.
+    pub fn media(&self) -> &[Media] {
+        match self {
+            Ending::Success { display: Display::Media { media, .. }, .. } => media,
+            Ending::Success { .. } | Ending::Error { .. } | Ending::Cancelled { .. } => &[],
+        }
+    }
+
+    /// Removes the media, and tells the model.
+    pub fn drop_media(&mut self) {
+        if let Ending::Success { output, display } = self
+            && let Display::Media { text, .. } = display
+        {
+            *output =
+                format!("{output}\n[The turn failed before you had looked at it. It is not shown any more.]").into();
+            *display = Display::Text { text: std::mem::take(text) };
+        }
+    }
+
+    pub fn media_mut(&mut self) -> &mut [Media] {
+        match self {
+            Ending::Success { display: Display::Media { media, .. }, .. } => media,
+            Ending::Success { .. } | Ending::Error { .. } | Ending::Cancelled { .. } => &mut [],
+        }
+    }
+
     /// The texts in it that may be long.
     pub fn texts(&self) -> Vec<&LongText> {
         texts_of_ending!(self)
@@ -407,6 +437,11 @@ pub enum Display {
     },
     Todos {
         todos: Vec<Todo>,
+    },
+    /// Images and the like. People read what they are.
+    Media {
+        text: LongText,
+        media: Vec<Media>,
     },
 }
 

@@ -288,7 +288,7 @@ impl Ours {
         match self.toolbox.run(&run, ctx, &mut |_| {}) {
             RunEnd::Ended(Ending::Success { display, .. }) => Ok(match display {
                 Display::Text { text } | Display::Summary { text } => text.to_string(),
-                Display::Diff { .. } | Display::Todos { .. } => String::new(),
+                Display::Diff { .. } | Display::Todos { .. } | Display::Media { .. } => String::new(),
             }),
             other => Err(io::Error::other(format!("{name}: {other:?}"))),
         }

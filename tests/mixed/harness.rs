@@ -334,7 +334,7 @@ impl Harness {
         for computation in std::mem::take(&mut self.computations) {
             match self.chance.percent(30) {
                 true => self.computations.push(computation),
-                false => self.core.input(computation.run(), now),
+                false => self.core.input(computation.run(&*self.store.blobs()), now),
             }
         }
     }

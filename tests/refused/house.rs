@@ -258,7 +258,7 @@ impl House {
             }
             Out::Store(StoreRequest::Load { task }) => panic!("{task} left memory"),
             Out::Store(request) => self.core.input(request.run(&self.store), now),
-            Out::Compute(computation) => self.core.input(computation.run(), now),
+            Out::Compute(computation) => self.core.input(computation.run(&*self.store.blobs()), now),
             Out::Resolve { request, path } => {
                 let site = match path.as_str() {
                     "/nowhere" => Err("There is no directory of that name.".into()),
@@ -289,7 +289,7 @@ impl House {
             },
             Work::Prepare { calls, .. } => NoteBody::Prepared(calls.iter().map(|call| Ok(task::plan(call))).collect()),
             Work::Run(_) => NoteBody::Ended(RunEnd::Ended(task::success())),
-            Work::Attach { .. } => NoteBody::Attached(None),
+            Work::Attach { .. } => NoteBody::Attached(Default::default()),
             Work::Command(_) => task::command_says("done"),
             Work::Compact(_) => panic!("there is not so much to remember"),
         })

@@ -78,6 +78,7 @@ impl SystemState {
                 Item::Said(message) | Item::Steered(message) | Item::Dropped(message) => message.id.hash(out),
                 Item::Summary(text) => text.hash(out),
                 Item::Nudge(text) => text.as_str().hash(out),
+                Item::Media(media) => media.len().hash(out),
                 Item::Answered(answer) => answer.calls().count().hash(out),
                 Item::Results(results) => {
                     let endings = results.iter().map(|result| word(&result.ending));

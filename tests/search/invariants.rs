@@ -29,7 +29,8 @@ impl SystemState {
                     | Item::Dropped(_)
                     | Item::Answered(_)
                     | Item::Summary(_)
-                    | Item::Nudge(_),
+                    | Item::Nudge(_)
+                    | Item::Media(_),
                     None,
                 ) => {}
             }

@@ -261,7 +261,9 @@ impl Simulation {
                     recipient @ Recipient::Subscription(_) if unlucky => {
                         Input::Computed { recipient, result: Err("the worker died".into()) }
                     }
-                    Recipient::Subscription(_) | Recipient::Connection { .. } => computation.run(),
+                    Recipient::Subscription(_) | Recipient::Connection { .. } => {
+                        computation.run(&*self.disk.store.blobs())
+                    }
                 }
             }
         };

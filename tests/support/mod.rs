@@ -20,6 +20,7 @@ pub mod server;
 pub mod socket;
 pub mod sse;
 pub mod stamp;
+pub mod turn_rules;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -184,7 +184,7 @@ impl Writer {
             Writer::V10 => {
                 match &part.content {
                     Content::Text(text) => o.member("text", text),
-                    Content::Bytes(bytes) => o.member("raw", bytes),
+                    Content::Bytes(file) => o.member("raw", file.data().unwrap_or_default()),
                     Content::Uri(uri) => o.member("url", uri),
                     Content::Data(data) => o.member("data", data),
                 };
@@ -234,7 +234,7 @@ fn part_03(o: &mut Object<'_>, part: &Part) {
     };
     match &part.content {
         Content::Text(text) => _ = o.member("kind", "text").member("text", text),
-        Content::Bytes(bytes) => file(o, "bytes", bytes),
+        Content::Bytes(bytes) => file(o, "bytes", bytes.data().unwrap_or_default()),
         Content::Uri(uri) => file(o, "uri", uri),
         Content::Data(data) if data.is_object() => _ = o.member("kind", "data").member("data", data),
         // Data is always an object: another value is wrapped in one, and the metadata says so.
@@ -255,7 +255,7 @@ fn part_proto_03(o: &mut Object<'_>, part: &Part) {
     };
     match &part.content {
         Content::Text(text) => _ = o.member("text", text),
-        Content::Bytes(bytes) => file(o, "fileWithBytes", bytes),
+        Content::Bytes(bytes) => file(o, "fileWithBytes", bytes.data().unwrap_or_default()),
         Content::Uri(uri) => file(o, "fileWithUri", uri),
         Content::Data(data) if data.is_object() => _ = o.object("data", |o| _ = o.member("data", data)),
         Content::Data(data) => {

@@ -163,6 +163,12 @@ fn faults_of_invalid_frames() {
         ),
         (r#"{"id":1,"call":{"say":{}}}"#, InvalidParams, "either text or a message"),
         (r#"{"id":1,"call":{"say":{"message":{"id":"m","role":"user","parts":[]}}}}"#, InvalidParams, "parts is empty"),
+        (
+            r#"{"id":1,"call":{"say":{"message":{"id":"m","role":"user","parts":[
+                {"content":{"bytes":{"sha256":"00","bytes":7}}}]}}}}"#,
+            InvalidParams,
+            "must contain files in base64",
+        ),
         (r#"{"id":1,"call":{"say":{"text":"x","context":""}}}"#, InvalidParams, "printable"),
         (r#"{"id":1,"call":{"list":{"state":"odd"}}}"#, InvalidParams, "submitted, working"),
     ] {

@@ -80,7 +80,7 @@ impl<'a> Call<'a> {
         match self.ending()? {
             Ending::Success { output, display } => Some(match display {
                 Display::Text { text } if text.is_empty() => output.as_str().into(),
-                Display::Text { text } => text.as_str().into(),
+                Display::Text { text } | Display::Media { text, .. } => text.as_str().into(),
                 Display::Summary { .. } => output.as_str().into(),
                 Display::Diff { diff, .. } => diff.as_str().into(),
                 Display::Todos { todos } => {
@@ -127,7 +127,7 @@ impl<'a> FileChange<'a> {
             Display::Diff { file_name, file_path, diff, old, new, added: _, removed: _ } => {
                 Some(FileChange::new(file_name, file_path, diff, old, new))
             }
-            Display::Text { .. } | Display::Summary { .. } | Display::Todos { .. } => None,
+            Display::Text { .. } | Display::Summary { .. } | Display::Todos { .. } | Display::Media { .. } => None,
         }
     }
 }

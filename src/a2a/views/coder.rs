@@ -249,7 +249,7 @@ fn response(o: &mut Object<'_>, call: Call<'_>, ending: &Ending, tool: Option<&T
 fn success_display(o: &mut Object<'_>, call: Call<'_>, tool: &Tool, display: &Display) {
     display_name(o, call, tool);
     match display {
-        Display::Text { text } | Display::Summary { text } => {
+        Display::Text { text } | Display::Summary { text } | Display::Media { text, .. } => {
             o.object("result", |o| _ = o.member("type", "text").member("text", text.as_str()))
         }
         Display::Diff { file_path, old, new, added, removed, .. } => {
@@ -265,7 +265,9 @@ fn success_display(o: &mut Object<'_>, call: Call<'_>, tool: &Tool, display: &Di
 
 fn result_display(o: &mut Object<'_>, display: &Display) {
     match (display, FileChange::made(display)) {
-        (Display::Text { text } | Display::Summary { text }, _) => _ = o.member("resultDisplay", text.as_str()),
+        (Display::Text { text } | Display::Summary { text } | Display::Media { text, .. }, _) => {
+            o.member("resultDisplay", text.as_str());
+        }
         (Display::Todos { todos }, _) => _ = o.object("resultDisplay", |o| _ = o.member("todos", todos)),
         (Display::Diff { .. }, change) => {
             let change = change.expect("a diff is a change");

@@ -45,7 +45,7 @@ pub fn members(o: &mut Object<'_>, call: Call<'_>, placed: Details) {
 /// The result as people see it; `told` is what the model reads.
 fn output(o: &mut Object<'_>, display: &Display, told: &LongText) {
     match display {
-        Display::Text { text } => _ = o.member("text", text.as_str()),
+        Display::Text { text } | Display::Media { text, .. } => _ = o.member("text", text.as_str()),
         Display::Summary { .. } => _ = o.member("text", told.as_str()),
         Display::Todos { todos } => _ = o.object("structured_data", |o| _ = o.member("todos", todos)),
         Display::Diff { .. } => {

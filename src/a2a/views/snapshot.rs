@@ -114,7 +114,7 @@ fn message<'a>(state: &State, item: &'a Item) -> Option<Cow<'a, Message>> {
             let since = answer.said_at.unwrap_or_default();
             (!text.is_empty()).then(|| Cow::Owned(agent(state, since, text)))
         }
-        Item::Results(_) | Item::Summary(_) | Item::Nudge(_) => None,
+        Item::Results(_) | Item::Summary(_) | Item::Nudge(_) | Item::Media(_) => None,
     }
 }
 

@@ -142,6 +142,7 @@ mod tests {
     use super::*;
     use crate::a2a::{Dialect, Switches};
     use crate::core::connections::connection::Peer;
+    use crate::core::disk::store::Archive;
     use crate::core::rig::Rig;
     use crate::core::rig::harness::failing_store::FailingStore;
     use crate::core::rig::harness::{self, Outside};
@@ -158,7 +159,7 @@ mod tests {
             let mut computed = false;
             for out in outside.take_outs() {
                 if let Out::Compute(computation) = out {
-                    core.input(computation.run(), now);
+                    core.input(computation.run(&*Archive::blobs(store)), now);
                     computed = true;
                 }
             }

@@ -68,7 +68,8 @@ impl StoreRequest {
 fn load(archive: &dyn Archive, task: &TaskId) -> Result<Loaded, StoreError> {
     let file = archive.open(task)?;
     let mut state = fold(file.as_ref(), None)?;
-    state.load_texts(&*archive.blobs()).map_err(unreadable)?;
+    let blobs = archive.blobs();
+    state.load_texts(&*blobs).and_then(|()| state.load_files(&*blobs)).map_err(unreadable)?;
     let mut bytes = file.len() as usize;
     let mut parent = state.created.parent.clone();
     let mut before: Vec<Vec<Arc<Item>>> = Vec::new();

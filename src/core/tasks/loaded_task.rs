@@ -251,7 +251,7 @@ impl LoadedTask {
     /// How long its log is, with what is not on disk yet and the texts of calls that are stored beside it: about as long as the task
     /// is when it is encoded.
     pub fn len_bytes(&self) -> usize {
-        let texts = usize::try_from(self.state.stored_text_bytes()).unwrap_or(usize::MAX);
+        let texts = usize::try_from(self.state.stored_bytes()).unwrap_or(usize::MAX);
         (self.log_bytes + self.pending.len()).saturating_add(texts)
     }
 

@@ -2,7 +2,8 @@ use super::*;
 use crate::task::log::answer::Request;
 use crate::task::spec::{Display, ErrorKind};
 
-const SCENE: Scene = Scene { workspace: "/w", os: "linux", date: "2026-03-01", tree: "", memory: "" };
+const SCENE: Scene =
+    Scene { workspace: "/w", os: "linux", date: "2026-03-01", tree: "", memory: "", media: ResultMedia::Inside };
 
 fn said(parts: Vec<Part>) -> Arc<Item> {
     by(Role::User, parts)
@@ -237,6 +238,15 @@ fn parts_of_messages_as_the_model_gets_them() {
             Some(json!({"inlineData": {"mimeType": "application/pdf", "data": "JVBE"}})),
         ),
         (
+            file(bytes("/9j/"), None, Some("IMAGE/JPG; q=1")),
+            Some(json!({"inlineData": {"mimeType": "image/jpeg", "data": "/9j/"}})),
+        ),
+        // Without a type, the bytes tell it.
+        (
+            file(bytes("iVBORw=="), None, None),
+            Some(json!({"inlineData": {"mimeType": "image/png", "data": "iVBORw=="}})),
+        ),
+        (
             file(bytes("aGk="), Some("a.rs"), None),
             Some(json!({"text": "[The user attached the file a.rs:]\nhi\n[End of the attached file.]"})),
         ),
@@ -275,4 +285,67 @@ fn parts_of_messages_as_the_model_gets_them() {
     for (part, expected) in table {
         assert_eq!(spoken(&part), expected, "{part:?}");
     }
+}
+
+/// A conversation in which one call read a picture, one a recording, and one nothing.
+fn with_media(media: ResultMedia) -> Value {
+    let read = |mime: &str| Ending::Success {
+        output: format!("a {mime}").into(),
+        display: Display::Media { text: "".into(), media: vec![Media::new(mime, b"hi")] },
+    };
+    let requests = ["a", "b", "c"].map(|name| request(name, name, None));
+    let endings = [read("image/png"), read("audio/wav"), success("text")];
+    let history = [
+        text("look"),
+        answered(json!([call("a"), call("b"), call("c")]), requests.to_vec()),
+        results(requests.into_iter().zip(endings).collect()),
+        Arc::new(Item::Steered(Arc::new(Message::new("m", Role::User, vec![Part::text("quick")])))),
+    ];
+    let mut turns = contents(&history, &Scene { media, ..SCENE });
+    turns.drain(..2);
+    turns.into()
+}
+
+#[test]
+fn media_of_results_is_where_the_model_family_wants_it() {
+    let response =
+        |name: &str, output: &str| json!({"functionResponse": {"name": name, "response": {"output": output}}});
+    let data = |mime: &str| json!({"inlineData": {"mimeType": mime, "data": "aGk="}});
+    let (audio, plain) = (response("b", "a audio/wav"), response("c", "text"));
+    let after = [
+        json!({"role": "model", "parts": [{"text": SHOW_ME}]}),
+        json!({"role": "user", "parts": [data("audio/wav"), {"text": "quick"}]}),
+    ];
+    let mut picture = response("a", "a image/png");
+    let behind = json!([picture, audio, plain, data("image/png")]);
+    assert_eq!(with_media(ResultMedia::Behind), json!([{"role": "user", "parts": behind}, after[0], after[1]]));
+    picture["functionResponse"]["parts"] = json!([data("image/png")]);
+    let inside = json!([picture, audio, plain]);
+    assert_eq!(with_media(ResultMedia::Inside), json!([{"role": "user", "parts": inside}, after[0], after[1]]));
+}
+
+#[test]
+fn media_that_is_not_in_memory_is_only_told_of() {
+    let stored: MediaContent = serde_json::from_value(json!({"sha256": "00", "bytes": 70_000})).unwrap();
+    let media = Media { mime: "image/png".into(), content: stored.clone() };
+    let note = "[Media of 70000 bytes (image/png) that is not part of this request any more.]";
+    let display = Display::Media { text: "".into(), media: vec![media.clone()] };
+    let read = request("a", "a", None);
+    let part = Part { media_type: Some("image/png".into()), ..Part::of(Content::Bytes(stored)) };
+    let history = [
+        said(vec![part]),
+        Arc::new(Item::Media(vec![media])),
+        answered(json!([signed("a", "s")]), vec![read.clone()]),
+        results(vec![(read, Ending::Success { output: "x".into(), display })]),
+    ];
+    assert_eq!(
+        after_introduction(&history),
+        json!([
+            {"role": "user", "parts": [{"text": note}, {"text": note}]},
+            {"role": "model", "parts": [signed("a", "s")]},
+            {"role": "user", "parts": [
+                {"functionResponse": {"name": "a", "response": {"output": "x", "media": note}}}
+            ]},
+        ])
+    );
 }

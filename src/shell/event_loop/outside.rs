@@ -89,7 +89,7 @@ impl Shell for Outside {
                 let recipient = computation.recipient().clone();
                 self.jobs.ask(
                     Lane::Compute,
-                    move |_| Mail::Input(computation.run()),
+                    move |context| Mail::Input(computation.run(&*context.blobs)),
                     move |error| Mail::Input(Input::Computed { recipient, result: Err(error.message) }),
                 );
             }

@@ -73,7 +73,9 @@ pub fn snapshot(log: Log<'_>, view: View, at: Seq, out: &mut impl Write) -> io::
             return Ok(ControlFlow::Continue(()));
         }
         shown = true;
-        line(out, at, &a2a::snapshot(view, state, Wanted::ALL))?;
+        let mut state = state.clone();
+        state.load_files(log.blobs).map_err(|e| unusable(format!("it names a file that cannot be read: {e}")))?;
+        line(out, at, &a2a::snapshot(view, &state, Wanted::ALL))?;
         Ok(ControlFlow::Break(()))
     })?;
     match shown {

@@ -292,7 +292,13 @@ fn asked(think: &Think) -> Asked {
     match think.history.last().map(AsRef::as_ref) {
         Some(Item::Results(_)) => Asked::Results,
         Some(
-            Item::Said(_) | Item::Steered(_) | Item::Dropped(_) | Item::Answered(_) | Item::Summary(_) | Item::Nudge(_),
+            Item::Said(_)
+            | Item::Steered(_)
+            | Item::Dropped(_)
+            | Item::Answered(_)
+            | Item::Summary(_)
+            | Item::Nudge(_)
+            | Item::Media(_),
         )
         | None => Asked::Prompt,
     }

@@ -12,6 +12,7 @@ use crate::base::json;
 use crate::config::settings::Settings;
 use crate::core::disk::store::{Archive, Maintenance, StoreError};
 use crate::core::{Input, Site};
+use crate::limits::INLINE_BYTES;
 use crate::model::backend::{ModelBackend, ModelRequest};
 use crate::model::compact;
 use crate::shell::children::Children;
@@ -24,7 +25,10 @@ use crate::shell::workers::slash_commands::Commands;
 use crate::task::log::blob::{BlobRef, Blobs, sha256};
 use crate::task::log::event::ToolSet;
 use crate::task::log::long_text::LongText;
-use crate::task::machine::job::{Job, JobId, ModelError, ModelErrorKind, Note, NoteBody, RunEnd, Think, Work};
+use crate::task::log::media::Media;
+use crate::task::machine::job::{
+    Attachments, Job, JobId, ModelError, ModelErrorKind, Note, NoteBody, RunEnd, Think, Work,
+};
 use crate::task::machine::state::Item;
 use crate::task::policy::{self, Rule};
 use crate::task::spec::{CallError, Ending, ErrorKind, Plan, ToolSpec};
@@ -41,6 +45,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use webhook::Webhooks;
+
+/// Why media is not shown to the model.
+const NO_ROOM: &str = "The file cannot be shown: its content cannot be stored, because the task has stored as much as it may or the \
+                       disk is full. Tell the user to start a new task.";
 
 /// What workers tell the loop. Notes are the large ones and nearly all of them, so boxing them would only cost.
 #[allow(clippy::large_enum_variant)]
@@ -247,8 +255,12 @@ impl WorkerContext {
             }
             Work::Attach { workspace, prompt, blob_room } => {
                 let ctx = self.ctx(&job.id.task, workspace, cancel, &none).ok();
-                let mut found = ctx.and_then(|ctx| attachments::attached(&prompt.text(), &ctx)).map(LongText::from);
-                self.store_texts(found.as_mut(), blob_room);
+                let found = ctx.and_then(|ctx| attachments::attached(&prompt.text(), &ctx));
+                let mut found = found.unwrap_or_default();
+                self.store_texts([&mut found.text], blob_room);
+                if !self.store_media(&mut found.media, blob_room) {
+                    found = Attachments { text: NO_ROOM.into(), media: Vec::new() };
+                }
                 emit(NoteBody::Attached(found));
             }
             Work::Command(command) => {
@@ -275,7 +287,11 @@ impl WorkerContext {
                     Err(error) => RunEnd::Ended(Ending::Error { error }),
                 };
                 if let RunEnd::Ended(ending) = &mut end {
-                    self.store_texts(ending.texts_mut(), &mut changes.room());
+                    let mut room = changes.room();
+                    self.store_texts(ending.texts_mut(), &mut room);
+                    if !self.store_media(ending.media_mut(), &mut room) {
+                        *ending = Ending::Error { error: ErrorKind::ExecutionFailed.error(NO_ROOM) };
+                    }
                 }
                 match (end, changes.take()) {
                     (RunEnd::Ended(ending), changes) if !changes.is_empty() => {
@@ -308,7 +324,9 @@ impl WorkerContext {
 
     /// Reads the stored content of the conversation.
     fn load_content(&self, think: &mut Think) -> Result<(), ModelError> {
-        let mut loaded = think.history.iter_mut().map(|item| Item::load_content(item, &*self.blobs));
+        let mut room = self.settings.limits.media_bytes;
+        // The newest media is what the model needs.
+        let mut loaded = think.history.iter_mut().rev().map(|item| Item::load_content(item, &*self.blobs, &mut room));
         loaded.try_for_each(|item| item).map_err(|e| ModelError {
             kind: ModelErrorKind::BadStream,
             message: format!("A text of the conversation that is stored beside the journal cannot be read: {e}."),
@@ -318,6 +336,15 @@ impl WorkerContext {
     /// Stores the long ones of these texts, before the event that names them.
     fn store_texts<'a>(&self, texts: impl IntoIterator<Item = &'a mut LongText>, room: &mut u64) {
         texts.into_iter().for_each(|text| text.store(&*self.blobs, &self.settings.limits, room));
+    }
+
+    /// Stores the long ones of these media. False: one could not be stored, and it is too long for the journal.
+    fn store_media(&self, media: &mut [Media], room: &mut u64) -> bool {
+        media.iter_mut().all(|Media { content, .. }| {
+            content.store(&*self.blobs, &self.settings.limits, room);
+            content.unload();
+            content.blob().is_some() || content.data().is_some_and(|data| data.len() <= INLINE_BYTES)
+        })
     }
 
     /// The tools that the model is told of, if the log has others. Their declarations are stored first; if that fails, the next

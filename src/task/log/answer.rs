@@ -3,14 +3,12 @@
 
 use crate::base::crc::crc32;
 use crate::base::id::{CallId, Seq};
-use crate::limits::{INLINE_BYTES, Limits};
-use crate::task::log::blob::{BlobRef, Blobs, is_lost};
+use crate::limits::Limits;
+use crate::task::log::blob::{BlobRef, Blobs};
 use crate::task::log::event::Outcome;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use crate::task::log::media::Media;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::io;
 
 /// A whole answer, as the next request must repeat it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -85,28 +83,25 @@ impl Answer {
 
     /// Stores long media; `room` is how many bytes may still be stored for the task. What cannot be stored stays inline.
     pub fn store_media(&mut self, blobs: &dyn Blobs, limits: &Limits, room: &mut u64) {
-        for part in &mut self.parts {
-            if let Content::Media(media) = &mut part.content {
-                media.store(blobs, limits, room);
-            }
+        for media in self.media_mut() {
+            media.content.store(blobs, limits, room);
+            // It is needed again with the next request only.
+            media.content.unload();
         }
     }
 
-    /// Reads stored media.
-    pub fn load_media(&mut self, blobs: &dyn Blobs) -> io::Result<()> {
-        for part in &mut self.parts {
-            if let Content::Media(media) = &mut part.content {
-                media.load(blobs)?;
-            }
-        }
-        Ok(())
+    pub fn media_mut(&mut self) -> impl Iterator<Item = &mut Media> {
+        self.parts.iter_mut().filter_map(|part| match &mut part.content {
+            Content::Media(media) => Some(media),
+            Content::Text(_) | Content::Thought(_) | Content::Call(_) | Content::Opaque(_) => None,
+        })
     }
 
     /// The media that are stored.
     pub fn stored_media(&self) -> impl Iterator<Item = &BlobRef> {
         self.parts.iter().filter_map(|part| match &part.content {
-            Content::Media(Media { content: MediaContent::Stored(blob), .. }) => Some(blob),
-            Content::Media(_) | Content::Text(_) | Content::Thought(_) | Content::Call(_) | Content::Opaque(_) => None,
+            Content::Media(media) => media.content.blob(),
+            Content::Text(_) | Content::Thought(_) | Content::Call(_) | Content::Opaque(_) => None,
         })
     }
 
@@ -154,54 +149,6 @@ pub enum Content {
     Media(Media),
     /// A part of a kind that this program does not know, in the API's JSON.
     Opaque(Value),
-}
-
-/// Bytes that are not text, such as an image.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Media {
-    pub mime: String,
-    #[serde(flatten)]
-    pub content: MediaContent,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum MediaContent {
-    /// In base64.
-    Inline { data: String },
-    /// More than [`INLINE_BYTES`] of base64, stored as the bytes themselves.
-    Stored(BlobRef),
-}
-
-impl Media {
-    fn store(&mut self, blobs: &dyn Blobs, limits: &Limits, room: &mut u64) {
-        let MediaContent::Inline { data } = &self.content else {
-            return;
-        };
-        if data.len() <= INLINE_BYTES {
-            return;
-        }
-        // Only what becomes the same base64 again.
-        let bytes = STANDARD.decode(data).ok().filter(|bytes| STANDARD.encode(bytes) == *data);
-        let Some(bytes) = bytes.filter(|bytes| bytes.len() as u64 <= limits.blob_bytes.min(*room)) else {
-            return;
-        };
-        if let Ok(blob) = BlobRef::put(blobs, &bytes) {
-            *room -= blob.bytes;
-            self.content = MediaContent::Stored(blob);
-        }
-    }
-
-    /// Content that is gone or damaged stays as it is, and the model is told.
-    fn load(&mut self, blobs: &dyn Blobs) -> io::Result<()> {
-        if let MediaContent::Stored(blob) = &self.content {
-            match blob.read(blobs) {
-                Err(error) if is_lost(&error) => {}
-                read => self.content = MediaContent::Inline { data: STANDARD.encode(read?) },
-            }
-        }
-        Ok(())
-    }
 }
 
 /// A tool call as the model asked for it.
@@ -279,6 +226,8 @@ mod tests {
     use super::*;
     use crate::task::log::blob::failing_blobs::FailingBlobs;
     use crate::task::log::gemini::{read_part, write_part};
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
     use serde_json::{from_value, json, to_value};
 
     #[test]
@@ -302,14 +251,11 @@ mod tests {
         assert_eq!(log[1], json!({"media": by_hash, "signature": "s", "raw": raw}), "the data is not there twice");
         let mut again = Answer { parts: from_value(log).unwrap(), ..Answer::default() };
         assert_eq!(again.parts, answer.parts);
-        again.load_media(&FailingBlobs::default()).unwrap();
         assert_eq!(
             write_part(&again.parts[1])["text"],
-            "[Media of 60000 bytes (image/png) that cannot be read any more.]"
+            "[Media of 60000 bytes (image/png) that is not part of this request any more.]"
         );
-        blobs.fail_reads(1);
-        assert!(again.load_media(&blobs).is_err(), "it is readable later");
-        again.load_media(&blobs).unwrap();
+        again.media_mut().for_each(|media| media.content.load(&blobs).unwrap());
         assert_eq!([write_part(&again.parts[0]), write_part(&again.parts[1])], [short, long]);
     }
 }

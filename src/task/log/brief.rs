@@ -92,7 +92,12 @@ impl Brief {
 fn title(state: &State) -> String {
     let said = state.history.iter().find_map(|item| match item.as_ref() {
         Item::Said(message) | Item::Dropped(message) => Some(message.text()),
-        Item::Steered(_) | Item::Answered(_) | Item::Summary(_) | Item::Nudge(_) | Item::Results(_) => None,
+        Item::Steered(_)
+        | Item::Answered(_)
+        | Item::Summary(_)
+        | Item::Nudge(_)
+        | Item::Media(_)
+        | Item::Results(_) => None,
     });
     let queued = || state.queue.front().map(|queued| queued.message.text());
     let text = said.or_else(queued).unwrap_or_default();

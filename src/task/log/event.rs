@@ -12,6 +12,7 @@ use crate::base::words::words;
 use crate::task::log::answer::Answer;
 use crate::task::log::blob::{BlobRef, FileChange};
 use crate::task::log::long_text::LongText;
+use crate::task::log::media::Media;
 use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::{Mode, Rule};
 use crate::task::push::{Health, Target};
@@ -73,6 +74,8 @@ pub enum Event {
     /// They were read: what the model gets of them, if anything.
     Attached {
         text: LongText,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        media: Vec<Media>,
     },
     /// The task is a slash command, which is being run.
     CommandBegan,

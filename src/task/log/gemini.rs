@@ -1,7 +1,8 @@
 //! Parts, token counts and finish reasons in the spelling of the Gemini API. They are here and not in `model` because journals of
 //! version 1 contain them, and some dialects show token counts in this form.
 
-use crate::task::log::answer::{Content, Finish, Media, MediaContent, Part, Request, Usage};
+use crate::task::log::answer::{Content, Finish, Part, Request, Usage};
+use crate::task::log::media::Media;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -34,17 +35,17 @@ pub fn read_part(sent: Map<String, Value>, request: Option<Request>) -> Part {
     Part { raw: Some(sent), ..part }
 }
 
-/// The part as the API sent it, or would have. Media that cannot be read any more is a text.
+/// The part as the API sent it, or would have. Media that is not in memory is a text.
 pub fn write_part(part: &Part) -> Value {
     let mut json = match (&part.content, &part.raw) {
-        (Content::Media(Media { mime, content: MediaContent::Stored(blob) }), _) => {
-            json!({"text": format!("[Media of {} bytes ({mime}) that cannot be read any more.]", blob.bytes)})
-        }
-        (Content::Media(Media { content: MediaContent::Inline { data }, .. }), Some(raw)) => {
-            let mut raw = raw.clone();
-            raw["inlineData"]["data"] = data.as_str().into();
-            return raw;
-        }
+        (Content::Media(media), raw) => match (media.content.data(), raw) {
+            (Some(data), Some(raw)) => {
+                let mut raw = raw.clone();
+                raw["inlineData"]["data"] = data.into();
+                return raw;
+            }
+            (_, _) => write_media(media),
+        },
         (_, Some(raw)) => return raw.clone(),
         (Content::Text(text), None) => json!({ "text": text }),
         (Content::Thought(text), None) => json!({ "text": text, "thought": true }),
@@ -54,9 +55,6 @@ pub fn write_part(part: &Part) -> Value {
         (Content::Call(Request { name, args, api_id: Some(id), .. }), None) => {
             json!({"functionCall": {"id": id, "name": name, "args": args}})
         }
-        (Content::Media(Media { mime, content: MediaContent::Inline { data } }), None) => {
-            json!({"inlineData": {"mimeType": mime, "data": data}})
-        }
         (Content::Opaque(json), None) => return json.clone(),
     };
     if let Some(signature) = &part.signature {
@@ -65,9 +63,21 @@ pub fn write_part(part: &Part) -> Value {
     json
 }
 
+/// Media as a part. If it is not in memory, a text says so.
+pub fn write_media(media: &Media) -> Value {
+    let Media { mime, content } = media;
+    match content.data() {
+        Some(data) => json!({"inlineData": {"mimeType": mime, "data": data}}),
+        None => {
+            let bytes = content.bytes();
+            json!({"text": format!("[Media of {bytes} bytes ({mime}) that is not part of this request any more.]")})
+        }
+    }
+}
+
 fn media(inline: &Value) -> Option<Media> {
-    let text = |name: &str| Some(inline.get(name)?.as_str()?.to_owned());
-    Some(Media { mime: text("mimeType")?, content: MediaContent::Inline { data: text("data")? } })
+    let text = |name: &str| inline.get(name)?.as_str();
+    Some(Media { mime: text("mimeType")?.to_owned(), content: text("data")?.into() })
 }
 
 pub fn finish(word: &str) -> Finish {

@@ -6,5 +6,6 @@ pub mod brief;
 pub mod event;
 pub mod gemini;
 pub mod long_text;
+pub mod media;
 pub mod record;
 mod v1;

@@ -7,6 +7,7 @@ use crate::task::log::answer::{Answer, Usage};
 use crate::task::log::blob::{BlobRef, FileChange};
 use crate::task::log::event::{Created, Delivery, End, Event, ToolSet, Tries, detours, errands, hooks, shells};
 use crate::task::log::long_text::LongText;
+use crate::task::log::media::{Media, MediaContent};
 use crate::task::log::record::Record;
 use crate::task::machine::loops::FENCE;
 use crate::task::machine::state::{
@@ -55,6 +56,7 @@ impl State {
             workspace: created.workspace.as_str().into(),
             hooks: Vec::new(),
             blobs: BTreeMap::new(),
+            file_bytes: 0,
             created,
         }
     }
@@ -101,9 +103,9 @@ impl State {
             Event::ShellEnded { text } => self.end_shell(text),
             Event::TurnBegan { turn } => self.begin_turn(*turn, record),
             Event::AttachmentsWanted => self.phase = Phase::Working { job, step: Step::Attach },
-            Event::Attached { text } => self.attach(text, record),
+            Event::Attached { text, media } => self.attach(text, media, record),
             Event::CommandBegan => self.phase = Phase::Working { job, step: Step::Command },
-            Event::CommandPrompted { text } => self.prepare_prompt(Some(text.as_str().into()), record),
+            Event::CommandPrompted { text } => self.attach(&text.as_str().into(), &[], record),
             Event::Tools(set) => self.declare_tools(set),
             Event::Traced { trace } => self.turn.trace = Some(trace.clone()),
             Event::Thought { subject, description } => self.add_thought(subject, description),
@@ -153,6 +155,8 @@ impl State {
 
     fn queue_prompt(&mut self, message: &Arc<Message>, by: &Source, turn: u32, delivery: &Delivery) {
         self.last_turn = turn;
+        self.name_stored(message.files().filter_map(MediaContent::blob));
+        self.file_bytes += message.files().filter(|file| file.blob().is_some()).map(MediaContent::bytes).sum::<u64>();
         self.queue.push_back(Queued { turn, message: message.clone(), steer: delivery.steer });
         if let Some(key) = &delivery.key {
             self.keys.push_back((by.client.clone(), key.clone()));
@@ -205,17 +209,18 @@ impl State {
     }
 
     /// The attachments of a prompt, or the prompt that a slash command made, become part of it.
-    fn prepare_prompt(&mut self, text: Option<LongText>, record: &Record) {
-        self.history.extend(text.map(|mut text| {
-            text.unload();
-            Arc::new(Item::Nudge(text))
-        }));
-        self.phase = Phase::Working { job: record.seq, step: Step::Think };
-    }
-
-    fn attach(&mut self, text: &LongText, record: &Record) {
+    fn attach(&mut self, text: &LongText, media: &[Media], record: &Record) {
         self.name_texts([text]);
-        self.prepare_prompt((!text.is_empty()).then(|| text.clone()), record);
+        self.name_media(media);
+        if !text.is_empty() {
+            let mut text = text.clone();
+            text.unload();
+            self.history.push(Arc::new(Item::Nudge(text)));
+        }
+        if !media.is_empty() {
+            self.history.push(Arc::new(Item::Media(media.to_vec())));
+        }
+        self.phase = Phase::Working { job: record.seq, step: Step::Think };
     }
 
     fn declare_tools(&mut self, set: &ToolSet) {
@@ -328,6 +333,7 @@ impl State {
     fn end_call(&mut self, call: &CallId, ending: &Arc<Ending>) {
         self.phase = Phase::Tools;
         self.name_texts(ending.texts());
+        self.name_media(ending.media());
         let call = self.call_mut(call);
         call.ending = Some(ending.clone());
         call.live = None;
@@ -345,6 +351,10 @@ impl State {
 
     fn name_texts<'a>(&mut self, texts: impl IntoIterator<Item = &'a LongText>) {
         self.name_stored(texts.into_iter().filter_map(LongText::blob));
+    }
+
+    fn name_media(&mut self, media: &[Media]) {
+        self.name_stored(media.iter().filter_map(|media| media.content.blob()));
     }
 
     fn name_stored<'a>(&mut self, stored: impl IntoIterator<Item = &'a BlobRef>) {
@@ -381,7 +391,7 @@ impl State {
             End::NeedsAuth(text) => (TaskState::AuthRequired, Some(text.clone())),
             End::Failed(text) => {
                 self.turn.error = Some(text.clone());
-                self.drop_unanswered_prompt();
+                self.drop_unanswered();
                 (TaskState::InputRequired, Some(text.clone()))
             }
         };
@@ -409,12 +419,30 @@ impl State {
         self.announce(record, state, text.clone());
     }
 
-    /// A prompt that made the model fail would make every later request fail too.
-    fn drop_unanswered_prompt(&mut self) {
-        if let Some(last) = self.history.last_mut()
-            && let Item::Said(message) = last.as_ref()
-        {
-            *last = Arc::new(Item::Dropped(message.clone()));
+    /// What made the model fail would make every later request fail too: a prompt with its attachments, or media in results.
+    fn drop_unanswered(&mut self) {
+        let is_added = |item: &Arc<Item>| matches!(item.as_ref(), Item::Nudge(_) | Item::Media(_));
+        let added = self.history.iter().rev().take_while(|item| is_added(item)).count();
+        let rest = self.history.len() - added;
+        let Some(last) = self.history[..rest].last_mut() else {
+            return;
+        };
+        match last.as_ref() {
+            Item::Said(message) | Item::Steered(message) => {
+                *last = Arc::new(Item::Dropped(message.clone()));
+                self.history.truncate(rest);
+            }
+            Item::Results(results) if results.iter().any(|result| !result.ending.media().is_empty()) => {
+                let mut results = results.clone();
+                results.iter_mut().for_each(|result| Arc::make_mut(&mut result.ending).drop_media());
+                *last = Arc::new(Item::Results(results));
+            }
+            Item::Results(_)
+            | Item::Dropped(_)
+            | Item::Answered(_)
+            | Item::Summary(_)
+            | Item::Nudge(_)
+            | Item::Media(_) => {}
         }
     }
 

@@ -6,6 +6,7 @@ use crate::task::log::answer::{Answer, Request};
 use crate::task::log::blob::FileChange;
 use crate::task::log::event::{Delivery, ToolSet};
 use crate::task::log::long_text::LongText;
+use crate::task::log::media::Media;
 use crate::task::machine::state::{Item, ShellRun};
 use crate::task::message::{Artifact, Message};
 use crate::task::slash::{Command, Commanded};
@@ -131,8 +132,8 @@ pub enum NoteBody {
         append: bool,
         last: bool,
     },
-    /// What the prompt names, for the model; None if it names nothing that is there.
-    Attached(Option<LongText>),
+    /// What the prompt names, for the model.
+    Attached(Attachments),
     /// What came of a command, or what it says went wrong.
     Commanded(Result<Commanded, String>),
     /// The summary of the older part of the conversation, and how many of its items it stands for.
@@ -150,6 +151,13 @@ pub enum NoteBody {
     },
     /// The worker panicked or could not be started.
     Died(String),
+}
+
+/// The files that a prompt names; empty if it names nothing that is there.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Attachments {
+    pub text: LongText,
+    pub media: Vec<Media>,
 }
 
 impl NoteBody {

@@ -5,6 +5,7 @@ mod call_state;
 pub mod decide;
 mod edits;
 pub mod fallback;
+pub mod item;
 pub mod job;
 pub mod loops;
 pub mod state;

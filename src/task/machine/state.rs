@@ -7,11 +7,12 @@
 use crate::base::id::{CallId, MessageId, Seq};
 use crate::base::words::words;
 use crate::limits::{LIVE_SHOWN_MS, LIVE_TAIL_BYTES};
-use crate::task::log::answer::{Answer, Request, Usage};
+use crate::task::log::answer::{Request, Usage};
 use crate::task::log::blob::Blobs;
 use crate::task::log::event::{Created, Final, Lifecycle, Tries};
 use crate::task::log::long_text::LongText;
 use crate::task::log::record::Record;
+pub use crate::task::machine::item::{CallResult, Item};
 use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::{Mode, Rule};
 use crate::task::push::Hook;
@@ -238,63 +239,6 @@ pub enum Stage {
     Ended,
 }
 
-/// One entry of the conversation as the model needs it, oldest first.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Item {
-    Said(Arc<Message>),
-    /// A prompt that came in the middle of a turn and is sent with the results before it.
-    Steered(Arc<Message>),
-    /// A prompt that clients see but the model does not: its turn failed before the model had answered it.
-    Dropped(Arc<Message>),
-    Answered(Arc<Answer>),
-    /// The model's own summary of everything before it.
-    Summary(Arc<str>),
-    /// A text for the model that the program added.
-    Nudge(LongText),
-    /// The results of the calls of the answer before it, in the order of its calls.
-    Results(Vec<CallResult>),
-}
-
-impl Item {
-    /// Reads the stored content that the model is sent and that is not in memory.
-    pub fn load_content(item: &mut Arc<Item>, blobs: &dyn Blobs) -> io::Result<()> {
-        let is_missing = |result: &CallResult| result.ending.output().and_then(LongText::missing).is_some();
-        match item.as_ref() {
-            Item::Nudge(text) if text.missing().is_some() => {
-                let mut text = text.clone();
-                text.load(blobs)?;
-                *item = Arc::new(Item::Nudge(text));
-            }
-            Item::Results(results) if results.iter().any(is_missing) => {
-                let mut results = results.clone();
-                let mut outputs =
-                    results.iter_mut().filter_map(|result| Arc::make_mut(&mut result.ending).output_mut());
-                outputs.try_for_each(|output| output.load(blobs))?;
-                *item = Arc::new(Item::Results(results));
-            }
-            Item::Answered(answer) if answer.stored_media().next().is_some() => {
-                let mut answer = Answer::clone(answer);
-                answer.load_media(blobs)?;
-                *item = Arc::new(Item::Answered(Arc::new(answer)));
-            }
-            Item::Nudge(_)
-            | Item::Results(_)
-            | Item::Said(_)
-            | Item::Steered(_)
-            | Item::Dropped(_)
-            | Item::Answered(_)
-            | Item::Summary(_) => {}
-        }
-        Ok(())
-    }
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct CallResult {
-    pub request: Request,
-    pub ending: Arc<Ending>,
-}
-
 /// The model's summary of the older part of the conversation. Clients still see all of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
@@ -415,13 +359,16 @@ pub struct State {
     pub hooks: Vec<Hook>,
     /// The content that the log names and that is stored, with its length.
     pub blobs: BTreeMap<String, u64>,
+    /// How long the files of its messages are that are stored beside the log.
+    pub file_bytes: u64,
 }
 
 impl State {
-    /// How long the texts of the present calls are that are stored beside the log.
-    pub fn stored_text_bytes(&self) -> u64 {
+    /// How long the texts of the present calls and the files of messages are that are stored beside the log.
+    pub fn stored_bytes(&self) -> u64 {
         let texts = self.calls.iter().flat_map(CallState::texts);
-        texts.filter(|text| text.blob().is_some()).map(LongText::bytes).sum()
+        let texts: u64 = texts.filter(|text| text.blob().is_some()).map(LongText::bytes).sum();
+        texts + self.file_bytes / 3 * 4
     }
 
     pub fn is_over(&self) -> bool {
@@ -500,6 +447,25 @@ impl State {
     pub fn load_texts(&mut self, blobs: &dyn Blobs) -> io::Result<()> {
         let is_missing = |text: &LongText| text.missing().is_some();
         self.texts_mut(is_missing).try_for_each(|text| text.load(blobs))
+    }
+
+    /// Reads the stored files of messages, which clients are shown with the task.
+    pub fn load_files(&mut self, blobs: &dyn Blobs) -> io::Result<()> {
+        let is_missing = |message: &Message| message.files().any(|file| file.data().is_none());
+        let queued = self.queue.iter_mut().map(|queued| &mut queued.message);
+        let said = self.history.iter_mut().filter_map(|item| match item.as_ref() {
+            Item::Said(message) | Item::Steered(message) | Item::Dropped(message) if is_missing(message) => {
+                match Arc::make_mut(item) {
+                    Item::Said(message) | Item::Steered(message) | Item::Dropped(message) => Some(message),
+                    _ => None,
+                }
+            }
+            _ => None,
+        });
+        for message in queued.filter(|message| is_missing(message)).chain(said) {
+            Arc::make_mut(message).files_mut().try_for_each(|file| file.load(blobs))?;
+        }
+        Ok(())
     }
 
     /// Drops the stored texts from memory.

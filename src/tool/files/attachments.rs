@@ -1,13 +1,15 @@
-//! The files that a prompt names by `@path`: their texts are sent to the model together with the prompt. The model itself has
-//! `read_file`; this is no tool of its own.
+//! The files that a prompt names by `@path`: their texts, and the images and other media among them, are sent to the model together
+//! with the prompt. The model itself has `read_file`; this is no tool of its own.
 //!
 //! A file that is named is attached whatever its name, unless ignore files hide it or its name says that it holds secrets. Of a
 //! directory, only files that people usually mean are attached. The number of files and of characters is limited, and the model
 //! is told what was left out.
 
+use crate::task::log::media::Media;
+use crate::task::machine::job::Attachments;
 use crate::tool::Ctx;
 use crate::tool::files::path::Found;
-use crate::tool::files::read_file;
+use crate::tool::files::read_file::{self, Reading};
 use crate::tool::search::ignore::Rules;
 use crate::tool::search::listing::{by_path, readable};
 use crate::tool::search::walk::{BY_MACHINE, Visitor, Walk, WalkedFile};
@@ -27,9 +29,9 @@ const SECRET: &str = "{.env,.env.*}";
 /// How many of the files left out are named to the model.
 const NAMED_LEFT_OUT: usize = 5;
 
-/// The texts of the files that a prompt names, for the model. None if it names nothing that exists, or if the search for files
-/// was cancelled or took too long.
-pub fn attached(prompt: &str, ctx: &Ctx) -> Option<String> {
+/// The files that a prompt names, for the model. None if it names nothing that exists, or if the search for files was cancelled or
+/// took too long.
+pub fn attached(prompt: &str, ctx: &Ctx) -> Option<Attachments> {
     let named = Named::of(prompt, ctx);
     if named.files.is_empty() && named.directories.is_empty() {
         return None;
@@ -102,16 +104,16 @@ fn name_glob(pattern: &str) -> NameGlob {
 }
 
 /// None if the search was stopped before its end.
-fn read(named: &Named, ctx: &Ctx) -> Option<String> {
+fn read(named: &Named, ctx: &Ctx) -> Option<Attachments> {
     let wanted = ctx.workspace.wanted;
     let secret = name_glob(SECRET);
     let mut paths: Vec<Vec<u8>> = Vec::new();
-    let mut texts = Texts::default();
+    let mut contents = Contents { media_room: ctx.limits.media_bytes, ..Contents::default() };
     for path in &named.files {
         let hidden = Rules::hide_file(&ctx.workspace, path, wanted, ctx.limits);
         let path = path.as_os_str().as_bytes();
         if hidden || secret.matches(path) {
-            texts.left_out.push(readable(path));
+            contents.left_out.push(readable(path));
         } else {
             paths.push(path.to_vec());
         }
@@ -132,9 +134,10 @@ fn read(named: &Named, ctx: &Ctx) -> Option<String> {
         if ctx.cancel.is_set() {
             return None;
         }
-        texts.take(path, ctx);
+        let is_named = named.files.iter().any(|file| file.as_os_str().as_bytes() == path);
+        contents.take(path, if is_named { Origin::Named } else { Origin::Directory }, ctx);
     }
-    Some(texts.finish())
+    Some(contents.finish())
 }
 
 struct Gatherer<'a> {
@@ -156,29 +159,50 @@ impl Visitor for Gatherer<'_> {
     }
 }
 
-/// The texts that were read, and the files that were not.
+/// Why a file is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// The prompt names it.
+    Named,
+    /// It is in a directory that the prompt names. Media in there is not meant.
+    Directory,
+}
+
+/// What was read, and the files that were not.
 #[derive(Default)]
-struct Texts {
+struct Contents {
     text: String,
+    media: Vec<Media>,
+    /// How many bytes of media there is room for.
+    media_room: u64,
     chars: usize,
     read: usize,
     left_out: Vec<String>,
 }
 
-impl Texts {
-    fn take(&mut self, path: &[u8], ctx: &Ctx) {
+impl Contents {
+    fn take(&mut self, path: &[u8], origin: Origin, ctx: &Ctx) {
         let full = self.read >= ctx.limits.attached_files || self.chars >= ctx.limits.attached_chars;
         let resolved = ctx.workspace.look(Path::new(OsStr::from_bytes(path))).filter(|_| !full);
-        let read = resolved.and_then(|resolved| Some((read_file::whole(&resolved, ctx)?, resolved.real())));
-        let Some((text, real)) = read else {
-            return self.left_out.push(readable(path));
+        let found = resolved.and_then(|resolved| Some((read_file::look(&resolved, ctx).ok()?, resolved.real())));
+        let (text, real) = match found {
+            Some((Reading::Text(text), real)) => (read_file::whole(&text, ctx.limits), real),
+            Some((Reading::Media(media), real))
+                if origin == Origin::Named && media.content.bytes() <= self.media_room =>
+            {
+                self.media_room -= media.content.bytes();
+                let text = format!("[{}, attached as file {}]", media.mime, self.media.len() + 1);
+                self.media.push(media);
+                (text, real)
+            }
+            Some((Reading::Media(_) | Reading::Binary(_), _)) | None => return self.left_out.push(readable(path)),
         };
         self.chars += text.chars().count();
         self.text += &format!("--- {} ---\n\n{text}\n\n", readable(real.as_bytes()));
         self.read += 1;
     }
 
-    fn finish(mut self) -> String {
+    fn finish(mut self) -> Attachments {
         if !self.left_out.is_empty() {
             // The model should not believe that it has everything.
             let names = &self.left_out[..self.left_out.len().min(NAMED_LEFT_OUT)];
@@ -186,10 +210,10 @@ impl Texts {
         }
         if self.read == 0 {
             let text = format!("No files matching the criteria were found or could be read.\n{}", self.text);
-            return text.trim_end().into();
+            return Attachments { text: text.trim_end().into(), media: Vec::new() };
         }
         self.text += "--- End of content ---";
-        self.text
+        Attachments { text: self.text.into(), media: self.media }
     }
 }
 
@@ -201,7 +225,7 @@ mod tests {
 
     fn attached_with(limits: &Limits, scratch: &Scratch, prompt: &str) -> Option<String> {
         let ws = scratch.path().display().to_string();
-        with_ctx(scratch, limits, |ctx| attached(prompt, ctx)).map(|text| text.replace(&ws, "WS"))
+        with_ctx(scratch, limits, |ctx| attached(prompt, ctx)).map(|found| found.text.as_str().replace(&ws, "WS"))
     }
 
     /// The files whose texts are attached.
@@ -305,7 +329,23 @@ mod tests {
         with_ctx(&scratch, &Limits::default(), |ctx| {
             assert_eq!(attached("what is @Override in @nothing?", ctx), None);
             let found = attached("compare @a.md and @Override", ctx);
-            assert!(found.is_some_and(|text| text.contains("text of a.md")));
+            assert!(found.is_some_and(|found| found.text.as_str().contains("text of a.md")));
         });
+    }
+
+    #[test]
+    fn media_is_attached_if_it_is_named_and_there_is_room() {
+        let scratch = tree();
+        let png = b"\x89PNG\r\n\x1a\n\0";
+        scratch.put("src/real.png", png);
+        scratch.put("other.png", png);
+        let mimes = |prompt: &str, media_bytes: u64| {
+            let limits = Limits { media_bytes, ..Limits::default() };
+            let found = with_ctx(&scratch, &limits, |ctx| attached(prompt, ctx)).expect("something is named");
+            (found.media.len(), found.text.as_str().contains("left out, such as"))
+        };
+        assert_eq!(mimes("@other.png @src/real.png", 18), (2, false));
+        assert_eq!(mimes("@other.png @src/real.png", 17), (1, true));
+        assert_eq!(mimes("@src", 18), (0, true));
     }
 }

@@ -1,11 +1,11 @@
-//! `read_file`: reads a text file, or some lines of it.
-//!
-//! The result of a call is text. For images, audio and documents, as for any other binary file, it is a sentence that says what the file
-//! is.
+//! `read_file`: reads a text file, or some lines of it, or media that the model can be shown. The result for any other file is a
+//! sentence that says what the file is.
 
 use crate::limits::Limits;
+use crate::task::log::media::Media;
 use crate::task::machine::job::{Run, RunEnd};
-use crate::task::spec::{CallError, Ending, ErrorKind, Kind, Plan, ToolSpec};
+use crate::task::media_type;
+use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, ToolSpec};
 use crate::tool::files::path::{Entry, Found, ResolvedPath};
 use crate::tool::files::text::{Encoding, looks_binary};
 use crate::tool::search::ignore::Rules;
@@ -22,8 +22,8 @@ impl Tool for ReadFile {
             "read_file",
             "ReadFile",
             Kind::Read,
-            "Reads a text file of the workspace, whole or by lines. Long files are shown in part, with the line to go on \
-             from. Binary files are named, not shown.",
+            "Reads a file of the workspace. Text is read whole or by lines; long files are shown in part, with the line to go on \
+             from. Images, audio, video and PDF files are shown as they are. Other binary files are named, not shown.",
             object(
                 &["file_path"],
                 json!({
@@ -55,6 +55,12 @@ impl Tool for ReadFile {
         let (output, text) = match look(&resolved, ctx)? {
             Reading::Text(text) => excerpt(&text, &lines, ctx.limits),
             Reading::Binary(text) => (text.clone(), text),
+            Reading::Media(media) => {
+                let what = format!("{} ({}, {} bytes)", resolved.relative(), media.mime, media.content.bytes());
+                let display = Display::Media { text: format!("Read {what}").into(), media: vec![media] };
+                let output = format!("{what} is shown beside this result.").into();
+                return Ok(RunEnd::Ended(Ending::Success { output, display }));
+            }
         };
         Ok(RunEnd::Ended(Ending::summarised(output, text)))
     }
@@ -79,30 +85,44 @@ impl Lines {
 }
 
 /// The content of a file.
-enum Reading {
+pub(in crate::tool) enum Reading {
     Text(String),
-    /// Not text. The sentence says what it is.
+    Media(Media),
+    /// Neither. The sentence says what it is.
     Binary(String),
 }
 
-/// The content of a file as it is shown by default; None if it is not text or cannot be read.
-pub(in crate::tool) fn whole(resolved: &ResolvedPath, ctx: &Ctx) -> Option<String> {
-    match look(resolved, ctx).ok()? {
-        Reading::Text(text) => Some(excerpt(&text, &Lines { start: None, end: None }, ctx.limits).0),
-        Reading::Binary(_) => None,
-    }
+/// A text as it is shown by default.
+pub(in crate::tool) fn whole(text: &str, limits: &Limits) -> String {
+    excerpt(text, &Lines { start: None, end: None }, limits).0
 }
 
-fn look(resolved: &ResolvedPath, ctx: &Ctx) -> Result<Reading, CallError> {
+pub(in crate::tool) fn look(resolved: &ResolvedPath, ctx: &Ctx) -> Result<Reading, CallError> {
     let path = resolved.relative();
     let bytes = match &resolved.found {
         Found::File(entry) => contents(entry, &path, ctx.limits.file_bytes)?,
         Found::Directory(_) => return Err(is_directory(resolved)),
         Found::Nothing(_) => return Err(resolved.missing("file", ctx)),
     };
+    if let Some(mime) = media_type::of(&bytes).filter(|mime| *mime == "application/pdf" || looks_binary(&bytes)) {
+        return match bytes.len() as u64 <= ctx.limits.media_bytes {
+            true => Ok(Reading::Media(Media::new(mime, &bytes))),
+            false => Err(ErrorKind::FileTooLarge.error(format!(
+                "{path} ({mime}) is larger than {} KiB, too large to be shown. Make a smaller copy with a shell command, such as \
+                 fewer pixels, pages or seconds, and read that.",
+                ctx.limits.media_bytes >> 10
+            ))),
+        };
+    }
     if let Some(what) = binary(&path, &bytes) {
-        let length = bytes.len();
-        return Ok(Reading::Binary(format!("{path} is {what} ({length} bytes) and cannot be displayed as text.")));
+        let advice = match what {
+            IMAGE | AUDIO | VIDEO => format!("{}: convert it with a shell command and read that", media_type::ADVICE),
+            _ => "Look at it with a shell command".to_owned(),
+        };
+        return Ok(Reading::Binary(format!(
+            "{path} is {what} ({} bytes) that cannot be shown. {advice}.",
+            bytes.len()
+        )));
     }
     Ok(Reading::Text(Encoding::of(&bytes).decode(&bytes)))
 }
@@ -144,14 +164,18 @@ pub(in crate::tool) fn contents(entry: &Entry, path: &str, most: u64) -> Result<
     Ok(bytes)
 }
 
+const IMAGE: &str = "an image";
+const AUDIO: &str = "an audio file";
+const VIDEO: &str = "a video file";
+
 /// What kind of binary file it is, by its name or its content; None for text.
 fn binary(path: &str, bytes: &[u8]) -> Option<&'static str> {
     let extension = path.rsplit_once('.').map_or("", |(_, end)| end);
     let what = match extension.to_ascii_lowercase().as_str() {
-        "png" | "jpg" | "jpeg" | "gif" | "webp" | "bmp" | "ico" | "tiff" | "avif" | "heic" => "an image",
+        "png" | "jpg" | "jpeg" | "gif" | "webp" | "bmp" | "ico" | "tiff" | "avif" | "heic" => IMAGE,
         "pdf" => "a PDF document",
-        "mp3" | "wav" | "aif" | "aiff" | "aac" | "ogg" | "flac" | "m4a" => "an audio file",
-        "mp4" | "mov" | "avi" | "mkv" | "webm" | "mpeg" | "mpg" => "a video file",
+        "mp3" | "wav" | "aif" | "aiff" | "aac" | "ogg" | "flac" | "m4a" => AUDIO,
+        "mp4" | "mov" | "avi" | "mkv" | "webm" | "mpeg" | "mpg" => VIDEO,
         "zip" | "gz" | "tgz" | "bz2" | "xz" | "zst" | "7z" | "rar" | "tar" | "jar" => "an archive",
         "exe" | "dll" | "so" | "a" | "o" | "lib" | "class" | "pyc" | "wasm" | "dylib" => "compiled code",
         _ if looks_binary(bytes) => "a binary file",
@@ -200,7 +224,7 @@ pub(in crate::tool) fn shortened(line: &str, most_chars: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::spec::{Display, Ending, Question};
+    use crate::task::spec::Question;
     use crate::tool::tests::{Scratch, ran, run_of, with_ctx};
 
     fn limits() -> Limits {
@@ -278,11 +302,42 @@ mod tests {
         scratch.put("a.PNG", "text really");
         scratch.put("b", b"\x7fELF\0\0");
         scratch.put("c.ts", "const x = 1");
-        let image = "a.PNG is an image (11 bytes) and cannot be displayed as text.";
-        assert_eq!(read(&scratch, json!({"file_path": "a.PNG"})), ok(image, image));
-        let other = "b is a binary file (6 bytes) and cannot be displayed as text.";
+        let image = format!(
+            "a.PNG is an image (11 bytes) that cannot be shown. {}: convert it with a shell command and read that.",
+            media_type::ADVICE
+        );
+        assert_eq!(read(&scratch, json!({"file_path": "a.PNG"})), ok(&image, &image));
+        let other = "b is a binary file (6 bytes) that cannot be shown. Look at it with a shell command.";
         assert_eq!(read(&scratch, json!({"file_path": "b"})), ok(other, other));
         assert!(read(&scratch, json!({"file_path": "c.ts"})).is_ok());
+    }
+
+    #[test]
+    fn media_is_read_up_to_a_size() {
+        let scratch = Scratch::new();
+        let png = [b"\x89PNG\r\n\x1a\n\0".as_slice(), &[7; 100 - 9]].concat();
+        scratch.put("shot", &png);
+        scratch.put("a.pdf", "%PDF-1.7\n");
+        scratch.put("notes.mp3.md", "ID3 is a format of tags.\n");
+        let limits = |media_bytes| Limits { media_bytes, ..limits() };
+        let read = |path: &str, limits: &Limits| {
+            with_ctx(&scratch, limits, |ctx| {
+                ran(ReadFile, &run_of(&scratch, "read_file", json!({"file_path": path})), ctx)
+            })
+        };
+        let shown = |name: &str, mime: &str, bytes: &[u8]| {
+            let what = format!("{name} ({mime}, {} bytes)", bytes.len());
+            RunEnd::Ended(Ending::Success {
+                output: format!("{what} is shown beside this result.").into(),
+                display: Display::Media { text: format!("Read {what}").into(), media: vec![Media::new(mime, bytes)] },
+            })
+        };
+        assert_eq!(read("shot", &limits(100)), shown("shot", "image/png", &png));
+        assert_eq!(read("a.pdf", &limits(100)), shown("a.pdf", "application/pdf", b"%PDF-1.7\n"));
+        let RunEnd::Ended(Ending::Error { error }) = read("shot", &limits(99)) else { panic!("it is too large") };
+        assert_eq!(error.kind, ErrorKind::FileTooLarge);
+        let text = read("notes.mp3.md", &limits(100));
+        assert!(matches!(&text, RunEnd::Ended(Ending::Success { display: Display::Summary { .. }, .. })), "{text:?}");
     }
 
     #[test]

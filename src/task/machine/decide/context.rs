@@ -5,8 +5,7 @@ use super::{Deciding, Effect};
 use crate::base::id::Seq;
 use crate::task::log::answer::{Answer, Finish, Request};
 use crate::task::log::event::{End, Event};
-use crate::task::log::long_text::LongText;
-use crate::task::machine::job::Compaction;
+use crate::task::machine::job::{Attachments, Compaction};
 use crate::task::machine::state::Phase;
 use crate::task::machine::{fallback, loops};
 use crate::task::spec::{Ending, ErrorKind};
@@ -40,8 +39,8 @@ impl Deciding<'_> {
         }
     }
 
-    pub(in crate::task) fn attached(&mut self, text: LongText) {
-        let job = self.push(Event::Attached { text });
+    pub(in crate::task) fn attached(&mut self, Attachments { text, media }: Attachments) {
+        let job = self.push(Event::Attached { text, media });
         self.ask_model(job);
     }
 

@@ -4,7 +4,7 @@
 use super::*;
 use crate::limits::SHELL_CHARS;
 use crate::task::log::blob::FileChange;
-use crate::task::log::long_text::LongText;
+use crate::task::machine::job::Attachments;
 use std::{iter, slice};
 
 impl Deciding<'_> {
@@ -21,9 +21,9 @@ impl Deciding<'_> {
     fn take_result(&mut self, awaited: Awaited<'_>, body: NoteBody, at: u64) {
         match (awaited, body) {
             (Awaited::Step(Step::Think), body) => self.heard(body, at),
-            (Awaited::Step(Step::Attach), NoteBody::Attached(text)) => self.attached(text.unwrap_or_default()),
+            (Awaited::Step(Step::Attach), NoteBody::Attached(found)) => self.attached(found),
             // The prompt is sent without the files that it names.
-            (Awaited::Step(Step::Attach), NoteBody::Died(_)) => self.attached(LongText::default()),
+            (Awaited::Step(Step::Attach), NoteBody::Died(_)) => self.attached(Attachments::default()),
             (Awaited::Step(Step::Command), NoteBody::Commanded(result)) => self.commanded(result),
             (Awaited::Step(Step::Command), NoteBody::Died(message)) => {
                 self.commanded(Err(format!("The command ended unexpectedly: {message}")));
@@ -134,7 +134,8 @@ impl Deciding<'_> {
             | Item::Dropped(_)
             | Item::Results(_)
             | Item::Summary(_)
-            | Item::Nudge(_) => None,
+            | Item::Nudge(_)
+            | Item::Media(_) => None,
         });
         let mut taken: HashSet<CallId> = earlier.flatten().map(|request| request.call.clone()).collect();
         let number = self.state.seq.0 + 1;

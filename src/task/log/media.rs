@@ -1,0 +1,214 @@
+//! Bytes that are not text, such as an image: in messages, in answers of the model and in results of calls. They are in base64, because
+//! clients and models send and get them so. Long ones are stored beside the log as the bytes themselves, and the log has their hash.
+
+use crate::limits::{INLINE_BYTES, Limits};
+use crate::task::log::blob::{BlobRef, Blobs, is_lost};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::sync::Arc;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Media {
+    pub mime: String,
+    #[serde(flatten)]
+    pub content: MediaContent,
+}
+
+impl Media {
+    pub fn new(mime: &str, bytes: &[u8]) -> Media {
+        Media { mime: mime.to_owned(), content: STANDARD.encode(bytes).into() }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum MediaContent {
+    /// In base64.
+    Inline { data: String },
+    /// More than [`INLINE_BYTES`] of base64.
+    Stored(StoredMedia),
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StoredMedia {
+    #[serde(flatten)]
+    blob: BlobRef,
+    /// In base64, as long as somebody may have to be shown it.
+    #[serde(skip)]
+    data: Option<Arc<str>>,
+}
+
+/// Media with the same hash are the same, whether they are in memory or not.
+impl PartialEq for StoredMedia {
+    fn eq(&self, other: &StoredMedia) -> bool {
+        self.blob == other.blob
+    }
+}
+
+impl MediaContent {
+    /// The bytes in base64. None: they are not in memory, or lost.
+    pub fn data(&self) -> Option<&str> {
+        match self {
+            MediaContent::Inline { data } => Some(data),
+            MediaContent::Stored(stored) => stored.data.as_deref(),
+        }
+    }
+
+    /// What the log names.
+    pub fn blob(&self) -> Option<&BlobRef> {
+        match self {
+            MediaContent::Inline { .. } => None,
+            MediaContent::Stored(stored) => Some(&stored.blob),
+        }
+    }
+
+    /// How many bytes there are, in memory or not.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            MediaContent::Inline { data } => data.trim_end_matches('=').len() as u64 * 3 / 4,
+            MediaContent::Stored(stored) => stored.blob.bytes,
+        }
+    }
+
+    /// Stores long media; `room` is how many bytes may still be stored for the task. What cannot be stored stays inline.
+    pub fn store(&mut self, blobs: &dyn Blobs, limits: &Limits, room: &mut u64) {
+        let MediaContent::Inline { data } = self else {
+            return;
+        };
+        if data.len() <= INLINE_BYTES {
+            return;
+        }
+        // Only what becomes the same base64 again.
+        let bytes = STANDARD.decode(&*data).ok().filter(|bytes| STANDARD.encode(bytes) == *data);
+        let Some(bytes) = bytes.filter(|bytes| bytes.len() as u64 <= limits.blob_bytes.min(*room)) else {
+            return;
+        };
+        if let Ok(blob) = BlobRef::put(blobs, &bytes) {
+            *room -= blob.bytes;
+            *self = MediaContent::Stored(StoredMedia { blob, data: Some(std::mem::take(data).into()) });
+        }
+    }
+
+    /// Reads stored media. What is gone or damaged stays as it is.
+    pub fn load(&mut self, blobs: &dyn Blobs) -> io::Result<()> {
+        if let MediaContent::Stored(stored) = self
+            && stored.data.is_none()
+        {
+            match stored.blob.read(blobs) {
+                Err(error) if is_lost(&error) => {}
+                read => stored.data = Some(STANDARD.encode(read?).into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The same, if there is room for it; otherwise it is dropped from memory, and nothing else has room.
+    pub fn load_within(&mut self, blobs: &dyn Blobs, room: &mut u64) -> io::Result<()> {
+        match room.checked_sub(self.bytes()) {
+            Some(left) => {
+                *room = left;
+                self.load(blobs)
+            }
+            None => {
+                *room = 0;
+                self.unload();
+                Ok(())
+            }
+        }
+    }
+
+    /// Drops stored media from memory.
+    pub fn unload(&mut self) {
+        if let MediaContent::Stored(stored) = self {
+            stored.data = None;
+        }
+    }
+}
+
+impl From<String> for MediaContent {
+    fn from(data: String) -> MediaContent {
+        MediaContent::Inline { data }
+    }
+}
+
+impl From<&str> for MediaContent {
+    fn from(data: &str) -> MediaContent {
+        data.to_owned().into()
+    }
+}
+
+/// The content of a file in a message: a string, or `{"sha256":"…","bytes":70000}`.
+pub mod as_file {
+    use super::{BlobRef, MediaContent, StoredMedia};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum File {
+        Inline(String),
+        Stored(BlobRef),
+    }
+
+    pub fn serialize<S: Serializer>(content: &MediaContent, serializer: S) -> Result<S::Ok, S::Error> {
+        match content {
+            MediaContent::Inline { data } => serializer.serialize_str(data),
+            MediaContent::Stored(stored) => stored.blob.serialize(serializer),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<MediaContent, D::Error> {
+        Ok(match File::deserialize(deserializer)? {
+            File::Inline(data) => data.into(),
+            File::Stored(blob) => MediaContent::Stored(StoredMedia { blob, data: None }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::log::blob::failing_blobs::FailingBlobs;
+    use crate::task::message::Content;
+    use serde_json::{from_value, json, to_value};
+
+    fn stored(bytes: usize, room: &mut u64) -> (MediaContent, FailingBlobs) {
+        let blobs = FailingBlobs::default();
+        let mut content = Media::new("image/png", &vec![7; bytes]).content;
+        content.store(&blobs, &Limits::default(), room);
+        (content, blobs)
+    }
+
+    #[test]
+    fn long_media_is_stored_if_there_is_room() {
+        let most = INLINE_BYTES / 4 * 3;
+        assert_eq!(stored(most, &mut u64::MAX.clone()).0.blob(), None);
+        let mut room = 2 * most as u64;
+        let (content, _) = stored(most + 1, &mut room);
+        assert_eq!((content.bytes(), room), (most as u64 + 1, most as u64 - 1));
+        assert_eq!(content.data(), Media::new("", &vec![7; most + 1]).content.data(), "it is still in memory");
+        assert_eq!(stored(most + 1, &mut room).0.blob(), None, "no room is left");
+    }
+
+    #[test]
+    fn a_file_of_a_message_is_by_hash_in_the_log() {
+        let (content, blobs) = stored(60_000, &mut u64::MAX.clone());
+        let (blob, data) = (content.blob().cloned().unwrap(), content.data().map(str::to_owned));
+        let log = to_value(Content::Bytes(content)).unwrap();
+        assert_eq!(log, json!({"bytes": {"sha256": blob.sha256, "bytes": 60_000}}));
+        let Content::Bytes(mut read) = from_value(log).unwrap() else { panic!("it is a file") };
+        assert_eq!(read.data(), None);
+        blobs.fail_reads(1);
+        assert!(read.load(&blobs).is_err(), "it is readable later");
+        read.load(&FailingBlobs::default()).unwrap();
+        assert_eq!(read.data(), None, "it is lost");
+        read.load(&blobs).unwrap();
+        assert_eq!(read.data().map(str::to_owned), data);
+        read.unload();
+        assert_eq!((read.data(), read.bytes()), (None, 60_000));
+        let short = Content::Bytes("aGk=".into());
+        assert_eq!(to_value(&short).unwrap(), json!({"bytes": "aGk="}));
+        assert_eq!(from_value::<Content>(json!({"bytes": "aGk="})).unwrap(), short);
+    }
+}
