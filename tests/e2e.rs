@@ -7,6 +7,8 @@ mod support;
 
 #[path = "e2e/access.rs"]
 mod access;
+#[path = "e2e/agent.rs"]
+mod agent;
 #[path = "e2e/approvals.rs"]
 mod approvals;
 #[path = "e2e/command_line.rs"]

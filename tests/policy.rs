@@ -5,6 +5,7 @@ use gemini_a2a::limits::STARTER_WORDS;
 use gemini_a2a::task::command_line;
 use gemini_a2a::task::policy::{Ask, Mode, Policy, Rule, Ruling, Tier, ToolSettings, always, kept};
 use gemini_a2a::task::spec::{Confinement, Kind, Plan, Question, Verdict};
+use gemini_a2a::tool::Toolbox;
 use serde_json::{Value, json};
 
 #[path = "policy/files.rs"]
@@ -448,6 +449,30 @@ fn without_questions_everything_but_what_is_denied_runs() {
     assert_eq!(case.info("ask_user", Kind::Communicate), Deny);
     let planning = case.mode(Mode::Plan);
     assert_eq!(planning.edit("write_file", "/w/a"), Deny);
+}
+
+#[test]
+fn a_tool_is_not_declared_if_no_call_of_it_can_be_allowed() {
+    let specs = Toolbox::built_in().specs();
+    let forbidden = |case: &Case| -> Vec<String> {
+        let forbidden = specs.iter().filter(|spec| case.policy.forbids(spec, case.mode));
+        forbidden.map(|spec| spec.name.clone()).collect()
+    };
+    assert_eq!(forbidden(&plain()), Vec::<String>::new());
+    let planning = plain().mode(Mode::Plan);
+    let writing = ["write_file", "replace", "run_shell_command"];
+    for spec in &specs {
+        let looks = spec.kind.only_reads() || ["ask_user", "web_fetch"].contains(&spec.name.as_str());
+        assert_eq!(planning.policy.forbids(spec, Mode::Plan), !looks, "{}", spec.name);
+    }
+    assert!(writing.iter().all(|name| forbidden(&planning).iter().any(|known| known == name)));
+    // Some calls are denied, or some are allowed.
+    let some = plain().tools(json!({"exclude": ["run_shell_command(rm)", "web_fetch"]}));
+    assert!(forbidden(&some).iter().all(|name| name == "web_fetch"));
+    let rule = json!([{"toolName": "run_shell_command", "commandPrefix": "ls", "decision": "allow"}]);
+    let mut listing = plain().mode(Mode::Plan);
+    assert_eq!(listing.policy.add(Tier::User, &rule), Vec::<String>::new());
+    assert!(!forbidden(&listing).iter().any(|name| name == "run_shell_command"));
 }
 
 // Properties.

@@ -53,6 +53,17 @@ impl ToolTable {
         let named = tools.iter().flat_map(|spec| spec.names().map(|name| (name.to_owned(), spec.clone())));
         ToolTable { specs: named.collect(), shown: Arc::new(Tools::new(tools)) }
     }
+
+    /// The tools that a client wants used, without those that the policy denies in this mode; None are all.
+    pub fn usable(&self, wanted: Option<&[String]>, policy: &Policy, mode: Mode) -> Option<Vec<String>> {
+        let (forbidden, left): (Vec<_>, Vec<_>) = self.specs.values().partition(|spec| policy.forbids(spec, mode));
+        match (wanted, forbidden.is_empty()) {
+            (wanted, true) => wanted.map(<[String]>::to_vec),
+            (wanted, false) => {
+                Some(left.iter().filter(|spec| spec.is_among(wanted)).map(|spec| spec.name.clone()).collect())
+            }
+        }
+    }
 }
 
 /// Where tasks work.

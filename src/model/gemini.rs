@@ -12,7 +12,8 @@ use crate::base::json;
 use crate::base::secret::Secret;
 use crate::model::error::fatal;
 use crate::model::history::{self, ResultMedia, Scene};
-use crate::model::memory::{self, Surroundings};
+use crate::model::memory::Surroundings;
+use crate::model::system::{self, Situation};
 use crate::task::machine::job::{ModelError, Think};
 use crate::task::spec::ToolSpec;
 use serde_json::{Value, json};
@@ -24,9 +25,6 @@ const VERTEX_API_VERSION: &str = "v1beta1";
 
 /// The model for questions beside the conversation, such as a search: it is quick, and it can use the API's own tools.
 pub const UTILITY_MODEL: &str = "flash";
-
-/// What the model is told before every conversation.
-pub const SYSTEM: &str = include_str!("system.md");
 
 const OS: &str = "linux";
 
@@ -231,7 +229,7 @@ pub fn body(
             Family::Gemini25 | Family::Gemma4 | Family::Other => ResultMedia::Behind,
         },
     };
-    let system = memory::instruct(SYSTEM, &surroundings.memory.system);
+    let system = system::instruction(&Situation { mode: think.mode, memory: &surroundings.memory.system });
     let mut body = json!({
         "systemInstruction": {"role": "user", "parts": [{"text": system}]},
         "generationConfig": {"temperature": 1, "topP": 0.95, "topK": 64},

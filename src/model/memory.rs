@@ -39,14 +39,6 @@ pub struct File {
 /// Reads the file that `path` means in an import of the file `from`; an error says why it cannot be read.
 pub type Load<'a> = &'a mut dyn FnMut(&File, &str) -> Result<File, String>;
 
-/// The system instruction with the user's memory.
-pub fn instruct(system: &str, memory: &str) -> String {
-    if memory.is_empty() {
-        return system.to_owned();
-    }
-    format!("{system}\n# What the user wants you to remember\n\n{memory}")
-}
-
 /// Files one after the other, each between lines that name it. Empty ones are left out.
 pub fn framed<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut out = String::new();
@@ -227,7 +219,5 @@ mod tests {
             framed([("/a", "x\n"), ("/b", " \n"), ("/c", "y")]),
             "--- Context from: /a ---\nx\n--- End of context from: /a ---\n\n--- Context from: /c ---\ny\n--- End of context from: /c ---"
         );
-        assert_eq!(instruct("S\n", ""), "S\n");
-        assert!(instruct("S\n", "m").ends_with("\n\nm"));
     }
 }

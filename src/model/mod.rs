@@ -1,6 +1,6 @@
 //! Model requests and answers as values. `shell/workers/client.rs` makes the HTTP requests.
 //!
-//! [`history`] converts a conversation to the form of the API, [`memory`] combines memory files, [`gemini`] builds the request,
+//! [`system`] is what the model is told first, [`history`] converts a conversation to the form of the API, [`memory`] combines memory files, [`gemini`] builds the request,
 //! [`stream`] reads the answer, [`error`] classifies failures, [`compact`] summarises long conversations, and [`script`] replaces the
 //! model by a scripted agent.
 
@@ -13,3 +13,4 @@ pub mod history;
 pub mod memory;
 pub mod script;
 pub mod stream;
+pub mod system;

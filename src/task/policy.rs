@@ -22,7 +22,7 @@ pub use rule::{Names, Rule, Tier};
 pub use settings::ToolSettings;
 
 use crate::base::words::words;
-use crate::task::spec::{Confinement, Kind, Plan, Question, Verdict};
+use crate::task::spec::{Confinement, Kind, Plan, Question, ToolSpec, Verdict};
 use rule::{Held, Subject};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -167,6 +167,18 @@ impl Policy {
             }
             Verdict::Ask => ruling,
         }
+    }
+
+    /// Whether rules deny every call of a tool in this mode. Then the model is not told of the tool.
+    pub fn forbids(&self, tool: &ToolSpec, mode: Mode) -> bool {
+        let concerns = |held: &&Held| {
+            held.concerns_tool(&tool.name, tool.kind, mode)
+                && held.rule.interactive != Some(false)
+                && !held.unless.iter().any(|rule| rule.tool_name.has_tool(&tool.name))
+        };
+        let decisive = |held: &&Held| held.rule.decision != Verdict::Deny || !held.rule.is_narrow();
+        let first = self.held.iter().filter(concerns).find(decisive);
+        first.is_some_and(|held| held.rule.decision == Verdict::Deny)
     }
 
     fn outcome(&self, ask: &Ask<'_>) -> Outcome {

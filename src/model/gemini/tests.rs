@@ -11,6 +11,7 @@ fn think(model: &str) -> Think {
     Think {
         workspace: "/w".into(),
         model: model.into(),
+        mode: Default::default(),
         tools: None,
         declared: None,
         given: 0,
@@ -130,11 +131,12 @@ fn the_body_whole() {
     let mut value: Value = serde_json::from_slice(&bytes).unwrap();
     let introduction = value["contents"].take();
     assert!(introduction[0]["parts"][0]["text"].as_str().unwrap().contains("Today is 2026-03-01."));
+    let told = system::instruction(&Situation { mode: think.mode, memory: "" });
     assert_eq!(
         value,
         json!({
             "contents": null,
-            "systemInstruction": {"role": "user", "parts": [{"text": SYSTEM}]},
+            "systemInstruction": {"role": "user", "parts": [{"text": told}]},
             "tools": [{"functionDeclarations": [
                 {"name": "glob", "description": "Finds files.", "parametersJsonSchema": {"type": "object"}},
             ]}],
@@ -156,7 +158,7 @@ fn what_the_user_wants_remembered_is_part_of_the_instruction() {
     let value: Value = serde_json::from_slice(&bytes).unwrap();
     let text = |value: &Value| value["parts"][0]["text"].as_str().unwrap().to_owned();
     let system = text(&value["systemInstruction"]);
-    assert!(system.starts_with(SYSTEM) && system.contains("Use tabs."));
+    assert!(system.contains("Use tabs."));
     let introduction = text(&value["contents"][0]);
     assert!(introduction.contains("src/\n") && introduction.contains("Run make."));
 }

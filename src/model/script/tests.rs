@@ -10,6 +10,7 @@ fn think(text: &str) -> Think {
     Think {
         workspace: "/w".into(),
         model: "m".into(),
+        mode: Default::default(),
         tools: None,
         declared: None,
         given: 0,

@@ -256,6 +256,7 @@ fn think(state: &State, blob_room: u64) -> Think {
     Think {
         workspace: state.workspace.clone(),
         model: state.asks.clone(),
+        mode: state.created.mode,
         tools: state.created.tools.clone(),
         declared: state.tools.clone(),
         history,

@@ -9,6 +9,7 @@ use crate::task::log::long_text::LongText;
 use crate::task::log::media::Media;
 use crate::task::machine::state::{Item, ShellRun};
 use crate::task::message::{Artifact, Message};
+use crate::task::policy::Mode;
 use crate::task::slash::{Command, Commanded};
 use crate::task::spec::{Answers, Base, CallError, Confinement, Ending, Plan};
 use serde_json::{Value, json};
@@ -55,6 +56,8 @@ pub enum Work {
 pub struct Think {
     pub workspace: Arc<str>,
     pub model: Arc<str>,
+    /// What the task may do without approval.
+    pub mode: Mode,
     /// The only tools that the model is to be told of.
     pub tools: Option<Vec<String>>,
     /// The SHA-256 of the declarations that the log has as those of the last request.

@@ -61,7 +61,7 @@ impl Names {
         .map(String::as_str)
     }
 
-    fn has_tool(&self, tool: &str) -> bool {
+    pub(super) fn has_tool(&self, tool: &str) -> bool {
         self.iter().any(|name| {
             let family = name.strip_suffix('*').filter(|family| family.starts_with("mcp_"));
             name == "*" || name == tool || family.is_some_and(|family| tool.starts_with(family))
@@ -231,11 +231,16 @@ impl Held {
 
     /// Whether it applies to calls of this tool in this mode.
     pub fn concerns(&self, ask: &Ask<'_>) -> bool {
+        self.concerns_tool(ask.tool, ask.kind, ask.mode)
+            && self.rule.interactive.is_none_or(|with| with == ask.interactive)
+    }
+
+    /// Whether it applies to calls of this tool in this mode, where somebody can be asked or where nobody can.
+    pub fn concerns_tool(&self, tool: &str, kind: Kind, mode: Mode) -> bool {
         let rule = &self.rule;
-        rule.tool_name.has_tool(ask.tool)
-            && rule.modes.as_ref().is_none_or(|modes| modes.contains(&ask.mode))
-            && rule.interactive.is_none_or(|with| with == ask.interactive)
-            && (self.kinds.is_empty() || self.kinds.contains(&ask.kind))
+        rule.tool_name.has_tool(tool)
+            && rule.modes.as_ref().is_none_or(|modes| modes.contains(&mode))
+            && (self.kinds.is_empty() || self.kinds.contains(&kind))
     }
 
     pub fn fit(&self, subject: &Subject<'_>) -> Fit {

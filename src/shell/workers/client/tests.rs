@@ -14,6 +14,7 @@ fn think() -> Think {
     Think {
         workspace: "/w".into(),
         model: "flash".into(),
+        mode: Default::default(),
         tools: None,
         declared: None,
         given: 0,
