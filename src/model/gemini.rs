@@ -229,7 +229,11 @@ pub fn body(
             Family::Gemini25 | Family::Gemma4 | Family::Other => ResultMedia::Behind,
         },
     };
-    let system = system::instruction(&Situation { mode: think.mode, memory: &surroundings.memory.system });
+    let system = system::instruction(&Situation {
+        mode: think.mode,
+        memory: &surroundings.memory.system,
+        notes: &surroundings.notes,
+    });
     let mut body = json!({
         "systemInstruction": {"role": "user", "parts": [{"text": system}]},
         "generationConfig": {"temperature": 1, "topP": 0.95, "topK": 64},

@@ -15,6 +15,16 @@ pub struct Surroundings {
     pub memory: Memory,
     /// The directory tree of the workspace.
     pub tree: String,
+    pub notes: Notes,
+}
+
+/// The memory files that the model may add to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notes {
+    /// For all projects. None: there is no home directory.
+    pub user: Option<String>,
+    /// For this project. None: it is not trusted, so its files are not read.
+    pub project: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -31,7 +31,7 @@ use crate::limits::Limits;
 use crate::task::log::answer::Request;
 use crate::task::log::long_text::LongText;
 use crate::task::machine::job::{ModelError, Run, RunEnd};
-use crate::task::spec::{CallError, Ending, ErrorKind, Plan, ToolSpec};
+use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, ToolSpec};
 use commands::background::Background;
 use files::changes::FileChanges;
 use files::kept_output::KeptOutputs;
@@ -57,6 +57,8 @@ pub trait Tool: Send + Sync {
 /// The workspace, limits and services that a call may use.
 pub struct Ctx<'a> {
     pub workspace: Workspace,
+    /// What calls may use beside the workspace, by absolute paths. A call about one of these has it in place of the workspace.
+    pub others: Vec<Workspace>,
     pub cancel: &'a Cancel,
     pub limits: &'a Limits,
     pub children: &'a dyn Spawn,
@@ -73,11 +75,27 @@ pub struct Ctx<'a> {
 }
 
 impl<'a> Ctx<'a> {
-    /// The same, but in the directory of kept outputs that a reading call means, if it means one.
-    fn of_kept_output(&self, spec: &ToolSpec, args: &Value) -> Option<Ctx<'a>> {
-        let path = ["file_path", "dir_path"].into_iter().find_map(|name| optional_text_arg(args, name))?;
-        let workspace = self.outputs.holding(path).filter(|_| spec.kind.only_reads())?;
-        Some(Ctx { workspace, ..*self })
+    /// The context of a call with these arguments, if its path is not in the workspace but in another directory that may be used.
+    /// Calls that read may use kept outputs too.
+    fn elsewhere(&self, spec: &ToolSpec, args: &Value) -> Result<Option<Ctx<'a>>, CallError> {
+        let path = ["file_path", "dir_path"].into_iter().find_map(|name| optional_text_arg(args, name));
+        let Some(path) = path.filter(|path| !self.workspace.has(path)) else {
+            return Ok(None);
+        };
+        if let Some(workspace) = self.outputs.holding(path).filter(|_| spec.kind.only_reads()) {
+            return Ok(Some(Ctx { workspace, others: Vec::new(), ..*self }));
+        }
+        let has_path = |other: &&Workspace| other.has(path);
+        // Of nested directories, the inner one.
+        let other = self.others.iter().filter(has_path).max_by_key(|other| other.path().as_os_str().len());
+        other.map(|other| self.inside(other)).transpose()
+    }
+
+    fn inside(&self, workspace: &Workspace) -> Result<Ctx<'a>, CallError> {
+        let workspace = workspace.try_clone().map_err(|error| {
+            ErrorKind::ExecutionFailed.error(format!("{} cannot be opened: {error}", workspace.path().display()))
+        })?;
+        Ok(Ctx { workspace, others: Vec::new(), ..*self })
     }
 }
 
@@ -208,9 +226,9 @@ impl Toolbox {
 
     /// One result per call, in the order of the batch.
     pub fn prepare(&self, batch: &[Request], ctx: &Ctx) -> Vec<Result<Plan, CallError>> {
-        let prepare = |request: &Request| {
-            let (spec, tool) = self.find(&request.name, &request.args)?;
-            tool.prepare(&request.args, ctx.of_kept_output(spec, &request.args).as_ref().unwrap_or(ctx))
+        let prepare = |Request { name, args, .. }: &Request| {
+            let (spec, tool) = self.find(name, args)?;
+            tool.prepare(args, ctx.elsewhere(spec, args)?.as_ref().unwrap_or(ctx))
         };
         batch.iter().map(prepare).collect()
     }
@@ -218,7 +236,7 @@ impl Toolbox {
     pub fn run(&self, run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> RunEnd {
         let end = self.find(&run.name, &run.args).and_then(|(spec, tool)| match ctx.cancel.is_set() {
             true => Ok(cancelled_before_start()),
-            false => tool.run(run, ctx.of_kept_output(spec, &run.args).as_ref().unwrap_or(ctx), out),
+            false => run_where(spec, tool, run, ctx, out),
         });
         end.unwrap_or_else(|error| RunEnd::Ended(Ending::Error { error }))
     }
@@ -248,6 +266,38 @@ impl Toolbox {
             [only] => format!("Did you mean {only}?"),
             several => format!("Did you mean one of: {}?", several.join(", ")),
         }
+    }
+}
+
+/// Runs a call in the directory of its path. A search without one goes through the workspace and all further directories.
+fn run_where(
+    spec: &ToolSpec,
+    tool: &dyn Tool,
+    run: &Run,
+    ctx: &Ctx,
+    out: &mut dyn FnMut(String),
+) -> Result<RunEnd, CallError> {
+    if let Some(ctx) = ctx.elsewhere(spec, &run.args)? {
+        return tool.run(run, &ctx, out);
+    }
+    let here = tool.run(run, ctx, out);
+    let is_search = spec.kind == Kind::Search && spec.parameters["properties"].get("dir_path").is_some();
+    if !is_search || run.args.get("dir_path").is_some() {
+        return here;
+    }
+    let further = ctx.others.iter().filter(|other| other.is_further());
+    further.fold(here, |found, other| join(found, tool.run(run, &ctx.inside(other)?, out)))
+}
+
+/// The results of a search in two directories. What failed in one of them only is left out.
+fn join(one: Result<RunEnd, CallError>, two: Result<RunEnd, CallError>) -> Result<RunEnd, CallError> {
+    match (one, two) {
+        (
+            Ok(RunEnd::Ended(Ending::Success { output: a, display: Display::Summary { text: shown_a } })),
+            Ok(RunEnd::Ended(Ending::Success { output: b, display: Display::Summary { text: shown_b } })),
+        ) => Ok(RunEnd::Ended(Ending::summarised(format!("{a}\n\n{b}"), format!("{shown_a}\n{shown_b}")))),
+        (Err(_), Ok(two)) => Ok(two),
+        (one, _) => one,
     }
 }
 
@@ -352,6 +402,7 @@ pub(crate) mod tests {
         let cancel = Cancel::default();
         f(&Ctx {
             workspace: Workspace::open(scratch.path()).expect("the scratch directory opens"),
+            others: Vec::new(),
             cancel: &cancel,
             limits,
             children: &NoPrograms,
@@ -367,7 +418,12 @@ pub(crate) mod tests {
     /// The context with a directory of kept outputs.
     pub(super) fn in_ctx_with<T>(scratch: &Scratch, outputs: &KeptOutputs, f: impl FnOnce(&Ctx) -> T) -> T {
         with_ctx(scratch, &Limits::default(), |ctx| {
-            f(&Ctx { workspace: Workspace::open(scratch.path()).expect("it opens"), outputs, ..*ctx })
+            f(&Ctx {
+                workspace: Workspace::open(scratch.path()).expect("it opens"),
+                others: Vec::new(),
+                outputs,
+                ..*ctx
+            })
         })
     }
 
@@ -466,6 +522,7 @@ pub(crate) mod tests {
         cancel.set();
         let ctx = Ctx {
             workspace: Workspace::open(scratch.path()).expect("it opens"),
+            others: Vec::new(),
             cancel: &cancel,
             limits: &limits,
             children: &NoPrograms,

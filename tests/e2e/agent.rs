@@ -1,9 +1,12 @@
 //! What the model is told of its situation: the mode, memory, directories.
 
-use crate::drive::Fixture;
-use crate::support::message::{call_of, call_status_of};
+use crate::drive::{Fixture, task_in};
+use crate::support::client::Event;
+use crate::support::message::{approval, call_of, call_status_of, prompt_in};
 use crate::support::turn_rules;
 use serde_json::Value;
+use std::fs;
+use std::path::Path;
 
 /// The last model request.
 fn request(fixture: &Fixture) -> Value {
@@ -43,4 +46,77 @@ fn in_plan_mode_the_model_is_told_and_has_no_tools_that_write() {
     usual.say("TEXT x");
     let request = self::request(&usual);
     assert!(!instruction(&request).contains("planning") && self::declared(&request).contains(&"write_file"));
+}
+
+/// The results of all calls of the last request, as the model read them.
+fn outputs(request: &Value) -> Vec<String> {
+    let parts = request["contents"].as_array().expect("turns").iter().flat_map(|turn| turn["parts"].as_array());
+    let response = |part: &Value| Some(part["functionResponse"]["response"]["output"].as_str()?.to_owned());
+    parts.flatten().filter_map(response).collect()
+}
+
+fn put(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().expect("a folder")).expect("it is ours");
+    fs::write(path, text).expect("it is ours");
+}
+
+fn refusal(events: &[Event]) -> &Value {
+    let ended = events.iter().find(|event| call_status_of(event.result()) == "error").expect("it is refused");
+    &call_of(ended.result())["response"]
+}
+
+#[test]
+fn what_the_model_saves_is_asked_about_and_told_from_then_on() {
+    let fixture = Fixture::with(|setup| setup.arg("--trust-workspace"));
+    let home = fixture.server.state_dir().with_file_name("home");
+    let file = home.join(".gemini/GEMINI.md");
+    fixture.say("TEXT hello");
+    let before = request(&fixture);
+    let project = fixture.server.workspace().canonicalize().expect("it is there").join("GEMINI.md");
+    for path in [&file, &project] {
+        assert!(instruction(&before).contains(path.to_str().expect("plain")), "{}", instruction(&before));
+    }
+    for (path, saved) in [("~/.gemini/GEMINI.md", &file), ("GEMINI.md", &project)] {
+        let (task, calls) = fixture.ask(&format!("WRITE {path} I-like-{}", path.len()));
+        assert!(!saved.exists(), "it is asked about first");
+        let _ = fixture.client().stream("message/stream", approval(&task, &calls[0], "proceed_once")).count();
+        assert_eq!(fs::read_to_string(saved).expect("written"), format!("I-like-{}", path.len()));
+    }
+    fixture.say("TEXT hello");
+    let after = request(&fixture);
+    assert!(instruction(&after).contains("I-like-19"));
+    assert!(after["contents"][0]["parts"][0]["text"].as_str().expect("text").contains("I-like-9"));
+    // Nothing else there may be read or written, by whatever name.
+    put(&home.join(".gemini/settings.json"), "{}");
+    let settings = home.join(".gemini/settings.json");
+    for path in ["~/.gemini/settings.json", settings.to_str().expect("plain"), "~/.gemini/../.gemini/settings.json"] {
+        for script in [format!("WRITE {path} x"), format!("READ {path}")] {
+            let kind = refusal(&fixture.say(&script))["errorType"].clone();
+            assert!(kind == "path_not_in_workspace" || kind == "file_not_found", "{script}: {kind}");
+        }
+    }
+    fs::remove_file(&file).expect("it is ours");
+    std::os::unix::fs::symlink("settings.json", &file).expect("a link");
+    assert_eq!(refusal(&fixture.say("WRITE ~/.gemini/GEMINI.md x"))["errorType"], "path_not_in_workspace");
+}
+
+#[test]
+fn memory_of_a_subdirectory_is_told_once_when_a_call_comes_there() {
+    for (trust, expected) in [(&["--trust-workspace"][..], [0, 1, 0, 1]), (&[], [0; 4])] {
+        let fixture = Fixture::with(|setup| setup.args(trust));
+        let ws = fixture.server.workspace();
+        put(&ws.join("api/GEMINI.md"), "Use tabs here.");
+        put(&ws.join("api/v1/GEMINI.md"), "Never break clients.");
+        put(&ws.join("api/a.txt"), "a");
+        put(&ws.join("api/v1/b.txt"), "b");
+        put(&ws.join("c.txt"), "c");
+        let events = fixture.say("READ c.txt ;; READ api/a.txt ;; READ api/a.txt ;; LS api/v1 ;; TEXT ok");
+        let outputs = outputs(&request(&fixture));
+        let told = |output: &String| output.matches("--- Context from:").count();
+        assert_eq!(outputs.iter().map(told).collect::<Vec<_>>(), expected, "{outputs:#?}");
+        assert!(expected == [0; 4] || outputs[1].contains("Use tabs here.") && outputs[3].contains("Never break"));
+        let again = prompt_in(&task_in(&events), "Look at @api/v1/b.txt\nTEXT ok");
+        let _ = fixture.client().stream("message/stream", again).count();
+        assert_eq!(request(&fixture).to_string().matches("Never break").count(), expected[3], "not again");
+    }
 }

@@ -35,6 +35,7 @@ impl ToolContext {
     ) -> T {
         call(&Ctx {
             workspace: Workspace::open(workspace).expect("the workspace opens"),
+            others: Vec::new(),
             cancel: &self.cancel,
             limits: &self.limits,
             children,

@@ -131,7 +131,7 @@ fn the_body_whole() {
     let mut value: Value = serde_json::from_slice(&bytes).unwrap();
     let introduction = value["contents"].take();
     assert!(introduction[0]["parts"][0]["text"].as_str().unwrap().contains("Today is 2026-03-01."));
-    let told = system::instruction(&Situation { mode: think.mode, memory: "" });
+    let told = system::instruction(&Situation { mode: think.mode, memory: "", notes: &Default::default() });
     assert_eq!(
         value,
         json!({

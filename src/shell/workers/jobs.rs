@@ -27,15 +27,16 @@ use crate::task::log::event::ToolSet;
 use crate::task::log::long_text::LongText;
 use crate::task::log::media::Media;
 use crate::task::machine::job::{
-    Attachments, Job, JobId, ModelError, ModelErrorKind, Note, NoteBody, RunEnd, Think, Work,
+    Attachments, Job, JobId, ModelError, ModelErrorKind, Note, NoteBody, Run, RunEnd, Think, Work,
 };
 use crate::task::machine::state::Item;
 use crate::task::policy::{self, Rule};
-use crate::task::spec::{CallError, Ending, ErrorKind, Plan, ToolSpec};
+use crate::task::spec::{CallError, Ending, ErrorKind, Kind, Plan, ToolSpec};
 use crate::tool::commands::background::Background;
 use crate::tool::files::attachments;
 use crate::tool::files::changes::FileChanges;
 use crate::tool::files::kept_output::KeptOutputs;
+use crate::tool::files::path::Found;
 use crate::tool::search::paths;
 use crate::tool::web::Web;
 use crate::tool::{Ask, Ctx, NoPrograms, Toolbox};
@@ -255,7 +256,7 @@ impl WorkerContext {
             }
             Work::Attach { workspace, prompt, blob_room } => {
                 let ctx = self.ctx(&job.id.task, workspace, cancel, &none).ok();
-                let found = ctx.and_then(|ctx| attachments::attached(&prompt.text(), &ctx));
+                let found = ctx.and_then(|ctx| self.attach(&prompt.text(), job.parent.as_ref(), &ctx));
                 let mut found = found.unwrap_or_default();
                 self.store_texts([&mut found.text], blob_room);
                 if !self.store_media(&mut found.media, blob_room) {
@@ -270,7 +271,9 @@ impl WorkerContext {
                 let loaded = self.load_content(think);
                 let surroundings = || self.prompt_context.of(&job.id.task, &think.workspace);
                 let request = ModelRequest { think, tools: &self.specs, surroundings: &surroundings };
-                emit(NoteBody::Compacted(loaded.and_then(|()| compact::compact(&*self.backend, &request, cancel))));
+                let compacted = loaded.and_then(|()| compact::compact(&*self.backend, &request, cancel));
+                self.prompt_context.forget_met(&job.id.task);
+                emit(NoteBody::Compacted(compacted));
             }
             Work::Prepare { workspace, calls, blob_room } => {
                 let mut prepared = match self.ctx(&job.id.task, workspace, cancel, &none) {
@@ -282,17 +285,10 @@ impl WorkerContext {
             }
             Work::Run(run) => {
                 let changes = FileChanges::new(self.blobs.clone(), run.blob_room);
-                let mut end = match self.ctx(&job.id.task, &run.workspace, cancel, &changes) {
-                    Ok(ctx) => self.toolbox.run(run, &ctx, &mut |text| emit(NoteBody::Output(text))),
+                let end = match self.ctx(&job.id.task, &run.workspace, cancel, &changes) {
+                    Ok(ctx) => self.run(run, job.parent.as_ref(), &ctx, &mut |text| emit(NoteBody::Output(text))),
                     Err(error) => RunEnd::Ended(Ending::Error { error }),
                 };
-                if let RunEnd::Ended(ending) = &mut end {
-                    let mut room = changes.room();
-                    self.store_texts(ending.texts_mut(), &mut room);
-                    if !self.store_media(ending.media_mut(), &mut room) {
-                        *ending = Ending::Error { error: ErrorKind::ExecutionFailed.error(NO_ROOM) };
-                    }
-                }
                 match (end, changes.take()) {
                     (RunEnd::Ended(ending), changes) if !changes.is_empty() => {
                         emit(NoteBody::Edited { ending, changes })
@@ -300,6 +296,49 @@ impl WorkerContext {
                     (end, _) => emit(NoteBody::Ended(end)),
                 }
             }
+        }
+    }
+
+    fn attach(&self, prompt: &str, parent: Option<&TaskId>, ctx: &Ctx) -> Option<Attachments> {
+        let mut found = attachments::attached(prompt, ctx)?;
+        attachments::mentions(prompt).iter().for_each(|path| self.add_met(&mut found.text, path, parent, ctx));
+        Some(found)
+    }
+
+    fn run(&self, run: &Run, parent: Option<&TaskId>, ctx: &Ctx, out: &mut dyn FnMut(String)) -> RunEnd {
+        let mut end = self.toolbox.run(run, ctx, out);
+        self.add_met_by(run, &mut end, parent, ctx);
+        if let RunEnd::Ended(ending) = &mut end {
+            let mut room = ctx.changes.room();
+            self.store_texts(ending.texts_mut(), &mut room);
+            if !self.store_media(ending.media_mut(), &mut room) {
+                *ending = Ending::Error { error: ErrorKind::ExecutionFailed.error(NO_ROOM) };
+            }
+        }
+        end
+    }
+
+    /// A call that has read or written a file, or listed a directory, brings the memory files of the directories on the way.
+    fn add_met_by(&self, run: &Run, end: &mut RunEnd, parent: Option<&TaskId>, ctx: &Ctx) {
+        let spec = self.specs.iter().find(|spec| spec.names().any(|name| name == run.name));
+        let touches = spec.is_some_and(|spec| matches!(spec.kind, Kind::Read | Kind::Edit));
+        let path = ["file_path", "dir_path"].iter().find_map(|name| run.args.get(name)?.as_str());
+        if let (true, Some(path), RunEnd::Ended(Ending::Success { output, .. })) = (touches, path, end) {
+            self.add_met(output, path, parent, ctx);
+        }
+    }
+
+    fn add_met(&self, text: &mut LongText, path: &str, parent: Option<&TaskId>, ctx: &Ctx) {
+        let (Ok(resolved), Some(workspace)) = (ctx.workspace.find(path), ctx.workspace.path().to_str()) else {
+            return;
+        };
+        let mut dir = PathBuf::from(resolved.real());
+        if !matches!(resolved.found, Found::Directory(_)) {
+            dir.pop();
+        }
+        let met = self.prompt_context.met(ctx.task, parent, workspace, &dir);
+        if !met.is_empty() {
+            *text = format!("{text}\n\nThe project's own instructions for this directory:\n{met}").into();
         }
     }
 
@@ -375,6 +414,7 @@ impl WorkerContext {
         workspace.wanted = wanted(context);
         Ok(Ctx {
             workspace,
+            others: self.prompt_context.user_notes(context).into_iter().collect(),
             cancel,
             limits: &self.settings.limits,
             children: match &self.children {

@@ -32,24 +32,36 @@ pub struct Search<'a> {
 
 /// The memory, and messages for the user about it.
 pub fn read(search: &Search) -> (Memory, Vec<String>) {
-    let mut reader = Reader {
-        limits: search.limits,
-        seen: HashSet::new(),
-        bytes: search.limits.memory_bytes,
-        files: search.limits.memory_files,
-        messages: Vec::new(),
-        memory: Memory::default(),
-    };
-    let given = &search.settings.context.file_names;
-    let default = [DEFAULT_NAME.to_owned()];
-    let names = if given.is_empty() { &default } else { given.as_slice() };
+    let (mut reader, names) = (Reader::new(search), names(search));
     if let Some(dir) = &search.user {
-        reader.memory.system = reader.users(dir, names);
+        reader.memory.system = reader.users(dir, &names);
     }
     if (search.trust)(search.workspace) == Trust::Trusted {
-        reader.memory.project = reader.projects(search, names);
+        let root = project_root(search);
+        let mut dirs: Vec<&Path> = search.workspace.ancestors().take_while(|dir| dir.starts_with(&root)).collect();
+        dirs.reverse();
+        reader.memory.project = reader.of_directories(&root, dirs.into_iter(), &names);
     }
     (reader.memory, reader.messages)
+}
+
+/// The memory files of directories below the workspace, if it is trusted and they are too.
+pub fn read_below(search: &Search, dirs: &[PathBuf]) -> (String, Vec<String>) {
+    let mut reader = Reader::new(search);
+    let is_trusted = |dir: &Path| (search.trust)(dir) == Trust::Trusted;
+    if !is_trusted(search.workspace) {
+        return Default::default();
+    }
+    let dirs = dirs.iter().map(PathBuf::as_path).filter(|dir| is_trusted(dir));
+    let text = reader.of_directories(search.workspace, dirs, &names(search));
+    (text, reader.messages)
+}
+
+fn names(search: &Search) -> Vec<String> {
+    match search.settings.context.file_names.as_slice() {
+        [] => vec![DEFAULT_NAME.to_owned()],
+        given => given.to_vec(),
+    }
 }
 
 struct Reader<'a> {
@@ -64,6 +76,17 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    fn new<'a>(search: &Search<'a>) -> Reader<'a> {
+        Reader {
+            limits: search.limits,
+            seen: HashSet::new(),
+            bytes: search.limits.memory_bytes,
+            files: search.limits.memory_files,
+            messages: Vec::new(),
+            memory: Memory::default(),
+        }
+    }
+
     fn users(&mut self, dir: &Path, names: &[String]) -> String {
         let mut blocks = Vec::new();
         for name in names {
@@ -83,19 +106,17 @@ impl Reader<'_> {
         framed(&blocks)
     }
 
-    fn projects(&mut self, search: &Search, names: &[String]) -> String {
-        let root = project_root(search);
-        let tree = match Workspace::open(&root) {
+    /// The files in these directories, which are in the tree below `root`.
+    fn of_directories<'d>(&mut self, root: &Path, dirs: impl Iterator<Item = &'d Path>, names: &[String]) -> String {
+        let tree = match Workspace::open(root) {
             Ok(tree) => tree,
             Err(error) => {
                 self.tell(format!("{} cannot be opened: {error}", root.display()));
                 return String::new();
             }
         };
-        let mut dirs: Vec<&Path> = search.workspace.ancestors().take_while(|dir| dir.starts_with(&root)).collect();
-        dirs.reverse();
         let mut blocks = Vec::new();
-        for path in dirs.iter().flat_map(|dir| names.iter().map(|name| dir.join(name))) {
+        for path in dirs.flat_map(|dir| names.iter().map(|name| dir.join(name))) {
             let Some(name) = path.to_str() else { continue };
             match read_found(&tree, name, self.limits.memory_file_bytes) {
                 Ok(Some(found)) => blocks.extend(self.block(found.file, Some(&tree))),
@@ -259,6 +280,28 @@ mod tests {
         };
         assert_eq!(of("elsewhere"), (mine.clone(), String::new()));
         assert_eq!(of("repo/sub"), (mine, sub));
+    }
+
+    #[test]
+    fn directories_below_the_workspace_are_read_if_they_are_trusted() {
+        let rig = Rig::new();
+        rig.scratch.put("repo/sub/a/GEMINI.md", "in a @./more.md");
+        rig.scratch.put("repo/sub/a/more.md", "more");
+        rig.scratch.put("repo/sub/a/b/GEMINI.md", "in b");
+        let root = rig.scratch.path();
+        let (workspace, a) = (root.join("repo/sub"), root.join("repo/sub/a"));
+        let of = |trusted: &dyn Fn(&Path) -> bool| {
+            let trust = |dir: &Path| if trusted(dir) { Trust::Trusted } else { Trust::Untrusted };
+            let (settings, limits) = (&rig.settings, &rig.limits);
+            let search = Search { user: None, workspace: &workspace, settings, trust: &trust, limits };
+            read_below(&search, &[a.clone(), a.join("b"), a.join("none")])
+        };
+        let more = rig.block("repo/sub/a/more.md", "more");
+        let (one, two) =
+            (rig.block("repo/sub/a/GEMINI.md", &format!("in a {more}")), rig.block("repo/sub/a/b/GEMINI.md", "in b"));
+        assert_eq!(of(&|_| true), (format!("{one}\n\n{two}"), vec![]));
+        assert_eq!(of(&|dir| !dir.ends_with("b")), (one, vec![]));
+        assert_eq!(of(&|dir| dir != workspace), Default::default());
     }
 
     #[test]

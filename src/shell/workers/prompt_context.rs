@@ -7,13 +7,15 @@ use crate::base::id::TaskId;
 use crate::base::lock::lock;
 use crate::config::WorkspaceSettings;
 use crate::config::settings::Context;
-use crate::limits::{LOGGED_ONCE, Limits};
-use crate::model::memory::{Memory, Surroundings};
+use crate::config::trust::Trust;
+use crate::limits::{LOGGED_ONCE, Limits, MET_DIRECTORIES};
+use crate::model::memory::{Memory, Notes, Surroundings};
 use crate::shell::event_loop::log::Log;
 use crate::shell::start::workspace_settings::SettingsReader;
 use crate::shell::workers::memory;
 use crate::shell::workers::memory::Search;
 use crate::shell::workers::outline;
+use crate::tool::files::path::Workspace;
 use crate::tool::search::ignore::Wanted;
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -30,6 +32,8 @@ pub struct PromptContext {
 struct State {
     /// The oldest first.
     trees: VecDeque<(TaskId, String)>,
+    /// The directories below the workspace that tasks have come to, the oldest task first.
+    met: VecDeque<(TaskId, HashSet<PathBuf>)>,
     /// Messages that were logged already.
     told: HashSet<String>,
 }
@@ -49,7 +53,65 @@ impl PromptContext {
             Some(true) | None => self.tree(task, dir, wanted(&local.settings.context)),
         };
         self.tell(&local.messages);
-        Surroundings { memory, tree }
+        let name = notes_name(&local.settings.context);
+        let is_trusted = local.trust_rules.decide(dir) == Trust::Trusted;
+        let shown = |path: PathBuf| path.display().to_string();
+        let notes = Notes {
+            user: self.reader.paths().user(name).map(shown),
+            project: is_trusted.then(|| shown(dir.join(name))),
+        };
+        Surroundings { memory, tree, notes }
+    }
+
+    /// The user's memory file, which calls may read and write although it is not in the workspace.
+    pub fn user_notes(&self, context: &Context) -> Option<Workspace> {
+        let (home, name) = (self.reader.paths().home.as_ref()?, notes_name(context));
+        let (dir, alias) = (home.join(".gemini"), format!("~/.gemini/{name}"));
+        // The directory is created with the file.
+        Workspace::file(&dir, name, &alias)
+            .or_else(|_| Workspace::file(home, Path::new(".gemini").join(name), &alias))
+            .ok()
+    }
+
+    /// The memory files of the directories from the workspace down to `dir` that a task has come to for the first time. What the
+    /// task that it continues has come to counts too.
+    pub fn met(&self, task: &TaskId, parent: Option<&TaskId>, workspace: &str, dir: &Path) -> String {
+        let workspace = Path::new(workspace);
+        let below = dir.ancestors().take_while(|dir| *dir != workspace && dir.starts_with(workspace));
+        let mut dirs: Vec<PathBuf> = below.map(Path::to_path_buf).collect();
+        dirs.reverse();
+        self.remember_met(task, parent, |known| dirs.retain(|dir| known.insert(dir.clone())));
+        if dirs.is_empty() {
+            return String::new();
+        }
+        let local = self.local(workspace);
+        let (text, messages) =
+            memory::read_below(&self.search(workspace, &local, &|dir| local.trust_rules.decide(dir)), &dirs);
+        self.tell(&messages);
+        text
+    }
+
+    /// A summary has replaced what the model was told: memory files are told again.
+    pub fn forget_met(&self, task: &TaskId) {
+        self.remember_met(task, None, HashSet::clear);
+    }
+
+    fn remember_met(&self, task: &TaskId, parent: Option<&TaskId>, change: impl FnOnce(&mut HashSet<PathBuf>)) {
+        let mut state = lock(&self.state);
+        let at = |met: &VecDeque<(TaskId, _)>, task: &TaskId| met.iter().position(|(known, _)| known == task);
+        let at_task = at(&state.met, task).unwrap_or_else(|| {
+            let inherited = parent.and_then(|parent| at(&state.met, parent)).map(|at| state.met[at].1.clone());
+            state.met.push_back((task.clone(), inherited.unwrap_or_default()));
+            if state.met.len() > self.limits.trees {
+                state.met.pop_front();
+            }
+            state.met.len() - 1
+        });
+        let known = &mut state.met[at_task].1;
+        if known.len() >= MET_DIRECTORIES {
+            known.clear();
+        }
+        change(known);
     }
 
     /// The memory for this directory, as it is now.
@@ -86,15 +148,19 @@ impl PromptContext {
     }
 
     fn memory(&self, workspace: &Path, local: &WorkspaceSettings) -> Memory {
-        let (memory, messages) = memory::read(&Search {
-            user: self.reader.paths().user(""),
-            workspace,
-            settings: &local.settings,
-            trust: &|dir| local.trust_rules.decide(dir),
-            limits: &self.limits,
-        });
+        let (memory, messages) = memory::read(&self.search(workspace, local, &|dir| local.trust_rules.decide(dir)));
         self.tell(&messages);
         memory
+    }
+
+    fn search<'a>(
+        &'a self,
+        workspace: &'a Path,
+        local: &'a WorkspaceSettings,
+        trust: &'a dyn Fn(&Path) -> Trust,
+    ) -> Search<'a> {
+        let user = self.reader.paths().user("");
+        Search { user, workspace, settings: &local.settings, trust, limits: &self.limits }
     }
 
     fn tree(&self, task: &TaskId, workspace: &Path, wanted: Wanted) -> String {
@@ -127,6 +193,12 @@ impl PromptContext {
     }
 }
 
+/// The name of the memory files that the model adds to. Files of other kinds in the user's `.gemini` are settings and credentials.
+fn notes_name(context: &Context) -> &str {
+    let first = context.file_names.first().filter(|name| name.ends_with(".md"));
+    first.map_or(memory::DEFAULT_NAME, String::as_str)
+}
+
 /// Which ignore files the settings want to count; all of them, unless they say otherwise.
 pub fn wanted(context: &Context) -> Wanted {
     Wanted { git: context.respect_git_ignore.unwrap_or(true), gemini: context.respect_gemini_ignore.unwrap_or(true) }
@@ -137,28 +209,57 @@ mod tests {
     use super::*;
     use crate::base::level::Level;
     use crate::config::paths::Paths;
-    use crate::config::trust::{OperatorTrust, Trust};
+    use crate::config::trust::OperatorTrust;
     use crate::shell::event_loop::log::Redacted;
     use crate::tool::tests::Scratch;
     use std::sync::Arc;
 
     #[test]
+    fn a_directory_is_met_once_by_a_task_and_those_that_continue_it() {
+        let scratch = Scratch::new();
+        for dir in ["a", "a/b", "c"] {
+            scratch.put(&format!("w/{dir}/GEMINI.md"), format!("<{dir}>"));
+        }
+        let (context, workspace) =
+            (context(&scratch, &Limits { trees: 2, ..Limits::default() }), scratch.path().join("w"));
+        let met = |task: &str, parent: Option<&str>, dir: &str| -> String {
+            let parent = parent.map(TaskId::from);
+            let dir = workspace.join(dir);
+            let text = context.met(&task.into(), parent.as_ref(), workspace.to_str().expect("plain"), &dir);
+            ["<a>", "<a/b>", "<c>"].into_iter().filter(|mark| text.contains(mark)).collect()
+        };
+        assert_eq!(met("one", None, ""), "");
+        assert_eq!(met("one", None, "a/b/none"), "<a><a/b>");
+        assert_eq!(met("one", None, "a"), "");
+        assert_eq!(met("two", Some("one"), "a"), "");
+        assert_eq!(met("two", Some("one"), "c"), "<c>");
+        assert_eq!(met("one", None, "c"), "<c>", "the other one has met it");
+        context.forget_met(&"two".into());
+        assert_eq!(met("two", Some("one"), "a/b"), "<a><a/b>");
+        assert_eq!(met("three", None, "c"), "<c>");
+        assert_eq!(met("one", None, "a"), "<a>", "two tasks are remembered");
+        let many = (0..MET_DIRECTORIES).map(|n| n.to_string());
+        context.remember_met(&"one".into(), None, |known| known.extend(many.map(PathBuf::from)));
+        assert_eq!(met("one", None, "a"), "<a>", "all were forgotten");
+    }
+
+    /// The context of the trusted workspace `w`.
+    fn context(scratch: &Scratch, limits: &Limits) -> PromptContext {
+        let operator = OperatorTrust { decision: Some(Trust::Trusted), workspace: scratch.path().join("w") };
+        let home = scratch.path().to_str().expect("plain").to_owned();
+        let env = Arc::new(move |name: &str| (name == "HOME").then(|| home.clone()));
+        let file = std::fs::OpenOptions::new().append(true).open(scratch.put("log", "")).expect("the log");
+        let log = Log::on(file, Level::Warn, Redacted::default());
+        let reader = SettingsReader::new(Paths::new(env.as_ref()), env, operator, limits.clone());
+        PromptContext::new(reader, log, limits.clone())
+    }
+
+    #[test]
     fn memory_is_read_anew_and_the_tree_is_kept_for_its_task() {
         let scratch = Scratch::new();
         scratch.put("w/GEMINI.md", "first");
-        let said = scratch.put("log", "");
-        let workspace = scratch.path().join("w");
-        let operator = OperatorTrust { decision: Some(Trust::Trusted), workspace: workspace.clone() };
-        let home = scratch.path().to_str().expect("plain").to_owned();
-        let env = Arc::new(move |name: &str| (name == "HOME").then(|| home.clone()));
-        let limits = Limits { trees: 1, ..Limits::default() };
-        let file = std::fs::OpenOptions::new().append(true).open(&said).expect("the log");
-        let log = Log::on(file, Level::Warn, Redacted::default());
-        let prompt_context = PromptContext::new(
-            SettingsReader::new(Paths::new(env.as_ref()), env, operator, limits.clone()),
-            log,
-            limits,
-        );
+        let (said, workspace) = (scratch.path().join("log"), scratch.path().join("w"));
+        let prompt_context = context(&scratch, &Limits { trees: 1, ..Limits::default() });
         let of = |task: &str| {
             let found = prompt_context.of(&task.into(), workspace.to_str().expect("plain"));
             (found.memory.project.contains("second"), found.tree)

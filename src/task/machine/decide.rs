@@ -240,7 +240,8 @@ pub fn job(state: &State, at: Seq, limits: &Limits) -> Option<Job> {
             blob_room,
         }),
     };
-    Some(Job { id: JobId { task: state.created.task.clone(), at }, work })
+    let parent = state.created.parent.as_ref().map(|(task, _)| task.clone());
+    Some(Job { id: JobId { task: state.created.task.clone(), at }, parent, work })
 }
 
 fn think(state: &State, blob_room: u64) -> Think {

@@ -25,6 +25,8 @@ pub struct JobId {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     pub id: JobId,
+    /// The task that its task continues.
+    pub parent: Option<TaskId>,
     pub work: Work,
 }
 

@@ -86,7 +86,8 @@ impl Proposal {
         let edited = run.edited.as_deref().map(|text| current.fitted(text));
         let new = edited.as_ref().unwrap_or(&self.new);
         let bytes = current.encoding.encode(new);
-        let (name, path, relative) = (resolved.file_name(), resolved.real(), resolved.relative());
+        let (name, path) = (resolved.file_name(), resolved.real());
+        let relative = resolved.below.to_string_lossy().into_owned();
         let stored = ctx.changes.store(current.bytes.as_deref(), &bytes, ctx.limits);
         let written = match resolved.found {
             Found::File(entry) => overwrite(&entry, &current, &bytes, ctx),
@@ -388,8 +389,12 @@ mod tests {
                 let (name, args) = calls[at].clone();
                 let (base, edited) = (shown[at].base.clone(), edited.map(Into::into));
                 let changes = FileChanges::default();
-                let ctx =
-                    Ctx { workspace: Workspace::open(scratch.path()).expect("it opens"), changes: &changes, ..*ctx };
+                let ctx = Ctx {
+                    workspace: Workspace::open(scratch.path()).expect("it opens"),
+                    others: Vec::new(),
+                    changes: &changes,
+                    ..*ctx
+                };
                 toolbox.run(&Run { base, left, edited, ..run_of(&scratch, name, args) }, &ctx, &mut |_| {})
             };
             // The first was refused: the file is as it was.

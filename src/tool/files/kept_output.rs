@@ -42,7 +42,7 @@ impl KeptOutputs {
     pub(in crate::tool) fn holding(&self, path: &str) -> Option<Workspace> {
         let dir = self.dir.as_ref()?;
         let task = plain(Path::new(path).strip_prefix(dir).ok()?)?;
-        Workspace::open(&dir.join(task)).ok()
+        Workspace::further(&dir.join(task)).ok()
     }
 }
 

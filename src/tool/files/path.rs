@@ -25,7 +25,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// The directory in which the agent works, as an open descriptor.
+/// A directory in which the agent works, as an open descriptor.
 pub struct Workspace {
     pub(in crate::tool) dir: OwnedFd,
     path: PathBuf,
@@ -35,6 +35,18 @@ pub struct Workspace {
     pub ignore_files: Vec<PathBuf>,
     /// Which ignore files apply by default.
     pub wanted: Wanted,
+    extent: Extent,
+}
+
+/// What of a directory may be used.
+#[derive(Clone)]
+enum Extent {
+    /// All of it. It is the workspace of the task, which relative paths start from.
+    Workspace,
+    /// All of it. It is a further directory, whose files are named by absolute paths.
+    Further,
+    /// This file only, whose path is relative to the directory. It may also be named by the alias.
+    File { below: PathBuf, alias: String },
 }
 
 /// A path in the workspace and what was found there.
@@ -44,6 +56,8 @@ pub struct ResolvedPath {
     pub(in crate::tool) below: PathBuf,
     /// The path as it was given, without dots and relative to the workspace: links are not resolved.
     pub(in crate::tool) named: PathBuf,
+    /// The real path as the model can use it: relative to the workspace, or absolute in other directories.
+    shown: PathBuf,
     pub found: Found,
 }
 
@@ -73,7 +87,58 @@ impl Workspace {
         let dir = rustix::fs::open(path, DIRECTORY_PATH, Mode::empty())?;
         let link = format!("/proc/self/fd/{}", dir.as_raw_fd());
         let real = std::fs::read_link(link).or_else(|_| path.canonicalize())?;
-        Ok(Workspace { dir, path: real, given: path.to_path_buf(), ignore_files: Vec::new(), wanted: Wanted::ALL })
+        let (ignore_files, wanted, extent) = (Vec::new(), Wanted::ALL, Extent::Workspace);
+        Ok(Workspace { dir, path: real, given: path.to_path_buf(), ignore_files, wanted, extent })
+    }
+
+    /// A directory that the agent may use beside its workspace.
+    pub fn further(path: &Path) -> io::Result<Workspace> {
+        Ok(Workspace { extent: Extent::Further, ..Workspace::open(path)? })
+    }
+
+    /// A single file that the agent may use beside its workspace, and write even if it does not exist yet.
+    pub fn file(dir: &Path, below: impl Into<PathBuf>, alias: impl Into<String>) -> io::Result<Workspace> {
+        let extent = Extent::File { below: below.into(), alias: alias.into() };
+        Ok(Workspace { extent, ..Workspace::open(dir)? })
+    }
+
+    pub(in crate::tool) fn try_clone(&self) -> io::Result<Workspace> {
+        Ok(Workspace {
+            dir: self.dir.try_clone()?,
+            path: self.path.clone(),
+            given: self.given.clone(),
+            ignore_files: self.ignore_files.clone(),
+            wanted: self.wanted,
+            extent: self.extent.clone(),
+        })
+    }
+
+    /// Whether a path argument names something that may be used here, by an absolute path or an alias.
+    pub(in crate::tool) fn has(&self, text: &str) -> bool {
+        let path = from_uri(text.strip_prefix('@').unwrap_or(text)).unwrap_or_default();
+        let inside = self.inside(Path::new(&path)).filter(|_| path.starts_with('/'));
+        match &self.extent {
+            Extent::Workspace | Extent::Further => inside.is_some(),
+            Extent::File { below, alias } => path == *alias || inside.as_ref() == Some(below),
+        }
+    }
+
+    /// Whether it is a further directory that can be searched.
+    pub(in crate::tool) fn is_further(&self) -> bool {
+        matches!(self.extent, Extent::Further)
+    }
+
+    fn real(&self, below: &Path) -> PathBuf {
+        // Joining an empty path would add a slash at the end.
+        if below.as_os_str().is_empty() { self.path.clone() } else { self.path.join(below) }
+    }
+
+    /// A path below it as the model can use it in calls.
+    pub(in crate::tool) fn shown(&self, below: &Path) -> PathBuf {
+        match self.extent {
+            Extent::Workspace => below.to_path_buf(),
+            Extent::Further | Extent::File { .. } => self.real(below),
+        }
     }
 
     /// Its real path.
@@ -102,13 +167,16 @@ impl Workspace {
     /// Resolves a path argument for reading.
     pub fn find(&self, text: &str) -> Result<ResolvedPath, CallError> {
         let path = self.named(text)?;
-        walk(self, &path).map_err(|error| self.explain(text, error))
+        let resolved = walk(self, &path).map_err(|error| self.explain(text, error))?;
+        match &self.extent {
+            Extent::File { below, .. } if resolved.below != *below => Err(self.explain(text, ResolveError::Outside)),
+            Extent::Workspace | Extent::Further | Extent::File { .. } => Ok(resolved),
+        }
     }
 
     /// Resolves a path argument for writing. Protected files are refused, by their real path or by the path of a link.
     pub fn find_writable(&self, text: &str) -> Result<ResolvedPath, CallError> {
-        let path = self.named(text)?;
-        let resolved = walk(self, &path).map_err(|error| self.explain(text, error))?;
+        let (path, resolved) = (self.named(text)?, self.find(text)?);
         match protected(&resolved.below).or_else(|| protected(&path)) {
             None => Ok(resolved),
             Some(segment) => Err(ErrorKind::PolicyViolation.error(format!(
@@ -123,13 +191,18 @@ impl Workspace {
         let decoded = from_uri(text)?;
         let text = decoded.as_str();
         check_form(text)?;
-        // Prompts name files as `@src/x`. A file whose name begins with `@` has priority.
-        if let Some(bare) = text.strip_prefix('@') {
-            let first = text.split('/').next().unwrap_or(text);
-            let literal = walk(self, Path::new(first));
-            if !bare.is_empty() && matches!(literal, Ok(resolved) if resolved.is_missing()) {
-                return self.named(bare);
-            }
+        if let Extent::File { below, alias } = &self.extent
+            && text == alias
+        {
+            return Ok(below.clone());
+        }
+        // Prompts name files as `@src/x`, and shells the home directory as `~`. Files with such names have priority.
+        let first = text.split('/').next().unwrap_or(text);
+        let is_literal = || !matches!(walk(self, Path::new(first)), Ok(resolved) if resolved.is_missing());
+        match text.strip_prefix('@') {
+            Some(bare) if !bare.is_empty() && !is_literal() => return self.named(bare),
+            None if first == "~" && !is_literal() => return Err(self.explain(text, ResolveError::Outside)),
+            Some(_) | None => {}
         }
         self.inside(Path::new(text)).ok_or_else(|| self.explain(text, ResolveError::Outside))
     }
@@ -168,12 +241,12 @@ impl ResolvedPath {
         self.real.to_string_lossy().into_owned()
     }
 
-    /// The real path relative to the workspace; the workspace itself is `.`.
+    /// The real path relative to the workspace, which itself is `.`; in other directories the whole real path.
     pub fn relative(&self) -> String {
-        if self.below.as_os_str().is_empty() {
+        if self.shown.as_os_str().is_empty() {
             return ".".into();
         }
-        self.below.to_string_lossy().into_owned()
+        self.shown.to_string_lossy().into_owned()
     }
 
     /// The directory at this path. `advice` is part of the error if it is a file.

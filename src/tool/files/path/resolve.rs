@@ -52,12 +52,8 @@ pub(super) fn walk(workspace: &Workspace, path: &Path) -> Result<ResolvedPath, R
             below.push(&missing.name);
         }
     }
-    // Joining an empty path would add a slash at the end.
-    let real = match below.as_os_str().is_empty() {
-        true => workspace.path.clone(),
-        false => workspace.path.join(&below),
-    };
-    Ok(ResolvedPath { real, below, named: without_dots(path), found })
+    let (real, shown) = (workspace.real(&below), workspace.shown(&below));
+    Ok(ResolvedPath { real, below, named: without_dots(path), shown, found })
 }
 
 /// A component of a path that is not resolved yet.

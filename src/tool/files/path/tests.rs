@@ -54,6 +54,7 @@ fn paths_mean_what_they_say_and_links_inside_are_followed() {
         ("nowhere/../a", "file_not_found"),
         ("nowhere/", "file_not_found"),
         ("loop", "file_not_found"),
+        ("~/a/b.txt", "path_not_in_workspace"),
     ];
     for (path, expected) in cases {
         assert_eq!(shown(workspace.find(path)), expected, "{path}");
@@ -71,6 +72,38 @@ fn the_workspace_may_be_named_through_a_link() {
     let through = link.join("a");
     let through = through.to_str().expect("plain");
     assert_eq!(shown(workspace.find(through)), "file a");
+}
+
+#[test]
+fn other_directories_and_files_are_named_by_absolute_paths() {
+    let (scratch, home) = (Scratch::new(), Scratch::new());
+    home.put("in/a", "x");
+    home.put("in/.git/config", "x");
+    home.put("secret", "x");
+    symlink("../secret", home.path().join("in/link")).expect("link");
+    let of = |path: &str| format!("{}/{path}", home.path().display());
+    let further = Workspace::further(&home.path().join("in")).expect("it opens");
+    let (file, alias) = (Workspace::file(home.path(), "x/notes.md", "~/x/notes.md").expect("it opens"), "~/x/notes.md");
+    for (path, expected) in [
+        (of("in/a"), format!("file {}", of("in/a"))),
+        (of("in"), format!("dir {}", of("in"))),
+        (of("in/new"), format!("nothing {}", of("in/new"))),
+        (of("in/link"), "path_not_in_workspace".into()),
+        (of("in/../secret"), "path_not_in_workspace".into()),
+    ] {
+        assert_eq!((further.has(&path), shown(further.find(&path))), (true, expected), "{path}");
+    }
+    assert!(further.find_writable(&of("in/.git/config")).is_err());
+    assert!(!further.has(&of("secret")) && !further.has("a") && !further.has(&of("inn")));
+    let notes = format!("nothing {}", of("x/notes.md"));
+    for path in [alias, &of("x/notes.md")] {
+        assert_eq!((file.has(path), shown(file.find_writable(path))), (true, notes.clone()));
+    }
+    for path in ["~/secret", &of("secret"), &of("x/../secret"), "secret", "x/notes.md/../../secret"] {
+        assert!(!file.has(path) && file.find(path).is_err(), "{path}");
+    }
+    let other = Workspace::open(scratch.path()).expect("it opens");
+    assert!(!other.has(alias) && other.has(scratch.path().to_str().expect("plain")));
 }
 
 #[test]

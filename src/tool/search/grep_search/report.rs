@@ -6,6 +6,9 @@ use crate::tool::files::read_file::shortened;
 use crate::tool::search::grep_search::Query;
 use crate::tool::search::grep_search::search::{Line, Role};
 use crate::tool::search::listing::readable;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 #[derive(Default)]
 pub struct Report {
@@ -80,7 +83,7 @@ impl Report {
             return (text.trim_end().into(), "No matches found".into());
         };
         let limited = if self.limited { " (limited)" } else { "" };
-        let body = if query.names_only { self.names() } else { self.lines(ctx) };
+        let body = if query.names_only { self.names(ctx) } else { self.lines(ctx) };
         let more = if self.limited {
             "There may be more matches: narrow the search, or raise total_max_matches.\n"
         } else {
@@ -90,8 +93,8 @@ impl Report {
         (text.trim_end().into(), format!("Found {found}{limited}"))
     }
 
-    fn names(&self) -> String {
-        self.files.iter().map(|(path, _)| readable(path) + "\n").collect()
+    fn names(&self, ctx: &Ctx) -> String {
+        self.files.iter().map(|(path, _)| shown(path, ctx) + "\n").collect()
     }
 
     fn lines(&self, ctx: &Ctx) -> String {
@@ -103,7 +106,7 @@ impl Report {
                 text += &format!("[{rest} more files are left out: the answer is long enough.]\n");
                 return text;
             }
-            text += &format!("File: {}\n", readable(path));
+            text += &format!("File: {}\n", shown(path, ctx));
             for line in lines {
                 let mark = match line.role {
                     Role::Match => ':',
@@ -129,6 +132,10 @@ impl Report {
         };
         too_large + &self.gaps
     }
+}
+
+fn shown(path: &[u8], ctx: &Ctx) -> String {
+    readable(ctx.workspace.shown(Path::new(OsStr::from_bytes(path))).as_os_str().as_bytes())
 }
 
 fn matching(lines: &[Line]) -> impl Iterator<Item = &Line> {
