@@ -111,6 +111,34 @@ fn a_long_conversation_is_compacted_before_the_next_request() {
 }
 
 #[test]
+fn a_conversation_that_the_model_cannot_read_is_summarised_once_and_then_refused() {
+    let too_long = || model_fails(ModelErrorKind::TooLong);
+    let compact = starts(4, Gate::Written, Started::Compact);
+    let begun = || {
+        given(thinking("m")).when(note(3, too_long())).then(&[Event::CompactionBegan], std::slice::from_ref(&compact))
+    };
+    let done = Compaction { summary: "short".into(), items: 1 };
+    let case = begun()
+        .when(note(4, NoteBody::Compacted(Ok(done))))
+        .then(&[Event::Compacted { summary: "short".into(), items: 1 }], &[think(5)]);
+    let compact_at = |case: &Case, at| match job(&case.state, Seq(at), &case.limits).map(|job| job.work) {
+        Some(Work::Think(think)) => think.compact_at,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(compact_at(&given(thinking("m")), 3), Some(524_288));
+    assert_eq!(compact_at(&case, 5), None, "it has just been done");
+    case.when(note(5, too_long())).then(&[failed(1, "no luck")], &[]);
+    let error = ModelError { kind: ModelErrorKind::Fatal, message: "no".into() };
+    begun()
+        .when(note(4, NoteBody::Compacted(Err(error))))
+        .then(&[Event::CompactionFailed { reason: "no".into() }], &[think(5)])
+        .when(note(5, too_long()))
+        .then(&[failed(1, "no luck")], &[]);
+    let never = given(thinking("m")).with_limits(|limits| limits.compress_tokens = 0);
+    never.when(note(3, too_long())).then(&[failed(1, "no luck")], &[]);
+}
+
+#[test]
 fn compaction_is_stopped_by_a_cancel_and_a_restart() {
     let mut case = given(thinking("m")).with_limits(|limits| limits.compress_tokens = 1);
     let decision = case.decide(note(3, answer_with_usage(5))).expect("an answer is accepted");

@@ -8,7 +8,7 @@ use crate::base::json;
 use crate::model::backend::{ModelBackend, ModelRequest};
 use crate::model::error::fatal;
 use crate::task::log::answer::Answer;
-use crate::task::machine::job::{Compaction, ModelError, Think};
+use crate::task::machine::job::{Compaction, ModelError, ModelErrorKind, Think};
 use crate::task::machine::state::Item;
 use crate::task::spec::Ending;
 use std::sync::Arc;
@@ -72,17 +72,33 @@ fn size_of_ending(ending: &Ending) -> usize {
     }
 }
 
-/// Lets the model of the conversation summarise its older part.
+/// Whether there is an older part that can be summarised, and not only a summary.
+pub fn can_compact(think: &Think) -> bool {
+    think.history[..older_part(think)].iter().any(|item| !matches!(item.as_ref(), Item::Summary(_)))
+}
+
+fn older_part(think: &Think) -> usize {
+    cut(&think.history).map_or(0, |at| at.max(think.given))
+}
+
+/// Lets the model of the conversation summarise its older part; if that is too long itself, the newer part of it.
 pub fn compact(backend: &dyn ModelBackend, request: &ModelRequest, cancel: &Cancel) -> Result<Compaction, ModelError> {
     let think = request.think;
-    let at = cut(&think.history).map_or(0, |at| at.max(think.given));
-    if at == 0 {
-        return Err(fatal("There is no older part of the conversation."));
+    let at = older_part(think);
+    let mut from = 0;
+    while from < at {
+        let older = Think { history: think.history[from..at].to_vec(), compact_at: None, ..think.clone() };
+        let answer = match backend.consult(&ModelRequest { think: &older, tools: &[], ..*request }, ASK, cancel) {
+            Err(error) if error.kind == ModelErrorKind::TooLong => {
+                from += (at - from).div_ceil(2);
+                continue;
+            }
+            answer => answer?,
+        };
+        let summary = summary(&answer).ok_or_else(|| fatal("The model wrote no summary."))?;
+        return Ok(Compaction { summary, items: at - think.given });
     }
-    let older = Think { history: think.history[..at].to_vec(), ..think.clone() };
-    let answer = backend.consult(&ModelRequest { think: &older, tools: &[], ..*request }, ASK, cancel)?;
-    let summary = summary(&answer).ok_or_else(|| fatal("The model wrote no summary."))?;
-    Ok(Compaction { summary, items: at - think.given })
+    Err(fatal("There is no older part of the conversation that could be summarised."))
 }
 
 /// The summary in an answer, if it contains one.

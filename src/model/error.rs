@@ -118,7 +118,7 @@ pub fn network(trouble: &Trouble) -> ModelError {
 pub fn midway(error: ModelError) -> ModelError {
     let kind = match error.kind {
         ModelErrorKind::Busy { .. } | ModelErrorKind::BadStream => ModelErrorKind::BadStream,
-        kind @ (ModelErrorKind::Unusable | ModelErrorKind::Fatal) => kind,
+        kind @ (ModelErrorKind::Unusable | ModelErrorKind::TooLong | ModelErrorKind::Fatal) => kind,
     };
     ModelError { kind, ..error }
 }

@@ -14,7 +14,8 @@ use crate::model::error::fatal;
 use crate::model::history::{self, ResultMedia, Scene};
 use crate::model::memory::Surroundings;
 use crate::model::system::{self, Situation};
-use crate::task::machine::job::{ModelError, Think};
+use crate::model::{compact, window};
+use crate::task::machine::job::{ModelError, ModelErrorKind, Think};
 use crate::task::spec::ToolSpec;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -247,7 +248,33 @@ pub fn body(
     if let Some(thinking) = thinking(family) {
         body["generationConfig"]["thinkingConfig"] = thinking;
     }
+    fit(&mut body, think)?;
     Ok(json::bytes(&body))
+}
+
+/// Makes sure that the model can read all of a request. One that is too long is refused if its conversation can be summarised; if not,
+/// old results are shortened.
+fn fit(body: &mut Value, think: &Think) -> Result<(), ModelError> {
+    let (tokens, most) = (window::tokens(body), window::of(&think.model));
+    let too_long = |kind| {
+        let message = format!(
+            "The conversation is too long for {}: it has about {tokens} tokens, and the model reads {most}. Send less at once, name \
+             parts of files instead of whole ones, or begin a new conversation.",
+            think.model
+        );
+        Err(ModelError { kind, message })
+    };
+    if think.compact_at.is_some_and(|wanted| tokens > wanted.min(most)) && compact::can_compact(think) {
+        return too_long(ModelErrorKind::TooLong);
+    }
+    let excess = tokens.saturating_sub(most);
+    let shortened = body["contents"].as_array_mut().map_or(0, |turns| window::shorten_results(turns, excess));
+    match think.compact_at {
+        _ if shortened >= excess => Ok(()),
+        Some(_) => too_long(ModelErrorKind::Fatal),
+        // For a summary, less will do.
+        None => too_long(ModelErrorKind::TooLong),
+    }
 }
 
 fn declaration(tool: &ToolSpec) -> Value {

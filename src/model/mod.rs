@@ -1,7 +1,7 @@
 //! Model requests and answers as values. `shell/workers/client.rs` makes the HTTP requests.
 //!
 //! [`system`] is what the model is told first, [`history`] converts a conversation to the form of the API, [`memory`] combines memory files, [`gemini`] builds the request,
-//! [`stream`] reads the answer, [`error`] classifies failures, [`compact`] summarises long conversations, and [`script`] replaces the
+//! [`stream`] reads the answer, [`error`] classifies failures, [`window`] estimates how long a request is, [`compact`] summarises long conversations, and [`script`] replaces the
 //! model by a scripted agent.
 
 pub mod backend;
@@ -14,3 +14,4 @@ pub mod memory;
 pub mod script;
 pub mod stream;
 pub mod system;
+pub mod window;

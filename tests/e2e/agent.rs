@@ -2,7 +2,7 @@
 
 use crate::drive::{Fixture, task_in};
 use crate::support::client::Event;
-use crate::support::message::{approval, call_of, call_status_of, prompt_in};
+use crate::support::message::{approval, call_of, call_status_of, prompt_in, state_of, text_of};
 use crate::support::turn_rules;
 use serde_json::Value;
 use std::fs;
@@ -46,6 +46,26 @@ fn in_plan_mode_the_model_is_told_and_has_no_tools_that_write() {
     usual.say("TEXT x");
     let request = self::request(&usual);
     assert!(!instruction(&request).contains("planning") && self::declared(&request).contains(&"write_file"));
+}
+
+#[test]
+fn a_conversation_that_is_too_long_for_the_model_is_summarised_or_refused() {
+    let fixture = Fixture::new();
+    let text = |megabytes: usize, script: &str| format!("{script}\n{}", "word ".repeat(megabytes * 200_000));
+    let events = fixture.say(&text(5, "TEXT never"));
+    let last = events.last().expect("an end").result();
+    let said = text_of(last);
+    assert!(said.contains("reads 1048576") && said.contains("begin a new conversation"), "{said}");
+    assert_eq!(fixture.fake.requests().len(), 0, "nothing was sent");
+    // The conversation goes on without it, and its older part is summarised when it has become too long.
+    let task = task_in(&events);
+    for (megabytes, requests) in [(3, 1), (2, 3)] {
+        let next = prompt_in(&task, &text(megabytes, "TEXT ok"));
+        let events: Vec<Event> = fixture.client().stream("message/stream", next).collect();
+        assert_eq!(state_of(events.last().expect("an end").result()), Some("input-required"));
+        assert_eq!(fixture.fake.requests().len(), requests);
+    }
+    assert!(request(&fixture).to_string().contains("<state_snapshot>"));
 }
 
 /// The results of all calls of the last request, as the model read them.

@@ -1,7 +1,9 @@
 use super::*;
-use crate::task::message::{Message, Role};
+use crate::task::machine::state::Item;
+use crate::task::message::{Message, Part, Role};
 use crate::task::spec::Kind;
 use serde_json::json;
+use std::sync::Arc;
 
 fn endpoint() -> Endpoint {
     Endpoint::new(Secret::new("k3y"))
@@ -14,6 +16,7 @@ fn think(model: &str) -> Think {
         mode: Default::default(),
         tools: None,
         declared: None,
+        compact_at: None,
         given: 0,
         history: Vec::new(),
         prompt: Message::new("m", Role::User, Vec::new()).into(),
@@ -185,4 +188,29 @@ fn families_are_told_to_think_in_their_own_words() {
         assert_eq!(value["generationConfig"]["thinkingConfig"], expected, "{model}");
         assert_eq!(value.get("tools"), None);
     }
+}
+
+#[test]
+fn what_the_model_cannot_read_is_refused_before_it_is_sent() {
+    let said = |chars: usize| {
+        let message = Message::new("m", Role::User, vec![Part::text("x".repeat(chars))]);
+        Arc::new(Item::Said(Arc::new(message)))
+    };
+    let sent = |history: Vec<Arc<Item>>, compact_at| {
+        let think = Think { history, compact_at, ..think("gemma-4-31b-it") };
+        body(&think, &[], &Surroundings::default(), 0).map(drop).map_err(|error| error.kind)
+    };
+    let window = 4 * 256_000;
+    let (fits, half) = (window - 40_000, window / 2);
+    assert_eq!(sent(vec![said(fits)], Some(1)), Ok(()), "there is nothing to summarise");
+    assert_eq!(sent(vec![said(window)], Some(1)), Err(ModelErrorKind::Fatal));
+    assert_eq!(sent(vec![said(half), said(half)], Some(u64::MAX)), Err(ModelErrorKind::TooLong));
+    assert_eq!(sent(vec![said(half), said(100)], Some(u64::MAX)), Ok(()));
+    assert_eq!(sent(vec![said(half), said(100)], Some(100_000)), Err(ModelErrorKind::TooLong));
+    assert_eq!(sent(vec![said(half), said(100)], None), Ok(()));
+    let summary = Arc::new(Item::Summary("s".into()));
+    assert_eq!(sent(vec![summary, said(half)], Some(100_000)), Ok(()), "it is summarised already");
+    let think = Think { history: vec![said(window)], ..think("gemma-4-31b-it") };
+    let error = body(&think, &[], &Surroundings::default(), 0).unwrap_err();
+    assert!(error.message.contains("gemma-4-31b-it") && error.message.contains("reads 256000"), "{}", error.message);
 }

@@ -13,6 +13,7 @@ fn think(text: &str) -> Think {
         mode: Default::default(),
         tools: None,
         declared: None,
+        compact_at: None,
         given: 0,
         history: Vec::new(),
         prompt: message("id-1", text).into(),

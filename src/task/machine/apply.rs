@@ -250,6 +250,7 @@ impl State {
     fn compact(&mut self, summary: &Arc<str>, items: usize, record: &Record) {
         self.summary = Some(Summary { text: summary.clone(), items: items.min(self.history.len()) });
         self.turn.usage = None;
+        self.turn.compacted = Some(self.turn.round);
         self.think(record);
     }
 

@@ -214,8 +214,8 @@ pub fn job(state: &State, at: Seq, limits: &Limits) -> Option<Job> {
     let blob_room = limits.task_blob_bytes.saturating_sub(state.blobs.values().sum());
     let workspace = state.workspace.clone();
     let work = match state.awaited(at)? {
-        Awaited::Step(Step::Think) => Work::Think(think(state, blob_room)),
-        Awaited::Step(Step::Compact) => Work::Compact(think(state, blob_room)),
+        Awaited::Step(Step::Think) => Work::Think(think(state, limits, blob_room)),
+        Awaited::Step(Step::Compact) => Work::Compact(think(state, limits, blob_room)),
         Awaited::Step(Step::Attach) => {
             let prompt = state.turn.prompt.clone()?;
             Work::Attach { workspace, prompt, blob_room }
@@ -244,7 +244,7 @@ pub fn job(state: &State, at: Seq, limits: &Limits) -> Option<Job> {
     Some(Job { id: JobId { task: state.created.task.clone(), at }, parent, work })
 }
 
-fn think(state: &State, blob_room: u64) -> Think {
+fn think(state: &State, limits: &Limits, blob_room: u64) -> Think {
     let prompt = state.turn.prompt.as_ref().expect("a turn has a prompt");
     let history = match &state.summary {
         None => state.history.clone(),
@@ -262,6 +262,11 @@ fn think(state: &State, blob_room: u64) -> Think {
         declared: state.tools.clone(),
         history,
         given: state.summary.iter().count(),
+        compact_at: state.may_compact(limits).then_some(match state.requests {
+            // The API has counted nothing yet.
+            1 => limits.compress_tokens,
+            _ => u64::MAX,
+        }),
         prompt: prompt.clone(),
         turn: state.turn.number,
         round: state.turn.round,

@@ -68,6 +68,9 @@ pub struct Think {
     pub history: Vec<Arc<Item>>,
     /// How many of its first entries are not the task's own: a summary, or what it inherited.
     pub given: usize,
+    /// The request fails as [`ModelErrorKind::TooLong`] if it has more tokens than this, or than the model reads, and an older part that
+    /// can be summarised. None: it must be sent without that.
+    pub compact_at: Option<u64>,
     /// The message this turn answers.
     pub prompt: Arc<Message>,
     pub turn: u32,
@@ -212,6 +215,8 @@ pub enum ModelErrorKind {
     BadStream,
     /// This model is unavailable; another one may be available.
     Unusable,
+    /// The conversation is too long; nothing was sent. It may fit when its older part is summarised.
+    TooLong,
     /// Trying again cannot help.
     Fatal,
 }

@@ -6,7 +6,7 @@
 
 use crate::base::id::{CallId, MessageId, Seq};
 use crate::base::words::words;
-use crate::limits::{LIVE_SHOWN_MS, LIVE_TAIL_BYTES};
+use crate::limits::{LIVE_SHOWN_MS, LIVE_TAIL_BYTES, Limits};
 use crate::task::log::answer::{Request, Usage};
 use crate::task::log::blob::Blobs;
 use crate::task::log::event::{Created, Final, Lifecycle, Tries};
@@ -297,6 +297,8 @@ pub struct Turn {
     pub marks: Vec<u32>,
     /// How often the agent repeated itself.
     pub strikes: u32,
+    /// The round before which the conversation was last summarised.
+    pub compacted: Option<u32>,
     /// Why it failed.
     pub error: Option<String>,
 }
@@ -369,6 +371,11 @@ impl State {
         let texts = self.calls.iter().flat_map(CallState::texts);
         let texts: u64 = texts.filter(|text| text.blob().is_some()).map(LongText::bytes).sum();
         texts + self.file_bytes / 3 * 4
+    }
+
+    /// Whether the conversation may be summarised before the next request: not if that has failed or has just been done.
+    pub fn may_compact(&self, limits: &Limits) -> bool {
+        limits.compress_tokens > 0 && !self.incompressible && self.turn.compacted != Some(self.turn.round)
     }
 
     pub fn is_over(&self) -> bool {

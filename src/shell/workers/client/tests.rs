@@ -17,6 +17,7 @@ fn think() -> Think {
         mode: Default::default(),
         tools: None,
         declared: None,
+        compact_at: None,
         given: 0,
         history: Vec::new(),
         prompt: Message::new("m", Role::User, vec![Part::text("hi")]).into(),

@@ -31,12 +31,21 @@ impl Deciding<'_> {
     pub(in crate::task) fn ask_model(&mut self, job: Seq) {
         let tokens = self.state.turn.usage.map_or(0, |usage| usage.prompt);
         let cap = self.rules.limits.compress_tokens;
-        if cap > 0 && tokens >= cap && !self.state.incompressible {
+        if tokens >= cap && self.state.may_compact(self.rules.limits) {
             let job = self.push(Event::CompactionBegan);
             self.start(job);
         } else {
             self.start(job);
         }
+    }
+
+    /// The conversation is summarised and the model asked again, unless that has just been tried.
+    pub(in crate::task) fn too_long(&mut self, message: String) {
+        if !self.state.may_compact(self.rules.limits) {
+            return self.end_turn(End::Failed(message));
+        }
+        let job = self.push(Event::CompactionBegan);
+        self.start(job);
     }
 
     pub(in crate::task) fn attached(&mut self, Attachments { text, media }: Attachments) {

@@ -159,6 +159,7 @@ impl Deciding<'_> {
         let (tries, delay_ms) = match error.kind {
             ModelErrorKind::Fatal => return self.end_turn(End::Failed(error.message)),
             ModelErrorKind::Unusable => return self.fall_back(error.message),
+            ModelErrorKind::TooLong => return self.too_long(error.message),
             ModelErrorKind::Busy { after_ms } => {
                 let tries = Tries { failed: failed + 1, broken, since };
                 let doubled = limits.backoff_ms.saturating_mul(1 << failed.min(20));
