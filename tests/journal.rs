@@ -81,8 +81,15 @@ fn seen(name: &str, journal: &[u8]) -> String {
         replay::snapshot(Log { journal, blobs: &MemoryBlobs::default() }, *view, state.seq, &mut end).expect("a task");
         writeln!(out, "{name} {dialect} {:08x} {:08x}", crc32(&events), crc32(&end)).expect("memory");
     }
-    let scene =
-        Scene { workspace: "/w", os: "linux", date: "2026-03-01", tree: "", memory: "", media: ResultMedia::Inside };
+    let scene = Scene {
+        workspace: "/w",
+        directories: &[],
+        os: "linux",
+        date: "2026-03-01",
+        tree: "",
+        memory: "",
+        media: ResultMedia::Inside,
+    };
     writeln!(out, "{name} {}", Value::from(contents(&state.history, &scene))).expect("memory");
     out
 }
@@ -118,8 +125,15 @@ fn journals_of_version_2_are_written_again_as_they_are() {
     let named: Vec<String> = state.blobs.keys().map(|hash| hash[..1].to_owned()).collect();
     assert_eq!(named.concat(), "abcdef", "clients may read all stored content");
     assert_eq!(state.stored_bytes(), 0, "nothing is left to show of calls that have ended");
-    let scene =
-        Scene { workspace: "/w", os: "linux", date: "2026-03-01", tree: "", memory: "", media: ResultMedia::Inside };
+    let scene = Scene {
+        workspace: "/w",
+        directories: &[],
+        os: "linux",
+        date: "2026-03-01",
+        tree: "",
+        memory: "",
+        media: ResultMedia::Inside,
+    };
     let told = Value::from(contents(&state.history, &scene)).to_string();
     assert!(told.contains("stored apart from the log") && told.contains("Media of 60000 bytes"), "{told}");
 }

@@ -94,6 +94,8 @@ pub struct Context {
     pub respect_git_ignore: Option<bool>,
     pub respect_gemini_ignore: Option<bool>,
     pub ignore_files: Vec<String>,
+    /// Directories beside the workspace that tools may use, as they are written.
+    pub include: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -383,7 +385,7 @@ mod tests {
 
     #[test]
     fn names_without_effect_are_reported_once_and_a_few_of_many() {
-        let text = r#"{"$schema": "s", "mcp": {"allowed": []}, "context": {"includeDirectories": ["x"]}, "maxAttempts": 3,
+        let text = r#"{"$schema": "s", "mcp": {"allowed": []}, "context": {"importFormat": "x"}, "maxAttempts": 3,
             "tools": {"sandbox": true, "exlude": ["x"], "shell": {"pager": "x"}}, "ui": {"theme": "x", "hideTips": true}}"#;
         let texts: Vec<String> =
             user(text).1.iter().map(|m| m.split_once(": ").expect("a line").1.to_owned()).collect();
@@ -391,7 +393,7 @@ mod tests {
             texts,
             [
                 "mcp is not supported yet; it has no effect",
-                "context.includeDirectories is not supported yet; it has no effect",
+                "context.importFormat is not supported yet; it has no effect",
                 "maxAttempts is unknown and has no effect; did you mean general.maxAttempts?",
                 "tools.sandbox is not supported yet; it has no effect",
                 "tools.exlude is unknown and has no effect; did you mean tools.exclude?",

@@ -32,6 +32,9 @@ pub const CONVERSATION_TASKS: usize = 64;
 /// Bytes of a line of the log on standard error. A pipe that polls as writable takes this many without waiting (PIPE_BUF). A longer
 /// line is cut.
 pub const LOG_LINE_BYTES: usize = 4 * KIB;
+/// Directories beside the workspace that tools may use; each call opens them all. Further ones are reported and not used.
+pub const INCLUDED_DIRECTORIES: usize = 32;
+
 /// Directories below the workspace whose memory files a task was told of. At the limit all are forgotten and may be told again.
 pub const MET_DIRECTORIES: usize = 10_000;
 /// Messages about a workspace's files that are remembered so that each is logged once. At the limit all are forgotten and may be

@@ -221,6 +221,7 @@ pub fn body(
     let date = now.split('T').next().unwrap_or_default();
     let scene = Scene {
         workspace: &think.workspace,
+        directories: &surroundings.directories,
         os: OS,
         date,
         tree: &surroundings.tree,

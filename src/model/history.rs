@@ -31,6 +31,8 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug)]
 pub struct Scene<'a> {
     pub workspace: &'a str,
+    /// Directories beside the workspace that tools may use.
+    pub directories: &'a [String],
     pub os: &'a str,
     /// `2026-03-01`: a day, not an instant, so that the beginning of every request stays the same and can be cached.
     pub date: &'a str,
@@ -252,10 +254,14 @@ fn outcome(ending: Option<&Ending>) -> Value {
 }
 
 fn introduction(scene: &Scene) -> String {
-    let Scene { workspace, os, date, tree, memory, media: _ } = scene;
+    let Scene { workspace, directories, os, date, tree, memory, media: _ } = scene;
     let mut text = format!(
         "Context of this session, given by the program you run in:\n- Today is {date}.\n- The operating system is {os}.\n- The workspace is {workspace}. Relative paths start there, and files outside it are off limits."
     );
+    if !directories.is_empty() {
+        let list = directories.join(", ");
+        text.push_str(&format!("\n- Except for these directories, which you may use too, by absolute paths: {list}."));
+    }
     if !tree.is_empty() {
         text.push_str("\n\nWhat is in the workspace, as it was when the session began:\n");
         text.push_str(tree);

@@ -16,6 +16,8 @@ pub struct Surroundings {
     /// The directory tree of the workspace.
     pub tree: String,
     pub notes: Notes,
+    /// The directories beside the workspace that tools may use.
+    pub directories: Vec<String>,
 }
 
 /// The memory files that the model may add to.

@@ -3,8 +3,8 @@
 use crate::drive::{Fixture, task_in};
 use crate::support::client::Event;
 use crate::support::message::{approval, call_of, call_status_of, prompt_in, state_of, text_of};
-use crate::support::turn_rules;
-use serde_json::Value;
+use crate::support::{TempDir, turn_rules};
+use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
@@ -139,4 +139,30 @@ fn memory_of_a_subdirectory_is_told_once_when_a_call_comes_there() {
         let _ = fixture.client().stream("message/stream", again).count();
         assert_eq!(request(&fixture).to_string().matches("Never break").count(), expected[3], "not again");
     }
+}
+
+#[test]
+fn included_directories_are_told_and_used_like_the_workspace() {
+    let beside = TempDir::new("beside");
+    let (lib, docs) = (beside.folder("lib"), beside.folder("docs"));
+    put(&lib.join("a.rs"), "fn needle() {}");
+    put(&docs.join("b.md"), "needle");
+    put(&beside.path().join("secret"), "x");
+    let home = beside.folder("home");
+    put(&home.join(".gemini/settings.json"), &json!({"context": {"includeDirectories": [docs, "none"]}}).to_string());
+    let fixture = Fixture::with(|setup| setup.arg("--include-directories").arg(&lib).env("HOME", &home));
+    assert!(fixture.server.output().contains("none is not included"), "{}", fixture.server.output());
+    let script = format!("READ {0}/a.rs ;; CALL grep_search {{\"pattern\":\"needle\"}} ;; TEXT ok", lib.display());
+    fixture.say(&script);
+    let request = request(&fixture);
+    let told = request["contents"][0]["parts"][0]["text"].as_str().expect("text");
+    assert!([&lib, &docs].iter().all(|dir| told.contains(dir.to_str().expect("plain"))), "{told}");
+    let outputs = outputs(&request);
+    assert_eq!(outputs[0], "fn needle() {}");
+    assert!(["lib/a.rs", "docs/b.md"].iter().all(|file| outputs[1].contains(file)), "{}", outputs[1]);
+    let secret = beside.path().join("secret");
+    assert_eq!(refusal(&fixture.say(&format!("READ {}", secret.display())))["errorType"], "path_not_in_workspace");
+    let (task, calls) = fixture.ask(&format!("WRITE {}/new.txt hello", lib.display()));
+    let _ = fixture.client().stream("message/stream", approval(&task, &calls[0], "proceed_once")).count();
+    assert_eq!(fs::read_to_string(lib.join("new.txt")).expect("written"), "hello");
 }

@@ -43,6 +43,14 @@ pub const OPTIONS: &[Row] = &[
     operator("--workspace", "where the agent works")
         .default("the current directory")
         .takes(Path("DIR", |s, dir| s.workspace = Some(dir))),
+    workspace(
+        "--include-directories context.includeDirectories includeDirectories",
+        "further directories that tools may use, separated by commas; may be repeated",
+    )
+    .takes(Texts("DIRS", |s, lists| {
+        let dirs = lists.iter().flat_map(|list| list.split(',')).map(str::trim).filter(|dir| !dir.is_empty());
+        add(&mut s.context.include, dirs.map(str::to_owned).collect());
+    })),
     operator("--allowed-root", "clients may ask for workspaces below this directory too; may be repeated")
         .takes(Texts("DIR", |s, dirs| add(&mut s.allowed_roots, dirs))),
     workspace("--model GEMINI_MODEL model.name model", "Gemini model").default("auto").takes(Text(
@@ -344,7 +352,7 @@ pub const UNSUPPORTED: &str = "\
     admin agents experimental extensions hooks hooksConfig ide mcp mcpServers modelConfigs output privacy skills telemetry ui \
     useWriteTodos advanced.autoConfigureMemory advanced.bugCommand advanced.dnsResolutionOrder advanced.ignoreLocalEnv \
     billing.overageStrategy context.discoveryMaxDirs context.fileFiltering.enableFuzzySearch \
-    context.fileFiltering.enableRecursiveFileSearch context.importFormat context.includeDirectories \
+    context.fileFiltering.enableRecursiveFileSearch context.importFormat \
     context.loadMemoryFromIncludeDirectories general.checkpointing general.debugKeystrokeLogging general.devtools \
     general.enableAutoUpdate general.enableAutoUpdateNotification general.enableNotifications general.plan \
     general.preferredEditor general.retryFetchErrors general.sessionRetention general.vimMode model.skipNextSpeakerCheck \
@@ -352,7 +360,7 @@ pub const UNSUPPORTED: &str = "\
     security.blockGitExtensions security.enableConseca security.environmentVariableRedaction security.toolSandboxing \
     tools.callCommand tools.disableLLMCorrection tools.discoveryCommand tools.sandbox tools.sandboxAllowedPaths \
     tools.sandboxNetworkAccess tools.shell.enableInteractiveShell tools.shell.enableShellOutputEfficiency tools.shell.pager \
-    tools.shell.showColor tools.useRipgrep allowMCPServers bugCommand checkpointing excludeMCPServers includeDirectories \
+    tools.shell.showColor tools.useRipgrep allowMCPServers bugCommand checkpointing excludeMCPServers \
     mcpServerCommand preferredEditor sandbox selectedAuthType theme toolCallCommand toolDiscoveryCommand \
     usageStatisticsEnabled vimMode";
 

@@ -2,8 +2,15 @@ use super::*;
 use crate::task::log::answer::Request;
 use crate::task::spec::{Display, ErrorKind};
 
-const SCENE: Scene =
-    Scene { workspace: "/w", os: "linux", date: "2026-03-01", tree: "", memory: "", media: ResultMedia::Inside };
+const SCENE: Scene = Scene {
+    workspace: "/w",
+    directories: &[],
+    os: "linux",
+    date: "2026-03-01",
+    tree: "",
+    memory: "",
+    media: ResultMedia::Inside,
+};
 
 fn said(parts: Vec<Part>) -> Arc<Item> {
     by(Role::User, parts)

@@ -8,7 +8,7 @@ use crate::config::trust::OperatorTrust;
 use crate::core::connections::guard::HostPolicy;
 use crate::core::disk::store::{Archive, Store};
 use crate::core::{Approval, Choose, Core, Setup, Site, Workspace, WorkspaceChoice};
-use crate::limits::{Limits, SUPERVISOR_TRIAL_MS};
+use crate::limits::{INCLUDED_DIRECTORIES, Limits, SUPERVISOR_TRIAL_MS};
 use crate::model::backend::ModelBackend;
 use crate::model::script::{DEMO, Script};
 use crate::shell::children::supervisors::Supervisors;
@@ -116,13 +116,14 @@ fn worker_context(
     let tls = client::tls(plan.certificates.as_deref()).map_err(OpenError::Plan)?;
     let backend = backend(plan.model, tls.clone(), &settings.limits)?;
     let toolbox = toolbox(plan.tools, &children)?;
+    let include = included(&settings.context.include, Path::new(&site.path), reader.paths().home.as_deref(), &plan.log);
     let context = WorkerContext {
         backend: backend.model,
         ask: backend.ask,
         specs: declared(toolbox.specs(), &settings),
         toolbox,
         children,
-        prompt_context: PromptContext::new(reader.clone(), plan.log, settings.limits.clone()),
+        prompt_context: PromptContext::new(reader.clone(), plan.log, settings.limits.clone(), include),
         commands: plan.commands,
         background: Background::default(),
         web: Web::new(tls.clone()),
@@ -359,6 +360,25 @@ fn card(settings: &Settings, url: &str) -> Result<Card, String> {
 
 fn directory(path: &Path) -> Result<PathBuf, OpenError> {
     real_directory(path).map_err(OpenError::Plan)
+}
+
+/// The real paths of directories beside the workspace that tools may use. One that does not exist is reported.
+fn included(given: &[String], workspace: &Path, home: Option<&Path>, log: &Log) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for text in given {
+        let path = match (text.strip_prefix("~/"), home) {
+            (Some(below), Some(home)) => home.join(below),
+            _ => workspace.join(text),
+        };
+        match real_directory(&path) {
+            Ok(_) if found.len() >= INCLUDED_DIRECTORIES => {
+                log.warn(format_args!("{text} is not included: there are {INCLUDED_DIRECTORIES} directories already"));
+            }
+            Ok(dir) => found.push(dir),
+            Err(why) => log.warn(format_args!("{text} is not included: {why}")),
+        }
+    }
+    found
 }
 
 /// The tools that are declared to the model, without those that the settings exclude.

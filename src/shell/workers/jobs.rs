@@ -414,7 +414,7 @@ impl WorkerContext {
         workspace.wanted = wanted(context);
         Ok(Ctx {
             workspace,
-            others: self.prompt_context.user_notes(context).into_iter().collect(),
+            others: self.prompt_context.others(context),
             cancel,
             limits: &self.settings.limits,
             children: match &self.children {

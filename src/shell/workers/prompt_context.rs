@@ -25,6 +25,8 @@ pub struct PromptContext {
     reader: SettingsReader,
     log: Log,
     limits: Limits,
+    /// The real paths of directories beside the workspace that tools may use.
+    include: Vec<PathBuf>,
     state: Mutex<State>,
 }
 
@@ -39,8 +41,8 @@ struct State {
 }
 
 impl PromptContext {
-    pub fn new(reader: SettingsReader, log: Log, limits: Limits) -> PromptContext {
-        PromptContext { reader, log, limits, state: Mutex::default() }
+    pub fn new(reader: SettingsReader, log: Log, limits: Limits, include: Vec<PathBuf>) -> PromptContext {
+        PromptContext { reader, log, limits, include, state: Mutex::default() }
     }
 
     /// What surrounds a task that works in this directory, given by its real path.
@@ -60,11 +62,19 @@ impl PromptContext {
             user: self.reader.paths().user(name).map(shown),
             project: is_trusted.then(|| shown(dir.join(name))),
         };
-        Surroundings { memory, tree, notes }
+        let beside = self.include.iter().filter(|other| !other.starts_with(dir)).cloned();
+        Surroundings { memory, tree, notes, directories: beside.map(shown).collect() }
     }
 
-    /// The user's memory file, which calls may read and write although it is not in the workspace.
-    pub fn user_notes(&self, context: &Context) -> Option<Workspace> {
+    /// What calls may use beside the workspace: the included directories, and the user's memory file.
+    pub fn others(&self, context: &Context) -> Vec<Workspace> {
+        let mut others: Vec<Workspace> = self.include.iter().filter_map(|dir| Workspace::further(dir).ok()).collect();
+        others.iter_mut().for_each(|other| other.wanted = wanted(context));
+        others.extend(self.user_notes(context));
+        others
+    }
+
+    fn user_notes(&self, context: &Context) -> Option<Workspace> {
         let (home, name) = (self.reader.paths().home.as_ref()?, notes_name(context));
         let (dir, alias) = (home.join(".gemini"), format!("~/.gemini/{name}"));
         // The directory is created with the file.
@@ -251,7 +261,7 @@ mod tests {
         let file = std::fs::OpenOptions::new().append(true).open(scratch.put("log", "")).expect("the log");
         let log = Log::on(file, Level::Warn, Redacted::default());
         let reader = SettingsReader::new(Paths::new(env.as_ref()), env, operator, limits.clone());
-        PromptContext::new(reader, log, limits.clone())
+        PromptContext::new(reader, log, limits.clone(), Vec::new())
     }
 
     #[test]

@@ -38,6 +38,7 @@ impl Rig {
                 SettingsReader::new(Paths::new(env.as_ref()), env, word, limits.clone()),
                 log,
                 limits,
+                Vec::new(),
             ),
             scratch,
             commands: Commands::built_in(),
