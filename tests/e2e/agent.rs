@@ -166,3 +166,27 @@ fn included_directories_are_told_and_used_like_the_workspace() {
     let _ = fixture.client().stream("message/stream", approval(&task, &calls[0], "proceed_once")).count();
     assert_eq!(fs::read_to_string(lib.join("new.txt")).expect("written"), "hello");
 }
+
+#[test]
+fn the_model_is_named_truly_after_a_fallback() {
+    const ASKED: &str = "gemini-3.1-pro-preview";
+    const INSTEAD: &str = "gemini-3-flash-preview";
+    let fixture = Fixture::with(|setup| setup.args(["--model", "pro"]));
+    let named = |events: &[Event]| -> Vec<String> {
+        let mut names: Vec<String> =
+            events.iter().filter_map(|event| Some(event.result()["metadata"]["model"].as_str()?.to_owned())).collect();
+        names.dedup();
+        names
+    };
+    let events = fixture.say("ERR404 1");
+    assert_eq!(named(&events), [ASKED, INSTEAD]);
+    let task = task_in(&events);
+    let metadata = fixture.client().get(&format!("/tasks/{task}/metadata")).json();
+    assert_eq!(metadata["metadata"]["model"], INSTEAD);
+    // It stays the model of the task, also for those who come later.
+    let next: Vec<Event> = fixture.client().stream("message/stream", prompt_in(&task, "TEXT x")).collect();
+    assert_eq!(named(&next), [INSTEAD]);
+    assert!(fixture.fake.turns().last().expect("a request").head.target().contains(INSTEAD));
+    assert_eq!(named(&fixture.whole(&task)), [ASKED, INSTEAD]);
+    assert_eq!(named(&fixture.say("TEXT y")), [ASKED]);
+}
