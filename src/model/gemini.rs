@@ -233,6 +233,8 @@ pub fn body(
     };
     let system = system::instruction(&Situation {
         mode: think.mode,
+        family,
+        repository: surroundings.repository,
         memory: &surroundings.memory.system,
         notes: &surroundings.notes,
     });

@@ -4,6 +4,7 @@
 //! A file may import others by writing `@./other.md`. The caller finds and reads files; here are the syntax of imports, which does
 //! not apply in code, and how the texts are combined.
 
+use crate::model::system::Repository;
 use regex_lite::Regex;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ pub struct Surroundings {
     pub notes: Notes,
     /// The directories beside the workspace that tools may use.
     pub directories: Vec<String>,
+    pub repository: Repository,
 }
 
 /// The memory files that the model may add to.

@@ -1,6 +1,7 @@
 //! The system instruction: what the model is told before every conversation. Most of it is the same for all; the rest depends on what the
-//! task may do.
+//! task may do, on the workspace and on the model family.
 
+use crate::model::gemini::Family;
 use crate::model::memory::Notes;
 use crate::task::policy::Mode;
 
@@ -10,21 +11,84 @@ const ALWAYS: &str = include_str!("system.md");
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
     pub mode: Mode,
+    pub family: Family,
+    pub repository: Repository,
     /// What the user's memory files say; empty for nothing.
     pub memory: &'a str,
     pub notes: &'a Notes,
 }
 
+/// The version control of the workspace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Repository {
+    Git,
+    #[default]
+    None,
+}
+
 pub fn instruction(situation: &Situation) -> String {
     let mut text = format!("{ALWAYS}\n# What you may do now\n\n{}\n", mode(situation.mode));
+    text.push_str(match situation.repository {
+        Repository::Git => GIT,
+        Repository::None => NO_GIT,
+    });
     if situation.mode != Mode::Plan {
         text.push_str(&remembering(situation.notes));
     }
+    text.push_str(habits(situation.family));
     if !situation.memory.is_empty() {
         text.push_str("\n# What the user wants you to remember\n\n");
         text.push_str(situation.memory);
     }
     text
+}
+
+const GIT: &str = "
+# Git
+
+The workspace is in a git repository. Some changes in it may be the user's: leave them as they are.
+
+- Look as often as you like: `git status`, `git diff`, `git log`.
+- Commit only if the user asks for it. Then read `git diff` and `git log -n 5`, stage only the files you changed for this, by name, \
+write a message in the style of the log that says why, and look at `git status` afterwards. If a hook fails, correct what it reports; do \
+not skip it.
+- Do not push, pull, rebase, amend, reset, stash, switch branches or change the configuration unless the user asks for just that.
+";
+
+const NO_GIT: &str = "
+# Version control
+
+The workspace is not in a git repository, so nothing brings back what you overwrite or delete. Do not create a repository unless the \
+user asks for it.
+";
+
+/// What models of a family have to be told, and others not.
+fn habits(family: Family) -> &'static str {
+    match family {
+        Family::Gemini3 => {
+            "
+# Your habits
+
+You think before you act, so keep the text between calls to a sentence. Do not repeat in the answer what the user has seen in calls.
+"
+        }
+        Family::Gemini25 => {
+            "
+# Your habits
+
+Make a call instead of announcing it: a turn that ends without a call ends the work. For work of more than three steps keep a list with \
+`write_todos`, one step in progress at a time, and update it as you go.
+"
+        }
+        Family::Gemma4 | Family::Other => {
+            "
+# Your habits
+
+Call tools only as functions, never as code in your answer, and use only arguments that are declared. A turn that ends without a call \
+ends the work.
+"
+        }
+    }
 }
 
 fn mode(mode: Mode) -> &'static str {
@@ -66,17 +130,40 @@ fn remembering(notes: &Notes) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_mode_and_the_memory_are_told() {
+    const FAMILIES: [Family; 4] = [Family::Gemini3, Family::Gemini25, Family::Gemma4, Family::Other];
+
+    fn told(mode: Mode, family: Family, repository: Repository, memory: &str) -> String {
         let notes = Notes { user: Some("/h/GEMINI.md".into()), project: None };
-        let told = |mode, memory| instruction(&Situation { mode, memory, notes: &notes });
-        assert!(told(Mode::Plan, "").contains("You are planning."));
+        instruction(&Situation { mode, family, repository, memory, notes: &notes })
+    }
+
+    #[test]
+    fn the_situation_is_told() {
+        let usual = |mode, memory| told(mode, Family::Gemini3, Repository::Git, memory);
+        assert!(usual(Mode::Plan, "").contains("You are planning."));
         for mode in [Mode::Default, Mode::AutoEdit, Mode::Yolo] {
-            assert!(!told(mode, "").contains("planning"), "{mode:?}");
+            assert!(!usual(mode, "").contains("planning"), "{mode:?}");
         }
-        assert!(told(Mode::Default, "").contains("tools: `/h/GEMINI.md` for all projects. Read"));
-        assert!(!told(Mode::Plan, "").contains("/h/GEMINI.md"), "it cannot write");
-        assert!(told(Mode::Default, "tea").ends_with("remember\n\ntea"));
+        assert!(usual(Mode::Default, "").contains("tools: `/h/GEMINI.md` for all projects. Read"));
+        assert!(!usual(Mode::Plan, "").contains("/h/GEMINI.md"), "it cannot write");
+        assert!(usual(Mode::Default, "tea").ends_with("remember\n\ntea"));
         assert_eq!(remembering(&Notes::default()), "");
+        assert!(usual(Mode::Default, "").contains("in a git repository. Some"));
+        assert!(told(Mode::Default, Family::Other, Repository::None, "").contains("not in a git repository"));
+        let [three, two, gemma, other] = FAMILIES.map(|family| told(Mode::Default, family, Repository::Git, ""));
+        assert!(two.contains("`write_todos`") && !three.contains("`write_todos`") && gemma == other && three != other);
+    }
+
+    /// It is sent with every request.
+    #[test]
+    fn it_stays_short() {
+        for mode in Mode::ALL {
+            for family in FAMILIES {
+                for repository in [Repository::Git, Repository::None] {
+                    let length = told(mode, family, repository, "").len();
+                    assert!(length < 8 * 1024, "{mode:?} {family:?} {repository:?}: {length}");
+                }
+            }
+        }
     }
 }

@@ -134,7 +134,13 @@ fn the_body_whole() {
     let mut value: Value = serde_json::from_slice(&bytes).unwrap();
     let introduction = value["contents"].take();
     assert!(introduction[0]["parts"][0]["text"].as_str().unwrap().contains("Today is 2026-03-01."));
-    let told = system::instruction(&Situation { mode: think.mode, memory: "", notes: &Default::default() });
+    let told = system::instruction(&Situation {
+        mode: think.mode,
+        family: Family::Gemini3,
+        repository: Default::default(),
+        memory: "",
+        notes: &Default::default(),
+    });
     assert_eq!(
         value,
         json!({

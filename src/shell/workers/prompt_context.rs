@@ -10,6 +10,7 @@ use crate::config::settings::Context;
 use crate::config::trust::Trust;
 use crate::limits::{LOGGED_ONCE, Limits, MET_DIRECTORIES};
 use crate::model::memory::{Memory, Notes, Surroundings};
+use crate::model::system::Repository;
 use crate::shell::event_loop::log::Log;
 use crate::shell::start::workspace_settings::SettingsReader;
 use crate::shell::workers::memory;
@@ -63,7 +64,9 @@ impl PromptContext {
             project: is_trusted.then(|| shown(dir.join(name))),
         };
         let beside = self.include.iter().filter(|other| !other.starts_with(dir)).cloned();
-        Surroundings { memory, tree, notes, directories: beside.map(shown).collect() }
+        let is_git = dir.ancestors().any(|dir| dir.join(".git").symlink_metadata().is_ok());
+        let repository = if is_git { Repository::Git } else { Repository::None };
+        Surroundings { memory, tree, notes, directories: beside.map(shown).collect(), repository }
     }
 
     /// What calls may use beside the workspace: the included directories, and the user's memory file.
