@@ -21,12 +21,13 @@ use crate::shell::event_loop::sys;
 use crate::task::log::answer::Answer;
 use crate::task::machine::job::{ModelError, NoteBody, Think};
 use crate::task::machine::state::Item;
+use crate::task::message::{Message, Part, Role};
 use crate::tool::Ask;
 use crate::wire::sse;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::borrow::Cow;
 use std::io::Read;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use ureq::config::Config;
 use ureq::http::Response;
@@ -269,11 +270,12 @@ impl ModelBackend for Client {
 
     fn consult(&self, request: &ModelRequest, question: &str, cancel: &Cancel) -> Result<Answer, ModelError> {
         let model = &request.think.model;
-        let body = gemini::body(request.think, request.tools, &(request.surroundings)(), sys::unix_ms())?;
-        let mut body: Value = serde_json::from_slice(&body).map_err(|e| error::fatal(e.to_string()))?;
-        if let Some(Value::Array(contents)) = body.get_mut("contents") {
-            contents.push(json!({ "role": "user", "parts": [{ "text": question }] }));
-        }
+        // As a prompt of the conversation, so that the rules for its turns hold: what comes before may end with the user.
+        let mut think = request.think.clone();
+        let question = Message::new("question", Role::User, vec![Part::text(question)]);
+        think.history.push(Arc::new(Item::Said(question.into())));
+        let body = gemini::body(&think, request.tools, &(request.surroundings)(), sys::unix_ms())?;
+        let body: Value = serde_json::from_slice(&body).map_err(|e| error::fatal(e.to_string()))?;
         let answer = self.whole(model, &body, cancel)?;
         let mut decoder = Decoder::new(model, self.limits.model_answer_bytes, self.limits.backoff_longest_ms);
         let mut notes = Vec::new();
