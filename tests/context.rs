@@ -139,6 +139,21 @@ fn a_conversation_that_the_model_cannot_read_is_summarised_once_and_then_refused
 }
 
 #[test]
+fn a_long_conversation_is_compacted_before_a_prompt_with_files_too() {
+    let mut case = given(thinking("m")).with_limits(|limits| limits.compress_tokens = 1_000);
+    let decision = case.decide(note(3, answer_with_usage(1_000))).expect("an answer is accepted");
+    decision.events.into_iter().for_each(|event| case.record(event));
+    let reading = starts(8, Gate::Written, Started::Attach);
+    let compact = starts(10, Gate::Written, Started::Compact);
+    case.settle()
+        .when(prompt("see @notes.txt"))
+        .then(&[prompted(2, "see @notes.txt")], &[])
+        .next(&[began(2), Event::AttachmentsWanted], &[reading])
+        .when(note(8, NoteBody::Attached(Default::default())))
+        .then(&[Event::Attached { text: "".into(), media: Vec::new() }, Event::CompactionBegan], &[compact]);
+}
+
+#[test]
 fn compaction_is_stopped_by_a_cancel_and_a_restart() {
     let mut case = given(thinking("m")).with_limits(|limits| limits.compress_tokens = 1);
     let decision = case.decide(note(3, answer_with_usage(5))).expect("an answer is accepted");

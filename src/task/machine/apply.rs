@@ -48,6 +48,7 @@ impl State {
             shell: None,
             shell_results: Vec::new(),
             total: Usage::default(),
+            context_tokens: 0,
             tools: None,
             asks: created.model.as_str().into(),
             requests: 0,
@@ -249,7 +250,7 @@ impl State {
 
     fn compact(&mut self, summary: &Arc<str>, items: usize, record: &Record) {
         self.summary = Some(Summary { text: summary.clone(), items: items.min(self.history.len()) });
-        self.turn.usage = None;
+        self.context_tokens = 0;
         self.turn.compacted = Some(self.turn.round);
         self.think(record);
     }
@@ -280,6 +281,7 @@ impl State {
         self.turn.usage = answer.usage.or(self.turn.usage);
         if let Some(usage) = &answer.usage {
             self.total.add(usage);
+            self.context_tokens = usage.prompt;
         }
         self.turn.trace = answer.trace.clone().or(self.turn.trace.take());
         if let Some(model) = &answer.model {

@@ -346,6 +346,8 @@ pub struct State {
     pub shell_results: Vec<Arc<Item>>,
     /// Token counts of all answers.
     pub total: Usage,
+    /// The length of the conversation as the model last counted it; 0 after a summary.
+    pub context_tokens: u64,
     /// The SHA-256 of the declarations of the tools that the model was told of last.
     pub tools: Option<Arc<str>>,
     /// The model that is asked: the task's own, or what it fell back to.

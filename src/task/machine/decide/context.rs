@@ -29,9 +29,8 @@ impl Deciding<'_> {
 
     /// Asks the model; first for a summary if the conversation has become too long.
     pub(in crate::task) fn ask_model(&mut self, job: Seq) {
-        let tokens = self.state.turn.usage.map_or(0, |usage| usage.prompt);
         let cap = self.rules.limits.compress_tokens;
-        if tokens >= cap && self.state.may_compact(self.rules.limits) {
+        if self.state.context_tokens >= cap && self.state.may_compact(self.rules.limits) {
             let job = self.push(Event::CompactionBegan);
             self.start(job);
         } else {
