@@ -152,10 +152,7 @@ impl<'a> Change<'a> {
             Event::Looped => Change::warn("The agent repeats its calls; they are not run."),
             Event::Nudged { .. } => Change::warn("The agent repeated itself and was told to go on in another way."),
             Event::Declined { text } => Change::warn(text.as_str()),
-            Event::Revoked { rules, by } => {
-                let rules: Vec<String> = rules.iter().map(Rule::described).collect();
-                Change::info(format!("{} took permissions back: {}.", by.client, rules.join("; ")))
-            }
+            Event::Revoked { rules, by } => Change::info(revoked(rules, by)),
             Event::ShellOutput { .. } | errands!() | hooks!() => return None,
         })
     }
@@ -171,6 +168,12 @@ impl<'a> Change<'a> {
     fn trouble(text: String) -> Change<'a> {
         Change::Notice { level: Level::Warn, text: text.into(), is_trouble: true }
     }
+}
+
+/// Who took back what was allowed.
+fn revoked(rules: &[Rule], by: &Source) -> String {
+    let rules: Vec<String> = rules.iter().map(Rule::described).collect();
+    format!("{} took permissions back: {}.", by.client, rules.join("; "))
 }
 
 /// Who chose what for the requests that follow.

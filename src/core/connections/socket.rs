@@ -232,7 +232,12 @@ impl Core {
     }
 
     /// Begins a new live session, or makes a task the live session. The task of the last one stays as it is.
-    pub(in crate::core) fn renew_session(&mut self, task: Option<TaskId>, now: Now) -> Result<(), Fault> {
+    pub(in crate::core) fn renew_session(
+        &mut self,
+        caller: &Caller,
+        task: Option<TaskId>,
+        now: Now,
+    ) -> Result<(), Fault> {
         match task {
             Some(task) if self.tasks[&task].state.is_over() => {
                 let message =
@@ -246,7 +251,7 @@ impl Core {
                 self.session(now)?;
             }
         }
-        Ok(())
+        self.tell_session(caller, now)
     }
 
     /// Sockets that follow the session follow this task from now on.

@@ -168,10 +168,7 @@ impl Core {
             Call::Clients => self.clients(caller, now),
             Call::Files { task, query, limit } => self.files(caller, &task, query, limit),
             Call::Session => self.tell_session(caller, now),
-            Call::Renew { task } => {
-                self.renew_session(task, now)?;
-                self.tell_session(caller, now)
-            }
+            Call::Renew { task } => self.renew_session(caller, task, now),
             Call::Unsubscribe { task } => {
                 self.ask_anew(caller.conn, &task);
                 self.answer_now(*conn, &native::unwatched(form, &task), now)

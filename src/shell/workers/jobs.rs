@@ -22,6 +22,7 @@ use crate::shell::start::workspace_settings::{SettingsReader, real_directory};
 use crate::shell::workers::lanes::{Full, Lane, Lanes, Left, Post};
 use crate::shell::workers::prompt_context::{PromptContext, wanted};
 use crate::shell::workers::slash_commands::Commands;
+use crate::task::log::answer::Answer;
 use crate::task::log::blob::{BlobRef, Blobs, sha256};
 use crate::task::log::event::ToolSet;
 use crate::task::log::long_text::LongText;
@@ -240,18 +241,7 @@ impl WorkerContext {
         let none = FileChanges::default();
         match &mut job.work {
             Work::Think(think) => {
-                if let Err(error) = self.load_content(think) {
-                    return emit(NoteBody::Answered(Err(error)));
-                }
-                if let Some(set) = self.changed_tools(think) {
-                    emit(NoteBody::Tools(set));
-                }
-                let surroundings = || self.prompt_context.of(&job.id.task, &think.workspace);
-                let request = ModelRequest { think, tools: &self.specs, surroundings: &surroundings };
-                let mut answer = self.backend.answer(&request, cancel, &mut emit);
-                if let Ok(answer) = &mut answer {
-                    answer.store_media(&*self.blobs, &self.settings.limits, &mut think.blob_room);
-                }
+                let answer = self.think(&job.id.task, think, cancel, &mut emit);
                 emit(NoteBody::Answered(answer));
             }
             Work::Attach { workspace, prompt, blob_room } => {
@@ -340,6 +330,25 @@ impl WorkerContext {
         if !met.is_empty() {
             *text = format!("{text}\n\nThe project's own instructions for this directory:\n{met}").into();
         }
+    }
+
+    /// Makes a request to the model.
+    fn think(
+        &self,
+        task: &TaskId,
+        think: &mut Think,
+        cancel: &Cancel,
+        emit: &mut dyn FnMut(NoteBody),
+    ) -> Result<Answer, ModelError> {
+        self.load_content(think)?;
+        if let Some(set) = self.changed_tools(think) {
+            emit(NoteBody::Tools(set));
+        }
+        let surroundings = || self.prompt_context.of(task, &think.workspace);
+        let request = ModelRequest { think, tools: &self.specs, surroundings: &surroundings };
+        let mut answer = self.backend.answer(&request, cancel, emit)?;
+        answer.store_media(&*self.blobs, &self.settings.limits, &mut think.blob_room);
+        Ok(answer)
     }
 
     /// Where a client's task may work: in the server's workspace, or in a directory below an allowed root.

@@ -5,10 +5,11 @@ use crate::base::id::{CallId, ConfigId};
 use crate::limits::PROMPT_KEYS;
 use crate::task::log::answer::{Answer, Usage};
 use crate::task::log::blob::{BlobRef, FileChange};
-use crate::task::log::event::{Created, Delivery, End, Event, ToolSet, Tries, detours, errands, hooks, shells};
+use crate::task::log::event::{Created, Delivery, End, Event, ToolSet, Tries};
 use crate::task::log::long_text::LongText;
 use crate::task::log::media::{Media, MediaContent};
 use crate::task::log::record::Record;
+use crate::task::machine::announces::announces;
 use crate::task::machine::loops::FENCE;
 use crate::task::machine::state::{
     CallResult, CallState, Item, Phase, Queued, ShellRun, Stage, State, Status, Step, Summary, TaskState, Turn,
@@ -114,10 +115,7 @@ impl State {
             Event::Revoked { rules, .. } => self.always.retain(|rule| !rules.contains(rule)),
             Event::Text { text } => self.utterance.push(text, record),
             Event::Retracted { .. } => self.retract(),
-            Event::BackedOff { tries, delay_ms, reason } => {
-                self.turn.tries = *tries;
-                self.phase = Phase::Backoff { job, delay_ms: *delay_ms, reason: reason.as_str().into() };
-            }
+            Event::BackedOff { tries, delay_ms, reason } => self.back_off(*tries, *delay_ms, reason, record),
             Event::Retried => self.think(record),
             Event::FellBack { model, .. } => self.fall_back(model, record),
             Event::CompactionBegan => self.phase = Phase::Working { job, step: Step::Compact },
@@ -237,6 +235,11 @@ impl State {
     fn retract(&mut self) {
         self.utterance = Utterance::default();
         self.thoughts.clear();
+    }
+
+    fn back_off(&mut self, tries: Tries, delay_ms: u64, reason: &str, record: &Record) {
+        self.turn.tries = tries;
+        self.phase = Phase::Backoff { job: record.seq, delay_ms, reason: reason.into() };
     }
 
     fn fall_back(&mut self, model: &str, record: &Record) {
@@ -527,41 +530,5 @@ impl Utterance {
         let from = self.text.floor_char_boundary(from);
         self.text.push_str(text);
         self.fences += self.text[from..].matches(FENCE).count();
-    }
-}
-
-/// Whether an event may announce a status: such events get strictly increasing times.
-fn announces(event: &Event) -> bool {
-    match event {
-        Event::TurnBegan { .. }
-        | Event::Paused
-        | Event::ResultsSent
-        | Event::TurnEnded { .. }
-        | Event::CallAnswered { .. }
-        | Event::Interrupted { .. }
-        | Event::Resumed
-        | Event::Closed { .. } => true,
-        Event::Answered { answer } => answer.has_calls(),
-        Event::Created(_)
-        | Event::Prompted { .. }
-        | Event::Steered { .. }
-        | Event::Dropped { .. }
-        | Event::Tuned { .. }
-        | Event::Thought { .. }
-        | Event::Text { .. }
-        | Event::Cited { .. }
-        | Event::Retracted { .. }
-        | Event::CallPlanned { .. }
-        | Event::CallAsked { .. }
-        | Event::CallReady { .. }
-        | Event::CallStarted { .. }
-        | Event::CallOutput { .. }
-        | Event::CallEnded { .. }
-        | Event::CallStale { .. }
-        | Event::Produced { .. }
-        | errands!()
-        | detours!()
-        | shells!()
-        | hooks!() => false,
     }
 }

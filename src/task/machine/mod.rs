@@ -1,5 +1,6 @@
 //! The task machine: state, decisions and the jobs that they start.
 
+mod announces;
 pub mod apply;
 mod call_state;
 pub mod decide;
