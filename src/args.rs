@@ -131,7 +131,11 @@ fn replay(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
 }
 
 fn unknown(name: &str) -> String {
-    match nearest(name, options::with_flags().map(Row::flag)) {
+    let mut flags = options::with_flags().map(Row::flag);
+    // `--port` means `--a2a-port`.
+    let end = name.strip_prefix('-').filter(|end| end.len() > 3);
+    let ends_alike = |flag: &&str| end.is_some_and(|end| flag.ends_with(end));
+    match nearest(name, flags.clone()).or_else(|| flags.find(ends_alike)) {
         Some(flag) => format!("unknown argument {name}; did you mean {flag}? Try --help."),
         None => format!("unknown argument {name}; try --help."),
     }
@@ -257,6 +261,7 @@ mod tests {
     fn errors_are_one_line() {
         assert_eq!(parse("--wat").unwrap_err(), "unknown argument --wat; try --help.");
         assert_eq!(parse("--work x").unwrap_err(), "unknown argument --work; did you mean --workspace? Try --help.");
+        assert_eq!(parse("--port 1").unwrap_err(), "unknown argument --port; did you mean --a2a-port? Try --help.");
         assert_eq!(parse("--modle x").unwrap_err(), "unknown argument --modle; did you mean --model? Try --help.");
         assert_eq!(parse("--card-default").unwrap_err(), "--card-default needs a value: --card-default hybrid|v1");
         assert!(parse("serve serve").is_err());

@@ -12,7 +12,7 @@ use crate::task::call::Call;
 use crate::task::log::event::{End, Event, Final, calls, detours, errands, hooks};
 use crate::task::log::record::Record;
 use crate::task::machine::job::{Job, Think, Work};
-use crate::task::machine::state::State;
+use crate::task::machine::state::{Item, State};
 use crate::task::message::Source;
 use crate::task::spec::{Ending, ErrorKind};
 
@@ -64,7 +64,7 @@ fn line(state: &State, record: &Record) -> Option<(Level, String)> {
             format!("{model} answered: {} tokens in, {} out, {calls} tool calls", usage.prompt, usage.output)
         }
         Event::TurnEnded { turn, end: End::Failed(why), .. } => {
-            return Some((Level::Warn, format!("turn {turn} failed: {why}")));
+            return Some((failure(state), format!("turn {turn} failed: {why}")));
         }
         Event::TurnEnded { turn, by: Some(by), .. } => format!("turn {turn} was stopped by {} ({})", by.client, by.via),
         Event::TurnEnded { turn, .. } => format!("turn {turn} is over"),
@@ -72,7 +72,7 @@ fn line(state: &State, record: &Record) -> Option<(Level, String)> {
         Event::Dropped { turn, by } => format!("prompt {turn} was taken back by {} ({})", by.client, by.via),
         Event::ShellBegan { by, .. } => format!("a command of {} ({}) starts", by.client, by.via),
         Event::Closed { state: Final::Failed, text } => {
-            return Some((Level::Warn, format!("failed: {}", text.as_deref().unwrap_or_default())));
+            return Some((failure(state), format!("failed: {}", text.as_deref().unwrap_or_default())));
         }
         Event::Closed { state, .. } => format!("{state:?}").to_lowercase(),
         // The request that follows has a line of its own.
@@ -99,6 +99,15 @@ fn line(state: &State, record: &Record) -> Option<(Level, String)> {
         | hooks!() => return detour(state, record),
     };
     Some((Level::Debug, text))
+}
+
+/// The level of a failure. What a slash command refuses is for the user who typed it, unless the model was asked.
+fn failure(state: &State) -> Level {
+    let prompts = state.history.iter().any(|item| matches!(**item, Item::Nudge(_)));
+    match state.created.command.is_some() && state.turn.number <= 1 && !prompts {
+        true => Level::Info,
+        false => Level::Warn,
+    }
 }
 
 fn call_line(event: &Event) -> Option<String> {

@@ -65,3 +65,19 @@ fn info_has_what_an_operator_needs_and_no_more() {
     assert!(lines.iter().any(|line| line.starts_with("warn refused a connection: ")), "{lines:?}");
     assert!(lines.iter().all(|line| !line.starts_with("debug")), "{lines:?}");
 }
+
+/// What a command refuses is no concern of the operator; a model that cannot be asked is.
+#[test]
+fn a_refused_command_is_no_warning() {
+    let fixture = Fixture::with(|setup| setup.env("GEMINI_API_KEY", "key").arg("--trust-workspace"));
+    let command = |name: &str| drop(fixture.client().post("/executeCommand", &json!({ "command": name })));
+    command("stop");
+    let line = eventually("the line of the command", || {
+        messages(&fixture).into_iter().find(|line| line.contains("No turn is under way there."))
+    });
+    assert!(line.starts_with("info task "), "{line}");
+    fixture.say("ERR403");
+    eventually("the line of the turn", || {
+        messages(&fixture).iter().any(|line| line.starts_with("warn task ")).then_some(())
+    });
+}
