@@ -3,6 +3,7 @@
 use crate::drive::{EXTENSION, Fixture};
 use crate::support::client::Client;
 use crate::support::message::{prompt, prompt_in, state_of};
+use crate::support::server::Setup;
 use serde_json::{Value, json};
 
 const WHY: &str = "The API refused the key: ";
@@ -43,4 +44,15 @@ fn a_failed_turn_says_so_in_every_response() {
     assert_eq!(fixture.client().get(&format!("/tasks/{id}")).json()["state"], "error");
     let went_on = fixture.client().call("message/send", prompt_in(id, "TEXT well"));
     assert_eq!((state_of(&went_on), error(&went_on)), (Some("input-required"), false));
+}
+
+#[test]
+fn a_proxy_that_cannot_be_reached_is_named() {
+    // No request gets farther than this machine.
+    let setup = Setup::without_model().env("GEMINI_API_KEY", "k-1").env("HTTPS_PROXY", "http://127.0.0.1:1");
+    let server = setup.args(["--max-attempts", "1", "--model", "gemma-4-31b-it"]).start();
+    let task = Client::new(&server.url()).call("message/send", prompt("hello"));
+    let error = task["metadata"]["error"].as_str().unwrap_or_default();
+    assert!(error.starts_with("The model API cannot be reached through the proxy 127.0.0.1:1: "), "{task}");
+    assert!(error.ends_with("Check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY."), "{task}");
 }
