@@ -145,13 +145,14 @@ fn an_idle_task_is_closed_after_its_time_limit() {
         (unauthorized(), Final::Canceled),
     ] {
         let at = given(start.clone()).state.status.at + day;
-        given(start.clone()).when(Input::Time(at - 1)).ignored();
-        let case = given(start).when(Input::Time(at)).then(&[closed(state, text)], &[]).expect_settled();
+        let limited = |start| hurried(start, |times| times.idle_ms = Some(day));
+        limited(start.clone()).when(Input::Time(at - 1)).ignored();
+        given(start.clone()).when(Input::Time(u64::MAX)).ignored();
+        let case = limited(start).when(Input::Time(at)).then(&[closed(state, text)], &[]).expect_settled();
         case.when(Input::Time(u64::MAX)).ignored();
     }
     // A prompt that waits for its turn is somebody going on.
-    let mut queued = given(idle());
+    let mut queued = hurried(idle(), |times| times.idle_ms = Some(day));
     queued.record(prompted(2, "and?"));
     queued.when(Input::Time(u64::MAX)).ignored();
-    hurried(idle(), |times| times.idle_ms = None).when(Input::Time(u64::MAX)).ignored();
 }
