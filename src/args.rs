@@ -31,7 +31,22 @@ pub struct Replay {
     pub file: String,
     /// The event after which the task is shown; None shows every event.
     pub at: Option<Seq>,
-    pub view: View,
+    pub shown: Shown,
+}
+
+/// What a journal is shown as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    Dialect(View),
+    /// What people see of the task.
+    Scene,
+}
+
+impl Shown {
+    /// The names of `--as`.
+    fn names() -> impl Iterator<Item = (&'static str, Shown)> {
+        DIALECTS.into_iter().map(|(name, view)| (name, Shown::Dialect(view))).chain([("scene", Shown::Scene)])
+    }
 }
 
 /// Reads the arguments after the program's name. An error is one line that says what to do.
@@ -122,12 +137,12 @@ fn replay(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
     }
     let usage = "gemini-a2a replay FILE [--at SEQ] --as DIALECT";
     let file = file.ok_or_else(|| format!("which journal? {usage}"))?;
-    let known = || DIALECTS.map(|(name, _)| name).join(", ");
+    let known = || Shown::names().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
     let dialect = dialect.ok_or_else(|| format!("--as is missing; one of {}", known()))?;
-    let view = DIALECTS.iter().find(|(name, _)| *name == dialect);
-    let (_, view) = view.ok_or_else(|| format!("unknown dialect {dialect}; one of {}", known()))?;
+    let shown = Shown::names().find(|(name, _)| *name == dialect);
+    let (_, shown) = shown.ok_or_else(|| format!("unknown dialect {dialect}; one of {}", known()))?;
     let number = |at: String| at.parse().map(Seq).map_err(|_| format!("--at must be the number of an event, not {at}"));
-    Ok(only(Mode::Replay(Replay { file, at: at.map(number).transpose()?, view: *view })))
+    Ok(only(Mode::Replay(Replay { file, at: at.map(number).transpose()?, shown })))
 }
 
 fn unknown(name: &str) -> String {
@@ -157,10 +172,11 @@ pub fn help() -> String {
         "\nA TIME is written 500ms, 30s, 15m, 24h, 7d or never. The flags from --streaming on are settings too,\n\
          under a2a in ~/.gemini/settings.json: --idle-ttl 7d is {\"a2a\": {\"idleTtl\": \"7d\"}}.\n\
          gemini-a2a help settings lists all settings.\n\n\
-         replay prints a journal, one event per line, or with --at the task as it was after that event.\nDialects:",
+         replay prints a journal, one event per line, or with --at the task as it was after that event.\n\
+         As a scene it prints what people see of the task at its end, or after that event.\nDialects:",
     );
     let mut column = usize::MAX;
-    for (name, _) in DIALECTS {
+    for (name, _) in Shown::names() {
         if column > 90 {
             text.push_str("\n ");
             column = 1;
@@ -283,8 +299,8 @@ mod tests {
     #[test]
     fn a_replay_needs_a_journal_and_a_dialect() {
         let asked = |line: &str| parse(line).map(|args| args.mode);
-        for (name, view) in DIALECTS {
-            let expected = |at| Ok(Mode::Replay(Replay { file: "f".into(), at, view }));
+        for (name, shown) in Shown::names() {
+            let expected = |at| Ok(Mode::Replay(Replay { file: "f".into(), at, shown }));
             assert_eq!(asked(&format!("replay f --as {name}")), expected(None));
             assert_eq!(asked(&format!("replay --at=7 --as={name} f")), expected(Some(Seq(7))));
             assert!(help().contains(name));

@@ -9,6 +9,7 @@
 //! | [`a2a`] | dialects: requests into calls, events into bodies, the card, the one error table | base task |
 //! | [`model`] | Gemini requests and streams, history rules, scripted agents | base task |
 //! | [`tool`] | the tools: schema, `prepare`, `run` (on worker threads) | base task |
+//! | [`ui`] | what people see: the fold of a task's records | base task |
 //! | [`config`] | the table of options, settings files, trust | base task a2a model |
 //! | [`args`] | the command line | base a2a config |
 //! | [`manual`] | the pages that `gemini-a2a help` prints | config |
@@ -40,6 +41,7 @@ pub mod task;
 pub mod a2a;
 pub mod model;
 pub mod tool;
+pub mod ui;
 
 pub mod core;
 pub mod shell;

@@ -342,6 +342,18 @@ fn the_story_in_every_dialect() {
     for (name, view) in DIALECTS {
         compare(&format!("{name}.txt"), &transcript(name, view));
     }
+    compare("scene.txt", &scenes());
+}
+
+/// What people see of the story, at its moments and at its end.
+fn scenes() -> String {
+    let journal = journal();
+    let mut out = Vec::new();
+    for at in moments().map(Some).into_iter().chain([None]) {
+        replay::scene(Log { journal: &journal, blobs: &MemoryBlobs::default() }, at, &mut out)
+            .expect("a journal of ours");
+    }
+    String::from_utf8(out).expect("JSON is text")
 }
 
 /// Who comes late folds the journal without keeping the conversation, and is shown the same.
@@ -428,6 +440,11 @@ fn the_program_prints_it() {
         assert_eq!(Some(program(&args)), expected(), "{args:?}");
     }
     assert_eq!(std::fs::read(file).expect("the journal"), journal());
+    let scenes = scenes();
+    let [at_pause, _, at_end] = scenes.split_inclusive('\n').collect::<Vec<_>>()[..] else { panic!("three scenes") };
+    let printed = |scene: &str| (Some(0), scene.to_owned(), String::new());
+    assert_eq!(program(&[file, "--as", "scene", "--at", &pause]), printed(at_pause));
+    assert_eq!(program(&[file, "--as", "scene"]), printed(at_end));
 }
 
 #[test]
@@ -446,11 +463,13 @@ fn an_invalid_journal_is_reported_in_one_line() {
         (whole.clone(), Some("0"), "numbered from 1"),
     ] {
         scratch.write(&content);
-        let mut args = vec![path, "--as", "own"];
-        args.extend(at.map(|at| ["--at", at]).into_iter().flatten());
-        let (status, out, err) = program(&args);
-        assert_eq!((status, err.lines().count()), (Some(1), 1), "{out}{err}");
-        assert!(err.contains(words) && err.contains(path), "{err}");
+        for shown in ["own", "scene"] {
+            let mut args = vec![path, "--as", shown];
+            args.extend(at.map(|at| ["--at", at]).into_iter().flatten());
+            let (status, out, err) = program(&args);
+            assert_eq!((status, err.lines().count()), (Some(1), 1), "{out}{err}");
+            assert!(err.contains(words) && err.contains(path), "{err}");
+        }
     }
     // A line that was being written when the server died was shown to nobody.
     scratch.write(&whole[..whole.len() - 5]);

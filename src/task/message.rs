@@ -125,6 +125,18 @@ pub struct Artifact {
     pub parts: Vec<Part>,
 }
 
+impl Artifact {
+    /// Adds the next piece: text to text, other parts behind the ones before.
+    pub fn append(&mut self, piece: &Artifact) {
+        for part in &piece.parts {
+            match (self.parts.last_mut().map(|last| &mut last.content), &part.content) {
+                (Some(Content::Text(text)), Content::Text(more)) => text.push_str(more),
+                _ => self.parts.push(part.clone()),
+            }
+        }
+    }
+}
+
 /// Which client did something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {

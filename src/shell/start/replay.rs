@@ -2,13 +2,15 @@
 //! so that the output can be searched and compared. Nothing is written or locked: a server may be using the journal.
 
 use crate::a2a::{self, Body, Tools, View, Wanted};
-use crate::args::Replay;
+use crate::args::{Replay, Shown};
 use crate::base::id::Seq;
+use crate::base::json;
 use crate::shell::journal::blobs::FileBlobs;
 use crate::task::log::blob::Blobs;
 use crate::task::log::record::{BadLine, Record};
 use crate::task::machine::state::State;
 use crate::tool::Toolbox;
+use crate::ui::scene::Scene;
 use std::io::{self, ErrorKind, Write};
 use std::ops::ControlFlow;
 
@@ -19,9 +21,10 @@ pub fn run(replay: &Replay, out: impl Write) -> Result<(), String> {
     let tools = Tools::new(&Toolbox::built_in().specs());
     let mut out = io::BufWriter::new(out);
     let log = Log { journal: &journal, blobs: &FileBlobs::beside(file.as_ref()) };
-    let shown = match replay.at {
-        Some(at) => snapshot(log, replay.view, at, &mut out),
-        None => events(log, replay.view, &tools, &mut out),
+    let shown = match (replay.shown, replay.at) {
+        (Shown::Dialect(view), Some(at)) => snapshot(log, view, at, &mut out),
+        (Shown::Dialect(view), None) => events(log, view, &tools, &mut out),
+        (Shown::Scene, at) => scene(log, at, &mut out),
     };
     match shown.and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
@@ -48,7 +51,7 @@ fn unusable(why: String) -> io::Error {
 /// Every event that the view shows. The last frame is the one that a stream would end with.
 pub fn events(log: Log<'_>, view: View, tools: &Tools, out: &mut impl Write) -> io::Result<()> {
     let mut held: Option<(Seq, Body)> = None;
-    fold(log, view, |state, record| {
+    fold(log, Texts::of(view), |state, record| {
         let Some(body) = a2a::event(view, state, record, tools) else {
             return Ok(ControlFlow::Continue(()));
         };
@@ -65,29 +68,55 @@ pub fn events(log: Log<'_>, view: View, tools: &Tools, out: &mut impl Write) -> 
 
 /// The task after the event.
 pub fn snapshot(log: Log<'_>, view: View, at: Seq, out: &mut impl Write) -> io::Result<()> {
-    let mut end = Seq(0);
-    let mut shown = false;
-    fold(log, view, |state, record| {
-        end = record.seq;
+    let mut last = Seq(0);
+    fold(log, Texts::of(view), |state, record| {
+        last = record.seq;
         if record.seq != at {
             return Ok(ControlFlow::Continue(()));
         }
-        shown = true;
         let mut state = state.clone();
         state.load_files(log.blobs).map_err(|e| unusable(format!("it names a file that cannot be read: {e}")))?;
         line(out, at, &a2a::snapshot(view, &state, Wanted::ALL))?;
         Ok(ControlFlow::Break(()))
     })?;
-    match shown {
+    reached(last, at)
+}
+
+/// What people see of the task at its end, or after the event. Long texts are named by their hashes, as in the records.
+pub fn scene(log: Log<'_>, at: Option<Seq>, out: &mut impl Write) -> io::Result<()> {
+    let mut scene = Scene::default();
+    fold(log, Texts::ByHash, |_, record| {
+        scene.fold(record);
+        Ok(if Some(record.seq) == at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    reached(scene.seq, at.unwrap_or(scene.seq))?;
+    line(out, scene.seq, &json::bytes(&scene))
+}
+
+fn reached(last: Seq, at: Seq) -> io::Result<()> {
+    match last == at {
         true => Ok(()),
-        false => Err(unusable(format!("there is no event {at}; they are numbered from 1, and {end} is the last"))),
+        false => Err(unusable(format!("there is no event {at}; they are numbered from 1, and {last} is the last"))),
+    }
+}
+
+/// Whether the texts that are stored beside the journal are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Texts {
+    Whole,
+    ByHash,
+}
+
+impl Texts {
+    fn of(view: View) -> Texts {
+        if view.shows_texts() { Texts::Whole } else { Texts::ByHash }
     }
 }
 
 /// Shows each event beside the state right after it. An incomplete last line was never shown to a client and is left out.
 fn fold(
     log: Log<'_>,
-    view: View,
+    texts: Texts,
     mut show: impl FnMut(&State, &Record) -> io::Result<ControlFlow<()>>,
 ) -> io::Result<()> {
     let wrong = |number: usize, what: &str| Err(unusable(format!("line {number} {what}")));
@@ -104,7 +133,7 @@ fn fold(
         let Some(state) = State::advance(&mut state, &record) else {
             return wrong(number, "is out of place: a journal begins with its task");
         };
-        if view.shows_texts() {
+        if texts == Texts::Whole {
             let loaded = state.load_texts(log.blobs);
             loaded.map_err(|e| unusable(format!("line {number} names a text that cannot be read: {e}")))?;
         }

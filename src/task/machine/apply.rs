@@ -15,7 +15,7 @@ use crate::task::machine::state::{
     CallResult, CallState, Item, Phase, Queued, ShellRun, Stage, State, Status, Step, Summary, TaskState, Turn,
     Utterance,
 };
-use crate::task::message::{Artifact, Content, Message, Source};
+use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::{Mode, Rule};
 use crate::task::push::{self, Hook, Target};
 use crate::task::spec::{ApprovalScope, Ending, ErrorKind, Plan};
@@ -484,14 +484,7 @@ impl State {
         match self.artifacts.iter_mut().find(|known| known.id == artifact.id) {
             None => self.artifacts.push(artifact.clone()),
             Some(known) if !append => *known = artifact.clone(),
-            Some(known) => {
-                for part in &artifact.parts {
-                    match (known.parts.last_mut().map(|last| &mut last.content), &part.content) {
-                        (Some(Content::Text(text)), Content::Text(more)) => text.push_str(more),
-                        _ => known.parts.push(part.clone()),
-                    }
-                }
-            }
+            Some(known) => known.append(artifact),
         }
     }
 

@@ -1,0 +1,590 @@
+//! The scene: what people see of a task, as the fold of its records. The terminal and the web console show the same scene, each in its
+//! own way; `gemini-a2a replay --as scene` prints it.
+//!
+//! The fold never fails: records of a newer server may name calls that are not known here, and those are ignored. It knows no clock,
+//! no width and no colour. Unlike the state of the task machine it keeps what people read and drops what only the model needs.
+
+use crate::base::id::{CallId, ConfigId, ContextId, Seq, TaskId};
+use crate::base::words::words;
+use crate::limits::LIVE_TAIL_BYTES;
+use crate::task::log::answer::{Answer, Request, Usage};
+use crate::task::log::event::{Created, End, Event, Tries};
+use crate::task::log::record::Record;
+use crate::task::machine::state::TaskState;
+use crate::task::message::{Artifact, Content, Message, Source};
+use crate::task::policy::Mode;
+use crate::task::push::Health;
+use crate::task::spec::{Answers, ApprovalScope, Choice, Display, Ending, Plan};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Scene {
+    /// None before the first record.
+    pub task: Option<TaskId>,
+    pub context: Option<ContextId>,
+    pub workspace: String,
+    pub trusted: bool,
+    /// The model that is asked, or the one that answered last, if the API names it.
+    pub model: String,
+    pub mode: Mode,
+    /// The last record.
+    pub seq: Seq,
+    pub at: u64,
+    pub state: Option<TaskState>,
+    /// Why the task is in this state: the question of the agent, the reason of a failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    pub phase: Phase,
+    pub turn: u32,
+    pub turn_at: u64,
+    /// Prompts that wait for their turn, oldest first.
+    pub queue: Vec<Prompt>,
+    pub items: Vec<Item>,
+    pub calls: BTreeMap<CallId, Call>,
+    /// The calls that wait for an answer, oldest first.
+    pub asked: Vec<CallId>,
+    pub artifacts: Vec<Artifact>,
+    pub usage: Usages,
+    /// Why the last turn failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    pub hooks: BTreeMap<ConfigId, Health>,
+    /// The first item of the answer that is under way.
+    #[serde(skip)]
+    answer_from: usize,
+}
+
+/// Token counts: of the last answer, and of all answers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Usages {
+    pub last: Option<Usage>,
+    pub total: Usage,
+}
+
+/// What the turn does at present.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    #[default]
+    Idle,
+    /// The files that the prompt names are read.
+    Attaching,
+    Command,
+    Thinking,
+    /// A request failed and is made again at this time (Unix milliseconds).
+    BackedOff {
+        until: u64,
+        tries: u32,
+        reason: String,
+    },
+    Compacting,
+    Tools,
+    /// The server was restarted; the turn goes on when the user says so.
+    Interrupted,
+    Closed,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Prompt {
+    pub turn: u32,
+    pub text: String,
+    /// Names or types of the attached files.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+    pub by: Source,
+    /// It is given to the model within the turn that is under way.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub steer: bool,
+}
+
+/// One thing in the transcript, in the order in which it began.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Item {
+    Prompt {
+        seq: Seq,
+        #[serde(flatten)]
+        prompt: Prompt,
+    },
+    /// Text of the agent; `open` while more of it may come.
+    Text {
+        seq: Seq,
+        text: String,
+        open: bool,
+    },
+    Thought {
+        seq: Seq,
+        subject: String,
+        text: String,
+    },
+    Call {
+        id: CallId,
+    },
+    Note {
+        seq: Seq,
+        word: NoteWord,
+        text: String,
+    },
+    Artifact {
+        id: String,
+    },
+    End {
+        seq: Seq,
+        turn: u32,
+        end: End,
+        by: Option<Source>,
+    },
+}
+
+words! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum NoteWord {
+        Attached = "attached",
+        CommandPrompted = "command_prompted",
+        Cited = "cited",
+        Retracted = "retracted",
+        BackedOff = "backed_off",
+        FellBack = "fell_back",
+        Compacted = "compacted",
+        CompactionFailed = "compaction_failed",
+        Looped = "looped",
+        Nudged = "nudged",
+        Declined = "declined",
+        CallStale = "call_stale",
+        Dropped = "dropped",
+        Interrupted = "interrupted",
+        Resumed = "resumed",
+        Closed = "closed",
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Call {
+    #[serde(flatten)]
+    pub request: Request,
+    pub stage: Stage,
+    #[serde(flatten)]
+    pub plan: Option<Arc<Plan>>,
+    /// The record of the present plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub planned: Option<Seq>,
+    pub keeping: ApprovalScope,
+    pub asked_at: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub choice: Option<Choice>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<Source>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edited: Option<Arc<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answers: Option<Arc<Answers>>,
+    /// The newest part of what it has printed, as long as its ending does not show it.
+    pub output: String,
+    pub output_bytes: u64,
+    pub output_lines: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ending: Option<Arc<Ending>>,
+    pub started_at: u64,
+    pub ended_at: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    Named,
+    Planned,
+    Asked,
+    Answered,
+    Ready,
+    Running,
+    /// The file changed under an approved edit; the call is prepared again.
+    Replanning,
+    Ended,
+    /// The turn was over before it ended.
+    Interrupted,
+}
+
+impl Call {
+    fn named(request: Request) -> Call {
+        Call {
+            request,
+            stage: Stage::Named,
+            plan: None,
+            planned: None,
+            keeping: ApprovalScope::Session,
+            asked_at: 0,
+            choice: None,
+            by: None,
+            edited: None,
+            answers: None,
+            output: String::new(),
+            output_bytes: 0,
+            output_lines: 0,
+            ending: None,
+            started_at: 0,
+            ended_at: 0,
+        }
+    }
+
+    pub fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Ended | Stage::Interrupted)
+    }
+
+    fn answer(&mut self, choice: Choice, by: &Source, edited: &Option<Arc<str>>, answers: &Option<Arc<Answers>>) {
+        self.stage = Stage::Answered;
+        (self.choice, self.by) = (Some(choice), Some(by.clone()));
+        (self.edited, self.answers) = (edited.clone(), answers.clone());
+    }
+
+    fn start(&mut self, at: u64) {
+        (self.stage, self.started_at) = (Stage::Running, at);
+    }
+
+    fn print(&mut self, text: &str) {
+        self.output_bytes += text.len() as u64;
+        self.output_lines += text.matches('\n').count() as u64;
+        self.output.push_str(text);
+        let cut = self.output.len().saturating_sub(LIVE_TAIL_BYTES);
+        self.output.drain(..self.output.ceil_char_boundary(cut));
+    }
+
+    fn end(&mut self, ending: &Arc<Ending>, at: u64) {
+        self.stage = Stage::Ended;
+        self.ended_at = at;
+        let shown = match ending.as_ref() {
+            Ending::Success { display: Display::Text { .. }, .. } => true,
+            Ending::Cancelled { output, .. } => !output.is_empty(),
+            Ending::Success { .. } | Ending::Error { .. } => false,
+        };
+        if shown {
+            self.output = String::new();
+        }
+        self.ending = Some(ending.clone());
+    }
+}
+
+impl Scene {
+    /// Folds one record.
+    pub fn fold(&mut self, record: &Record) {
+        (self.seq, self.at) = (record.seq, record.at);
+        let seq = record.seq;
+        match &record.event {
+            Event::Created(created) => *self = Scene::created(created, record),
+            Event::Prompted { message, by, turn, delivery } => {
+                self.queue.push(prompt(message, by, *turn, delivery.steer));
+            }
+            Event::Steered { turn } => self.begin_prompt(*turn, seq),
+            Event::Dropped { turn, by } => self.drop_prompt(*turn, by, seq),
+            Event::TurnBegan { turn } => self.begin_turn(*turn, record),
+            Event::AttachmentsWanted => self.phase = Phase::Attaching,
+            Event::CommandBegan => self.phase = Phase::Command,
+            Event::Attached { text } if text.is_empty() => self.phase = Phase::Thinking,
+            Event::Attached { .. } => self.think_after(seq, NoteWord::Attached, ""),
+            Event::CommandPrompted { .. } => self.think_after(seq, NoteWord::CommandPrompted, ""),
+            Event::Tools(_) | Event::Traced { .. } | Event::FileChanged(_) => {}
+            Event::Thought { subject, description } => self.think(seq, subject, description),
+            Event::Text { text } => self.say(seq, text),
+            Event::Cited { text } => self.note(seq, NoteWord::Cited, text),
+            Event::Retracted { reason } => self.retract(seq, reason),
+            Event::BackedOff { tries, delay_ms, reason } => self.back_off(record, tries, *delay_ms, reason),
+            Event::Retried => self.phase = Phase::Thinking,
+            Event::FellBack { model, reason } => self.fall_back(seq, model, reason),
+            Event::CompactionBegan => self.phase = Phase::Compacting,
+            Event::Compacted { .. } => self.think_after(seq, NoteWord::Compacted, ""),
+            Event::CompactionFailed { reason } => self.think_after(seq, NoteWord::CompactionFailed, reason),
+            Event::Looped => self.note(seq, NoteWord::Looped, ""),
+            Event::Nudged { text } => self.think_after(seq, NoteWord::Nudged, text),
+            Event::Declined { text } => self.note(seq, NoteWord::Declined, text),
+            Event::Answered { answer } => self.answer(seq, answer),
+            Event::CallPlanned { call, plan } => self.plan_call(call, plan, seq),
+            Event::CallAsked { call, keeping } => self.ask_about(call, *keeping, record.at),
+            Event::CallAnswered { call, choice, by, edited, answers, .. } => {
+                self.change(call, |call| call.answer(*choice, by, edited, answers));
+                self.leave_question(call);
+            }
+            Event::CallReady { call, .. } => self.change(call, |call| call.stage = Stage::Ready),
+            Event::CallStarted { call } => self.change(call, |call| call.start(record.at)),
+            Event::CallOutput { call, text } => self.change(call, |call| call.print(text)),
+            Event::CallEnded { call, ending } => self.end_call(call, ending, record.at),
+            Event::CallStale { call } => self.plan_again(call, seq),
+            Event::Paused => self.state = Some(TaskState::InputRequired),
+            Event::ResultsSent => self.send_results(),
+            Event::Produced { artifact, append, .. } => self.produce(artifact, *append),
+            Event::TurnEnded { turn, end, by } => self.end_turn(*turn, end, by, seq),
+            Event::Interrupted { text } => self.suspend(seq, text),
+            Event::Resumed => self.resume(seq),
+            Event::Closed { state, text } => self.close((*state).into(), text, seq),
+            Event::HookSet { target } => drop(self.hooks.insert(target.id.clone(), Health::default())),
+            Event::HookDropped { id } => drop(self.hooks.remove(id)),
+            Event::HookMoved { id, health, .. } => drop(self.hooks.insert(id.clone(), health.clone())),
+        }
+    }
+
+    fn created(created: &Created, record: &Record) -> Scene {
+        Scene {
+            task: Some(created.task.clone()),
+            context: Some(created.context.clone()),
+            workspace: created.workspace.clone(),
+            trusted: created.trusted,
+            model: created.model.clone(),
+            mode: created.mode,
+            seq: record.seq,
+            at: record.at,
+            state: Some(TaskState::Submitted),
+            ..Scene::default()
+        }
+    }
+
+    fn note(&mut self, seq: Seq, word: NoteWord, text: &str) {
+        self.items.push(Item::Note { seq, word, text: text.to_owned() });
+    }
+
+    /// A note before the model is asked.
+    fn think_after(&mut self, seq: Seq, word: NoteWord, text: &str) {
+        self.note(seq, word, text);
+        self.phase = Phase::Thinking;
+    }
+
+    fn change(&mut self, id: &CallId, change: impl FnOnce(&mut Call)) {
+        if let Some(call) = self.calls.get_mut(id) {
+            change(call);
+        }
+    }
+
+    fn begin_prompt(&mut self, turn: u32, seq: Seq) {
+        if let Some(at) = self.queue.iter().position(|queued| queued.turn == turn) {
+            let prompt = self.queue.remove(at);
+            self.items.push(Item::Prompt { seq, prompt });
+        }
+    }
+
+    fn drop_prompt(&mut self, turn: u32, by: &Source, seq: Seq) {
+        self.begin_prompt(turn, seq);
+        self.note(seq, NoteWord::Dropped, &by.client);
+    }
+
+    fn begin_turn(&mut self, turn: u32, record: &Record) {
+        self.begin_prompt(turn, record.seq);
+        (self.turn, self.turn_at) = (turn, record.at);
+        (self.state, self.text, self.error) = (Some(TaskState::Working), None, None);
+        self.phase = Phase::Thinking;
+        self.answer_from = self.items.len();
+    }
+
+    fn think(&mut self, seq: Seq, subject: &str, description: &str) {
+        match self.items.last_mut() {
+            Some(Item::Thought { subject: last, text, .. }) if subject.is_empty() || last == subject => {
+                text.push_str(description);
+            }
+            _ => {
+                let (subject, text) = (subject.to_owned(), description.to_owned());
+                self.items.push(Item::Thought { seq, subject, text });
+            }
+        }
+    }
+
+    /// The text of the answer that is under way. Notes may stand between it and the end of the list.
+    fn open_text(&mut self) -> Option<(&mut String, &mut bool)> {
+        self.items[self.answer_from..].iter_mut().find_map(|item| match item {
+            Item::Text { text, open, .. } if *open => Some((text, open)),
+            _ => None,
+        })
+    }
+
+    fn say(&mut self, seq: Seq, piece: &str) {
+        match self.open_text() {
+            Some((text, _)) => text.push_str(piece),
+            None => self.items.push(Item::Text { seq, text: piece.to_owned(), open: true }),
+        }
+    }
+
+    /// The answer that is under way is void: its text, its thoughts and its sources.
+    fn void_answer(&mut self) {
+        let of_answer = |item: &mut Item| match item {
+            Item::Text { .. } | Item::Thought { .. } | Item::Note { word: NoteWord::Cited, .. } => true,
+            Item::Prompt { .. } | Item::Call { .. } | Item::Note { .. } | Item::Artifact { .. } | Item::End { .. } => {
+                false
+            }
+        };
+        self.items.extract_if(self.answer_from.., of_answer).for_each(drop);
+    }
+
+    fn retract(&mut self, seq: Seq, reason: &str) {
+        self.void_answer();
+        self.note(seq, NoteWord::Retracted, reason);
+    }
+
+    /// Of several waits in a row only the last one has a note.
+    fn back_off(&mut self, record: &Record, tries: &Tries, delay_ms: u64, reason: &str) {
+        if self.items.len() > self.answer_from {
+            self.items.pop_if(|last| matches!(last, Item::Note { word: NoteWord::BackedOff, .. }));
+        }
+        self.note(record.seq, NoteWord::BackedOff, reason);
+        let (until, tries) = (record.at.saturating_add(delay_ms), tries.failed + tries.broken);
+        self.phase = Phase::BackedOff { until, tries, reason: reason.to_owned() };
+    }
+
+    fn fall_back(&mut self, seq: Seq, model: &str, reason: &str) {
+        self.void_answer();
+        self.model = model.to_owned();
+        self.think_after(seq, NoteWord::FellBack, reason);
+    }
+
+    fn answer(&mut self, seq: Seq, answer: &Answer) {
+        let whole = answer.text();
+        match self.open_text() {
+            Some((text, open)) => (*text, *open) = (whole, false),
+            None if whole.is_empty() => {}
+            None => self.items.push(Item::Text { seq, text: whole, open: false }),
+        }
+        for request in answer.calls() {
+            self.items.push(Item::Call { id: request.call.clone() });
+            self.calls.insert(request.call.clone(), Call::named(request.clone()));
+        }
+        if let Some(usage) = &answer.usage {
+            self.usage.total.add(usage);
+            self.usage.last = Some(*usage);
+        }
+        if let Some(model) = &answer.model {
+            self.model = model.clone();
+        }
+        self.phase = Phase::Tools;
+        self.answer_from = self.items.len();
+    }
+
+    fn plan_call(&mut self, id: &CallId, plan: &Arc<Plan>, seq: Seq) {
+        self.phase = Phase::Tools;
+        self.change(id, |call| {
+            (call.plan, call.planned) = (Some(plan.clone()), Some(seq));
+            call.stage = Stage::Planned;
+        });
+    }
+
+    fn ask_about(&mut self, id: &CallId, keeping: ApprovalScope, at: u64) {
+        self.asked.push(id.clone());
+        self.change(id, |call| (call.stage, call.keeping, call.asked_at) = (Stage::Asked, keeping, at));
+    }
+
+    fn leave_question(&mut self, id: &CallId) {
+        self.asked.retain(|asked| asked != id);
+        self.state = Some(TaskState::Working);
+    }
+
+    fn end_call(&mut self, id: &CallId, ending: &Arc<Ending>, at: u64) {
+        self.phase = Phase::Tools;
+        self.asked.retain(|asked| asked != id);
+        self.change(id, |call| call.end(ending, at));
+    }
+
+    fn plan_again(&mut self, id: &CallId, seq: Seq) {
+        self.asked.retain(|asked| asked != id);
+        self.change(id, |call| {
+            call.stage = Stage::Replanning;
+            (call.choice, call.by, call.edited, call.answers) = (None, None, None, None);
+        });
+        let title = self.calls.get(id).and_then(|call| call.plan.as_ref()).map(|plan| plan.title.clone());
+        self.note(seq, NoteWord::CallStale, &title.unwrap_or_default());
+    }
+
+    fn send_results(&mut self) {
+        self.state = Some(TaskState::Working);
+        self.phase = Phase::Thinking;
+        self.answer_from = self.items.len();
+    }
+
+    fn produce(&mut self, artifact: &Artifact, append: bool) {
+        match self.artifacts.iter_mut().find(|known| known.id == artifact.id) {
+            Some(known) if append => known.append(artifact),
+            Some(known) => *known = artifact.clone(),
+            None => {
+                self.items.push(Item::Artifact { id: artifact.id.clone() });
+                self.artifacts.push(artifact.clone());
+            }
+        }
+    }
+
+    fn suspend(&mut self, seq: Seq, text: &str) {
+        self.note(seq, NoteWord::Interrupted, text);
+        self.phase = Phase::Interrupted;
+        (self.state, self.text) = (Some(TaskState::InputRequired), Some(text.to_owned()));
+    }
+
+    fn resume(&mut self, seq: Seq) {
+        self.note(seq, NoteWord::Resumed, "");
+        self.phase = Phase::Tools;
+        (self.state, self.text) = (Some(TaskState::Working), None);
+    }
+
+    fn end_turn(&mut self, turn: u32, end: &End, by: &Option<Source>, seq: Seq) {
+        // A prompt with nothing in it ends its turn without having begun it.
+        self.begin_prompt(turn, seq);
+        self.settle();
+        self.turn = turn;
+        self.phase = Phase::Idle;
+        self.error = None;
+        (self.state, self.text) = match end {
+            End::Done | End::Nothing | End::Refused => (Some(TaskState::InputRequired), None),
+            End::Asked(text) | End::Interrupted(text) => (Some(TaskState::InputRequired), Some(text.clone())),
+            End::NeedsAuth(text) => (Some(TaskState::AuthRequired), Some(text.clone())),
+            End::Failed(text) => {
+                self.error = Some(text.clone());
+                (Some(TaskState::InputRequired), Some(text.clone()))
+            }
+        };
+        self.items.push(Item::End { seq, turn, end: end.clone(), by: by.clone() });
+    }
+
+    /// Nothing goes on: the open text is closed and unfinished calls are interrupted.
+    fn settle(&mut self) {
+        if let Some((_, open)) = self.open_text() {
+            *open = false;
+        }
+        self.answer_from = self.items.len();
+        self.asked.clear();
+        for call in self.calls.values_mut().filter(|call| !call.is_over()) {
+            call.stage = Stage::Interrupted;
+        }
+    }
+
+    fn close(&mut self, state: TaskState, text: &Option<String>, seq: Seq) {
+        self.settle();
+        for prompt in std::mem::take(&mut self.queue) {
+            self.items.push(Item::Prompt { seq, prompt });
+            self.note(seq, NoteWord::Dropped, "");
+        }
+        self.note(seq, NoteWord::Closed, state.word());
+        self.phase = Phase::Closed;
+        (self.state, self.text) = (Some(state), text.clone());
+    }
+
+    /// Drops the oldest items, with their calls, until at most this many are left. For readers that have shown them for good.
+    pub fn trim(&mut self, most: usize) {
+        let cut = self.items.len().saturating_sub(most).min(self.answer_from);
+        for item in self.items.drain(..cut) {
+            if let Item::Call { id } = item {
+                self.calls.remove(&id);
+            }
+        }
+        self.answer_from -= cut;
+    }
+}
+
+fn prompt(message: &Message, by: &Source, turn: u32, steer: bool) -> Prompt {
+    let files = message.parts.iter().filter_map(|part| match &part.content {
+        Content::Text(_) | Content::Data(_) => None,
+        Content::Uri(uri) => Some(part.filename.clone().unwrap_or_else(|| uri.clone())),
+        Content::Bytes(_) => {
+            let name = part.filename.clone().or_else(|| part.media_type.clone());
+            Some(name.unwrap_or_else(|| "a file".into()))
+        }
+    });
+    Prompt { turn, text: message.text().into_owned(), files: files.collect(), by: by.clone(), steer }
+}
+
+#[cfg(test)]
+mod tests;
