@@ -5,6 +5,8 @@
 
 mod fixed;
 mod memory;
+#[cfg(feature = "tui")]
+pub mod ui;
 
 pub use fixed::*;
 

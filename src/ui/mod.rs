@@ -1,3 +1,12 @@
 //! What people see of a task. [`scene`] folds the records of a task; the terminal and the web console show the result.
 
 pub mod scene;
+
+#[cfg(feature = "tui")]
+pub mod style;
+#[cfg(feature = "tui")]
+pub mod text;
+#[cfg(feature = "tui")]
+pub mod width;
+#[cfg(feature = "tui")]
+pub mod wrap;
