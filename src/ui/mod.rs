@@ -3,6 +3,18 @@
 pub mod scene;
 
 #[cfg(feature = "tui")]
+pub mod bind;
+#[cfg(feature = "tui")]
+pub mod complete;
+#[cfg(feature = "tui")]
+pub mod composer;
+#[cfg(feature = "tui")]
+pub mod edit;
+#[cfg(feature = "tui")]
+pub mod history;
+#[cfg(feature = "tui")]
+pub mod keys;
+#[cfg(feature = "tui")]
 pub mod style;
 #[cfg(feature = "tui")]
 pub mod text;
