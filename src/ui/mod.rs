@@ -5,6 +5,8 @@ pub mod scene;
 #[cfg(feature = "tui")]
 pub mod bind;
 #[cfg(feature = "tui")]
+pub mod code;
+#[cfg(feature = "tui")]
 pub mod complete;
 #[cfg(feature = "tui")]
 pub mod composer;
@@ -13,9 +15,15 @@ pub mod edit;
 #[cfg(feature = "tui")]
 pub mod history;
 #[cfg(feature = "tui")]
+pub mod inline;
+#[cfg(feature = "tui")]
 pub mod keys;
 #[cfg(feature = "tui")]
+pub mod markdown;
+#[cfg(feature = "tui")]
 pub mod style;
+#[cfg(feature = "tui")]
+pub mod table;
 #[cfg(feature = "tui")]
 pub mod text;
 #[cfg(feature = "tui")]
