@@ -21,6 +21,8 @@ pub mod keys;
 #[cfg(feature = "tui")]
 pub mod markdown;
 #[cfg(feature = "tui")]
+pub mod paint;
+#[cfg(feature = "tui")]
 pub mod style;
 #[cfg(feature = "tui")]
 pub mod table;

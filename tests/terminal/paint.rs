@@ -1,0 +1,228 @@
+//! The painter against a terminal model: what is painted is seen, and nothing that was printed is lost.
+
+use crate::vt::{Resizing, Vt};
+use gemini_a2a::ui::paint::{Frame, Painter, Size};
+use gemini_a2a::ui::style::{Colours, Role, Style};
+use gemini_a2a::ui::wrap::Line;
+
+fn style() -> Style {
+    Style { colours: Colours::Sixteen, background: None, unicode: true }
+}
+
+fn line(text: &str) -> Line {
+    Line::new(Role::Text, text)
+}
+
+fn lines(text: &str) -> Vec<Line> {
+    text.split('\n').map(line).collect()
+}
+
+/// A terminal with a painter.
+struct Screen {
+    vt: Vt,
+    painter: Painter,
+    size: Size,
+}
+
+impl Screen {
+    fn new(columns: usize, rows: usize, resizing: Resizing) -> Screen {
+        Screen { vt: Vt::new(columns, rows, resizing), painter: Painter::new(style()), size: Size { columns, rows } }
+    }
+
+    fn paint(&mut self, frame: &Frame) -> usize {
+        let bytes = self.painter.paint(frame, self.size);
+        self.vt.feed(&bytes);
+        bytes.len()
+    }
+
+    fn resize(&mut self, columns: usize, rows: usize) {
+        self.size = Size { columns, rows };
+        self.vt.resize(columns, rows);
+    }
+}
+
+fn frame(done: &str, live: &str, cursor: Option<(usize, usize)>) -> Frame {
+    let done = if done.is_empty() { Vec::new() } else { lines(done) };
+    Frame { done, live: lines(live), cursor, ..Frame::default() }
+}
+
+#[test]
+fn done_lines_stay_and_the_live_region_is_painted_below() {
+    let mut screen = Screen::new(20, 6, Resizing::Reflows);
+    screen.paint(&frame("one\ntwo", "status\n\n› abc", Some((2, 5))));
+    assert_eq!(screen.vt.picture(), "one\ntwo\nstatus\n\n› abc█");
+    screen.paint(&frame("three\nfour\nfive", "› abc", Some((0, 5))));
+    assert_eq!(screen.vt.picture(), "one\ntwo\nthree\nfour\nfive\n› abc█");
+    screen.paint(&frame("a line that is longer than the screen", "? yes\n  no", None));
+    assert_eq!(screen.vt.picture(), "four\nfive\na line that is longe\nr than the screen\n? yes\n  no");
+    assert_eq!(screen.vt.everything().lines().next(), Some("one"));
+    assert_eq!(screen.vt.cursor(), (4, 0), "it is parked on the first live row");
+    screen.paint(&Frame { done: lines("bye"), ..Frame::default() });
+    assert_eq!(screen.vt.picture(), "four\nfive\na line that is longe\nr than the screen\nbye\n█");
+}
+
+#[test]
+fn lines_as_wide_as_the_screen_keep_their_last_character() {
+    let mut screen = Screen::new(10, 5, Resizing::Reflows);
+    screen.paint(&frame("", "old live row\nsecond one", Some((1, 0))));
+    screen.paint(&frame("0123456789\n日本語日本語", "x", Some((0, 1))));
+    assert_eq!(screen.vt.picture(), "0123456789\n日本語日本\n語\nx█");
+    let mut narrow = Screen::new(9, 6, Resizing::Reflows);
+    narrow.paint(&frame("", "########\n########\n########", Some((0, 0))));
+    narrow.paint(&frame("日本語日本語", "x", Some((0, 1))));
+    assert_eq!(narrow.vt.picture(), "日本語日\n本語\nx█");
+}
+
+#[test]
+fn only_what_changed_is_sent() {
+    let mut screen = Screen::new(80, 24, Resizing::Reflows);
+    let live = |spinner: &str, draft: &str| {
+        let composer = Line::new(Role::Accent, "› ").text(draft);
+        let rows = vec![
+            line(&format!("{spinner} thinking · 14s · esc stops")),
+            Line::default(),
+            composer,
+            Line::default(),
+            line("  footer"),
+        ];
+        Frame { live: rows, cursor: Some((2, 2 + draft.len())), ..Frame::default() }
+    };
+    screen.paint(&live("⠋", "abc"));
+    assert_eq!(screen.paint(&live("⠋", "abc")), 0);
+    let bytes = screen.paint(&live("⠙", "abc"));
+    assert!(bytes <= 24, "{bytes} bytes for a step of the spinner");
+    let bytes = screen.paint(&live("⠙", "abcd"));
+    assert!(bytes <= 16, "{bytes} bytes for a key");
+    assert_eq!(screen.vt.picture(), "⠙ thinking · 14s · esc stops\n\n› abcd█\n\n  footer");
+    screen.paint(&live("⠙", ""));
+    assert_eq!(screen.vt.picture(), "⠙ thinking · 14s · esc stops\n\n› █\n\n  footer");
+    screen.paint(&Frame { cursor: None, ..live("⠙", "") });
+    assert!(!screen.vt.visible);
+    screen.paint(&live("⠙", ""));
+    assert!(screen.vt.visible);
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % most
+    }
+
+    fn line(&mut self, most: usize) -> Line {
+        let words = ["a", "word", "日本", "é", "emoji 😀", "👩\u{200d}💻", "x\u{1b}[2Jy", "tab\t", "❤\u{fe0f}", "   "];
+        let roles = [Role::Text, Role::Accent, Role::Muted, Role::Add, Role::Strong];
+        let mut line = Line::default();
+        while line.width() < self.below(most) {
+            line = line.add(roles[self.below(roles.len())], words[self.below(words.len())]);
+        }
+        line
+    }
+}
+
+/// Random frames, each painted over the last one, are what a fresh terminal shows.
+#[test]
+fn a_painted_frame_looks_as_if_painted_afresh() {
+    let mut random = Random(3);
+    for round in 0..400 {
+        let (columns, rows) = (8 + random.below(40), 4 + random.below(10));
+        let mut screen = Screen::new(columns, rows, Resizing::Reflows);
+        let mut all: Vec<Line> = Vec::new();
+        for _ in 0..12 {
+            let done: Vec<Line> = (0..random.below(3)).map(|_| random.line(60)).collect();
+            let live: Vec<Line> = (0..1 + random.below(rows - 1)).map(|_| random.line(columns)).collect();
+            let cursor = (random.below(4) > 0).then(|| (random.below(live.len()), random.below(columns)));
+            let frame = Frame { done: done.clone(), live, cursor, ..Frame::default() };
+            screen.paint(&frame);
+            all.extend(done);
+            let mut fresh = Screen::new(columns, rows, Resizing::Reflows);
+            fresh.paint(&Frame { done: all.clone(), ..frame });
+            assert_eq!(screen.vt.everything(), fresh.vt.everything(), "round {round}");
+            assert_eq!(screen.vt.styled(), fresh.vt.styled(), "round {round}");
+            assert_eq!(screen.vt.visible, cursor.is_some());
+            if let Some((_, column)) = cursor {
+                assert_eq!(screen.vt.cursor().1, column.min(columns - 1), "round {round}");
+            }
+        }
+    }
+}
+
+const SIZES: [(usize, usize); 8] = [(80, 24), (120, 40), (40, 20), (79, 24), (100, 10), (30, 30), (44, 8), (81, 25)];
+
+/// Live rows are short, so a resize leaves every printed line once and one composer, with reflow and without.
+#[test]
+fn resizing_loses_and_doubles_nothing() {
+    for resizing in [Resizing::Reflows, Resizing::Cuts] {
+        for (before, after) in SIZES.iter().flat_map(|before| SIZES.map(|after| (*before, after))) {
+            let mut screen = Screen::new(before.0, before.1, resizing);
+            let mut number = 0;
+            let mut step = |screen: &mut Screen, count: usize| {
+                for _ in 0..count {
+                    number += 1;
+                    screen.paint(&frame(
+                        &format!("line {number}."),
+                        "⠋ busy · 3s\n\n› draft\n\n  model · 3%",
+                        Some((2, 7)),
+                    ));
+                }
+                number
+            };
+            step(&mut screen, 30);
+            screen.resize(after.0, after.1);
+            step(&mut screen, 5);
+            screen.resize(before.0, before.1);
+            let last = step(&mut screen, 30);
+            let all = screen.vt.everything();
+            for number in 1..=last {
+                let count = all.lines().filter(|line| *line == format!("line {number}.")).count();
+                assert_eq!(count, 1, "line {number}, {resizing:?} from {before:?} to {after:?}\n{all}");
+            }
+            assert_eq!(all.matches("› draft").count(), 1, "{resizing:?} from {before:?} to {after:?}\n{all}");
+        }
+    }
+}
+
+#[test]
+fn a_redraw_pushes_the_screen_into_the_scrollback() {
+    let mut screen = Screen::new(20, 6, Resizing::Reflows);
+    screen.paint(&frame("one\ntwo\nthree\nfour\nfive", "› x", Some((0, 3))));
+    let again = Frame { redraw: true, ..frame("four\nfive", "› x", Some((0, 3))) };
+    screen.paint(&again);
+    assert_eq!(screen.vt.picture(), "four\nfive\n› x█");
+    assert_eq!(screen.vt.scrolled(), ["one", "two", "three", "four", "five"], "and no old composer");
+    let mut half = Screen::new(20, 10, Resizing::Reflows);
+    half.paint(&frame("one", "› x", Some((0, 3))));
+    half.paint(&again);
+    assert_eq!((half.vt.picture(), half.vt.everything()), ("four\nfive\n› x█".into(), "one\nfour\nfive\n› x".into()));
+}
+
+#[test]
+fn tiny_terminals_do_not_panic() {
+    for (columns, rows) in (1..=20).flat_map(|columns| (1..=6).map(move |rows| (columns, rows))) {
+        let mut screen = Screen::new(columns, rows, Resizing::Cuts);
+        screen.paint(&frame("some finished text 日本", "status\n› draft 日本\n  footer", Some((1, 30))));
+        screen.paint(&frame("", "› d", Some((0, 3))));
+        screen.paint(&Frame { redraw: true, ..frame("x", "a\nb\nc\nd\ne\nf\ng\nh", Some((7, 1))) });
+    }
+}
+
+#[test]
+fn roles_are_sgr_parameters_and_end_with_their_text() {
+    let mut screen = Screen::new(40, 4, Resizing::Reflows);
+    let done = Line::new(Role::Ok, "✓").text(" Read ").add(Role::Muted, "a.rs").add(Role::Err, "!");
+    screen.paint(&Frame {
+        done: vec![done],
+        live: vec![Line::new(Role::Accent, "› ").text("x")],
+        cursor: Some((0, 3)),
+        ..Frame::default()
+    });
+    assert_eq!(screen.vt.styled(), "{32}✓{} Read {2}a.rs{31}!\n{36}› {}x");
+    let mut plain = Painter::new(Style { colours: Colours::None, background: None, unicode: false });
+    let done = vec![Line::new(Role::Ok, "✓ ").add(Role::Muted, "é · …")];
+    let bytes = plain.paint(&Frame { done, ..Frame::default() }, Size { columns: 20, rows: 4 });
+    assert_eq!(
+        String::from_utf8(bytes).expect("text"),
+        "\x1b[?2026h\x1b[?25l\rv \x1b[2m? - .\x1b[m\x1b[K\r\n\x1b[?7l\x1b[J\x1b[?7h\r\x1b[?25h\x1b[?2026l"
+    );
+}
