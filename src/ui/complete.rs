@@ -110,6 +110,11 @@ pub fn rank<'a>(query: &str, ties: Ties, candidates: impl Iterator<Item = (&'a s
             Some((score, Entry { text: text.into(), help: help.into(), matched }))
         })
         .collect();
+    // Names that have the word as it was typed leave the others out.
+    let literal = |entry: &Entry| entry.matched.windows(2).all(|pair| pair[1] == pair[0] + 1);
+    if ties == Ties::Earlier && found.iter().any(|(_, entry)| literal(entry)) {
+        found.retain(|(_, entry)| literal(entry));
+    }
     found.sort_by_key(|(score, entry)| (-score, if ties == Ties::Shorter { entry.text.len() } else { 0 }));
     found.into_iter().map(|(_, entry)| entry).collect()
 }
@@ -142,7 +147,7 @@ impl Popup {
         let column = self.entries[seen.clone()].iter().map(|entry| width(&entry.text)).max().unwrap_or(0) + 2;
         let mut rows: Vec<Line> = Vec::new();
         for (at, entry) in self.entries[seen.clone()].iter().enumerate() {
-            let mut line = mark(at + seen.start == self.selected);
+            let mut line = mark(at + seen.start, self.selected);
             for (number, c) in entry.text.chars().enumerate() {
                 let role = if entry.matched.contains(&number) { Role::Strong } else { Role::Text };
                 line.push(Span::new(role, &c.to_string()));
@@ -166,8 +171,8 @@ impl Popup {
 }
 
 /// The beginning of a row in a list of choices.
-pub fn mark(selected: bool) -> Line {
-    if selected { Line::new(Role::Accent, "  › ") } else { Line::new(Role::Text, "    ") }
+pub fn mark(at: usize, selected: usize) -> Line {
+    if at == selected { Line::new(Role::Accent, "  › ") } else { Line::new(Role::Text, "    ") }
 }
 
 /// Which entries of a list are seen, so that the selected one is.

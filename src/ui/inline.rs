@@ -173,11 +173,9 @@ impl Reader {
             if found + closing == text.len() && self.known == Known::Part {
                 return Found::Open;
             }
+            // The marks of code are shown: without colours they are all that tells it from text.
             if closing == run {
-                let inside = &text[content..found];
-                let padded = inside.len() > 2 && inside.starts_with(' ') && inside.ends_with(' ');
-                let trim = usize::from(padded);
-                return Found::Marked(Role::Code, content + trim..found - trim, found + closing);
+                return Found::Marked(Role::Code, at..found + closing, found + closing);
             }
             from = found + closing;
         }

@@ -1,5 +1,5 @@
 //! The bytes of a terminal as keys, text, pastes and replies. Bytes may be split anywhere; what a sequence means does not depend on it.
-//! Sequences that nobody knows are one [`Input::Junk`] and never become text.
+//! Sequences that nobody knows are one [`TerminalInput::Junk`] and never become text.
 //!
 //! The decoder owns no clock. A lone ESC is a key only after a while, so [`Decoder::due`] says when to call [`Decoder::tick`].
 
@@ -10,7 +10,7 @@ use crate::limits::ui::{
 use crate::ui::style::Rgb;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
+pub enum TerminalInput {
     Key(Key),
     /// What was typed.
     Text(String),
@@ -31,7 +31,7 @@ pub struct Key {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
-    /// With Ctrl in lower case. Without Ctrl and Alt a character is [`Input::Text`].
+    /// With Ctrl in lower case. Without Ctrl and Alt a character is [`TerminalInput::Text`].
     Char(char),
     Enter,
     Tab,
@@ -89,8 +89,9 @@ pub enum Reply {
     Position,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
+    #[default]
     Ground,
     /// After ESC.
     Escape,
@@ -107,7 +108,7 @@ enum State {
     Paste,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Decoder {
     state: State,
     /// The bytes of the present sequence, paste or character.
@@ -116,7 +117,7 @@ pub struct Decoder {
     over: bool,
     /// Alt was pressed with the present sequence or character.
     alt: bool,
-    inputs: Vec<Input>,
+    inputs: Vec<TerminalInput>,
     /// When the last byte came.
     at: u64,
     /// ESC is sent as a sequence, so a lone one is no key.
@@ -128,28 +129,10 @@ pub struct Decoder {
     pasted_at: Option<u64>,
 }
 
-impl Default for Decoder {
-    fn default() -> Decoder {
-        Decoder {
-            state: State::Ground,
-            bytes: Vec::new(),
-            over: false,
-            alt: false,
-            inputs: Vec::new(),
-            at: 0,
-            escapes_are_sequences: false,
-            pastes_are_marked: false,
-            burst: 0,
-            typed_at: 0,
-            pasted_at: None,
-        }
-    }
-}
-
 const PASTE_END: &[u8] = b"\x1b[201~";
 
 impl Decoder {
-    pub fn feed(&mut self, bytes: &[u8], now_ms: u64) -> Vec<Input> {
+    pub fn feed(&mut self, bytes: &[u8], now_ms: u64) -> Vec<TerminalInput> {
         let mut inputs = self.tick(now_ms);
         for byte in bytes {
             self.take(*byte, now_ms);
@@ -173,12 +156,12 @@ impl Decoder {
     }
 
     /// Ends what has waited too long for more bytes.
-    pub fn tick(&mut self, now_ms: u64) -> Vec<Input> {
+    pub fn tick(&mut self, now_ms: u64) -> Vec<TerminalInput> {
         if self.due().is_none_or(|due| now_ms < due) {
             return Vec::new();
         }
-        let alt_key = |c: char| Input::Key(Key { code: Code::Char(c), mods: Mods::ALT });
-        let escape = Input::Key(Key { code: Code::Esc, mods: Mods::NONE });
+        let alt_key = |c: char| TerminalInput::Key(Key { code: Code::Char(c), mods: Mods::ALT });
+        let escape = TerminalInput::Key(Key { code: Code::Esc, mods: Mods::NONE });
         match (self.state, self.escapes_are_sequences) {
             (State::Ground, _) => self.character(),
             (State::Paste, _) => self.paste(),
@@ -186,7 +169,7 @@ impl Decoder {
             (State::Escapes, false) => self.inputs.extend([escape.clone(), escape]),
             (State::Single, false) => self.inputs.push(alt_key('O')),
             (State::String(kind), _) if self.bytes.is_empty() => self.inputs.push(alt_key(kind.into())),
-            _ => self.inputs.push(Input::Junk),
+            _ => self.inputs.push(TerminalInput::Junk),
         }
         self.ground();
         std::mem::take(&mut self.inputs)
@@ -225,7 +208,7 @@ impl Decoder {
             State::Console => {
                 match byte {
                     b'A'..=b'E' => self.key(Code::Function(byte - b'A' + 1), Mods::NONE),
-                    _ => self.inputs.push(Input::Junk),
+                    _ => self.inputs.push(TerminalInput::Junk),
                 }
                 self.ground();
             }
@@ -286,8 +269,8 @@ impl Decoder {
 
     fn text(&mut self, c: char) {
         match self.inputs.last_mut() {
-            Some(Input::Text(text)) => text.push(c),
-            _ => self.inputs.push(Input::Text(c.into())),
+            Some(TerminalInput::Text(text)) => text.push(c),
+            _ => self.inputs.push(TerminalInput::Text(c.into())),
         }
     }
 
@@ -296,7 +279,7 @@ impl Decoder {
         if !matches!(code, Code::Char('j')) {
             self.burst = 0;
         }
-        self.inputs.push(Input::Key(Key { code, mods }));
+        self.inputs.push(TerminalInput::Key(Key { code, mods }));
     }
 
     fn after_escape(&mut self, byte: u8, now: u64) {
@@ -331,7 +314,7 @@ impl Decoder {
     fn modified(&mut self, code: Option<Code>, mods: Mods) {
         match code {
             Some(code) => self.key(code, mods),
-            None => self.inputs.push(Input::Junk),
+            None => self.inputs.push(TerminalInput::Junk),
         }
     }
 
@@ -348,7 +331,7 @@ impl Decoder {
             }
             0x40..=0x7e => self.end_control(byte, now),
             _ => {
-                self.inputs.push(Input::Junk);
+                self.inputs.push(TerminalInput::Junk);
                 self.ground();
                 if byte == 0x1b {
                     self.enter(State::Escape);
@@ -362,19 +345,19 @@ impl Decoder {
         let text = String::from_utf8_lossy(&bytes);
         self.state = State::Ground;
         match (self.over, end, text.as_ref()) {
-            (true, ..) => self.inputs.push(Input::Junk),
+            (true, ..) => self.inputs.push(TerminalInput::Junk),
             (_, b'~', "200") => {
                 self.pastes_are_marked = true;
                 self.at = now;
                 return self.enter(State::Paste);
             }
             // The end of a paste that was given up already.
-            (_, b'~', "201") => self.inputs.push(Input::Junk),
-            (_, b'I', "") => self.inputs.push(Input::Focus(true)),
-            (_, b'O', "") => self.inputs.push(Input::Focus(false)),
+            (_, b'~', "201") => self.inputs.push(TerminalInput::Junk),
+            (_, b'I', "") => self.inputs.push(TerminalInput::Focus(true)),
+            (_, b'O', "") => self.inputs.push(TerminalInput::Focus(false)),
             (_, _, text) if text.starts_with(['?', '>', '=']) => self.reply(end, text),
             (_, b'R', text) if text.contains(';') && !text.starts_with("1;") => {
-                self.inputs.push(Input::Reply(Reply::Position));
+                self.inputs.push(TerminalInput::Reply(Reply::Position));
             }
             (_, _, text) => self.sequence(end, text),
         }
@@ -388,7 +371,7 @@ impl Decoder {
             (b'y', _) => text.strip_prefix("?2026;").map(|value| Reply::Synchronised(value.starts_with(['1', '2']))),
             _ => None,
         };
-        self.inputs.push(reply.map_or(Input::Junk, Input::Reply));
+        self.inputs.push(reply.map_or(TerminalInput::Junk, TerminalInput::Reply));
     }
 
     /// `CSI parameters end`, where each parameter may have sub-parameters.
@@ -400,7 +383,7 @@ impl Decoder {
             })
             .collect();
         let Some(numbers) = numbers else {
-            return self.inputs.push(Input::Junk);
+            return self.inputs.push(TerminalInput::Junk);
         };
         let number = |at: usize| numbers.get(at).map_or(0, |parameter| parameter[0]);
         let mods = Mods::of(number(1));
@@ -420,7 +403,7 @@ impl Decoder {
             (b'~', _) => self.modified(numbered_key(number(0)), mods),
             (b'^', _) => self.modified(numbered_key(number(0)), Mods::CTRL),
             (b'$', _) => self.modified(numbered_key(number(0)), Mods::SHIFT),
-            _ => self.inputs.push(Input::Junk),
+            _ => self.inputs.push(TerminalInput::Junk),
         }
     }
 
@@ -435,21 +418,12 @@ impl Decoder {
                 let digits_and_signs = b"0123456789./*-+\r=";
                 Code::Char(char::from(digits_and_signs[(number - 57399) as usize]))
             }
-            57417 => Code::Left,
-            57418 => Code::Right,
-            57419 => Code::Up,
-            57420 => Code::Down,
-            57421 => Code::PageUp,
-            57422 => Code::PageDown,
-            57423 => Code::Home,
-            57424 => Code::End,
-            57425 => Code::Insert,
-            57426 => Code::Delete,
+            57417..=57426 => KEYPAD[(number - 57417) as usize],
             // Modifiers alone, media keys and the like.
-            57344..=63743 => return self.inputs.push(Input::Junk),
+            57344..=63743 => return self.inputs.push(TerminalInput::Junk),
             number => match char::from_u32(number).filter(|c| !c.is_control()) {
                 Some(c) => Code::Char(c),
-                None => return self.inputs.push(Input::Junk),
+                None => return self.inputs.push(TerminalInput::Junk),
             },
         };
         let Code::Char(c) = code else {
@@ -483,7 +457,7 @@ impl Decoder {
             b']' => text.strip_prefix("11;").and_then(colour).map(Reply::Background),
             _ => text.strip_prefix(">|").map(|name| Reply::Version(name.to_owned())),
         };
-        self.inputs.push(reply.map_or(Input::Junk, Input::Reply));
+        self.inputs.push(reply.map_or(TerminalInput::Junk, TerminalInput::Reply));
         self.ground();
     }
 
@@ -509,12 +483,18 @@ impl Decoder {
         let bytes = &bytes[..bytes.len().min(PASTE_BYTES)];
         let text = String::from_utf8_lossy(bytes).replace("\r\n", "\n").replace('\r', "\n");
         let keep = |c: char| !c.is_control() || c == '\n' || c == '\t';
-        self.inputs.push(Input::Paste(text.chars().filter(|c| keep(*c)).collect()));
+        self.inputs.push(TerminalInput::Paste(text.chars().filter(|c| keep(*c)).collect()));
         if self.over {
-            self.inputs.push(Input::PasteCut);
+            self.inputs.push(TerminalInput::PasteCut);
         }
     }
 }
+
+/// The keys of the keypad as the kitty protocol numbers them.
+#[rustfmt::skip]
+const KEYPAD: [Code; 10] = [
+    Code::Left, Code::Right, Code::Up, Code::Down, Code::PageUp, Code::PageDown, Code::Home, Code::End, Code::Insert, Code::Delete,
+];
 
 fn cursor_key(end: u8) -> Option<Code> {
     Some(match end {

@@ -57,6 +57,13 @@ struct Paragraph {
     may_be_table: bool,
 }
 
+/// What stands before a line: a paragraph that is no item of a list, or anything else.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Prose,
+    Other,
+}
+
 /// What a line begins.
 #[derive(Debug, PartialEq, Eq)]
 enum Start {
@@ -155,7 +162,7 @@ impl Markdown {
                 self.end_paragraph_line(&line, most);
             }
             Block::Paragraph(_) | Block::None => {
-                if let Some(start) = start(&line, Known::Whole, self.is_prose()) {
+                if let Some(start) = start(&line, Known::Whole, self.before()) {
                     self.begin(start, &line, most);
                 }
             }
@@ -178,7 +185,7 @@ impl Markdown {
                 self.print_rows(Known::Part);
             }
             Block::Paragraph(_) | Block::None => {
-                let Some(start) = start(&self.line, Known::Part, self.is_prose()) else {
+                let Some(start) = start(&self.line, Known::Part, self.before()) else {
                     return;
                 };
                 let from = match start {
@@ -197,9 +204,9 @@ impl Markdown {
         }
     }
 
-    /// Whether a paragraph goes on that is no item of a list.
-    fn is_prose(&self) -> bool {
-        matches!(self.block, Block::Paragraph(_)) && self.list == 0
+    /// What the present line comes after.
+    fn before(&self) -> Before {
+        if matches!(self.block, Block::Paragraph(_)) && self.list == 0 { Before::Prose } else { Before::Other }
     }
 
     /// Whether an indented line is code.
@@ -437,7 +444,7 @@ fn styled(line: &str) -> Vec<Cell> {
 }
 
 /// What a line begins. None: more of it has to be known. Prose is interrupted only by a list that begins with 1.
-fn start(line: &str, known: Known, in_prose: bool) -> Option<Start> {
+fn start(line: &str, known: Known, before: Before) -> Option<Start> {
     let text = line.trim_start_matches(' ');
     let indent = line.len() - text.len();
     let whole = known == Known::Whole;
@@ -472,7 +479,9 @@ fn start(line: &str, known: Known, in_prose: bool) -> Option<Start> {
             let digits = text.bytes().take_while(u8::is_ascii_digit).count();
             let mut rest = text[digits..].chars();
             match (rest.next(), rest.next()) {
-                (Some('.' | ')'), Some(' ')) if digits <= 9 && (!in_prose || &text[..digits] == "1" || indent > 0) => {
+                (Some('.' | ')'), Some(' '))
+                    if digits <= 9 && (before != Before::Prose || &text[..digits] == "1" || indent > 0) =>
+                {
                     Some(Start::Item(indent, indent + digits + 2))
                 }
                 (None, _) | (Some('.' | ')'), None) if !whole => None,

@@ -1,15 +1,63 @@
 //! What people see of a task. [`scene`] folds the records of a task; the terminal and the web console show the result.
+//!
+//! # The terminal
+//!
+//! [`app::Ui`] is a state machine without I/O and without a clock. The shell owns the terminal, the connection and the files:
+//!
+//! | the shell | does |
+//! |---|---|
+//! | at the start | makes a [`Setup`], then `Ui::new`; writes [`screen::START`] in raw mode (nothing in linear mode) |
+//! | when something happens | calls `Ui::take` with an [`Input`] and performs the [`Act`]s that it returns |
+//! | when the terminal has taken all bytes, at the time of `Ui::due` | calls `take(Input::Tick)`, then `Ui::paint`, and writes the bytes |
+//! | before an editor or a stop | writes `Ui::restore`; afterwards `Ui::resume`, then gives `Input::Edited` or `Input::Resumed` |
+//! | at the end | writes `Ui::farewell`, then `Ui::restore`, and sets the saved modes of the terminal |
+//!
+//! The connection carries frames of `gemini-a2a.v1`, one JSON object each. Over the in-memory connection and over `attach` they are the
+//! same. Of the server the terminal needs:
+//!
+//! | call | members | answer |
+//! |---|---|---|
+//! | `about` | | `{session, workspace, mode, models, window, commands: [{name, description, arguments}]}` |
+//! | `session` | none, `new: true`, or `task` | the id of the live session, which is a new one, or this task from now on |
+//! | `watch`, `unwatch` | `task`; `after` | `{taskId, after}`, then its records |
+//! | `say` | `task`, `text`, `id`, `steer` | `{taskId, accepted}` |
+//! | `answer` | `task`, `call`, `option`; `edited`, `answers`, `seen` | the same; the error `TOOL_CALL_NOT_PENDING` if somebody was faster |
+//! | `abort`, `drop` | `task`; `turn` | the same |
+//! | `tune` | `task`; `mode`, `model` | anything; the mode or the model is the one from now on |
+//! | `shell` | `task`, `command` | anything; the command is shown by its events |
+//! | `execute` | `task`, `text` | `{text}`, shown as markdown |
+//! | `files` | `task`, `query`, `limit` | `{paths: […], total}` |
+//! | `clients` | | `{clients: [{client, via, task, since}]}`, then frames `{"clients": […]}` when they change |
+//! | `briefs` | | `{tasks: [{task, title, at, turns, state}]}`, newest first |
+//! | `blob` | `task`, `sha256`, `from` | `{data, len}` |
+//!
+//! A call that the server does not know is answered with an error, and the terminal does without it. After a lost connection
+//! (`Input::Lost`, then `Input::Connected`) prompts, answers and stops are sent again; the log is continued behind the last record.
 
 pub mod scene;
 
 #[cfg(feature = "tui")]
+mod actions;
+#[cfg(feature = "tui")]
+pub mod app;
+#[cfg(feature = "tui")]
 pub mod bind;
 #[cfg(feature = "tui")]
+pub mod block;
+#[cfg(feature = "tui")]
+pub mod client;
+#[cfg(feature = "tui")]
 pub mod code;
+#[cfg(feature = "tui")]
+mod commands;
 #[cfg(feature = "tui")]
 pub mod complete;
 #[cfg(feature = "tui")]
 pub mod composer;
+#[cfg(feature = "tui")]
+pub mod dialog;
+#[cfg(feature = "tui")]
+pub mod diff;
 #[cfg(feature = "tui")]
 pub mod edit;
 #[cfg(feature = "tui")]
@@ -17,11 +65,23 @@ pub mod history;
 #[cfg(feature = "tui")]
 pub mod inline;
 #[cfg(feature = "tui")]
+pub mod inquiry;
+#[cfg(feature = "tui")]
 pub mod keys;
+#[cfg(feature = "tui")]
+pub mod linear;
 #[cfg(feature = "tui")]
 pub mod markdown;
 #[cfg(feature = "tui")]
 pub mod paint;
+#[cfg(feature = "tui")]
+mod questions;
+#[cfg(feature = "tui")]
+mod replies;
+#[cfg(feature = "tui")]
+pub mod screen;
+#[cfg(feature = "tui")]
+pub mod status;
 #[cfg(feature = "tui")]
 pub mod style;
 #[cfg(feature = "tui")]
@@ -29,6 +89,122 @@ pub mod table;
 #[cfg(feature = "tui")]
 pub mod text;
 #[cfg(feature = "tui")]
+pub mod transcript;
+#[cfg(feature = "tui")]
 pub mod width;
 #[cfg(feature = "tui")]
 pub mod wrap;
+
+#[cfg(feature = "tui")]
+use crate::base::id::TaskId;
+use crate::base::words::words;
+
+/// What the terminal knows from the start.
+#[cfg(feature = "tui")]
+pub struct Setup {
+    /// This client in the log, the workspace, the user's home.
+    pub viewer: block::Viewer,
+    pub version: String,
+    /// The address that others can connect to, if there is one.
+    pub url: Option<String>,
+    /// The server that an attached terminal is connected to, for messages.
+    pub server: String,
+    pub branch: String,
+    /// A task to show instead of the live session.
+    pub task: Option<TaskId>,
+    /// Prompts of earlier, oldest first, and a draft that was not sent.
+    pub history: Vec<String>,
+    pub draft: String,
+    /// A prompt to begin with.
+    pub prompt: Option<String>,
+    /// Asked before anything else. The connection is made after the answer.
+    pub trust: Option<TrustQuestion>,
+    pub style: style::Style,
+    pub notify: Notify,
+    /// The name of the editor, and of the terminal program (`TERM_PROGRAM`).
+    pub editor: String,
+    pub terminal: String,
+    pub inside_tmux: bool,
+    /// Words instead of a painted screen; input comes as lines.
+    pub linear: bool,
+    pub debug: bool,
+    /// Random: the keys of prompts begin with it.
+    pub nonce: String,
+}
+
+/// What happened.
+#[cfg(feature = "tui")]
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// The terminal sent bytes.
+    Bytes(&'a [u8]),
+    /// In linear mode: a line was typed.
+    Line(&'a str),
+    Resized(paint::Size),
+    /// The server sent a frame.
+    Frame(&'a str),
+    Connected,
+    /// The connection is gone and is tried again at this time of the monotonic clock.
+    Lost {
+        retry_at: u64,
+    },
+    /// The editor was left: what was written, or why it failed.
+    Edited(Result<String, String>),
+    /// The terminal is ours again after a stop; with a notice if it was never stopped.
+    Resumed(Option<String>),
+    /// A line of the log.
+    Log(&'a str),
+    Tick,
+}
+
+/// What is to be done.
+#[cfg(feature = "tui")]
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// Send a frame to the server.
+    Send(String),
+    /// Store a prompt in the history of the workspace.
+    Remember(String),
+    /// Store the draft, so that a crash does not lose it; an empty one removes it.
+    KeepDraft(String),
+    /// Open the editor on this text in a file of this name.
+    Edit {
+        text: String,
+        name: String,
+    },
+    /// Stop the process group, as Ctrl-Z does.
+    Suspend,
+    /// The folder is trusted or not; then connect.
+    Trust(TrustChoice),
+    Quit,
+}
+
+/// An unknown folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustQuestion {
+    pub folder: String,
+    /// The folder above it, if that can be trusted too.
+    pub parent: Option<String>,
+    /// What trust would let count, a line each.
+    pub found: Vec<String>,
+}
+
+words! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum TrustChoice {
+        Folder = "folder",
+        Parent = "parent",
+        Nothing = "nothing",
+    }
+}
+
+words! {
+    /// The setting `ui.notify`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Notify {
+        #[default]
+        Auto = "auto",
+        Bell = "bell",
+        Off = "off",
+    }
+}

@@ -4,17 +4,20 @@
 //! The fold never fails: records of a newer server may name calls that are not known here, and those are ignored. It knows no clock,
 //! no width and no colour. Unlike the state of the task machine it keeps what people read and drops what only the model needs.
 
+mod call;
+
+pub use call::{Call, Stage};
+
 use crate::base::id::{CallId, ConfigId, ContextId, Seq, TaskId};
 use crate::base::words::words;
-use crate::limits::LIVE_TAIL_BYTES;
-use crate::task::log::answer::{Answer, Request, Usage};
+use crate::task::log::answer::{Answer, Usage};
 use crate::task::log::event::{Created, End, Event, Tries};
 use crate::task::log::record::Record;
 use crate::task::machine::state::TaskState;
 use crate::task::message::{Artifact, Content, Message, Source};
 use crate::task::policy::Mode;
 use crate::task::push::Health;
-use crate::task::spec::{Answers, ApprovalScope, Choice, Display, Ending, Plan};
+use crate::task::spec::{ApprovalScope, Ending, Plan};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -159,112 +162,6 @@ words! {
         Interrupted = "interrupted",
         Resumed = "resumed",
         Closed = "closed",
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Call {
-    #[serde(flatten)]
-    pub request: Request,
-    pub stage: Stage,
-    #[serde(flatten)]
-    pub plan: Option<Arc<Plan>>,
-    /// The record of the present plan.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub planned: Option<Seq>,
-    pub keeping: ApprovalScope,
-    pub asked_at: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub choice: Option<Choice>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub by: Option<Source>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub edited: Option<Arc<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub answers: Option<Arc<Answers>>,
-    /// The newest part of what it has printed, as long as its ending does not show it.
-    pub output: String,
-    pub output_bytes: u64,
-    pub output_lines: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ending: Option<Arc<Ending>>,
-    pub started_at: u64,
-    pub ended_at: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stage {
-    Named,
-    Planned,
-    Asked,
-    Answered,
-    Ready,
-    Running,
-    /// The file changed under an approved edit; the call is prepared again.
-    Replanning,
-    Ended,
-    /// The turn was over before it ended.
-    Interrupted,
-}
-
-impl Call {
-    fn named(request: Request) -> Call {
-        Call {
-            request,
-            stage: Stage::Named,
-            plan: None,
-            planned: None,
-            keeping: ApprovalScope::Session,
-            asked_at: 0,
-            choice: None,
-            by: None,
-            edited: None,
-            answers: None,
-            output: String::new(),
-            output_bytes: 0,
-            output_lines: 0,
-            ending: None,
-            started_at: 0,
-            ended_at: 0,
-        }
-    }
-
-    pub fn is_over(&self) -> bool {
-        matches!(self.stage, Stage::Ended | Stage::Interrupted)
-    }
-
-    fn answer(&mut self, choice: Choice, by: &Source, edited: &Option<Arc<str>>, answers: &Option<Arc<Answers>>) {
-        self.stage = Stage::Answered;
-        (self.choice, self.by) = (Some(choice), Some(by.clone()));
-        (self.edited, self.answers) = (edited.clone(), answers.clone());
-    }
-
-    fn start(&mut self, at: u64) {
-        (self.stage, self.started_at) = (Stage::Running, at);
-    }
-
-    fn print(&mut self, text: &str) {
-        self.output_bytes += text.len() as u64;
-        self.output_lines += text.matches('\n').count() as u64;
-        self.output.push_str(text);
-        let cut = self.output.len().saturating_sub(LIVE_TAIL_BYTES);
-        self.output.drain(..self.output.ceil_char_boundary(cut));
-    }
-
-    fn end(&mut self, ending: &Arc<Ending>, at: u64) {
-        self.stage = Stage::Ended;
-        self.ended_at = at;
-        let shown = match ending.as_ref() {
-            Ending::Success { display: Display::Text { .. }, .. } => true,
-            Ending::Cancelled { output, .. } => !output.is_empty(),
-            Ending::Success { .. } | Ending::Error { .. } => false,
-        };
-        if shown {
-            self.output = String::new();
-        }
-        self.ending = Some(ending.clone());
     }
 }
 

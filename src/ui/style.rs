@@ -89,11 +89,9 @@ impl Style {
         Style { colours, background, unicode }
     }
 
-    /// The terminal's own word on its background. A setting stays; tmux says white when it does not know.
-    pub fn learn_background(&mut self, background: Rgb, inside_tmux: bool) {
-        if self.background.is_none() && !(inside_tmux && background == [255, 255, 255]) {
-            self.background = Some(background);
-        }
+    /// The terminal's own word on its background. A setting stays.
+    pub fn learn_background(&mut self, background: Rgb) {
+        self.background.get_or_insert(background);
     }
 
     /// The parameters of SGR for a role.
@@ -231,12 +229,10 @@ mod tests {
     #[test]
     fn the_terminal_tells_its_background_unless_a_theme_is_set() {
         let mut auto = style(&[], Theme::Auto);
-        auto.learn_background([255; 3], true);
-        assert_eq!(auto.background, None, "tmux does not know");
-        auto.learn_background([1, 2, 3], true);
+        auto.learn_background([1, 2, 3]);
         assert_eq!(auto.background, Some([1, 2, 3]));
         let mut light = style(&[], Theme::Light);
-        light.learn_background([1, 2, 3], false);
+        light.learn_background([1, 2, 3]);
         assert_eq!(light.background, Some([255; 3]));
     }
 

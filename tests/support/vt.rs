@@ -110,6 +110,8 @@ impl Vt {
             ("?25", "l") => self.visible = false,
             ("?7", "h") => self.autowrap = true,
             ("?7", "l") => self.autowrap = false,
+            // How keys are sent.
+            (">1", "u") | (">4;2", "m") => {}
             (_, "A") => (self.row, self.pending) = (self.row.saturating_sub(number), false),
             (_, "G") => (self.column, self.pending) = ((number - 1).min(self.columns - 1), false),
             ("", "K") => self.erase_row(),

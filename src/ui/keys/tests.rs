@@ -3,15 +3,15 @@
 use super::*;
 
 /// Inputs in short words: `ctrl-a`, `"text"`, `paste "…"`.
-fn words(inputs: &[Input]) -> String {
-    let word = |input: &Input| match input {
-        Input::Text(text) => format!("{text:?}"),
-        Input::Paste(text) => format!("paste {text:?}"),
-        Input::PasteCut => "cut".into(),
-        Input::Focus(focus) => format!("focus {focus}"),
-        Input::Reply(reply) => format!("{reply:?}"),
-        Input::Junk => "junk".into(),
-        Input::Key(Key { code, mods }) => {
+fn words(inputs: &[TerminalInput]) -> String {
+    let word = |input: &TerminalInput| match input {
+        TerminalInput::Text(text) => format!("{text:?}"),
+        TerminalInput::Paste(text) => format!("paste {text:?}"),
+        TerminalInput::PasteCut => "cut".into(),
+        TerminalInput::Focus(focus) => format!("focus {focus}"),
+        TerminalInput::Reply(reply) => format!("{reply:?}"),
+        TerminalInput::Junk => "junk".into(),
+        TerminalInput::Key(Key { code, mods }) => {
             let names = [(Mods::CTRL, "ctrl-"), (Mods::ALT, "alt-"), (Mods::SHIFT, "shift-")];
             let mods: String = names.into_iter().filter(|(bit, _)| mods.has(*bit)).map(|(_, name)| name).collect();
             let code = match code {
@@ -131,11 +131,11 @@ fn samples() -> Vec<Vec<u8>> {
     samples
 }
 
-fn joined(inputs: Vec<Input>) -> Vec<Input> {
-    let mut all: Vec<Input> = Vec::new();
+fn joined(inputs: Vec<TerminalInput>) -> Vec<TerminalInput> {
+    let mut all: Vec<TerminalInput> = Vec::new();
     for input in inputs {
         match (all.last_mut(), input) {
-            (Some(Input::Text(before)), Input::Text(text)) => before.push_str(&text),
+            (Some(TerminalInput::Text(before)), TerminalInput::Text(text)) => before.push_str(&text),
             (_, input) => all.push(input),
         }
     }
@@ -147,7 +147,7 @@ fn a_stream_means_the_same_however_it_is_split() {
     for sample in samples() {
         let feed = |pieces: &[&[u8]]| {
             let mut decoder = Decoder::default();
-            let mut inputs: Vec<Input> = pieces.iter().flat_map(|piece| decoder.feed(piece, 5)).collect();
+            let mut inputs: Vec<TerminalInput> = pieces.iter().flat_map(|piece| decoder.feed(piece, 5)).collect();
             inputs.extend(decoder.tick(100_000));
             joined(inputs)
         };
@@ -219,7 +219,7 @@ fn a_paste_has_a_limit() {
         decoder.feed(b"\x1b[200~", 0);
         let mut inputs = decoder.feed(&vec![b'x'; bytes], 0);
         inputs.extend(decoder.feed(b"\x1b[201~y", 0));
-        let Some(Input::Paste(text)) = inputs.first() else { panic!("a paste") };
+        let Some(TerminalInput::Paste(text)) = inputs.first() else { panic!("a paste") };
         (text.len(), words(&inputs[1..]))
     };
     assert_eq!(paste(PASTE_BYTES), (PASTE_BYTES, "\"y\"".into()));
@@ -258,9 +258,9 @@ fn random_bytes_never_panic_and_never_confirm() {
         let mut decoder = Decoder::default();
         let mut inputs = decoder.feed(&bytes, round);
         inputs.extend(decoder.tick(round + 10_000));
-        let confirms = |input: &Input| match input {
-            Input::Key(key) => key.code == Code::Enter,
-            Input::Text(text) => text.contains('y'),
+        let confirms = |input: &TerminalInput| match input {
+            TerminalInput::Key(key) => key.code == Code::Enter,
+            TerminalInput::Text(text) => text.contains('y'),
             _ => false,
         };
         assert!(!inputs.iter().any(confirms), "{bytes:?}");

@@ -1,6 +1,7 @@
 //! What each event changes in the scene. Recorded journals are folded in `tests/scene.rs`.
 
 use super::*;
+use crate::limits::LIVE_TAIL_BYTES;
 use crate::task::log::event::{calls, detours, errands, hooks, speech};
 use serde_json::{Value, json, to_value};
 use std::collections::BTreeSet;

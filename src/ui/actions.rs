@@ -1,0 +1,250 @@
+//! What keys do outside of dialogs: writing, sending, stopping, quitting, and printing what was asked for.
+
+use crate::base::clock::Now;
+use crate::limits::ui::{ESCAPE_TWICE_MS, QUIT_TWICE_MS};
+use crate::task::policy::Mode;
+use crate::task::spec::Choice;
+use crate::ui::Act;
+use crate::ui::app::{Editing, Ui};
+use crate::ui::bind::Action;
+use crate::ui::client::{Ask, Purpose, Session};
+use crate::ui::composer::Outcome;
+use crate::ui::edit::{Motion, Way};
+use crate::ui::scene::{Item, Phase};
+use crate::ui::screen::sharing;
+use crate::ui::style::Role;
+use crate::ui::transcript::Whole;
+use crate::ui::wrap::Line;
+
+/// When a prompt reaches the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// Within the turn that is under way.
+    Within,
+    /// In a turn of its own.
+    Next,
+}
+
+impl Ui {
+    /// How Enter sends a prompt.
+    pub(super) fn delivered(&self) -> Delivered {
+        if self.is_busy() { Delivered::Within } else { Delivered::Next }
+    }
+
+    /// A key outside of dialogs.
+    pub(super) fn act(&mut self, action: Action, now: Now) {
+        let prefixed = std::mem::take(&mut self.typing.prefix);
+        let has_question = self.dialog.is_some();
+        let plain = !self.composer.is_searching() && !self.composer.has_popup();
+        match action {
+            Action::Escape if plain && !self.composer.is_shell() => self.escape(now),
+            Action::Tab if plain && has_question => {
+                if let Some(open) = &mut self.dialog {
+                    (open.focused, open.painted) = (true, None);
+                }
+            }
+            Action::Tab if plain && self.is_busy() && !self.composer.draft.is_empty() => {
+                let outcome = self.composer.submit();
+                self.submitted(outcome, Delivered::Next, now);
+            }
+            Action::Row(Way::Up) if plain && self.composer.draft.is_empty() && self.take_back() => {}
+            Action::NextMode => self.next_mode(),
+            Action::Prefix => self.typing.prefix = true,
+            Action::Editor => self.edit_draft(),
+            Action::Move(Motion::LineEnd) if prefixed => self.edit_draft(),
+            Action::Plan => match self.transcript.plan() {
+                plan if plan.is_empty() => self.toast("The agent has no plan yet", now),
+                plan => self.print(plan),
+            },
+            Action::Raw => {
+                let raw = self.transcript.answer().unwrap_or_default().to_owned();
+                self.print(raw.lines().map(|line| Line::new(Role::Text, line)).collect());
+            }
+            Action::Debug => {
+                self.debug = !self.debug;
+                self.toast(if self.debug { "Debug lines are shown" } else { "Debug lines are hidden" }, now);
+            }
+            Action::DeleteOrQuit if self.composer.draft.is_empty() => _ = self.arm_quit("ctrl-d", now),
+            action => {
+                let outcome = self.composer.act(action);
+                if outcome == Outcome::Ignored && action == Action::Output {
+                    self.print_output(now);
+                }
+                self.submitted(outcome, self.delivered(), now);
+            }
+        }
+        self.keep_draft();
+    }
+
+    fn edit_draft(&mut self) {
+        let text = self.composer.draft.content();
+        self.open_editor(Editing::Draft, &text, "prompt.md");
+    }
+
+    fn print_output(&mut self, now: Now) {
+        match self.transcript.output() {
+            Whole::Nothing => self.toast("There is no output yet", now),
+            Whole::Lines(lines) => self.print(lines),
+            Whole::Stored(call, blob) => {
+                if let Some(task) = self.task.clone() {
+                    self.fetched.clear();
+                    let purpose = Purpose::Output(call);
+                    self.ask(Ask::Blob { task, sha256: blob.sha256, from: 0, purpose });
+                }
+            }
+        }
+    }
+
+    fn next_mode(&mut self) {
+        let mode = match self.mode() {
+            Mode::Default => Mode::AutoEdit,
+            Mode::AutoEdit => Mode::Plan,
+            Mode::Plan | Mode::Yolo => Mode::Default,
+        };
+        self.tune(Some(mode), None);
+    }
+
+    pub(super) fn tune(&mut self, mode: Option<Mode>, model: Option<String>) {
+        if let Some(task) = self.task.clone() {
+            self.ask(Ask::Tune { task, mode, model });
+        }
+    }
+
+    pub(super) fn mode(&self) -> Mode {
+        self.about.mode.unwrap_or(self.transcript.scene.mode)
+    }
+
+    /// Takes the newest own prompt back that waits for its turn. Whether there is one.
+    fn take_back(&mut self) -> bool {
+        let queue = &self.transcript.scene.queue;
+        let own = queue.iter().rev().find(|prompt| self.transcript.viewer.is_me(&prompt.by));
+        let Some((turn, text, task)) =
+            own.and_then(|prompt| Some((prompt.turn, prompt.text.clone(), self.task.clone()?)))
+        else {
+            return false;
+        };
+        self.composer.draft.replace(&text);
+        self.ask(Ask::Drop { task, turn });
+        true
+    }
+
+    /// Esc outside of dialogs and lists.
+    fn escape(&mut self, now: Now) {
+        let twice = self.typing.escape_at.is_some_and(|at| now.mono_ms.saturating_sub(at) <= ESCAPE_TWICE_MS);
+        self.typing.escape_at = Some(now.mono_ms);
+        if twice && !self.composer.draft.is_empty() {
+            self.clear_draft();
+        } else if self.is_busy() {
+            self.stop();
+        } else if !self.composer.draft.is_empty() {
+            self.toast("esc again clears the draft", now);
+        }
+    }
+
+    fn clear_draft(&mut self) {
+        if let Some(text) = self.composer.clear() {
+            self.remember(&text);
+        }
+        self.keep_draft();
+    }
+
+    pub(super) fn remember(&mut self, text: &str) {
+        if self.composer.remember(text) {
+            self.acts.push(Act::Remember(text.to_owned()));
+        }
+    }
+
+    /// Stops the turn. A prompt that nothing came of yet is written again.
+    fn stop(&mut self) {
+        let Some(task) = self.task.clone() else {
+            return;
+        };
+        self.ask(Ask::Abort { task });
+        if let Some(Item::Prompt { prompt, .. }) = self.transcript.scene.items.last()
+            && self.transcript.viewer.is_me(&prompt.by)
+            && self.composer.draft.is_empty()
+        {
+            self.composer.draft.replace(&prompt.text);
+        }
+    }
+
+    /// Ctrl-C: the second one quits, whatever the first one did.
+    pub(super) fn interrupt(&mut self, now: Now) {
+        if self.arm_quit("ctrl-c", now) {
+            return;
+        }
+        match &self.dialog {
+            Some(open) if open.focused && open.picks.is_some() => {
+                let picks = open.picks;
+                self.leave_picker(picks);
+            }
+            Some(open) if open.focused => {
+                if let Some(call) = open.dialog.call().cloned() {
+                    self.answer(call, Choice::Cancel, None, None);
+                }
+            }
+            _ if self.composer.is_searching() => drop(self.composer.act(Action::Escape)),
+            _ if !self.composer.draft.is_empty() => self.clear_draft(),
+            _ if self.is_busy() => self.stop(),
+            _ => {}
+        }
+    }
+
+    /// Whether it quits.
+    fn arm_quit(&mut self, key: &str, now: Now) -> bool {
+        let twice = self.typing.quit_at.is_some_and(|at| now.mono_ms.saturating_sub(at) <= QUIT_TWICE_MS);
+        self.typing.quit_at = Some(now.mono_ms);
+        match twice {
+            true => self.acts.push(Act::Quit),
+            false => self.toast = Some((format!("{key} again quits"), now.mono_ms + QUIT_TWICE_MS)),
+        }
+        twice
+    }
+
+    pub(super) fn suspend(&mut self, now: Now) {
+        match &self.setup.url {
+            Some(url) => {
+                let text = format!("Not suspended: {} over {url}", sharing(self.clients.len()));
+                self.toast(text, now);
+            }
+            None => self.acts.push(Act::Suspend),
+        }
+    }
+
+    /// What the composer hands over.
+    pub(super) fn submitted(&mut self, outcome: Outcome, delivered: Delivered, now: Now) {
+        match outcome {
+            Outcome::Done | Outcome::Ignored => {}
+            Outcome::Blank if self.transcript.scene.phase == Phase::Interrupted => {
+                self.say("Go on.".into(), Delivered::Next)
+            }
+            Outcome::Blank => {}
+            Outcome::Shell(command) => {
+                self.remember(&format!("!{command}"));
+                if let Some(task) = self.task.clone() {
+                    self.ask(Ask::Shell { task, command });
+                }
+            }
+            Outcome::Submit(text) => {
+                self.remember(&text);
+                match text.strip_prefix('/').filter(|name| name.starts_with(char::is_alphabetic)) {
+                    Some(command) => self.command(command, now),
+                    None => self.say(text, delivered),
+                }
+            }
+        }
+    }
+
+    pub(super) fn say(&mut self, text: String, delivered: Delivered) {
+        self.typing.said += 1;
+        let key = format!("{}-{}", self.setup.nonce, self.typing.said);
+        match (self.task.clone(), self.transcript.scene.phase == Phase::Closed) {
+            (Some(task), false) => self.ask(Ask::Say { task, text, key, steer: delivered == Delivered::Within }),
+            _ => {
+                // It is said to the session that comes.
+                self.setup.prompt = Some(text);
+                self.ask(Ask::Session(Session::Present));
+            }
+        }
+    }
+}

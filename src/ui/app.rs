@@ -1,0 +1,395 @@
+//! The terminal's state machine: keys, frames of the server and time in; calls, acts and frames to paint out. It has no clock and does no
+//! I/O; the shell gives it what happened and performs what it returns.
+
+use crate::base::clock::Now;
+use crate::base::id::{CallId, Seq, TaskId};
+use crate::limits::ui::{FILES_ASKED, FRAME_MS, PROSE_COLUMNS, SPINNER_MS, TOAST_MS};
+use crate::task::log::event::Event;
+use crate::ui::bind::{self, Action, action};
+use crate::ui::block;
+use crate::ui::client::{About, Ask, Client, ClientInfo, Incoming, Session};
+use crate::ui::composer::Composer;
+use crate::ui::dialog::Dialog;
+use crate::ui::keys::{Decoder, Reply, TerminalInput};
+use crate::ui::linear::Linear;
+use crate::ui::paint::{Painter, Size};
+use crate::ui::scene::{Phase, Stage};
+use crate::ui::style::Role;
+use crate::ui::transcript::{Kind, Transcript};
+use crate::ui::wrap::Line;
+use crate::ui::{Act, Input, Setup};
+
+pub struct Ui {
+    pub(super) setup: Setup,
+    pub(super) client: Client,
+    pub(super) transcript: Transcript,
+    pub(super) composer: Composer,
+    pub(super) dialog: Option<Open>,
+    pub(super) about: About,
+    pub(super) clients: Vec<ClientInfo>,
+    pub(super) painter: Painter,
+    pub(super) linear: Option<Linear>,
+    pub(super) size: Size,
+    pub(super) toast: Option<(String, u64)>,
+    pub(super) task: Option<TaskId>,
+    /// When the connection is tried again, after it was lost.
+    pub(super) retry_at: Option<u64>,
+    /// Sequences for the terminal that show nothing.
+    pub(super) signal: String,
+    pub(super) redraw: bool,
+    /// Something changed since the last frame.
+    pub(super) dirty: bool,
+    pub(super) painted_at: u64,
+    pub(super) notified_at: Option<u64>,
+    pub(super) focus: Option<bool>,
+    pub(super) acts: Vec<Act>,
+    /// Stored text that is being fetched.
+    pub(super) fetched: Vec<u8>,
+    pub(super) greeted: bool,
+    pub(super) debug: bool,
+    pub(super) keyboard: Keyboard,
+    decoder: Decoder,
+    pub(super) typing: Typing,
+    pub(super) editing: Option<Editing>,
+    terminal: String,
+}
+
+/// What the last keys were, and when they came.
+#[derive(Default)]
+pub(super) struct Typing {
+    pub key_at: Option<u64>,
+    pub escape_at: Option<u64>,
+    pub quit_at: Option<u64>,
+    /// Ctrl-X was pressed.
+    pub prefix: bool,
+    /// The last key answered a question with yes.
+    pub answering: bool,
+    /// Prompts that were sent.
+    pub said: u64,
+}
+
+/// A dialog on the screen.
+pub struct Open {
+    pub dialog: Dialog,
+    /// Keys go to it, once it has been seen for a while.
+    pub focused: bool,
+    pub since: u64,
+    pub painted: Option<u64>,
+    /// What its list is for.
+    pub picks: Option<Picks>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Picks {
+    Trust,
+    Session,
+    Model,
+    Yolo,
+}
+
+/// Which protocol for keys was turned on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keyboard {
+    Legacy,
+    Kitty,
+    Xterm,
+}
+
+/// What the editor was opened for.
+pub(super) enum Editing {
+    Draft,
+    Proposal(CallId),
+}
+
+impl Ui {
+    pub fn new(mut setup: Setup, size: Size, now: Now) -> Ui {
+        let composer = Composer::new(std::mem::take(&mut setup.history), &std::mem::take(&mut setup.draft));
+        let mut ui = Ui {
+            client: Client::default(),
+            transcript: Transcript::new(setup.viewer.clone()),
+            composer,
+            dialog: None,
+            about: About::default(),
+            clients: Vec::new(),
+            painter: Painter::new(setup.style.clone()),
+            linear: setup.linear.then(Linear::default),
+            size,
+            toast: None,
+            task: setup.task.clone(),
+            retry_at: None,
+            signal: String::new(),
+            redraw: false,
+            dirty: true,
+            painted_at: 0,
+            notified_at: None,
+            focus: None,
+            acts: Vec::new(),
+            fetched: Vec::new(),
+            greeted: false,
+            debug: setup.debug,
+            keyboard: Keyboard::Legacy,
+            decoder: Decoder::default(),
+            typing: Typing::default(),
+            editing: None,
+            terminal: setup.terminal.clone(),
+            setup,
+        };
+        ui.composer.commands = ui.commands();
+        if let Some(trust) = ui.setup.trust.take() {
+            ui.open(trust.dialog(), Some(Picks::Trust), now);
+        }
+        ui
+    }
+
+    /// Takes what happened and returns what is to be done.
+    pub fn take(&mut self, input: Input, now: Now) -> Vec<Act> {
+        match input {
+            Input::Bytes(bytes) => {
+                for input in self.decoder.feed(bytes, now.mono_ms) {
+                    self.key_input(input, now);
+                }
+            }
+            Input::Line(text) => self.line(text, now),
+            Input::Resized(size) => self.size = size,
+            Input::Frame(frame) => self.frame(frame, now),
+            Input::Connected => self.connected(),
+            Input::Lost { retry_at } => {
+                self.client.lose();
+                self.retry_at = Some(retry_at);
+            }
+            Input::Edited(result) => self.edited(result, now),
+            Input::Resumed(notice) => {
+                self.painter.forget();
+                if let Some(notice) = notice {
+                    self.toast(notice, now);
+                }
+            }
+            Input::Log(line) if self.debug => self.transcript.print(Kind::Tool, vec![Line::new(Role::Muted, line)]),
+            Input::Log(_) => {}
+            Input::Tick => {
+                for input in self.decoder.tick(now.mono_ms) {
+                    self.key_input(input, now);
+                }
+                if self.toast.as_ref().is_some_and(|(_, until)| *until <= now.mono_ms) {
+                    self.toast = None;
+                }
+                if let Some(linear) = &mut self.linear {
+                    linear.tick(&self.transcript, now);
+                }
+            }
+        }
+        self.dirty = true;
+        self.follow_questions(now);
+        if let (Some(query), Some(task)) = (self.composer.wish.take(), self.task.clone()) {
+            self.ask(Ask::Files { task, query, limit: FILES_ASKED });
+        }
+        std::mem::take(&mut self.acts)
+    }
+
+    /// When the next tick or frame is due, in milliseconds of the monotonic clock. None: nothing happens by itself.
+    pub fn due(&self, now: Now) -> Option<u64> {
+        let frame = self.painted_at + FRAME_MS;
+        let next = |ms: u64| self.painted_at + ms;
+        let linear = self.linear.as_ref().map(|linear| linear.due(&self.transcript));
+        [
+            self.decoder.due(),
+            self.toast.as_ref().map(|(_, until)| *until),
+            (self.dirty || self.transcript.is_waiting()).then_some(frame),
+            self.is_busy().then(|| next(SPINNER_MS)).filter(|_| linear.is_none()),
+            self.dialog.as_ref().filter(|open| !open.focused).map(|_| next(1_000)).filter(|_| linear.is_none()),
+            self.retry_at.filter(|_| linear.is_none()).map(|_| next(SPINNER_MS)),
+            linear.flatten(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+        .map(|due| due.max(now.mono_ms))
+    }
+
+    /// Whether a turn is under way and does not wait for the user.
+    pub(super) fn is_busy(&self) -> bool {
+        let scene = &self.transcript.scene;
+        let rests = matches!(scene.phase, Phase::Idle | Phase::Closed | Phase::Interrupted);
+        let runs = scene.calls.values().any(|call| call.stage == Stage::Running);
+        !rests && (runs || scene.asked.is_empty())
+    }
+
+    pub(super) fn columns(&self) -> usize {
+        self.size.columns.saturating_sub(1).clamp(1, PROSE_COLUMNS)
+    }
+
+    pub(super) fn toast(&mut self, text: impl Into<String>, now: Now) {
+        self.toast = Some((text.into(), now.mono_ms + TOAST_MS));
+    }
+
+    pub(super) fn print(&mut self, lines: Vec<Line>) {
+        if let Some(linear) = &mut self.linear {
+            linear.say(&lines);
+        }
+        self.transcript.print(Kind::Other, lines);
+    }
+
+    pub(super) fn ask(&mut self, ask: Ask) {
+        if let Some(frame) = self.client.send(ask) {
+            self.acts.push(Act::Send(frame));
+        }
+    }
+
+    pub(super) fn open(&mut self, dialog: Dialog, picks: Option<Picks>, now: Now) {
+        self.dialog = Some(Open { dialog, focused: true, since: now.mono_ms, painted: None, picks });
+    }
+
+    fn key_input(&mut self, input: TerminalInput, now: Now) {
+        match input {
+            TerminalInput::Focus(focus) => self.focus = Some(focus),
+            TerminalInput::Reply(reply) => self.reply(reply),
+            TerminalInput::Junk => {}
+            TerminalInput::PasteCut => self.toast("The paste was longer than 4 MiB; the rest of it is missing", now),
+            TerminalInput::Key(_) | TerminalInput::Text(_) | TerminalInput::Paste(_) => {
+                let action = match &input {
+                    TerminalInput::Key(key) => action(*key),
+                    _ => None,
+                };
+                self.typing.answering = false;
+                let is_focused = self.dialog.as_ref().is_some_and(|open| open.focused);
+                match action {
+                    Some(Action::Interrupt) => self.interrupt(now),
+                    Some(Action::Redraw) => self.redraw = true,
+                    Some(Action::Suspend) => self.suspend(now),
+                    _ if is_focused => self.dialog_key(&input, now),
+                    Some(action) => self.act(action, now),
+                    None => self.write(input),
+                }
+                self.typing.key_at = Some(now.mono_ms);
+            }
+        }
+    }
+
+    fn write(&mut self, input: TerminalInput) {
+        self.typing.prefix = false;
+        match input {
+            TerminalInput::Text(text)
+                if text == "?" && self.composer.draft.is_empty() && !self.composer.is_searching() =>
+            {
+                let most = self.size.columns.saturating_sub(2).min(68);
+                self.print(bind::help(most).iter().map(|row| Line::new(Role::Muted, row)).collect());
+            }
+            TerminalInput::Text(text) => self.composer.type_text(&text),
+            TerminalInput::Paste(text) => self.composer.paste(&text),
+            _ => {}
+        }
+        self.keep_draft();
+    }
+
+    pub(super) fn keep_draft(&mut self) {
+        self.acts.push(Act::KeepDraft(self.composer.draft.content()));
+    }
+
+    /// A reply of the terminal.
+    fn reply(&mut self, reply: Reply) {
+        match reply {
+            Reply::Kitty if self.keyboard == Keyboard::Legacy => {
+                self.keyboard = Keyboard::Kitty;
+                self.decoder.escapes_are_sequences = true;
+                self.signal.push_str("\x1b[>1u");
+            }
+            Reply::Attributes if self.keyboard == Keyboard::Legacy => {
+                if ["xterm", "tmux", "mintty"].iter().any(|name| self.terminal.to_lowercase().starts_with(name)) {
+                    self.keyboard = Keyboard::Xterm;
+                    self.signal.push_str("\x1b[>4;2m");
+                }
+            }
+            Reply::Version(name) => self.terminal = name,
+            Reply::Background(colour) => {
+                // tmux says white when it does not know.
+                if !(self.setup.inside_tmux && colour == [255; 3]) {
+                    self.painter.style.learn_background(colour);
+                    self.painter.repaint();
+                }
+            }
+            Reply::Kitty | Reply::Attributes | Reply::Synchronised(_) | Reply::Position => {}
+        }
+    }
+
+    pub(super) fn terminal(&self) -> &str {
+        &self.terminal
+    }
+
+    fn connected(&mut self) {
+        let again = self.retry_at.take().is_some();
+        for frame in self.client.connect() {
+            self.acts.push(Act::Send(frame));
+        }
+        self.ask(Ask::About);
+        self.ask(Ask::Clients);
+        match self.task.clone() {
+            Some(task) => self.watch(task, Some(self.transcript.scene.seq).filter(|_| again)),
+            None => self.ask(Ask::Session(Session::Present)),
+        }
+    }
+
+    pub(super) fn watch(&mut self, task: TaskId, after: Option<Seq>) {
+        self.task = Some(task.clone());
+        self.ask(Ask::Watch { task, after });
+    }
+
+    /// A frame of the server.
+    fn frame(&mut self, frame: &str, now: Now) {
+        match self.client.take(frame) {
+            Incoming::Record(task, record) => {
+                let switches =
+                    matches!(record.event, Event::Created(_)) && self.setup.task.is_none() && self.task.is_some();
+                if Some(&task) != self.task.as_ref() {
+                    match switches {
+                        true => self.show_task(task),
+                        false => return,
+                    }
+                }
+                if record.seq <= self.transcript.scene.seq && self.transcript.scene.task.is_some() {
+                    return;
+                }
+                self.record(&record, now);
+            }
+            Incoming::Unknown(task, seq) if Some(&task) == self.task.as_ref() => self.transcript.scene.seq = seq,
+            Incoming::Reply(ask, reply) => self.replied(ask, reply, now),
+            Incoming::Clients(clients) => self.clients = clients,
+            Incoming::Problem(message) => self.toast(message, now),
+            Incoming::Unknown(..) | Incoming::Nothing => {}
+        }
+    }
+
+    /// Another task takes the place of the present one.
+    pub(super) fn show_task(&mut self, task: TaskId) {
+        let viewer = self.transcript.viewer.clone();
+        let before = std::mem::replace(&mut self.transcript, Transcript::new(viewer));
+        self.transcript.follow(before);
+        self.task = Some(task);
+        self.dialog = None;
+    }
+
+    fn record(&mut self, record: &crate::task::log::record::Record, now: Now) {
+        let columns = self.columns();
+        self.transcript.apply(record, columns);
+        if let Some(linear) = &mut self.linear {
+            linear.apply(record, &self.transcript, now.mono_ms);
+        }
+        match &record.event {
+            Event::Created(created) => self.transcript.viewer.workspace = created.workspace.clone(),
+            Event::TurnEnded { .. } => self.turn_ended(record.at, now),
+            Event::CallAnswered { call, by, .. } => {
+                let mine = self.transcript.viewer.is_me(by);
+                let shown = self.dialog.as_ref().is_some_and(|open| open.dialog.call() == Some(call));
+                if !mine && shown {
+                    let name = tool_of(&self.transcript, call);
+                    let text = format!("{} answered: {name}", self.transcript.viewer.who(by));
+                    self.toast(text, now);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn tool_of(transcript: &Transcript, call: &CallId) -> String {
+    transcript.scene.calls.get(call).map_or(String::new(), |call| block::tool_name(call).to_owned())
+}

@@ -1,0 +1,272 @@
+//! The terminal as a client of `gemini-a2a.v1`: calls out, frames in. A call whose answer was lost with the connection is sent again if
+//! that does nothing twice: prompts have a key, and of several answers to a question the first counts.
+
+use crate::base::id::{CallId, Seq, TaskId};
+use crate::base::json;
+use crate::limits::ui::CALLS_OPEN;
+use crate::task::log::record::Record;
+use crate::task::policy::Mode;
+use crate::task::spec::{Answers, Choice};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A call, with what its answer is for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ask {
+    /// Version, session, workspace, trust, mode, models, window, commands.
+    About,
+    /// The live session; a new one, or this task as the session.
+    Session(Session),
+    Watch {
+        task: TaskId,
+        after: Option<Seq>,
+    },
+    Unwatch {
+        task: TaskId,
+    },
+    Say {
+        task: TaskId,
+        text: String,
+        key: String,
+        steer: bool,
+    },
+    Answer {
+        task: TaskId,
+        call: CallId,
+        choice: Choice,
+        edited: Option<Arc<str>>,
+        answers: Option<Answers>,
+        seen: Option<Seq>,
+    },
+    Abort {
+        task: TaskId,
+    },
+    Drop {
+        task: TaskId,
+        turn: u32,
+    },
+    Tune {
+        task: TaskId,
+        mode: Option<Mode>,
+        model: Option<String>,
+    },
+    Shell {
+        task: TaskId,
+        command: String,
+    },
+    Execute {
+        task: TaskId,
+        text: String,
+    },
+    Files {
+        task: TaskId,
+        query: String,
+        limit: usize,
+    },
+    Clients,
+    Briefs,
+    Blob {
+        task: TaskId,
+        sha256: String,
+        from: u64,
+        purpose: Purpose,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Session {
+    Present,
+    New,
+    Task(TaskId),
+}
+
+/// What stored text is fetched for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Purpose {
+    /// The whole output of a call.
+    Output(CallId),
+    /// The change that a question is about.
+    Question(CallId),
+    /// The proposed file, to be changed in an editor.
+    Edit(CallId),
+}
+
+impl Ask {
+    fn body(&self) -> Value {
+        match self {
+            Ask::About => json!({"about": {}}),
+            Ask::Session(Session::Present) => json!({"session": {}}),
+            Ask::Session(Session::New) => json!({"session": {"new": true}}),
+            Ask::Session(Session::Task(task)) => json!({"session": {"task": task}}),
+            Ask::Watch { task, after } => json!({"watch": {"task": task, "after": after}}),
+            Ask::Unwatch { task } => json!({"unwatch": {"task": task}}),
+            Ask::Say { task, text, key, steer } => {
+                json!({"say": {"task": task, "text": text, "id": key, "steer": steer}})
+            }
+            Ask::Answer { task, call, choice, edited, answers, seen } => {
+                let mut answer = json!({"task": task, "call": call, "option": choice.word()});
+                for (name, value) in [("edited", json!(edited)), ("answers", json!(answers)), ("seen", json!(seen))] {
+                    if !value.is_null() {
+                        answer[name] = value;
+                    }
+                }
+                json!({ "answer": answer })
+            }
+            Ask::Abort { task } => json!({"abort": {"task": task}}),
+            Ask::Drop { task, turn } => json!({"drop": {"task": task, "turn": turn}}),
+            Ask::Tune { task, mode, model } => json!({"tune": {"task": task, "mode": mode, "model": model}}),
+            Ask::Shell { task, command } => json!({"shell": {"task": task, "command": command}}),
+            Ask::Execute { task, text } => json!({"execute": {"task": task, "text": text}}),
+            Ask::Files { task, query, limit } => json!({"files": {"task": task, "query": query, "limit": limit}}),
+            Ask::Clients => json!({"clients": {}}),
+            Ask::Briefs => json!({"briefs": {}}),
+            Ask::Blob { task, sha256, from, .. } => json!({"blob": {"task": task, "sha256": sha256, "from": from}}),
+        }
+    }
+
+    /// Whether it is sent again after a lost connection.
+    fn repeats(&self) -> bool {
+        matches!(self, Ask::Say { .. } | Ask::Answer { .. } | Ask::Abort { .. })
+    }
+}
+
+/// A frame of the server.
+#[derive(Debug)]
+pub enum Incoming {
+    Record(TaskId, Record),
+    /// An event that this version does not know.
+    Unknown(TaskId, Seq),
+    /// The answer to a call, or the reason and message of its error.
+    Reply(Ask, Result<Value, (String, String)>),
+    Clients(Vec<ClientInfo>),
+    Problem(String),
+    Nothing,
+}
+
+/// Another client that is connected.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ClientInfo {
+    pub client: String,
+    pub via: String,
+    pub task: Option<String>,
+    /// Unix milliseconds.
+    pub since: u64,
+}
+
+/// What the server says about itself. Members that it does not know stay empty.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct About {
+    pub session: Option<TaskId>,
+    pub workspace: String,
+    pub mode: Option<Mode>,
+    pub models: Vec<String>,
+    /// Tokens that the model takes.
+    pub window: u64,
+    pub commands: Vec<CommandInfo>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct CommandInfo {
+    pub name: String,
+    pub description: String,
+    /// The names of arguments that it needs.
+    pub arguments: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    id: Option<u64>,
+    ok: Option<Value>,
+    error: Option<Failure>,
+    task: Option<TaskId>,
+    seq: Option<Seq>,
+    at: Option<u64>,
+    #[serde(borrow)]
+    event: Option<&'a RawValue>,
+    clients: Option<Vec<ClientInfo>>,
+    problem: Option<Failure>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Failure {
+    reason: String,
+    message: String,
+}
+
+#[derive(Debug, Default)]
+pub struct Client {
+    last: u64,
+    open: BTreeMap<u64, Ask>,
+    connected: bool,
+}
+
+impl Client {
+    pub fn is_connected(&self) -> bool {
+        self.connected
+    }
+
+    /// The frame of a call. None if it is not sent now: it is kept if it repeats, and dropped otherwise.
+    pub fn send(&mut self, ask: Ask) -> Option<String> {
+        if !ask.repeats() && (!self.connected || self.open.len() >= CALLS_OPEN) {
+            return None;
+        }
+        self.last += 1;
+        let frame = frame(self.last, &ask);
+        self.open.insert(self.last, ask);
+        self.connected.then_some(frame)
+    }
+
+    /// The connection is gone; what does not repeat is forgotten.
+    pub fn lose(&mut self) {
+        self.connected = false;
+        self.open.retain(|_, ask| ask.repeats());
+    }
+
+    /// The connection is back: the calls that are sent again.
+    pub fn connect(&mut self) -> Vec<String> {
+        self.connected = true;
+        self.open.iter().map(|(id, ask)| frame(*id, ask)).collect()
+    }
+
+    /// Prompts that the server has not taken yet.
+    pub fn unsent(&self) -> Vec<String> {
+        let text = |ask: &Ask| match ask {
+            Ask::Say { text, .. } => Some(text.clone()),
+            _ => None,
+        };
+        self.open.values().filter_map(text).collect()
+    }
+
+    pub fn take(&mut self, frame: &str) -> Incoming {
+        let Ok(envelope) = serde_json::from_str::<Envelope>(frame) else {
+            return Incoming::Nothing;
+        };
+        if let (Some(task), Some(seq), Some(event)) = (envelope.task, envelope.seq, envelope.event) {
+            return match serde_json::from_str(event.get()) {
+                Ok(event) => Incoming::Record(task, Record { seq, at: envelope.at.unwrap_or_default(), event }),
+                Err(_) => Incoming::Unknown(task, seq),
+            };
+        }
+        if let Some(ask) = envelope.id.and_then(|id| self.open.remove(&id)) {
+            let failed = envelope.error.map(|error| (error.reason, error.message));
+            return Incoming::Reply(ask, failed.map_or(Ok(envelope.ok.unwrap_or_default()), Err));
+        }
+        match (envelope.clients, envelope.problem) {
+            (Some(clients), _) => Incoming::Clients(clients),
+            (None, Some(problem)) => Incoming::Problem(problem.message),
+            (None, None) => Incoming::Nothing,
+        }
+    }
+}
+
+fn frame(id: u64, ask: &Ask) -> String {
+    let bytes = json::bytes(&json!({"id": id, "call": ask.body()}));
+    String::from_utf8(bytes).expect("JSON is UTF-8")
+}

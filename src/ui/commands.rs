@@ -1,0 +1,224 @@
+//! Slash commands: those of the terminal itself, and those of the server, which are sent to it. Lists to choose from are opened here.
+
+use crate::base::clock::Now;
+use crate::limits::ui::COPY_CHARS;
+use crate::task::policy::Mode;
+use crate::ui::app::{Picks, Ui};
+use crate::ui::bind;
+use crate::ui::block::{count, lower, spell};
+use crate::ui::client::{Ask, Session};
+use crate::ui::composer::Command;
+use crate::ui::dialog::{Dialog, Kind, Numbers, Picker, columns};
+use crate::ui::status::mode_word;
+use crate::ui::style::Role;
+use crate::ui::wrap::Line;
+use crate::ui::{Act, TrustChoice, TrustQuestion};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+/// The terminal's own commands, with what the list says about them.
+const OWN: &[(&str, &str)] = &[
+    ("help", "commands and keys"),
+    ("clear", "begins a new session; the old one stays"),
+    ("resume", "continues an earlier session"),
+    ("model", "chooses the model"),
+    ("mode", "says what runs without a question"),
+    ("clients", "who shares this session"),
+    ("stats", "requests, tokens, tools, time"),
+    ("copy", "copies the last answer, or its n-th code block"),
+    ("debug", "shows lines of the log"),
+    ("quit", "leaves"),
+];
+
+impl Ui {
+    /// What can be completed: own commands first, then those of the server.
+    pub(super) fn commands(&self) -> Vec<Command> {
+        let own = OWN.iter().map(|(name, help)| Command {
+            name: (*name).into(),
+            help: (*help).into(),
+            needs_arguments: false,
+        });
+        let known = |name: &str| OWN.iter().any(|(own, _)| *own == name);
+        let others = self.about.commands.iter().filter(|command| !known(&command.name)).map(|command| Command {
+            name: command.name.clone(),
+            help: lower(command.description.trim_end_matches('.')),
+            needs_arguments: !command.arguments.is_empty(),
+        });
+        own.chain(others).collect()
+    }
+
+    pub(super) fn command(&mut self, line: &str, now: Now) {
+        let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let argument = argument.trim();
+        match name {
+            "quit" | "exit" => self.acts.push(Act::Quit),
+            "help" => self.help(),
+            "clear" | "new" => self.ask(Ask::Session(Session::New)),
+            "resume" => self.ask(Ask::Briefs),
+            "model" if argument.is_empty() => self.pick_model(now),
+            "model" => self.tune(None, Some(argument.to_owned())),
+            "mode" => self.set_mode(argument, now),
+            "clients" => self.print(self.client_lines(now)),
+            "stats" => self.print(self.transcript.stats()),
+            "copy" => self.copy(argument, now),
+            "debug" => self.debug = !self.debug,
+            "status" => {
+                let text = format!("{}, {}", self.transcript.scene.model, mode_word(self.mode()));
+                self.print(vec![Line::new(Role::Text, &text)]);
+            }
+            _ => match self.task.clone() {
+                Some(task) => self.ask(Ask::Execute { task, text: format!("/{line}") }),
+                None => self.toast("There is no session yet", now),
+            },
+        }
+    }
+
+    fn help(&mut self) {
+        let rows: Vec<Vec<String>> = self
+            .composer
+            .commands
+            .iter()
+            .map(|command| vec![format!("  /{}", command.name), command.help.clone()])
+            .collect();
+        let mut lines = vec![Line::new(Role::Strong, "Commands")];
+        lines.extend(columns(&rows, &[Role::Text, Role::Muted]));
+        lines.extend([Line::default(), Line::new(Role::Strong, "Keys")]);
+        let keys = bind::help(self.columns().saturating_sub(2).min(68));
+        lines.extend(keys.iter().map(|row| Line::new(Role::Muted, &format!("  {row}"))));
+        self.print(lines);
+    }
+
+    fn set_mode(&mut self, word: &str, now: Now) {
+        let mode = Mode::ALL.into_iter().find(|mode| mode_word(*mode) == word || mode.word() == word);
+        match mode {
+            Some(Mode::Yolo) => {
+                let title =
+                    Line::new(Role::Warn, "! ").text("In this mode nothing is asked any more: every command runs.");
+                let entries = vec![
+                    (Line::new(Role::Text, "No"), "no".to_owned()),
+                    (Line::new(Role::Text, "Yes, run everything without asking"), "yes".to_owned()),
+                ];
+                let hint = "number or ↑↓ and Enter · Esc back";
+                let picker = Picker::new(vec![title, Line::default()], entries, Numbers::Shown, hint);
+                self.open(Dialog::new(Kind::Picker(picker)), Some(Picks::Yolo), now);
+            }
+            Some(mode) => self.tune(Some(mode), None),
+            None => self.toast("The modes are: asks, edits, plan, yolo", now),
+        }
+    }
+
+    fn pick_model(&mut self, now: Now) {
+        if self.about.models.is_empty() {
+            return self.toast("The server does not say which models it has; name one: /model NAME", now);
+        }
+        let current = &self.transcript.scene.model;
+        let rows: Vec<Vec<String>> = self
+            .about
+            .models
+            .iter()
+            .map(|model| vec![model.clone(), if model == current { "now".into() } else { String::new() }])
+            .collect();
+        let lines = columns(&rows, &[Role::Text, Role::Muted]);
+        let entries = lines.into_iter().zip(self.about.models.clone()).collect();
+        let picker = Picker::new(vec![], entries, Numbers::None, "Enter chooses · type to filter · Esc back");
+        self.open(Dialog::new(Kind::Picker(picker)), Some(Picks::Model), now);
+    }
+
+    /// The list of sessions, from an answer of the server.
+    pub(super) fn pick_session(&mut self, briefs: &Value, now: Now) {
+        let tasks = briefs["tasks"].as_array().cloned().unwrap_or_default();
+        if tasks.is_empty() {
+            return self.toast("There are no earlier sessions", now);
+        }
+        let text = |task: &Value, name: &str| task[name].as_str().unwrap_or_default().to_owned();
+        let row = |task: &Value| {
+            let age = now.unix_ms.saturating_sub(task["at"].as_u64().unwrap_or(now.unix_ms));
+            let age = spell(age / 60_000 * 60_000)
+                .map_or("now".into(), |time| format!("{} ago", time.split(' ').next().unwrap_or_default()));
+            let mut facts = count(task["turns"].as_u64().unwrap_or(0) as usize, "prompt");
+            let state = text(task, "state");
+            if !matches!(state.as_str(), "" | "input_required" | "input-required") {
+                facts += &format!(" · {state}");
+            }
+            vec![age, text(task, "title"), facts]
+        };
+        let rows: Vec<Vec<String>> = tasks.iter().map(row).collect();
+        let lines = columns(&rows, &[Role::Muted, Role::Text, Role::Muted]);
+        let entries = lines.into_iter().zip(tasks.iter().map(|task| text(task, "task"))).collect();
+        let viewer = &self.transcript.viewer;
+        let title = Line::new(Role::Strong, &format!("Sessions in {}", viewer.directory(&viewer.workspace)));
+        let hint = "Enter continues · type to filter · Esc back";
+        let picker = Picker::new(vec![title], entries, Numbers::None, hint);
+        self.open(Dialog::new(Kind::Picker(picker)), Some(Picks::Session), now);
+    }
+
+    pub(super) fn picked(&mut self, picks: Picks, value: &str, now: Now) {
+        self.dialog = None;
+        match picks {
+            Picks::Trust => self.acts.extend(TrustChoice::from_word(value).map(Act::Trust)),
+            Picks::Session => self.ask(Ask::Session(Session::Task(value.into()))),
+            Picks::Model => self.tune(None, Some(value.to_owned())),
+            Picks::Yolo if value == "yes" => self.tune(Some(Mode::Yolo), None),
+            Picks::Yolo => self.toast("The mode stays as it was", now),
+        }
+    }
+
+    /// Copies the last answer, or its n-th block of code, by a sequence that the terminal may ignore.
+    fn copy(&mut self, argument: &str, now: Now) {
+        let answer = self.transcript.answer().unwrap_or_default();
+        let text = match argument.parse::<usize>() {
+            Ok(number) => code_blocks(answer).into_iter().nth(number.saturating_sub(1)),
+            Err(_) => Some(answer.to_owned()),
+        };
+        let Some(text) = text.filter(|text| !text.is_empty()) else {
+            return self.toast("There is nothing to copy", now);
+        };
+        let data = STANDARD.encode(text);
+        if data.len() > COPY_CHARS {
+            return self.toast("It is too long to be copied this way", now);
+        }
+        self.signal.push_str(&format!("\x1b]52;c;{data}\x07"));
+        self.toast("Copied, if your terminal allows it", now);
+    }
+}
+
+/// The contents of fenced blocks.
+fn code_blocks(text: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut open: Option<String> = None;
+    for line in text.lines() {
+        let is_fence = line.trim_start().starts_with("```");
+        match (&mut open, is_fence) {
+            (None, true) => open = Some(String::new()),
+            (None, false) => {}
+            (Some(_), true) => blocks.extend(open.take()),
+            (Some(code), false) => {
+                code.push_str(line);
+                code.push('\n');
+            }
+        }
+    }
+    blocks
+}
+
+impl TrustQuestion {
+    /// The dialog of an unknown folder.
+    pub(super) fn dialog(&self) -> Dialog {
+        let mut title = vec![
+            Line::new(Role::Strong, &format!("Do you trust the files in {}?", self.folder)),
+            Line::new(Role::Text, "Trust lets its settings, variables, GEMINI.md and commands count. Found here:"),
+        ];
+        title.extend(self.found.iter().map(|found| Line::new(Role::Muted, &format!("  {found}"))));
+        title.push(Line::default());
+        let mut entries = vec![(Line::new(Role::Text, "Trust this folder"), TrustChoice::Folder.word().to_owned())];
+        if let Some(parent) = &self.parent {
+            let text = format!("Trust {parent} and what is below it");
+            entries.push((Line::new(Role::Text, &text), TrustChoice::Parent.word().to_owned()));
+        }
+        let not = Line::new(Role::Text, "Do not trust it: only my own settings count");
+        entries.push((not, TrustChoice::Nothing.word().to_owned()));
+        let hint = "number or ↑↓ and Enter · Esc quits";
+        Dialog::new(Kind::Picker(Picker::new(title, entries, Numbers::Shown, hint)))
+    }
+}
