@@ -183,7 +183,10 @@ fn outcome(call: &Call, viewer: &Viewer) -> Outcome {
     let mut facts: Vec<String> = Vec::new();
     let duration = spell(call.ended_at.saturating_sub(call.started_at)).filter(|_| call.started_at > 0);
     let (role, mark, body) = match call.ending.as_deref() {
-        Some(Ending::Success { output, display: Display::Text { text } }) => {
+        Some(Ending::Success {
+            output,
+            display: Display::Text { text } | Display::Summary { text } | Display::Media { text, .. },
+        }) => {
             let exit = (tool_name(call) == "Shell").then(|| exit_of(output.as_str()));
             let failed = exit.as_deref().is_some_and(|exit| exit != "exit 0");
             let body = text_body(call, text.as_str(), if failed { FAILED_ROWS } else { OUTPUT_ROWS }, &mut facts);
@@ -367,6 +370,11 @@ pub fn note(word: NoteWord, text: &str, model: &str, most: usize) -> Option<Vec<
         NoteWord::Closed => {
             notice(Role::Muted, "·", &format!("This session is over ({text}); the next prompt begins a new one"), most)
         }
+        NoteWord::ShellBegan => notice(Role::Strong, "!", text, most),
+        NoteWord::ShellEnded => text.lines().flat_map(|line| notice(Role::Muted, " ", line, most)).collect(),
+        NoteWord::Revoked => notice(Role::Muted, "·", &format!("{text} took permissions back"), most),
+        // The footer shows the mode and the model.
+        NoteWord::Tuned => return None,
         NoteWord::Retracted | NoteWord::BackedOff | NoteWord::Cited | NoteWord::Dropped | NoteWord::Resumed => {
             return None;
         }

@@ -159,6 +159,10 @@ words! {
         Declined = "declined",
         CallStale = "call_stale",
         Dropped = "dropped",
+        Tuned = "tuned",
+        Revoked = "revoked",
+        ShellBegan = "shell_began",
+        ShellEnded = "shell_ended",
         Interrupted = "interrupted",
         Resumed = "resumed",
         Closed = "closed",
@@ -177,10 +181,15 @@ impl Scene {
             }
             Event::Steered { turn } => self.begin_prompt(*turn, seq),
             Event::Dropped { turn, by } => self.drop_prompt(*turn, by, seq),
+            Event::Tuned { mode, model, by } => self.tune(seq, *mode, model.as_deref(), by),
+            Event::Revoked { by, .. } => self.note(seq, NoteWord::Revoked, &by.client),
+            Event::ShellBegan { command, .. } => self.note(seq, NoteWord::ShellBegan, command),
+            Event::ShellOutput { .. } => {}
+            Event::ShellEnded { text } => self.note(seq, NoteWord::ShellEnded, text),
             Event::TurnBegan { turn } => self.begin_turn(*turn, record),
             Event::AttachmentsWanted => self.phase = Phase::Attaching,
             Event::CommandBegan => self.phase = Phase::Command,
-            Event::Attached { text } if text.is_empty() => self.phase = Phase::Thinking,
+            Event::Attached { text, media } if text.is_empty() && media.is_empty() => self.phase = Phase::Thinking,
             Event::Attached { .. } => self.think_after(seq, NoteWord::Attached, ""),
             Event::CommandPrompted { .. } => self.think_after(seq, NoteWord::CommandPrompted, ""),
             Event::Tools(_) | Event::Traced { .. } | Event::FileChanged(_) => {}
@@ -263,6 +272,12 @@ impl Scene {
     fn drop_prompt(&mut self, turn: u32, by: &Source, seq: Seq) {
         self.begin_prompt(turn, seq);
         self.note(seq, NoteWord::Dropped, &by.client);
+    }
+
+    fn tune(&mut self, seq: Seq, mode: Option<Mode>, model: Option<&str>, by: &Source) {
+        self.mode = mode.unwrap_or(self.mode);
+        self.model = model.map_or_else(|| std::mem::take(&mut self.model), str::to_owned);
+        self.note(seq, NoteWord::Tuned, &by.client);
     }
 
     fn begin_turn(&mut self, turn: u32, record: &Record) {

@@ -178,6 +178,10 @@ impl Transcript {
             | Event::Nudged { .. }
             | Event::Declined { .. }
             | Event::CallStale { .. }
+            | Event::Tuned { .. }
+            | Event::Revoked { .. }
+            | Event::ShellBegan { .. }
+            | Event::ShellEnded { .. }
             | Event::Interrupted { .. } => self.print_note(most),
             Event::Created(_)
             | Event::Prompted { .. }
@@ -194,6 +198,7 @@ impl Transcript {
             | Event::CallReady { .. }
             | Event::CallStarted { .. }
             | Event::CallOutput { .. }
+            | Event::ShellOutput { .. }
             | Event::FileChanged(_)
             | Event::Paused
             | Event::ResultsSent
@@ -283,7 +288,7 @@ impl Transcript {
                         }
                         return;
                     }
-                    Display::Text { .. } => {}
+                    Display::Text { .. } | Display::Summary { .. } | Display::Media { .. } => {}
                 }
             }
             Some(Ending::Cancelled { .. }) if call.choice == Some(Choice::Cancel) => self.tally.refused += 1,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::limits::LIVE_TAIL_BYTES;
-use crate::task::log::event::{calls, detours, errands, hooks, speech};
+use crate::task::log::event::{calls, detours, errands, hooks, shells, speech};
 use serde_json::{Value, json, to_value};
 use std::collections::BTreeSet;
 
@@ -96,6 +96,11 @@ fn rows() -> Vec<(Value, &'static str)> {
         (prompted(3, "x"), "queue"),
         (json!({"steered": {"turn": 2}}), "items queue"),
         (json!({"dropped": {"turn": 2, "by": by("bob")}}), "items queue"),
+        (json!({"tuned": {"mode": "auto_edit", "model": "n", "by": by("bob")}}), "items mode model"),
+        (json!({"revoked": {"rules": [], "by": by("bob")}}), "items"),
+        (json!({"shell_began": {"command": "make", "by": by("bob")}}), "items"),
+        (json!({"shell_output": {"text": "x"}}), ""),
+        (json!({"shell_ended": {"text": "x"}}), "items"),
         (json!({"turn_began": {"turn": 2}}), "items phase queue turn turnAt"),
         (json!("attachments_wanted"), "phase"),
         (json!({"attached": {"text": "a"}}), "items phase"),
@@ -146,6 +151,7 @@ fn has_row(event: &Event) -> bool {
         | Event::Prompted { .. }
         | Event::Steered { .. }
         | Event::Dropped { .. }
+        | Event::Tuned { .. }
         | Event::TurnBegan { .. }
         | Event::Paused
         | Event::ResultsSent
@@ -158,6 +164,7 @@ fn has_row(event: &Event) -> bool {
         | speech!()
         | detours!()
         | calls!()
+        | shells!()
         | hooks!() => true,
     }
 }
@@ -181,7 +188,7 @@ fn each_event_changes_what_it_is_about() {
         assert_eq!(changed.join(" "), expected, "{event}");
         assert_eq!((after.seq, after.at), (Seq(9), 9_000), "{event}");
     }
-    assert_eq!(kinds.len(), 44);
+    assert_eq!(kinds.len(), 49);
 }
 
 fn items(scene: &Scene) -> Value {
