@@ -89,17 +89,18 @@ fn live(dialect: &Dialect) -> String {
 
 /// Waits for the first output in a journal, then makes the file that the build waits for.
 fn let_the_build_go_on(state: &Path, workspace: &Path) {
-    eventually("output of the build", || says_output(state).then_some(()));
+    eventually("output of the build", || says(state, "call_output").then_some(()));
     std::fs::write(workspace.join("go"), "").expect("the workspace is ours");
 }
 
-fn says_output(dir: &Path) -> bool {
+/// Whether a file in the directory or below has these words.
+fn says(dir: &Path, words: &str) -> bool {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).any(|path| {
         if path.is_dir() {
-            return says_output(&path);
+            return says(&path, words);
         }
-        std::fs::read_to_string(path).is_ok_and(|text| text.contains("call_output"))
+        std::fs::read_to_string(path).is_ok_and(|text| text.contains(words))
     })
 }
 

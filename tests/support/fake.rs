@@ -8,6 +8,7 @@ use super::answer_stream::{AnswerStream, Chunk, gone};
 use super::client::patient_read;
 use super::http::{Head, Message, Side};
 use super::script::{self, Answer, Item};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -55,6 +56,7 @@ pub enum Memory {
 
 pub struct FakeGemini {
     address: SocketAddr,
+    listener: TcpListener,
     shared: Arc<Shared>,
 }
 
@@ -84,7 +86,17 @@ impl FakeGemini {
     }
 
     pub fn with(memory: Memory) -> FakeGemini {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port for the fake model");
+        let fake = FakeGemini::down(memory);
+        fake.come_up();
+        fake
+    }
+
+    /// One whose address refuses connections until it comes up: its socket has a port and does not listen.
+    pub fn down(memory: Memory) -> FakeGemini {
+        let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let listener = TcpListener::from(socket.expect("a socket for the fake model"));
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        rustix::net::bind(&listener, &any).expect("a port for the fake model");
         let address = listener.local_addr().expect("the fake model's address");
         let shared = Arc::new(Shared {
             memory,
@@ -93,9 +105,15 @@ impl FakeGemini {
             stopping: AtomicBool::new(false),
             requests: AtomicU64::new(0),
         });
-        let accepting = shared.clone();
+        FakeGemini { address, listener, shared }
+    }
+
+    /// From now on it answers.
+    pub fn come_up(&self) {
+        rustix::net::listen(&self.listener, 128).expect("the port is its own");
+        let listener = self.listener.try_clone().expect("a descriptor");
+        let accepting = self.shared.clone();
         thread::spawn(move || accept(listener, accepting));
-        FakeGemini { address, shared }
     }
 
     /// What `GOOGLE_GEMINI_BASE_URL` is set to.
