@@ -18,6 +18,7 @@ use crate::a2a::words::Idle;
 use crate::base::id::{Seq, TaskId};
 use crate::base::level::Level;
 use crate::task::machine::state::{Phase, State, TaskState};
+use crate::task::message::{Content, Part};
 
 pub const VIEW: &Standalone = &Standalone {
     name: "session",
@@ -69,6 +70,13 @@ fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
             content(o, &message.text());
             let queued = state.phase != Phase::Idle || state.queue.len() > 1;
             o.member("source", by).optional("queued", queued.then_some(true));
+            let is_file = |part: &&Part| matches!(part.content, Content::Bytes(_) | Content::Uri(_));
+            let files: Vec<&Part> = message.parts.iter().filter(is_file).collect();
+            if !files.is_empty() {
+                o.list("attachments", files, |o, part| {
+                    o.optional("name", part.filename.as_ref()).optional("mimeType", part.media_type.as_ref());
+                });
+            }
         }),
         Change::Text { text, .. } | Change::Citation(text) => write(task, seq, "TEXT_CONTENT", |o| content(o, text)),
         Change::Thought { subject, description } => write(task, seq, "THOUGHT", |o| {
@@ -129,7 +137,7 @@ mod tests {
     use crate::task::log::event::{End, Event, Final, Tries};
     use crate::task::log::record::Record;
     use crate::task::machine::state::{Queued, Stage};
-    use crate::task::message::{Artifact, Part};
+    use crate::task::message::Artifact;
     use crate::task::spec::{ApprovalScope, Confinement, Ending};
     use serde_json::{Value, json};
     use std::sync::Arc;
@@ -175,13 +183,14 @@ mod tests {
 
     #[test]
     fn prompts_of_others_and_whether_they_wait() {
-        let message = Arc::new(sample::prompt("m-1", "hello"));
-        let by = sample::source();
-        let turn = 2;
+        let mut message = sample::prompt("m-1", "hello");
+        let picture = Part { media_type: Some("image/png".into()), ..Part::of(Content::Bytes("aGk=".into())) };
+        message.parts.push(Part { filename: Some("a.png".into()), ..picture });
+        let (message, by, turn) = (Arc::new(message), sample::source(), 2);
         let queued = Queued { turn, message: message.clone(), steer: false };
         let prompted = Event::Prompted { message, by, turn, delivery: Default::default() };
         let mut expected = json!({"kind": "USER_MESSAGE", "messageId": "m-1", "content": {"text": "hello"},
-            "source": {"client": "ada", "via": "a2a-1.0"}});
+            "source": {"client": "ada", "via": "a2a-1.0"}, "attachments": [{"name": "a.png", "mimeType": "image/png"}]});
         let mut state = sample::state();
         state.queue.push_back(queued.clone());
         assert_eq!(shown(&state, prompted.clone()), Some(expected.clone()));
