@@ -3,6 +3,7 @@
 use crate::drive::{Fixture, task_in};
 use crate::support::client::Event;
 use crate::support::message::{approval, call_of, call_status_of, prompt_in, state_of, text_of};
+use crate::support::socket::Socket;
 use crate::support::{TempDir, turn_rules};
 use serde_json::{Value, json};
 use std::fs;
@@ -42,9 +43,13 @@ fn in_plan_mode_the_model_is_told_and_has_no_tools_that_write() {
     let ended = events.iter().find(|event| call_status_of(event.result()) == "error").expect("it is refused");
     assert_eq!(call_of(ended.result())["response"]["errorType"], "policy_violation");
     assert_eq!(fixture.file("a.txt"), None);
-    let usual = Fixture::new();
-    usual.say("TEXT x");
-    let request = self::request(&usual);
+    // It follows the mode of the task.
+    let mut socket = Socket::open(&fixture.server.url(), "/ws", Some("gemini-a2a.v1"));
+    let task = task_in(&events);
+    socket.send(&json!({"id": 1, "call": {"tune": {"task": task, "mode": "default"}}}));
+    assert!(socket.until(|frame| frame["id"] == 1)["error"].is_null());
+    let _ = fixture.client().stream("message/stream", prompt_in(&task, "TEXT x")).count();
+    let request = self::request(&fixture);
     assert!(!instruction(&request).contains("planning") && self::declared(&request).contains(&"write_file"));
 }
 

@@ -257,7 +257,7 @@ fn think(state: &State, limits: &Limits, blob_room: u64) -> Think {
     Think {
         workspace: state.workspace.clone(),
         model: state.asks.clone(),
-        mode: state.created.mode,
+        mode: state.mode,
         tools: state.created.tools.clone(),
         declared: state.tools.clone(),
         history,
