@@ -83,7 +83,7 @@ fn the_newest_script_and_the_tool_results_after_it_pick_the_answer() {
 
     let first = Answer::Items(vec![
         Item::Think { subject: "a".into(), description: "b".into() },
-        Item::Calls(vec![Call { name: "look".into(), args: json!({ "at": 1 }), signature: None }]),
+        Item::Calls(vec![Call { name: "look".into(), args: json!({ "at": 1 }), signature: None, id: None }]),
     ]);
     assert_eq!(due(&json!({ "contents": [user(line)] })), (line.to_string(), first));
 }

@@ -70,11 +70,10 @@ impl AnswerStream<'_> {
             }
             Item::Cut(count) => {
                 self.flood(&Flood { count: *count, delay: Duration::ZERO, bytes: 40 }, None)?;
-                // The caller may have gone already; cut is cut.
-                let _ = self.out.shutdown(Shutdown::Both);
-                return Err(gone());
+                return Err(self.cut());
             }
             Item::Hold if finish.is_none() => return Ok(()),
+            Item::Break => return Ok(()),
             Item::Garbage => return self.event("{\"candidates\": [ oops"),
             Item::Empty => return Ok(()),
             Item::Finish(reason) => {
@@ -92,9 +91,17 @@ impl AnswerStream<'_> {
             Item::Think { subject, description } => {
                 json!([{ "text": format!("**{subject}** {description}"), "thought": true }])
             }
-            Item::Calls(calls) => calls.iter().map(call).collect(),
+            Item::Seal { signature } => json!([{ "text": "", "thoughtSignature": signature }]),
+            Item::Calls(calls) => calls.iter().map(Call::part).collect(),
         };
         self.event(&self.chunk.json(parts, finish).to_string())
+    }
+
+    /// Breaks the connection.
+    pub fn cut(&mut self) -> io::Error {
+        // The caller may have gone already; cut is cut.
+        let _ = self.out.shutdown(Shutdown::Both);
+        gone()
     }
 
     pub fn end(self) -> io::Result<()> {
@@ -136,14 +143,6 @@ struct Flood {
     count: u64,
     delay: Duration,
     bytes: usize,
-}
-
-fn call(call: &Call) -> Value {
-    let mut part = json!({ "functionCall": { "name": call.name, "args": call.args } });
-    if let Some(signature) = &call.signature {
-        part["thoughtSignature"] = json!(signature);
-    }
-    part
 }
 
 /// Endless made-up words: repeated text looks like a model caught in a loop, and agents stop it.

@@ -73,7 +73,7 @@ struct Shared {
 struct State {
     counters: Counters,
     recorded: Vec<Recorded>,
-    /// How often a script that begins with an error was asked for.
+    /// How often a script with an error or a break was asked for.
     attempts: HashMap<String, u64>,
     /// Holds passed, and holds that may be passed.
     held: u64,
@@ -163,6 +163,14 @@ impl Shared {
 
     fn counters(&self) -> Counters {
         Counters { requests: self.requests.load(Ordering::Relaxed), ..self.lock().counters }
+    }
+
+    /// Which attempt at this script this is, from 1 on.
+    fn attempt(&self, script: String) -> u64 {
+        let mut state = self.lock();
+        let seen = state.attempts.entry(script).or_insert(0);
+        *seen += 1;
+        *seen
     }
 
     fn release(&self) {
@@ -356,31 +364,30 @@ fn example(schema: &Value) -> Value {
 }
 
 fn stream(shared: &Shared, request: &Value, chunk: Chunk, out: &mut TcpStream) -> io::Result<()> {
-    let items = match script::due(request) {
-        (_, Answer::Items(items)) => items,
+    let (items, breaks) = match script::due(request) {
+        (script, Answer::Items(items)) => {
+            let breaks = items.contains(&Item::Break) && shared.attempt(script) == 1;
+            (items, breaks)
+        }
         (_, Answer::Hang) => {
             // A byte from the caller or its end: either way it has stopped waiting for this answer.
             let _ = patient_read(out, &mut [0]);
             return Err(gone());
         }
         (script, Answer::Error { code, times, then }) => {
-            let seen = {
-                let mut state = shared.lock();
-                let seen = state.attempts.entry(script).or_insert(0);
-                *seen += 1;
-                *seen
-            };
-            if seen <= times {
+            if shared.attempt(script) <= times {
                 return send(out, &format!("{code} Fake"), &error(code));
             }
-            then
+            (then, false)
         }
     };
     let mut answer_stream = AnswerStream::begin(out, chunk)?;
     let last = items.len() - 1;
     for (n, item) in items.iter().enumerate() {
-        if *item == Item::Hold {
-            shared.hold(answer_stream.caller())?;
+        match item {
+            Item::Hold => shared.hold(answer_stream.caller())?,
+            Item::Break if breaks => return Err(answer_stream.cut()),
+            _ => {}
         }
         let finish = (n == last).then_some("STOP");
         answer_stream.say(item, finish)?;

@@ -11,16 +11,21 @@
 //! | `WRITE path [content]`, `REPLACE path old new`, `READ path`, `LS path`, `SHELL command` | that tool call |
 //! | `CALL name {json}` | any tool call |
 //! | `SIGNED name {json}` | a tool call with a thought signature |
+//! | `KEYED id name {json}` | a tool call with this id, and a thought signature of its own |
+//! | `SEAL word` | no text, and a thought signature of its own, as newer models end their answers |
 //! | `PARALLEL` | a `write_file` and a `run_shell_command` call in one chunk |
 //! | `CITE uri` | text with a citation |
-//! | `ERRnnn [times]` | an HTTP error, the first `times` attempts only |
+//! | `ERRnnn [times]` | an HTTP error, the first `times` attempts only; the items behind it come afterwards |
 //! | `HANG` | no answer until the caller gives up |
 //! | `HOLD` | no further item until the test releases the model |
 //! | `CUT n` | n chunks, then the connection breaks |
+//! | `BREAK` | the connection breaks, at the first attempt only |
 //! | `GARBAGE` | an event that is not JSON |
 //! | `EMPTY` | a stream without candidates |
 //! | `FINISH reason` | text that ends for this reason |
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +37,8 @@ pub enum Item {
     Cite(String),
     Hold,
     Cut(u64),
+    Break,
+    Seal { signature: String },
     Garbage,
     Empty,
     Finish(String),
@@ -39,9 +46,24 @@ pub enum Item {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
+    pub id: Option<String>,
     pub name: String,
     pub args: Value,
     pub signature: Option<String>,
+}
+
+impl Call {
+    /// The part of an answer that makes the call.
+    pub fn part(&self) -> Value {
+        let mut part = json!({ "functionCall": { "name": self.name, "args": self.args } });
+        if let Some(id) = &self.id {
+            part["functionCall"]["id"] = json!(id);
+        }
+        if let Some(signature) = &self.signature {
+            part["thoughtSignature"] = json!(signature);
+        }
+        part
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -88,6 +110,7 @@ fn is_script(line: &str) -> bool {
     error
         || matches!(word, "STREAM" | "TEXT" | "THINK" | "WRITE" | "REPLACE" | "READ" | "LS" | "SHELL" | "CALL")
         || matches!(word, "SIGNED" | "PARALLEL" | "CITE" | "HANG" | "HOLD" | "CUT" | "GARBAGE" | "EMPTY" | "FINISH")
+        || matches!(word, "KEYED" | "SEAL" | "BREAK")
 }
 
 fn answer(text: &str) -> Answer {
@@ -98,9 +121,19 @@ fn answer(text: &str) -> Answer {
     }
     if let Some(code) = word.strip_prefix("ERR").and_then(|code| code.parse().ok()) {
         let times = rest.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(u64::MAX);
-        return Answer::Error { code, times, then: vec![Item::Text("Done.".into())] };
+        let then = rest.split_once(" ++ ").map_or("TEXT Done.", |(_, then)| then);
+        return Answer::Error { code, times, then: items(then) };
     }
-    Answer::Items(text.split(" ++ ").map(|part| item(part.trim())).collect())
+    Answer::Items(items(text))
+}
+
+fn items(text: &str) -> Vec<Item> {
+    text.split(" ++ ").map(|part| item(part.trim())).collect()
+}
+
+/// A signature that no other word has.
+fn signature(word: &str) -> String {
+    STANDARD.encode(format!("signature of {word}"))
 }
 
 fn item(text: &str) -> Item {
@@ -130,8 +163,16 @@ fn item(text: &str) -> Item {
         "READ" => call("read_file", json!({ "file_path": rest })),
         "LS" => call("list_directory", json!({ "dir_path": rest })),
         "SHELL" => call("run_shell_command", shell(rest)),
-        "CALL" => any_call(rest, None),
-        "SIGNED" => any_call(rest, Some("c2lnbmVkIGJ5IHRoZSBtb2RlbA==".into())),
+        "CALL" => Item::Calls(vec![any_call(rest)]),
+        "SIGNED" => {
+            Item::Calls(vec![Call { signature: Some("c2lnbmVkIGJ5IHRoZSBtb2RlbA==".into()), ..any_call(rest) }])
+        }
+        "KEYED" => {
+            let (id, call) = rest.split_once(' ').unwrap_or((rest, ""));
+            Item::Calls(vec![Call { id: Some(id.into()), signature: Some(signature(id)), ..any_call(call) }])
+        }
+        "SEAL" => Item::Seal { signature: signature(rest) },
+        "BREAK" => Item::Break,
         "PARALLEL" => {
             let file = json!({ "file_path": "parallel.txt", "content": "one\n" });
             Item::Calls(vec![plain("write_file", file), plain("run_shell_command", shell("mkdir -p made; echo two"))])
@@ -152,7 +193,7 @@ fn shell(command: &str) -> Value {
 }
 
 fn plain(name: &str, args: Value) -> Call {
-    Call { name: name.into(), args, signature: None }
+    Call { id: None, name: name.into(), args, signature: None }
 }
 
 fn call(name: &str, args: Value) -> Item {
@@ -160,8 +201,7 @@ fn call(name: &str, args: Value) -> Item {
 }
 
 /// Arguments that are not JSON stay a string: a malformed call is something to test, too.
-fn any_call(text: &str, signature: Option<String>) -> Item {
+fn any_call(text: &str) -> Call {
     let (name, args) = text.split_once(' ').unwrap_or((text, "{}"));
-    let args = serde_json::from_str(args).unwrap_or_else(|_| json!(args));
-    Item::Calls(vec![Call { name: name.into(), args, signature }])
+    plain(name, serde_json::from_str(args).unwrap_or_else(|_| json!(args)))
 }
