@@ -204,7 +204,7 @@ pub const OPTIONS: &[Row] = &[
     .takes(Time(|s, ms| s.limits.times.retention_ms = ms)),
     operator(
         "--state-max a2a.stateMax",
-        "bytes that tasks may take on disk, or never; the oldest finished ones are deleted",
+        "bytes of tasks on disk, or never; the oldest finished ones are deleted",
     )
     .default("10GB")
     .takes(Text("SIZE", "a number of bytes, with K, M or G for powers of 1024, or never", |s, size| {
