@@ -5,8 +5,9 @@
 use crate::base::id::CallId;
 use crate::limits::ui::{FRAME_BYTES, ITEMS_KEPT, LINE_BYTES, LINES_KEPT};
 use crate::task::log::blob::BlobRef;
-use crate::task::log::event::Event;
+use crate::task::log::event::{End, Event, calls, hooks};
 use crate::task::log::record::Record;
+use crate::task::message::{Artifact, Source};
 use crate::task::spec::{Choice, Display, Ending, Todo};
 use crate::ui::block::{self, Viewer, count, spell};
 use crate::ui::markdown::Markdown;
@@ -128,42 +129,26 @@ impl Transcript {
         self.scene.fold(record);
         match &record.event {
             Event::TurnBegan { turn } | Event::Steered { turn } => self.print_prompt(*turn, most),
-            Event::Dropped { turn, by } => {
-                let text = format!("{} took back: {}", self.viewer.who(by), self.prompt_of(*turn).unwrap_or_default());
-                self.print(Kind::Other, block::notice(Role::Muted, "·", &text, most));
-            }
+            Event::Dropped { turn, by } => self.print_dropped(*turn, by, most),
             Event::Text { text } => {
                 self.streamed = true;
-                let rows = self.markdown.push(text, most);
-                self.print_text(rows);
+                self.stream(text, most);
             }
             Event::Cited { text } => self.cited.push(text.clone()),
             Event::Retracted { .. } => self.retract(most),
             Event::Answered { answer } => {
                 self.tally.requests += 1;
                 if !self.streamed {
-                    let rows = self.markdown.push(&answer.text(), most);
-                    self.print_text(rows);
+                    self.stream(&answer.text(), most);
                 }
                 self.end_text(most);
             }
             Event::BackedOff { .. } => self.tally.errors += 1,
-            Event::CallEnded { call, .. } => {
-                if let Some(call) = self.scene.calls.get(call).cloned() {
-                    self.end_call(&call);
-                }
-            }
-            Event::Produced { artifact, last: true, .. } => {
-                let name = artifact.name.as_deref().unwrap_or(&artifact.id);
-                self.print(Kind::Tool, block::notice(Role::Ok, "✓", &format!("Artifact {name}"), most));
-            }
+            calls!() => self.apply_to_call(&record.event, most),
+            Event::Produced { artifact, last: true, .. } => self.print_artifact(artifact, most),
             Event::TurnEnded { end, by, .. } => {
                 self.tally.working_ms += record.at.saturating_sub(self.scene.turn_at);
-                self.end_text(most);
-                self.print_unfinished();
-                let lines = block::end(end, by.as_ref(), &self.viewer, most);
-                self.print(Kind::Other, lines);
-                self.scene.trim(ITEMS_KEPT);
+                self.end_turn(end, by.as_ref(), most);
             }
             Event::Closed { .. } => {
                 self.end_text(most);
@@ -177,7 +162,6 @@ impl Transcript {
             | Event::Looped
             | Event::Nudged { .. }
             | Event::Declined { .. }
-            | Event::CallStale { .. }
             | Event::Tuned { .. }
             | Event::Revoked { .. }
             | Event::ShellBegan { .. }
@@ -185,29 +169,57 @@ impl Transcript {
             | Event::Interrupted { .. } => self.print_note(most),
             Event::Created(_)
             | Event::Prompted { .. }
-            | Event::AttachmentsWanted
-            | Event::CommandBegan
-            | Event::Tools(_)
-            | Event::Traced { .. }
             | Event::Thought { .. }
             | Event::Retried
             | Event::CompactionBegan
-            | Event::CallPlanned { .. }
-            | Event::CallAsked { .. }
-            | Event::CallAnswered { .. }
-            | Event::CallReady { .. }
-            | Event::CallStarted { .. }
-            | Event::CallOutput { .. }
             | Event::ShellOutput { .. }
-            | Event::FileChanged(_)
             | Event::Paused
             | Event::ResultsSent
             | Event::Produced { last: false, .. }
             | Event::Resumed
-            | Event::HookSet { .. }
-            | Event::HookDropped { .. }
-            | Event::HookMoved { .. } => {}
+            | Event::AttachmentsWanted
+            | Event::CommandBegan
+            | Event::Tools(_)
+            | Event::Traced { .. }
+            | Event::FileChanged(_)
+            | hooks!() => {}
         }
+    }
+
+    /// Of the steps of a call, only the last one and a changed file are printed.
+    fn apply_to_call(&mut self, event: &Event, most: usize) {
+        match event {
+            Event::CallEnded { call, .. } => {
+                if let Some(call) = self.scene.calls.get(call).cloned() {
+                    self.end_call(&call);
+                }
+            }
+            Event::CallStale { .. } => self.print_note(most),
+            _ => {}
+        }
+    }
+
+    fn stream(&mut self, text: &str, most: usize) {
+        let rows = self.markdown.push(text, most);
+        self.print_text(rows);
+    }
+
+    fn print_dropped(&mut self, turn: u32, by: &Source, most: usize) {
+        let text = format!("{} took back: {}", self.viewer.who(by), self.prompt_of(turn).unwrap_or_default());
+        self.print(Kind::Other, block::notice(Role::Muted, "·", &text, most));
+    }
+
+    fn print_artifact(&mut self, artifact: &Artifact, most: usize) {
+        let name = artifact.name.as_deref().unwrap_or(&artifact.id);
+        self.print(Kind::Tool, block::notice(Role::Ok, "✓", &format!("Artifact {name}"), most));
+    }
+
+    fn end_turn(&mut self, end: &End, by: Option<&Source>, most: usize) {
+        self.end_text(most);
+        self.print_unfinished();
+        let lines = block::end(end, by, &self.viewer, most);
+        self.print(Kind::Other, lines);
+        self.scene.trim(ITEMS_KEPT);
     }
 
     fn prompt_of(&self, turn: u32) -> Option<String> {

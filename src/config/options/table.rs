@@ -202,15 +202,12 @@ pub const OPTIONS: &[Row] = &[
     )
     .default("30d")
     .takes(Time(|s, ms| s.limits.times.retention_ms = ms)),
-    operator(
-        "--state-max a2a.stateMax",
-        "bytes of tasks on disk, or never; the oldest finished ones are deleted",
-    )
-    .default("10GB")
-    .takes(Text("SIZE", "a number of bytes, with K, M or G for powers of 1024, or never", |s, size| {
-        s.limits.state_bytes = if size == "never" { None } else { Some(size::parse(size)?) };
-        Some(())
-    })),
+    operator("--state-max a2a.stateMax", "bytes of tasks on disk, or never; the oldest finished ones are deleted")
+        .default("10GB")
+        .takes(Text("SIZE", "a number of bytes, with K, M or G for powers of 1024, or never", |s, size| {
+            s.limits.state_bytes = if size == "never" { None } else { Some(size::parse(size)?) };
+            Some(())
+        })),
     operator("--memory a2a.memory", "memory to use, such as 64M; a lower limit of its cgroup counts")
         .default("any amount")
         .takes(Text("SIZE", "a number of bytes, with K, M or G for powers of 1024", |s, size| {
