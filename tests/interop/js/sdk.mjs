@@ -4,8 +4,9 @@
 import { ClientFactory, JsonRpcTransportFactory, RestTransportFactory } from '@a2a-js/sdk/client';
 
 export class Kit {
-  static async connect(url, binding) {
-    const transports = [new JsonRpcTransportFactory(), new RestTransportFactory()];
+  // fetchImpl is what requests are sent with, if not with fetch.
+  static async connect(url, binding, fetchImpl) {
+    const transports = [new JsonRpcTransportFactory({ fetchImpl }), new RestTransportFactory({ fetchImpl })];
     const only = transports.filter((transport) => transport.protocolName === binding);
     const sdk = new this();
     sdk.client = await new ClientFactory({ transports: only }).createFromUrl(url);
