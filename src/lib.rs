@@ -6,17 +6,19 @@
 //! | [`base`] | ids, time, buffers, HTTP messages as values | – |
 //! | [`wire`] | HTTP/1.1 reader and writer, SSE, WebSocket, URIs | base |
 //! | [`task`] | events, `decide`/`apply`, approvals, calls and faults without a dialect | base |
+//! | [`mcp`] | the client side of MCP: sessions, tool names, schemas, results, server settings | base wire task |
 //! | [`a2a`] | dialects: requests into calls, events into bodies, the card, the one error table | base task |
 //! | [`model`] | Gemini requests and streams, history rules, scripted agents | base task |
-//! | [`tool`] | the tools: schema, `prepare`, `run` (on worker threads) | base task |
+//! | [`tool`] | the tools: schema, `prepare`, `run` (on worker threads) | base task mcp |
+//! | `bucket` | tasks in a bucket of an object store, shared by several instances | base task |
 //! | [`ui`] | what people see: the fold of a task's records | base task |
 //! | [`config`] | the table of options, settings files, trust | base task a2a model |
 //! | [`args`] | the command line | base a2a config |
 //! | [`manual`] | the pages that `gemini-a2a help` prints | config |
-//! | [`core`] | connections, routes, tasks, subscriptions, timers | base wire task a2a model |
+//! | [`core`] | connections, routes, tasks, subscriptions, timers | base wire task mcp a2a model |
 //! | [`shell`] | mio, threads, files, sockets, signals, children | everything |
 //!
-//! The features `web-tools` and `webhooks` are whole subsystems and on by default. A module of such a feature has a replacement
+//! The features `agents`, `bucket`, `mcp`, `web-tools` and `webhooks` are whole subsystems and on by default. A module of such a feature has a replacement
 //! `none.rs` with the same interface, which is chosen where the module is declared; otherwise only `a2a::WEBHOOKS` depends on them.
 //!
 //! All layers but `tool` and `shell` are pure: no sockets, files, threads, clocks or random numbers. Read `shell/event_loop/server.rs`
@@ -39,6 +41,9 @@ pub mod wire;
 pub mod task;
 
 pub mod a2a;
+#[cfg(feature = "bucket")]
+pub mod bucket;
+pub mod mcp;
 pub mod model;
 pub mod tool;
 pub mod ui;

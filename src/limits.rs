@@ -1,11 +1,16 @@
 //! The limits of connections, requests, tasks, tools and memory, each with its reason and what happens when it is reached. A constant
 //! that only one algorithm or format needs is beside it. Those of [`Limits`] are smaller in tests, and in a server that may open only
 //! few files ([`Limits::with_files`]) or has little memory ([`Limits::within`]); the operator can set those that
-//! `config/options/table.rs` names. Those of `limits/fixed.rs` are the same everywhere.
+//! `config/options/table.rs` names. Those of the other files of `limits` are the same everywhere.
 
+pub mod access;
+pub mod agents;
+pub mod audit;
+pub mod bucket;
 mod fixed;
+pub mod mcp;
 mod memory;
-#[cfg(feature = "tui")]
+pub mod store;
 pub mod ui;
 
 pub use fixed::*;
@@ -155,8 +160,15 @@ limits! {
     expiry_retry_ms: u64 = 60_000,
     /// When the operator lets tasks end by themselves.
     times: Times = Times::default(),
-    /// Time for streams and jobs to end when the server stops. Then they are interrupted.
+    /// Time after which a job counts as delayed: one of the disk lane that has not ended, one of another lane that has no thread yet.
+    /// A disk answers within milliseconds, a slow one within a second. `/ready` says so until the job is done.
+    lane_delay_ms: u64 = 5_000,
+    /// Time that the server has to end, from when it accepts no more connections. Calls that still run shortly before are stopped.
     shutdown_ms: u64 = 5_000,
+    /// Time for stopped calls to end, of that. Their processes are told to end, and killed when it is over.
+    stop_ms: u64 = 2_000,
+    /// How long connections are still accepted after the server was told to end: load balancers ask `/ready` every few seconds.
+    drain_delay_ms: u64 = 0,
 
     // Journals.
 
@@ -166,6 +178,9 @@ limits! {
     task_blob_bytes: u64 = 512 * MIB as u64,
     /// A failed write of a journal is tried again after this time.
     store_retry_ms: u64 = 1_000,
+    /// The length of an audit file at which the next one is begun: short enough to be copied and read, long enough for some
+    /// hundred thousand entries.
+    audit_file_bytes: u64 = 64 * MIB as u64,
     /// Failed writes are logged at most this often: a full disk fails every task again and again.
     store_tell_ms: u64 = 60_000,
     /// Outdated lines in the store's index. With more of them, and more than current ones, it is rewritten: this many are about a
@@ -321,6 +336,9 @@ limits! {
     tree_looks: usize = 20_000,
     /// Tasks whose directory tree is kept as it was first shown. For others it is built again.
     trees: usize = 512,
+
+    /// How long a call of another agent may take; then the agent is told to cancel it.
+    agent_ms: u64 = 30 * 60 * 1_000,
 
     // The web.
 

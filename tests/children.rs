@@ -5,6 +5,8 @@
 mod background;
 #[path = "children/git.rs"]
 mod git;
+#[path = "children/servers.rs"]
+mod servers;
 #[path = "support/tool_context.rs"]
 mod tool_context;
 

@@ -336,7 +336,7 @@ fn random_lines_that_run_without_approval_have_no_effect() {
     if !confines(&table_world()) {
         return;
     }
-    let lines = fuzz::number("FUZZ_LINES", 20_000);
+    let lines = fuzz::number("FUZZ_LINES", 12_000);
     let ran = fuzzed(lines, |fixture, line| {
         let ruling = fixture.decide(line);
         match (ruling.verdict, ruling.confinement) {
@@ -358,7 +358,7 @@ fn random_lines_past_the_reader_have_no_effect() {
     if !confines(&table_world()) {
         return;
     }
-    let lines = fuzz::number("FUZZ_LINES", 20_000) / 8;
+    let lines = fuzz::number("FUZZ_LINES", 12_000) / 8;
     let ran = fuzzed(lines, |fixture, line| {
         fixture.run(line, RunAs::ReadOnly);
         true

@@ -5,7 +5,7 @@ mod task;
 
 use gemini_a2a::base::id::Seq;
 use gemini_a2a::task::log::answer::{Answer, Usage};
-use gemini_a2a::task::log::event::{End, Event, Lifecycle, Tries};
+use gemini_a2a::task::log::event::{Delivery, End, Event, Lifecycle, Tries};
 use gemini_a2a::task::machine::decide::{Gate, Input, job};
 use gemini_a2a::task::machine::job::{Attachments, Compaction, ModelError, ModelErrorKind, NoteBody, Work};
 use gemini_a2a::task::machine::state::Item;
@@ -162,6 +162,48 @@ fn compaction_is_stopped_by_a_cancel_and_a_restart() {
     let decision = case.decide(Input::Cancel).expect("a cancel is accepted");
     assert_eq!(decision.effects, [stop(8).0]);
     let restarted = case.decide(Input::Restored).expect("a restart is never refused");
+    assert!(matches!(&restarted.events[..], [Event::TurnEnded { turn: 2, end: End::Interrupted(_), by: None }]));
+}
+
+#[test]
+fn a_user_may_ask_for_a_summary_which_is_a_turn_of_its_own() {
+    let compact = starts(8, Gate::Written, Started::Compact);
+    let asked = |turn| Event::Prompted {
+        message: message("/compress"),
+        by: ann(),
+        turn,
+        delivery: Delivery { compress: true, ..Delivery::default() },
+    };
+    let begun = || {
+        let case = given(thinking("m")).with_limits(|limits| limits.compress_tokens = 0);
+        let case = case.when(note(3, model_answers(&[]))).then(&[answered(&[])], &[]).settle();
+        let case = case.when(compressing("/compress")).then(&[asked(2)], &[]);
+        case.next(&[began(2), Event::CompactionBegan], std::slice::from_ref(&compact))
+    };
+    let done = Compaction { summary: "short".into(), items: 2 };
+    let ended = Event::TurnEnded { turn: 2, end: End::Done, by: None };
+    let case = begun();
+    let Some(Work::Compact(think_of)) = job(&case.state, Seq(8), &case.limits).map(|job| job.work) else {
+        panic!("a summary")
+    };
+    assert!(think_of.compress && think_of.history.len() == 2, "the model is not shown the command: {think_of:?}");
+    let case = case
+        .when(note(8, NoteBody::Compacted(Ok(done))))
+        .then(&[Event::Compacted { summary: "short".into(), items: 2 }, ended.clone()], &[]);
+    // The next prompt is answered with the summary before it.
+    let case = case.when(prompt("on")).then(&[prompted(3, "on")], &[]).next(&[began(3)], &[think(12)]);
+    let Some(Work::Think(think_of)) = job(&case.state, Seq(12), &case.limits).map(|job| job.work) else {
+        panic!("a request")
+    };
+    assert!(matches!(&think_of.history.iter().map(|item| &**item).collect::<Vec<_>>()[..],
+        [Item::Summary(text), Item::Said(said)] if &**text == "short" && said.text() == "on"));
+
+    let error = ModelError { kind: ModelErrorKind::Fatal, message: "no".into() };
+    let failed = begun()
+        .when(note(8, NoteBody::Compacted(Err(error))))
+        .then(&[Event::CompactionFailed { reason: "no".into() }, ended], &[]);
+    assert!(!failed.state.incompressible, "it is still done when it is necessary");
+    let restarted = begun().decide(Input::Restored).expect("a restart is never refused");
     assert!(matches!(&restarted.events[..], [Event::TurnEnded { turn: 2, end: End::Interrupted(_), by: None }]));
 }
 

@@ -8,12 +8,18 @@
 mod approvals;
 #[path = "decide/calls.rs"]
 mod calls;
+#[path = "decide/command_hooks.rs"]
+mod command_hooks;
 #[path = "decide/edits.rs"]
 mod edits;
 #[path = "decide/endings.rs"]
 mod endings;
+#[path = "decide/inquiries.rs"]
+mod inquiries;
 #[path = "decide/logs.rs"]
 mod logs;
+#[path = "decide/mcp.rs"]
+mod mcp;
 #[path = "decide/model.rs"]
 mod model;
 #[path = "decide/prompts.rs"]

@@ -11,6 +11,11 @@ mod access;
 mod agent;
 #[path = "e2e/approvals.rs"]
 mod approvals;
+#[cfg(feature = "tui")]
+#[path = "e2e/attach.rs"]
+mod attach;
+#[path = "e2e/command_hooks.rs"]
+mod command_hooks;
 #[path = "e2e/command_line.rs"]
 mod command_line;
 #[path = "e2e/commands.rs"]
@@ -19,10 +24,14 @@ mod commands;
 mod connections;
 #[path = "e2e/crash.rs"]
 mod crash;
+#[path = "e2e/custom_commands.rs"]
+mod custom_commands;
 #[path = "e2e/disk.rs"]
 mod disk;
 #[path = "e2e/drive.rs"]
 mod drive;
+#[path = "e2e/extensions.rs"]
+mod extensions;
 #[path = "e2e/failures.rs"]
 mod failures;
 #[path = "e2e/http.rs"]
@@ -41,6 +50,10 @@ mod outputs;
 mod peers;
 #[path = "e2e/permissions.rs"]
 mod permissions;
+#[path = "e2e/restore.rs"]
+mod restore;
+#[path = "e2e/skills.rs"]
+mod skills;
 #[path = "e2e/streams.rs"]
 mod streams;
 #[path = "e2e/switches.rs"]

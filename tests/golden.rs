@@ -118,6 +118,8 @@ fn created() -> Created {
         task: "t-1".into(),
         context: "c-1".into(),
         tenant: Default::default(),
+        owner: Default::default(),
+        shared: false,
         command: None,
         parent: None,
         lifecycle: Lifecycle::Conversational,
@@ -128,7 +130,10 @@ fn created() -> Created {
         model: "gemini-2.5-pro".into(),
         mode: Mode::Default,
         auto_execute: false,
+        client_key: false,
+        depth: 0,
         tools: None,
+        servers: Vec::new(),
     }
 }
 
@@ -137,7 +142,7 @@ fn prompt() -> Message {
 }
 
 fn by(client: &str) -> Source {
-    Source { client: client.into(), via: "a2a-0.3".into() }
+    Source::new(client, "a2a-0.3")
 }
 
 fn text(text: &str) -> Event {

@@ -88,6 +88,7 @@ fn seen(name: &str, journal: &[u8]) -> String {
         date: "2026-03-01",
         tree: "",
         memory: "",
+        servers: "",
         media: ResultMedia::Inside,
     };
     writeln!(out, "{name} {}", Value::from(contents(&state.history, &scene))).expect("memory");
@@ -132,6 +133,7 @@ fn journals_of_version_2_are_written_again_as_they_are() {
         date: "2026-03-01",
         tree: "",
         memory: "",
+        servers: "",
         media: ResultMedia::Inside,
     };
     let told = Value::from(contents(&state.history, &scene)).to_string();

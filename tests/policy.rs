@@ -2,16 +2,22 @@
 //! of random lines.
 
 use gemini_a2a::limits::STARTER_WORDS;
-use gemini_a2a::task::command_line;
+use gemini_a2a::task::origin::Origin;
 use gemini_a2a::task::policy::{Ask, Mode, Policy, Rule, Ruling, Tier, ToolSettings, always, kept};
-use gemini_a2a::task::spec::{Confinement, Kind, Plan, Question, Verdict};
+use gemini_a2a::task::spec::{Choice, Confinement, Kind, Plan, Question, Verdict};
 use gemini_a2a::tool::Toolbox;
 use serde_json::{Value, json};
 
+#[path = "policy/agents.rs"]
+mod agents;
 #[path = "policy/files.rs"]
 mod files;
 #[path = "policy/lines.rs"]
 mod lines;
+#[path = "policy/mcp.rs"]
+mod mcp;
+#[path = "policy/properties.rs"]
+mod properties;
 #[path = "policy/reader.rs"]
 mod reader;
 #[path = "policy/rules.rs"]
@@ -27,6 +33,7 @@ struct Case {
     policy: Policy,
     mode: Mode,
     session: Vec<Rule>,
+    denied: Vec<Rule>,
     trusted: bool,
     interactive: bool,
     auto_execute: bool,
@@ -37,6 +44,7 @@ fn plain() -> Case {
         policy: Policy::built_in(),
         mode: Mode::Default,
         session: vec![],
+        denied: vec![],
         trusted: true,
         interactive: true,
         auto_execute: false,
@@ -67,14 +75,27 @@ impl Case {
             Kind::Read | Kind::Search => Verdict::Allow,
             _ => Verdict::Ask,
         };
+        self.judge_of(&Origin::BuiltIn, by_default, (tool, kind), args, plan)
+    }
+
+    fn judge_of(
+        &self,
+        origin: &Origin,
+        by_default: Verdict,
+        (tool, kind): (&str, Kind),
+        args: &Value,
+        plan: &Plan,
+    ) -> Ruling {
         self.policy.judge(&Ask {
             tool,
             kind,
+            origin,
             by_default,
             args,
             plan,
             mode: self.mode,
             session: &self.session,
+            denied: &self.denied,
             trusted: self.trusted,
             interactive: self.interactive,
             auto_execute: self.auto_execute,
@@ -473,67 +494,6 @@ fn a_tool_is_not_declared_if_no_call_of_it_can_be_allowed() {
     let mut listing = plain().mode(Mode::Plan);
     assert_eq!(listing.policy.add(Tier::User, &rule), Vec::<String>::new());
     assert!(!forbidden(&listing).iter().any(|name| name == "run_shell_command"));
-}
-
-// Properties.
-
-/// Numbers from a seed, so that a failure can be run again.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % sides as u64) as usize
-    }
-}
-
-#[rustfmt::skip]
-const PIECES: &[&str] = &[
-    "ls", "rm", "cat", "git", "echo", "a", "b.rs", "-l", "-c", "-exec", "x=1", "PATH=.", "1", "2", " ", " ", " ", " ", "\t",
-    "\n", ";", "&", "&&", "|", "||", "|&", "(", ")", "{", "}", "{ ", "; }", "((", "))", "[[", "]]", "<", ">", ">>", "<<", "<<EOF\n",
-    "\nEOF\n", "<<<", ">&", "&>", "<(", "$(", "$((", "${", "$x", "$", "`", "'", "\"", "\\", "\\\n", "$'", "#", "*", "?", "[", "~",
-    "!", "if ", "then ", "else ", "fi", "for ", "in ", "do ", "done", "while ", "case ", "esac", ";;", "function ", "time ", "sh -c ",
-    "eval ", "xargs ", "env ", "sudo ", "find . ", "timeout 5 ", "é", "\u{202e}", "=", ",", "..", "/dev/null", "/etc/passwd",
-    "${x:-", "a=(", "a[", "]=", "+=", "select ", "coproc ", "trap ", "-p ", "\r", "3>&1", ">&-", "-", "<>", ">|", "&>>", "<<-E\n", "<<'E'\n",
-    "\tE\n", "\nE\n", "E", "$\"", "$[", "{a,b}", ";&", ";;&", "=~", "@(", "f() ", "\\'", "\\\"", "\\\\", "EOF",
-];
-
-fn line(random: &mut Random) -> String {
-    let len = 1 + random.below(12);
-    (0..len).map(|_| PIECES[random.below(PIECES.len())]).collect()
-}
-
-/// Whatever is allowed consists of commands that are allowed alone, and of nothing else.
-#[test]
-fn an_allowed_line_has_only_allowed_parts() {
-    let allow = json!([{"toolName": SHELL, "commandPrefix": ["rm", "git add"], "decision": "allow", "priority": 1}]);
-    let case = plain().rules(Tier::User, allow);
-    let mut random = Random(0xa110);
-    let mut allowed = 0;
-    for _ in 0..60_000 {
-        let line = line(&mut random);
-        if case.run(&line).verdict != Allow {
-            continue;
-        }
-        allowed += 1;
-        let commands = command_line::parse(&line).expect("what is not understood is not allowed");
-        for simple in commands {
-            assert!(simple.writes.is_empty(), "{line:?}");
-            let words: Vec<String> = simple.words.iter().map(quoted).collect();
-            let alone = case.run(&words.join(" "));
-            assert_eq!(alone.verdict, Allow, "{words:?} of {line:?}: {alone:?}");
-        }
-    }
-    assert!(allowed > 200, "only {allowed} were allowed");
-}
-
-fn quoted(word: &command_line::Word) -> String {
-    match word.literal() {
-        Some(text) => format!("'{}'", text.replace('\'', "'\\''")),
-        None => word.text.clone(),
-    }
 }
 
 /// A number from the environment, for longer searches.

@@ -1,14 +1,18 @@
 //! A program that embeds the server and adds its own slash commands, which every client can use like the built-in ones. It also
-//! starts processes, which are not tools of the agent.
+//! starts processes, which are not tools of the agent. One of its commands panics, which a session in a terminal survives.
 //!
 //! There is no test harness here, because this file is both: started with arguments it is that program, and started without
 //! it is the test, which starts itself.
 
+#[cfg(feature = "tui")]
+#[path = "session/pty.rs"]
+#[allow(dead_code, reason = "this test needs little of it")]
+mod pty;
 mod support;
 
 use gemini_a2a::shell::start::program;
 use gemini_a2a::shell::workers::slash_commands::{Asked, Commands};
-use gemini_a2a::task::slash::{Argument, Commanded, Spec};
+use gemini_a2a::task::definitions::slash::{Argument, Commanded, Spec};
 use serde_json::{Value, json};
 use std::process::{Command, ExitCode};
 use support::client::Client;
@@ -19,13 +23,19 @@ use support::server::Setup;
 fn main() -> ExitCode {
     // Whoever runs tests may pass flags and names of tests. A word that begins with two underscores is the library's own: it starts
     // tools through the same program.
-    match std::env::args().nth(1).is_some_and(|word| word == "serve" || word.starts_with("__")) {
+    let is_program = |word: String| word == "serve" || word == "--trust-workspace" || word.starts_with("__");
+    match std::env::args().nth(1).is_some_and(is_program) {
         true => program::run(commands()),
         false => {
             a_further_command_is_one_like_the_others();
             println!("a further command is one like the others: ok");
             children_of_the_program_are_no_tools();
             println!("children of the program are no tools: ok");
+            #[cfg(feature = "tui")]
+            {
+                a_panic_of_a_worker_leaves_the_terminal_alone();
+                println!("a panic of a worker leaves the terminal alone: ok");
+            }
             ExitCode::SUCCESS
         }
     }
@@ -47,7 +57,29 @@ fn commands() -> Commands {
     let mut relay = Spec::new("relay", "Prompts the server from a process of its own.");
     relay.arguments.push(Argument { name: "url".into(), description: "The server.".into(), required: true });
     assert!(commands.register(relay, Box::new(relayed)).is_ok(), "nothing else is called so");
+    let fail = Spec::new("fail", "Panics in a worker.");
+    assert!(commands.register(fail, Box::new(|_| panic!("of a worker"))).is_ok(), "nothing else is called so");
     commands
+}
+
+/// The command of a session in a terminal panics: the session says so and goes on, and nothing else is written over its screen.
+#[cfg(feature = "tui")]
+fn a_panic_of_a_worker_leaves_the_terminal_alone() {
+    let place = pty::Place::new();
+    let this = std::env::current_exe().expect("this program is a file").display().to_string();
+    let mut pty = pty::Pty::start(&place, &[], &[&this, "--trust-workspace"]);
+    pty.wait("Ask anything");
+    pty.wait("demo · 0%");
+    pty.say("/fail");
+    pty.wait("the worker panicked: of a worker");
+    pty.keys("typed on");
+    pty.wait("typed on");
+    pty.keys("\x03");
+    pty.say("/greet Ann");
+    pty.wait("Hello Ann!");
+    pty.keys("\x03\x03");
+    let (status, text) = pty.end();
+    assert!(status.success() && !text.contains("thread '"), "{text}");
 }
 
 fn relayed(asked: &Asked) -> Result<Commanded, String> {
@@ -93,7 +125,7 @@ fn a_further_command_is_one_like_the_others() {
 
     let listed = client.get("/listCommands").json();
     let listed = listed["commands"].as_array().expect("a list");
-    let ours = listed.iter().rev().nth(1).expect("two of them are ours");
+    let ours = listed.iter().find(|command| command["name"] == "greet").expect("it is listed");
     assert_eq!(
         *ours,
         json!({

@@ -1,9 +1,9 @@
-//! Everything that a server must not do. A house with tasks in every state is sent hundreds of requests that are wrong in one
+//! Everything that a server must not do. A server with tasks in every state is sent hundreds of requests that are wrong in one
 //! way each: members that are missing or of another type, tasks of others, answers to questions that nobody asks, bodies that are
 //! no JSON, in every dialect and over every door. Each is refused in the words of its dialect, with exactly the code that the
 //! protocol has for it; not a byte of any journal changes, nothing is started, nobody is told, and the connection can be used on.
 //!
-//! What looks wrong but is not is tried as well, each in a house of its own: it must be taken. And requests that chance has
+//! What looks wrong but is not is tried as well, each in a server of its own: it must be taken. And requests that chance has
 //! bitten into are sent by the thousand, of which nothing is known but that the server stays what it is:
 //!
 //!     REFUSED_SEED=17 cargo test --test refused chance      one run of them
@@ -21,8 +21,6 @@ mod corpus;
 mod forged;
 #[path = "support/frame.rs"]
 mod frame;
-#[path = "refused/house.rs"]
-mod house;
 #[path = "support/http.rs"]
 #[allow(dead_code)] // Only the half of it that reads answers.
 mod http;
@@ -33,6 +31,8 @@ mod send;
 #[path = "support/sse.rs"]
 mod sse;
 mod task;
+#[path = "refused/test_server.rs"]
+mod test_server;
 #[path = "refused/verdict.rs"]
 mod verdict;
 #[path = "refused/ways.rs"]
@@ -40,8 +40,8 @@ mod ways;
 
 use chaos::Chaos;
 use corpus::{Carrier, Expected, Made};
-use house::House;
 use send::{Door, Sent};
+use test_server::TestServer;
 
 /// The files of the corpus, and the doors through which what they hold is sent.
 const FILES: [(&str, &[Door]); 8] = [
@@ -77,29 +77,29 @@ fn requests() -> Vec<(Door, Made)> {
 fn invalid_requests_are_refused_and_change_nothing() {
     let requests = requests();
     let wrong = requests.iter().filter(|(_, made)| matches!(made.expected, Expected::Refusal { .. }));
-    let mut house = House::new();
-    let before = house.journals();
-    let census = house.census();
+    let mut server = TestServer::new();
+    let before = server.journals();
+    let census = server.census();
     let (mut count, mut failures) = (0, Vec::new());
     for (door, made) in wrong {
         count += 1;
-        let mut wrong_with = match send::refused(&mut house, *door, made) {
+        let mut wrong_with = match send::refused(&mut server, *door, made) {
             Ok(()) => Vec::new(),
             Err(why) => vec![why],
         };
-        let outs = house.take_outs();
+        let outs = server.take_outs();
         if !outs.is_empty() {
             wrong_with.push(format!("something began: {outs:?}"));
         }
-        if house.journals() != before || house.census().tasks != census.tasks {
+        if server.journals() != before || server.census().tasks != census.tasks {
             wrong_with.push("a journal changed".into());
-            house = House::new();
+            server = TestServer::new();
         }
         if !wrong_with.is_empty() {
             failures.push(format!("{door:?} {}: {}", made.name, wrong_with.join("; ")));
         }
     }
-    let left = house.census();
+    let left = server.census();
     assert_eq!((left.conns, left.subs), (0, 0), "something stayed open");
     println!("{count} requests were refused");
     assert!(count >= 300, "only {count}");
@@ -117,8 +117,8 @@ fn unusual_but_valid_requests_are_accepted() {
     let (mut count, mut failures) = (0, Vec::new());
     for (door, made) in right {
         count += 1;
-        let mut house = House::at_work();
-        if let Err(why) = send::accepted(&mut house, *door, made) {
+        let mut server = TestServer::at_work();
+        if let Err(why) = send::accepted(&mut server, *door, made) {
             failures.push(format!("{door:?} {}: {why}", made.name));
         }
     }
@@ -130,7 +130,7 @@ fn unusual_but_valid_requests_are_accepted() {
 /// Lists name no task, so nothing in them is refused; what is not to be seen is just not there.
 #[test]
 fn tasks_of_another_client_are_not_visible() {
-    let mut house = House::new();
+    let mut server = TestServer::new();
     let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
     let own = format!("{upgrade}Sec-WebSocket-Protocol: gemini-a2a.v1\r\n");
@@ -142,23 +142,23 @@ fn tasks_of_another_client_are_not_visible() {
         ("/ws?taskId=*", upgrade),
         ("/ws?taskId=*", own.as_str()),
     ] {
-        let shown = send::shown(&mut house, target, headers);
+        let shown = send::shown(&mut server, target, headers);
         for (name, expected) in [("$waiting", true), ("$foreign", false)] {
-            let task = house.fill(name);
+            let task = server.fill(name);
             assert_eq!(shown.contains(&task), expected, "{name} at {target}: {shown}");
         }
     }
-    let shown = send::shown(&mut house, "/acme/tasks", "");
-    assert!(shown.contains(&house.fill("$foreign")), "{shown}");
-    assert!(!shown.contains(&house.fill("$waiting")), "{shown}");
+    let shown = send::shown(&mut server, "/acme/tasks", "");
+    assert!(shown.contains(&server.fill("$foreign")), "{shown}");
+    assert!(!shown.contains(&server.fill("$waiting")), "{shown}");
 }
 
 #[test]
 fn websockets_are_closed_with_the_code_of_the_error() {
-    let mut house = House::new();
-    let before = house.journals();
+    let mut server = TestServer::new();
+    let before = server.journals();
     for door in [Door::Session, Door::Rpc03, Door::Rpc10, Door::Own] {
-        let large = vec![b'x'; house::LARGEST + 1];
+        let large = vec![b'x'; test_server::LARGEST + 1];
         for (name, frame, code) in [
             ("binary", frame::masked(2, b"{}"), 1003),
             ("no UTF-8", frame::masked(1, b"\xff\xfe"), 1007),
@@ -167,12 +167,12 @@ fn websockets_are_closed_with_the_code_of_the_error() {
             ("an unknown kind", frame::masked(3, b"{}"), 1002),
             ("the end of nothing", frame::masked(0, b"{}"), 1002),
         ] {
-            let closed = send::closed(&mut house, door, &frame);
+            let closed = send::closed(&mut server, door, &frame);
             assert_eq!(closed, Ok(code), "{door:?} {name}");
         }
     }
-    assert!(house.journals() == before, "a journal changed");
-    assert_eq!(house.take_outs(), [""; 0]);
+    assert!(server.journals() == before, "a journal changed");
+    assert_eq!(server.take_outs(), [""; 0]);
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn stage_of_machine(stage: MachineStage) -> &'static str {
     match stage {
         MachineStage::Named => "named",
         MachineStage::Planned => "planned",
-        MachineStage::Asked => "asked",
+        MachineStage::Asked | MachineStage::Inquired { .. } => "asked",
         MachineStage::Answered => "answered",
         MachineStage::Ready => "ready",
         MachineStage::Running { .. } => "running",

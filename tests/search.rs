@@ -107,7 +107,7 @@ fn search_in(times: Times, first: Event, calls: Calls, machine: Machine, budget:
             tools: task::tools(),
             limits: Limits { model_tries: 3, stream_tries: 3, times, ..Limits::default() },
             policy: Policy::built_in(),
-            grant: Grant { saving: keeps, auto_execute: false },
+            grant: Grant { saving: keeps, ..Grant::default() },
         },
         nodes: Vec::new(),
         seen: HashSet::new(),
@@ -433,7 +433,7 @@ fn time_limits_violate_no_invariant() {
 fn slash_command_tasks_violate_no_invariant() {
     let extent = explored_from(task::created_to_run("memory show"), Budget { stales: 0, ..ONCE });
     let all = [
-        Event::CommandPrompted { text: String::new() },
+        Event::CommandPrompted { text: String::new(), media: vec![] },
         Event::Produced { artifact: task::result(""), append: false, last: true },
         task::closed(Final::Completed, ""),
         task::started(&task::edit()),

@@ -66,6 +66,11 @@ const fn in_words(encoding: Encoding) -> Case {
     Case { attack: Attack { encoding, ..case("plain").attack }, ..case("plain") }
 }
 
+/// A client of the Agent Client Protocol at this path.
+const fn as_editor(way: &'static str, path: &'static str) -> Case {
+    Case { attack: Attack { encoding: Encoding::Acp(path), ..case(way).attack }, ..case(way) }
+}
+
 const fn with_cast(way: &'static str, origin: AttackerOrigin) -> Case {
     Case { attack: Attack { origin, ..case(way).attack }, ..case(way) }
 }
@@ -75,7 +80,7 @@ const fn inside_only(outcome: Outcome, way: &'static str) -> Case {
     Case { outcome, control: Control::None, ..case(way) }
 }
 
-const CASES: [Case; 47] = [
+const CASES: [Case; 53] = [
     // The slow ones first.
     Case { end: End::ByCancel, ..inside_only(Outcome::Refused, "stops-supervisor") },
     case("fork-storm"),
@@ -127,6 +132,13 @@ const CASES: [Case; 47] = [
     in_words(Encoding::Bare),
     in_words(Encoding::Session),
     in_words(Encoding::Native),
+    as_editor("editor", "/acp"),
+    as_editor("editor", "/ws/acp"),
+    as_editor("editor", "/ws"),
+    as_editor("editor-over-unix-socket", "/acp"),
+    as_editor("editor-over-unix-socket", "/ws/acp"),
+    as_editor("editor-over-unix-socket", "/ws"),
+    // From outside these approve nothing.
     Case { control: Control::None, ..in_words(Encoding::OtherUpgrade) },
     Case { control: Control::None, ..in_words(Encoding::Prompt) },
 ];

@@ -109,7 +109,7 @@ fn no_invariant_is_violated() {
 }
 
 /// What must have happened in some run; otherwise the runs prove nothing.
-const EXPECTED: [&str; 35] = [
+const EXPECTED: [&str; 36] = [
     "answered while paused",
     "late answer",
     "unknown option",
@@ -123,6 +123,7 @@ const EXPECTED: [&str; 35] = [
     "crashes",
     "stalled reader cut off",
     "failing appends",
+    "failing audits",
     "frames",
     "empty stream",
     "loads",
@@ -163,6 +164,7 @@ fn a_violated_invariant_is_noticed() {
     for (sabotage, words) in [
         (Sabotage::WriteBehind, "on disk"),
         (Sabotage::NoSync, "before its start is safe"),
+        (Sabotage::NoAuditSync, "the audit does not say so"),
         (Sabotage::Amnesia, "is not found"),
         (Sabotage::LostFrame, "comes something else"),
         (Sabotage::LostNote, "something is left over"),

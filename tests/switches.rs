@@ -34,7 +34,7 @@ fn conversational() -> Switches {
 }
 
 /// A server whose model says one word, or makes one call.
-struct House {
+struct TestServer {
     core: Core,
     store: FailingStore,
     limits: Limits,
@@ -50,16 +50,16 @@ struct House {
     stopped: usize,
 }
 
-impl House {
-    fn new(times: Times) -> House {
-        House::with(times, conversational(), RequestPolicy::default())
+impl TestServer {
+    fn new(times: Times) -> TestServer {
+        TestServer::with(times, conversational(), RequestPolicy::default())
     }
 
-    fn with(times: Times, switches: Switches, request_policy: RequestPolicy) -> House {
+    fn with(times: Times, switches: Switches, request_policy: RequestPolicy) -> TestServer {
         let limits = Limits { times, expiries: 2, ..Limits::default() };
         let now = Now { mono_ms: 5_000, unix_ms: task::NOON };
         let setup = Setup { request_policy, ..setup(&limits, switches, now) };
-        House {
+        TestServer {
             core: Core::new(setup),
             store: FailingStore::default(),
             limits,
@@ -143,8 +143,17 @@ impl House {
                 }
                 Out::Compute(computation) => self.core.input(computation.run(&*self.store.blobs()), now),
                 Out::Stop(_) => self.stopped += 1,
-                Out::Tidy(_) | Out::Over { .. } | Out::SaveRule { .. } | Out::ForgetRule { .. } => {}
-                Out::Log { .. } => {}
+                Out::Reply { .. } => panic!("no server asks here"),
+                Out::ReadCredentials => panic!("there are no credentials here"),
+                Out::Tidy(_)
+                | Out::Hook(_)
+                | Out::Over { .. }
+                | Out::Servers { .. }
+                | Out::ClientKey { .. }
+                | Out::FetchKeys
+                | Out::SaveRule { .. }
+                | Out::ForgetRule { .. } => {}
+                Out::Access(_) | Out::Scrape(_) | Out::Reload | Out::Log { .. } => {}
                 Out::Resolve { .. } => panic!("nobody names a workspace here"),
                 Out::Deliver(_) => panic!("nobody is told here"),
                 Out::Blob(_) | Out::Files(_) => panic!("nobody reads stored content or looks for files here"),
@@ -224,125 +233,125 @@ fn setup(limits: &Limits, switches: Switches, now: Now) -> Setup {
 
 #[test]
 fn an_idle_task_is_completed_and_then_forgotten() {
-    let mut house = House::new(TIMES);
-    let task = house.say(json!({}));
-    house.pass(23 * HOUR);
-    assert_eq!(house.shown(&task), "input-required");
-    house.pass(HOUR);
-    assert_eq!(house.shown(&task), "completed");
-    house.pass(11 * HOUR);
-    assert_eq!(house.shown(&task), "completed");
-    house.pass(2 * HOUR);
-    assert_eq!(house.shown(&task), "-32001");
-    assert_eq!(house.on_disk(), [""; 0]);
+    let mut server = TestServer::new(TIMES);
+    let task = server.say(json!({}));
+    server.pass(23 * HOUR);
+    assert_eq!(server.shown(&task), "input-required");
+    server.pass(HOUR);
+    assert_eq!(server.shown(&task), "completed");
+    server.pass(11 * HOUR);
+    assert_eq!(server.shown(&task), "completed");
+    server.pass(2 * HOUR);
+    assert_eq!(server.shown(&task), "-32001");
+    assert_eq!(server.on_disk(), [""; 0]);
 }
 
 #[test]
 fn whoever_goes_on_with_a_task_prolongs_it() {
-    let mut house = House::new(TIMES);
-    let task = house.say(json!({}));
+    let mut server = TestServer::new(TIMES);
+    let task = server.say(json!({}));
     for _ in 0..5 {
-        house.pass(23 * HOUR);
-        house.say(json!({ "taskId": task }));
+        server.pass(23 * HOUR);
+        server.say(json!({ "taskId": task }));
     }
-    house.pass(23 * HOUR);
-    assert_eq!(house.shown(&task), "input-required");
+    server.pass(23 * HOUR);
+    assert_eq!(server.shown(&task), "input-required");
 }
 
 #[test]
 fn a_restart_prolongs_nothing_and_only_what_is_due_is_loaded() {
-    let mut house = House::new(TIMES);
-    let old: Vec<String> = (0..5).map(|_| house.say(json!({}))).collect();
-    house.pass(20 * HOUR);
-    let young = house.say(json!({}));
-    house.restart();
-    assert_eq!(house.loads, []);
-    house.pass(4 * HOUR);
-    let mut loads: Vec<String> = house.loads.iter().map(TaskId::to_string).collect();
+    let mut server = TestServer::new(TIMES);
+    let old: Vec<String> = (0..5).map(|_| server.say(json!({}))).collect();
+    server.pass(20 * HOUR);
+    let young = server.say(json!({}));
+    server.restart();
+    assert_eq!(server.loads, []);
+    server.pass(4 * HOUR);
+    let mut loads: Vec<String> = server.loads.iter().map(TaskId::to_string).collect();
     let mut expected = old.clone();
     loads.sort();
     expected.sort();
     assert_eq!(loads, expected, "each once, and nobody else");
     // What came only to be closed does not stay, but for the last few.
-    assert!(house.core.check().tasks <= 2, "{:?}", house.core.check());
-    house.restart();
-    house.pass(13 * HOUR);
-    assert_eq!(house.loads.len(), 5, "what is deleted is not loaded");
-    assert_eq!(house.on_disk(), [young.as_str()]);
-    assert_eq!(house.shown(&young), "input-required");
-    assert_eq!(house.shown(&old[0]), "-32001");
+    assert!(server.core.check().tasks <= 2, "{:?}", server.core.check());
+    server.restart();
+    server.pass(13 * HOUR);
+    assert_eq!(server.loads.len(), 5, "what is deleted is not loaded");
+    assert_eq!(server.on_disk(), [young.as_str()]);
+    assert_eq!(server.shown(&young), "input-required");
+    assert_eq!(server.shown(&old[0]), "-32001");
 }
 
 #[test]
 fn what_became_due_while_no_server_ran_is_closed_at_the_start() {
-    let mut house = House::new(TIMES);
-    let task = house.say(json!({}));
-    house.pass(10 * HOUR);
-    house.say(json!({}));
-    house.now.unix_ms += 20 * HOUR;
-    house.restart();
-    assert_eq!(house.shown(&task), "completed");
-    house.now.unix_ms += 20 * HOUR;
-    house.restart();
-    assert!(!house.on_disk().contains(&task));
+    let mut server = TestServer::new(TIMES);
+    let task = server.say(json!({}));
+    server.pass(10 * HOUR);
+    server.say(json!({}));
+    server.now.unix_ms += 20 * HOUR;
+    server.restart();
+    assert_eq!(server.shown(&task), "completed");
+    server.now.unix_ms += 20 * HOUR;
+    server.restart();
+    assert!(!server.on_disk().contains(&task));
 }
 
 #[test]
 fn after_more_than_a_day_without_a_server_all_periods_begin_anew() {
-    let mut house = House::new(TIMES);
-    let task = house.say(json!({}));
-    house.now.unix_ms += 30 * HOUR;
-    house.restart();
-    assert_eq!(house.shown(&task), "input-required", "the clock may have been set");
-    house.pass(23 * HOUR);
-    assert_eq!(house.shown(&task), "input-required");
-    house.pass(2 * HOUR);
-    assert_eq!(house.shown(&task), "completed");
+    let mut server = TestServer::new(TIMES);
+    let task = server.say(json!({}));
+    server.now.unix_ms += 30 * HOUR;
+    server.restart();
+    assert_eq!(server.shown(&task), "input-required", "the clock may have been set");
+    server.pass(23 * HOUR);
+    assert_eq!(server.shown(&task), "input-required");
+    server.pass(2 * HOUR);
+    assert_eq!(server.shown(&task), "completed");
 }
 
 #[test]
 fn a_task_that_was_continued_stays_as_long_as_its_context() {
-    let mut house = House::new(TIMES);
-    let first = house.say(json!({}));
-    house.call("tasks/cancel", json!({ "id": first }));
-    let context = house.call("tasks/get", json!({ "id": first }))["result"]["contextId"].clone();
-    house.pass(6 * HOUR);
-    let second = house.say(json!({ "contextId": context }));
-    house.pass(20 * HOUR);
-    assert_eq!(house.on_disk().len(), 2, "it is what the second remembers");
-    house.pass(4 * HOUR);
-    assert_eq!(house.shown(&second), "completed");
-    house.pass(13 * HOUR);
-    assert_eq!(house.on_disk(), [""; 0], "they go together");
-    assert_eq!(house.shown(&first), "-32001");
+    let mut server = TestServer::new(TIMES);
+    let first = server.say(json!({}));
+    server.call("tasks/cancel", json!({ "id": first }));
+    let context = server.call("tasks/get", json!({ "id": first }))["result"]["contextId"].clone();
+    server.pass(6 * HOUR);
+    let second = server.say(json!({ "contextId": context }));
+    server.pass(20 * HOUR);
+    assert_eq!(server.on_disk().len(), 2, "it is what the second remembers");
+    server.pass(4 * HOUR);
+    assert_eq!(server.shown(&second), "completed");
+    server.pass(13 * HOUR);
+    assert_eq!(server.on_disk(), [""; 0], "they go together");
+    assert_eq!(server.shown(&first), "-32001");
 }
 
 #[test]
 fn a_question_has_the_same_deadline_after_a_restart() {
-    let mut house = House::new(Times { answer_ms: Some(HOUR), ..TIMES });
-    house.calls = true;
-    let task = house.say(json!({}));
-    house.calls = false;
-    house.pass(HOUR / 2);
-    house.restart();
-    assert_eq!(house.shown(&task), "input-required");
-    house.pass(HOUR / 2 - 1_000);
-    let open = |house: &mut House| house.state(&task.as_str().into());
-    assert_eq!(open(&mut house).asked().count(), 1);
-    house.pass(1_000);
-    let state = open(&mut house);
+    let mut server = TestServer::new(Times { answer_ms: Some(HOUR), ..TIMES });
+    server.calls = true;
+    let task = server.say(json!({}));
+    server.calls = false;
+    server.pass(HOUR / 2);
+    server.restart();
+    assert_eq!(server.shown(&task), "input-required");
+    server.pass(HOUR / 2 - 1_000);
+    let open = |server: &mut TestServer| server.state(&task.as_str().into());
+    assert_eq!(open(&mut server).asked().count(), 1);
+    server.pass(1_000);
+    let state = open(&mut server);
     assert_eq!(state.asked().count(), 0);
     assert!(state.is_idle());
 }
 
 #[test]
 fn for_ever_means_for_ever() {
-    let mut house = House::new(Times { idle_ms: None, retention_ms: None, ..TIMES });
-    let (idle, over) = (house.say(json!({})), house.say(json!({})));
-    house.call("tasks/cancel", json!({ "id": over }));
-    house.pass(10_000 * HOUR);
-    assert_eq!(house.shown(&idle), "input-required");
-    assert_eq!(house.shown(&over), "canceled");
+    let mut server = TestServer::new(Times { idle_ms: None, retention_ms: None, ..TIMES });
+    let (idle, over) = (server.say(json!({})), server.say(json!({})));
+    server.call("tasks/cancel", json!({ "id": over }));
+    server.pass(10_000 * HOUR);
+    assert_eq!(server.shown(&idle), "input-required");
+    assert_eq!(server.shown(&over), "canceled");
 }
 
 /// What is sent on a stream, frame by frame.
@@ -359,19 +368,19 @@ fn a_strict_acknowledgement_waits_for_the_disk() {
         [("message/send", true), ("message/stream", true), ("message/send", false), ("message/stream", false)]
     {
         let request_policy = if strictly { strict } else { RequestPolicy::default() };
-        let mut house = House::with(TIMES, conversational(), request_policy);
-        house.stuck = true;
-        let conn = house.ask(method, prompt());
-        let heard = house.heard(conn);
+        let mut server = TestServer::with(TIMES, conversational(), request_policy);
+        server.stuck = true;
+        let conn = server.ask(method, prompt());
+        let heard = server.heard(conn);
         assert_eq!(heard.contains("\"result\""), !strictly, "{method}: {heard}");
-        assert_eq!(house.syncs.len(), usize::from(strictly), "{method}");
+        assert_eq!(server.syncs.len(), usize::from(strictly), "{method}");
         if strictly {
             // What came behind the prompt in the meantime is not waited for a second time.
-            let (task, upto) = house.syncs.remove(0);
-            house.core.input(Input::Synced { task, upto, result: Ok(()) }, house.now);
-            let heard = house.heard(conn);
+            let (task, upto) = server.syncs.remove(0);
+            server.core.input(Input::Synced { task, upto, result: Ok(()) }, server.now);
+            let heard = server.heard(conn);
             assert!(heard.contains("\"input-required\""), "{method}: {heard}");
-            assert_eq!(house.syncs, [], "{method}");
+            assert_eq!(server.syncs, [], "{method}");
         }
     }
 }
@@ -380,14 +389,14 @@ fn a_strict_acknowledgement_waits_for_the_disk() {
 fn what_cannot_be_made_safe_is_not_acknowledged() {
     let request_policy = RequestPolicy { durability: Durability::Strict, ..RequestPolicy::default() };
     for method in ["message/send", "message/stream"] {
-        let mut house = House::with(TIMES, conversational(), request_policy);
-        house.stuck = true;
-        let conn = house.ask(method, prompt());
-        house.heard(conn);
-        let (task, upto) = house.syncs.remove(0);
+        let mut server = TestServer::with(TIMES, conversational(), request_policy);
+        server.stuck = true;
+        let conn = server.ask(method, prompt());
+        server.heard(conn);
+        let (task, upto) = server.syncs.remove(0);
         let failed = Err(StoreError::new("the disk is full"));
-        house.core.input(Input::Synced { task, upto, result: failed }, house.now);
-        let heard = house.heard(conn);
+        server.core.input(Input::Synced { task, upto, result: failed }, server.now);
+        let heard = server.heard(conn);
         assert!(heard.contains("the disk is full"), "{method}: {heard}");
         assert!(!heard.contains("\"result\""), "{method}: {heard}");
     }
@@ -408,17 +417,17 @@ fn a_turn_outlives_its_client_unless_it_is_switched_to_abort() {
             },
             ..Switches::default()
         };
-        let mut house = House::with(TIMES, switches, request_policy);
-        house.silent = true;
-        let conn = house.ask("message/stream", prompt());
-        let first = frames(&house.heard(conn)).remove(0);
+        let mut server = TestServer::with(TIMES, switches, request_policy);
+        server.silent = true;
+        let conn = server.ask("message/stream", prompt());
+        let first = frames(&server.heard(conn)).remove(0);
         let task = first["result"]["id"].as_str().expect("a task").to_owned();
-        house.core.input(Input::Broke { conn }, house.now);
-        assert_eq!(house.core.has_more(), aborts);
-        house.settle();
+        server.core.input(Input::Broke { conn }, server.now);
+        assert_eq!(server.core.has_more(), aborts);
+        server.settle();
         let state = if aborts { "input-required" } else { "working" };
-        assert_eq!(house.shown(&task), state, "{disconnect:?} {profile}");
-        assert_eq!(house.stopped, usize::from(aborts));
+        assert_eq!(server.shown(&task), state, "{disconnect:?} {profile}");
+        assert_eq!(server.stopped, usize::from(aborts));
     }
 }
 
@@ -426,20 +435,20 @@ fn a_turn_outlives_its_client_unless_it_is_switched_to_abort() {
 #[test]
 fn only_the_client_of_a_turn_aborts_it() {
     let request_policy = RequestPolicy { disconnect: Disconnect::Aborts, ..RequestPolicy::default() };
-    let mut house = House::with(TIMES, conversational(), request_policy);
-    house.silent = true;
-    let conn = house.ask("message/stream", prompt());
-    let first = frames(&house.heard(conn)).remove(0);
+    let mut server = TestServer::with(TIMES, conversational(), request_policy);
+    server.silent = true;
+    let conn = server.ask("message/stream", prompt());
+    let first = frames(&server.heard(conn)).remove(0);
     let task = first["result"]["id"].as_str().expect("a task").to_owned();
-    let watching = house.ask("tasks/resubscribe", json!({ "id": task }));
-    house.heard(watching);
-    house.core.input(Input::Broke { conn: watching }, house.now);
-    house.settle();
-    assert_eq!(house.shown(&task), "working");
+    let watching = server.ask("tasks/resubscribe", json!({ "id": task }));
+    server.heard(watching);
+    server.core.input(Input::Broke { conn: watching }, server.now);
+    server.settle();
+    assert_eq!(server.shown(&task), "working");
     // Who will say no more is gone too, as the reference server sees it.
-    house.core.input(Input::Finished { conn }, house.now);
-    house.settle();
-    let whole = house.call("tasks/get", json!({ "id": task }));
+    server.core.input(Input::Finished { conn }, server.now);
+    server.settle();
+    let whole = server.call("tasks/get", json!({ "id": task }));
     let text = &whole["result"]["status"]["message"]["parts"][0]["text"];
     assert_eq!(text, "Execution aborted by client.");
 }
@@ -454,9 +463,9 @@ fn the_reference_servers_own_state_is_shown_first_when_wanted() {
     });
     for emits in [false, true] {
         let switches = Switches { emit_persisted_state: emits, ..conversational() };
-        let mut house = House::with(TIMES, switches, RequestPolicy::default());
-        let conn = house.ask("message/stream", prompt());
-        let first = frames(&house.heard(conn)).remove(0)["result"].take();
+        let mut server = TestServer::with(TIMES, switches, RequestPolicy::default());
+        let conn = server.ask("message/stream", prompt());
+        let first = frames(&server.heard(conn)).remove(0)["result"].take();
         let mut expected = if emits { persisted.clone() } else { json!({}) };
         if emits {
             expected["_contextId"] = first["contextId"].clone();
@@ -469,12 +478,12 @@ fn the_reference_servers_own_state_is_shown_first_when_wanted() {
 #[test]
 fn an_extended_card_is_there_only_when_it_is_wanted() {
     let switches = Switches { extended_card: true, ..Switches::default() };
-    let mut house = House::with(TIMES, switches, RequestPolicy::default());
-    let shown = house.call("agent/getAuthenticatedExtendedCard", json!({}));
+    let mut server = TestServer::with(TIMES, switches, RequestPolicy::default());
+    let shown = server.call("agent/getAuthenticatedExtendedCard", json!({}));
     assert_eq!(shown["result"]["supportsAuthenticatedExtendedCard"], true);
-    let shown = house.call("GetExtendedAgentCard", json!({}));
+    let shown = server.call("GetExtendedAgentCard", json!({}));
     assert_eq!(shown["result"]["capabilities"]["extendedAgentCard"], true);
-    let mut plain = House::new(TIMES);
+    let mut plain = TestServer::new(TIMES);
     let refused = plain.call("agent/getAuthenticatedExtendedCard", json!({}));
     assert_eq!(refused["error"]["code"], -32007);
     let refused = plain.call("GetExtendedAgentCard", json!({}));

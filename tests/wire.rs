@@ -228,7 +228,7 @@ fn decode<'a>(cap: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Events 
     let mut events = Vec::new();
     for piece in pieces {
         decoder.feed(piece);
-        events.extend(decoder.by_ref());
+        events.extend(decoder.by_ref().map(|event| event.map(|event| event.data)));
     }
     (events, decoder.is_cut())
 }

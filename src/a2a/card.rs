@@ -30,6 +30,12 @@ const OUTPUT_MODES: [&str; 2] = ["text/plain", "application/json"];
 pub struct Identity<'a> {
     /// Where clients reach the server that do not say by which name they found it.
     pub base_url: &'a str,
+    /// All clients are told this address, whatever they asked for: it is the one that the world has.
+    pub is_public: bool,
+    /// Clients need a credential.
+    pub needs_credential: bool,
+    /// Where clients learn about the identity provider whose tokens are accepted too.
+    pub openid: Option<&'a str>,
     pub version: &'a str,
     /// When the card was made.
     pub unix_ms: u64,
@@ -41,6 +47,7 @@ pub struct Card {
     /// The same two for authenticated clients.
     extended: [Value; 2],
     base_url: String,
+    is_public: bool,
     by_default: CardDefault,
     last_modified: String,
 }
@@ -63,6 +70,7 @@ pub fn card(identity: &Identity<'_>, switches: &Switches) -> Card {
         pure,
         hybrid,
         base_url: identity.base_url.trim_end_matches('/').to_owned(),
+        is_public: identity.is_public,
         by_default: switches.card_default,
         last_modified: http_date(identity.unix_ms),
     }
@@ -111,6 +119,9 @@ impl Card {
     }
 
     fn base(&self, host: Option<&str>) -> String {
+        // The host becomes part of the JSON, and not every server refuses unknown ones.
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
+        let host = host.filter(|host| !self.is_public && host.chars().all(is_plain));
         host.map_or_else(|| self.base_url.clone(), |host| format!("http://{}", host.to_ascii_lowercase()))
     }
 
@@ -154,7 +165,7 @@ fn url(binding: &str) -> String {
 fn pure(identity: &Identity<'_>, switches: &Switches, bindings: &[&str]) -> Value {
     let interface = |version: &str, binding: &&str| json!({ "url": url(binding), "protocolBinding": binding, "protocolVersion": version });
     let of = |version: &'static str| bindings.iter().map(move |binding| interface(version, binding));
-    json!({
+    let mut card = json!({
         "name": "Gemini SDLC Agent",
         "description": "Writes and edits code and runs commands in a workspace, asking before it changes anything.",
         "version": identity.version,
@@ -175,7 +186,55 @@ fn pure(identity: &Identity<'_>, switches: &Switches, bindings: &[&str]) -> Valu
             "inputModes": input_modes(),
             "outputModes": OUTPUT_MODES,
         }],
-    })
+    });
+    if identity.needs_credential {
+        card["securitySchemes"] = SCHEMES.iter().map(|scheme| (scheme.name.to_owned(), scheme.nested())).collect();
+        let requirement = |scheme: &Scheme| json!({ "schemes": { scheme.name: { "list": [] } } });
+        card["securityRequirements"] = SCHEMES.iter().map(requirement).collect();
+        if let Some(url) = identity.openid {
+            card["securitySchemes"][OIDC] = json!({ "openIdConnectSecurityScheme": { "openIdConnectUrl": url } });
+            let requirements = card["securityRequirements"].as_array_mut();
+            requirements.into_iter().for_each(|all| all.push(json!({ "schemes": { OIDC: { "list": [] } } })));
+        }
+    }
+    card
+}
+
+/// A way to show a credential.
+struct Scheme {
+    name: &'static str,
+    /// The scheme of the `Authorization` header; None: the credential has a header of its own.
+    authorization: Option<&'static str>,
+}
+
+/// Any of them will do.
+const SCHEMES: [Scheme; 3] = [
+    Scheme { name: "bearer", authorization: Some("bearer") },
+    Scheme { name: "basic", authorization: Some("basic") },
+    Scheme { name: "apiKey", authorization: None },
+];
+
+/// The tokens of an identity provider.
+const OIDC: &str = "oidc";
+
+const KEY_HEADER: &str = "X-API-Key";
+
+impl Scheme {
+    /// As 1.0 has it.
+    fn nested(&self) -> Value {
+        match self.authorization {
+            Some(scheme) => json!({ "httpAuthSecurityScheme": { "scheme": scheme } }),
+            None => json!({ "apiKeySecurityScheme": { "location": "header", "name": KEY_HEADER } }),
+        }
+    }
+
+    /// The members that 0.3 has beside those.
+    fn flat(&self) -> [(&'static str, &'static str); 3] {
+        match self.authorization {
+            Some(scheme) => [("type", "http"), ("scheme", scheme), ("scheme", scheme)],
+            None => [("type", "apiKey"), ("in", "header"), ("name", KEY_HEADER)],
+        }
+    }
 }
 
 /// The members of 0.3 beside those of 1.0.
@@ -188,6 +247,19 @@ fn hybrid(identity: &Identity<'_>, switches: &Switches, bindings: &[&str]) -> Va
     card["preferredTransport"] = "JSONRPC".into();
     card["supportsAuthenticatedExtendedCard"] = switches.extended_card.into();
     card["capabilities"]["stateTransitionHistory"] = true.into();
+    if identity.needs_credential {
+        for scheme in &SCHEMES {
+            for (name, value) in scheme.flat() {
+                card["securitySchemes"][scheme.name][name] = value.into();
+            }
+        }
+        card["security"] = SCHEMES.iter().map(|scheme| json!({ scheme.name: [] })).collect();
+        if let Some(url) = identity.openid {
+            card["securitySchemes"][OIDC]["type"] = "openIdConnect".into();
+            card["securitySchemes"][OIDC]["openIdConnectUrl"] = url.into();
+            card["security"].as_array_mut().into_iter().for_each(|all| all.push(json!({ OIDC: [] })));
+        }
+    }
     card
 }
 
@@ -219,8 +291,14 @@ mod tests {
     use crate::a2a::switches::WEBHOOKS;
     use crate::base::http::Method;
 
-    const HERE: Identity<'static> =
-        Identity { base_url: "http://localhost:41242", version: "0.1.0", unix_ms: 784_111_777_000 };
+    const HERE: Identity<'static> = Identity {
+        base_url: "http://localhost:41242",
+        is_public: false,
+        needs_credential: false,
+        openid: None,
+        version: "0.1.0",
+        unix_ms: 784_111_777_000,
+    };
 
     fn ours() -> Card {
         card(&HERE, &Switches::default())
@@ -298,6 +376,40 @@ mod tests {
         let trailing = Identity { base_url: "http://localhost:41242/", ..HERE };
         let trailing = card(&trailing, &Switches::default());
         assert_eq!(value(&trailing, &trailing.hybrid), hybrid);
+    }
+
+    #[test]
+    fn the_ways_to_show_a_credential_are_declared_if_one_is_needed() {
+        let card = card(&Identity { needs_credential: true, ..HERE }, &Switches::default());
+        let (hybrid, pure) = (value(&card, &card.hybrid), value(&card, &card.pure));
+        let requirement = |name: &str| json!({ "schemes": { name: { "list": [] } } });
+        let required = json!([requirement("bearer"), requirement("basic"), requirement("apiKey")]);
+        assert_eq!((&hybrid["securityRequirements"], &pure["securityRequirements"]), (&required, &required));
+        assert_eq!(hybrid["security"], json!([{ "bearer": [] }, { "basic": [] }, { "apiKey": [] }]));
+        assert_eq!(pure.get("security"), None);
+        assert_eq!(
+            hybrid["securitySchemes"]["bearer"],
+            json!({ "type": "http", "scheme": "bearer", "httpAuthSecurityScheme": { "scheme": "bearer" } })
+        );
+        assert_eq!(
+            hybrid["securitySchemes"]["apiKey"],
+            json!({ "type": "apiKey", "in": "header", "name": "X-API-Key",
+                "apiKeySecurityScheme": { "location": "header", "name": "X-API-Key" } })
+        );
+        assert_eq!(pure["securitySchemes"]["basic"], json!({ "httpAuthSecurityScheme": { "scheme": "basic" } }));
+        assert_eq!(value(&ours(), &ours().hybrid).get("securitySchemes"), None, "only what is enforced");
+    }
+
+    #[test]
+    fn the_public_address_is_told_to_everybody_and_no_host_breaks_the_card() {
+        let public = Identity { base_url: "https://agent.example/a", is_public: true, ..HERE };
+        let public = card(&public, &Switches::default());
+        let mut request = get(None);
+        request.headers.push("Host", "10.0.0.7:8080");
+        assert_eq!(shown(&public.answer(&request))["url"], "https://agent.example/a/");
+        let mut request = get(None);
+        request.headers.push("Host", "a\",\"url\":\"http://evil");
+        assert_eq!(shown(&ours().answer(&request))["url"], "http://localhost:41242/");
     }
 
     #[test]

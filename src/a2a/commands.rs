@@ -15,20 +15,20 @@ use crate::base::http::{Request, Response};
 use crate::base::id::TaskId;
 use crate::base::json;
 use crate::task::call::{Call, Create, Execute, Mode, Settings, TaskTraits};
+use crate::task::definitions::slash::{Answers, Args, Argument, RESULT, Registry, Source, Spec, Typed, Unrunnable};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::{Lifecycle, Profile, Protocol};
-use crate::task::machine::state::{State, TaskState};
+use crate::task::machine::state::{CallState, State, TaskState};
 use crate::task::message::Content;
-use crate::task::slash::{Answers, Args, Argument, RESULT, Registry, Spec, Typed, Unrunnable};
 use crate::task::spec::Question;
 use serde_json::{Value, json};
 
 /// The answer to a request for the commands. Clients of the reference server expect one JSON object from each command of its list, so
-/// commands that answer with a stream are not listed there, but can be executed.
+/// built-in commands that answer with a stream are not listed there, but can be executed. Custom ones are listed everywhere.
 pub fn listed(form: &Form, registry: &Registry) -> Response {
     let style = form.dialect.answers;
     let listed = registry.commands().iter().filter(|spec| match (style, spec.answers) {
-        (AnswerStyle::Gemini, Answers::Streaming) => false,
+        (AnswerStyle::Gemini, Answers::Streaming) => spec.source == Source::File,
         (AnswerStyle::Gemini, Answers::Once) | (AnswerStyle::A2a, _) => true,
     });
     a2a::result(form, object(|o| _ = o.list("commands", listed, |o, spec| write_spec(o, spec, style, ""))))
@@ -50,7 +50,7 @@ pub fn execute(params: &Params, mode: Mode, form: &mut Form) -> Result<Call, Fau
 fn executes(typed: Typed, mode: Mode, protocol: Protocol, profile: Profile) -> Call {
     let traits = TaskTraits { lifecycle: Lifecycle::OneShot, protocol, profile };
     let create = Create { context: None, settings: Settings::default(), traits };
-    Call::Execute(Execute { typed, create, mode })
+    Call::Execute(Execute { typed, about: None, create, mode, otherwise: None })
 }
 
 /// The form for the stream of a command that was requested at a path of the reference server: frames of JSON-RPC with the task's
@@ -130,11 +130,11 @@ pub fn executed(state: &State) -> Response {
 /// The result of `command/execute` for a command that runs as this task.
 pub fn started(state: &State) -> Vec<u8> {
     let asked = state.asked().next();
-    let question = asked.and_then(|call| Some(&call.plan.as_ref()?.question));
+    let question = asked.and_then(CallState::question);
     let status = match question {
         None => "STARTED",
         Some(Question::Exec { .. }) => "AWAITING_SHELL_CONFIRMATION",
-        Some(Question::Edit { .. } | Question::Info { .. } | Question::AskUser { .. }) => {
+        Some(Question::Edit { .. } | Question::Mcp { .. } | Question::Info { .. } | Question::AskUser { .. }) => {
             "AWAITING_ACTION_CONFIRMATION"
         }
     };
@@ -197,9 +197,9 @@ fn write_spec(o: &mut Object<'_>, spec: &Spec, style: AnswerStyle, above: &str) 
 mod tests {
     use super::*;
     use crate::a2a::sample;
+    use crate::task::definitions::slash::Invocation;
     use crate::task::machine::state::Stage;
     use crate::task::message::{Artifact, Part};
-    use crate::task::slash::Invocation;
     use std::sync::Arc;
 
     fn registry() -> Registry {

@@ -2,7 +2,9 @@
 //! the decoders of WebSocket messages and of JSON-RPC, which choose a dialect, compare dialects. A new dialect is a row here, and a file in `views` if it writes objects of its own.
 
 use crate::a2a::Body;
+use crate::a2a::acp;
 use crate::a2a::native;
+use crate::a2a::views::tools::Tools;
 use crate::a2a::views::{execute_stream, message_stream, session};
 use crate::a2a::words::Idle;
 use crate::task::log::event::{Profile, Protocol};
@@ -28,6 +30,8 @@ pub struct Dialect {
     pub view: Option<View>,
     pub prompt_stream: (Begins, Ends),
     pub watch_stream: (Begins, Ends),
+    /// What a prompt that asks for no stream waits for.
+    pub prompt_waits: Ends,
     /// The answer to a prompt that asks for no stream. Slash commands have answers of their own.
     pub prompt_answer: PromptAnswer,
     pub answers: Answers,
@@ -51,6 +55,9 @@ pub enum Binding {
     /// `gemini-a2a.v1`: results and errors carry the id of the call; events belong to no call, and begin with the first one of the
     /// log unless the client names a position.
     Native,
+    /// The Agent Client Protocol: JSON-RPC 2.0 in both directions; events are notifications, and a request without an id is never
+    /// answered.
+    Acp,
 }
 
 /// How a stream begins.
@@ -92,6 +99,12 @@ pub enum PromptAnswer {
     CommandResult,
     /// That the slash command was started, and the task to watch.
     CommandReceipt,
+    /// Why the turn has ended.
+    StopReason,
+    /// An empty object.
+    Nothing,
+    /// What can be chosen in the task, and what is.
+    Options,
 }
 
 /// The form of answers to requests for a task, for tasks or for commands.
@@ -133,7 +146,7 @@ pub struct Standalone {
     /// Unique.
     pub name: &'static str,
     /// The state is the one right after the record. None: the event is not shown.
-    pub event: fn(&State, &Record) -> Option<Body>,
+    pub event: fn(&State, &Record, &Tools) -> Option<Body>,
     /// A closing frame of the present status. None: the dialect has none.
     pub present: fn(&State) -> Option<Vec<u8>>,
     /// The task as a whole; without it, as A2A 0.3 writes it.
@@ -175,6 +188,7 @@ const A2A_03: Dialect = Dialect {
     view: None,
     prompt_stream: (Begins::SnapshotIfCreated, Ends::WithTurn),
     watch_stream: (Begins::Snapshot, Ends::WithTurn),
+    prompt_waits: Ends::WithTurn,
     prompt_answer: PromptAnswer::Task,
     answers: Answers::A2a,
     lists: Lists::Array,
@@ -248,6 +262,8 @@ impl Dialect {
         name: "session",
         view: Some(View::Standalone(session::VIEW)),
         prompt_stream: (Begins::AfterPrompt, Ends::WithTurn),
+        // Chromium fails a handshake that accepts none of what its page offers.
+        sub_protocol: Some("session"),
         prompt_path: Some("/tasks/{task}/messages/stream"),
         ..LIVE
     };
@@ -268,8 +284,22 @@ impl Dialect {
         sub_protocol: Some("gemini-a2a.v1"),
         ..LIVE
     };
+    /// An editor: it has sessions of its own.
+    pub const ACP: &Dialect = &Dialect {
+        name: "acp",
+        via: acp::VIA,
+        binding: Binding::Acp,
+        view: Some(View::Standalone(acp::VIEW)),
+        prompt_waits: Ends::WithTurnButQuestions,
+        prompt_answer: PromptAnswer::StopReason,
+        unaddressed: Unaddressed::NewTask,
+        ..LIVE
+    };
+    /// The same, for a client that shares the live session.
+    pub const ACP_SESSION: &Dialect =
+        &Dialect { name: "acp-session", unaddressed: Unaddressed::Session, sub_protocol: Some("acp"), ..*Dialect::ACP };
 
-    pub const ALL: [&Dialect; 11] = [
+    pub const ALL: [&Dialect; 13] = [
         Dialect::RPC_03,
         Dialect::RPC_10,
         Dialect::REST_03_PROTO,
@@ -281,11 +311,13 @@ impl Dialect {
         Dialect::SESSION,
         Dialect::SESSION_CALL,
         Dialect::NATIVE,
+        Dialect::ACP,
+        Dialect::ACP_SESSION,
     ];
 }
 
 /// The names by which people select a view, in `gemini-a2a replay`.
-pub const DIALECTS: [(&str, View); 11] = [
+pub const DIALECTS: [(&str, View); 12] = [
     ("a2a-0.3", View::A2a(Writer::V03, Profile::Plain, Outputs::WORDS)),
     ("a2a-0.3-devtool", View::A2a(Writer::V03, Profile::Devtool, Outputs::WORDS)),
     ("a2a-0.3-coder", View::A2a(Writer::V03, Profile::Coder, Outputs::WORDS)),
@@ -297,6 +329,7 @@ pub const DIALECTS: [(&str, View); 11] = [
     ("snake", View::Standalone(execute_stream::VIEW)),
     ("session", View::Standalone(session::VIEW)),
     ("own", View::Standalone(native::VIEW)),
+    ("acp", View::Standalone(acp::VIEW)),
 ];
 
 impl View {

@@ -4,6 +4,7 @@
 //! JSON-RPC errors have status 200, because clients read the body and some refuse any other status. The exceptions are errors that
 //! proxies and clients must see in the head: missing credential, missing permission, wrong method, too large, try again later.
 
+use crate::a2a::acp;
 use crate::a2a::dialect::Binding;
 use crate::a2a::encodings::object::object;
 use crate::a2a::form::Form;
@@ -23,10 +24,7 @@ pub fn fault(form: &Form, fault: &Fault) -> Response {
     let row = table(&fault.kind, form.dialect.protocol);
     let status = status(form, &row);
     let response = respond(form, status, fault_frame(form, fault));
-    match header(&fault.kind) {
-        Some((name, value)) => response.with(name, value),
-        None => response,
-    }
+    headers(&fault.kind).into_iter().fold(response, |response, (name, value)| response.with(name, value))
 }
 
 /// The error as the payload of a frame, for streams and sockets.
@@ -34,21 +32,21 @@ pub fn fault_frame(form: &Form, fault: &Fault) -> Vec<u8> {
     let row = table(&fault.kind, form.dialect.protocol);
     let message = fault.message.as_str();
     match (form.dialect.binding, form.dialect.protocol) {
-        (Binding::JsonRpc, protocol) => rpc_error(&form.id, protocol, fault, about(&fault.kind)),
+        (Binding::JsonRpc, protocol) => rpc_error(&form.id, protocol, fault, &named(form, &fault.kind)),
         // The members that each of the clients looks at.
         (Binding::Rest, Protocol::V03) => json::bytes(&json!({
             "code": row.code,
             "type": row.name,
             "error": row.name,
             "message": message,
-            "data": data(fault, &row, about(&fault.kind)),
+            "data": data(fault, &row, &named(form, &fault.kind)),
         })),
         // `google.rpc.Status`.
         (Binding::Rest, Protocol::V10) => json::bytes(&json!({ "error": {
             "code": status(form, &row),
             "status": row.word,
             "message": message,
-            "details": details(fault, &row, about(&fault.kind)),
+            "details": details(fault, &row, &named(form, &fault.kind)),
         }})),
         (Binding::Bare, _) => {
             let error = match &fault.kind {
@@ -58,8 +56,20 @@ pub fn fault_frame(form: &Form, fault: &Fault) -> Vec<u8> {
             };
             json::bytes(&json!({ "error": error }))
         }
-        (Binding::Native, _) => native::error(form, row.reason, message),
+        (Binding::Native, _) => native::error(form, fault, row.reason),
+        (Binding::Acp, _) => object(|o| {
+            o.member("jsonrpc", "2.0").name("id").extend_from_slice(&form.id);
+            o.object("error", |o| {
+                o.member("code", &acp::code(&fault.kind, row.code)).member("message", message);
+                o.member("data", &data(fault, &row, &named(form, &fault.kind)));
+            });
+        }),
     }
+}
+
+/// Whether the client is told that its request failed. In ACP, whatever has no id has no answer.
+pub fn is_told(form: &Form) -> bool {
+    !(form.silent && form.dialect.binding == Binding::Acp)
 }
 
 /// A notice of the server about a task, as a frame of a socket. It is no event and no answer: it has neither a position nor the id of a
@@ -67,16 +77,17 @@ pub fn fault_frame(form: &Form, fault: &Fault) -> Vec<u8> {
 pub fn notice(form: &Form, task: &TaskId, message: &str) -> Vec<u8> {
     let fault = Fault::new(FaultKind::Storage, message);
     match form.dialect.binding {
-        Binding::JsonRpc => rpc_error(b"null", form.dialect.protocol, &fault, Some(("taskId", task.as_str()))),
+        Binding::JsonRpc => rpc_error(b"null", form.dialect.protocol, &fault, &[("taskId", task.as_str())]),
         Binding::Bare => session::notice(task, message),
         Binding::Native => native::problem(task, message),
+        Binding::Acp => acp::notice(form, task, message),
         // Not used over sockets.
         Binding::Rest => fault_frame(form, &fault),
     }
 }
 
 /// `data` is an object in 0.3 and a list of typed details in 1.0.
-fn rpc_error(id: &[u8], protocol: Protocol, fault: &Fault, about: About<'_>) -> Vec<u8> {
+fn rpc_error(id: &[u8], protocol: Protocol, fault: &Fault, about: &[(&'static str, &str)]) -> Vec<u8> {
     let row = table(&fault.kind, protocol);
     let data = match protocol {
         Protocol::V03 => data(fault, &row, about).into(),
@@ -95,7 +106,7 @@ pub fn in_stream(form: &Form, fault: &Fault) -> bool {
 
 fn status(form: &Form, row: &Row) -> u16 {
     match (form.dialect.binding, form.dialect.protocol, form.rest_status) {
-        (Binding::JsonRpc | Binding::Native, _, _) => row.statuses.rpc,
+        (Binding::JsonRpc | Binding::Native | Binding::Acp, _, _) => row.statuses.rpc,
         (Binding::Rest, Protocol::V10, RestStatus::V100) => row.statuses.rest_100,
         (Binding::Rest, _, _) => row.statuses.rest,
         (Binding::Bare, _, _) => row.statuses.bare,
@@ -105,22 +116,29 @@ fn status(form: &Form, row: &Row) -> u16 {
 /// The id of the task or call that a fault is about, and its name.
 type About<'a> = Option<(&'static str, &'a str)>;
 
+/// What a fault is about, and the id that the client gave to its request. An id that the server made is only in the response head, so
+/// that equal requests have equal answers.
+fn named<'a>(form: &'a Form, kind: &'a FaultKind) -> Vec<(&'static str, &'a str)> {
+    let request = form.request.as_deref().map(|id| ("requestId", id));
+    about(kind).into_iter().chain(request).collect()
+}
+
 /// The data of a fault in 0.3.
-fn data(fault: &Fault, row: &Row, about: About<'_>) -> Map<String, Value> {
+fn data(fault: &Fault, row: &Row, about: &[(&'static str, &str)]) -> Map<String, Value> {
     let field = fault.field.as_deref().map(|field| ("field", field));
-    let members = [Some(("reason", row.reason)), about, field].into_iter().flatten();
+    let members = [("reason", row.reason)].into_iter().chain(about.iter().copied()).chain(field);
     members.map(|(name, value)| (name.to_owned(), value.into())).collect()
 }
 
 /// The same in 1.0: a list of typed objects.
-fn details(fault: &Fault, row: &Row, about: About<'_>) -> Value {
+fn details(fault: &Fault, row: &Row, about: &[(&'static str, &str)]) -> Value {
     let mut info = json!({
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
         "reason": row.reason,
         "domain": "a2a-protocol.org",
     });
-    if let Some((name, value)) = about {
-        info["metadata"] = json!({ name: value });
+    for (name, value) in about {
+        info["metadata"][*name] = json!(value);
     }
     let mut details = vec![info];
     if let Some(field) = &fault.field {
@@ -188,18 +206,32 @@ fn about(kind: &FaultKind) -> About<'_> {
     use FaultKind::*;
     match kind {
         TaskNotFound(task) | TaskNotCancelable(task) | TaskIsOver(task) => Some(("taskId", task.as_str())),
-        NotPending(call) | UnknownOption(call) => Some(("callId", call.as_str())),
+        NotPending(call) | UnknownOption(call) | Stale(call) => Some(("callId", call.as_str())),
         _ => None,
     }
 }
 
-/// The header that tells the client what to do.
-fn header(kind: &FaultKind) -> Option<(&'static str, String)> {
+/// The headers that tell the client what to do.
+fn headers(kind: &FaultKind) -> Vec<(&'static str, String)> {
+    const CHALLENGE: &str = "WWW-Authenticate";
     match kind {
-        FaultKind::Unauthenticated => Some(("WWW-Authenticate", "Bearer".to_owned())),
-        FaultKind::MethodNotAllowed { allow } => Some(("Allow", allow.clone())),
-        FaultKind::Overloaded { retry_after_s } => Some(("Retry-After", retry_after_s.to_string())),
-        _ => None,
+        FaultKind::Unauthenticated { shown, basic } => {
+            let error = if *shown { ", error=\"invalid_token\"" } else { "" };
+            let bearer = (CHALLENGE, format!("Bearer realm=\"gemini-a2a\"{error}"));
+            let basic = basic.then(|| (CHALLENGE, "Basic realm=\"gemini-a2a\", charset=\"UTF-8\"".to_owned()));
+            [bearer].into_iter().chain(basic).collect()
+        }
+        FaultKind::RightMissing(right) => {
+            let scope = right.word();
+            let error = format!("Bearer realm=\"gemini-a2a\", error=\"insufficient_scope\", scope=\"{scope}\"");
+            vec![(CHALLENGE, error)]
+        }
+        FaultKind::MethodNotAllowed { allow } => vec![("Allow", allow.clone())],
+        FaultKind::Overloaded { retry_after_s } => vec![("Retry-After", retry_after_s.to_string())],
+        FaultKind::RateLimited { retry_after_ms } => {
+            vec![("Retry-After", retry_after_ms.div_ceil(1_000).max(1).to_string())]
+        }
+        _ => Vec::new(),
     }
 }
 
@@ -233,9 +265,16 @@ fn table(kind: &FaultKind, protocol: Protocol) -> Row {
             state(-32008, "ExtensionSupportRequiredError", "EXTENSION_SUPPORT_REQUIRED")
         }
         (VersionNotSupported, _) => state(-32009, "VersionNotSupportedError", "VERSION_NOT_SUPPORTED"),
-        (Unauthenticated, _) => entry(-32000, "UnauthenticatedError", "UNAUTHENTICATED", "UNAUTHENTICATED", head(401)),
-        (Forbidden, _) => entry(-32000, "PermissionDeniedError", "PERMISSION_DENIED", "PERMISSION_DENIED", head(403)),
+        (Unauthenticated { .. }, _) => {
+            entry(-32000, "UnauthenticatedError", "UNAUTHENTICATED", "UNAUTHENTICATED", head(401))
+        }
+        (Forbidden | RightMissing(_), _) => {
+            entry(-32000, "PermissionDeniedError", "PERMISSION_DENIED", "PERMISSION_DENIED", head(403))
+        }
+        (RateLimited { .. }, _) => entry(-32000, "RateLimitedError", "RESOURCE_EXHAUSTED", "RATE_LIMITED", head(429)),
+        (Stale(_), _) => Row { reason: "STALE", statuses: CONFLICT, ..PARAMS },
         (NotPending(_), _) => Row { reason: "TOOL_CALL_NOT_PENDING", statuses: CONFLICT, ..PARAMS },
+        (McpServerNotAllowed, _) => Row { reason: "MCP_SERVER_NOT_ALLOWED", ..PARAMS },
         (UnknownOption(_), _) => Row { reason: "UNKNOWN_OPTION", ..PARAMS },
         (NotFound, _) => Row { statuses: head(404), ..NOWHERE },
         (MethodNotAllowed { .. }, _) => Row { statuses: head(405), ..INVALID },
@@ -249,6 +288,7 @@ mod tests {
     use super::*;
     use crate::a2a::dialect::Dialect;
     use crate::base::Shared;
+    use crate::task::access::Right;
 
     /// Kind, code, and HTTP statuses: around JSON-RPC, REST, REST as 1.0.0 had it, Gemini.
     fn every_kind() -> Vec<(FaultKind, i64, [u16; 4])> {
@@ -268,10 +308,14 @@ mod tests {
             (ContentTypeMissing, -32005, [415, 415, 415, 415]),
             (ExtendedCardNotConfigured, -32007, [200, 400, 400, 400]),
             (VersionNotSupported, -32009, [200, 400, 400, 400]),
-            (Unauthenticated, -32000, [401, 401, 401, 401]),
+            (Unauthenticated { shown: false, basic: false }, -32000, [401, 401, 401, 401]),
+            (RateLimited { retry_after_ms: 1 }, -32000, [429, 429, 429, 429]),
+            (RightMissing(Right::Prompt), -32000, [403, 403, 403, 403]),
             (Forbidden, -32000, [403, 403, 403, 403]),
             (NotPending("c".into()), -32602, [200, 400, 409, 409]),
+            (Stale("c".into()), -32602, [200, 400, 409, 409]),
             (UnknownOption("c".into()), -32602, [200, 400, 400, 400]),
+            (McpServerNotAllowed, -32602, [200, 400, 400, 400]),
             (NotFound, -32601, [404, 404, 404, 404]),
             (MethodNotAllowed { allow: allow() }, -32600, [405, 405, 405, 405]),
             (TooLarge, -32600, [413, 413, 413, 413]),
@@ -399,7 +443,22 @@ mod tests {
         for (kind, name, text) in [
             (FaultKind::MethodNotAllowed { allow }, "Allow", "GET, HEAD"),
             (FaultKind::Overloaded { retry_after_s: 5 }, "Retry-After", "5"),
-            (FaultKind::Unauthenticated, "WWW-Authenticate", "Bearer"),
+            (
+                FaultKind::Unauthenticated { shown: false, basic: false },
+                "WWW-Authenticate",
+                "Bearer realm=\"gemini-a2a\"",
+            ),
+            (
+                FaultKind::Unauthenticated { shown: true, basic: false },
+                "WWW-Authenticate",
+                "Bearer realm=\"gemini-a2a\", error=\"invalid_token\"",
+            ),
+            (
+                FaultKind::RightMissing(Right::Approve),
+                "WWW-Authenticate",
+                "Bearer realm=\"gemini-a2a\", error=\"insufficient_scope\", scope=\"approve\"",
+            ),
+            (FaultKind::RateLimited { retry_after_ms: 1_001 }, "Retry-After", "2"),
         ] {
             assert_eq!(header(kind), (name, text.to_owned()));
         }
@@ -423,6 +482,6 @@ mod tests {
         assert!(!in_stream(&form, &lost));
         form.stream_errors = true;
         assert!(in_stream(&form, &lost));
-        assert!(!in_stream(&form, &Fault::new(FaultKind::Unauthenticated, "m")));
+        assert!(!in_stream(&form, &Fault::new(FaultKind::Unauthenticated { shown: false, basic: false }, "m")));
     }
 }

@@ -1,12 +1,13 @@
 //! How one request wants to be answered: its dialect, and what the request itself says about the answer. The core keeps it while it
 //! works on the request. The same body goes to clients with different request ids; what is around it is kept apart from the body.
 
+use crate::a2a::acp::{self, Capabilities};
 use crate::a2a::dialect::{Begins, Binding, Dialect, Ends, Outputs, PromptAnswer, View};
 use crate::a2a::requests::route;
 use crate::a2a::switches::{PlainStream, RestStatus, Switches};
 use crate::a2a::words::Idle;
 use crate::base::Shared;
-use crate::base::id::Tenant;
+use crate::base::id::{TaskId, Tenant};
 use crate::task::call::Call;
 use crate::task::fault::Fault;
 use crate::task::log::event::{Created, Profile, Protocol};
@@ -36,6 +37,12 @@ pub struct Form {
     pub created_answer: CreatedAnswer,
     /// Nothing but an error is answered: the request came over a socket and has no id.
     pub silent: bool,
+    /// The session that a task is shown in, if it is not its own: the one in which its slash command was typed.
+    pub session: Option<TaskId>,
+    /// The id that the client gave to its request. Errors repeat it.
+    pub request: Option<Box<str>>,
+    /// What a client of the Agent Client Protocol can do.
+    pub capabilities: Capabilities,
 }
 
 /// The answer to a request that creates a task without a prompt.
@@ -64,6 +71,9 @@ impl Form {
             rest_status: RestStatus::V101,
             created_answer: CreatedAnswer::Id,
             silent: false,
+            session: None,
+            request: None,
+            capabilities: Capabilities::default(),
         }
     }
 
@@ -124,18 +134,33 @@ pub fn watch_stream(form: &Form, view: View, task: &Created) -> (Begins, Ends) {
     }
 }
 
-/// What is before each body of a stream: in the native dialect events belong to no call.
-pub fn frame_prefix(form: &Form) -> Vec<u8> {
+/// What is before each body of a stream of a task: in the native dialect events belong to no call, in ACP to a session.
+pub fn frame_prefix(form: &Form, task: &TaskId) -> Vec<u8> {
     match form.dialect.binding {
         Binding::JsonRpc | Binding::Rest | Binding::Bare => prefix(form),
         Binding::Native => Vec::new(),
+        Binding::Acp => acp::update_prefix(form.session.as_ref().unwrap_or(task)),
+    }
+}
+
+/// What is behind each body of a stream.
+pub fn frame_suffix(form: &Form, prefix: &[u8]) -> &'static [u8] {
+    if form.dialect.binding == Binding::Acp { acp::UPDATE_SUFFIX } else { suffix(prefix) }
+}
+
+/// Whether the client can show a body of this name. Only the Agent Client Protocol has some that not every client can.
+pub fn is_for(form: &Form, name: Option<&str>) -> bool {
+    match name {
+        Some(acp::NOTICE) => form.capabilities.notices,
+        Some(acp::COMPACTION) => form.capabilities.compaction,
+        Some(_) | None => true,
     }
 }
 
 /// What is before a single result.
 pub fn prefix(form: &Form) -> Vec<u8> {
     match form.dialect.binding {
-        Binding::JsonRpc => [br#"{"jsonrpc":"2.0","id":"#, &*form.id, br#","result":"#].concat(),
+        Binding::JsonRpc | Binding::Acp => [br#"{"jsonrpc":"2.0","id":"#, &*form.id, br#","result":"#].concat(),
         Binding::Native => [br#"{"id":"#, &*form.id, br#","ok":"#].concat(),
         Binding::Rest | Binding::Bare => Vec::new(),
     }

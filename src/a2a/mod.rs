@@ -7,7 +7,9 @@
 //! profile or version needs one file and not one per combination; or it writes objects of its own (`message_stream`,
 //! `execute_stream`, `session`, `native`). The words are in one table (`words`), so are the errors (`fault`).
 
+pub mod acp;
 mod card;
+pub mod client;
 pub mod commands;
 mod dialect;
 mod encodings;
@@ -28,22 +30,25 @@ mod words;
 
 pub use card::{Card, Identity, card};
 pub use dialect::{Answers, Begins, Binding, DIALECTS, Dialect, Ends, PromptAnswer, Unaddressed, View};
-pub use fault::{fault, fault_frame, in_stream, notice};
-pub use form::{Decoded, Form, frame_prefix, prefix, suffix, view, watch_stream};
+pub use fault::{fault, fault_frame, in_stream, is_told, notice};
+pub use form::{Decoded, Form, frame_prefix, frame_suffix, is_for, prefix, suffix, view, watch_stream};
 pub use native::{blob, permissions, watching};
 pub use requests::answer::blame;
-pub use requests::gemini_endpoints::{HealthReport, all_metadata, created, health, metadata, session_id};
+pub use requests::gemini_endpoints::{HealthReport, created, health, session_id, short_health};
 pub use requests::operation::accepts_stream;
-pub use requests::route::decode;
+pub use requests::probes::{Unready, live, ready};
+pub use requests::route::{Route, decode, route};
 pub use requests::socket::heard as socket;
+pub use requests::tickets::issued as ticket;
 pub use switches::{CardDefault, PlainStream, PushRules, RestStatus, Switches, WEBHOOKS};
 pub use views::list::{Page, briefs, list, shown_state};
+pub use views::metadata::{OtherTools, all_metadata, metadata};
 pub use views::plain::questions;
-pub use views::tools::Tools;
+pub use views::tools::{Offers, Tools};
 
 use crate::base::Shared;
 use crate::base::http::Response;
-use crate::base::id::ContextId;
+use crate::base::id::{ContextId, TaskId};
 use crate::base::level::Level;
 use crate::task::log::event::Profile;
 use crate::task::log::record::Record;
@@ -89,7 +94,7 @@ impl Body {
 pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Option<Body> {
     let (writer, profile, outputs) = match view {
         View::A2a(writer, profile, outputs) => (writer, profile, outputs),
-        View::Standalone(view) => return (view.event)(state, record),
+        View::Standalone(view) => return (view.event)(state, record, tools),
     };
     let update = Update::of(state, record)?;
     let frame = match profile {
@@ -127,9 +132,12 @@ pub fn snapshot_frame(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
 /// The first frame of a stream that answers a prompt, if it begins with the task.
 pub fn opening(form: &Form, view: View, state: &State, wanted: Wanted) -> Vec<u8> {
     match form.prompt_answer {
-        PromptAnswer::Task | PromptAnswer::Accepted | PromptAnswer::CommandResult => {
-            snapshot_frame(view, state, wanted)
-        }
+        PromptAnswer::Task
+        | PromptAnswer::Accepted
+        | PromptAnswer::CommandResult
+        | PromptAnswer::StopReason
+        | PromptAnswer::Nothing
+        | PromptAnswer::Options => snapshot_frame(view, state, wanted),
         PromptAnswer::CommandReceipt => commands::started(state),
     }
 }
@@ -166,14 +174,25 @@ pub fn task(form: &Form, state: &State, wanted: Wanted) -> Response {
 }
 
 /// The answer to a prompt that asked for no stream.
-pub fn said(form: &Form, state: &State, wanted: Wanted) -> Response {
+pub fn said(form: &Form, state: &State, wanted: Wanted, tools: &Tools) -> Response {
     let task = match form.prompt_answer {
         PromptAnswer::Task => snapshot_frame(view(form, Some(&state.created)), state, wanted),
         PromptAnswer::Accepted => native::accepted(state),
         PromptAnswer::CommandResult => return commands::executed(state),
         PromptAnswer::CommandReceipt => commands::started(state),
+        PromptAnswer::StopReason => return acp::stopped(form, state),
+        PromptAnswer::Nothing => return acp::done(form),
+        PromptAnswer::Options => return acp::chosen(form, state, tools),
     };
     result(form, task)
+}
+
+/// The answer when a client is done with a task: it follows it no longer, or the task is deleted.
+pub fn done_with(form: &Form, task: &TaskId) -> Response {
+    match form.dialect.binding {
+        Binding::Acp => acp::done(form),
+        Binding::JsonRpc | Binding::Rest | Binding::Bare | Binding::Native => native::done_with(form, task),
+    }
 }
 
 /// An answer with the headers of the request's form.

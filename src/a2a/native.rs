@@ -1,7 +1,8 @@
 //! The native dialect, `gemini-a2a.v1`: records of the journal out, calls in. It is used over WebSocket only, one JSON object per text
 //! frame, by clients that fold events themselves: an attached terminal, a console.
 //!
-//! The server sends the events of every task that is watched, exactly as they were recorded, with the task they belong to:
+//! The server sends the events of every task that is watched, exactly as they were recorded, with the task they belong to (all but
+//! `audited`, which is no client's):
 //!
 //! ```json
 //! {"task":"t-1","seq":7,"at":1767225600123,"event":{"text":{"text":"Hello"}}}
@@ -12,8 +13,8 @@
 //!
 //! | call | members | answer |
 //! |---|---|---|
-//! | `say` | `text` or `message`; `task`, `context`, `settings`: `{workspace, model, auto_execute, tools}`; `id`, `steer` | `{taskId, accepted}` |
-//! | `answer` | `task`, `call`, `option`; `edited`: the file as the user wants it; `answers` to questions, by number | the same |
+//! | `say` | `text` or `message`; `task`, `context`, `settings`: `{workspace, model, auto_execute, tools, mcp_servers}`; `id`, `steer` | `{taskId, accepted}` |
+//! | `answer` | `task`, `call`, `option`; `edited`: the file as the user wants it; `answers` to questions, by number, to those of an MCP server also by field; `seen`: the `seq` of the plan or the server's question that was shown, else any | the same; `STALE` if there is another one since |
 //! | `create` | `context`, `settings` | the task's id |
 //! | `abort` | `task` | `{taskId, accepted}` |
 //! | `drop` | `task`, `turn`: that of a queued prompt | the same |
@@ -21,16 +22,18 @@
 //! | `cancel` | `task` | the task |
 //! | `get` | `task`; `history`: how many of the newest messages | the task |
 //! | `list` | `context`, `state`, `since`, `size`, `after`: the `nextPageToken` of the page before, `history`, `artifacts` | a page of tasks |
-//! | `watch` | `task`; `after`: the last event seen, else all are sent | `{taskId, after}`, then the events behind that, until it is over |
+//! | `watch` | `task`; `after`: the last event seen, else all are sent | `{taskId, after, seq}`, then the events behind that; `seq` is the newest |
 //! | `blob` | `task`, `sha256`; `from`: a byte | `{sha256, from, len, data}`: some of the bytes in base64, and how many there are |
 //! | `tune` | `task`; `mode`: `default`, `auto_edit`, `plan` or, if the operator allows it, `yolo`; `model` | as `abort` |
 //! | `shell` | `task`, `command`: one that the user typed, which needs no approval | as `abort` |
-//! | `execute` | `text`: a slash command | `{taskId, accepted, text}` when it has ended or asks something: its task and result |
+//! | `execute` | `text`: a slash command; `live`: answer at once if it starts a turn of the model, whose task can then be watched | `{taskId, accepted, text}` when it has ended or asks something: its task and result |
 //! | `commands` | | the slash commands |
 //! | `files` | `task`, `query`: letters of a path, in their order; `limit` | `{paths, total}` |
 //! | `briefs` | | a line about each task, the newest first, with its `title` |
+//! | `export` | `task`: it is going to be watched from its beginning and kept elsewhere, which is audited | `{taskId}` |
+//! | `delete` | `task`: one without unfinished work that no client follows | `{taskId}`; its log is gone |
 //! | `clients` | | who is connected; from then on a frame `{"clients":[…]}` comes when that changes |
-//! | `about` | | what this server is: version, workspace, mode, models, the id of the live session |
+//! | `about` | | what this server is: version, workspace, mode, models, `window`: the tokens that the model takes, the id of the live session |
 //! | `unwatch` | `task` | `{taskId}`; no further events of it come |
 //! | `session` | `new`: begin another one; `task`: make this task the session | the id of the live session |
 //!
@@ -56,16 +59,18 @@ use crate::base::crc::crc32;
 use crate::base::http::Response;
 use crate::base::id::{ContextId, Seq, TaskId};
 use crate::base::json;
+use crate::base::secret::Secret;
 use crate::task::call::{Call, Create, Execute, List, Mode, Say, Settings, TaskTraits};
+use crate::task::definitions::slash::{Args, Granted, Registry, Spec, Typed};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::brief::Brief;
-use crate::task::log::event::{Delivery, Lifecycle};
+use crate::task::log::event::{Delivery, Event, Lifecycle};
 use crate::task::log::record::Record;
 use crate::task::machine::job::{Pick, Said};
 use crate::task::machine::state::{Item, State, TaskState};
 use crate::task::message::{Message, Part, Role, Source};
 use crate::task::policy;
-use crate::task::slash::{Args, Granted, Registry, Spec, Typed};
+use ::core::net::IpAddr;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::DeserializeOwned;
@@ -73,23 +78,33 @@ use serde_json::{Value, json};
 
 pub const VIEW: &Standalone = &Standalone {
     name: "gemini-a2a.v1",
-    event: |state, event| Some(Body::bare(record(state, event))),
+    event: |state, event, _| shown(event).then(|| Body::bare(record(state, event))),
     present: |_| None,
     snapshot: None,
     idle: Idle::InputRequired,
 };
 
+/// Whether clients are sent an event. The audit is not theirs to see, and its head tells them nothing; nor do they learn which
+/// instance has a task.
+fn shown(record: &Record) -> bool {
+    !matches!(
+        record.event,
+        Event::Audited { .. } | Event::Owned(_) | Event::Released | Event::Heard(_) | Event::Deleted
+    )
+}
+
 /// An event with its task.
 pub fn record(state: &State, record: &Record) -> Vec<u8> {
     object(|o| {
         o.member("task", &state.created.task).member("seq", &record.seq).member("at", &record.at);
-        o.member("event", &record.event.without_secrets());
+        o.member("event", &*record.event.without_names().without_secrets());
     })
 }
 
-/// The answer to `watch`: the events behind `after` come next. That is 0 if the client named a position that the log does not have.
-pub fn watching(form: &Form, task: &TaskId, after: Seq) -> Vec<u8> {
-    enclosed(form, json::bytes(&json!({ "taskId": task, "after": after })))
+/// The answer to `watch`: the events behind `after` come next, up to `last` and those that happen later. `after` is 0 if the client named
+/// a position that the log does not have.
+pub fn watching(form: &Form, task: &TaskId, after: Seq, last: Seq) -> Vec<u8> {
+    enclosed(form, json::bytes(&json!({ "taskId": task, "after": after, "seq": last })))
 }
 
 /// The answer to a prompt or a slash command: the task, and what a command says.
@@ -105,8 +120,8 @@ pub fn accepted(state: &State) -> Vec<u8> {
     json::bytes(&answer)
 }
 
-/// The answer to `unwatch`.
-pub fn unwatched(form: &Form, task: &TaskId) -> Response {
+/// The answer to `unwatch` and to `delete`.
+pub fn done_with(form: &Form, task: &TaskId) -> Response {
     result(form, json::bytes(&json!({ "taskId": task })))
 }
 
@@ -133,6 +148,9 @@ pub struct About<'a> {
     pub model: String,
     /// Empty if every model of a known family may be chosen.
     pub models: &'a [String],
+    /// Tokens that the model takes, and at which the conversation is summarised; 0 if it never is.
+    pub window: u64,
+    pub compress_tokens: u64,
     /// The client itself.
     pub client: &'a Source,
     pub prompt_bytes: usize,
@@ -150,8 +168,8 @@ pub fn about(form: &Form, about: &About) -> Response {
     let body = json!({
         "url": about.url, "commands": commands,
         "version": env!("CARGO_PKG_VERSION"), "session": about.session, "workspace": about.workspace, "trusted": about.is_trusted,
-        "mode": about.mode.word(), "modes": modes, "model": about.model, "models": about.models,
-        "client": about.client.client, "via": about.client.via,
+        "mode": about.mode.word(), "modes": modes, "model": about.model, "models": about.models, "window": about.window,
+        "compressTokens": about.compress_tokens, "client": about.client.client, "via": about.client.via,
         "limits": { "promptBytes": about.prompt_bytes, "queuedPrompts": about.queued_prompts },
     });
     result(form, json::bytes(&body))
@@ -166,12 +184,18 @@ pub struct ClientLine {
     pub task: Option<TaskId>,
     /// It is sent events as they happen.
     pub is_live: bool,
+    /// Where it connects from, for whoever may know that.
+    pub address: Option<IpAddr>,
 }
 
 fn client_values(lines: &[ClientLine]) -> Vec<Value> {
     let value = |line: &ClientLine| {
-        json!({ "client": line.by.client, "via": line.by.via, "since": line.since, "task": line.task,
-                "live": line.is_live })
+        let mut value = json!({ "client": line.by.client, "via": line.by.via, "since": line.since, "task": line.task,
+                "live": line.is_live });
+        if let Some(address) = line.address {
+            value["address"] = json!(address.to_string());
+        }
+        value
     };
     lines.iter().map(value).collect()
 }
@@ -209,10 +233,16 @@ pub fn decode(text: &str) -> Decoded {
 }
 
 /// The frame that says that a call failed.
-pub fn error(form: &Form, reason: &str, message: &str) -> Vec<u8> {
+pub fn error(form: &Form, fault: &Fault, reason: &str) -> Vec<u8> {
+    let wait = match fault.kind {
+        FaultKind::RateLimited { retry_after_ms } => Some(retry_after_ms),
+        _ => None,
+    };
     object(|o| {
         o.name("id").extend_from_slice(&form.id);
-        o.object("error", |o| _ = o.member("message", message).member("reason", reason));
+        o.object("error", |o| {
+            o.member("message", &fault.message).member("reason", reason).optional("retryAfterMs", wait);
+        });
     })
 }
 
@@ -221,18 +251,18 @@ pub fn problem(task: &TaskId, message: &str) -> Vec<u8> {
     json::bytes(&json!({ "problem": { "task": task, "message": message } }))
 }
 
-const CALLS: &str = "say, answer, abort, drop, permissions, tune, shell, create, execute, cancel, get, list, briefs, watch, blob, files, \
-                     commands, clients, about, unwatch or session";
+const CALLS: &str = "say, answer, abort, drop, permissions, tune, shell, create, execute, cancel, get, list, briefs, export, delete, watch, blob, \
+                     files, commands, clients, about, unwatch or session";
 
 /// A call as it was sent. Its members are taken out one by one, so that an error can name the member.
-struct Asked {
-    name: String,
-    members: Object,
+pub(in crate::a2a) struct Asked {
+    pub name: String,
+    pub members: Object,
 }
 
 impl Asked {
     /// An optional member.
-    fn wish<T: DeserializeOwned>(&mut self, member: &str) -> Result<Option<T>, Fault> {
+    pub fn wish<T: DeserializeOwned>(&mut self, member: &str) -> Result<Option<T>, Fault> {
         let value = self.members.remove(member).filter(|value| !value.is_null());
         value
             .map(|value| {
@@ -242,7 +272,7 @@ impl Asked {
     }
 
     /// A required member.
-    fn need<T: DeserializeOwned>(&mut self, member: &str) -> Result<T, Fault> {
+    pub fn need<T: DeserializeOwned>(&mut self, member: &str) -> Result<T, Fault> {
         self.wish(member)?.ok_or_else(|| wrong(&self.name, member, "is required."))
     }
 
@@ -259,9 +289,13 @@ impl Asked {
             Asked { name: format!("{}.settings", self.name), members: self.wish("settings")?.unwrap_or_default() };
         let settings = Settings {
             workspace: wishes.wish("workspace")?,
+            directories: Vec::new(),
             model: wishes.wish("model")?,
             auto_execute: wishes.wish("auto_execute")?,
             tools: wishes.wish("tools")?,
+            servers: wishes.wish::<Value>("mcp_servers")?.map(|servers| Secret::new(servers.to_string())),
+            api_key: wishes.wish::<String>("api_key")?.map(Secret::new),
+            depth: 0,
         };
         Ok(Create { context, settings, traits: TaskTraits::SESSION })
     }
@@ -272,12 +306,16 @@ impl Asked {
         }
         let key: Option<String> = self.wish("id")?;
         check_key(key.as_deref(), &self.name, "id")?;
-        let delivery = Delivery { key, steer: self.wish("steer")?.unwrap_or_default() };
+        let delivery = Delivery { key, steer: self.wish("steer")?.unwrap_or_default(), compress: false };
         let message = match (self.wish::<String>("text")?, self.wish::<Message>("message")?) {
             (Some(text), None) => own_message(Part::text(text)),
-            (None, Some(message)) if message.files().any(|file| file.blob().is_some()) => {
+            (None, Some(message)) if message.stored().next().is_some() => {
                 // Otherwise it could be sent content of other tasks.
-                return Err(wrong(&self.name, "message.parts", "must contain files in base64."));
+                return Err(wrong(
+                    &self.name,
+                    "message.parts",
+                    "must contain texts and files whole, not their hashes.",
+                ));
             }
             (None, Some(message)) if !message.parts.is_empty() => message,
             (None, Some(_)) => return Err(wrong(&self.name, "message.parts", "is empty.")),
@@ -298,6 +336,7 @@ impl Asked {
             option: self.need("option")?,
             edited: self.wish("edited")?,
             answers: self.wish("answers")?,
+            seen: self.wish("seen")?,
         })
     }
 
@@ -388,10 +427,13 @@ fn call(mut asked: Asked, frame: &str) -> Result<Call, Fault> {
             let traits = TaskTraits { lifecycle: Lifecycle::OneShot, ..TaskTraits::SESSION };
             let create = Create { context: None, settings: Settings::default(), traits };
             let typed = Typed { phrase: asked.need("text")?, args: Args::InPhrase };
-            Call::Execute(Execute { typed, create, mode: Mode::Wait })
+            let mode = if asked.wish("live")?.unwrap_or(false) { Mode::Stream } else { Mode::Wait };
+            Call::Execute(Execute { typed, about: asked.wish("task")?, create, mode, otherwise: None })
         }
         "about" => Call::About,
         "briefs" => Call::Briefs,
+        "export" => Call::Export { task: asked.need("task")? },
+        "delete" => Call::Delete { task: asked.need("task")? },
         "clients" => Call::Clients,
         "unwatch" => Call::Unsubscribe { task: asked.need("task")? },
         "session" => match (asked.wish("new")?.unwrap_or(false), asked.wish("task")?) {

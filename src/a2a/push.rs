@@ -210,7 +210,9 @@ pub fn configs(form: &Form, task: &TaskId, hooks: &[Hook]) -> Response {
 pub fn deleted(form: &Form) -> Response {
     let nothing: &[u8] = match (form.dialect.binding, form.dialect.protocol) {
         (Binding::JsonRpc, Protocol::V03) => b"null",
-        (Binding::JsonRpc, Protocol::V10) | (Binding::Rest | Binding::Bare | Binding::Native, _) => b"{}",
+        (Binding::JsonRpc, Protocol::V10) | (Binding::Rest | Binding::Bare | Binding::Native | Binding::Acp, _) => {
+            b"{}"
+        }
     };
     result(form, nothing)
 }

@@ -43,6 +43,8 @@ pub fn state() -> State {
         task: "t-1".into(),
         context: "c-1".into(),
         tenant: Default::default(),
+        owner: Default::default(),
+        shared: false,
         parent: None,
         lifecycle: Lifecycle::Conversational,
         protocol: Protocol::V03,
@@ -52,12 +54,15 @@ pub fn state() -> State {
         model: "gemini-x".into(),
         mode: Mode::Default,
         auto_execute: false,
+        client_key: false,
+        depth: 0,
         tools: None,
+        servers: Vec::new(),
         command: None,
     });
     let mut state = State::new(created.clone(), &record(Event::Created(created)));
     state.status.state = TaskState::Working;
-    state.told = TaskState::Working;
+    state.announced = TaskState::Working;
     state.turn.number = 1;
     state.turn.trace = Some("trace-1".into());
     state.turn.usage = Some(Usage { prompt: 10, output: 7, total: 17, ..Usage::default() });
@@ -103,6 +108,22 @@ pub fn edit() -> Question {
     }
 }
 
+pub fn mcp(warnings: &[&str]) -> Question {
+    Question::Mcp {
+        title: "Confirm MCP Tool x".into(),
+        server: "x".into(),
+        tool: "put".into(),
+        display_name: "put (x MCP Server)".into(),
+        args: json!({"to": "a\u{202e}b"}),
+        description: "Puts it.".into(),
+        schema: json!({"type": "object"}),
+        warnings: warnings.iter().map(|text| (*text).to_owned()).collect(),
+    }
+}
+
+/// A question about a call of an MCP tool as text.
+pub const MCP_TEXT: &str = "Call put of the MCP server x?\n{\n  \"to\": \"a⟨U+202E⟩b\"\n}\nIt changed.";
+
 pub fn tools() -> Tools {
     Tools::new(&[
         ToolSpec {
@@ -120,7 +141,7 @@ pub fn tools() -> Tools {
 }
 
 pub fn source() -> Source {
-    Source { client: "ada".into(), via: "a2a-1.0".into() }
+    Source::new("ada", "a2a-1.0")
 }
 
 pub fn shell(id: &str, command: &str) -> (answer::Request, Arc<Plan>) {

@@ -131,7 +131,13 @@ fn long_state() -> State {
     .collect();
     state.utterance.since = Some(Seq(8));
     state.utterance.text = "I am".into();
-    state.queue.push_back(Queued { turn: 4, message: Arc::new(sample::prompt("m-4", "wait")), steer: false });
+    state.queue.push_back(Queued {
+        turn: 4,
+        message: Arc::new(sample::prompt("m-4", "wait")),
+        steer: false,
+        compress: false,
+        credential: None,
+    });
     state.artifacts = vec![drawing()];
     state
 }

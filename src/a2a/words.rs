@@ -108,6 +108,10 @@ impl Offer {
     pub fn permission(choice: Choice) -> Offer {
         let description = match choice {
             Choice::ProceedAlwaysAndSave => Some("Also in later sessions in this workspace."),
+            Choice::ProceedAlwaysTool => {
+                Some("This tool, for the rest of this session, while its server does not change it.")
+            }
+            Choice::ProceedAlwaysServer => Some("All tools of this server, for the rest of this session."),
             Choice::ProceedOnce | Choice::ProceedAlways | Choice::Cancel => None,
         };
         Offer { id: choice.word(), name: choice.name(), description }
@@ -123,7 +127,10 @@ impl Offer {
         match choice {
             Choice::ProceedOnce => Offer { id: choice.word(), name: "Answer", description: None },
             Choice::Cancel => Offer { id: choice.word(), name: "Dismiss", description: None },
-            Choice::ProceedAlways | Choice::ProceedAlwaysAndSave => Offer::permission(choice),
+            Choice::ProceedAlways
+            | Choice::ProceedAlwaysTool
+            | Choice::ProceedAlwaysServer
+            | Choice::ProceedAlwaysAndSave => Offer::permission(choice),
         }
     }
 }

@@ -18,13 +18,24 @@ pub fn rfc3339(unix_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", unix_ms % 1000)
 }
 
+const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
 /// `Sun, 01 Mar 2026 09:30:00 GMT`, for `Date` and `Last-Modified`.
 pub fn http_date(unix_ms: u64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let Civil { days, year, month, day, hour, minute, second } = civil(unix_ms.min(LATEST_MS));
     let (weekday, month) = (DAYS[(days % 7) as usize], MONTHS[month as usize - 1]);
     format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
+}
+
+/// Parses a date as [`http_date`] writes it.
+pub fn read_http_date(text: &str) -> Option<u64> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let [_, day, month, year, time, "GMT"] = words[..] else {
+        return None;
+    };
+    let month = MONTHS.iter().position(|known| *known == month)? + 1;
+    read_rfc3339(&format!("{year}-{month:02}-{day}T{time}Z"))
 }
 
 /// Parses a time with any offset and any fraction, in milliseconds. Fractions of a millisecond are rounded up; times before 1970
@@ -136,6 +147,16 @@ mod tests {
             assert_eq!(http_date(unix_ms), "Fri, 31 Dec 9999 23:59:59 GMT", "{unix_ms}");
         }
         assert_eq!(read_rfc3339(latest), Some(LATEST_MS));
+    }
+
+    #[test]
+    fn dates_of_http_come_back() {
+        for unix_ms in [0, 951_827_696_000, 1_772_357_400_000] {
+            assert_eq!(read_http_date(&http_date(unix_ms)), Some(unix_ms));
+        }
+        for text in ["", "Sun, 01 Mar 2026 09:30:00", "Sun, 01 Mai 2026 09:30:00 GMT", "Sun, 1 Mar 2026 09:30:00 GMT"] {
+            assert_eq!(read_http_date(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! CRC-32 (IEEE 802.3) with tables, eight bytes at a time, and lines of JSON that end with one: `{…,"crc":"9ae0f1c2"}`, over the bytes
-//! before `,"crc"`. It detects damaged and missing bytes in the journals and in their index. A line can be ten megabytes, and the loop
+//! CRC-32 (IEEE 802.3) and CRC-32C (Castagnoli) with tables, eight bytes at a time, and lines of JSON that end with the first of them:
+//! `{…,"crc":"9ae0f1c2"}`, over the bytes before `,"crc"`. It detects damaged and missing bytes in the journals and in their index. A line can be ten megabytes, and the loop
 //! computes its checksum before it appends it.
 
 use crate::base::json;
@@ -22,17 +22,21 @@ pub fn is_whole(line: &[u8]) -> bool {
         .is_some_and(|(head, tail)| tail == format!(",\"crc\":\"{:08x}\"}}", crc32(head)).as_bytes())
 }
 
-/// `TABLES[n]` is the effect of a byte that is followed by `n` zero bytes.
-const TABLES: [[u32; 256]; 8] = tables();
+/// `[n]` is the effect of a byte that is followed by `n` zero bytes.
+type Tables = [[u32; 256]; 8];
 
-const fn tables() -> [[u32; 256]; 8] {
+static IEEE: Tables = tables(0xedb8_8320);
+static CASTAGNOLI: Tables = tables(0x82f6_3b78);
+
+/// For a polynomial with its bits reversed.
+const fn tables(polynomial: u32) -> Tables {
     let mut tables = [[0; 256]; 8];
     let mut i = 0;
     while i < 256 {
         let mut value = i as u32;
         let mut bit = 0;
         while bit < 8 {
-            value = if value & 1 == 1 { 0xedb8_8320 ^ (value >> 1) } else { value >> 1 };
+            value = if value & 1 == 1 { polynomial ^ (value >> 1) } else { value >> 1 };
             bit += 1;
         }
         tables[0][i] = value;
@@ -52,13 +56,22 @@ const fn tables() -> [[u32; 256]; 8] {
 }
 
 pub fn crc32(bytes: &[u8]) -> u32 {
+    checksum(&IEEE, bytes)
+}
+
+/// The checksum of iSCSI and of Google Cloud Storage.
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    checksum(&CASTAGNOLI, bytes)
+}
+
+fn checksum(tables: &Tables, bytes: &[u8]) -> u32 {
     let (blocks, rest) = bytes.as_chunks::<8>();
     let crc = blocks.iter().fold(!0u32, |crc, block| {
         let value = u64::from_le_bytes(*block) ^ u64::from(crc);
-        let looked_up = value.to_le_bytes().into_iter().zip(TABLES.iter().rev());
+        let looked_up = value.to_le_bytes().into_iter().zip(tables.iter().rev());
         looked_up.fold(0, |sum, (byte, table)| sum ^ table[usize::from(byte)])
     });
-    !rest.iter().fold(crc, |crc, byte| TABLES[0][((crc ^ u32::from(*byte)) & 0xff) as usize] ^ (crc >> 8))
+    !rest.iter().fold(crc, |crc, byte| tables[0][((crc ^ u32::from(*byte)) & 0xff) as usize] ^ (crc >> 8))
 }
 
 #[cfg(test)]
@@ -69,12 +82,28 @@ mod tests {
         assert_eq!(super::crc32(b""), 0);
     }
 
+    /// Those of RFC 3720, appendix B.4, beside the usual check value.
+    #[test]
+    fn known_values_of_castagnoli() {
+        let ascending: Vec<u8> = (0..32).collect();
+        let descending: Vec<u8> = (0..32).rev().collect();
+        for (bytes, crc) in [
+            (&b"123456789"[..], 0xe306_9283),
+            (b"", 0),
+            (&[0; 32], 0x8a91_36aa),
+            (&[0xff; 32], 0x62a8_ab43),
+            (&ascending, 0x46dd_794e),
+            (&descending, 0x113f_db5c),
+        ] {
+            assert_eq!(super::crc32c(bytes), crc, "{bytes:?}");
+        }
+    }
+
     #[test]
     fn blocks_give_the_same_as_single_bytes() {
         let bytes: Vec<u8> = (0..100u32).map(|n| (n * 37 % 251) as u8).collect();
         for end in 0..bytes.len() {
-            let single =
-                |crc: u32, byte: &u8| super::TABLES[0][((crc ^ u32::from(*byte)) & 0xff) as usize] ^ (crc >> 8);
+            let single = |crc: u32, byte: &u8| super::IEEE[0][((crc ^ u32::from(*byte)) & 0xff) as usize] ^ (crc >> 8);
             assert_eq!(super::crc32(&bytes[..end]), !bytes[..end].iter().fold(!0, single), "{end} bytes");
         }
     }

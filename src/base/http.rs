@@ -1,7 +1,7 @@
 //! HTTP requests and responses as values: read and written by `wire`, used by routes and dialects.
 
 use crate::base::Shared;
-use crate::base::words::words;
+use crate::base::text::words::words;
 
 words! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]

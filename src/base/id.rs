@@ -48,6 +48,8 @@ ids! {
     ConfigId,
     /// A partition of the tasks. Requests that name none use the empty one.
     Tenant,
+    /// Who owns tasks. The operator is the user who runs the server.
+    Subject,
     /// A message; user messages keep the id their client chose, agent messages are `<task>-<seq>`.
     MessageId,
 }
@@ -61,6 +63,18 @@ impl Default for Tenant {
 impl Tenant {
     pub fn is_default(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+impl Default for Subject {
+    fn default() -> Subject {
+        Subject::from("operator")
+    }
+}
+
+impl Subject {
+    pub fn is_operator(&self) -> bool {
+        &*self.0 == "operator"
     }
 }
 
@@ -100,13 +114,17 @@ impl Entropy {
 
     /// A number below `limit`, uniformly distributed.
     pub fn below(&mut self, limit: u64) -> u64 {
-        let number = u128::from_be_bytes((self.0)());
+        let number = u128::from_be_bytes(self.bytes());
         (number % u128::from(limit.max(1))) as u64
+    }
+
+    pub fn bytes(&mut self) -> [u8; 16] {
+        (self.0)()
     }
 
     /// A version 4 UUID.
     pub fn uuid(&mut self) -> String {
-        let mut bytes = (self.0)();
+        let mut bytes = self.bytes();
         bytes[6] = (bytes[6] & 0x0f) | 0x40;
         bytes[8] = (bytes[8] & 0x3f) | 0x80;
         let mut text = String::with_capacity(36);

@@ -39,13 +39,18 @@ pub fn bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
 
 /// Parses JSON of a client, a model or a script.
 pub fn read<'a, T: Deserialize<'a>>(json: &'a [u8]) -> serde_json::Result<T> {
-    let (depth, containers) = shape(json);
+    read_within(JSON_CONTAINERS, json)
+}
+
+/// The same with another number of lists and objects.
+pub fn read_within<'a, T: Deserialize<'a>>(most: usize, json: &'a [u8]) -> serde_json::Result<T> {
+    let (depth, containers) = shape(json, most);
     if depth > JSON_DEPTH {
         let message = format!("values are nested deeper than {JSON_DEPTH} levels");
         return Err(serde_json::Error::custom(message));
     }
-    if containers > JSON_CONTAINERS {
-        let message = format!("it has more than {JSON_CONTAINERS} lists and objects");
+    if containers > most {
+        let message = format!("it has more than {most} lists and objects");
         return Err(serde_json::Error::custom(message));
     }
     serde_json::from_slice(json)
@@ -55,7 +60,7 @@ pub fn read<'a, T: Deserialize<'a>>(json: &'a [u8]) -> serde_json::Result<T> {
 ///
 /// Counts brackets only, which is much cheaper than parsing, and stops at the first one over a limit. The result means nothing if
 /// the text is not JSON.
-fn shape(json: &[u8]) -> (usize, usize) {
+fn shape(json: &[u8], most: usize) -> (usize, usize) {
     let (mut open, mut depth, mut containers) = (0_usize, 0, 0);
     let mut quoted = false;
     let mut bytes = json.iter();
@@ -67,7 +72,7 @@ fn shape(json: &[u8]) -> (usize, usize) {
                 open += 1;
                 containers += 1;
                 depth = depth.max(open);
-                if containers > JSON_CONTAINERS || depth > JSON_DEPTH {
+                if containers > most || depth > JSON_DEPTH {
                     break;
                 }
             }
@@ -112,7 +117,7 @@ mod tests {
             (r#""[""#, 0, 0),
             ("]]]][", 1, 1),
         ] {
-            assert_eq!(shape(text.as_bytes()), (depth, containers), "{text}");
+            assert_eq!(shape(text.as_bytes(), JSON_CONTAINERS), (depth, containers), "{text}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! The levels of the log.
 
-use crate::base::words::words;
+use crate::base::text::words::words;
 
 words! {
     /// How important a message of the log is, the most important first.

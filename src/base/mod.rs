@@ -10,13 +10,12 @@ pub mod id;
 pub mod json;
 pub mod level;
 pub mod lock;
-pub mod nearest;
+pub mod log_line;
+pub mod percent;
 pub mod secret;
-pub mod size;
 pub mod slots;
-pub mod span;
-pub mod unsafe_char;
-pub mod words;
+pub mod text;
+pub mod variables;
 
 use std::sync::Arc;
 

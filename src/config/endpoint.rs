@@ -2,7 +2,7 @@
 
 use super::{Agent, Env, Owner, Settings, Variables};
 use crate::base::secret::Secret;
-use crate::model::gemini::{self, Auth, Endpoint, Service};
+use crate::model::gemini::{self, Auth, Endpoint, KeyOrigin, Service};
 use std::path::PathBuf;
 
 /// Where variables come from: the environment first, then the `.env` file.
@@ -28,10 +28,18 @@ impl Sources<'_> {
     /// An address to send requests to. A workspace can set one only if the operator has set no credentials: these are sent only to
     /// the operator's address.
     fn address(&self, name: &str) -> Result<Option<String>, String> {
-        const CREDENTIALS: [&str; 4] =
-            ["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_ACCESS_TOKEN", "GOOGLE_CLOUD_ACCESS_TOKEN_FILE"];
+        const CREDENTIALS: [&str; 5] = [
+            "GEMINI_API_KEY",
+            "GOOGLE_API_KEY",
+            "GOOGLE_CLOUD_ACCESS_TOKEN",
+            "GOOGLE_CLOUD_ACCESS_TOKEN_FILE",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+        ];
         let has_own = CREDENTIALS.iter().any(|name| self.own(name).is_some());
-        let found = if has_own { self.own(name) } else { self.any(name) };
+        self.url(name, if has_own { self.own(name) } else { self.any(name) })
+    }
+
+    fn url(&self, name: &str, found: Option<String>) -> Result<Option<String>, String> {
         match found {
             Some(url) if !(url.starts_with("http://") || url.starts_with("https://")) => {
                 Err(format!("{name} must be an http(s) URL, not {url}"))
@@ -96,25 +104,41 @@ fn vertex(sources: &Sources, settings: &Settings) -> Result<Endpoint, String> {
                 project: plain(project, "GOOGLE_CLOUD_PROJECT")?,
                 location: plain(location, "GOOGLE_CLOUD_LOCATION")?,
             };
-            let token = sources.any("GOOGLE_CLOUD_ACCESS_TOKEN");
-            // Never from a workspace, because the content of this file is sent to the API.
-            let file = sources.own("GOOGLE_CLOUD_ACCESS_TOKEN_FILE");
-            if token.is_none() && file.is_none() {
-                return Err(
-                    "Vertex AI by project needs a token: set GOOGLE_CLOUD_ACCESS_TOKEN (gcloud auth print-access-token prints one), or GOOGLE_CLOUD_ACCESS_TOKEN_FILE to a file that is kept fresh. Application default credentials are not supported".into(),
-                );
-            }
-            let key_file = file.filter(|_| token.is_none()).map(PathBuf::from);
-            let token = Secret::new(token.unwrap_or_default());
-            Endpoint { key_file, ..Endpoint::of(service, token, Auth::Bearer) }
+            let (token, key_origin) = vertex_token(sources)?;
+            Endpoint { key_origin, ..Endpoint::of(service, token, Auth::Bearer) }
         }
     };
-    if let Some(base) = sources.address("GOOGLE_VERTEX_BASE_URL")? {
+    let base = "GOOGLE_VERTEX_BASE_URL";
+    let base = match &endpoint.key_origin {
+        // The machine has credentials without any variable.
+        KeyOrigin::Google { .. } => sources.url(base, sources.own(base))?,
+        KeyOrigin::Given | KeyOrigin::File(_) => sources.address(base)?,
+    };
+    if let Some(base) = base {
         endpoint.base_url = base;
     }
     let headers = settings.vertex_headers.iter();
     endpoint.extra = headers.map(|(name, value)| (name.clone(), Secret::new(value))).collect();
     Ok(endpoint)
+}
+
+/// A token that is given, in a file, or for the credentials that all programs for Google Cloud use.
+fn vertex_token(sources: &Sources) -> Result<(Secret, KeyOrigin), String> {
+    if let Some(token) = sources.any("GOOGLE_CLOUD_ACCESS_TOKEN") {
+        return Ok((Secret::new(token), KeyOrigin::Given));
+    }
+    // Never from a workspace, because the content of these files is sent to the API, or a token for it.
+    if let Some(file) = sources.own("GOOGLE_CLOUD_ACCESS_TOKEN_FILE") {
+        return Ok((Secret::default(), KeyOrigin::File(file.into())));
+    }
+    if !cfg!(feature = "bucket") {
+        return Err(
+            "Vertex AI by project needs a token: set GOOGLE_CLOUD_ACCESS_TOKEN (gcloud auth print-access-token prints one), or GOOGLE_CLOUD_ACCESS_TOKEN_FILE to a file that is kept fresh. This build does not use application default credentials".into(),
+        );
+    }
+    let file = sources.own("GOOGLE_APPLICATION_CREDENTIALS").map(PathBuf::from);
+    let metadata_host = sources.own("GCE_METADATA_HOST");
+    Ok((Secret::default(), KeyOrigin::Google { file, metadata_host }))
 }
 
 /// A text that is inserted into a host name or path must not contain separators.

@@ -1,5 +1,5 @@
-//! The addresses that the server listens on: `--listen`, `--a2a-port` and `--host`. Only loopback addresses and Unix sockets are
-//! allowed: a client is identified by the process at the other end, which is only known on this machine.
+//! The addresses that the server listens on: `--listen`, `--a2a-port` and `--host`, and their variables. Other than loopback addresses and Unix sockets need
+//! credentials (`config/access.rs`): the process at the other end is only known on this machine.
 
 use super::Settings;
 use crate::limits::LISTENERS;
@@ -12,6 +12,8 @@ pub const DEFAULT_PORT: u16 = 41_242;
 pub enum Listen {
     Tcp(SocketAddr),
     Unix(PathBuf),
+    /// Descriptor 0, on which a service manager listens: `StandardInput=socket` of systemd.
+    Inherited,
 }
 
 /// The value of `--host`.
@@ -24,30 +26,55 @@ pub enum Host {
 }
 
 /// All addresses, in the order to be opened. The usual TCP port is the first if `--a2a-port` or `--host` asks for it, or if there
-/// is no other.
+/// is no other. `A2A_LISTEN` counts if no flag names an address.
 pub fn addresses(settings: &Settings) -> Result<Vec<Listen>, String> {
-    let usual = |ip| Listen::Tcp(SocketAddr::new(ip, settings.port.unwrap_or(DEFAULT_PORT)));
-    let localhost = Ipv4Addr::LOCALHOST.into();
-    let mut listens = match &settings.host {
-        Some(Host::Address(ip)) => vec![usual(*ip)],
-        Some(Host::Whole(whole)) if settings.port.is_some() => vec![usual(localhost), whole.clone()],
-        Some(Host::Whole(whole)) => vec![whole.clone()],
-        None if settings.port.is_some() || settings.listen.is_empty() => vec![usual(localhost)],
-        None => Vec::new(),
+    let port = port(settings)?;
+    let address = if settings.access.platform.is_some() { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
+    let usual = |ip| Listen::Tcp(SocketAddr::new(ip, port.unwrap_or(DEFAULT_PORT)));
+    let beside = |other: &Listen, port: Option<u16>| match port {
+        Some(_) => vec![usual(address.into()), other.clone()],
+        None => vec![other.clone()],
+    };
+    let mut listens = match (&settings.host, &settings.listen_variable) {
+        (Some(Host::Address(ip)), _) => vec![usual(*ip)],
+        (Some(Host::Whole(whole)), _) => beside(whole, settings.port),
+        (None, _) if !settings.listen.is_empty() => settings.port.map(|_| usual(address.into())).into_iter().collect(),
+        (None, Some(Listen::Tcp(variable))) => {
+            vec![Listen::Tcp(SocketAddr::new(variable.ip(), port.unwrap_or(variable.port())))]
+        }
+        (None, Some(variable @ (Listen::Unix(_) | Listen::Inherited))) => beside(variable, port),
+        (None, None) => vec![usual(address.into())],
     };
     listens.extend(settings.listen.iter().cloned());
-    match listens.len() {
-        ..=LISTENERS => Ok(listens),
-        _ => Err(format!("--listen can be given {LISTENERS} times at most")),
+    if listens.len() > LISTENERS {
+        return Err(format!("--listen can be given {LISTENERS} times at most"));
+    }
+    if listens.iter().filter(|listen| **listen == Listen::Inherited).count() > 1 {
+        return Err("--listen fd can be given once: there is one standard input".into());
+    }
+    settings.access.check(&listens)?;
+    Ok(listens)
+}
+
+/// The port that a flag or a variable gives.
+fn port(settings: &Settings) -> Result<Option<u16>, String> {
+    match (settings.port, &settings.access.platform, &settings.platform_port) {
+        (None, Some(_), Some(port)) => {
+            port.parse().map(Some).map_err(|_| format!("PORT must be a number from 0 to 65535, not {port}"))
+        }
+        (port, _, _) => Ok(port),
     }
 }
 
 pub fn host(text: &str) -> Option<Host> {
-    parse(text).map(Host::Whole).or_else(|| loopback(text).map(Host::Address))
+    parse(text).map(Host::Whole).or_else(|| address(text).map(Host::Address))
 }
 
-/// `ADDR:PORT` with a loopback address, an IPv6 address in brackets, or `unix:PATH`.
+/// `ADDR:PORT`, an IPv6 address in brackets, `unix:PATH`, or `fd`.
 pub fn parse(text: &str) -> Option<Listen> {
+    if text == "fd" {
+        return Some(Listen::Inherited);
+    }
     if let Some(path) = text.strip_prefix("unix:") {
         return (!path.is_empty()).then(|| Listen::Unix(path.into()));
     }
@@ -56,12 +83,12 @@ pub fn parse(text: &str) -> Option<Listen> {
     if ip.contains(':') && !ip.starts_with('[') {
         return None;
     }
-    Some(Listen::Tcp(SocketAddr::new(loopback(ip)?, port.parse().ok()?)))
+    Some(Listen::Tcp(SocketAddr::new(address(ip)?, port.parse().ok()?)))
 }
 
-fn loopback(text: &str) -> Option<IpAddr> {
+fn address(text: &str) -> Option<IpAddr> {
     let name = if text == "localhost" { "127.0.0.1" } else { text };
-    name.trim_matches(['[', ']']).parse().ok().filter(IpAddr::is_loopback)
+    name.trim_matches(['[', ']']).parse().ok()
 }
 
 #[cfg(test)]
@@ -78,6 +105,7 @@ mod tests {
         let shown = |listen: Listen| match listen {
             Listen::Tcp(address) => address.to_string(),
             Listen::Unix(path) => format!("unix:{}", path.display()),
+            Listen::Inherited => "fd".into(),
         };
         addresses(&settings).map(|listens| listens.into_iter().map(shown).collect())
     }
@@ -97,8 +125,46 @@ mod tests {
             ("--listen localhost:5 --listen [::1]:6 --listen unix:/a:b", &[], &["127.0.0.1:5", "[::1]:6", "unix:/a:b"]),
             ("--listen unix:/a", &port, &["127.0.0.1:7", "unix:/a"]),
             ("--listen unix:a --a2a-port 8", &[], &["127.0.0.1:8", "unix:a"]),
+            ("--listen fd", &[], &["fd"]),
         ] {
             assert_eq!(of(line, env).expect(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn variables_name_an_address_if_no_flag_does() {
+        let listen = ("A2A_LISTEN", "127.0.0.2:5");
+        let unix = ("A2A_LISTEN", "unix:/a");
+        let wide = ("A2A_LISTEN", "0.0.0.0:8080");
+        let port = ("CODER_AGENT_PORT", "7");
+        let (service, platform) = (("K_SERVICE", "agent"), ("PORT", "9"));
+        for (line, env, expected) in [
+            ("", [listen].as_slice(), ["127.0.0.2:5"].as_slice()),
+            ("", &[listen, port], &["127.0.0.2:7"]),
+            ("--a2a-port 8", &[listen, port], &["127.0.0.2:8"]),
+            ("--listen unix:/b", &[listen], &["unix:/b"]),
+            ("--host ::1", &[listen], &["[::1]:41242"]),
+            ("", &[unix], &["unix:/a"]),
+            ("", &[unix, port], &["127.0.0.1:7", "unix:/a"]),
+            ("", &[("A2A_LISTEN", "fd")], &["fd"]),
+            ("--access token", &[wide], &["0.0.0.0:8080"]),
+            ("", &[("PORT", "tcp://x")], &["127.0.0.1:41242"]),
+            ("", &[service], &["0.0.0.0:41242"]),
+            ("", &[service, platform], &["0.0.0.0:9"]),
+            ("", &[service, platform, port], &["0.0.0.0:7"]),
+            ("", &[service, platform, wide], &["0.0.0.0:9"]),
+            ("--listen 0.0.0.0:6", &[service, platform], &["0.0.0.0:6"]),
+        ] {
+            assert_eq!(of(line, env).expect(line), expected, "{line} {env:?}");
+        }
+        for (line, env, words) in [
+            ("", [service, ("PORT", "http")].as_slice(), "PORT must be"),
+            ("", &[("A2A_LISTEN", "8080")], "A2A_LISTEN must be"),
+            ("", &[wide], "a loopback address"),
+            ("--access local", &[service], "a loopback address"),
+        ] {
+            let error = of(line, env).expect_err(line);
+            assert!(error.contains(words), "{line} {env:?}: {error}");
         }
     }
 
@@ -110,13 +176,14 @@ mod tests {
             ("--listen 192.0.2.1:80", "a loopback address"),
             ("--host 0.0.0.0", "a loopback address"),
             ("--host 0.0.0.0:80", "a loopback address"),
-            ("--listen ::1:80", "or unix:PATH"),
-            ("--listen 80", "or unix:PATH"),
-            ("--listen 127.0.0.1", "or unix:PATH"),
-            ("--listen 127.0.0.1:x", "or unix:PATH"),
-            ("--listen example:80", "a loopback address"),
+            ("--listen ::1:80", "unix:PATH or fd"),
+            ("--listen 80", "unix:PATH or fd"),
+            ("--listen 127.0.0.1", "unix:PATH or fd"),
+            ("--listen 127.0.0.1:x", "unix:PATH or fd"),
+            ("--listen example:80", "unix:PATH or fd"),
             ("--listen unix:", "unix:PATH"),
             ("--a2a-port x", "--a2a-port"),
+            ("--listen fd --listen fd", "can be given once"),
         ] {
             let error = of(line, &[]).expect_err(line);
             assert!(error.contains(words), "{line}: {error}");

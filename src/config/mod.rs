@@ -1,24 +1,29 @@
 //! The configuration that the program runs with: flags over environment over settings files over defaults, checked once. The
 //! environment and the files are passed in as values, so nothing here depends on the process it runs in.
 //!
-//! [`options`] is the table of all options; [`settings`] contains their values and reads settings files, which are [`jsonc`] or
-//! [`yaml`] and become a [`tree`]; [`dotenv`] reads files of variables; [`trust`] decides whether the files of a workspace are used;
-//! [`paths`] says where the operator's files are; `endpoint` and [`proxy`] choose the model API and the proxy for it.
+//! [`options`] is the table of all options; [`settings`] contains their values and reads settings files, which are of one of the
+//! [`formats`]; [`definitions`] reads what users define in files of their own; [`trust`] decides whether the files of a workspace are
+//! used; [`paths`] says where the operator's files are; `endpoint` and [`proxy`] choose the model API and the proxy for it.
 //! `shell/start/workspace_settings.rs` reads the files.
 
-pub mod dotenv;
+pub mod access;
+pub mod definitions;
 mod endpoint;
-pub mod jsonc;
+pub mod formats;
+#[cfg(feature = "identity")]
+pub mod identity;
 pub mod listen;
+pub mod operation;
 pub mod options;
 pub mod paths;
 pub mod proxy;
+pub mod remote;
+pub mod session;
 pub mod settings;
-pub mod tree;
 pub mod trust;
-pub mod yaml;
 
 use crate::base::secret::Secret;
+use crate::config::definitions::extension::Extension;
 use crate::config::endpoint::Sources;
 use crate::config::listen::Listen;
 use crate::config::options::{By, Flag, OPTIONS};
@@ -30,7 +35,7 @@ use crate::task::policy::Mode;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 #[derive(Debug)]
 pub struct Config {
@@ -67,6 +72,8 @@ pub struct WorkspaceSettings {
     pub trust_rules: TrustRules,
     pub settings: Settings,
     pub variables: Variables,
+    /// Those that are used.
+    pub extensions: Vec<Extension>,
     pub messages: Vec<String>,
 }
 
@@ -179,7 +186,8 @@ impl Config {
     }
 }
 
-fn state_dir(settings: &Settings, env: Env) -> Result<PathBuf, String> {
+/// Where tasks are stored.
+pub fn state_dir(settings: &Settings, env: Env) -> Result<PathBuf, String> {
     if let Some(dir) = &settings.state_dir {
         return Ok(dir.clone());
     }
@@ -213,7 +221,7 @@ mod tests {
     use super::*;
     use crate::a2a::Switches;
     use crate::config::options::tests::flags;
-    use crate::model::gemini::{Auth, Service};
+    use crate::model::gemini::{Auth, KeyOrigin, Service};
 
     /// Variables that the table leaves out: of the system, of proxies, older names, and those that are refused.
     const UNDOCUMENTED: &[&str] = &[
@@ -344,17 +352,54 @@ mod tests {
         let file = ("GOOGLE_CLOUD_ACCESS_TOKEN_FILE", "/t");
         let base = ("GOOGLE_VERTEX_BASE_URL", "http://127.0.0.1:1");
         let filed = endpoint(&[on, at[0], at[1], file, base], &[], Owner::User);
-        assert_eq!(filed.key_file, Some("/t".into()));
+        assert_eq!(filed.key_origin, KeyOrigin::File("/t".into()));
         assert_eq!(filed.base_url, "http://127.0.0.1:1");
         for (env, word) in [
             (vec![on], "GOOGLE_API_KEY"),
-            (vec![on, at[0], at[1]], "GOOGLE_CLOUD_ACCESS_TOKEN"),
             (vec![on, at[0], ("GOOGLE_CLOUD_LOCATION", "a/b")], "GOOGLE_CLOUD_LOCATION"),
             (vec![("GOOGLE_GENAI_USE_GCA", "true")], "GOOGLE_GENAI_USE_GCA"),
         ] {
             let error = config("", &env).unwrap_err();
             assert!(error.contains(word), "{error}");
         }
+    }
+
+    #[cfg(feature = "bucket")]
+    #[test]
+    fn vertex_by_google_credentials_that_are_the_operators() {
+        let at =
+            [("GOOGLE_GENAI_USE_VERTEXAI", "true"), ("GOOGLE_CLOUD_PROJECT", "p"), ("GOOGLE_CLOUD_LOCATION", "eu")];
+        let with = |more: &[(&'static str, &'static str)]| [&at[..], more].concat();
+        let google = |file: Option<&str>, host: Option<&str>| KeyOrigin::Google {
+            file: file.map(Into::into),
+            metadata_host: host.map(Into::into),
+        };
+        let credentials = ("GOOGLE_APPLICATION_CREDENTIALS", "/c.json");
+        let found = endpoint(&with(&[credentials]), &[], Owner::User);
+        assert_eq!((&found.key_origin, found.auth), (&google(Some("/c.json"), None), Auth::Bearer));
+        assert_eq!(endpoint(&with(&[]), &[], Owner::User).key_origin, google(None, None));
+        let host = ("GCE_METADATA_HOST", "h:1");
+        assert_eq!(endpoint(&with(&[host]), &[], Owner::User).key_origin, google(None, Some("h:1")));
+        for first in ["GOOGLE_CLOUD_ACCESS_TOKEN", "GOOGLE_CLOUD_ACCESS_TOKEN_FILE"] {
+            let found = endpoint(&with(&[credentials, (first, "/t")]), &[], Owner::User);
+            assert_ne!(found.key_origin, google(Some("/c.json"), None), "{first} comes first");
+        }
+        // A repository chooses neither the credentials, nor where the machine's are asked for, nor where the token is sent.
+        let filed = [credentials, host, ("GOOGLE_VERTEX_BASE_URL", "https://evil.example")];
+        for own in [&with(&[]), &with(&[("GOOGLE_APPLICATION_CREDENTIALS", "/own.json")])] {
+            let found = endpoint(own, &filed, Owner::Workspace);
+            let file = own.iter().find(|(name, _)| *name == credentials.0).map(|(_, value)| *value);
+            assert_eq!(found.key_origin, google(file, None));
+            assert!(found.base_url.ends_with(".googleapis.com"), "{}", found.base_url);
+        }
+    }
+
+    #[cfg(not(feature = "bucket"))]
+    #[test]
+    fn vertex_by_project_needs_a_token() {
+        let at =
+            [("GOOGLE_GENAI_USE_VERTEXAI", "true"), ("GOOGLE_CLOUD_PROJECT", "p"), ("GOOGLE_CLOUD_LOCATION", "eu")];
+        assert!(config("", &at).unwrap_err().contains("GOOGLE_CLOUD_ACCESS_TOKEN"));
     }
 
     #[test]

@@ -4,23 +4,25 @@
 //!
 //! A new option is a new row in `options/table.rs` and the code that uses its field.
 
+mod rows;
 mod table;
+mod unsupported;
 
-use crate::base::nearest::nearest;
-use crate::base::span;
+use crate::base::text::nearest::nearest;
+use crate::base::text::span;
+use crate::config::formats::tree::{Node, Value};
 use crate::config::settings::{Layer, Settings};
-use crate::config::tree::{Node, Value};
 use std::borrow::Cow;
 use std::path::PathBuf;
 pub use table::OPTIONS;
-use table::UNSUPPORTED;
+use unsupported::UNSUPPORTED;
 
 /// A flag with its value; the value is empty if the flag takes none.
 pub type Flag = (&'static Row, String);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Its names, with blanks between them: a flag, an environment variable (in capitals), and keys of settings files, the
+    /// Its names, with blanks between them: flags, the usual one first, an environment variable (in capitals), and keys of settings files, the
     /// current one first.
     names: &'static str,
     pub by: By,
@@ -28,6 +30,8 @@ pub struct Row {
     /// The default value as it is documented; empty if the help says enough.
     pub default: &'static str,
     pub help: &'static str,
+    /// The variable is a credential of this program, or names a file with one.
+    is_credential: bool,
 }
 
 /// Who may set an option.
@@ -56,6 +60,8 @@ pub enum Kind {
     Number(i64, &'static str, fn(&mut Settings, i64)),
     /// A number above 0 and up to 1.
     Share(fn(&mut Settings, f64)),
+    /// Any text, which a flag may leave out: its placeholder in the help, and the value that is used then.
+    OrElse(&'static str, &'static str, fn(&mut Settings, &str)),
     /// The name of a file or directory, and its placeholder in the help.
     Path(&'static str, fn(&mut Settings, PathBuf)),
     /// Any texts, given by a repeated flag or as a list. The setter gets all that one source has.
@@ -64,8 +70,8 @@ pub enum Kind {
     Text(&'static str, &'static str, fn(&mut Settings, &str) -> Option<()>),
     /// The same for several texts.
     List(&'static str, &'static str, fn(&mut Settings, Vec<String>) -> Option<()>),
-    /// Policy rules, which only settings files can contain.
-    Rules,
+    /// What only settings files can contain, with its layer: what it must be.
+    InFile(&'static str, fn(&mut Settings, &Node, &Layer) -> Option<()>),
     /// An environment variable that is read by its name where it is used.
     Variable,
 }
@@ -73,7 +79,12 @@ pub enum Kind {
 impl Row {
     /// The flag; empty if there is none.
     pub fn flag(&self) -> &'static str {
-        self.names.split(' ').find(|name| name.starts_with('-')).unwrap_or_default()
+        self.flags().next().unwrap_or_default()
+    }
+
+    /// The flag and its other names.
+    pub fn flags(&self) -> impl Iterator<Item = &'static str> + Clone + use<> {
+        self.names.split(' ').filter(|name| name.starts_with('-'))
     }
 
     /// The environment variable; empty if there is none.
@@ -103,8 +114,9 @@ impl Row {
             Kind::OneOf(words, _) => words.join("|").into(),
             Kind::Time(_) | Kind::Length(_) => "TIME".into(),
             Kind::Number(..) | Kind::Share(_) => "N".into(),
+            Kind::OrElse(name, ..) => format!("[{name}]").into(),
             Kind::Path(name, _) | Kind::Texts(name, _) | Kind::Text(name, ..) | Kind::List(name, ..) => name.into(),
-            Kind::Rules | Kind::Variable => "VALUE".into(),
+            Kind::InFile(..) | Kind::Variable => "VALUE".into(),
         }
     }
 
@@ -122,8 +134,10 @@ impl Row {
             Kind::Share(_) => "a number above 0 and up to 1".into(),
             Kind::Path(..) => "the name of a file or directory".into(),
             Kind::Texts(..) => "a list of texts".into(),
-            Kind::Number(_, wants, _) | Kind::Text(_, wants, _) | Kind::List(_, wants, _) => wants.into(),
-            Kind::Rules => "a list of rules".into(),
+            Kind::OrElse(..) => "a text".into(),
+            Kind::Number(_, wants, _) | Kind::Text(_, wants, _) | Kind::List(_, wants, _) | Kind::InFile(wants, _) => {
+                wants.into()
+            }
             Kind::Variable => "left out".into(),
         }
     }
@@ -153,9 +167,10 @@ impl Row {
             Kind::Share(set) => set(settings, word.parse().ok().filter(|share| *share > 0.0 && *share <= 1.0)?),
             Kind::Path(_, set) if !word.is_empty() => set(settings, word.into()),
             Kind::Texts(_, set) => set(settings, vec![word.to_owned()]),
+            Kind::OrElse(_, _, set) => set(settings, word),
             Kind::Text(_, _, set) => set(settings, word)?,
             Kind::List(_, _, set) => set(settings, vec![word.to_owned()])?,
-            Kind::Path(..) | Kind::Rules | Kind::Variable => return None,
+            Kind::Path(..) | Kind::InFile(..) | Kind::Variable => return None,
         }
         Some(())
     }
@@ -163,14 +178,14 @@ impl Row {
     /// Sets the option from a settings file. An error says what the value must be.
     pub fn set_from_file(&self, settings: &mut Settings, node: &Node, layer: &Layer) -> Result<(), Cow<'static, str>> {
         let set = match (&node.value, self.kind) {
-            (Value::Text(word), _) => self.set_word(settings, word),
             (Value::Bool(on), Kind::Switch(_) | Kind::OnOff(_)) => {
                 self.set_word(settings, if *on { "on" } else { "off" })
             }
             (Value::Number(number), Kind::Number(..) | Kind::Share(_)) => self.set_word(settings, &number.to_string()),
             (Value::List(_), Kind::Texts(_, set)) => node.texts().map(|texts| set(settings, texts)),
             (Value::List(_), Kind::List(_, _, set)) => node.texts().and_then(|texts| set(settings, texts)),
-            (Value::List(rules), Kind::Rules) => settings.add_rules(rules, layer),
+            (_, Kind::InFile(_, set)) => set(settings, node, layer),
+            (Value::Text(word), _) => self.set_word(settings, word),
             _ => None,
         };
         set.ok_or_else(|| match self.kind {
@@ -197,7 +212,7 @@ fn is_same_word(one: &str, other: &str) -> bool {
 /// The row of a flag.
 pub fn by_flag(flag: &str) -> Option<&'static Row> {
     let flag = if flag == "--push-allow-hosts" { "--push-allow-host" } else { flag };
-    with_flags().find(|row| row.flag() == flag)
+    with_flags().find(|row| row.flags().any(|name| name == flag))
 }
 
 /// The rows that have a flag, in the order of `--help`.
@@ -227,6 +242,20 @@ impl Name {
             false => Name::Unknown,
         }
     }
+}
+
+/// The environment variables that are credentials of this program, or name files with them.
+pub fn credential_variables() -> impl Iterator<Item = &'static str> {
+    OPTIONS.iter().filter(|row| row.is_credential).map(Row::variable)
+}
+
+/// Whether a variable with this value is a credential of this program. Only the operator's own files may use it: it is not expanded
+/// in settings of workspaces, extensions and project agents.
+pub fn is_credential(name: &str, value: &str) -> bool {
+    let is_proxy = ["http_proxy", "https_proxy", "all_proxy"].iter().any(|proxy| proxy.eq_ignore_ascii_case(name));
+    credential_variables().any(|known| known == name)
+        || name.starts_with("GEMINI_A2A_")
+        || is_proxy && value.contains('@')
 }
 
 fn keys() -> impl Iterator<Item = &'static str> + Clone {

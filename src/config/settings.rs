@@ -6,15 +6,21 @@
 
 use crate::a2a::Switches;
 use crate::base::level::Level;
+use crate::config::access::AccessSettings;
+use crate::config::definitions::hooks::HookSettings;
+use crate::config::definitions::mcp::McpSettings;
+use crate::config::formats::tree::{Node, Value};
 use crate::config::listen::{Host, Listen};
+use crate::config::operation::OperationOptions;
 use crate::config::options::{self, By, Name, OPTIONS};
-use crate::config::tree::{Node, Value};
+use crate::config::session::{SessionOptions, UiSettings};
 use crate::config::trust::Trust;
-use crate::config::{jsonc, yaml};
+use crate::config::{formats::jsonc, formats::yaml};
 use crate::limits::{Limits, UNKNOWN_SETTINGS};
 use crate::task::call::RequestPolicy;
 use crate::task::policy::{Mode, ToolSettings};
-use std::collections::HashSet;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 
 /// The text of one file.
@@ -48,6 +54,11 @@ pub struct Settings {
     pub port: Option<u16>,
     pub host: Option<Host>,
     pub listen: Vec<Listen>,
+    /// The value of `A2A_LISTEN`.
+    pub listen_variable: Option<Listen>,
+    /// The value of `PORT`, which counts on Cloud Run only: elsewhere it may be anything.
+    pub platform_port: Option<String>,
+    pub access: AccessSettings,
     pub workspace: Option<PathBuf>,
     /// The workspace that clients cannot change.
     pub pinned_workspace: Option<PathBuf>,
@@ -57,6 +68,9 @@ pub struct Settings {
     pub state_dir: Option<PathBuf>,
     pub script: Option<PathBuf>,
     pub log_level: Level,
+    /// Whether there is an audit, and whether it contains prompts.
+    pub audit: bool,
+    pub audit_prompts: bool,
     /// Written before every message of the log.
     pub log_prefix: &'static str,
     /// By the API's names.
@@ -68,8 +82,16 @@ pub struct Settings {
     /// Clients may ask for tools to run without approval.
     pub auto_execute: bool,
     pub tools: ToolSettings,
+    pub mcp: McpSettings,
     pub context: Context,
+    /// The only extensions to use; None: those that are switched on.
+    pub extensions: Option<Vec<String>>,
+    pub disabled_extensions: Vec<String>,
+    pub skills: SkillSettings,
+    pub hooks: HookSettings,
     pub security: Security,
+    /// False: the content of files is not stored when they are edited.
+    pub checkpointing: Option<bool>,
     /// Variables that the `.env` file of a workspace may not set.
     pub excluded_variables: Vec<String>,
     /// Policy rules in the order they were found, as they are written.
@@ -81,6 +103,9 @@ pub struct Settings {
     pub a2a: Switches,
     pub extended_card: Option<PathBuf>,
     pub request_policy: RequestPolicy,
+    pub session: SessionOptions,
+    pub ui: UiSettings,
+    pub operation: OperationOptions,
     pub limits: Limits,
 }
 
@@ -96,6 +121,13 @@ pub struct Context {
     pub ignore_files: Vec<String>,
     /// Directories beside the workspace that tools may use, as they are written.
     pub include: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SkillSettings {
+    /// False: there are none.
+    pub enabled: Option<bool>,
+    pub disabled: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,7 +150,13 @@ pub struct Rule {
 }
 
 impl Settings {
-    pub fn add_rules(&mut self, rules: &[Node], layer: &Layer) -> Option<()> {
+    /// Whether edits can be undone.
+    pub fn has_checkpoints(&self) -> bool {
+        self.checkpointing != Some(false)
+    }
+
+    pub fn add_rules(&mut self, node: &Node, layer: &Layer) -> Option<()> {
+        let Value::List(rules) = &node.value else { return None };
         self.rules.extend(rules.iter().map(|rule| Rule {
             scope: layer.scope,
             file: layer.file.clone(),
@@ -145,7 +183,26 @@ pub fn load(layers: &[Layer], env: &dyn Fn(&str) -> Option<String>) -> (Settings
             },
         };
         messages.extend(notices.iter().map(|n| at(layer, n.line, &n.text)));
-        root.expand(env);
+        let withheld = RefCell::new(BTreeSet::new());
+        let of_layer = |name: &str| {
+            let value = env(name)?;
+            let is_withheld = layer.scope == SettingScope::Workspace && options::is_credential(name, &value);
+            if is_withheld {
+                withheld.borrow_mut().insert(name.to_owned());
+            }
+            (!is_withheld).then_some(value)
+        };
+        if let Value::Map(members) = &mut root.value {
+            // The variables of servers have rules of their own, and those of hooks are the shell's.
+            members
+                .iter_mut()
+                .filter(|(name, _)| !["mcpServers", "hooks"].contains(&name.as_str()))
+                .for_each(|(_, node)| node.expand(&of_layer));
+        }
+        let file = &layer.file;
+        messages.extend(withheld.into_inner().iter().map(|name| {
+            format!("{file}: {name} is a credential of this program, which settings of a workspace cannot use")
+        }));
         apply(&root, layer, &mut settings, &mut messages);
     }
     let mut seen = HashSet::new();
@@ -307,6 +364,22 @@ mod tests {
     }
 
     #[test]
+    fn a_workspace_cannot_use_our_credentials() {
+        let text = r#"{"policy": {"rules": [{"toolName": "glob", "denyMessage": "$A2A_TOKEN ${GEMINI_API_KEY} $HTTPS_PROXY $OTHER"}]}}"#;
+        let env = |name: &str| Some(if name == "HTTPS_PROXY" { "http://me:s3cret@p" } else { "s3cret" }.to_owned());
+        let message = |scope| {
+            let (settings, messages) = load(&[layer(scope, text)], &env);
+            (settings.rules[0].rule["denyMessage"].clone(), messages)
+        };
+        let (own, messages) = message(SettingScope::User);
+        assert_eq!((own, messages), (json!("s3cret s3cret http://me:s3cret@p s3cret"), vec![]));
+        let (written, messages) = message(SettingScope::Workspace);
+        assert_eq!(written, "$A2A_TOKEN ${GEMINI_API_KEY} $HTTPS_PROXY s3cret");
+        assert_eq!(messages.len(), 3, "{messages:?}");
+        assert!(messages[0].starts_with("Workspace: A2A_TOKEN is a credential"), "{messages:?}");
+    }
+
+    #[test]
     fn an_invalid_value_is_reported_and_the_rest_is_used() {
         let text = "{\n\"model\": {\"name\": 5, \"maxSessionTurns\": -7},\n\"tools\": \"s3cret\",\n\"general\": {\"maxAttempts\": 0,\n\"defaultApprovalMode\": \"yolo\"},\n\"context\": {\"fileName\": \"../x\"}, \"unknown\": {\"a\": 1},\n\"security\": {\"disableYoloMode\": true},\n\"mcpServers\": {\"m\": {\"env\": {\"K\": \"s3cret\"}}}\n}";
         let (settings, messages) = user(text);
@@ -320,7 +393,6 @@ mod tests {
                 "User, line 6: context.fileName must be a file's name, or a list of them; it is left out",
                 "User, line 3: tools must contain names and values; it is left out",
                 "User, line 6: unknown is unknown and has no effect",
-                "User, line 8: mcpServers is not supported yet; it has no effect",
             ]
         );
         assert!(settings.security.disable_yolo);
@@ -385,20 +457,20 @@ mod tests {
 
     #[test]
     fn names_without_effect_are_reported_once_and_a_few_of_many() {
-        let text = r#"{"$schema": "s", "mcp": {"allowed": []}, "context": {"importFormat": "x"}, "maxAttempts": 3,
-            "tools": {"sandbox": true, "exlude": ["x"], "shell": {"pager": "x"}}, "ui": {"theme": "x", "hideTips": true}}"#;
+        let text = r#"{"$schema": "s", "mcp": {"serverCommand": "x"}, "context": {"importFormat": "x"}, "maxAttempts": 3,
+            "tools": {"sandbox": true, "exlude": ["x"], "shell": {"pager": "x"}}, "ui": {"theme": "light", "hideTips": true}}"#;
         let texts: Vec<String> =
             user(text).1.iter().map(|m| m.split_once(": ").expect("a line").1.to_owned()).collect();
         assert_eq!(
             texts,
             [
-                "mcp is not supported yet; it has no effect",
+                "mcp.serverCommand is not supported yet; it has no effect",
                 "context.importFormat is not supported yet; it has no effect",
                 "maxAttempts is unknown and has no effect; did you mean general.maxAttempts?",
                 "tools.sandbox is not supported yet; it has no effect",
                 "tools.exlude is unknown and has no effect; did you mean tools.exclude?",
                 "tools.shell.pager is not supported yet; it has no effect",
-                "ui is not supported yet; it has no effect",
+                "ui.hideTips is not supported yet; it has no effect",
             ]
         );
         let many: Vec<String> = (0..UNKNOWN_SETTINGS + 5).map(|n| format!("\"x{n}y\": {n}")).collect();

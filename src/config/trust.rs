@@ -3,8 +3,8 @@
 //! Only the operator decides: by a flag, by the environment of the process, by the user's settings, or by the file of trusted folders.
 //! Nothing that a client sends or a repository contains has an influence. Without a decision a workspace is untrusted.
 
-use crate::config::jsonc;
-use crate::config::tree::Value;
+use crate::config::formats::jsonc;
+use crate::config::formats::tree::Value;
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +43,28 @@ impl TrustRules {
             (_, Some(true) | None) => self.folders.decide(dir).unwrap_or_default(),
         }
     }
+}
+
+impl TrustRules {
+    /// Whether somebody decided about a directory. About others the user can be asked.
+    pub fn is_decided(&self, dir: &Path) -> bool {
+        let by_operator = self
+            .operator
+            .decision
+            .is_some_and(|trust| trust == Trust::Untrusted || dir.starts_with(&self.operator.workspace));
+        by_operator || self.folder_trust == Some(false) || self.folders.decide(dir).is_some()
+    }
+}
+
+/// A decision as a member of the file of trusted folders.
+pub fn with_decision(text: &str, folder: &str, word: &str) -> Result<String, String> {
+    let (root, _) = jsonc::parse(text).map_err(|n| format!("line {}: {}", n.line, n.text))?;
+    let mut members = match root.json() {
+        serde_json::Value::Object(members) => members,
+        _ => serde_json::Map::new(),
+    };
+    members.insert(folder.into(), word.into());
+    Ok(format!("{:#}\n", serde_json::Value::Object(members)))
 }
 
 /// The file of trusted folders: real paths, and whether each and everything below it is trusted.

@@ -6,12 +6,14 @@
 //! encoded as it was when it was asked for: the state is shared with the worker, and the task's next event is applied to a copy. The
 //! answer waits for the disk as every other one, and a stream that begins with a snapshot continues with the event behind it.
 
-use crate::a2a::{self, Decoded, Form, View};
+use crate::a2a::{self, Decoded, Form, OtherTools, View};
 use crate::base::Shared;
 use crate::base::clock::Now;
 use crate::base::http::{Request, Response};
+use crate::base::id::TaskId;
 use crate::base::slots::Key;
 use crate::core::readers::subscription::{FirstBody, Kind, Reply};
+use crate::core::requests::Caller;
 use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::{Core, Input, Out};
 use crate::limits::Limits;
@@ -93,20 +95,23 @@ impl Core {
             let decoded = a2a::decode(&request, &self.settings.switches);
             return self.decoded(conn, &request, decoded, now);
         }
-        let form = Form::at(&request.path);
+        let form = self.form_at(conn, &request.path);
         let Some(bytes) = self.memory_for_request(conn, bytes) else {
             return self.refuse(conn, &form, &no_memory(), now);
         };
         let (switches, limits) = (self.settings.switches.clone(), self.settings.limits.clone());
         self.compute(conn, form, bytes, move |blobs| {
             let mut decoded = a2a::decode(&request, &switches);
-            store_files(&mut decoded, blobs, &limits);
+            store_message(&mut decoded, blobs, &limits);
             Computed::Request(Box::new((Request { body: Vec::new(), ..request }, decoded)))
         });
     }
 
     /// Decodes a message on a WebSocket.
     pub(super) fn decode_message(&mut self, conn: Key, text: String, now: Now) {
+        if !self.hear_first(conn, &text) {
+            return;
+        }
         let Some(socket) = self.connections.get_mut(conn).and_then(|conn| conn.socket_mut()) else {
             return;
         };
@@ -126,7 +131,7 @@ impl Core {
         let limits = self.settings.limits.clone();
         self.compute(conn, form, bytes, move |blobs| {
             let mut decoded = a2a::socket(&text, &joined, &switches);
-            store_files(&mut decoded, blobs, &limits);
+            store_message(&mut decoded, blobs, &limits);
             Computed::Message(Box::new(decoded))
         });
     }
@@ -196,6 +201,23 @@ impl Core {
         let recipient = Recipient::Subscription(key);
         self.out.push(Out::Compute(Computation { recipient, work }));
         self.owe(key, self.reserved(bytes, extent));
+    }
+
+    /// Answers with the metadata of a task. What the tools of MCP servers are declared as is stored content, which a worker reads.
+    pub(super) fn answer_metadata(&mut self, caller: &Caller, task: &TaskId) {
+        let (state, tools) = (self.tasks[task].state.clone(), self.tools.shown.clone());
+        let Some(set) = state.tools.clone().filter(|set| !set.others.is_empty()) else {
+            self.answer_after(caller, task, a2a::metadata(&state, &tools, &OtherTools::default()));
+            return;
+        };
+        let Some(key) = self.reply_after(caller, task, Reply::Encoding) else {
+            return;
+        };
+        let bytes = usize::try_from(set.declarations.bytes).unwrap_or(usize::MAX);
+        let work =
+            move |blobs: &dyn Blobs| Computed::Answer(a2a::metadata(&state, &tools, &OtherTools::read(&set, blobs)));
+        self.out.push(Out::Compute(Computation { recipient: Recipient::Subscription(key), work: Box::new(work) }));
+        self.owe(key, self.reserved(bytes, Extent::Part));
     }
 
     /// How much memory is reserved for the encoding of a log of so many bytes.
@@ -272,12 +294,10 @@ impl Core {
     }
 }
 
-/// Stores long files in a message, so that its event need not contain them.
-fn store_files(decoded: &mut Decoded, blobs: &dyn Blobs, limits: &Limits) {
+/// Stores what is long in a message, so that its event need not contain it.
+fn store_message(decoded: &mut Decoded, blobs: &dyn Blobs, limits: &Limits) {
     if let Ok((Call::Say(say), _)) = decoded {
-        // The length of a request limits what there is.
-        let mut room = u64::MAX;
-        Arc::make_mut(&mut say.said.message).files_mut().for_each(|file| file.store(blobs, limits, &mut room));
+        Arc::make_mut(&mut say.said.message).store(blobs, limits);
     }
 }
 

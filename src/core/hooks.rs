@@ -11,7 +11,7 @@ use crate::base::clock::Now;
 use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::core::readers::subscription::Wants;
 use crate::core::requests::Caller;
-use crate::core::requests::dispatch::explain;
+use crate::core::requests::answer::explain;
 use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::timers::Timer;
 use crate::core::{Core, Out};

@@ -20,6 +20,10 @@ impl Out {
     pub(super) fn warning(text: String) -> Out {
         Out::Log { level: Level::Warn, text }
     }
+
+    pub(super) fn info(text: String) -> Out {
+        Out::Log { level: Level::Info, text }
+    }
 }
 
 impl Core {
@@ -31,15 +35,17 @@ impl Core {
 
     /// Notes and logs the client of a connection with its first request, and logs the request.
     pub(super) fn log_request(&mut self, conn: Key, call: &Call, by: &Source, now: Now) {
-        let Source { client, via } = by;
+        let Source { client, via, .. } = by;
         if let Some(conn) = self.connections.get_mut(conn).filter(|conn| conn.client.is_none()) {
             conn.client = Some(Client { by: by.clone(), since: now.unix_ms });
             self.connections.clients_changed = true;
             self.log_debug(|| format!("A2A client connected: {client} ({via})"));
         }
+        let id = self.connections.get(conn).and_then(|conn| conn.exchange()).map(|exchange| exchange.id.text.clone());
         self.log_debug(|| {
+            let id = id.map(|id| format!(", request id {id}")).unwrap_or_default();
             let task = Needs::of(call).task.map(|task| format!(" {task}"));
-            format!("request {}{} from {client} ({via})", call.name(), task.unwrap_or_default())
+            format!("request {}{} from {client} ({via}){id}", call.name(), task.unwrap_or_default())
         });
     }
 
@@ -113,6 +119,12 @@ fn failure(state: &State) -> Level {
 fn call_line(event: &Event) -> Option<String> {
     Some(match event {
         Event::CallAsked { call, .. } => format!("tool call {call} needs approval"),
+        Event::CallInquired { call, inquired } => {
+            format!("tool call {call}: MCP server {} asks people", inquired.server)
+        }
+        Event::CallReplied { call, action, by, .. } => {
+            format!("tool call {call}: the question was answered by {} with {}", by.client, action.word())
+        }
         Event::CallAnswered { call, choice, by, .. } => {
             format!("tool call {call} was answered {} by {} ({})", choice.word(), by.client, by.via)
         }

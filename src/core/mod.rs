@@ -2,6 +2,8 @@
 //! done. The core does no I/O: the journal is behind the [`Store`](disk::store::Store) trait. `turn.rs` has all inputs and outputs,
 //! and the order.
 
+pub mod access;
+pub mod audit;
 #[cfg(debug_assertions)]
 #[path = "../../tests/core_harness/check.rs"]
 pub mod check;
@@ -15,36 +17,46 @@ pub mod hooks;
 #[path = "hooks/none.rs"]
 pub mod hooks;
 mod log;
+pub mod operation;
 mod readers;
 mod requests;
-#[cfg(test)]
-mod rig;
 mod settings;
 mod shutdown;
 pub mod tasks;
+#[cfg(test)]
+pub(crate) mod test_core;
 mod timers;
 mod turn;
 
-use crate::a2a::{Dialect, Form};
+use crate::a2a::{Dialect, Form, Offers};
 use crate::base::clock::Now;
 use crate::base::slots::Key;
+use crate::core::access::Access;
+use crate::core::audit::Audit;
 use crate::core::connections::connection::{Link, Overdue, Peer, Want};
 use crate::core::connections::{Changed, Connections};
 use crate::core::disk::Disk;
 use crate::core::disk::request::StoreRequest;
 use crate::core::hooks::Registrations;
+pub use crate::core::operation::OperationSettings;
+use crate::core::operation::{Operation, metrics};
 use crate::core::readers::Readers;
-use crate::core::requests::Caller;
+pub use crate::core::requests::Caller;
 use crate::core::settings::ToolTable;
-pub use crate::core::settings::{Approval, Choose, Setup, Site, Workspace, WorkspaceChoice};
-use crate::core::shutdown::Phase;
+pub use crate::core::settings::{
+    Approval, Choose, ClientMcp, Setup, SharedStore, Site, SiteWish, Workspace, WorkspaceChoice,
+};
 use crate::core::tasks::Tasks;
 use crate::core::timers::{Timer, Timers};
-pub use crate::core::turn::{BlobRequest, Close, FilesRequest, Input, Loaded, Out, Shell, Written};
+pub use crate::core::turn::{BlobRequest, Close, FilesRequest, HookNotice, Input, Loaded, Out, Shell, Written};
+use crate::model::window;
+use crate::task::access::Principal;
 use crate::task::machine::decide;
 use crate::task::machine::job::Note;
 use crate::task::message::Source;
+use ::core::net::IpAddr;
 use std::io::IoSlice;
+use std::sync::Arc;
 
 /// Joins the parts, each of which owns its fields.
 pub struct Core {
@@ -55,24 +67,41 @@ pub struct Core {
     readers: Readers,
     disk: Disk,
     timers: Timers,
+    access: Access,
     #[cfg_attr(not(feature = "webhooks"), expect(dead_code, reason = "only webhooks use it"))]
     registrations: Registrations,
-    phase: Phase,
+    audit: Option<Audit>,
+    operation: Operation,
     out: Vec<Out>,
 }
 
 impl Core {
-    pub fn new(setup: Setup) -> Core {
+    #[inline(never)]
+    pub fn new(mut setup: Setup) -> Core {
+        let access = Access::new(std::mem::take(&mut setup.access));
+        let audit = setup.audit.take().map(|audit| Audit::new(audit, setup.started.unix_ms));
+        let offers = Offers {
+            models: setup.models.clone(),
+            auto_execute: setup.approval.grant.auto_execute,
+            window: window::of,
+        };
+        let mut timers = Timers::default();
+        if access.identity.is_some() {
+            timers.arm(setup.started.mono_ms, Timer::Identity);
+        }
+        let operation = Operation { tools: metrics::tool_names(&setup.tools), ..Operation::default() };
         Core {
-            tools: ToolTable::new(&setup.tools),
+            tools: ToolTable::new(&setup.tools, offers),
             tasks: Tasks::new(setup.limits.times),
+            connections: Connections::of_process(setup.operation.process),
             settings: setup,
-            connections: Connections::default(),
             readers: Readers::default(),
             disk: Disk::default(),
-            timers: Timers::default(),
+            timers,
+            access,
             registrations: Registrations::default(),
-            phase: Phase::Running,
+            audit,
+            operation,
             out: Vec::new(),
         }
     }
@@ -85,17 +114,44 @@ impl Core {
 
     /// The same for a connection to this kind of listener.
     pub fn opened_over(&mut self, link: Link, peer: Peer, now: Now) -> Key {
-        let key = self.connections.open(link, peer, now);
+        self.opened_from(None, link, peer, now)
+    }
+
+    /// The same with the address of the peer.
+    pub fn opened_from(&mut self, address: Option<IpAddr>, link: Link, peer: Peer, now: Now) -> Key {
+        let key = self.connections.open(link, self.access.peer(link, peer), now);
+        if let Some(conn) = self.connections.get_mut(key) {
+            conn.address = address.map(|address| address.to_canonical());
+            conn.client_address = conn.address;
+        }
+        self.watch_credentials(now);
         self.after_io(key);
+        key
+    }
+
+    /// A connection to the listener for metrics. Nobody there is known, and nothing else is served.
+    pub fn opened_for_metrics(&mut self, address: Option<IpAddr>, now: Now) -> Key {
+        let key = self.opened_from(address, Link::Tcp, Peer::Stranger, now);
+        if let Some(conn) = self.connections.get_mut(key) {
+            conn.only_metrics = true;
+        }
         key
     }
 
     /// A connection for the terminal of this process. It speaks the native dialect, one message a line, and follows nothing yet.
     pub fn terminal(&mut self, now: Now) -> Key {
-        let by = Source { client: "you".into(), via: "terminal".into() };
+        self.local(Dialect::NATIVE, Source::new("you", "terminal"), now)
+    }
+
+    /// A connection for the editor that started this process, over its standard input and output.
+    pub fn editor(&mut self, now: Now) -> Key {
+        self.local(Dialect::ACP, Source::new("the editor", Dialect::ACP.via), now)
+    }
+
+    fn local(&mut self, dialect: &'static Dialect, by: Source, now: Now) -> Key {
         let conn = self.connections.open(Link::Unix, Peer::SameUser, now);
         if let Some(opened) = self.connections.get_mut(conn) {
-            let caller = Caller { conn, form: Form::of(Dialect::NATIVE), by };
+            let caller = Caller { conn, form: Form::of(dialect), by, principal: Arc::new(Principal::operator()) };
             opened.become_local(caller, &self.settings.limits, now);
         }
         self.connections.clients_changed = true;
@@ -143,10 +199,19 @@ impl Core {
     }
 
     fn read_on(&mut self, key: Key, now: Now) {
+        let is_outdated = self.waits_for_credentials();
         while let Some(conn) = self.connections.get_mut(key) {
             match conn.read(&self.settings.limits, now) {
                 Want::Nothing => break,
-                Want::Serve(request) => self.serve(key, *request, now),
+                Want::Serve(request) => {
+                    self.begin_exchange(key, &request, now);
+                    self.serve_when_known(key, request, now);
+                }
+                Want::Check if is_outdated => {
+                    conn.awaits_check = true;
+                    break;
+                }
+                Want::Check => self.check_head(key, now),
                 Want::Hear(text) => self.decode_message(key, text, now),
                 Want::Rejected(why) => self.log_refusal(why),
             }
@@ -156,6 +221,7 @@ impl Core {
 
     /// To be called after anything happened to a connection.
     fn after_io(&mut self, key: Key) {
+        self.note_finished(key);
         match self.connections.changed(key, &self.settings.limits) {
             Changed::Nothing => {}
             Changed::Done => self.close_conn(key, Close::Orderly),
@@ -164,9 +230,10 @@ impl Core {
     }
 
     fn close_conn(&mut self, key: Key, how: Close) {
-        let Some(conn) = self.connections.close(key, how) else {
+        let Some(mut conn) = self.connections.close(key, how) else {
             return;
         };
+        self.note_closed(&mut conn);
         self.connections.clients_changed |= conn.client.is_some();
         self.readers.followers.retain(|follower| *follower != key);
         self.readers.abort_owned(&conn.subs);
@@ -178,11 +245,15 @@ impl Core {
     // Workers.
 
     fn note(&mut self, note: Note, now: Now) {
+        self.operation.metrics.note(&note, now.mono_ms);
         let Some(loaded) = self.tasks.get_mut(&note.job.task) else {
             return;
         };
         if note.body.is_last() {
             loaded.running.retain(|job| *job != note.job.at);
+        }
+        if note.body.is_last() {
+            self.end_restore(&note.job.task, &note.body, now);
         }
         let input = decide::Input::Note { job: note.job.at, body: note.body, at: now.unix_ms };
         // A worker's note is never refused: `decide` drops notes of ended jobs.
@@ -202,6 +273,8 @@ impl Core {
             || self.disk.has_more()
             || !self.connections.to_write.is_empty()
             || !self.out.is_empty()
+            || self.access.turns.has_room()
+            || self.audit.as_ref().is_some_and(Audit::has_more)
             || self.can_end()
     }
 
@@ -225,13 +298,20 @@ impl Core {
                 Timer::Trial => self.out.push(Out::Store(StoreRequest::Probe)),
                 Timer::Load(task) => self.out.push(Out::Store(StoreRequest::Load { task })),
                 Timer::Waiting(sub) => self.stop_waiting(sub),
+                Timer::Greeting(conn) => self.greet(conn),
                 Timer::Hook { task, .. } => self.disk.to_release.push(task),
                 Timer::OutputBudget => self.close_stalled(now),
-                Timer::Shutdown => self.give_up(now),
+                Timer::Audit => self.audit_is_due(),
+                Timer::Refusals => self.count_refusals_out(now, now.mono_ms),
+                Timer::Shutdown => self.end_phase(now),
+                Timer::Credentials => self.look_at_credentials(),
+                Timer::AccessEnds => self.end_expired(now),
+                Timer::Identity => self.fetch_keys(now),
             }
         }
+        self.begin_delayed_turns(now);
         if self.can_end() {
-            self.give_up(now);
+            self.end_early(now);
         }
     }
 
@@ -247,6 +327,7 @@ impl Core {
             match conn.overdue(&self.settings.limits, now) {
                 Overdue::Nothing | Overdue::Write => {}
                 Overdue::HangUp => self.hang_up(key, now),
+                // It is noted in the connection why.
                 Overdue::Drop => return self.close_conn(key, Close::Orderly),
                 Overdue::Cut => return self.close_conn(key, Close::Reset),
             }

@@ -1,15 +1,22 @@
 //! What the core is made from: limits, policies, tools, the card. Nothing of it changes afterwards but the source of ids.
 
-use crate::a2a::{Card, Switches, Tools};
+use crate::a2a::{Card, Offers, Switches, Tools};
 use crate::base::clock::Now;
 use crate::base::id::Entropy;
 use crate::base::level::Level;
+use crate::core::access::AccessSetup;
+use crate::core::audit::AuditSetup;
 use crate::core::connections::guard::HostPolicy;
+use crate::core::disk::store::ShownWhen;
+use crate::core::operation::OperationSettings;
 use crate::limits::Limits;
+use crate::mcp::config::client::ClientServers;
 use crate::model::script::Script;
 use crate::task::call::RequestPolicy;
+use crate::task::definitions::slash::Registry;
+use crate::task::log::event::Event;
+use crate::task::log::ownership::Owned;
 use crate::task::policy::{Grant, Mode, Policy};
-use crate::task::slash::Registry;
 use crate::task::spec::ToolSpec;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,6 +27,8 @@ pub struct Setup {
     /// The least important messages that are logged.
     pub log_level: Level,
     pub host_policy: HostPolicy,
+    /// How clients are admitted; taken when the core is made.
+    pub access: AccessSetup,
     pub tools: Vec<ToolSpec>,
     /// The slash commands there are; what they do is known to workers.
     pub commands: Registry,
@@ -33,11 +42,52 @@ pub struct Setup {
     pub workspace: Workspace,
     pub approval: Approval,
     pub request_policy: RequestPolicy,
+    /// Who this server is to the others, if it shares its store with them.
+    pub shared_store: Option<SharedStore>,
+    /// All clients share one live session; otherwise each subject has its own.
+    pub shares_session: bool,
+    pub client_mcp: ClientMcp,
     /// Why commands without approval cannot be confined in the server's workspace; None if they can.
     pub unconfined: Option<String>,
+    /// None: nothing is audited.
+    pub audit: Option<AuditSetup>,
     pub entropy: Entropy,
+    pub operation: OperationSettings,
     /// When the server was started.
     pub started: Now,
+}
+
+/// One of several instances that share a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedStore {
+    /// Random for each start.
+    pub instance: Arc<str>,
+    /// Where clients reach this instance, if it is to be told.
+    pub url: Option<String>,
+}
+
+impl Setup {
+    /// When clients are shown an event.
+    pub fn shown_when(&self) -> ShownWhen {
+        match self.shared_store {
+            Some(_) => ShownWhen::Synced,
+            None => ShownWhen::Written,
+        }
+    }
+
+    /// The event with which this instance says that it owns a task; None if it shares its store with nobody.
+    pub fn owned(&self, epoch: u64) -> Option<Event> {
+        let SharedStore { instance, url } = self.shared_store.as_ref()?;
+        Some(Event::Owned(Arc::new(Owned { instance: instance.clone(), epoch, url: url.clone() })))
+    }
+}
+
+/// Which MCP servers clients may name.
+#[derive(Clone, Debug, Default)]
+pub struct ClientMcp {
+    pub allowed: ClientServers,
+    /// The names of the operator's own.
+    pub taken: Vec<String>,
 }
 
 /// The tools in the forms that the core needs.
@@ -49,20 +99,22 @@ pub(in crate::core) struct ToolTable {
 }
 
 impl ToolTable {
-    pub fn new(tools: &[ToolSpec]) -> ToolTable {
+    pub fn new(tools: &[ToolSpec], offers: Offers) -> ToolTable {
         let named = tools.iter().flat_map(|spec| spec.names().map(|name| (name.to_owned(), spec.clone())));
-        ToolTable { specs: named.collect(), shown: Arc::new(Tools::new(tools)) }
+        ToolTable { specs: named.collect(), shown: Arc::new(Tools::new(tools).offering(offers)) }
     }
 
     /// The tools that a client wants used, without those that the policy denies in this mode; None are all.
     pub fn usable(&self, wanted: Option<&[String]>, policy: &Policy, mode: Mode) -> Option<Vec<String>> {
         let (forbidden, left): (Vec<_>, Vec<_>) = self.specs.values().partition(|spec| policy.forbids(spec, mode));
-        match (wanted, forbidden.is_empty()) {
-            (wanted, true) => wanted.map(<[String]>::to_vec),
-            (wanted, false) => {
-                Some(left.iter().filter(|spec| spec.is_among(wanted)).map(|spec| spec.name.clone()).collect())
-            }
+        if forbidden.is_empty() {
+            return wanted.map(<[String]>::to_vec);
         }
+        // Which tools of MCP servers the policy denies is known where the tools are.
+        let is_other = |name: &&String| !self.specs.contains_key(*name);
+        let others = wanted.map_or(vec!["mcp_*".to_owned()], |names| names.iter().filter(is_other).cloned().collect());
+        let names = left.iter().filter(|spec| spec.is_among(wanted)).map(|spec| spec.name.clone());
+        Some(names.chain(others).collect())
     }
 }
 
@@ -90,6 +142,22 @@ pub struct Site {
     pub path: String,
     /// The operator trusts what lies in it.
     pub trusted: bool,
+    /// All commands there are in it, with those that people wrote, if they were looked for.
+    pub commands: Option<Arc<Registry>>,
+    /// The real paths of the directories beside it that a client wants to use, or why it may not.
+    pub directories: Vec<String>,
+    pub refused_directory: Option<String>,
+}
+
+/// What is looked for in a workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SiteWish {
+    /// Whether it can be used.
+    Place,
+    /// Its commands, too.
+    Commands,
+    /// The same, with those of MCP servers that are started for it.
+    StartedCommands,
 }
 
 /// Which model a task asks: checks a client's wish (or takes the default) and gives the name, or says what is wrong.

@@ -27,11 +27,23 @@ pub enum Timer {
     Load(TaskId),
     /// A call has waited for its turn as long as it may.
     Waiting(Key),
+    /// A WebSocket was opened whose client has sent nothing yet.
+    Greeting(Key),
     /// A delivery failed; try again.
     #[cfg_attr(not(feature = "webhooks"), expect(dead_code, reason = "only webhooks use it"))]
     Hook { task: TaskId, id: ConfigId },
     /// Too much waits for peers that may not be reading.
     OutputBudget,
+    /// The credentials file may have changed.
+    Credentials,
+    /// What a client has shown is no longer valid.
+    AccessEnds,
+    /// The keys of the identity provider are to be fetched.
+    Identity,
+    /// The audit could not be written; try again.
+    Audit,
+    /// Refused requests may have been counted for long enough.
+    Refusals,
     /// The time for a clean end is over.
     Shutdown,
 }

@@ -4,19 +4,32 @@
 use crate::base::clock::Now;
 use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::level::Level;
+use crate::base::secret::Secret;
 use crate::base::slots::Key;
+use crate::core::access::identity::Key as IdentityKey;
+use crate::core::audit::Audit;
 use crate::core::compute::{Computation, Computed, Recipient};
 use crate::core::connections::identity::Identity;
 use crate::core::disk::page::Page;
 use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::{Excess, Known, Maintenance, Removal, Store, StoreError};
 use crate::core::hooks::{Delivery, DeliveryError};
+use crate::core::operation::access_log::Entry;
+use crate::core::operation::process::Figures;
+use crate::core::operation::readiness::Delays;
 use crate::core::requests::Caller;
-use crate::core::{Core, Site};
+use crate::core::{Core, Site, SiteWish};
+use crate::mcp::config::Server;
+use crate::task::access::credentials::CredentialsFile;
+use crate::task::definitions::command_hook::HookPoint;
+use crate::task::form::Reply;
 use crate::task::log::brief::Brief;
+use crate::task::log::event::Event;
+use crate::task::log::record::Record;
 use crate::task::machine::job::{Job, JobId, Note};
-use crate::task::machine::state::{Item, State};
+use crate::task::machine::state::{Item, State, TaskState};
 use crate::task::policy::Rule;
+use serde_json::{Value, json};
 use std::io::IoSlice;
 use std::sync::Arc;
 
@@ -43,6 +56,10 @@ pub enum Input<'a> {
     Paged { sub: Key, page: Result<Page, StoreError> },
     /// The answer to [`StoreRequest::Sync`].
     Synced { task: TaskId, upto: Seq, result: Result<(), StoreError> },
+    /// The answer to [`StoreRequest::SyncAudit`].
+    AuditSynced { upto: u64, result: Result<(), StoreError> },
+    /// The answer to [`StoreRequest::ReopenAudit`].
+    AuditReopened(Result<(), StoreError>),
     /// The answer to [`StoreRequest::Remove`].
     Removed { task: TaskId, brief: Brief, result: Result<Removal, StoreError> },
     /// The answer to [`StoreRequest::Measure`].
@@ -61,8 +78,18 @@ pub enum Input<'a> {
     Identified { conn: Key, identity: Identity },
     /// The answer to [`Out::Deliver`].
     Delivered { task: TaskId, hook: ConfigId, seq: Seq, result: Result<(), DeliveryError> },
+    /// The answer to [`Out::ReadCredentials`]: None if the file is as it was.
+    Credentials(Option<Result<CredentialsFile, String>>),
+    /// The answer to [`Out::FetchKeys`]: the keys, and for how many milliseconds they may be used.
+    Keys(Result<(Vec<IdentityKey>, u64), String>),
     /// No thread can be started for some jobs, and why; or None: all have threads again.
     Starved(Option<String>),
+    /// Whether jobs take too long, if that has changed.
+    Delayed(Delays),
+    /// The answer to [`Out::Scrape`]. Without the figures of the process if they cannot be read now.
+    Scraped { caller: Arc<Caller>, figures: Box<Figures> },
+    /// The operator has changed files and wants them read again (SIGHUP).
+    Reload,
     /// The server is to end.
     ShutDown,
 }
@@ -74,12 +101,14 @@ pub enum Out {
     Start(Job),
     /// Stop a job.
     Stop(JobId),
+    /// Tell a job what somebody answered to its question.
+    Reply { job: JobId, nr: u32, reply: Reply },
     /// Ask the store; answered as the request says.
     Store(StoreRequest),
     /// Maintain the store. There is no answer.
     Tidy(Maintenance),
-    /// Check a workspace that a client wants; answered by [`Input::Resolved`].
-    Resolve { request: u64, path: String },
+    /// Look at a workspace and the directories beside it; answered by [`Input::Resolved`].
+    Resolve { request: u64, path: String, directories: Vec<String>, wish: SiteWish },
     /// Read stored content; answered by [`Input::BlobRead`].
     Blob(Arc<BlobRequest>),
     /// Find files of a workspace; answered by [`Input::FilesFound`].
@@ -88,16 +117,77 @@ pub enum Out {
     Compute(Computation),
     /// Find out which process is behind a connection; answered by [`Input::Identified`].
     Identify { conn: Key },
+    /// Read the credentials file again if it has changed; answered by [`Input::Credentials`].
+    ReadCredentials,
+    /// Fetch the keys of the identity provider; answered by [`Input::Keys`].
+    FetchKeys,
     /// The task is over: its background processes end.
     Over { task: TaskId },
+    /// A client named these MCP servers for the task, and may use them.
+    Servers { task: TaskId, servers: Vec<Server> },
+    /// A client gave this key for the model API, to be used for the task.
+    ClientKey { task: TaskId, key: Secret },
+    /// Run command hooks that only look on. They may report by [`Input::Note`].
+    Hook(Box<HookNotice>),
     /// Send an event to a webhook; answered by [`Input::Delivered`].
     Deliver(Delivery),
     /// Save a rule that a client has allowed permanently.
     SaveRule { rule: Rule },
     /// Delete a rule that was saved.
     ForgetRule { rule: Rule },
+    /// Find out what the process takes of the machine, for a scrape; answered by [`Input::Scraped`].
+    Scrape(Arc<Caller>),
+    /// The operator has changed files: those that are kept open are opened again.
+    Reload,
+    /// A request has ended: the access log has a line for it.
+    Access(Box<Entry>),
     /// Tell the operator something.
     Log { level: Level, text: String },
+}
+
+/// What command hooks are told that only look on.
+#[derive(Debug)]
+pub struct HookNotice {
+    pub task: TaskId,
+    pub workspace: Arc<str>,
+    pub point: HookPoint,
+    /// What their matchers are compared with.
+    pub subject: String,
+    pub input: Value,
+}
+
+impl HookNotice {
+    /// What follows for hooks from the last record of a task.
+    pub(in crate::core) fn of(state: &State, record: &Record) -> Option<HookNotice> {
+        let notice = |point, subject: &str, input| HookNotice {
+            task: state.created.task.clone(),
+            workspace: state.workspace.clone(),
+            point,
+            subject: subject.to_owned(),
+            input,
+        };
+        match &record.event {
+            Event::CallAsked { call, .. } => {
+                let call = state.call(call)?;
+                let (tool, title) = (&call.request.name, call.plan.as_ref().map_or("", |plan| &plan.title));
+                let details = json!({ "tool_name": tool, "tool_input": call.request.args, "title": title });
+                let message = format!("{tool} needs approval: {title}");
+                let input = json!({ "notification_type": "ToolPermission", "message": message, "details": details });
+                Some(notice(HookPoint::Notification, "ToolPermission", input))
+            }
+            Event::CallInquired { call, inquired } => {
+                let message = format!("{} asks something: {}", inquired.server, state.call(call)?.request.name);
+                let input = json!({ "notification_type": "ToolPermission", "message": message, "details": {} });
+                Some(notice(HookPoint::Notification, "ToolPermission", input))
+            }
+            // A task that never asked the model had no session.
+            Event::Closed { state: end, .. } if state.requests > 0 => {
+                let reason = TaskState::from(*end).word();
+                Some(notice(HookPoint::SessionEnd, reason, json!({ "reason": reason })))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// A request to read stored content.
@@ -162,6 +252,8 @@ pub enum Written {
 impl Core {
     /// Processes what happened. The results are shown and started by [`Core::turn`].
     pub fn input(&mut self, input: Input<'_>, now: Now) {
+        self.audit.iter_mut().for_each(Audit::forget_actor);
+        self.operation.now = now;
         match input {
             Input::Received { conn, bytes } => self.received(conn, bytes, now),
             Input::Finished { conn } => self.finished(conn, now),
@@ -173,6 +265,8 @@ impl Core {
             Input::Loaded { task, result } => self.loaded(&task, result, now),
             Input::Paged { sub, page } => self.paged(sub, page, now),
             Input::Synced { task, upto, result } => self.synced(&task, upto, result, now),
+            Input::AuditSynced { upto, result } => self.audit_synced(upto, result, now),
+            Input::AuditReopened(result) => self.audit_reopened(result),
             Input::Removed { task, brief, result } => self.removed(task, brief, result, now),
             Input::Measured(result) => self.measured(result, now),
             Input::Probed(result) => self.probed(result, now),
@@ -181,16 +275,32 @@ impl Core {
             Input::FilesFound { request, found } => self.files_found(&request, found, now),
             Input::Computed { recipient, result } => self.computed(recipient, result, now),
             Input::Identified { conn, identity } => self.identified(conn, identity, now),
-            Input::Delivered { task, hook, seq, result } => self.delivered(&task, &hook, seq, result, now),
+            Input::Delivered { task, hook, seq, result } => {
+                self.operation.metrics.deliver(result.is_ok());
+                self.delivered(&task, &hook, seq, result, now);
+            }
+            Input::Credentials(read) => self.credentials_read(read, now),
+            Input::Keys(fetched) => self.keys_fetched(fetched, now),
             Input::Starved(why) => self.disk.health.starved(why),
+            Input::Delayed(delays) => self.operation.delays = delays,
+            Input::Scraped { caller, figures } => self.scraped(&caller, &figures, now),
+            Input::Reload => {
+                self.reload_credentials();
+                self.fetch_keys(now);
+                self.reopen_audit();
+                self.out.push(Out::Reload);
+            }
             Input::ShutDown => self.shut_down(now),
         }
     }
 
-    /// Carries out what follows from the inputs, in this order: timers fire; decided events are appended to the journals; they are
-    /// shown to clients and their jobs are started; connections are written, read on, and closed.
+    /// Carries out what follows from the inputs, in this order: timers fire; decided events are appended to the audit and to the
+    /// journals; they are shown to clients and their jobs are started; connections are written, read on, and closed.
     pub fn turn(&mut self, store: &mut dyn Store, shell: &mut dyn Shell, now: Now) {
+        self.audit.iter_mut().for_each(Audit::forget_actor);
+        self.operation.now = now;
         self.tick(now);
+        self.append_audit(store, now);
         self.append(store, now);
         self.release(now);
         for out in std::mem::take(&mut self.out) {

@@ -32,8 +32,70 @@ pub const CONVERSATION_TASKS: usize = 64;
 /// Bytes of a line of the log on standard error. A pipe that polls as writable takes this many without waiting (PIPE_BUF). A longer
 /// line is cut.
 pub const LOG_LINE_BYTES: usize = 4 * KIB;
+/// Bytes of an id that a client gives to its request, and of the id of a trace. A longer id of a request is replaced by one of ours, another
+/// id of a trace is ignored.
+pub const REQUEST_ID_BYTES: usize = 64;
+pub const TRACE_ID_BYTES: usize = 32;
+
+/// Bytes of a path, of the name of a client program and of any other text in a line of the access log, escapes included, so that the
+/// whole line is within [`LOG_LINE_BYTES`]. Longer ones are cut.
+pub const ACCESS_PATH_BYTES: usize = 512;
+pub const ACCESS_AGENT_BYTES: usize = 256;
+pub const ACCESS_NAME_BYTES: usize = 136;
+/// Bytes of the access log that go to its writer at once, and how many such pieces wait for it. When the disk takes no more, further
+/// lines are dropped and counted.
+pub const ACCESS_PIECE_BYTES: usize = 64 * KIB;
+pub const ACCESS_PIECES: usize = 128;
+/// How long the end of the server waits for the last lines of the access log.
+pub const ACCESS_END_MS: u64 = 1_000;
+
+/// How often the loop looks whether jobs are delayed, when it turns at all: it takes the lock of each lane.
+pub const LANE_LOOK_MS: u64 = 500;
 /// Directories beside the workspace that tools may use; each call opens them all. Further ones are reported and not used.
 pub const INCLUDED_DIRECTORIES: usize = 32;
+
+/// Entries of a directory of extensions that are looked at. Their manifests are read for every model request. Further ones are
+/// reported and not used.
+pub const EXTENSIONS: usize = 100;
+
+/// Custom commands of a workspace, with those of its user and extensions, the length of a file, the depth of directories, and the
+/// characters of a part of a name. A list of commands contains all of them, and people choose from it. Further, longer and deeper ones are
+/// reported and not used; a longer part of a name is cut.
+pub const CUSTOM_COMMANDS: usize = 500;
+pub const CUSTOM_COMMAND_BYTES: u64 = 64 * KIB as u64;
+pub const CUSTOM_COMMAND_DEPTH: usize = 8;
+pub const CUSTOM_NAME_CHARS: usize = 50;
+/// Commands in the prompt of one custom command. Each may have to be approved, and its output becomes part of the prompt. With more the
+/// custom command fails.
+pub const PROMPT_COMMANDS: usize = 16;
+
+/// Skills of a workspace, with those of its user and extensions, the length of a `SKILL.md`, and the characters of names and
+/// descriptions. All descriptions are part of every model request. More and longer ones are reported and not used.
+pub const SKILLS: usize = 200;
+pub const SKILL_BYTES: u64 = 256 * KIB as u64;
+pub const SKILL_NAME_CHARS: usize = 64;
+pub const SKILL_DESCRIPTION_CHARS: usize = 1_024;
+/// Bytes of the list of skills in a model request. The rest is counted.
+pub const SKILL_LIST_BYTES: usize = 16 * KIB;
+/// Files of a skill that the model and people are shown, and the depth of directories. The rest is left out.
+pub const SKILL_FILES: usize = 200;
+pub const SKILL_TREE_DEPTH: usize = 8;
+
+/// Tasks whose first request in this process is remembered, for the hooks of a session. At the limit all are forgotten, and such hooks
+/// may run again.
+pub const BEGUN_TASKS: usize = 10_000;
+/// Command hooks that run at one point, how long one may take if its settings say nothing and at most, how long it has to end when it
+/// is asked to, and the length of each of its outputs. A call waits for its hooks. Further hooks are reported and not run; the rest of an
+/// output is dropped; one that takes longer is ended.
+pub const HOOKS: usize = 32;
+pub const HOOK_MS: u64 = 60_000;
+pub const HOOK_LONGEST_MS: u64 = 600_000;
+pub const HOOK_END_MS: u64 = 5_000;
+pub const HOOK_OUTPUT_BYTES: usize = 256 * KIB;
+/// Characters of a reason or a text of a hook, which become part of the log and of model requests. The rest is cut.
+pub const HOOK_TEXT_CHARS: usize = 10_000;
+/// How often hooks may keep a turn from ending.
+pub const HOOK_AGAINS: u32 = 3;
 
 /// Directories below the workspace whose memory files a task was told of. At the limit all are forgotten and may be told again.
 pub const MET_DIRECTORIES: usize = 10_000;
@@ -54,6 +116,21 @@ pub const URL_BYTES: usize = 2 * KIB;
 /// Bytes of the id, token, scheme and credentials of a webhook, each. They become header lines of every delivery, and receivers accept
 /// some KiB of these. A longer one is refused.
 pub const HOOK_TEXT_BYTES: usize = 4 * KIB;
+
+/// Requests to a client of the Agent Client Protocol that wait for its answer. Further calls are asked about when some were answered.
+pub const ACP_OPEN_REQUESTS: usize = 256;
+/// Sessions on a page of its list. The rest is on further pages.
+pub const ACP_PAGE: usize = 100;
+/// How long the first message of a WebSocket is waited for before it is greeted, because the message may say what the client speaks. A
+/// client that sends nothing is greeted as one of the live session.
+pub const GREETING_MS: u64 = 100;
+
+/// How long a server that ends waits for the disk.
+pub const FLUSH_MS: u64 = 1_000;
+/// How long the end waits until somebody has read what was written to standard output. What nobody reads until then is lost.
+pub const LAST_OUTPUT_MS: u64 = 2_000;
+/// Characters of the name of a client. The rest is cut.
+pub const CLIENT_NAME_CHARS: usize = 80;
 
 /// Questions in one call of `ask_user`, and options of a question: more cannot be shown side by side. A call with more is refused.
 pub const USER_QUESTIONS: usize = 4;
@@ -191,5 +268,29 @@ pub const PEER_ANCESTORS: usize = 256;
 /// reading its journal do not take the time and memory of every file that was edited.
 pub const INLINE_BYTES: usize = 64 * KIB;
 
+/// A text of a prompt that is written into the journal itself, which takes the loop a few milliseconds. People read prompts, so this is
+/// more than other texts have. A longer one is stored beside the journal.
+pub const INLINE_PROMPT_BYTES: usize = MIB;
+
 /// Stored content that no journal names is deleted after this time: its event may still be on the way to the disk.
 pub const BLOB_GRACE_MS: u64 = 3_600_000;
+
+/// Points that can be gone back to, the newest ones: a list of more is not read. What came before them can be seen with version control.
+pub const RESTORE_POINTS: usize = 100;
+
+/// Characters of a diff that a command shows. The middle of a longer one is left out.
+pub const RESTORE_DIFF_CHARS: usize = 40_000;
+
+/// Milliseconds that a restore waits until the copies of files that it will overwrite are named in a journal. Journals are written within
+/// milliseconds; if one cannot be written, nothing is overwritten.
+pub const COPIES_NAMED_MS: u64 = 5_000;
+
+/// Milliseconds that a start without a terminal waits for the first byte of standard input. A service manager may leave a pipe open
+/// that nobody writes to; without a byte the server starts.
+pub const FIRST_BYTE_MS: u32 = 500;
+
+/// Standard input that becomes a part of a prompt. Models read about 4 MiB; a longer one is refused, and files are named with `@`.
+pub const STDIN_BYTES: usize = 8 * MIB;
+
+/// Schema of an MCP tool that is shown with a question about a call and is in the log with it. A longer one is left out.
+pub const MCP_SHOWN_SCHEMA_BYTES: usize = 16 * KIB;

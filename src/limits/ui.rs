@@ -12,6 +12,9 @@ pub const STRING_BYTES: usize = 4 * KIB;
 /// and people are told.
 pub const PASTE_END_MS: u64 = 5_000;
 pub const PASTE_BYTES: usize = 4 * MIB;
+/// A prompt is at most this long as JSON: servers accept messages of 10 MiB unless they have little memory, and end the connection of
+/// a client that sends a longer one.
+pub const PROMPT_BYTES: usize = 9 * MIB;
 /// Characters that come in steps of this time are pasted, if the terminal does not mark pastes: nobody types so fast. An Enter soon
 /// after them is a new line of the paste and sends nothing.
 pub const BURST_STEP_MS: u64 = 8;
@@ -60,12 +63,21 @@ pub const LINE_BYTES: usize = 16 * KIB;
 pub const ITEMS_KEPT: usize = 500;
 /// Printed lines that are kept for painting the screen anew: more than a screen has.
 pub const LINES_KEPT: usize = 500;
+/// Lines that wait for a terminal that is slower than the agent. The oldest are left out, and people are told how many.
+pub const WAITING_BYTES: usize = 4 * MIB;
+/// Screens of an attached session that are printed of what was before. The whole is printed on demand.
+pub const SCREENS_BEFORE: usize = 2;
+/// Sources of an answer; further ones are not listed.
+pub const CITED: usize = 200;
+/// Clients whose prompts and answers are counted.
+pub const CLIENTS_COUNTED: usize = 100;
 /// What a frame prints into the scrollback. The rest follows in the next frames, so that keys are answered meanwhile.
 pub const FRAME_BYTES: usize = 32 * KIB;
 
-/// Calls to the server that wait for an answer. Further ones that nobody waits for are not sent.
+/// Calls to the server that wait for an answer, also those that wait for a connection. Further ones are not sent; a prompt stays a draft.
 pub const CALLS_OPEN: usize = 64;
-/// Stored text that is fetched to be printed: as much as is printed at the most. The rest stays where it is.
+/// Stored text that is fetched to be printed: as much as is printed at the most. The rest stays where it is. A longer file is not opened
+/// in the editor.
 pub const FETCH_BYTES: usize = 4 * MIB;
 
 /// A question that appears is focused only if no key came for this time: people who write must not answer by accident. A focused one
@@ -77,8 +89,8 @@ pub const ESCAPE_TWICE_MS: u64 = 500;
 pub const QUIT_TWICE_MS: u64 = 3_000;
 /// How long a passing message is shown.
 pub const TOAST_MS: u64 = 5_000;
-/// Time between two frames: sixty in a second. The spinner and the seconds move more slowly.
-pub const FRAME_MS: u64 = 16;
+/// Time between two frames: at most sixty in a second. The spinner and the seconds move more slowly.
+pub const FRAME_MS: u64 = 17;
 pub const SPINNER_MS: u64 = 100;
 /// Text is set at most this wide.
 pub const PROSE_COLUMNS: usize = 88;
@@ -89,3 +101,65 @@ pub const NOTIFY_EVERY_MS: u64 = 10_000;
 pub const COPY_CHARS: usize = 100_000;
 /// In linear mode, how often it is said that the agent still works.
 pub const STILL_MS: u64 = 30_000;
+
+/// Replies of the terminal that come after the end are thrown away for this time. A terminal that takes nothing is waited for as long as
+/// the second time before it is left.
+pub const REPLIES_MS: u64 = 50;
+pub const RESTORE_MS: u64 = 200;
+/// `doctor` waits so long for what the terminal says about itself: several round trips of a slow ssh connection. A terminal that
+/// answers nothing costs no more.
+pub const PROBE_MS: u64 = 2_000;
+/// Read from the terminal at once. The rest is read after frames of the server were looked at.
+pub const TERMINAL_READ_BYTES: usize = 64 * KIB;
+/// Read from the server at once, so that keys are answered meanwhile.
+pub const LINK_READ_BYTES: usize = 256 * KIB;
+/// One frame of the server of this process: more than it ever has in memory for one connection. A longer one ends the connection.
+pub const FRAME_LINE_BYTES: usize = 256 * MIB;
+/// Lines that wait to be printed while the terminal takes nothing. Beyond them the server is not read; it waits with the rest of the log.
+pub const LINES_WAITING: usize = 10_000;
+/// A line that is typed in linear mode. The terminal's own editing gives at most 4 KiB; more is pasted without an end.
+pub const TYPED_LINE_BYTES: usize = 64 * KIB;
+/// A process that stopped itself is stopped after this time, if it is stopped at all.
+pub const STOP_MS: u64 = 50;
+/// An editor that ends sooner than this and changes nothing may have opened a window that is still there.
+pub const AT_ONCE_MS: u64 = 1_000;
+/// An editor that runs at the end of the session has this long to leave the terminal.
+pub const EDITOR_END_MS: u64 = 1_000;
+/// The file with the prompts of a workspace. From this size on it is shortened to the prompts that are kept, at most half of it.
+pub const HISTORY_BYTES: u64 = 4 * MIB as u64;
+/// A longer prompt is not stored in the history.
+pub const HISTORY_ENTRY_BYTES: usize = 64 * KIB;
+/// The draft is stored at most this often, and once more after the last key.
+pub const DRAFT_MS: u64 = 200;
+/// The file with log lines of sessions in terminals. At this size it is put aside as `.old`, in the place of an older one.
+pub const LOG_FILE_BYTES: u64 = 4 * MIB as u64;
+
+/// An attached terminal asks a silent server for a sign of life after this time. After the second time without one the connection is
+/// lost: two signs were due by then.
+pub const LINK_PING_MS: u64 = 10_000;
+pub const LINK_LOST_MS: u64 = 25_000;
+/// The pause before a lost connection is made again: the first, which each failure doubles, and the longest. It varies by this part of
+/// it, so that many terminals do not come back at once.
+pub const LINK_RETRY_MS: u64 = 500;
+pub const LINK_RETRY_MOST_MS: u64 = 15_000;
+pub const LINK_RETRY_VARIES_PERCENT: u64 = 20;
+/// How long one address may take to answer a connection, and a server to answer the handshake. Then it is a failed attempt.
+pub const LINK_CONNECT_MS: u64 = 10_000;
+/// Addresses of a name that are tried in one attempt. Loopback names have two.
+pub const LINK_ADDRESSES: usize = 8;
+/// A message of the server: it contains one line of a journal, and its head. A longer one loses the connection.
+pub const LINK_MESSAGE_BYTES: usize = super::JOURNAL_LINE_BYTES as usize + KIB;
+/// Output that waits for the server: a few of the longest messages that it takes. With more the connection is lost, and what the server
+/// has not answered is sent again.
+pub const LINK_QUEUE_BYTES: usize = 32 * MIB;
+/// The answer to a handshake, with the reason of a refusal, and its header fields: servers send some hundred bytes and ten fields. What
+/// sends more is another server.
+pub const ANSWER_BYTES: usize = 16 * KIB;
+pub const ANSWER_FIELDS: usize = 64;
+/// The token of a client, in its file. Ours have less than 100 bytes, those of an identity provider a few thousand.
+pub const TOKEN_BYTES: u64 = 16 * KIB as u64;
+/// Characters of the name of a client that the server takes; a longer name would not be recognised in the log.
+pub const CLIENT_NAME_CHARS: usize = 80;
+
+/// How many rows of a server's words are shown above its questions: the rest would push the questions off the screen.
+pub const TITLE_ROWS: usize = 8;

@@ -3,6 +3,7 @@
 //! requests.
 
 use crate::base::cancel::Cancel;
+use crate::base::secret::Secret;
 use crate::model::memory::Surroundings;
 use crate::task::log::answer::Answer;
 use crate::task::machine::job::{ModelError, NoteBody, Think};
@@ -29,4 +30,6 @@ pub struct ModelRequest<'a> {
     pub tools: &'a [ToolSpec],
     /// Reads what the model is told beside the conversation. Not every back-end uses it.
     pub surroundings: &'a dyn Fn() -> Surroundings,
+    /// The key of the client, to be used instead of the server's own.
+    pub key: Option<&'a Secret>,
 }

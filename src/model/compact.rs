@@ -78,13 +78,17 @@ pub fn can_compact(think: &Think) -> bool {
 }
 
 fn older_part(think: &Think) -> usize {
-    cut(&think.history).map_or(0, |at| at.max(think.given))
+    let all = if think.compress { think.history.len() } else { 0 };
+    cut(&think.history).map_or(all, |at| at.max(think.given))
 }
 
 /// Lets the model of the conversation summarise its older part; if that is too long itself, the newer part of it.
 pub fn compact(backend: &dyn ModelBackend, request: &ModelRequest, cancel: &Cancel) -> Result<Compaction, ModelError> {
     let think = request.think;
-    let at = older_part(think);
+    let at = match think.compress && !can_compact(think) {
+        true => 0,
+        false => older_part(think),
+    };
     let mut from = 0;
     while from < at {
         let older = Think { history: think.history[from..at].to_vec(), compact_at: None, ..think.clone() };
@@ -112,6 +116,7 @@ fn summary(answer: &Answer) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::gemini;
     use crate::task::message::{Message, Part, Role};
 
     fn said(text: &str) -> Arc<Item> {
@@ -135,6 +140,18 @@ mod tests {
         assert_eq!(at, 14, "6 of 20 items stay");
         assert_eq!(cut(&history[..2]), None, "one turn cannot be cut");
         assert_eq!(cut(&[]), None);
+    }
+
+    #[test]
+    fn a_user_who_asks_for_it_gets_a_summary_of_a_single_turn_too() {
+        let think = |history: Vec<Arc<Item>>, compress| Think { history, compress, ..gemini::tests::think("m") };
+        let one = vec![said("go"), answered("done")];
+        assert!(!can_compact(&think(one.clone(), false)));
+        assert!(can_compact(&think(one.clone(), true)));
+        assert_eq!(older_part(&think(one, true)), 2);
+        let summary = Arc::new(Item::Summary("short".into()));
+        assert!(!can_compact(&think(vec![summary], true)), "a summary is not summarised");
+        assert!(!can_compact(&think(Vec::new(), true)));
     }
 
     #[test]

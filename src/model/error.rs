@@ -9,6 +9,9 @@ use regex_lite::Regex;
 use serde_json::Value;
 use std::sync::LazyLock;
 
+/// How a message begins when the API does not accept the key.
+pub const KEY_REFUSED: &str = "The API refused the key";
+
 /// An error response of the API.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal<'a> {
@@ -49,10 +52,10 @@ pub fn classify(refusal: &Refusal, longest_ms: u64) -> ModelError {
     match refusal.status {
         404 => unusable(format!("The model {model} was not found: {said} Choose another one with --model.")),
         401 | 403 => fatal(format!(
-            "The API refused the key: {said} Check that GEMINI_API_KEY is set to a valid key that may use {model}."
+            "{KEY_REFUSED}: {said} Check that GEMINI_API_KEY is set to a valid key that may use {model}."
         )),
         400 if report.has_reason(&["API_KEY_INVALID", "API_KEY_EXPIRED"]) || said.contains("API key not valid") => {
-            fatal(format!("The API refused the key: {said} Check that GEMINI_API_KEY is set to a valid key."))
+            fatal(format!("{KEY_REFUSED}: {said} Check that GEMINI_API_KEY is set to a valid key."))
         }
         429 | 499 | 503 => over_quota(refusal, &report, said, longest_ms),
         408 | 500..=599 => busy_after(retry_after(refusal), longest_ms, said),
@@ -60,6 +63,16 @@ pub fn classify(refusal: &Refusal, longest_ms: u64) -> ModelError {
             "The API refused the request (status {status}): {said} Change the request or start a new task."
         )),
     }
+}
+
+/// The number of the tool declaration that the API names when it refuses a request. None: it refused another thing, or named none.
+pub fn refused_declaration(error: &ModelError) -> Option<Option<usize>> {
+    if error.kind != ModelErrorKind::Fatal || !error.message.contains("(status 400)") {
+        return None;
+    }
+    let numbers =
+        ["function_declarations[", "functionDeclarations["].iter().find_map(|name| error.message.split_once(name));
+    Some(numbers.and_then(|(_, rest)| rest.split(']').next()?.parse().ok()))
 }
 
 /// The API has no capacity for this request now: for a short time, or for longer than a turn can wait.
@@ -118,7 +131,10 @@ pub fn network(trouble: &Trouble) -> ModelError {
 pub fn midway(error: ModelError) -> ModelError {
     let kind = match error.kind {
         ModelErrorKind::Busy { .. } | ModelErrorKind::BadStream => ModelErrorKind::BadStream,
-        kind @ (ModelErrorKind::Unusable | ModelErrorKind::TooLong | ModelErrorKind::Fatal) => kind,
+        kind @ (ModelErrorKind::Unusable
+        | ModelErrorKind::TooLong
+        | ModelErrorKind::NeedsKey
+        | ModelErrorKind::Fatal) => kind,
     };
     ModelError { kind, ..error }
 }

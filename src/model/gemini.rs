@@ -5,7 +5,7 @@
 //! is decided by the model's name, and a name of no known family gets nothing special.
 
 #[cfg(test)]
-mod tests;
+pub(in crate::model) mod tests;
 
 use crate::base::clock::rfc3339;
 use crate::base::json;
@@ -81,6 +81,17 @@ impl Service {
     }
 }
 
+/// Where the key of a request comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyOrigin {
+    /// [`Endpoint::key`].
+    Given,
+    /// A file that is read before each request: tokens last an hour and are renewed by somebody else.
+    File(PathBuf),
+    /// Tokens for the operator's Google credentials: those of a file, or else of the machine.
+    Google { file: Option<PathBuf>, metadata_host: Option<String> },
+}
+
 /// The API, as configured.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
@@ -89,8 +100,7 @@ pub struct Endpoint {
     pub api_version: String,
     /// May be empty when a gateway adds its own.
     pub key: Secret,
-    /// Where the key is read from before each request instead: tokens last an hour and are renewed by somebody else.
-    pub key_file: Option<PathBuf>,
+    pub key_origin: KeyOrigin,
     pub auth: Auth,
     /// Header fields the user wants to be sent, e.g. for a gateway.
     pub extra: Vec<(String, Secret)>,
@@ -112,7 +122,7 @@ impl Endpoint {
             api_version: api_version.into(),
             service,
             key,
-            key_file: None,
+            key_origin: KeyOrigin::Given,
             auth,
             extra: Vec::new(),
         }
@@ -126,6 +136,11 @@ impl Endpoint {
     /// Where a whole answer of this model is asked for.
     pub fn whole_url(&self, model: &str) -> Result<String, ModelError> {
         self.method(model, "generateContent")
+    }
+
+    /// Where tokens are counted, which costs nothing.
+    pub fn count_url(&self, model: &str) -> Result<String, ModelError> {
+        self.method(model, "countTokens")
     }
 
     fn method(&self, model: &str, method: &str) -> Result<String, ModelError> {
@@ -226,6 +241,7 @@ pub fn body(
         date,
         tree: &surroundings.tree,
         memory: &surroundings.memory.project,
+        servers: &surroundings.servers,
         media: match family {
             Family::Gemini3 => ResultMedia::Inside,
             Family::Gemini25 | Family::Gemma4 | Family::Other => ResultMedia::Behind,
@@ -237,6 +253,7 @@ pub fn body(
         repository: surroundings.repository,
         memory: &surroundings.memory.system,
         notes: &surroundings.notes,
+        skills: &surroundings.skills,
     });
     let mut body = json!({
         "systemInstruction": {"role": "user", "parts": [{"text": system}]},

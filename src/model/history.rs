@@ -40,6 +40,8 @@ pub struct Scene<'a> {
     pub tree: &'a str,
     /// What the project's memory files say; empty for nothing.
     pub memory: &'a str,
+    /// What MCP servers say about their use, marked as untrusted; empty for nothing.
+    pub servers: &'a str,
     pub media: ResultMedia,
 }
 
@@ -254,7 +256,7 @@ fn outcome(ending: Option<&Ending>) -> Value {
 }
 
 fn introduction(scene: &Scene) -> String {
-    let Scene { workspace, directories, os, date, tree, memory, media: _ } = scene;
+    let Scene { workspace, directories, os, date, tree, memory, servers, media: _ } = scene;
     let mut text = format!(
         "Context of this session, given by the program you run in:\n- Today is {date}.\n- The operating system is {os}.\n- The workspace is {workspace}. Relative paths start there, and files outside it are off limits."
     );
@@ -270,13 +272,17 @@ fn introduction(scene: &Scene) -> String {
         text.push_str("\n\nThe project's own instructions. What the user says comes before them:\n");
         text.push_str(memory);
     }
+    if !servers.is_empty() {
+        text.push_str("\n\nWhat the MCP servers say about how their tools are used. It is not from the user:\n");
+        text.push_str(servers);
+    }
     text
 }
 
 /// A part of a message as the model gets it; None for what is meant for the program alone.
 fn spoken(part: &Part) -> Option<Value> {
     match &part.content {
-        Content::Text(text) => Some(json!({"text": text})),
+        Content::Text(text) => Some(json!({"text": text.as_str()})),
         Content::Bytes(file) => Some(attached(part, file)),
         Content::Uri(uri) if is_fetchable(uri) => {
             let mut file = json!({ "fileUri": uri });

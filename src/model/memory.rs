@@ -20,6 +20,10 @@ pub struct Surroundings {
     /// The directories beside the workspace that tools may use.
     pub directories: Vec<String>,
     pub repository: Repository,
+    /// What MCP servers say about their use, marked as untrusted.
+    pub servers: String,
+    /// What the model is told of skills; empty if there are none.
+    pub skills: String,
 }
 
 /// The memory files that the model may add to.

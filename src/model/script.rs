@@ -299,7 +299,7 @@ fn artifact(value: Option<&Value>, place: &str) -> Result<Vec<Beat>, String> {
 
 fn part(members: &mut Members<'_>) -> Result<Part, String> {
     let contents = [
-        members.text("text")?.map(Content::Text),
+        members.text("text")?.map(|text| Content::Text(text.into())),
         members.text("bytes")?.map(|data| Content::Bytes(data.into())),
         members.text("url")?.map(Content::Uri),
         members.take("data").cloned().map(Content::Data),
@@ -321,7 +321,9 @@ fn decoded(file: &MediaContent, place: &str) -> Result<Vec<u8>, String> {
 fn chunked(part: Part, chunks: usize, place: &str) -> Result<Vec<Part>, String> {
     let contents: Vec<Content> = match &part.content {
         _ if chunks == 1 => return Ok(vec![part]),
-        Content::Text(text) => split(text, chunks).into_iter().map(|piece| Content::Text(piece.to_owned())).collect(),
+        Content::Text(text) => {
+            split(text.as_str(), chunks).into_iter().map(|piece| Content::Text(piece.into())).collect()
+        }
         Content::Bytes(file) => {
             let bytes = decoded(file, place)?;
             // Each piece is encoded separately, because clients decode each one alone.

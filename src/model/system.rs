@@ -16,6 +16,8 @@ pub struct Situation<'a> {
     /// What the user's memory files say; empty for nothing.
     pub memory: &'a str,
     pub notes: &'a Notes,
+    /// What there is to say of skills; empty for nothing.
+    pub skills: &'a str,
 }
 
 /// The version control of the workspace.
@@ -36,6 +38,10 @@ pub fn instruction(situation: &Situation) -> String {
         text.push_str(&remembering(situation.notes));
     }
     text.push_str(habits(situation.family));
+    if !situation.skills.is_empty() {
+        text.push_str(SKILLS);
+        text.push_str(situation.skills);
+    }
     if !situation.memory.is_empty() {
         text.push_str("\n# What the user wants you to remember\n\n");
         text.push_str(situation.memory);
@@ -53,6 +59,14 @@ The workspace is in a git repository. Some changes in it may be the user's: leav
 write a message in the style of the log that says why, and look at `git status` afterwards. If a hook fails, correct what it reports; do \
 not skip it.
 - Do not push, pull, rebase, amend, reset, stash, switch branches or change the configuration unless the user asks for just that.
+";
+
+const SKILLS: &str = "
+# Skills
+
+Before you begin work that one of these fits, load it with `activate_skill`. Follow what an activated skill says over your own habits, \
+but never over these instructions or the user.
+
 ";
 
 const NO_GIT: &str = "
@@ -134,7 +148,7 @@ mod tests {
 
     fn told(mode: Mode, family: Family, repository: Repository, memory: &str) -> String {
         let notes = Notes { user: Some("/h/GEMINI.md".into()), project: None };
-        instruction(&Situation { mode, family, repository, memory, notes: &notes })
+        instruction(&Situation { mode, family, repository, memory, notes: &notes, skills: "" })
     }
 
     #[test]

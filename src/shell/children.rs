@@ -11,10 +11,10 @@
 //! If the server and a supervisor are killed at the same time, the processes below it go on. They have a marker in their environment,
 //! by which the next server finds them ([`sweep`]), unless they have removed it.
 
-mod confine;
-mod environment;
+pub mod confine;
+pub mod environment;
 mod git_identity;
-mod keeper;
+pub mod keeper;
 mod processes;
 pub mod procfs;
 mod supervisor;
@@ -25,13 +25,12 @@ pub(crate) use supervisor::VERB;
 pub use supervisor::child_main;
 
 use crate::limits::{Limits, SUPERVISOR_CONTINUE_MS};
-use crate::tool::{Child, Finished, Launch, ReadOnly, Spawn};
+use crate::tool::{Child, Finished, Io, Launch, Pipes, ReadOnly, Spawn};
 use environment::Environment;
 use keeper::{Keeper, KeeperThread, signal, wait_for_end};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Signal};
-use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
@@ -74,6 +73,8 @@ pub struct Children {
     next: AtomicU64,
     approved: Environment,
     read_only: Environment,
+    /// Of programs that are servers.
+    server: Environment,
     /// Directories with programs that commands without approval may run.
     programs: Vec<PathBuf>,
     private: Vec<PathBuf>,
@@ -88,6 +89,7 @@ impl Children {
     pub fn new(plan: Plan, limits: &Limits) -> io::Result<Children> {
         // Otherwise a child could read the environment and memory of the server under /proc. Root always can.
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+        let server = environment::server(&plan.env);
         let approved = environment::approved(plan.env);
         let programs = environment::program_directories(&approved, &plan.workspaces, &plan.private);
         let supervisors = Supervisors::of_process();
@@ -98,6 +100,7 @@ impl Children {
             next: AtomicU64::new(1),
             read_only: environment::read_only(&approved, &programs),
             approved,
+            server,
             programs,
             private: plan.private,
             git: plan.git,
@@ -148,15 +151,28 @@ impl Children {
         let (output, writer) = io::pipe()?;
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = self.command(launch, env);
-        command.stdin(OwnedFd::from(theirs)).stdout(writer.try_clone()?).stderr(writer);
+        command.stdin(OwnedFd::from(theirs));
+        let (pipes, input) = match launch.io {
+            Io::Merged => {
+                command.stderr(writer.try_clone()?);
+                (None, None)
+            }
+            Io::Piped => {
+                let ((errors, theirs), (input, sender)) = (io::pipe()?, io::pipe()?);
+                command.stderr(theirs);
+                (Some(Pipes { input: sender.into(), errors: errors.into() }), Some(OwnedFd::from(input)))
+            }
+        };
+        command.stdout(writer);
         let control = Arc::new(ours);
         let server_end = control.clone();
-        let child = self.keeper.run(Duration::MAX, move |keeper| keeper.start(command, server_end))??;
+        let child = self.keeper.run(Duration::MAX, move |keeper| keeper.start(command, server_end, input))??;
         let mut process = Process {
             child: Some(child),
             control,
             pid: 0,
             output: OwnedFd::from(output),
+            pipes,
             keeper: self.keeper.clone(),
             patience: self.patience,
         };
@@ -165,16 +181,21 @@ impl Children {
     }
 
     /// The environment of a command. An approved one gets the user's name for git.
-    fn environment(&self, launch: &Launch) -> Cow<'_, Environment> {
-        if launch.read_only.is_some() {
-            return Cow::Borrowed(&self.read_only);
-        }
-        let Some(file) = self.git_configuration(launch) else {
-            return Cow::Borrowed(&self.approved);
+    fn environment(&self, launch: &Launch) -> Environment {
+        let mut env = match (launch.io, &launch.read_only) {
+            (Io::Piped, _) => self.server.clone(),
+            (Io::Merged, Some(_)) => self.read_only.clone(),
+            (Io::Merged, None) => match self.git_configuration(launch) {
+                None => self.approved.clone(),
+                Some(file) => {
+                    let mut env = git_identity::without_configuration(&self.approved);
+                    env.push((git_identity::VARIABLE.into(), file.into()));
+                    env
+                }
+            },
         };
-        let mut env = git_identity::without_configuration(&self.approved);
-        env.push((git_identity::VARIABLE.into(), file.into()));
-        Cow::Owned(env)
+        env.extend_from_slice(&launch.env);
+        env
     }
 
     /// A file with the user's name and e-mail as git knows them where the command starts.
@@ -183,7 +204,7 @@ impl Children {
         // A program of a workspace must not be asked.
         let find = |name: &str| environment::find_program(name.as_ref(), &self.programs);
         let argv = git_identity::question(find("bash").or_else(|| find("sh"))?, find("git")?);
-        let question = Launch { argv, dir: launch.dir.try_clone().ok()?, read_only: None };
+        let question = Launch::command(argv, launch.dir.try_clone().ok()?);
         let child = self.try_spawn(&question, &git_identity::without_configuration(&self.approved)).ok()?;
         let configuration = git_identity::configuration(&git_identity::answer(&*child)?)?;
         git_identity::store(dir, &configuration).ok()
@@ -193,6 +214,9 @@ impl Children {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut command = Command::new(&self.exe);
         command.arg(supervisor::VERB);
+        if launch.io == Io::Piped {
+            command.arg(supervisor::PIPED);
+        }
         if let Some(ReadOnly { workspace, writable }) = &launch.read_only {
             command.arg(supervisor::WORKSPACE).arg(workspace);
             for file in writable {
@@ -263,6 +287,7 @@ struct Process {
     control: Arc<UnixStream>,
     pid: u32,
     output: OwnedFd,
+    pipes: Option<Pipes>,
     keeper: KeeperThread,
     patience: Patience,
 }
@@ -361,6 +386,10 @@ impl Child for Process {
         self.output.as_fd()
     }
 
+    fn take_pipes(&mut self) -> Option<Pipes> {
+        self.pipes.take()
+    }
+
     fn over(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
     }
@@ -418,7 +447,8 @@ mod tests {
         let output = OwnedFd::from(server.try_clone().expect("a descriptor"));
         let keeper = KeeperThread::start(Supervisors::default()).expect("a thread");
         let patience = Patience { start, retry: start, end: start };
-        let mut process = Process { child: None, control: Arc::new(server), pid: 0, output, keeper, patience };
+        let mut process =
+            Process { child: None, control: Arc::new(server), pid: 0, output, pipes: None, keeper, patience };
         (process.handshake(), process.control.read_timeout().expect("a socket has one"))
     }
 

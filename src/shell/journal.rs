@@ -7,6 +7,7 @@
 //! open/<task>             an empty file while the task has an unfinished turn, an open question or news for a webhook
 //! index.jsonl             {"task","at","brief","end"}: a line when a task is created and each time it becomes idle
 //! trial.<id>              exists for a moment when a server checks whether it can write
+//! audit/<id>.jsonl        the audit of a server, and its full parts <id>.<n>.jsonl
 //! instances/<id>          locked by the living server that marks its child processes with this id; says where it listens
 //! ```
 //!
@@ -17,15 +18,16 @@
 //! A marker in `open` is made before the append that opens a task and removed after the one that settles it. A crash in
 //! between leaves one marker too many, which costs one load at the next start, and never one too few.
 
+pub mod audit;
 pub mod blobs;
 mod file;
-mod index;
+pub mod index;
 pub mod instances;
+pub mod observed;
 pub mod saved_rules;
 mod size;
 #[cfg(test)]
 mod tests;
-pub mod watch;
 
 use crate::base::id::{ContextId, TaskId};
 use crate::base::lock::lock;
@@ -38,6 +40,7 @@ use crate::task::log::blob::Blobs;
 use crate::task::log::brief::Brief;
 use crate::task::log::record::{BadLine, Record};
 use crate::task::machine::state::{State, TaskState};
+use audit::AuditFile;
 use blobs::FileBlobs;
 use file::{FileLog, Findings};
 use index::{Entry, Index, Places};
@@ -50,7 +53,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// What a trial writes: more than a log could find room for in a block that it has already.
 const TRIAL_BYTES: usize = 8 * 1024;
@@ -82,6 +85,7 @@ struct Files {
     outputs: PathBuf,
     /// Stored content may be named by no journal any more.
     unswept: AtomicBool,
+    audit: OnceLock<AuditFile>,
 }
 
 #[derive(Default)]
@@ -102,11 +106,10 @@ impl Journal {
     /// Opens the state directory, making it if need be: for its owner only, before anything is in it. `instances` are those that
     /// this server has in the same directory.
     pub fn open(dir: &Path, limits: &Limits, instances: &Instances) -> Result<Journal, StoreError> {
-        let (tasks, markers) = (dir.join("tasks"), dir.join("open"));
-        for path in [dir, &tasks, &markers] {
+        let (places, markers) = (Places::of(dir), dir.join("open"));
+        for path in [dir, &places.tasks, &markers] {
             private_dir(path)?;
         }
-        let places = Places { index: dir.join("index.jsonl"), tasks };
         let files = Files {
             index: Mutex::new(Index::open(places.clone(), limits.index_stale_lines)?),
             places,
@@ -118,8 +121,15 @@ impl Journal {
             blobs: Arc::new(FileBlobs::open(dir.join("blobs"))?),
             outputs: dir.canonicalize().map_err(|e| failed("look at", dir, &e))?.join("outputs"),
             unswept: AtomicBool::new(true),
+            audit: OnceLock::new(),
         };
         Ok(Journal { files: Arc::new(files), swept_ms: 0, unwritten: Vec::new() })
+    }
+
+    /// Keeps the audit too.
+    pub fn keep_audit(&mut self, file: AuditFile) {
+        // There is one for each server.
+        let _ = self.files.audit.set(file);
     }
 
     /// Deletes stored content that no journal names any more: at the start, and after tasks were deleted.
@@ -158,6 +168,10 @@ impl Files {
             Some(log) => Ok(log),
             None => Ok(Arc::new(FileLog::open(path, marker, self.findings.clone())?)),
         }
+    }
+
+    fn audit(&self) -> Result<&AuditFile, StoreError> {
+        self.audit.get().ok_or_else(|| StoreError::new("this server keeps no audit"))
     }
 
     /// Finds logs that are shorter than they were: whole lines are missing at their end, which the remaining lines
@@ -239,6 +253,10 @@ impl Store for Journal {
         Ok(())
     }
 
+    fn append_audit(&mut self, lines: &[u8]) -> Result<(), StoreError> {
+        self.files.audit()?.append(lines)
+    }
+
     fn update_summary(&mut self, task: &TaskId, brief: &Brief) {
         let end = lock(&self.files.logs).loaded.get(task).map(|loaded| loaded.log.len());
         lock(&self.files.index).update(entry(task, brief.clone(), end));
@@ -262,6 +280,10 @@ impl Store for Journal {
         if !self.unwritten.is_empty() {
             let logs = std::mem::take(&mut self.unwritten);
             return Some(Maintenance(Box::new(move || logs.iter().try_for_each(|log| log.delete()))));
+        }
+        if self.files.audit.get().is_some_and(AuditFile::is_full) {
+            let files = self.files.clone();
+            return Some(Maintenance(Box::new(move || files.audit()?.roll())));
         }
         let maintenance = lock(&self.files.index).take_maintenance();
         maintenance.or_else(|| self.sweep())
@@ -362,6 +384,14 @@ impl Archive for Files {
         self.unswept.store(true, Ordering::Release);
         lock(&self.index).strike(task);
         Ok(Removal::Removed)
+    }
+
+    fn sync_audit(&self) -> Result<(), StoreError> {
+        self.audit()?.sync()
+    }
+
+    fn reopen_audit(&self) -> Result<(), StoreError> {
+        self.audit()?.reopen()
     }
 
     fn probe(&self) -> Result<(), StoreError> {

@@ -56,8 +56,11 @@ fn typed_answer(call: &CallState, text: &str) -> Option<Pick> {
     if let Some(choice) = choice(call, text) {
         return Some(pick(call.id(), choice, None));
     }
+    if let Some(inquired) = &call.inquiry {
+        return inquired.typed(text).map(|answers| pick(call.id(), Choice::ProceedOnce, Some(answers)));
+    }
     match &call.plan.as_ref()?.question {
-        Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. } => None,
+        Question::Edit { .. } | Question::Exec { .. } | Question::Mcp { .. } | Question::Info { .. } => None,
         Question::AskUser { questions, .. } => {
             let answers = replies(questions, text)?;
             Some(pick(call.id(), Choice::ProceedOnce, Some(answers)))
@@ -71,7 +74,7 @@ fn choice(call: &CallState, text: &str) -> Option<Choice> {
     let word = text.trim_end_matches(['.', '!']).to_lowercase();
     let options = call.options();
     let named = Choice::from_word(&word).filter(|choice| options.contains(choice));
-    if named.is_some() || call.plan.as_ref()?.question.asks_the_user() {
+    if named.is_some() || call.question()?.asks_the_user() {
         return named;
     }
     let is_named = |choice: &&Choice| choice.name().eq_ignore_ascii_case(&word);
@@ -86,7 +89,13 @@ fn choice(call: &CallState, text: &str) -> Option<Choice> {
 }
 
 fn pick(call: &CallId, choice: Choice, answers: Option<Answers>) -> Pick {
-    Pick { call: call.clone(), option: choice.word().to_owned(), edited: None, answers: answers.map(Arc::new) }
+    Pick {
+        call: call.clone(),
+        option: choice.word().to_owned(),
+        edited: None,
+        answers: answers.map(Arc::new),
+        seen: None,
+    }
 }
 
 fn replies(questions: &[Inquiry], text: &str) -> Option<Answers> {
@@ -127,6 +136,8 @@ mod tests {
             task: "t".into(),
             context: "c".into(),
             tenant: Default::default(),
+            owner: Default::default(),
+            shared: false,
             command: None,
             parent: None,
             lifecycle: Lifecycle::OneShot,
@@ -137,7 +148,10 @@ mod tests {
             model: "m".into(),
             mode: Mode::Default,
             auto_execute: false,
+            client_key: false,
+            depth: 0,
             tools: None,
+            servers: Vec::new(),
         });
         let mut state = State::new(created.clone(), &record(1, Event::Created(created)));
         let ids = ["a", "b"].into_iter().map(CallId::from);
@@ -227,8 +241,13 @@ mod tests {
             ("ayes", None),
             ("b yes", None),
         ] {
-            let expected =
-                option.map(|option| Pick { call: "a".into(), option: option.into(), edited: None, answers: None });
+            let expected = option.map(|option| Pick {
+                call: "a".into(),
+                option: option.into(),
+                edited: None,
+                answers: None,
+                seen: None,
+            });
             assert_eq!(heard(&state, text), expected, "{text:?}");
         }
     }

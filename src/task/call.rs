@@ -1,12 +1,15 @@
 //! Requests of clients without a dialect. Dialects parse into these; the core performs them.
 
 use crate::base::id::{ConfigId, ContextId, Seq, TaskId};
+use crate::base::secret::Secret;
+use crate::task::access::Rights;
+use crate::task::definitions::slash::Typed;
 use crate::task::log::event::{Lifecycle, Profile, Protocol};
 use crate::task::machine::job::Said;
 use crate::task::machine::state::TaskState;
 use crate::task::policy;
 use crate::task::push::Wish;
-use crate::task::slash::Typed;
+use serde_json::Value;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Call {
@@ -81,6 +84,14 @@ pub enum Call {
     About,
     /// A line about each task.
     Briefs,
+    /// The whole of a task is about to be taken elsewhere.
+    Export {
+        task: TaskId,
+    },
+    /// Deletes a task that nobody uses, with its log.
+    Delete {
+        task: TaskId,
+    },
     /// Who is connected.
     Clients,
     /// Files of the task's workspace whose paths fit a query.
@@ -89,7 +100,38 @@ pub enum Call {
         query: String,
         limit: Option<usize>,
     },
+    /// A client of a socket says who it is, before anything else.
+    Introduce(Introduction),
+    /// A socket opens a conversation: it is told what can be chosen there, and follows it.
+    Open(Open),
+    /// A page of the conversations that can be continued.
+    Sessions {
+        /// Only those of this workspace.
+        workspace: Option<String>,
+        after: Option<Mark>,
+    },
+    /// A socket takes its prompts in a task back: those that wait, and the turn that is under way.
+    TakeBack {
+        task: TaskId,
+    },
+    /// A socket closes a conversation, whose turn is stopped unless it is shared.
+    Leave {
+        task: TaskId,
+    },
+    /// The answer to a request of ours; without a result, that the client has none.
+    Reply {
+        id: Value,
+        result: Option<Value>,
+    },
+    /// A ticket, with which a web page opens a WebSocket.
+    Ticket(TicketWish),
     Health,
+    /// Whether the server works at all.
+    Live,
+    /// Whether it should be sent requests.
+    Ready,
+    /// What it counts.
+    Metrics,
     Card,
     ExtendedCard,
     /// Opens a WebSocket that follows tasks and sends calls.
@@ -100,7 +142,9 @@ impl Call {
     /// The task that it creates.
     pub fn creates(&self) -> Option<&Create> {
         match self {
-            Call::Say(Say { task: None, create, .. }) | Call::Create(create) => Some(create),
+            Call::Say(Say { task: None, create, .. }) | Call::Create(create) | Call::Open(Open::New(create)) => {
+                Some(create)
+            }
             Call::Execute(execute) => Some(&execute.create),
             _ => None,
         }
@@ -129,13 +173,62 @@ impl Call {
             Call::Push { .. } => "push",
             Call::About => "about",
             Call::Briefs => "briefs",
+            Call::Export { .. } => "export",
+            Call::Delete { .. } => "delete",
             Call::Clients => "clients",
             Call::Files { .. } => "files",
+            Call::Introduce(_) => "introduce",
+            Call::Open(_) => "open",
+            Call::Sessions { .. } => "sessions",
+            Call::TakeBack { .. } => "take back",
+            Call::Leave { .. } => "leave",
+            Call::Reply { .. } => "reply",
+            Call::Ticket(_) => "ticket",
             Call::Health => "health",
+            Call::Live => "live",
+            Call::Ready => "ready",
+            Call::Metrics => "metrics",
             Call::Card | Call::ExtendedCard => "card",
             Call::Join(_) => "join",
         }
     }
+}
+
+/// Who a client is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Introduction {
+    pub name: Option<String>,
+}
+
+/// Which conversation a socket opens.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Open {
+    New(Create),
+    /// The live session.
+    Live,
+    /// This one, which it is shown from its beginning.
+    Load(Known),
+    /// This one, as it goes on.
+    Resume(Known),
+}
+
+/// A conversation that exists, and what its client says about it anew.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    pub task: TaskId,
+    /// The MCP servers that the client names again.
+    pub servers: Option<Secret>,
+    /// All directories beside the workspace that tools may use from now on.
+    pub directories: Vec<String>,
+}
+
+/// What a ticket is to allow. What is absent is as its credential says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TicketWish {
+    pub rights: Option<Rights>,
+    pub task: Option<TaskId>,
+    /// The origin of the page that asks.
+    pub origin: Option<String>,
 }
 
 /// Webhooks of a task.
@@ -193,6 +286,8 @@ pub enum Follow {
     Task(TaskId),
     /// All tasks, also later ones.
     All,
+    /// No task until it subscribes to one or a new live session begins; that one is followed.
+    NextSession,
     /// No task, until it subscribes to one.
     Nothing,
 }
@@ -252,19 +347,31 @@ pub struct Create {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Execute {
     pub typed: Typed,
+    /// The task that it is about if no argument names one; without it, the live session.
+    pub about: Option<TaskId>,
     pub create: Create,
     pub mode: Mode,
+    /// What is said if there is no such command.
+    pub otherwise: Option<Box<Say>>,
 }
 
 /// What a client may choose for a new task. Trust is not among it: only the operator decides about that.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     pub workspace: Option<String>,
+    /// Directories beside it that tools may use.
+    pub directories: Vec<String>,
     pub model: Option<String>,
     /// No approvals; only if the operator allows clients to ask for it.
     pub auto_execute: Option<bool>,
     /// The only tools that may be used, of those that the operator allows.
     pub tools: Option<Vec<String>>,
+    /// The MCP servers that it names, as JSON. May contain credentials, so it is never logged.
+    pub servers: Option<Secret>,
+    /// The key for the model API that the task is to use. It is never logged or stored.
+    pub api_key: Option<Secret>,
+    /// Through how many agents the request came.
+    pub depth: u8,
 }
 
 /// How requests are handled where the protocols leave it open.
@@ -275,6 +382,8 @@ pub struct RequestPolicy {
     pub blocking_timeout_ms: Option<u64>,
     pub durability: Durability,
     pub disconnect: Disconnect,
+    /// Clients may give a key for the model API with a new task.
+    pub client_keys: bool,
 }
 
 /// How durable prompts and answers must be before they are acknowledged.

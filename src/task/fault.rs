@@ -1,6 +1,7 @@
 //! Errors of requests without a dialect. The table in `a2a::fault` has the codes of each.
 
 use crate::base::id::{CallId, TaskId};
+use crate::task::access::Right;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -32,11 +33,26 @@ pub enum FaultKind {
     /// The client does not list an extension that the operator requires.
     ExtensionRequired,
     VersionNotSupported,
-    Unauthenticated,
+    /// There is no valid credential. A wrong one was shown, or none.
+    Unauthenticated {
+        shown: bool,
+        /// Whether the client may be offered `Basic`: a browser would ask its user for a password.
+        basic: bool,
+    },
     Forbidden,
+    /// The credential is valid and lacks a right.
+    RightMissing(Right),
+    /// A client did something too often; it may try again after this time.
+    RateLimited {
+        retry_after_ms: u64,
+    },
     /// The answered call is not waiting for an answer (any more).
     NotPending(CallId),
     UnknownOption(CallId),
+    /// The answer is to a plan of the call that another one has replaced.
+    Stale(CallId),
+    /// A client may not name this MCP server.
+    McpServerNotAllowed,
     NotFound,
     MethodNotAllowed {
         allow: String,

@@ -1,10 +1,15 @@
 //! Messages and artifacts without a dialect.
 
-use crate::base::id::MessageId;
+use crate::base::id::{MessageId, Subject};
+use crate::limits::{INLINE_PROMPT_BYTES, Limits};
+use crate::task::log::blob::{BlobRef, Blobs};
+use crate::task::log::long_text::LongText;
 use crate::task::log::media::MediaContent;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use std::io;
+use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -55,18 +60,43 @@ impl Message {
 }
 
 impl Message {
-    /// The files in it that were sent whole.
-    pub fn files(&self) -> impl Iterator<Item = &MediaContent> {
+    /// The texts and files in it that are stored beside the log.
+    pub fn stored(&self) -> impl Iterator<Item = &BlobRef> {
         self.parts.iter().filter_map(|part| match &part.content {
-            Content::Bytes(file) => Some(file),
-            Content::Text(_) | Content::Uri(_) | Content::Data(_) => None,
+            Content::Text(text) => text.blob(),
+            Content::Bytes(file) => file.blob(),
+            Content::Uri(_) | Content::Data(_) => None,
         })
     }
 
-    pub fn files_mut(&mut self) -> impl Iterator<Item = &mut MediaContent> {
-        self.parts.iter_mut().filter_map(|part| match &mut part.content {
-            Content::Bytes(file) => Some(file),
-            Content::Text(_) | Content::Uri(_) | Content::Data(_) => None,
+    /// Whether something of it is stored and not in memory.
+    pub fn is_missing(&self) -> bool {
+        self.parts.iter().any(|part| match &part.content {
+            Content::Text(text) => text.missing().is_some(),
+            Content::Bytes(file) => file.data().is_none(),
+            Content::Uri(_) | Content::Data(_) => false,
+        })
+    }
+
+    /// Stores what is long, so that an event need not contain it.
+    pub fn store(&mut self, blobs: &dyn Blobs, limits: &Limits) {
+        // The length of a request limits what there is.
+        let mut room = u64::MAX;
+        for part in &mut self.parts {
+            match &mut part.content {
+                Content::Text(text) => text.store_above(INLINE_PROMPT_BYTES, blobs, limits, &mut room),
+                Content::Bytes(file) => file.store(blobs, limits, &mut room),
+                Content::Uri(_) | Content::Data(_) => {}
+            }
+        }
+    }
+
+    /// Reads what is stored and not in memory. `room` is how many bytes of files there may be; files that exceed it are left out.
+    pub fn load(&mut self, blobs: &dyn Blobs, room: &mut u64) -> io::Result<()> {
+        self.parts.iter_mut().try_for_each(|part| match &mut part.content {
+            Content::Text(text) => text.load(blobs),
+            Content::Bytes(file) => file.load_within(blobs, room),
+            Content::Uri(_) | Content::Data(_) => Ok(()),
         })
     }
 }
@@ -84,7 +114,7 @@ pub struct Part {
 
 impl Part {
     pub fn text(text: impl Into<String>) -> Part {
-        Part::of(Content::Text(text.into()))
+        Part::of(Content::Text(LongText::Inline(text.into())))
     }
 
     pub fn data(value: Value) -> Part {
@@ -99,7 +129,7 @@ impl Part {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Content {
-    Text(String),
+    Text(LongText),
     /// The content of a file.
     Bytes(#[serde(with = "crate::task::log::media::as_file")] MediaContent),
     Uri(String),
@@ -130,7 +160,7 @@ impl Artifact {
     pub fn append(&mut self, piece: &Artifact) {
         for part in &piece.parts {
             match (self.parts.last_mut().map(|last| &mut last.content), &part.content) {
-                (Some(Content::Text(text)), Content::Text(more)) => text.push_str(more),
+                (Some(Content::Text(LongText::Inline(text))), Content::Text(more)) => text.push_str(more.as_str()),
                 _ => self.parts.push(part.clone()),
             }
         }
@@ -144,12 +174,27 @@ pub struct Source {
     pub client: String,
     /// Its dialect, e.g. `a2a-0.3`.
     pub via: String,
+    /// The id of the credential that it showed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential: Option<Arc<str>>,
+    /// Whose credential that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Subject>,
 }
 
 impl Source {
+    pub fn new(client: impl Into<String>, via: impl Into<String>) -> Source {
+        Source { client: client.into(), via: via.into(), credential: None, subject: None }
+    }
+
+    /// Whether both are the same client, by name and dialect.
+    pub fn is_same_client(&self, other: &Source) -> bool {
+        self.client == other.client && self.via == other.via
+    }
+
     /// The source of answers that a timeout gives.
     pub fn clock() -> Source {
-        Source { client: "nobody".into(), via: "timeout".into() }
+        Source::new("nobody", "timeout")
     }
 
     pub fn is_clock(&self) -> bool {

@@ -19,9 +19,10 @@ mod settings;
 
 pub use always::{always, kept};
 pub use rule::{Names, Rule, Tier};
-pub use settings::ToolSettings;
+pub use settings::{ToolSettings, exclusion};
 
-use crate::base::words::words;
+use crate::base::text::words::words;
+use crate::task::origin::Origin;
 use crate::task::spec::{Confinement, Kind, Plan, Question, ToolSpec, Verdict};
 use rule::{Held, Subject};
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,8 @@ impl Mode {
 pub struct Grant {
     /// "Always" may be saved beyond the session.
     pub saving: bool,
+    /// MCP tools and servers may not be allowed for the rest of a session.
+    pub always_disabled: bool,
     /// A client may turn approvals off.
     pub auto_execute: bool,
 }
@@ -64,6 +67,7 @@ pub struct Grant {
 pub struct Ask<'a> {
     pub tool: &'a str,
     pub kind: Kind,
+    pub origin: &'a Origin,
     /// The tool's own default, if no rule matches.
     pub by_default: Verdict,
     pub args: &'a Value,
@@ -71,6 +75,8 @@ pub struct Ask<'a> {
     pub mode: Mode,
     /// What was allowed for the rest of this session.
     pub session: &'a [Rule],
+    /// What the extensions of the workspace forbid.
+    pub denied: &'a [Rule],
     pub trusted: bool,
     /// Whether somebody can be asked.
     pub interactive: bool,
@@ -98,6 +104,8 @@ impl Ruling {
 pub struct Policy {
     /// Highest rank first.
     held: Vec<Held>,
+    /// Whether somebody can be asked. A task of a server waits for as long as it takes, because somebody may always come.
+    interactive: bool,
 }
 
 impl Default for Policy {
@@ -108,9 +116,18 @@ impl Default for Policy {
 
 impl Policy {
     pub fn built_in() -> Policy {
-        let mut policy = Policy { held: Vec::new() };
+        let mut policy = Policy { held: Vec::new(), interactive: true };
         policy.hold(settings::built_in());
         policy
+    }
+
+    /// From now on nobody can be asked: what needs approval is denied.
+    pub fn ask_nobody(&mut self) {
+        self.interactive = false;
+    }
+
+    pub fn is_interactive(&self) -> bool {
+        self.interactive
     }
 
     /// Adds the rules of a JSON list. Returns a message for each rule that is invalid and therefore left out.
@@ -162,7 +179,7 @@ impl Policy {
             }
             Verdict::Ask if ask.auto_execute => Ruling::new(Verdict::Allow, "this task runs without questions"),
             Verdict::Ask if !ask.interactive => {
-                let reason = format!("nobody can be asked, and {}", ruling.reason);
+                let reason = format!("it needs approval ({}), and nobody can be asked", ruling.reason);
                 Ruling::new(Verdict::Deny, reason)
             }
             Verdict::Ask => ruling,
@@ -172,9 +189,9 @@ impl Policy {
     /// Whether rules deny every call of a tool in this mode. Then the model is not told of the tool.
     pub fn forbids(&self, tool: &ToolSpec, mode: Mode) -> bool {
         let concerns = |held: &&Held| {
-            held.concerns_tool(&tool.name, tool.kind, mode)
-                && held.rule.interactive != Some(false)
-                && !held.unless.iter().any(|rule| rule.tool_name.has_tool(&tool.name))
+            held.concerns_tool(&tool.name, tool.kind, &tool.origin, mode)
+                && held.rule.interactive.is_none_or(|with| with == self.interactive)
+                && !held.unless.iter().any(|rule| rule.is_about(&tool.name, &tool.origin))
         };
         let decisive = |held: &&Held| held.rule.decision != Verdict::Deny || !held.rule.is_narrow();
         let first = self.held.iter().filter(concerns).find(decisive);
@@ -183,16 +200,18 @@ impl Policy {
 
     fn outcome(&self, ask: &Ask<'_>) -> Outcome {
         let by_default = Held::by_default(ask.tool, ask.by_default);
-        let session: Vec<Held> = ask.session.iter().cloned().map(Held::of_session).collect();
-        let mut rules: Vec<&Held> = self.held.iter().chain(&session).collect();
+        let denied = ask.denied.iter().map(|rule| Held::plain(rule.clone(), Tier::Extension, "an extension"));
+        let local: Vec<Held> = ask.session.iter().cloned().map(Held::of_session).chain(denied).collect();
+        let mut rules: Vec<&Held> = self.held.iter().chain(&local).collect();
         rules.push(&by_default);
-        rules.retain(|held| held.concerns(ask));
+        let may_allow = !ask.origin.is_of_client();
+        rules.retain(|held| held.concerns(ask) && (may_allow || held.rule.decision != Verdict::Allow));
         rules.sort_by_key(|held| (std::cmp::Reverse(held.rank), strictness(held.rule.decision)));
         match &ask.plan.question {
             Question::Exec { command, needs_approval, edits, .. } => {
                 line::judge(&rules, ask, command, &line::Found { needs_approval: needs_approval.as_deref(), edits })
             }
-            Question::Edit { .. } | Question::Info { .. } | Question::AskUser { .. } => {
+            Question::Edit { .. } | Question::Mcp { .. } | Question::Info { .. } | Question::AskUser { .. } => {
                 first_fit(&rules, &Subject::Call(ask)).0
             }
         }

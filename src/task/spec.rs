@@ -3,13 +3,16 @@
 //! The `prepare` of a tool returns a [`Plan`], or an error; its `run` returns an [`Ending`]. Both are in the log, so a restarted server
 //! and every view know what was asked and what the result was.
 
-use crate::base::words::words;
-use crate::task::command_line::parse;
+mod question;
+
+pub use question::{Answers, ApprovalScope, Choice, Inquiry, InquiryKind, InquiryOption, Question};
+
+use crate::base::text::words::words;
 use crate::task::log::long_text::LongText;
 use crate::task::log::media::Media;
+use crate::task::origin::Origin;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 
 /// A tool as the model and the clients see it.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,8 +23,11 @@ pub struct ToolSpec {
     pub display_name: String,
     pub description: String,
     pub kind: Kind,
+    pub origin: Origin,
     /// JSON schema of the arguments.
     pub parameters: Value,
+    /// The schema as the tool's server wrote it, if the model is told another one.
+    pub original: Option<Value>,
     /// The decision if no rule matches.
     pub by_default: Verdict,
     pub output_is_markdown: bool,
@@ -37,21 +43,33 @@ impl ToolSpec {
             display_name: display_name.into(),
             description: description.into(),
             kind,
+            origin: Origin::BuiltIn,
             parameters,
+            original: None,
             by_default: if kind.only_reads() { Verdict::Allow } else { Verdict::Ask },
             output_is_markdown: false,
             has_live_output: kind == Kind::Execute,
         }
     }
 
-    /// Checks the arguments of a call. The error is for the model.
+    /// Checks the arguments of a call. The error is for the model. An MCP server checks the arguments of its tools itself; here is
+    /// checked that they are there.
     pub fn validate(&self, args: &Value) -> Result<(), String> {
-        crate::task::schema::check(&self.parameters, args, "params")
+        let check = |schema: &Value| crate::task::schema::check(schema, args, "params");
+        match self.origin {
+            Origin::Mcp(_) => check(&json!({"type": "object", "required": self.parameters.get("required")})),
+            Origin::BuiltIn | Origin::Skills | Origin::Resources | Origin::Agents => check(&self.parameters),
+        }
     }
 
     /// The tool as the log keeps it.
     pub fn declaration(&self) -> Value {
-        json!({"name": self.name, "description": self.description, "parameters": self.parameters})
+        let mut declaration =
+            json!({"name": self.name, "description": self.description, "parameters": self.parameters});
+        if let Some(original) = &self.original {
+            declaration["original"] = original.clone();
+        }
+        declaration
     }
 
     /// The names a call may use.
@@ -59,14 +77,15 @@ impl ToolSpec {
         std::iter::once(self.name.as_str()).chain(self.former_name)
     }
 
-    /// Whether it may be used if only the listed tools may; without a list all may.
+    /// Whether it may be used if only the listed tools may; without a list all may. A list may name all tools of an MCP server.
     pub fn is_among(&self, only: Option<&[String]>) -> bool {
-        only.is_none_or(|only| self.names().any(|name| only.iter().any(|one| one == name)))
+        self.names().any(|name| self.origin.is_among(name, only))
     }
 }
 
 words! {
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
     pub enum Kind {
         Read = "read",
         Edit = "edit",
@@ -140,14 +159,18 @@ impl Plan {
     pub fn texts(&self) -> Vec<&LongText> {
         match &self.question {
             Question::Edit { diff, old, new, .. } => [diff, new].into_iter().chain(old).collect(),
-            Question::Exec { .. } | Question::Info { .. } | Question::AskUser { .. } => Vec::new(),
+            Question::Exec { .. } | Question::Mcp { .. } | Question::Info { .. } | Question::AskUser { .. } => {
+                Vec::new()
+            }
         }
     }
 
     pub fn texts_mut(&mut self) -> Vec<&mut LongText> {
         match &mut self.question {
             Question::Edit { diff, old, new, .. } => [diff, new].into_iter().chain(old).collect(),
-            Question::Exec { .. } | Question::Info { .. } | Question::AskUser { .. } => Vec::new(),
+            Question::Exec { .. } | Question::Mcp { .. } | Question::Info { .. } | Question::AskUser { .. } => {
+                Vec::new()
+            }
         }
     }
 }
@@ -159,151 +182,6 @@ pub struct Base {
     /// The SHA-256 of the lines that the diff removes and adds: the same change of another version of the file has the same one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
-}
-
-/// What the user is shown if a call needs approval or an answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Question {
-    Edit {
-        title: String,
-        file_name: String,
-        file_path: String,
-        diff: LongText,
-        /// None for a file that does not exist yet.
-        old: Option<LongText>,
-        new: LongText,
-    },
-    Exec {
-        title: String,
-        command: String,
-        /// The programs that the command line starts, in order, without repeats. Only `bash` if it could not be parsed.
-        programs: Vec<String>,
-        dir: Option<String>,
-        /// What to check before approving it, in sentences.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        warnings: Vec<String>,
-        /// Why commands that only read, or files that it redirects to, need approval all the same, as a clause: "a.txt leads
-        /// out of the workspace". Rules and answers may still allow the call.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        needs_approval: Option<String>,
-        /// The files that redirections write, as absolute real paths below the workspace. Empty if one of them needs approval.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        edits: Vec<String>,
-    },
-    Info {
-        title: String,
-        prompt: String,
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        urls: Vec<String>,
-    },
-    /// The call itself is a question to the user: the answer is its result, so no rule and no mode can give it.
-    AskUser { title: String, questions: Vec<Inquiry> },
-}
-
-/// One question of the agent to the user, with the names that the model and the clients use.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Inquiry {
-    pub question: String,
-    /// A short label.
-    pub header: String,
-    #[serde(default, rename = "type")]
-    pub kind: InquiryKind,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub options: Vec<InquiryOption>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub multi_select: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub placeholder: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum InquiryKind {
-    #[default]
-    Choice,
-    Text,
-    YesNo,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct InquiryOption {
-    pub label: String,
-    pub description: String,
-}
-
-/// The answers of the user, by the number of the question, counted from 0.
-pub type Answers = BTreeMap<String, String>;
-
-impl Question {
-    pub fn is_edit(&self) -> bool {
-        matches!(self, Question::Edit { .. })
-    }
-
-    /// Whether it is about a command line that could not be parsed.
-    pub fn is_unread(&self) -> bool {
-        matches!(self, Question::Exec { command, .. } if parse(command).is_err())
-    }
-
-    /// Whether only a person can answer it, whatever rules allow.
-    pub fn asks_the_user(&self) -> bool {
-        matches!(self, Question::AskUser { .. })
-    }
-
-    /// The possible answers in the order to show them; the last one refuses.
-    pub fn options(&self, scope: ApprovalScope) -> &'static [Choice] {
-        // An answer to the agent's own question cannot be given in advance.
-        let scope = if self.asks_the_user() { ApprovalScope::Once } else { scope };
-        match scope {
-            ApprovalScope::Once => &[Choice::ProceedOnce, Choice::Cancel],
-            ApprovalScope::Session => &[Choice::ProceedOnce, Choice::ProceedAlways, Choice::Cancel],
-            ApprovalScope::Disk => {
-                &[Choice::ProceedOnce, Choice::ProceedAlways, Choice::ProceedAlwaysAndSave, Choice::Cancel]
-            }
-        }
-    }
-}
-
-/// How long "always" may last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ApprovalScope {
-    /// No rule can be created for this call: its command line could not be parsed.
-    Once,
-    #[default]
-    Session,
-    Disk,
-}
-
-impl ApprovalScope {
-    pub fn is_session(&self) -> bool {
-        *self == ApprovalScope::Session
-    }
-}
-
-words! {
-    /// An answer to a question.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
-    pub enum Choice {
-        ProceedOnce = "proceed_once",
-        ProceedAlways = "proceed_always",
-        ProceedAlwaysAndSave = "proceed_always_and_save",
-        Cancel = "cancel",
-    }
-}
-
-impl Choice {
-    /// What people are shown for it where a call needs approval.
-    pub fn name(self) -> &'static str {
-        match self {
-            Choice::ProceedOnce => "Allow Once",
-            Choice::ProceedAlways => "Always Allow",
-            Choice::ProceedAlwaysAndSave => "Always Allow and Save",
-            Choice::Cancel => "Reject",
-        }
-    }
 }
 
 /// How a call ended.
@@ -501,6 +379,8 @@ words! {
         WebFetchProcessingError = "web_fetch_processing_error",
         WebFetchFallbackFailed = "web_fetch_fallback_failed",
         WebSearchFailed = "web_search_failed",
+        McpToolError = "mcp_tool_error",
+        McpResourceNotFound = "mcp_resource_not_found",
         /// The server stopped while the call ran.
         Interrupted = "interrupted",
     }

@@ -14,7 +14,11 @@
 pub mod ask_user;
 pub mod commands;
 pub mod files;
-#[cfg(any(feature = "web-tools", feature = "webhooks"))]
+pub mod invoke_agent;
+pub mod mcp_call;
+pub mod mcp_resources;
+pub mod people;
+#[cfg(any(feature = "agents", feature = "web-tools", feature = "webhooks"))]
 pub mod public_hosts;
 pub mod search;
 #[cfg(test)]
@@ -27,17 +31,24 @@ pub mod web;
 pub mod write_todos;
 
 use crate::base::cancel::Cancel;
-use crate::base::id::TaskId;
-use crate::base::nearest::edit_distance;
+use crate::base::id::{TaskId, Tenant};
+use crate::base::text::nearest::edit_distance;
 use crate::limits::Limits;
+use crate::task::definitions::skill::ActiveSkill;
 use crate::task::log::answer::Request;
 use crate::task::log::long_text::LongText;
+use crate::task::log::server::NamedServer;
 use crate::task::machine::job::{ModelError, Run, RunEnd};
+use crate::task::origin::Origin;
 use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, ToolSpec};
 use commands::background::Background;
+use files::activate_skill::{ActivateSkill, Skills};
 use files::changes::FileChanges;
 use files::kept_output::KeptOutputs;
 use files::path::Workspace;
+use invoke_agent::{AgentThreads, Agents, InvokeAgent};
+use mcp_call::{McpCall, McpScope, McpServers};
+use people::People;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io;
@@ -66,8 +77,21 @@ pub struct Ctx<'a> {
     pub children: &'a dyn Spawn,
     /// The task of the call. Background processes of the call belong to it.
     pub task: &'a TaskId,
+    pub tenant: &'a Tenant,
+    /// The MCP servers that the task's client named.
+    pub named: &'a [NamedServer],
     pub background: &'a Background,
     pub web: &'a Web,
+    /// The MCP servers of the task.
+    pub mcp: &'a dyn McpServers,
+    /// Whom a running call may ask.
+    pub people: &'a dyn People,
+    /// The skills of workspaces.
+    pub skills: &'a dyn Skills,
+    /// Other agents.
+    pub agents: &'a dyn Agents,
+    /// The conversations of the task with them; None if the call has none.
+    pub threads: Option<&'a AgentThreads>,
     /// None when a script answers: there is no model to ask.
     pub ask: Option<&'a dyn Ask>,
     /// Where a call records the files that it writes.
@@ -77,8 +101,12 @@ pub struct Ctx<'a> {
 }
 
 impl<'a> Ctx<'a> {
+    pub fn mcp_scope(&self) -> McpScope<'_> {
+        McpScope { task: self.task, workspace: self.workspace.path(), tenant: self.tenant, named: self.named }
+    }
+
     /// The context of a call with these arguments, if its path is not in the workspace but in another directory that may be used.
-    /// Calls that read may use kept outputs too.
+    /// Calls that read may use kept outputs and activated skills too.
     fn elsewhere(&self, spec: &ToolSpec, args: &Value) -> Result<Option<Ctx<'a>>, CallError> {
         let path = ["file_path", "dir_path"].into_iter().find_map(|name| optional_text_arg(args, name));
         let Some(path) = path.filter(|path| !self.workspace.has(path)) else {
@@ -88,9 +116,21 @@ impl<'a> Ctx<'a> {
             return Ok(Some(Ctx { workspace, others: Vec::new(), ..*self }));
         }
         let has_path = |other: &&Workspace| other.has(path);
+        let may_be_used = |other: &&Workspace| spec.kind.only_reads() || !other.is_read_only();
         // Of nested directories, the inner one.
-        let other = self.others.iter().filter(has_path).max_by_key(|other| other.path().as_os_str().len());
+        let others = self.others.iter().filter(may_be_used).filter(has_path);
+        let other = others.max_by_key(|other| other.path().as_os_str().len());
         other.map(|other| self.inside(other)).transpose()
+    }
+
+    /// With the directories of these skills, as far as they are there. One that has become a link to another place is not.
+    pub fn reading(mut self, skills: &[ActiveSkill]) -> Ctx<'a> {
+        let opened = skills.iter().filter_map(|skill| {
+            let opened = Workspace::read_only(skill.dir.as_ref()).ok()?;
+            (opened.path() == Path::new(&skill.dir)).then_some(opened)
+        });
+        self.others.extend(opened);
+        self
     }
 
     fn inside(&self, workspace: &Workspace) -> Result<Ctx<'a>, CallError> {
@@ -109,7 +149,7 @@ pub trait Ask: Send + Sync {
 
 /// Starts programs. The shell layer implements it, because it ends children together with the server.
 pub trait Spawn: Send + Sync {
-    /// Starts a program in its own session, with a clean environment, no input, and both outputs in one pipe.
+    /// Starts a program in its own session, with a clean environment.
     fn spawn(&self, launch: Launch) -> io::Result<Box<dyn Child>>;
 
     /// Whether programs can be confined to reading this workspace (its real path). If not, the reason, as a sentence
@@ -145,6 +185,32 @@ pub struct Launch {
     pub dir: OwnedFd,
     /// None if it runs as the user.
     pub read_only: Option<ReadOnly>,
+    pub io: Io,
+    /// Further variables, which nothing is removed from.
+    pub env: Vec<(OsString, OsString)>,
+}
+
+impl Launch {
+    /// A command as the user runs it.
+    pub fn command(argv: Vec<OsString>, dir: OwnedFd) -> Launch {
+        Launch { argv, dir, read_only: None, io: Io::Merged, env: Vec::new() }
+    }
+}
+
+/// What a program reads and writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Io {
+    /// No input, and both outputs in one pipe: a command.
+    Merged,
+    /// A pipe each: a server, which is not a command and has the environment of a server.
+    Piped,
+}
+
+/// The pipes of a program beside its output.
+pub struct Pipes {
+    /// What it reads.
+    pub input: OwnedFd,
+    pub errors: OwnedFd,
 }
 
 /// The files that a program without approval may use, beside the system's programs. The kernel enforces it.
@@ -162,6 +228,11 @@ pub trait Child: Send {
 
     /// Their output. It ends when all of them have closed it.
     fn output(&self) -> BorrowedFd<'_>;
+
+    /// The other pipes of a program that was started with [`Io::Piped`], once.
+    fn take_pipes(&mut self) -> Option<Pipes> {
+        None
+    }
 
     /// Readable when the program itself has ended.
     fn over(&self) -> BorrowedFd<'_>;
@@ -213,6 +284,10 @@ impl Toolbox {
         tools.extend(web::tools());
         tools.push(Box::new(write_todos::WriteTodos));
         tools.push(Box::new(ask_user::AskUser));
+        tools.push(Box::new(ActivateSkill));
+        tools.push(Box::new(InvokeAgent));
+        tools.push(Box::new(mcp_resources::ListMcpResources));
+        tools.push(Box::new(mcp_resources::ReadMcpResource));
         Toolbox::new(tools)
     }
 
@@ -223,35 +298,39 @@ impl Toolbox {
     }
 
     pub fn specs(&self) -> Vec<ToolSpec> {
-        self.tools.iter().map(|(spec, _)| spec.clone()).collect()
+        // The tools for skills, agents and resources are declared where there are any.
+        let built_in = self.tools.iter().filter(|(spec, _)| spec.origin == Origin::BuiltIn);
+        built_in.map(|(spec, _)| spec.clone()).collect()
     }
 
     /// One result per call, in the order of the batch.
     pub fn prepare(&self, batch: &[Request], ctx: &Ctx) -> Vec<Result<Plan, CallError>> {
         let prepare = |Request { name, args, .. }: &Request| {
-            let (spec, tool) = self.find(name, args)?;
-            tool.prepare(args, ctx.elsewhere(spec, args)?.as_ref().unwrap_or(ctx))
+            let found = self.find(name, args, ctx)?;
+            found.tool().prepare(args, ctx.elsewhere(found.spec(), args)?.as_ref().unwrap_or(ctx))
         };
         batch.iter().map(prepare).collect()
     }
 
     pub fn run(&self, run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> RunEnd {
-        let end = self.find(&run.name, &run.args).and_then(|(spec, tool)| match ctx.cancel.is_set() {
+        let end = self.find(&run.name, &run.args, ctx).and_then(|found| match ctx.cancel.is_set() {
             true => Ok(cancelled_before_start()),
-            false => run_where(spec, tool, run, ctx, out),
+            false => run_where(found.spec(), found.tool(), run, ctx, out),
         });
         end.unwrap_or_else(|error| RunEnd::Ended(Ending::Error { error }))
     }
 
     /// The tool of a call, if the call's arguments match the tool's schema.
-    fn find(&self, name: &str, args: &Value) -> Result<(&ToolSpec, &dyn Tool), CallError> {
-        let found = self.tools.iter().find(|(spec, _)| spec.names().any(|one| one == name));
-        let (spec, tool) = found.ok_or_else(|| {
-            let suggestion = self.suggestion(name);
-            ErrorKind::ToolNotRegistered.error(format!("There is no tool named \"{name}\". {suggestion}"))
-        })?;
-        spec.validate(args).map_err(invalid)?;
-        Ok((spec, tool.as_ref()))
+    fn find(&self, name: &str, args: &Value, ctx: &Ctx) -> Result<Found<'_>, CallError> {
+        let own = self.tools.iter().find(|(spec, _)| spec.names().any(|one| one == name));
+        let found = own.map(|(spec, tool)| Found::BuiltIn(spec, tool.as_ref()));
+        let found =
+            found.or_else(|| McpCall::find(name, ctx).map(|call| Found::Mcp(Box::new(call)))).ok_or_else(|| {
+                let suggestion = self.suggestion(name);
+                ErrorKind::ToolNotRegistered.error(format!("There is no tool named \"{name}\". {suggestion}"))
+            })?;
+        found.spec().validate(args).map_err(invalid)?;
+        Ok(found)
     }
 
     /// The most similar names, nearest first.
@@ -267,6 +346,28 @@ impl Toolbox {
             [] => "No tools are available.".into(),
             [only] => format!("Did you mean {only}?"),
             several => format!("Did you mean one of: {}?", several.join(", ")),
+        }
+    }
+}
+
+/// The tool of a call.
+enum Found<'a> {
+    BuiltIn(&'a ToolSpec, &'a dyn Tool),
+    Mcp(Box<McpCall>),
+}
+
+impl Found<'_> {
+    fn spec(&self) -> &ToolSpec {
+        match self {
+            Found::BuiltIn(spec, _) => spec,
+            Found::Mcp(call) => &call.spec,
+        }
+    }
+
+    fn tool(&self) -> &dyn Tool {
+        match self {
+            Found::BuiltIn(_, tool) => *tool,
+            Found::Mcp(call) => call.as_ref(),
         }
     }
 }

@@ -18,29 +18,36 @@ pub type Judge = fn(IpAddr) -> bool;
 #[derive(Debug)]
 pub struct Judged {
     judge: Judge,
+    /// Where the addresses are that it accepts.
+    place: &'static str,
     names: DefaultResolver,
 }
 
 impl Judged {
     pub fn new(judge: Judge) -> Judged {
-        Judged { judge, names: DefaultResolver::default() }
+        Judged { judge, place: "on the public internet", names: DefaultResolver::default() }
+    }
+
+    /// Only addresses of this machine.
+    pub fn loopback() -> Judged {
+        Judged { judge: |address| address.is_loopback(), place: "on this machine", ..Judged::new(is_public) }
     }
 }
 
 impl Resolver for Judged {
     fn resolve(&self, uri: &Uri, config: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
         let found = self.names.resolve(uri, config, timeout)?;
-        check(found.iter().map(|address| address.ip()), self.judge)?;
+        check(found.iter().map(|address| address.ip()), self)?;
         Ok(found)
     }
 }
 
-fn check(mut addresses: impl Iterator<Item = IpAddr>, judge: Judge) -> io::Result<()> {
-    match addresses.find(|address| !judge(*address)) {
+fn check(mut addresses: impl Iterator<Item = IpAddr>, judged: &Judged) -> io::Result<()> {
+    match addresses.find(|address| !(judged.judge)(*address)) {
         None => Ok(()),
         Some(address) => Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            format!("its address {address} is not on the public internet"),
+            format!("its address {address} is not {}", judged.place),
         )),
     }
 }
@@ -53,10 +60,12 @@ mod tests {
     fn a_name_counts_by_all_its_addresses() {
         let of = |list: &[&str]| {
             let addresses = list.iter().map(|text| text.parse().expect("an address"));
-            check(addresses, is_public).is_ok()
+            [Judged::new(is_public), Judged::loopback()].map(|judged| check(addresses.clone(), &judged).is_ok())
         };
-        assert!(of(&["93.184.216.34", "2606:4700::1"]));
-        assert!(!of(&["93.184.216.34", "127.0.0.1"]));
-        assert!(!of(&["::ffff:10.0.0.1"]));
+        assert_eq!(of(&["93.184.216.34", "2606:4700::1"]), [true, false]);
+        assert_eq!(of(&["93.184.216.34", "127.0.0.1"]), [false, false]);
+        assert_eq!(of(&["::ffff:10.0.0.1"]), [false, false]);
+        assert_eq!(of(&["127.0.0.1", "::1"]), [false, true]);
+        assert_eq!(of(&["127.0.0.1", "10.0.0.1"]), [false, false]);
     }
 }

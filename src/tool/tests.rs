@@ -2,6 +2,10 @@
 
 use super::*;
 use crate::task::log::blob::MemoryBlobs;
+use crate::tool::files::activate_skill::NoSkills;
+use crate::tool::invoke_agent::NoAgents;
+use crate::tool::mcp_call::NoServers;
+use crate::tool::people::Nobody;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,9 +16,19 @@ pub(crate) struct Scratch(pub PathBuf);
 
 impl Scratch {
     pub(crate) fn new() -> Scratch {
+        Scratch::below(&std::env::temp_dir())
+    }
+
+    /// One in memory, if the system has such a file system, for tests with many flushes.
+    pub(crate) fn in_memory() -> Scratch {
+        let memory = Some(PathBuf::from("/dev/shm")).filter(|memory| memory.is_dir());
+        Scratch::below(&memory.unwrap_or_else(std::env::temp_dir))
+    }
+
+    fn below(dir: &Path) -> Scratch {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("gemini-a2a-tool-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
+        let path = dir.join(name);
         std::fs::create_dir_all(&path).expect("the temporary directory is writable");
         Scratch(path.canonicalize().expect("it was just made"))
     }
@@ -57,8 +71,15 @@ pub(super) fn in_ctx<T>(
         limits,
         children: &NoPrograms,
         task: &"t".into(),
+        tenant: &Default::default(),
+        named: &[],
         background: &Background::default(),
         web,
+        mcp: &NoServers,
+        people: &Nobody,
+        skills: &NoSkills,
+        agents: &NoAgents,
+        threads: None,
         ask,
         changes: &FileChanges::new(Arc::new(MemoryBlobs::default()), u64::MAX),
         outputs: &KeptOutputs::default(),
@@ -214,9 +235,16 @@ fn a_cancelled_call_does_nothing() {
         limits: &limits,
         children: &NoPrograms,
         task: &"t".into(),
+        tenant: &Default::default(),
+        named: &[],
         changes: &FileChanges::new(Arc::new(MemoryBlobs::default()), u64::MAX),
         background: &Background::default(),
         web: &Web::default(),
+        mcp: &NoServers,
+        people: &Nobody,
+        skills: &NoSkills,
+        agents: &NoAgents,
+        threads: None,
         ask: None,
         outputs: &KeptOutputs::default(),
     };

@@ -1,20 +1,21 @@
 //! What keys do outside of dialogs: writing, sending, stopping, quitting, and printing what was asked for.
 
 use crate::base::clock::Now;
-use crate::limits::ui::{ESCAPE_TWICE_MS, QUIT_TWICE_MS};
+use crate::limits::ui::{ESCAPE_TWICE_MS, PROMPT_BYTES, QUIT_TWICE_MS};
 use crate::task::policy::Mode;
 use crate::task::spec::Choice;
 use crate::ui::Act;
 use crate::ui::app::{Editing, Ui};
-use crate::ui::bind::Action;
 use crate::ui::client::{Ask, Purpose, Session};
-use crate::ui::composer::Outcome;
-use crate::ui::edit::{Motion, Way};
+use crate::ui::format::style::Role;
+use crate::ui::format::wrap::Line;
+use crate::ui::input::bind::Action;
+use crate::ui::input::composer::Outcome;
+use crate::ui::input::edit::{Motion, Way};
+use crate::ui::output::screen::sharing;
+use crate::ui::output::transcript::Whole;
 use crate::ui::scene::{Item, Phase};
-use crate::ui::screen::sharing;
-use crate::ui::style::Role;
-use crate::ui::transcript::Whole;
-use crate::ui::wrap::Line;
+use serde_json::json;
 
 /// When a prompt reaches the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +112,8 @@ impl Ui {
     }
 
     pub(super) fn mode(&self) -> Mode {
-        self.about.mode.unwrap_or(self.transcript.scene.mode)
+        let scene = &self.transcript.scene;
+        self.about.mode.filter(|_| scene.task.is_none()).unwrap_or(scene.mode)
     }
 
     /// Takes the newest own prompt back that waits for its turn. Whether there is one.
@@ -204,7 +206,8 @@ impl Ui {
     pub(super) fn suspend(&mut self, now: Now) {
         match &self.setup.url {
             Some(url) => {
-                let text = format!("Not suspended: {} over {url}", sharing(self.clients.len()));
+                // This one is among them, also before the server has said who they are.
+                let text = format!("Not suspended: {} over {url}", sharing(self.clients.len().max(1)));
                 self.toast(text, now);
             }
             None => self.acts.push(Act::Suspend),
@@ -216,7 +219,7 @@ impl Ui {
         match outcome {
             Outcome::Done | Outcome::Ignored => {}
             Outcome::Blank if self.transcript.scene.phase == Phase::Interrupted => {
-                self.say("Go on.".into(), Delivered::Next)
+                self.say("Go on.".into(), Delivered::Next, now);
             }
             Outcome::Blank => {}
             Outcome::Shell(command) => {
@@ -229,17 +232,28 @@ impl Ui {
                 self.remember(&text);
                 match text.strip_prefix('/').filter(|name| name.starts_with(char::is_alphabetic)) {
                     Some(command) => self.command(command, now),
-                    None => self.say(text, delivered),
+                    None => self.say(text, delivered, now),
                 }
             }
         }
     }
 
-    pub(super) fn say(&mut self, text: String, delivered: Delivered) {
+    pub(super) fn say(&mut self, text: String, delivered: Delivered, now: Now) {
+        if self.client.is_full() {
+            self.composer.draft.replace(&text);
+            return self.toast("Too many prompts wait already: try again when some of them were taken", now);
+        }
+        // An escape in JSON is up to six times as long as the character.
+        if text.len() > PROMPT_BYTES / 6 && json!(text).to_string().len() > PROMPT_BYTES {
+            self.composer.draft.replace(&text);
+            return self.toast("The prompt is too long to be sent: put it into a file and name that with @", now);
+        }
         self.typing.said += 1;
         let key = format!("{}-{}", self.setup.nonce, self.typing.said);
         match (self.task.clone(), self.transcript.scene.phase == Phase::Closed) {
-            (Some(task), false) => self.ask(Ask::Say { task, text, key, steer: delivered == Delivered::Within }),
+            (Some(task), false) => {
+                self.ask(Ask::Say { task: Some(task), text, key, steer: delivered == Delivered::Within })
+            }
             _ => {
                 // It is said to the session that comes.
                 self.setup.prompt = Some(text);

@@ -4,19 +4,22 @@
 use crate::base::clock::Now;
 use crate::base::id::{CallId, Seq, TaskId};
 use crate::limits::ui::{FILES_ASKED, FRAME_MS, PROSE_COLUMNS, SPINNER_MS, TOAST_MS};
-use crate::task::log::event::Event;
-use crate::ui::bind::{self, Action, action};
-use crate::ui::block;
-use crate::ui::client::{About, Ask, Client, ClientInfo, Incoming, Session};
-use crate::ui::composer::Composer;
-use crate::ui::dialog::Dialog;
-use crate::ui::keys::{Decoder, Reply, TerminalInput};
-use crate::ui::linear::Linear;
-use crate::ui::paint::{Painter, Size};
+use crate::task::form::ReplyAction;
+use crate::task::log::event::{Event, hooks};
+use crate::task::log::record::Record;
+use crate::ui::client::{About, Ask, Client, ClientInfo, Incoming};
+use crate::ui::dialogs::dialog::Dialog;
+use crate::ui::format::style::Role;
+use crate::ui::format::wrap::Line;
+use crate::ui::input::bind::{self, Action, action};
+use crate::ui::input::composer::Composer;
+use crate::ui::input::keys::{Decoder, Reply, TerminalInput};
+use crate::ui::output::block;
+use crate::ui::output::linear::Linear;
+use crate::ui::output::paint::{Painter, Size};
+use crate::ui::output::printing::Kind;
+use crate::ui::output::transcript::Transcript;
 use crate::ui::scene::{Phase, Stage};
-use crate::ui::style::Role;
-use crate::ui::transcript::{Kind, Transcript};
-use crate::ui::wrap::Line;
 use crate::ui::{Act, Input, Setup};
 
 pub struct Ui {
@@ -32,6 +35,10 @@ pub struct Ui {
     pub(super) size: Size,
     pub(super) toast: Option<(String, u64)>,
     pub(super) task: Option<TaskId>,
+    /// The session, while the task of a command is shown in its place.
+    pub(super) session: Option<(TaskId, Transcript)>,
+    /// The last record of a log that was there before; what it prints is held until then.
+    pub(super) behind: Option<Seq>,
     /// When the connection is tried again, after it was lost.
     pub(super) retry_at: Option<u64>,
     /// Sequences for the terminal that show nothing.
@@ -47,6 +54,8 @@ pub struct Ui {
     pub(super) fetched: Vec<u8>,
     pub(super) greeted: bool,
     pub(super) debug: bool,
+    /// The server is used by others too: this terminal does not choose what its session is.
+    pub(super) is_attached: bool,
     pub(super) keyboard: Keyboard,
     decoder: Decoder,
     pub(super) typing: Typing,
@@ -106,7 +115,7 @@ impl Ui {
         let composer = Composer::new(std::mem::take(&mut setup.history), &std::mem::take(&mut setup.draft));
         let mut ui = Ui {
             client: Client::default(),
-            transcript: Transcript::new(setup.viewer.clone()),
+            transcript: Transcript::new(setup.viewer.clone(), setup.thoughts),
             composer,
             dialog: None,
             about: About::default(),
@@ -116,6 +125,8 @@ impl Ui {
             size,
             toast: None,
             task: setup.task.clone(),
+            session: None,
+            behind: None,
             retry_at: None,
             signal: String::new(),
             redraw: false,
@@ -127,6 +138,7 @@ impl Ui {
             fetched: Vec::new(),
             greeted: false,
             debug: setup.debug,
+            is_attached: setup.attached,
             keyboard: Keyboard::Legacy,
             decoder: Decoder::default(),
             typing: Typing::default(),
@@ -136,7 +148,7 @@ impl Ui {
         };
         ui.composer.commands = ui.commands();
         if let Some(trust) = ui.setup.trust.take() {
-            ui.open(trust.dialog(), Some(Picks::Trust), now);
+            ui.open(trust.dialog("number or ↑↓ and Enter · Esc quits"), Some(Picks::Trust), now);
         }
         ui
     }
@@ -194,7 +206,7 @@ impl Ui {
         [
             self.decoder.due(),
             self.toast.as_ref().map(|(_, until)| *until),
-            (self.dirty || self.transcript.is_waiting()).then_some(frame),
+            (self.dirty || self.transcript.printing.is_waiting()).then_some(frame),
             self.is_busy().then(|| next(SPINNER_MS)).filter(|_| linear.is_none()),
             self.dialog.as_ref().filter(|open| !open.focused).map(|_| next(1_000)).filter(|_| linear.is_none()),
             self.retry_at.filter(|_| linear.is_none()).map(|_| next(SPINNER_MS)),
@@ -204,6 +216,11 @@ impl Ui {
         .flatten()
         .min()
         .map(|due| due.max(now.mono_ms))
+    }
+
+    /// Whether frames of the server can be taken: not while the terminal takes nothing and much waits to be printed.
+    pub fn has_room(&self) -> bool {
+        self.transcript.printing.has_room()
     }
 
     /// Whether a turn is under way and does not wait for the user.
@@ -236,6 +253,9 @@ impl Ui {
     }
 
     pub(super) fn open(&mut self, dialog: Dialog, picks: Option<Picks>, now: Now) {
+        if let Some(linear) = &mut self.linear {
+            linear.pick(&dialog);
+        }
         self.dialog = Some(Open { dialog, focused: true, since: now.mono_ms, painted: None, picks });
     }
 
@@ -324,7 +344,7 @@ impl Ui {
         self.ask(Ask::Clients);
         match self.task.clone() {
             Some(task) => self.watch(task, Some(self.transcript.scene.seq).filter(|_| again)),
-            None => self.ask(Ask::Session(Session::Present)),
+            None => self.ask(Ask::Session(self.setup.begin.clone())),
         }
     }
 
@@ -337,20 +357,25 @@ impl Ui {
     fn frame(&mut self, frame: &str, now: Now) {
         match self.client.take(frame) {
             Incoming::Record(task, record) => {
-                let switches =
-                    matches!(record.event, Event::Created(_)) && self.setup.task.is_none() && self.task.is_some();
+                let created = matches!(record.event, Event::Created(_));
                 if Some(&task) != self.task.as_ref() {
-                    match switches {
-                        true => self.show_task(task),
-                        false => return,
+                    // Only a new session is shown without being asked for.
+                    if !created || self.task.is_none() || self.setup.task.is_some() || self.session.is_some() {
+                        return;
                     }
+                    self.show_task(task);
                 }
-                if record.seq <= self.transcript.scene.seq && self.transcript.scene.task.is_some() {
+                // Records of a watch that was given up may still come, and some are sent again.
+                let scene = &self.transcript.scene;
+                if scene.task.is_none() != created || (!created && record.seq <= scene.seq) {
                     return;
                 }
                 self.record(&record, now);
             }
-            Incoming::Unknown(task, seq) if Some(&task) == self.task.as_ref() => self.transcript.scene.seq = seq,
+            Incoming::Unknown(task, seq) if Some(&task) == self.task.as_ref() => {
+                self.transcript.scene.seq = seq;
+                self.caught_up();
+            }
             Incoming::Reply(ask, reply) => self.replied(ask, reply, now),
             Incoming::Clients(clients) => self.clients = clients,
             Incoming::Problem(message) => self.toast(message, now),
@@ -360,23 +385,44 @@ impl Ui {
 
     /// Another task takes the place of the present one.
     pub(super) fn show_task(&mut self, task: TaskId) {
-        let viewer = self.transcript.viewer.clone();
-        let before = std::mem::replace(&mut self.transcript, Transcript::new(viewer));
-        self.transcript.follow(before);
+        self.transcript = self.transcript.follower();
+        self.transcript.printing.release();
+        self.behind = None;
         self.task = Some(task);
         self.dialog = None;
     }
 
-    fn record(&mut self, record: &crate::task::log::record::Record, now: Now) {
+    /// Shows the task of a command until it is over.
+    pub(super) fn show_command(&mut self, task: TaskId) {
+        if let (Some(session), None) = (self.task.clone(), &self.session) {
+            let next = self.transcript.follower();
+            self.session = Some((session, std::mem::replace(&mut self.transcript, next)));
+            self.dialog = None;
+            self.watch(task, None);
+        }
+    }
+
+    fn leave_command(&mut self) {
+        if let (Some((session, mut transcript)), Some(task)) = (self.session.take(), self.task.clone()) {
+            transcript.printing = std::mem::take(&mut self.transcript.printing);
+            self.transcript = transcript;
+            self.ask(Ask::Unwatch { task });
+            self.watch(session, Some(self.transcript.scene.seq));
+        }
+    }
+
+    fn record(&mut self, record: &Record, now: Now) {
         let columns = self.columns();
         self.transcript.apply(record, columns);
+        self.caught_up();
         if let Some(linear) = &mut self.linear {
             linear.apply(record, &self.transcript, now.mono_ms);
         }
         match &record.event {
             Event::Created(created) => self.transcript.viewer.workspace = created.workspace.clone(),
             Event::TurnEnded { .. } => self.turn_ended(record.at, now),
-            Event::CallAnswered { call, by, .. } => {
+            Event::CallAnswered { call, by, .. }
+            | Event::CallReplied { call, by, action: ReplyAction::Accept | ReplyAction::Decline, .. } => {
                 let mine = self.transcript.viewer.is_me(by);
                 let shown = self.dialog.as_ref().is_some_and(|open| open.dialog.call() == Some(call));
                 if !mine && shown {
@@ -385,7 +431,21 @@ impl Ui {
                     self.toast(text, now);
                 }
             }
+            Event::Closed { .. } => self.leave_command(),
+            Event::Traced { .. } | Event::Paused | Event::ResultsSent | hooks!() if self.debug => {
+                let event = serde_json::to_string(&record.event).unwrap_or_default();
+                let line = Line::new(Role::Muted, &format!("{} {event}", record.seq.0));
+                self.transcript.print(Kind::Tool, vec![line.clipped(PROSE_COLUMNS)]);
+            }
             _ => {}
+        }
+    }
+
+    /// Prints what was held back, once the last record of before is there.
+    pub(super) fn caught_up(&mut self) {
+        if self.behind.is_some_and(|last| self.transcript.scene.seq >= last) {
+            self.behind = None;
+            self.transcript.printing.release();
         }
     }
 }

@@ -28,7 +28,8 @@ pub enum Ask {
         task: TaskId,
     },
     Say {
-        task: TaskId,
+        /// None: the live session, or a new task of a server without one.
+        task: Option<TaskId>,
         text: String,
         key: String,
         steer: bool,
@@ -68,6 +69,18 @@ pub enum Ask {
     },
     Clients,
     Briefs,
+    Export {
+        task: TaskId,
+    },
+    Delete {
+        task: TaskId,
+    },
+    /// A new task, which is not the session.
+    Create,
+    /// The task as A2A shows it.
+    Get {
+        task: TaskId,
+    },
     Blob {
         task: TaskId,
         sha256: String,
@@ -104,7 +117,11 @@ impl Ask {
             Ask::Watch { task, after } => json!({"watch": {"task": task, "after": after}}),
             Ask::Unwatch { task } => json!({"unwatch": {"task": task}}),
             Ask::Say { task, text, key, steer } => {
-                json!({"say": {"task": task, "text": text, "id": key, "steer": steer}})
+                let mut say = json!({"text": text, "id": key, "steer": steer});
+                if let Some(task) = task {
+                    say["task"] = json!(task);
+                }
+                json!({ "say": say })
             }
             Ask::Answer { task, call, choice, edited, answers, seen } => {
                 let mut answer = json!({"task": task, "call": call, "option": choice.word()});
@@ -119,10 +136,14 @@ impl Ask {
             Ask::Drop { task, turn } => json!({"drop": {"task": task, "turn": turn}}),
             Ask::Tune { task, mode, model } => json!({"tune": {"task": task, "mode": mode, "model": model}}),
             Ask::Shell { task, command } => json!({"shell": {"task": task, "command": command}}),
-            Ask::Execute { task, text } => json!({"execute": {"task": task, "text": text}}),
+            Ask::Execute { task, text } => json!({"execute": {"task": task, "text": text, "live": true}}),
             Ask::Files { task, query, limit } => json!({"files": {"task": task, "query": query, "limit": limit}}),
             Ask::Clients => json!({"clients": {}}),
             Ask::Briefs => json!({"briefs": {}}),
+            Ask::Export { task } => json!({"export": {"task": task}}),
+            Ask::Delete { task } => json!({"delete": {"task": task}}),
+            Ask::Create => json!({"create": {}}),
+            Ask::Get { task } => json!({"get": {"task": task}}),
             Ask::Blob { task, sha256, from, .. } => json!({"blob": {"task": task, "sha256": sha256, "from": from}}),
         }
     }
@@ -153,6 +174,8 @@ pub struct ClientInfo {
     pub client: String,
     pub via: String,
     pub task: Option<String>,
+    /// It is sent events as they happen.
+    pub live: bool,
     /// Unix milliseconds.
     pub since: u64,
 }
@@ -165,8 +188,10 @@ pub struct About {
     pub workspace: String,
     pub mode: Option<Mode>,
     pub models: Vec<String>,
-    /// Tokens that the model takes.
+    /// Tokens that the model takes, and at which the conversation is summarised.
     pub window: u64,
+    #[serde(rename = "compressTokens")]
+    pub compress_tokens: u64,
     pub commands: Vec<CommandInfo>,
 }
 
@@ -212,9 +237,14 @@ impl Client {
         self.connected
     }
 
-    /// The frame of a call. None if it is not sent now: it is kept if it repeats, and dropped otherwise.
+    /// Whether as many calls wait for an answer as may.
+    pub fn is_full(&self) -> bool {
+        self.open.len() >= CALLS_OPEN
+    }
+
+    /// The frame of a call. None if it is not sent now: it is kept if it repeats, and dropped otherwise or if there are too many.
     pub fn send(&mut self, ask: Ask) -> Option<String> {
-        if !ask.repeats() && (!self.connected || self.open.len() >= CALLS_OPEN) {
+        if self.is_full() || (!ask.repeats() && !self.connected) {
             return None;
         }
         self.last += 1;

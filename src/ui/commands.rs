@@ -1,17 +1,19 @@
 //! Slash commands: those of the terminal itself, and those of the server, which are sent to it. Lists to choose from are opened here.
 
 use crate::base::clock::Now;
+use crate::base::id::TaskId;
 use crate::limits::ui::COPY_CHARS;
 use crate::task::policy::Mode;
 use crate::ui::app::{Picks, Ui};
-use crate::ui::bind;
-use crate::ui::block::{count, lower, spell};
 use crate::ui::client::{Ask, Session};
-use crate::ui::composer::Command;
-use crate::ui::dialog::{Dialog, Kind, Numbers, Picker, columns};
-use crate::ui::status::mode_word;
-use crate::ui::style::Role;
-use crate::ui::wrap::Line;
+use crate::ui::dialogs::dialog::{Dialog, Kind, Numbers, Picker};
+use crate::ui::format::columns::{broken_columns, columns};
+use crate::ui::format::style::Role;
+use crate::ui::format::wrap::Line;
+use crate::ui::input::bind;
+use crate::ui::input::composer::Command;
+use crate::ui::output::block::{count, lower, spell};
+use crate::ui::output::status::mode_word;
 use crate::ui::{Act, TrustChoice, TrustQuestion};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -27,6 +29,8 @@ const OWN: &[(&str, &str)] = &[
     ("clients", "who shares this session"),
     ("stats", "requests, tokens, tools, time"),
     ("copy", "copies the last answer, or its n-th code block"),
+    ("status", "model, context, mode and clients"),
+    ("trust", "says whether the files of this folder count"),
     ("debug", "shows lines of the log"),
     ("quit", "leaves"),
 ];
@@ -60,13 +64,17 @@ impl Ui {
             "model" => self.tune(None, Some(argument.to_owned())),
             "mode" => self.set_mode(argument, now),
             "clients" => self.print(self.client_lines(now)),
-            "stats" => self.print(self.transcript.stats()),
+            "stats" => self.print(self.transcript.tally.lines(&self.transcript.scene, self.columns())),
             "copy" => self.copy(argument, now),
             "debug" => self.debug = !self.debug,
             "status" => {
-                let text = format!("{}, {}", self.transcript.scene.model, mode_word(self.mode()));
-                self.print(vec![Line::new(Role::Text, &text)]);
+                let text = self.footer(usize::MAX).content();
+                self.print(vec![Line::new(Role::Text, text.trim())]);
             }
+            "trust" => match &self.setup.folder {
+                Some(folder) => self.open(folder.dialog("number or ↑↓ and Enter · Esc back"), Some(Picks::Trust), now),
+                None => self.toast("The server decides which folder is trusted: start it there and use /trust", now),
+            },
             _ => match self.task.clone() {
                 Some(task) => self.ask(Ask::Execute { task, text: format!("/{line}") }),
                 None => self.toast("There is no session yet", now),
@@ -82,7 +90,7 @@ impl Ui {
             .map(|command| vec![format!("  /{}", command.name), command.help.clone()])
             .collect();
         let mut lines = vec![Line::new(Role::Strong, "Commands")];
-        lines.extend(columns(&rows, &[Role::Text, Role::Muted]));
+        lines.extend(broken_columns(&rows, &[Role::Text, Role::Muted], self.columns()));
         lines.extend([Line::default(), Line::new(Role::Strong, "Keys")]);
         let keys = bind::help(self.columns().saturating_sub(2).min(68));
         lines.extend(keys.iter().map(|row| Line::new(Role::Muted, &format!("  {row}"))));
@@ -127,7 +135,9 @@ impl Ui {
 
     /// The list of sessions, from an answer of the server.
     pub(super) fn pick_session(&mut self, briefs: &Value, now: Now) {
-        let tasks = briefs["tasks"].as_array().cloned().unwrap_or_default();
+        let mut tasks = briefs["tasks"].as_array().cloned().unwrap_or_default();
+        let here = self.transcript.viewer.workspace.clone();
+        tasks.retain(|task| task["workspace"].as_str().is_none_or(|place| here.is_empty() || place == here));
         if tasks.is_empty() {
             return self.toast("There are no earlier sessions", now);
         }
@@ -138,9 +148,14 @@ impl Ui {
                 .map_or("now".into(), |time| format!("{} ago", time.split(' ').next().unwrap_or_default()));
             let mut facts = count(task["turns"].as_u64().unwrap_or(0) as usize, "prompt");
             let state = text(task, "state");
-            if !matches!(state.as_str(), "" | "input_required" | "input-required") {
-                facts += &format!(" · {state}");
-            }
+            let is = |name: &str| task[name].as_bool().unwrap_or(false);
+            let word = match state.as_str() {
+                _ if is("live") => "open",
+                _ if is("failed") => "failed",
+                "" | "input_required" | "input-required" => "",
+                state => state,
+            };
+            facts += &Some(word).filter(|word| !word.is_empty()).map_or(String::new(), |word| format!(" · {word}"));
             vec![age, text(task, "title"), facts]
         };
         let rows: Vec<Vec<String>> = tasks.iter().map(row).collect();
@@ -148,20 +163,36 @@ impl Ui {
         let entries = lines.into_iter().zip(tasks.iter().map(|task| text(task, "task"))).collect();
         let viewer = &self.transcript.viewer;
         let title = Line::new(Role::Strong, &format!("Sessions in {}", viewer.directory(&viewer.workspace)));
-        let hint = "Enter continues · type to filter · Esc back";
-        let picker = Picker::new(vec![title], entries, Numbers::None, hint);
+        let hint = "Enter continues · type to filter · d deletes · Esc back";
+        let picker = Picker::new(vec![title], entries, Numbers::Deletable, hint);
         self.open(Dialog::new(Kind::Picker(picker)), Some(Picks::Session), now);
     }
 
     pub(super) fn picked(&mut self, picks: Picks, value: &str, now: Now) {
         self.dialog = None;
         match picks {
-            Picks::Trust => self.acts.extend(TrustChoice::from_word(value).map(Act::Trust)),
-            Picks::Session => self.ask(Ask::Session(Session::Task(value.into()))),
+            Picks::Trust => {
+                self.acts.extend(TrustChoice::from_word(value).map(Act::Trust));
+                if self.client.is_connected() {
+                    self.toast("It counts from the next start on", now);
+                }
+            }
+            Picks::Session => self.pick_task(value.into()),
             Picks::Model => self.tune(None, Some(value.to_owned())),
             Picks::Yolo if value == "yes" => self.tune(Some(Mode::Yolo), None),
             Picks::Yolo => self.toast("The mode stays as it was", now),
         }
+    }
+
+    /// Continues a session. The present one is printed again, and that of a server that others use stays the session.
+    fn pick_task(&mut self, task: TaskId) {
+        let present = self.task.clone();
+        if present.as_ref() != Some(&task) && !self.is_attached {
+            return self.ask(Ask::Session(Session::Task(task)));
+        }
+        self.ask(Ask::Unwatch { task: present.unwrap_or_else(|| task.clone()) });
+        self.show_task(task.clone());
+        self.watch(task, None);
     }
 
     /// Copies the last answer, or its n-th block of code, by a sequence that the terminal may ignore.
@@ -204,7 +235,7 @@ fn code_blocks(text: &str) -> Vec<String> {
 
 impl TrustQuestion {
     /// The dialog of an unknown folder.
-    pub(super) fn dialog(&self) -> Dialog {
+    pub(super) fn dialog(&self, hint: &'static str) -> Dialog {
         let mut title = vec![
             Line::new(Role::Strong, &format!("Do you trust the files in {}?", self.folder)),
             Line::new(Role::Text, "Trust lets its settings, variables, GEMINI.md and commands count. Found here:"),
@@ -218,7 +249,6 @@ impl TrustQuestion {
         }
         let not = Line::new(Role::Text, "Do not trust it: only my own settings count");
         entries.push((not, TrustChoice::Nothing.word().to_owned()));
-        let hint = "number or ↑↓ and Enter · Esc quits";
         Dialog::new(Kind::Picker(Picker::new(title, entries, Numbers::Shown, hint)))
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! | the shell | does |
 //! |---|---|
-//! | at the start | makes a [`Setup`], then `Ui::new`; writes [`screen::START`] in raw mode (nothing in linear mode) |
+//! | at the start | makes a [`Setup`], then `Ui::new`; writes [`output::screen::START`] in raw mode (nothing in linear mode) |
 //! | when something happens | calls `Ui::take` with an [`Input`] and performs the [`Act`]s that it returns |
 //! | when the terminal has taken all bytes, at the time of `Ui::due` | calls `take(Input::Tick)`, then `Ui::paint`, and writes the bytes |
 //! | before an editor or a stop | writes `Ui::restore`; afterwards `Ui::resume`, then gives `Input::Edited` or `Input::Resumed` |
@@ -17,23 +17,29 @@
 //!
 //! | call | members | answer |
 //! |---|---|---|
-//! | `about` | | `{session, workspace, mode, models, window, commands: [{name, description, arguments}]}` |
+//! | `about` | | `{session, workspace, mode, models, window, compressTokens, commands: [{name, description, arguments}]}` |
 //! | `session` | none, `new: true`, or `task` | the id of the live session, which is a new one, or this task from now on |
-//! | `watch`, `unwatch` | `task`; `after` | `{taskId, after}`, then its records |
+//! | `watch`, `unwatch` | `task`; `after` | `{taskId, after, seq}`, then its records; `seq` is the last one that there is |
 //! | `say` | `task`, `text`, `id`, `steer` | `{taskId, accepted}` |
 //! | `answer` | `task`, `call`, `option`; `edited`, `answers`, `seen` | the same; the error `TOOL_CALL_NOT_PENDING` if somebody was faster |
 //! | `abort`, `drop` | `task`; `turn` | the same |
 //! | `tune` | `task`; `mode`, `model` | anything; the mode or the model is the one from now on |
 //! | `shell` | `task`, `command` | anything; the command is shown by its events |
-//! | `execute` | `task`, `text` | `{text}`, shown as markdown |
+//! | `execute` | `task`, `text` | `{text}`, shown as markdown; without a text, the task `taskId` is shown until it is over |
 //! | `files` | `task`, `query`, `limit` | `{paths: […], total}` |
 //! | `clients` | | `{clients: [{client, via, task, since}]}`, then frames `{"clients": […]}` when they change |
-//! | `briefs` | | `{tasks: [{task, title, at, turns, state}]}`, newest first |
+//! | `briefs` | | `{tasks: [{task, title, at, turns, state, workspace, live, failed}]}`, newest first |
+//! | `delete` | `task` | anything; the task is gone |
 //! | `blob` | `task`, `sha256`, `from` | `{data, len}` |
 //!
 //! A call that the server does not know is answered with an error, and the terminal does without it. After a lost connection
 //! (`Input::Lost`, then `Input::Connected`) prompts, answers and stops are sent again; the log is continued behind the last record.
 
+pub mod client;
+pub mod dialogs;
+pub mod format;
+pub mod input;
+pub mod output;
 pub mod scene;
 
 #[cfg(feature = "tui")]
@@ -41,69 +47,21 @@ mod actions;
 #[cfg(feature = "tui")]
 pub mod app;
 #[cfg(feature = "tui")]
-pub mod bind;
-#[cfg(feature = "tui")]
-pub mod block;
-#[cfg(feature = "tui")]
-pub mod client;
-#[cfg(feature = "tui")]
-pub mod code;
-#[cfg(feature = "tui")]
 mod commands;
-#[cfg(feature = "tui")]
-pub mod complete;
-#[cfg(feature = "tui")]
-pub mod composer;
-#[cfg(feature = "tui")]
-pub mod dialog;
-#[cfg(feature = "tui")]
-pub mod diff;
-#[cfg(feature = "tui")]
-pub mod edit;
-#[cfg(feature = "tui")]
-pub mod history;
-#[cfg(feature = "tui")]
-pub mod inline;
-#[cfg(feature = "tui")]
-pub mod inquiry;
-#[cfg(feature = "tui")]
-pub mod keys;
-#[cfg(feature = "tui")]
-pub mod linear;
-#[cfg(feature = "tui")]
-pub mod markdown;
-#[cfg(feature = "tui")]
-pub mod paint;
-#[cfg(feature = "tui")]
-mod questions;
 #[cfg(feature = "tui")]
 mod replies;
 #[cfg(feature = "tui")]
-pub mod screen;
-#[cfg(feature = "tui")]
-pub mod status;
-#[cfg(feature = "tui")]
-pub mod style;
-#[cfg(feature = "tui")]
-pub mod table;
-#[cfg(feature = "tui")]
-pub mod text;
-#[cfg(feature = "tui")]
-pub mod transcript;
-#[cfg(feature = "tui")]
-pub mod width;
-#[cfg(feature = "tui")]
-pub mod wrap;
+pub mod tally;
 
 #[cfg(feature = "tui")]
 use crate::base::id::TaskId;
-use crate::base::words::words;
+use crate::base::text::words::words;
 
 /// What the terminal knows from the start.
 #[cfg(feature = "tui")]
 pub struct Setup {
     /// This client in the log, the workspace, the user's home.
-    pub viewer: block::Viewer,
+    pub viewer: output::block::Viewer,
     pub version: String,
     /// The address that others can connect to, if there is one.
     pub url: Option<String>,
@@ -112,6 +70,8 @@ pub struct Setup {
     pub branch: String,
     /// A task to show instead of the live session.
     pub task: Option<TaskId>,
+    /// Which session is the live one from the start, if no task is shown.
+    pub begin: client::Session,
     /// Prompts of earlier, oldest first, and a draft that was not sent.
     pub history: Vec<String>,
     pub draft: String,
@@ -119,7 +79,12 @@ pub struct Setup {
     pub prompt: Option<String>,
     /// Asked before anything else. The connection is made after the answer.
     pub trust: Option<TrustQuestion>,
-    pub style: style::Style,
+    /// What `/trust` asks; None if the folder is on another machine.
+    pub folder: Option<TrustQuestion>,
+    /// The server runs without this terminal: of its log only the newest rows are printed at first.
+    pub attached: bool,
+    pub thoughts: Thoughts,
+    pub style: format::style::Style,
     pub notify: Notify,
     /// The name of the editor, and of the terminal program (`TERM_PROGRAM`).
     pub editor: String,
@@ -132,6 +97,37 @@ pub struct Setup {
     pub nonce: String,
 }
 
+#[cfg(feature = "tui")]
+impl Setup {
+    /// A terminal in the live session, with nothing of before and nothing special.
+    pub fn new(viewer: output::block::Viewer, style: format::style::Style) -> Setup {
+        Setup {
+            viewer,
+            version: env!("CARGO_PKG_VERSION").into(),
+            url: None,
+            server: String::new(),
+            branch: String::new(),
+            task: None,
+            begin: client::Session::Present,
+            history: Vec::new(),
+            draft: String::new(),
+            prompt: None,
+            trust: None,
+            folder: None,
+            attached: false,
+            thoughts: Thoughts::default(),
+            style,
+            notify: Notify::default(),
+            editor: String::new(),
+            terminal: String::new(),
+            inside_tmux: false,
+            linear: false,
+            debug: false,
+            nonce: String::new(),
+        }
+    }
+}
+
 /// What happened.
 #[cfg(feature = "tui")]
 #[derive(Debug)]
@@ -140,7 +136,7 @@ pub enum Input<'a> {
     Bytes(&'a [u8]),
     /// In linear mode: a line was typed.
     Line(&'a str),
-    Resized(paint::Size),
+    Resized(output::paint::Size),
     /// The server sent a frame.
     Frame(&'a str),
     Connected,
@@ -174,7 +170,7 @@ pub enum Act {
     },
     /// Stop the process group, as Ctrl-Z does.
     Suspend,
-    /// The folder is trusted or not; then connect.
+    /// The folder is trusted or not; then connect, unless that was done.
     Trust(TrustChoice),
     Quit,
 }
@@ -195,6 +191,19 @@ words! {
         Folder = "folder",
         Parent = "parent",
         Nothing = "nothing",
+    }
+}
+
+words! {
+    /// The setting `ui.thoughts`: what is shown of the agent's thoughts.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Thoughts {
+        /// The subject of the newest one, while the agent thinks.
+        #[default]
+        Subject = "subject",
+        /// All of them are printed.
+        Full = "full",
+        Off = "off",
     }
 }
 

@@ -1,15 +1,15 @@
 //! The server's answers to the terminal's calls.
 
 use crate::base::clock::Now;
-use crate::base::id::{Seq, TaskId};
-use crate::limits::ui::{FETCH_BYTES, WHOLE_ROWS};
+use crate::base::id::{CallId, Seq, TaskId};
+use crate::limits::ui::{FETCH_BYTES, SCREENS_BEFORE, WHOLE_ROWS};
 use crate::ui::actions::Delivered;
-use crate::ui::app::Ui;
-use crate::ui::block;
-use crate::ui::client::{Ask, Purpose};
-use crate::ui::dialog;
-use crate::ui::markdown::Markdown;
-use crate::ui::style::Role;
+use crate::ui::app::{Editing, Ui};
+use crate::ui::client::{Ask, Purpose, Session};
+use crate::ui::dialogs::dialog;
+use crate::ui::format::markdown::Markdown;
+use crate::ui::format::style::Role;
+use crate::ui::output::block;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -26,28 +26,17 @@ impl Ui {
         match ask {
             Ask::About => {
                 self.about = serde_json::from_value(value).unwrap_or_default();
-                self.composer.commands = self.commands();
+                self.composer.set_commands(self.commands());
                 if self.transcript.viewer.workspace.is_empty() {
                     self.transcript.viewer.workspace = self.about.workspace.clone();
                 }
             }
-            Ask::Session(_) => self.join(&value),
-            Ask::Watch { after, .. } => {
-                let begins_anew =
-                    after.is_some_and(|after| value["after"].as_u64().is_some_and(|given| Seq(given) < after));
-                if begins_anew && let Some(task) = self.task.clone() {
-                    self.show_task(task);
-                    let columns = self.columns();
-                    self.print(block::notice(Role::Muted, "·", "The log begins anew", columns));
-                }
+            Ask::Session(_) => self.join(&value, now),
+            Ask::Watch { task, after } => self.watching(task, after, &value),
+            Ask::Tune { model: Some(model), .. } => {
+                self.toast(format!("{model} answers from the next request on"), now);
             }
-            Ask::Tune { mode, model, .. } => {
-                self.about.mode = mode.or(self.about.mode);
-                if let Some(model) = model {
-                    self.toast(format!("{model} answers from the next request on"), now);
-                    self.transcript.scene.model = model;
-                }
-            }
+            Ask::Delete { .. } => self.ask(Ask::Briefs),
             Ask::Files { query, .. } => {
                 let paths = value["paths"].as_array().into_iter().flatten();
                 let paths: Vec<String> = paths.filter_map(|path| path.as_str().map(str::to_owned)).collect();
@@ -56,19 +45,28 @@ impl Ui {
             }
             Ask::Clients => self.clients = serde_json::from_value(value["clients"].clone()).unwrap_or_default(),
             Ask::Briefs => self.pick_session(&value, now),
-            Ask::Execute { .. } => self.print_result(&value),
-            Ask::Blob { task, sha256, purpose, .. } => self.fetched(task, sha256, purpose, &value),
-            Ask::Say { .. }
+            Ask::Execute { .. } => match (value["text"].as_str(), value["taskId"].as_str()) {
+                // It is a turn of the session, whose records come anyway.
+                (None, Some(task)) if self.task.as_ref().is_some_and(|own| own.as_str() == task) => {}
+                (None, Some(task)) => self.show_command(task.into()),
+                (text, _) => self.print_result(text.or(value.as_str()).unwrap_or_default()),
+            },
+            Ask::Blob { task, sha256, purpose, .. } => self.fetched(task, sha256, purpose, &value, now),
+            Ask::Create
+            | Ask::Export { .. }
+            | Ask::Get { .. }
+            | Ask::Say { .. }
             | Ask::Answer { .. }
             | Ask::Abort { .. }
             | Ask::Drop { .. }
+            | Ask::Tune { .. }
             | Ask::Shell { .. }
             | Ask::Unwatch { .. } => {}
         }
     }
 
     /// The session is known: follow it, and say what waits for it.
-    fn join(&mut self, value: &Value) {
+    fn join(&mut self, value: &Value, now: Now) {
         let id = value.as_str().or_else(|| value["taskId"].as_str()).map(TaskId::from);
         let Some(id) = id else {
             return;
@@ -79,13 +77,31 @@ impl Ui {
         }
         self.watch(id, None);
         if let Some(prompt) = self.setup.prompt.take() {
-            self.say(prompt, Delivered::Next);
+            self.say(prompt, Delivered::Next, now);
         }
     }
 
+    /// The records of a task follow. Those that an attached terminal was not there for are not all printed.
+    fn watching(&mut self, task: TaskId, after: Option<Seq>, value: &Value) {
+        let (given, last) = (value["after"].as_u64().map(Seq), value["seq"].as_u64().map(Seq));
+        if after.is_some() && given < after {
+            self.show_task(task);
+            self.begins_anew();
+        }
+        self.behind = last;
+        if after.is_none() && last.is_some() && std::mem::take(&mut self.setup.attached) {
+            self.transcript.printing.hold(SCREENS_BEFORE * self.size.rows);
+        }
+        self.caught_up();
+    }
+
+    fn begins_anew(&mut self) {
+        let columns = self.columns();
+        self.print(block::notice(Role::Muted, "·", "The log begins anew", columns));
+    }
+
     /// What a command of the server answered.
-    fn print_result(&mut self, value: &Value) {
-        let text = value["text"].as_str().or_else(|| value.as_str()).unwrap_or_default();
+    fn print_result(&mut self, text: &str) {
         let columns = self.columns();
         let mut markdown = Markdown::default();
         let mut lines = markdown.push(text, columns);
@@ -105,7 +121,19 @@ impl Ui {
                     self.composer.draft.replace(&text);
                 }
             }
+            // The answer did not fit: the question is asked again.
+            Ask::Answer { call, .. } if self.is_inquired(&call) => {
+                let asked = &mut self.transcript.scene.asked;
+                asked.retain(|known| *known != call);
+                asked.insert(0, call);
+                self.toast(message, now);
+            }
             Ask::Drop { .. } => self.toast("It was begun already", now),
+            // Another server, or its state is another: the session that there is now takes the place of the one before.
+            Ask::Watch { after: Some(_), .. } if reason == "TASK_NOT_FOUND" && self.setup.task.is_none() => {
+                self.begins_anew();
+                self.ask(Ask::Session(Session::Present));
+            }
             // A server of another version may not know them; nothing depends on them.
             Ask::About | Ask::Clients | Ask::Files { .. } | Ask::Unwatch { .. } => {}
             Ask::Session(_)
@@ -116,17 +144,25 @@ impl Ui {
             | Ask::Shell { .. }
             | Ask::Execute { .. }
             | Ask::Briefs
+            | Ask::Export { .. }
+            | Ask::Delete { .. }
+            | Ask::Create
+            | Ask::Get { .. }
             | Ask::Blob { .. } => self.toast(message, now),
         }
     }
 
+    /// Whether the server of a call waits for an answer.
+    fn is_inquired(&self, call: &CallId) -> bool {
+        self.transcript.scene.calls.get(call).is_some_and(|call| call.inquiry.is_some())
+    }
+
     /// A piece of stored text; the next one is asked for until all is there.
-    fn fetched(&mut self, task: TaskId, sha256: String, purpose: Purpose, value: &Value) {
+    fn fetched(&mut self, task: TaskId, sha256: String, purpose: Purpose, value: &Value, now: Now) {
         let piece = STANDARD.decode(value["data"].as_str().unwrap_or_default()).unwrap_or_default();
         self.fetched.extend_from_slice(&piece);
         let (have, of) = (self.fetched.len() as u64, value["len"].as_u64().unwrap_or(0));
-        let whole = matches!(purpose, Purpose::Edit(_));
-        if !piece.is_empty() && have < of && (whole || self.fetched.len() < FETCH_BYTES) {
+        if !piece.is_empty() && have < of && self.fetched.len() < FETCH_BYTES {
             return self.ask(Ask::Blob { task, sha256, from: have, purpose });
         }
         let text = String::from_utf8_lossy(&std::mem::take(&mut self.fetched)).into_owned();
@@ -147,7 +183,8 @@ impl Ui {
                 }
                 self.print(lines);
             }
-            Purpose::Edit(call) => self.edit_fetched(call, &text),
+            Purpose::Edit(_) if have < of => self.toast("The file is too long to be changed here", now),
+            Purpose::Edit(call) => self.open_editor(Editing::Proposal(call), &text, "proposal"),
         }
     }
 }

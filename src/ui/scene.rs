@@ -5,22 +5,23 @@
 //! no width and no colour. Unlike the state of the task machine it keeps what people read and drops what only the model needs.
 
 mod call;
+mod fold_call;
 
 pub use call::{Call, Stage};
 
 use crate::base::id::{CallId, ConfigId, ContextId, Seq, TaskId};
-use crate::base::words::words;
-use crate::task::log::answer::{Answer, Usage};
-use crate::task::log::event::{Created, End, Event, Tries};
+use crate::base::text::words::words;
+use crate::task::definitions::command_hook::HookReport;
+use crate::task::definitions::slash::PromptPart;
+use crate::task::log::answer::{Answer, Request, Usage};
+use crate::task::log::event::{Created, End, Event, Tries, calls, delayed, hooks, ownership};
 use crate::task::log::record::Record;
 use crate::task::machine::state::TaskState;
 use crate::task::message::{Artifact, Content, Message, Source};
 use crate::task::policy::Mode;
 use crate::task::push::Health;
-use crate::task::spec::{ApprovalScope, Ending, Plan};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -157,10 +158,12 @@ words! {
         Looped = "looped",
         Nudged = "nudged",
         Declined = "declined",
+        Delayed = "delayed",
         CallStale = "call_stale",
         Dropped = "dropped",
         Tuned = "tuned",
         Revoked = "revoked",
+        Restored = "restored",
         ShellBegan = "shell_began",
         ShellEnded = "shell_ended",
         Interrupted = "interrupted",
@@ -181,8 +184,9 @@ impl Scene {
             }
             Event::Steered { turn } => self.begin_prompt(*turn, seq),
             Event::Dropped { turn, by } => self.drop_prompt(*turn, by, seq),
-            Event::Tuned { mode, model, by } => self.tune(seq, *mode, model.as_deref(), by),
+            Event::Tuned { mode, model, by, directories: _ } => self.tune(seq, *mode, model.as_deref(), by),
             Event::Revoked { by, .. } => self.note(seq, NoteWord::Revoked, &by.client),
+            Event::Restored(restored) => self.note(seq, NoteWord::Restored, &restored.described()),
             Event::ShellBegan { command, .. } => self.note(seq, NoteWord::ShellBegan, command),
             Event::ShellOutput { .. } => {}
             Event::ShellEnded { text } => self.note(seq, NoteWord::ShellEnded, text),
@@ -191,8 +195,16 @@ impl Scene {
             Event::CommandBegan => self.phase = Phase::Command,
             Event::Attached { text, media } if text.is_empty() && media.is_empty() => self.phase = Phase::Thinking,
             Event::Attached { .. } => self.think_after(seq, NoteWord::Attached, ""),
+            Event::CommandExpanded { parts } => self.name_calls(parts.iter().filter_map(PromptPart::request)),
             Event::CommandPrompted { .. } => self.think_after(seq, NoteWord::CommandPrompted, ""),
-            Event::Tools(_) | Event::Traced { .. } | Event::FileChanged(_) => {}
+            Event::Tools(_)
+            | Event::ServerSeen(_)
+            | Event::Traced { .. }
+            | Event::FileChanged(_)
+            | Event::SkillActivated(_)
+            | Event::AgentCalled(_)
+            | Event::Audited { .. }
+            | ownership!() => {}
             Event::Thought { subject, description } => self.think(seq, subject, description),
             Event::Text { text } => self.say(seq, text),
             Event::Cited { text } => self.note(seq, NoteWord::Cited, text),
@@ -205,19 +217,12 @@ impl Scene {
             Event::CompactionFailed { reason } => self.think_after(seq, NoteWord::CompactionFailed, reason),
             Event::Looped => self.note(seq, NoteWord::Looped, ""),
             Event::Nudged { text } => self.think_after(seq, NoteWord::Nudged, text),
+            Event::HookRan(report) => self.hear_hook(seq, report),
+            Event::Reprompted { text } => self.think_after(seq, NoteWord::Nudged, text),
             Event::Declined { text } => self.note(seq, NoteWord::Declined, text),
+            Event::Delayed { place } => self.note(seq, NoteWord::Delayed, &delayed(*place)),
             Event::Answered { answer } => self.answer(seq, answer),
-            Event::CallPlanned { call, plan } => self.plan_call(call, plan, seq),
-            Event::CallAsked { call, keeping } => self.ask_about(call, *keeping, record.at),
-            Event::CallAnswered { call, choice, by, edited, answers, .. } => {
-                self.change(call, |call| call.answer(*choice, by, edited, answers));
-                self.leave_question(call);
-            }
-            Event::CallReady { call, .. } => self.change(call, |call| call.stage = Stage::Ready),
-            Event::CallStarted { call } => self.change(call, |call| call.start(record.at)),
-            Event::CallOutput { call, text } => self.change(call, |call| call.print(text)),
-            Event::CallEnded { call, ending } => self.end_call(call, ending, record.at),
-            Event::CallStale { call } => self.plan_again(call, seq),
+            calls!() => self.fold_call(record),
             Event::Paused => self.state = Some(TaskState::InputRequired),
             Event::ResultsSent => self.send_results(),
             Event::Produced { artifact, append, .. } => self.produce(artifact, *append),
@@ -225,9 +230,18 @@ impl Scene {
             Event::Interrupted { text } => self.suspend(seq, text),
             Event::Resumed => self.resume(seq),
             Event::Closed { state, text } => self.close((*state).into(), text, seq),
+            hooks!() => self.fold_webhook(&record.event),
+        }
+    }
+
+    /// Folds a change of a webhook.
+    fn fold_webhook(&mut self, event: &Event) {
+        match event {
             Event::HookSet { target } => drop(self.hooks.insert(target.id.clone(), Health::default())),
             Event::HookDropped { id } => drop(self.hooks.remove(id)),
             Event::HookMoved { id, health, .. } => drop(self.hooks.insert(id.clone(), health.clone())),
+            // The others change none.
+            _ => {}
         }
     }
 
@@ -254,12 +268,6 @@ impl Scene {
     fn think_after(&mut self, seq: Seq, word: NoteWord, text: &str) {
         self.note(seq, word, text);
         self.phase = Phase::Thinking;
-    }
-
-    fn change(&mut self, id: &CallId, change: impl FnOnce(&mut Call)) {
-        if let Some(call) = self.calls.get_mut(id) {
-            change(call);
-        }
     }
 
     fn begin_prompt(&mut self, turn: u32, seq: Seq) {
@@ -354,10 +362,7 @@ impl Scene {
             None if whole.is_empty() => {}
             None => self.items.push(Item::Text { seq, text: whole, open: false }),
         }
-        for request in answer.calls() {
-            self.items.push(Item::Call { id: request.call.clone() });
-            self.calls.insert(request.call.clone(), Call::named(request.clone()));
-        }
+        self.name_calls(answer.calls());
         if let Some(usage) = &answer.usage {
             self.usage.total.add(usage);
             self.usage.last = Some(*usage);
@@ -365,42 +370,24 @@ impl Scene {
         if let Some(model) = &answer.model {
             self.model = model.clone();
         }
-        self.phase = Phase::Tools;
         self.answer_from = self.items.len();
     }
 
-    fn plan_call(&mut self, id: &CallId, plan: &Arc<Plan>, seq: Seq) {
+    fn name_calls<'a>(&mut self, requests: impl Iterator<Item = &'a Request>) {
+        for request in requests {
+            self.items.push(Item::Call { id: request.call.clone() });
+            self.calls.insert(request.call.clone(), Call::named(request.clone()));
+        }
         self.phase = Phase::Tools;
-        self.change(id, |call| {
-            (call.plan, call.planned) = (Some(plan.clone()), Some(seq));
-            call.stage = Stage::Planned;
-        });
     }
 
-    fn ask_about(&mut self, id: &CallId, keeping: ApprovalScope, at: u64) {
-        self.asked.push(id.clone());
-        self.change(id, |call| (call.stage, call.keeping, call.asked_at) = (Stage::Asked, keeping, at));
-    }
-
-    fn leave_question(&mut self, id: &CallId) {
-        self.asked.retain(|asked| asked != id);
-        self.state = Some(TaskState::Working);
-    }
-
-    fn end_call(&mut self, id: &CallId, ending: &Arc<Ending>, at: u64) {
-        self.phase = Phase::Tools;
-        self.asked.retain(|asked| asked != id);
-        self.change(id, |call| call.end(ending, at));
-    }
-
-    fn plan_again(&mut self, id: &CallId, seq: Seq) {
-        self.asked.retain(|asked| asked != id);
-        self.change(id, |call| {
-            call.stage = Stage::Replanning;
-            (call.choice, call.by, call.edited, call.answers) = (None, None, None, None);
-        });
-        let title = self.calls.get(id).and_then(|call| call.plan.as_ref()).map(|plan| plan.title.clone());
-        self.note(seq, NoteWord::CallStale, &title.unwrap_or_default());
+    fn hear_hook(&mut self, seq: Seq, report: &HookReport) {
+        if let (Some(id), Some(args)) = (&report.call, &report.args) {
+            self.change(id, |call| call.request.args = args.clone());
+        }
+        if !report.text.is_empty() {
+            self.note(seq, NoteWord::Declined, &report.text);
+        }
     }
 
     fn send_results(&mut self) {
@@ -478,8 +465,14 @@ impl Scene {
     pub fn trim(&mut self, most: usize) {
         let cut = self.items.len().saturating_sub(most).min(self.answer_from);
         for item in self.items.drain(..cut) {
-            if let Item::Call { id } = item {
-                self.calls.remove(&id);
+            match item {
+                Item::Call { id } => drop(self.calls.remove(&id)),
+                Item::Artifact { id } => self.artifacts.retain(|artifact| artifact.id != id),
+                Item::Prompt { .. }
+                | Item::Text { .. }
+                | Item::Thought { .. }
+                | Item::Note { .. }
+                | Item::End { .. } => {}
             }
         }
         self.answer_from -= cut;

@@ -14,7 +14,7 @@ mod head;
 pub use answer::{CONTINUE, Framing, Reply, write_head, write_stream_head};
 
 use crate::base::buf::Buf;
-use crate::base::http::Request;
+use crate::base::http::{Headers, Request};
 use crate::limits::Limits;
 use body::{Body, Filled};
 use head::Search;
@@ -83,6 +83,31 @@ impl Reader {
         }
     }
 
+    /// The head of the request whose body is read, as a request without a body.
+    pub fn head(&self) -> Option<Request> {
+        match &self.state {
+            State::Body(request, _) => Some(Request {
+                version: request.version,
+                method: request.method,
+                path: request.path.clone(),
+                query: request.query.clone(),
+                headers: request.headers.clone(),
+                body: Vec::new(),
+                keep_alive: request.keep_alive,
+            }),
+            State::Head(_) | State::Ended | State::Refused(_) => None,
+        }
+    }
+
+    /// The header fields of the request whose body is read or was refused, if they are known.
+    pub fn headers(&self) -> Option<&Headers> {
+        match &self.state {
+            State::Refused(refusal) => refusal.headers.as_deref(),
+            State::Body(request, _) => Some(&request.headers),
+            State::Head(_) | State::Ended => None,
+        }
+    }
+
     /// The bytes it holds of an incomplete body.
     pub fn held(&self) -> usize {
         match &self.state {
@@ -120,11 +145,12 @@ enum State {
 struct Refusal {
     reject: Reject,
     path: Option<Box<str>>,
+    headers: Option<Box<Headers>>,
 }
 
 impl From<Reject> for Refusal {
     fn from(reject: Reject) -> Refusal {
-        Refusal { reject, path: None }
+        Refusal { reject, path: None, headers: None }
     }
 }
 
@@ -147,7 +173,10 @@ impl State {
                 if head.awaits_continue { Ok((body, Step::Continue)) } else { body.advance(rx, limits) }
             }
             State::Body(mut request, mut body) => match body.fill(&mut request.body, rx, limits) {
-                Err(reject) => Err(Refusal { reject, path: Some(request.path.as_str().into()) }),
+                Err(reject) => {
+                    let headers = Some(Box::new(request.headers));
+                    Err(Refusal { reject, path: Some(request.path.into()), headers })
+                }
                 Ok(Filled::Partly) => Ok((State::Body(request, body), Step::More)),
                 Ok(Filled::Wholly) => {
                     let next = if request.keep_alive { State::default() } else { State::Ended };

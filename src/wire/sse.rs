@@ -1,8 +1,8 @@
-//! Server-sent events: written for subscribers, read from the model.
+//! Server-sent events: written for subscribers, read from the model and from MCP servers.
 //!
 //! A written event has one line of JSON, because some clients fail on more; the framing is a prefix and a suffix around bytes that all
 //! subscribers share. The decoder accepts the whole grammar: every line end, split anywhere. An event larger than the limit is
-//! dropped. Of lines that are not data the decoder stores only the beginning.
+//! dropped. A line that is not data and longer than [`FIELD_BYTES`] is ignored.
 
 use crate::base::id::Seq;
 use std::collections::VecDeque;
@@ -37,13 +37,27 @@ pub fn open(out: &mut Vec<u8>, event: Option<&str>, seq: Option<Seq>) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// Decodes a stream: feed it bytes, then iterate over the data of complete events.
+/// A complete event that has data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The last `event` field; empty if there was none.
+    pub name: String,
+    pub data: Vec<u8>,
+}
+
+/// Decodes a stream: feed it bytes, then iterate over the complete events.
 #[derive(Debug)]
 pub struct Decoder {
     cap: usize,
-    ready: VecDeque<Result<Vec<u8>, TooLarge>>,
+    ready: VecDeque<Result<Message, TooLarge>>,
     event: Event,
-    /// The current line as far as it has arrived. Of a line that is not data it may be only the beginning.
+    /// The `event` field of the current event.
+    name: String,
+    /// The last `id` field. It counts when its event is complete.
+    next_id: String,
+    last_id: String,
+    retry_ms: Option<u64>,
+    /// The current line as far as it has arrived. Of a long line that is not data it is only the beginning.
     line: Vec<u8>,
     is_first_line: bool,
     /// The last byte was a CR; a following LF belongs to the same line end.
@@ -63,13 +77,35 @@ enum Event {
 }
 
 const DATA: &[u8] = b"data:";
+/// The longest line that is not data: ids of events are shorter.
+const FIELD_BYTES: usize = 1024;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl Decoder {
     /// A decoder that accepts up to `cap` bytes of data per event.
     pub fn new(cap: usize) -> Decoder {
-        let (ready, line) = (VecDeque::new(), Vec::new());
-        Decoder { cap, ready, event: Event::Blank, line, is_first_line: true, after_cr: false }
+        Decoder {
+            cap,
+            ready: VecDeque::new(),
+            event: Event::Blank,
+            name: String::new(),
+            next_id: String::new(),
+            last_id: String::new(),
+            retry_ms: None,
+            line: Vec::new(),
+            is_first_line: true,
+            after_cr: false,
+        }
+    }
+
+    /// The id of the last complete event that had one, also of an event without data. Empty if there was none.
+    pub fn last_id(&self) -> &str {
+        &self.last_id
+    }
+
+    /// How long the server wants a client to wait before it connects again.
+    pub fn retry_ms(&self) -> Option<u64> {
+        self.retry_ms
     }
 
     pub fn feed(&mut self, bytes: &[u8]) {
@@ -98,14 +134,14 @@ impl Decoder {
     }
 
     fn extend_line(&mut self, bytes: &[u8]) {
-        let known = self.text(&self.line);
-        let is_wanted = known.starts_with(DATA) && !matches!(self.event, Event::Dropped);
-        if known.len() < DATA.len() || is_wanted {
-            self.line.extend_from_slice(bytes);
+        if self.text(&self.line).starts_with(DATA) && matches!(self.event, Event::Dropped) {
+            return;
+        }
+        self.line.extend_from_slice(bytes);
+        match data_of(self.text(&self.line)).map(<[u8]>::len) {
             // Before the end of the line, because it may never come.
-            if let Some(added) = data_of(self.text(&self.line)).map(<[u8]>::len) {
-                self.check_size(added);
-            }
+            Some(added) => self.check_size(added),
+            None => self.line.truncate(FIELD_BYTES + 1),
         }
     }
 
@@ -113,22 +149,43 @@ impl Decoder {
         let mut line = mem::take(&mut self.line);
         match self.text(&line) {
             [] => {
+                let name = mem::take(&mut self.name);
                 if let Event::Data(data) = mem::replace(&mut self.event, Event::Blank) {
-                    self.ready.push_back(Ok(data));
+                    self.ready.push_back(Ok(Message { name, data }));
                 }
+                self.last_id.clone_from(&self.next_id);
             }
             [b':' | b' ' | b'\t', ..] => {}
             // The name alone is an empty line of data.
             b"data" => self.add_data(b""),
             text => match data_of(text) {
                 Some(data) => self.add_data(data),
-                None if matches!(self.event, Event::Blank) => self.event = Event::Fields,
-                None => {}
+                None => {
+                    if text.len() <= FIELD_BYTES {
+                        self.set_field(&String::from_utf8_lossy(text));
+                    }
+                    if matches!(self.event, Event::Blank) {
+                        self.event = Event::Fields;
+                    }
+                }
             },
         }
         self.is_first_line = false;
         line.clear();
         self.line = line;
+    }
+
+    fn set_field(&mut self, line: &str) {
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "event" => self.name = value.to_owned(),
+            "id" if !value.contains('\0') => self.next_id = value.to_owned(),
+            "retry" if value.bytes().all(|byte| byte.is_ascii_digit()) => {
+                self.retry_ms = value.parse().ok().or(self.retry_ms);
+            }
+            _ => {}
+        }
     }
 
     /// Adds a line of data; a line end separates it from the one before.
@@ -170,9 +227,9 @@ fn data_of(line: &[u8]) -> Option<&[u8]> {
 }
 
 impl Iterator for Decoder {
-    type Item = Result<Vec<u8>, TooLarge>;
+    type Item = Result<Message, TooLarge>;
 
-    /// The data of the next complete event. An event without `data` is skipped; one with an empty `data:` is not.
+    /// The next complete event. An event without `data` is skipped; one with an empty `data:` is not.
     fn next(&mut self) -> Option<Self::Item> {
         self.ready.pop_front()
     }
@@ -185,7 +242,8 @@ mod tests {
     fn decode(cap: usize, input: &[u8]) -> (Vec<Result<String, TooLarge>>, bool) {
         let mut decoder = Decoder::new(cap);
         decoder.feed(input);
-        let events = decoder.by_ref().map(|event| event.map(|data| String::from_utf8(data).expect("UTF-8"))).collect();
+        let events =
+            decoder.by_ref().map(|event| event.map(|event| String::from_utf8(event.data).expect("UTF-8"))).collect();
         (events, decoder.is_cut())
     }
 
@@ -226,6 +284,33 @@ mod tests {
             decode(3, b"data: ab\ndata: c\n\ndata: ab\ndata:\n\ndata: never ending"),
             (vec![Err(TooLarge), ok("ab\n"), Err(TooLarge)], true)
         );
+    }
+
+    #[test]
+    fn names_ids_and_times_however_they_are_cut() {
+        let long = format!("id: {}\ndata: c\n\n", "x".repeat(FIELD_BYTES));
+        let input = format!(
+            "\u{feff}id: 1\r\nretry: 250\r\ndata:\r\n\r\nevent: endpoint\rdata: /m\r\rid: p\n\n{long}retry: 1x\nid: lost"
+        );
+        for piece in 1..60 {
+            let mut decoder = Decoder::new(99);
+            let (mut events, mut ids) = (Vec::new(), vec![String::new()]);
+            for piece in input.as_bytes().chunks(piece) {
+                decoder.feed(piece);
+                events.extend(decoder.by_ref().map(|event| event.expect("it is short")));
+                if ids.last().is_some_and(|id| id != decoder.last_id()) {
+                    ids.push(decoder.last_id().to_owned());
+                }
+            }
+            let event = |name: &str, data: &str| Message { name: name.into(), data: data.into() };
+            assert_eq!(events, [event("", ""), event("endpoint", "/m"), event("", "c")], "{piece}");
+            assert_eq!(
+                ids.last().map(String::as_str),
+                Some("p"),
+                "an id that is too long or without an end is ignored"
+            );
+            assert_eq!(decoder.retry_ms(), Some(250));
+        }
     }
 
     #[test]

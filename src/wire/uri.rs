@@ -134,6 +134,11 @@ fn query_of(text: &str) -> Result<Vec<(String, String)>, &'static str> {
         .collect()
 }
 
+/// The text without percent escapes. None if one is malformed or hides a control character.
+pub fn decoded(text: &str) -> Option<String> {
+    decode(text.as_bytes(), Plus::IsItself).ok()
+}
+
 #[derive(Clone, Copy)]
 enum Plus {
     IsItself,

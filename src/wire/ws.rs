@@ -1,5 +1,5 @@
-//! The server's side of WebSocket (RFC 6455): the handshake, reading messages, and the control frames to send back. Knows no sockets,
-//! no time and nothing of the content of messages.
+//! The server's side of WebSocket (RFC 6455): the handshake, reading messages, and the control frames to send back; and the handshake
+//! of a client. Knows no sockets, no time and nothing of the content of messages.
 //!
 //! `tungstenite` reads the frames: unmasking, UTF-8 across fragments, the rules of control frames and of closing. But it allocates the
 //! length that a frame announces and keeps the largest buffer it needed. Therefore a frame stays in the queue until it is complete,
@@ -11,8 +11,12 @@
 //!
 //! Outgoing messages are not written here, because their payload is shared by all subscribers; [`text_head`] writes the frame's head.
 
+#[cfg(feature = "tui")]
+mod client;
 mod upgrade;
 
+#[cfg(feature = "tui")]
+pub use client::{Ask, Denied};
 pub use upgrade::{Refused, Upgrade, upgrade, write_upgrade};
 
 use crate::base::buf::Buf;
@@ -29,8 +33,18 @@ use tungstenite::protocol::{Message, Role, WebSocketConfig, WebSocketContext};
 #[derive(Debug)]
 pub struct Codec {
     phase: Phase,
-    message_bytes: usize,
-    buffer_bytes: usize,
+    message_bytes: u32,
+    buffer_bytes: u32,
+    binary: Binary,
+}
+
+/// What becomes of binary messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binary {
+    /// They close the connection.
+    Refused,
+    /// They are passed over.
+    Ignored,
 }
 
 /// What [`Codec::read`] found.
@@ -50,7 +64,17 @@ pub enum Step {
 
 impl Codec {
     pub fn new(limits: &Limits) -> Codec {
-        Codec { phase: Phase::Idle, message_bytes: limits.ws_message_bytes, buffer_bytes: limits.ws_buffer_bytes }
+        Codec {
+            phase: Phase::Idle,
+            message_bytes: u32::try_from(limits.ws_message_bytes).unwrap_or(u32::MAX),
+            buffer_bytes: u32::try_from(limits.ws_buffer_bytes).unwrap_or(u32::MAX),
+            binary: Binary::Refused,
+        }
+    }
+
+    /// Decides about the binary messages that follow.
+    pub fn set_binary(&mut self, binary: Binary) {
+        self.binary = binary;
     }
 
     /// Takes bytes from `rx`, at most up to the end of one message or control frame, and appends the answer to `out`. Afterwards
@@ -136,8 +160,8 @@ impl Codec {
             OpCode::Control(_) if payload > CONTROL_BYTES as u64 => {
                 return Err(protocol("a control frame has 125 bytes at most"));
             }
-            OpCode::Data(Data::Binary) => return Err(binary()),
-            OpCode::Data(_) if payload > self.message_bytes as u64 => {
+            OpCode::Data(Data::Binary) if self.binary == Binary::Refused => return Err(binary()),
+            OpCode::Data(_) if payload > u64::from(self.message_bytes) => {
                 return Err(too_large());
             }
             OpCode::Control(_) | OpCode::Data(_) => {}
@@ -173,6 +197,7 @@ impl Codec {
                 self.phase = Phase::Closed;
                 return Ok(None);
             }
+            Ok(Message::Binary(_)) if self.binary == Binary::Ignored => None,
             Ok(Message::Binary(_) | Message::Frame(_)) => return Err(binary()),
             Err(Error::Io(error)) if error.kind() == ErrorKind::WouldBlock => None,
             Err(error) => return Err(error.into()),
@@ -192,10 +217,10 @@ impl Codec {
 
     fn partial(&self) -> Partial {
         let config = WebSocketConfig::default()
-            .read_buffer_size(self.buffer_bytes)
+            .read_buffer_size(self.buffer_bytes as usize)
             .write_buffer_size(0)
-            .max_message_size(Some(self.message_bytes))
-            .max_frame_size(Some(self.message_bytes.max(CONTROL_BYTES)));
+            .max_message_size(Some(self.message_bytes as usize))
+            .max_frame_size(Some((self.message_bytes as usize).max(CONTROL_BYTES)));
         Partial { reader: WebSocketContext::new(Role::Server, Some(config)), held: 0 }
     }
 }
@@ -316,6 +341,23 @@ mod tests {
         let step = codec.read(&mut rx, &mut out);
         assert!(rx.is_empty(), "{} bytes are left", rx.len());
         (step, out)
+    }
+
+    #[test]
+    fn binary_messages_may_be_passed_over() {
+        let mut codec = Codec::new(&Limits::default());
+        codec.set_binary(Binary::Ignored);
+        let bytes =
+            [frame(0x82, b"x"), frame(0x02, b"y"), frame(0x89, b""), frame(0x80, b"z"), frame(0x81, b"a")].concat();
+        let mut rx = Buf::default();
+        rx.push(&bytes);
+        let mut out = Vec::new();
+        assert_eq!(codec.read(&mut rx, &mut out), Step::Ping, "between the pieces of a message");
+        assert_eq!(codec.read(&mut rx, &mut out), Step::Text("a".into()));
+        assert_eq!(codec.held(), 0);
+        codec.set_binary(Binary::Refused);
+        rx.push(&frame(0x82, b"x"));
+        assert_eq!(codec.read(&mut rx, &mut out), Step::Closed);
     }
 
     #[test]

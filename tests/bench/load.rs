@@ -4,6 +4,7 @@
 //! scripts/bench                    ours
 //! scripts/bench --peer             ours and the reference server, with the ratios we hold ourselves to
 //! scripts/bench --peer-only        the reference server alone
+//! scripts/bench --access           credentials, the audit and the access log beside none of them
 //! scripts/bench --quick …          small numbers: does everything work?
 //! ```
 //!
@@ -12,7 +13,7 @@
 //! Three processes share the machine: the server, the fake model and this generator. The fake is this program under a hidden
 //! verb, so that its CPU time is not the generator's and not the server's; the generator is one thread on one poll
 //! (`swarm.rs`), because a thread per client would measure the scheduler. Server CPU and memory are read from `/proc`, so
-//! they hold whatever else runs; rates and latencies are only comparable within one run. The row about the rig itself says how
+//! they hold whatever else runs; rates and latencies are only comparable within one run. The row about the load generator itself says how
 //! far it is from being the limit.
 
 #[path = "../support/mod.rs"]
@@ -21,6 +22,7 @@ mod support;
 #[path = "../support/frame.rs"]
 mod frame;
 
+mod access;
 mod frames;
 mod measure;
 mod others;
@@ -49,6 +51,7 @@ struct Options {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Only {
     Peer,
+    Access,
 }
 
 fn main() -> ExitCode {
@@ -64,7 +67,7 @@ fn main() -> ExitCode {
     let options = match options(&args) {
         Ok(options) => options,
         Err(wrong) => {
-            eprintln!("{wrong}\nusage: load [--peer DIR] [--peer-only] [--quick]");
+            eprintln!("{wrong}\nusage: load [--peer DIR] [--peer-only] [--access] [--quick]");
             return ExitCode::from(2);
         }
     };
@@ -89,6 +92,7 @@ fn options(args: &[String]) -> Result<Options, String> {
                 options.peer = Some(dir.into());
             }
             "--peer-only" => options.only = Some(Only::Peer),
+            "--access" => options.only = Some(Only::Access),
             "--quick" => options.quick = true,
             _ => return Err(format!("unknown argument {arg}")),
         }
@@ -101,17 +105,20 @@ fn options(args: &[String]) -> Result<Options, String> {
 
 fn run(options: &Options) -> std::io::Result<report::Verdict> {
     let model = Model::start()?;
-    let rig = measure::ceiling(&model)?;
+    if options.only == Some(Only::Access) {
+        return access::run(&model, if options.quick { access::QUICK } else { access::FULL });
+    }
+    let ceiling = measure::ceiling(&model)?;
     let plans = if options.quick { Plan::quick() } else { Plan::full() };
     let ours = match options.only {
-        Some(Only::Peer) => None,
+        Some(_) => None,
         None => Some(measure(&Subject::Ours, &model, &plans.ours)?),
     };
     let peer = match &options.peer {
         Some(dir) => Some(measure(&Subject::Peer(dir.clone()), &model, &plans.peer)?),
         None => None,
     };
-    let served = report::print(&rig, ours.as_ref(), peer.as_ref());
+    let served = report::print(&ceiling, ours.as_ref(), peer.as_ref());
     if options.only == Some(Only::Peer) {
         return Ok(served);
     }

@@ -301,28 +301,35 @@ fn load(server: &Running, burst: Burst) -> io::Result<Load> {
     })
 }
 
-/// The card, again and again over fifty kept connections.
+/// The card, again and again.
 fn card(server: &Running, time: Duration) -> io::Result<(f64, Spread)> {
+    repeat(server, &server.client().bytes("GET", CARD, &[], b""), time)
+}
+
+/// A request, again and again over fifty kept connections: how often per second, and how long each took.
+pub fn repeat(server: &Running, request: &[u8], time: Duration) -> io::Result<(f64, Spread)> {
     const CONNECTIONS: usize = 50;
-    let request = server.client().bytes("GET", CARD, &[], b"");
     let mut swarm = Swarm::new(Lags::Ignore)?;
     swarm.connect(server.address(), CONNECTIONS)?;
     let begin = Instant::now();
     let mut sent = vec![begin; CONNECTIONS];
     for line in 0..CONNECTIONS {
-        swarm.send(line, &request);
+        swarm.send(line, request);
     }
     let mut times = vec![];
     while begin.elapsed() < time {
         for line in swarm.pump(Duration::from_millis(100))?.to_vec() {
             if let Some(broken) = &swarm.lines()[line].broken {
-                return Err(io::Error::other(format!("asking for the card: {broken}")));
+                return Err(io::Error::other(format!("asking again and again: {broken}")));
             }
             if swarm.lines()[line].is_over() {
+                if swarm.lines()[line].status() != 200 {
+                    return Err(io::Error::other(format!("HTTP {}", swarm.lines()[line].status())));
+                }
                 let now = Instant::now();
                 times.push((now - sent[line]).as_secs_f64() * 1e6);
                 sent[line] = now;
-                swarm.send(line, &request);
+                swarm.send(line, request);
             }
         }
     }
@@ -460,7 +467,7 @@ pub fn spread(mut values: Vec<f64>) -> Spread {
     Spread { p50: at(50), p99: at(99) }
 }
 
-fn median<T>(mut values: Vec<T>, by: impl Fn(&T) -> f64) -> T {
+pub fn median<T>(mut values: Vec<T>, by: impl Fn(&T) -> f64) -> T {
     values.sort_by(|a, b| by(a).total_cmp(&by(b)));
     values.swap_remove(values.len() / 2)
 }

@@ -4,6 +4,7 @@
 
 use crate::measure::{Spread, spread};
 use crate::subject::{Model, Running, Subject};
+use crate::support::client::Client;
 use crate::support::message::{prompt, task_of};
 use serde_json::json;
 use std::io::{self, Write};
@@ -51,7 +52,10 @@ pub fn run(model: &Model, plan: Plan) -> io::Result<()> {
 
 /// How long requests take, made one after the other with a little time in between.
 fn waits(server: &Running, time: Duration) -> Spread {
-    let mut client = server.client();
+    waits_of(server.client(), time)
+}
+
+pub fn waits_of(mut client: Client, time: Duration) -> Spread {
     let begin = Instant::now();
     let mut took = vec![];
     while begin.elapsed() < time {

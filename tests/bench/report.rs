@@ -43,7 +43,7 @@ const IDLE_CONNECTIONS_KB: f64 = 60.0 * 1000.0;
 /// What one socket of many may cost per event, in the server's own code; what the kernel takes to send it is printed.
 const SOCKET_USER_US: f64 = 3.0;
 
-pub fn print(rig: &(Load, Spread), ours: Option<&Figures>, peer: Option<&Figures>) -> Verdict {
+pub fn print(ceiling: &(Load, Spread), ours: Option<&Figures>, peer: Option<&Figures>) -> Verdict {
     println!();
     println!("{:<52}{:>12}{:>12}{:>10}{:>10}", "", "ours", "reference", "ratio", "required");
     let mut verdict = Verdict::Met;
@@ -56,8 +56,8 @@ pub fn print(rig: &(Load, Spread), ours: Option<&Figures>, peer: Option<&Figures
     }
     println!();
     println!(
-        "The rig without a server: {:.0} chunks/s in {} streams, {:.0} µs p50 and {:.0} µs p99 per chunk.",
-        rig.0.chunks_per_s, rig.0.complete, rig.1.p50, rig.1.p99
+        "The load generator without a server: {:.0} chunks/s in {} streams, {:.0} µs p50 and {:.0} µs p99 per chunk.",
+        ceiling.0.chunks_per_s, ceiling.0.complete, ceiling.1.p50, ceiling.1.p99
     );
     verdict
 }

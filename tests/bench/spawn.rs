@@ -61,7 +61,8 @@ fn measure(dir: &Path, rounds: usize) -> io::Result<[Option<Duration>; 3]> {
 }
 
 fn start(children: &Children, dir: &Path, read_only: Option<ReadOnly>) -> io::Result<()> {
-    let child = children.spawn(Launch { argv: vec!["true".into()], dir: File::open(dir)?.into(), read_only })?;
+    let launch = Launch::command(vec!["true".into()], File::open(dir)?.into());
+    let child = children.spawn(Launch { read_only, ..launch })?;
     // At its end when the program and its supervisor are gone.
     while rustix::io::read(child.output(), &mut [0; 64])? > 0 {}
     child.finish().map(drop)

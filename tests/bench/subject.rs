@@ -40,9 +40,14 @@ impl Subject {
     }
 
     pub fn start(&self, model: &Model) -> io::Result<Running> {
-        let dir = TempDir::new("bench");
+        self.start_with(model, TempDir::new("bench"), &[])
+    }
+
+    /// The same in a directory that may have a state already, with further arguments.
+    pub fn start_with(&self, model: &Model, dir: TempDir, args: &[&str]) -> io::Result<Running> {
         let port = free_port()?;
         let mut command = self.command(port, &dir);
+        command.args(args);
         let log = File::create(dir.path().join("log"))?;
         command
             .env("GEMINI_API_KEY", "fake")

@@ -191,10 +191,10 @@ pub const CHECKLIST: &[Line] = &[
         "src/a2a/commands.rs::both_lists",
     ])),
     (48, "commands that contain each other",
-        Elsewhere("commands are registered by their phrases, so that none can contain itself; src/task/slash.rs::a_name_cannot_be_registered_twice holds that")),
+        Elsewhere("commands are registered by their phrases, so that none can contain itself; src/task/definitions/slash/tests.rs::a_name_cannot_be_registered_twice holds that")),
     (49, "a command is run by name", Covered(&[
         "tests/e2e/commands.rs::slash_command_results_come_with_the_answer",
-        "src/task/slash.rs::a_command_is_found_by_its_whole_name",
+        "src/task/definitions/slash/tests.rs::a_command_is_found_by_its_whole_name",
     ])),
     (50, "an unknown command is not found", Covered(&[
         "tests/e2e/commands.rs::an_invalid_slash_command_is_refused",
@@ -301,7 +301,7 @@ pub const CHECKLIST: &[Line] = &[
         "src/shell/workers/slash_commands/tests.rs::init_makes_a_file_once_and_asks_the_model_to_fill_it",
     ])),
     (85, "the register of commands", Covered(&[
-        "src/task/slash.rs::a_name_cannot_be_registered_twice",
+        "src/task/definitions/slash/tests.rs::a_name_cannot_be_registered_twice",
         "src/shell/workers/slash_commands/tests.rs::commands_of_others_run_like_our_own",
     ])),
     (86, "the command that restores a checkpoint", Elsewhere(CHECKPOINTS)),

@@ -119,7 +119,7 @@ impl Fixture {
             RunAs::TheUser => None,
         };
         let argv = vec!["bash".into(), "-c".into(), self.fill(line).into()];
-        let child = self.children.spawn(Launch { argv, dir, read_only })?;
+        let child = self.children.spawn(Launch { read_only, ..Launch::command(argv, dir) })?;
         let until = Instant::now() + PATIENCE;
         let mut printed = Vec::new();
         let mut buffer = [0; 8192];
@@ -155,11 +155,13 @@ impl Fixture {
         Policy::built_in().judge(&Ask {
             tool: &spec.name,
             kind: spec.kind,
+            origin: &spec.origin,
             by_default: spec.by_default,
             args: &args,
             plan: &plan,
             mode: Mode::Default,
             session: &[],
+            denied: &[],
             trusted: false,
             interactive: true,
             auto_execute: false,

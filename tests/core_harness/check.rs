@@ -46,7 +46,7 @@ impl Core {
         );
         let health = &self.disk.health;
         assert!(
-            health.problem().is_none() || health.has_trial(),
+            !health.is_store_broken() || health.has_trial(),
             "the problem with the disk would be reported for ever"
         );
         self.check_conns();
@@ -95,13 +95,19 @@ impl Core {
         }
     }
 
+    fn waits_for_audit(&self, task: &TaskId) -> bool {
+        self.audit.as_ref().is_some_and(|audit| audit.is_flushed_for(task))
+    }
+
     fn check_tasks(&self) {
         for (task, loaded) in self.tasks.iter() {
             assert!(!self.disk.loading.contains_key(task), "{task} is loaded twice");
             assert!(self.tasks.known.get(task).is_some(), "{task} is not known");
             assert_eq!(loaded.listed, self.disk.to_append.contains(task), "a listed task is in the list");
-            assert!(loaded.synced <= loaded.shown() && loaded.shown() <= loaded.state.seq);
-            assert_eq!(loaded.pending.is_empty(), loaded.shown() == loaded.state.seq);
+            assert!(loaded.synced <= loaded.written && loaded.written <= loaded.state.seq);
+            assert_eq!(loaded.pending.is_empty(), loaded.written == loaded.state.seq);
+            let retries = || self.timers.has(&Timer::Store(task.clone()));
+            assert!(!loaded.is_held_back() || loaded.syncing || retries(), "events of {task} are never shown");
             assert!(
                 loaded.pending.is_empty() || loaded.listed || self.timers.has(&Timer::Store(task.clone())),
                 "lines of {task} were forgotten"
@@ -109,7 +115,7 @@ impl Core {
             for (gate, seq, _) in &loaded.gated {
                 let waits = match gate {
                     Gate::Written => loaded.shown() < *seq,
-                    Gate::Synced => loaded.shown() < *seq || loaded.syncing,
+                    Gate::Synced => loaded.shown() < *seq || loaded.syncing || self.waits_for_audit(task),
                 };
                 assert!(waits, "a job of {task} was forgotten");
             }
@@ -169,7 +175,7 @@ impl Core {
             let courier = loaded.couriers.iter().map(|courier| courier.inspect()).find(|(known, _)| *known == id);
             let timer = || Timer::Hook { task: task.clone(), id: id.clone() };
             // When the disk has taken what was decided, everything is looked at again.
-            let unwritten = !loaded.pending.is_empty() || loaded.listed || loaded.broken.is_some();
+            let unwritten = !loaded.is_shown() || loaded.listed || loaded.broken.is_some();
             let waits = unwritten || !loaded.owned || self.is_over();
             let scheduled = match courier {
                 Some((_, None)) => true,
@@ -204,14 +210,15 @@ impl Core {
     /// Whether a reader could be sent something right now.
     fn can_go_on(&self, sub: &Subscription) -> bool {
         let (loaded, conn) = (&self.tasks[&sub.task], self.connections.get(sub.conn));
-        if sub.safe > loaded.synced || sub.is_encoding() {
+        let is_held = conn.and_then(|conn| conn.socket()).is_some_and(|socket| socket.is_held);
+        if sub.safe > loaded.synced || sub.is_encoding() || is_held {
             return false;
         }
         // Above half of the buffer the socket is sure to take more, and that brings the reader back.
         let has_room = conn.is_some_and(|conn| conn.output.len() < self.settings.limits.tx_bytes / 2);
         match &sub.kind {
             Kind::Once { .. } => false,
-            Kind::Ready { seq, .. } => *seq <= loaded.shown(),
+            Kind::Ready { seq, .. } => *seq <= loaded.shown() && !self.overtakes(sub, *seq),
             Kind::Stream => match &sub.first {
                 Some(first) => has_room && first.seq <= loaded.shown(),
                 None => {

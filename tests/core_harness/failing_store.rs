@@ -50,6 +50,15 @@ struct Disk {
     unsynced: HashMap<TaskId, StoreError>,
     failing: Option<(Failure, u32)>,
     failing_syncs: u32,
+    /// A sync that fails may succeed later, and only what was synced survives, as in a bucket that instances share.
+    is_shared: bool,
+    /// The audit: its bytes, and how many of its next writes and flushes fail.
+    audit: Vec<u8>,
+    failing_audit: u32,
+    failing_audit_syncs: u32,
+    /// How often the audit was flushed, and how many bytes of it survive a power loss.
+    audit_syncs: u32,
+    audit_synced: usize,
 }
 
 impl FailingStore {
@@ -63,6 +72,42 @@ impl FailingStore {
         self.disk().failing_syncs = times;
     }
 
+    /// Whether syncs go to a bucket.
+    #[allow(dead_code)] // Only the simulation has both kinds.
+    pub fn share(&self, is_shared: bool) {
+        self.disk().is_shared = is_shared;
+    }
+
+    /// The bytes of a log that clients may be shown.
+    #[allow(dead_code)]
+    pub fn shown_bytes(&self, task: &TaskId) -> u64 {
+        let disk = self.disk();
+        match disk.is_shared {
+            true => disk.synced.get(task).map_or(0, |bytes| *bytes as u64),
+            false => u64::MAX,
+        }
+    }
+
+    /// The next `times` writes of the audit fail.
+    pub fn fail_audit(&self, times: u32) {
+        self.disk().failing_audit = times;
+    }
+
+    /// The next `times` flushes of the audit fail.
+    pub fn fail_audit_syncs(&self, times: u32) {
+        self.disk().failing_audit_syncs = times;
+    }
+
+    /// What is in the audit.
+    pub fn audit(&self) -> Vec<u8> {
+        self.disk().audit.clone()
+    }
+
+    /// How often the audit was flushed.
+    pub fn audit_syncs(&self) -> u32 {
+        self.disk().audit_syncs
+    }
+
     /// The next `times` reads of stored content fail.
     pub fn fail_reads(&self, times: u32) {
         self.blobs.fail_reads(times);
@@ -72,13 +117,21 @@ impl FailingStore {
     pub fn crash(&self, how: Crash) {
         let mut disk = self.disk();
         self.blobs.fail_reads(0);
-        let mut after = Disk::default();
+        let is_shared = disk.is_shared;
+        let mut after = Disk { audit: std::mem::take(&mut disk.audit), is_shared, ..Disk::default() };
+        if how == Crash::PowerLost {
+            after.audit.truncate(disk.audit_synced);
+        }
+        after.audit_synced = disk.audit_synced;
         for Known { task, brief, open } in disk.memory.known() {
             let mut bytes = disk.counting(&task);
-            if how == Crash::PowerLost {
+            let written = bytes.len();
+            if how == Crash::PowerLost || is_shared {
                 bytes.truncate(disk.synced.get(&task).copied().unwrap_or(0));
             }
             if !bytes.is_empty() {
+                // The markers of a bucket follow its segments.
+                let open = open || is_shared && bytes.len() < written;
                 let open = if open { Openness::Open } else { Openness::Settled };
                 after.memory.create(&task, &brief).expect("it is new");
                 after.memory.append(&task, &bytes, open).expect("memory takes it");
@@ -136,6 +189,16 @@ impl Store for FailingStore {
         }
     }
 
+    fn append_audit(&mut self, lines: &[u8]) -> Result<(), StoreError> {
+        let mut disk = self.disk();
+        if disk.failing_audit > 0 {
+            disk.failing_audit -= 1;
+            return Err(StoreError::new("the disk is told to refuse the audit"));
+        }
+        disk.audit.extend_from_slice(lines);
+        Ok(())
+    }
+
     fn close(&mut self, task: &TaskId) {
         self.disk().memory.close(task);
     }
@@ -161,6 +224,17 @@ impl Archive for FailingStore {
 
     fn blobs(&self) -> Arc<dyn Blobs> {
         self.blobs.clone()
+    }
+
+    fn sync_audit(&self) -> Result<(), StoreError> {
+        let mut disk = self.disk();
+        if disk.failing_audit_syncs > 0 {
+            disk.failing_audit_syncs -= 1;
+            return Err(StoreError::new("the disk is told to fail the flush of the audit"));
+        }
+        disk.audit_syncs += 1;
+        disk.audit_synced = disk.audit.len();
+        Ok(())
     }
 
     fn probe(&self) -> Result<(), StoreError> {
@@ -189,6 +263,9 @@ impl LogFile for FailingLog {
         let fails = disk.failing_syncs > 0;
         disk.failing_syncs = disk.failing_syncs.saturating_sub(1);
         let len = disk.memory.open(&self.task)?.len() as usize;
+        if fails && disk.is_shared {
+            return Err(StoreError::transient("the bucket is told not to answer"));
+        }
         if fails {
             disk.unsynced.insert(self.task.clone(), StoreError::new("the disk is told to fail its sync"));
         }

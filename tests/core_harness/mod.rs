@@ -14,7 +14,7 @@ use gemini_a2a::core::connections::guard::HostPolicy;
 use gemini_a2a::core::{Approval, Close, Core, Out, Setup, Shell, Site, Workspace, WorkspaceChoice, Written};
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::call::RequestPolicy;
-use gemini_a2a::task::slash::Registry;
+use gemini_a2a::task::definitions::slash::Registry;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 
@@ -89,11 +89,22 @@ pub fn waiting(core: &Core, conn: Key) -> Vec<u8> {
 /// A core with nothing around it: no tools, one model whatever is wished for, one directory, the same ids every time.
 /// Tests begin with it and change what they are about.
 pub fn setup(limits: Limits, switches: Switches, now: Now) -> Setup {
-    let identity = Identity { base_url: "http://localhost/", version: "0", unix_ms: 0 };
+    let identity = Identity {
+        base_url: "http://localhost/",
+        is_public: false,
+        needs_credential: false,
+        openid: None,
+        version: "0",
+        unix_ms: 0,
+    };
     Setup {
+        access: Default::default(),
+        shared_store: None,
+        shares_session: true,
         limits,
         log_level: Level::default(),
         host_policy: HostPolicy::default(),
+        client_mcp: Default::default(),
         tools: Vec::new(),
         commands: Registry::built_in(),
         choose: Box::new(|_| Ok("some-model".into())),
@@ -101,11 +112,16 @@ pub fn setup(limits: Limits, switches: Switches, now: Now) -> Setup {
         script: None,
         card: a2a::card(&identity, &switches),
         switches,
-        workspace: Workspace { site: Site { path: "/w".into(), trusted: true }, choice: WorkspaceChoice::Client },
+        workspace: Workspace {
+            site: Site { path: "/w".into(), trusted: true, ..Site::default() },
+            choice: WorkspaceChoice::Client,
+        },
         approval: Approval::default(),
         request_policy: RequestPolicy::default(),
         unconfined: None,
+        audit: None,
         entropy: Entropy::counting_after(0),
+        operation: Default::default(),
         started: now,
     }
 }

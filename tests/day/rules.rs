@@ -98,7 +98,7 @@ impl Review {
     fn note_answer(&mut self, body: &Value) {
         let items = match script::due(body).1 {
             Answer::Items(items) | Answer::Error { then: items, .. } => items,
-            Answer::Hang => vec![],
+            Answer::Refuse { .. } | Answer::Hang => vec![],
         };
         let mut said = String::new();
         for item in items {

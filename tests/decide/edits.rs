@@ -3,7 +3,7 @@
 use crate::logs::*;
 use crate::task::*;
 use gemini_a2a::task::log::event::{End, Event, Final};
-use gemini_a2a::task::machine::decide::{Gate, Input, job};
+use gemini_a2a::task::machine::decide::{Gate, Input, Refusal, job};
 use gemini_a2a::task::machine::job::{Job, NoteBody, RunEnd, Work};
 use gemini_a2a::task::machine::state::TaskState;
 use gemini_a2a::task::spec::{Base, Choice, Ending, ErrorKind, Verdict};
@@ -62,6 +62,12 @@ fn an_edit_of_a_changed_file_is_asked_about_again() {
         .expect_settled();
     let call = case.state.call(&e.call).expect("a call of the batch");
     assert_eq!((call.choice, &call.answered_by, call.stale), (None, &None, 1));
+    // An answer to the first plan does not count for the second one.
+    let first = given(editing()).state.call(&e.call).expect("a call of the batch").planned_at;
+    case.clone().when(pick_seen(&e, "proceed_once", first)).refused(Refusal::PlannedAgain(e.call.clone()));
+    case.clone()
+        .when(pick_seen(&e, "proceed_once", call.planned_at))
+        .then(&[chosen(&e, Choice::ProceedOnce), ready(&e)], &[]);
     case.when(prompt_and_pick("", &[(&e, "proceed_once"), (&s, "cancel")]))
         .then(&[chosen(&e, Choice::ProceedOnce), ready(&e), chosen(&s, Choice::Cancel), ended(&s, refused())], &[])
         .next(&[started(&e)], &[run(21, &e, Gate::Synced)]);

@@ -2,12 +2,16 @@
 
 use crate::logs::*;
 use crate::task::*;
+use gemini_a2a::base::id::Seq;
 use gemini_a2a::task::log::answer::Finish;
 use gemini_a2a::task::log::event::{End, Event, Final, Outcome};
+use gemini_a2a::task::log::restored::{Conversation, Restored};
 use gemini_a2a::task::machine::decide::{Input, Refusal};
 use gemini_a2a::task::machine::job::{ModelErrorKind, NoteBody};
+use gemini_a2a::task::machine::state::Phase;
 use gemini_a2a::task::machine::state::{Item, TaskState};
 use gemini_a2a::task::spec::{Choice, Ending};
+use std::sync::Arc;
 
 #[test]
 fn a_single_turn_task_ends_after_its_turn() {
@@ -176,4 +180,25 @@ fn a_queued_prompt_begins_its_turn_after_a_stop() {
     let case = given(log(thinking(), &[prompted(2, "b")]));
     let decision = case.decide(Input::Abort { by: ann() }).expect("a turn is under way");
     case.record_all(&decision.events).next(&[began(2)], &[think(6)]);
+}
+
+/// Files are restored between turns and after the end of a task, but not in a turn.
+#[test]
+fn a_restore_is_recorded_unless_a_turn_is_under_way() {
+    let restored = || Restored {
+        to: Seq(3),
+        call: None,
+        files: Vec::new(),
+        conversation: Conversation::Rewound,
+        items: 0,
+        by: bob(),
+    };
+    for (phase, start) in every_phase() {
+        let case = given(start);
+        let decision = case.decide(Input::Restore(restored()));
+        match matches!(case.state.phase, Phase::Idle | Phase::Closed) {
+            true => assert_eq!(decision.unwrap().events, [Event::Restored(Arc::new(restored()))], "{phase}"),
+            false => assert_eq!(decision.unwrap_err(), Refusal::InTurn, "{phase}"),
+        }
+    }
 }

@@ -249,7 +249,7 @@ fn a_timer_counts_only_for_the_wait_it_was_armed_for() {
 #[test]
 fn the_tools_of_a_request_are_recorded_and_the_next_request_knows_them() {
     let declarations = BlobRef { sha256: "c".repeat(64), bytes: 9 };
-    let set = ToolSet { names: vec!["edit".into()], declarations };
+    let set = ToolSet { names: vec!["edit".into()], declarations, others: vec![], denied: vec![] };
     let declared = |state: &State| match job(state, Seq(3), &Limits::default()) {
         Some(Job { work: Work::Think(think), .. }) => think.declared,
         other => panic!("{other:?}"),
@@ -257,7 +257,7 @@ fn the_tools_of_a_request_are_recorded_and_the_next_request_knows_them() {
     let before = given(thinking());
     assert_eq!(declared(&before.state), None);
     let case = before.when(note(3, NoteBody::Tools(set.clone()))).then(&[Event::Tools(Arc::new(set.clone()))], &[]);
-    assert_eq!(declared(&case.state).as_deref(), Some("c".repeat(64).as_str()));
+    assert_eq!(declared(&case.state).as_deref(), Some(&set));
     assert_eq!(case.state.blobs.get(&"c".repeat(64)), Some(&9), "clients may read the declarations");
     case.when(note(2, NoteBody::Tools(set))).ignored();
 }

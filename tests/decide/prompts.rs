@@ -191,6 +191,6 @@ fn a_task_remembers_its_newest_keys() {
 }
 
 fn keyed_prompt(turn: u32, key: &str) -> Event {
-    let delivery = Delivery { steer: false, key: Some(key.into()) };
+    let delivery = Delivery { key: Some(key.into()), ..Delivery::default() };
     Event::Prompted { message: message("go"), by: ann(), turn, delivery }
 }

@@ -6,7 +6,7 @@ use gemini_a2a::task::log::answer::Request;
 use gemini_a2a::task::log::event::Event;
 use gemini_a2a::task::machine::decide::{Gate, Input, Refusal};
 use gemini_a2a::task::machine::job::NoteBody;
-use gemini_a2a::task::policy::{Grant, Mode, Tier};
+use gemini_a2a::task::policy::{Grant, Mode, Policy, Tier};
 use gemini_a2a::task::spec::{ApprovalScope, Choice, ErrorKind, Plan, Question};
 use serde_json::json;
 use std::sync::Arc;
@@ -169,7 +169,7 @@ fn saving_a_rule_is_offered_only_where_the_operator_allows_it() {
         (true, true, ApprovalScope::Disk),
     ];
     for (trusted, saving, keeping) in grants {
-        let grant = Grant { saving, auto_execute: false };
+        let grant = Grant { saving, ..Grant::default() };
         let log = if trusted { preparing() } else { untrusted(preparing()) };
         let asked = |request| asked_for(request, keeping);
         given(log)
@@ -183,7 +183,7 @@ fn saving_a_rule_is_offered_only_where_the_operator_allows_it() {
 fn a_rule_is_kept_only_where_that_was_offered() {
     let e = edit();
     let word = "proceed_always_and_save";
-    let saving = |saving| Grant { saving, auto_execute: true };
+    let saving = |saving| Grant { saving, auto_execute: true, ..Grant::default() };
     given(waiting()).with_grant(saving(true)).when(pick(&e, word)).refused(Refusal::UnknownOption {
         call: e.call.clone(),
         offered: vec!["proceed_once", "proceed_always", "cancel"],
@@ -256,6 +256,29 @@ fn a_task_runs_without_questions_only_if_the_operator_allows_it() {
         .with_grant(grant)
         .when(note(4, prepared(&all)))
         .then(&[planned(e), planned(s), asked(e), asked(s)], &[]);
+}
+
+/// Where nobody can be asked, what needs approval ends with the reason, also a question of the agent that a rule allows.
+#[test]
+fn where_nobody_can_be_asked_a_call_that_needs_approval_is_refused() {
+    let all = [read(), edit(), call(ASK, "a")];
+    let [r, e, q] = &all;
+    let refused = |call: &Request, why: &str| {
+        let message = format!("This call of {} is not allowed here: {why}.", call.name);
+        ended(call, failure(ErrorKind::PolicyViolation, &message))
+    };
+    let edit_refused = refused(e, "it needs approval (the default of write_file), and nobody can be asked");
+    let case = given(log(thinking(), &[answered(&all)])).with_policy(Policy::ask_nobody);
+    let ask_user = case.tools[ASK].clone();
+    assert!(case.policy.forbids(&ask_user, Mode::Yolo), "the model is not told of it");
+    assert!(!Policy::built_in().forbids(&ask_user, Mode::Yolo));
+    let plans = [planned(r), planned(e), planned(q), ready(r), edit_refused];
+    let events = |why| [&plans[..], &[refused(q, why)]].concat();
+    case.clone().when(note(4, prepared(&all))).then(&events("a built-in rule"), &[]);
+    let allowing = json!([{"toolName": ASK, "decision": "allow"}]);
+    case.with_policy(|policy| assert_eq!(policy.add(Tier::User, &allowing), Vec::<String>::new()))
+        .when(note(4, prepared(&all)))
+        .then(&events("nobody can be asked"), &[]);
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn tune(mode: Option<Mode>, model: Option<&str>) -> Input {
 }
 
 fn tuned(mode: Option<Mode>, model: Option<&str>) -> Event {
-    Event::Tuned { mode, model: model.map(str::to_owned), by: bob() }
+    Event::Tuned { mode, model: model.map(str::to_owned), directories: None, by: bob() }
 }
 
 #[test]
@@ -26,6 +26,23 @@ fn a_chosen_mode_and_model_hold_from_the_next_request_on() {
     case.clone().when(tune(Some(Mode::Plan), Some("other"))).ignored();
     case.when(tune(Some(Mode::AutoEdit), Some("other"))).then(&[tuned(Some(Mode::AutoEdit), None)], &[]);
     given(over()).when(tune(Some(Mode::Plan), None)).refused(Refusal::Over);
+}
+
+#[test]
+fn chosen_directories_replace_the_former_ones() {
+    let include =
+        |dirs: &[&str]| Input::Include { directories: dirs.iter().map(ToString::to_string).collect(), by: bob() };
+    let included = |dirs: &[&str]| {
+        let directories = Some(dirs.iter().map(ToString::to_string).collect());
+        Event::Tuned { mode: None, model: None, directories, by: bob() }
+    };
+    given(idle()).when(include(&[])).ignored();
+    let case = given(idle()).when(include(&["/a", "/b"])).then(&[included(&["/a", "/b"])], &[]);
+    assert_eq!(*case.state.directories, ["/a", "/b"]);
+    case.clone().when(include(&["/a", "/b"])).ignored();
+    let case = case.when(include(&[])).then(&[included(&[])], &[]);
+    assert!(case.state.directories.is_empty());
+    given(over()).when(include(&["/a"])).refused(Refusal::Over);
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn a_result_of_an_unknown_job_is_dropped() {
 fn a_result_that_does_not_fit_its_job_is_dropped() {
     // For each job, which of the notes below mean something to it.
     let cases: [(Vec<Event>, u64, [bool; 11]); 5] = [
-        (commanding(), 4, [false, false, false, false, false, false, false, false, false, true, true]),
+        (commanding(), 4, [false, false, false, true, false, false, false, false, false, true, true]),
         (thinking(), 3, [true, true, true, true, true, true, false, false, false, false, true]),
         (preparing(), 4, [false, false, false, false, false, false, true, false, false, false, true]),
         (editing(), 12, [false, false, false, false, false, false, false, true, true, false, true]),

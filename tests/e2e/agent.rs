@@ -10,17 +10,17 @@ use std::fs;
 use std::path::Path;
 
 /// The last model request.
-fn request(fixture: &Fixture) -> Value {
+pub fn request(fixture: &Fixture) -> Value {
     let request = fixture.fake.turns().pop().expect("a request").body;
     turn_rules::check(&request);
     request
 }
 
-fn instruction(request: &Value) -> &str {
+pub fn instruction(request: &Value) -> &str {
     request["systemInstruction"]["parts"][0]["text"].as_str().expect("a text")
 }
 
-fn declared(request: &Value) -> Vec<&str> {
+pub fn declared(request: &Value) -> Vec<&str> {
     let tools = request["tools"][0]["functionDeclarations"].as_array().expect("tools");
     tools.iter().filter_map(|tool| tool["name"].as_str()).collect()
 }
@@ -74,18 +74,18 @@ fn a_conversation_that_is_too_long_for_the_model_is_summarised_or_refused() {
 }
 
 /// The results of all calls of the last request, as the model read them.
-fn outputs(request: &Value) -> Vec<String> {
+pub fn outputs(request: &Value) -> Vec<String> {
     let parts = request["contents"].as_array().expect("turns").iter().flat_map(|turn| turn["parts"].as_array());
     let response = |part: &Value| Some(part["functionResponse"]["response"]["output"].as_str()?.to_owned());
     parts.flatten().filter_map(response).collect()
 }
 
-fn put(path: &Path, text: &str) {
+pub fn put(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().expect("a folder")).expect("it is ours");
     fs::write(path, text).expect("it is ours");
 }
 
-fn refusal(events: &[Event]) -> &Value {
+pub fn refusal(events: &[Event]) -> &Value {
     let ended = events.iter().find(|event| call_status_of(event.result()) == "error").expect("it is refused");
     &call_of(ended.result())["response"]
 }
@@ -194,4 +194,24 @@ fn the_model_is_named_truly_after_a_fallback() {
     assert!(fixture.fake.turns().last().expect("a request").head.target().contains(INSTEAD));
     assert_eq!(named(&fixture.whole(&task)), [ASKED, INSTEAD]);
     assert_eq!(named(&fixture.say("TEXT y")), [ASKED]);
+}
+
+#[test]
+fn a_conversation_is_summarised_when_a_user_asks_for_it() {
+    let fixture = Fixture::new();
+    let events = fixture.say("TEXT the answer is 42");
+    let task = task_in(&events);
+    let mut socket = Socket::open(&fixture.server.url(), &format!("/ws?taskId={task}"), Some("gemini-a2a.v1"));
+    socket.send(&json!({ "id": 1, "call": { "execute": { "text": "/compress", "task": task } } }));
+    let compacted = socket.until(|frame| frame["event"].get("compacted").is_some());
+    assert_eq!(compacted["event"]["compacted"]["items"], 2, "{compacted}");
+    let answer = socket.until(|frame| frame["id"] == 1);
+    assert_eq!(answer["ok"]["taskId"], task.as_str(), "{answer}");
+    fixture.client().call("message/send", prompt_in(&task, "TEXT next"));
+    let contents = request(&fixture)["contents"].to_string();
+    assert!(contents.contains("<state_snapshot>") && !contents.contains("42"), "{contents}");
+    assert!(!contents.contains("/compress"), "{contents}");
+    // Another time there is nothing new but one turn, and an unknown conversation is none.
+    let refused = fixture.client().post("/executeCommand", &json!({ "command": "compact" })).json();
+    assert!(refused.to_string().contains("no conversation"), "{refused}");
 }

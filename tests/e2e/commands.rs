@@ -72,14 +72,30 @@ fn both_apis_list_the_slash_commands() {
     let listed = fixture.client().get("/listCommands");
     assert_eq!(listed.status(), 200);
     let listed = listed.json();
-    let top = ["memory", "extensions", "tools", "stop", "permissions", "stats", "help"];
+    let top = [
+        "memory",
+        "extensions",
+        "skills",
+        "hooks",
+        "tools",
+        "stop",
+        "restore",
+        "undo",
+        "redo",
+        "diff",
+        "permissions",
+        "stats",
+        "help",
+        "agents",
+        "mcp",
+    ];
     assert_eq!(names(&listed["commands"]), top);
     assert_eq!(
         names(&listed["commands"][0]["subCommands"]),
         ["memory show", "memory refresh", "memory list", "memory add"]
     );
     let known = fixture.client().call("commands/get", json!({}));
-    let all = ["memory", "init", "extensions", "tools", "stop", "permissions", "stats", "help"];
+    let all = [&top[..1], &["init"], &top[1..5], &["compress"], &top[5..]].concat();
     assert_eq!(names(&known["commands"]), all);
     assert_eq!(names(&known["commands"][0]["sub_commands"]), ["show", "refresh", "list", "add"]);
 }

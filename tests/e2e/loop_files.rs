@@ -67,7 +67,7 @@ fn id(task: &Value) -> String {
 
 #[test]
 fn the_loop_opens_no_file_but_new_journals() {
-    let mut setup = Fixture::new();
+    let mut setup = Fixture::with(|setup| setup.arg("--audit"));
     let mut client = setup.client();
     // Answered when the start is over.
     assert_eq!(client.get("/health").status(), 200);

@@ -6,6 +6,7 @@ use crate::support::message::{call_of, call_status_of, prompt, prompt_in, text_o
 use crate::support::turn_rules;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use gemini_a2a::limits::INLINE_PROMPT_BYTES;
 use serde_json::{Value, json};
 use std::fs;
 
@@ -75,6 +76,30 @@ fn a_picture_in_a_message_is_stored_by_its_hash_and_shown_as_it_was_sent() {
     assert_eq!(shown(&fixture), file, "it is read again with the task");
     let _ = fixture.client().stream("message/stream", prompt_in(&task, "TEXT Still.")).count();
     assert_eq!(sent(&fixture, 2)[2], inline(&long));
+}
+
+#[test]
+fn a_long_prompt_is_stored_by_its_hash_and_shown_as_it_was_sent() {
+    let mut fixture = Fixture::new();
+    let of_length = |bytes: usize| format!("{}\nTEXT Nice.", "x".repeat(bytes - "\nTEXT Nice.".len()));
+    let at_limit = task_in(&fixture.say(&of_length(INLINE_PROMPT_BYTES)));
+    assert!(journal(&fixture, &at_limit).len() > INLINE_PROMPT_BYTES, "up to the limit it is in the journal");
+    let long = of_length(INLINE_PROMPT_BYTES + 1);
+    let task = task_in(&fixture.say(&long));
+    let journal = journal(&fixture, &task);
+    assert!(
+        journal.len() < INLINE_PROMPT_BYTES && journal.contains(r#""text":{"sha256":""#),
+        "the journal has its hash"
+    );
+    let is_sent =
+        |fixture: &Fixture, from_end: usize| sent(fixture, from_end).to_string().contains(&long[..long.len() - 12]);
+    assert!(is_sent(&fixture, 0));
+    let shown = |fixture: &Fixture| fixture.task(&task)["history"][0]["parts"][0]["text"] == *long;
+    assert!(shown(&fixture));
+    fixture.server.restart();
+    assert!(shown(&fixture), "it is read again with the task");
+    let _ = fixture.client().stream("message/stream", prompt_in(&task, "TEXT Still.")).count();
+    assert!(is_sent(&fixture, 2));
 }
 
 #[test]

@@ -131,7 +131,7 @@ impl Receiver {
     }
 }
 
-fn house() -> Fixture {
+fn private_fixture() -> Fixture {
     Fixture::with(|setup| setup.arg("--push-allow-private"))
 }
 
@@ -151,7 +151,7 @@ fn prompt_with(fixture: &Fixture, text: &str, config: Value) -> String {
 
 #[test]
 fn failed_deliveries_are_retried_in_order() {
-    let fixture = house();
+    let fixture = private_fixture();
     let receiver = Receiver::start([Answer::Status(503), Answer::Status(500)]);
     let task = prompt_with(&fixture, "TEXT Hello.", receiver.config());
     let told = receiver.told_until("the end", |told| told.gist() == "TASK_STATE_COMPLETED");
@@ -224,7 +224,7 @@ fn a_task_that_expired_while_no_server_ran_is_delivered_first() {
 
 #[test]
 fn deliveries_continue_after_the_server_is_killed() {
-    let mut fixture = house();
+    let mut fixture = private_fixture();
     let receiver = Receiver::start([Answer::Status(200), Answer::Silence]);
     let task = prompt_with(&fixture, "TEXT Hello.", receiver.config());
     let before = receiver.told_until("the answer", |told| told.gist() == "answer-1");
@@ -257,7 +257,7 @@ fn deliveries_continue_after_the_server_is_killed() {
 
 #[test]
 fn a_0_3_webhook_receives_whole_tasks_after_a_restart() {
-    let fixture = house();
+    let fixture = private_fixture();
     let receiver = Receiver::start([]);
     let mut client = fixture.client();
     let task = client.call("message/send", prompt("TEXT One."));

@@ -1,7 +1,8 @@
 //! What `prepare` of the shell tool finds on the disk, and what the policy makes of it: links, `cd`, patterns, repositories and the
 //! files of redirections.
 
-use super::{Allow, Asks, Case, Random, SHELL, lines, plain};
+use super::properties::Random;
+use super::{Allow, Asks, Case, SHELL, lines, plain};
 use crate::tool_context::{ToolContext, run_of};
 use gemini_a2a::limits::{GIT_CONFIG_BYTES, GIT_INDEX_BYTES, LINE_DIRECTORIES, LINE_EDITS, LINE_PATHS};
 use gemini_a2a::task::policy::{Mode, Ruling};

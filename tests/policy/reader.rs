@@ -1,6 +1,7 @@
 //! The command reader: what it accepts, what it refuses and why, its limits, and that bash and sh read the same words.
 
-use super::{Random, number};
+use super::number;
+use super::properties::Random;
 use gemini_a2a::limits::{COMMAND_CHARS, COMMAND_PARTS, PADDING_CHARS};
 use gemini_a2a::task::command_line::{Joint, Simple, hides, parse, programs, visible, warnings};
 use std::process::{Command, Stdio};
@@ -133,7 +134,7 @@ fn warnings_name_what_to_check() {
 fn parsing_takes_linear_time() {
     let mut random = Random(0x5eed);
     for _ in 0..40_000 {
-        let line = super::line(&mut random);
+        let line = super::properties::line(&mut random);
         let _ = parse(&line);
         let _ = warnings(&line);
         let _ = visible(&line);

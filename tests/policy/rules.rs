@@ -18,17 +18,17 @@ fn the_tier_and_then_the_priority_decide() {
 }
 
 #[test]
-fn names_may_be_lists_families_and_all() {
+fn names_may_be_lists_and_all() {
     let rules = json!([
-        {"toolName": ["mcp_git_*", "web_fetch"], "decision": "allow", "priority": 2},
-        {"toolName": "mcp_*", "decision": "deny", "priority": 1, "denyMessage": "no servers here"},
+        {"toolName": ["custom_log", "web_fetch"], "decision": "allow", "priority": 2},
+        {"toolName": "custom_drop", "decision": "deny", "priority": 1, "denyMessage": "not here"},
         {"toolName": "*", "decision": "deny", "modes": ["autoEdit"], "priority": 3},
     ]);
     let case = plain().rules(Tier::User, rules);
-    assert_eq!(case.info("mcp_git_log", Kind::Other), Allow);
+    assert_eq!(case.info("custom_log", Kind::Other), Allow);
     assert_eq!(case.info("web_fetch", Kind::Fetch), Allow);
-    let denied = case.judge("mcp_db_drop", Kind::Other, &json!({}), &info());
-    assert_eq!((denied.verdict, denied.reason.as_str()), (Deny, "no servers here"));
+    let denied = case.judge("custom_drop", Kind::Other, &json!({}), &info());
+    assert_eq!((denied.verdict, denied.reason.as_str()), (Deny, "not here"));
     assert_eq!(case.clone().mode(Mode::AutoEdit).info("read_file", Kind::Read), Deny);
     assert_eq!(case.info("read_file", Kind::Read), Allow);
 }
@@ -119,7 +119,7 @@ fn an_invalid_rule_is_reported_and_the_others_apply() {
 }
 
 fn prefixes(command: &str) -> Vec<String> {
-    let rules = always(SHELL, &exec(command), Mode::Default);
+    let rules = always(SHELL, &Origin::BuiltIn, &Value::Null, &exec(command), Choice::ProceedAlways, Mode::Default);
     let prefix = |rule: &Rule| {
         let names = rule.command_prefix.as_ref().expect("a prefix");
         names.iter().map(str::to_owned).collect::<Vec<_>>().join("+")
@@ -159,7 +159,10 @@ fn always_allows_what_was_shown_and_no_interpreter() {
 
 #[test]
 fn a_session_grant_covers_only_what_was_approved() {
-    let said = |tool: &str, plan: &Plan| Case { session: always(tool, plan, Mode::Default), ..plain() };
+    let said = |tool: &str, plan: &Plan| {
+        let session = always(tool, &Origin::BuiltIn, &Value::Null, plan, Choice::ProceedAlways, Mode::Default);
+        Case { session, ..plain() }
+    };
     let edits = said("write_file", &edit("/w/a"));
     assert_eq!(edits.edit("write_file", "/w/a"), Allow);
     assert_eq!(edits.edit("replace", "/w/a"), Allow, "it is the same file");
@@ -182,6 +185,8 @@ fn a_session_grant_covers_only_what_was_approved() {
 
 #[test]
 fn saved_rules_are_read_again() {
+    let always =
+        |tool: &str, plan: &Plan, mode| always(tool, &Origin::BuiltIn, &Value::Null, plan, Choice::ProceedAlways, mode);
     let mut rules = always(SHELL, &exec("git add ."), Mode::Default);
     rules.extend(always("write_file", &edit("/w/a"), Mode::AutoEdit));
     let saved: Vec<Value> = rules.into_iter().map(kept).collect();

@@ -5,46 +5,46 @@
 use crate::chance::Chance;
 use crate::corpus::Made;
 use crate::frame::masked;
-use crate::house::House;
 use crate::line::Heard;
 use crate::send::{self, Door, Sent};
+use crate::test_server::TestServer;
 use crate::verdict::{Family, is_of, is_rpc};
 use serde_json::{Value, json};
 
-/// Requests after which a house is used up: tasks pile up in it.
+/// Requests after which a server is used up: tasks pile up in it.
 const LIFE: u32 = 100;
 
 pub struct Chaos {
     chance: Chance,
-    house: House,
+    server: TestServer,
     left: u32,
     from: Vec<(Door, Made)>,
 }
 
 impl Chaos {
     pub fn new(seed: u64, from: Vec<(Door, Made)>) -> Chaos {
-        Chaos { chance: Chance::new(seed), house: House::at_work(), left: LIFE, from }
+        Chaos { chance: Chance::new(seed), server: TestServer::at_work(), left: LIFE, from }
     }
 
     /// Sends one; what became of it, or what is wrong with that.
     pub fn step(&mut self) -> Result<Sent, String> {
         if self.left == 0 {
-            self.house = House::at_work();
+            self.server = TestServer::at_work();
             self.left = LIFE;
         }
         self.left -= 1;
         let (door, made) = self.chance.pick(&self.from).expect("some").clone();
         let (bytes, bitten) = self.bite(door, made.clone());
-        let mut line = send::enter(&mut self.house, door);
-        let before = self.house.census().subs;
-        let mut heard = self.house.exchange(&mut line, &bytes);
-        let waits = self.house.census().subs > before;
+        let mut line = send::enter(&mut self.server, door);
+        let before = self.server.census().subs;
+        let mut heard = self.server.exchange(&mut line, &bytes);
+        let waits = self.server.census().subs > before;
         if heard.is_empty() && !waits {
             // It waits for more of the request, and there is none.
-            heard = self.house.finish(&mut line);
+            heard = self.server.finish(&mut line);
         }
-        let closed = self.house.is_closed(&line);
-        self.house.hang_up(&line);
+        let closed = self.server.is_closed(&line);
+        self.server.hang_up(&line);
         let shown = || {
             let bytes = String::from_utf8_lossy(&bytes);
             format!("{door:?} {}: {} to {bytes}", made.name, send::short(&heard))
@@ -67,11 +67,11 @@ impl Chaos {
     fn bite(&mut self, door: Door, mut made: Made) -> (Vec<u8>, Bitten) {
         // Names first: chance should bite into what is sent, not into what stands for it.
         if let Some(Ok(text)) = made.body.as_deref().map(std::str::from_utf8) {
-            made.body = Some(self.house.fill(text).into_bytes());
+            made.body = Some(self.server.fill(text).into_bytes());
         }
         let head = made.body.is_none() || self.chance.percent(15);
         if head {
-            let mut bytes = send::bytes(&self.house, door, &made);
+            let mut bytes = send::bytes(&self.server, door, &made);
             self.spoil(&mut bytes);
             return (bytes, Bitten::Head);
         }
@@ -93,7 +93,7 @@ impl Chaos {
             return (masked(1, &body), Bitten::Body);
         }
         made.body = Some(body);
-        (send::bytes(&self.house, door, &made), Bitten::Body)
+        (send::bytes(&self.server, door, &made), Bitten::Body)
     }
 
     /// Bites into bytes, once or a few times.
@@ -170,8 +170,8 @@ impl Chaos {
             11 => json!("\u{0}\u{ffff}"),
             12 => json!("x".repeat(300)),
             13 => json!("proceed_once"),
-            14 => json!(self.house.fill("$waiting_call")),
-            _ => json!(self.house.fill("$waiting")),
+            14 => json!(self.server.fill("$waiting_call")),
+            _ => json!(self.server.fill("$waiting")),
         }
     }
 }

@@ -1,10 +1,11 @@
-//! How a request gets to the house, and what is looked at when its answer comes.
+//! How a request gets to the server, and what is looked at when its answer comes.
 
 use crate::corpus::{Expected, Made};
 use crate::frame::masked;
-use crate::house::{House, request};
 use crate::line::{Heard, Line};
+use crate::test_server::{TestServer, request};
 use crate::verdict::{self, Family, Fault};
+use gemini_a2a::limits::GREETING_MS;
 use serde_json::{Value, json};
 
 /// What a request is sent through.
@@ -56,24 +57,24 @@ impl Door {
 }
 
 /// A line through a door: with a socket that has heard what it is told at first.
-pub fn enter(house: &mut House, door: Door) -> Line {
-    let mut line = house.open();
+pub fn enter(server: &mut TestServer, door: Door) -> Line {
+    let mut line = server.open();
     if door.is_socket() {
         let protocol = door.sub_protocol();
         let protocol = protocol.map(|name| format!("Sec-WebSocket-Protocol: {name}\r\n"));
         let head = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
         let headers = format!("{head}{}", protocol.unwrap_or_default());
-        let heard = house.exchange(&mut line, &request("GET", "/ws", &headers, b""));
+        let heard = server.exchange(&mut line, &request("GET", "/ws", &headers, b""));
         assert!(matches!(heard[0], Heard::Upgraded), "{heard:?}");
     }
     line
 }
 
 /// What goes over the line for a request.
-pub fn bytes(house: &House, door: Door, made: &Made) -> Vec<u8> {
+pub fn bytes(server: &TestServer, door: Door, made: &Made) -> Vec<u8> {
     let body = made.body.as_ref().map(|body| match std::str::from_utf8(body) {
-        Ok(text) => house.fill(text).into_bytes(),
+        Ok(text) => server.fill(text).into_bytes(),
         Err(_) => body.clone(),
     });
     if door.is_socket() {
@@ -89,22 +90,22 @@ pub fn bytes(house: &House, door: Door, made: &Made) -> Vec<u8> {
         headers += "Content-Type: application/json\r\n";
     }
     for header in &made.headers {
-        headers += &format!("{}\r\n", house.fill(header));
+        headers += &format!("{}\r\n", server.fill(header));
     }
-    let target = house.fill(target);
+    let target = server.fill(target);
     request(method, &target, &headers, &body.unwrap_or_default())
 }
 
 /// Sends what must be refused; what is wrong with the answer.
-pub fn refused(house: &mut House, door: Door, made: &Made) -> Result<(), String> {
-    let mut line = enter(house, door);
-    let bytes = bytes(house, door, made);
-    let heard = house.exchange(&mut line, &bytes);
+pub fn refused(server: &mut TestServer, door: Door, made: &Made) -> Result<(), String> {
+    let mut line = enter(server, door);
+    let bytes = bytes(server, door, made);
+    let heard = server.exchange(&mut line, &bytes);
     let verdict = judge(door, made, &heard).and_then(|()| match door {
-        Door::Http => http_goes_on(house, &mut line, &heard),
-        Door::Session | Door::Rpc03 | Door::Rpc10 | Door::Own => socket_goes_on(house, door, &mut line),
+        Door::Http => http_goes_on(server, &mut line, &heard),
+        Door::Session | Door::Rpc03 | Door::Rpc10 | Door::Own => socket_goes_on(server, door, &mut line),
     });
-    house.hang_up(&line);
+    server.hang_up(&line);
     verdict
 }
 
@@ -153,32 +154,32 @@ fn names(member: &str) -> Vec<&str> {
 }
 
 /// The connection takes the next request, or was closed as its head said.
-fn http_goes_on(house: &mut House, line: &mut Line, heard: &[Heard]) -> Result<(), String> {
+fn http_goes_on(server: &mut TestServer, line: &mut Line, heard: &[Heard]) -> Result<(), String> {
     let closes = matches!(heard, [Heard::Answer { head, .. }] if head.closes());
     if closes {
-        let closed = house.is_closed(line);
+        let closed = server.is_closed(line);
         return closed.then_some(()).ok_or("it said close and did not".into());
     }
-    match house.exchange(line, &request("GET", "/health", "", b"")).as_slice() {
+    match server.exchange(line, &request("GET", "/health", "", b"")).as_slice() {
         [Heard::Answer { head, .. }] if head.status() == 200 => Ok(()),
         other => Err(format!("afterwards: {}", short(other))),
     }
 }
 
-fn socket_goes_on(house: &mut House, door: Door, line: &mut Line) -> Result<(), String> {
-    let innocent = house.fill(&door.innocent());
-    match house.exchange(line, &masked(1, innocent.as_bytes())).as_slice() {
+fn socket_goes_on(server: &mut TestServer, door: Door, line: &mut Line) -> Result<(), String> {
+    let innocent = server.fill(&door.innocent());
+    match server.exchange(line, &masked(1, innocent.as_bytes())).as_slice() {
         [Heard::Text(text)] if succeeded(text) == Some(json!("after")) => Ok(()),
         other => Err(format!("afterwards: {}", short(other))),
     }
 }
 
 /// Sends what must be taken; what is wrong with the answer.
-pub fn accepted(house: &mut House, door: Door, made: &Made) -> Result<(), String> {
-    let mut line = enter(house, door);
-    let bytes = bytes(house, door, made);
-    let heard = house.exchange(&mut line, &bytes);
-    house.hang_up(&line);
+pub fn accepted(server: &mut TestServer, door: Door, made: &Made) -> Result<(), String> {
+    let mut line = enter(server, door);
+    let bytes = bytes(server, door, made);
+    let heard = server.exchange(&mut line, &bytes);
+    server.hang_up(&line);
     let fine = match heard.first() {
         Some(Heard::Answer { head, body }) => {
             head.status() < 300 && !String::from_utf8_lossy(body).contains("\"error\":{\"code\"")
@@ -204,11 +205,11 @@ fn succeeded(text: &str) -> Option<Value> {
 }
 
 /// Sends a frame that ends a socket; the word it ends with.
-pub fn closed(house: &mut House, door: Door, frame: &[u8]) -> Result<u16, String> {
-    let mut line = enter(house, door);
-    let heard = house.exchange(&mut line, frame);
-    let closed = house.is_closed(&line);
-    house.hang_up(&line);
+pub fn closed(server: &mut TestServer, door: Door, frame: &[u8]) -> Result<u16, String> {
+    let mut line = enter(server, door);
+    let heard = server.exchange(&mut line, frame);
+    let closed = server.is_closed(&line);
+    server.hang_up(&line);
     match heard.as_slice() {
         [Heard::Closed(code)] if closed => Ok(*code),
         other => Err(short(other)),
@@ -216,10 +217,12 @@ pub fn closed(house: &mut House, door: Door, frame: &[u8]) -> Result<u16, String
 }
 
 /// All that is shown at once to one who asks for it.
-pub fn shown(house: &mut House, target: &str, headers: &str) -> String {
-    let mut line = house.open();
-    let heard = house.exchange(&mut line, &request("GET", target, headers, b""));
-    house.hang_up(&line);
+pub fn shown(server: &mut TestServer, target: &str, headers: &str) -> String {
+    let mut line = server.open();
+    let mut heard = server.exchange(&mut line, &request("GET", target, headers, b""));
+    // A socket whose client says nothing is greeted a moment later.
+    heard.extend(server.later(&mut line, GREETING_MS));
+    server.hang_up(&line);
     let texts = heard.iter().map(|heard| match heard {
         Heard::Answer { body, .. } => String::from_utf8_lossy(body).into_owned(),
         Heard::Event(text) | Heard::Text(text) => text.clone(),

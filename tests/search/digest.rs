@@ -48,7 +48,7 @@ impl SystemState {
         let state = &self.state;
         discriminant(&state.phase).hash(out);
         phase_job(&state.phase).map(rank).hash(out);
-        (state.status.state, state.told).hash(out);
+        (state.status.state, state.announced).hash(out);
         (&state.status.text, &state.turn.error).hash(out);
         (state.turn.number, state.last_turn, state.turn.round, state.paused, state.suspended).hash(out);
         (state.turn.tries.failed, state.turn.tries.broken).hash(out);
@@ -98,7 +98,7 @@ fn phase_job(phase: &Phase) -> Option<Seq> {
 
 fn stage_job(stage: Stage) -> Option<Seq> {
     match stage {
-        Stage::Running { job } | Stage::Replanning { job } => Some(job),
+        Stage::Running { job } | Stage::Inquired { job } | Stage::Replanning { job } => Some(job),
         Stage::Named | Stage::Planned | Stage::Asked | Stage::Answered | Stage::Ready | Stage::Ended => None,
     }
 }

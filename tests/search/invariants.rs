@@ -57,7 +57,7 @@ impl SystemState {
         }
         for call in &state.calls {
             match call.stage {
-                Stage::Running { job } | Stage::Replanning { job } => awaited.push(job),
+                Stage::Running { job } | Stage::Inquired { job } | Stage::Replanning { job } => awaited.push(job),
                 Stage::Named if matches!(state.phase, Phase::Working { step: Step::Prepare, .. }) => {}
                 Stage::Ready if state.suspended => {}
                 // The second edit of a file waits for the first.

@@ -62,51 +62,14 @@ impl Observations {
             Event::CallPlanned { call, .. }
             | Event::CallReady { call, .. }
             | Event::CallOutput { call, .. }
+            | Event::CallInquired { call, .. }
+            | Event::CallReplied { call, .. }
             | Event::CallStale { call } => drop(self.of(call)?),
             // Allowed after the end of the call: a worker may write its file before it learns that its call was cancelled.
-            Event::FileChanged(change) => {
-                if self.calls[index(&change.call)].starts == 0 {
-                    return Err(format!("{} changed a file before it started", change.call));
-                }
+            Event::FileChanged(change) if self.calls[index(&change.call)].starts == 0 => {
+                return Err(format!("{} changed a file before it started", change.call));
             }
-            Event::Paused
-            | Event::Created(_)
-            | Event::Prompted { .. }
-            | Event::Steered { .. }
-            | Event::Dropped { .. }
-            | Event::Tuned { .. }
-            | Event::ShellBegan { .. }
-            | Event::ShellOutput { .. }
-            | Event::ShellEnded { .. }
-            | Event::TurnBegan { .. }
-            | Event::AttachmentsWanted
-            | Event::Attached { .. }
-            | Event::CommandPrompted { .. }
-            | Event::Traced { .. }
-            | Event::FellBack { .. }
-            | Event::CompactionBegan
-            | Event::Compacted { .. }
-            | Event::CompactionFailed { .. }
-            | Event::Looped
-            | Event::Tools(_)
-            | Event::Nudged { .. }
-            | Event::Declined { .. }
-            | Event::Revoked { .. }
-            | Event::Thought { .. }
-            | Event::Text { .. }
-            | Event::Cited { .. }
-            | Event::Retracted { .. }
-            | Event::BackedOff { .. }
-            | Event::Retried
-            | Event::Answered { .. }
-            | Event::ResultsSent
-            | Event::Produced { .. }
-            | Event::HookSet { .. }
-            | Event::HookDropped { .. }
-            | Event::HookMoved { .. }
-            | Event::TurnEnded { .. }
-            | Event::Interrupted { .. }
-            | Event::Resumed => {}
+            _ => {}
         }
         Ok(())
     }

@@ -185,7 +185,9 @@ impl SystemState {
         for (call, observations) in self.observations.calls.iter().enumerate() {
             for who in 0..2 {
                 if observations.picked[who] < observations.asks {
-                    for choice in Choice::ALL {
+                    // These two are for tools of MCP servers only.
+                    let of_servers = [Choice::ProceedAlwaysTool, Choice::ProceedAlwaysServer];
+                    for choice in Choice::ALL.into_iter().filter(|choice| !of_servers.contains(choice)) {
                         if !lasts(choice) || self.budget.always > 0 {
                             actions.push(Action::Pick { who, call, choice });
                         }
@@ -305,8 +307,13 @@ impl SystemState {
         if lasts(choice) {
             self.budget.always -= 1;
         }
-        let pick =
-            Pick { call: self.calls[call].call.clone(), option: choice.word().into(), edited: None, answers: None };
+        let pick = Pick {
+            call: self.calls[call].call.clone(),
+            option: choice.word().into(),
+            edited: None,
+            answers: None,
+            seen: None,
+        };
         Input::Say { said: Said::new(task::message(""), vec![pick]), by: [task::ann(), task::bob()][who].clone() }
     }
 
@@ -421,7 +428,9 @@ impl SystemState {
             | Input::Disconnected { .. }
             | Input::Drop { .. }
             | Input::Revoke { .. }
+            | Input::Restore(_)
             | Input::Tune { .. }
+            | Input::Include { .. }
             | Input::Shell { .. }
             | Input::Fail(_)
             | Input::Note { .. }
@@ -471,6 +480,7 @@ impl SystemState {
                 self.timers.push(*job);
                 return Ok(());
             }
+            Effect::Reply { .. } => return Err("a reply without a question".into()),
             Effect::Save { rule } => {
                 if self.observations.to_save == 0 || !self.state.always.contains(rule) {
                     return Err(format!("{rule:?} is saved and no user asked for it"));

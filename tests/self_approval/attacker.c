@@ -2,7 +2,7 @@
  * A tool process that tries to approve a call of its own agent: attacker WAY DIR TAG.
  *
  * DIR holds `target` (the attacked port, the pid of the server that started us, the path of the attacked Unix socket) and
- * `request`, the bytes that answer the question. The program sends them in the given way and writes what came back to
+ * `request`, the bytes that answer the question (editors are asked first: `approval` is their answer). The program sends them in the given way and writes what came back to
  * `response`: the server's bytes, or a line that begins with `error:` or `skipped:`. Every process first adds its pid to
  * `pids` and has TAG among its arguments, so that the test finds it. All of them stay until the file `release` exists.
  *
@@ -40,6 +40,8 @@ static const struct {
 	{"other-source", other_source},
 	{"unix-socket", unix_socket},
 	{"unix-socket-of-a-dead-process", unix_socket_of_a_dead_process},
+	{"editor", editor},
+	{"editor-over-unix-socket", editor_over_unix_socket},
 	{"kept-connection", kept_connection},
 	{"pipelined", pipelined},
 	{"inherited", inherited},

@@ -30,6 +30,8 @@ pub enum Encoding {
     Session,
     /// `/ws` with our own sub-protocol.
     Native,
+    /// The Agent Client Protocol at this path: a client that joins the task and prompts it, to approve when it is asked.
+    Acp(&'static str),
     /// A WebSocket on a path that is otherwise only read.
     OtherUpgrade,
     /// No answer: a prompt to the task that asks.
@@ -158,6 +160,7 @@ impl<'a> Fixture<'a> {
         let target = format!("{} {} {}\n", self.server.port(), own.pid(), self.socket.display());
         fs::write(dir.join("target"), target).expect("a file");
         fs::write(dir.join("request"), request(self.attack.encoding, &asking)).expect("a file");
+        fs::write(dir.join("approval"), acp_approval()).expect("a file");
         Run { fixture: self, dir, tag: tag(self.number, name), asking, attacking }
     }
 }
@@ -216,9 +219,24 @@ fn request(encoding: Encoding, asked: &Asked) -> Vec<u8> {
         }
         Encoding::Session => upgrade(&format!("/ws?taskId={task}"), None, &session),
         Encoding::Native => upgrade("/ws", Some("gemini-a2a.v1"), &native),
+        Encoding::Acp(path) => {
+            let resume = rpc("session/resume", json!({"sessionId": task, "cwd": "/", "mcpServers": []}));
+            let prompt =
+                rpc("session/prompt", json!({"sessionId": task, "prompt": [{"type": "text", "text": "hello"}]}));
+            let mut all = upgrade(path, None, &rpc("initialize", json!({"protocolVersion": 1})));
+            all.extend([resume, prompt].iter().flat_map(|message| frame::masked(1, message.to_string().as_bytes())));
+            all
+        }
         Encoding::OtherUpgrade => upgrade(&format!("/tasks/{task}"), Some("gemini-a2a.v1"), &native),
         Encoding::Prompt => post("/", "application/json", &rpc("message/send", prompt_in(task, "hello"))),
     }
+}
+
+/// What an editor answers to the first question that it is asked.
+fn acp_approval() -> Vec<u8> {
+    let outcome = json!({"outcome": "selected", "optionId": "proceed_once"});
+    let answer = json!({"jsonrpc": "2.0", "id": 1, "result": {"outcome": outcome}});
+    frame::masked(1, answer.to_string().as_bytes())
 }
 
 fn post(path: &str, accept: &str, body: &Value) -> Vec<u8> {

@@ -35,6 +35,8 @@ pub struct Checker<'a> {
     pub tally: &'a mut Tally,
     /// The disk was made to fail in this run, so responses may report it.
     pub disk_failed: bool,
+    /// The server was told to end.
+    pub ending: bool,
 }
 
 impl Checker<'_> {
@@ -58,7 +60,7 @@ impl Checker<'_> {
                 let log = self.ledger.log(task).expect("a task that is shown is on disk");
                 let shows = |seq: &Seq| {
                     let state = log.state(*seq).expect("counted down from the last");
-                    a2a::metadata(state, &self.ledger.tools).body[..] == *body
+                    a2a::metadata(state, &self.ledger.tools, &a2a::OtherTools::default()).body[..] == *body
                 };
                 assert!(log.back_to(request.known).any(|seq| shows(&seq)), "metadata of no state on disk");
             }
@@ -127,12 +129,13 @@ impl Checker<'_> {
             RequestKind::Cancel(task) => (None, task.clone()),
             other => panic!("{other:?} was answered with a task"),
         };
-        let view = self.ledger.view;
+        let (view, ending) = (self.ledger.view, self.ending);
         let log = self.ledger.log(&task);
         let log = log.unwrap_or_else(|| panic!("{task} was shown before it was on disk"));
         let suits = |state: &State| match &request.what {
+            // A server that ends answers with the task as it stands.
             RequestKind::Message { mode: Mode::Wait, .. } => {
-                !matches!(state.status.state, TaskState::Submitted | TaskState::Working)
+                ending || !matches!(state.status.state, TaskState::Submitted | TaskState::Working)
             }
             RequestKind::Cancel(_) => state.status.state == TaskState::Canceled,
             _ => true,
@@ -163,7 +166,7 @@ impl Checker<'_> {
             let log = self.ledger.log(&task);
             let log = log.unwrap_or_else(|| panic!("{task} was listed before it was on disk"));
             let was_so = log.states.iter().rev().any(|state| {
-                let shown = a2a::metadata(state, &self.ledger.tools).body;
+                let shown = a2a::metadata(state, &self.ledger.tools, &a2a::OtherTools::default()).body;
                 json(&shown)["metadata"]["taskState"] == entry["taskState"]
             });
             assert!(was_so, "{task} was listed in a state that is not on disk");
@@ -235,6 +238,8 @@ pub struct StreamCheck {
     snapshot: Option<Seq>,
     /// The last frame has arrived.
     pub ended: bool,
+    /// The server has said that it restarts.
+    pub restarting: bool,
 }
 
 impl StreamCheck {
@@ -371,6 +376,9 @@ impl StreamCheck {
 
     /// The response has ended. Its last frame must have been final, or there was nothing to show.
     pub fn complete(&self, checker: &mut Checker<'_>, request: &SentRequest) {
+        if self.restarting {
+            return checker.tally.count("stream ended by a restart");
+        }
         if self.ended {
             return;
         }

@@ -9,6 +9,8 @@ use gemini_a2a::base::id::{Seq, TaskId};
 use gemini_a2a::base::slots::Key;
 use std::collections::VecDeque;
 
+/// How a stream ends before its time because the server does.
+const RESTARTING: &[u8] = b": restarting\n";
 /// The comment that tells a stream that it has to wait for the disk.
 const NOTICE: &[u8] = b": The task's journal cannot be written";
 
@@ -143,6 +145,7 @@ impl Link {
                     checker.told_of_the_disk();
                 }
                 sse.input().append(&mut self.body);
+                check.restarting |= sse.input().windows(RESTARTING.len()).any(|window| window == RESTARTING);
                 let lost = &mut self.lose_frame;
                 sse.drain(|frame| {
                     if check.cursor.is_some() && std::mem::take(lost) {

@@ -14,6 +14,7 @@ impl Simulation {
     pub(super) fn settle(&mut self) {
         self.trace_step(|| "the run ends".into());
         self.disk.store.fail(Failure::Refused, 0);
+        self.disk.store.fail_audit(0);
         for client in &mut self.clients {
             if let Some(link) = &mut client.link {
                 link.pace = Pace::Greedy;
@@ -102,14 +103,17 @@ impl Simulation {
         assert!(!self.core.has_more(), "work is left over");
     }
 
-    /// The log contains the start of every call with effects, even after a power loss.
+    /// The log and the audit contain the start of every call with effects, even after a power loss.
     pub(super) fn check_after_power_loss(&mut self) {
         self.disk.store.crash(Crash::PowerLost);
+        let audited = self.audited_starts();
         for job in &self.changes {
             let file = self.disk.store.open(&job.task).expect("its log is there");
             let mut found = false;
             read_all(file.as_ref(), &mut |record| found |= record.seq == job.at).expect("a good log");
             assert!(found, "{job:?} ran and the log does not say so");
+            let is_audited = audited.as_ref().is_none_or(|starts| starts.contains(&(job.task.clone(), job.at)));
+            assert!(is_audited, "{job:?} ran and the audit does not say so");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Random actions between two turns: time passes, the disk fails, the server crashes, and clients connect, send requests, change
 //! their pace and disconnect.
 
-use super::Simulation;
+use super::{Simulation, audit};
 use crate::client::{Ending, Link, Pace, Sending};
 use crate::core_harness::failing_store::{Crash, Failure};
 use crate::faulty_store::Sabotage;
@@ -40,6 +40,13 @@ impl Simulation {
                 self.tally.count("failing syncs");
             }
             5..8 => self.crash(),
+            9..13 if self.is_audited => {
+                let times = self.chance.within(1, 6) as u32;
+                self.trace_step(|| format!("the next {times} writes of the audit fail"));
+                self.disk.store.fail_audit(times);
+                self.disk_failed = true;
+                self.tally.count("failing audits");
+            }
             8 if self.ending.is_none() => {
                 self.trace_step(|| "shutdown requested".into());
                 self.core.input(Input::ShutDown, self.now);
@@ -82,7 +89,9 @@ impl Simulation {
 
     pub(super) fn restart(&mut self) {
         self.id_base += 1 << 20;
-        self.core = setup::core(&self.limits, self.now, self.id_base);
+        self.check_audit();
+        let audit = self.is_audited.then(|| audit::setup(&self.disk.store));
+        self.core = setup::core(&self.limits, self.now, self.id_base, audit, self.is_shared);
         self.workers.clear();
         self.webhooks.lose(&mut self.chance);
         self.lane_jobs.clear();

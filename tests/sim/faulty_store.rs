@@ -15,6 +15,8 @@ pub enum Sabotage {
     WriteBehind,
     /// A sync is acknowledged and not done.
     NoSync,
+    /// A flush of the audit is acknowledged and not done.
+    NoAuditSync,
     /// After a restart no task is known.
     Amnesia,
     /// A frame does not arrive.
@@ -65,6 +67,10 @@ impl Store for FaultyStore {
         }
         let late = self.late.insert(task.clone(), lines.to_vec());
         self.store.append(task, &late.unwrap_or_default(), open)
+    }
+
+    fn append_audit(&mut self, lines: &[u8]) -> Result<(), StoreError> {
+        self.store.append_audit(lines)
     }
 
     fn close(&mut self, task: &TaskId) {

@@ -62,6 +62,9 @@ impl Simulation {
     /// A task in an existing context continues that context.
     pub(super) fn check_contexts(&mut self) {
         for known in self.disk.store.known() {
+            if self.disk.store.shown_bytes(&known.task) == 0 {
+                continue;
+            }
             if self.context_checked.insert(known.task.clone()) && !self.contexts.insert(known.brief.context) {
                 let created = &self.ledger.read(&known.task).last().created;
                 let continues = created.parent.is_some() || self.loads_failed;

@@ -54,7 +54,8 @@ impl Ledger {
         let log = self.logs.entry(task.clone()).or_default();
         if let Ok(file) = store.open(task) {
             loop {
-                let page = file.page(log.offset, 1 << 16).expect("the disk reads");
+                let mut page = file.page(log.offset, 1 << 16).expect("the disk reads");
+                page.truncate(store.shown_bytes(task).saturating_sub(log.offset) as usize);
                 if page.is_empty() {
                     break;
                 }
@@ -101,7 +102,8 @@ impl Log {
             (None, Event::Created(created)) => State::new(created.clone(), &record),
             (None, other) => panic!("a log begins with its task, not {other:?}"),
             (Some(state), _) => {
-                let late = state.is_over() && !is_of_hooks(&record.event);
+                let is_claim = matches!(record.event, Event::Owned(_));
+                let late = state.is_over() && !is_of_hooks(&record.event) && !is_claim;
                 assert!(!late, "{:?} after the end", record.event);
                 let mut state = state.clone();
                 state.apply(&record);

@@ -1,6 +1,7 @@
 //! The simulation: the core, clients, workers and a disk in memory. One turn here is one turn of `shell/event_loop/server.rs`, in
 //! its order, with random input.
 
+mod audit;
 mod end;
 mod faults;
 mod invariants;
@@ -43,6 +44,8 @@ pub struct Simulation {
     turn: u64,
     core: Core,
     disk: FaultyStore,
+    is_audited: bool,
+    is_shared: bool,
     ledger: Ledger,
     pub tally: Tally,
     composer: Composer,
@@ -80,9 +83,14 @@ impl Simulation {
         let limits = setup::limits(&mut chance);
         let now = Now { mono_ms: 1_000, unix_ms: 1_767_225_600_000 };
         let disk = FaultyStore::new(sabotage);
+        let is_audited = seed % 2 == 1;
+        let is_shared = seed / 2 % 2 == 1;
+        disk.store.share(is_shared);
         Simulation {
             ledger: Ledger::new(disk.store.clone(), &tools()),
-            core: setup::core(&limits, now, 0),
+            core: setup::core(&limits, now, 0, is_audited.then(|| audit::setup(&disk.store)), is_shared),
+            is_audited,
+            is_shared,
             chance,
             limits,
             now,
@@ -121,6 +129,7 @@ impl Simulation {
         }
         self.settle();
         self.disconnect_all();
+        self.check_audit();
         self.check_webhooks();
         self.check_after_power_loss();
     }
@@ -220,7 +229,14 @@ impl Simulation {
         let now = self.now;
         let unlucky = self.turn < TURNS && self.chance.percent(1);
         self.disk_failed |= unlucky;
-        self.trace_step(|| format!("the disk does {job:?}{}", if unlucky { " and fails" } else { "" }));
+        self.trace_step(|| {
+            let what = match &job {
+                // It contains a set, whose order differs from run to run.
+                LaneJob::Store(StoreRequest::Measure { .. }) => "Measure".to_owned(),
+                job => format!("{job:?}"),
+            };
+            format!("the disk does {what}{}", if unlucky { " and fails" } else { "" })
+        });
         let answer = match job {
             LaneJob::Store(StoreRequest::Sync { task, upto }) => {
                 let result = match self.disk.sabotage {
@@ -229,24 +245,10 @@ impl Simulation {
                 };
                 Input::Synced { task, upto, result }
             }
-            LaneJob::Store(request) => {
-                let fails = match &request {
-                    StoreRequest::Page { .. } => {
-                        self.tally.count("pages");
-                        unlucky
-                    }
-                    StoreRequest::Load { .. } => {
-                        self.tally.count("loads");
-                        self.loads_failed |= unlucky;
-                        unlucky
-                    }
-                    _ => false,
-                };
-                match fails {
-                    true => request.failed(StoreError::new("the disk was made to fail")),
-                    false => request.run(&self.disk.store),
-                }
+            LaneJob::Store(StoreRequest::SyncAudit { upto }) if self.disk.sabotage == Sabotage::NoAuditSync => {
+                Input::AuditSynced { upto, result: Ok(()) }
             }
+            LaneJob::Store(request) => self.ask_store(request, unlucky),
             LaneJob::Resolve { request, path } => {
                 Input::Resolved { request, site: Err(format!("{path} is not a directory")) }
             }
@@ -270,6 +272,25 @@ impl Simulation {
         self.core.input(answer, now);
     }
 
+    fn ask_store(&mut self, request: StoreRequest, unlucky: bool) -> Input<'static> {
+        let fails = match &request {
+            StoreRequest::Page { .. } => {
+                self.tally.count("pages");
+                unlucky
+            }
+            StoreRequest::Load { .. } => {
+                self.tally.count("loads");
+                self.loads_failed |= unlucky;
+                unlucky
+            }
+            _ => false,
+        };
+        match fails {
+            true => request.failed(StoreError::new("the disk was made to fail")),
+            false => request.run(&self.disk.store),
+        }
+    }
+
     fn flush(&mut self, task: &TaskId) -> Result<(), StoreError> {
         self.disk.store.open(task)?.sync()?;
         let end = Seq(self.ledger.read(task).len());
@@ -285,7 +306,20 @@ impl Simulation {
         let at = self.now.mono_ms + self.chance.within(0, delay);
         match out {
             // The simulation has no background processes, saved rules or log.
-            Out::Over { .. } | Out::SaveRule { .. } | Out::ForgetRule { .. } | Out::Log { .. } | Out::Tidy(_) => {}
+            Out::Reply { .. } => panic!("no server asks in the simulation"),
+            Out::ReadCredentials => panic!("there are no credentials in the simulation"),
+            Out::Hook(_)
+            | Out::Over { .. }
+            | Out::Servers { .. }
+            | Out::ClientKey { .. }
+            | Out::FetchKeys
+            | Out::SaveRule { .. }
+            | Out::ForgetRule { .. }
+            | Out::Access(_)
+            | Out::Scrape(_)
+            | Out::Reload
+            | Out::Log { .. }
+            | Out::Tidy(_) => {}
             Out::Deliver(delivery) => {
                 let outcome = match self.turn < TURNS {
                     true => DeliveryOutcome::any(&mut self.chance),
@@ -309,7 +343,7 @@ impl Simulation {
                 }
             }
             Out::Store(request) => self.add_lane_job(at, LaneJob::Store(request)),
-            Out::Resolve { request, path } => self.add_lane_job(at, LaneJob::Resolve { request, path }),
+            Out::Resolve { request, path, .. } => self.add_lane_job(at, LaneJob::Resolve { request, path }),
             Out::Identify { conn } => self.add_lane_job(at, LaneJob::Identify { conn }),
             Out::Compute(computation) => self.add_lane_job(at, LaneJob::Compute(computation)),
         }
@@ -446,7 +480,12 @@ impl Simulation {
     }
 
     fn checker(&mut self) -> Checker<'_> {
-        Checker { ledger: &mut self.ledger, tally: &mut self.tally, disk_failed: self.disk_failed }
+        Checker {
+            ledger: &mut self.ledger,
+            tally: &mut self.tally,
+            disk_failed: self.disk_failed,
+            ending: self.ending.is_some(),
+        }
     }
 }
 

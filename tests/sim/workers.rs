@@ -176,7 +176,8 @@ fn change(call: &CallId, chance: &mut Chance) -> FileChange {
         mode: 0o644,
         unstored: chance.percent(20),
     };
-    FileChange { call: call.clone(), root: "/w".into(), path: "f".into(), before: Some(version()), after: version() }
+    let (root, path) = ("/w".into(), "f".into());
+    FileChange { call: call.clone(), root, path, before: Some(version()), after: version(), dirs: 0 }
 }
 
 fn run(name: &str, call: &CallId, chance: &mut Chance) -> Vec<NoteBody> {

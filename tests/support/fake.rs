@@ -369,6 +369,20 @@ fn stream(shared: &Shared, request: &Value, chunk: Chunk, out: &mut TcpStream) -
             let breaks = items.contains(&Item::Break) && shared.attempt(script) == 1;
             (items, breaks)
         }
+        (_, Answer::Refuse { tool, then }) => {
+            let declared =
+                request["tools"][0]["functionDeclarations"].as_array().map(Vec::as_slice).unwrap_or_default();
+            if let Some(at) = declared.iter().position(|one| one["name"] == tool.trim_start_matches('?')) {
+                let mut refusal = error(400);
+                if !tool.starts_with('?') {
+                    let message =
+                        format!("* GenerateContentRequest.tools[0].function_declarations[{at}].parameters: invalid");
+                    refusal["error"]["message"] = json!(message);
+                }
+                return send(out, "400 Bad Request", &refusal);
+            }
+            (then, false)
+        }
         (_, Answer::Hang) => {
             // A byte from the caller or its end: either way it has stopped waiting for this answer.
             let _ = patient_read(out, &mut [0]);

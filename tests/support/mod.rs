@@ -13,6 +13,7 @@
 pub mod answer_stream;
 pub mod client;
 pub mod fake;
+pub mod golden;
 pub mod http;
 pub mod message;
 pub mod script;

@@ -16,6 +16,7 @@
 //! | `PARALLEL` | a `write_file` and a `run_shell_command` call in one chunk |
 //! | `CITE uri` | text with a citation |
 //! | `ERRnnn [times]` | an HTTP error, the first `times` attempts only; the items behind it come afterwards |
+//! | `REFUSES name` | status 400 as long as this tool is declared, which the error names; with `?` before the name it names none |
 //! | `HANG` | no answer until the caller gives up |
 //! | `HOLD` | no further item until the test releases the model |
 //! | `CUT n` | n chunks, then the connection breaks |
@@ -75,6 +76,11 @@ pub enum Answer {
         /// What to say once the error has happened often enough.
         then: Vec<Item>,
     },
+    /// An error while this tool is declared.
+    Refuse {
+        tool: String,
+        then: Vec<Item>,
+    },
     Hang,
 }
 
@@ -110,7 +116,7 @@ fn is_script(line: &str) -> bool {
     error
         || matches!(word, "STREAM" | "TEXT" | "THINK" | "WRITE" | "REPLACE" | "READ" | "LS" | "SHELL" | "CALL")
         || matches!(word, "SIGNED" | "PARALLEL" | "CITE" | "HANG" | "HOLD" | "CUT" | "GARBAGE" | "EMPTY" | "FINISH")
-        || matches!(word, "KEYED" | "SEAL" | "BREAK")
+        || matches!(word, "KEYED" | "SEAL" | "BREAK" | "REFUSES")
 }
 
 fn answer(text: &str) -> Answer {
@@ -118,6 +124,10 @@ fn answer(text: &str) -> Answer {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     if word == "HANG" {
         return Answer::Hang;
+    }
+    if word == "REFUSES" {
+        let (tool, then) = rest.split_once(" ++ ").unwrap_or((rest, "TEXT Done."));
+        return Answer::Refuse { tool: tool.into(), then: items(then) };
     }
     if let Some(code) = word.strip_prefix("ERR").and_then(|code| code.parse().ok()) {
         let times = rest.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(u64::MAX);

@@ -21,6 +21,7 @@ pub struct Setup {
     env: Vec<(OsString, OsString)>,
     /// None: a directory of its own.
     state: Option<PathBuf>,
+    settings: Option<String>,
 }
 
 impl Setup {
@@ -35,7 +36,7 @@ impl Setup {
     }
 
     pub fn of(program: &Path) -> Setup {
-        Setup { program: program.into(), args: vec![], env: vec![], state: None }
+        Setup { program: program.into(), args: vec![], env: vec![], state: None, settings: None }
     }
 
     pub fn model(self, fake: &FakeGemini) -> Setup {
@@ -62,8 +63,18 @@ impl Setup {
         self
     }
 
+    /// The user's settings.
+    pub fn settings(mut self, text: &str) -> Setup {
+        self.settings = Some(text.to_owned());
+        self
+    }
+
     pub fn start(self) -> Server {
         let dir = TempDir::new("server");
+        if let Some(text) = &self.settings {
+            let file = dir.folder("home/.gemini").join("settings.json");
+            std::fs::write(file, text).expect("the folder is ours");
+        }
         let process = match Process::spawn(&self, &dir, 0).listening() {
             Ok(process) => process,
             Err(output) => panic!("{} did not start:\n{output}", self.program.display()),

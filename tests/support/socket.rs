@@ -17,13 +17,22 @@ pub struct Socket {
 impl Socket {
     /// `url` is `http://HOST:PORT`; `protocol` is offered if there is one. Anything but an agreement fails the test.
     pub fn open(url: &str, path: &str, protocol: Option<&str>) -> Socket {
+        Socket::open_with(url, path, protocol, "")
+    }
+
+    /// The same as a page of this origin opens it.
+    pub fn open_from(url: &str, path: &str, protocol: Option<&str>, origin: &str) -> Socket {
+        Socket::open_with(url, path, protocol, &format!("Origin: {origin}\r\n"))
+    }
+
+    fn open_with(url: &str, path: &str, protocol: Option<&str>, fields: &str) -> Socket {
         let authority = url.trim_start_matches("http://");
         let mut stream = TcpStream::connect(authority).expect("connecting to the server");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout that is not zero");
         let offer = protocol.map(|name| format!("Sec-WebSocket-Protocol: {name}\r\n")).unwrap_or_default();
         let ask = format!(
             "GET {path} HTTP/1.1\r\nHost: {authority}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{offer}\r\n"
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{fields}{offer}\r\n"
         );
         std::io::Write::write_all(&mut stream, ask.as_bytes()).expect("asking for a socket");
         let head = head(&mut stream);
@@ -40,6 +49,10 @@ impl Socket {
     pub fn send(&mut self, value: &Value) {
         let message = Message::text(value.to_string());
         self.line.send(message).expect("the server listens");
+    }
+
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        self.line.send(Message::binary(bytes.to_vec())).expect("the server listens");
     }
 
     /// Several messages at once.
@@ -69,6 +82,18 @@ impl Socket {
                 Ok(message @ (Message::Ping(_) | Message::Pong(_))) => ping(&message),
                 Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 other => panic!("no message: {other:?}"),
+            }
+        }
+    }
+
+    /// Reads on until the server closes the socket; gives the code and the reason.
+    pub fn closed(mut self) -> (u16, String) {
+        loop {
+            match self.line.read() {
+                Ok(Message::Close(Some(frame))) => return (frame.code.into(), frame.reason.to_string()),
+                Ok(_) => {}
+                Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => panic!("closed without a reason: {error}"),
             }
         }
     }

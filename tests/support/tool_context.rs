@@ -7,8 +7,12 @@ use gemini_a2a::base::id::TaskId;
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::machine::job::Run;
 use gemini_a2a::tool::commands::background::Background;
+use gemini_a2a::tool::files::activate_skill::NoSkills;
 use gemini_a2a::tool::files::kept_output::KeptOutputs;
 use gemini_a2a::tool::files::path::Workspace;
+use gemini_a2a::tool::invoke_agent::NoAgents;
+use gemini_a2a::tool::mcp_call::NoServers;
+use gemini_a2a::tool::people::Nobody;
 use gemini_a2a::tool::web::Web;
 use gemini_a2a::tool::{Ctx, Spawn};
 use serde_json::Value;
@@ -40,8 +44,15 @@ impl ToolContext {
             limits: &self.limits,
             children,
             task,
+            tenant: &Default::default(),
+            named: &[],
             background: &self.background,
             web: &self.web,
+            mcp: &NoServers,
+            people: &Nobody,
+            skills: &NoSkills,
+            agents: &NoAgents,
+            threads: None,
             ask: None,
             changes: &Default::default(),
             outputs: &self.outputs,

@@ -91,11 +91,13 @@ impl Vt {
     fn escape<'a>(&mut self, rest: &'a str) -> &'a str {
         if let Some(rest) = rest.strip_prefix(']') {
             let end = rest.find('\x07').expect("an OSC ends with BEL");
-            self.signals.push(rest[..end].to_owned());
+            self.signals.push(listed(&rest[..end]).to_owned());
             return &rest[end + 1..];
         }
         if let Some(rest) = rest.strip_prefix("Ptmux;") {
             let end = rest.find("\x1b\\").expect("a DCS ends");
+            let inner = rest[..end].strip_prefix("\x1b\x1b]").and_then(|text| text.strip_suffix('\x07'));
+            listed(inner.unwrap_or_else(|| panic!("tmux may pass on an OSC, not {:?}", &rest[..end])));
             self.signals.push(format!("tmux {}", rest[..end].replace('\x1b', "ESC")));
             return &rest[end + 2..];
         }
@@ -125,15 +127,16 @@ impl Vt {
         &rest[end + 1..]
     }
 
+    /// From the cursor on. As in tmux, only a row that is erased as a whole is not continued by the next one any more.
     fn erase_row(&mut self) {
         let row = &mut self.screen[self.row];
         row.cells.truncate(self.column);
-        row.wrapped = false;
+        row.wrapped &= self.column > 0;
         self.pending = false;
     }
 
     fn line_feed(&mut self, wrapped: bool) {
-        self.screen[self.row].wrapped = wrapped;
+        self.screen[self.row].wrapped |= wrapped;
         self.pending = false;
         if self.row + 1 < self.rows {
             self.row += 1;
@@ -285,6 +288,17 @@ impl Vt {
     pub fn cursor(&self) -> (usize, usize) {
         (self.row, self.column)
     }
+}
+
+/// The strings that may follow OSC: notifications, and text for the clipboard.
+fn listed(text: &str) -> &str {
+    let plain = |text: &str| text.chars().count() <= 100 && !text.chars().any(char::is_control);
+    let base64 = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "+/=".contains(c));
+    let is_listed = text.strip_prefix("9;").is_some_and(plain)
+        || text.strip_prefix("777;notify;gemini-a2a;").is_some_and(plain)
+        || text.strip_prefix("52;c;").is_some_and(base64);
+    assert!(is_listed, "the painter may not send OSC {text:?}");
+    text
 }
 
 fn text_of(row: &Row) -> String {

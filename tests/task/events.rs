@@ -2,6 +2,7 @@
 
 use super::*;
 use gemini_a2a::base::id::Seq;
+use gemini_a2a::task::definitions::slash::Invocation;
 use gemini_a2a::task::log::answer::{Answer, Request};
 use gemini_a2a::task::log::blob::{FileChange, FileVersion};
 use gemini_a2a::task::log::event::{
@@ -11,7 +12,6 @@ use gemini_a2a::task::machine::decide::Effect;
 use gemini_a2a::task::message::{Artifact, Message, Part, Role, Source};
 use gemini_a2a::task::policy::{Mode, Names, Rule};
 use gemini_a2a::task::push::{Health, Target};
-use gemini_a2a::task::slash::Invocation;
 use gemini_a2a::task::spec::{ApprovalScope, Choice, Ending, Verdict};
 use serde_json::json;
 use std::sync::Arc;
@@ -21,6 +21,8 @@ pub fn created(lifecycle: Lifecycle) -> Event {
         task: "t".into(),
         context: "c".into(),
         tenant: Default::default(),
+        owner: Default::default(),
+        shared: false,
         parent: None,
         lifecycle,
         protocol: Protocol::V03,
@@ -30,7 +32,10 @@ pub fn created(lifecycle: Lifecycle) -> Event {
         model: "m".into(),
         mode: Mode::Default,
         auto_execute: false,
+        client_key: false,
+        depth: 0,
         tools: None,
+        servers: Vec::new(),
         command: None,
     }))
 }
@@ -78,16 +83,21 @@ pub fn message(text: &str) -> Arc<Message> {
 }
 
 pub fn ann() -> Source {
-    Source { client: "ann".into(), via: "test".into() }
+    Source::new("ann", "test")
 }
 
 pub fn bob() -> Source {
-    Source { client: "bob".into(), via: "test".into() }
+    Source::new("bob", "test")
 }
 
 /// The record of [`steering`](super::steering).
 pub fn steering_prompted(turn: u32, text: &str) -> Event {
-    Event::Prompted { message: message(text), by: ann(), turn, delivery: Delivery { steer: true, key: None } }
+    Event::Prompted {
+        message: message(text),
+        by: ann(),
+        turn,
+        delivery: Delivery { steer: true, ..Delivery::default() },
+    }
 }
 
 pub fn prompted(turn: u32, text: &str) -> Event {
@@ -154,7 +164,10 @@ pub fn chosen(request: &Request, choice: Choice) -> Event {
         edited: None,
         answers: None,
         rules: match choice {
-            Choice::ProceedAlways | Choice::ProceedAlwaysAndSave => vec![rule(request)],
+            Choice::ProceedAlways
+            | Choice::ProceedAlwaysTool
+            | Choice::ProceedAlwaysServer
+            | Choice::ProceedAlwaysAndSave => vec![rule(request)],
             Choice::ProceedOnce | Choice::Cancel => vec![],
         },
     }
@@ -176,7 +189,7 @@ pub fn rule(request: &Request) -> Rule {
 }
 
 pub fn save(rule: Rule) -> Expected {
-    (Effect::Save { rule }, None)
+    (Effect::Save { rule: Box::new(rule) }, None)
 }
 
 pub fn ready(request: &Request) -> Event {
@@ -237,6 +250,7 @@ pub fn change(request: &Request) -> FileChange {
         path: "a.txt".into(),
         before: Some(version("a")),
         after: version("b"),
+        dirs: 0,
     }
 }
 

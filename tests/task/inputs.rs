@@ -2,11 +2,11 @@
 
 use super::*;
 use gemini_a2a::base::id::{CallId, Seq};
+use gemini_a2a::task::definitions::slash::Commanded;
 use gemini_a2a::task::log::answer::Request;
 use gemini_a2a::task::log::event::Delivery;
 use gemini_a2a::task::machine::decide::{Effect, Gate, Input, job};
 use gemini_a2a::task::machine::job::{ModelError, ModelErrorKind, NoteBody, Pick, RunEnd, Said, Work};
-use gemini_a2a::task::slash::Commanded;
 use gemini_a2a::task::spec::{Answers, Ending};
 use serde_json::json;
 use std::sync::Arc;
@@ -73,12 +73,17 @@ pub fn prompt(text: &str) -> Input {
 
 /// A prompt that is to reach the model with the next results.
 pub fn steering(text: &str) -> Input {
-    delivered(text, Delivery { steer: true, key: None })
+    delivered(text, Delivery { steer: true, ..Delivery::default() })
+}
+
+/// A prompt for a summary of the conversation.
+pub fn compressing(text: &str) -> Input {
+    delivered(text, Delivery { compress: true, ..Delivery::default() })
 }
 
 /// A prompt with a key.
 pub fn keyed(text: &str, key: &str) -> Input {
-    delivered(text, Delivery { steer: false, key: Some(key.into()) })
+    delivered(text, Delivery { key: Some(key.into()), ..Delivery::default() })
 }
 
 fn delivered(text: &str, delivery: Delivery) -> Input {
@@ -96,18 +101,36 @@ pub fn prompt_and_pick(text: &str, picks: &[(&Request, &str)]) -> Input {
         option: (*option).into(),
         edited: None,
         answers: None,
+        seen: None,
     });
     Input::Say { said: Said::new(message(text), answers.collect()), by: ann() }
 }
 
 /// An approval with content that the user edited.
 pub fn pick_edited(request: &Request, option: &str, content: &str) -> Input {
-    pick_with(Pick { call: request.call.clone(), option: option.into(), edited: Some(content.into()), answers: None })
+    pick_with(Pick {
+        call: request.call.clone(),
+        option: option.into(),
+        edited: Some(content.into()),
+        answers: None,
+        seen: None,
+    })
+}
+
+/// An answer that names the plan that the user was shown.
+pub fn pick_seen(request: &Request, option: &str, seen: Seq) -> Input {
+    pick_with(Pick { call: request.call.clone(), option: option.into(), edited: None, answers: None, seen: Some(seen) })
 }
 
 /// An approval with answers to the agent's questions.
 pub fn pick_answering(request: &Request, option: &str, answers: Arc<Answers>) -> Input {
-    pick_with(Pick { call: request.call.clone(), option: option.into(), edited: None, answers: Some(answers) })
+    pick_with(Pick {
+        call: request.call.clone(),
+        option: option.into(),
+        edited: None,
+        answers: Some(answers),
+        seen: None,
+    })
 }
 
 fn pick_with(pick: Pick) -> Input {

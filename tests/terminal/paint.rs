@@ -1,9 +1,10 @@
 //! The painter against a terminal model: what is painted is seen, and nothing that was printed is lost.
 
+use crate::given::Random;
 use crate::vt::{Resizing, Vt};
-use gemini_a2a::ui::paint::{Frame, Painter, Size};
-use gemini_a2a::ui::style::{Colours, Role, Style};
-use gemini_a2a::ui::wrap::Line;
+use gemini_a2a::ui::format::style::{Colours, Role, Style};
+use gemini_a2a::ui::format::wrap::Line;
+use gemini_a2a::ui::output::paint::{Frame, Painter, Size};
 
 fn style() -> Style {
     Style { colours: Colours::Sixteen, background: None, unicode: true }
@@ -102,23 +103,14 @@ fn only_what_changed_is_sent() {
     assert!(screen.vt.visible);
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, most: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % most
+fn random_line(random: &mut Random, most: usize) -> Line {
+    let words = ["a", "word", "日本", "é", "emoji 😀", "👩\u{200d}💻", "x\u{1b}[2Jy", "tab\t", "❤\u{fe0f}", "   "];
+    let roles = [Role::Text, Role::Accent, Role::Muted, Role::Add, Role::Strong];
+    let mut line = Line::default();
+    while line.width() < random.below(most) {
+        line = line.add(roles[random.below(roles.len())], words[random.below(words.len())]);
     }
-
-    fn line(&mut self, most: usize) -> Line {
-        let words = ["a", "word", "日本", "é", "emoji 😀", "👩\u{200d}💻", "x\u{1b}[2Jy", "tab\t", "❤\u{fe0f}", "   "];
-        let roles = [Role::Text, Role::Accent, Role::Muted, Role::Add, Role::Strong];
-        let mut line = Line::default();
-        while line.width() < self.below(most) {
-            line = line.add(roles[self.below(roles.len())], words[self.below(words.len())]);
-        }
-        line
-    }
+    line
 }
 
 /// Random frames, each painted over the last one, are what a fresh terminal shows.
@@ -130,8 +122,8 @@ fn a_painted_frame_looks_as_if_painted_afresh() {
         let mut screen = Screen::new(columns, rows, Resizing::Reflows);
         let mut all: Vec<Line> = Vec::new();
         for _ in 0..12 {
-            let done: Vec<Line> = (0..random.below(3)).map(|_| random.line(60)).collect();
-            let live: Vec<Line> = (0..1 + random.below(rows - 1)).map(|_| random.line(columns)).collect();
+            let done: Vec<Line> = (0..random.below(3)).map(|_| random_line(&mut random, 60)).collect();
+            let live: Vec<Line> = (0..1 + random.below(rows - 1)).map(|_| random_line(&mut random, columns)).collect();
             let cursor = (random.below(4) > 0).then(|| (random.below(live.len()), random.below(columns)));
             let frame = Frame { done: done.clone(), live, cursor, ..Frame::default() };
             screen.paint(&frame);
@@ -157,22 +149,24 @@ fn resizing_loses_and_doubles_nothing() {
         for (before, after) in SIZES.iter().flat_map(|before| SIZES.map(|after| (*before, after))) {
             let mut screen = Screen::new(before.0, before.1, resizing);
             let mut number = 0;
-            let mut step = |screen: &mut Screen, count: usize| {
-                for _ in 0..count {
-                    number += 1;
-                    screen.paint(&frame(
-                        &format!("line {number}."),
-                        "⠋ busy · 3s\n\n› draft\n\n  model · 3%",
-                        Some((2, 7)),
-                    ));
+            let mut step = |screen: &mut Screen, frames: usize, lines: usize| {
+                for _ in 0..frames {
+                    let some: Vec<String> = (1..=lines).map(|at| format!("line {}.", number + at)).collect();
+                    number += lines;
+                    let live = "⠋ busy · 3s\n\n› draft\n\n  ~/src/parser main · gemini-pro · 3% · asks · 2 clients";
+                    screen.paint(&frame(&some.join("\n"), live, Some((2, 7))));
                 }
                 number
             };
-            step(&mut screen, 30);
-            screen.resize(after.0, after.1);
-            step(&mut screen, 5);
-            screen.resize(before.0, before.1);
-            let last = step(&mut screen, 30);
+            step(&mut screen, 30, 1);
+            // Each line comes to stand where any of the live rows was.
+            for lines in 1..7 {
+                screen.resize(after.0, after.1);
+                step(&mut screen, 2, lines);
+                screen.resize(before.0, before.1);
+                step(&mut screen, 2, lines);
+            }
+            let last = step(&mut screen, 30, 1);
             let all = screen.vt.everything();
             for number in 1..=last {
                 let count = all.lines().filter(|line| *line == format!("line {number}.")).count();

@@ -6,7 +6,7 @@
 //! | step | does |
 //! |---|---|
 //! | `size 80x24` | the size, before anything else |
-//! | `option NAME VALUE` | changes the setup, before anything else: `url`, `trust`, `linear`, `history`, `ascii`, `notify`, `debug`, `prompt` |
+//! | `option NAME VALUE` | changes the setup, before anything else: `url`, `trust`, `linear`, `history`, `ascii`, … |
 //! | `bare` | starts without a connection |
 //! | `keys TEXT` | presses keys; `\r \t \e \x03 \n` stand for themselves |
 //! | `paste TEXT` | pastes |
@@ -24,8 +24,9 @@
 //! | `act NAME` | checks that the act was returned |
 //! | `all` | the picture has the scrollback too |
 
-use crate::session::{Session, setup};
-use gemini_a2a::ui::{Act, Input, Notify, TrustQuestion};
+use crate::given::{by, prompted};
+use crate::session::{BEGIN, Session, setup};
+use gemini_a2a::ui::{Act, Input, Notify, Thoughts, TrustQuestion};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -67,6 +68,11 @@ fn json_of(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
+fn trust(found: &str) -> TrustQuestion {
+    let found = found.split(" | ").map(str::to_owned).collect();
+    TrustQuestion { folder: "~/src/parser".into(), parent: Some("~/src".into()), found }
+}
+
 fn size_of(text: &str) -> (usize, usize) {
     let (columns, rows) = text.split_once('x').expect("80x24");
     (columns.parse().expect("a number"), rows.parse().expect("a number"))
@@ -93,11 +99,10 @@ impl Player {
                 ("option", "prompt") => setup.prompt = Some(value.into()),
                 ("option", "draft") => setup.draft = value.into(),
                 ("option", "history") => setup.history = value.split(" | ").map(str::to_owned).collect(),
-                ("option", "trust") => {
-                    let found = value.split(" | ").map(str::to_owned).collect();
-                    setup.trust =
-                        Some(TrustQuestion { folder: "~/src/parser".into(), parent: Some("~/src".into()), found });
-                }
+                ("option", "trust") => setup.trust = Some(trust(value)),
+                ("option", "folder") => setup.folder = Some(trust(value)),
+                ("option", "attached") => setup.attached = true,
+                ("option", "thoughts") => setup.thoughts = Thoughts::from_word(value).expect("a word"),
                 ("option", other) => panic!("no option {other}"),
                 _ => {}
             }
@@ -116,26 +121,6 @@ impl Player {
             "paste" => session.take(Input::Bytes(format!("\x1b[200~{}\x1b[201~", unescape(rest)).as_bytes())),
             "bytes" => session.take(Input::Bytes(unescape(rest).as_bytes())),
             "line" => session.take(Input::Line(rest)),
-            "event" => session.event(json_of(rest)),
-            "frame" => session.frame(json_of(rest)),
-            "reply" => {
-                let (name, value) = rest.split_once(' ').expect("a name and a value");
-                session.reply(name, json_of(value));
-            }
-            "fail" => {
-                let mut parts = rest.splitn(3, ' ');
-                let mut next = || parts.next().expect("a name, a reason and a message");
-                let (name, reason, message) = (next(), next(), next());
-                session.fail(name, reason, message);
-            }
-            "clients" => {
-                let others = rest
-                    .split(", ")
-                    .map(|name| json!({"client": name, "via": "a2a-0.3", "since": crate::session::BEGIN - 300_000}));
-                let me = json!({"client": "you", "via": "terminal", "since": crate::session::BEGIN - 480_000});
-                let all: Vec<Value> = std::iter::once(me).chain(others).collect();
-                session.frame(json!({ "clients": all }));
-            }
             "wait" => session.wait(rest.parse().expect("milliseconds")),
             "resize" => {
                 let (columns, rows) = size_of(rest);
@@ -148,44 +133,75 @@ impl Player {
             "back" => session.take(Input::Connected),
             "edited" => session.take(Input::Edited(Ok(unescape(rest)))),
             "log" => session.take(Input::Log(rest)),
+            "all" => self.all = true,
+            "event" | "frame" | "reply" | "fail" | "clients" => self.server(word, rest),
+            "sent" | "unsent" | "act" | "signal" | "silent" => self.check(word, rest),
+            _ => self.records(word, rest),
+        }
+    }
+
+    /// What the server sends.
+    fn server(&mut self, word: &str, rest: &str) {
+        let session = &mut self.session;
+        let (name, more) = rest.split_once(' ').unwrap_or((rest, ""));
+        match word {
+            "event" => session.event(json_of(rest)),
+            "frame" => session.frame(json_of(rest)),
+            "reply" => session.reply(name, json_of(more)),
+            "fail" => {
+                let (reason, message) = more.split_once(' ').expect("a name, a reason and a message");
+                session.fail(name, reason, message);
+            }
+            _ => {
+                let others = rest
+                    .split(", ")
+                    .map(|name| json!({"client": name, "via": "a2a-0.3", "live": true, "since": BEGIN - 300_000}));
+                let me = json!({"client": "you", "via": "terminal", "since": BEGIN - 480_000});
+                let all: Vec<Value> = std::iter::once(me).chain(others).collect();
+                session.frame(json!({ "clients": all }));
+            }
+        }
+    }
+
+    /// Steps that change nothing.
+    fn check(&self, word: &str, rest: &str) {
+        let session = &self.session;
+        let (name, members) = rest.split_once(' ').unwrap_or((rest, "{}"));
+        match word {
             "sent" => {
-                let (name, members) = rest.split_once(' ').unwrap_or((rest, "{}"));
                 let (_, call) =
                     session.call(name).unwrap_or_else(|| panic!("{name} was not sent: {:?}", session.calls));
                 for (member, value) in json_of(members).as_object().expect("an object") {
-                    assert_eq!(&call[member], value, "{step}: {call}");
+                    assert_eq!(&call[member], value, "{rest}: {call}");
                 }
             }
-            "unsent" => assert!(session.call(rest).is_none(), "{step}"),
+            "unsent" => assert!(session.call(rest).is_none(), "{rest}"),
             "act" => {
                 let name = |act: &Act| format!("{act:?}");
-                assert!(session.acts.iter().any(|act| name(act).starts_with(rest)), "{step}: {:?}", session.acts);
+                assert!(session.acts.iter().any(|act| name(act).starts_with(rest)), "{rest}: {:?}", session.acts);
             }
             "signal" => {
-                assert!(session.vt.signals.iter().any(|signal| signal == rest), "{step}: {:?}", session.vt.signals)
+                assert!(session.vt.signals.iter().any(|signal| signal == rest), "{rest}: {:?}", session.vt.signals)
             }
-            "silent" => assert!(session.vt.signals.is_empty(), "{step}: {:?}", session.vt.signals),
-            "all" => self.all = true,
-            _ => self.records(word, rest),
+            _ => assert!(session.vt.signals.is_empty(), "{:?}", session.vt.signals),
         }
     }
 
     /// Shorthands for records.
     fn records(&mut self, word: &str, rest: &str) {
-        let call = format!("c-{}", self.call);
         match word {
             // prompt TEXT: the user's own prompt begins a turn. from NAME TEXT: somebody else's.
-            "prompt" => self.prompt("you", "terminal", rest),
+            "prompt" => self.prompt("you", rest),
             "from" => {
                 let (name, text) = rest.split_once(' ').expect("a name and a text");
-                self.prompt(name, "a2a-0.3", text);
+                self.prompt(name, text);
             }
             // queued NAME TEXT: a prompt that waits.
             "queued" => {
                 let (name, text) = rest.split_once(' ').expect("a name and a text");
                 self.turn += 1;
                 let turn = self.turn;
-                self.session.event(prompted(turn, name, if name == "you" { "terminal" } else { "a2a-0.3" }, text));
+                self.session.event(prompted(turn, name, text));
             }
             "text" => self.session.event(json!({"text": {"text": unescape(rest)}})),
             "thought" => self.session.event(json!({"thought": {"subject": rest, "description": "…"}})),
@@ -203,15 +219,21 @@ impl Player {
                     self.plan(&id, json_of(question));
                 }
             }
-            // also NAME ARGS ? QUESTION: another call of the same answer is planned.
+            _ => self.of_call(word, rest),
+        }
+    }
+
+    /// Shorthands for records of the last call.
+    fn of_call(&mut self, word: &str, rest: &str) {
+        let call = format!("c-{}", self.call);
+        match word {
             "asked" => {
                 let keeping = if rest.is_empty() { "session" } else { rest };
                 self.session.event(json!({"call_asked": {"call": call, "keeping": keeping}}));
             }
             "allowed" | "refused" => {
                 let choice = if word == "allowed" { "proceed_once" } else { "cancel" };
-                let by = json!({"client": rest, "via": if rest == "you" { "terminal" } else { "a2a-0.3" }});
-                self.session.event(json!({"call_answered": {"call": call, "choice": choice, "by": by}}));
+                self.session.event(json!({"call_answered": {"call": call, "choice": choice, "by": by(rest)}}));
             }
             "started" => {
                 self.session.event(json!({"call_ready": {"call": call}}));
@@ -236,10 +258,10 @@ impl Player {
         }
     }
 
-    fn prompt(&mut self, client: &str, via: &str, text: &str) {
+    fn prompt(&mut self, client: &str, text: &str) {
         self.turn += 1;
         let turn = self.turn;
-        self.session.event(prompted(turn, client, via, &unescape(text)));
+        self.session.event(prompted(turn, client, &unescape(text)));
         self.session.event(json!({"turn_began": {"turn": turn}}));
     }
 
@@ -261,11 +283,6 @@ impl Player {
     }
 }
 
-fn prompted(turn: u32, client: &str, via: &str, text: &str) -> Value {
-    let message = json!({"id": format!("m-{turn}"), "role": "user", "parts": [{"content": {"text": text}}]});
-    json!({"prompted": {"message": message, "by": {"client": client, "via": via}, "turn": turn}})
-}
-
 /// The steps of a file, played, and the picture that follows them.
 fn played(file: &Path) -> (Player, Vec<String>, String) {
     let text = std::fs::read_to_string(file).expect("readable");
@@ -276,8 +293,34 @@ fn played(file: &Path) -> (Player, Vec<String>, String) {
     (player, steps.lines().map(str::to_owned).collect(), picture.to_owned())
 }
 
-fn trimmed(text: &str) -> String {
+pub fn trimmed(text: &str) -> String {
     text.trim_end().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+/// What a screen was painted with.
+pub struct Painted {
+    pub name: String,
+    pub columns: usize,
+    pub rows: usize,
+    pub sent: Vec<u8>,
+    /// The text of the scrollback and of the screen.
+    pub text: String,
+}
+
+/// The screens whose terminal keeps its size.
+pub fn painted() -> Vec<Painted> {
+    let mut all = Vec::new();
+    for file in files() {
+        let (player, steps, _) = played(&file);
+        if steps.iter().any(|step| step.starts_with("resize") || step.starts_with("option linear")) {
+            continue;
+        }
+        let (columns, rows) = steps.iter().find_map(|step| step.strip_prefix("size ")).map_or((80, 24), size_of);
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let text = trimmed(&player.session.vt.everything());
+        all.push(Painted { name, columns, rows, sent: player.session.sent, text });
+    }
+    all
 }
 
 fn play(file: &Path) -> (String, String) {
@@ -304,49 +347,18 @@ fn every_screen_looks_as_it_should() {
     assert!(wrong.is_empty(), "{} of {} screens differ\n{}", wrong.len(), files.len(), wrong.join("\n\n"));
 }
 
-fn tmux(arguments: &[&str]) -> Option<String> {
-    let socket = format!("gemini-a2a-{}", std::process::id());
-    let output = std::process::Command::new("tmux")
-        .args(["-u", "-L", &socket, "-f", "/dev/null"])
-        .args(arguments)
-        .output()
-        .ok()?;
-    Some(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// The terminal model is right if tmux shows the same of the same bytes.
+/// The table of keys in the manual is the one that the program uses.
 #[test]
-fn tmux_shows_the_same() {
-    if tmux(&["-V"]).is_none() {
-        return eprintln!("skipped: tmux is not installed");
+fn the_manual_lists_the_keys() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/manual/terminal.md");
+    let page = std::fs::read_to_string(&file).expect("the page is there");
+    let (before, rest) = page.split_once("<!-- keys: ").expect("a mark");
+    let (mark, rest) = rest.split_once('\n').expect("a table follows");
+    let (table, behind) = rest.split_once("<!-- end of keys -->").expect("the end of the table");
+    let keys = gemini_a2a::ui::input::bind::table();
+    if std::env::var_os("SCREENS").is_some_and(|word| word == "write") {
+        let text = format!("{before}<!-- keys: {mark}\n{keys}<!-- end of keys -->{behind}");
+        return std::fs::write(file, text).expect("the page can be written");
     }
-    let scratch = std::env::temp_dir().join(format!("gemini-a2a-tmux-{}", std::process::id()));
-    // The server ends with its last session.
-    tmux(&["new-session", "-d", "-s", "base", "exec sleep 1000"]);
-    for (number, file) in files().iter().enumerate() {
-        let (player, steps, _) = played(file);
-        // tmux has widths of its own for joined emoji, and words need no terminal model.
-        if steps.iter().any(|step| step.starts_with("resize") || step.starts_with("option linear")) {
-            continue;
-        }
-        std::fs::write(&scratch, &player.session.sent).expect("a file");
-        let size = steps.iter().find_map(|step| step.strip_prefix("size ")).map_or((80, 24), size_of);
-        let (name, columns, rows) = (format!("s{number}"), size.0.to_string(), size.1.to_string());
-        let command =
-            format!("stty raw -echo; cat '{}'; printf '\\033]2;done\\007'; exec sleep 100", scratch.display());
-        tmux(&["new-session", "-d", "-s", &name, "-x", &columns, "-y", &rows, &command]);
-        let is_done = || {
-            tmux(&["display-message", "-p", "-t", &name, "#{pane_title}"]).is_some_and(|title| title.trim() == "done")
-        };
-        let begin = std::time::Instant::now();
-        while !is_done() {
-            assert!(begin.elapsed().as_secs() < 60, "tmux does not answer: {}", file.display());
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        let seen = tmux(&["capture-pane", "-p", "-t", &name, "-S", "-", "-E", "-"]).unwrap_or_default();
-        tmux(&["kill-session", "-t", &name]);
-        assert_eq!(trimmed(&seen), trimmed(&player.session.vt.everything()), "{}", file.display());
-    }
-    tmux(&["kill-server"]);
-    let _ = std::fs::remove_file(&scratch);
+    assert_eq!(table, keys, "SCREENS=write cargo test --test terminal manual writes the table");
 }

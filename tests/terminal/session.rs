@@ -2,12 +2,13 @@
 
 use crate::vt::{Resizing, Vt};
 use gemini_a2a::base::clock::Now;
+use gemini_a2a::limits::ui::FRAME_MS;
 use gemini_a2a::task::message::Source;
 use gemini_a2a::ui::app::Ui;
-use gemini_a2a::ui::block::Viewer;
-use gemini_a2a::ui::paint::Size;
-use gemini_a2a::ui::style::{Colours, Style};
-use gemini_a2a::ui::{Act, Input, Notify, Setup};
+use gemini_a2a::ui::format::style::{Colours, Style};
+use gemini_a2a::ui::output::block::Viewer;
+use gemini_a2a::ui::output::paint::Size;
+use gemini_a2a::ui::{Act, Input, Setup};
 use serde_json::{Value, json};
 
 /// The wall clock at the start: a morning in March.
@@ -32,29 +33,16 @@ pub struct Session {
 }
 
 pub fn setup() -> Setup {
+    let me = Source::new("you", "terminal");
+    let viewer = Viewer { me, workspace: "/home/ann/src/parser".into(), home: "/home/ann".into() };
+    let style = Style { colours: Colours::Sixteen, background: None, unicode: true };
     Setup {
-        viewer: Viewer {
-            me: Source { client: "you".into(), via: "terminal".into() },
-            workspace: "/home/ann/src/parser".into(),
-            home: "/home/ann".into(),
-        },
         version: "0.1.0".into(),
-        url: None,
         server: "localhost:41243".into(),
         branch: "main".into(),
-        task: None,
-        history: Vec::new(),
-        draft: String::new(),
-        prompt: None,
-        trust: None,
-        style: Style { colours: Colours::Sixteen, background: None, unicode: true },
-        notify: Notify::Auto,
         editor: "vim".into(),
-        terminal: String::new(),
-        inside_tmux: false,
-        linear: false,
-        debug: false,
         nonce: "n".into(),
+        ..Setup::new(viewer, style)
     }
 }
 
@@ -125,8 +113,8 @@ impl Session {
                 false => self.vt.feed(&bytes),
             }
             match self.ui.due(self.now) {
-                Some(due) if due <= self.now.mono_ms + 16 => {
-                    self.pass(16);
+                Some(due) if due <= self.now.mono_ms + FRAME_MS => {
+                    self.pass(FRAME_MS);
                     self.give(Input::Tick);
                 }
                 _ => return,

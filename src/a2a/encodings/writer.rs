@@ -183,7 +183,7 @@ impl Writer {
             Writer::Proto03 => part_proto_03(o, part),
             Writer::V10 => {
                 match &part.content {
-                    Content::Text(text) => o.member("text", text),
+                    Content::Text(text) => o.member("text", text.as_str()),
                     Content::Bytes(file) => o.member("raw", file.data().unwrap_or_default()),
                     Content::Uri(uri) => o.member("url", uri),
                     Content::Data(data) => o.member("data", data),
@@ -233,7 +233,7 @@ fn part_03(o: &mut Object<'_>, part: &Part) {
         });
     };
     match &part.content {
-        Content::Text(text) => _ = o.member("kind", "text").member("text", text),
+        Content::Text(text) => _ = o.member("kind", "text").member("text", text.as_str()),
         Content::Bytes(bytes) => file(o, "bytes", bytes.data().unwrap_or_default()),
         Content::Uri(uri) => file(o, "uri", uri),
         Content::Data(data) if data.is_object() => _ = o.member("kind", "data").member("data", data),
@@ -254,7 +254,7 @@ fn part_proto_03(o: &mut Object<'_>, part: &Part) {
         o.object("file", |o| _ = o.member(name, content).optional("mimeType", part.media_type.as_ref()));
     };
     match &part.content {
-        Content::Text(text) => _ = o.member("text", text),
+        Content::Text(text) => _ = o.member("text", text.as_str()),
         Content::Bytes(bytes) => file(o, "fileWithBytes", bytes.data().unwrap_or_default()),
         Content::Uri(uri) => file(o, "fileWithUri", uri),
         Content::Data(data) if data.is_object() => _ = o.object("data", |o| _ = o.member("data", data)),

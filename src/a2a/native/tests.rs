@@ -48,8 +48,7 @@ fn prompts_and_answers() {
     };
     assert_eq!(say.said.answers[0].option, "cancel");
 
-    let answer =
-        json!({"task": "t-1", "call": "call-1", "option": "proceed_once", "edited": "x", "answers": {"0": "y"}});
+    let answer = json!({"task": "t-1", "call": "call-1", "option": "proceed_once", "edited": "x", "answers": {"0": "y"}, "seen": 7});
     let Ok(Call::Say(say)) = one(json!({ "answer": answer })) else {
         panic!("an answer");
     };
@@ -61,6 +60,7 @@ fn prompts_and_answers() {
             option: "proceed_once".into(),
             edited: Some("x".into()),
             answers: Some(Arc::new([("0".to_owned(), "y".to_owned())].into())),
+            seen: Some(Seq(7)),
         }]
     );
 }
@@ -76,7 +76,7 @@ fn prompts_with_a_key_and_steering_prompts() {
         })
     };
     assert_eq!(delivery(json!({})), Ok(Delivery::default()));
-    let both = Delivery { key: Some("k-1".into()), steer: true };
+    let both = Delivery { key: Some("k-1".into()), steer: true, compress: false };
     assert_eq!(delivery(json!({"id": "k-1", "steer": true})), Ok(both));
     for wrong in [json!({"id": ""}), json!({"id": "x".repeat(129)}), json!({"id": 7}), json!({"steer": "yes"})] {
         assert!(delivery(wrong.clone()).is_err(), "{wrong}");
@@ -112,6 +112,7 @@ fn every_other_call() {
         (json!({"session": {}}), Call::Session),
         (json!({"about": {}}), Call::About),
         (json!({"briefs": {}}), Call::Briefs),
+        (json!({"delete": {"task": "t-1"}}), Call::Delete { task: task() }),
         (json!({"clients": {}}), Call::Clients),
         (json!({"commands": {}}), Call::Commands),
         (
@@ -167,7 +168,7 @@ fn faults_of_invalid_frames() {
             r#"{"id":1,"call":{"say":{"message":{"id":"m","role":"user","parts":[
                 {"content":{"bytes":{"sha256":"00","bytes":7}}}]}}}}"#,
             InvalidParams,
-            "must contain files in base64",
+            "must contain texts and files whole",
         ),
         (r#"{"id":1,"call":{"say":{"text":"x","context":""}}}"#, InvalidParams, "printable"),
         (r#"{"id":1,"call":{"list":{"state":"odd"}}}"#, InvalidParams, "submitted, working"),

@@ -126,6 +126,7 @@ pub fn demand(data: &Object, at: &str) -> Result<Pick, Fault> {
         option: option.into(),
         edited: edited(data, at)?.map(Into::into),
         answers: answers(data, at)?.map(Into::into),
+        seen: None,
     })
 }
 
@@ -198,7 +199,7 @@ mod tests {
     }
 
     fn pick(option: &str, edited: Option<&str>) -> Pick {
-        Pick { call: "c-1".into(), option: option.into(), edited: edited.map(Into::into), answers: None }
+        Pick { call: "c-1".into(), option: option.into(), edited: edited.map(Into::into), answers: None, seen: None }
     }
 
     #[test]

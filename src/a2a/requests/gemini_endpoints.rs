@@ -2,14 +2,13 @@
 //! answered with a stream, metadata, health. Bare JSON in and out.
 
 use crate::a2a::dialect::{Binding, View};
-use crate::a2a::encodings::object::{Object as ObjectWriter, list, object};
+use crate::a2a::encodings::object::object;
 use crate::a2a::form::{CreatedAnswer, enclosed};
 use crate::a2a::requests::object::{Object, body, check_type, count, object as object_member};
 use crate::a2a::requests::rest::{self, query_params};
 use crate::a2a::requests::route::Incoming;
 use crate::a2a::requests::{filter, message, operation, prompt, settings, version};
 use crate::a2a::switches::Switches;
-use crate::a2a::views::tools::Tools;
 use crate::a2a::views::update::shown_outcome;
 use crate::a2a::{Form, Wanted, respond, snapshot, words};
 use crate::base::clock::rfc3339;
@@ -19,10 +18,8 @@ use crate::base::json;
 use crate::task::call::{Call, Create, Say, Settings};
 use crate::task::fault::Fault;
 use crate::task::log::event::Protocol;
-use crate::task::log::gemini::UsageMetadata;
 use crate::task::machine::state::State;
 use crate::task::push::Census;
-use crate::task::spec::ToolSpec;
 use serde_json::{Value, json};
 
 /// `POST /tasks`. Without a body it asks for the live session; with one it makes a task, and whose words the settings are in
@@ -146,38 +143,10 @@ pub fn task(view: View, state: &State, wanted: Wanted) -> Response {
     Response::json(200, out)
 }
 
-/// The answer to `GET /tasks/{id}/metadata`.
-pub fn metadata(state: &State, tools: &Tools) -> Response {
-    let members = |o: &mut ObjectWriter<'_>| write_metadata(o, state, tools, |spec| Some(&spec.parameters));
-    Response::json(200, object(|o| _ = o.object("metadata", members)))
-}
-
-/// The answer to `GET /tasks/metadata`. Tools have no schemas here: there may be thousands of tasks, and nearly all have the same
-/// tools.
-pub fn all_metadata<'a>(states: impl IntoIterator<Item = &'a State>, tools: &Tools) -> Response {
-    let mut states = states.into_iter().peekable();
-    if states.peek().is_none() {
-        return Response::empty(204);
-    }
-    Response::json(200, list(states, |o, state| write_metadata(o, state, tools, |_| None)))
-}
-
-/// `schema` is what is shown of a tool's schema.
-fn write_metadata(o: &mut ObjectWriter<'_>, state: &State, tools: &Tools, schema: fn(&ToolSpec) -> Option<&Value>) {
-    o.member("contextId", &state.created.context).member("id", &state.created.task).member("mcpServers", &[(); 0]);
-    o.member("model", &state.model).member("taskState", state.status.state.word());
-    o.optional("error", state.turn.error.as_deref());
-    let usage = json!({ "turn": state.turn.usage.map(UsageMetadata), "total": UsageMetadata(state.total) });
-    o.member("usage", &usage).list("availableTools", tools.available(state.created.tools.as_deref()), |o, spec| {
-        o.member("name", &spec.name).member("description", &spec.description);
-        o.optional("parameterSchema", schema(spec));
-    });
-}
-
 /// The answer to `GET /health`. The status stays 200 when there is a problem: a restart would not fix it, so liveness probes should
 /// not cause one.
 pub fn health(report: &HealthReport<'_>) -> Response {
-    let status = if report.problem.is_some() { "degraded" } else { "healthy" };
+    let status = status_word(report.problem);
     let confinement = if report.unconfined.is_some() { "none" } else { "full" };
     Response::json(
         200,
@@ -191,6 +160,15 @@ pub fn health(report: &HealthReport<'_>) -> Response {
             o.optional("why", report.unconfined);
         }),
     )
+}
+
+/// The same for those who may see nothing else.
+pub fn short_health(problem: Option<&str>) -> Response {
+    Response::json(200, object(|o| _ = o.member("status", status_word(problem))))
+}
+
+fn status_word(problem: Option<&str>) -> &'static str {
+    if problem.is_some() { "degraded" } else { "healthy" }
 }
 
 /// The health of the server.
@@ -263,7 +241,7 @@ mod tests {
             ("{", FaultKind::ParseError),
             ("[]", FaultKind::InvalidParams),
             (r#"{"agentSettings":"x"}"#, FaultKind::InvalidParams),
-            (r#"{"agentSettings":{"apiKey":"k"}}"#, FaultKind::InvalidParams),
+            (r#"{"agentSettings":{"apiKey":7}}"#, FaultKind::InvalidParams),
             (r#"{"contextId":7}"#, FaultKind::InvalidParams),
         ] {
             assert_eq!(asked(body).unwrap_err(), kind, "{body}");
@@ -324,7 +302,7 @@ mod tests {
             ("", FaultKind::InvalidParams),
             ("{", FaultKind::ParseError),
             ("{}", FaultKind::InvalidParams),
-            (r#"{"userMessage":"hi","agentSettings":{"apiKey":"k"}}"#, FaultKind::InvalidParams),
+            (r#"{"userMessage":"hi","agentSettings":{"apiKey":7}}"#, FaultKind::InvalidParams),
             (r#"{"userMessage":"hi","agentSettings":[]}"#, FaultKind::InvalidParams),
         ] {
             assert_eq!(said("/message/stream", body).unwrap_err(), kind, "{body}");
@@ -356,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_and_its_metadata() {
+    fn a_created_task() {
         let state = sample::state();
         let mut form = Form::of(Dialect::GEMINI);
         let answer = created(&form, &state);
@@ -364,27 +342,6 @@ mod tests {
         form.created_answer = CreatedAnswer::State;
         let told = json!({"taskId": "t-1", "state": "running"});
         assert_eq!(value(&created(&form, &state)), told);
-        let tools = sample::tools();
-        let one = json!({"id": "t-1", "contextId": "c-1", "taskState": "working", "model": "gemini-x", "mcpServers": [],
-            "usage": {
-                "turn": {"promptTokenCount": 10, "candidatesTokenCount": 7, "totalTokenCount": 17},
-                "total": {"promptTokenCount": 0, "candidatesTokenCount": 0, "totalTokenCount": 0}}});
-        let mut full = one.clone();
-        full["availableTools"] = json!([
-            {"name": "write_file", "description": "Writes a file.",
-                "parameterSchema": {"type": "object", "required": ["file_path"]}},
-            {"name": "run_shell_command", "description": "Runs a command.", "parameterSchema": {"type": "object"}}]);
-        assert_eq!(value(&metadata(&state, &tools)), json!({ "metadata": full }));
-        let mut brief = one;
-        brief["availableTools"] = json!([
-            {"name": "write_file", "description": "Writes a file."},
-            {"name": "run_shell_command", "description": "Runs a command."}]);
-        assert_eq!(value(&all_metadata([&state, &state], &tools)), json!([brief, brief]));
-        assert_eq!(all_metadata([], &tools), Response::empty(204));
-        let mut narrow = state.created.as_ref().clone();
-        narrow.tools = Some(Vec::new());
-        let narrow = State { created: narrow.into(), ..state };
-        assert_eq!(value(&metadata(&narrow, &tools))["metadata"]["availableTools"], json!([]));
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub fn message(sent: &Object, gaps: Gaps) -> Result<Received, Fault> {
 fn drop_repetitions(parts: &mut Vec<Part>) {
     let data: Vec<Value> = parts.iter().filter_map(|part| part.content.as_data()).cloned().collect();
     let repeats = |text: &str| json::read(text.as_bytes()).is_ok_and(|value| data.contains(&value));
-    parts.retain(|part| !matches!(&part.content, Content::Text(text) if repeats(text)));
+    parts.retain(|part| !matches!(&part.content, Content::Text(text) if repeats(text.as_str())));
 }
 
 /// A user's message of one part that came without a message around it.
@@ -248,7 +248,7 @@ pub fn input_modes() -> Vec<String> {
 }
 
 /// Refuses media types that the model cannot read. It reads text, whatever its type, and some types of media.
-fn check_media(part: &Part, at: &str) -> Result<(), Fault> {
+pub fn check_media(part: &Part, at: &str) -> Result<(), Fault> {
     let Some(media) = &part.media_type else {
         return Ok(());
     };

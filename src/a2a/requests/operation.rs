@@ -193,18 +193,19 @@ fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
     }
     if let Some(request) = ask.request {
         form.echo = version::echo(&request.headers, form, ask.switches);
+        say.create.settings.depth = settings::depth(&request.headers)?;
     }
     Ok(Call::Say(Say { push, mode, history, ..say }))
 }
 
 /// A received message as a prompt or an answer; what it carries may select the profile of the form.
 pub fn said(received: Received, metadata: Option<&Object>, form: &mut Form, switches: &Switches) -> Result<Say, Fault> {
-    let Received { message, answers, task, context } = received;
+    let Received { mut message, answers, task, context } = received;
     form.profile = form.profile.or_else(|| settings::profile_spoken(&message, metadata));
     // Clients of 1.0 that use the extension say so.
     let is_meant = |profile: &Profile| (*profile, form.dialect.protocol) != (Profile::Devtool, Protocol::V10);
     form.answer_profile = answer::profile(&message).filter(is_meant);
-    let settings = settings::of_message(&message, metadata)?;
+    let settings = settings::of_message(&mut message, metadata)?;
     let create = Create { context, settings, traits: traits(form, switches) };
     Ok(Say::new(Said::new(Arc::new(message), answers), task, create, Mode::Stream))
 }

@@ -9,7 +9,7 @@ use crate::a2a::form::Form;
 use crate::a2a::requests::message::is_short_name;
 use crate::a2a::requests::object::{Object, body, check_type, media_type};
 use crate::a2a::requests::operation::{self, Ask, Operation};
-use crate::a2a::requests::route::{Ids, Rows, at, matches, not_found, read};
+use crate::a2a::requests::route::{Ids, Route, Rows, at, matches, not_found, read};
 use crate::a2a::requests::version;
 use crate::a2a::switches::Switches;
 use crate::base::http::{Headers, Method, Request};
@@ -61,6 +61,28 @@ pub struct MatchedRoute<'a> {
     only: Option<Protocol>,
     rows: Rows<Operation>,
     ids: Ids<'a>,
+    pattern: &'static str,
+}
+
+impl MatchedRoute<'_> {
+    /// As operators count it.
+    pub fn route(&self) -> Route {
+        let base = match self.base {
+            Base::Root => ROOT,
+            Base::V1 => V1,
+            Base::Tenant(_) => TENANT,
+        };
+        Route { base, pattern: self.pattern }
+    }
+}
+
+const ROOT: &str = "";
+const V1: &str = "/v1";
+const TENANT: &str = "/{tenant}";
+
+/// Every route of this binding.
+pub fn routes() -> impl Iterator<Item = Route> {
+    [ROOT, V1, TENANT].into_iter().flat_map(|base| PATHS.iter().map(move |(pattern, ..)| Route { base, pattern }))
 }
 
 /// The route of a path.
@@ -85,13 +107,15 @@ pub fn place(path: &str) -> Option<MatchedRoute<'_>> {
 fn is_reserved(segment: &str) -> bool {
     let endpoints =
         matches!(segment, "tasks" | "message" | "message:send" | "message:stream" | "extendedAgentCard" | "agent");
-    endpoints || matches!(segment, "v1" | ".well-known" | "ws" | "health" | "executeCommand" | "listCommands")
+    endpoints
+        || matches!(segment, "v1" | ".well-known" | "ws" | "health" | "executeCommand" | "listCommands")
+        || matches!(segment, "live" | "ready" | "metrics")
 }
 
 fn below<'a>(base: Base<'a>, path: &'a str) -> Option<MatchedRoute<'a>> {
-    PATHS
-        .iter()
-        .find_map(|(pattern, only, rows)| Some(MatchedRoute { base, only: *only, rows, ids: matches(pattern, path)? }))
+    PATHS.iter().find_map(|(pattern, only, rows)| {
+        Some(MatchedRoute { base, only: *only, rows, ids: matches(pattern, path)?, pattern })
+    })
 }
 
 pub fn call(place: &MatchedRoute, request: &Request, switches: &Switches, form: &mut Form) -> Result<Call, Fault> {

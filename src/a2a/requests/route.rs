@@ -6,7 +6,7 @@ use crate::a2a::commands;
 use crate::a2a::dialect::Dialect;
 use crate::a2a::form::{Decoded, Form};
 use crate::a2a::requests::rest::{self, Base};
-use crate::a2a::requests::{gemini_endpoints, rpc, socket, version};
+use crate::a2a::requests::{gemini_endpoints, rpc, socket, tickets, version};
 use crate::a2a::switches::Switches;
 use crate::base::http::{Method, Request};
 use crate::base::id::TaskId;
@@ -35,12 +35,18 @@ impl Incoming<'_> {
 /// Reads a request. The form is that of the path, and is changed by what the request says about its answer.
 type Endpoint = fn(Incoming<'_>, &mut Form) -> Result<Call, Fault>;
 
-const ROUTES: [(&str, Rows<Endpoint>); 11] = [
+const ROUTES: [(&str, Rows<Endpoint>); 17] = [
     ("/", &[(Method::Post, rpc::call)]),
     ("/.well-known/agent-card.json", &read::<Endpoint>(|_, _| Ok(Call::Card))),
     ("/.well-known/agent.json", &read::<Endpoint>(|_, _| Ok(Call::Card))),
     ("/health", &read::<Endpoint>(|_, _| Ok(Call::Health))),
+    ("/live", &read::<Endpoint>(|_, _| Ok(Call::Live))),
+    ("/ready", &read::<Endpoint>(|_, _| Ok(Call::Ready))),
+    ("/metrics", &read::<Endpoint>(|_, _| Ok(Call::Metrics))),
     ("/ws", &[(Method::Get, socket::join)]),
+    ("/ticket", &[(Method::Post, tickets::ask)]),
+    ("/ws/acp", &[(Method::Get, socket::join)]),
+    ("/acp", &[(Method::Get, socket::join_acp), (Method::Post, socket::join_acp), (Method::Delete, socket::join_acp)]),
     (
         "/tasks",
         &[
@@ -116,6 +122,35 @@ fn find(path: &str) -> Option<(Rows<Endpoint>, &'static Dialect, Ids<'_>)> {
     routes.chain(prompts).find_map(|(pattern, rows, dialect)| Some((rows, dialect, matches(pattern, path)?)))
 }
 
+/// A path as operators count requests: with the names of its ids instead of the ids. There are only as many as the tables have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Route {
+    pub base: &'static str,
+    pub pattern: &'static str,
+}
+
+impl Route {
+    /// All paths that lead nowhere.
+    pub const OTHER: Route = Route { base: "", pattern: "other" };
+
+    /// Every route there is.
+    pub fn all() -> impl Iterator<Item = Route> {
+        let prompts = Dialect::ALL.into_iter().filter_map(|dialect| dialect.prompt_path);
+        let rooted = ROUTES.iter().map(|(pattern, _)| *pattern).chain(prompts).chain([Route::OTHER.pattern]);
+        rooted.map(|pattern| Route { base: "", pattern }).chain(rest::routes())
+    }
+}
+
+/// The route of a path.
+pub fn route(path: &str) -> Route {
+    let prompts = Dialect::ALL.into_iter().filter_map(|dialect| dialect.prompt_path);
+    let mut rooted = ROUTES.iter().map(|(pattern, _)| *pattern).chain(prompts);
+    match rooted.find(|pattern| matches(pattern, path).is_some()) {
+        Some(pattern) => Route { base: "", pattern },
+        None => rest::place(path).map_or(Route::OTHER, |place| place.route()),
+    }
+}
+
 /// The dialect of a request at this path of which nothing else is known.
 pub fn dialect_at(path: &str) -> &'static Dialect {
     if let Some((_, dialect, _)) = find(path) {
@@ -144,4 +179,30 @@ pub fn decode(request: &Request, switches: &Switches) -> Decoded {
         Err(not_found(path))
     };
     form.decoded(call)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_has_one_of_the_known_routes() {
+        let all: Vec<Route> = Route::all().collect();
+        for known in &all {
+            let path = format!("{}{}", known.base, known.pattern);
+            let path = path.replace("{task}", "t-1").replace("{config}", "c-1").replace("{tenant}", "acme");
+            assert!(all.contains(&route(&path)), "{path}");
+        }
+        let named = |path: &str| {
+            let Route { base, pattern } = route(path);
+            format!("{base}{pattern}")
+        };
+        assert_eq!(named("/tasks/t-1"), "/tasks/{task}");
+        assert_eq!(named("/v1/tasks/t-1:cancel"), "/v1/tasks/{task}:cancel");
+        assert_eq!(named("/acme/message:send"), "/{tenant}/message:send");
+        assert_eq!(named("/tasks/t-1/execute"), "/tasks/{task}/execute");
+        for path in ["", "/x", "/x/y", "/metrics/x", "/v1/x"] {
+            assert_eq!(route(path), Route::OTHER, "{path}");
+        }
+    }
 }

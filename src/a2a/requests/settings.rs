@@ -3,23 +3,34 @@
 use crate::a2a::requests::object::{Object, flag, member, text, texts};
 use crate::a2a::requests::version;
 use crate::a2a::words::{CODER, EXT, PLAIN};
-use crate::base::http::Request;
+use crate::base::http::{Headers, Request};
+use crate::base::secret::Secret;
+use crate::limits::agents::AGENT_DEPTH;
 use crate::task::call::Settings;
-use crate::task::fault::Fault;
+use crate::task::definitions::agent::DEPTH_HEADER;
+use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::Profile;
 use crate::task::message::Message;
 use serde_json::Value;
 
 const TOOLS: &[&str] = &["allowed_tools", "allowedTools"];
+const SERVERS: &[&str] = &["mcp_servers", "mcpServers"];
+const API_KEY: &str = "apiKey";
 
-/// The settings in a message's metadata, then those in its request's; the first value of each wins.
-pub fn of_message(message: &Message, params: Option<&Object>) -> Result<Settings, Fault> {
+/// The settings in a message's metadata, then those in its request's; the first value of each wins. The message, which is stored,
+/// loses the API key and the MCP servers that it names: they are secrets, or may come with some.
+pub fn of_message(message: &mut Message, params: Option<&Object>) -> Result<Settings, Fault> {
     let mut settings = Settings::default();
     for metadata in [message.metadata.as_ref(), params].into_iter().flatten() {
         for key in [EXT, CODER] {
             if let Some(Value::Object(wishes)) = metadata.get(key) {
                 settings = first(settings, read(wishes, key)?);
             }
+        }
+    }
+    for key in [EXT, CODER] {
+        if let Some(Value::Object(wishes)) = message.metadata.as_mut().and_then(|metadata| metadata.get_mut(key)) {
+            wishes.retain(|name, _| !SERVERS.contains(&name.as_str()) && name != API_KEY);
         }
     }
     Ok(settings)
@@ -29,30 +40,47 @@ pub fn of_message(message: &Message, params: Option<&Object>) -> Result<Settings
 pub fn first(one: Settings, other: Settings) -> Settings {
     Settings {
         workspace: one.workspace.or(other.workspace),
+        directories: if one.directories.is_empty() { other.directories } else { one.directories },
         model: one.model.or(other.model),
         auto_execute: one.auto_execute.or(other.auto_execute),
         tools: one.tools.or(other.tools),
+        servers: one.servers.or(other.servers),
+        api_key: one.api_key.or(other.api_key),
+        depth: one.depth.max(other.depth),
     }
 }
 
 /// One object of settings. A request for trust is ignored; a request to run tools without approval is passed on, and granted or not
-/// by the operator; an API key is refused, so that no client believes it is in use.
+/// by the operator, and so is an API key.
 pub fn read(wishes: &Object, at: &str) -> Result<Settings, Fault> {
-    if text(wishes, &["apiKey"], at)?.is_some() {
-        return Err(Fault::params(
-            "This server takes no API keys from clients; leave apiKey out and use the server's own.",
-        ));
-    }
     let workspace = &["workspace_path", "workspacePath", "workspaceRoot"];
     Ok(Settings {
         workspace: text(wishes, workspace, at)?.map(str::to_owned),
+        directories: Vec::new(),
         model: text(wishes, &["model"], at)?.map(str::to_owned),
         auto_execute: flag(wishes, &["autoExecute", "auto_execute"], at)?,
         tools: match member(wishes, TOOLS) {
             Some(_) => Some(texts(wishes, TOOLS, at)?),
             None => None,
         },
+        servers: member(wishes, SERVERS).map(|(_, servers)| Secret::new(servers.to_string())),
+        api_key: text(wishes, &[API_KEY], at)?.map(Secret::new),
+        depth: 0,
     })
+}
+
+/// Through how many agents a request has come. One that has come through too many is refused, because agents that call each other in
+/// circles would never end.
+pub fn depth(headers: &Headers) -> Result<u8, Fault> {
+    let Some(given) = headers.get(DEPTH_HEADER) else { return Ok(0) };
+    let depth = given.trim().parse().map_err(|_| Fault::field(DEPTH_HEADER, "must be a small number."))?;
+    match depth > AGENT_DEPTH {
+        true => Err(Fault::new(
+            FaultKind::Unsupported,
+            format!("The request has come through {depth} agents; {AGENT_DEPTH} are allowed. Ask for less delegation."),
+        )),
+        false => Ok(depth),
+    }
 }
 
 /// The profile a request as such asks for: by name in the query, else by activating the extension in a header.
@@ -107,18 +135,23 @@ mod tests {
     #[test]
     fn every_spelling_of_the_workspace_in_every_place() {
         let expected = Settings {
+            directories: Vec::new(),
             workspace: Some("/w".into()),
             model: Some("gemini-x".into()),
             auto_execute: Some(true),
             tools: Some(vec!["glob".into()]),
+            servers: Some(Secret::new("{\"x\":{}}")),
+            api_key: None,
+            depth: 0,
         };
         for spelling in ["workspace_path", "workspacePath", "workspaceRoot"] {
             for key in [EXT, CODER] {
                 let metadata = json!({key: {"kind": "agent-settings", spelling: "/w", "model": "gemini-x",
-                    "autoExecute": true, "isTrusted": true, "allowedTools": ["glob"]}});
-                let in_message = of_message(&message(metadata.clone()), None);
-                assert_eq!(in_message.unwrap(), expected, "{spelling} {key}");
-                let in_params = of_message(&message(json!(null)), metadata.as_object());
+                    "autoExecute": true, "isTrusted": true, "allowedTools": ["glob"], "mcpServers": {"x": {}}}});
+                let mut given = message(metadata.clone());
+                assert_eq!(of_message(&mut given, None).unwrap(), expected, "{spelling} {key}");
+                assert!(!format!("{given:?}").contains("mcpServers"), "they are not stored with the message");
+                let in_params = of_message(&mut message(json!(null)), metadata.as_object());
                 assert_eq!(in_params.unwrap(), expected, "{spelling} {key}");
             }
         }
@@ -127,29 +160,44 @@ mod tests {
     #[test]
     fn the_message_comes_before_the_request() {
         let params = json!({CODER: {"workspacePath": "/params", "model": "m", "autoExecute": true}});
-        let message = message(json!({CODER: {"workspacePath": "/message", "auto_execute": false,
+        let mut message = message(json!({CODER: {"workspacePath": "/message", "auto_execute": false,
             "allowed_tools": []}}));
         assert_eq!(
-            of_message(&message, params.as_object()).unwrap(),
+            of_message(&mut message, params.as_object()).unwrap(),
             Settings {
+                directories: Vec::new(),
                 workspace: Some("/message".into()),
                 model: Some("m".into()),
                 auto_execute: Some(false),
                 tools: Some(Vec::new()),
+                servers: None,
+                api_key: None,
+                depth: 0,
             }
         );
     }
 
     #[test]
-    fn wrong_types_and_keys_are_refused() {
+    fn a_key_is_read_and_taken_out_of_the_message() {
+        for key in [EXT, CODER] {
+            let mut message = message(json!({ key: { "apiKey": "planted", "model": "m" } }));
+            let settings = of_message(&mut message, None).expect("settings");
+            assert_eq!(settings.api_key, Some(Secret::new("planted")));
+            assert!(!format!("{settings:?}").contains("planted"));
+            assert_eq!(message.metadata, json!({ key: { "model": "m" } }).as_object().cloned());
+        }
+    }
+
+    #[test]
+    fn wrong_types_are_refused() {
         for wishes in [
             json!({"workspacePath": 1}),
-            json!({"apiKey": "secret"}),
+            json!({"apiKey": 7}),
             json!({"autoExecute": "yes"}),
             json!({"allowedTools": "glob"}),
         ] {
             let metadata = json!({ CODER: wishes });
-            assert!(of_message(&message(metadata), None).is_err(), "{wishes}");
+            assert!(of_message(&mut message(metadata), None).is_err(), "{wishes}");
         }
     }
 

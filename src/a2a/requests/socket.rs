@@ -2,6 +2,7 @@
 //! the session's events, and its prompts are acknowledged and seen there. The sub-protocols of A2A carry JSON-RPC of their version;
 //! the native one carries records and calls.
 
+use crate::a2a::acp;
 use crate::a2a::dialect::{Binding, Dialect};
 use crate::a2a::form::{Decoded, Form};
 use crate::a2a::native;
@@ -10,23 +11,39 @@ use crate::a2a::requests::operation::{self, Ask, Operation, last_seen};
 use crate::a2a::requests::route::{Ids, Incoming};
 use crate::a2a::requests::{answer, gemini_endpoints, rpc, settings, version};
 use crate::a2a::switches::Switches;
-use crate::base::http::{Headers, Request};
+use crate::base::http::{Headers, Method, Request};
 use crate::base::id::Seq;
 use crate::base::json;
 use crate::task::call::{Call, Follow, Join, LogPosition, Mode, Say};
 use crate::task::fault::{Fault, FaultKind};
 use serde_json::Value;
 
-/// `GET /ws`.
+/// `GET` of a WebSocket's path.
 pub fn join(incoming: Incoming<'_>, form: &mut Form) -> Result<Call, Fault> {
     let Incoming { request, switches, .. } = incoming;
-    *form = Form::under(spoken(&request.headers), switches);
+    let dialect = match request.path.as_str() {
+        "/acp" => Dialect::ACP,
+        "/ws/acp" => Dialect::ACP_SESSION,
+        _ => spoken(&request.headers),
+    };
+    *form = Form::under(dialect, switches);
     let joined = joined(request, form, switches);
     if joined.is_err() {
         // No sub-protocol was agreed on yet, so the error is one of the HTTP endpoint.
         *form = Form::under(Dialect::GEMINI, switches);
     }
     joined.map(Call::Join)
+}
+
+/// `/acp` takes WebSockets only.
+pub fn join_acp(incoming: Incoming<'_>, form: &mut Form) -> Result<Call, Fault> {
+    let Incoming { request, .. } = incoming;
+    if request.method == Method::Get && request.headers.get("upgrade").is_some() {
+        return join(incoming, form);
+    }
+    let message = "This server offers ACP over WebSocket: open one here. Its streamable HTTP transport needs HTTP/2, which this server \
+                   does not speak.";
+    Err(Fault::new(FaultKind::MethodNotAllowed { allow: "GET".into() }, message))
 }
 
 /// The dialect of the first known sub-protocol. Unknown ones are ignored; one may carry a credential.
@@ -38,6 +55,9 @@ fn spoken(headers: &Headers) -> &'static Dialect {
 
 fn joined(request: &Request, form: &mut Form, switches: &Switches) -> Result<Join, Fault> {
     form.profile = settings::profile_of(request)?;
+    if form.dialect.binding == Binding::Acp {
+        return Ok(Join { follow: Follow::Nothing, after: None });
+    }
     if form.dialect.binding == Binding::JsonRpc {
         version::require(&request.headers, &Object::new(), switches)?;
         return Ok(Join { follow: Follow::Nothing, after: None });
@@ -51,6 +71,7 @@ fn joined(request: &Request, form: &mut Form, switches: &Switches) -> Result<Joi
             return wrong("is a place in one task; leave it out, or name the task.");
         }
         (Some("*"), None) => Follow::All,
+        (Some("next"), None) if form.dialect.binding == Binding::Native => Follow::NextSession,
         (Some(task), Some(LogPosition { task: Some(other), .. })) if task != other.as_str() => {
             return wrong("is a place in another task than taskId; leave one of them out.");
         }
@@ -76,8 +97,10 @@ fn place(given: &str) -> Result<LogPosition, Fault> {
 
 /// One message on a socket: the call, and the form of its answer. `joined` is the form of the request that opened the socket.
 pub fn heard(text: &str, joined: &Form, switches: &Switches) -> Decoded {
-    if joined.dialect.binding == Binding::Native {
-        return native::decode(text);
+    match joined.dialect.binding {
+        Binding::Native => return native::decode(text),
+        Binding::Acp => return acp::decode(text, joined),
+        Binding::JsonRpc | Binding::Rest | Binding::Bare => {}
     }
     let mut form = joined.clone();
     if form.dialect == Dialect::SESSION {
@@ -225,6 +248,10 @@ mod tests {
         ] {
             assert_eq!(offer(names), Ok(expected), "{names}");
         }
+        let next =
+            |protocol| joins(&[("taskId", "next")], &[("Sec-WebSocket-Protocol", protocol)]).map(|(join, _)| join);
+        assert_eq!(next("gemini-a2a.v1"), Ok(Join { follow: Follow::NextSession, after: None }));
+        assert_eq!(next("chat"), Ok(Join { follow: Follow::Task("next".into()), after: None }));
     }
 
     fn hear(dialect: &'static Dialect, sent: Value) -> Decoded {

@@ -26,7 +26,7 @@ fn events_that_no_client_is_shown() {
         Event::Created(state.created.clone()),
         Event::Prompted {
             message: Arc::new(sample::prompt("m", "x")),
-            by: Source { client: "x".into(), via: "y".into() },
+            by: Source::new("x", "y"),
             turn: 2,
             delivery: Default::default(),
         },
@@ -132,7 +132,7 @@ fn told(view: View, events: Vec<Event>) -> Vec<String> {
 
 fn approved_command() -> Vec<Event> {
     let call = || "call-1".into();
-    let by = || Source { client: "x".into(), via: "y".into() };
+    let by = || Source::new("x", "y");
     let asked = running();
     let plan = asked.plan.expect("it has one");
     let ending = Arc::new(Ending::Success { output: "1".into(), display: Display::Text { text: "1".into() } });

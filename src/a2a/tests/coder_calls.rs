@@ -44,12 +44,12 @@ fn a_call_from_plan_to_start() {
         (waiting, around_call("tool-call-confirmation", "working"))
     );
 
-    state.told = TaskState::InputRequired;
+    state.announced = TaskState::InputRequired;
     state.calls[0].choice = Some(Choice::ProceedOnce);
     let answer = Event::CallAnswered {
         call: call(),
         choice: Choice::ProceedOnce,
-        by: Source { client: "x".into(), via: "y".into() },
+        by: Source::new("x", "y"),
         edited: None,
         answers: None,
         rules: vec![],
@@ -144,6 +144,22 @@ fn a_question_of_another_kind() {
         let (data, _) = call_frame(&with_call(call), asked);
         assert_eq!(data["confirmationDetails"], expected);
     }
+}
+
+#[test]
+fn a_question_about_a_tool_of_an_mcp_server() {
+    let call = sample::call("mcp_x_put", json!({"to": "a\u{202e}b"}), Some(sample::mcp(&["It changed."])));
+    let asked = Event::CallAsked { call: "call-1".into(), keeping: ApprovalScope::Session };
+    let (data, _) = call_frame(&with_call(call), asked);
+    assert_eq!(
+        data["confirmationDetails"],
+        json!({"type": "mcp", "title": "Confirm MCP Tool x", "serverName": "x", "toolName": "put",
+            "toolDisplayName": "put (x MCP Server)", "toolArgs": {"to": "a\u{202e}b"}, "toolDescription": "Puts it.",
+            "toolParameterSchema": {"type": "object"}, "systemMessage": "It changed."})
+    );
+    assert_eq!(data["request"]["display"], json!({"name": "put (x MCP Server)", "description": "What it does"}));
+    assert_eq!(data["tool"]["name"], "mcp_x_put");
+    assert_eq!(data["tool"]["parameterSchema"], json!({"type": "object"}));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! runs, its result once it has ended, and the change to a file that it proposes or made.
 
 use crate::a2a::words::{CallStatus, Offer};
+use crate::task::command_line::visible;
 use crate::task::log::long_text::LongText;
 use crate::task::machine::state::{CallState, Stage};
 use crate::task::spec::{Choice, Display, Ending, Inquiry, InquiryKind, Question};
@@ -30,7 +31,7 @@ impl<'a> Call<'a> {
     pub fn present(call: &'a CallState) -> Option<Call<'a>> {
         let status = match call.stage {
             Stage::Named | Stage::Planned => return None,
-            Stage::Asked => CallStatus::AwaitingApproval,
+            Stage::Asked | Stage::Inquired { .. } => CallStatus::AwaitingApproval,
             Stage::Answered | Stage::Ready | Stage::Replanning { .. } => CallStatus::Scheduled,
             Stage::Running { .. } => CallStatus::Executing,
             Stage::Ended => call.ending.as_deref().map(CallStatus::of)?,
@@ -55,12 +56,18 @@ impl<'a> Call<'a> {
 
     /// What it asks, while it waits for the answer.
     pub fn question(&self) -> Option<&'a Question> {
-        self.planned_question().filter(|_| self.status == CallStatus::AwaitingApproval)
+        self.call.question().filter(|_| self.status == CallStatus::AwaitingApproval)
+    }
+
+    /// The questions to people as text: one per line, with the choices. Those of a server come with its words.
+    pub fn listed(&self, title: &str, questions: &[Inquiry]) -> String {
+        let title = self.call.inquiry.as_ref().map(|_| title.to_owned());
+        title.into_iter().chain(questions.iter().map(inquiry_line)).collect::<Vec<_>>().join("\n")
     }
 
     /// The options that its question offers.
     pub fn offers(&self) -> Vec<Offer> {
-        let asks = self.planned_question().is_some_and(Question::asks_the_user);
+        let asks = self.call.question().is_some_and(Question::asks_the_user);
         let offer = |choice: &Choice| if asks { Offer::reply(*choice) } else { Offer::permission(*choice) };
         self.call.options().iter().map(offer).collect()
     }
@@ -117,7 +124,7 @@ impl<'a> FileChange<'a> {
             Question::Edit { title: _, file_name, file_path, diff, old, new } => {
                 Some(FileChange::new(file_name, file_path, diff, old, new))
             }
-            Question::Exec { .. } | Question::Info { .. } | Question::AskUser { .. } => None,
+            Question::Exec { .. } | Question::Mcp { .. } | Question::Info { .. } | Question::AskUser { .. } => None,
         }
     }
 
@@ -132,23 +139,27 @@ impl<'a> FileChange<'a> {
     }
 }
 
+/// A question about a call of an MCP server's tool as text: what is called, its arguments, and what to check.
+pub fn mcp_call(question: &Question) -> Option<String> {
+    let Question::Mcp { server, tool, args, warnings, .. } = question else { return None };
+    let args = serde_json::to_string_pretty(args).unwrap_or_default();
+    let call = format!("Call {} of the MCP server {server}?\n{}", visible(tool), visible(&args));
+    Some(std::iter::once(&call).chain(warnings).map(String::as_str).collect::<Vec<_>>().join("\n"))
+}
+
 /// A prompt and its URLs as text, one per line.
 pub fn prompt_and_urls(prompt: &str, urls: &[String]) -> String {
     std::iter::once(prompt).chain(urls.iter().map(String::as_str)).collect::<Vec<_>>().join("\n")
 }
 
-/// The agent's own questions as text: one per line, with the choices.
-pub fn listed(questions: &[Inquiry]) -> String {
-    let line = |asked: &Inquiry| {
-        let choices: Vec<&str> = match asked.kind {
-            InquiryKind::Choice => asked.options.iter().map(|option| option.label.as_str()).collect(),
-            InquiryKind::YesNo => vec!["yes", "no"],
-            InquiryKind::Text => Vec::new(),
-        };
-        match choices.is_empty() {
-            true => asked.question.clone(),
-            false => format!("{} ({})", asked.question, choices.join(" / ")),
-        }
+fn inquiry_line(asked: &Inquiry) -> String {
+    let choices: Vec<&str> = match asked.kind {
+        InquiryKind::Choice => asked.options.iter().map(|option| option.label.as_str()).collect(),
+        InquiryKind::YesNo => vec!["yes", "no"],
+        InquiryKind::Text => Vec::new(),
     };
-    questions.iter().map(line).collect::<Vec<_>>().join("\n")
+    match choices.is_empty() {
+        true => asked.question.clone(),
+        false => format!("{} ({})", asked.question, choices.join(" / ")),
+    }
 }

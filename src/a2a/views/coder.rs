@@ -25,7 +25,7 @@ use std::borrow::Cow;
 pub fn frame<'a>(update: &Update<'a>, tools: &Tools, writer: Writer) -> Option<Frame<'a>> {
     let Update { state, seq, at, .. } = *update;
     let named = match writer {
-        Writer::V03 | Writer::Proto03 => state.told,
+        Writer::V03 | Writer::Proto03 => state.announced,
         Writer::V10 => state.status.state,
     };
     // A status that no stream ends with.
@@ -131,7 +131,8 @@ pub fn metadata(kind: &str, state: &State, more: impl FnOnce(&mut Object<'_>)) -
 
 /// A tool call as JSON. Its question is shown while it waits, its result once it has ended.
 fn encode_call(state: &State, call: Call<'_>, tools: &Tools) -> Vec<u8> {
-    let tool = tools.get(&call.call.request.name);
+    let tool = tools.of_call(call.call);
+    let tool = tool.as_deref();
     object(|o| {
         o.object("request", |o| {
             o.member("callId", call.call.id()).member("name", &call.call.request.name);
@@ -197,6 +198,13 @@ fn details(o: &mut Object<'_>, question: &Question) {
         Question::Exec { title, command, programs, dir: _, warnings: _, needs_approval: _, edits: _ } => {
             about("exec", title);
             o.member("command", command).member("rootCommand", &programs.join(", ")).member("rootCommands", programs);
+        }
+        Question::Mcp { title, server, tool, display_name, args, description, schema, warnings } => {
+            about("mcp", title);
+            o.member("serverName", server).member("toolName", tool).member("toolDisplayName", display_name);
+            o.member("toolArgs", args).member("toolDescription", description);
+            o.optional("toolParameterSchema", Some(schema).filter(|schema| !schema.is_null()));
+            o.optional("systemMessage", Some(warnings.join(" ")).filter(|text| !text.is_empty()).as_ref());
         }
         Question::Info { title, prompt, urls } => {
             about("info", title);

@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn source() -> Source {
-        Source { client: "ada".into(), via: "a2a-1.0".into() }
+        Source::new("ada", "a2a-1.0")
     }
 
     fn by_ada(mut update: Value) -> Value {
@@ -214,7 +214,7 @@ mod tests {
         state.calls[0].choice = Some(Choice::ProceedOnce);
         state.calls[0].answered_by = Some(source());
         // What other views are still shown is not shown here.
-        state.told = TaskState::InputRequired;
+        state.announced = TaskState::InputRequired;
         let answered = Event::CallAnswered {
             call: call(),
             choice: Choice::ProceedOnce,

@@ -7,7 +7,7 @@
 //! `answers` beside the option: the user's answers by the number of the question.
 
 use crate::a2a::encodings::object::{Object, object};
-use crate::a2a::views::call::{Call, FileChange, listed};
+use crate::a2a::views::call::{Call, FileChange};
 use crate::a2a::words::Offer;
 use crate::task::log::long_text::LongText;
 use crate::task::spec::{Display, Ending, Question};
@@ -70,14 +70,14 @@ fn confirmation(o: &mut Object<'_>, call: Call<'_>, question: &Question, placed:
         offers = offers.into_iter().map(Offer::in_session).collect();
     }
     o.member("options", &offers);
-    about(o, question);
+    about(o, call, question);
     if placed == Details::Twice {
-        o.object("details", |o| about(o, question));
+        o.object("details", |o| about(o, call, question));
     }
 }
 
 /// What a question is about.
-fn about(o: &mut Object<'_>, question: &Question) {
+fn about(o: &mut Object<'_>, call: Call<'_>, question: &Question) {
     match question {
         Question::Exec { title: _, command, programs: _, dir, warnings, needs_approval: _, edits: _ } => {
             o.object("execute_details", |o| {
@@ -88,12 +88,19 @@ fn about(o: &mut Object<'_>, question: &Question) {
             let change = FileChange::asked(question).expect("an edit is a change");
             o.object("file_edit_details", |o| file_diff(o, change));
         }
+        Question::Mcp { title: _, server, tool, display_name: _, args: _, description, schema: _, warnings } => {
+            o.object("mcp_details", |o| {
+                o.member("server_name", server).member("tool_name", tool);
+                o.optional("description", Some(description).filter(|text| !text.is_empty()));
+                o.filled("warnings", warnings);
+            });
+        }
         Question::Info { title: _, prompt, urls } => {
             o.object("generic_details", |o| _ = o.member("description", prompt).filled("urls", urls));
         }
-        Question::AskUser { title: _, questions } => {
+        Question::AskUser { title, questions } => {
             o.object("generic_details", |o| {
-                o.member("description", &listed(questions)).filled("questions", questions);
+                o.member("description", &call.listed(title, questions)).filled("questions", questions);
             });
         }
     }
@@ -189,6 +196,17 @@ mod tests {
                     "new_content": "newer\n", "formatted_diff": sample::DIFF})
             )
         );
+        let mut tool = with(
+            "mcp_details",
+            json!({"server_name": "x", "tool_name": "put", "description": "Puts it.",
+            "warnings": ["It changed."]}),
+        );
+        let ids = ["proceed_once", "proceed_always_tool", "proceed_always_server", "cancel"];
+        let mut shown = asked(sample::mcp(&["It changed."]));
+        let offers = shown["options"].take();
+        assert_eq!(offers.as_array().unwrap().iter().map(|one| &one["id"]).collect::<Vec<_>>(), ids);
+        tool["options"] = Value::Null;
+        assert_eq!(shown, tool);
         let info = |urls| Question::Info { title: "Confirm Fetch".into(), prompt: "Fetch it?".into(), urls };
         assert_eq!(asked(info(vec![])), with("generic_details", json!({"description": "Fetch it?"})));
         assert_eq!(

@@ -15,7 +15,7 @@ use std::borrow::Cow;
 
 pub const VIEW: &Standalone = &Standalone {
     name: "execute-stream",
-    event: |state, record| frame(&Update::of(state, record)?),
+    event: |state, record, _| frame(&Update::of(state, record)?),
     present: |state| Some(present(state).open.to_vec()),
     snapshot: None,
     idle: Idle::Outcome,
@@ -105,7 +105,7 @@ mod tests {
 
     /// The object, after a look at whether its event is called like it.
     fn shown(state: &State, event: Event) -> Option<Value> {
-        let shown = (VIEW.event)(state, &sample::record(event))?;
+        let shown = (VIEW.event)(state, &sample::record(event), &sample::tools())?;
         let mut object: Value = serde_json::from_slice(&shown.open).expect("JSON");
         assert_eq!(object["type"].as_str(), shown.event);
         let task = object.as_object_mut().and_then(|object| object.remove("taskId"));

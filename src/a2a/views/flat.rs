@@ -2,7 +2,7 @@
 //! every event is one object of a few members, and results and errors are strings.
 
 use crate::a2a::encodings::object::Object;
-use crate::a2a::views::call::{Call, prompt_and_urls};
+use crate::a2a::views::call::{Call, mcp_call, prompt_and_urls};
 use crate::a2a::views::update::{failure, shown_outcome};
 use crate::task::machine::state::{State, TaskState};
 use crate::task::spec::Question;
@@ -31,6 +31,7 @@ pub fn confirmation(o: &mut Object<'_>, call: Call<'_>, question: &Question) {
             let lines: Vec<String> = [command.clone()].into_iter().chain(dir).chain(warnings.iter().cloned()).collect();
             (title, lines.join("\n"), "danger")
         }
+        Question::Mcp { title, .. } => (title, mcp_call(question).unwrap_or_default(), "warning"),
         Question::Info { title, prompt, urls } => (title, prompt_and_urls(prompt, urls), "info"),
         Question::AskUser { title, questions } => {
             let lines: Vec<&str> = questions.iter().map(|one| one.question.as_str()).collect();
@@ -95,18 +96,21 @@ mod tests {
         }
     }
 
-    #[test]
-    fn every_question_says_what_it_is_about() {
-        let options = json!([{"id": "proceed_once", "name": "Allow Once"},
-            {"id": "proceed_always", "name": "Always Allow"}, {"id": "cancel", "name": "Reject"}]);
-        let inquiry = Inquiry {
+    fn which_one() -> Inquiry {
+        Inquiry {
             question: "Which one?".into(),
             header: "One".into(),
             kind: InquiryKind::Text,
             options: Vec::new(),
             multi_select: false,
             placeholder: None,
-        };
+        }
+    }
+
+    #[test]
+    fn every_question_says_what_it_is_about() {
+        let options = json!([{"id": "proceed_once", "name": "Allow Once"},
+            {"id": "proceed_always", "name": "Always Allow"}, {"id": "cancel", "name": "Reject"}]);
         for (question, expected) in [
             (
                 sample::edit(),
@@ -135,7 +139,17 @@ mod tests {
                 json!({"title": "Fetch", "prompt": "Look it up\nhttps://x.test/", "type": "info", "options": options}),
             ),
             (
-                Question::AskUser { title: "Answer".into(), questions: vec![inquiry] },
+                sample::mcp(&["It changed."]),
+                json!({"title": "Confirm MCP Tool x", "prompt": sample::MCP_TEXT, "type": "warning", "options": [
+                    options[0],
+                    {"id": "proceed_always_tool", "name": "Always Allow Tool",
+                        "description": "This tool, for the rest of this session, while its server does not change it."},
+                    {"id": "proceed_always_server", "name": "Always Allow Server",
+                        "description": "All tools of this server, for the rest of this session."},
+                    options[2]]}),
+            ),
+            (
+                Question::AskUser { title: "Answer".into(), questions: vec![which_one()] },
                 json!({"title": "Answer", "prompt": "Which one?", "type": "info",
                     "options": [{"id": "proceed_once", "name": "Answer"}, {"id": "cancel", "name": "Dismiss"}],
                     "questions": [{"question": "Which one?", "header": "One", "type": "text"}]}),

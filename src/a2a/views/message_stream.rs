@@ -15,7 +15,7 @@ use crate::task::machine::state::State;
 
 pub const VIEW: &Standalone = &Standalone {
     name: "message-stream",
-    event: |state, record| frame(&Update::of(state, record)?).map(Body::bare),
+    event: |state, record, _| frame(&Update::of(state, record)?).map(Body::bare),
     present: |state| Some(present(state)),
     snapshot: None,
     idle: Idle::Outcome,
@@ -92,7 +92,7 @@ mod tests {
     use std::sync::Arc;
 
     fn shown(state: &State, event: Event) -> Option<Value> {
-        let body = (VIEW.event)(state, &sample::record(event))?;
+        let body = (VIEW.event)(state, &sample::record(event), &sample::tools())?;
         Some(serde_json::from_slice(&body.open).expect("JSON"))
     }
 
@@ -156,7 +156,7 @@ mod tests {
         let answered = || Event::CallAnswered {
             call: "call-1".into(),
             choice: Choice::ProceedOnce,
-            by: Source { client: "x".into(), via: "y".into() },
+            by: Source::new("x", "y"),
             edited: None,
             answers: None,
             rules: Vec::new(),
@@ -176,7 +176,7 @@ mod tests {
             state.turn.error = error.map(Into::into);
             state.phase = phase;
             let closed = Event::Closed { state: Final::Failed, text: None };
-            let frame = (VIEW.event)(&state, &sample::record(closed)).map(|body| body.open.to_vec());
+            let frame = (VIEW.event)(&state, &sample::record(closed), &sample::tools()).map(|body| body.open.to_vec());
             assert_eq!(frame, Some(present(&state)));
             let mut shown: Value = serde_json::from_slice(&present(&state)).expect("JSON");
             let members = shown.as_object_mut().expect("an object");

@@ -1,5 +1,5 @@
 //! What a client is shown of a task: of one event (the projections `coder`, `devtool` and `plain`, and the flat streams), of the
-//! whole task (`snapshot`) and of many tasks (`list`).
+//! whole task (`snapshot`), of many tasks (`list`) and beside the events (`metadata`).
 
 pub mod call;
 pub mod coder;
@@ -9,6 +9,7 @@ pub mod execute_stream;
 pub mod flat;
 pub mod list;
 pub mod message_stream;
+pub mod metadata;
 pub mod plain;
 pub mod session;
 pub mod snapshot;

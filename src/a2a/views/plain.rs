@@ -12,7 +12,7 @@
 use crate::a2a::dialect::Outputs;
 use crate::a2a::encodings::object::object;
 use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Frame, Piece, StatusUpdate};
-use crate::a2a::views::call::{Call, listed, prompt_and_urls};
+use crate::a2a::views::call::{Call, mcp_call, prompt_and_urls};
 use crate::a2a::views::devtool_call::{self, Details};
 use crate::a2a::views::snapshot::answer;
 use crate::a2a::views::update::{Change, Update, status_message};
@@ -126,7 +126,7 @@ fn artifact<'a>(state: &State, number: usize, text: &str) -> Cow<'a, Artifact> {
 fn question(open: &[Call<'_>]) -> String {
     let mut paragraphs: Vec<String> = Vec::new();
     for call in open {
-        let asked = call.question().map(wording).unwrap_or_default();
+        let asked = call.question().map(|question| wording(*call, question)).unwrap_or_default();
         let name = if open.len() > 1 { format!("Call {}: ", call.call.id()) } else { String::new() };
         paragraphs.push(format!("{name}{}\n{asked}", call.label()));
         paragraphs.push(how_to_answer(*call));
@@ -144,7 +144,7 @@ fn how_to_answer(call: Call<'_>) -> String {
             1 => "Reply with your answer, or with cancel.".into(),
             _ => "Reply with one line for each question, or with cancel.".into(),
         },
-        Some(Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. }) | None => {
+        Some(Question::Edit { .. } | Question::Exec { .. } | Question::Mcp { .. } | Question::Info { .. }) | None => {
             let numbered = (1..).zip(call.offers()).map(|(number, offer)| format!("{number} {}", offer.name));
             format!("Reply with yes, no, or one of: {}", numbered.collect::<Vec<_>>().join(", "))
         }
@@ -152,7 +152,7 @@ fn how_to_answer(call: Call<'_>) -> String {
 }
 
 /// A question as text.
-fn wording(question: &Question) -> String {
+fn wording(call: Call<'_>, question: &Question) -> String {
     match question {
         Question::Exec { title: _, command, programs: _, dir, warnings, needs_approval: _, edits: _ } => {
             let mut lines = vec![format!("Run this command?\n{command}")];
@@ -163,8 +163,9 @@ fn wording(question: &Question) -> String {
         Question::Edit { title: _, file_name: _, file_path, diff, old: _, new: _ } => {
             format!("Change {file_path}?\n{}", diff.as_str())
         }
+        Question::Mcp { .. } => mcp_call(question).unwrap_or_default(),
         Question::Info { title: _, prompt, urls } => prompt_and_urls(prompt, urls),
-        Question::AskUser { title: _, questions } => listed(questions),
+        Question::AskUser { title, questions } => call.listed(title, questions),
     }
 }
 
@@ -325,6 +326,14 @@ mod tests {
                 format!("What it does\nFetch it?\nhttps://x.test\n\n{words}"),
             ),
             (
+                sample::mcp(&["It changed."]),
+                format!(
+                    "What it does\n{}\n\nReply with yes, no, or one of: 1 Allow Once, 2 Always Allow Tool, 3 Always Allow Server, \
+                     4 Reject",
+                    sample::MCP_TEXT
+                ),
+            ),
+            (
                 Question::Exec {
                     title: "Run".into(),
                     command: "make".into(),
@@ -340,7 +349,20 @@ mod tests {
             let call = sample::call("x", json!({}), Some(asked));
             assert_eq!(question(&[Call { call: &call, status: CallStatus::AwaitingApproval }]), expected);
         }
-        let one = sample::call("x", json!({}), Some(asks(vec![inquiry("Now?")])));
+    }
+
+    #[test]
+    fn several_questions_in_words() {
+        let now = Inquiry {
+            question: "Now?".into(),
+            header: "X".into(),
+            kind: InquiryKind::YesNo,
+            options: vec![],
+            multi_select: false,
+            placeholder: None,
+        };
+        let asked = Question::AskUser { title: "Questions".into(), questions: vec![now] };
+        let one = sample::call("x", json!({}), Some(asked));
         let mut two = one.clone();
         two.request.call = "call-2".into();
         let each = "What it does\nNow? (yes / no)\n\nReply with your answer, or with cancel.";

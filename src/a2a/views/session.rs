@@ -22,7 +22,7 @@ use crate::task::message::{Content, Part};
 
 pub const VIEW: &Standalone = &Standalone {
     name: "session",
-    event: |state, record| frame(&Update::of(state, record)?).map(Body::bare),
+    event: |state, record, _| frame(&Update::of(state, record)?).map(Body::bare),
     present: |state| Some(present(state)),
     snapshot: Some(present),
     idle: Idle::InputRequiredOrFailed,
@@ -187,7 +187,7 @@ mod tests {
         let picture = Part { media_type: Some("image/png".into()), ..Part::of(Content::Bytes("aGk=".into())) };
         message.parts.push(Part { filename: Some("a.png".into()), ..picture });
         let (message, by, turn) = (Arc::new(message), sample::source(), 2);
-        let queued = Queued { turn, message: message.clone(), steer: false };
+        let queued = Queued { turn, message: message.clone(), steer: false, compress: false, credential: None };
         let prompted = Event::Prompted { message, by, turn, delivery: Default::default() };
         let mut expected = json!({"kind": "USER_MESSAGE", "messageId": "m-1", "content": {"text": "hello"},
             "source": {"client": "ada", "via": "a2a-1.0"}, "attachments": [{"name": "a.png", "mimeType": "image/png"}]});

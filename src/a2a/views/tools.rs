@@ -2,10 +2,33 @@
 //! update; it is copied from here, never built again.
 
 use crate::a2a::encodings::object::object;
-use crate::task::spec::ToolSpec;
+use crate::task::machine::state::CallState;
+use crate::task::spec::{Kind, Question, ToolSpec};
+use std::borrow::Cow;
 
-pub struct Tools(Vec<Tool>);
+pub struct Tools {
+    tools: Vec<Tool>,
+    pub offers: Offers,
+}
 
+/// What clients may choose for a task, and how long its conversation may become.
+#[derive(Clone, Debug)]
+pub struct Offers {
+    /// Empty if every model of a known family may be chosen.
+    pub models: Vec<String>,
+    /// The mode in which nobody is asked.
+    pub auto_execute: bool,
+    /// The tokens that a model takes; 0 if that is not known.
+    pub window: fn(&str) -> u64,
+}
+
+impl Default for Offers {
+    fn default() -> Offers {
+        Offers { models: Vec::new(), auto_execute: false, window: |_| 0 }
+    }
+}
+
+#[derive(Clone)]
 pub(in crate::a2a) struct Tool {
     pub spec: ToolSpec,
     /// The `tool` member of a tool-call object, as JSON.
@@ -14,17 +37,35 @@ pub(in crate::a2a) struct Tool {
 
 impl Tools {
     pub fn new(specs: &[ToolSpec]) -> Tools {
-        Tools(specs.iter().map(Tool::of).collect())
+        Tools { tools: specs.iter().map(Tool::of).collect(), offers: Offers::default() }
+    }
+
+    /// The same for clients that may choose this.
+    pub fn offering(self, offers: Offers) -> Tools {
+        Tools { offers, ..self }
     }
 
     /// All tools, or `only` those that the client allows.
     pub(in crate::a2a) fn available(&self, only: Option<&[String]>) -> impl Iterator<Item = &ToolSpec> {
-        self.0.iter().map(|tool| &tool.spec).filter(move |spec| spec.is_among(only))
+        self.tools.iter().map(|tool| &tool.spec).filter(move |spec| spec.is_among(only))
+    }
+
+    /// The tool of a call. One of an MCP server is described by what the call asks about.
+    pub(in crate::a2a) fn of_call(&self, call: &CallState) -> Option<Cow<'_, Tool>> {
+        let built_in = self.get(&call.request.name).map(Cow::Borrowed);
+        built_in.or_else(|| match &call.plan.as_ref()?.question {
+            Question::Mcp { display_name, description, schema, .. } if !self.tools.is_empty() => {
+                let name = &call.request.name;
+                let spec = ToolSpec::new(name, display_name, Kind::Other, description, schema.clone());
+                Some(Cow::Owned(Tool::of(&spec)))
+            }
+            _ => None,
+        })
     }
 
     /// None for an unknown name: models invent some.
     pub(in crate::a2a) fn get(&self, name: &str) -> Option<&Tool> {
-        self.0.iter().find(|tool| tool.spec.names().any(|own| own == name))
+        self.tools.iter().find(|tool| tool.spec.names().any(|own| own == name))
     }
 }
 

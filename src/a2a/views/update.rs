@@ -8,7 +8,7 @@ use crate::a2a::words::{CallStatus, Idle};
 use crate::base::id::Seq;
 use crate::base::level::Level;
 use crate::task::log::answer::Answer;
-use crate::task::log::event::{Event, errands, hooks};
+use crate::task::log::event::{Event, calls, delayed, errands, hooks};
 use crate::task::log::record::Record;
 use crate::task::machine::state::{Phase, State, TaskState};
 use crate::task::message::{Message, Source};
@@ -61,7 +61,7 @@ pub enum Change<'a> {
     Notice {
         level: Level,
         text: Cow<'a, str>,
-        /// Every user has to know: the model could not be asked.
+        /// Every user has to know: the model could not be asked, or not yet.
         is_trouble: bool,
     },
 }
@@ -96,13 +96,14 @@ impl<'a> Update<'a> {
 
 impl<'a> Change<'a> {
     fn of(state: &'a State, record: &'a Record) -> Option<Change<'a>> {
-        let call = |id, step, status| Some(Change::Call { call: Call { call: state.call(id)?, status }, step });
         Some(match &record.event {
             Event::Created(_) => Change::Created,
             Event::Prompted { message, by, .. } => Change::Prompted { message, by },
             Event::Steered { .. } => Change::info("A prompt was given to the agent in the middle of its turn."),
             Event::Dropped { by, .. } => Change::info(format!("{} took a queued prompt back.", by.client)),
-            Event::Tuned { mode, model, by } => Change::info(tuned(*mode, model.as_deref(), by)),
+            Event::Tuned { mode, model, directories, by } => {
+                Change::info(tuned(*mode, model.as_deref(), directories.as_deref(), by))
+            }
             Event::ShellBegan { command, by } => Change::info(format!("{} runs: {command}", by.client)),
             Event::ShellEnded { text } => Change::info(format!("The command ended. {text}")),
             Event::TurnBegan { .. } | Event::Resumed => Change::Working,
@@ -119,23 +120,7 @@ impl<'a> Change<'a> {
                 Change::Retracted(format!("What the agent was saying is void, it will be said again: {reason}"))
             }
             Event::Answered { answer } => Change::Answered(answer),
-            Event::CallPlanned { call: id, .. } => call(id, Step::Planned, CallStatus::Scheduled)?,
-            Event::CallAsked { call: id, .. } => call(id, Step::Asked, CallStatus::AwaitingApproval)?,
-            Event::CallAnswered { call: id, .. } => call(id, Step::Answered, CallStatus::Scheduled)?,
-            Event::CallReady { call: id, .. } => match state.call(id)?.choice {
-                Some(_) => call(id, Step::AllowedByAnswer, CallStatus::Scheduled)?,
-                None => call(id, Step::AllowedByRule, CallStatus::Scheduled)?,
-            },
-            Event::CallStarted { call: id } => call(id, Step::Started, CallStatus::Executing)?,
-            Event::CallOutput { call: id, text } => {
-                let due = state.call(id)?.live.as_ref().is_some_and(|live| live.shown == record.seq);
-                call(id, Step::Printed { text, due }, CallStatus::Executing)?
-            }
-            Event::CallEnded { call: id, ending } => call(id, Step::Ended, CallStatus::of(ending))?,
-            Event::CallStale { call: id } => {
-                let name = &state.call(id)?.request.name;
-                Change::warn(format!("The file changed before {name} could write it; the change is looked at again."))
-            }
+            calls!() => return Change::of_call(state, record),
             Event::Produced { artifact, append, last } => {
                 Change::Artifact(ArtifactUpdate { artifact: Cow::Borrowed(artifact), append: *append, last: *last })
             }
@@ -151,9 +136,50 @@ impl<'a> Change<'a> {
             }
             Event::Looped => Change::warn("The agent repeats its calls; they are not run."),
             Event::Nudged { .. } => Change::warn("The agent repeated itself and was told to go on in another way."),
+            Event::HookRan(report) if report.text.is_empty() => return None,
+            Event::HookRan(report) => Change::warn(report.text.as_str()),
+            Event::Reprompted { .. } => Change::warn("A hook lets the agent go on."),
             Event::Declined { text } => Change::warn(text.as_str()),
+            Event::Delayed { place } => {
+                Change::Notice { level: Level::Info, text: delayed(*place).into(), is_trouble: true }
+            }
             Event::Revoked { rules, by } => Change::info(revoked(rules, by)),
+            // A task that is over has no status to put it in.
+            Event::Restored(_) if state.is_over() => return None,
+            Event::Restored(restored) => Change::info(restored.described()),
             Event::ShellOutput { .. } | errands!() | hooks!() => return None,
+        })
+    }
+
+    /// The same for a step of a call.
+    fn of_call(state: &'a State, record: &'a Record) -> Option<Change<'a>> {
+        let call = |id, step, status| Some(Change::Call { call: Call { call: state.call(id)?, status }, step });
+        Some(match &record.event {
+            Event::CallPlanned { call: id, .. } => call(id, Step::Planned, CallStatus::Scheduled)?,
+            Event::CallAsked { call: id, .. } => call(id, Step::Asked, CallStatus::AwaitingApproval)?,
+            Event::CallAnswered { call: id, .. } => call(id, Step::Answered, CallStatus::Scheduled)?,
+            Event::CallReady { call: id, .. } => match state.call(id)?.choice {
+                Some(_) => call(id, Step::AllowedByAnswer, CallStatus::Scheduled)?,
+                None => call(id, Step::AllowedByRule, CallStatus::Scheduled)?,
+            },
+            Event::CallStarted { call: id } => call(id, Step::Started, CallStatus::Executing)?,
+            Event::CallOutput { call: id, text } => {
+                let due = state.call(id)?.live.as_ref().is_some_and(|live| live.shown == record.seq);
+                let status = match state.call(id)?.inquiry {
+                    Some(_) => CallStatus::AwaitingApproval,
+                    None => CallStatus::Executing,
+                };
+                call(id, Step::Printed { text, due }, status)?
+            }
+            Event::CallInquired { call: id, .. } => call(id, Step::Asked, CallStatus::AwaitingApproval)?,
+            Event::CallReplied { call: id, .. } => call(id, Step::Started, CallStatus::Executing)?,
+            Event::CallEnded { call: id, ending } => call(id, Step::Ended, CallStatus::of(ending))?,
+            Event::CallStale { call: id } => {
+                let name = &state.call(id)?.request.name;
+                Change::warn(format!("The file changed before {name} could write it; the change is looked at again."))
+            }
+            // The others are no steps of calls.
+            _ => return None,
         })
     }
 
@@ -177,9 +203,14 @@ fn revoked(rules: &[Rule], by: &Source) -> String {
 }
 
 /// Who chose what for the requests that follow.
-fn tuned(mode: Option<Mode>, model: Option<&str>, by: &Source) -> String {
+fn tuned(mode: Option<Mode>, model: Option<&str>, directories: Option<&[String]>, by: &Source) -> String {
     let mode = mode.map(|mode| format!("the approval mode {}", mode.word()));
-    let chosen: Vec<String> = mode.into_iter().chain(model.map(|model| format!("the model {model}"))).collect();
+    let model = model.map(|model| format!("the model {model}"));
+    let directories = directories.map(|directories| match directories {
+        [] => "no directory beside the workspace".to_owned(),
+        all => format!("these directories beside the workspace: {}", all.join(", ")),
+    });
+    let chosen: Vec<String> = [mode, model, directories].into_iter().flatten().collect();
     format!("{} chose {}.", by.client, chosen.join(" and "))
 }
 

@@ -1,45 +1,107 @@
 //! The rows. The order is the order of `--help` and of the manual: flags first, then keys of settings files, then variables.
 
-use super::Kind::{Length, List, Number, OnOff, OneOf, Path, Rules, Share, Switch, Text, Texts, Time};
-use super::{By, Kind, Row};
+use super::Kind::{InFile, Length, List, Number, OnOff, OneOf, OrElse, Path, Share, Switch, Text, Texts, Time};
+use super::Row;
+use super::rows::{add, header, model, operator, put, workspace};
 use crate::a2a::{CardDefault, PlainStream, RestStatus, WEBHOOKS};
 use crate::base::level::Level;
-use crate::base::{address, size};
+use crate::base::log_line::LogFormat;
+use crate::base::secret::Secret;
+use crate::base::{address, text::size};
+use crate::config::access::{network, public_url};
+use crate::config::definitions::mcp::{ClientMcp, client_host};
 use crate::config::listen;
+use crate::config::operation::AccessLogTarget;
+use crate::config::session::{GLYPHS, NOTIFY, OnHangup, OutputFormat, Responses, THEMES, THOUGHTS};
 use crate::config::settings::Settings;
 use crate::config::trust::Trust;
 use crate::limits::Limits;
-use crate::model::gemini;
+use crate::task::access::AccessMode;
 use crate::task::call::{Disconnect, Durability, NewTasks};
 use crate::task::log::event::{Lifecycle, Profile};
 use crate::task::policy::Mode;
 
 const MODEL: &str = "the name of a model";
-/// Clients are identified by the process that connects, which is only possible on this machine.
-const LISTEN: &str = "ADDR:PORT with a loopback address, or unix:PATH (clients are identified by their process, so they \
-                      must be on this machine)";
+const LISTEN: &str = "ADDR:PORT, unix:PATH or fd";
 /// The context window of every Gemini model, in tokens.
 const CONTEXT_TOKENS: f64 = 1_048_576.0;
 /// The highest number of attempts that settings can ask for, as in the Gemini CLI.
 const MOST_ATTEMPTS: i64 = 10;
 
 pub const OPTIONS: &[Row] = &[
+    operator("--prompt -p", "answer this prompt, print the answer and end; words without a flag are the prompt too")
+        .takes(Texts("TEXT", |s, texts| s.session.prompt = Some(texts.concat()))),
+    operator("--prompt-interactive -i", "start the terminal with this prompt")
+        .takes(Texts("TEXT", |s, texts| s.session.first_prompt = Some(texts.concat()))),
+    operator("--output-format -o", "what is printed without a terminal")
+        .default("text")
+        .takes(OneOf(&["text", "json", "stream-json"], |s, n| s.session.output = OutputFormat::ALL[n])),
+    operator("--raw-output", "print control characters in answers as they are")
+        .takes(Switch(|s, on| s.session.raw_output = on)),
+    operator("--resume -r", "go on with a session: the latest, its number in the list, or its id").takes(OrElse(
+        "WHICH",
+        "latest",
+        |s, which| s.session.resume = Some(which.to_owned()),
+    )),
+    operator("--list-sessions", "print the sessions of this workspace").takes(Switch(|s, on| s.session.list = on)),
+    operator("--delete-session", "delete a session, by its number in the list or its id")
+        .takes(Texts("WHICH", |s, texts| s.session.delete = Some(texts.concat()))),
+    operator("--allowed-mcp-server-names", "of the MCP servers only these, separated by commas")
+        .takes(Texts("NAMES", |s, names| s.mcp.allow_only(&names))),
+    operator("--fake-responses", "let recorded responses answer, in their order")
+        .takes(Path("FILE", |s, file| s.session.responses = Responses::Fake(file))),
+    operator("--fake-responses-non-strict", "the same; each request takes the next one of its method")
+        .takes(Path("FILE", |s, file| s.session.responses = Responses::FakeByMethod(file))),
+    operator("--record-responses", "add the responses of the model to this file")
+        .takes(Path("FILE", |s, file| s.session.responses = Responses::Record(file))),
+    operator("--on-hangup", "whether the port is served on when the terminal goes away")
+        .default("end")
+        .takes(OneOf(&["end", "serve"], |s, n| s.session.on_hangup = OnHangup::ALL[n])),
+    operator("--screen-reader ui.screenReader ui.accessibility.screenReader", "words instead of a painted terminal")
+        .takes(Switch(|s, on| s.ui.screen_reader = on)),
+    operator("ui.theme", "colours of the terminal").default("auto").takes(OneOf(THEMES, |s, n| s.ui.theme = THEMES[n])),
+    operator("ui.glyphs", "characters of the terminal; `auto` asks the locale")
+        .default("auto")
+        .takes(OneOf(GLYPHS, |s, n| s.ui.glyphs = GLYPHS[n])),
+    operator("ui.notify", "how the terminal tells people who look elsewhere")
+        .default("auto")
+        .takes(OneOf(NOTIFY, |s, n| s.ui.notify = NOTIFY[n])),
+    operator("ui.thoughts", "what the terminal shows of the model's thoughts")
+        .default("subject")
+        .takes(OneOf(THOUGHTS, |s, n| s.ui.thoughts = THOUGHTS[n])),
     operator("--a2a-port CODER_AGENT_PORT", "port to listen on; 0 takes a free one").default("41242").takes(Text(
         "PORT",
         "a number from 0 to 65535",
         |s, port| put(&mut s.port, port.parse().ok()),
     )),
-    operator("--host", "loopback address of that port")
+    operator("--host", "its address; any but a loopback address needs `--access token`")
         .default("127.0.0.1")
         .takes(Text("ADDR", LISTEN, |s, text| put(&mut s.host, listen::host(text)))),
-    operator("--listen", "listen on ADDR:PORT or unix:PATH too; may be repeated").takes(List(
-        "PLACE",
-        LISTEN,
-        |s, texts| {
+    operator("--listen", "listen on ADDR:PORT, unix:PATH or the socket on standard input (`fd`) too; may be repeated")
+        .takes(List("PLACE", LISTEN, |s, texts| {
             s.listen.extend(texts.iter().map(|text| listen::parse(text)).collect::<Option<Vec<_>>>()?);
             Some(())
-        },
+        })),
+    operator("--access", "clients prove who they are by their process (`local`, the default) or a credential")
+        .takes(OneOf(&["local", "token"], |s, n| s.access.mode = Some(AccessMode::ALL[n]))),
+    operator("--credentials A2A_CREDENTIALS_FILE", "the credentials of clients")
+        .default("in the state directory")
+        .takes(Path("FILE", |s, file| s.access.credentials = Some(file)))
+        .credential(),
+    operator("--identity A2A_IDENTITY_FILE", "`--access token`: whose JSON Web Tokens name the subjects of requests")
+        .takes(Path("FILE", |s, file| s.access.identity = Some(file))),
+    operator("--shared-session", "all credentials share one live session; otherwise each subject has its own")
+        .takes(Switch(|s, on| s.access.shared_session = on)),
+    operator("--public-url A2A_PUBLIC_URL", "how the world reaches the server, if it is behind a proxy").takes(Text(
+        "URL",
+        "an address such as https://agent.example",
+        |s, text| put(&mut s.access.public_url, public_url(text)),
     )),
+    operator("--trusted-proxy", "believe X-Forwarded-For of this proxy, an address or a network; may be repeated")
+        .takes(List("CIDR", "an address or a network such as 10.0.0.0/8", |s, texts| {
+            s.access.proxies.extend(texts.iter().map(|text| network(text)).collect::<Option<Vec<_>>>()?);
+            Some(())
+        })),
     operator("--workspace", "where the agent works")
         .default("the current directory")
         .takes(Path("DIR", |s, dir| s.workspace = Some(dir))),
@@ -51,9 +113,15 @@ pub const OPTIONS: &[Row] = &[
         let dirs = lists.iter().flat_map(|list| list.split(',')).map(str::trim).filter(|dir| !dir.is_empty());
         add(&mut s.context.include, dirs.map(str::to_owned).collect());
     })),
+    operator("--extensions -e", "use only these extensions, separated by commas, or none; may be repeated").takes(
+        Texts("NAMES", |s, lists| {
+            let names = lists.iter().flat_map(|list| list.split(',')).map(str::trim).filter(|name| !name.is_empty());
+            add(s.extensions.get_or_insert_default(), names.map(str::to_owned).collect());
+        }),
+    ),
     operator("--allowed-root", "clients may ask for workspaces below this directory too; may be repeated")
         .takes(Texts("DIR", |s, dirs| add(&mut s.allowed_roots, dirs))),
-    workspace("--model GEMINI_MODEL model.name model", "Gemini model").default("auto").takes(Text(
+    workspace("--model -m GEMINI_MODEL model.name model", "Gemini model").default("auto").takes(Text(
         "NAME",
         MODEL,
         |s, name| put(&mut s.model, model(name)),
@@ -64,7 +132,7 @@ pub const OPTIONS: &[Row] = &[
             Some(())
         })),
     operator(
-        "--trust-workspace GEMINI_CLI_TRUST_WORKSPACE",
+        "--trust-workspace --skip-trust GEMINI_CLI_TRUST_WORKSPACE",
         "use the workspace's own settings, variables and GEMINI.md files",
     )
     .takes(Switch(|s, on| s.trust = Some(if on { Trust::Trusted } else { Trust::Untrusted }))),
@@ -73,9 +141,15 @@ pub const OPTIONS: &[Row] = &[
         .takes(OneOf(&["default", "auto_edit", "plan", "yolo"], |s, n| {
             s.mode = [Mode::Default, Mode::AutoEdit, Mode::Plan, Mode::Yolo][n]
         })),
-    operator("--yolo", "as --approval-mode yolo").takes(Switch(|s, on| s.mode = if on { Mode::Yolo } else { s.mode })),
+    operator("--yolo -y", "as --approval-mode yolo")
+        .takes(Switch(|s, on| s.mode = if on { Mode::Yolo } else { s.mode })),
     operator("--allow-auto-execute", "let clients ask for tools to run without approval")
         .takes(Switch(|s, on| s.auto_execute = on)),
+    operator(
+        "--allow-client-keys",
+        "let clients give a key for the model API with a task (apiKey); it is kept in memory only",
+    )
+    .takes(Switch(|s, on| s.request_policy.client_keys = on)),
     operator("--state-dir", "where tasks are stored")
         .default("$XDG_STATE_HOME/gemini-a2a")
         .takes(Path("DIR", |s, dir| s.state_dir = Some(dir))),
@@ -95,11 +169,33 @@ pub const OPTIONS: &[Row] = &[
     operator("--log-level LOG_LEVEL", "the least important messages that are logged")
         .default("info")
         .takes(OneOf(&["error", "warn", "info", "debug"], |s, n| s.log_level = Level::ALL[n])),
-    operator("--debug", "as --log-level debug, with [A2AService] before every message").takes(Switch(|s, on| {
+    operator("--log-format A2A_LOG_FORMAT", "format of the log (default: text, on Cloud Run gcp)")
+        .takes(OneOf(&["text", "json", "gcp"], |s, n| s.operation.log_format = Some(LogFormat::ALL[n]))),
+    operator("--access-log", "a line per request into this file, `-`: into the log, or off").default("off").takes(
+        Text("FILE", "the name of a file, - or off", |s, text| {
+            put(&mut s.operation.access_log, AccessLogTarget::parse(text))
+        }),
+    ),
+    operator("--drain", "time for what is under way when the server is told to end")
+        .default("5s")
+        .takes(Length(|s, ms| s.limits.shutdown_ms = ms)),
+    operator("--drain-delay", "accept connections for this time before that, while /ready says no")
+        .default("never")
+        .takes(Time(|s, ms| s.limits.drain_delay_ms = ms.unwrap_or_default())),
+    operator("--metrics-listen", "show metrics to everybody who can connect there").takes(Text(
+        "ADDR:PORT",
+        "ADDR:PORT, as 127.0.0.1:9464",
+        |s, text| put(&mut s.operation.metrics_listen, text.parse().ok()),
+    )),
+    operator("--debug -d", "as --log-level debug, with [A2AService] before every message").takes(Switch(|s, on| {
         if on {
             (s.log_level, s.log_prefix) = (Level::Debug, "[A2AService] ");
         }
     })),
+    operator("--audit", "record who did what in a chain of hashes; always on with `--access token`")
+        .takes(Switch(|s, on| s.audit = on)),
+    operator("--audit-prompts", "record the text of prompts too, not only their hashes; implies --audit")
+        .takes(Switch(|s, on| (s.audit, s.audit_prompts) = (s.audit | on, on))),
     // From here on every flag is a setting too; `--help` says so.
     operator("--streaming a2a.streaming", "event streams; off: only single responses")
         .default("on")
@@ -120,6 +216,20 @@ pub const OPTIONS: &[Row] = &[
         "webhooks may be at any address, on this machine too; for tests",
     )
     .takes(Switch(|s, on| s.a2a.push_rules.allow_private = on)),
+    operator("--client-mcp a2a.clientMcp", "which MCP servers clients may name for their tasks; see `help mcp`")
+        .default("off")
+        .takes(OneOf(&["off", "loopback", "listed"], |s, n| {
+            s.mcp.clients = [ClientMcp::Off, ClientMcp::Loopback, ClientMcp::Listed][n]
+        })),
+    operator(
+        "--client-mcp-host a2a.clientMcpHosts",
+        "with `--client-mcp listed`: a host of such servers, with a port or any; may be repeated",
+    )
+    .takes(List("HOST[:PORT]", "hosts, each with a port or without", |s, hosts| {
+        let hosts = hosts.iter().map(|text| client_host(text)).collect::<Option<Vec<_>>>()?;
+        s.mcp.client_hosts.extend(hosts);
+        Some(())
+    })),
     operator("--card-default a2a.cardDefault", "the agent card for clients that name no version")
         .default("hybrid")
         .takes(OneOf(&["hybrid", "v1"], |s, n| s.a2a.card_default = [CardDefault::Hybrid, CardDefault::V1][n])),
@@ -286,6 +396,16 @@ pub const OPTIONS: &[Row] = &[
         "further ignore files",
     )
     .takes(Texts("FILE", |s, files| add(&mut s.context.ignore_files, files))),
+    workspace("extensions.disabled", "extensions that are not used")
+        .takes(Texts("NAME", |s, names| add(&mut s.disabled_extensions, names))),
+    workspace("skills.enabled", "`false`: no skills are used").takes(Switch(|s, on| s.skills.enabled = Some(on))),
+    workspace("skills.disabled", "skills that are not used")
+        .takes(Texts("NAME", |s, names| add(&mut s.skills.disabled, names))),
+    workspace("hooks", "commands that run at points of a task, see `gemini-a2a help hooks`")
+        .takes(InFile("an object with points and lists of hooks", Settings::add_hooks)),
+    operator("hooksConfig.enabled", "`false`: no hooks run").takes(Switch(|s, on| s.hooks.enabled = Some(on))),
+    operator("hooksConfig.disabled", "names or commands of hooks that do not run")
+        .takes(Texts("NAME", |s, names| add(&mut s.hooks.disabled, names))),
     operator("security.folderTrust.enabled folderTrust", "`false`: every workspace is trusted")
         .takes(Switch(|s, on| s.security.folder_trust = Some(on))),
     workspace("security.disableYoloMode disableYoloMode", "`true` forbids the approval mode `yolo`")
@@ -294,9 +414,22 @@ pub const OPTIONS: &[Row] = &[
         .takes(Switch(|s, on| s.security.disable_always_allow |= on)),
     operator("security.enablePermanentToolApproval", "`true` offers `proceed_always_and_save`")
         .takes(Switch(|s, on| s.security.permanent_approval = on)),
+    operator("general.checkpointing.enabled checkpointing.enabled", "store edited files, for `/undo`")
+        .default("true")
+        .takes(Switch(|s, on| s.checkpointing = Some(on))),
     workspace("advanced.excludedEnvVars excludedProjectEnvVars", "variables that a workspace's `.env` may not set")
         .takes(Texts("NAME", |s, names| add(&mut s.excluded_variables, names))),
-    workspace("policy.rules policies", "rules, see `gemini-a2a help approvals`").takes(Rules),
+    workspace("policy.rules policies", "rules, see `gemini-a2a help approvals`")
+        .takes(InFile("a list of rules", Settings::add_rules)),
+    workspace("mcpServers", "MCP servers by name")
+        .takes(InFile("a map of servers", |s, node, layer| s.mcp.add_servers(node, layer))),
+    workspace(
+        "mcp.allowed allowMCPServers",
+        "the only MCP servers that are used; a workspace can only narrow the list",
+    )
+    .takes(InFile("a list of names", |s, node, layer| s.mcp.add_list("allowed", node, layer))),
+    workspace("mcp.excluded excludeMCPServers", "MCP servers that are not used")
+        .takes(InFile("a list of names", |s, node, layer| s.mcp.add_list("excluded", node, layer))),
     operator("policyPaths adminPolicyPaths", "where to look for policies in TOML, to report that they are not read")
         .takes(Texts("PATH", |s, paths| add(&mut s.policy_paths, paths))),
     operator("billing.vertexAi.requestType", "the kind of capacity of Vertex AI to use").takes(Text(
@@ -309,21 +442,41 @@ pub const OPTIONS: &[Row] = &[
         "a text",
         |s, text| header(s, "X-Vertex-AI-LLM-Shared-Request-Type", text),
     )),
-    operator("GEMINI_API_KEY", "key of the Gemini API; without one (and without a base URL) the demo answers"),
+    operator("A2A_TOKEN", "`--access token`: a credential of the operator with all rights, of 32 characters or more")
+        .takes(Texts("TOKEN", |s, texts| s.access.token = Some(Secret::new(texts.concat()))))
+        .credential(),
+    operator(
+        "A2A_LISTEN",
+        "as `--listen`, if neither that nor `--host` is given; `CODER_AGENT_PORT` replaces its port",
+    )
+    .takes(Text("PLACE", LISTEN, |s, text| put(&mut s.listen_variable, listen::parse(text)))),
+    operator("K_SERVICE", "set by Cloud Run; then `--access token` and the address 0.0.0.0 are the defaults")
+        .takes(Texts("NAME", |s, texts| s.access.platform = Some(texts.concat()))),
+    operator("PORT", "with `K_SERVICE`: as `CODER_AGENT_PORT`, if that is not set")
+        .takes(Texts("PORT", |s, texts| s.platform_port = Some(texts.concat()))),
+    operator("GEMINI_API_KEY", "key of the Gemini API; without one (and without a base URL) the demo answers")
+        .credential(),
     operator("GEMINI_API_KEY_AUTH_MECHANISM", "`bearer`: send the key as a bearer token too"),
     operator("GOOGLE_GEMINI_BASE_URL", "another address of the Gemini API; the key may then be missing"),
     operator(
         "GOOGLE_GENAI_USE_VERTEXAI",
         "`true`: use Vertex AI, with a key, or with a project, a location and a token",
     ),
-    operator("GOOGLE_API_KEY", "Vertex AI: the key"),
+    operator("GOOGLE_API_KEY", "Vertex AI: the key").credential(),
     operator("GOOGLE_CLOUD_PROJECT", "Vertex AI: the project"),
     operator("GOOGLE_CLOUD_LOCATION", "Vertex AI: the location"),
-    operator("GOOGLE_CLOUD_ACCESS_TOKEN", "Vertex AI: an OAuth token"),
-    operator("GOOGLE_CLOUD_ACCESS_TOKEN_FILE", "Vertex AI: a file with the token, read before each request"),
+    operator("GOOGLE_CLOUD_ACCESS_TOKEN", "Vertex AI: an OAuth token").credential(),
+    operator("GOOGLE_CLOUD_ACCESS_TOKEN_FILE", "Vertex AI: a file with the token, read before each request")
+        .credential(),
+    operator("GOOGLE_APPLICATION_CREDENTIALS", "a file with Google credentials; without it the machine's are used")
+        .credential(),
+    operator("GCE_METADATA_HOST", "another address of the server that gives the machine's Google credentials"),
+    operator("AWS_ACCESS_KEY_ID", "S3: the key's id").credential(),
+    operator("AWS_SECRET_ACCESS_KEY", "S3: the key").credential(),
+    operator("AWS_SESSION_TOKEN", "S3: the token of a temporary key").credential(),
     operator("GOOGLE_VERTEX_BASE_URL", "another address of Vertex AI"),
     operator("GOOGLE_GENAI_API_VERSION", "another API version (default: v1beta, for Vertex AI v1beta1)"),
-    operator("GEMINI_CLI_CUSTOM_HEADERS", "further request headers: `Name: value, Name: value`"),
+    operator("GEMINI_CLI_CUSTOM_HEADERS", "further request headers: `Name: value, Name: value`").credential(),
     operator("HTTPS_PROXY", "proxy for https; HTTP_PROXY, ALL_PROXY and NO_PROXY are used too"),
     operator("SSL_CERT_FILE", "a PEM file of further certificates to trust")
         .takes(Path("FILE", |s, file| s.ca_file = Some(file))),
@@ -344,72 +497,9 @@ pub const OPTIONS: &[Row] = &[
     operator("GEMINI_CLI_TRUSTED_FOLDERS_PATH", "another file in place of `~/.gemini/trustedFolders.json`"),
 ];
 
-/// Settings of the Gemini CLI that have no effect here. A name includes everything below it.
-pub const UNSUPPORTED: &str = "\
-    admin agents experimental extensions hooks hooksConfig ide mcp mcpServers modelConfigs output privacy skills telemetry ui \
-    useWriteTodos advanced.autoConfigureMemory advanced.bugCommand advanced.dnsResolutionOrder advanced.ignoreLocalEnv \
-    billing.overageStrategy context.discoveryMaxDirs context.fileFiltering.enableFuzzySearch \
-    context.fileFiltering.enableRecursiveFileSearch context.importFormat \
-    context.loadMemoryFromIncludeDirectories general.checkpointing general.debugKeystrokeLogging general.devtools \
-    general.enableAutoUpdate general.enableAutoUpdateNotification general.enableNotifications general.plan \
-    general.preferredEditor general.retryFetchErrors general.sessionRetention general.vimMode model.skipNextSpeakerCheck \
-    model.summarizeToolOutput security.allowedExtensions security.auth security.autoAddToPolicyByDefault \
-    security.blockGitExtensions security.enableConseca security.environmentVariableRedaction security.toolSandboxing \
-    tools.callCommand tools.disableLLMCorrection tools.discoveryCommand tools.sandbox tools.sandboxAllowedPaths \
-    tools.sandboxNetworkAccess tools.shell.enableInteractiveShell tools.shell.enableShellOutputEfficiency tools.shell.pager \
-    tools.shell.showColor tools.useRipgrep allowMCPServers bugCommand checkpointing excludeMCPServers \
-    mcpServerCommand preferredEditor sandbox selectedAuthType theme toolCallCommand toolDiscoveryCommand \
-    usageStatisticsEnabled vimMode";
-
 const PUSH: Row = match WEBHOOKS {
     true => operator("--push a2a.push", "webhooks").default("on").takes(OnOff(|s, on| s.a2a.push = on)),
     false => {
         operator("--push a2a.push", "webhooks; this build has none").takes(OneOf(&["off"], |s, _| s.a2a.push = false))
     }
 };
-
-/// An option that only the operator may set. `names` are as in [`Row::names`].
-const fn operator(names: &'static str, help: &'static str) -> Row {
-    Row { names, by: By::Operator, kind: Kind::Variable, default: "", help }
-}
-
-/// An option that a trusted workspace may set too.
-const fn workspace(names: &'static str, help: &'static str) -> Row {
-    Row { by: By::Workspace, ..operator(names, help) }
-}
-
-impl Row {
-    const fn default(self, default: &'static str) -> Row {
-        Row { default, ..self }
-    }
-
-    const fn takes(self, kind: Kind) -> Row {
-        Row { kind, ..self }
-    }
-}
-
-fn put<T>(field: &mut Option<T>, value: Option<T>) -> Option<()> {
-    value.map(|value| *field = Some(value))
-}
-
-fn add(field: &mut Vec<String>, texts: Vec<String>) {
-    for text in texts {
-        if !field.contains(&text) {
-            field.push(text);
-        }
-    }
-}
-
-/// The name of a model in the API.
-fn model(name: &str) -> Option<String> {
-    gemini::resolve(name).ok().map(str::to_owned)
-}
-
-fn header(settings: &mut Settings, name: &str, value: &str) -> Option<()> {
-    if !value.chars().all(|c| c.is_ascii_graphic() || c == ' ') {
-        return None;
-    }
-    settings.vertex_headers.retain(|(known, _)| known != name);
-    settings.vertex_headers.push((name.into(), value.into()));
-    Some(())
-}

@@ -1,6 +1,7 @@
 use super::*;
 use crate::a2a::{CardDefault, PlainStream, RestStatus, Switches, WEBHOOKS};
-use crate::config::jsonc;
+use crate::config::definitions::mcp::{ClientMcp, McpSettings};
+use crate::config::formats::jsonc;
 use crate::config::settings::{Format, SettingScope};
 use crate::limits::{Limits, Times};
 use crate::task::call::{Disconnect, Durability, NewTasks, RequestPolicy};
@@ -63,7 +64,7 @@ type Case = (&'static str, &'static str, &'static str, Settings);
 
 /// Every option about the A2A protocol and about tasks, with every value that it takes.
 fn cases() -> Vec<Case> {
-    let mut cases = [protocol_cases(), task_cases()].concat();
+    let mut cases = [protocol_cases(), task_cases(), time_and_space_cases()].concat();
     if WEBHOOKS {
         cases.push(("--push on", "a2a.push", "true", Settings::default()));
     }
@@ -121,6 +122,12 @@ fn protocol_cases() -> Vec<Case> {
     ]
 }
 
+fn mcp(change: impl FnOnce(&mut McpSettings)) -> Settings {
+    let mut settings = Settings::default();
+    change(&mut settings.mcp);
+    settings
+}
+
 fn task_cases() -> Vec<Case> {
     vec![
         (
@@ -153,6 +160,11 @@ fn task_cases() -> Vec<Case> {
             "\"conversational\"",
             a2a(|s| s.plain_lifecycle = Lifecycle::Conversational),
         ),
+    ]
+}
+
+fn time_and_space_cases() -> Vec<Case> {
+    vec![
         ("--new-tasks own", "a2a.newTasks", "\"own\"", Settings::default()),
         ("--new-tasks session", "a2a.newTasks", "\"session\"", request_policy(|m| m.new_tasks = NewTasks::Session)),
         ("--blocking-timeout never", "a2a.blockingTimeout", "\"never\"", Settings::default()),
@@ -178,6 +190,21 @@ fn task_cases() -> Vec<Case> {
             let limits = Limits { memory: Some(64 << 20), ..Limits::default() };
             Settings { limits, ..Settings::default() }
         }),
+        ("--client-mcp off", "a2a.clientMcp", "\"off\"", Settings::default()),
+        ("--client-mcp loopback", "a2a.clientMcp", "\"loopback\"", mcp(|m| m.clients = ClientMcp::Loopback)),
+        ("--client-mcp listed", "a2a.clientMcp", "\"listed\"", mcp(|m| m.clients = ClientMcp::Listed)),
+        (
+            "--client-mcp-host h:8",
+            "a2a.clientMcpHosts",
+            "[\"h:8\"]",
+            mcp(|m| m.client_hosts = vec![("h".into(), Some(8))]),
+        ),
+        (
+            "--client-mcp-host h --client-mcp-host [::1]",
+            "a2a.clientMcpHosts",
+            "[\"h\", \"[::1]\"]",
+            mcp(|m| m.client_hosts = vec![("h".into(), None), ("::1".into(), None)]),
+        ),
         ("--retention 7d", "a2a.retention", "\"7d\"", times(|t| t.retention_ms = Some(604_800_000))),
     ]
 }
@@ -272,5 +299,27 @@ fn every_name_is_in_the_table_once() {
     for name in names().filter(|name| !name.is_empty()) {
         assert_eq!(names().filter(|known| *known == name).count(), 1, "{name}");
         assert!(!UNSUPPORTED.split_whitespace().any(|other| other == name), "{name} is supported");
+    }
+}
+
+#[test]
+fn every_variable_that_may_hold_a_credential_is_marked() {
+    let words = ["KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "HEADERS"];
+    let sounds_secret = |row: &&Row| words.iter().any(|word| row.variable().contains(word));
+    let unmarked: Vec<&str> =
+        OPTIONS.iter().filter(sounds_secret).filter(|row| !row.is_credential).map(Row::variable).collect();
+    assert_eq!(unmarked, ["GEMINI_API_KEY_AUTH_MECHANISM"], "mark it with credential(), or name it here");
+    for name in ["A2A_TOKEN", "A2A_CREDENTIALS_FILE", "GOOGLE_CLOUD_ACCESS_TOKEN_FILE", "GEMINI_CLI_CUSTOM_HEADERS"] {
+        assert!(is_credential(name, ""), "{name}");
+    }
+    for (name, value, expected) in [
+        ("GOOGLE_APPLICATION_CREDENTIALS", "/f", true),
+        ("GEMINI_A2A_ANYTHING", "x", true),
+        ("https_proxy", "http://me:pw@proxy", true),
+        ("HTTPS_PROXY", "http://proxy", false),
+        ("GOOGLE_CLOUD_PROJECT", "p", false),
+        ("PATH", "/bin", false),
+    ] {
+        assert_eq!(is_credential(name, value), expected, "{name}");
     }
 }

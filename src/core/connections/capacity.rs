@@ -8,7 +8,8 @@
 use crate::base::clock::Now;
 use crate::base::slots::Key;
 use crate::core::connections::Connections;
-use crate::core::connections::connection::Peer;
+use crate::core::connections::connection::{Link, Peer};
+use crate::core::operation::exchange::CloseReason;
 use crate::core::{Close, Core};
 use crate::limits::{GIVE_WAY_PART, Limits};
 
@@ -16,12 +17,13 @@ impl Core {
     /// Whether another connection may be accepted: there is room, or an idle connection can be closed.
     pub fn has_room(&self, now: Now) -> bool {
         let (connections, limits) = (&self.connections, &self.settings.limits);
-        self.is_running() && (!connections.is_full(limits) || connections.iter().any(|(_, conn)| conn.gives_way(now)))
+        self.accepts() && (!connections.is_full(limits) || connections.iter().any(|(_, conn)| conn.gives_way(now)))
     }
 
     /// Whether a connection that was accepted is kept. If not it is to be closed at once, without an answer: its peer may have
     /// thousands of them. Connections that give way to it are closed in the same turn.
     pub fn keeps(&mut self, peer: Peer, now: Now) -> bool {
+        let peer = self.access.peer(Link::Tcp, peer);
         let limits = &self.settings.limits;
         let (strangers, full) = (self.connections.strangers, self.connections.is_full(limits));
         match peer {
@@ -29,12 +31,12 @@ impl Core {
                 self.count_refusal(&format!("other users of this machine have {strangers} connections open"), now);
                 return false;
             }
-            Peer::SameUser | Peer::MaybeTool | Peer::OwnerUnknown if full => {
+            Peer::SameUser | Peer::MaybeTool | Peer::OwnerUnknown | Peer::Anybody if full => {
                 for key in self.connections.giving_way(limits, now) {
-                    self.close_conn(key, Close::Orderly);
+                    self.close_for(key, CloseReason::Limit, Close::Orderly);
                 }
             }
-            Peer::Stranger | Peer::SameUser | Peer::MaybeTool | Peer::OwnerUnknown => {}
+            Peer::Stranger | Peer::SameUser | Peer::MaybeTool | Peer::OwnerUnknown | Peer::Anybody => {}
         }
         !self.connections.is_full(&self.settings.limits)
     }
@@ -57,7 +59,7 @@ impl Connections {
 
 fn rank(peer: Peer) -> u8 {
     match peer {
-        Peer::Stranger => 0,
+        Peer::Stranger | Peer::Anybody => 0,
         Peer::OwnerUnknown => 1,
         Peer::SameUser | Peer::MaybeTool => 2,
     }
@@ -68,150 +70,150 @@ mod tests {
     use super::*;
     use crate::a2a::Switches;
     use crate::core::Close;
-    use crate::core::rig::Rig;
+    use crate::core::test_core::TestCore;
     use crate::limits::{GIVE_WAY_MS, Limits};
 
     const ASK: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
     const JOIN: &[u8] = b"GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
-    fn rig(connections: usize, stranger_connections: usize) -> Rig {
-        Rig::with(Limits { connections, stranger_connections, ..Limits::default() }, Switches::default())
+    fn test(connections: usize, stranger_connections: usize) -> TestCore {
+        TestCore::with(Limits { connections, stranger_connections, ..Limits::default() }, Switches::default())
     }
 
     /// A connection as the shell takes it.
-    fn connect(rig: &mut Rig, peer: Peer) -> Option<Key> {
-        rig.now.mono_ms += 1;
-        if !rig.core.has_room(rig.now) {
-            rig.now.mono_ms += GIVE_WAY_MS;
+    fn connect(test: &mut TestCore, peer: Peer) -> Option<Key> {
+        test.now.mono_ms += 1;
+        if !test.core.has_room(test.now) {
+            test.now.mono_ms += GIVE_WAY_MS;
         }
-        let kept = rig.core.has_room(rig.now) && rig.core.keeps(peer, rig.now);
-        kept.then(|| rig.core.opened(peer, rig.now))
+        let kept = test.core.has_room(test.now) && test.core.keeps(peer, test.now);
+        kept.then(|| test.core.opened(peer, test.now))
     }
 
-    fn answered(rig: &mut Rig, key: Key) -> String {
-        rig.core.received(key, ASK, rig.now);
-        rig.turns();
-        rig.take(key)
+    fn answered(test: &mut TestCore, key: Key) -> String {
+        test.core.received(key, ASK, test.now);
+        test.turns();
+        test.take(key)
     }
 
     #[test]
     fn strangers_have_a_share_of_their_own() {
-        let mut rig = rig(10, 3);
-        let strangers: Vec<Key> = (0..3).filter_map(|_| connect(&mut rig, Peer::Stranger)).collect();
+        let mut test = test(10, 3);
+        let strangers: Vec<Key> = (0..3).filter_map(|_| connect(&mut test, Peer::Stranger)).collect();
         assert_eq!(strangers.len(), 3);
         for _ in 0..1_000 {
-            assert_eq!(connect(&mut rig, Peer::Stranger), None);
+            assert_eq!(connect(&mut test, Peer::Stranger), None);
         }
-        rig.turns();
-        assert_eq!(rig.notices.len(), 1, "the log is not told of each: {:?}", rig.notices);
-        assert!(rig.notices[0].contains("other users of this machine have 3 connections open"));
+        test.turns();
+        assert_eq!(test.notices.len(), 1, "the log is not told of each: {:?}", test.notices);
+        assert!(test.notices[0].contains("other users of this machine have 3 connections open"));
         // What they may see they can see.
-        assert!(answered(&mut rig, strangers[0]).starts_with("HTTP/1.1 200"));
+        assert!(answered(&mut test, strangers[0]).starts_with("HTTP/1.1 200"));
         for _ in 0..7 {
-            let key = connect(&mut rig, Peer::SameUser).expect("the user's own share");
-            assert!(answered(&mut rig, key).starts_with("HTTP/1.1 200"));
+            let key = connect(&mut test, Peer::SameUser).expect("the user's own share");
+            assert!(answered(&mut test, key).starts_with("HTTP/1.1 200"));
         }
-        rig.core.close_conn(strangers[1], crate::core::Close::Orderly);
-        rig.core.check();
-        assert!(connect(&mut rig, Peer::Stranger).is_some(), "one has left");
+        test.core.close_conn(strangers[1], crate::core::Close::Orderly);
+        test.core.check();
+        assert!(connect(&mut test, Peer::Stranger).is_some(), "one has left");
     }
 
     #[test]
     fn a_fraction_of_idle_connections_is_closed_at_once() {
-        let mut rig = rig(2 * GIVE_WAY_PART, 3);
+        let mut test = test(2 * GIVE_WAY_PART, 3);
         for _ in 0..2 * GIVE_WAY_PART {
-            connect(&mut rig, Peer::SameUser).expect("room");
+            connect(&mut test, Peer::SameUser).expect("room");
         }
-        assert_eq!(rig.closing(), []);
-        connect(&mut rig, Peer::SameUser).expect("two others are closed");
-        assert_eq!(rig.closing().len(), 2);
+        assert_eq!(test.closing(), []);
+        connect(&mut test, Peer::SameUser).expect("two others are closed");
+        assert_eq!(test.closing().len(), 2);
     }
 
     #[test]
     fn idle_connections_are_closed_for_new_ones_strangers_and_the_oldest_first() {
-        let mut rig = rig(5, 3);
-        let silent = connect(&mut rig, Peer::SameUser).expect("room");
-        let socket = connect(&mut rig, Peer::SameUser).expect("room");
-        rig.core.received(socket, JOIN, rig.now);
-        rig.turns();
-        rig.take(socket);
-        let rested = connect(&mut rig, Peer::MaybeTool).expect("room");
-        assert!(answered(&mut rig, rested).starts_with("HTTP/1.1 200"));
-        let uploads = connect(&mut rig, Peer::SameUser).expect("room");
+        let mut test = test(5, 3);
+        let silent = connect(&mut test, Peer::SameUser).expect("room");
+        let socket = connect(&mut test, Peer::SameUser).expect("room");
+        test.core.received(socket, JOIN, test.now);
+        test.turns();
+        test.take(socket);
+        let rested = connect(&mut test, Peer::MaybeTool).expect("room");
+        assert!(answered(&mut test, rested).starts_with("HTTP/1.1 200"));
+        let uploads = connect(&mut test, Peer::SameUser).expect("room");
         let begun =
             b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{";
-        rig.core.received(uploads, begun, rig.now);
-        let stranger = connect(&mut rig, Peer::Stranger).expect("room");
-        rig.closing();
+        test.core.received(uploads, begun, test.now);
+        let stranger = connect(&mut test, Peer::Stranger).expect("room");
+        test.closing();
         for expected in [stranger, silent, rested] {
-            let newcomer = connect(&mut rig, Peer::SameUser).expect("somebody gives way");
-            assert_eq!(rig.closing(), [(expected, Close::Orderly)]);
+            let newcomer = connect(&mut test, Peer::SameUser).expect("somebody gives way");
+            assert_eq!(test.closing(), [(expected, Close::Orderly)]);
             // It has something under way from now on.
-            rig.core.received(newcomer, JOIN, rig.now);
-            rig.turns();
-            rig.take(newcomer);
+            test.core.received(newcomer, JOIN, test.now);
+            test.turns();
+            test.take(newcomer);
         }
-        connect(&mut rig, Peer::SameUser).expect("a request that is not whole gives way last");
-        assert_eq!(rig.closing(), [(uploads, Close::Orderly)]);
+        connect(&mut test, Peer::SameUser).expect("a request that is not whole gives way last");
+        assert_eq!(test.closing(), [(uploads, Close::Orderly)]);
     }
 
     #[test]
     fn a_new_connection_has_time_to_send_its_request() {
-        let mut rig = rig(1, 1);
-        connect(&mut rig, Peer::SameUser).expect("room");
-        rig.now.mono_ms += GIVE_WAY_MS - 1;
-        assert!(!rig.core.has_room(rig.now), "the backlog waits");
-        rig.now.mono_ms += 1;
-        assert!(rig.core.has_room(rig.now));
+        let mut test = test(1, 1);
+        connect(&mut test, Peer::SameUser).expect("room");
+        test.now.mono_ms += GIVE_WAY_MS - 1;
+        assert!(!test.core.has_room(test.now), "the backlog waits");
+        test.now.mono_ms += 1;
+        assert!(test.core.has_room(test.now));
     }
 
     #[test]
     fn connections_with_something_under_way_are_not_closed() {
-        let mut rig = rig(3, 1);
+        let mut test = test(3, 1);
         for _ in 0..3 {
-            let key = connect(&mut rig, Peer::SameUser).expect("room");
-            rig.core.received(key, JOIN, rig.now);
+            let key = connect(&mut test, Peer::SameUser).expect("room");
+            test.core.received(key, JOIN, test.now);
         }
-        rig.turns();
-        rig.now.mono_ms += GIVE_WAY_MS;
-        assert!(!rig.core.has_room(rig.now), "the backlog waits");
-        assert!(!rig.core.keeps(Peer::SameUser, rig.now) && !rig.core.keeps(Peer::Stranger, rig.now));
-        assert_eq!(rig.closing(), []);
+        test.turns();
+        test.now.mono_ms += GIVE_WAY_MS;
+        assert!(!test.core.has_room(test.now), "the backlog waits");
+        assert!(!test.core.keeps(Peer::SameUser, test.now) && !test.core.keeps(Peer::Stranger, test.now));
+        assert_eq!(test.closing(), []);
     }
 
     #[test]
     fn stalled_connections_are_reset_and_others_closed_orderly() {
-        let mut rig = Rig::new();
-        let stopped = connect(&mut rig, Peer::SameUser).expect("room");
-        rig.core.received(stopped, ASK, rig.now);
-        let socket = connect(&mut rig, Peer::SameUser).expect("room");
-        rig.core.received(socket, JOIN, rig.now);
-        let silent = connect(&mut rig, Peer::SameUser).expect("room");
-        let rested = connect(&mut rig, Peer::SameUser).expect("room");
-        answered(&mut rig, rested);
-        rig.later(rig.limits.head_ms);
-        assert_eq!(rig.closing(), [(silent, Close::Orderly)]);
-        rig.later(rig.limits.stall_ms - rig.limits.head_ms);
-        assert_eq!(rig.closing(), [(stopped, Close::Reset)], "the socket is told first");
-        rig.later(rig.limits.stall_ms);
-        assert_eq!(rig.closing(), [(socket, Close::Reset)]);
-        rig.later(rig.limits.idle_ms);
-        assert_eq!(rig.closing(), [(rested, Close::Orderly)]);
+        let mut test = TestCore::new();
+        let stopped = connect(&mut test, Peer::SameUser).expect("room");
+        test.core.received(stopped, ASK, test.now);
+        let socket = connect(&mut test, Peer::SameUser).expect("room");
+        test.core.received(socket, JOIN, test.now);
+        let silent = connect(&mut test, Peer::SameUser).expect("room");
+        let rested = connect(&mut test, Peer::SameUser).expect("room");
+        answered(&mut test, rested);
+        test.later(test.limits.head_ms);
+        assert_eq!(test.closing(), [(silent, Close::Orderly)]);
+        test.later(test.limits.stall_ms - test.limits.head_ms);
+        assert_eq!(test.closing(), [(stopped, Close::Reset)], "the socket is told first");
+        test.later(test.limits.stall_ms);
+        assert_eq!(test.closing(), [(socket, Close::Reset)]);
+        test.later(test.limits.idle_ms);
+        assert_eq!(test.closing(), [(rested, Close::Orderly)]);
     }
 
     #[test]
     fn a_flood_of_silent_connections_does_not_prevent_service() {
-        let mut rig = rig(2_000, 16);
+        let mut test = test(2_000, 16);
         for n in 0..5_000 {
-            connect(&mut rig, if n < 1_000 { Peer::OwnerUnknown } else { Peer::SameUser })
+            connect(&mut test, if n < 1_000 { Peer::OwnerUnknown } else { Peer::SameUser })
                 .expect("the silent give way");
-            connect(&mut rig, Peer::Stranger);
+            connect(&mut test, Peer::Stranger);
         }
-        rig.closing();
+        test.closing();
         for _ in 0..50 {
-            let key = connect(&mut rig, Peer::SameUser).expect("the silent give way");
-            assert!(answered(&mut rig, key).starts_with("HTTP/1.1 200"));
+            let key = connect(&mut test, Peer::SameUser).expect("the silent give way");
+            assert!(answered(&mut test, key).starts_with("HTTP/1.1 200"));
         }
     }
 }

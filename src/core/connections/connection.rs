@@ -2,29 +2,36 @@
 //! connection that became a WebSocket takes messages instead, several at a time. It knows how events are framed; their senders do
 //! not. Deadlines are computed from the last activity when a timer fires, so reading and writing never touch the timers.
 
-use crate::a2a::{self, Form};
+use crate::a2a::{self, Binding};
 use crate::base::buf::Buf;
 use crate::base::clock::Now;
-use crate::base::http::{Method, Request, Response, Version};
+use crate::base::http::Request;
 use crate::base::id::TaskId;
 use crate::base::slots::Key;
 use crate::core::connections::guard::AllowedOrigin;
 use crate::core::connections::output::OutputBuffer;
+use crate::core::operation::exchange::{CloseReason, Exchange, RequestIds, Shape};
 use crate::core::requests::Caller;
 use crate::limits::{GIVE_WAY_MS, Limits};
+use crate::task::access::Principal;
 use crate::task::call::Follow;
-use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::Source;
-use crate::wire::http1::{self, Framing, Reader, Reject, Reply, Stage, Step};
+use crate::wire::http1::{self, Framing, Reader, Reply, Stage, Step};
 use crate::wire::{lines, ws};
-use std::borrow::Cow;
+use ::core::net::IpAddr;
+use std::sync::Arc;
 
+mod answers;
 mod codec;
 mod deadlines;
+mod exchanges;
 mod frames;
+mod live_socket;
+mod memory;
 use codec::Codec;
 pub use deadlines::Overdue;
 pub use frames::Line;
+pub use live_socket::Socket;
 
 /// What is known about the process at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +44,8 @@ pub enum Peer {
     OwnerUnknown,
     /// Another user, or the owner could not be found.
     Stranger,
+    /// Anybody, of this machine or another one: the server knows its clients by their credentials.
+    Anybody,
 }
 
 /// What kind of listener a connection came to.
@@ -44,14 +53,34 @@ pub enum Peer {
 pub enum Link {
     #[default]
     Tcp,
+    /// The server's own socket, or a connection inside the process.
     Unix,
+    /// A Unix socket that the operator named. A proxy may be behind it.
+    NamedUnix,
+}
+
+impl Link {
+    pub fn is_unix(self) -> bool {
+        matches!(self, Link::Unix | Link::NamedUnix)
+    }
 }
 
 pub struct Conn {
     pub peer: Peer,
     pub link: Link,
-    /// A request that waits until the process of its peer is known.
+    /// The address of the other end, and of the client of the last request, which may be behind a proxy.
+    pub address: Option<IpAddr>,
+    pub client_address: Option<IpAddr>,
+    /// Who makes the request that is being read or served, if that is known.
+    pub principal: Option<Arc<Principal>>,
+    /// Whether the head of the request that is being read was checked, and whether its client waits to be asked for the body.
+    is_checked: bool,
+    awaits_continue: bool,
+    /// The head of the request waits to be checked until the credentials file was looked at.
+    pub awaits_check: bool,
+    /// A request that waits until the process of its peer is known, or until the credentials file was looked at.
     pub waiting: Option<Box<Request>>,
+    pub awaits_credentials: bool,
     /// Its peer was refused.
     pub refused: bool,
     /// The client that made its first call.
@@ -59,7 +88,7 @@ pub struct Conn {
     pub output: OutputBuffer,
     rx: Buf,
     reader: Reader,
-    talk: Talk,
+    activity: Activity,
     /// When the present wait began: for a request, for the rest of one, for the peer to take output.
     since: u64,
     /// The earliest timer armed for this connection.
@@ -70,7 +99,7 @@ pub struct Conn {
     begun: bool,
     served: bool,
     /// Whether the request being answered asked for a stream.
-    hopes: bool,
+    wants_stream: bool,
     /// It is in the core's list of connections to write.
     pub listed: bool,
     /// It had no room for input when it was last looked at.
@@ -87,13 +116,23 @@ pub struct Conn {
     pub lent: usize,
     /// The part of it that is counted in the output budget.
     pub counted: usize,
-    /// The accept key of a WebSocket upgrade that is not answered yet.
-    pub accept: Option<String>,
+    /// What the response to a WebSocket upgrade has, before it is answered.
+    pub handshake: Option<Handshake>,
     /// The allowed origin of the request that is being served.
     pub allowed_origin: Option<AllowedOrigin>,
+    /// It came to the listener for metrics.
+    pub only_metrics: bool,
+    ids: RequestIds,
+    /// The request that is being served, and those that have ended since they were last asked for.
+    exchange: Option<Box<Exchange>>,
+    pub finished: Vec<Exchange>,
+    /// Why it is closed, as soon as that is decided.
+    closed_for: Option<CloseReason>,
+    /// Bytes that were read of the present request.
+    bytes_in: u64,
 }
 
-enum Talk {
+enum Activity {
     /// Between requests, or a request is being read.
     Reading,
     /// A request is being answered; nothing is read meanwhile.
@@ -106,32 +145,14 @@ enum Talk {
     Closing,
 }
 
-/// What a socket is and follows.
-pub struct Socket {
-    codec: Codec,
-    /// Who joined, with the dialect that was chosen then.
-    pub caller: Caller,
-    pub follow: Follow,
-    /// The task it follows, if it follows one: messages that name no task go there.
-    pub task: Option<TaskId>,
-    /// A message is being decoded. The next one is read afterwards.
-    pub decoding: bool,
-    /// When the peer last sent anything.
-    heard: u64,
-}
-
-impl Socket {
-    fn new(codec: Codec, caller: Caller, follow: Follow, task: Option<TaskId>, now: Now) -> Socket {
-        Socket { codec, caller, follow, task, decoding: false, heard: now.mono_ms }
-    }
-
-    /// How the calls of its client come, by a dialect or from the terminal of this process.
-    pub fn via(&self, form: &Form) -> String {
-        match self.codec {
-            Codec::WebSocket(_) => form.dialect.via.to_owned(),
-            Codec::Lines(_) => self.caller.by.via.clone(),
-        }
-    }
+/// What the response to a WebSocket upgrade has.
+#[derive(Default)]
+pub struct Handshake {
+    pub accept: String,
+    /// The sub-protocol of the dialect, if the client offered it.
+    pub protocol: Option<&'static str>,
+    /// The id that an editor is given of its connection.
+    pub connection: Option<String>,
 }
 
 /// Who uses a connection, and since when, in Unix milliseconds.
@@ -144,6 +165,8 @@ pub struct Client {
 pub enum Want {
     Nothing,
     Serve(Box<Request>),
+    /// The head of a request is complete, and its body is to be read.
+    Check,
     /// A message on a socket.
     Hear(String),
     /// What it sent was refused, for this reason.
@@ -151,23 +174,30 @@ pub enum Want {
 }
 
 impl Conn {
-    pub fn new(link: Link, peer: Peer, now: Now) -> Conn {
+    pub fn new(link: Link, peer: Peer, ids: RequestIds, now: Now) -> Conn {
         Conn {
             peer,
             link,
+            address: None,
+            client_address: None,
+            principal: None,
+            is_checked: false,
+            awaits_continue: false,
+            awaits_check: false,
             waiting: None,
+            awaits_credentials: false,
             refused: false,
             client: None,
             output: OutputBuffer::default(),
             rx: Buf::default(),
             reader: Reader::new(),
-            talk: Talk::Reading,
+            activity: Activity::Reading,
             since: now.mono_ms,
             armed: u64::MAX,
             ended: false,
             begun: false,
             served: false,
-            hopes: false,
+            wants_stream: false,
             listed: false,
             stopped: false,
             starved: false,
@@ -176,37 +206,43 @@ impl Conn {
             owed: 0,
             lent: 0,
             counted: 0,
-            accept: None,
+            handshake: None,
             allowed_origin: None,
+            only_metrics: false,
+            ids,
+            exchange: None,
+            finished: Vec::new(),
+            closed_for: None,
+            bytes_in: 0,
         }
     }
 
     /// How many bytes may be read now. While a request is answered, or answers wait for the peer to take them, only a little
     /// is taken ahead, so that a client's end of stream is still noticed without reading its next requests.
     pub fn room(&self, limits: &Limits) -> usize {
-        if self.ended {
+        if self.ended || self.awaits_check {
             return 0;
         }
-        match self.talk {
-            Talk::Socket(_) if !self.can_answer(limits) => 0,
-            Talk::Socket(_) if self.is_busy(limits) => limits.head_bytes.saturating_sub(self.rx.len()),
-            Talk::Socket(_) => limits.turn_bytes,
-            Talk::Reading if self.can_answer(limits) => limits.turn_bytes,
-            Talk::Reading | Talk::Answering(_) | Talk::Streaming { .. } => {
+        match self.activity {
+            Activity::Socket(_) if !self.can_answer(limits) => 0,
+            Activity::Socket(_) if self.is_busy(limits) => limits.head_bytes.saturating_sub(self.rx.len()),
+            Activity::Socket(_) => limits.turn_bytes,
+            Activity::Reading if self.can_answer(limits) => limits.turn_bytes,
+            Activity::Reading | Activity::Answering(_) | Activity::Streaming { .. } => {
                 limits.head_bytes.saturating_sub(self.rx.len())
             }
             // Reading on lets the peer see our answer instead of a reset; what it says no longer matters.
-            Talk::Closing => limits.turn_bytes,
+            Activity::Closing => limits.turn_bytes,
         }
     }
 
     pub fn take(&mut self, bytes: &[u8], now: Now) {
-        match &mut self.talk {
-            Talk::Closing => return,
-            Talk::Socket(socket) => socket.heard = now.mono_ms,
-            Talk::Reading | Talk::Answering(_) | Talk::Streaming { .. } => {}
+        match &mut self.activity {
+            Activity::Closing => return,
+            Activity::Socket(socket) => socket.heard = now.mono_ms,
+            Activity::Reading | Activity::Answering(_) | Activity::Streaming { .. } => {}
         }
-        if matches!(self.talk, Talk::Reading) && !self.begun {
+        if matches!(self.activity, Activity::Reading) && !self.begun {
             self.begun = true;
             self.since = now.mono_ms;
         }
@@ -220,28 +256,34 @@ impl Conn {
 
     /// Goes on with what has been read.
     pub fn read(&mut self, limits: &Limits, now: Now) -> Want {
-        if let Talk::Socket(_) = self.talk {
+        if let Activity::Socket(_) = self.activity {
             return self.listen(limits, now);
         }
-        while matches!(self.talk, Talk::Reading) && self.can_answer(limits) && !self.rx.is_empty() {
-            let before = self.reader.stage();
-            match self.reader.read(&mut self.rx, limits) {
+        if matches!(self.activity, Activity::Reading) && self.can_answer(limits) && !self.rx.is_empty() {
+            let (before, unread) = (self.reader.stage(), self.rx.len());
+            let step = self.reader.read(&mut self.rx, limits);
+            self.bytes_in += (unread - self.rx.len()) as u64;
+            match step {
                 Ok(Step::More) => {
                     if self.reader.stage() != before {
                         self.since = now.mono_ms;
                     }
-                    break;
+                    if self.reader.stage() == Stage::Body && !self.is_checked {
+                        return Want::Check;
+                    }
                 }
                 Ok(Step::Continue) => {
                     self.since = now.mono_ms;
-                    self.output.write(|out| out.extend_from_slice(http1::CONTINUE));
+                    self.awaits_continue = true;
+                    return Want::Check;
                 }
                 Ok(Step::Request(request)) => {
+                    self.is_checked = false;
                     self.served = true;
                     self.begun = false;
                     self.allowed_origin = None;
-                    self.hopes = a2a::accepts_stream(&request.headers);
-                    self.talk = Talk::Answering(Reply {
+                    self.wants_stream = a2a::accepts_stream(&request.headers);
+                    self.activity = Activity::Answering(Reply {
                         version: request.version,
                         method: request.method,
                         keep_alive: request.keep_alive,
@@ -254,15 +296,33 @@ impl Conn {
                 }
             }
         }
-        if self.ended && matches!(self.talk, Talk::Reading) && self.can_answer(limits) {
+        if self.ended && matches!(self.activity, Activity::Reading) && self.can_answer(limits) {
             self.close();
         }
         Want::Nothing
     }
 
+    /// The head of the request whose body is to be read.
+    pub fn head(&self) -> Option<Request> {
+        self.reader.head()
+    }
+
+    /// Whether the body of a request is being read whose head was checked.
+    pub fn is_reading_body(&self) -> bool {
+        matches!(self.activity, Activity::Reading) && self.is_checked
+    }
+
+    /// The body of the request may be read.
+    pub fn admit_body(&mut self) {
+        self.is_checked = true;
+        if std::mem::take(&mut self.awaits_continue) {
+            self.output.write(|out| out.extend_from_slice(http1::CONTINUE));
+        }
+    }
+
     /// The next message on a socket. A socket whose client does not read, or that has too many calls under way, waits.
     fn listen(&mut self, limits: &Limits, now: Now) -> Want {
-        while let Talk::Socket(socket) = &mut self.talk
+        while let Activity::Socket(socket) = &mut self.activity
             && self.output.len() < limits.tx_bytes
             && self.calls < limits.socket_calls
             && !socket.decoding
@@ -272,7 +332,9 @@ impl Conn {
             if self.output.is_empty() {
                 self.since = now.mono_ms;
             }
+            let unread = self.rx.len();
             self.output.write(|out| step = socket.codec.read(&mut self.rx, out));
+            self.bytes_in += (unread - self.rx.len()) as u64;
             match step {
                 ws::Step::More => break,
                 ws::Step::Text(text) => return Want::Hear(text),
@@ -280,7 +342,7 @@ impl Conn {
                 ws::Step::Closed => self.close(),
             }
         }
-        if self.ended && matches!(&self.talk, Talk::Socket(socket) if !socket.decoding) {
+        if self.ended && matches!(&self.activity, Activity::Socket(socket) if !socket.decoding) {
             self.close();
         }
         Want::Nothing
@@ -296,77 +358,21 @@ impl Conn {
         self.calls >= limits.socket_calls || self.socket().is_some_and(|socket| socket.decoding)
     }
 
-    /// Refuses a request that could not be read. If there is only no room for it, its path is known and it is answered in its dialect.
-    fn reject(&mut self, reject: Reject, now: Now) {
-        let kind = match reject.status {
-            413 => Some(FaultKind::TooLarge),
-            503 => Some(FaultKind::Overloaded { retry_after_s: 1 }),
-            _ => None,
-        };
-        let response = match self.reader.path().zip(kind) {
-            Some((path, kind)) => a2a::fault(&Form::at(path), &Fault::new(kind, reject.message)),
-            None => {
-                let body = serde_json::json!({ "error": reject.message }).to_string();
-                Response::json(reject.status, body.into_bytes())
-            }
-        };
-        let reply = Reply { version: Version::Http11, method: Method::Get, keep_alive: false };
-        self.allowed_origin = None;
-        self.head_and_body(&response, reply, now);
-        // The peer has its time to take the answer, however long it had for its request.
-        self.since = now.mono_ms;
-        self.close();
-    }
-
-    /// Sends the answer to the request being served; on a socket only its body. Clients use a connection of its own for a stream.
-    /// If the stream is refused, the connection is closed: some clients fail when they use it again.
-    pub fn answer(&mut self, response: &Response, now: Now) {
-        match self.talk {
-            Talk::Answering(mut reply) => {
-                reply.keep_alive &= !(self.hopes && response.status >= 400);
-                self.head_and_body(response, reply, now);
-                self.done(reply.keep_alive, now);
-            }
-            Talk::Socket(_) => {
-                self.event(&Line { name: None, seq: None, prefix: b"", body: &response.body, suffix: b"" }, now)
-            }
-            Talk::Reading | Talk::Streaming { .. } | Talk::Closing => {}
-        }
-    }
-
-    /// Answers the request being served, after which the connection is closed.
-    pub fn answer_last(&mut self, response: &Response, now: Now) {
-        if let Talk::Answering(reply) = &mut self.talk {
-            reply.keep_alive = false;
-        }
-        self.answer(response, now);
-    }
-
-    fn head_and_body(&mut self, response: &Response, reply: Reply, now: Now) {
-        let mut body = None;
-        let response = match &self.allowed_origin {
-            Some(page) => {
-                let mut told = response.clone();
-                told.headers.extend(page.headers());
-                Cow::Owned(told)
-            }
-            None => Cow::Borrowed(response),
-        };
-        self.output.write(|out| body = http1::write_head(out, &response, reply, now.unix_ms));
-        if let Some(body) = body {
-            self.output.push(&body);
-        }
-    }
-
     /// Becomes a socket as the answer to the request being served.
     pub fn become_socket(&mut self, caller: Caller, follow: Follow, task: Option<TaskId>, limits: &Limits, now: Now) {
-        let Talk::Answering(_) = self.talk else {
+        let Activity::Answering(_) = self.activity else {
             return;
         };
-        let accept = self.accept.take().unwrap_or_default();
-        self.output.write(|out| ws::write_upgrade(out, &accept, caller.form.dialect.sub_protocol));
+        let Handshake { accept, protocol, connection } = self.handshake.take().unwrap_or_default();
+        let mut more = self.own_headers();
+        more.extend(connection.map(|id| ("Acp-Connection-Id", id)));
+        self.output.write(|out| ws::write_upgrade(out, &accept, protocol, &more));
+        self.answered_with(101, Shape::Socket);
         let codec = Codec::WebSocket(ws::Codec::new(limits));
-        self.talk = Talk::Socket(Box::new(Socket::new(codec, caller, follow, task, now)));
+        // What comes over the socket has no id of its own.
+        let mut caller = caller;
+        caller.form.request = None;
+        self.activity = Activity::Socket(Box::new(Socket::new(codec, caller, follow, task, now)));
         self.since = now.mono_ms;
     }
 
@@ -374,26 +380,36 @@ impl Conn {
     pub fn become_local(&mut self, caller: Caller, limits: &Limits, now: Now) {
         self.client = Some(Client { by: caller.by.clone(), since: now.unix_ms });
         let codec = Codec::Lines(lines::Codec::new(limits));
-        self.talk = Talk::Socket(Box::new(Socket::new(codec, caller, Follow::Nothing, None, now)));
+        // An editor is shown what it opens, a terminal also what others begin.
+        let follow = match caller.form.dialect.binding {
+            Binding::Acp => Follow::Nothing,
+            Binding::Native | Binding::JsonRpc | Binding::Rest | Binding::Bare => Follow::NextSession,
+        };
+        self.activity = Activity::Socket(Box::new(Socket::new(codec, caller, follow, None, now)));
+    }
+
+    /// Whether its peer is in the same process.
+    pub fn is_local(&self) -> bool {
+        self.socket().is_some_and(|socket| socket.codec.is_local())
     }
 
     pub fn socket(&self) -> Option<&Socket> {
-        match &self.talk {
-            Talk::Socket(socket) => Some(socket),
-            Talk::Reading | Talk::Answering(_) | Talk::Streaming { .. } | Talk::Closing => None,
+        match &self.activity {
+            Activity::Socket(socket) => Some(socket),
+            Activity::Reading | Activity::Answering(_) | Activity::Streaming { .. } | Activity::Closing => None,
         }
     }
 
     pub fn socket_mut(&mut self) -> Option<&mut Socket> {
-        match &mut self.talk {
-            Talk::Socket(socket) => Some(socket),
-            Talk::Reading | Talk::Answering(_) | Talk::Streaming { .. } | Talk::Closing => None,
+        match &mut self.activity {
+            Activity::Socket(socket) => Some(socket),
+            Activity::Reading | Activity::Answering(_) | Activity::Streaming { .. } | Activity::Closing => None,
         }
     }
 
     /// Whether events are sent on it as they happen.
     pub fn is_live(&self) -> bool {
-        matches!(self.talk, Talk::Socket(_) | Talk::Streaming { .. })
+        matches!(self.activity, Activity::Socket(_) | Activity::Streaming { .. })
     }
 
     /// What a socket follows is another task from now on.
@@ -405,19 +421,21 @@ impl Conn {
 
     /// Ends the stream. The connection stays open if it can, a socket in any case.
     pub fn end_stream(&mut self, now: Now) {
-        if let Talk::Streaming { framing, keep_alive } = self.talk {
+        if let Activity::Streaming { framing, keep_alive } = self.activity {
             self.output.write(|out| framing.end(out));
             self.done(keep_alive, now);
         }
     }
 
     fn done(&mut self, keep_alive: bool, now: Now) {
+        self.finish(CloseReason::Done);
         self.subs.clear();
         self.calls = 0;
+        self.principal = None;
         self.since = now.mono_ms;
         if keep_alive {
             self.begun = !self.rx.is_empty();
-            self.talk = Talk::Reading;
+            self.activity = Activity::Reading;
         } else {
             self.close();
         }
@@ -425,24 +443,25 @@ impl Conn {
 
     /// Closes as soon as the output is sent. Unread input is dropped.
     pub fn close(&mut self) {
+        self.finish(CloseReason::Peer);
         self.rx = Buf::default();
         self.reader = Reader::default();
-        self.talk = Talk::Closing;
+        self.activity = Activity::Closing;
     }
 
     /// Whether it can be dropped now.
     pub fn is_done(&self) -> bool {
-        matches!(self.talk, Talk::Closing) && self.output.is_empty()
+        matches!(self.activity, Activity::Closing) && self.output.is_empty()
     }
 
     /// Whether it is between two requests: nothing would be lost by closing it.
     pub fn is_resting(&self) -> bool {
-        matches!(self.talk, Talk::Reading) && !self.begun && self.output.is_empty()
+        matches!(self.activity, Activity::Reading) && !self.begun && self.output.is_empty()
     }
 
     /// Whether nothing is under way here: no whole request has come, nothing waits to be sent, and the client has had time to send.
     pub fn gives_way(&self, now: Now) -> bool {
-        matches!(self.talk, Talk::Reading) && self.output.is_empty() && now.mono_ms >= self.since + GIVE_WAY_MS
+        matches!(self.activity, Activity::Reading) && self.output.is_empty() && now.mono_ms >= self.since + GIVE_WAY_MS
     }
 
     /// What it waits for and since when. A connection that sends a body sorts last: its request has begun.
@@ -456,31 +475,6 @@ impl Conn {
         self.since = now.mono_ms;
     }
 
-    /// How much memory it takes: output, encoded answers, and input.
-    pub fn burden(&self, limits: &Limits) -> usize {
-        let waiting = self.waiting.as_ref().map_or(0, |request| limits.reserved(request.body.len()));
-        self.output.len() + self.owed + self.lent + self.held(limits) + waiting
-    }
-
-    /// The memory of a request or message that is not complete yet. With a budget it is reserved before the request comes.
-    pub fn held(&self, limits: &Limits) -> usize {
-        let bytes = match &self.talk {
-            Talk::Reading if limits.memory.is_some() => self.reader.announced() + self.rx.len(),
-            Talk::Reading => self.reader.held() + self.rx.len(),
-            Talk::Socket(socket) => socket.codec.held() + self.rx.len(),
-            Talk::Answering(_) | Talk::Streaming { .. } | Talk::Closing => 0,
-        };
-        limits.reserved(bytes)
-    }
-
-    /// Drops a request that is not complete yet, and refuses it.
-    pub fn turn_back(&mut self, now: Now) {
-        if let Talk::Reading = self.talk {
-            let reject = Reject { status: 503, message: "Too much is under way; send it again in a moment." };
-            self.reject(reject, now);
-        }
-    }
-
     /// Whether its peer has accepted nothing for so long although output waits.
     pub fn has_stalled(&self, ms: u64, now: Now) -> bool {
         !self.output.is_empty() && now.mono_ms >= self.since + ms
@@ -488,7 +482,7 @@ impl Conn {
 
     /// Closes a socket with a code and a reason. Its peer has some time to read what waits.
     pub fn hang_up(&mut self, code: u16, reason: &str, now: Now) {
-        if let Talk::Socket(socket) = &mut self.talk {
+        if let Activity::Socket(socket) = &mut self.activity {
             self.output.write(|out| socket.codec.close(out, code, reason));
             self.since = now.mono_ms;
             self.close();

@@ -5,6 +5,7 @@
 //! any name can be made to resolve to it.
 
 use crate::base::http::{Method, Request, Response};
+use crate::core::access::Mode;
 use crate::core::connections::connection::{Link, Peer};
 use crate::task::fault::{Fault, FaultKind};
 use crate::wire::uri::{self, Origin};
@@ -13,7 +14,7 @@ use crate::wire::uri::{self, Origin};
 const REMEMBERED_S: u32 = 600;
 
 /// What pages may read of our answers beside what every page may.
-const EXPOSED: &str = "A2A-Extensions, X-A2A-Extensions, X-Total-Count, ETag";
+const EXPOSED: &str = "A2A-Extensions, X-A2A-Extensions, X-Total-Count, ETag, X-Request-Id";
 
 /// Answers differ by the page they are for.
 const VARY: &str = "Vary";
@@ -46,14 +47,13 @@ impl HostPolicy {
     ///
     /// The Host list holds on Unix sockets too: no name leads to one, but `ssh -L 8080:/run/…/x.sock` puts a TCP port in front of
     /// it, and behind that may be a browser on another machine. For the same reason no page may use it at all.
-    pub fn check(&self, request: &Request, link: Link) -> Result<(), Fault> {
-        let host = request.headers.get("host").and_then(uri::host_of);
-        if !host.is_some_and(|authority| self.knows(&authority.host)) {
-            return Err(forbidden(
-                "This server does not answer to that Host. Use localhost, or allow the name with --allowed-host.",
-            ));
+    pub fn check(&self, request: &Request, link: Link, mode: Mode) -> Result<(), Fault> {
+        // Whoever shows a credential means this server, whatever it calls it.
+        let is_known_otherwise = mode == Mode::Token && link != Link::Unix;
+        if !is_known_otherwise && !is_probe(request) {
+            self.check_host(request)?;
         }
-        if link == Link::Unix && request.headers.get("origin").is_some() {
+        if link.is_unix() && request.headers.get("origin").is_some() {
             return Err(forbidden(
                 "Web pages may not use the Unix socket, so no Origin is allowed there. Use the TCP port for them.",
             ));
@@ -70,7 +70,8 @@ impl HostPolicy {
         {
             return Err(forbidden("Requests from other web sites are not allowed."));
         }
-        if let Some((name, _)) = request.headers.iter().find(|(name, _)| is_of_a_proxy(name)) {
+        let proxied = request.headers.iter().find(|(name, _)| !is_known_otherwise && is_of_a_proxy(name));
+        if let Some((name, _)) = proxied {
             let message = format!(
                 "The header {name} says that a proxy sent this request. This server knows its user by the process that \
                  connects, and through a proxy everybody would be that user. Connect to it directly."
@@ -80,11 +81,23 @@ impl HostPolicy {
         Ok(())
     }
 
+    /// Refuses a request that is not for a name of this server.
+    pub fn check_host(&self, request: &Request) -> Result<(), Fault> {
+        match self.knows_host(request) {
+            true => Ok(()),
+            false => Err(forbidden(
+                "This server does not answer to that Host. Use localhost, or allow the name with --allowed-host.",
+            )),
+        }
+    }
+
     /// The error for a peer whose process cannot be distinguished from a tool's.
     pub fn unclear(&self, link: Link) -> String {
         let or = match (link, &self.socket) {
             (Link::Tcp, Some(path)) => format!(", or connect over the Unix socket {path}"),
-            (Link::Unix, _) => ", or send the request from the process that connects, while it runs".to_owned(),
+            (Link::Unix | Link::NamedUnix, _) => {
+                ", or send the request from the process that connects, while it runs".to_owned()
+            }
             (Link::Tcp, None) => String::new(),
         };
         format!(
@@ -100,10 +113,23 @@ impl HostPolicy {
         Some(AllowedOrigin(known.as_str().into()))
     }
 
+    /// Whether a request is the CORS preflight of a page that the operator allows.
+    pub fn is_preflight(&self, request: &Request) -> bool {
+        request.method == Method::Options
+            && request.headers.get("access-control-request-method").is_some()
+            && self.allowed_origin(request).is_some()
+    }
+
     /// `Vary: Origin` for cacheable responses without CORS headers, so that a cache does not serve them to an allowed origin.
     pub fn vary_header(&self, request: &Request) -> Option<(&'static str, String)> {
         let told = self.origins.is_empty() || self.allowed_origin(request).is_some();
         (!told).then(|| (VARY, ORIGIN.to_owned()))
+    }
+
+    /// Whether the request is for a name of this server.
+    pub fn knows_host(&self, request: &Request) -> bool {
+        let host = request.headers.get("host").and_then(uri::host_of);
+        host.is_some_and(|authority| self.knows(&authority.host))
     }
 
     fn knows(&self, name: &str) -> bool {
@@ -157,7 +183,7 @@ impl AllowedOrigin {
 /// Whether a request is served. Tools may only read, so other requests of a peer that may be a tool wait until it is identified.
 pub fn admit(request: &Request, peer: Peer) -> Admission {
     match peer {
-        Peer::SameUser => Admission::Serve,
+        Peer::SameUser | Peer::Anybody => Admission::Serve,
         Peer::MaybeTool if only_reads(request) => Admission::Serve,
         Peer::OwnerUnknown | Peer::Stranger if is_public(request) => Admission::Serve,
         Peer::MaybeTool | Peer::OwnerUnknown => Admission::Identify,
@@ -170,9 +196,16 @@ fn is_of_a_proxy(name: &str) -> bool {
     matches!(name, "forwarded" | "via") || name.starts_with("x-forwarded-")
 }
 
-/// What other users may read: health and the card.
-fn is_public(request: &Request) -> bool {
-    is_card(request) || (matches!(request.method, Method::Get | Method::Head) && request.path == "/health")
+/// What monitors ask, under whatever name they know this machine by. The answers say nothing that a page could use.
+fn is_probe(request: &Request) -> bool {
+    matches!(request.method, Method::Get | Method::Head) && matches!(request.path.as_str(), "/live" | "/ready")
+}
+
+/// What other users may read: probes, health and the card.
+pub fn is_public(request: &Request) -> bool {
+    is_card(request)
+        || is_probe(request)
+        || (matches!(request.method, Method::Get | Method::Head) && request.path == "/health")
 }
 
 fn is_card(request: &Request) -> bool {
@@ -237,7 +270,7 @@ mod tests {
             page.headers().map(|(name, value)| format!("{name}: {value}")),
             [
                 "Access-Control-Allow-Origin: http://localhost:5173",
-                "Access-Control-Expose-Headers: A2A-Extensions, X-A2A-Extensions, X-Total-Count, ETag",
+                "Access-Control-Expose-Headers: A2A-Extensions, X-A2A-Extensions, X-Total-Count, ETag, X-Request-Id",
                 "Vary: Origin",
             ]
         );
@@ -287,7 +320,9 @@ mod tests {
     #[test]
     fn requests_that_came_through_a_proxy_are_refused() {
         let host_policy = HostPolicy::default();
-        let check = |fields: &[(&str, &str)]| host_policy.check(&request(Method::Get, "/health", fields), Link::Tcp);
+        let check = |fields: &[(&str, &str)]| {
+            host_policy.check(&request(Method::Get, "/health", fields), Link::Tcp, Mode::Local)
+        };
         assert_eq!(check(&[]), Ok(()));
         assert_eq!(check(&[("X-Forward", "x"), ("Viable", "x")]), Ok(()));
         for name in ["Forwarded", "X-Forwarded-For", "x-forwarded-host", "X-Forwarded-Proto", "Via"] {
@@ -312,14 +347,34 @@ mod tests {
     fn no_page_may_use_the_unix_socket() {
         let host_policy =
             HostPolicy { origins: vec!["http://localhost:5173".into()], ports: vec![41242], ..HostPolicy::default() };
-        let check =
-            |link, fields: &[(&str, &str)]| host_policy.check(&request(Method::Get, "/tasks", fields), link).is_ok();
+        let check = |link, fields: &[(&str, &str)]| {
+            host_policy.check(&request(Method::Get, "/tasks", fields), link, Mode::Local).is_ok()
+        };
         assert!(check(Link::Unix, &[]));
         for origin in ["http://localhost:5173", "http://localhost:41242"] {
             assert!(check(Link::Tcp, &[("Origin", origin)]) && !check(Link::Unix, &[("Origin", origin)]), "{origin}");
         }
         assert!(!check(Link::Unix, &[("Sec-Fetch-Site", "cross-site")]));
         let named = Request { headers: Headers::default(), ..request(Method::Get, "/tasks", &[]) };
-        assert!(host_policy.check(&named, Link::Unix).is_err(), "without a Host");
+        assert!(host_policy.check(&named, Link::Unix, Mode::Local).is_err(), "without a Host");
+    }
+
+    #[test]
+    fn probes_need_no_name_of_this_server() {
+        let host_policy = HostPolicy::default();
+        let check = |path: &str, fields: &[(&str, &str)]| {
+            let mut headers = Headers::default();
+            fields.iter().for_each(|(name, value)| headers.push(name, value));
+            host_policy.check(&Request { headers, ..request(Method::Get, path, &[]) }, Link::Tcp, Mode::Local).is_ok()
+        };
+        for path in ["/live", "/ready"] {
+            assert!(check(path, &[("Host", "10.0.0.7:8080")]) && check(path, &[]), "{path}");
+            assert!(!check(path, &[("Host", "localhost"), ("Origin", "https://evil.example")]), "{path}");
+            for peer in [Peer::Stranger, Peer::OwnerUnknown, Peer::MaybeTool] {
+                assert_eq!(admit(&request(Method::Head, path, &[]), peer), Admission::Serve, "{path}");
+                assert_ne!(admit(&request(Method::Post, path, &[]), peer), Admission::Serve, "{path}");
+            }
+        }
+        assert!(!check("/health", &[("Host", "10.0.0.7:8080")]));
     }
 }

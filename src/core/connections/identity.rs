@@ -9,9 +9,12 @@ use crate::a2a;
 use crate::base::clock::Now;
 use crate::base::http::Request;
 use crate::base::slots::Key;
+use crate::core::access::Mode;
 use crate::core::connections::Connections;
-use crate::core::connections::connection::Peer;
+use crate::core::connections::connection::{Link, Peer};
+use crate::core::operation::metrics::labels::Refused;
 use crate::core::{Core, Out};
+use crate::task::audit::Kind;
 use crate::task::fault::{Fault, FaultKind};
 
 /// What was found out about the process behind a connection.
@@ -80,9 +83,13 @@ impl Core {
         let Some(request) = conn.waiting.take() else {
             return;
         };
+        let found = identity.clone();
+        let label = if identity == Identity::Stranger { Refused::Credential } else { Refused::Child };
         let why = match identity {
             Identity::SameUser => {
                 conn.peer = Peer::SameUser;
+                // It may have been nobody before its process was known.
+                conn.principal = conn.principal.take().filter(|principal| !principal.is_nobody());
                 self.serve(key, *request, now);
                 return self.read_on(key, now);
             }
@@ -90,6 +97,11 @@ impl Core {
                 "A process that the agent started may not prompt the agent or answer for its user.".to_owned()
             }
             Identity::Unclear => self.settings.host_policy.unclear(conn.link),
+            Identity::Stranger if self.access.mode == Mode::Token && conn.link != Link::Unix => {
+                conn.peer = Peer::Anybody;
+                self.serve(key, *request, now);
+                return self.read_on(key, now);
+            }
             Identity::Stranger => STRANGER.to_owned(),
             Identity::Unavailable(why) => {
                 let message = format!("It could not be found out whose connection this is: {why}");
@@ -98,6 +110,13 @@ impl Core {
             }
         };
         let fault = Fault::new(FaultKind::Forbidden, why);
+        let (kind, reason) = match found {
+            Identity::Tool => (Kind::ChildRefused, "tool"),
+            Identity::Unclear => (Kind::ChildRefused, "unclear"),
+            Identity::Stranger | Identity::SameUser | Identity::Unavailable(_) => (Kind::Denied, "stranger"),
+        };
+        self.audit_refused_peer(kind, key, reason, now);
+        self.operation.metrics.refuse(label);
         self.count_refused(key, &fault.message, now);
         self.answer_last(key, &request, &fault, now);
     }
@@ -105,8 +124,10 @@ impl Core {
     /// Refuses a request of another user.
     pub(in crate::core) fn turn_stranger_away(&mut self, key: Key, request: &Request, now: Now) {
         let fault = Fault::new(FaultKind::Forbidden, STRANGER);
+        self.audit_refused_peer(Kind::Denied, key, "stranger", now);
+        self.operation.metrics.refuse(Refused::Credential);
         self.count_refused(key, STRANGER, now);
-        self.answer(key, &a2a::fault(&a2a::Form::at(&request.path), &fault), now);
+        self.answer(key, &a2a::fault(&self.form_at(key, &request.path), &fault), now);
     }
 
     /// Counts a peer once, however often it asks.
@@ -126,7 +147,7 @@ impl Core {
     }
 
     fn answer_last(&mut self, key: Key, request: &Request, fault: &Fault, now: Now) {
-        let response = a2a::fault(&a2a::Form::at(&request.path), fault);
+        let response = a2a::fault(&self.form_at(key, &request.path), fault);
         if let Some(conn) = self.connections.get_mut(key) {
             conn.answer_last(&response, now);
         }
@@ -138,7 +159,7 @@ impl Core {
 mod tests {
     use super::*;
     use crate::core::Close;
-    use crate::core::rig::Rig;
+    use crate::core::test_core::TestCore;
 
     const GET: &str = "GET /listCommands HTTP/1.1\r\nHost: localhost\r\n\r\n";
     const JOIN: &str = "GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -152,67 +173,68 @@ mod tests {
         )
     }
 
-    struct Talk {
-        rig: Rig,
+    struct Client {
+        test: TestCore,
         key: Key,
     }
 
-    impl Talk {
-        fn new(peer: Peer) -> Talk {
-            let mut rig = Rig::new();
-            let key = rig.core.opened(peer, rig.now);
-            Talk { rig, key }
+    impl Client {
+        fn new(peer: Peer) -> Client {
+            let mut test = TestCore::new();
+            let key = test.core.opened(peer, test.now);
+            Client { test, key }
         }
 
         /// Sends, and gives what is to be found out and what the log is told.
         fn send(&mut self, bytes: &str) -> (usize, Vec<String>) {
-            self.rig.core.received(self.key, bytes.as_bytes(), self.rig.now);
+            self.test.core.received(self.key, bytes.as_bytes(), self.test.now);
             self.outs()
         }
 
         fn found(&mut self, identity: Identity) -> (usize, Vec<String>) {
-            self.rig.core.identified(self.key, identity, self.rig.now);
+            self.test.core.identified(self.key, identity, self.test.now);
             self.outs()
         }
 
         fn outs(&mut self) -> (usize, Vec<String>) {
-            let (mut asked, mut told) = (0, Vec::new());
-            for out in std::mem::take(&mut self.rig.core.out) {
+            let (mut asked, mut told, mut rest) = (0, Vec::new(), Vec::new());
+            for out in std::mem::take(&mut self.test.core.out) {
                 match out {
                     Out::Identify { conn } => {
                         assert_eq!(conn, self.key);
                         asked += 1;
                     }
                     Out::Log { text, .. } => told.push(text),
-                    _ => {}
+                    other => rest.push(other),
                 }
             }
+            self.test.core.out = rest;
             (asked, told)
         }
 
         /// The status line of what waits for the peer, which it takes.
         fn answer(&mut self) -> String {
-            let bytes: Vec<u8> = self.rig.core.slices(self.key).iter().flat_map(|slice| slice.to_vec()).collect();
-            self.rig.core.sent(self.key, bytes.len(), self.rig.now);
+            let bytes: Vec<u8> = self.test.core.slices(self.key).iter().flat_map(|slice| slice.to_vec()).collect();
+            self.test.core.sent(self.key, bytes.len(), self.test.now);
             String::from_utf8_lossy(&bytes).into_owned()
         }
     }
 
     #[test]
     fn a_doubtful_peer_reads_at_once_and_waits_with_everything_else() {
-        let mut talk = Talk::new(Peer::MaybeTool);
-        talk.send(GET);
-        talk.rig.turns();
-        assert!(talk.answer().starts_with("HTTP/1.1 200"));
-        assert_eq!(talk.send(&post()).0, 1, "once");
-        assert_eq!(talk.send(GET).0, 0, "nothing is read meanwhile");
-        talk.rig.turns();
-        assert_eq!(talk.answer(), "");
+        let mut client = Client::new(Peer::MaybeTool);
+        client.send(GET);
+        client.test.turns();
+        assert!(client.answer().starts_with("HTTP/1.1 200"));
+        assert_eq!(client.send(&post()).0, 1, "once");
+        assert_eq!(client.send(GET).0, 0, "nothing is read meanwhile");
+        client.test.turns();
+        assert_eq!(client.answer(), "");
         // What waits is counted as long as it does.
-        talk.rig.core.check();
-        assert_eq!(talk.found(Identity::SameUser).0, 0);
-        talk.rig.turns();
-        assert_eq!(talk.send(&post()).0, 0, "it is known now");
+        client.test.core.check();
+        assert_eq!(client.found(Identity::SameUser).0, 0);
+        client.test.turns();
+        assert_eq!(client.send(&post()).0, 0, "it is known now");
     }
 
     #[test]
@@ -220,15 +242,15 @@ mod tests {
         for (identity, words) in
             [(Identity::Tool, "A process that the agent started"), (Identity::Unclear, "Wait until the tool has ended")]
         {
-            let mut talk = Talk::new(Peer::MaybeTool);
-            assert_eq!(talk.send(&post()).0, 1);
-            let (_, told) = talk.found(identity);
+            let mut client = Client::new(Peer::MaybeTool);
+            assert_eq!(client.send(&post()).0, 1);
+            let (_, told) = client.found(identity);
             assert!(matches!(told.as_slice(), [told] if told.contains(words)), "{told:?}");
-            let answer = talk.answer();
+            let answer = client.answer();
             assert!(answer.starts_with("HTTP/1.1 403") && answer.contains(words), "{answer}");
             assert!(answer.contains("Connection: close"), "{answer}");
-            assert_eq!(talk.rig.closing(), [(talk.key, Close::Orderly)]);
-            assert_eq!(talk.rig.core.connections.refused(), 1);
+            assert_eq!(client.test.closing(), [(client.key, Close::Orderly)]);
+            assert_eq!(client.test.core.connections.refused(), 1);
         }
     }
 
@@ -237,71 +259,71 @@ mod tests {
         let elsewhere = JOIN.replace("/ws", "/listCommands");
         let health = JOIN.replace("/ws", "/health");
         for join in [JOIN, &elsewhere, &health] {
-            let mut talk = Talk::new(Peer::MaybeTool);
-            assert_eq!(talk.send(join).0, 1, "{join}");
-            talk.found(Identity::Tool);
-            assert!(talk.answer().starts_with("HTTP/1.1 403"), "{join}");
+            let mut client = Client::new(Peer::MaybeTool);
+            assert_eq!(client.send(join).0, 1, "{join}");
+            client.found(Identity::Tool);
+            assert!(client.answer().starts_with("HTTP/1.1 403"), "{join}");
         }
     }
 
     #[test]
     fn of_whom_nothing_is_known_sees_only_what_everybody_may() {
-        let mut talk = Talk::new(Peer::OwnerUnknown);
-        assert_eq!(talk.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").0, 0);
-        assert!(talk.answer().starts_with("HTTP/1.1 200"));
-        assert_eq!(talk.send(GET).0, 1);
-        talk.found(Identity::Stranger);
-        assert!(talk.answer().contains("Only processes of the user"));
-        assert_eq!(talk.rig.closing(), [(talk.key, Close::Orderly)], "it is not looked for again");
-        let mut talk = Talk::new(Peer::OwnerUnknown);
-        assert_eq!(talk.send(GET).0, 1);
-        talk.found(Identity::SameUser);
-        talk.rig.turns();
-        assert!(talk.answer().starts_with("HTTP/1.1 200"));
+        let mut client = Client::new(Peer::OwnerUnknown);
+        assert_eq!(client.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").0, 0);
+        assert!(client.answer().starts_with("HTTP/1.1 200"));
+        assert_eq!(client.send(GET).0, 1);
+        client.found(Identity::Stranger);
+        assert!(client.answer().contains("Only processes of the user"));
+        assert_eq!(client.test.closing(), [(client.key, Close::Orderly)], "it is not looked for again");
+        let mut client = Client::new(Peer::OwnerUnknown);
+        assert_eq!(client.send(GET).0, 1);
+        client.found(Identity::SameUser);
+        client.test.turns();
+        assert!(client.answer().starts_with("HTTP/1.1 200"));
     }
 
     #[test]
     fn a_peer_that_cannot_be_identified_now_gets_a_retry_after() {
-        let mut talk = Talk::new(Peer::MaybeTool);
-        talk.send(&post());
-        talk.found(Identity::Unavailable("too much is waiting".into()));
-        let answer = talk.answer();
+        let mut client = Client::new(Peer::MaybeTool);
+        client.send(&post());
+        client.found(Identity::Unavailable("too much is waiting".into()));
+        let answer = client.answer();
         assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("too much is waiting"), "{answer}");
-        assert_eq!(talk.rig.core.connections.refused(), 0);
+        assert_eq!(client.test.core.connections.refused(), 0);
     }
 
     #[test]
     fn the_identity_of_a_closed_connection_is_ignored() {
-        let mut talk = Talk::new(Peer::MaybeTool);
-        talk.send(&post());
-        talk.rig.core.close_conn(talk.key, crate::core::Close::Orderly);
-        talk.found(Identity::SameUser);
-        assert_eq!(talk.rig.core.check().conns, 0);
-        let mut talk = Talk::new(Peer::MaybeTool);
-        talk.found(Identity::Tool);
-        assert_eq!(talk.answer(), "", "nobody asked");
+        let mut client = Client::new(Peer::MaybeTool);
+        client.send(&post());
+        client.test.core.close_conn(client.key, crate::core::Close::Orderly);
+        client.found(Identity::SameUser);
+        assert_eq!(client.test.core.check().conns, 0);
+        let mut client = Client::new(Peer::MaybeTool);
+        client.found(Identity::Tool);
+        assert_eq!(client.answer(), "", "nobody asked");
     }
 
     #[test]
     fn the_first_refusal_is_logged_and_then_some_from_time_to_time() {
-        let mut talk = Talk::new(Peer::Stranger);
-        let limit = talk.rig.limits.refusal_tell_ms;
-        let refused = |talk: &mut Talk| {
-            talk.key = talk.rig.core.opened(Peer::Stranger, talk.rig.now);
-            let (_, first) = talk.send(GET);
-            let (_, second) = talk.send(GET);
+        let mut client = Client::new(Peer::Stranger);
+        let limit = client.test.limits.refusal_tell_ms;
+        let refused = |client: &mut Client| {
+            client.key = client.test.core.opened(Peer::Stranger, client.test.now);
+            let (_, first) = client.send(GET);
+            let (_, second) = client.send(GET);
             assert_eq!(second, [""; 0], "a peer counts once");
             first
         };
-        assert_eq!(refused(&mut talk).len(), 1);
+        assert_eq!(refused(&mut client).len(), 1);
         for _ in 0..10 {
-            assert_eq!(refused(&mut talk), [""; 0]);
+            assert_eq!(refused(&mut client), [""; 0]);
         }
-        talk.rig.now.mono_ms += limit - 1;
-        assert_eq!(refused(&mut talk), [""; 0]);
-        talk.rig.now.mono_ms += 1;
-        let told = refused(&mut talk);
+        client.test.now.mono_ms += limit - 1;
+        assert_eq!(refused(&mut client), [""; 0]);
+        client.test.now.mono_ms += 1;
+        let told = refused(&mut client);
         assert!(matches!(told.as_slice(), [told] if told.contains("12 connections")), "{told:?}");
-        assert_eq!(talk.rig.core.connections.refused(), 13);
+        assert_eq!(client.test.core.connections.refused(), 13);
     }
 }

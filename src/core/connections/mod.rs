@@ -15,12 +15,16 @@ use crate::core::Close;
 use crate::core::connections::connection::{Conn, Link, Peer};
 use crate::core::connections::identity::Refusals;
 use crate::core::connections::output_budget::OutputBudget;
+use crate::core::operation::exchange::RequestIds;
 use crate::limits::Limits;
 
 /// All open connections.
 #[derive(Default)]
 pub(in crate::core) struct Connections {
     slots: Slots<Conn>,
+    /// The number of the process and of the last connection, for the ids of requests.
+    process: u64,
+    opened: u64,
     /// How many connections belong to other users.
     strangers: usize,
     output_budget: OutputBudget,
@@ -52,9 +56,15 @@ pub(in crate::core) enum Changed {
 }
 
 impl Connections {
+    pub fn of_process(process: u64) -> Connections {
+        Connections { process, ..Connections::default() }
+    }
+
     pub fn open(&mut self, link: Link, peer: Peer, now: Now) -> Key {
         self.strangers += usize::from(peer == Peer::Stranger);
-        self.slots.insert(Conn::new(link, peer, now))
+        self.opened += 1;
+        let ids = RequestIds::new(self.process, self.opened);
+        self.slots.insert(Conn::new(link, peer, ids, now))
     }
 
     pub fn get(&self, key: Key) -> Option<&Conn> {

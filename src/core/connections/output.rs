@@ -18,6 +18,8 @@ pub struct OutputBuffer {
     /// Bytes of the first piece that were sent already.
     sent: usize,
     len: usize,
+    /// All bytes that were ever queued.
+    queued: u64,
 }
 
 enum Piece {
@@ -39,6 +41,10 @@ impl OutputBuffer {
         self.len
     }
 
+    pub fn queued(&self) -> u64 {
+        self.queued
+    }
+
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -52,6 +58,7 @@ impl OutputBuffer {
         let before = last.len();
         append(last);
         self.len += last.len() - before;
+        self.queued += (last.len() - before) as u64;
         if last.is_empty() {
             self.queue.pop_back();
         }
@@ -62,6 +69,7 @@ impl OutputBuffer {
             self.write(|out| out.extend_from_slice(body));
         } else {
             self.len += body.len();
+            self.queued += body.len() as u64;
             self.queue.push_back(Piece::Shared(body.clone()));
         }
     }

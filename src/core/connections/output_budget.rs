@@ -10,6 +10,7 @@ use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::base::slots::Key;
 use crate::core::connections::Connections;
+use crate::core::operation::exchange::CloseReason;
 use crate::core::requests::needs::{AnswerLength, Needs};
 use crate::core::timers::Timer;
 use crate::core::{Close, Core};
@@ -131,7 +132,7 @@ impl Core {
         while self.exceeds_output_budget()
             && let Some((_, key)) = stalled.pop()
         {
-            self.close_conn(key, Close::Reset);
+            self.close_for(key, CloseReason::Limit, Close::Reset);
         }
         self.watch_output_budget(now);
     }
@@ -143,9 +144,9 @@ mod tests {
     use crate::a2a::{Dialect, Switches};
     use crate::core::connections::connection::Peer;
     use crate::core::disk::store::Archive;
-    use crate::core::rig::Rig;
-    use crate::core::rig::harness::failing_store::FailingStore;
-    use crate::core::rig::harness::{self, Outside};
+    use crate::core::test_core::TestCore;
+    use crate::core::test_core::core_harness::failing_store::FailingStore;
+    use crate::core::test_core::core_harness::{self, Outside};
     use crate::core::{Input, Out};
     use crate::limits::Limits;
 
@@ -181,7 +182,7 @@ mod tests {
     #[test]
     fn unread_answers_are_bounded_and_reading_clients_are_served() {
         let limits = Limits { output_bytes_total: 100_000, ..Limits::default() };
-        let mut core = Core::new(harness::setup(limits.clone(), Switches::default(), NOW));
+        let mut core = Core::new(core_harness::setup(limits.clone(), Switches::default(), NOW));
         let mut store = FailingStore::default();
         let said = "x".repeat(30_000);
         let body =
@@ -220,7 +221,7 @@ mod tests {
     #[test]
     fn what_readers_begin_with_counts_before_it_is_queued() {
         let limits = Limits { tx_bytes: 1_000, output_bytes_total: 100_000, ..Limits::default() };
-        let mut core = Core::new(harness::setup(limits, Switches::default(), NOW));
+        let mut core = Core::new(core_harness::setup(limits, Switches::default(), NOW));
         let mut store = FailingStore::default();
         let body = serde_json::json!({"message": {"role": "ROLE_USER", "messageId": "m",
             "parts": [{"text": "x".repeat(30_000)}]}});
@@ -273,7 +274,7 @@ mod tests {
             output_bytes_total: 4 * CHUNK + 16,
             ..Limits::default()
         };
-        let mut core = Core::new(harness::setup(limits.clone(), Switches::default(), NOW));
+        let mut core = Core::new(core_harness::setup(limits.clone(), Switches::default(), NOW));
         let mut store = FailingStore::default();
         let chunk = [b'x'; CHUNK];
         let post =
@@ -321,7 +322,7 @@ mod tests {
     fn memory_for_a_request_is_reserved_before_its_body_comes() {
         const BODY: usize = 100_000;
         let limits = with_memory(Limits::within(1 << 20).reserved(2 * BODY));
-        let mut core = Core::new(harness::setup(limits, Switches::default(), NOW));
+        let mut core = Core::new(core_harness::setup(limits, Switches::default(), NOW));
         let mut store = FailingStore::default();
         let post = |body: usize| {
             format!(
@@ -361,25 +362,25 @@ mod tests {
             body.len()
         );
         let limits = with_memory(1_000_000);
-        let mut rig = Rig::with(limits, Switches::default());
-        let head = |rig: &mut Rig| {
-            let key = rig.core.opened(Peer::SameUser, rig.now);
-            rig.core.input(Input::Received { conn: key, bytes: prompt.as_bytes() }, rig.now);
-            rig.turns();
-            rig.take(key).lines().next().unwrap_or_default().to_owned()
+        let mut test = TestCore::with(limits, Switches::default());
+        let head = |test: &mut TestCore| {
+            let key = test.core.opened(Peer::SameUser, test.now);
+            test.core.input(Input::Received { conn: key, bytes: prompt.as_bytes() }, test.now);
+            test.turns();
+            test.take(key).lines().next().unwrap_or_default().to_owned()
         };
-        assert_eq!(head(&mut rig), "HTTP/1.1 200 OK");
-        assert!(rig.core.used_memory() > 800_000, "{}", rig.core.used_memory());
-        assert_eq!(head(&mut rig), "HTTP/1.1 503 Service Unavailable", "the model is still asked");
-        let task = rig.core.tasks.iter().next().expect("a task").0.clone();
-        rig.end_turn();
-        assert!((400_000..500_000).contains(&rig.core.used_memory()), "{}", rig.core.used_memory());
-        assert_eq!(head(&mut rig), "HTTP/1.1 200 OK");
-        assert!(!rig.core.tasks.is_loaded(&task), "it gave way");
-        rig.end_turn();
+        assert_eq!(head(&mut test), "HTTP/1.1 200 OK");
+        assert!(test.core.used_memory() > 800_000, "{}", test.core.used_memory());
+        assert_eq!(head(&mut test), "HTTP/1.1 503 Service Unavailable", "the model is still asked");
+        let task = test.core.tasks.iter().next().expect("a task").0.clone();
+        test.end_turn();
+        assert!((400_000..500_000).contains(&test.core.used_memory()), "{}", test.core.used_memory());
+        assert_eq!(head(&mut test), "HTTP/1.1 200 OK");
+        assert!(!test.core.tasks.is_loaded(&task), "it gave way");
+        test.end_turn();
         // The other way round: there is no memory for what a task that is not loaded takes.
-        rig.core.settings.limits.output_bytes_total = 300_000;
-        let answer = rig.ask(Dialect::REST_10, Call::Get { task, history: None });
+        test.core.settings.limits.output_bytes_total = 300_000;
+        let answer = test.ask(Dialect::REST_10, Call::Get { task, history: None });
         assert_eq!(answer["error"]["code"], 413, "{answer}");
     }
 }

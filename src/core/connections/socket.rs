@@ -1,16 +1,23 @@
 //! WebSockets: connections that follow tasks and send requests. What a socket follows are subscriptions that end with the socket;
 //! its messages are dispatched as every other request. Several sockets of one session read the same log.
 
-use crate::a2a::{self, Binding, Decoded, Ends, Unaddressed};
+use crate::a2a::acp::{self, FirstWords};
+use crate::a2a::{self, Binding, Decoded, Dialect, Ends, Form, Unaddressed};
 use crate::base::clock::Now;
 use crate::base::http::{Request, Response};
-use crate::base::id::{Seq, TaskId, Tenant};
+use crate::base::id::{Seq, Subject, TaskId, Tenant};
 use crate::base::slots::Key;
 use crate::core::Core;
+use crate::core::connections::connection::Handshake;
 use crate::core::disk::Parked;
+use crate::core::operation::exchange::CloseReason;
 use crate::core::readers::subscription::{First, FirstBody, Role, Until};
-use crate::core::requests::Caller;
+use crate::core::requests::admission::right_missing;
+use crate::core::requests::{Caller, outside_roots};
 use crate::core::tasks::create_task::NewTaskOptions;
+use crate::core::timers::Timer;
+use crate::limits::GREETING_MS;
+use crate::task::access::{Partition, Principal, Right};
 use crate::task::call::{Call, Create, Follow, Join, LogPosition, Settings, TaskTraits};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::Source;
@@ -38,11 +45,15 @@ impl Start {
 
 impl Core {
     /// Checks the upgrade request, and keeps what its response needs.
-    pub(in crate::core) fn shake_hands(&mut self, key: Key, request: &Request) -> Result<(), Response> {
+    pub(in crate::core) fn shake_hands(&mut self, key: Key, request: &Request, form: &Form) -> Result<(), Response> {
         match ws::upgrade(request) {
             Ok(upgrade) => {
+                let mut offered = request.headers.list("sec-websocket-protocol");
+                let protocol = form.dialect.sub_protocol.filter(|name| offered.any(|offer| offer == *name));
+                let is_editor = form.dialect.binding == Binding::Acp;
+                let connection = is_editor.then(|| self.settings.entropy.uuid());
                 if let Some(conn) = self.connections.get_mut(key) {
-                    conn.accept = Some(upgrade.accept);
+                    conn.handshake = Some(Handshake { accept: upgrade.accept, protocol, connection });
                 }
                 Ok(())
             }
@@ -59,10 +70,16 @@ impl Core {
     pub(in crate::core) fn join(&mut self, caller: &Caller, join: Join, now: Now) -> Result<(), Fault> {
         let key = caller.conn;
         self.room_for_sub(None)?;
+        let mut join = join;
+        // Whoever may not begin a session follows the one that somebody else begins.
+        let begins = caller.principal.rights.has(Right::Prompt) || self.live_session(caller).is_some();
+        if join.follow == Follow::Session && !begins {
+            join.follow = Follow::NextSession;
+        }
         let task = match &join.follow {
-            Follow::Session => Some(self.session(now)?),
+            Follow::Session => Some(self.session(&caller.principal, now)?),
             Follow::Task(task) => Some(task.clone()),
-            Follow::All | Follow::Nothing => None,
+            Follow::NextSession | Follow::All | Follow::Nothing => None,
         };
         if let Some(task) = &task {
             self.room_for_sub(Some(task))?;
@@ -71,7 +88,11 @@ impl Core {
         let Some(conn) = self.connections.get_mut(key) else {
             return Ok(());
         };
+        let has_agreed = conn.handshake.as_ref().is_some_and(|handshake| handshake.protocol.is_some());
         conn.become_socket(caller.clone(), join.follow.clone(), task.clone(), &self.settings.limits, now);
+        if !has_agreed {
+            self.hold_greeting(key, now);
+        }
         match join.follow {
             Follow::Session | Follow::Task(_) => {
                 let task = task.expect("these follow a task");
@@ -81,15 +102,57 @@ impl Core {
             Follow::All => {
                 self.readers.followers.push(key);
                 for task in self.tasks.open() {
-                    if self.sees(&caller.form, &task) {
+                    if self.sees(caller, &task) {
                         self.follow(key, &task, Start::Now, Role::FollowAll, now);
                     }
                 }
             }
-            Follow::Nothing => {}
+            Follow::NextSession | Follow::Nothing => {}
         }
         self.read_on(key, now);
         Ok(())
+    }
+
+    /// A client that has agreed on nothing is greeted after its first message, which may say what it speaks, or a moment later.
+    fn hold_greeting(&mut self, key: Key, now: Now) {
+        let socket = self.connections.get_mut(key).and_then(|conn| conn.socket_mut());
+        if let Some(socket) = socket.filter(|socket| socket.caller.form.dialect == Dialect::SESSION) {
+            (socket.is_held, socket.is_undecided) = (true, true);
+            self.timers.arm(now.mono_ms + GREETING_MS, Timer::Greeting(key));
+        }
+    }
+
+    /// The greeting waits no longer.
+    pub(in crate::core) fn greet(&mut self, key: Key) {
+        let Some(conn) = self.connections.get_mut(key) else {
+            return;
+        };
+        if let Some(socket) = conn.socket_mut().filter(|socket| socket.is_held) {
+            socket.is_held = false;
+            self.readers.pump_later(&conn.subs);
+        }
+    }
+
+    /// The first message of a client that has agreed on nothing: it may be one of an editor, which may be slow and greeted already.
+    /// Returns whether the message is to be processed.
+    pub(in crate::core) fn hear_first(&mut self, key: Key, text: &str) -> bool {
+        let socket = self.connections.get_mut(key).and_then(|conn| conn.socket_mut());
+        let Some(socket) = socket.filter(|socket| socket.is_undecided) else {
+            return true;
+        };
+        let is_short = text.len() <= self.settings.limits.inline_body_bytes;
+        let words = if is_short { acp::first_words(text) } else { FirstWords::Other };
+        socket.is_undecided = words == FirstWords::Complaint;
+        if words == FirstWords::Initialize {
+            socket.speak(Dialect::ACP_SESSION);
+            (socket.follow, socket.task) = (Follow::Nothing, None);
+            let subs = self.connections.get(key).map(|conn| conn.subs.clone()).unwrap_or_default();
+            for sub in subs {
+                self.unsubscribe(sub);
+            }
+        }
+        self.greet(key);
+        words != FirstWords::Complaint
     }
 
     /// Lets a socket follow a task. If it names no position and the task is open, it first gets a snapshot; also if it names a
@@ -155,7 +218,7 @@ impl Core {
         let following: HashSet<Key> = readers.map(|sub| sub.conn).collect();
         let sees = |key: &Key| {
             let socket = self.connections.get(*key).and_then(|conn| conn.socket());
-            socket.is_some_and(|socket| socket.caller.form.tenant == loaded.state.created.tenant)
+            socket.is_some_and(|socket| self.sees(&socket.caller, task))
         };
         let missing = self.readers.followers.iter().copied();
         let missing = missing.filter(|key| !following.contains(key) && sees(key));
@@ -176,13 +239,22 @@ impl Core {
             return;
         };
         let (follow, followed) = (socket.follow.clone(), socket.task.clone());
-        let client = socket.caller.by.client.clone();
+        let (by, principal) = (socket.caller.by.clone(), socket.caller.principal.clone());
         let via = decoded.as_ref().ok().map(|(_, form)| socket.via(form)).unwrap_or_default();
         let (mut call, form) = match decoded {
             Ok(heard) => heard,
             Err((fault, form)) => return self.refuse(key, &form, &fault, now),
         };
-        let by = Source { client, via };
+        let by = Source { via, ..by };
+        if let Err(fault) = self.spend_call(&principal, now) {
+            return self.refuse(key, &form, &fault, now);
+        }
+        if form.dialect.binding == Binding::Acp {
+            match self.interpret(key, call, &form, now) {
+                Some(meant) => call = meant,
+                None => return,
+            }
+        }
         self.log_request(key, &call, &by, now);
         if let Call::Say(say) = &mut call
             && say.task.is_none()
@@ -191,43 +263,67 @@ impl Core {
         {
             // An answer goes to the task that asked, another message to the task that the socket follows.
             let asked = say.said.answers.first().map(|answer| &answer.call);
-            let asker = asked.and_then(|call| self.tasks.with_question(call, followed.as_ref()));
+            let asker = asked.and_then(|call| self.tasks.with_question(call, followed.as_ref(), &principal));
             say.task = match (asker, follow) {
                 (Some(task), _) => Some(task),
                 (None, Follow::Task(_)) => followed.clone(),
-                (None, Follow::Session | Follow::All | Follow::Nothing) => match self.session(now) {
-                    Ok(session) => Some(session),
-                    Err(fault) => return self.refuse(key, &form, &fault, now),
-                },
+                (None, Follow::Session | Follow::NextSession | Follow::All | Follow::Nothing) => {
+                    match self.session(&principal, now) {
+                        Ok(session) => Some(session),
+                        Err(fault) => return self.refuse(key, &form, &fault, now),
+                    }
+                }
             };
         }
         if let Call::Abort { task: task @ None } = &mut call {
-            *task = followed.or_else(|| self.tasks.live_session().cloned());
+            *task = followed.or_else(|| self.tasks.live_session(&self.session_owner(&principal)).cloned());
         }
-        self.dispatch(Parked::new(Caller { conn: key, form, by }, call), now);
+        self.dispatch(Parked::new(Caller { conn: key, form, by, principal }, call), now);
+    }
+
+    /// The subject whose live session a client uses: the operator, whose session all share, or its own. A client that does not see
+    /// the task that the operator has made the session does not share it.
+    pub(in crate::core) fn session_owner(&self, principal: &Principal) -> Subject {
+        let shared = self.tasks.live_session(&Subject::default()).and_then(|task| self.tasks.known.get(task));
+        let is_seen = shared.is_none_or(|brief| principal.sees(&brief.owner, brief.shared));
+        if self.settings.shares_session && is_seen { Subject::default() } else { principal.subject.clone() }
+    }
+
+    /// The live session of a caller, if there is one.
+    pub(in crate::core) fn live_session(&self, caller: &Caller) -> Option<&TaskId> {
+        self.tasks.live_session(&self.session_owner(&caller.principal))
     }
 
     /// The live session; a new one is started if there is none or the last one is over. Sockets that follow the session follow the
     /// new one.
-    pub(in crate::core) fn session(&mut self, now: Now) -> Result<TaskId, Fault> {
-        if let Some(session) = self.tasks.live_session() {
+    pub(in crate::core) fn session(&mut self, principal: &Principal, now: Now) -> Result<TaskId, Fault> {
+        let owner = self.session_owner(principal);
+        if let Some(session) = self.tasks.live_session(&owner) {
             return Ok(session.clone());
+        }
+        if !principal.rights.has(Right::Prompt) {
+            return Err(right_missing(Right::Prompt));
         }
         if !self.is_running() {
             let message = "The server is about to end and begins no session; try again when it is back.";
             return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message));
         }
+        let site = self.settings.workspace.site.clone();
+        if !principal.may_work_in(&site.path) {
+            return Err(Fault::params(outside_roots(&site.path)));
+        }
         let id = self.settings.entropy.uuid();
         let context = Some(id.as_str().into());
         let create = Create { context, settings: Settings::default(), traits: TaskTraits::SESSION };
-        let site = Ok(self.settings.workspace.site.clone());
-        let options = NewTaskOptions { id: Some(id.into()), ..NewTaskOptions::at(site) };
-        let (task, problem) = self.create_task(&create, options, &Tenant::default(), now)?;
+        let shared = self.settings.shares_session && owner.is_operator();
+        let options = NewTaskOptions { id: Some(id.into()), shared, ..NewTaskOptions::at(Ok(site)) };
+        let partition = Partition { tenant: Tenant::default(), owner: owner.clone() };
+        let (task, problem) = self.create_task(&create, options, partition, now)?;
         if let Some(problem) = problem {
             self.discard_task(&task, now);
             return Err(Fault::params(problem));
         }
-        self.set_session(&task, now);
+        self.set_session(owner, &task, now);
         Ok(task)
     }
 
@@ -238,31 +334,47 @@ impl Core {
         task: Option<TaskId>,
         now: Now,
     ) -> Result<(), Fault> {
+        let owner = self.session_owner(&caller.principal);
         match task {
             Some(task) if self.tasks[&task].state.is_over() => {
                 let message =
                     format!("Task {task} is over and cannot be continued; start a new one in the same context.");
                 return Err(Fault::new(FaultKind::TaskIsOver(task), message));
             }
-            Some(task) if self.tasks.live_session() != Some(&task) => self.set_session(&task, now),
+            Some(task) if !self.may_be_session(&caller.principal, &owner, &task) => {
+                return Err(right_missing(Right::Admin));
+            }
+            Some(task) if self.tasks.live_session(&owner) != Some(&task) => self.set_session(owner, &task, now),
             Some(_) => {}
             None => {
-                self.tasks.session = None;
-                self.session(now)?;
+                self.tasks.sessions.remove(&owner);
+                self.session(&caller.principal, now)?;
             }
         }
         self.tell_session(caller, now)
     }
 
-    /// Sockets that follow the session follow this task from now on.
-    fn set_session(&mut self, task: &TaskId, now: Now) {
-        self.tasks.session = Some(task.clone());
+    /// Whether a client may make a task the session of this subject. The session that all share is not exchanged for a task that they do
+    /// not see.
+    fn may_be_session(&self, principal: &Principal, owner: &Subject, task: &TaskId) -> bool {
+        let is_shared = self.settings.shares_session && owner.is_operator();
+        let is_seen = self.tasks.known.get(task).is_some_and(|brief| brief.shared);
+        !is_shared || is_seen || principal.rights.has(Right::Admin)
+    }
+
+    /// Sockets that follow this live session follow this task from now on.
+    pub(in crate::core) fn set_session(&mut self, owner: Subject, task: &TaskId, now: Now) {
         let sockets = self.connections.iter();
         let sockets = sockets.filter(|(_, conn)| {
             let socket = conn.socket();
-            socket.is_some_and(|socket| socket.follow == Follow::Session)
+            socket.is_some_and(|socket| {
+                matches!(socket.follow, Follow::Session | Follow::NextSession)
+                    && self.session_owner(&socket.caller.principal) == owner
+                    && self.sees(&socket.caller, task)
+            })
         });
         let sockets: Vec<Key> = sockets.map(|(key, _)| key).collect();
+        self.tasks.sessions.insert(owner, task.clone());
         for key in sockets {
             self.move_on(key, task, now);
         }
@@ -288,7 +400,7 @@ impl Core {
 
     /// Answers with the id of the live session.
     pub(in crate::core) fn tell_session(&mut self, caller: &Caller, now: Now) -> Result<(), Fault> {
-        let task = self.session(now)?;
+        let task = self.session(&caller.principal, now)?;
         let response = a2a::session_id(&caller.form, &task);
         self.answer_after(caller, &task, response);
         Ok(())
@@ -320,6 +432,7 @@ impl Core {
             return;
         };
         let subs = std::mem::take(&mut conn.subs);
+        conn.because(CloseReason::Limit);
         conn.hang_up(1013, reason, now);
         self.readers.abort_owned(&subs);
         for sub in subs {

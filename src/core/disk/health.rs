@@ -34,6 +34,16 @@ impl DiskHealth {
         self.problem.as_deref().or(self.starved.as_deref())
     }
 
+    /// Whether something could not be written and a trial has not succeeded since.
+    pub fn is_store_broken(&self) -> bool {
+        self.problem.is_some()
+    }
+
+    /// Whether some jobs have no thread at all.
+    pub fn is_starved(&self) -> bool {
+        self.starved.is_some()
+    }
+
     pub fn starved(&mut self, why: Option<String>) {
         self.starved = why.map(|why| {
             format!(

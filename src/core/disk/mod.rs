@@ -8,6 +8,7 @@ pub mod request;
 pub mod store;
 
 use crate::base::id::TaskId;
+use crate::base::slots::Key;
 use crate::core::Site;
 use crate::core::disk::health::DiskHealth;
 use crate::core::requests::Caller;
@@ -24,11 +25,15 @@ pub(in crate::core) struct Parked {
     pub page: Vec<TaskId>,
     /// The workspace that a new task gets, once it was looked for.
     pub site: Option<Result<Site, String>>,
+    /// It was counted among the prompts of its credential.
+    pub is_counted: bool,
+    /// Its task was loaded for it, and is as it was in the store after the request came.
+    pub is_current: bool,
 }
 
 impl Parked {
     pub fn new(caller: Caller, call: Call) -> Parked {
-        Parked { caller, call, without: Vec::new(), page: Vec::new(), site: None }
+        Parked { caller, call, without: Vec::new(), page: Vec::new(), site: None, is_counted: false, is_current: false }
     }
 }
 
@@ -91,6 +96,14 @@ impl Disk {
 
     pub fn take_resolved(&mut self, request: u64) -> Option<Parked> {
         self.resolving.remove(&request)
+    }
+
+    /// Forgets the requests of a connection that wait.
+    pub fn drop_requests_of(&mut self, conn: Key) {
+        let is_kept = |request: &Parked| request.caller.conn != conn;
+        self.loading.values_mut().for_each(|loading| loading.parked.retain(is_kept));
+        self.resolving.retain(|_, request| is_kept(request));
+        self.to_list.retain(is_kept);
     }
 
     /// Whether there is work left that waits for no event.

@@ -7,6 +7,7 @@ use crate::base::slots::Key;
 use crate::core::disk::request::unreadable;
 use crate::core::disk::store::{Archive, StoreError};
 use crate::core::tasks::loaded_task::Mark;
+use crate::task::log::event::Event;
 use crate::task::log::record::Record;
 use crate::task::machine::state::State;
 use std::collections::VecDeque;
@@ -70,7 +71,7 @@ impl PageRequest {
             if bytes >= self.most {
                 break;
             }
-            let record = match Record::read(line.strip_suffix(b"\n").unwrap_or(line)) {
+            let mut record = match Record::read(line.strip_suffix(b"\n").unwrap_or(line)) {
                 Ok(record) => record,
                 Err(bad) => {
                     damage = Some(format!("the journal is damaged: {bad:?}"));
@@ -90,6 +91,12 @@ impl PageRequest {
             }
             if self.view.shows_texts() {
                 state.load_texts(&*blobs).map_err(unreadable)?;
+                if let Event::Prompted { message, .. } = &mut record.event
+                    && message.is_missing()
+                {
+                    // No view shows files in the event of a prompt.
+                    Arc::make_mut(message).load(&*blobs, &mut 0).map_err(unreadable)?;
+                }
             }
             let body = a2a::event(self.view, state, &record, &self.tools);
             bytes += body.as_ref().map_or(0, Body::size);

@@ -20,6 +20,10 @@ pub enum StoreRequest {
     Page(PageRequest),
     /// Flush a log; answered by [`Input::Synced`] with the position given here.
     Sync { task: TaskId, upto: Seq },
+    /// Flush the audit; answered by [`Input::AuditSynced`] with the entry given here.
+    SyncAudit { upto: u64 },
+    /// Open the file of the audit again; answered by [`Input::AuditReopened`].
+    ReopenAudit,
     /// Delete a log; answered by [`Input::Removed`] with the summary given here, in case it is still there.
     Remove { task: TaskId, brief: Brief },
     /// Find out what to delete so that at most `most` bytes are stored; answered by [`Input::Measured`]. Tasks in `kept` stay.
@@ -52,6 +56,10 @@ impl StoreRequest {
                 let result = archive.and_then(|archive| archive.open(&task)?.sync());
                 Input::Synced { task, upto, result }
             }
+            StoreRequest::SyncAudit { upto } => {
+                Input::AuditSynced { upto, result: archive.and_then(|archive| archive.sync_audit()) }
+            }
+            StoreRequest::ReopenAudit => Input::AuditReopened(archive.and_then(|archive| archive.reopen_audit())),
             StoreRequest::Remove { task, brief } => {
                 let result = archive.and_then(|archive| archive.remove(&task));
                 Input::Removed { task, brief, result }
@@ -69,7 +77,7 @@ fn load(archive: &dyn Archive, task: &TaskId) -> Result<Loaded, StoreError> {
     let file = archive.open(task)?;
     let mut state = fold(file.as_ref(), None)?;
     let blobs = archive.blobs();
-    state.load_texts(&*blobs).and_then(|()| state.load_files(&*blobs)).map_err(unreadable)?;
+    state.load_texts(&*blobs).and_then(|()| state.load_messages(&*blobs)).map_err(unreadable)?;
     let mut bytes = file.len() as usize;
     let mut parent = state.created.parent.clone();
     let mut before: Vec<Vec<Arc<Item>>> = Vec::new();
@@ -81,7 +89,7 @@ fn load(archive: &dyn Archive, task: &TaskId) -> Result<Loaded, StoreError> {
     {
         bytes += file.len() as usize;
         parent = state.created.parent.clone();
-        before.push(state.history);
+        before.push(state.shown_history(0));
     }
     let inherited = before.into_iter().rev().flatten().collect();
     Ok(Loaded { state, inherited, bytes })
@@ -96,7 +104,7 @@ pub(super) fn unreadable(error: io::Error) -> StoreError {
 mod tests {
     use super::*;
     use crate::core::disk::store::{Openness, Store};
-    use crate::core::rig::harness::failing_store::FailingStore;
+    use crate::core::test_core::core_harness::failing_store::FailingStore;
     use crate::task::log::event::{Created, Event, Lifecycle, Profile, Protocol};
     use crate::task::log::record::Record;
     use crate::task::message::{Message, Part, Role, Source};
@@ -107,6 +115,8 @@ mod tests {
             task,
             context: "c".into(),
             tenant: Default::default(),
+            owner: Default::default(),
+            shared: false,
             parent,
             lifecycle: Lifecycle::OneShot,
             protocol: Protocol::V10,
@@ -116,7 +126,10 @@ mod tests {
             model: "m".into(),
             mode: Mode::Default,
             auto_execute: false,
+            client_key: false,
+            depth: 0,
             tools: None,
+            servers: Vec::new(),
             command: None,
         }))
     }

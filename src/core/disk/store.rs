@@ -26,6 +26,11 @@ pub trait Store: Send {
     /// after an error nothing of it counts, and the same bytes may be given again.
     fn append(&mut self, task: &TaskId, lines: &[u8], open: Openness) -> Result<(), StoreError>;
 
+    /// Appends whole lines to the audit, in one write. All or nothing, as [`Store::append`].
+    fn append_audit(&mut self, _lines: &[u8]) -> Result<(), StoreError> {
+        Err(StoreError::no_audit())
+    }
+
     /// What lists are to say of a task that is not in memory. It is given when a task comes to rest; that it is lost with a crash
     /// does no harm, because tasks that did not rest are loaded again.
     fn update_summary(&mut self, task: &TaskId, brief: &Brief);
@@ -84,6 +89,16 @@ pub trait Archive: Send + Sync {
         Ok(Excess::default())
     }
 
+    /// Flushes the audit, as [`LogFile::sync`] a log.
+    fn sync_audit(&self) -> Result<(), StoreError> {
+        Err(StoreError::no_audit())
+    }
+
+    /// Opens the file of the audit again if it is not in its place any more.
+    fn reopen_audit(&self) -> Result<(), StoreError> {
+        Err(StoreError::no_audit())
+    }
+
     /// Whether a log could be written now: tries it, and leaves nothing behind.
     fn probe(&self) -> Result<(), StoreError>;
 }
@@ -115,7 +130,8 @@ impl fmt::Debug for Maintenance {
 /// One log, shared between threads.
 pub trait LogFile: Send + Sync {
     /// Flushes what was appended before the call. After a failure it fails until the log is closed: after a failed flush the
-    /// system may have dropped the bytes, and a second flush that succeeds would prove nothing.
+    /// system may have dropped the bytes, and a second flush that succeeds would prove nothing. In a shared store
+    /// ([`ShownWhen::Synced`]) an error that lasts [`Lasts::Shortly`] is none of these: the same flush is tried again.
     fn sync(&self) -> Result<(), StoreError>;
 
     /// Whole lines from the line start `offset` on: about `max` bytes, but at least one line; nothing at the end.
@@ -152,6 +168,17 @@ pub enum Openness {
     Settled,
 }
 
+/// What must have happened to an event before clients are shown it and jobs start on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShownWhen {
+    /// It survives the death of this process: it was appended.
+    #[default]
+    Written,
+    /// It survives the loss of this machine, and no other instance has claimed the task: it was synced. For stores that several instances
+    /// share.
+    Synced,
+}
+
 /// What failed, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
@@ -166,7 +193,8 @@ pub struct StoreError {
 pub enum Lasts {
     /// Somebody has to do something about it.
     Long,
-    /// Until another process that has the log lets go of it.
+    /// Until another process that has the log lets go of it. As the result of a sync of a shared store: another instance has claimed the
+    /// task, and what was not synced is void.
     WhileLocked,
     /// Too many files are open, the queue is full, or the disk failed to read. Nothing is known to be lost.
     Shortly,
@@ -183,6 +211,10 @@ impl StoreError {
 
     pub fn transient(message: impl Into<String>) -> StoreError {
         StoreError { lasts: Lasts::Shortly, ..StoreError::new(message) }
+    }
+
+    fn no_audit() -> StoreError {
+        StoreError::new("this store keeps no audit; use the store in files, or leave --audit out")
     }
 
     /// What a client is told that cannot be shown a task because of it.

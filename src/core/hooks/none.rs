@@ -57,7 +57,7 @@ mod tests {
     use super::*;
     use crate::a2a::Dialect;
     use crate::core::disk::store::Openness;
-    use crate::core::rig::Rig;
+    use crate::core::test_core::TestCore;
     use crate::task::call::Call;
     use crate::task::log::event::{Profile, Protocol};
     use crate::task::machine::decide::{HookInput, Input};
@@ -65,8 +65,8 @@ mod tests {
 
     #[test]
     fn a_task_with_webhooks_of_another_build_loads_and_does_not_wait_for_them() {
-        let mut rig = Rig::new();
-        let task = rig.begin(Dialect::REST_10, None);
+        let mut test = TestCore::new();
+        let task = test.begin(Dialect::REST_10, None);
         let target = Target {
             id: "a".into(),
             url: "https://client.example/".into(),
@@ -76,15 +76,15 @@ mod tests {
             protocol: Protocol::V10,
             profile: Profile::Plain,
         };
-        let now = rig.now;
-        rig.core.drive(&task, Input::Hook(HookInput::Set(target)), now).expect("the log takes it");
-        rig.end_turn();
-        rig.restart();
-        let answer = rig.ask(Dialect::REST_10, Call::Get { task: task.clone(), history: None });
+        let now = test.now;
+        test.core.drive(&task, Input::Hook(HookInput::Set(target)), now).expect("the log takes it");
+        test.end_turn();
+        test.restart();
+        let answer = test.ask(Dialect::REST_10, Call::Get { task: task.clone(), history: None });
         assert_eq!(answer["id"], task.as_str());
-        assert!(!rig.state(&task).hooks[0].due.is_empty());
-        assert_eq!(rig.core.tasks[&task].openness(), Openness::Settled);
-        let refused = rig.ask(Dialect::REST_10, Call::Push { task, ask: Push::List });
+        assert!(!test.state(&task).hooks[0].due.is_empty());
+        assert_eq!(test.core.tasks[&task].openness(), Openness::Settled);
+        let refused = test.ask(Dialect::REST_10, Call::Push { task, ask: Push::List });
         assert!(refused.to_string().contains("Push notifications are not supported"), "{refused}");
     }
 }

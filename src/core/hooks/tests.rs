@@ -2,8 +2,8 @@ use super::*;
 use crate::a2a::{Dialect, Switches};
 use crate::base::secret::Secret;
 use crate::core::disk::store::{Archive, Openness, Store};
-use crate::core::rig::Rig;
-use crate::core::rig::harness::failing_store::Failure;
+use crate::core::test_core::TestCore;
+use crate::core::test_core::core_harness::failing_store::Failure;
 use crate::limits::Times;
 use crate::task::call::Call;
 use crate::task::machine::job::NoteBody;
@@ -21,7 +21,7 @@ impl PartialEq for Delivery {
     }
 }
 
-impl Rig {
+impl TestCore {
     fn push(&mut self, task: &TaskId, ask: Push) -> Value {
         let task = task.clone();
         self.ask(Dialect::REST_10, Call::Push { task, ask })
@@ -96,10 +96,10 @@ fn never() -> DeliveryError {
 
 #[test]
 fn a_1_0_receiver_is_told_everything_in_order() {
-    let mut rig = Rig::new();
-    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
-    let first = rig.taken();
-    let state = rig.state(&task);
+    let mut test = TestCore::new();
+    let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
+    let first = test.taken();
+    let state = test.state(&task);
     assert_eq!(first.seq, state.status.seq, "the turn's begin is not missed");
     assert_eq!(first.url, "https://client.example/a2a");
     let names: Vec<_> = first.headers.iter().map(|(name, _)| *name).collect();
@@ -107,123 +107,123 @@ fn a_1_0_receiver_is_told_everything_in_order() {
     assert!(first.headers.contains(&("X-A2A-Event-Id", format!("{task}:{}", first.seq))));
     assert!(!format!("{first:?}").contains("s3cret"));
     // Things happen while the first is on its way.
-    rig.note(NoteBody::Produced {
+    test.note(NoteBody::Produced {
         artifact: Artifact { id: "a".into(), name: None, description: None, parts: vec![Part::text("x")] },
         append: false,
         last: true,
     });
-    rig.end_turn();
-    assert_eq!(rig.sent, [], "one at a time");
-    rig.answer(&first, Ok(()));
-    let told: Vec<String> = rig.drain().into_iter().map(|(_, what)| what).collect();
+    test.end_turn();
+    assert_eq!(test.sent, [], "one at a time");
+    test.answer(&first, Ok(()));
+    let told: Vec<String> = test.drain().into_iter().map(|(_, what)| what).collect();
     assert_eq!(told, ["a whole", "answer-1 whole", "TASK_STATE_INPUT_REQUIRED"]);
-    rig.cancel(&task);
-    let told: Vec<String> = rig.drain().into_iter().map(|(_, what)| what).collect();
+    test.cancel(&task);
+    let told: Vec<String> = test.drain().into_iter().map(|(_, what)| what).collect();
     assert_eq!(told, ["TASK_STATE_CANCELED"]);
-    assert_eq!(rig.health(&task).delivered, 5);
-    assert!(rig.core.tasks[&task].can_leave());
+    assert_eq!(test.health(&task).delivered, 5);
+    assert!(test.core.tasks[&task].can_leave());
 }
 
 #[test]
 fn a_0_3_receiver_is_told_how_things_are() {
-    let mut rig = Rig::new();
-    let task = rig.begin(Dialect::RPC_03, Some(wish(None)));
-    let first = rig.taken();
+    let mut test = TestCore::new();
+    let task = test.begin(Dialect::RPC_03, Some(wish(None)));
+    let first = test.taken();
     assert_eq!(first.hook.as_str(), task.as_str());
     assert_eq!(gist(&first), "task working");
-    rig.end_turn();
-    rig.say(&task);
-    rig.cancel(&task);
-    rig.answer(&first, Ok(()));
-    let told: Vec<String> = rig.drain().into_iter().map(|(_, what)| what).collect();
+    test.end_turn();
+    test.say(&task);
+    test.cancel(&task);
+    test.answer(&first, Ok(()));
+    let told: Vec<String> = test.drain().into_iter().map(|(_, what)| what).collect();
     assert_eq!(told, ["task canceled"], "what came between is part of it");
-    assert_eq!(rig.health(&task).delivered, 2);
+    assert_eq!(test.health(&task).delivered, 2);
 }
 
 #[test]
 fn tries_are_spaced_and_end() {
-    let mut rig = Rig::new();
-    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
-    let first = rig.taken();
+    let mut test = TestCore::new();
+    let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
+    let first = test.taken();
     let mut delivery = first.clone();
     for usual in [1_000, 2_000, 4_000, 8_000, 16_000] {
-        rig.answer(&delivery, Err(again()));
-        rig.later(usual * 8 / 10 - 1);
-        assert_eq!(rig.sent, [], "not before {usual} ms less a fifth");
-        rig.later(usual * 4 / 10 + 1);
-        delivery = rig.taken();
+        test.answer(&delivery, Err(again()));
+        test.later(usual * 8 / 10 - 1);
+        assert_eq!(test.sent, [], "not before {usual} ms less a fifth");
+        test.later(usual * 4 / 10 + 1);
+        delivery = test.taken();
         assert_eq!(delivery, first, "the same under the same id");
     }
-    rig.answer(&delivery, Err(again()));
-    assert_eq!(*rig.health(&task), Health::default().after_failure("status 500", 10));
+    test.answer(&delivery, Err(again()));
+    assert_eq!(*test.health(&task), Health::default().after_failure("status 500", 10));
     // The next one has its own tries.
-    rig.cancel(&task);
-    let next = rig.taken();
-    rig.answer(&next, Err(again()));
-    rig.later(1_200);
-    let retried = rig.taken();
+    test.cancel(&task);
+    let next = test.taken();
+    test.answer(&next, Err(again()));
+    test.later(1_200);
+    let retried = test.taken();
     assert_eq!(retried, next);
-    rig.answer(&retried, Ok(()));
-    assert_eq!(rig.health(&task).streak, 0);
+    test.answer(&retried, Ok(()));
+    assert_eq!(test.health(&task).streak, 0);
 }
 
 #[test]
 fn what_takes_the_place_of_something_that_failed_has_its_own_tries() {
-    let mut rig = Rig::new();
-    let task = rig.begin(Dialect::RPC_03, Some(wish(None)));
-    for _ in 1..rig.limits.hook_retries {
-        let delivery = rig.taken();
-        rig.answer(&delivery, Err(again()));
-        rig.later(20_000);
+    let mut test = TestCore::new();
+    let task = test.begin(Dialect::RPC_03, Some(wish(None)));
+    for _ in 1..test.limits.hook_retries {
+        let delivery = test.taken();
+        test.answer(&delivery, Err(again()));
+        test.later(20_000);
     }
-    let delivery = rig.taken();
-    rig.answer(&delivery, Err(again()));
+    let delivery = test.taken();
+    test.answer(&delivery, Err(again()));
     // One try is left when the task comes to its end.
-    rig.cancel(&task);
-    rig.later(20_000);
-    for _ in 0..=rig.limits.hook_retries {
-        let delivery = rig.taken();
+    test.cancel(&task);
+    test.later(20_000);
+    for _ in 0..=test.limits.hook_retries {
+        let delivery = test.taken();
         assert_eq!(gist(&delivery), "task canceled");
-        rig.answer(&delivery, Err(again()));
-        rig.later(20_000);
+        test.answer(&delivery, Err(again()));
+        test.later(20_000);
     }
-    assert_eq!(rig.sent, []);
+    assert_eq!(test.sent, []);
 }
 
 #[test]
 fn a_receiver_that_asks_for_patience_gets_some() {
-    let mut rig = Rig::new();
-    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
+    let mut test = TestCore::new();
+    let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
     for (asked, waits) in [(30_000, 30_000), (3_600_000, 60_000)] {
-        let delivery = rig.taken();
+        let delivery = test.taken();
         let patience = DeliveryError { retry: Retry::Again { after_ms: Some(asked) }, message: "status 429".into() };
-        rig.answer(&delivery, Err(patience));
-        rig.later(waits - 1);
-        assert_eq!(rig.sent, []);
-        rig.later(1);
+        test.answer(&delivery, Err(patience));
+        test.later(waits - 1);
+        assert_eq!(test.sent, []);
+        test.later(1);
     }
-    let delivery = rig.taken();
+    let delivery = test.taken();
     // One that does not want this event is not asked again, and gets the next one.
-    rig.answer(&delivery, Err(never()));
-    assert_eq!(rig.health(&task).failed, 1);
-    rig.cancel(&task);
-    assert_eq!(gist(&rig.taken()), "TASK_STATE_CANCELED");
+    test.answer(&delivery, Err(never()));
+    assert_eq!(test.health(&task).failed, 1);
+    test.cancel(&task);
+    assert_eq!(gist(&test.taken()), "TASK_STATE_CANCELED");
 }
 
 #[test]
 fn a_dead_receiver_is_left_alone_until_it_is_set_again() {
     let limits = Limits { hook_streak: 3, ..Limits::default() };
-    let mut rig = Rig::with(limits, Switches::default());
-    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
-    rig.end_turn();
+    let mut test = TestCore::with(limits, Switches::default());
+    let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
+    test.end_turn();
     for _ in 0..3 {
-        let delivery = rig.taken();
-        rig.answer(&delivery, Err(never()));
+        let delivery = test.taken();
+        test.answer(&delivery, Err(never()));
     }
-    assert!(rig.health(&task).suspended);
-    assert_eq!(Census::of(rig.core.tasks.values().flat_map(|loaded| &loaded.state.hooks)).suspended, 1);
+    assert!(test.health(&task).suspended);
+    assert_eq!(Census::of(test.core.tasks.values().flat_map(|loaded| &loaded.state.hooks)).suspended, 1);
     assert_eq!(
-        rig.notices,
+        test.notices,
         [
             format!("webhook h of task {task} was not told of an event: status 404"),
             format!(
@@ -231,186 +231,186 @@ fn a_dead_receiver_is_left_alone_until_it_is_set_again() {
             ),
         ]
     );
-    rig.say(&task);
-    rig.end_turn();
-    assert_eq!(rig.sent, []);
-    assert!(rig.core.tasks[&task].can_leave());
-    let listed = rig.push(&task, Push::List);
+    test.say(&task);
+    test.end_turn();
+    assert_eq!(test.sent, []);
+    assert!(test.core.tasks[&task].can_leave());
+    let listed = test.push(&task, Push::List);
     assert_eq!(listed["configs"][0]["id"], "h", "it is kept");
-    rig.push(&task, Push::Set(wish(Some("h"))));
-    assert_eq!(rig.sent, [], "it is told of what comes");
-    rig.cancel(&task);
-    assert_eq!(gist(&rig.taken()), "TASK_STATE_CANCELED");
-    assert_eq!(*rig.health(&task), Health::default());
+    test.push(&task, Push::Set(wish(Some("h"))));
+    assert_eq!(test.sent, [], "it is told of what comes");
+    test.cancel(&task);
+    assert_eq!(gist(&test.taken()), "TASK_STATE_CANCELED");
+    assert_eq!(*test.health(&task), Health::default());
 }
 
 #[test]
 fn a_restarted_server_goes_on_where_the_old_one_was() {
-    let mut rig = Rig::new();
-    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
-    rig.end_turn();
-    rig.cancel(&task);
-    let first = rig.taken();
-    rig.answer(&first, Ok(()));
-    let second = rig.taken();
+    let mut test = TestCore::new();
+    let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
+    test.end_turn();
+    test.cancel(&task);
+    let first = test.taken();
+    test.answer(&first, Ok(()));
+    let second = test.taken();
     // It arrived, but nobody wrote that down.
-    rig.restart();
-    assert!(rig.core.tasks.is_loaded(&task), "it is loaded by itself");
-    let repeated = rig.taken();
+    test.restart();
+    assert!(test.core.tasks.is_loaded(&task), "it is loaded by itself");
+    let repeated = test.taken();
     assert_eq!(repeated, second);
-    rig.answer(&repeated, Ok(()));
-    let told: Vec<String> = rig.drain().into_iter().map(|(_, what)| what).collect();
+    test.answer(&repeated, Ok(()));
+    let told: Vec<String> = test.drain().into_iter().map(|(_, what)| what).collect();
     assert_eq!(told, ["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_CANCELED"]);
     // With nothing left to tell, the next start has no need to look at it.
-    rig.restart();
-    assert!(!rig.core.tasks.is_loaded(&task));
-    assert_eq!(rig.sent, []);
+    test.restart();
+    assert!(!test.core.tasks.is_loaded(&task));
+    assert_eq!(test.sent, []);
 }
 
 #[test]
 fn nothing_is_delivered_before_it_is_on_disk() {
-    let mut rig = Rig::new();
-    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
-    rig.drain();
-    rig.store.fail(Failure::Refused, 1);
+    let mut test = TestCore::new();
+    let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
+    test.drain();
+    test.store.fail(Failure::Refused, 1);
     let by = Input::Cancel;
-    let _ = rig.core.drive(&task, by, rig.now);
-    rig.turns();
-    assert_eq!(rig.sent, []);
-    rig.later(rig.limits.store_retry_ms);
-    assert_eq!(gist(&rig.taken()), "TASK_STATE_CANCELED");
+    let _ = test.core.drive(&task, by, test.now);
+    test.turns();
+    assert_eq!(test.sent, []);
+    test.later(test.limits.store_retry_ms);
+    assert_eq!(gist(&test.taken()), "TASK_STATE_CANCELED");
 }
 
 #[test]
 fn a_webhook_that_is_deleted_during_a_delivery_gets_no_more() {
-    let mut rig = Rig::new();
-    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
-    let first = rig.taken();
+    let mut test = TestCore::new();
+    let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
+    let first = test.taken();
     for _ in 0..2 {
-        assert_eq!(rig.push(&task, Push::Delete("h".into())), json!({}));
+        assert_eq!(test.push(&task, Push::Delete("h".into())), json!({}));
     }
-    rig.answer(&first, Err(again()));
-    rig.end_turn();
-    rig.later(60_000);
-    assert_eq!(rig.sent, []);
-    assert_eq!(rig.state(&task).hooks, []);
+    test.answer(&first, Err(again()));
+    test.end_turn();
+    test.later(60_000);
+    assert_eq!(test.sent, []);
+    assert_eq!(test.state(&task).hooks, []);
     // Set anew while the old one's delivery is on its way: there is still only one at a time.
-    rig.push(&task, Push::Set(wish(Some("h"))));
-    rig.say(&task);
-    let old = rig.taken();
-    rig.push(&task, Push::Delete("h".into()));
-    rig.push(&task, Push::Set(wish(Some("h"))));
-    rig.cancel(&task);
-    assert_eq!(rig.sent, []);
-    rig.answer(&old, Ok(()));
-    assert_eq!(gist(&rig.taken()), "TASK_STATE_CANCELED");
+    test.push(&task, Push::Set(wish(Some("h"))));
+    test.say(&task);
+    let old = test.taken();
+    test.push(&task, Push::Delete("h".into()));
+    test.push(&task, Push::Set(wish(Some("h"))));
+    test.cancel(&task);
+    assert_eq!(test.sent, []);
+    test.answer(&old, Ok(()));
+    assert_eq!(gist(&test.taken()), "TASK_STATE_CANCELED");
 }
 
 #[test]
 fn a_webhook_that_is_set_again_during_a_delivery_gets_the_event_at_its_new_url() {
-    let mut rig = Rig::new();
-    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
-    let first = rig.taken();
+    let mut test = TestCore::new();
+    let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
+    let first = test.taken();
     let moved = |n: u32| Wish { url: format!("https://client.example/{n}"), ..wish(Some("h")) };
-    rig.push(&task, Push::Set(moved(1)));
-    assert_eq!(rig.sent, [], "one at a time");
-    rig.answer(&first, Ok(()));
-    let second = rig.taken();
+    test.push(&task, Push::Set(moved(1)));
+    assert_eq!(test.sent, [], "one at a time");
+    test.answer(&first, Ok(()));
+    let second = test.taken();
     assert_eq!((second.seq, second.url.as_str()), (first.seq, "https://client.example/1"));
     // One that waits after a failure does not wait for the new place, which has all its tries.
-    rig.answer(&second, Err(again()));
-    assert_eq!(rig.sent, []);
-    rig.push(&task, Push::Set(moved(2)));
-    for _ in 0..=rig.limits.hook_retries {
-        let delivery = rig.taken();
+    test.answer(&second, Err(again()));
+    assert_eq!(test.sent, []);
+    test.push(&task, Push::Set(moved(2)));
+    for _ in 0..=test.limits.hook_retries {
+        let delivery = test.taken();
         assert_eq!(delivery.url, "https://client.example/2");
-        assert_eq!(rig.health(&task).failed, 0);
-        rig.answer(&delivery, Err(again()));
-        rig.later(60_000);
+        assert_eq!(test.health(&task).failed, 0);
+        test.answer(&delivery, Err(again()));
+        test.later(60_000);
     }
-    assert_eq!(rig.health(&task).failed, 1);
+    assert_eq!(test.health(&task).failed, 1);
 }
 
 #[test]
 fn webhooks_are_asked_for_by_their_names() {
-    let mut rig = Rig::new();
-    let task = rig.begin(Dialect::REST_10, None);
-    let made = rig.push(&task, Push::Set(wish(None)));
+    let mut test = TestCore::new();
+    let task = test.begin(Dialect::REST_10, None);
+    let made = test.push(&task, Push::Set(wish(None)));
     let id = made["id"].as_str().expect("an id").to_owned();
     assert_eq!(id.len(), 36, "a fresh one");
     assert_eq!(made["taskId"], task.as_str());
-    assert_eq!(rig.push(&task, Push::Get(Some(id.as_str().into()))), made);
-    let unknown = rig.push(&task, Push::Get(Some("x".into())));
+    assert_eq!(test.push(&task, Push::Get(Some(id.as_str().into()))), made);
+    let unknown = test.push(&task, Push::Get(Some("x".into())));
     assert!(unknown.get("error").is_some(), "{unknown}");
-    let old = rig.ask(Dialect::RPC_03, Call::Push { task: task.clone(), ask: Push::Set(wish(None)) });
+    let old = test.ask(Dialect::RPC_03, Call::Push { task: task.clone(), ask: Push::Set(wish(None)) });
     assert_eq!(old["result"]["pushNotificationConfig"]["id"], task.as_str());
     for named in [Some("default"), Some(task.as_str()), None] {
         let ask = Push::Get(named.map(Into::into));
         let task = task.clone();
-        let found = rig.ask(Dialect::RPC_03, Call::Push { task, ask });
+        let found = test.ask(Dialect::RPC_03, Call::Push { task, ask });
         assert_eq!(found["result"], old["result"], "{named:?}");
     }
-    let all = rig.push(&task, Push::List);
+    let all = test.push(&task, Push::List);
     assert_eq!(all["configs"].as_array().map(Vec::len), Some(2));
-    rig.push(&task, Push::Delete("default".into()));
-    let all = rig.push(&task, Push::List);
+    test.push(&task, Push::Delete("default".into()));
+    let all = test.push(&task, Push::List);
     assert_eq!(all["configs"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]
 fn a_task_has_so_many_webhooks_and_a_minute_so_many_registrations() {
     let limits = Limits { hooks: 2, hooks_per_minute: 4, ..Limits::default() };
-    let mut rig = Rig::with(limits, Switches::default());
-    let task = rig.begin(Dialect::REST_10, None);
+    let mut test = TestCore::with(limits, Switches::default());
+    let task = test.begin(Dialect::REST_10, None);
     for (id, fine) in [("a", true), ("b", true), ("c", false), ("b", true), ("a", false)] {
-        let answer = rig.push(&task, Push::Set(wish(Some(id))));
+        let answer = test.push(&task, Push::Set(wish(Some(id))));
         assert_eq!(answer.get("error").is_none(), fine, "{id}: {answer}");
     }
-    rig.later(60_000);
-    let answer = rig.push(&task, Push::Set(wish(Some("a"))));
+    test.later(60_000);
+    let answer = test.push(&task, Push::Set(wish(Some("a"))));
     assert_eq!(answer["id"], "a");
 }
 
 #[test]
 fn a_server_without_webhooks_refuses_them() {
     let off = Switches { push: false, ..Switches::default() };
-    let mut rig = Rig::with(Limits::default(), off);
-    let task = rig.begin(Dialect::RPC_03, None);
+    let mut test = TestCore::with(Limits::default(), off);
+    let task = test.begin(Dialect::RPC_03, None);
     for ask in [Push::Set(wish(None)), Push::Get(None), Push::List, Push::Delete("x".into())] {
         let task = task.clone();
-        let answer = rig.ask(Dialect::RPC_03, Call::Push { task, ask });
+        let answer = test.ask(Dialect::RPC_03, Call::Push { task, ask });
         assert_eq!(answer["error"]["code"], -32003);
     }
 }
 
 #[test]
 fn ending_waits_for_what_is_on_its_way_and_tries_nothing_twice() {
-    let mut rig = Rig::new();
-    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
-    rig.drain();
-    rig.cancel(&task);
-    rig.note(NoteBody::Died("stopped".into()));
-    let last = rig.taken();
-    rig.core.shut_down(rig.now);
-    rig.turns();
-    assert!(!rig.core.is_over(), "the last word is on its way");
-    rig.answer(&last, Err(again()));
-    rig.turns();
-    assert!(rig.core.is_over());
-    assert_eq!(rig.sent, []);
+    let mut test = TestCore::new();
+    let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
+    test.drain();
+    test.cancel(&task);
+    test.note(NoteBody::Died("stopped".into()));
+    let last = test.taken();
+    test.core.shut_down(test.now);
+    test.turns();
+    assert!(!test.core.is_over(), "the last word is on its way");
+    test.answer(&last, Err(again()));
+    test.turns();
+    assert!(test.core.is_over());
+    assert_eq!(test.sent, []);
     // The next server tells it.
-    rig.restart();
-    assert_eq!(rig.taken(), last);
+    test.restart();
+    assert_eq!(test.taken(), last);
 }
 
 /// A second after a task is over it may be forgotten.
-fn forgetful() -> Rig {
+fn forgetful() -> TestCore {
     let times = Times { retention_ms: Some(1_000), ..Times::default() };
     let limits = Limits { times, expiry_retry_ms: 5_000, ..Limits::default() };
-    Rig::with(limits, Switches::default())
+    TestCore::with(limits, Switches::default())
 }
 
-impl Rig {
+impl TestCore {
     /// Whether the task is there, in the lists and on disk.
     fn remembers(&self, task: &TaskId) -> bool {
         let known = self.core.tasks.known.get(task).is_some();
@@ -421,89 +421,89 @@ impl Rig {
 
 #[test]
 fn a_task_is_not_forgotten_before_its_webhooks_know() {
-    let mut rig = forgetful();
-    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
-    rig.drain();
-    rig.cancel(&task);
-    rig.note(NoteBody::Died("stopped".into()));
-    let mut last = rig.taken();
+    let mut test = forgetful();
+    let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
+    test.drain();
+    test.cancel(&task);
+    test.note(NoteBody::Died("stopped".into()));
+    let mut last = test.taken();
     // On its way for longer than the task is kept, and tried again after that.
-    rig.later(20_000);
-    rig.answer(&last, Err(again()));
-    rig.later(2_000);
-    last = rig.taken();
-    assert!(rig.remembers(&task));
-    rig.answer(&last, Ok(()));
-    assert!(rig.remembers(&task), "until the next look");
-    rig.later(5_000);
-    assert!(!rig.remembers(&task));
-    assert_eq!(rig.sent, []);
+    test.later(20_000);
+    test.answer(&last, Err(again()));
+    test.later(2_000);
+    last = test.taken();
+    assert!(test.remembers(&task));
+    test.answer(&last, Ok(()));
+    assert!(test.remembers(&task), "until the next look");
+    test.later(5_000);
+    assert!(!test.remembers(&task));
+    assert_eq!(test.sent, []);
 }
 
 #[test]
 fn a_receiver_that_never_answers_keeps_a_task_for_its_tries_and_no_longer() {
-    let mut rig = forgetful();
-    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
-    rig.drain();
-    rig.cancel(&task);
-    rig.note(NoteBody::Died("stopped".into()));
-    for _ in 0..=rig.limits.hook_retries {
-        let delivery = rig.taken();
-        assert!(rig.remembers(&task));
-        rig.answer(&delivery, Err(again()));
-        rig.later(60_000);
+    let mut test = forgetful();
+    let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
+    test.drain();
+    test.cancel(&task);
+    test.note(NoteBody::Died("stopped".into()));
+    for _ in 0..=test.limits.hook_retries {
+        let delivery = test.taken();
+        assert!(test.remembers(&task));
+        test.answer(&delivery, Err(again()));
+        test.later(60_000);
     }
-    assert!(!rig.remembers(&task));
-    assert_eq!(rig.sent, []);
+    assert!(!test.remembers(&task));
+    assert_eq!(test.sent, []);
 }
 
 #[test]
 fn what_was_owed_when_the_server_died_is_owed_although_its_time_is_over() {
-    let mut rig = forgetful();
-    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
-    rig.drain();
-    rig.cancel(&task);
-    let last = rig.taken();
-    rig.now.unix_ms += 1_000_000;
-    rig.now.mono_ms += 1_000_000;
-    rig.restart();
-    assert_eq!(rig.taken(), last);
-    rig.answer(&last, Ok(()));
-    rig.later(5_000);
-    assert!(!rig.remembers(&task));
+    let mut test = forgetful();
+    let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
+    test.drain();
+    test.cancel(&task);
+    let last = test.taken();
+    test.now.unix_ms += 1_000_000;
+    test.now.mono_ms += 1_000_000;
+    test.restart();
+    assert_eq!(test.taken(), last);
+    test.answer(&last, Ok(()));
+    test.later(5_000);
+    assert!(!test.remembers(&task));
 }
 
 #[test]
 fn a_task_that_another_server_left_open_is_looked_at_before_it_is_forgotten() {
-    let mut rig = forgetful();
-    let task = rig.begin(Dialect::REST_10, None);
-    rig.cancel(&task);
-    rig.restart();
-    assert!(!rig.core.tasks.is_loaded(&task));
+    let mut test = forgetful();
+    let task = test.begin(Dialect::REST_10, None);
+    test.cancel(&task);
+    test.restart();
+    assert!(!test.core.tasks.is_loaded(&task));
     // Another server has had it since, and died.
-    rig.store.append(&task, b"", Openness::Open).expect("a disk");
-    rig.later(2_000);
-    assert!(rig.core.tasks.is_loaded(&task), "it owes nothing after all");
-    assert!(!rig.store.known().iter().any(|known| known.open), "and that was written down");
-    rig.later(5_000);
-    assert!(!rig.remembers(&task));
+    test.store.append(&task, b"", Openness::Open).expect("a disk");
+    test.later(2_000);
+    assert!(test.core.tasks.is_loaded(&task), "it owes nothing after all");
+    assert!(!test.store.known().iter().any(|known| known.open), "and that was written down");
+    test.later(5_000);
+    assert!(!test.remembers(&task));
 }
 
 #[test]
 fn a_full_server_restores_open_tasks_one_after_the_other() {
-    let mut rig = Rig::new();
-    let tasks: Vec<TaskId> = (0..3).map(|_| rig.begin(Dialect::REST_10, Some(wish(Some("h"))))).collect();
-    rig.drain_all();
+    let mut test = TestCore::new();
+    let tasks: Vec<TaskId> = (0..3).map(|_| test.begin(Dialect::REST_10, Some(wish(Some("h"))))).collect();
+    test.drain_all();
     for task in &tasks {
-        rig.cancel(task);
+        test.cancel(task);
     }
-    rig.limits.tasks = 1;
-    rig.restart();
+    test.limits.tasks = 1;
+    test.restart();
     let mut told: Vec<TaskId> = Vec::new();
-    while !rig.sent.is_empty() {
-        let delivery = rig.taken();
+    while !test.sent.is_empty() {
+        let delivery = test.taken();
         told.push(delivery.task.clone());
-        rig.answer(&delivery, Ok(()));
+        test.answer(&delivery, Ok(()));
     }
     assert_eq!(told, tasks);
 }

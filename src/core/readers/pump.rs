@@ -1,7 +1,7 @@
 //! Moving cursors forward: a reader is sent events as far as the log is written and its connection accepts bytes. No reader waits
 //! for another: a reader whose connection is full stays where it is until the connection accepts more.
 
-use crate::a2a::{self, Tools};
+use crate::a2a::{self, Binding, Tools};
 use crate::base::Shared;
 use crate::base::clock::Now;
 use crate::base::http::Response;
@@ -11,6 +11,7 @@ use crate::core::connections::connection::{Conn, Line};
 use crate::core::disk::page::{Frame, Page, PageRequest};
 use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::StoreError;
+use crate::core::operation::exchange::CloseReason;
 use crate::core::readers::Readers;
 use crate::core::readers::subscription::{Cold, FirstBody, Kind, Reply, Role, Subscription};
 use crate::core::tasks::loaded_task::{Found, LoadedTask, Mark};
@@ -25,6 +26,9 @@ impl Core {
         let stream = matches!(sub.kind, Kind::Stream);
         let (task, view, role) = (sub.task.clone(), sub.view, sub.role);
         conn.owed += sub.owed;
+        if role == Role::Call {
+            conn.is_about(&task);
+        }
         let key = self.readers.insert(sub);
         conn.subs.push(key);
         if role == Role::Call {
@@ -69,6 +73,10 @@ impl Core {
                 if loaded.is_none_or(|loaded| loaded.shown() < *seq || loaded.synced < sub.safe) {
                     return;
                 }
+                let seq = *seq;
+                if self.readers.get(key).is_some_and(|sub| self.overtakes(sub, seq)) {
+                    return;
+                }
                 if let Some(Subscription { conn, form, kind: Kind::Ready { reply, .. }, .. }) = self.unsubscribe(key) {
                     match reply {
                         // A request without an id is answered only if it fails.
@@ -77,6 +85,7 @@ impl Core {
                         Reply::Refusal(fault) => self.refuse(conn, &form, &fault, now),
                         Reply::Encoding => unreachable!("it is encoded"),
                     }
+                    self.pump_editor(conn);
                     self.read_on(conn, now);
                 }
             }
@@ -85,6 +94,7 @@ impl Core {
                 match self.advance_stream(key, now) {
                     Advanced::Waits => {
                         self.tell_stream(key, now);
+                        self.ask_client(key, now);
                         self.after_io(conn);
                     }
                     Advanced::Ended => {
@@ -109,7 +119,7 @@ impl Core {
         let (Some(loaded), Some(conn)) = (self.tasks.get(&sub.task), self.connections.get_mut(sub.conn)) else {
             return Advanced::Ended;
         };
-        if loaded.synced < sub.safe {
+        if loaded.synced < sub.safe || conn.socket().is_some_and(|socket| socket.is_held) {
             return Advanced::Waits;
         }
         let most = self.settings.limits.tx_bytes;
@@ -151,19 +161,22 @@ impl Core {
         let Some(sub) = self.readers.get(key) else {
             return;
         };
-        let (at, form, role) = (sub.conn, sub.form.clone(), sub.role);
+        let (at, form, role, task) = (sub.conn, sub.form.clone(), sub.role, sub.task.clone());
         let streams = matches!(sub.kind, Kind::Stream);
         // Going away, or something went wrong.
         let code = if self.is_running() { 1011 } else { 1001 };
         self.unsubscribe(key);
         if !streams {
             self.refuse(at, &form, fault, now);
+        } else if form.dialect.binding == Binding::Acp {
+            self.dismiss_answers(at, &task, fault, now);
         } else if let Some(conn) = self.connections.get_mut(at) {
             send_error(conn, &a2a::fault_frame(&form, fault).into(), now);
             match role {
                 Role::Call => conn.end_stream(now),
                 Role::Watch => {}
                 Role::Follow | Role::FollowAll | Role::Leave => {
+                    conn.because(if code == 1001 { CloseReason::Drain } else { CloseReason::Limit });
                     conn.hang_up(code, &fault.message, now);
                 }
             }
@@ -223,8 +236,22 @@ struct Sink<'a> {
 }
 
 impl Sink<'_> {
+    /// What a stream begins with is an answer where events have something around them that is not the answer's.
+    fn send_first(&mut self, sub: &Subscription, seq: Seq, body: &Shared) {
+        match sub.form.dialect.binding {
+            Binding::Acp => self.conn.event(&Line { name: None, seq: None, prefix: b"", body, suffix: b"" }, self.now),
+            Binding::JsonRpc | Binding::Rest | Binding::Bare | Binding::Native => self.send(sub, seq, None, body),
+        }
+    }
+
     fn send(&mut self, sub: &Subscription, seq: Seq, name: Option<&'static str>, body: &Shared) {
-        let line = Line { name, seq: Some(seq), prefix: &sub.prefix, body, suffix: a2a::suffix(&sub.prefix) };
+        if sub.own.contains(&seq) || !a2a::is_for(&sub.form, name) {
+            return;
+        }
+        let suffix = a2a::frame_suffix(&sub.form, &sub.prefix);
+        // Updates of an editor have no position.
+        let seq = (sub.form.dialect.binding != Binding::Acp).then_some(seq);
+        let line = Line { name, seq, prefix: &sub.prefix, body, suffix };
         self.conn.event(&line, self.now);
     }
 }
@@ -362,7 +389,7 @@ fn send_first(sub: &mut Subscription, sink: &mut Sink<'_>) -> bool {
         return false;
     };
     if let FirstBody::Frame(body) = &first.body {
-        sink.send(sub, first.seq, None, body);
+        sink.send_first(sub, first.seq, body);
     }
     first.last
 }

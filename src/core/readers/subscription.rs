@@ -35,6 +35,8 @@ pub struct Subscription {
     /// The length of an answer or a first frame that is encoded and not queued yet, or what is reserved for it.
     pub owed: usize,
     pub cold: Option<Cold>,
+    /// Events that its client caused and is not shown.
+    pub own: Vec<Seq>,
 }
 
 impl Subscription {

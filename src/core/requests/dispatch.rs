@@ -1,63 +1,60 @@
 //! What each call does to tasks and how it is answered. Every answer that depends on a task waits until the log is written up to
 //! what it shows.
 
-use crate::a2a::{self, Begins, Binding, Ends, Form, Unaddressed, View, Wanted, commands, native};
-use crate::base::Shared;
+use crate::a2a::{self, Begins, Binding, Ends, Form, View, commands, native};
 use crate::base::clock::Now;
-use crate::base::http::Response;
 use crate::base::id::{Seq, TaskId};
-use crate::base::slots::Key;
-use crate::core::compute::{Computed, Extent};
-use crate::core::connections::connection::Line;
 use crate::core::disk::Parked;
-use crate::core::readers::subscription::{First, FirstBody, Kind, Reply, Role, Subscription, Until, Wants};
+use crate::core::readers::subscription::{First, FirstBody, Reply, Until, Wants};
 use crate::core::requests::Caller;
+use crate::core::requests::admission::Admitted;
+use crate::core::requests::answer::explain;
 use crate::core::requests::needs::{Access, Needs};
 use crate::core::tasks::create_task::NewTaskOptions;
-use crate::core::{Core, Out, Site, WorkspaceChoice};
-use crate::task::call::{Call, Follow, Join, NewTasks};
+use crate::core::tasks::loaded_task::LoadedTask;
+use crate::core::{Core, Out, Site};
+use crate::task::audit::{self, What};
+use crate::task::call::{Call, Follow, Join};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::Protocol;
-use crate::task::machine::decide::{Input, Refusal};
+use crate::task::machine::decide::Input;
 use crate::task::machine::state::{State, TaskState};
-use crate::task::policy;
-use crate::task::push::Census;
-use std::sync::Arc;
+
+/// Why files cannot be restored now.
+pub(super) const IN_TURN: &str =
+    "A turn or a command is under way in this task. Wait for its end or stop it with /stop, then try again.";
 
 impl Core {
+    /// Answers a call, or puts it aside until what it needs has come.
     pub(in crate::core) fn dispatch(&mut self, mut request: Parked, now: Now) {
-        let Caller { conn, form, .. } = &request.caller;
-        let conn = *conn;
-        if let Err(fault) = self.address(&mut request.call, form, now) {
-            return self.refuse(conn, form, &fault, now);
+        self.act_as(&request.caller);
+        let admitted = self.admit(&mut request, now);
+        let caller = &request.caller;
+        let Admitted { task, unclear } = match admitted {
+            Ok(admitted) => admitted,
+            Err(fault) => return self.refuse(caller.conn, &caller.form, &fault, now),
+        };
+        if let (Some(questions), Call::Say(say)) = (unclear, &request.call) {
+            return self.reply_with_message(caller, say, &questions, now);
         }
-        if let Call::Say(say) = &mut request.call
-            && let Some(questions) = self.hear_answer(say, form)
-        {
-            return self.reply_with_message(&request.caller, say, &questions, now);
-        }
-        let task = self.subject(&request.call);
-        if let Some(task) = &task
-            && !self.sees(form, task)
-        {
-            return self.refuse(conn, form, &Fault::no_task(task), now);
-        }
-        if let Some(absent) = self.absent(task.as_ref(), &request.call, form).cloned() {
+        if let Some(absent) = self.absent(task.as_ref(), &request, caller).cloned() {
+            self.leave(absent.clone());
             return self.park(absent, request);
         }
-        if let (Some(path), None) = (self.wanted_workspace(&request.call).map(str::to_owned), &request.site) {
-            self.connections.begin_call(conn);
+        if let (Some((path, wish)), None) = (self.wanted_workspace(&request.call, caller), &request.site) {
+            self.connections.begin_call(caller.conn);
+            let directories = Core::wanted_directories(&request.call);
             let request = self.disk.park_for_site(request);
-            return self.out.push(Out::Resolve { request, path });
+            return self.out.push(Out::Resolve { request, path, directories, wish });
         }
         if let Some(fault) = task.as_ref().and_then(|task| self.broken(task, &request.call)) {
-            return self.refuse(conn, form, &fault, now);
+            return self.refuse(caller.conn, &caller.form, &fault, now);
         }
         if let Some(task) = task.as_ref().filter(|_| Needs::of(&request.call).access != Access::Read) {
             self.take_over(task, now);
         }
         let Parked { caller, call, site, .. } = request;
-        let site = site.unwrap_or_else(|| Ok(self.settings.workspace.site.clone()));
+        let site = self.permitted_site(&caller, site);
         if let Err(fault) = self.carry_out(&caller, call, site, now) {
             match task {
                 // The reason may show an event that is not on disk yet: that the task is over, that another client has answered.
@@ -65,84 +62,29 @@ impl Core {
                     self.log_refusal(&fault.message);
                     self.reply_after(&caller, &task, Reply::Refusal(fault));
                 }
-                None => self.refuse(conn, &caller.form, &fault, now),
+                None => self.refuse(caller.conn, &caller.form, &fault, now),
             }
         }
     }
 
-    /// The workspace that a client wants for a new task, if that is for the client to choose.
-    fn wanted_workspace<'a>(&self, call: &'a Call) -> Option<&'a str> {
-        match self.settings.workspace.choice {
-            WorkspaceChoice::Client => call.creates()?.settings.workspace.as_deref(),
-            WorkspaceChoice::Operator => None,
-        }
-    }
-
-    /// A workspace was checked: the request that waited for it continues.
-    pub(in crate::core) fn resolved(&mut self, request: u64, site: Result<Site, String>, now: Now) {
-        if let Some(request) = self.disk.take_resolved(request) {
-            let conn = request.caller.conn;
-            self.connections.end_call(conn);
-            self.dispatch(Parked { site: Some(site), ..request }, now);
-            self.read_on(conn, now);
-        }
-    }
-
-    /// Finds the task of a message that names none, and refuses new work when the server is shutting down.
-    fn address(&mut self, call: &mut Call, form: &Form, now: Now) -> Result<(), Fault> {
-        if !self.is_running() && matches!(call, Call::Say(_) | Call::Create(_) | Call::Execute(_)) {
-            let message = "The server is about to end and begins nothing new; try again when it is back.";
-            return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message));
-        }
-        if let Some(fault) = self.too_crowded(call) {
-            return Err(fault);
-        }
-        let Call::Say(say) = call else {
-            return Ok(());
-        };
-        if say.task.is_none()
-            && form.dialect.unaddressed != Unaddressed::NewTask
-            && let Some(answer) = say.said.answers.first()
-        {
-            say.task = self.tasks.with_question(&answer.call, None);
-        }
-        let joins = match &say.create.context {
-            None => self.settings.request_policy.new_tasks == NewTasks::Session,
-            Some(context) => self.tasks.live_session().is_some_and(|session| session.as_str() == context.as_str()),
-        };
-        if say.task.is_none() && joins && form.tenant.is_default() {
-            say.task = Some(self.session(now)?);
-        }
-        Ok(())
-    }
-
-    /// The task that a call is about.
-    fn subject(&self, call: &Call) -> Option<TaskId> {
-        match call {
-            Call::Execute(execute) => self.addressed(execute),
-            call if joins(call) => self.tasks.live_session().cloned(),
-            call => Needs::of(call).task.cloned(),
-        }
-    }
-
-    /// The task that has to be in memory for a call and is not: the one it is about, or the latest of its context, which a new one
-    /// continues.
-    fn absent<'a>(&'a self, task: Option<&'a TaskId>, call: &Call, form: &Form) -> Option<&'a TaskId> {
-        let needed = task.or_else(|| self.tasks.latest(&form.tenant, Needs::of(call).context?))?;
-        (!self.tasks.is_loaded(needed)).then_some(needed)
+    /// The task that has to be in memory for a call and is not, or not as it is in the store: the one it is about, or the latest of its
+    /// context, which a new one continues.
+    fn absent<'a>(&'a self, task: Option<&'a TaskId>, request: &Parked, caller: &Caller) -> Option<&'a TaskId> {
+        let needed = task.or_else(|| self.tasks.latest(&caller.partition(), Needs::of(&request.call).context?))?;
+        // Other instances may continue a task that rests here.
+        let may_be_outdated = self.settings.shared_store.is_some() && !request.is_current;
+        let is_present = |loaded: &LoadedTask| !may_be_outdated || !loaded.can_leave();
+        (!self.tasks.get(needed).is_some_and(is_present)).then_some(needed)
     }
 
     fn carry_out(&mut self, caller: &Caller, call: Call, site: Result<Site, String>, now: Now) -> Result<(), Fault> {
-        let Caller { conn, form, by } = caller;
+        let Caller { conn, form, by, .. } = caller;
         match call {
             Call::Say(say) => self.send_message(caller, say, NewTaskOptions::at(site), now),
-            Call::Commands => self.answer_now(*conn, &commands::listed(form, &self.settings.commands), now),
+            Call::Commands => self.answer_now(*conn, &commands::listed(form, self.commands(&site)), now),
             Call::Execute(execute) => self.execute(caller, execute, site, now),
             Call::Create(create) => self.create(caller, &create, site.map_err(Fault::params)?, now),
-            Call::Get { task, history } => {
-                self.answer_task(caller, &task, history);
-                Ok(())
-            }
+            Call::Get { task, history } => self.get(caller, &task, history),
             Call::Cancel { task } => self.cancel(caller, &task, now),
             Call::Abort { task } => self.abort(caller, task, now),
             Call::Drop { task, turn } => self.change(caller, &task, Input::Drop { turn, by: by.clone() }, now),
@@ -153,56 +95,65 @@ impl Core {
             Call::Shell { task, command } => self.change(caller, &task, Input::Shell { command, by: by.clone() }, now),
             Call::Permissions { task, revoke } => self.permissions(caller, &task, revoke, now),
             Call::Subscribe { task, after } => self.watch(caller, &task, after, now),
-            Call::Metadata { task } => {
-                let response = a2a::metadata(&self.tasks[&task].state, &self.tools.shown);
-                self.answer_after(caller, &task, response);
-                Ok(())
-            }
+            Call::Metadata { task } => self.metadata(caller, &task),
             Call::Blob { task, sha256, from } => self.blob(caller, &task, sha256, from),
             Call::AllMetadata | Call::List(_) => {
                 self.list_later(Parked::new(caller.clone(), call));
                 Ok(())
             }
-            Call::About => self.about(caller, now),
+            Call::About => self.about(caller, &site, now),
             Call::Briefs => self.briefs(caller, now),
+            Call::Delete { task } => self.delete(caller, task, now),
+            Call::Export { task } => self.export(caller, &task, now),
             Call::Clients => self.clients(caller, now),
             Call::Files { task, query, limit } => self.files(caller, &task, query, limit),
             Call::Session => self.tell_session(caller, now),
             Call::Renew { task } => self.renew_session(caller, task, now),
-            Call::Unsubscribe { task } => {
-                self.ask_anew(caller.conn, &task);
-                self.answer_now(*conn, &native::unwatched(form, &task), now)
-            }
+            Call::Unsubscribe { task } => self.stop_watching(caller, &task, now),
             Call::Join(join) => self.join(caller, join, now),
-            Call::Health => {
-                let health = a2a::health(&a2a::HealthReport {
-                    problem: self.disk.health.problem(),
-                    memory: self.settings.limits.memory.map(|budget| (budget, self.used_memory())),
-                    uptime_ms: now.mono_ms - self.settings.started.mono_ms,
-                    active: self.tasks.values().filter(|loaded| loaded.is_open()).count(),
-                    total: self.tasks.known.len(),
-                    hooks: Census::of(self.tasks.values().flat_map(|loaded| &loaded.state.hooks)),
-                    refused_peers: self.connections.refused(),
-                    unconfined: self.settings.unconfined.as_deref(),
-                });
-                self.answer_now(*conn, &health, now)
-            }
+            Call::Health => self.answer_now(*conn, &self.health(caller, now), now),
+            Call::Ticket(wish) => self.issue_ticket(caller, wish, now),
+            Call::Metrics => self.scrape(caller),
+            Call::Live => self.answer_now(*conn, &a2a::live(), now),
+            Call::Ready => self.answer_now(*conn, &a2a::ready(&self.unready()), now),
             Call::ExtendedCard => self.answer_now(*conn, &self.settings.card.extended(None, form), now),
             Call::Push { task, ask } => self.push(caller, &task, ask, now),
+            Call::Open(open) => self.open_session(caller, open, &site, now),
+            Call::Sessions { workspace, after } => {
+                self.list_sessions(caller, workspace.as_deref(), after.as_ref(), now)
+            }
+            Call::TakeBack { task } => self.take_back(caller, &task, now),
+            Call::Leave { task } => self.close_session(caller, &task, now),
+            // Both are about the socket that they came over.
+            Call::Introduce(_) | Call::Reply { .. } => Ok(()),
             Call::Card => unreachable!("the card is answered with its request in hand"),
         }
     }
 
-    /// Answers with what no disk has to hold.
-    pub(in crate::core) fn answer_now(&mut self, conn: Key, response: &Response, now: Now) -> Result<(), Fault> {
-        self.answer(conn, response, now);
+    fn get(&mut self, caller: &Caller, task: &TaskId, history: Option<usize>) -> Result<(), Fault> {
+        self.answer_task(caller, task, history);
         Ok(())
     }
 
-    /// Whether the tenant of this form has the task.
-    pub(in crate::core) fn sees(&self, form: &Form, task: &TaskId) -> bool {
-        let known = self.tasks.known.get(task);
-        known.is_some_and(|brief| brief.tenant == form.tenant)
+    fn metadata(&mut self, caller: &Caller, task: &TaskId) -> Result<(), Fault> {
+        self.answer_metadata(caller, task);
+        Ok(())
+    }
+
+    /// Records that the caller exports a task, whose records it reads as any reader does.
+    fn export(&mut self, caller: &Caller, task: &TaskId, now: Now) -> Result<(), Fault> {
+        self.audit_as(caller, audit::Kind::Exported, Some(task), What::default(), now);
+        self.answer_now(caller.conn, &native::done_with(&caller.form, task), now)
+    }
+
+    fn stop_watching(&mut self, caller: &Caller, task: &TaskId, now: Now) -> Result<(), Fault> {
+        self.ask_anew(caller.conn, task);
+        self.answer_now(caller.conn, &native::done_with(&caller.form, task), now)
+    }
+
+    /// Whether the caller sees the task. What it does not see looks like what does not exist.
+    pub(in crate::core) fn sees(&self, caller: &Caller, task: &TaskId) -> bool {
+        self.tasks.known.get(task).is_some_and(|brief| caller.sees(brief))
     }
 
     /// A list is made when everything is on disk.
@@ -269,13 +220,6 @@ impl Core {
         Ok(())
     }
 
-    /// Sets what a call that waits for its answer wants.
-    pub(in crate::core) fn note_wish(&mut self, reply: Option<Key>, wants: Wants) {
-        if let Some(sub) = reply.and_then(|key| self.readers.get_mut(key)) {
-            sub.wants = wants;
-        }
-    }
-
     /// Subscribes to a task: with a snapshot first, or from a position on. A position that this log does not have is answered with
     /// a snapshot too, so that the client starts over without an unknown gap.
     fn watch(&mut self, caller: &Caller, task: &TaskId, after: Option<Seq>, now: Now) -> Result<(), Fault> {
@@ -304,7 +248,7 @@ impl Core {
             // Events that belong to no call follow an answer that does; what is on disk of them need not wait for the rest.
             (Some(_), _) if records => {
                 let seq = if nothing_left { state.seq } else { cursor };
-                (seq, FirstBody::Frame(a2a::watching(form, task, cursor).into()))
+                (seq, FirstBody::Frame(a2a::watching(form, task, cursor, self.tasks[task].shown()).into()))
             }
             (Some(_), _) | (None, Begins::AfterPrompt | Begins::NextEvent) => (state.seq, FirstBody::Nothing),
             (None, Begins::Snapshot | Begins::SnapshotIfCreated) => (state.seq, FirstBody::Encoding),
@@ -322,118 +266,6 @@ impl Core {
             self.encode_snapshot(key);
         }
         Ok(())
-    }
-
-    pub(in crate::core) fn sub(&self, caller: &Caller, task: &TaskId, cursor: Seq, until: Until) -> Subscription {
-        let form = &caller.form;
-        Subscription {
-            task: task.clone(),
-            conn: caller.conn,
-            view: a2a::view(form, self.tasks.get(task).map(|loaded| loaded.state.created.as_ref())),
-            form: form.clone(),
-            prefix: a2a::frame_prefix(form),
-            cursor,
-            until,
-            kind: Kind::Stream,
-            role: Role::Call,
-            wants: Wants::Read,
-            told: false,
-            safe: Seq(0),
-            owns: None,
-            first: None,
-            owed: 0,
-            cold: None,
-        }
-    }
-
-    pub(in crate::core) fn begin_stream(&mut self, sub: Subscription, now: Now) -> Option<Key> {
-        if let Some(conn) = self.connections.get_mut(sub.conn) {
-            conn.stream(&sub.form.echo, now);
-        }
-        self.subscribe(sub)
-    }
-
-    pub(in crate::core) fn answer_after(&mut self, caller: &Caller, task: &TaskId, response: Response) -> Option<Key> {
-        self.reply_after(caller, task, Reply::Answer(response))
-    }
-
-    /// Answers with the task as it is now, once that is on disk.
-    fn answer_task(&mut self, caller: &Caller, task: &TaskId, history: Option<usize>) -> Option<Key> {
-        let key = self.reply_after(caller, task, Reply::Encoding)?;
-        let state = self.tasks[task].state.clone();
-        self.encode(key, &state, Extent::of(history), move |form, _, state| {
-            Computed::Answer(a2a::task(form, state, Wanted::newest(history)))
-        });
-        Some(key)
-    }
-
-    /// The same for a prompt.
-    pub(in crate::core) fn answer_prompt(
-        &mut self,
-        caller: &Caller,
-        task: &TaskId,
-        history: Option<usize>,
-    ) -> Option<Key> {
-        let key = self.reply_after(caller, task, Reply::Encoding)?;
-        let state = self.tasks[task].state.clone();
-        self.encode_prompted(key, &state, history);
-        Some(key)
-    }
-
-    /// Encodes the answer to a prompt.
-    pub(in crate::core) fn encode_prompted(&mut self, key: Key, state: &Arc<State>, history: Option<usize>) {
-        self.encode(key, state, Extent::of(history), move |form, _, state| {
-            Computed::Answer(a2a::said(form, state, Wanted::newest(history)))
-        });
-    }
-
-    /// Encodes the task as it is now as the first frame of a stream.
-    pub(in crate::core) fn encode_snapshot(&mut self, key: Key) {
-        let Some(loaded) = self.readers.get(key).and_then(|sub| self.tasks.get(&sub.task)) else {
-            return;
-        };
-        let state = loaded.state.clone();
-        self.encode(key, &state, Extent::Whole, |_, view, state| {
-            Computed::Frame(a2a::snapshot_frame(view, state, Wanted::ALL).into())
-        });
-    }
-
-    /// Replies once everything the reply tells of is on disk.
-    fn reply_after(&mut self, caller: &Caller, task: &TaskId, reply: Reply) -> Option<Key> {
-        let seq = self.tasks[task].state.seq;
-        let until = Until { turn: 0, floor: Seq(0), ends: Ends::WithTurn };
-        let mut sub = self.sub(caller, task, seq, until);
-        sub.kind = Kind::Ready { seq, reply };
-        self.subscribe(sub)
-    }
-
-    pub(in crate::core) fn room_for_sub(&self, task: Option<&TaskId>) -> Result<(), Fault> {
-        let of_task = task.and_then(|task| self.tasks.get(task)).map_or(0, |loaded| loaded.subs.len());
-        if self.readers.len() >= self.settings.limits.subs || of_task >= self.settings.limits.task_subs {
-            let message = "Too many clients are watching already; try again later.";
-            return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 5 }, message));
-        }
-        Ok(())
-    }
-
-    pub(in crate::core) fn refuse(&mut self, conn: Key, form: &Form, fault: &Fault, now: Now) {
-        self.log_refusal(&fault.message);
-        if !a2a::in_stream(form, fault) {
-            return self.answer(conn, &a2a::fault(form, fault), now);
-        }
-        let body: Shared = a2a::fault_frame(form, fault).into();
-        self.stream_once(conn, form, b"", &body, now);
-    }
-
-    /// A stream of one frame.
-    pub(in crate::core) fn stream_once(&mut self, conn: Key, form: &Form, prefix: &[u8], body: &Shared, now: Now) {
-        if let Some(conn) = self.connections.get_mut(conn) {
-            conn.stream(&form.echo, now);
-            let line = Line { name: None, seq: None, prefix, body, suffix: a2a::suffix(prefix) };
-            conn.event(&line, now);
-            conn.end_stream(now);
-        }
-        self.after_io(conn);
     }
 }
 
@@ -461,43 +293,4 @@ fn rests(state: &State, ends: Ends) -> bool {
 pub(in crate::core) fn joins(call: &Call) -> bool {
     let session = Follow::Session;
     matches!(call, Call::Session) || matches!(call, Call::Join(Join { follow, .. }) if *follow == session)
-}
-
-pub(in crate::core) fn explain(task: &TaskId, refusal: Refusal) -> Fault {
-    match refusal {
-        Refusal::Over => {
-            let message = format!("Task {task} is over and cannot be continued; start a new one in the same context.");
-            Fault::new(FaultKind::TaskIsOver(task.clone()), message)
-        }
-        Refusal::NotPending(call) => {
-            let message = format!(
-                "The call {call} is not waiting for an answer: somebody answered it already, or it does not exist."
-            );
-            Fault::new(FaultKind::NotPending(call), message)
-        }
-        Refusal::UnknownOption { call, offered } => {
-            let message = format!("this is not on offer; choose one of {}.", offered.join(", "));
-            Fault::new(FaultKind::UnknownOption(call), message)
-        }
-        Refusal::QueueFull => {
-            let message = "Too many prompts are waiting in this task; try again when it has caught up.";
-            Fault::new(FaultKind::Overloaded { retry_after_s: 5 }, message)
-        }
-        Refusal::NotQueued(turn) => Fault::params(format!(
-            "No prompt waits for turn {turn}: the agent works on it already, or somebody took it back."
-        )),
-        Refusal::NotGranted(mode) => Fault::params(match mode {
-            policy::Mode::Yolo => {
-                "The mode yolo needs the operator's word: start the server with --allow-auto-execute."
-            }
-            policy::Mode::AutoEdit | policy::Mode::Default | policy::Mode::Plan => {
-                "The mode auto_edit needs a trusted workspace."
-            }
-        }),
-        Refusal::ShellBusy => Fault::params("A command runs in this task already; stop it or wait for its end."),
-        Refusal::HooksFull => {
-            let message = "The task has as many webhooks as it may; delete one first.";
-            Fault::params(message)
-        }
-    }
 }

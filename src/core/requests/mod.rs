@@ -1,17 +1,34 @@
 //! Requests of clients: from a request to a call, and what each call does.
 
+pub(in crate::core) mod admission;
+pub(in crate::core) mod answer;
+mod client_keys;
+mod client_servers;
 pub(in crate::core) mod dispatch;
+mod editors;
 pub(in crate::core) mod needs;
 mod overview;
 mod permissions;
+mod restore;
 pub(in crate::core) mod send_message;
 mod serve;
 pub(in crate::core) mod slash_commands;
 mod stored_content;
+mod workspaces;
 
 use crate::a2a::Form;
 use crate::base::slots::Key;
+use crate::task::access::{Partition, Principal};
+use crate::task::log::brief::Brief;
 use crate::task::message::Source;
+use std::sync::Arc;
+
+/// The error for a workspace that a credential may not use.
+pub(in crate::core) fn outside_roots(path: &str) -> String {
+    format!(
+        "This credential may not use the workspace {path}. Name one below its roots, or ask the operator for another root."
+    )
+}
 
 /// Who makes a call, and how it is answered.
 #[derive(Clone, Debug)]
@@ -19,4 +36,17 @@ pub struct Caller {
     pub conn: Key,
     pub form: Form,
     pub by: Source,
+    pub principal: Arc<Principal>,
+}
+
+impl Caller {
+    /// The part of the tasks that its new tasks belong to.
+    pub fn partition(&self) -> Partition {
+        Partition { tenant: self.form.tenant.clone(), owner: self.principal.subject.clone() }
+    }
+
+    /// Whether it sees a task, which its summary tells.
+    pub fn sees(&self, brief: &Brief) -> bool {
+        brief.tenant == self.form.tenant && self.principal.sees(&brief.owner, brief.shared)
+    }
 }

@@ -1,7 +1,7 @@
 //! What has to be known of a call before it is carried out.
 
 use crate::base::id::{ContextId, TaskId};
-use crate::task::call::{Call, Follow, Join};
+use crate::task::call::{Call, Follow, Join, Known, Open, TicketWish};
 
 /// What has to be known of a call before it is carried out.
 pub(in crate::core) struct Needs<'a> {
@@ -38,11 +38,14 @@ impl Needs<'_> {
             Call::Say(say) => (say.task.as_ref(), Change, Short),
             Call::Push { task, .. } => (Some(task), Change, Short),
             Call::Renew { task } => (task.as_ref(), Other, Short),
-            Call::Unsubscribe { task } => (Some(task), Other, Short),
+            Call::Unsubscribe { task } | Call::Export { task } => (Some(task), Other, Short),
             Call::Get { task, .. } => (Some(task), Read, Long),
             Call::Metadata { task } | Call::Files { task, .. } => (Some(task), Read, Short),
-            Call::Cancel { task } => (Some(task), Other, Short),
-            Call::Abort { task } => (task.as_ref(), Other, Short),
+            Call::Cancel { task }
+            | Call::TakeBack { task }
+            | Call::Leave { task }
+            | Call::Open(Open::Load(Known { task, .. }) | Open::Resume(Known { task, .. })) => (Some(task), Other, Short),
+            Call::Abort { task } | Call::Ticket(TicketWish { task, .. }) => (task.as_ref(), Other, Short),
             Call::Permissions { task, revoke } if revoke.is_empty() => (Some(task), Read, Short),
             Call::Drop { task, .. }
             | Call::Tune { task, .. }
@@ -52,15 +55,26 @@ impl Needs<'_> {
             // A socket that follows a task is shown its events, and not all of its messages.
             Call::Join(Join { follow: Follow::Task(task), .. }) => (Some(task), Other, Short),
             Call::List(_) | Call::AllMetadata => (None, Other, Long),
-            Call::Join(Join { follow: Follow::Session | Follow::All | Follow::Nothing, .. })
+            Call::Join(Join {
+                follow: Follow::Session | Follow::NextSession | Follow::All | Follow::Nothing, ..
+            })
             | Call::Create(_)
             | Call::Commands
             | Call::About
             | Call::Briefs
+            // It need not be loaded.
+            | Call::Delete { .. }
             | Call::Clients
             | Call::Execute(_)
             | Call::Session
+            | Call::Open(Open::New(_) | Open::Live)
+            | Call::Sessions { .. }
+            | Call::Introduce(_)
+            | Call::Reply { .. }
             | Call::Health
+            | Call::Live
+            | Call::Ready
+            | Call::Metrics
             | Call::Card
             | Call::ExtendedCard => (None, Other, Short),
         };

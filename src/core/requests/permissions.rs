@@ -5,14 +5,14 @@ use crate::a2a;
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::core::requests::Caller;
-use crate::core::requests::dispatch::explain;
+use crate::core::requests::answer::explain;
 use crate::core::{Core, Out};
 use crate::task::call::Execute;
+use crate::task::definitions::slash::{COMPRESS, Granted, Invocation, PERMISSIONS};
 use crate::task::fault::Fault;
 use crate::task::machine::decide::Input;
 use crate::task::message::Source;
 use crate::task::policy::Rule;
-use crate::task::slash::{Granted, Invocation, PERMISSIONS};
 
 impl Core {
     /// Takes rules back and answers with those that are left.
@@ -31,8 +31,14 @@ impl Core {
 
     /// Prepares the command: it gets the task and the permissions in place of its arguments, those that there are or those that were
     /// taken back.
-    pub(super) fn prepare_permissions(&mut self, command: &mut Invocation, by: &Source, now: Now) -> Result<(), Fault> {
-        let task = self.permissions_of(command);
+    pub(super) fn prepare_permissions(
+        &mut self,
+        command: &mut Invocation,
+        about: Option<&TaskId>,
+        caller: &Caller,
+        now: Now,
+    ) -> Result<(), Fault> {
+        let task = self.permissions_of(command, about, caller);
         let revokes = command.path.last().is_some_and(|name| name == "revoke");
         let mut granted = self.granted(task.as_ref());
         if revokes {
@@ -41,22 +47,28 @@ impl Core {
             let mut numbers = 1..;
             granted.retain(|_| which == "all" || numbers.next() == number);
             let rules = granted.iter().map(|granted| granted.rule.clone()).collect();
-            self.revoke(task.as_ref(), rules, by, now)?;
+            self.revoke(task.as_ref(), rules, &caller.by, now)?;
         }
         command.args = vec![task.map(|task| task.to_string()).unwrap_or_default()];
         command.args.extend(granted.iter().map(|granted| serde_json::to_string(granted).expect("rules are JSON")));
         Ok(())
     }
 
-    /// The task that a command about permissions is about: the one it names, or the live session.
-    pub(super) fn addressed(&self, execute: &Execute) -> Option<TaskId> {
+    /// The task that a command is about, if it is about one: the one it names, or the live session.
+    pub(super) fn addressed(&self, execute: &Execute, caller: &Caller) -> Option<TaskId> {
         let (command, _) = self.settings.commands.invoke(&execute.typed).ok()?;
-        (command.path.first()? == PERMISSIONS).then(|| self.permissions_of(&command)).flatten()
+        if command.path.first()? == COMPRESS {
+            return execute.about.clone().or_else(|| self.live_session(caller).cloned());
+        }
+        let permissions = (command.path.first()? == PERMISSIONS)
+            .then(|| self.permissions_of(&command, execute.about.as_ref(), caller));
+        permissions.flatten().or_else(|| self.task_to_restore(&command, execute.about.as_ref(), caller))
     }
 
-    fn permissions_of(&self, command: &Invocation) -> Option<TaskId> {
+    fn permissions_of(&self, command: &Invocation, about: Option<&TaskId>, caller: &Caller) -> Option<TaskId> {
         let at = usize::from(command.path.last().is_some_and(|name| name == "revoke"));
-        command.args.get(at).map(|task| task.as_str().into()).or_else(|| self.tasks.live_session().cloned())
+        let named = command.args.get(at).map(|task| task.as_str().into());
+        named.or_else(|| about.or(self.live_session(caller)).cloned())
     }
 
     /// What is allowed in a task, then what is saved.

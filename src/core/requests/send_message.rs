@@ -1,15 +1,15 @@
 //! Messages: a prompt, answers to questions, or both. A message goes to a task, which may be created for it. The client gets a
 //! stream of the turn, waits for its end, or gets an answer at once.
 
-use crate::a2a::{self, Begins, Ends, Form, Wanted};
+use crate::a2a::{self, Begins, Binding, Ends, Wanted};
 use crate::base::clock::Now;
-use crate::base::id::TaskId;
+use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::Core;
 use crate::core::compute::{Computed, Extent};
-use crate::core::readers::subscription::{First, FirstBody, Kind, Until, Wants};
+use crate::core::readers::subscription::{First, FirstBody, Kind, Role, Until, Wants};
 use crate::core::requests::Caller;
-use crate::core::requests::dispatch::explain;
+use crate::core::requests::answer::explain;
 use crate::core::tasks::create_task::NewTaskOptions;
 use crate::core::tasks::loaded_task::Mark;
 use crate::core::timers::Timer;
@@ -43,13 +43,32 @@ struct MessageRequest<'a> {
     prompts: bool,
 }
 
+impl<'a> MessageRequest<'a> {
+    fn new(caller: &'a Caller, say: &'a Say, state: &State, decision: &Decision, is_new: bool) -> MessageRequest<'a> {
+        let ends = match say.mode {
+            Mode::Stream => caller.form.dialect.prompt_stream.1,
+            Mode::Wait => caller.form.dialect.prompt_waits,
+            Mode::Now => Ends::WithTurn,
+        };
+        MessageRequest {
+            caller,
+            say,
+            until: Until { turn: turn_of(decision, state), floor: state.seq.next(), ends },
+            is_new,
+            // A prompt without answers is queued while the task waits for answers, and is answered at once.
+            stuck: state.paused && !decision.events.iter().any(is_answer),
+            prompts: matches!(decision.events.first(), Some(Event::Prompted { .. })),
+        }
+    }
+}
+
 impl Core {
     /// Carries out a message; `like` is how a task is created for it, if one is.
     pub(in crate::core) fn send_message(
         &mut self,
         caller: &Caller,
         mut say: Say,
-        like: NewTaskOptions,
+        mut like: NewTaskOptions,
         now: Now,
     ) -> Result<(), Fault> {
         self.room_for_sub(say.task.as_ref())?;
@@ -57,7 +76,13 @@ impl Core {
             self.reply_with_message(caller, &say, &text, now);
             return Ok(());
         }
-        let TargetTask { task, is_new, failure } = self.target_task(&say, like, &caller.form, now)?;
+        let servers = self.named_servers(caller, say.task.as_ref(), &say.create.settings)?;
+        like.servers.clone_from(&servers);
+        if let Some(task) = &say.task {
+            let key = self.client_key(Some(task), &say.create.settings)?;
+            self.hand_over_key(task, key);
+        }
+        let TargetTask { task, is_new, failure } = self.target_task(&say, like, caller, now)?;
         let decided = self.decide_message(caller, &task, &mut say, now);
         let decision = decided.map_err(|fault| {
             if is_new {
@@ -65,26 +90,14 @@ impl Core {
             }
             a2a::blame(&say.said.message, fault)
         })?;
+        self.hand_over(&task, servers);
         let state = &self.tasks[&task].state;
-        // A prompt without answers is queued while the task waits for answers, and is answered at once.
-        let stuck = state.paused && !decision.events.iter().any(is_answer);
-        let until = Until {
-            turn: turn_of(&decision, state),
-            floor: state.seq.next(),
-            ends: match say.mode {
-                Mode::Stream => caller.form.dialect.prompt_stream.1,
-                Mode::Wait | Mode::Now => Ends::WithTurn,
-            },
-        };
+        let prompt = decision.events.iter().position(|event| matches!(event, Event::Prompted { .. }));
+        let prompt = prompt.map(|at| Seq(state.seq.0 + 1 + at as u64));
+        let request = MessageRequest::new(caller, &say, state, &decision, is_new);
+        let (until, stuck) = (request.until, request.stuck);
         // The subscription begins before anything is recorded, so that the prompt need not be read from the journal again.
-        let request = MessageRequest {
-            caller,
-            say: &say,
-            until,
-            is_new,
-            stuck,
-            prompts: matches!(decision.events.first(), Some(Event::Prompted { .. })),
-        };
+        self.hide_own(caller, &task, prompt);
         let reader = self.listen(&request, &task, now);
         self.commit(&task, decision, now);
         self.hold(reader);
@@ -95,7 +108,7 @@ impl Core {
             None => self.advance(&task, now),
             Some(text) => drop(self.drive(&task, Input::Fail(text), now)),
         }
-        if say.mode == Mode::Now || (say.mode == Mode::Wait && stuck) {
+        if say.mode == Mode::Now || (say.mode == Mode::Wait && stuck && until.ends(until.floor, Mark::Pause)) {
             let reply = self.answer_prompt(caller, &task, say.history);
             self.note_wish(reply, Wants::Change);
             self.hold(reply);
@@ -104,7 +117,7 @@ impl Core {
     }
 
     /// The named task, or a new one.
-    fn target_task(&mut self, say: &Say, like: NewTaskOptions, form: &Form, now: Now) -> Result<TargetTask, Fault> {
+    fn target_task(&mut self, say: &Say, like: NewTaskOptions, caller: &Caller, now: Now) -> Result<TargetTask, Fault> {
         if let Some(task) = say.task.clone() {
             let context = &self.tasks[&task].state.created.context;
             if say.create.context.as_ref().is_some_and(|given| given != context) {
@@ -113,7 +126,7 @@ impl Core {
             }
             return Ok(TargetTask { task, is_new: false, failure: None });
         }
-        let (task, failure) = self.create_task(&say.create, like, &form.tenant, now)?;
+        let (task, failure) = self.create_task(&say.create, like, caller.partition(), now)?;
         Ok(TargetTask { task, is_new: true, failure })
     }
 
@@ -144,17 +157,42 @@ impl Core {
                 }
                 self.begin_stream(sub, now)
             }
-            Mode::Wait if !stuck => {
+            // What waits for more than the questions there are is not answered by them.
+            Mode::Wait if !stuck || !until.ends(until.floor, Mark::Pause) => {
+                if caller.form.session.is_some() {
+                    self.show_in_session(caller, task);
+                }
                 sub.kind = Kind::Once { history: say.history };
                 sub.wants = Wants::Change;
                 let key = self.subscribe(sub)?;
-                if let Some(wait) = self.settings.request_policy.blocking_timeout_ms {
+                if let Some(wait) = self.settings.request_policy.blocking_timeout_ms
+                    && until.ends(until.floor, Mark::Pause)
+                {
                     self.timers.arm(now.mono_ms + wait, Timer::Waiting(key));
                 }
                 Some(key)
             }
             Mode::Wait | Mode::Now => None,
         }
+    }
+
+    /// A socket that is shown the prompts of others is not shown its own.
+    fn hide_own(&mut self, caller: &Caller, task: &TaskId, prompt: Option<Seq>) {
+        let stream = (caller.form.dialect.binding == Binding::Acp).then(|| self.stream_of(caller.conn, task)).flatten();
+        if let Some(sub) = stream.and_then(|stream| self.readers.get_mut(stream)) {
+            let sent = sub.cursor;
+            sub.own.retain(|seq| *seq > sent);
+            sub.own.extend(prompt);
+        }
+    }
+
+    /// The task of a slash command is shown in the session in which it was typed.
+    fn show_in_session(&mut self, caller: &Caller, task: &TaskId) {
+        let until = Until { turn: 0, floor: Seq(0), ends: Ends::WithTask };
+        // The command line is not shown to whoever typed it.
+        let mut sub = self.sub(caller, task, self.tasks[task].state.seq.next(), until);
+        sub.role = Role::Watch;
+        self.subscribe(sub);
     }
 
     /// Sets the first frame of a stream that answers a prompt.
@@ -220,17 +258,18 @@ impl Core {
 
     /// Finds out whether the text of a message answers a question of the task that it names or of a task in the context that it names,
     /// in views that answer in words. Then the message becomes the answer. If several questions are open, they are returned in words.
-    pub(in crate::core) fn hear_answer(&self, say: &mut Say, form: &Form) -> Option<String> {
+    pub(in crate::core) fn hear_answer(&self, say: &mut Say, caller: &Caller) -> Option<String> {
+        let form = &caller.form;
         let candidates: Vec<&TaskId> = match (&say.task, &say.create.context) {
             (Some(task), _) => vec![task],
-            (None, Some(context)) => self.tasks.of_context(&form.tenant, context).iter().collect(),
+            (None, Some(context)) => self.tasks.of_context(&caller.partition(), context).iter().collect(),
             (None, None) => return None,
         };
         let loaded = candidates.into_iter().filter_map(|task| self.tasks.get(task));
         // Nobody was asked what is not on disk yet.
         let states = loaded.filter(|loaded| loaded.is_shown()).map(|loaded| loaded.state.as_ref());
         let words = |state: &&State| a2a::view(form, Some(&state.created)).answers_in_words();
-        let states = states.filter(|state| state.created.tenant == form.tenant).filter(words);
+        let states = states.filter(|state| self.sees(caller, &state.created.task)).filter(words);
         let states: Vec<&State> = states.collect();
         match answer_words::meaning(&states, &say.said) {
             Meaning::Prompt => None,
@@ -254,5 +293,5 @@ fn turn_of(decision: &Decision, state: &State) -> u32 {
 }
 
 fn is_answer(event: &Event) -> bool {
-    matches!(event, Event::CallAnswered { .. })
+    matches!(event, Event::CallAnswered { .. } | Event::CallReplied { .. })
 }

@@ -4,15 +4,19 @@
 use crate::a2a::{self, Form, PromptAnswer, commands};
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
+use crate::core::connections::connection::Link;
 use crate::core::requests::Caller;
+use crate::core::requests::admission::permit;
 use crate::core::tasks::create_task::NewTaskOptions;
 use crate::core::{Core, Site};
+use crate::task::access::{Needed, Right, Rights};
 use crate::task::call::{Execute, Mode, Say};
+use crate::task::definitions::slash::{Answers, COMPRESS, HOOKS, Invocation, PERMISSIONS, STOP, Unrunnable};
 use crate::task::fault::Fault;
 use crate::task::machine::decide::Input;
 use crate::task::machine::job::Said;
 use crate::task::message::{Message, Part, Role};
-use crate::task::slash::{Answers, Invocation, PERMISSIONS, STOP};
+use crate::task::restore::wish::Name;
 use std::sync::Arc;
 
 impl Core {
@@ -24,18 +28,32 @@ impl Core {
         now: Now,
     ) -> Result<(), Fault> {
         let form = &caller.form;
-        match self.find(&execute, &site) {
+        if let Some(say) = execute.otherwise
+            && matches!(self.commands(&site).invoke(&execute.typed), Err(Unrunnable::Unknown { .. }))
+        {
+            return self.send_message(caller, *say, NewTaskOptions::at(site), now);
+        }
+        let execute = Execute { otherwise: None, ..execute };
+        match self.find(&execute, &site, caller) {
             Ok((mut command, answers)) => {
-                let id: TaskId = self.settings.entropy.uuid().into();
-                let (execute, form) = watched(execute, answers, form, &id);
-                let say = self.typed(execute, &command);
-                match command.path.first().map(String::as_str) {
-                    Some(STOP) => self.stop_turn(&mut command, caller, now),
-                    Some(PERMISSIONS) => self.prepare_permissions(&mut command, &caller.by, now)?,
-                    _ => {}
+                if command.path.first().is_some_and(|name| name == COMPRESS) {
+                    return self.compress(caller, execute, now);
                 }
-                let options = NewTaskOptions { id: Some(id), command: Some(command), site };
-                self.send_message(&Caller { form, ..caller.clone() }, say, options, now)
+                let id: TaskId = self.settings.entropy.uuid().into();
+                let (execute, form) = watched(execute, answers, caller, &id);
+                if execute.mode == Mode::Stream {
+                    self.room_for_stream(caller)?;
+                }
+                let about = execute.about.clone();
+                let say = self.typed(execute, &command);
+                let restored = self.prepare(&mut command, about.as_ref(), caller, now)?;
+                let options =
+                    NewTaskOptions { id: Some(id.clone()), command: Some(command), ..NewTaskOptions::at(site) };
+                self.send_message(&Caller { form, ..caller.clone() }, say, options, now)?;
+                if let Some(task) = restored {
+                    self.begin_restore(&task, id);
+                }
+                Ok(())
             }
             Err(fault) if form.prompt_answer == PromptAnswer::CommandReceipt => {
                 self.not_started(caller, &fault, execute.mode, now);
@@ -45,9 +63,49 @@ impl Core {
         }
     }
 
-    fn find(&self, execute: &Execute, site: &Result<Site, String>) -> Result<(Invocation, Answers), Fault> {
-        let found = self.settings.commands.invoke(&execute.typed);
+    /// Gives `/compress` to its task as a prompt: the summary is a turn of the conversation that it is about.
+    fn compress(&mut self, caller: &Caller, execute: Execute, now: Now) -> Result<(), Fault> {
+        let Some(task) = execute.about.clone().or_else(|| self.live_session(caller).cloned()) else {
+            return Err(Fault::params("There is no conversation yet that could be summarised."));
+        };
+        let (execute, form) = watched(execute, Answers::Streaming, caller, &task);
+        let message = Message::new(self.settings.entropy.uuid(), Role::User, vec![Part::text(format!("/{COMPRESS}"))]);
+        let mut said = Said::new(Arc::new(message), Vec::new());
+        said.delivery.compress = true;
+        let say = Say::new(said, Some(task), execute.create, execute.mode);
+        let site = Ok(self.settings.workspace.site.clone());
+        self.send_message(&Caller { form, ..caller.clone() }, say, NewTaskOptions::at(site), now)
+    }
+
+    /// Does the part of a command that is the core's. Returns the task that the command will restore.
+    fn prepare(
+        &mut self,
+        command: &mut Invocation,
+        about: Option<&TaskId>,
+        caller: &Caller,
+        now: Now,
+    ) -> Result<Option<TaskId>, Fault> {
+        match command.path.first().map(String::as_str) {
+            Some(HOOKS) if command.path.get(1).is_some_and(|name| name == "allow") => self.refuse_network(caller)?,
+            Some(STOP) => self.stop_turn(command, about, caller, now),
+            Some(PERMISSIONS) => self.prepare_permissions(command, about, caller, now)?,
+            Some(name) if let Some(name) = Name::from_word(name) => {
+                return self.prepare_restore(command, name, about, caller);
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn find(
+        &self,
+        execute: &Execute,
+        site: &Result<Site, String>,
+        caller: &Caller,
+    ) -> Result<(Invocation, Answers), Fault> {
+        let found = self.commands(site).invoke(&execute.typed);
         let (command, spec) = found.map_err(|why| commands::unrunnable(&why))?;
+        permit(caller, Needed::All(Rights::NONE.and(spec.right)))?;
         if let (true, Err(why)) = (spec.needs_workspace, site) {
             return Err(Fault::params(why.clone()));
         }
@@ -56,10 +114,10 @@ impl Core {
 
     /// Stops the turn of the task that `/stop` names, or of the live session. The command then gets the id of the task, or none if no
     /// turn was under way.
-    fn stop_turn(&mut self, command: &mut Invocation, caller: &Caller, now: Now) {
+    fn stop_turn(&mut self, command: &mut Invocation, about: Option<&TaskId>, caller: &Caller, now: Now) {
         let named = command.args.drain(..).next().map(TaskId::from);
-        let task = named.or_else(|| self.tasks.live_session().cloned());
-        let Some(task) = task.filter(|task| self.sees(&caller.form, task)) else {
+        let task = named.or_else(|| about.or(self.live_session(caller)).cloned());
+        let Some(task) = task.filter(|task| self.sees(caller, task)) else {
             return;
         };
         let at = |core: &Core| core.tasks.get(&task).map(|loaded| loaded.state.seq);
@@ -67,6 +125,17 @@ impl Core {
         let stopped = self.drive(&task, Input::Abort { by: caller.by.clone() }, now);
         if stopped.is_ok() && at(self) != before {
             command.args.push(task.to_string());
+        }
+    }
+
+    /// Some things are for whoever sits at the machine.
+    fn refuse_network(&self, caller: &Caller) -> Result<(), Fault> {
+        match self.connections.get(caller.conn).map(|conn| conn.link) {
+            Some(Link::Unix | Link::NamedUnix) => Ok(()),
+            Some(Link::Tcp) | None => Err(Fault::params(
+                "Hooks are programs that come with a project. They are allowed in the terminal, or over the server's Unix \
+                 socket, and not over the network.",
+            )),
         }
     }
 
@@ -90,15 +159,32 @@ impl Core {
 }
 
 /// A command that starts a model turn is answered with a stream where a client would wait for a result. As at the reference server,
-/// the model asks nothing, if the operator allows that.
-fn watched(mut execute: Execute, answers: Answers, form: &Form, task: &TaskId) -> (Execute, Form) {
+/// the model asks nothing, if the operator allows that and the client may ask for it. A native client that follows tasks anyway is
+/// answered at once.
+fn watched(mut execute: Execute, answers: Answers, caller: &Caller, task: &TaskId) -> (Execute, Form) {
+    let form = &caller.form;
     match (form.prompt_answer, answers) {
         (PromptAnswer::CommandResult, Answers::Streaming) => {
-            execute.create.settings.auto_execute = Some(true);
+            execute.create.settings.auto_execute = Some(caller.principal.rights.has(Right::Approve));
             execute.mode = Mode::Stream;
             (execute, commands::stream(task))
         }
+        (PromptAnswer::Accepted, answers) if execute.mode == Mode::Stream => {
+            execute.mode = if answers == Answers::Streaming { Mode::Now } else { Mode::Wait };
+            (execute, form.clone())
+        }
+        (PromptAnswer::StopReason, _) => {
+            let session = execute.about.clone();
+            (execute, Form { session, ..form.clone() })
+        }
         (PromptAnswer::CommandResult, Answers::Once)
-        | (PromptAnswer::Task | PromptAnswer::Accepted | PromptAnswer::CommandReceipt, _) => (execute, form.clone()),
+        | (
+            PromptAnswer::Task
+            | PromptAnswer::Accepted
+            | PromptAnswer::CommandReceipt
+            | PromptAnswer::Nothing
+            | PromptAnswer::Options,
+            _,
+        ) => (execute, form.clone()),
     }
 }

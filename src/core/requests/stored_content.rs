@@ -45,7 +45,7 @@ impl Core {
 mod tests {
     use crate::a2a::Dialect;
     use crate::core::disk::store::Archive;
-    use crate::core::rig::Rig;
+    use crate::core::test_core::TestCore;
     use crate::task::call::Call;
     use crate::task::log::blob::{FileChange, FileVersion};
     use crate::task::log::event::Event;
@@ -55,9 +55,9 @@ mod tests {
 
     #[test]
     fn a_task_shows_the_content_that_its_own_log_names() {
-        let mut rig = Rig::new();
-        let (mine, other) = (rig.begin(Dialect::RPC_03, None), rig.begin(Dialect::RPC_03, None));
-        let sha256 = rig.store.blobs().put(b"abcde").unwrap();
+        let mut test = TestCore::new();
+        let (mine, other) = (test.begin(Dialect::RPC_03, None), test.begin(Dialect::RPC_03, None));
+        let sha256 = test.store.blobs().put(b"abcde").unwrap();
         let version = |sha256: &str, unstored| FileVersion { sha256: sha256.into(), len: 5, mode: 0o644, unstored };
         let change = FileChange {
             call: "c".into(),
@@ -65,11 +65,12 @@ mod tests {
             path: "a".into(),
             before: Some(version("gone", true)),
             after: version(&sha256, false),
+            dirs: 0,
         };
         let events = vec![Event::FileChanged(Arc::new(change))];
-        rig.core.commit(&mine, Decision { events, effects: Vec::new() }, rig.now);
+        test.core.commit(&mine, Decision { events, effects: Vec::new() }, test.now);
         let mut ask = |task: &str, sha256: &str, from| {
-            rig.ask(Dialect::NATIVE, Call::Blob { task: task.into(), sha256: sha256.into(), from })
+            test.ask(Dialect::NATIVE, Call::Blob { task: task.into(), sha256: sha256.into(), from })
         };
         let piece = |from: u64, data: &str| json!({"sha256": sha256, "from": from, "len": 5, "data": data});
         assert_eq!(ask(mine.as_str(), &sha256, 0)["ok"], piece(0, "YWJj"));

@@ -2,17 +2,19 @@
 
 use crate::a2a;
 use crate::base::clock::Now;
-use crate::base::id::{Seq, TaskId, Tenant};
+use crate::base::id::{ContextId, Seq, TaskId};
 use crate::core::requests::Caller;
 use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::{Core, Site};
+use crate::mcp::config::{Server, client};
+use crate::task::access::Partition;
 use crate::task::call::{Create, Settings};
+use crate::task::definitions::slash::Invocation;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::{Created, Event};
 use crate::task::log::record::Record;
-use crate::task::machine::state::State;
+use crate::task::machine::state::{Item, State};
 use crate::task::policy;
-use crate::task::slash::Invocation;
 use std::sync::Arc;
 
 /// How a task is created, beside what its client wants.
@@ -23,11 +25,15 @@ pub(in crate::core) struct NewTaskOptions {
     pub command: Option<Invocation>,
     /// Where it works, or why it cannot.
     pub site: Result<Site, String>,
+    /// The MCP servers that the client named.
+    pub servers: Vec<Server>,
+    /// Everybody who may look at tasks sees it.
+    pub shared: bool,
 }
 
 impl NewTaskOptions {
     pub fn at(site: Result<Site, String>) -> NewTaskOptions {
-        NewTaskOptions { id: None, command: None, site }
+        NewTaskOptions { id: None, command: None, site, servers: Vec::new(), shared: false }
     }
 }
 
@@ -37,6 +43,14 @@ struct Chosen {
     model: String,
     /// Why it cannot do so.
     problem: Option<String>,
+}
+
+/// What a new task continues.
+struct Continued {
+    /// The latest task of the context, and its position.
+    parent: (TaskId, Seq),
+    /// The conversation so far.
+    inherited: Vec<Arc<Item>>,
 }
 
 impl Core {
@@ -49,7 +63,10 @@ impl Core {
     ) -> Result<(), Fault> {
         let form = &caller.form;
         (self.settings.choose)(create.settings.model.as_deref()).map_err(Fault::params)?;
-        let (task, _) = self.create_task(create, NewTaskOptions::at(Ok(site)), &form.tenant, now)?;
+        let servers = self.named_servers(caller, None, &create.settings)?;
+        let options = NewTaskOptions { servers: servers.clone(), ..NewTaskOptions::at(Ok(site)) };
+        let (task, _) = self.create_task(create, options, caller.partition(), now)?;
+        self.hand_over(&task, servers);
         let response = a2a::created(form, &self.tasks[&task].state);
         self.answer_after(caller, &task, response);
         Ok(())
@@ -60,18 +77,15 @@ impl Core {
         &mut self,
         create: &Create,
         options: NewTaskOptions,
-        tenant: &Tenant,
+        partition: Partition,
         now: Now,
     ) -> Result<(TaskId, Option<String>), Fault> {
-        let NewTaskOptions { id, command, site } = options;
+        let NewTaskOptions { id, command, site, servers, shared } = options;
         let Create { context, settings, traits } = create;
         let context = context.clone().unwrap_or_else(|| self.settings.entropy.uuid().into());
-        let mut inherited = Vec::new();
-        let parent = self.tasks.latest(tenant, &context).and_then(|parent| {
-            let loaded = self.tasks.get(parent)?;
-            inherited = [loaded.inherited.clone(), loaded.state.history.clone()].concat();
-            Some((parent.clone(), loaded.state.seq))
-        });
+        let continued = self.continued(&partition, &context);
+        let (parent, inherited) = continued.map(|Continued { parent, inherited }| (parent, inherited)).unzip();
+        let key = self.client_key(None, settings)?;
         self.make_room();
         if self.tasks.len() >= self.settings.limits.tasks {
             let message = "The server has as many tasks as it can hold; try again later.";
@@ -82,7 +96,9 @@ impl Core {
         let created = Arc::new(Created {
             task: task.clone(),
             context: context.clone(),
-            tenant: tenant.clone(),
+            tenant: partition.tenant.clone(),
+            owner: partition.owner.clone(),
+            shared,
             parent,
             lifecycle: traits.lifecycle,
             protocol: traits.protocol,
@@ -96,17 +112,34 @@ impl Core {
             },
             auto_execute: settings.auto_execute.unwrap_or(false),
             tools: settings.tools.clone(),
+            servers: servers.iter().map(client::shown).collect(),
+            client_key: key.is_some(),
+            depth: settings.depth,
             command,
         });
         let event = Event::Created(created.clone());
         let record = Record { seq: Seq(1), at: now.unix_ms, event };
-        let mut loaded = LoadedTask::new(State::new(created, &record), inherited);
+        let mut loaded =
+            LoadedTask::new(State::new(created, &record), inherited.unwrap_or_default(), self.settings.shown_when());
         record.write(&mut loaded.pending);
+        if let Some(owned) = self.settings.owned(1) {
+            loaded.record(owned, now.unix_ms, &self.tools.shown);
+        }
+        self.audit.iter_mut().for_each(|audit| audit.note_created(&mut loaded, now));
         self.tasks.insert(task.clone(), loaded);
-        self.tasks.add_to_context(&task, tenant, &context);
+        self.tasks.add_to_context(&task, &partition, &context);
         self.arm_expiry(now);
         self.schedule_append(&task);
+        self.hand_over_key(&task, key);
         Ok((task, problem))
+    }
+
+    /// What a new task in this context continues.
+    fn continued(&self, partition: &Partition, context: &ContextId) -> Option<Continued> {
+        let parent = self.tasks.latest(partition, context)?;
+        let loaded = self.tasks.get(parent)?;
+        let inherited = [loaded.inherited.clone(), loaded.state.shown_history(0)].concat();
+        Some(Continued { parent: (parent.clone(), loaded.state.seq), inherited })
     }
 
     /// The workspace and model that a client's settings lead to.
@@ -115,7 +148,7 @@ impl Core {
             Ok(site) => (site, None),
             Err(why) => {
                 let path = wishes.workspace.clone().unwrap_or_default();
-                (Site { path, trusted: false }, Some(why))
+                (Site { path, ..Site::default() }, Some(why))
             }
         };
         let (model, refused) = match (self.settings.choose)(wishes.model.as_deref()) {

@@ -4,17 +4,18 @@
 use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
 use crate::core::disk::request::StoreRequest;
-use crate::core::disk::store::{Store, StoreError};
+use crate::core::disk::store::{Lasts, ShownWhen, Store, StoreError};
 use crate::core::tasks::loaded_task::{LoadedTask, Mark};
 use crate::core::timers::Timer;
-use crate::core::{Core, Out, log};
+use crate::core::{Core, HookNotice, Out, log};
+use crate::task::definitions::slash::Facts;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::brief::Brief;
 use crate::task::log::event::Event;
 use crate::task::machine::decide;
 use crate::task::machine::decide::{Decision, Effect, Gate, Input, Refusal, Rules};
 use crate::task::machine::job::{JobId, Work};
-use crate::task::slash::Facts;
+use crate::task::policy::Rule;
 use std::sync::Arc;
 
 impl Core {
@@ -41,11 +42,26 @@ impl Core {
         Ok(())
     }
 
-    /// Does what follows from the state. When the server is shutting down no new work begins, but a turn may still end.
+    /// Whether a command that restores the task is under way.
+    pub(in crate::core) fn is_restoring(&self, loaded: &LoadedTask) -> bool {
+        let command = loaded.restored_by.as_ref().and_then(|command| self.tasks.get(command));
+        command.is_some_and(|command| !(command.gated.is_empty() && command.running.is_empty()))
+    }
+
+    /// Does what follows from the state. When the server is shutting down no new work begins, but a turn may still end. A task that is
+    /// being restored waits.
     pub(in crate::core) fn advance(&mut self, task: &TaskId, now: Now) {
+        if self.tasks.get(task).is_some_and(|loaded| self.is_restoring(loaded)) {
+            return;
+        }
         loop {
             let decision = self.decide(task, Input::Advance).expect("going on is never refused");
             if decision.is_empty() || (!self.is_running() && decision.effects.iter().any(is_work)) {
+                return;
+            }
+            if decision.events.iter().any(|event| matches!(event, Event::TurnBegan { .. }))
+                && self.delays_turn(task, now)
+            {
                 return;
             }
             self.commit(task, decision, now);
@@ -58,14 +74,24 @@ impl Core {
             return;
         }
         self.follow_all(task, now);
+        self.note_freed_turns(&decision.events);
         // A command gets the facts from before it began.
-        let facts = decision.events.contains(&Event::CommandBegan).then(|| self.facts(now));
+        let facts = decision
+            .events
+            .contains(&Event::CommandBegan)
+            .then(|| self.facts(&self.tasks[task].state.created.owner, now));
         let mut ended = Vec::new();
         let changed = self.tasks.update(task, |loaded| {
             let status = loaded.state.status.seq;
             for event in decision.events {
+                let audited = self.audit.as_mut().and_then(|audit| audit.note(loaded, &event, now));
+                if let Some(audited) = audited {
+                    loaded.record(audited, now.unix_ms, &self.tools.shown);
+                }
                 let (record, mark) = loaded.record(event, now.unix_ms, &self.tools.shown);
+                self.operation.metrics.event(&loaded.state, &record);
                 self.out.extend(log::event(&loaded.state, &record, self.settings.log_level));
+                self.out.extend(HookNotice::of(&loaded.state, &record).map(|notice| Out::Hook(Box::new(notice))));
                 if mark == Mark::Over {
                     self.out.push(Out::Over { task: task.clone() });
                 }
@@ -112,9 +138,15 @@ impl Core {
                 }
                 return;
             }
+            // The job waits for it, so it is running.
+            Effect::Reply { job, nr, reply } => {
+                let job = JobId { task: task.clone(), at: *job };
+                return self.start_after_audit(Out::Reply { job, nr: *nr, reply: reply.clone() });
+            }
             Effect::Save { rule } => {
+                self.audit_saved(task, rule, now);
                 self.learn_saved(rule);
-                return self.out.push(Out::SaveRule { rule: rule.clone() });
+                return self.start_after_audit(Out::SaveRule { rule: Rule::clone(rule) });
             }
             Effect::Start { job, gate } => (*job, *gate),
         };
@@ -143,7 +175,7 @@ impl Core {
 
     /// A journal that could not be written is left alone until [`Core::retry_append`].
     pub(in crate::core) fn schedule_append(&mut self, task: &TaskId) {
-        if self.tasks.get(task).is_some_and(|loaded| loaded.broken.is_none()) {
+        if self.tasks.get(task).is_some_and(|loaded| loaded.broken.is_none() || !loaded.retry_armed) {
             self.retry_append(task);
         }
     }
@@ -171,7 +203,9 @@ impl Core {
         }
         let mut failed = Vec::new();
         for task in std::mem::take(&mut self.disk.to_append) {
+            let blocked = self.audit.as_ref().and_then(|audit| audit.blocks(self.tasks.get(&task)?));
             let appended = match self.tasks.continues_unwritten(&task) {
+                true | false if blocked.is_some() => blocked.map(Err),
                 true => Some(Err(StoreError::new("the journal of the task that this one continues cannot be written"))),
                 false => self.tasks.update(&task, |loaded| append_one(loaded, store)),
             };
@@ -181,7 +215,7 @@ impl Core {
             loaded.listed = false;
             match appended {
                 Ok(()) => {
-                    if loaded.broken.take().is_some() {
+                    if !loaded.is_held_back() && loaded.broken.take().is_some() {
                         self.readers.forget_notices(&loaded.subs);
                     }
                     if !loaded.is_open() {
@@ -193,7 +227,7 @@ impl Core {
                     }
                     self.disk.to_release.push(task);
                 }
-                Err(error) if loaded.shown() == Seq(0) => {
+                Err(error) if loaded.written == Seq(0) => {
                     store.close(&task);
                     self.tell_trouble(&error, now);
                     self.abandon(&task, error, now);
@@ -260,6 +294,7 @@ impl Core {
         self.announce_clients(now);
         self.watch_output_budget(now);
         self.lighten();
+        self.dismiss_clients(now);
         if self.is_over() {
             let fault = Fault::new(
                 FaultKind::Overloaded { retry_after_s: 5 },
@@ -268,35 +303,50 @@ impl Core {
             for key in self.readers.keys() {
                 self.dismiss(key, &fault, now);
             }
+            self.close_all_sockets(now);
         }
     }
 
     fn start_jobs(&mut self, task: &TaskId) {
+        let waits_for_parent = self.tasks.continues_unshown(task);
         let Some(loaded) = self.tasks.get_mut(task) else {
             return;
         };
-        let (written, synced) = (loaded.shown(), loaded.synced);
-        let mut must_sync = false;
+        let (shown, written, synced) = (loaded.shown(), loaded.written, loaded.synced);
+        let audited = self.audit.as_ref().is_none_or(|audit| audit.is_synced(loaded));
+        let (mut must_sync, mut must_audit) = (false, false);
         let mut waiting = Vec::new();
         for (gate, seq, job) in std::mem::take(&mut loaded.gated) {
             let safe = match gate {
-                Gate::Written => written >= seq,
-                Gate::Synced => synced >= seq,
+                Gate::Written => shown >= seq,
+                Gate::Synced => synced >= seq && audited,
             };
             if safe {
                 loaded.running.push(job.id.at);
+                let operation = &mut self.operation;
+                operation.metrics.start(&job, &operation.tools, operation.now.mono_ms);
                 self.out.extend(log::job(&job, self.settings.log_level));
                 self.out.push(Out::Start(job));
             } else {
-                must_sync |= gate == Gate::Synced && written >= seq;
+                must_sync |= gate == Gate::Synced && seq > synced && seq <= written;
+                must_audit |= gate == Gate::Synced && shown >= seq && !audited;
                 waiting.push((gate, seq, job));
             }
         }
         loaded.gated = waiting;
         must_sync |= self.readers.among(&loaded.subs).any(|sub| sub.safe > synced && sub.safe <= written);
-        if must_sync && !loaded.syncing {
+        must_sync |= loaded.is_held_back() && !loaded.retry_armed;
+        if must_sync && waits_for_parent {
+            let at = self.operation.now.mono_ms + self.settings.limits.store_retry_ms;
+            if !std::mem::replace(&mut loaded.retry_armed, true) {
+                self.timers.arm(at, Timer::Store(task.clone()));
+            }
+        } else if must_sync && !loaded.syncing {
             loaded.syncing = true;
             self.out.push(Out::Store(StoreRequest::Sync { task: task.clone(), upto: written }));
+        }
+        if let Some(audit) = self.audit.as_mut().filter(|_| must_audit) {
+            self.out.extend(audit.sync_for(task));
         }
     }
 
@@ -309,8 +359,12 @@ impl Core {
         match result {
             Ok(()) => {
                 loaded.synced = loaded.synced.max(upto);
+                if loaded.pending.is_empty() && loaded.broken.take().is_some() {
+                    self.readers.forget_notices(&loaded.subs);
+                }
                 self.disk.to_release.push(task.clone());
             }
+            Err(error) if self.settings.shown_when() == ShownWhen::Synced => self.not_synced(task, error, now),
             Err(error) => {
                 self.tell_trouble(&error, now);
                 let Some(loaded) = self.tasks.get_mut(task) else {
@@ -331,6 +385,25 @@ impl Core {
     }
 }
 
+impl Core {
+    /// A shared store did not take events that nobody was shown.
+    fn not_synced(&mut self, task: &TaskId, error: StoreError, now: Now) {
+        let Some(loaded) = self.tasks.get_mut(task) else {
+            return;
+        };
+        if error.lasts == Lasts::WhileLocked {
+            return self.fenced(task, now);
+        }
+        if !std::mem::replace(&mut loaded.retry_armed, true) {
+            let at = now.mono_ms + self.settings.limits.store_retry_ms;
+            self.timers.arm(at, Timer::Store(task.clone()));
+        }
+        loaded.broken = Some(error.message.clone());
+        self.tell_trouble(&error, now);
+        self.tell_readers(task, now);
+    }
+}
+
 fn is_work(effect: &Effect) -> bool {
     matches!(effect, Effect::Start { .. })
 }
@@ -342,7 +415,7 @@ fn append_one(loaded: &mut LoadedTask, store: &mut dyn Store) -> Result<(), Stor
         return Ok(());
     }
     let created = &loaded.state.created;
-    if loaded.shown() == Seq(0) {
+    if loaded.written == Seq(0) {
         store.create(&created.task, &Brief::of(&loaded.state))?;
     }
     store.append(&created.task, &loaded.pending, open)?;
@@ -352,3 +425,6 @@ fn append_one(loaded: &mut LoadedTask, store: &mut dyn Store) -> Result<(), Stor
     loaded.pending = Vec::new();
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -109,7 +109,8 @@ impl Core {
     pub(super) fn remove(&mut self, task: TaskId, now: Now) {
         drop(self.tasks.unload(&task));
         if let Some(brief) = self.tasks.forget(&task, now.unix_ms) {
-            self.out.push(Out::Store(StoreRequest::Remove { task, brief }));
+            self.audit_deleted(&task, now);
+            self.start_after_audit(Out::Store(StoreRequest::Remove { task, brief }));
         }
     }
 

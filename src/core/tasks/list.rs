@@ -8,6 +8,7 @@ use crate::base::id::TaskId;
 use crate::core::Core;
 use crate::core::compute::Extent;
 use crate::core::disk::Parked;
+use crate::core::requests::Caller;
 use crate::task::call::{Call, List, Mark};
 use crate::task::log::brief::Brief;
 use crate::task::machine::state::State;
@@ -25,7 +26,7 @@ impl Core {
         self.connections.end_call(conn);
         match &request.call {
             Call::AllMetadata => {
-                let mut states = self.all_states(&request.caller.form);
+                let mut states = self.all_states(&request.caller);
                 let tools = self.tools.shown.clone();
                 let bytes = states.len() * METADATA_BYTES;
                 let encode = move |_: &a2a::Form| a2a::all_metadata(by_status(&mut states), &tools);
@@ -67,10 +68,10 @@ impl Core {
         }
     }
 
-    /// Every task in memory that a client of this tenant sees.
-    fn all_states(&self, form: &a2a::Form) -> Vec<Arc<State>> {
+    /// Every task in memory that a client sees.
+    fn all_states(&self, caller: &Caller) -> Vec<Arc<State>> {
         let all_loaded = self.tasks.values();
-        let visible = all_loaded.filter(|loaded| loaded.state.created.tenant == form.tenant);
+        let visible = all_loaded.filter(|loaded| self.sees(caller, &loaded.state.created.task));
         visible.filter(|loaded| loaded.is_shown()).map(|loaded| loaded.state.clone()).collect()
     }
 
@@ -80,7 +81,7 @@ impl Core {
         let unwritten = self.tasks.values().filter(|loaded| !loaded.is_shown());
         let unwritten: HashSet<&TaskId> = unwritten.map(|loaded| &loaded.state.created.task).collect();
         let known = self.tasks.known.iter().filter(|(task, brief)| {
-            brief.tenant == form.tenant
+            request.caller.sees(brief)
                 && list.context.as_ref().is_none_or(|c| *c == brief.context)
                 && list.since.is_none_or(|since| brief.at >= since)
                 && list.state.is_none_or(|state| state == a2a::shown_state(form, task, brief))

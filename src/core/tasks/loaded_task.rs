@@ -5,9 +5,9 @@
 //! `core/readers`). Without readers no bodies are made or kept.
 
 use crate::a2a::{self, Body, Tools, View};
-use crate::base::id::Seq;
+use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
-use crate::core::disk::store::Openness;
+use crate::core::disk::store::{Openness, ShownWhen};
 use crate::core::hooks::{self, Courier};
 use crate::task::log::brief::Brief;
 use crate::task::log::event::{End, Event, calls, detours, errands, hooks, shells, speech};
@@ -37,6 +37,10 @@ pub struct LoadedTask {
     /// Up to here it survives a power failure.
     pub synced: Seq,
     pub syncing: bool,
+    shown_when: ShownWhen,
+    /// The last entry of the audit that tells of it, and the one that its log names last.
+    pub audit: u64,
+    pub audited: u64,
     /// Why the journal cannot be written at present.
     pub broken: Option<String>,
     /// A timer for the next try is armed.
@@ -45,6 +49,8 @@ pub struct LoadedTask {
     pub gated: Vec<(Gate, Seq, Job)>,
     /// Jobs that were started and have not reported their end.
     pub running: Vec<Seq>,
+    /// The command that restores it.
+    pub restored_by: Option<TaskId>,
     /// When its next timer for limits fires, in monotonic milliseconds.
     pub armed: u64,
     pub subs: Vec<Key>,
@@ -137,7 +143,7 @@ pub enum Found<'a> {
 }
 
 impl LoadedTask {
-    pub fn new(state: State, inherited: Vec<Arc<Item>>) -> LoadedTask {
+    pub fn new(state: State, inherited: Vec<Arc<Item>>, shown_when: ShownWhen) -> LoadedTask {
         LoadedTask {
             state: Arc::new(state),
             inherited,
@@ -147,10 +153,14 @@ impl LoadedTask {
             written: Seq(0),
             synced: Seq(0),
             syncing: false,
+            shown_when,
+            audit: 0,
+            audited: 0,
             broken: None,
             retry_armed: false,
             gated: Vec::new(),
             running: Vec::new(),
+            restored_by: None,
             armed: u64::MAX,
             subs: Vec::new(),
             couriers: Vec::new(),
@@ -219,7 +229,7 @@ impl LoadedTask {
     pub fn trim(&mut self, slowest: Seq, cap: usize) {
         while let Some(first) = self.hot.front() {
             let passed = first.seq <= slowest;
-            if first.seq > self.written || !(passed || self.hot_bytes > cap) {
+            if first.seq > self.shown() || !(passed || self.hot_bytes > cap) {
                 break;
             }
             self.hot_bytes -= first.bytes;
@@ -242,10 +252,17 @@ impl LoadedTask {
         self.hot.iter().map(|hot| (hot.seq, hot.bytes)).collect()
     }
 
-    /// Up to here clients may be shown the log; readers, lists, replies and webhooks use nothing else. It is what survives the
-    /// death of the process.
+    /// Up to here clients may be shown the log; readers, lists, replies and webhooks use nothing else, and jobs start on nothing else.
     pub fn shown(&self) -> Seq {
-        self.written
+        match self.shown_when {
+            ShownWhen::Written => self.written,
+            ShownWhen::Synced => self.synced,
+        }
+    }
+
+    /// Whether events wait for a sync before clients may be shown them.
+    pub fn is_held_back(&self) -> bool {
+        self.shown_when == ShownWhen::Synced && self.synced < self.written
     }
 
     /// How long its log is, with what is not on disk yet and the texts of calls that are stored beside it: about as long as the task
@@ -263,16 +280,18 @@ impl LoadedTask {
 
     /// Whether clients may be shown the state as it is.
     pub fn is_shown(&self) -> bool {
-        self.written == self.state.seq
+        self.shown() == self.state.seq
     }
 
     /// Whether it can be unloaded: it is idle, all of it is on disk, it has no readers, and no delivery to a webhook is due.
     pub fn can_leave(&self) -> bool {
         (self.openness() == Openness::Settled || !self.owned)
             && self.pending.is_empty()
+            && !self.is_held_back()
             && self.subs.is_empty()
             && self.gated.is_empty()
             && self.running.is_empty()
+            && self.restored_by.is_none()
             && self.couriers.is_empty()
             && !self.syncing
     }

@@ -4,7 +4,7 @@
 use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
 use crate::core::disk::request::StoreRequest;
-use crate::core::disk::store::{Known, Lasts, StoreError};
+use crate::core::disk::store::{Known, Lasts, ShownWhen, StoreError};
 use crate::core::disk::{Loading, Parked};
 use crate::core::readers::subscription::Role;
 use crate::core::requests::dispatch::joins;
@@ -16,7 +16,8 @@ use crate::core::{Core, Loaded, Out};
 use crate::task::call::Call;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::brief::Brief;
-use crate::task::machine::decide::Input;
+use crate::task::machine::decide::{Decision, Input};
+use crate::task::machine::job::JobId;
 
 impl Core {
     /// Registers the tasks of the store, and loads those that were left open.
@@ -73,22 +74,15 @@ impl Core {
         let Loading { parked, .. } = self.disk.loading.remove(task).unwrap_or_default();
         match result {
             Ok(read) => {
-                let Loaded { state, inherited, bytes } = *read;
-                let seq = state.seq;
-                let mut loaded = LoadedTask::new(state, inherited);
-                loaded.owned = false;
-                loaded.written = seq;
-                loaded.synced = Seq(0);
-                loaded.log_bytes = bytes;
-                loaded.noted = Some(Brief::of(&loaded.state)).filter(|brief| self.tasks.known.get(task) == Some(brief));
-                self.tasks.insert(task.clone(), loaded);
+                self.insert_loaded(task, *read);
                 if self.disk.to_own.remove(task) {
                     self.take_over(task, now);
                 }
                 self.arm_expiry(now);
-                for request in parked {
+                for mut request in parked {
                     let conn = request.caller.conn;
                     self.connections.end_call(conn);
+                    request.is_current = true;
                     match request.call {
                         Call::List(_) => self.list_later(request),
                         _ => self.dispatch(request, now),
@@ -101,7 +95,7 @@ impl Core {
                 let lasts = error.lasts;
                 if lasts != Lasts::Shortly {
                     // A session that cannot be read is replaced.
-                    self.tasks.session.take_if(|session| session == task);
+                    self.tasks.sessions.retain(|_, session| session != task);
                 }
                 let fault = error.into_fault();
                 for request in parked {
@@ -117,6 +111,21 @@ impl Core {
         }
     }
 
+    /// Keeps a task that was read from the store. It is owned only when something is to be changed.
+    fn insert_loaded(&mut self, task: &TaskId, Loaded { state, inherited, bytes }: Loaded) {
+        let seq = state.seq;
+        let mut loaded = LoadedTask::new(state, inherited, self.settings.shown_when());
+        loaded.owned = false;
+        loaded.written = seq;
+        loaded.synced = match self.settings.shown_when() {
+            ShownWhen::Written => Seq(0),
+            ShownWhen::Synced => seq,
+        };
+        loaded.log_bytes = bytes;
+        loaded.noted = Some(Brief::of(&loaded.state)).filter(|brief| self.tasks.known.get(task) == Some(brief));
+        self.tasks.insert(task.clone(), loaded);
+    }
+
     /// Continues a task that was loaded: what was running when its server died is ended. A task that is only read is not taken
     /// over, because that would write to its journal.
     pub(in crate::core) fn take_over(&mut self, task: &TaskId, now: Now) {
@@ -124,6 +133,14 @@ impl Core {
             return;
         };
         loaded.owned = true;
+        let ownership = &loaded.state.ownership;
+        let epoch = ownership.epoch() + 1;
+        // A log that names this instance as its owner was claimed by it before.
+        let instance = self.settings.shared_store.as_ref().map(|store| &store.instance);
+        let is_ours = ownership.owner.as_ref().map(|owned| &owned.instance) == instance && !ownership.is_released;
+        if let Some(owned) = self.settings.owned(epoch).filter(|_| !is_ours) {
+            self.commit(task, Decision { events: vec![owned], effects: Vec::new() }, now);
+        }
         // After the append it is released, and deliveries to its webhooks start that were due before.
         self.schedule_append(task);
         let _ = self.drive(task, Input::Restored, now);
@@ -143,6 +160,23 @@ impl Core {
                 Some(_) | None => self.dismiss(key, &fault, now),
             }
         }
+    }
+
+    /// Another instance has claimed the task: what was decided here and not synced is void. The jobs are stopped, the readers are told to
+    /// ask again, and the next request loads the task as it is now.
+    pub(in crate::core) fn fenced(&mut self, task: &TaskId, now: Now) {
+        let Some(loaded) = self.tasks.unload(task) else {
+            return;
+        };
+        let stops = loaded.running.iter().map(|at| Out::Stop(JobId { task: task.clone(), at: *at }));
+        self.out.extend(stops);
+        self.out.push(Out::warning(format!("task {task}: another instance continues it")));
+        let message = "Another instance continues this task. What it has not acknowledged was not accepted; ask again.";
+        let fault = Fault::new(FaultKind::Overloaded { retry_after_s: 1 }, message);
+        for key in loaded.subs {
+            self.dismiss(key, &fault, now);
+        }
+        self.disk.to_close.push(task.clone());
     }
 
     /// Unloads idle tasks without readers when as many tasks as allowed are loaded. They are loaded again when a request names
@@ -224,7 +258,7 @@ impl Core {
             return self.list_later(request);
         }
         if let Some(context) = Needs::of(&request.call).context.cloned() {
-            self.tasks.begin_context_anew(&request.caller.form.tenant, &context);
+            self.tasks.begin_context_anew(&request.caller.partition(), &context);
         } else if !joins(&request.call) {
             return self.refuse(request.caller.conn, &request.caller.form, fault, now);
         }
@@ -237,9 +271,9 @@ mod tests {
     use super::*;
     use crate::a2a::{Dialect, Switches};
     use crate::core::disk::store::Archive;
-    use crate::core::rig::harness;
-    use crate::core::rig::harness::failing_store::Failure;
-    use crate::core::rig::{Rig, ask_about_a_long_edit};
+    use crate::core::test_core::core_harness;
+    use crate::core::test_core::core_harness::failing_store::Failure;
+    use crate::core::test_core::{TestCore, ask_about_a_long_edit};
     use crate::limits::Limits;
     use crate::task::call::{Create, List, TaskTraits};
     use crate::task::machine::job::NoteBody;
@@ -247,108 +281,108 @@ mod tests {
     #[test]
     fn long_tasks_leave_memory_when_they_rest_and_come_back_when_asked_for() {
         let limits = Limits { task_total_bytes: 30_000, ..Limits::default() };
-        let mut rig = Rig::with(limits, Switches::default());
+        let mut test = TestCore::with(limits, Switches::default());
         let tasks: Vec<TaskId> = (0..10)
             .map(|n| {
-                let task = rig.begin(Dialect::REST_10, None);
+                let task = test.begin(Dialect::REST_10, None);
                 let text: String = (0..1_000).map(|m| format!("{n}.{m} ")).collect();
-                rig.note(NoteBody::Text(text));
-                rig.end_turn();
+                test.note(NoteBody::Text(text));
+                test.end_turn();
                 task
             })
             .collect();
-        let few = |rig: &Rig| rig.core.tasks.log_bytes <= 30_000 && rig.core.tasks.len() < tasks.len() / 2;
-        assert!(few(&rig), "{} bytes", rig.core.tasks.log_bytes);
+        let few = |test: &TestCore| test.core.tasks.log_bytes <= 30_000 && test.core.tasks.len() < tasks.len() / 2;
+        assert!(few(&test), "{} bytes", test.core.tasks.log_bytes);
         for task in &tasks {
             let ask = Call::Get { task: task.clone(), history: None };
-            assert_eq!(rig.ask(Dialect::REST_10, ask)["id"], task.as_str());
-            assert!(few(&rig), "{} bytes", rig.core.tasks.log_bytes);
+            assert_eq!(test.ask(Dialect::REST_10, ask)["id"], task.as_str());
+            assert!(few(&test), "{} bytes", test.core.tasks.log_bytes);
         }
         // A list needs more of them at once than there is room for, and gets them.
-        let all = rig.ask(Dialect::REST_10, Call::List(List::default()));
+        let all = test.ask(Dialect::REST_10, Call::List(List::default()));
         assert_eq!(all["tasks"].as_array().map(Vec::len), Some(tasks.len()));
-        assert!(few(&rig), "{} bytes", rig.core.tasks.log_bytes);
+        assert!(few(&test), "{} bytes", test.core.tasks.log_bytes);
     }
 
     #[test]
     fn a_task_is_not_shown_with_a_notice_when_its_texts_cannot_be_read_now() {
         let limits = Limits { load_tries: 3, ..Limits::default() };
-        let mut rig = Rig::with(limits, Switches::default());
-        let task = rig.begin(Dialect::RPC_03, None);
-        ask_about_a_long_edit(&mut rig.core, &task, &*rig.store.blobs(), rig.now);
-        rig.turns();
+        let mut test = TestCore::with(limits, Switches::default());
+        let task = test.begin(Dialect::RPC_03, None);
+        ask_about_a_long_edit(&mut test.core, &task, &*test.store.blobs(), test.now);
+        test.turns();
         for (failures, expected) in [(2, "new new new"), (3, "503 Service Unavailable")] {
-            rig.restart();
-            rig.core.leave(task.clone());
-            rig.turns();
-            rig.store.fail_reads(failures);
-            let conn = rig.begin_ask(Dialect::REST_03_JSON, Call::Get { task: task.clone(), history: None });
+            test.restart();
+            test.core.leave(task.clone());
+            test.turns();
+            test.store.fail_reads(failures);
+            let conn = test.begin_ask(Dialect::REST_03_JSON, Call::Get { task: task.clone(), history: None });
             for _ in 0..4 {
-                rig.later(rig.limits.load_retry_ms);
+                test.later(test.limits.load_retry_ms);
             }
-            let shown = rig.take(conn);
+            let shown = test.take(conn);
             assert!(shown.contains(expected) && !shown.contains("belongs here"), "{shown}");
         }
-        let shown = rig.ask(Dialect::REST_03_JSON, Call::Get { task, history: None }).to_string();
+        let shown = test.ask(Dialect::REST_03_JSON, Call::Get { task, history: None }).to_string();
         assert!(shown.contains("new new new"), "{shown}");
     }
 
     #[test]
     fn a_list_gets_its_tasks_where_there_is_room_for_fewer() {
         let limits = Limits { tasks: 3, ..Limits::default() };
-        let mut rig = Rig::with(limits, Switches::default());
+        let mut test = TestCore::with(limits, Switches::default());
         for _ in 0..5 {
-            rig.begin(Dialect::REST_10, None);
-            rig.end_turn();
+            test.begin(Dialect::REST_10, None);
+            test.end_turn();
         }
-        assert!(rig.core.tasks.len() <= 3);
-        let all = rig.ask(Dialect::REST_10, Call::List(List::default()));
+        assert!(test.core.tasks.len() <= 3);
+        let all = test.ask(Dialect::REST_10, Call::List(List::default()));
         assert_eq!(all["tasks"].as_array().map(Vec::len), Some(5));
-        rig.core.connections.take_writable();
-        assert!(!rig.core.has_more());
-        rig.core.make_room();
-        assert!(rig.core.tasks.len() <= 3, "they have left again");
-        assert!(rig.core.has_more(), "their logs are let go of at once");
-        rig.turn();
-        assert!(!rig.core.has_more());
+        test.core.connections.take_writable();
+        assert!(!test.core.has_more());
+        test.core.make_room();
+        assert!(test.core.tasks.len() <= 3, "they have left again");
+        assert!(test.core.has_more(), "their logs are let go of at once");
+        test.turn();
+        assert!(!test.core.has_more());
     }
 
     #[test]
     fn tasks_are_brought_back_no_faster_than_the_disk_takes_them() {
         let limits = Limits { lane_jobs: 4, ..Limits::default() };
-        let mut rig = Rig::with(limits.clone(), Switches::default());
+        let mut test = TestCore::with(limits.clone(), Switches::default());
         for _ in 0..9 {
-            rig.begin(Dialect::REST_10, None);
+            test.begin(Dialect::REST_10, None);
         }
-        rig.core = Core::new(harness::setup(limits, Switches::default(), rig.now));
-        rig.core.input(crate::core::Input::Listed(rig.store.known()), rig.now);
+        test.core = Core::new(core_harness::setup(limits, Switches::default(), test.now));
+        test.core.input(crate::core::Input::Listed(test.store.known()), test.now);
         for back in [0, 0, 2, 4, 6, 8, 9] {
-            assert_eq!(rig.core.tasks.len(), back);
-            assert!(rig.core.disk.loading.len() <= 2);
-            rig.turn();
+            assert_eq!(test.core.tasks.len(), back);
+            assert!(test.core.disk.loading.len() <= 2);
+            test.turn();
         }
     }
 
     #[test]
     fn a_discarded_task_does_not_keep_the_task_it_continued() {
-        let mut rig = Rig::new();
-        let old = rig.begin(Dialect::RPC_03, None);
-        rig.end_turn();
-        rig.cancel(&old);
-        let kept_ms = rig.limits.times.retention_ms.expect("tasks are not kept for ever");
+        let mut test = TestCore::new();
+        let old = test.begin(Dialect::RPC_03, None);
+        test.end_turn();
+        test.cancel(&old);
+        let kept_ms = test.limits.times.retention_ms.expect("tasks are not kept for ever");
         // Each status is a little later than the one before.
-        rig.now.mono_ms += kept_ms + 1_000;
-        rig.now.unix_ms += kept_ms + 1_000;
+        test.now.mono_ms += kept_ms + 1_000;
+        test.now.unix_ms += kept_ms + 1_000;
         // The old one is due while a new one is about to continue it.
-        rig.store.fail(Failure::Refused, 1);
+        test.store.fail(Failure::Refused, 1);
         let create = Create {
-            context: Some(rig.state(&old).created.context.clone()),
+            context: Some(test.state(&old).created.context.clone()),
             settings: Default::default(),
             traits: TaskTraits::SESSION,
         };
-        let refused = rig.ask(Dialect::RPC_03, Call::Create(create)).to_string();
+        let refused = test.ask(Dialect::RPC_03, Call::Create(create)).to_string();
         assert!(refused.contains("the disk is told to refuse"), "{refused}");
-        rig.later(rig.limits.expiry_pause_ms);
-        assert_eq!(rig.core.tasks.known.len(), 0);
+        test.later(test.limits.expiry_pause_ms);
+        assert_eq!(test.core.tasks.known.iter().count(), 0);
     }
 }

@@ -9,11 +9,13 @@ pub(in crate::core) mod memory;
 pub(in crate::core) mod register;
 pub(in crate::core) mod size;
 
-use crate::base::id::{CallId, ContextId, Seq, TaskId, Tenant};
+use crate::base::id::{CallId, ContextId, Seq, Subject, TaskId};
 use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::tasks::register::Register;
 use crate::limits::Times;
+use crate::task::access::{Partition, Principal};
 use crate::task::log::brief::Brief;
+use crate::task::log::event::Created;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Index;
@@ -24,9 +26,9 @@ pub(in crate::core) struct Tasks {
     /// Every task there is, loaded or not.
     pub known: Register,
     /// The tasks of each context, oldest first. A new one continues the latest.
-    contexts: HashMap<(Tenant, ContextId), Vec<TaskId>>,
-    /// The live session: the task of clients that name none. Its context has the same id.
-    pub session: Option<TaskId>,
+    contexts: HashMap<(Partition, ContextId), Vec<TaskId>>,
+    /// The live session of each subject: the task of clients that name none. Its context has the same id.
+    pub sessions: HashMap<Subject, TaskId>,
     /// Sums over the loaded tasks: encoded events that are kept for readers, the lengths of the logs, and the memory.
     pub hot_bytes: usize,
     pub log_bytes: usize,
@@ -39,7 +41,7 @@ impl Tasks {
             loaded: HashMap::new(),
             known: Register::new(times),
             contexts: HashMap::new(),
-            session: None,
+            sessions: HashMap::new(),
             hot_bytes: 0,
             log_bytes: 0,
             memory: 0,
@@ -110,10 +112,11 @@ impl Tasks {
 
     /// The task in which this call waits for an answer: `preferred`, or else the only other one. Call ids come from the model, so
     /// two tasks may have the same; then the client has to name the task.
-    pub fn with_question(&self, call: &CallId, preferred: Option<&TaskId>) -> Option<TaskId> {
+    pub fn with_question(&self, call: &CallId, preferred: Option<&TaskId>, principal: &Principal) -> Option<TaskId> {
         let waits = |loaded: &LoadedTask| {
+            let Created { tenant, owner, shared, .. } = &*loaded.state.created;
             let mut asked = loaded.state.asked();
-            loaded.state.created.tenant.is_default() && asked.any(|asked| asked.id() == call)
+            tenant.is_default() && principal.sees(owner, *shared) && asked.any(|asked| asked.id() == call)
         };
         let own = preferred.filter(|task| self.loaded.get(*task).is_some_and(waits));
         let mut others = self.loaded.iter().filter(|(_, loaded)| waits(loaded));
@@ -135,19 +138,19 @@ impl Tasks {
 
     /// A task that was found in the store.
     pub fn learn(&mut self, task: TaskId, brief: Brief) {
-        self.add_to_context(&task, &brief.tenant, &brief.context);
+        self.add_to_context(&task, &brief.partition(), &brief.context);
         // Only a session has the id of its context; the latest one that is not over is the live session.
         if task.as_str() == brief.context.as_str() && !brief.state.is_terminal() {
-            self.session = Some(task.clone());
+            self.sessions.insert(brief.owner.clone(), task.clone());
         }
         self.known.insert(task, brief);
     }
 
     /// Forgets a task that is not loaded. The tasks it continued may be due now: they were kept for its sake.
     pub fn forget(&mut self, task: &TaskId, unix_ms: u64) -> Option<Brief> {
-        self.session.take_if(|session| session == task);
+        self.sessions.retain(|_, session| session != task);
         let brief = self.known.remove(task)?;
-        if let Entry::Occupied(mut tasks) = self.contexts.entry((brief.tenant.clone(), brief.context.clone())) {
+        if let Entry::Occupied(mut tasks) = self.contexts.entry((brief.partition(), brief.context.clone())) {
             tasks.get_mut().retain(|known| known != task);
             for before in tasks.get() {
                 self.known.put_off(before.clone(), unix_ms);
@@ -161,43 +164,55 @@ impl Tasks {
 
     // Contexts and the session.
 
-    pub fn add_to_context(&mut self, task: &TaskId, tenant: &Tenant, context: &ContextId) {
-        self.contexts.entry((tenant.clone(), context.clone())).or_default().push(task.clone());
+    pub fn add_to_context(&mut self, task: &TaskId, partition: &Partition, context: &ContextId) {
+        self.contexts.entry((partition.clone(), context.clone())).or_default().push(task.clone());
     }
 
     /// The tasks of a context, oldest first.
-    pub fn of_context(&self, tenant: &Tenant, context: &ContextId) -> &[TaskId] {
-        self.contexts.get(&(tenant.clone(), context.clone())).map_or(&[], Vec::as_slice)
+    pub fn of_context(&self, partition: &Partition, context: &ContextId) -> &[TaskId] {
+        self.contexts.get(&(partition.clone(), context.clone())).map_or(&[], Vec::as_slice)
     }
 
     /// The task that a new one in this context continues.
-    pub fn latest(&self, tenant: &Tenant, context: &ContextId) -> Option<&TaskId> {
-        self.of_context(tenant, context).last()
+    pub fn latest(&self, partition: &Partition, context: &ContextId) -> Option<&TaskId> {
+        self.of_context(partition, context).last()
     }
 
     /// The next task in this context continues none.
-    pub fn begin_context_anew(&mut self, tenant: &Tenant, context: &ContextId) {
-        self.contexts.remove(&(tenant.clone(), context.clone()));
+    pub fn begin_context_anew(&mut self, partition: &Partition, context: &ContextId) {
+        self.contexts.remove(&(partition.clone(), context.clone()));
     }
 
     /// Whether a later task continues this one.
     pub fn is_continued(&self, task: &TaskId) -> bool {
         let brief = self.known.get(task);
-        let latest = brief.and_then(|brief| self.latest(&brief.tenant, &brief.context));
+        let latest = brief.and_then(|brief| self.latest(&brief.partition(), &brief.context));
         latest.is_some_and(|latest| latest != task)
     }
 
     /// Whether a new task continues another one from a position that is not on disk: after a crash that position would hold
     /// something else.
     pub fn continues_unwritten(&self, task: &TaskId) -> bool {
+        let new = self.loaded.get(task).filter(|loaded| loaded.written == Seq(0));
+        let parent = new.and_then(|loaded| loaded.state.created.parent.as_ref());
+        parent.is_some_and(|(parent, upto)| self.loaded.get(parent).is_some_and(|loaded| loaded.written < *upto))
+    }
+
+    /// Whether a task of which nothing is shown yet continues another one from a position that is not shown.
+    pub fn continues_unshown(&self, task: &TaskId) -> bool {
         let new = self.loaded.get(task).filter(|loaded| loaded.shown() == Seq(0));
         let parent = new.and_then(|loaded| loaded.state.created.parent.as_ref());
         parent.is_some_and(|(parent, upto)| self.loaded.get(parent).is_some_and(|loaded| loaded.shown() < *upto))
     }
 
-    /// The session, unless it is over.
-    pub fn live_session(&self) -> Option<&TaskId> {
-        let session = self.session.as_ref()?;
+    /// Whether a task is a live session.
+    pub fn is_session(&self, task: &TaskId) -> bool {
+        self.sessions.values().any(|session| session == task)
+    }
+
+    /// The live session of a subject, unless it is over.
+    pub fn live_session(&self, owner: &Subject) -> Option<&TaskId> {
+        let session = self.sessions.get(owner)?;
         let brief = self.known.get(session)?;
         (!brief.state.is_terminal()).then_some(session)
     }

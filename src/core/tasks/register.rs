@@ -53,10 +53,6 @@ impl Register {
         self.briefs.get(task)
     }
 
-    pub fn len(&self) -> usize {
-        self.briefs.len()
-    }
-
     pub fn iter(&self) -> impl Iterator<Item = (&TaskId, &Brief)> {
         self.briefs.iter()
     }
@@ -148,7 +144,7 @@ mod tests {
         assert_eq!(due(&mut register, 1_009), [""; 0]);
         assert_eq!(due(&mut register, 1_010), ["over"]);
         assert_eq!(due(&mut register, 9_999), ["submitted", "waiting"]);
-        assert_eq!((register.next(), register.len()), (None, 5));
+        assert_eq!((register.next(), register.briefs.len()), (None, 5));
     }
 
     #[test]

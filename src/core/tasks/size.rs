@@ -1,20 +1,25 @@
 //! The space that tasks take on disk. If it is more than the operator allows, the oldest tasks are deleted. The store finds out which,
-//! because that means looking at files; what is in use is known here.
+//! because that means looking at files; what is in use is known here. Clients delete tasks in the same way.
 
+use crate::a2a;
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
-use crate::base::size;
+use crate::base::text::size;
 use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::{Excess, StoreError};
+use crate::core::requests::Caller;
 use crate::core::timers::Timer;
 use crate::core::{Core, Out};
 use crate::limits::DELETED_NAMED;
+use crate::task::fault::{Fault, FaultKind};
+use crate::task::log::brief::Brief;
+use crate::task::machine::state::TaskState;
 
 impl Core {
     pub(in crate::core) fn measure(&mut self) {
         if let Some(most) = self.settings.limits.state_bytes.filter(|_| self.is_running()) {
             let used = self.tasks.iter().filter(|(_, loaded)| !loaded.can_leave()).map(|(task, _)| task);
-            let kept = used.chain(&self.tasks.session).chain(self.disk.loading.keys()).cloned().collect();
+            let kept = used.chain(self.tasks.sessions.values()).chain(self.disk.loading.keys()).cloned().collect();
             self.out.push(Out::Store(StoreRequest::Measure { most, kept }));
         }
     }
@@ -48,15 +53,42 @@ impl Core {
         self.out.push(Out::warning(text));
     }
 
+    /// Deletes a task because a client wants it.
+    pub(in crate::core) fn delete(&mut self, caller: &Caller, task: TaskId, now: Now) -> Result<(), Fault> {
+        if !self.sees(caller, &task) {
+            return Err(Fault::no_task(&task));
+        }
+        self.before_delete(caller, &task);
+        if !(self.may_be_deleted(&task) && self.is_free(&task)) {
+            let message = format!(
+                "Task {task} cannot be deleted: it has unfinished work, a later task continues it, a client follows it, or it is \
+                 the live session. Cancel or leave it first."
+            );
+            return Err(Fault::new(FaultKind::Unsupported, message));
+        }
+        let response = a2a::done_with(&caller.form, &task);
+        self.remove(task, now);
+        self.answer_now(caller.conn, &response, now)
+    }
+
     /// Whether a task has no unfinished work and nobody uses it.
     fn is_unused(&self, task: &TaskId) -> bool {
-        let is_settled = self.tasks.known.get(task).is_some_and(|brief| brief.state.is_terminal() || brief.idle);
-        let is_free = self.tasks.get(task).is_none_or(|loaded| loaded.can_leave());
-        is_settled
-            && is_free
+        self.tasks.known.get(task).is_some_and(|brief| brief.state.is_terminal() || brief.idle) && self.is_free(task)
+    }
+
+    /// Whether a task has no unfinished work. A turn that was stopped could go on, but whoever wants the task deleted knows that.
+    pub(in crate::core) fn may_be_deleted(&self, task: &TaskId) -> bool {
+        let is_stopped = |brief: &Brief| brief.state == TaskState::InputRequired && brief.waiting == 0;
+        let brief = self.tasks.known.get(task);
+        brief.is_some_and(|brief| brief.state.is_terminal() || brief.idle || is_stopped(brief))
+    }
+
+    /// Whether nobody uses a task.
+    fn is_free(&self, task: &TaskId) -> bool {
+        self.tasks.get(task).is_none_or(|loaded| loaded.can_leave())
             && !self.disk.loading.contains_key(task)
             && !self.tasks.is_continued(task)
-            && self.tasks.session.as_ref() != Some(task)
+            && !self.tasks.is_session(task)
     }
 }
 
@@ -65,44 +97,61 @@ mod tests {
     use super::*;
     use crate::a2a::{Dialect, Switches};
     use crate::core::Input;
-    use crate::core::rig::Rig;
+    use crate::core::test_core::TestCore;
     use crate::limits::Limits;
+    use crate::task::call::Call;
 
-    fn measured(rig: &mut Rig, bytes: u64, delete: &[&TaskId]) -> (usize, Vec<String>) {
+    fn measured(test: &mut TestCore, bytes: u64, delete: &[&TaskId]) -> (usize, Vec<String>) {
         let delete = delete.iter().map(|task| (*task).clone()).collect();
-        rig.core.input(Input::Measured(Ok(Excess { bytes, delete })), rig.now);
-        rig.turns();
-        (rig.core.tasks.known.len(), std::mem::take(&mut rig.notices))
+        test.core.input(Input::Measured(Ok(Excess { bytes, delete })), test.now);
+        test.turns();
+        (test.core.tasks.known.iter().count(), std::mem::take(&mut test.notices))
     }
 
     #[test]
     fn only_finished_tasks_are_deleted_and_the_log_says_so() {
         let limits = Limits { state_bytes: Some(64 << 20), ..Limits::default() };
-        let mut rig = Rig::with(limits, Switches::default());
-        let idle = rig.begin(Dialect::RPC_03, None);
-        rig.end_turn();
-        let over = rig.begin(Dialect::RPC_03, None);
-        rig.end_turn();
-        rig.cancel(&over);
-        let working = rig.begin(Dialect::RPC_03, None);
-        assert_eq!(measured(&mut rig, 64 << 20, &[&over]), (3, vec![]), "as much as there may be");
+        let mut test = TestCore::with(limits, Switches::default());
+        let idle = test.begin(Dialect::RPC_03, None);
+        test.end_turn();
+        let over = test.begin(Dialect::RPC_03, None);
+        test.end_turn();
+        test.cancel(&over);
+        let working = test.begin(Dialect::RPC_03, None);
+        assert_eq!(measured(&mut test, 64 << 20, &[&over]), (3, vec![]), "as much as there may be");
         let size = "the tasks take 65 MiB, more than 64 MiB (--state-max)";
         let more = (64 << 20) + (1 << 20);
         let none = format!("{size}, and none can be deleted: they have unfinished work or are in use");
-        assert_eq!(measured(&mut rig, more, &[&working]), (3, vec![none]));
-        assert_eq!(measured(&mut rig, more, &[]), (3, vec![]), "it is said once");
+        assert_eq!(measured(&mut test, more, &[&working]), (3, vec![none]));
+        assert_eq!(measured(&mut test, more, &[]), (3, vec![]), "it is said once");
         let text = format!("{size}: the oldest 2 that were finished are deleted: {over}, {idle}");
-        assert_eq!(measured(&mut rig, more, &[&over, &idle, &working]), (1, vec![text]));
-        assert!(rig.core.tasks.known.get(&working).is_some());
+        assert_eq!(measured(&mut test, more, &[&over, &idle, &working]), (1, vec![text]));
+        assert!(test.core.tasks.known.get(&working).is_some());
+    }
+
+    #[test]
+    fn a_client_deletes_a_task_that_nobody_uses() {
+        let mut test = TestCore::new();
+        let task = test.begin(Dialect::RPC_03, None);
+        let delete =
+            |test: &mut TestCore, task: &TaskId| test.ask(Dialect::NATIVE, Call::Delete { task: task.clone() });
+        assert_eq!(delete(&mut test, &task)["error"]["reason"], "UNSUPPORTED_OPERATION", "it is at work");
+        test.end_turn();
+        assert_eq!(delete(&mut test, &task)["ok"]["taskId"], task.as_str());
+        assert_eq!(delete(&mut test, &task)["error"]["reason"], "TASK_NOT_FOUND");
+        test.restart();
+        assert_eq!(test.core.tasks.known.iter().count(), 0, "its log is gone");
+        let session = test.ask(Dialect::NATIVE, Call::Session)["ok"].as_str().map(TaskId::from).expect("an id");
+        assert_eq!(delete(&mut test, &session)["error"]["reason"], "UNSUPPORTED_OPERATION", "the live session stays");
     }
 
     #[test]
     fn tasks_are_measured_at_the_start_and_again_later() {
-        let mut rig = Rig::new();
-        rig.restart();
-        let waits = |rig: &Rig| rig.core.timers.has(&Timer::Measure);
-        assert!(waits(&rig), "measured, and to be measured again");
-        rig.later(rig.limits.state_check_ms);
-        assert!(waits(&rig));
+        let mut test = TestCore::new();
+        test.restart();
+        let waits = |test: &TestCore| test.core.timers.has(&Timer::Measure);
+        assert!(waits(&test), "measured, and to be measured again");
+        test.later(test.limits.state_check_ms);
+        assert!(waits(&test));
     }
 }

@@ -9,20 +9,26 @@ fn endpoint() -> Endpoint {
     Endpoint::new(Secret::new("k3y"))
 }
 
-fn think(model: &str) -> Think {
+pub(in crate::model) fn think(model: &str) -> Think {
     Think {
+        directories: Arc::default(),
         workspace: "/w".into(),
         model: model.into(),
         mode: Default::default(),
         tools: None,
         declared: None,
+        skills: Default::default(),
+        servers: Default::default(),
         compact_at: None,
+        compress: false,
         given: 0,
         history: Vec::new(),
         prompt: Message::new("m", Role::User, Vec::new()).into(),
         turn: 1,
         round: 0,
         attempt: 1,
+        begins: false,
+        agains: 0,
         blob_room: 0,
     }
 }
@@ -140,6 +146,7 @@ fn the_body_whole() {
         repository: Default::default(),
         memory: "",
         notes: &Default::default(),
+        skills: "",
     });
     assert_eq!(
         value,

@@ -9,6 +9,7 @@ const SCENE: Scene = Scene {
     date: "2026-03-01",
     tree: "",
     memory: "",
+    servers: "",
     media: ResultMedia::Inside,
 };
 
@@ -281,6 +282,15 @@ fn parts_of_messages_as_the_model_gets_them() {
                 json!({"text": "[The user attached the file a.txt at http://10.0.0.1/a.txt. Its content is not part of this conversation.]"}),
             ),
         ),
+    ];
+    for (part, expected) in table {
+        assert_eq!(spoken(&part), expected, "{part:?}");
+    }
+}
+
+#[test]
+fn data_is_text_for_the_model_unless_it_is_for_the_server() {
+    let table = [
         (Part::data(json!({"line": 7})), Some(json!({"text": "{\"line\":7}"}))),
         (Part::data(json!([1, 2])), Some(json!({"text": "[1,2]"}))),
         (Part::data(json!({"kind": "agent-settings"})), None),

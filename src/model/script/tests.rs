@@ -8,18 +8,24 @@ fn message(id: &str, text: &str) -> Message {
 
 fn think(text: &str) -> Think {
     Think {
+        directories: Default::default(),
         workspace: "/w".into(),
         model: "m".into(),
         mode: Default::default(),
         tools: None,
         declared: None,
+        skills: Default::default(),
+        servers: Default::default(),
         compact_at: None,
+        compress: false,
         given: 0,
         history: Vec::new(),
         prompt: message("id-1", text).into(),
         turn: 1,
         round: 0,
         attempt: 1,
+        begins: false,
+        agains: 0,
         blob_room: 0,
     }
 }

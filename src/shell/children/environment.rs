@@ -1,6 +1,7 @@
 //! The environment of child processes. It is built from a list of names and not inherited, so that no key or token of the
 //! server reaches a command.
 
+use crate::mcp::config::is_inherited;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -97,6 +98,15 @@ pub fn approved(env: impl IntoIterator<Item = (OsString, OsString)>) -> Environm
     clean.extend(SET.iter().map(|(name, value)| ((*name).into(), (*value).into())));
     clean.extend(git_settings(&GIT));
     clean
+}
+
+/// The environment of an MCP server, to which its settings add. It may use the user's git configuration.
+pub fn server(env: &Environment) -> Environment {
+    let is_passed_on = |(name, value): &&(OsString, OsString)| {
+        name.to_str().zip(value.to_str()).is_some_and(|(name, value)| is_inherited(name, value))
+    };
+    let known = env.iter().filter(is_passed_on);
+    known.cloned().chain([("GEMINI_CLI".into(), "1".into())]).collect()
 }
 
 /// The environment of a command without approval: programs come from `programs` only.
@@ -222,6 +232,31 @@ mod tests {
             "GCM_INTERACTIVE=never",
         ];
         assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn a_server_gets_what_programs_expect_and_no_secret() {
+        let given = env(&[
+            ("PATH", "/bin"),
+            ("LC_CTYPE", "de_DE"),
+            ("XDG_RUNTIME_DIR", "/run"),
+            ("GEMINI_API_KEY", "secret"),
+            ("CARGO_HOME", "/c"),
+            ("https_proxy", "http://proxy:3128/x"),
+            ("http_proxy", "http://me:secret@proxy:3128"),
+            ("NODE_OPTIONS", "--require evil"),
+        ]);
+        let names: Vec<String> = server(&given).iter().map(|(name, _)| name.display().to_string()).collect();
+        assert_eq!(names, ["PATH", "LC_CTYPE", "XDG_RUNTIME_DIR", "https_proxy", "GEMINI_CLI"]);
+    }
+
+    #[test]
+    fn no_credential_of_this_program_is_handed_on() {
+        let given = || crate::config::options::credential_variables().map(|name| (name.into(), "secret".into()));
+        let all: Environment = given().collect();
+        assert!(all.len() > 5);
+        assert_eq!(approved(given()), approved([]));
+        assert_eq!(server(&all), server(&Environment::new()));
     }
 
     #[test]

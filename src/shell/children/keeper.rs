@@ -3,13 +3,15 @@
 
 use super::trial::{Answer, Trial};
 use super::{processes, supervisor};
+use crate::base::lock::lock;
 use crate::limits::{ORPHANS_KILL_MS, ORPHANS_RETRY_MS};
 use crate::shell::children::supervisors::Supervisors;
 use rustix::process::{Signal, WaitId, WaitIdOptions};
-use std::io::{self, Write};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -120,7 +122,13 @@ impl Keeper {
         Err(io::Error::other(why))
     }
 
-    pub fn start(&mut self, mut command: Command, control: Arc<UnixStream>) -> io::Result<std::process::Child> {
+    /// `input` is what the program reads, if it reads anything.
+    pub fn start(
+        &mut self,
+        mut command: Command,
+        control: Arc<UnixStream>,
+        input: Option<OwnedFd>,
+    ) -> io::Result<std::process::Child> {
         self.check_trial()?;
         let child = command.spawn();
         // It still holds the child's ends of pipe and socket; both must close with the child.
@@ -128,7 +136,7 @@ impl Keeper {
         if let Ok(child) = &child {
             // Registered before its program can start: from then on a peer may be a tool's process.
             self.supervisors.begin(child.id(), control.clone());
-            let _ = (&*control).write_all(&[supervisor::GO]);
+            let _ = supervisor::let_go(&control, input.as_ref());
         }
         child
     }
@@ -178,8 +186,25 @@ impl Keeper {
     fn orphans(&self) -> Option<impl Fn(u32) -> bool + use<>> {
         rustix::process::child_subreaper().ok()??;
         let known = self.supervisors.pids();
-        Some(move |pid| !known.contains(&pid))
+        Some(move |pid| !known.contains(&pid) && !lock(&PROGRAMS).contains(&pid))
     }
+}
+
+/// Direct children that belong to the user: an editor in the terminal.
+static PROGRAMS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+/// Starts a program of the user, which is never taken for an orphan.
+pub fn start_program(mut command: Command) -> io::Result<std::process::Child> {
+    // Locked until its pid is known: whoever looks for orphans meanwhile waits.
+    let mut programs = lock(&PROGRAMS);
+    let child = command.spawn()?;
+    programs.push(child.id());
+    Ok(child)
+}
+
+/// A program of the user has ended and was waited for.
+pub fn forget_program(pid: u32) {
+    lock(&PROGRAMS).retain(|known| *known != pid);
 }
 
 pub fn signal(pid: u32, signal: Signal) {
@@ -212,7 +237,7 @@ mod tests {
 
     fn start(keeper: &mut Keeper) -> Result<(), String> {
         let control = Arc::new(UnixStream::pair().expect("sockets can be made").0);
-        let mut child = keeper.start(Command::new("true"), control).map_err(|error| error.to_string())?;
+        let mut child = keeper.start(Command::new("true"), control, None).map_err(|error| error.to_string())?;
         child.wait().expect("it ends");
         keeper.supervisors.end(child.id());
         Ok(())

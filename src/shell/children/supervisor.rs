@@ -4,8 +4,8 @@
 //! has ended becomes the supervisor's child. When the server ends the command, or the server itself ends (the control socket
 //! closes in both cases), the supervisor kills its descendants and exits.
 //!
-//! Standard input is the control socket. The server sends `g` when the program may start and `t` to ask it to end; closing its
-//! side means: end everything. The supervisor answers in lines: `started PID` or `failed ERRNO MESSAGE`, then `exited STATUS` (as wait(2)
+//! Standard input is the control socket. The server sends `g` when the program may start, with the descriptor that a server reads
+//! from, and `t` to ask it to end; closing its side means: end everything. The supervisor answers in lines: `started PID` or `failed ERRNO MESSAGE`, then `exited STATUS` (as wait(2)
 //! has it), then `gone` with the processes that it had to kill. If it cannot be sure that nothing is left, it ends without `gone`, and the
 //! server, which adopts what is left, kills it. Standard output and error are the program's.
 //!
@@ -17,12 +17,18 @@ use super::processes;
 use crate::limits::{STRAYS_NAMED, SUPERVISOR_KILL_MS};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+};
 use rustix::process::{DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus};
 use signal_hook::consts::SIGCHLD;
-use std::ffi::OsString;
-use std::io::{self, Read, Write};
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -34,10 +40,15 @@ pub const VERB: &str = "__supervise";
 pub const WORKSPACE: &str = "--read-only";
 pub const WRITABLE: &str = "--writable";
 pub const PROGRAMS: &str = "--programs";
+/// The program reads from a pipe.
+pub const PIPED: &str = "--piped";
 pub const END: &str = "--";
 
+/// Closes descriptors of a server.
+const BASH: &str = "/bin/bash";
+
 /// What the server sends.
-pub const GO: u8 = b'g';
+const GO: u8 = b'g';
 pub const TERMINATE: u8 = b't';
 
 /// What main does first: if the arguments say so, this process is a supervisor until its end, and the result is its exit code.
@@ -64,16 +75,28 @@ struct Order {
     argv: Vec<OsString>,
     /// None for an approved program.
     bounds: Option<Bounds>,
+    input: Input,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Input {
+    None,
+    Pipe,
 }
 
 impl Order {
     fn read(mut args: impl Iterator<Item = OsString>) -> io::Result<Order> {
         let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "a supervisor is started by the server only");
         let mut bounds: Option<Bounds> = None;
+        let mut input = Input::None;
         loop {
             let word = args.next().ok_or_else(wrong)?;
             if word == END {
-                return Ok(Order { argv: args.collect(), bounds });
+                return Ok(Order { argv: args.collect(), bounds, input });
+            }
+            if word == PIPED {
+                input = Input::Pipe;
+                continue;
             }
             let path = args.next().ok_or_else(wrong)?.into();
             match (word.to_str(), &mut bounds) {
@@ -98,11 +121,10 @@ fn supervise(order: Order, control: &mut UnixStream) -> io::Result<()> {
     let (mut signals, writer) = UnixStream::pair()?;
     signals.set_nonblocking(true)?;
     signal_hook::low_level::pipe::register(SIGCHLD, writer)?;
-    let mut go = [0];
-    if control.read(&mut go)? == 0 || go != [GO] {
+    let Some(input) = wait_for_go(control)? else {
         return Ok(());
-    }
-    let program = start(order)?;
+    };
+    let program = start(order, input)?;
     // From here on no error may end us before everything below us is killed. If the server is gone, `until_over` notices.
     let _ = writeln!(control, "started {}", program.as_raw_pid());
     let mut watch = Watch { program, has_exited: false };
@@ -117,8 +139,43 @@ fn supervise(order: Order, control: &mut UnixStream) -> io::Result<()> {
     Ok(())
 }
 
-fn start(order: Order) -> io::Result<Pid> {
-    let mut command = command(&order.argv)?;
+/// Tells a supervisor that its program may start, and what it reads.
+pub fn let_go(control: &UnixStream, input: Option<&OwnedFd>) -> io::Result<()> {
+    let fds: Vec<BorrowedFd<'_>> = input.into_iter().map(AsFd::as_fd).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut message = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() {
+        message.push(SendAncillaryMessage::ScmRights(&fds));
+    }
+    rustix::net::sendmsg(control, &[IoSlice::new(&[GO])], &mut message, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// What the program reads. None: the server has ended, or wants no program.
+fn wait_for_go(control: &UnixStream) -> io::Result<Option<Stdio>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut message = RecvAncillaryBuffer::new(&mut space);
+    let mut word = [0];
+    let received = loop {
+        let word = &mut [IoSliceMut::new(&mut word)];
+        match rustix::net::recvmsg(control, word, &mut message, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => {}
+            received => break received?,
+        }
+    };
+    if received.bytes == 0 || word != [GO] {
+        return Ok(None);
+    }
+    let input = message.drain().find_map(|part| match part {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    Ok(Some(input.map_or_else(Stdio::null, Stdio::from)))
+}
+
+fn start(order: Order, input: Stdio) -> io::Result<Pid> {
+    let mut command = command(&order.argv, order.input)?;
+    command.stdin(input);
     let child = match order.bounds {
         None => command.spawn()?,
         Some(bounds) => {
@@ -135,7 +192,7 @@ fn start(order: Order) -> io::Result<Pid> {
     Ok(Pid::from_child(&child))
 }
 
-fn command(argv: &[OsString]) -> io::Result<Command> {
+fn command(argv: &[OsString], input: Input) -> io::Result<Command> {
     let (program, args) = argv.split_first().ok_or_else(|| io::Error::other("there is no program to start"))?;
     let leaks = inheritable()?;
     let mut command = if leaks.is_empty() {
@@ -146,12 +203,18 @@ fn command(argv: &[OsString]) -> io::Result<Command> {
         let closing: String = leaks.iter().map(|fd| format!(" {fd}>&-")).collect();
         let refusal = "The command was not started: this shell cannot close all files that the server has inherited from its parent. \
                        Install bash, or start the server without open files.";
-        let script = format!("(exec{closing}) 2>&- || {{ echo '{refusal}'; exit 126; }}; exec{closing}; exec \"$@\"");
-        let mut shell = Command::new(program);
+        let (shell, to) = match input {
+            Input::None => (program.as_os_str(), ""),
+            // A server need not be a shell, and its standard output is for messages.
+            Input::Pipe => (OsStr::new(if Path::new(BASH).exists() { BASH } else { "/bin/sh" }), " >&2"),
+        };
+        let script =
+            format!("(exec{closing}) 2>&- || {{ echo '{refusal}'{to}; exit 126; }}; exec{closing}; exec \"$@\"");
+        let mut shell = Command::new(shell);
         shell.arg("-c").arg(script).arg(program).arg(program);
         shell
     };
-    command.args(args).stdin(Stdio::null()).process_group(0);
+    command.args(args).process_group(0);
     Ok(command)
 }
 

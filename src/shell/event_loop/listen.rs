@@ -1,10 +1,12 @@
-//! Listeners: TCP on loopback, and Unix sockets for this user alone.
+//! Listeners: TCP, Unix sockets for this user alone, and a socket that a service manager passes.
 //!
 //! A Unix socket is created with mode 0600. A file that is in the way goes only if it is a socket on which
 //! nobody listens any more, which a connection attempt shows. When the server ends in order its socket files go too, unless
 //! somebody else has put theirs there.
 
 use crate::config::listen::Listen;
+use crate::core::connections::connection::Link;
+use crate::shell::event_loop::inherited::{InheritedAddress, take_standard_input};
 use crate::shell::event_loop::sys;
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -32,11 +34,26 @@ const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 pub struct Listener {
     pub socket: OwnedFd,
     place: Place,
+    /// It is there without being asked for.
+    is_default: bool,
+    /// A service manager keeps it open.
+    is_inherited: bool,
+    serves: Serves,
+}
+
+/// What a listener is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Serves {
+    Everything,
+    /// Only `/metrics`, to everybody.
+    Metrics,
 }
 
 enum Place {
     Tcp(SocketAddr),
     Unix(SocketFile),
+    /// A Unix socket of the service manager, with its path if it has one.
+    InheritedUnix(Option<PathBuf>),
 }
 
 /// The file of a socket that we listen on; removed with it.
@@ -65,7 +82,26 @@ impl Listener {
                 let dir = path.parent().unwrap_or(Path::new("/"));
                 is_safe(dir).and_then(|()| unix(&path))
             }
+            Listen::Inherited => inherited(),
         }
+    }
+
+    /// A listener for metrics alone.
+    pub fn open_metrics(address: SocketAddr) -> Result<Listener, String> {
+        let failed = |error| format!("--metrics-listen: cannot listen on {address}: {error}");
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let place = Place::Tcp(listener.local_addr().map_err(failed)?);
+        Ok(Listener { socket: listener.into(), place, serves: Serves::Metrics, is_default: false, is_inherited: false })
+    }
+
+    /// Whether it stays open when this process ends, so that connections that were not accepted wait for the next one.
+    pub fn is_inherited(&self) -> bool {
+        self.is_inherited
+    }
+
+    pub fn serves(&self) -> Serves {
+        self.serves
     }
 
     /// The socket of this server that is there without being asked for: `NAME.sock` in a directory of its own, for its owner only.
@@ -79,7 +115,12 @@ impl Listener {
         if !there.is_dir() || there.uid() != sys::effective_uid() || there.mode() & 0o022 != 0 {
             return Err(format!("{} is not a directory that only this user can write to", dir.display()));
         }
-        unix(&dir.join(format!("{name}.sock")))
+        unix(&dir.join(format!("{name}.sock"))).map(|listener| Listener { is_default: true, ..listener })
+    }
+
+    /// What a connection to it is, if it is a Unix socket.
+    pub fn unix_link(&self) -> Link {
+        if self.is_default { Link::Unix } else { Link::NamedUnix }
     }
 
     /// The next connection, and the address of its other end if it has one.
@@ -97,6 +138,8 @@ impl Listener {
         match &self.place {
             Place::Tcp(address) => address.to_string(),
             Place::Unix(file) => format!("unix:{}", file.path.display()),
+            Place::InheritedUnix(Some(path)) => format!("unix:{}", path.display()),
+            Place::InheritedUnix(None) => "an abstract Unix socket".into(),
         }
     }
 
@@ -104,7 +147,7 @@ impl Listener {
     pub fn address(&self) -> Option<SocketAddr> {
         match self.place {
             Place::Tcp(address) => Some(address),
-            Place::Unix(_) => None,
+            Place::Unix(_) | Place::InheritedUnix(_) => None,
         }
     }
 
@@ -113,6 +156,7 @@ impl Listener {
         match &self.place {
             Place::Tcp(_) => None,
             Place::Unix(file) => Some(&file.path),
+            Place::InheritedUnix(path) => path.as_deref(),
         }
     }
 }
@@ -130,7 +174,17 @@ fn tcp(address: SocketAddr) -> Result<Listener, String> {
     let listener = TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let place = Place::Tcp(listener.local_addr().map_err(failed)?);
-    Ok(Listener { socket: listener.into(), place })
+    Ok(Listener { socket: listener.into(), place, serves: Serves::Everything, is_default: false, is_inherited: false })
+}
+
+/// The socket that standard input is. Its file stays when the server ends.
+fn inherited() -> Result<Listener, String> {
+    let (socket, address) = take_standard_input()?;
+    let place = match address {
+        InheritedAddress::Tcp(address) => Place::Tcp(address),
+        InheritedAddress::Unix(path) => Place::InheritedUnix(path),
+    };
+    Ok(Listener { socket, place, serves: Serves::Everything, is_default: false, is_inherited: true })
 }
 
 /// Whether a socket in this directory stays ours: nobody else may replace it.
@@ -163,7 +217,13 @@ fn unix(path: &Path) -> Result<Listener, String> {
     let socket = bind_private(path).map_err(|e| format!("cannot listen on unix:{shown}: {e}"))?;
     let there = fs::symlink_metadata(path).map_err(|e| format!("cannot look at {shown}: {e}"))?;
     let file = SocketFile { path: path.to_owned(), id: (there.dev(), there.ino()) };
-    Ok(Listener { socket, place: Place::Unix(file) })
+    Ok(Listener {
+        socket,
+        place: Place::Unix(file),
+        serves: Serves::Everything,
+        is_default: false,
+        is_inherited: false,
+    })
 }
 
 /// Creates the socket file with mode 0600: Linux gives it the mode of the unbound socket. The umask would affect all threads.
@@ -282,6 +342,10 @@ mod tests {
         let path = scratch.path().join("x");
         // Bound and closed without a word, as a server that was killed leaves it.
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        // A program that another test starts may have a copy of the socket for a moment.
+        while try_connect(&path).is_ok() {
+            std::thread::yield_now();
+        }
         assert_eq!(try_connect(&path), Err(Errno::CONNREFUSED));
         let listener = open(&path).unwrap();
         assert_eq!(mode(&path), 0o600);

@@ -4,20 +4,19 @@
 //! or drive a terminal. No line holds a secret that the log was told of. And logging never waits for a reader: lines that a
 //! terminal stopped with Ctrl-S or a full pipe cannot take are dropped, counted, and reported later.
 
-use crate::base::clock::rfc3339;
 use crate::base::level::Level;
 use crate::base::lock::lock;
-use crate::base::unsafe_char::is_unsafe;
-use crate::limits::LOG_LINE_BYTES;
+use crate::base::log_line::{LogFormat, line};
 use crate::shell::event_loop::sys;
+use crate::task::access::token;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
-/// Texts that no line may hold.
+/// Texts that no line may hold, beside tokens and tickets, which are known by their form.
 #[derive(Clone, Default)]
 pub struct Redacted(Vec<String>);
 
@@ -31,7 +30,8 @@ impl Redacted {
     }
 
     pub fn apply(&self, text: &str) -> String {
-        self.0.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "[redacted]"))
+        let text = token::redact(text).into_owned();
+        self.0.iter().fold(text, |text, secret| text.replace(secret, "[redacted]"))
     }
 }
 
@@ -46,6 +46,7 @@ pub struct Log(Arc<Inner>);
 
 struct Inner {
     level: Level,
+    format: LogFormat,
     prefix: &'static str,
     redacted: Redacted,
     out: Mutex<Out>,
@@ -61,7 +62,7 @@ impl Log {
     /// A log on standard error that leaves out what is less urgent than `level`. Without standard error nothing is logged.
     /// Every message begins with `prefix`.
     pub fn new(level: Level, prefix: &'static str, redacted: Redacted) -> Log {
-        Log::to(io::stderr().as_fd().try_clone_to_owned().ok().map(File::from), level, prefix, redacted)
+        Log::to(standard_error(), level, prefix, redacted)
     }
 
     pub fn on(file: File, level: Level, redacted: Redacted) -> Log {
@@ -73,8 +74,29 @@ impl Log {
         Log::to(None, Level::Error, "", Redacted::default())
     }
 
-    fn to(file: Option<File>, level: Level, prefix: &'static str, redacted: Redacted) -> Log {
-        Log(Arc::new(Inner { level, prefix, redacted, out: Mutex::new(Out { file, lost: 0 }) }))
+    /// A log on any file; without one nothing is logged.
+    pub fn to(file: Option<File>, level: Level, prefix: &'static str, redacted: Redacted) -> Log {
+        Log::formatted(file, LogFormat::Text, level, prefix, redacted)
+    }
+
+    /// The same in another format.
+    pub fn formatted(
+        file: Option<File>,
+        format: LogFormat,
+        level: Level,
+        prefix: &'static str,
+        redacted: Redacted,
+    ) -> Log {
+        Log(Arc::new(Inner { level, format, prefix, redacted, out: Mutex::new(Out { file, lost: 0 }) }))
+    }
+
+    /// A whole line of another kind, which has no level.
+    pub fn put(&self, whole: &str) {
+        self.write(&self.redact(whole));
+    }
+
+    pub fn format(&self) -> LogFormat {
+        self.0.format
     }
 
     pub fn error(&self, message: impl fmt::Display) {
@@ -93,6 +115,11 @@ impl Log {
         self.say(Level::Debug, &message);
     }
 
+    /// The text without the secrets that no line may hold.
+    pub fn redact(&self, text: &str) -> String {
+        self.0.redacted.apply(text)
+    }
+
     /// The least important messages that are logged.
     pub fn level(&self) -> Level {
         self.0.level
@@ -103,17 +130,26 @@ impl Log {
             return;
         }
         let text = self.0.redacted.apply(&format!("{}{message}", self.0.prefix));
+        self.write(&line(self.0.format, sys::unix_ms(), level, &text));
+    }
+
+    fn write(&self, whole: &str) {
         let mut out = lock(&self.0.out);
         if out.lost > 0 {
             let note = format!("{} lines of this log were lost: nobody took them", out.lost);
-            if out.put(&line(sys::unix_ms(), Level::Warn, &note)) {
+            if out.put(&line(self.0.format, sys::unix_ms(), Level::Warn, &note)) {
                 out.lost = 0;
             }
         }
-        if !out.put(&line(sys::unix_ms(), level, &text)) {
+        if !out.put(whole) {
             out.lost += 1;
         }
     }
+}
+
+/// Standard error, if there is one.
+pub fn standard_error() -> Option<File> {
+    io::stderr().as_fd().try_clone_to_owned().ok().map(File::from)
 }
 
 impl Out {
@@ -129,32 +165,10 @@ impl Out {
     }
 }
 
-fn line(unix_ms: u64, level: Level, text: &str) -> String {
-    const CUT: &str = " [cut]\n";
-    let mut line = format!("[{}] {} ", rfc3339(unix_ms), level.word());
-    for c in text.chars() {
-        let mark = line.len();
-        match c {
-            '\n' => line.push_str("\\n"),
-            '\t' => line.push_str("\\t"),
-            c if is_unsafe(c) => {
-                write!(line, "\\u{{{:x}}}", c as u32).expect("memory takes it");
-            }
-            c => line.push(c),
-        }
-        if line.len() > LOG_LINE_BYTES - CUT.len() {
-            line.truncate(mark);
-            line.push_str(CUT);
-            return line;
-        }
-    }
-    line.push('\n');
-    line
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::LOG_LINE_BYTES;
     use std::io::Read;
 
     fn piped(level: Level, secrets: &[&str]) -> (Log, std::io::PipeReader) {
@@ -179,14 +193,6 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_one_line_with_its_time_and_level() {
-        assert_eq!(
-            line(1_772_357_400_125, Level::Warn, "a\nb\x1b[2J\u{202e}\tä"),
-            "[2026-03-01T09:30:00.125Z] warn a\\nb\\u{1b}[2J\\u{202e}\\tä\n"
-        );
-    }
-
-    #[test]
     fn what_is_less_urgent_is_left_out() {
         let (log, reader) = piped(Level::Info, &[]);
         log.error("e");
@@ -206,10 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_where_a_character_ends() {
-        let long = line(0, Level::Info, &"ä".repeat(4096));
-        assert!(long.len() <= LOG_LINE_BYTES && long.len() > LOG_LINE_BYTES - 16);
-        assert!(long.ends_with("ä [cut]\n"));
+    fn a_secret_does_not_survive_the_cut_of_its_line() {
         let secret = format!("{}key", "x".repeat(LOG_LINE_BYTES - 50));
         let (log, reader) = piped(Level::Info, &["key"]);
         log.info(secret);

@@ -2,8 +2,15 @@
 
 use crate::base::clock::Now;
 use crate::base::slots::Key;
-use crate::core::{Close, Input, Out, Shell, Written};
-use crate::limits::Limits;
+use crate::core::compute::Computation;
+use crate::core::disk::request::StoreRequest;
+use crate::core::disk::store::Archive;
+use crate::core::operation::process::{Figures, LaneJobs};
+use crate::core::operation::readiness::Delays;
+use crate::core::{self, BlobRequest, Close, FilesRequest, Input, Out, Shell, SiteWish, Written};
+use crate::limits::{LANE_LOOK_MS, Limits};
+use crate::shell::event_loop::access_log::AccessLog;
+use crate::shell::event_loop::figures::{self, Reports, Stopwatch};
 use crate::shell::event_loop::log::Log;
 use crate::shell::peers::peer_check::{Answers, Caller, PeerCheck};
 use crate::shell::workers::jobs::{Jobs, Mail};
@@ -13,6 +20,7 @@ use rustix::net::{Shutdown, shutdown, sockopt};
 use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Everything that the core has effects on.
@@ -20,6 +28,8 @@ pub(super) struct Outside {
     pub jobs: Jobs,
     pub peer_check: PeerCheck,
     pub log: Log,
+    pub access_log: AccessLog,
+    pub stopwatch: Stopwatch,
     pub sockets: HashMap<Key, Socket>,
     /// Connections to continue with although no event will say so.
     pub again: Vec<Key>,
@@ -29,6 +39,9 @@ pub(super) struct Outside {
     pub closed: bool,
     /// Connections that were written to in this turn.
     pub written: Vec<Key>,
+    /// Whether jobs were delayed when that was last looked at, and when to look again.
+    delays: Delays,
+    look_at: u64,
 }
 
 pub(super) struct Socket {
@@ -43,65 +56,102 @@ pub(super) struct Socket {
     pub budget: usize,
 }
 
+/// What lanes are asked for, each with the input that its answer becomes.
+impl Outside {
+    fn resolve(&mut self, request: u64, path: String, directories: Vec<String>, wish: SiteWish) {
+        self.jobs.ask(
+            Lane::Disk,
+            move |context| Mail::Input(Input::Resolved { request, site: context.resolve(&path, &directories, wish) }),
+            move |error| Mail::Input(Input::Resolved { request, site: Err(error.message) }),
+        );
+    }
+
+    fn read_blob(&mut self, request: Arc<BlobRequest>) {
+        let asked = request.clone();
+        self.jobs.ask(
+            Lane::Disk,
+            move |context| {
+                let read = context.blobs.read(&request.sha256, request.from, context.settings.limits.page_bytes);
+                Mail::Input(Input::BlobRead { request, read: read.map_err(|error| error.to_string()) })
+            },
+            move |error| Mail::Input(Input::BlobRead { request: asked, read: Err(error.message) }),
+        );
+    }
+
+    fn find_files(&mut self, request: Arc<FilesRequest>) {
+        let asked = request.clone();
+        self.jobs.ask(
+            Lane::Tool,
+            move |context| {
+                let found = context.find_files(&request.workspace, &request.query, request.limit);
+                Mail::Input(Input::FilesFound { request, found })
+            },
+            move |error| Mail::Input(Input::FilesFound { request: asked, found: Err(error.message) }),
+        );
+    }
+
+    fn compute(&mut self, computation: Computation) {
+        let recipient = computation.recipient().clone();
+        self.jobs.ask(
+            Lane::Compute,
+            move |context| Mail::Input(computation.run(&*context.blobs)),
+            move |error| Mail::Input(Input::Computed { recipient, result: Err(error.message) }),
+        );
+    }
+
+    fn read_credentials(&mut self) {
+        self.jobs.ask(
+            Lane::Disk,
+            |context| {
+                let reader = context.credentials.as_ref();
+                Mail::Input(Input::Credentials(reader.and_then(|reader| reader.changed())))
+            },
+            |error| Mail::Input(Input::Credentials(Some(Err(error.message)))),
+        );
+    }
+
+    fn fetch_keys(&mut self) {
+        self.jobs.ask(
+            Lane::Hook,
+            |context| {
+                let source = context.identity.as_ref();
+                let fetched = source.map_or_else(|| Err("there is no source".into()), |source| source.fetch());
+                Mail::Input(Input::Keys(fetched))
+            },
+            |error| Mail::Input(Input::Keys(Err(error.message))),
+        );
+    }
+}
+
 impl Shell for Outside {
     fn start(&mut self, out: Out) {
         match out {
             Out::Start(job) => self.jobs.start(job),
             Out::Stop(job) => self.jobs.stop(&job),
-            Out::Store(request) => {
-                let failed = request.clone();
-                self.jobs.ask(
-                    Lane::Disk,
-                    move |context| Mail::Input(request.run(&*context.archive)),
-                    move |error| Mail::Input(failed.failed(error)),
-                );
-            }
+            Out::Reply { job, nr, reply } => self.jobs.reply(&job, nr, reply),
+            Out::Store(request) => self.ask_store(request),
             Out::Tidy(maintenance) => self.jobs.tidy(maintenance),
-            Out::Resolve { request, path } => self.jobs.ask(
-                Lane::Disk,
-                move |context| Mail::Input(Input::Resolved { request, site: context.resolve(&path) }),
-                move |error| Mail::Input(Input::Resolved { request, site: Err(error.message) }),
-            ),
-            Out::Blob(request) => {
-                let asked = request.clone();
-                self.jobs.ask(
-                    Lane::Disk,
-                    move |context| {
-                        let read =
-                            context.blobs.read(&request.sha256, request.from, context.settings.limits.page_bytes);
-                        Mail::Input(Input::BlobRead { request, read: read.map_err(|error| error.to_string()) })
-                    },
-                    move |error| Mail::Input(Input::BlobRead { request: asked, read: Err(error.message) }),
-                );
-            }
-            Out::Files(request) => {
-                let asked = request.clone();
-                self.jobs.ask(
-                    Lane::Tool,
-                    move |context| {
-                        let found = context.find_files(&request.workspace, &request.query, request.limit);
-                        Mail::Input(Input::FilesFound { request, found })
-                    },
-                    move |error| Mail::Input(Input::FilesFound { request: asked, found: Err(error.message) }),
-                );
-            }
-            Out::Compute(computation) => {
-                let recipient = computation.recipient().clone();
-                self.jobs.ask(
-                    Lane::Compute,
-                    move |context| Mail::Input(computation.run(&*context.blobs)),
-                    move |error| Mail::Input(Input::Computed { recipient, result: Err(error.message) }),
-                );
-            }
+            Out::Resolve { request, path, directories, wish } => self.resolve(request, path, directories, wish),
+            Out::Blob(request) => self.read_blob(request),
+            Out::Files(request) => self.find_files(request),
+            Out::Compute(computation) => self.compute(computation),
             Out::Identify { conn } => {
                 if let Some(socket) = self.sockets.get(&conn) {
                     self.peer_check.ask(conn, socket.caller);
                 }
             }
+            Out::ReadCredentials => self.read_credentials(),
+            Out::FetchKeys => self.fetch_keys(),
+            Out::Hook(notice) => self.jobs.look_on(*notice),
             Out::Over { task } => self.jobs.forget(&task),
+            Out::Servers { task, servers } => self.jobs.adopt(task, servers),
+            Out::ClientKey { task, key } => self.jobs.keep_key(task, key),
             Out::SaveRule { rule } => self.jobs.save(rule),
             Out::ForgetRule { rule } => self.jobs.forget_rule(rule),
             Out::Deliver(delivery) => self.jobs.deliver(delivery),
+            Out::Scrape(caller) => self.scrape(caller),
+            Out::Reload => self.access_log.reopen(),
+            Out::Access(entry) => self.access_log.add(&entry),
             Out::Log { level, text } => self.log.say(level, &text),
         }
     }
@@ -153,6 +203,21 @@ impl Shell for Outside {
     }
 }
 
+/// Carries a request to the store out; a flush is measured.
+fn measured(request: &StoreRequest, archive: &dyn Archive, stopwatch: &Stopwatch) -> Input<'static> {
+    if !matches!(request, StoreRequest::Sync { .. }) {
+        return request.run(archive);
+    }
+    let mut answer = None;
+    let _ = stopwatch.sync(|| {
+        let input = request.run(archive);
+        let is_ok = matches!(&input, Input::Synced { result: Ok(()), .. });
+        answer = Some(input);
+        if is_ok { Ok(()) } else { Err(()) }
+    });
+    answer.expect("it was carried out")
+}
+
 /// Keeps a stream open until its time to linger is over, unless there are too many such streams.
 fn linger<T>(lingering: &mut VecDeque<(u64, T)>, stream: T, now_ms: u64, limits: &Limits) {
     if lingering.len() < limits.lingering {
@@ -161,18 +226,68 @@ fn linger<T>(lingering: &mut VecDeque<(u64, T)>, stream: T, now_ms: u64, limits:
 }
 
 impl Outside {
-    pub fn new(jobs: Jobs, peer_check: PeerCheck, log: Log, limits: Limits) -> Outside {
+    pub fn new(jobs: Jobs, peer_check: PeerCheck, reports: Reports, limits: Limits) -> Outside {
+        let Reports { log, access_log, stopwatch } = reports;
         Outside {
             jobs,
             peer_check,
             log,
+            access_log,
+            stopwatch,
             sockets: HashMap::new(),
             again: Vec::new(),
             lingering: VecDeque::new(),
             limits,
             closed: false,
             written: Vec::new(),
+            delays: Delays::default(),
+            look_at: 0,
         }
+    }
+
+    /// Whether jobs take too long, if that has changed since it was last looked at.
+    pub fn delays(&mut self, now: Now) -> Option<Delays> {
+        if now.mono_ms < self.look_at {
+            return None;
+        }
+        self.look_at = now.mono_ms + LANE_LOOK_MS;
+        let most = Duration::from_millis(self.limits.lane_delay_ms);
+        let mut delays = Delays::default();
+        for load in self.jobs.lanes.loads() {
+            match load.lane {
+                Lane::Disk => delays.store |= load.waits.max(load.runs) >= most,
+                Lane::Model | Lane::Tool | Lane::Compute | Lane::Hook => delays.lanes |= load.waits >= most,
+            }
+        }
+        (std::mem::replace(&mut self.delays, delays) != delays).then_some(delays)
+    }
+
+    fn ask_store(&mut self, request: StoreRequest) {
+        let (failed, stopwatch) = (request.clone(), self.stopwatch.clone());
+        self.jobs.ask(
+            Lane::Disk,
+            move |context| Mail::Input(measured(&request, &*context.archive, &stopwatch)),
+            move |error| Mail::Input(failed.failed(error)),
+        );
+    }
+
+    /// Collects what only the shell can measure, for a scrape.
+    fn scrape(&mut self, caller: Arc<core::Caller>) {
+        let lanes = self.jobs.lanes.loads().map(|load| LaneJobs {
+            lane: load.lane.word(),
+            queued: load.queued,
+            running: load.running,
+        });
+        let figures = Figures { lanes: lanes.into(), timings: self.stopwatch.timings(), process: None };
+        let (asked, without) = (caller.clone(), figures.clone());
+        self.jobs.ask(
+            Lane::Compute,
+            move |_| {
+                let figures = Box::new(Figures { process: figures::process(), ..figures });
+                Mail::Input(Input::Scraped { caller, figures })
+            },
+            move |_| Mail::Input(Input::Scraped { caller: asked, figures: Box::new(without) }),
+        );
     }
 
     /// Lists a connection for which no event will come.
@@ -206,6 +321,7 @@ impl Outside {
     }
 
     pub fn end_turn(&mut self, now: Now) {
+        self.access_log.flush();
         if let Some(inquiry) = self.peer_check.inquiry() {
             let connections = inquiry.connections();
             self.jobs.ask(

@@ -10,10 +10,12 @@ use crate::core::connections::connection::{Link, Peer};
 use crate::core::disk::store::Store;
 use crate::core::{Core, Input};
 use crate::limits::Limits;
-use crate::shell::event_loop::listen::Listener;
-use crate::shell::event_loop::log::Log;
+use crate::shell::event_loop::figures::Reports;
+use crate::shell::event_loop::flush::flush;
+use crate::shell::event_loop::listen::{Listener, Serves};
+use crate::shell::event_loop::notify::ServiceManager;
 use crate::shell::event_loop::outside::{Outside, Socket};
-use crate::shell::event_loop::signals::{Signal, Signals};
+use crate::shell::event_loop::signals::{OnHangup, Signal, Signals};
 use crate::shell::event_loop::stop::{StopHandle, Wake};
 use crate::shell::event_loop::sys::{self, Clock};
 use crate::shell::peers::peer_check::{Accepted, Caller, PeerCheck};
@@ -55,6 +57,7 @@ pub struct Server {
     starved: bool,
     /// The signal that ended the server.
     signal: Option<Signal>,
+    manager: Option<ServiceManager>,
     outside: Outside,
 }
 
@@ -78,6 +81,7 @@ pub enum Ended {
 
 impl Server {
     /// Without `signals` it installs no handlers.
+    #[inline(never)]
     pub fn new(
         listeners: Vec<Listener>,
         signals: Option<Signals>,
@@ -85,7 +89,7 @@ impl Server {
         store: Box<dyn Store>,
         context: WorkerContext,
         peer_check: PeerCheck,
-        log: Log,
+        reports: Reports,
     ) -> io::Result<Server> {
         let poll = Poll::new()?;
         let register = |socket: &dyn AsRawFd, token| {
@@ -114,9 +118,15 @@ impl Server {
             threads_at: None,
             starved: false,
             signal: None,
-            outside: Outside::new(jobs, peer_check, log, limits.clone()),
+            manager: None,
+            outside: Outside::new(jobs, peer_check, reports, limits.clone()),
             limits,
         })
+    }
+
+    /// Tells a service manager when the server is ready and when it ends.
+    pub fn notifies(&mut self, manager: ServiceManager) {
+        self.manager = Some(manager);
     }
 
     /// Stops it, from any thread.
@@ -134,7 +144,10 @@ impl Server {
             self.turn(&mut events, &mut scratch)?;
         }
         self.turn(&mut events, &mut scratch)?;
+        flush(self.store.archive(), self.core.unflushed());
+        self.core.end(&mut self.outside);
         self.outside.jobs.end();
+        self.outside.access_log.end();
         Ok(self.signal.map_or(Ended::Stopped, Ended::Signal))
     }
 
@@ -148,8 +161,11 @@ impl Server {
             return Err(error);
         }
         // One time for everything in this turn.
-        let now = self.clock.now();
+        let (now, began) = (self.clock.now(), self.clock.micros());
         // Everything that happened goes into the core.
+        if let Some(delays) = self.outside.delays(now) {
+            self.core.input(Input::Delayed(delays), now);
+        }
         let mut left = self.outside.take_again();
         if self.accept_queues_were_empty(events) {
             self.outside.peer_check.accept_queues_were_empty();
@@ -173,10 +189,34 @@ impl Server {
             let room = self.core.room(key);
             self.outside.after_write(key, room, self.limits.turn_bytes);
         }
+        if !self.core.accepts() {
+            self.close_listeners();
+        }
+        self.notify_manager();
         if std::mem::take(&mut self.outside.closed) {
             self.look_at_listeners();
         }
+        self.outside.stopwatch.turn(self.clock.micros() - began);
         Ok(())
+    }
+
+    /// Whoever connects from now on is refused by the system, and tries elsewhere. An inherited socket stays open in the service manager,
+    /// and connections to it wait for the next server.
+    fn close_listeners(&mut self) {
+        for listening in self.listeners.drain(..) {
+            let _ = self.poll.registry().deregister(&mut SourceFd(&listening.listener.socket.as_raw_fd()));
+        }
+    }
+
+    fn notify_manager(&mut self) {
+        let Some(manager) = &mut self.manager else {
+            return;
+        };
+        if !self.core.is_running() {
+            manager.stopping();
+        } else if self.core.has_store() {
+            manager.ready();
+        }
     }
 
     /// Notes what the events say about listeners and sockets. Returns the connections that can be read or written.
@@ -235,7 +275,10 @@ impl Server {
             self.look_at_listeners();
         }
         for at in 0..self.listeners.len() {
-            self.accept_from(at, now);
+            // The next server answers those that wait at an inherited socket.
+            if self.core.accepts() || !self.listeners[at].listener.is_inherited() {
+                self.accept_from(at, now);
+            }
         }
     }
 
@@ -264,7 +307,8 @@ impl Server {
                     if listening.taken >= self.limits.accept_queue {
                         self.outside.peer_check.accept_queue_was_full();
                     }
-                    self.welcome(stream, address, accepted, now);
+                    let from = (address, listening.listener.unix_link(), listening.listener.serves());
+                    self.welcome(stream, from, accepted, now);
                 }
                 Err(Errno::AGAIN) => {
                     listening.backlog = false;
@@ -286,13 +330,20 @@ impl Server {
     }
 
     /// Takes an accepted connection. Only TCP has an address.
-    fn welcome(&mut self, stream: OwnedFd, address: Option<SocketAddr>, accepted: Accepted, now: Now) {
+    fn welcome(
+        &mut self,
+        stream: OwnedFd,
+        (address, unix, serves): (Option<SocketAddr>, Link, Serves),
+        accepted: Accepted,
+        now: Now,
+    ) {
         // Lingering sockets count against the connection limit.
         let outside = &mut self.outside;
         if outside.sockets.len() + outside.lingering.len() >= self.limits.connections {
             outside.lingering.pop_front();
         }
         let (link, (peer, caller)): (Link, (Peer, Caller)) = match address {
+            Some(_) if serves == Serves::Metrics => (Link::Tcp, (Peer::Stranger, Caller::Nobody)),
             Some(address) => {
                 let Some(local) = getsockname(&stream).ok().and_then(|local| SocketAddr::try_from(local).ok()) else {
                     // It broke before we got to it.
@@ -300,7 +351,7 @@ impl Server {
                 };
                 (Link::Tcp, outside.peer_check.tcp(address, local))
             }
-            None => (Link::Unix, outside.peer_check.unix(&stream, accepted)),
+            None => (unix, outside.peer_check.unix(&stream, accepted)),
         };
         if !self.core.keeps(peer, now) {
             return;
@@ -308,7 +359,11 @@ impl Server {
         // Connections that were closed to make room keep their descriptors until here.
         self.core.close_connections(&mut self.outside, now);
         let _ = sockopt::set_socket_send_buffer_size(&stream, self.limits.socket_send_bytes);
-        let key = self.core.opened_over(link, peer, now);
+        let address = address.map(|address| address.ip());
+        let key = match serves {
+            Serves::Everything => self.core.opened_from(address, link, peer, now),
+            Serves::Metrics => self.core.opened_for_metrics(address, now),
+        };
         if let Err(error) = self.watch(key, stream, caller) {
             self.outside.log.warn(format_args!("could not watch a connection: {error}"));
             self.core.input(Input::Broke { conn: key }, now);
@@ -327,9 +382,19 @@ impl Server {
 
     /// A connection for a client in this process: messages of the native dialect, one a line.
     pub fn connect(&mut self) -> io::Result<UnixStream> {
+        let key = self.core.terminal(self.clock.now());
+        self.pair(key)
+    }
+
+    /// The same for an editor: messages of the Agent Client Protocol, one a line.
+    pub fn connect_editor(&mut self) -> io::Result<UnixStream> {
+        let key = self.core.editor(self.clock.now());
+        self.pair(key)
+    }
+
+    fn pair(&mut self, key: Key) -> io::Result<UnixStream> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
-        let key = self.core.terminal(self.clock.now());
         self.watch(key, ours.into(), Caller::Nobody)?;
         Ok(theirs)
     }
@@ -421,7 +486,13 @@ impl Server {
         if self.signals.as_ref().is_some_and(Signals::child_ended) {
             self.outside.jobs.reap_adopted();
         }
+        let is_reloading = self.signals.as_ref().is_some_and(|signals| signals.hangup == OnHangup::Reload);
         for signal in self.signals.iter_mut().flat_map(Signals::take) {
+            if signal == Signal::Hangup && is_reloading {
+                self.outside.log.info("SIGHUP: files are opened again");
+                self.core.input(Input::Reload, now);
+                continue;
+            }
             let wait = self.limits.shutdown_ms / 1000;
             self.outside.log.info(format_args!(
                 "ending on {}: running turns have {wait} s; another TERM or INT ends at once",

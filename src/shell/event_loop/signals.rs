@@ -8,7 +8,7 @@
 //! namespace, which has to reap every orphan in it.
 
 use crate::base::lock::lock;
-use crate::base::words::words;
+use crate::base::text::words::words;
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{SigId, flag, low_level};
 use std::io::{self, Read};
@@ -49,15 +49,27 @@ impl Signal {
     }
 }
 
+/// What a hangup does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnHangup {
+    /// It ends the server: whoever started it is gone.
+    End,
+    /// Files are read and opened again, as for other servers.
+    Reload,
+}
+
 /// While one of these exists, the signals do not end the process by themselves. When the last one is dropped, signals that had
 /// their default effect have it again.
 pub struct Signals {
     /// Readable when a signal has arrived.
     pub socket: UnixStream,
+    pub hangup: OnHangup,
     arrived: [Arc<AtomicBool>; Signal::ALL.len()],
     continued: Arc<AtomicBool>,
     child_ended: Arc<AtomicBool>,
     actions: Vec<SigId>,
+    /// None if the host handles the requests to end.
+    _handling: Option<Handling>,
 }
 
 /// The signals that the process neither handles nor ignores; all of them if that cannot be read.
@@ -71,42 +83,38 @@ fn with_default_effect() -> impl Iterator<Item = Signal> {
 /// How many [`Signals`] there are in this process, and the switch for the default effects, which were registered with the first one.
 static HANDLING: Mutex<Option<(usize, Arc<AtomicBool>)>> = Mutex::new(None);
 
+/// One that handles signals.
+struct Handling;
+
 /// Counts one more that handles signals.
-fn begin_handling() -> io::Result<()> {
+fn begin_handling() -> io::Result<Handling> {
     let mut handling = lock(&HANDLING);
     if let Some((count, has_default)) = &mut *handling {
         *count += 1;
         has_default.store(false, Ordering::Release);
-        return Ok(());
+        return Ok(Handling);
     }
     let has_default = Arc::new(AtomicBool::new(false));
     for signal in with_default_effect() {
         flag::register_conditional_default(signal.number(), has_default.clone())?;
     }
     *handling = Some((1, has_default));
-    Ok(())
+    Ok(Handling)
 }
 
-fn end_handling() {
-    if let Some((count, has_default)) = &mut *lock(&HANDLING) {
-        *count -= 1;
-        has_default.store(*count == 0, Ordering::Release);
+impl Drop for Handling {
+    fn drop(&mut self) {
+        if let Some((count, has_default)) = &mut *lock(&HANDLING) {
+            *count -= 1;
+            has_default.store(*count == 0, Ordering::Release);
+        }
     }
 }
 
 impl Signals {
+    /// Those that end the server, and those that are only noted.
     pub fn new() -> io::Result<Signals> {
-        let (socket, write) = UnixStream::pair()?;
-        socket.set_nonblocking(true)?;
-        begin_handling()?;
-        // From here on it is dropped, and what was registered with it, if something fails.
-        let mut signals = Signals {
-            socket,
-            arrived: Signal::ALL.map(|_| Arc::new(AtomicBool::new(false))),
-            continued: Arc::new(AtomicBool::new(false)),
-            child_ended: Arc::new(AtomicBool::new(false)),
-            actions: Vec::new(),
-        };
+        let (mut signals, write) = Signals::empty(Some(begin_handling()?))?;
         let ending = Arc::new(AtomicBool::new(false));
         for (signal, arrived) in Signal::ALL.into_iter().zip(&signals.arrived) {
             let number = signal.number();
@@ -119,12 +127,44 @@ impl Signals {
             signals.actions.push(flag::register(number, arrived.clone())?);
             signals.actions.push(low_level::pipe::register(number, write.try_clone()?)?);
         }
-        signals.actions.push(flag::register(SIGCONT, signals.continued.clone())?);
+        signals.note(write)
+    }
+
+    /// A hangup is no request to end any more.
+    pub fn reloading(mut self) -> Signals {
+        self.hangup = OnHangup::Reload;
+        self
+    }
+
+    /// Only those that are noted: the host handles the others.
+    pub fn noted() -> io::Result<Signals> {
+        let (signals, write) = Signals::empty(None)?;
+        signals.note(write)
+    }
+
+    /// What was registered with it is undone when it is dropped, also if something fails.
+    fn empty(handling: Option<Handling>) -> io::Result<(Signals, UnixStream)> {
+        let (socket, write) = UnixStream::pair()?;
+        socket.set_nonblocking(true)?;
+        let signals = Signals {
+            socket,
+            hangup: OnHangup::End,
+            arrived: Signal::ALL.map(|_| Arc::new(AtomicBool::new(false))),
+            continued: Arc::new(AtomicBool::new(false)),
+            child_ended: Arc::new(AtomicBool::new(false)),
+            actions: Vec::new(),
+            _handling: handling,
+        };
+        Ok((signals, write))
+    }
+
+    fn note(mut self, write: UnixStream) -> io::Result<Signals> {
+        self.actions.push(flag::register(SIGCONT, self.continued.clone())?);
         if rustix::process::getpid().is_init() {
-            signals.actions.push(flag::register(SIGCHLD, signals.child_ended.clone())?);
-            signals.actions.push(low_level::pipe::register(SIGCHLD, write)?);
+            self.actions.push(flag::register(SIGCHLD, self.child_ended.clone())?);
+            self.actions.push(low_level::pipe::register(SIGCHLD, write)?);
         }
-        Ok(signals)
+        Ok(self)
     }
 
     /// Goes up whenever the process goes on after it was stopped, before it does anything else.
@@ -158,7 +198,6 @@ impl Drop for Signals {
         for action in self.actions.drain(..) {
             low_level::unregister(action);
         }
-        end_handling();
     }
 }
 

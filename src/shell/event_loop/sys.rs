@@ -18,6 +18,11 @@ impl Clock {
         Clock { start: Instant::now() }
     }
 
+    /// Microseconds since it was made.
+    pub fn micros(&self) -> u64 {
+        self.start.elapsed().as_micros() as u64
+    }
+
     pub fn now(&self) -> Now {
         Now { mono_ms: self.start.elapsed().as_millis() as u64, unix_ms: unix_ms() }
     }
@@ -30,12 +35,14 @@ pub fn unix_ms() -> u64 {
 
 /// The system's randomness, for ids.
 pub fn entropy() -> Entropy {
-    let random = SystemRandom::new();
-    Entropy::new(move || {
-        let mut bytes = [0; 16];
-        random.fill(&mut bytes).expect("the system gives random bytes once it has booted");
-        bytes
-    })
+    Entropy::new(random)
+}
+
+/// Random bytes for secrets.
+pub fn random<const BYTES: usize>() -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    SystemRandom::new().fill(&mut bytes).expect("the system gives random bytes once it has booted");
+    bytes
 }
 
 /// The time since the machine started, in the unit that /proc has the start of processes in.

@@ -148,8 +148,15 @@ pub(super) fn read_names(journal: &Path, names: &mut HashSet<String>) -> io::Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::id::Seq;
     use crate::shell::journal::tests::Scratch;
+    use crate::task::log::blob::FileVersion;
+    use crate::task::log::event::Event;
+    use crate::task::log::record::Record;
+    use crate::task::log::restored::{Conversation, Restored, RestoredFile};
+    use crate::task::message::Source;
     use std::os::unix::fs::PermissionsExt;
+    use std::sync::Arc;
 
     fn age(blobs: &FileBlobs, sha256: &str) {
         let file = File::open(blobs.path(sha256).unwrap()).unwrap();
@@ -173,6 +180,27 @@ mod tests {
         for wrong in ["", "../../index.jsonl", &hash[1..], &hash.to_uppercase(), &"0".repeat(64)] {
             assert_eq!(blobs.read(wrong, 0, 1).unwrap_err().kind(), io::ErrorKind::NotFound, "{wrong}");
         }
+    }
+
+    /// Both versions of a file that was put back are kept, because that can be taken back.
+    #[test]
+    fn what_a_restore_names_is_kept() {
+        let scratch = Scratch::new();
+        let _journal = scratch.open();
+        let blobs = FileBlobs::open(scratch.dir().join("blobs")).unwrap();
+        let [from, to, other] = [b"frm", b"to.", b"oth"].map(|bytes| blobs.put(bytes).unwrap());
+        let version =
+            |sha256: &String| Some(FileVersion { sha256: sha256.clone(), len: 3, mode: 0o644, unstored: false });
+        let file =
+            RestoredFile { root: "/w".into(), path: "a".into(), from: version(&from), to: version(&to), dirs: 0 };
+        let (conversation, by) = (Conversation::Kept, Source::clock());
+        let restored = Restored { to: Seq(3), call: None, files: vec![file], conversation, items: 0, by };
+        let mut line = Vec::new();
+        Record { seq: Seq(9), at: 1, event: Event::Restored(Arc::new(restored)) }.write(&mut line);
+        fs::write(scratch.dir().join("tasks/t.jsonl"), line).unwrap();
+        [&from, &to, &other].into_iter().for_each(|hash| age(&blobs, hash));
+        blobs.sweep(&scratch.dir().join("tasks")).unwrap();
+        assert_eq!([&from, &to, &other].map(|hash| blobs.read(hash, 0, 1).is_ok()), [true, true, false]);
     }
 
     #[test]

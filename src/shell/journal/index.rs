@@ -59,6 +59,11 @@ pub struct Places {
 }
 
 impl Places {
+    /// In this state directory.
+    pub fn of(state: &Path) -> Places {
+        Places { index: state.join("index.jsonl"), tasks: state.join("tasks") }
+    }
+
     pub fn log(&self, id: &str) -> PathBuf {
         self.tasks.join(format!("{id}.jsonl"))
     }
@@ -259,6 +264,16 @@ fn lock_to_read(file: &File) -> io::Result<Held<'_>> {
         }
     }
     Err(io::ErrorKind::WouldBlock.into())
+}
+
+/// The index of this state directory, if another process keeps it locked for longer than a start waits.
+pub fn locked_by_another(state: &Path) -> Option<PathBuf> {
+    let path = Places::of(state).index;
+    let file = File::open(&path).ok()?;
+    match lock_to_read(&file) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(path),
+        Ok(_) | Err(_) => None,
+    }
 }
 
 /// Closing the descriptor would not be enough: a child that is being started has a copy of it until it executes.

@@ -5,7 +5,7 @@
 
 use crate::base::json;
 use crate::base::lock::lock;
-use crate::config::jsonc;
+use crate::config::formats::jsonc;
 use crate::shell::start::workspace_settings::read_plain;
 use crate::task::policy::Rule;
 use serde_json::{Value, json};

@@ -7,9 +7,10 @@
 use super::blobs::read_names;
 use super::index::{self, Entry, Places};
 use super::names;
-use crate::base::id::{ContextId, TaskId, Tenant};
+use crate::base::id::{ContextId, TaskId};
 use crate::core::disk::store::Excess;
 use crate::limits::TASKS_DELETED_AT_ONCE;
+use crate::task::access::Partition;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
@@ -60,8 +61,8 @@ impl Measured<'_> {
     fn oldest(&self, kept: &HashSet<TaskId>) -> Vec<TaskId> {
         let mut entries = index::entries(self.places);
         entries.sort_by_key(|entry| entry.at);
-        let context = |entry: &Entry| (entry.brief.tenant.clone(), entry.brief.context.clone());
-        let last: HashMap<(Tenant, ContextId), TaskId> =
+        let context = |entry: &Entry| (entry.brief.partition(), entry.brief.context.clone());
+        let last: HashMap<(Partition, ContextId), TaskId> =
             entries.iter().map(|entry| (context(entry), entry.task.clone())).collect();
         let open: HashSet<String> = names(self.markers).collect();
         entries.retain(|entry| {

@@ -1,49 +1,60 @@
 //! From a plan to a server that listens: everything is opened and checked here, before the first connection is accepted, so that an
 //! error is one clear line.
 
+mod model;
+mod records;
+
 use crate::a2a::{self, Card};
 use crate::base::clock::{Now, rfc3339};
 use crate::config::settings::{SettingScope, Settings};
 use crate::config::trust::OperatorTrust;
+use crate::core::access::AccessSetup;
 use crate::core::connections::guard::HostPolicy;
 use crate::core::disk::store::{Archive, Store};
-use crate::core::{Approval, Choose, Core, Setup, Site, Workspace, WorkspaceChoice};
-use crate::limits::{INCLUDED_DIRECTORIES, Limits, SUPERVISOR_TRIAL_MS};
-use crate::model::backend::ModelBackend;
-use crate::model::script::{DEMO, Script};
+use crate::core::{Approval, Core, OperationSettings, Setup, Site, Workspace, WorkspaceChoice};
+use crate::limits::{INCLUDED_DIRECTORIES, SUPERVISOR_TRIAL_MS};
 use crate::shell::children::supervisors::Supervisors;
 use crate::shell::children::trial::{Answer, Trial};
 use crate::shell::children::{self, Children};
+use crate::shell::event_loop::figures::{Reports, Stopwatch};
 use crate::shell::event_loop::listen::Listener;
 use crate::shell::event_loop::log::Log;
+use crate::shell::event_loop::notify::ServiceManager;
 use crate::shell::event_loop::server;
 use crate::shell::event_loop::signals::Signals;
 use crate::shell::event_loop::sys;
-use crate::shell::journal::Journal;
 use crate::shell::journal::instances::{Instance, Instances};
+use crate::shell::journal::observed::Observed;
 use crate::shell::journal::saved_rules;
-use crate::shell::journal::watch::{Watch, Watched};
 use crate::shell::peers::peer_check::PeerCheck;
-use crate::shell::start::embed::{ChildProcesses, Gemini, Listen, Model, OpenError, Plan, Server, SignalHandling};
+use crate::shell::start::access::{access, discovery};
+use crate::shell::start::assemble::model::{ForCore, backend, provider};
+use crate::shell::start::assemble::records::{access_log, store};
+use crate::shell::start::embed::{ChildProcesses, Listen, OpenError, Plan, Reach, Server, SignalHandling};
 use crate::shell::start::workspace_settings::{Env, SettingsReader, real_directory};
-use crate::shell::workers::client::{self, Client};
+use crate::shell::workers::client;
 use crate::shell::workers::jobs::WorkerContext;
+use crate::shell::workers::jobs::client_keys::ClientKeys;
 use crate::shell::workers::jobs::webhook::Webhooks;
 use crate::shell::workers::prompt_context::PromptContext;
+use crate::shell::{agents, mcp};
+use crate::task::access::AccessMode;
 use crate::task::policy::{Grant, Policy, Tier};
 use crate::task::spec::ToolSpec;
 use crate::tool::commands::background::Background;
 use crate::tool::files::kept_output::KeptOutputs;
+#[cfg(feature = "mcp")]
+use crate::tool::mcp_call::McpServers;
 use crate::tool::web::Web;
-use crate::tool::{Ask, Spawn, Tool, Toolbox};
+use crate::tool::{Spawn, Tool, Toolbox};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use ureq::tls::TlsConfig;
 
 pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     refuse_supervisors()?;
@@ -52,46 +63,101 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     let (limits, log) = (plan.limits.clone(), plan.log.clone());
     let workspace = directory(&plan.workspace)?;
     let roots = roots(&workspace, &plan.settings)?;
-    let signals = match plan.signals {
-        SignalHandling::Untouched => None,
-        SignalHandling::EndTheServer => {
-            Some(Signals::new().map_err(|e| OpenError::System("signals cannot be watched", e))?)
-        }
-    };
+    let access_log = access_log(&plan)?;
+    let signals = signals(plan.signals).map_err(|e| OpenError::System("signals cannot be watched", e))?;
     let mut instances = Instances::open(&plan.state, &mut sys::entropy()).map_err(OpenError::State)?;
-    let store = store(plan.store.take(), plan.watch.take(), &plan.state, &instances, &limits)?;
-    let listeners = listeners(&plan, instances.own())?;
+    plan.settings.access.check(listen_of(&plan).as_slice()).map_err(OpenError::Plan)?;
+    let (access, credentials, key_source) = access(&plan, &lookup(plan.environment.clone()))?;
+    let (store, audit) = store(&mut plan, &instances)?;
+    let stopwatch = Stopwatch::default();
+    let store = Box::new(Observed { store, stopwatch: stopwatch.clone(), watch: plan.watch.take() });
+    let mut listeners = listeners(&plan, instances.own())?;
+    let manager = manager(&plan);
+    let metrics = plan.settings.operation.metrics_listen.map(Listener::open_metrics);
+    let metrics = metrics.transpose().map_err(OpenError::Listen)?;
+    let provider = provider(&plan.model);
     let mut problems = Vec::new();
     let children = children(&plan, &instances, roots.clone(), &mut problems)?;
     let supervisors = children.as_ref().map_or_else(Supervisors::of_process, Children::supervisors);
-    let unconfined = match &children {
-        Some(children) => children.can_confine(&workspace).err(),
-        None => Some("This server starts no commands".to_owned()),
-    };
-    if let Some(why) = unconfined.as_ref().filter(|_| children.is_some()) {
-        problems.push(format!("Every command needs approval, because none can be confined: {why}."));
-    }
+    let unconfined = unconfined(children.as_ref(), &workspace, &mut problems);
     let instance = Instance {
         pid: std::process::id(),
         listen: listeners.iter().map(Listener::name).collect(),
         url: url(&listeners),
         started: rfc3339(sys::unix_ms()),
     };
-    let operator = OperatorTrust { decision: plan.trust, workspace: workspace.clone() };
-    let env = lookup(plan.environment.clone());
-    let reader = SettingsReader::new(plan.paths.clone(), env, operator, limits.clone());
+    let reader = settings_reader(&plan, &workspace);
     let site = reader.site(workspace).map_err(OpenError::Plan)?;
-    let (context, model) = worker_context(plan, site, roots, children, store.archive(), reader)?;
-    let setup = core_setup(&context, model, &listeners, unconfined, &log)?;
+    let children = children.map(Arc::new);
+    let (mut context, model) = worker_context(plan, site, roots, children, store.archive(), reader)?;
+    context.credentials = credentials;
+    context.identity = key_source;
+    let mut setup = Setup { access, audit, ..core_setup(&context, model, &listeners, unconfined, &log)? };
+    setup.operation.access_log = access_log.is_on();
+    setup.operation.provider = provider;
+    // It is none of the server's addresses: nothing but metrics is there.
+    problems.extend(metrics.iter().map(|metrics| format!("Metrics: http://{}/metrics", metrics.name())));
+    listeners.extend(metrics);
+    context.policy = setup.approval.policy.clone();
     if let Err(error) = instances.announce(&instance) {
         log.warn(format_args!("other programs will not find this server: {error}"));
+    }
+    if context.site.trusted {
+        context.mcp.clone().begin(Path::new(&context.site.path));
     }
     let continued = signals.as_ref().map(Signals::continued);
     let peer_check = PeerCheck::new(supervisors, instances.dir(), continued, &limits);
     problems.extend(peer_check.problem());
-    let server = server::Server::new(listeners, signals, Core::new(setup), store, context, peer_check, log);
-    let server = server.map_err(|e| OpenError::System("the event queue cannot be made", e))?;
+    let reports = Reports { log, access_log, stopwatch };
+    let server = server::Server::new(listeners, signals, Core::new(setup), store, context, peer_check, reports);
+    let mut server = server.map_err(|e| OpenError::System("the event queue cannot be made", e))?;
+    manager.into_iter().for_each(|manager| server.notifies(manager));
     Ok(Server { server, instance, instances, problems })
+}
+
+/// Carries out a verb about the MCP servers of the plan's workspace, without opening a server.
+#[cfg(feature = "mcp")]
+pub fn with_mcp(plan: Plan, work: impl FnOnce(&Arc<mcp::Pool>, &Path) -> Result<(), String>) -> Result<(), String> {
+    let wrong = |error: OpenError| error.to_string();
+    let workspace = directory(&plan.workspace).map_err(wrong)?;
+    let instances = Instances::open(&plan.state, &mut sys::entropy()).map_err(OpenError::State).map_err(wrong)?;
+    let children = children(&plan, &instances, vec![workspace.clone()], &mut Vec::new()).map_err(wrong)?;
+    let children = children.map(Arc::new);
+    let reader = settings_reader(&plan, &workspace);
+    let programs = children.clone().map(|children| children as Arc<dyn Spawn>);
+    let tls = client::tls(plan.certificates.as_deref())?;
+    let pool = mcp::pool(programs, reader, tls, &plan.settings, &plan.state, &plan.log);
+    let done = work(&pool, &workspace);
+    McpServers::end(&*pool);
+    children.iter().for_each(|children| children.end_all());
+    done
+}
+
+/// Why no command can be confined, if none can.
+fn unconfined(children: Option<&Children>, workspace: &Path, problems: &mut Vec<String>) -> Option<String> {
+    let Some(children) = children else {
+        return Some("This server starts no commands".to_owned());
+    };
+    let why = children.can_confine(workspace).err()?;
+    problems.push(format!("Every command needs approval, because none can be confined: {why}."));
+    Some(why)
+}
+
+/// Reads the settings of workspaces as the plan's operator trusts them.
+fn settings_reader(plan: &Plan, workspace: &Path) -> SettingsReader {
+    let operator = OperatorTrust { decision: plan.trust, workspace: workspace.to_owned() };
+    let env = lookup(plan.environment.clone());
+    let reader = SettingsReader::new(plan.paths.clone(), env, operator, plan.limits.clone());
+    reader.using(plan.settings.extensions.clone())
+}
+
+fn signals(handling: SignalHandling) -> io::Result<Option<Signals>> {
+    match handling {
+        SignalHandling::Untouched => Ok(None),
+        SignalHandling::OfTheHost => Signals::noted().map(Some),
+        SignalHandling::EndTheServer => Signals::new().map(Some),
+        SignalHandling::ReloadOnHangup => Signals::new().map(|signals| Some(signals.reloading())),
+    }
 }
 
 /// A process that was started as a supervisor opens no server: it would start a supervisor itself, and so on.
@@ -104,11 +170,12 @@ fn refuse_supervisors() -> Result<(), OpenError> {
 }
 
 /// What workers need, and what the core has to know of the model.
+#[inline(never)]
 fn worker_context(
     plan: Plan,
     site: Site,
     roots: Vec<PathBuf>,
-    children: Option<Children>,
+    children: Option<Arc<Children>>,
     archive: Arc<dyn Archive>,
     reader: SettingsReader,
 ) -> Result<(WorkerContext, ForCore), OpenError> {
@@ -117,6 +184,11 @@ fn worker_context(
     let backend = backend(plan.model, tls.clone(), &settings.limits)?;
     let toolbox = toolbox(plan.tools, &children)?;
     let include = included(&settings.context.include, Path::new(&site.path), reader.paths().home.as_deref(), &plan.log);
+    let programs = children.clone().map(|children| children as Arc<dyn Spawn>);
+    let mut commands = plan.commands;
+    let agents = agents::open(programs.clone(), reader.clone(), tls.clone(), &settings.limits, &mut commands);
+    let mcp = mcp::open(programs, reader.clone(), tls.clone(), &settings, &plan.state, &plan.log, &mut commands);
+    mcp.set_included(include.clone());
     let context = WorkerContext {
         backend: backend.model,
         ask: backend.ask,
@@ -124,11 +196,17 @@ fn worker_context(
         toolbox,
         children,
         prompt_context: PromptContext::new(reader.clone(), plan.log, settings.limits.clone(), include),
-        commands: plan.commands,
+        commands,
         background: Background::default(),
         web: Web::new(tls.clone()),
+        mcp,
+        agents,
+        policy: Policy::default(),
         outputs: archive.outputs().map(KeptOutputs::below).unwrap_or_default(),
+        keys: ClientKeys::default(),
         webhooks: Webhooks::new(tls, settings.a2a.push_rules.clone()),
+        credentials: None,
+        identity: None,
         blobs: archive.blobs(),
         archive,
         site,
@@ -139,6 +217,7 @@ fn worker_context(
     Ok((context, backend.for_core))
 }
 
+#[inline(never)]
 fn core_setup(
     context: &WorkerContext,
     model: ForCore,
@@ -151,12 +230,13 @@ fn core_setup(
     Ok(Setup {
         limits: settings.limits.clone(),
         host_policy: host_policy(settings, listeners),
+        client_mcp: mcp::client_mcp(&settings.mcp),
         tools: context.specs.clone(),
         commands: context.commands.registry().clone(),
         choose: model.choose,
         models: model.names,
         script: model.script,
-        card: card(settings, &url(listeners)).map_err(OpenError::Plan)?,
+        card: card(settings, &public_url(settings, listeners)).map_err(OpenError::Plan)?,
         switches: settings.a2a.clone(),
         workspace: Workspace {
             site: context.site.clone(),
@@ -164,7 +244,12 @@ fn core_setup(
         },
         approval: approval(settings, context.reader.paths().saved_rules().as_deref(), log),
         request_policy: settings.request_policy,
+        shared_store: None,
+        shares_session: settings.access.mode() == AccessMode::Local || settings.access.shared_session,
+        access: AccessSetup::default(),
         unconfined,
+        audit: None,
+        operation: OperationSettings { process: sys::entropy().below(u64::MAX), ..OperationSettings::default() },
         entropy: sys::entropy(),
         started: Now { mono_ms: 0, unix_ms: sys::unix_ms() },
         log_level: log.level(),
@@ -172,33 +257,17 @@ fn core_setup(
 }
 
 /// Looks variables up in an environment. Values that are not UTF-8 count as unset.
-pub(super) fn lookup(environment: Vec<(OsString, OsString)>) -> Env {
+pub fn lookup(environment: Vec<(OsString, OsString)>) -> Env {
     Arc::new(move |name| {
         let found = environment.iter().find(|(known, _)| known == name);
         found.and_then(|(_, value)| value.to_str()).map(str::to_owned)
     })
 }
 
-fn store(
-    own: Option<Box<dyn Store>>,
-    watch: Option<Watch>,
-    state: &Path,
-    instances: &Instances,
-    limits: &Limits,
-) -> Result<Box<dyn Store>, OpenError> {
-    let store = match own {
-        Some(store) => store,
-        None => Box::new(Journal::open(state, limits, instances).map_err(OpenError::State)?),
-    };
-    Ok(match watch {
-        Some(watch) => Box::new(Watched::new(store, watch)),
-        None => store,
-    })
-}
-
-/// The built-in tools, without those that start commands if none can be started, and the host's.
-fn toolbox(own: Vec<Box<dyn Tool>>, children: &Option<Children>) -> Result<Toolbox, OpenError> {
-    let toolbox = if children.is_some() { Toolbox::built_in() } else { Toolbox::without_commands() };
+/// The built-in tools, without those that run command lines if none can be run, and the host's.
+fn toolbox(own: Vec<Box<dyn Tool>>, children: &Option<Arc<Children>>) -> Result<Toolbox, OpenError> {
+    let runs_commands = children.as_ref().is_some_and(|children| has_shell(children));
+    let toolbox = if runs_commands { Toolbox::built_in() } else { Toolbox::without_commands() };
     let toolbox = toolbox.and(own);
     let specs = toolbox.specs();
     let mut names = HashSet::new();
@@ -208,12 +277,25 @@ fn toolbox(own: Vec<Box<dyn Tool>>, children: &Option<Children>) -> Result<Toolb
     }
 }
 
+/// The addresses to listen on.
+fn listen_of(plan: &Plan) -> Vec<Listen> {
+    match (plan.reach, plan.listen.is_empty()) {
+        (Reach::Process, _) => Vec::new(),
+        (_, true) => vec![Listen::Tcp(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), plan.port))],
+        (_, false) => plan.listen.clone(),
+    }
+}
+
 /// The configured listeners, and beside TCP a Unix socket, over which the process of a peer is always known.
+#[inline(never)]
 fn listeners(plan: &Plan, instance: &str) -> Result<Vec<Listener>, OpenError> {
-    let on_port = [Listen::Tcp(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), plan.port))];
-    let listen = if plan.listen.is_empty() { &on_port } else { plan.listen.as_slice() };
-    let listeners: Result<Vec<Listener>, String> = listen.iter().map(Listener::open).collect();
+    if plan.reach == Reach::Process {
+        return Ok(Vec::new());
+    }
+    let listeners: Result<Vec<Listener>, String> = listen_of(plan).iter().map(Listener::open).collect();
     let mut listeners = listeners.map_err(OpenError::Listen)?;
+    let opened: Vec<Listen> = listeners.iter().filter_map(Listener::address).map(Listen::Tcp).collect();
+    plan.settings.access.check(&opened).map_err(OpenError::Plan)?;
     if listeners.iter().any(|listener| listener.address().is_some()) {
         let dir = plan.sockets.clone().unwrap_or_else(|| plan.state.join("run"));
         let dir = std::path::absolute(&dir).unwrap_or(dir);
@@ -225,13 +307,27 @@ fn listeners(plan: &Plan, instance: &str) -> Result<Vec<Listener>, OpenError> {
     Ok(listeners)
 }
 
+/// Who is told that the server is ready. A service manager that cannot be told may end the server, so that is logged.
+fn manager(plan: &Plan) -> Option<ServiceManager> {
+    let name = plan.notify.as_ref()?;
+    let failed = |error| plan.log.warn(format_args!("NOTIFY_SOCKET: {} cannot be used: {error}", name.display()));
+    ServiceManager::at(name).map_err(failed).ok()
+}
+
 /// The URL of this server: its first TCP port. With a Unix socket only, any loopback name works.
 fn url(listeners: &[Listener]) -> String {
     match listeners.iter().find_map(Listener::address) {
-        Some(address) if address.ip() == Ipv4Addr::LOCALHOST => format!("http://localhost:{}/", address.port()),
+        Some(address) if address.ip() == Ipv4Addr::LOCALHOST || address.ip().is_unspecified() => {
+            format!("http://localhost:{}/", address.port())
+        }
         Some(address) => format!("http://{address}/"),
         None => "http://localhost/".into(),
     }
+}
+
+/// How the world reaches this server.
+fn public_url(settings: &Settings, listeners: &[Listener]) -> String {
+    settings.access.public_url.as_ref().map_or_else(|| url(listeners), |public| public.url.clone())
 }
 
 fn host_policy(settings: &Settings, listeners: &[Listener]) -> HostPolicy {
@@ -239,15 +335,20 @@ fn host_policy(settings: &Settings, listeners: &[Listener]) -> HostPolicy {
     let addresses: Vec<SocketAddr> = listeners.iter().filter_map(Listener::address).collect();
     let mut hosts = settings.allowed_hosts.clone();
     hosts.extend(addresses.iter().map(|address| address.ip().to_string()));
+    let public = settings.access.public_url.as_ref();
+    hosts.extend(public.map(|public| public.host.clone()));
+    let mut origins = settings.allowed_origins.clone();
+    origins.extend(public.map(|public| public.origin.clone()));
     HostPolicy {
         hosts,
-        origins: settings.allowed_origins.clone(),
+        origins,
         ports: addresses.iter().map(SocketAddr::port).collect(),
         socket: path.map(|path| path.display().to_string()),
     }
 }
 
 /// Processes left over from a server that died are ended before anything new is started.
+#[inline(never)]
 fn children(
     plan: &Plan,
     instances: &Instances,
@@ -289,8 +390,10 @@ fn children(
     if let Some(trial) = silent {
         children.await_trial(trial).map_err(no_thread)?;
     }
-    if !["bash", "sh"].into_iter().any(|shell| children.finds(shell)) {
-        problems.push("There is neither bash nor sh in PATH: no command can be run.".into());
+    if !has_shell(&children) {
+        problems.push(
+            "There is neither bash nor sh in PATH: no command can be run, run_shell_command is not declared.".into(),
+        );
     }
     if !Path::new("/dev/null").exists() {
         problems.push("There is no /dev/null: no command can be run.".into());
@@ -298,55 +401,27 @@ fn children(
     Ok(Some(children))
 }
 
-/// The model, or the script that replaces it.
-struct Backend {
-    model: Arc<dyn ModelBackend>,
-    ask: Option<Arc<dyn Ask>>,
-    for_core: ForCore,
+/// Whether there is a program that runs command lines.
+fn has_shell(children: &Children) -> bool {
+    ["bash", "sh"].into_iter().any(|shell| children.finds(shell))
 }
 
-/// What the core knows of the model.
-struct ForCore {
-    script: Option<Arc<Script>>,
-    choose: Choose,
-    /// The models that clients may choose, if they are listed.
-    names: Vec<String>,
-}
-
-impl Backend {
-    /// One that always answers by this name, whatever model a client asks for.
-    fn named(name: &str, model: Arc<dyn ModelBackend>, script: Option<Arc<Script>>) -> Backend {
-        let name = name.to_owned();
-        let names = vec![name.clone()];
-        let choose = Box::new(move |_: Option<&str>| Ok(name.clone()));
-        Backend { model, ask: None, for_core: ForCore { script, choose, names } }
-    }
-}
-
-fn backend(model: Model, tls: TlsConfig, limits: &Limits) -> Result<Backend, OpenError> {
-    let scripted = |name, script: Arc<Script>| Backend::named(name, script.clone(), Some(script));
-    Ok(match model {
-        Model::Gemini(gemini) => {
-            let Gemini { endpoint, models, proxy } = *gemini;
-            let client = Client::new(endpoint, tls, proxy.as_deref(), limits.clone()).map_err(OpenError::Plan)?;
-            let client = Arc::new(client);
-            let names = models.allowed.clone();
-            let choose = Box::new(move |wish: Option<&str>| models.choose(wish));
-            Backend { model: client.clone(), ask: Some(client), for_core: ForCore { script: None, choose, names } }
-        }
-        Model::Script(script) => scripted("script", script),
-        Model::Demo => scripted("demo", Arc::new(Script::parse(DEMO).expect("the demo is a script"))),
-        Model::Own { name, backend } => Backend::named(&name, backend, None),
-    })
-}
-
-pub(super) fn read(file: &Path) -> Result<Vec<u8>, String> {
+pub fn read(file: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))
 }
 
 /// The agent card, with the members that the operator adds to the extended one.
+#[inline(never)]
 fn card(settings: &Settings, url: &str) -> Result<Card, String> {
-    let identity = a2a::Identity { base_url: url, version: env!("CARGO_PKG_VERSION"), unix_ms: sys::unix_ms() };
+    let openid = discovery(settings.access.identity.as_deref())?;
+    let identity = a2a::Identity {
+        openid: openid.as_deref(),
+        base_url: url,
+        is_public: settings.access.public_url.is_some(),
+        needs_credential: settings.access.mode() == AccessMode::Token,
+        version: env!("CARGO_PKG_VERSION"),
+        unix_ms: sys::unix_ms(),
+    };
     let mut card = a2a::card(&identity, &settings.a2a);
     if let Some(file) = &settings.extended_card {
         match serde_json::from_slice(&read(file)?) {
@@ -394,8 +469,12 @@ fn declared(mut specs: Vec<ToolSpec>, settings: &Settings) -> Vec<ToolSpec> {
 }
 
 /// What needs no approval: the built-in rules, the operator's settings, and the rules that users saved.
+#[inline(never)]
 fn approval(settings: &Settings, saved: Option<&Path>, log: &Log) -> Approval {
     let mut policy = Policy::built_in();
+    if settings.session.unattended {
+        policy.ask_nobody();
+    }
     let mut problems = policy.configure(&settings.tools);
     for rule in &settings.rules {
         let tier = match rule.scope {
@@ -420,6 +499,7 @@ fn approval(settings: &Settings, saved: Option<&Path>, log: &Log) -> Approval {
         policy,
         grant: Grant {
             saving: security.permanent_approval && !security.disable_always_allow,
+            always_disabled: security.disable_always_allow,
             auto_execute: settings.auto_execute,
         },
         mode: settings.mode,

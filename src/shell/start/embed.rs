@@ -31,12 +31,12 @@ pub use crate::shell::children::child_main;
 pub use crate::shell::event_loop::log::Log;
 pub use crate::shell::event_loop::server::Ended;
 pub use crate::shell::event_loop::stop::StopHandle;
-pub use crate::shell::journal::watch::Watch;
+pub use crate::shell::journal::observed::Watch;
 
 /// What a slash command is made from.
 pub mod commands {
     pub use crate::shell::workers::slash_commands::{Asked, Commands, Function};
-    pub use crate::task::slash::{Commanded, Spec};
+    pub use crate::task::definitions::slash::{Commanded, Spec};
 }
 
 /// What a model back-end is made from.
@@ -64,6 +64,7 @@ use crate::model::script::Script;
 use crate::shell::event_loop::server;
 use crate::shell::journal::instances::{Instance, Instances};
 use crate::shell::start::assemble;
+use crate::shell::workers::client::responses::FakeResponses;
 use commands::Commands;
 use models::ModelBackend;
 use std::ffi::OsString;
@@ -80,6 +81,8 @@ pub struct Plan {
     pub workspace: PathBuf,
     /// The directory for tasks and for the ids of servers. It is made if there is none.
     pub state: PathBuf,
+    /// Whether clients of other processes can connect.
+    pub reach: Reach,
     /// The TCP port on 127.0.0.1; 0 takes a free one, which [`Server::url`] names. Not used if `listen` is not empty.
     pub port: u16,
     /// The addresses to listen on, if not only on `port`.
@@ -108,6 +111,8 @@ pub struct Plan {
     pub watch: Option<Watch>,
     pub children: ChildProcesses,
     pub signals: SignalHandling,
+    /// The socket of a service manager that is told when the server is ready and when it ends, as `NOTIFY_SOCKET` names it.
+    pub notify: Option<PathBuf>,
     pub log: Log,
 }
 
@@ -117,6 +122,7 @@ impl Plan {
         Plan {
             workspace: workspace.into(),
             state: state.into(),
+            reach: Reach::Machine,
             port: 0,
             listen: Vec::new(),
             sockets: None,
@@ -133,9 +139,19 @@ impl Plan {
             watch: None,
             children: ChildProcesses::ThisProgram,
             signals: SignalHandling::Untouched,
+            notify: None,
             log: Log::off(),
         }
     }
+}
+
+/// Who can connect to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Nobody but this process, by [`Server::connect`]. There is no listener.
+    Process,
+    /// Processes of this machine, by the addresses of the plan and a Unix socket.
+    Machine,
 }
 
 /// What answers prompts.
@@ -144,6 +160,11 @@ pub enum Model {
     Demo,
     Script(Arc<Script>),
     Gemini(Box<Gemini>),
+    /// Recorded responses of the Gemini API.
+    Recorded {
+        models: Models,
+        responses: Arc<FakeResponses>,
+    },
     /// A back-end of the host, and the name that clients are shown.
     Own {
         name: String,
@@ -157,6 +178,8 @@ pub struct Gemini {
     pub models: Models,
     /// The URL of a proxy.
     pub proxy: Option<String>,
+    /// The file that responses are added to.
+    pub record: Option<PathBuf>,
 }
 
 /// How commands are started. Each runs below a supervisor, which is a process of a program whose `main` calls [`child_main`].
@@ -175,8 +198,12 @@ pub enum SignalHandling {
     /// The server does not know of them. Clients on Unix sockets that start while a command runs may have to connect a second time,
     /// because the server cannot know whether the process was stopped meanwhile.
     Untouched,
+    /// The host handles them and stops the server. The server only notes when the process goes on after it was stopped.
+    OfTheHost,
     /// They end it in an orderly way, and a second one ends the process at once. After the server's end they do what they did before.
     EndTheServer,
+    /// The same, but HUP opens the access log again and ends nothing.
+    ReloadOnHangup,
 }
 
 /// Why there is no server.
@@ -243,6 +270,11 @@ impl Server {
         self.server.connect()
     }
 
+    /// The same for an editor: messages of the Agent Client Protocol, one a line.
+    pub fn connect_editor(&mut self) -> io::Result<UnixStream> {
+        self.server.connect_editor()
+    }
+
     /// Stops it, from any thread.
     pub fn stop_handle(&self) -> StopHandle {
         self.server.stop_handle()
@@ -286,6 +318,8 @@ mod tests {
         assert!(matches!(error(&|plan| plan.certificates = Some(b"none".to_vec())), OpenError::Plan(_)));
         assert!(matches!(error(&|plan| plan.state = file.clone()), OpenError::State(_)));
         assert!(matches!(error(&|plan| plan.listen = vec![Listen::Tcp(taken)]), OpenError::Listen(_)));
+        let wide = "0.0.0.0:0".parse().expect("an address");
+        assert!(matches!(error(&|plan| plan.listen = vec![Listen::Tcp(wide)]), OpenError::Plan(_)));
         // The program of these tests does not begin with `child_main`.
         assert!(matches!(error(&|plan| plan.children = ChildProcesses::ThisProgram), OpenError::Children(_)));
     }
@@ -300,8 +334,10 @@ mod tests {
         let mut lines = BufReader::new(stream.try_clone().expect("a second handle")).lines();
         let mut ask = |call: &str| {
             (&stream).write_all(format!("{{\"id\":1,\"call\":{call}}}\n").as_bytes()).expect("it is read");
-            let line = lines.next().expect("an answer").expect("text");
-            serde_json::from_str::<serde_json::Value>(&line).expect("JSON")["ok"].take()
+            // Between answers there are the records of sessions that begin.
+            let mut frames = lines.by_ref().map(|line| serde_json::from_str(&line.expect("text")).expect("JSON"));
+            let answer: Option<serde_json::Value> = frames.find(|frame: &serde_json::Value| frame["id"] == 1);
+            answer.expect("an answer")["ok"].take()
         };
         assert_eq!(ask("{\"about\":{}}")["client"], "you");
         let command = ask("{\"execute\":{\"text\":\"/help\"}}");
@@ -312,7 +348,7 @@ mod tests {
         assert_eq!(ask(&format!("{{\"session\":{{\"task\":{session}}}}}")), session);
         stop.stop();
         running.join().expect("no panic").expect("the loop works");
-        assert!(lines.next().is_none(), "the connection is closed");
+        assert!(lines.last().is_none_or(|line| line.is_ok()), "the connection is closed");
     }
 
     #[test]

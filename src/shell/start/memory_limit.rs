@@ -1,6 +1,6 @@
 //! How much memory the system lets this process use.
 
-use crate::base::size;
+use crate::base::text::size;
 use rustix::process::{Resource, getrlimit};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,17 +1,41 @@
 //! The program: arguments, configuration, server, exit status. It is not in `main.rs`, so that another program can run it with
 //! further slash commands.
 
+use crate::args::audit::AuditArgs;
+use crate::args::mcp::McpAction;
+use crate::args::token::TokenAction;
 use crate::args::{self, Mode};
 use crate::config::options::Flag;
+use crate::config::state_dir;
 use crate::manual;
+use crate::shell::access::verb;
 use crate::shell::children;
+#[cfg(feature = "tui")]
+use crate::shell::clients;
 use crate::shell::event_loop::signals::Signal;
-use crate::shell::start::configure::configure;
-use crate::shell::start::embed::{self, Ended};
+use crate::shell::event_loop::sys;
+use crate::shell::headless;
+#[cfg(feature = "mcp")]
+use crate::shell::mcp::verbs;
+use crate::shell::start::access;
+use crate::shell::start::assemble::lookup;
+#[cfg(feature = "mcp")]
+use crate::shell::start::assemble::with_mcp;
+use crate::shell::start::audit;
+use crate::shell::start::choose::{Program, Surroundings, choose, names_listener};
+use crate::shell::start::configure::{Configured, LogOutput, configure, without_files};
+use crate::shell::start::doctor;
+use crate::shell::start::embed::{self, Ended, Reach, SignalHandling};
 use crate::shell::start::replay;
+use crate::shell::start::stdio;
+#[cfg(feature = "tui")]
+use crate::shell::terminal::attach;
+#[cfg(feature = "tui")]
+use crate::shell::terminal::session::{self, SessionError};
 use crate::shell::workers::slash_commands::Commands;
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The command line is wrong. No other error has this exit status.
@@ -45,25 +69,180 @@ pub fn run(commands: Commands) -> ExitCode {
     };
     match &args.mode {
         Mode::Help => print(&args::help()),
+        Mode::VerbHelp(verb) => print(&args::verb_help(verb)),
         Mode::Manual(None) => print(&manual::contents()),
         Mode::Manual(Some(subject)) => match manual::find(subject) {
             Some(page) => print(&page.text()),
             None => fail(USAGE, &format!("the manual has no page {subject}\n\n{}", manual::contents().trim_end())),
         },
+        Mode::Doctor { json } => {
+            let (text, has_failed) = doctor::run(&args.flags, std::env::vars_os().collect(), *json);
+            print(&text);
+            if has_failed { ExitCode::from(FAILURE) } else { ExitCode::SUCCESS }
+        }
+        Mode::Completion(shell) => print(&args::generated::completion(*shell)),
+        Mode::Man => print(&args::generated::man()),
+        Mode::VersionJson => print(&format!("{}\n", version())),
         Mode::Version => print(concat!("gemini-a2a ", env!("CARGO_PKG_VERSION"), "\n")),
         Mode::Replay(replay) => match replay::run(replay, std::io::stdout().lock()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(message) => fail(FAILURE, &message),
         },
+        Mode::Audit(asked) => audit(asked, &args.flags),
+        Mode::Mcp(action) => mcp(action, &args.flags),
+        Mode::Token(action) => token(action, &args.flags),
+        Mode::Attach(_) | Mode::Client(_) => client(&args.mode, &args.flags),
+        Mode::Start => start(&args.flags, commands),
         Mode::Serve => serve(&args.flags, commands),
+        Mode::Acp => editor(&args.flags, commands),
     }
 }
 
+/// A verb about the audit.
+// The verbs are not inlined, here and in what `serve` calls, so that the stack of one is not the sum of all: 128 KB must do.
+#[inline(never)]
+fn audit(asked: &AuditArgs, flags: &[Flag]) -> ExitCode {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let done = audit::run(asked, flags, std::env::vars_os().collect(), &mut out);
+    let _ = out.flush();
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problems) => {
+            problems.iter().for_each(|problem| print_error(&format!("gemini-a2a: {problem}")));
+            ExitCode::from(FAILURE)
+        }
+    }
+}
+
+/// A command line without a verb.
+#[inline(never)]
+fn start(flags: &[Flag], commands: Commands) -> ExitCode {
+    let env = lookup(std::env::vars_os().collect());
+    let settings = match without_files(flags, &env) {
+        Ok(settings) => settings,
+        Err(message) => return fail(CONFIGURATION, &message),
+    };
+    match choose(&settings, Surroundings::of_process()) {
+        Program::Terminal => terminal(flags, commands),
+        Program::Headless => {
+            let log = headless::log_output(&settings, &env);
+            headless::run(&settings, configure(flags, std::env::vars_os().collect(), commands, log))
+        }
+        Program::Server => serve(flags, commands),
+    }
+}
+
+/// A build without a terminal never chooses it.
+#[cfg(not(feature = "tui"))]
+#[inline(never)]
+fn terminal(flags: &[Flag], commands: Commands) -> ExitCode {
+    serve(flags, commands)
+}
+
+#[cfg(feature = "tui")]
+#[inline(never)]
+fn terminal(flags: &[Flag], commands: Commands) -> ExitCode {
+    match session::run(flags, std::env::vars_os().collect(), commands) {
+        Ok(end) => ended(end),
+        Err(SessionError::Configuration(message)) => fail(CONFIGURATION, &message),
+        Err(SessionError::Failure(message)) => fail(FAILURE, &message),
+    }
+}
+
+/// A client of a running server.
+#[cfg(not(feature = "tui"))]
+#[inline(never)]
+fn client(_: &Mode, _: &[Flag]) -> ExitCode {
+    fail(USAGE, "this build has no clients; build it with the feature tui")
+}
+
+#[cfg(feature = "tui")]
+#[inline(never)]
+fn client(mode: &Mode, flags: &[Flag]) -> ExitCode {
+    let environment = std::env::vars_os().collect();
+    let outcome = match mode {
+        Mode::Attach(asked) => attach::run(asked, flags, environment).map(ended),
+        Mode::Client(asked) => clients::run(asked, flags, environment).map(|()| ExitCode::SUCCESS),
+        _ => Ok(ExitCode::SUCCESS),
+    };
+    outcome.unwrap_or_else(|error| match error.status() {
+        (status, Some(message)) => fail(status, message),
+        (status, None) => ExitCode::from(status),
+    })
+}
+
+/// The version for programs.
+fn version() -> serde_json::Value {
+    let features = [
+        ("agents", cfg!(feature = "agents")),
+        ("identity", cfg!(feature = "identity")),
+        ("mcp", cfg!(feature = "mcp")),
+        ("tui", cfg!(feature = "tui")),
+        ("web-tools", cfg!(feature = "web-tools")),
+        ("webhooks", cfg!(feature = "webhooks")),
+    ];
+    let features: Vec<&str> = features.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect();
+    serde_json::json!({
+        "name": "gemini-a2a",
+        "version": env!("CARGO_PKG_VERSION"),
+        "os": std::env::consts::OS,
+        "arch": std::env::consts::ARCH,
+        "features": features,
+    })
+}
+
+#[cfg(not(feature = "mcp"))]
+#[inline(never)]
+fn mcp(_: &McpAction, _: &[Flag]) -> ExitCode {
+    fail(USAGE, "this build has no MCP servers; build it with the feature mcp")
+}
+
+/// A verb about MCP servers.
+#[cfg(feature = "mcp")]
+#[inline(never)]
+fn mcp(action: &McpAction, flags: &[Flag]) -> ExitCode {
+    let environment = std::env::vars_os().collect();
+    let plan = match configure(flags, environment, Commands::built_in(), LogOutput::Nowhere) {
+        Ok(configured) => configured.plan,
+        Err(message) => return fail(CONFIGURATION, &message),
+    };
+    let mut tell = |text: &str| _ = print(&format!("{text}\n"));
+    let done = match action {
+        McpAction::Add { .. } | McpAction::Remove(_) => {
+            verbs::edit(&plan.paths, action, plan.limits.settings_bytes).map(|text| tell(&text))
+        }
+        McpAction::List | McpAction::Test(_) | McpAction::Login(_) | McpAction::Logout(_) => {
+            with_mcp(plan, |pool, workspace| verbs::run(pool, workspace, action, &mut tell))
+        }
+    };
+    done.map_or_else(|message| fail(FAILURE, &message), |()| ExitCode::SUCCESS)
+}
+
+/// A verb about credentials.
+#[inline(never)]
+fn token(action: &TokenAction, flags: &[Flag]) -> ExitCode {
+    let env = lookup(std::env::vars_os().collect());
+    let path = without_files(flags, &env).and_then(|settings| {
+        let state = state_dir(&settings, env.as_ref())?;
+        Ok(access::path(settings.access.credentials.as_deref(), &state))
+    });
+    match path.map(|path| verb::run(action, &path, sys::unix_ms())) {
+        Ok(Ok(text)) => print(&text),
+        Ok(Err(message)) => fail(FAILURE, &message),
+        Err(message) => fail(CONFIGURATION, &message),
+    }
+}
+
+#[inline(never)]
 fn serve(flags: &[Flag], commands: Commands) -> ExitCode {
-    let (plan, greeting) = match configure(flags, std::env::vars_os().collect(), commands) {
+    let environment = std::env::vars_os().collect();
+    let Configured { mut plan, greeting, .. } = match configure(flags, environment, commands, LogOutput::StandardError)
+    {
         Ok(configured) => configured,
         Err(message) => return fail(CONFIGURATION, &message),
     };
+    plan.signals = SignalHandling::ReloadOnHangup;
+    plan.notify = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()).map(PathBuf::from);
     let workspace = plan.workspace.display().to_string();
     let server = match embed::open(plan) {
         Ok(server) => server,
@@ -75,10 +254,44 @@ fn serve(flags: &[Flag], commands: Commands) -> ExitCode {
         print_error(line);
     }
     match server.run() {
-        // A server that was asked to end and did has succeeded; one that was interrupted says so.
-        Ok(Ended::Signal(Signal::Interrupt)) => ExitCode::from(130),
-        Ok(Ended::Signal(Signal::Terminate | Signal::Hangup) | Ended::Stopped) => ExitCode::SUCCESS,
+        Ok(end) => ended(end),
         Err(error) => fail(FAILURE, &format!("the event loop failed: {error}")),
+    }
+}
+
+/// An agent for the editor that started this process. It listens only if an address is named.
+#[inline(never)]
+fn editor(flags: &[Flag], commands: Commands) -> ExitCode {
+    let environment = std::env::vars_os().collect();
+    let Configured { mut plan, greeting, .. } = match configure(flags, environment, commands, LogOutput::StandardError)
+    {
+        Ok(configured) => configured,
+        Err(message) => return fail(CONFIGURATION, &message),
+    };
+    plan.settings.access.shared_session = true;
+    plan.reach = if names_listener(&plan.settings) { Reach::Machine } else { Reach::Process };
+    let listens = plan.reach == Reach::Machine;
+    let server = match embed::open(plan) {
+        Ok(server) => server,
+        Err(error) => return fail(CONFIGURATION, &error.to_string()),
+    };
+    if listens {
+        print_error(&format!("gemini-a2a listens on {}", server.url()));
+    }
+    for line in greeting.iter().chain(server.problems()) {
+        print_error(line);
+    }
+    match stdio::run(server) {
+        Ok(end) => ended(end),
+        Err(error) => fail(FAILURE, &format!("the event loop failed: {error}")),
+    }
+}
+
+/// A server that was asked to end and did has succeeded; one that was interrupted says so.
+fn ended(end: Ended) -> ExitCode {
+    match end {
+        Ended::Signal(Signal::Interrupt) => ExitCode::from(130),
+        Ended::Signal(Signal::Terminate | Signal::Hangup) | Ended::Stopped => ExitCode::SUCCESS,
     }
 }
 

@@ -75,7 +75,7 @@ pub fn snapshot(log: Log<'_>, view: View, at: Seq, out: &mut impl Write) -> io::
             return Ok(ControlFlow::Continue(()));
         }
         let mut state = state.clone();
-        state.load_files(log.blobs).map_err(|e| unusable(format!("it names a file that cannot be read: {e}")))?;
+        state.load_messages(log.blobs).map_err(|e| unusable(format!("it names a file that cannot be read: {e}")))?;
         line(out, at, &a2a::snapshot(view, &state, Wanted::ALL))?;
         Ok(ControlFlow::Break(()))
     })?;
@@ -145,7 +145,10 @@ fn fold(
 }
 
 fn line(out: &mut impl Write, seq: Seq, frame: &[u8]) -> io::Result<()> {
-    write!(out, "{seq}\t")?;
-    out.write_all(frame)?;
-    out.write_all(b"\n")
+    // An event may be several messages, a line each.
+    frame.split(|byte| *byte == b'\n').try_for_each(|message| {
+        write!(out, "{seq}\t")?;
+        out.write_all(message)?;
+        out.write_all(b"\n")
+    })
 }

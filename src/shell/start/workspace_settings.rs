@@ -4,8 +4,11 @@
 //! workspace's own. Trust ends where the operator said it does: a directory above a trusted workspace is read only if it is
 //! trusted itself. In a workspace nothing is read through a link that leads out of it, and only regular files are read.
 
+pub mod extensions;
+
 use crate::base::secret::Secret;
-use crate::config::dotenv;
+use crate::config::formats::dotenv;
+use crate::config::options;
 use crate::config::paths::Paths;
 use crate::config::settings::{self, Format, Layer, SettingScope, Settings};
 use crate::config::trust::{Folders, OperatorTrust, Trust, TrustRules};
@@ -35,11 +38,18 @@ pub struct SettingsReader {
     env: Env,
     operator: OperatorTrust,
     limits: Limits,
+    /// The only extensions that are used; None: those that are switched on.
+    only: Option<Vec<String>>,
 }
 
 impl SettingsReader {
     pub fn new(paths: Paths, env: Env, operator: OperatorTrust, limits: Limits) -> SettingsReader {
-        SettingsReader { paths, env, operator, limits }
+        SettingsReader { paths, env, operator, limits, only: None }
+    }
+
+    /// Uses only these extensions, if any are named.
+    pub fn using(self, only: Option<Vec<String>>) -> SettingsReader {
+        SettingsReader { only, ..self }
     }
 
     pub fn paths(&self) -> &Paths {
@@ -59,14 +69,28 @@ impl SettingsReader {
             Trust::Untrusted => Vec::new(),
         };
         let layers = [own, theirs, system].concat();
-        let lookup = |name: &str| {
-            let filed = || Some(variables.values.get(name)?.reveal().to_owned());
-            (self.env)(name).or_else(filed)
-        };
-        let (settings, found) = settings::load(&layers, &lookup);
+        let (settings, found) = settings::load(&layers, &|name| self.variable(&variables, name));
         messages.extend(found);
-        self.name_unread_policies(workspace, trust, &settings, &mut messages);
-        Ok(WorkspaceSettings { trust, trust_rules, settings, variables, messages })
+        let (mut extensions, found) = self.extensions(workspace, trust, &settings.disabled_extensions);
+        extensions.retain(|extension| extension.enabled);
+        let mut policies = vec![self.paths.system_policies.clone()];
+        policies.extend(self.paths.user("policies"));
+        policies.extend(settings.policy_paths.iter().map(PathBuf::from));
+        policies.extend((trust == Trust::Trusted).then(|| workspace.join(".gemini/policies")));
+        policies.extend(extensions.iter().map(|extension| extension.dir.join("policies")));
+        name_unread_policies(policies, &mut messages);
+        messages.extend(found);
+        Ok(WorkspaceSettings { trust, trust_rules, settings, variables, extensions, messages })
+    }
+
+    /// The value of a variable: that of the process, otherwise of the file of variables.
+    pub fn variable(&self, variables: &Variables, name: &str) -> Option<String> {
+        (self.env)(name).or_else(|| Some(variables.values.get(name)?.reveal().to_owned()))
+    }
+
+    /// Whether a variable is a credential of this program, which only the operator's own files may use.
+    pub fn is_credential(&self, variables: &Variables, name: &str) -> bool {
+        options::is_credential(name, &self.variable(variables, name).unwrap_or_default())
     }
 
     /// A workspace, given by its real path, and whether it is trusted. Reads nothing of the workspace.
@@ -74,7 +98,7 @@ impl SettingsReader {
         let (own, system) = self.operators_layers(&mut Vec::new());
         let trust = self.trust_rules(&self.operators_settings(&own, &system))?.decide(&workspace);
         let path = workspace.into_os_string().into_string().map_err(|_| "the workspace's path is not UTF-8")?;
-        Ok(Site { path, trusted: trust == Trust::Trusted })
+        Ok(Site { path, trusted: trust == Trust::Trusted, ..Site::default() })
     }
 
     fn operators_settings(&self, own: &[Layer], system: &[Layer]) -> Settings {
@@ -170,32 +194,26 @@ impl SettingsReader {
         })
     }
 
-    /// Policies in TOML belong to another program: a message says that they are not used here.
-    fn name_unread_policies(&self, workspace: &Path, trust: Trust, settings: &Settings, messages: &mut Vec<String>) {
-        let mut folders = vec![self.paths.system_policies.clone()];
-        folders.extend(self.paths.user("policies"));
-        folders.extend(settings.policy_paths.iter().map(PathBuf::from));
-        if trust == Trust::Trusted {
-            folders.push(workspace.join(".gemini/policies"));
-        }
-        for path in folders {
-            let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
-            let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-            if path.is_file() {
-                files.push(path);
-            }
-            files.retain(|file| file.extension().is_some_and(|end| end == "toml"));
-            files.sort_unstable();
-            messages.extend(files.iter().map(|file| {
-                let file = file.display();
-                format!("{file} is not read; write its rules as JSON into policy.rules in your settings")
-            }));
-        }
-    }
-
     fn is_home(&self, dir: &Path) -> bool {
         let home = self.paths.home.as_ref();
         home.is_some_and(|home| real(home) == dir)
+    }
+}
+
+/// Policies in TOML belong to another program: a message says that they are not used here.
+fn name_unread_policies(places: Vec<PathBuf>, messages: &mut Vec<String>) {
+    for path in places {
+        let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
+        let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        if path.is_file() {
+            files.push(path);
+        }
+        files.retain(|file| file.extension().is_some_and(|end| end == "toml"));
+        files.sort_unstable();
+        messages.extend(files.iter().map(|file| {
+            let file = file.display();
+            format!("{file} is not read; write its rules as JSON into policy.rules in your settings")
+        }));
     }
 }
 
@@ -304,6 +322,17 @@ mod tests {
         scratch.put("repo/sub/.gemini/settings.json", r#"{"model": {"name": "sub-$FROM"}}"#);
         scratch.put("repo/.env", "FROM=repo\n");
         scratch
+    }
+
+    /// A reader for the operator whose home this is.
+    pub(super) fn reader(scratch: &Scratch, home: &str) -> SettingsReader {
+        let (home, none) = (scratch.path().join(home), scratch.path().join("none"));
+        let env = Arc::new(move |name: &str| {
+            let path = if name == "HOME" { &home } else { &none };
+            (name == "HOME" || name.starts_with("GEMINI_CLI_SYSTEM")).then(|| path.display().to_string())
+        });
+        let operator = OperatorTrust { decision: None, workspace: scratch.path().join("w") };
+        SettingsReader::new(Paths::new(env.as_ref()), env, operator, Limits::default())
     }
 
     fn look(scratch: &Scratch, env: &[(&str, &str)], decision: Option<Trust>) -> Result<WorkspaceSettings, String> {
@@ -425,6 +454,13 @@ mod tests {
         };
         assert_eq!(unread(None), [line(&user)]);
         assert_eq!(unread(Some(Trust::Trusted)), [line(&user), line(&theirs)]);
+        // Those of extensions that are used.
+        let manifest = r#"{"name": "e", "version": "1"}"#;
+        scratch.put("home/.gemini/extensions/e/gemini-extension.json", manifest);
+        let of_extension = scratch.put("home/.gemini/extensions/e/policies/c.toml", "");
+        assert_eq!(unread(None), [line(&user), line(&of_extension)]);
+        scratch.put("home/.gemini/settings.json", r#"{"extensions": {"disabled": ["e"]}}"#);
+        assert_eq!(unread(None), [line(&user)]);
     }
 
     #[test]

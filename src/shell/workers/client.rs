@@ -5,6 +5,12 @@
 //! of its own; idle agents, with their connections still open, wait in a pool for the next request. There may be hundreds of requests
 //! at a time, so buffers are small.
 
+#[cfg(feature = "bucket")]
+mod google;
+#[cfg(not(feature = "bucket"))]
+#[path = "client/google/none.rs"]
+mod google;
+pub mod responses;
 #[cfg(test)]
 mod tests;
 
@@ -15,16 +21,19 @@ use crate::base::secret::Secret;
 use crate::limits::Limits;
 use crate::model::backend::{ModelBackend, ModelRequest};
 use crate::model::error::{self, Refusal, Trouble};
-use crate::model::gemini::{self, Endpoint};
+use crate::model::gemini::{self, Auth, Endpoint, KeyOrigin};
 use crate::model::stream::{Asked, Decoder};
 use crate::shell::event_loop::sys;
 use crate::task::log::answer::Answer;
-use crate::task::machine::job::{ModelError, NoteBody, Think};
+use crate::task::machine::job::{ModelError, ModelErrorKind, NoteBody, Think};
 use crate::task::machine::state::Item;
 use crate::task::message::{Message, Part, Role};
 use crate::tool::Ask;
 use crate::wire::sse;
+use google::GoogleTokens;
+use responses::Recorder;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::io::Read;
 use std::sync::{Arc, Mutex};
@@ -41,13 +50,17 @@ pub struct Client {
     config: Config,
     /// The address of the proxy, without a password.
     proxy: Option<String>,
+    /// If the endpoint's key comes from Google credentials.
+    tokens: Option<GoogleTokens>,
     idle: Mutex<Vec<Agent>>,
+    recorder: Option<Recorder>,
 }
 
 impl Client {
-    /// Fails when the proxy cannot be used, with a message for the user.
-    pub fn new(endpoint: Endpoint, tls: TlsConfig, proxy: Option<&str>, limits: Limits) -> Result<Client, String> {
+    /// Fails when the proxy or the Google credentials cannot be used, with a message for the user.
+    pub fn new(mut endpoint: Endpoint, tls: TlsConfig, proxy: Option<&str>, limits: Limits) -> Result<Client, String> {
         let ms = |ms: u64| Some(Duration::from_millis(ms));
+        let tokens = GoogleTokens::open(&mut endpoint, &tls, proxy)?;
         let proxy = proxy.map(Proxy::new).transpose().map_err(|e| format!("The proxy cannot be used: {e}."))?;
         let address = proxy.as_ref().map(|proxy| format!("{}:{}", proxy.host(), proxy.port()));
         let config = Agent::config_builder()
@@ -66,12 +79,32 @@ impl Client {
             .max_idle_connections_per_host(1)
             .max_idle_age(Duration::from_millis(limits.model_idle_ms))
             .build();
-        Ok(Client { endpoint, limits, config, proxy: address, idle: Mutex::default() })
+        Ok(Client { endpoint, limits, config, proxy: address, tokens, idle: Mutex::default(), recorder: None })
+    }
+
+    /// Adds every response to a file.
+    pub fn recording(self, recorder: Recorder) -> Client {
+        Client { recorder: Some(recorder), ..self }
+    }
+
+    /// Makes a request that costs nothing, with the key and the model of all others. Returns the date of the answer.
+    pub fn probe(&self, model: &str) -> Result<Option<String>, ModelError> {
+        let body = serde_json::json!({ "contents": [{ "role": "user", "parts": [{ "text": "." }] }] });
+        let cancel = Cancel::default();
+        self.with_key(None, &cancel, |endpoint| {
+            let model = gemini::resolve(model)?;
+            let url = endpoint.count_url(model)?;
+            let wait = Duration::from_millis(self.limits.model_head_ms);
+            self.interruptible(&cancel, |agent| {
+                let response = self.request(agent, endpoint, model, &url, wait, &json::bytes(&body))?;
+                Ok(response.headers().get("date").and_then(|date| date.to_str().ok()).map(str::to_owned))
+            })
+        })
     }
 
     /// One whole answer, not a stream.
-    fn whole(&self, model: &str, body: &Value, cancel: &Cancel) -> Result<Value, ModelError> {
-        self.with_key(cancel, |endpoint| {
+    fn whole(&self, model: &str, body: &Value, key: Option<&Secret>, cancel: &Cancel) -> Result<Value, ModelError> {
+        self.with_key(key, cancel, |endpoint| {
             let model = gemini::resolve(model)?;
             let url = endpoint.whole_url(model)?;
             // The head comes only when the whole answer is there.
@@ -83,7 +116,10 @@ impl Client {
                 let mut stream = response.into_body().into_reader().take(most);
                 let read = stream.read_to_end(&mut bytes);
                 read.map_err(|e| error::network(&midway(e.into())))?;
-                serde_json::from_slice(&bytes).map_err(|e| error::network(&Trouble::Cut(e.to_string())))
+                let whole: Value =
+                    serde_json::from_slice(&bytes).map_err(|e| error::network(&Trouble::Cut(e.to_string())))?;
+                self.recorder.as_ref().map_or(Ok(()), |recorder| recorder.record(responses::WHOLE, &whole))?;
+                Ok(whole)
             })
         })
     }
@@ -91,13 +127,23 @@ impl Client {
     /// Makes a request with the current key. Its error never contains the key, and after a cancellation it is always that.
     fn with_key<T>(
         &self,
+        key: Option<&Secret>,
         cancel: &Cancel,
         ask: impl FnOnce(&Endpoint) -> Result<T, ModelError>,
     ) -> Result<T, ModelError> {
-        let endpoint = self.endpoint()?;
+        let endpoint = match key {
+            Some(key) => {
+                let key_origin = KeyOrigin::Given;
+                Cow::Owned(Endpoint { key: key.clone(), key_origin, auth: Auth::Key, ..self.endpoint.clone() })
+            }
+            None => self.endpoint()?,
+        };
         ask(&endpoint).map_err(|error| {
             if cancel.is_set() {
                 return error::network(&Trouble::Canceled);
+            }
+            if let (Some(tokens), ModelErrorKind::Fatal) = (&self.tokens, &error.kind) {
+                tokens.refused(&endpoint.key);
             }
             // The API never repeats a key, but a proxy or gateway might.
             ModelError { message: endpoint.key.hide_in(&error.message), ..error }
@@ -106,8 +152,11 @@ impl Client {
 
     /// The endpoint with the current key.
     fn endpoint(&self) -> Result<Cow<'_, Endpoint>, ModelError> {
-        let Some(file) = &self.endpoint.key_file else {
-            return Ok(Cow::Borrowed(&self.endpoint));
+        let with_key = |key| Ok(Cow::Owned(Endpoint { key, ..self.endpoint.clone() }));
+        let file = match (&self.tokens, &self.endpoint.key_origin) {
+            (Some(tokens), _) => return with_key(tokens.token()?),
+            (None, KeyOrigin::File(file)) => file,
+            (None, KeyOrigin::Given | KeyOrigin::Google { .. }) => return Ok(Cow::Borrowed(&self.endpoint)),
         };
         let wrong = |why: &str| {
             let file = file.display();
@@ -118,7 +167,7 @@ impl Client {
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(wrong("there must be one word in it"));
         }
-        Ok(Cow::Owned(Endpoint { key: Secret::new(token), ..self.endpoint.clone() }))
+        with_key(Secret::new(token))
     }
 
     fn attempt(
@@ -206,6 +255,7 @@ impl Client {
         let mut stream = response.into_body().into_reader();
         let mut bytes = vec![0; self.limits.model_buffer_bytes];
         let mut notes = Vec::new();
+        let mut chunks: Vec<Box<RawValue>> = Vec::new();
         loop {
             let read = stream.read(&mut bytes);
             if cancel.is_set() {
@@ -222,15 +272,19 @@ impl Client {
                 let event = event.map_err(|sse::TooLarge| {
                     error::fatal("The model API sent an event that is too long. Ask for less at once.")
                 })?;
-                let result = decoder.chunk(&event, &mut notes);
+                let result = decoder.chunk(&event.data, &mut notes);
                 notes.drain(..).for_each(&mut *emit);
                 result?;
+                if self.recorder.is_some() {
+                    chunks.extend(serde_json::from_slice(&event.data).ok());
+                }
             }
         }
         if events.is_cut() {
             let what = "its last event is incomplete".into();
             return Err(error::network(&Trouble::Cut(what)));
         }
+        self.recorder.as_ref().map_or(Ok(()), |recorder| recorder.record(responses::STREAM, &chunks))?;
         let answer = decoder.finish(asked, &mut notes);
         notes.drain(..).for_each(emit);
         answer
@@ -265,7 +319,7 @@ impl ModelBackend for Client {
         cancel: &Cancel,
         emit: &mut dyn FnMut(NoteBody),
     ) -> Result<Answer, ModelError> {
-        self.with_key(cancel, |endpoint| self.attempt(endpoint, request, cancel, emit))
+        self.with_key(request.key, cancel, |endpoint| self.attempt(endpoint, request, cancel, emit))
     }
 
     fn consult(&self, request: &ModelRequest, question: &str, cancel: &Cancel) -> Result<Answer, ModelError> {
@@ -276,18 +330,23 @@ impl ModelBackend for Client {
         think.history.push(Arc::new(Item::Said(question.into())));
         let body = gemini::body(&think, request.tools, &(request.surroundings)(), sys::unix_ms())?;
         let body: Value = serde_json::from_slice(&body).map_err(|e| error::fatal(e.to_string()))?;
-        let answer = self.whole(model, &body, cancel)?;
-        let mut decoder = Decoder::new(model, self.limits.model_answer_bytes, self.limits.backoff_longest_ms);
-        let mut notes = Vec::new();
-        decoder.chunk(&json::bytes(&answer), &mut notes)?;
-        decoder.finish(Asked::Prompt, &mut notes)
+        let answer = self.whole(model, &body, request.key, cancel)?;
+        whole_answer(model, &json::bytes(&answer), &self.limits)
     }
 }
 
 impl Ask for Client {
     fn ask(&self, body: &Value, cancel: &Cancel) -> Result<Value, ModelError> {
-        self.whole(gemini::UTILITY_MODEL, body, cancel)
+        self.whole(gemini::UTILITY_MODEL, body, None, cancel)
     }
+}
+
+/// The answer in a response that is not a stream.
+fn whole_answer(model: &str, response: &[u8], limits: &Limits) -> Result<Answer, ModelError> {
+    let mut decoder = Decoder::new(model, limits.model_answer_bytes, limits.backoff_longest_ms);
+    let mut notes = Vec::new();
+    decoder.chunk(response, &mut notes)?;
+    decoder.finish(Asked::Prompt, &mut notes)
 }
 
 fn asked(think: &Think) -> Asked {

@@ -1,5 +1,11 @@
 //! Jobs become work on lanes here, and their reports become mail for the loop.
 
+mod calls;
+pub mod client_keys;
+mod commands;
+mod hooks;
+mod people;
+mod tools;
 #[cfg(feature = "webhooks")]
 pub mod webhook;
 #[cfg(not(feature = "webhooks"))]
@@ -7,40 +13,52 @@ pub mod webhook;
 pub mod webhook;
 
 use crate::base::cancel::Cancel;
-use crate::base::id::TaskId;
-use crate::base::json;
+use crate::base::id::{Seq, TaskId};
+use crate::base::secret::Secret;
 use crate::config::settings::Settings;
 use crate::core::disk::store::{Archive, Maintenance, StoreError};
-use crate::core::{Input, Site};
+use crate::core::{HookNotice, Input, Site};
 use crate::limits::INLINE_BYTES;
+use crate::mcp::config::Server;
 use crate::model::backend::{ModelBackend, ModelRequest};
 use crate::model::compact;
+use crate::shell::access::credentials::CredentialsReader;
+use crate::shell::access::keys::KeySource;
 use crate::shell::children::Children;
 use crate::shell::journal::saved_rules;
 use crate::shell::peers::peer_check::Answers;
-use crate::shell::start::workspace_settings::{SettingsReader, real_directory};
+use crate::shell::start::workspace_settings::SettingsReader;
 use crate::shell::workers::lanes::{Full, Lane, Lanes, Left, Post};
 use crate::shell::workers::prompt_context::{PromptContext, wanted};
 use crate::shell::workers::slash_commands::Commands;
+use crate::task::definitions::command_hook::HookPoint;
+use crate::task::definitions::slash::Command;
 use crate::task::log::answer::Answer;
-use crate::task::log::blob::{BlobRef, Blobs, sha256};
-use crate::task::log::event::ToolSet;
+use crate::task::log::blob::Blobs;
+use crate::task::log::event::Created;
 use crate::task::log::long_text::LongText;
 use crate::task::log::media::Media;
 use crate::task::machine::job::{
     Attachments, Job, JobId, ModelError, ModelErrorKind, Note, NoteBody, Run, RunEnd, Think, Work,
 };
 use crate::task::machine::state::Item;
-use crate::task::policy::{self, Rule};
-use crate::task::spec::{CallError, Ending, ErrorKind, Kind, Plan, ToolSpec};
+use crate::task::policy::{self, Policy, Rule};
+use crate::task::spec::{CallError, Ending, ErrorKind, Kind, ToolSpec};
 use crate::tool::commands::background::Background;
 use crate::tool::files::attachments;
 use crate::tool::files::changes::FileChanges;
 use crate::tool::files::kept_output::KeptOutputs;
 use crate::tool::files::path::Found;
-use crate::tool::search::paths;
+use crate::tool::invoke_agent::Agents;
+use crate::tool::mcp_call::{McpScope, McpServers};
+use crate::tool::people::Nobody;
 use crate::tool::web::Web;
 use crate::tool::{Ask, Ctx, NoPrograms, Toolbox};
+use calls::CallSite;
+use client_keys::ClientKeys;
+use hooks::HookSite;
+use people::{Asking, Replies};
+use serde_json::json;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -69,14 +87,24 @@ pub struct WorkerContext {
     pub toolbox: Toolbox,
     pub specs: Vec<ToolSpec>,
     /// None if no commands can be started.
-    pub children: Option<Children>,
+    pub children: Option<Arc<Children>>,
     pub prompt_context: PromptContext,
     pub commands: Commands,
     pub background: Background,
     pub web: Web,
+    pub mcp: Arc<dyn McpServers>,
+    pub agents: Arc<dyn Agents>,
+    /// As it was when the server started: the tools that it denies are not declared.
+    pub policy: Policy,
     /// Where output of commands is kept that is too long for a result.
     pub outputs: KeptOutputs,
     pub webhooks: Webhooks,
+    /// The keys of clients for the model API.
+    pub keys: ClientKeys,
+    /// The credentials file, if clients are known by credentials.
+    pub credentials: Option<CredentialsReader>,
+    /// Where the keys of the identity provider are.
+    pub identity: Option<KeySource>,
     pub archive: Arc<dyn Archive>,
     /// Where the content of files is stored that calls change.
     pub blobs: Arc<dyn Blobs>,
@@ -92,7 +120,7 @@ pub struct Jobs {
     pub lanes: Lanes<Mail>,
     context: Arc<WorkerContext>,
     /// Jobs that were started and have not reported their end.
-    running: HashMap<JobId, Cancel>,
+    running: HashMap<JobId, (Cancel, Replies)>,
     /// Mail made here and not by a worker.
     own: Vec<Mail>,
     /// Mail was left over when it was last drained.
@@ -105,16 +133,16 @@ impl Jobs {
     }
 
     pub fn start(&mut self, job: Job) {
-        let cancel = Cancel::default();
+        let (cancel, replies) = (Cancel::default(), Replies::default());
         let id = job.id.clone();
         let context = self.context.clone();
         let lane = match &job.work {
             Work::Think(_) | Work::Compact(_) => Lane::Model,
             Work::Attach { .. } | Work::Command(_) | Work::Prepare { .. } | Work::Run(_) => Lane::Tool,
         };
-        self.running.insert(id.clone(), cancel.clone());
+        self.running.insert(id.clone(), (cancel.clone(), replies.clone()));
         let whose = id.clone();
-        let work = move |post: &Post<Mail>, cancel: &Cancel| context.work(job, post, cancel);
+        let work = move |post: &Post<Mail>, cancel: &Cancel| context.work(job, post, cancel, &replies);
         let died = move |message| Mail::Input(Input::Note(Note { job: whose, body: NoteBody::Died(message) }));
         if let Err(Full) = self.lanes.start(lane, cancel, work, died) {
             let message = "too many jobs are waiting; try again when some have ended".to_owned();
@@ -123,7 +151,7 @@ impl Jobs {
     }
 
     pub fn stop(&mut self, job: &JobId) {
-        if let Some(cancel) = self.running.get(job) {
+        if let Some((cancel, _)) = self.running.get(job) {
             cancel.set();
         }
     }
@@ -131,6 +159,39 @@ impl Jobs {
     /// A task is over: what it left running in the background ends with it.
     pub fn forget(&mut self, task: &TaskId) {
         self.context.background.end_task(task);
+        self.context.mcp.forget(task);
+        self.context.keys.forget(task);
+    }
+
+    /// A client gave its key for a task.
+    pub fn keep_key(&mut self, task: TaskId, key: Secret) {
+        self.context.keys.keep(task, key);
+    }
+
+    /// A client named these MCP servers for a task.
+    pub fn adopt(&mut self, task: TaskId, servers: Vec<Server>) {
+        self.context.mcp.adopt(task, servers);
+    }
+
+    /// Runs command hooks that only look on.
+    pub fn look_on(&mut self, notice: HookNotice) {
+        let context = self.context.clone();
+        let HookNotice { task, workspace, point, subject, input } = notice;
+        let work = move |post: &Post<Mail>, cancel: &Cancel| {
+            let reports =
+                context.look_on(HookSite { task: &task, workspace: &workspace, cancel }, point, &subject, input);
+            for report in reports {
+                // The log of a task that is over takes no more.
+                if point == HookPoint::SessionEnd && !report.text.is_empty() {
+                    post.send(Mail::Warning(report.text.clone()));
+                }
+                let job = JobId { task: task.clone(), at: Seq(0) };
+                post.send(Mail::Input(Input::Note(Note { job, body: NoteBody::HookRan(report) })));
+            }
+        };
+        if let Err(Full) = self.lanes.start(Lane::Tool, Cancel::default(), work, Mail::Warning) {
+            self.own.push(Mail::Warning(format!("hooks for {} are left out: too many jobs are waiting", point.word())));
+        }
     }
 
     /// Reaps processes that this process has adopted and that have ended.
@@ -142,9 +203,10 @@ impl Jobs {
 
     /// Stops everything: the process is about to end, and nothing it started may outlive it.
     pub fn end(&mut self) {
-        for cancel in self.running.values() {
+        for (cancel, _) in self.running.values() {
             cancel.set();
         }
+        self.context.mcp.end();
         if let Some(children) = &self.context.children {
             children.end_all();
         }
@@ -235,18 +297,22 @@ impl Jobs {
 }
 
 impl WorkerContext {
-    fn work(&self, mut job: Job, post: &Post<Mail>, cancel: &Cancel) {
-        let mut emit = |body| post.send(Mail::Input(Input::Note(Note { job: job.id.clone(), body })));
-        // Only running calls write files.
-        let none = FileChanges::default();
-        match &mut job.work {
+    fn work(&self, job: Job, post: &Post<Mail>, cancel: &Cancel, replies: &Replies) {
+        let Job { id, parent, created, skills, directories, threads, mut work } = job;
+        let mut emit = |body| post.send(Mail::Input(Input::Note(Note { job: id.clone(), body })));
+        let (parent, people) = (parent.as_ref(), Asking { post, job: &id, replies });
+        let (skills, directories, threads) = (&*skills, &*directories, &threads);
+        let at = CallSite { created: &created, parent, skills, directories, threads, people: &people, cancel };
+        match &mut work {
             Work::Think(think) => {
-                let answer = self.think(&job.id.task, think, cancel, &mut emit);
+                let answer = self.think(&created, think, cancel, &mut emit);
                 emit(NoteBody::Answered(answer));
             }
             Work::Attach { workspace, prompt, blob_room } => {
-                let ctx = self.ctx(&job.id.task, workspace, cancel, &none).ok();
-                let found = ctx.and_then(|ctx| self.attach(&prompt.text(), job.parent.as_ref(), &ctx));
+                // Only running calls write files.
+                let none = FileChanges::default();
+                let ctx = self.ctx(McpScope::new(&created, Path::new(&**workspace)), directories, cancel, &none).ok();
+                let found = ctx.and_then(|ctx| self.attach(&prompt.text(), parent, &ctx));
                 let mut found = found.unwrap_or_default();
                 self.store_texts([&mut found.text], blob_room);
                 if !self.store_media(&mut found.media, blob_room) {
@@ -255,57 +321,48 @@ impl WorkerContext {
                 emit(NoteBody::Attached(found));
             }
             Work::Command(command) => {
-                emit(NoteBody::Commanded(self.commands.run(command, &self.prompt_context)));
+                self.add_facts(command, &created);
+                let said = self.command(command, &created, cancel, &mut emit);
+                emit(NoteBody::Commanded(said));
             }
             Work::Compact(think) => {
+                let at = HookSite { task: &id.task, workspace: &think.workspace, cancel };
+                let trigger = if think.compress { "manual" } else { "auto" };
+                let reports = self.look_on(at, HookPoint::PreCompress, trigger, json!({ "trigger": trigger }));
+                reports.into_iter().for_each(|report| emit(NoteBody::HookRan(report)));
                 let loaded = self.load_content(think);
-                let surroundings = || self.prompt_context.of(&job.id.task, &think.workspace);
-                let request = ModelRequest { think, tools: &self.specs, surroundings: &surroundings };
-                let compacted = loaded.and_then(|()| compact::compact(&*self.backend, &request, cancel));
-                self.prompt_context.forget_met(&job.id.task);
+                let surroundings = || self.prompt_context.of(&id.task, &think.workspace, &think.directories);
+                let compacted = loaded.and_then(|()| self.keys.of(&created)).and_then(|key| {
+                    let (tools, key) = (&*self.specs, key.as_ref());
+                    let request = ModelRequest { think, tools, surroundings: &surroundings, key };
+                    compact::compact(&*self.backend, &request, cancel)
+                });
+                self.prompt_context.forget_met(&id.task);
                 emit(NoteBody::Compacted(compacted));
             }
             Work::Prepare { workspace, calls, blob_room } => {
-                let mut prepared = match self.ctx(&job.id.task, workspace, cancel, &none) {
-                    Ok(ctx) => self.toolbox.prepare(calls, &ctx),
-                    Err(error) => vec![Err(error); calls.len()],
-                };
-                self.store_texts(prepared.iter_mut().flatten().flat_map(Plan::texts_mut), blob_room);
-                emit(NoteBody::Prepared(prepared));
+                self.prepare_calls(&at, workspace, calls, blob_room, &mut emit);
             }
-            Work::Run(run) => {
-                let changes = FileChanges::new(self.blobs.clone(), run.blob_room);
-                let end = match self.ctx(&job.id.task, &run.workspace, cancel, &changes) {
-                    Ok(ctx) => self.run(run, job.parent.as_ref(), &ctx, &mut |text| emit(NoteBody::Output(text))),
-                    Err(error) => RunEnd::Ended(Ending::Error { error }),
-                };
-                match (end, changes.take()) {
-                    (RunEnd::Ended(ending), changes) if !changes.is_empty() => {
-                        emit(NoteBody::Edited { ending, changes })
-                    }
-                    (end, _) => emit(NoteBody::Ended(end)),
-                }
-            }
+            Work::Run(run) => self.run_call(&at, run, &mut emit),
+        }
+    }
+
+    /// What is known only now of what a command may show.
+    fn add_facts(&self, command: &mut Command, created: &Created) {
+        let facts = Arc::make_mut(&mut command.facts);
+        facts.mcp = self.mcp.counts();
+        if command.invocation.path.first().is_some_and(|name| name == "tools") {
+            let of_servers = self.mcp.connected(McpScope::new(created, Path::new(&*command.workspace)));
+            facts.tools.extend(of_servers.into_iter().map(|spec| (spec.name, spec.description)));
         }
     }
 
     fn attach(&self, prompt: &str, parent: Option<&TaskId>, ctx: &Ctx) -> Option<Attachments> {
-        let mut found = attachments::attached(prompt, ctx)?;
-        attachments::mentions(prompt).iter().for_each(|path| self.add_met(&mut found.text, path, parent, ctx));
-        Some(found)
-    }
-
-    fn run(&self, run: &Run, parent: Option<&TaskId>, ctx: &Ctx, out: &mut dyn FnMut(String)) -> RunEnd {
-        let mut end = self.toolbox.run(run, ctx, out);
-        self.add_met_by(run, &mut end, parent, ctx);
-        if let RunEnd::Ended(ending) = &mut end {
-            let mut room = ctx.changes.room();
-            self.store_texts(ending.texts_mut(), &mut room);
-            if !self.store_media(ending.media_mut(), &mut room) {
-                *ending = Ending::Error { error: ErrorKind::ExecutionFailed.error(NO_ROOM) };
-            }
-        }
-        end
+        let files = attachments::attached(prompt, ctx).map(|mut found| {
+            attachments::mentions(prompt).iter().for_each(|path| self.add_met(&mut found.text, path, parent, ctx));
+            found
+        });
+        attachments::with_resources(files, prompt, ctx)
     }
 
     /// A call that has read or written a file, or listed a directory, brings the memory files of the directories on the way.
@@ -335,39 +392,23 @@ impl WorkerContext {
     /// Makes a request to the model.
     fn think(
         &self,
-        task: &TaskId,
+        created: &Created,
         think: &mut Think,
         cancel: &Cancel,
         emit: &mut dyn FnMut(NoteBody),
     ) -> Result<Answer, ModelError> {
+        let workspace = think.workspace.clone();
+        let at = HookSite { task: &created.task, workspace: &workspace, cancel };
+        if think.begins {
+            self.begin_turn(at, think, emit)?;
+        }
         self.load_content(think)?;
-        if let Some(set) = self.changed_tools(think) {
-            emit(NoteBody::Tools(set));
-        }
-        let surroundings = || self.prompt_context.of(task, &think.workspace);
-        let request = ModelRequest { think, tools: &self.specs, surroundings: &surroundings };
-        let mut answer = self.backend.answer(&request, cancel, emit)?;
+        let mut answer = self.ask_model(created, think, cancel, emit)?;
         answer.store_media(&*self.blobs, &self.settings.limits, &mut think.blob_room);
-        Ok(answer)
-    }
-
-    /// Where a client's task may work: in the server's workspace, or in a directory below an allowed root.
-    pub fn resolve(&self, wish: &str) -> Result<Site, String> {
-        let path = real_directory(wish.as_ref())?;
-        if !self.roots.iter().any(|root| path.starts_with(root)) {
-            return Err(format!(
-                "the workspace {} is outside of what this server allows; start it with --workspace or --allowed-root",
-                path.display()
-            ));
+        if !answer.has_calls() && answer.verdict.is_none() {
+            self.end_of_turn(at, think, &answer, emit);
         }
-        if path == Path::new(&self.site.path) { Ok(self.site.clone()) } else { self.reader.site(path) }
-    }
-
-    /// The paths in a workspace that fit a query, best first.
-    pub fn find_files(&self, workspace: &str, query: &str, limit: usize) -> Result<(Vec<String>, usize), String> {
-        let (task, cancel, none) = (TaskId::from(""), Cancel::default(), FileChanges::default());
-        let ctx = self.ctx(&task, workspace, &cancel, &none).map_err(|error| error.message)?;
-        Ok(paths::fitting(query, limit, &ctx))
+        Ok(answer)
     }
 
     /// Reads the stored content of the conversation.
@@ -395,27 +436,15 @@ impl WorkerContext {
         })
     }
 
-    /// The tools that the model is told of, if the log has others. Their declarations are stored first; if that fails, the next
-    /// request tries again.
-    fn changed_tools(&self, think: &Think) -> Option<ToolSet> {
-        let told: Vec<&ToolSpec> = self.specs.iter().filter(|spec| spec.is_among(think.tools.as_deref())).collect();
-        let declarations = json::bytes(&told.iter().map(|spec| spec.declaration()).collect::<Vec<_>>());
-        if think.declared.as_deref() == Some(&sha256(&declarations)) {
-            return None;
-        }
-        let declarations = BlobRef::put(&*self.blobs, &declarations).ok()?;
-        Some(ToolSet { names: told.into_iter().map(|spec| spec.name.clone()).collect(), declarations })
-    }
-
     fn ctx<'a>(
         &'a self,
-        task: &'a TaskId,
-        workspace: &str,
+        scope: McpScope<'a>,
+        directories: &[String],
         cancel: &'a Cancel,
         changes: &'a FileChanges,
     ) -> Result<Ctx<'a>, CallError> {
-        let mut workspace = crate::tool::files::path::Workspace::open(workspace.as_ref()).map_err(|error| {
-            let message = format!("The workspace {workspace} cannot be opened: {error}");
+        let mut workspace = crate::tool::files::path::Workspace::open(scope.workspace).map_err(|error| {
+            let message = format!("The workspace {} cannot be opened: {error}", scope.workspace.display());
             ErrorKind::ExecutionFailed.error(message)
         })?;
         let context = &self.settings.context;
@@ -423,17 +452,25 @@ impl WorkerContext {
         workspace.wanted = wanted(context);
         Ok(Ctx {
             workspace,
-            others: self.prompt_context.others(context),
+            others: self.prompt_context.others(context, directories),
             cancel,
             limits: &self.settings.limits,
             children: match &self.children {
-                Some(children) => children,
+                Some(children) => &**children,
                 None => &NoPrograms,
             },
-            task,
+            task: scope.task,
+            tenant: scope.tenant,
+            named: scope.named,
             background: &self.background,
             web: &self.web,
-            ask: self.ask.as_deref(),
+            mcp: &*self.mcp,
+            people: &Nobody,
+            skills: &self.prompt_context,
+            agents: &*self.agents,
+            threads: None,
+            // The server's own key is not used for a task with a client's.
+            ask: self.ask.as_deref().filter(|_| !self.keys.has(scope.task)),
             changes,
             outputs: &self.outputs,
         })

@@ -11,7 +11,7 @@
 
 use crate::base::cancel::Cancel;
 use crate::base::lock::lock;
-use crate::base::words::words;
+use crate::base::text::words::words;
 use crate::limits::Limits;
 use std::any::Any;
 use std::collections::VecDeque;
@@ -76,6 +76,18 @@ pub enum Left {
     Mail,
 }
 
+/// The jobs of a lane.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneLoad {
+    pub lane: Lane,
+    pub queued: usize,
+    pub running: usize,
+    /// How long the first of the queue has waited.
+    pub waits: Duration,
+    /// How long the oldest of those that run has run.
+    pub runs: Duration,
+}
+
 pub struct Lanes<M: Send + 'static> {
     post: Arc<Post<M>>,
     /// Taken from the post, not yet given to the loop.
@@ -111,7 +123,8 @@ impl<M: Send + 'static> Lanes<M> {
                         jobs: VecDeque::new(),
                         threads: 0,
                         idle: 0,
-                        busy: 0,
+                        running: Vec::new(),
+                        started: 0,
                         closed: false,
                     }),
                     work: Condvar::new(),
@@ -133,7 +146,8 @@ impl<M: Send + 'static> Lanes<M> {
         work: impl FnOnce(&Post<M>, &Cancel) + Send + 'static,
         died: impl FnOnce(String) -> M + Send + 'static,
     ) -> Result<(), Full> {
-        let job = Job { work: Box::new(move |post| work(post, &cancel)), died: Box::new(died) };
+        let since = Instant::now();
+        let job = Job { work: Box::new(move |post| work(post, &cancel)), died: Box::new(died), since };
         let queue = self.queues[lane as usize].clone();
         let mut state = lock(&queue.state);
         if state.jobs.len() >= queue.jobs_cap {
@@ -261,6 +275,20 @@ impl<M: Send + 'static> Lanes<M> {
         }
     }
 
+    /// How many jobs each lane has, and for how long.
+    pub fn loads(&self) -> [LaneLoad; Lane::ALL.len()] {
+        Lane::ALL.map(|lane| {
+            let state = lock(&self.queues[lane as usize].state);
+            LaneLoad {
+                lane,
+                queued: state.jobs.len(),
+                running: state.running.len(),
+                waits: state.jobs.front().map_or(Duration::ZERO, |job| job.since.elapsed()),
+                runs: state.running.iter().map(|(_, since)| since.elapsed()).max().unwrap_or_default(),
+            }
+        })
+    }
+
     /// Jobs of a lane that wait for a thread.
     #[cfg(test)]
     pub fn queued(&self, lane: Lane) -> usize {
@@ -270,7 +298,7 @@ impl<M: Send + 'static> Lanes<M> {
     /// Jobs of all lanes that are running.
     #[cfg(test)]
     pub fn busy(&self) -> usize {
-        self.queues.iter().map(|queue| lock(&queue.state).busy).sum()
+        self.queues.iter().map(|queue| lock(&queue.state).running.len()).sum()
     }
 }
 
@@ -323,6 +351,8 @@ type Died<M> = Box<dyn FnOnce(String) -> M + Send>;
 struct Job<M> {
     work: Work<M>,
     died: Died<M>,
+    /// When it was queued.
+    since: Instant,
 }
 
 struct Queue<M> {
@@ -336,17 +366,20 @@ struct Queue<M> {
 
 struct QueueState<M> {
     jobs: VecDeque<Job<M>>,
-    /// All threads of the lane, those that wait for a job, and those that have one.
+    /// All threads of the lane, and those that wait for a job.
     threads: usize,
     idle: usize,
-    busy: usize,
+    /// The jobs that threads have, by number, and when they began.
+    running: Vec<(u64, Instant)>,
+    /// How many jobs have begun so far.
+    started: u64,
     /// The loop has ended.
     closed: bool,
 }
 
 impl<M> Queue<M> {
-    /// The next job, or None when the thread has waited long enough and is no longer counted.
-    fn next(&self) -> Option<Job<M>> {
+    /// The next job with its number, or None when the thread has waited long enough and is no longer counted.
+    fn next(&self) -> Option<(u64, Job<M>)> {
         let mut state = lock(&self.state);
         while state.jobs.is_empty() {
             state.idle += 1;
@@ -362,23 +395,30 @@ impl<M> Queue<M> {
                 return None;
             }
         }
-        state.busy += 1;
-        state.jobs.pop_front()
+        let job = state.jobs.pop_front()?;
+        state.started += 1;
+        let number = state.started;
+        state.running.push((number, Instant::now()));
+        Some((number, job))
+    }
+
+    fn ended(&self, number: u64) {
+        lock(&self.state).running.retain(|(running, _)| *running != number);
     }
 }
 
 fn spawn<M: Send + 'static>(queue: Arc<Queue<M>>, post: Arc<Post<M>>) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name(queue.lane.word().to_owned()).stack_size(queue.lane.stack_bytes()).spawn(move || {
-        while let Some(job) = queue.next() {
+        while let Some((number, job)) = queue.next() {
             run(job, &post);
-            lock(&queue.state).busy -= 1;
+            queue.ended(number);
         }
     })
 }
 
 /// A panic ends the job only.
 fn run<M>(job: Job<M>, post: &Post<M>) {
-    let Job { work, died } = job;
+    let Job { work, died, .. } = job;
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(post))) {
         post.send(died(message(&*panic)));
     }

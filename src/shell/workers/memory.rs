@@ -1,9 +1,11 @@
-//! Finds and reads memory files: the user's own, and those of a trusted project from its root down to the workspace.
+//! Finds and reads memory files: the user's own, those of extensions, and those of a trusted project from its root down to the
+//! workspace.
 //!
 //! A project's root is the nearest directory above with a marker in it (`.git`); without one it is the workspace itself. The
 //! search goes up only through directories that are trusted themselves, so a marker planted above a workspace gains nothing.
 //! Files and their imports are opened without leaving the project, or, for the user's own, the user's `.gemini`.
 
+use crate::config::definitions::extension::Extension;
 use crate::config::settings::Settings;
 use crate::config::trust::Trust;
 use crate::limits::Limits;
@@ -25,6 +27,8 @@ pub struct Search<'a> {
     /// The real path of the workspace.
     pub workspace: &'a Path,
     pub settings: &'a Settings,
+    /// Those in use; they may have memory files of their own.
+    pub extensions: &'a [Extension],
     /// Decides about the workspace and the directories above it.
     pub trust: &'a dyn Fn(&Path) -> Trust,
     pub limits: &'a Limits,
@@ -36,12 +40,14 @@ pub fn read(search: &Search) -> (Memory, Vec<String>) {
     if let Some(dir) = &search.user {
         reader.memory.system = reader.users(dir, &names);
     }
+    let mut blocks = reader.of_extensions(search.extensions);
     if (search.trust)(search.workspace) == Trust::Trusted {
         let root = project_root(search);
         let mut dirs: Vec<&Path> = search.workspace.ancestors().take_while(|dir| dir.starts_with(&root)).collect();
         dirs.reverse();
-        reader.memory.project = reader.of_directories(&root, dirs.into_iter(), &names);
+        blocks.extend(reader.of_directories(&root, dirs.into_iter(), &names));
     }
+    reader.memory.project = framed(&blocks);
     (reader.memory, reader.messages)
 }
 
@@ -53,8 +59,8 @@ pub fn read_below(search: &Search, dirs: &[PathBuf]) -> (String, Vec<String>) {
         return Default::default();
     }
     let dirs = dirs.iter().map(PathBuf::as_path).filter(|dir| is_trusted(dir));
-    let text = reader.of_directories(search.workspace, dirs, &names(search));
-    (text, reader.messages)
+    let blocks = reader.of_directories(search.workspace, dirs, &names(search));
+    (framed(&blocks), reader.messages)
 }
 
 fn names(search: &Search) -> Vec<String> {
@@ -106,16 +112,35 @@ impl Reader<'_> {
         framed(&blocks)
     }
 
+    fn of_extensions(&mut self, extensions: &[Extension]) -> Vec<(PathBuf, String)> {
+        let mut blocks = Vec::new();
+        for (extension, name) in extensions.iter().flat_map(|e| e.context_files.iter().map(move |name| (e, name))) {
+            let tree = Workspace::open(&extension.dir).map_err(|error| error.to_string());
+            let found = tree.and_then(|tree| Ok((read_found(&tree, name, self.limits.memory_file_bytes)?, tree)));
+            match found {
+                Ok((Some(found), tree)) => blocks.extend(self.block(found.file, Some(&tree))),
+                Ok((None, _)) => {}
+                Err(why) => self.tell(format!("the extension {}: {why}; it is not remembered", extension.name)),
+            }
+        }
+        blocks
+    }
+
     /// The files in these directories, which are in the tree below `root`.
-    fn of_directories<'d>(&mut self, root: &Path, dirs: impl Iterator<Item = &'d Path>, names: &[String]) -> String {
+    fn of_directories<'d>(
+        &mut self,
+        root: &Path,
+        dirs: impl Iterator<Item = &'d Path>,
+        names: &[String],
+    ) -> Vec<(PathBuf, String)> {
+        let mut blocks = Vec::new();
         let tree = match Workspace::open(root) {
             Ok(tree) => tree,
             Err(error) => {
                 self.tell(format!("{} cannot be opened: {error}", root.display()));
-                return String::new();
+                return blocks;
             }
         };
-        let mut blocks = Vec::new();
         for path in dirs.flat_map(|dir| names.iter().map(|name| dir.join(name))) {
             let Some(name) = path.to_str() else { continue };
             match read_found(&tree, name, self.limits.memory_file_bytes) {
@@ -124,7 +149,7 @@ impl Reader<'_> {
                 Err(why) => self.tell(format!("{why}; it is not remembered")),
             }
         }
-        framed(&blocks)
+        blocks
     }
 
     /// A file with its imports, which are looked for in the tree. None for one that is known or too much.
@@ -198,18 +223,19 @@ fn framed(blocks: &[(PathBuf, String)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::definitions::extension::{ExtensionSource, ManifestPaths};
     use crate::tool::tests::Scratch;
     use std::os::unix::fs::symlink;
 
-    struct Rig {
+    struct Harness {
         scratch: Scratch,
         settings: Settings,
         limits: Limits,
     }
 
-    impl Rig {
-        fn new() -> Rig {
-            Rig { scratch: Scratch::new(), settings: Settings::default(), limits: Limits::default() }
+    impl Harness {
+        fn new() -> Harness {
+            Harness { scratch: Scratch::new(), settings: Settings::default(), limits: Limits::default() }
         }
 
         /// Reads for the workspace `repo/sub`, trusting everything below `trusted`.
@@ -222,6 +248,7 @@ mod tests {
                 user: Some(root.join("home/.gemini")),
                 workspace: &workspace,
                 settings: &self.settings,
+                extensions: &[],
                 trust: &|dir| match dir.starts_with(&trusted) {
                     true => Trust::Trusted,
                     false => Trust::Untrusted,
@@ -238,27 +265,27 @@ mod tests {
 
     #[test]
     fn the_outermost_comes_first_and_the_users_is_apart() {
-        let rig = Rig::new();
-        rig.scratch.put("home/.gemini/GEMINI.md", "mine @./more.md");
-        rig.scratch.put("home/.gemini/more.md", "more");
-        rig.scratch.put("GEMINI.md", "outside of the project");
-        rig.scratch.put("repo/.git/HEAD", "");
-        rig.scratch.put("repo/GEMINI.md", "root");
-        rig.scratch.put("repo/sub/GEMINI.md", "sub @../doc/a.md");
-        rig.scratch.put("repo/doc/a.md", "imported");
-        let (memory, messages) = rig.read("");
+        let harness = Harness::new();
+        harness.scratch.put("home/.gemini/GEMINI.md", "mine @./more.md");
+        harness.scratch.put("home/.gemini/more.md", "more");
+        harness.scratch.put("GEMINI.md", "outside of the project");
+        harness.scratch.put("repo/.git/HEAD", "");
+        harness.scratch.put("repo/GEMINI.md", "root");
+        harness.scratch.put("repo/sub/GEMINI.md", "sub @../doc/a.md");
+        harness.scratch.put("repo/doc/a.md", "imported");
+        let (memory, messages) = harness.read("");
         assert_eq!(messages, Vec::<String>::new());
-        let inner = rig.block("repo/doc/a.md", "imported");
-        let more = rig.block("home/.gemini/more.md", "more");
-        let path = |name: &str| rig.scratch.path().join(name);
+        let inner = harness.block("repo/doc/a.md", "imported");
+        let more = harness.block("home/.gemini/more.md", "more");
+        let path = |name: &str| harness.scratch.path().join(name);
         assert_eq!(
             memory,
             Memory {
-                system: rig.block("home/.gemini/GEMINI.md", &format!("mine {more}")),
+                system: harness.block("home/.gemini/GEMINI.md", &format!("mine {more}")),
                 project: format!(
                     "{}\n\n{}",
-                    rig.block("repo/GEMINI.md", "root"),
-                    rig.block("repo/sub/GEMINI.md", &format!("sub {inner}"))
+                    harness.block("repo/GEMINI.md", "root"),
+                    harness.block("repo/sub/GEMINI.md", &format!("sub {inner}"))
                 ),
                 files: vec![path("home/.gemini/GEMINI.md"), path("repo/GEMINI.md"), path("repo/sub/GEMINI.md"),],
             }
@@ -267,15 +294,15 @@ mod tests {
 
     #[test]
     fn trust_ends_the_search() {
-        let rig = Rig::new();
-        rig.scratch.put("home/.gemini/GEMINI.md", "mine");
-        rig.scratch.put("repo/.git/HEAD", "");
-        rig.scratch.put("repo/GEMINI.md", "root");
-        rig.scratch.put("repo/sub/GEMINI.md", "sub");
-        let mine = rig.block("home/.gemini/GEMINI.md", "mine");
-        let sub = rig.block("repo/sub/GEMINI.md", "sub");
+        let harness = Harness::new();
+        harness.scratch.put("home/.gemini/GEMINI.md", "mine");
+        harness.scratch.put("repo/.git/HEAD", "");
+        harness.scratch.put("repo/GEMINI.md", "root");
+        harness.scratch.put("repo/sub/GEMINI.md", "sub");
+        let mine = harness.block("home/.gemini/GEMINI.md", "mine");
+        let sub = harness.block("repo/sub/GEMINI.md", "sub");
         let of = |trusted: &str| {
-            let (memory, _) = rig.read(trusted);
+            let (memory, _) = harness.read(trusted);
             (memory.system, memory.project)
         };
         assert_eq!(of("elsewhere"), (mine.clone(), String::new()));
@@ -284,21 +311,23 @@ mod tests {
 
     #[test]
     fn directories_below_the_workspace_are_read_if_they_are_trusted() {
-        let rig = Rig::new();
-        rig.scratch.put("repo/sub/a/GEMINI.md", "in a @./more.md");
-        rig.scratch.put("repo/sub/a/more.md", "more");
-        rig.scratch.put("repo/sub/a/b/GEMINI.md", "in b");
-        let root = rig.scratch.path();
+        let harness = Harness::new();
+        harness.scratch.put("repo/sub/a/GEMINI.md", "in a @./more.md");
+        harness.scratch.put("repo/sub/a/more.md", "more");
+        harness.scratch.put("repo/sub/a/b/GEMINI.md", "in b");
+        let root = harness.scratch.path();
         let (workspace, a) = (root.join("repo/sub"), root.join("repo/sub/a"));
         let of = |trusted: &dyn Fn(&Path) -> bool| {
             let trust = |dir: &Path| if trusted(dir) { Trust::Trusted } else { Trust::Untrusted };
-            let (settings, limits) = (&rig.settings, &rig.limits);
-            let search = Search { user: None, workspace: &workspace, settings, trust: &trust, limits };
+            let (settings, limits) = (&harness.settings, &harness.limits);
+            let search = Search { user: None, workspace: &workspace, settings, extensions: &[], trust: &trust, limits };
             read_below(&search, &[a.clone(), a.join("b"), a.join("none")])
         };
-        let more = rig.block("repo/sub/a/more.md", "more");
-        let (one, two) =
-            (rig.block("repo/sub/a/GEMINI.md", &format!("in a {more}")), rig.block("repo/sub/a/b/GEMINI.md", "in b"));
+        let more = harness.block("repo/sub/a/more.md", "more");
+        let (one, two) = (
+            harness.block("repo/sub/a/GEMINI.md", &format!("in a {more}")),
+            harness.block("repo/sub/a/b/GEMINI.md", "in b"),
+        );
         assert_eq!(of(&|_| true), (format!("{one}\n\n{two}"), vec![]));
         assert_eq!(of(&|dir| !dir.ends_with("b")), (one, vec![]));
         assert_eq!(of(&|dir| dir != workspace), Default::default());
@@ -306,55 +335,84 @@ mod tests {
 
     #[test]
     fn nothing_outside_of_the_project_is_read() {
-        let rig = Rig::new();
-        let secret = rig.scratch.put("secret.md", "s3cret");
-        rig.scratch.put("repo/.git/HEAD", "");
-        rig.scratch.put("repo/real.md", "real");
+        let harness = Harness::new();
+        let secret = harness.scratch.put("secret.md", "s3cret");
+        harness.scratch.put("repo/.git/HEAD", "");
+        harness.scratch.put("repo/real.md", "real");
         let secret = secret.to_str().expect("plain");
-        rig.scratch.put("repo/GEMINI.md", format!("@../secret.md @{secret} @./link.md @./dir.md @./none.md"));
-        std::fs::create_dir_all(rig.scratch.path().join("repo/dir.md")).expect("a directory");
-        std::fs::create_dir_all(rig.scratch.path().join("repo/sub")).expect("a directory");
-        symlink("../secret.md", rig.scratch.path().join("repo/link.md")).expect("a link");
-        symlink("../../secret.md", rig.scratch.path().join("repo/sub/GEMINI.md")).expect("a link");
-        let (memory, messages) = rig.read("");
+        harness.scratch.put("repo/GEMINI.md", format!("@../secret.md @{secret} @./link.md @./dir.md @./none.md"));
+        std::fs::create_dir_all(harness.scratch.path().join("repo/dir.md")).expect("a directory");
+        std::fs::create_dir_all(harness.scratch.path().join("repo/sub")).expect("a directory");
+        symlink("../secret.md", harness.scratch.path().join("repo/link.md")).expect("a link");
+        symlink("../../secret.md", harness.scratch.path().join("repo/sub/GEMINI.md")).expect("a link");
+        let (memory, messages) = harness.read("");
         assert!(!memory.project.contains("s3cret"), "{}", memory.project);
         assert_eq!(messages.len(), 6, "{messages:#?}");
         // A link inside is fine, and the same file does not come twice.
-        std::fs::remove_file(rig.scratch.path().join("repo/sub/GEMINI.md")).expect("the link");
-        rig.scratch.put("repo/GEMINI.md", "root");
-        symlink("../GEMINI.md", rig.scratch.path().join("repo/sub/GEMINI.md")).expect("a link");
-        assert_eq!(rig.read("").0.project, rig.block("repo/GEMINI.md", "root"));
+        std::fs::remove_file(harness.scratch.path().join("repo/sub/GEMINI.md")).expect("the link");
+        harness.scratch.put("repo/GEMINI.md", "root");
+        symlink("../GEMINI.md", harness.scratch.path().join("repo/sub/GEMINI.md")).expect("a link");
+        assert_eq!(harness.read("").0.project, harness.block("repo/GEMINI.md", "root"));
+    }
+
+    #[test]
+    fn extensions_come_before_the_project_and_stay_in_their_directories() {
+        let harness = Harness::new();
+        harness.scratch.put("repo/sub/GEMINI.md", "sub");
+        harness.scratch.put("ext/GEMINI.md", "tools @./more.md");
+        harness.scratch.put("ext/more.md", "more");
+        harness.scratch.put("secret.md", "s3cret");
+        symlink("../secret.md", harness.scratch.path().join("ext/link.md")).expect("a link");
+        let root = harness.scratch.path();
+        let text = r#"{"name": "e", "version": "1", "contextFileName": ["GEMINI.md", "link.md", "none.md"]}"#;
+        let paths = ManifestPaths { extension: &root.join("ext"), workspace: &root.join("repo/sub") };
+        let extensions = [Extension::parse(text, ExtensionSource::User, &paths).expect("a manifest").0];
+        let (memory, messages) = read(&Search {
+            user: None,
+            workspace: &root.join("repo/sub"),
+            settings: &harness.settings,
+            extensions: &extensions,
+            trust: &|_| Trust::Trusted,
+            limits: &harness.limits,
+        });
+        let more = harness.block("ext/more.md", "more");
+        let tools = harness.block("ext/GEMINI.md", &format!("tools {more}"));
+        assert_eq!(memory.project, format!("{tools}\n\n{}", harness.block("repo/sub/GEMINI.md", "sub")));
+        assert_eq!(messages.len(), 1, "{messages:?}");
     }
 
     #[test]
     fn names_come_from_the_settings_and_size_is_limited() {
-        let mut rig = Rig::new();
-        rig.settings.context.file_names = vec!["AGENTS.md".into(), "GEMINI.md".into()];
-        rig.scratch.put("repo/sub/AGENTS.md", "1234567");
-        rig.scratch.put("repo/sub/GEMINI.md", "89");
-        let both =
-            format!("{}\n\n{}", rig.block("repo/sub/AGENTS.md", "1234567"), rig.block("repo/sub/GEMINI.md", "89"));
-        rig.limits.memory_bytes = 9;
-        rig.limits.memory_file_bytes = 7;
+        let mut harness = Harness::new();
+        harness.settings.context.file_names = vec!["AGENTS.md".into(), "GEMINI.md".into()];
+        harness.scratch.put("repo/sub/AGENTS.md", "1234567");
+        harness.scratch.put("repo/sub/GEMINI.md", "89");
+        let both = format!(
+            "{}\n\n{}",
+            harness.block("repo/sub/AGENTS.md", "1234567"),
+            harness.block("repo/sub/GEMINI.md", "89")
+        );
+        harness.limits.memory_bytes = 9;
+        harness.limits.memory_file_bytes = 7;
         assert_eq!(
-            rig.read(""),
+            harness.read(""),
             (
                 Memory {
                     system: String::new(),
                     project: both,
                     files: vec![
-                        rig.scratch.path().join("repo/sub/AGENTS.md"),
-                        rig.scratch.path().join("repo/sub/GEMINI.md"),
+                        harness.scratch.path().join("repo/sub/AGENTS.md"),
+                        harness.scratch.path().join("repo/sub/GEMINI.md"),
                     ],
                 },
                 vec![],
             )
         );
-        rig.limits.memory_bytes = 8;
-        assert_eq!(rig.read("").0.project, rig.block("repo/sub/AGENTS.md", "1234567"));
-        rig.limits.memory_file_bytes = 6;
-        let (memory, messages) = rig.read("");
-        assert_eq!(memory.project, rig.block("repo/sub/GEMINI.md", "89"));
+        harness.limits.memory_bytes = 8;
+        assert_eq!(harness.read("").0.project, harness.block("repo/sub/AGENTS.md", "1234567"));
+        harness.limits.memory_file_bytes = 6;
+        let (memory, messages) = harness.read("");
+        assert_eq!(memory.project, harness.block("repo/sub/GEMINI.md", "89"));
         assert_eq!(messages.len(), 1);
     }
 }

@@ -6,9 +6,10 @@
 use crate::base::id::TaskId;
 use crate::base::lock::lock;
 use crate::config::WorkspaceSettings;
+use crate::config::definitions::extension::Extension;
 use crate::config::settings::Context;
 use crate::config::trust::Trust;
-use crate::limits::{LOGGED_ONCE, Limits, MET_DIRECTORIES};
+use crate::limits::{BEGUN_TASKS, LOGGED_ONCE, Limits, MET_DIRECTORIES};
 use crate::model::memory::{Memory, Notes, Surroundings};
 use crate::model::system::Repository;
 use crate::shell::event_loop::log::Log;
@@ -16,6 +17,8 @@ use crate::shell::start::workspace_settings::SettingsReader;
 use crate::shell::workers::memory;
 use crate::shell::workers::memory::Search;
 use crate::shell::workers::outline;
+use crate::task::definitions::slash::Command;
+use crate::task::policy::{self, Rule};
 use crate::tool::files::path::Workspace;
 use crate::tool::search::ignore::Wanted;
 use std::collections::{HashSet, VecDeque};
@@ -39,6 +42,8 @@ struct State {
     met: VecDeque<(TaskId, HashSet<PathBuf>)>,
     /// Messages that were logged already.
     told: HashSet<String>,
+    /// Tasks that have made a request in this process.
+    begun: HashSet<TaskId>,
 }
 
 impl PromptContext {
@@ -46,8 +51,13 @@ impl PromptContext {
         PromptContext { reader, log, limits, include, state: Mutex::default() }
     }
 
-    /// What surrounds a task that works in this directory, given by its real path.
-    pub fn of(&self, task: &TaskId, workspace: &str) -> Surroundings {
+    /// The directories beside the workspace that the operator has included.
+    pub fn included(&self) -> &[PathBuf] {
+        &self.include
+    }
+
+    /// What surrounds a task that works in this directory, given by its real path. Its client has chosen `directories` beside it.
+    pub fn of(&self, task: &TaskId, workspace: &str, directories: &[String]) -> Surroundings {
         let dir = Path::new(workspace);
         let local = self.local(dir);
         let memory = self.memory(dir, &local);
@@ -63,15 +73,24 @@ impl PromptContext {
             user: self.reader.paths().user(name).map(shown),
             project: is_trusted.then(|| shown(dir.join(name))),
         };
-        let beside = self.include.iter().filter(|other| !other.starts_with(dir)).cloned();
+        let beside = self.beside(directories).filter(|other| !other.starts_with(dir));
         let is_git = dir.ancestors().any(|dir| dir.join(".git").symlink_metadata().is_ok());
         let repository = if is_git { Repository::Git } else { Repository::None };
-        Surroundings { memory, tree, notes, directories: beside.map(shown).collect(), repository }
+        let directories = beside.map(shown).collect();
+        Surroundings { memory, tree, notes, directories, repository, servers: String::new(), skills: String::new() }
     }
 
-    /// What calls may use beside the workspace: the included directories, and the user's memory file.
-    pub fn others(&self, context: &Context) -> Vec<Workspace> {
-        let mut others: Vec<Workspace> = self.include.iter().filter_map(|dir| Workspace::further(dir).ok()).collect();
+    /// The included directories, and those that the client of a task has chosen.
+    fn beside(&self, chosen: &[String]) -> impl Iterator<Item = PathBuf> {
+        let chosen = chosen.iter().map(PathBuf::from).filter(|dir| !self.include.contains(dir));
+        self.include.iter().cloned().chain(chosen)
+    }
+
+    /// What calls may use beside the workspace: the included directories, those that the task's client has chosen, and the user's
+    /// memory file.
+    pub fn others(&self, context: &Context, directories: &[String]) -> Vec<Workspace> {
+        let mut others: Vec<Workspace> =
+            self.beside(directories).filter_map(|dir| Workspace::further(&dir).ok()).collect();
         others.iter_mut().for_each(|other| other.wanted = wanted(context));
         others.extend(self.user_notes(context));
         others
@@ -107,6 +126,15 @@ impl PromptContext {
     /// A summary has replaced what the model was told: memory files are told again.
     pub fn forget_met(&self, task: &TaskId) {
         self.remember_met(task, None, HashSet::clear);
+    }
+
+    /// Whether a task makes its first request in this process.
+    pub fn is_first_request(&self, task: &TaskId) -> bool {
+        let mut state = lock(&self.state);
+        if state.begun.len() >= BEGUN_TASKS {
+            state.begun.clear();
+        }
+        state.begun.insert(task.clone())
     }
 
     fn remember_met(&self, task: &TaskId, parent: Option<&TaskId>, change: impl FnOnce(&mut HashSet<PathBuf>)) {
@@ -149,11 +177,45 @@ impl PromptContext {
         first.unwrap_or_else(|| memory::DEFAULT_NAME.to_owned())
     }
 
+    /// The extensions that are installed for the workspace of a command.
+    pub fn extensions(&self, command: &Command) -> Vec<Extension> {
+        let workspace = Path::new(&*command.workspace);
+        let trust = if command.trusted { Trust::Trusted } else { Trust::Untrusted };
+        let disabled = self.local(workspace).settings.disabled_extensions;
+        let (found, messages) = self.reader.extensions(workspace, trust, &disabled);
+        self.tell(&messages);
+        found
+    }
+
+    /// The extensions that are used in a workspace.
+    pub fn enabled_extensions(&self, workspace: &Path) -> Vec<Extension> {
+        self.local(workspace).extensions
+    }
+
+    /// What the extensions of a workspace forbid.
+    pub fn denied(&self, workspace: &str) -> Vec<Rule> {
+        let (mut rules, mut messages) = (Vec::new(), Vec::new());
+        for extension in self.enabled_extensions(Path::new(workspace)) {
+            for entry in &extension.exclude_tools {
+                match policy::exclusion(entry, &extension.name) {
+                    Ok(rule) => rules.push(rule),
+                    Err(why) => messages.push(format!("the extension {}: excludeTools: {entry} {why}", extension.name)),
+                }
+            }
+        }
+        self.tell(&messages);
+        rules
+    }
+
+    pub fn reader(&self) -> &SettingsReader {
+        &self.reader
+    }
+
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    fn local(&self, workspace: &Path) -> WorkspaceSettings {
+    pub(super) fn local(&self, workspace: &Path) -> WorkspaceSettings {
         self.reader.read(workspace).unwrap_or_else(|message| WorkspaceSettings {
             messages: vec![format!("{message}; until then nothing is trusted")],
             ..WorkspaceSettings::default()
@@ -173,7 +235,14 @@ impl PromptContext {
         trust: &'a dyn Fn(&Path) -> Trust,
     ) -> Search<'a> {
         let user = self.reader.paths().user("");
-        Search { user, workspace, settings: &local.settings, trust, limits: &self.limits }
+        Search {
+            user,
+            workspace,
+            settings: &local.settings,
+            extensions: &local.extensions,
+            trust,
+            limits: &self.limits,
+        }
     }
 
     fn tree(&self, task: &TaskId, workspace: &Path, wanted: Wanted) -> String {
@@ -274,7 +343,7 @@ mod tests {
         let (said, workspace) = (scratch.path().join("log"), scratch.path().join("w"));
         let prompt_context = context(&scratch, &Limits { trees: 1, ..Limits::default() });
         let of = |task: &str| {
-            let found = prompt_context.of(&task.into(), workspace.to_str().expect("plain"));
+            let found = prompt_context.of(&task.into(), workspace.to_str().expect("plain"), &[]);
             (found.memory.project.contains("second"), found.tree)
         };
         assert_eq!(of("one"), (false, "GEMINI.md\n".to_owned()));
@@ -286,6 +355,9 @@ mod tests {
         let told = std::fs::read_to_string(said).expect("the log");
         assert_eq!(told.lines().count(), 1, "once is enough: {told}");
         let messages: Vec<String> = (0..LOGGED_ONCE).map(|n| n.to_string()).collect();
+        (0..BEGUN_TASKS).for_each(|n| assert!(prompt_context.is_first_request(&n.to_string().as_str().into())));
+        assert!(prompt_context.is_first_request(&"0".into()), "all were forgotten");
+        assert!(!prompt_context.is_first_request(&"0".into()));
         // One message is remembered already, so the last one of these makes room by forgetting the others.
         prompt_context.tell(&messages);
         assert_eq!(lock(&prompt_context.state).told.len(), 1);

@@ -7,7 +7,7 @@
 //! ```no_run
 //! use gemini_a2a::shell::workers::slash_commands::{Asked, Commands};
 //! use gemini_a2a::shell::start::program;
-//! use gemini_a2a::task::slash::{Commanded, Spec};
+//! use gemini_a2a::task::definitions::slash::{Commanded, Spec};
 //! use serde_json::json;
 //! use std::process::ExitCode;
 //!
@@ -23,15 +23,23 @@
 //! }
 //! ```
 
+mod custom;
 mod extensions;
+mod hooks;
 mod init;
 mod memory;
 mod overview;
 mod permissions;
+mod skills;
 
+use crate::config::definitions::custom_command::CustomCommand;
+use crate::config::trust::Trust;
 use crate::shell::workers::prompt_context::PromptContext;
-use crate::task::slash::{Command, Commanded, Registry, STOP, Spec, Taken};
+use crate::task::definitions::slash::{Command, Commanded, Registry, STOP, Spec, Taken};
+use crate::tool::Ctx;
+use crate::tool::mcp_call::{McpPrompt, McpWish};
 use serde_json::Value;
+use std::path::Path;
 
 /// What a command is given.
 pub struct Asked<'a> {
@@ -60,6 +68,14 @@ impl Commands {
                 at("memory add", memory::add),
                 at("init", init::run),
                 at("extensions list", extensions::list),
+                at("extensions enable", extensions::enable),
+                at("extensions disable", extensions::disable),
+                at("hooks list", hooks::list),
+                at("hooks allow", hooks::allow),
+                at("skills list", skills::list),
+                at("skills enable", skills::enable),
+                at("skills disable", skills::disable),
+                at("skills reload", skills::list),
                 at("tools", overview::tools),
                 at("stats", overview::stats),
                 at(STOP, overview::stop),
@@ -82,17 +98,56 @@ impl Commands {
         &self.registry
     }
 
-    pub fn run(&self, command: &Command, prompt_context: &PromptContext) -> Result<Commanded, String> {
+    /// All commands of a workspace, and the custom ones among them by their names.
+    pub fn with_custom(
+        &self,
+        prompt_context: &PromptContext,
+        workspace: &Path,
+        trust: Trust,
+        prompts: &[McpPrompt],
+    ) -> (Registry, Vec<(String, CustomCommand)>) {
+        let mut registry = self.registry.clone();
+        let (found, mut messages) = custom::find(prompt_context, workspace, trust);
+        let mut named = Vec::new();
+        for command in found {
+            match registry.add_custom(&command.owner, &command.name, &command.description) {
+                Some(name) => named.push((name, command)),
+                None => messages.push(format!("there are two commands {}.{}", command.owner, command.name)),
+            }
+        }
+        prompt_context.tell(&messages);
+        prompts.iter().for_each(|prompt| registry.add_prompt(&prompt.command, &prompt.description, &prompt.arguments));
+        (registry, named)
+    }
+
+    /// Runs a command. `ctx` is for custom ones, which may name files of the workspace.
+    pub fn run<'c>(
+        &self,
+        command: &Command,
+        prompt_context: &PromptContext,
+        ctx: &dyn Fn() -> Result<&'c Ctx<'c>, String>,
+    ) -> Result<Commanded, String> {
         let path = &command.invocation.path;
         let serves = |(own, _): &&(Vec<String>, Function)| path.starts_with(own);
         let nearest = self.functions.iter().filter(serves);
         let nearest = nearest.max_by_key(|(own, _)| own.len());
-        // The task may be older than this program, and know commands that it does not.
-        let (_, run) = nearest.ok_or_else(|| {
-            let name = command.invocation.name();
-            format!("There is no command {name}; /help lists those there are.")
-        })?;
-        run(&Asked { command, prompt_context, registry: &self.registry })
+        let trust = if command.trusted { Trust::Trusted } else { Trust::Untrusted };
+        let servers = if nearest.is_some() { McpWish::Running } else { McpWish::Started };
+        let prompts = ctx().map(|ctx| ctx.mcp.prompts(ctx.mcp_scope(), servers)).unwrap_or_default();
+        let (registry, custom) = self.with_custom(prompt_context, Path::new(&*command.workspace), trust, &prompts);
+        if let Some((_, run)) = nearest {
+            return run(&Asked { command, prompt_context, registry: &registry });
+        }
+        let name = command.invocation.name();
+        if let Some(prompt) = prompts.iter().find(|prompt| prompt.command == name) {
+            let ctx = ctx()?;
+            return ctx.mcp.run_prompt(ctx.mcp_scope(), prompt, &command.invocation.args.join(" "));
+        }
+        match custom.iter().find(|(known, _)| *known == name) {
+            Some((_, custom)) => custom::expand(custom, &command.invocation, ctx()?),
+            // The task may be older than this program, and know commands that it does not.
+            None => Err(format!("There is no command {name}; /help lists those there are.")),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ pub mod failing_blobs;
 
 use crate::base::id::CallId;
 use crate::base::lock::lock;
+use crate::task::log::restored::is_zero;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -89,6 +90,9 @@ pub struct FileChange {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<FileVersion>,
     pub after: FileVersion,
+    /// How many directories were created for the file: the innermost ones.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dirs: usize,
 }
 
 impl FileChange {

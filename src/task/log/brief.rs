@@ -1,7 +1,8 @@
 //! The summary of a task: what lists and lookups need of one that is not in memory.
 
-use crate::base::id::{ContextId, TaskId, Tenant};
+use crate::base::id::{ContextId, Subject, TaskId, Tenant};
 use crate::limits::TITLE_CHARS;
+use crate::task::access::Partition;
 use crate::task::log::event::{Profile, Protocol};
 use crate::task::machine::state::{Item, State, TaskState};
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,10 @@ pub struct Brief {
     pub context: ContextId,
     #[serde(default, skip_serializing_if = "Tenant::is_default")]
     pub tenant: Tenant,
+    #[serde(default, skip_serializing_if = "Subject::is_operator")]
+    pub owner: Subject,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
     pub protocol: Protocol,
     pub profile: Profile,
     /// As last announced.
@@ -46,6 +51,8 @@ impl Brief {
         Brief {
             context,
             tenant: Tenant::default(),
+            owner: Subject::default(),
+            shared: false,
             protocol: Protocol::V03,
             profile: Profile::Coder,
             state: TaskState::Submitted,
@@ -64,6 +71,8 @@ impl Brief {
         Brief {
             context: created.context.clone(),
             tenant: created.tenant.clone(),
+            owner: created.owner.clone(),
+            shared: created.shared,
             protocol: created.protocol,
             profile: created.profile,
             state: state.status.state,
@@ -75,6 +84,11 @@ impl Brief {
             workspace: created.workspace.clone(),
             waiting: state.asked().count(),
         }
+    }
+
+    /// The part of the tasks that it belongs to.
+    pub fn partition(&self) -> Partition {
+        Partition { tenant: self.tenant.clone(), owner: self.owner.clone() }
     }
 
     /// How the last turn ended, if it is over.

@@ -7,19 +7,26 @@
 //! Code that reads events matches all of them, so that a new one cannot be overlooked. Events that are mostly handled alike are groups,
 //! which are patterns: `errands`, `speech`, `detours`, `calls`, `shells`, `hooks`.
 
-use crate::base::id::{CallId, ConfigId, ContextId, Seq, TaskId, Tenant};
-use crate::base::words::words;
+use crate::base::id::{CallId, ConfigId, ContextId, Seq, Subject, TaskId, Tenant};
+use crate::task::definitions::agent::AgentThread;
+use crate::task::definitions::command_hook::HookReport;
+use crate::task::definitions::skill::ActiveSkill;
+use crate::task::definitions::slash::{Invocation, PromptPart};
+use crate::task::form::{Inquired, ReplyAction};
 use crate::task::log::answer::Answer;
 use crate::task::log::blob::{BlobRef, FileChange};
 use crate::task::log::long_text::LongText;
 use crate::task::log::media::Media;
+use crate::task::log::ownership::{Heard, Owned};
+use crate::task::log::restored::Restored;
+use crate::task::log::server::{NamedServer, ServerSeen};
+pub use crate::task::log::terms::{End, Final, Lifecycle, Outcome, Profile, Protocol, Tries};
 use crate::task::message::{Artifact, Message, Source};
+use crate::task::origin::ToolEntry;
 use crate::task::policy::{Mode, Rule};
 use crate::task::push::{Health, Target};
-use crate::task::slash::Invocation;
 use crate::task::spec::{Answers, ApprovalScope, Choice, Confinement, Ending, Plan};
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
 use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,12 +51,15 @@ pub enum Event {
         turn: u32,
         by: Source,
     },
-    /// Somebody chose the approval mode or the model of the requests that follow.
+    /// Somebody chose the approval mode or the model of the requests that follow, or the directories beside the workspace that their
+    /// tools may use.
     Tuned {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mode: Option<Mode>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        directories: Option<Vec<String>>,
         by: Source,
     },
     /// A user's own command starts, beside the turns of the agent. Written before it does.
@@ -65,6 +75,11 @@ pub enum Event {
     ShellEnded {
         text: String,
     },
+    /// As many turns of the credential of a queued prompt run as may. Its turn begins when others have ended.
+    Delayed {
+        /// How many turns wait before it, itself included.
+        place: usize,
+    },
     /// The agent began to work on a prompt.
     TurnBegan {
         turn: u32,
@@ -79,12 +94,20 @@ pub enum Event {
     },
     /// The task is a slash command, which is being run.
     CommandBegan,
+    /// The prompt of the slash command contains the output of commands, which are prepared as calls.
+    CommandExpanded {
+        parts: Arc<[PromptPart]>,
+    },
     /// The slash command made this prompt for the model.
     CommandPrompted {
         text: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        media: Vec<Media>,
     },
     /// The tools that the model is told of differ from those of its last request in this task.
     Tools(Arc<ToolSet>),
+    /// An MCP server of the task has another status than the log said before.
+    ServerSeen(Arc<ServerSeen>),
     /// The API named the response that follows.
     Traced {
         trace: String,
@@ -145,6 +168,8 @@ pub enum Event {
         rules: Vec<Rule>,
         by: Source,
     },
+    /// Files were put back as they were at an earlier position, the conversation was, or both.
+    Restored(Arc<Restored>),
     /// The model's answer is complete; its calls, if any, are next.
     Answered {
         answer: Arc<Answer>,
@@ -191,12 +216,38 @@ pub enum Event {
         call: CallId,
         text: String,
     },
+    /// The server that carries a call out asks people something meanwhile.
+    CallInquired {
+        call: CallId,
+        #[serde(flatten)]
+        inquired: Arc<Inquired>,
+    },
+    /// Somebody answered that, nobody did in time, or the answer is not needed any more. What was answered is nowhere in the log.
+    CallReplied {
+        call: CallId,
+        nr: u32,
+        action: ReplyAction,
+        /// The names of the fields that were answered.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        fields: Vec<String>,
+        by: Source,
+    },
     CallEnded {
         call: CallId,
         ending: Arc<Ending>,
     },
     /// A call wrote a file. Comes in the same append as the end of the call, or later if the call was stopped too late.
     FileChanged(Arc<FileChange>),
+    /// A call activated a skill: its files can be read from now on.
+    SkillActivated(Arc<ActiveSkill>),
+    /// A call has spoken with another agent: the next one goes on there.
+    AgentCalled(Arc<AgentThread>),
+    /// A command hook has run.
+    HookRan(Arc<HookReport>),
+    /// A command hook wants the agent to go on instead of ending its turn, with this prompt.
+    Reprompted {
+        text: String,
+    },
     /// The file of an approved edit is not the one the user was shown: nothing was written, and the call is prepared again.
     CallStale {
         call: CallId,
@@ -225,11 +276,26 @@ pub enum Event {
     },
     /// The user let an interrupted turn go on: the task works again.
     Resumed,
-    /// The task is over for good. Only its webhooks may still change.
+    /// The task is over for good. Only its webhooks may still change, and its files may be restored.
     Closed {
         state: Final,
         text: Option<String>,
     },
+    /// The last line of the audit when the turn or the task ended, right before the event that says so. No dialect shows it.
+    Audited {
+        /// The server whose chain it is.
+        chain: Arc<str>,
+        n: u64,
+        hash: String,
+    },
+    /// An instance owns the task from here on. This event and the three that follow are only in shared stores, and no dialect shows them.
+    Owned(Arc<Owned>),
+    /// The owner gave the task up: any instance may own it.
+    Released,
+    /// The owner decided a request that another instance had passed on.
+    Heard(Arc<Heard>),
+    /// The task was deleted. The last event of a log.
+    Deleted,
     /// A webhook was set or replaced: it is sent what happens from here on.
     HookSet {
         target: Arc<Target>,
@@ -251,13 +317,27 @@ macro_rules! errands {
         Event::AttachmentsWanted
             | Event::Attached { .. }
             | Event::CommandBegan
+            | Event::CommandExpanded { .. }
             | Event::CommandPrompted { .. }
             | Event::Tools(_)
+            | Event::ServerSeen(_)
             | Event::Traced { .. }
             | Event::FileChanged(_)
+            | Event::SkillActivated(_)
+            | Event::AgentCalled(_)
+            | Event::Audited { .. }
+            | $crate::task::log::event::ownership!()
     };
 }
 pub(crate) use errands;
+
+/// What instances that share a store record about the task.
+macro_rules! ownership {
+    () => {
+        Event::Owned(_) | Event::Released | Event::Heard(_) | Event::Deleted
+    };
+}
+pub(crate) use ownership;
 
 /// The model's answer, in pieces and whole.
 macro_rules! speech {
@@ -271,7 +351,7 @@ macro_rules! speech {
 }
 pub(crate) use speech;
 
-/// Retries, summaries, stopped repetitions, declined wishes and withdrawn permissions.
+/// Retries, summaries, stopped repetitions, declined wishes, withdrawn permissions and restores.
 macro_rules! detours {
     () => {
         Event::BackedOff { .. }
@@ -282,8 +362,12 @@ macro_rules! detours {
             | Event::CompactionFailed { .. }
             | Event::Looped
             | Event::Nudged { .. }
+            | Event::HookRan(_)
+            | Event::Reprompted { .. }
             | Event::Declined { .. }
+            | Event::Delayed { .. }
             | Event::Revoked { .. }
+            | Event::Restored(_)
     };
 }
 pub(crate) use detours;
@@ -297,6 +381,8 @@ macro_rules! calls {
             | Event::CallReady { .. }
             | Event::CallStarted { .. }
             | Event::CallOutput { .. }
+            | Event::CallInquired { .. }
+            | Event::CallReplied { .. }
             | Event::CallEnded { .. }
             | Event::CallStale { .. }
     };
@@ -319,62 +405,13 @@ macro_rules! hooks {
 }
 pub(crate) use hooks;
 
-impl Event {
-    /// The event as every subscriber of the task may see it: without secrets. The list is complete and without groups, so that a new
-    /// event that contains a secret is not forgotten.
-    pub fn without_secrets(&self) -> Cow<'_, Event> {
-        match self {
-            Event::HookSet { target } => Cow::Owned(Event::HookSet { target: Arc::new(target.without_secrets()) }),
-            Event::Created(_)
-            | Event::Prompted { .. }
-            | Event::Steered { .. }
-            | Event::Dropped { .. }
-            | Event::Tuned { .. }
-            | Event::ShellBegan { .. }
-            | Event::ShellOutput { .. }
-            | Event::ShellEnded { .. }
-            | Event::TurnBegan { .. }
-            | Event::AttachmentsWanted
-            | Event::CommandBegan
-            | Event::CommandPrompted { .. }
-            | Event::Attached { .. }
-            | Event::Tools(_)
-            | Event::Traced { .. }
-            | Event::Thought { .. }
-            | Event::Text { .. }
-            | Event::Cited { .. }
-            | Event::Retracted { .. }
-            | Event::BackedOff { .. }
-            | Event::Retried
-            | Event::FellBack { .. }
-            | Event::CompactionBegan
-            | Event::Compacted { .. }
-            | Event::CompactionFailed { .. }
-            | Event::Looped
-            | Event::Nudged { .. }
-            | Event::Declined { .. }
-            | Event::Revoked { .. }
-            | Event::Answered { .. }
-            | Event::CallPlanned { .. }
-            | Event::CallAsked { .. }
-            | Event::CallAnswered { .. }
-            | Event::CallReady { .. }
-            | Event::CallStarted { .. }
-            | Event::CallOutput { .. }
-            | Event::CallEnded { .. }
-            | Event::CallStale { .. }
-            | Event::FileChanged(_)
-            | Event::HookDropped { .. }
-            | Event::HookMoved { .. }
-            | Event::Paused
-            | Event::ResultsSent
-            | Event::Produced { .. }
-            | Event::TurnEnded { .. }
-            | Event::Interrupted { .. }
-            | Event::Resumed
-            | Event::Closed { .. } => Cow::Borrowed(self),
-        }
-    }
+/// What users are told of a turn that waits for others of its credential.
+pub fn delayed(place: usize) -> String {
+    let before = match place {
+        0 | 1 => "it is the next one".to_owned(),
+        place => format!("{} wait before it", place - 1),
+    };
+    format!("As many turns run for this credential as may at a time. This one begins when others have ended; {before}.")
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -384,6 +421,12 @@ pub struct Created {
     /// The partition it belongs to; others do not see it.
     #[serde(default, skip_serializing_if = "Tenant::is_default")]
     pub tenant: Tenant,
+    /// Whose task it is.
+    #[serde(default, skip_serializing_if = "Subject::is_operator")]
+    pub owner: Subject,
+    /// Everybody who may look at tasks sees it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
     /// The task that the conversation continues, and the position: the latest one in the same context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<(TaskId, Seq)>,
@@ -403,9 +446,22 @@ pub struct Created {
     /// The only tools that the client wants used. It can only restrict what the operator allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
+    /// The MCP servers that the client named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<NamedServer>,
+    /// The client gave an API key for it, which is only in memory.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub client_key: bool,
+    /// Through how many agents the request for it came.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub depth: u8,
     /// The slash command that the first turn runs instead of asking the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Invocation>,
+}
+
+fn is_zero(depth: &u8) -> bool {
+    *depth == 0
 }
 
 impl Created {
@@ -425,6 +481,9 @@ pub struct Delivery {
     /// It is given to the model with the next results of calls, instead of waiting for the end of the turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub steer: bool,
+    /// It asks for a summary of the conversation and not for an answer. The model is not shown it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub compress: bool,
 }
 
 impl Delivery {
@@ -438,84 +497,10 @@ impl Delivery {
 pub struct ToolSet {
     pub names: Vec<String>,
     pub declarations: BlobRef,
-}
-
-/// Whether a finished turn leaves the task open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Lifecycle {
-    Conversational,
-    OneShot,
-}
-
-/// The protocol version a task was created under.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Protocol {
-    #[serde(rename = "0.3")]
-    V03,
-    #[serde(rename = "1.0")]
-    V10,
-}
-
-words! {
-    /// What Gemini payload is inside the protocol's envelope.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
-    pub enum Profile {
-        Coder = "coder",
-        Devtool = "devtool",
-        Plain = "plain",
-    }
-}
-
-/// An end that the agent itself chose.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    Ask(String),
-    Auth(String),
-    Complete(String),
-    Fail(String),
-    Reject(String),
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum End {
-    Done,
-    /// The prompt had nothing in it for the model.
-    Nothing,
-    /// The user refused every call of the last answer.
-    Refused,
-    /// The agent asks the user something.
-    Asked(String),
-    /// A credential is missing.
-    NeedsAuth(String),
-    /// The model or the agent failed; the user can go on.
-    Failed(String),
-    /// Somebody stopped it, or the server was restarted.
-    Interrupted(String),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Final {
-    Completed,
-    Failed,
-    Canceled,
-    Rejected,
-}
-
-/// Failed tries of one model request: those that failed before anything came, and those whose stream broke.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tries {
-    pub failed: u32,
-    pub broken: u32,
-    /// When the first of them failed, in Unix milliseconds; 0 if none has.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub since: u64,
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
+    /// Those that are not built in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<ToolEntry>,
+    /// What the extensions of the workspace forbid.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub denied: Vec<Rule>,
 }

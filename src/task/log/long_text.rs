@@ -74,11 +74,16 @@ impl LongText {
 
     /// Stores a long text; `room` is how many bytes may still be stored for the task. One that cannot be stored stays inline.
     pub fn store(&mut self, blobs: &dyn Blobs, limits: &Limits, room: &mut u64) {
+        self.store_above(INLINE_BYTES, blobs, limits, room);
+    }
+
+    /// The same for a text that is longer than `most`.
+    pub fn store_above(&mut self, most: usize, blobs: &dyn Blobs, limits: &Limits, room: &mut u64) {
         let LongText::Inline(text) = self else {
             return;
         };
         let bytes = text.len() as u64;
-        if text.len() <= INLINE_BYTES || bytes > limits.blob_bytes.min(*room) {
+        if text.len() <= most || bytes > limits.blob_bytes.min(*room) {
             return;
         }
         if let Ok(blob) = BlobRef::put(blobs, text.as_bytes()) {

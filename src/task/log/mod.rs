@@ -3,9 +3,14 @@
 pub mod answer;
 pub mod blob;
 pub mod brief;
+mod disclosed;
 pub mod event;
 pub mod gemini;
 pub mod long_text;
 pub mod media;
+pub mod ownership;
 pub mod record;
+pub mod restored;
+pub mod server;
+pub mod terms;
 mod v1;

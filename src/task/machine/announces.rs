@@ -10,6 +10,7 @@ pub(super) fn announces(event: &Event) -> bool {
         | Event::ResultsSent
         | Event::TurnEnded { .. }
         | Event::CallAnswered { .. }
+        | Event::CallReplied { .. }
         | Event::Interrupted { .. }
         | Event::Resumed
         | Event::Closed { .. } => true,
@@ -28,6 +29,7 @@ pub(super) fn announces(event: &Event) -> bool {
         | Event::CallReady { .. }
         | Event::CallStarted { .. }
         | Event::CallOutput { .. }
+        | Event::CallInquired { .. }
         | Event::CallEnded { .. }
         | Event::CallStale { .. }
         | Event::Produced { .. }

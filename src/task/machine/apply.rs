@@ -1,24 +1,27 @@
 //! The only place state changes: folding one event into the state. It never refuses and never decides; `decide` has done
 //! that, and a journal replays through here to the same state.
 
-use crate::base::id::{CallId, ConfigId};
+mod calls;
+
+use crate::base::id::{CallId, ConfigId, Seq};
 use crate::limits::PROMPT_KEYS;
+use crate::task::definitions::slash::PromptPart;
 use crate::task::log::answer::{Answer, Usage};
 use crate::task::log::blob::{BlobRef, FileChange};
-use crate::task::log::event::{Created, Delivery, End, Event, ToolSet, Tries};
+use crate::task::log::event::{Created, Delivery, End, Event, ToolSet, Tries, calls, ownership};
 use crate::task::log::long_text::LongText;
-use crate::task::log::media::{Media, MediaContent};
+use crate::task::log::media::Media;
+use crate::task::log::ownership::Ownership;
 use crate::task::log::record::Record;
+use crate::task::log::server::{ServerSeen, ServerStatus};
 use crate::task::machine::announces::announces;
 use crate::task::machine::loops::FENCE;
 use crate::task::machine::state::{
-    CallResult, CallState, Item, Phase, Queued, ShellRun, Stage, State, Status, Step, Summary, TaskState, Turn,
-    Utterance,
+    CallState, Item, Phase, Queued, ShellRun, State, Status, Step, Summary, TaskState, Turn, Utterance,
 };
 use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::{Mode, Rule};
-use crate::task::push::{self, Hook, Target};
-use crate::task::spec::{ApprovalScope, Ending, ErrorKind, Plan};
+use crate::task::push::{self, Health, Hook, Target};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -29,7 +32,7 @@ impl State {
             seq: record.seq,
             at: record.at,
             status: Status { state: TaskState::Submitted, at: record.at, text: None, seq: record.seq },
-            told: TaskState::Submitted,
+            announced: TaskState::Submitted,
             phase: Phase::Idle,
             turn: Turn::default(),
             queue: VecDeque::new(),
@@ -43,22 +46,28 @@ impl State {
             thoughts: Vec::new(),
             history: Vec::new(),
             summary: None,
+            hidden: Vec::new(),
             artifacts: Vec::new(),
             mode: created.mode,
             always: Vec::new(),
+            skills: Arc::default(),
+            threads: Arc::default(),
+            ownership: Ownership::default(),
             shell: None,
             shell_results: Vec::new(),
             total: Usage::default(),
             context_tokens: 0,
             tools: None,
+            servers: Arc::default(),
             asks: created.model.as_str().into(),
             requests: 0,
             incompressible: false,
             model: created.model.as_str().into(),
             workspace: created.workspace.as_str().into(),
+            directories: Arc::default(),
             hooks: Vec::new(),
             blobs: BTreeMap::new(),
-            file_bytes: 0,
+            message_bytes: 0,
             created,
         }
     }
@@ -83,6 +92,7 @@ impl State {
 
     pub fn apply(&mut self, record: &Record) {
         let before = self.status.state;
+        (self.seq, self.at) = (record.seq, record.at);
         self.fold(record);
         if !self.hooks.is_empty()
             && let Some(due) = push::news(self, before, record)
@@ -92,51 +102,51 @@ impl State {
     }
 
     fn fold(&mut self, record: &Record) {
-        let job = record.seq;
-        self.seq = record.seq;
-        self.at = record.at;
         match &record.event {
             Event::Created(_) => unreachable!("a log begins with Created and has one"),
             Event::Prompted { message, by, turn, delivery } => self.queue_prompt(message, by, *turn, delivery),
             Event::Steered { turn } => self.steer(*turn),
             Event::Dropped { turn, .. } => drop(self.take_queued(*turn)),
-            Event::Tuned { mode, model, .. } => self.tune(*mode, model.as_deref()),
-            Event::ShellBegan { command, .. } => self.shell = Some(ShellRun { job, command: command.clone() }),
+            Event::Tuned { mode, model, directories, .. } => {
+                self.tune(*mode, model.as_deref());
+                if let Some(directories) = directories {
+                    self.directories = Arc::new(directories.clone());
+                }
+            }
+            Event::ShellBegan { command, .. } => self.begin_shell(command, record),
             Event::ShellEnded { text } => self.end_shell(text),
             Event::TurnBegan { turn } => self.begin_turn(*turn, record),
-            Event::AttachmentsWanted => self.phase = Phase::Working { job, step: Step::Attach },
+            Event::AttachmentsWanted => self.phase = Phase::Working { job: record.seq, step: Step::Attach },
             Event::Attached { text, media } => self.attach(text, media, record),
-            Event::CommandBegan => self.phase = Phase::Working { job, step: Step::Command },
-            Event::CommandPrompted { text } => self.attach(&text.as_str().into(), &[], record),
+            Event::CommandBegan => self.phase = Phase::Working { job: record.seq, step: Step::Command },
+            Event::CommandExpanded { parts } => self.expand_command(parts, record),
+            Event::CommandPrompted { text, media } => self.prompt_by_command(text, media, record),
             Event::Tools(set) => self.declare_tools(set),
+            Event::ServerSeen(seen) => self.see_server(seen),
             Event::Traced { trace } => self.turn.trace = Some(trace.clone()),
             Event::Thought { subject, description } => self.add_thought(subject, description),
-            Event::Cited { .. } | Event::Declined { .. } | Event::ShellOutput { .. } => {}
+            Event::Cited { .. } | Event::Declined { .. } | Event::Delayed { .. } | Event::ShellOutput { .. } => {}
             Event::Revoked { rules, .. } => self.always.retain(|rule| !rules.contains(rule)),
+            Event::Restored(restored) => self.restore(restored, record.seq),
             Event::Text { text } => self.utterance.push(text, record),
             Event::Retracted { .. } => self.retract(),
             Event::BackedOff { tries, delay_ms, reason } => self.back_off(*tries, *delay_ms, reason, record),
             Event::Retried => self.think(record),
             Event::FellBack { model, .. } => self.fall_back(model, record),
-            Event::CompactionBegan => self.phase = Phase::Working { job, step: Step::Compact },
+            Event::CompactionBegan => self.phase = Phase::Working { job: record.seq, step: Step::Compact },
             Event::Compacted { summary, items } => self.compact(summary, *items, record),
             Event::CompactionFailed { .. } => self.fail_compaction(record),
             Event::Looped => self.count_loop(),
             Event::Nudged { text } => self.nudge(text, record),
             Event::Answered { answer } => self.take_answer(answer, record),
-            Event::CallPlanned { call, plan } => self.plan_call(call, plan),
-            Event::CallAsked { call, keeping } => self.ask_about(call, *keeping, record),
-            Event::CallAnswered { call, choice, by, edited, answers, rules } => {
-                self.allow_always(rules);
-                self.leave_pause(record);
-                self.call_mut(call).answer(*choice, by, edited, answers);
-            }
-            Event::CallReady { call, confinement } => self.call_mut(call).make_ready(confinement),
-            Event::CallStarted { call } => self.call_mut(call).stage = Stage::Running { job },
-            Event::CallOutput { call, text } => self.call_mut(call).add_output(text, record),
-            Event::CallEnded { call, ending } => self.end_call(call, ending),
+            calls!() => self.fold_call(record),
             Event::FileChanged(change) => self.change_file(change),
-            Event::CallStale { call } => self.call_mut(call).plan_again(record),
+            Event::HookRan(report) => self.hear_hook(report),
+            Event::Reprompted { text } => self.reprompt(text, record),
+            Event::SkillActivated(skill) => skill.keep_in(Arc::make_mut(&mut self.skills)),
+            Event::AgentCalled(thread) => thread.keep_in(Arc::make_mut(&mut self.threads)),
+            Event::Audited { .. } => {}
+            ownership!() => self.ownership.fold(&record.event),
             Event::Paused => self.pause(record),
             Event::ResultsSent => self.send_results(record),
             Event::Produced { artifact, append, .. } => self.produce(artifact, *append),
@@ -146,17 +156,21 @@ impl State {
             Event::Closed { state, text } => self.close((*state).into(), text, record),
             Event::HookSet { target } => self.set_hook(target, record),
             Event::HookDropped { id } => self.hooks.retain(|hook| hook.target.id != *id),
-            Event::HookMoved { id, upto, health } => {
-                self.hook_mut(id).into_iter().for_each(|hook| hook.moved(*upto, health));
-            }
+            Event::HookMoved { id, upto, health } => self.move_hook(id, *upto, health),
         }
     }
 
     fn queue_prompt(&mut self, message: &Arc<Message>, by: &Source, turn: u32, delivery: &Delivery) {
         self.last_turn = turn;
-        self.name_stored(message.files().filter_map(MediaContent::blob));
-        self.file_bytes += message.files().filter(|file| file.blob().is_some()).map(MediaContent::bytes).sum::<u64>();
-        self.queue.push_back(Queued { turn, message: message.clone(), steer: delivery.steer });
+        self.name_stored(message.stored());
+        self.message_bytes += message.stored().map(|blob| blob.bytes).sum::<u64>();
+        self.queue.push_back(Queued {
+            turn,
+            message: message.clone(),
+            steer: delivery.steer,
+            compress: delivery.compress,
+            credential: by.credential.clone(),
+        });
         if let Some(key) = &delivery.key {
             self.keys.push_back((by.client.clone(), key.clone()));
             self.keys.drain(..self.keys.len().saturating_sub(PROMPT_KEYS));
@@ -194,8 +208,17 @@ impl State {
         let queued = self.queue.pop_front().expect("a turn begins with a queued prompt");
         assert_eq!(queued.turn, turn, "turns begin in the order of their prompts");
         self.history.append(&mut self.shell_results);
-        self.history.push(Arc::new(Item::Said(queued.message.clone())));
-        self.turn = Turn { number: turn, began_at: record.at, prompt: Some(queued.message), ..Turn::default() };
+        if !queued.compress {
+            self.history.push(Arc::new(Item::Said(queued.message.clone())));
+        }
+        self.turn = Turn {
+            number: turn,
+            began_at: record.at,
+            prompt: Some(queued.message),
+            credential: queued.credential,
+            compress: queued.compress,
+            ..Turn::default()
+        };
         self.think(record);
         self.announce(record, TaskState::Working, None);
     }
@@ -222,9 +245,33 @@ impl State {
         self.phase = Phase::Working { job: record.seq, step: Step::Think };
     }
 
-    fn declare_tools(&mut self, set: &ToolSet) {
-        self.tools = Some(set.declarations.sha256.as_str().into());
+    fn expand_command(&mut self, parts: &Arc<[PromptPart]>, record: &Record) {
+        self.calls = parts.iter().filter_map(PromptPart::request).cloned().map(CallState::named).collect();
+        self.turn.expansion = Some(parts.clone());
+        self.phase = Phase::Working { job: record.seq, step: Step::Prepare };
+    }
+
+    fn begin_shell(&mut self, command: &str, record: &Record) {
+        self.shell = Some(ShellRun { job: record.seq, command: command.to_owned() });
+    }
+
+    fn prompt_by_command(&mut self, text: &str, media: &[Media], record: &Record) {
+        self.keep_results();
+        self.attach(&text.into(), media, record);
+    }
+
+    fn declare_tools(&mut self, set: &Arc<ToolSet>) {
+        self.tools = Some(set.clone());
         self.name_stored([&set.declarations]);
+    }
+
+    fn see_server(&mut self, seen: &ServerSeen) {
+        let servers = Arc::make_mut(&mut self.servers);
+        servers.retain(|known| known.server != seen.server);
+        if seen.status != ServerStatus::Removed {
+            let at = servers.partition_point(|known| known.server < seen.server);
+            servers.insert(at, seen.clone());
+        }
     }
 
     fn add_thought(&mut self, subject: &str, description: &str) {
@@ -259,7 +306,8 @@ impl State {
     }
 
     fn fail_compaction(&mut self, record: &Record) {
-        self.incompressible = true;
+        // What a user asks for may fail because the conversation is still short.
+        self.incompressible |= !self.turn.compress;
         self.think(record);
     }
 
@@ -302,22 +350,6 @@ impl State {
         }
     }
 
-    fn plan_call(&mut self, call: &CallId, plan: &Arc<Plan>) {
-        self.phase = Phase::Tools;
-        self.name_texts(plan.texts());
-        let call = self.call_mut(call);
-        call.plan = Some(plan.clone());
-        call.stage = Stage::Planned;
-    }
-
-    fn ask_about(&mut self, call: &CallId, keeping: ApprovalScope, record: &Record) {
-        self.paused = false;
-        let call = self.call_mut(call);
-        call.asked_at = record.at;
-        call.stage = Stage::Asked;
-        call.keeping = keeping;
-    }
-
     fn allow_always(&mut self, rules: &[Rule]) {
         for rule in rules {
             if !self.always.contains(rule) {
@@ -330,20 +362,10 @@ impl State {
     fn leave_pause(&mut self, record: &Record) {
         self.paused = false;
         if self.status.state != TaskState::Working {
-            let told = self.told;
+            let announced = self.announced;
             self.announce(record, TaskState::Working, None);
-            self.told = told;
+            self.announced = announced;
         }
-    }
-
-    fn end_call(&mut self, call: &CallId, ending: &Arc<Ending>) {
-        self.phase = Phase::Tools;
-        self.name_texts(ending.texts());
-        self.name_media(ending.media());
-        let call = self.call_mut(call);
-        call.ending = Some(ending.clone());
-        call.live = None;
-        call.stage = Stage::Ended;
     }
 
     fn change_file(&mut self, change: &FileChange) {
@@ -391,6 +413,7 @@ impl State {
         self.utterance = Utterance::default();
         self.turn.tries = Default::default();
         self.turn.error = None;
+        self.turn.interrupted = matches!(end, End::Interrupted(_));
         let (state, text) = match end {
             End::Done | End::Nothing | End::Refused => (TaskState::InputRequired, None),
             End::Asked(text) | End::Interrupted(text) => (TaskState::InputRequired, Some(text.clone())),
@@ -402,6 +425,7 @@ impl State {
             }
         };
         self.announce(record, state, text);
+        self.clear_context(record);
     }
 
     fn suspend(&mut self, text: &str, record: &Record) {
@@ -425,61 +449,6 @@ impl State {
         self.announce(record, state, text.clone());
     }
 
-    /// What made the model fail would make every later request fail too: a prompt with its attachments, or media in results.
-    fn drop_unanswered(&mut self) {
-        let is_added = |item: &Arc<Item>| matches!(item.as_ref(), Item::Nudge(_) | Item::Media(_));
-        let added = self.history.iter().rev().take_while(|item| is_added(item)).count();
-        let rest = self.history.len() - added;
-        let Some(last) = self.history[..rest].last_mut() else {
-            return;
-        };
-        match last.as_ref() {
-            Item::Said(message) | Item::Steered(message) => {
-                *last = Arc::new(Item::Dropped(message.clone()));
-                self.history.truncate(rest);
-            }
-            Item::Results(results) if results.iter().any(|result| !result.ending.media().is_empty()) => {
-                let mut results = results.clone();
-                results.iter_mut().for_each(|result| Arc::make_mut(&mut result.ending).drop_media());
-                *last = Arc::new(Item::Results(results));
-            }
-            Item::Results(_)
-            | Item::Dropped(_)
-            | Item::Answered(_)
-            | Item::Summary(_)
-            | Item::Nudge(_)
-            | Item::Media(_) => {}
-        }
-    }
-
-    /// Moves the current batch into the history. Every call of an answer must be answered there, so those that never ended
-    /// are answered too.
-    fn keep_results(&mut self) {
-        if self.calls.is_empty() {
-            return;
-        }
-        self.paused = false;
-        let unfinished = || {
-            let message = "The call was interrupted before it ended.";
-            Arc::new(Ending::Error { error: ErrorKind::Interrupted.error(message) })
-        };
-        let results = self.calls.drain(..).map(|call| {
-            let mut ending = call.ending.unwrap_or_else(unfinished);
-            if ending.texts().iter().any(|text| text.blob().is_some()) {
-                Arc::make_mut(&mut ending).texts_mut().into_iter().for_each(LongText::unload);
-            }
-            CallResult { ending, request: call.request }
-        });
-        self.history.push(Arc::new(Item::Results(results.collect())));
-    }
-
-    /// Prompts that were queued when the task closed stay in the history.
-    fn keep_queue(&mut self) {
-        for queued in self.queue.drain(..) {
-            self.history.push(Arc::new(Item::Dropped(queued.message)));
-        }
-    }
-
     fn produce(&mut self, artifact: &Artifact, append: bool) {
         match self.artifacts.iter_mut().find(|known| known.id == artifact.id) {
             None => self.artifacts.push(artifact.clone()),
@@ -494,7 +463,7 @@ impl State {
             "{:?} may not become {state:?}",
             self.status.state
         );
-        self.told = state;
+        self.announced = state;
         self.status = Status { state, at: record.at, text, seq: record.seq };
     }
 
@@ -503,6 +472,10 @@ impl State {
             Some(hook) => hook.replace(target.clone(), record.seq),
             None => self.hooks.push(Hook::new(target.clone(), record.seq)),
         }
+    }
+
+    fn move_hook(&mut self, id: &ConfigId, upto: Seq, health: &Health) {
+        self.hook_mut(id).into_iter().for_each(|hook| hook.moved(upto, health));
     }
 
     fn hook_mut(&mut self, id: &ConfigId) -> Option<&mut Hook> {

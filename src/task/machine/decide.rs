@@ -6,20 +6,24 @@
 //! yields nothing, so follow-up work is decided in one place.
 //!
 //! `clients` has the inputs of clients, `notes` the reports of workers, `command` the tasks that are slash commands, `context` the
-//! limits of a conversation, `hooks` the webhooks, `restart` interrupted turns, `time` the time limits.
+//! limits of a conversation, `hooks` the webhooks, `inquiries` the questions of servers, `restart` interrupted turns, `time` the time limits.
 
 mod clients;
 mod command;
 mod context;
 mod hooks;
+mod inquiries;
 mod notes;
 mod restart;
 mod time;
+mod tool_facts;
 
 use crate::base::id::{CallId, ConfigId, Seq};
-use crate::limits::Limits;
+use crate::limits::{HOOK_AGAINS, Limits};
+use crate::task::form::{Inquired, Reply, Wrong};
 use crate::task::log::answer::Answer;
 use crate::task::log::event::{End, Event, Final, Lifecycle, Outcome, Tries};
+use crate::task::log::restored::Restored;
 use crate::task::machine::job::{
     Job, JobId, ModelError, ModelErrorKind, NoteBody, Pick, Run, RunEnd, Said, Think, Work,
 };
@@ -28,12 +32,15 @@ use crate::task::message::Source;
 use crate::task::policy::{self, Ask, Grant, Mode, Policy, Rule, Ruling};
 use crate::task::push::{Health, Hook, Target};
 use crate::task::spec::{
-    ApprovalScope, CallError, Choice, Confinement, Ending, ErrorKind, Kind, Plan, ToolSpec, Verdict,
+    ApprovalScope, CallError, Choice, Confinement, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 pub use time::deadline;
+use tool_facts::ToolFacts;
 
+/// How the reason begins for which the model is not asked any more in a task.
+pub const REQUESTS_USED_UP: &str = "The task has asked the model";
 const NO_AUTO_EXECUTE: &str = "The client asked for tools to run without approval (autoExecute). This server was not started with \
                                --allow-auto-execute, so they need approval as usual.";
 
@@ -63,6 +70,11 @@ pub enum Input {
         model: Option<String>,
         by: Source,
     },
+    /// A client chose the directories beside the workspace that tools may use. It may use them.
+    Include {
+        directories: Vec<String>,
+        by: Source,
+    },
     /// Somebody runs a command of their own.
     Shell {
         command: String,
@@ -73,6 +85,8 @@ pub enum Input {
         rules: Vec<Rule>,
         by: Source,
     },
+    /// Files were put back, or the conversation is to be.
+    Restore(Restored),
     /// The task cannot run at all, e.g. because its workspace is gone.
     Fail(String),
     /// A worker reports, at this time in Unix milliseconds.
@@ -129,9 +143,15 @@ pub enum Effect {
         job: Seq,
         delay_ms: u64,
     },
+    /// Tell a running job what somebody answered to its question.
+    Reply {
+        job: Seq,
+        nr: u32,
+        reply: Reply,
+    },
     /// Keep a rule beyond this task.
     Save {
-        rule: Rule,
+        rule: Box<Rule>,
     },
 }
 
@@ -149,10 +169,14 @@ pub enum Gate {
 pub enum Refusal {
     Over,
     NotPending(CallId),
+    /// The call was planned again after the client had shown it.
+    PlannedAgain(CallId),
     UnknownOption {
         call: CallId,
         offered: Vec<&'static str>,
     },
+    /// An answer to a question of a server does not fit; the question stays open.
+    WrongAnswer(Wrong),
     QueueFull,
     /// No prompt waits for this turn.
     NotQueued(u32),
@@ -160,6 +184,8 @@ pub enum Refusal {
     NotGranted(Mode),
     /// A command of a user runs already.
     ShellBusy,
+    /// A turn is under way.
+    InTurn,
     /// The task has as many webhooks as it may.
     HooksFull,
 }
@@ -184,9 +210,12 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
         Input::Disconnected { .. } => {}
         Input::Drop { turn, by } => out.drop_prompt(turn, by)?,
         Input::Tune { mode, model, by } => out.tune(mode, model, by)?,
+        Input::Include { directories, by } => out.include(directories, by)?,
         Input::Shell { command, by } => out.shell(command, by)?,
         Input::Revoke { .. } if state.is_over() => return Err(Refusal::Over),
         Input::Revoke { rules, by } => out.revoke(rules, by),
+        Input::Restore(_) if !matches!(state.phase, Phase::Idle | Phase::Closed) => return Err(Refusal::InTurn),
+        Input::Restore(restored) => drop(out.push(Event::Restored(Arc::new(restored)))),
         Input::Fail(text) => {
             if state.is_over() {
                 return Err(Refusal::Over);
@@ -241,25 +270,27 @@ pub fn job(state: &State, at: Seq, limits: &Limits) -> Option<Job> {
         }),
     };
     let parent = state.created.parent.as_ref().map(|(task, _)| task.clone());
-    Some(Job { id: JobId { task: state.created.task.clone(), at }, parent, work })
+    let id = JobId { task: state.created.task.clone(), at };
+    let (created, directories) = (state.created.clone(), state.directories.clone());
+    let (skills, threads) = (state.skills.clone(), state.threads.clone());
+    Some(Job { id, parent, created, skills, directories, threads, work })
 }
 
 fn think(state: &State, limits: &Limits, blob_room: u64) -> Think {
     let prompt = state.turn.prompt.as_ref().expect("a turn has a prompt");
-    let history = match &state.summary {
-        None => state.history.clone(),
-        Some(summary) => {
-            let mut shown = vec![Arc::new(Item::Summary(summary.text.clone()))];
-            shown.extend_from_slice(&state.history[summary.items..]);
-            shown
-        }
-    };
+    let summary = state.summary.as_ref();
+    let mut history: Vec<_> =
+        summary.map(|summary| Arc::new(Item::Summary(summary.text.clone()))).into_iter().collect();
+    history.extend(state.shown_history(summary.map_or(0, |summary| summary.items)));
     Think {
         workspace: state.workspace.clone(),
         model: state.asks.clone(),
         mode: state.mode,
         tools: state.created.tools.clone(),
         declared: state.tools.clone(),
+        skills: state.skills.clone(),
+        servers: state.servers.clone(),
+        directories: state.directories.clone(),
         history,
         given: state.summary.iter().count(),
         compact_at: state.may_compact(limits).then_some(match state.requests {
@@ -271,6 +302,9 @@ fn think(state: &State, limits: &Limits, blob_room: u64) -> Think {
         turn: state.turn.number,
         round: state.turn.round,
         attempt: state.turn.tries.failed + state.turn.tries.broken + 1,
+        compress: state.turn.compress,
+        begins: state.turn.round == 0 && !state.turn.hooks.began,
+        agains: state.turn.hooks.agains,
         blob_room,
     }
 }
@@ -322,6 +356,8 @@ impl Deciding<'_> {
             }
             if self.is_command(queued) {
                 self.begin_command();
+            } else if queued.compress {
+                self.begin_compaction();
             } else if queued.message.text().contains('@') {
                 self.read_attachments();
             } else {
@@ -337,26 +373,32 @@ impl Deciding<'_> {
         if calls.is_empty() {
             return self.finish();
         }
+        if let Some(parts) = &self.state.turn.expansion
+            && self.end_expansion(parts)
+        {
+            return;
+        }
         if calls.iter().all(CallState::is_over) {
             let refused = calls.iter().all(|call| call.choice == Some(Choice::Cancel));
             if refused {
                 return self.end_turn(End::Refused);
             }
-            if let Some(why) = self.worn_out() {
+            if let Some(why) = self.stopped_by_hook().or_else(|| self.worn_out()) {
                 return self.end_turn(End::Failed(why));
             }
             let job = self.push(Event::ResultsSent);
             return self.steer(job);
         }
-        let mut editing =
-            calls.iter().any(|call| matches!(call.stage, Stage::Running { .. }) && self.kind(call) == Kind::Edit);
+        let mut editing = calls.iter().any(|call| {
+            matches!(call.stage, Stage::Running { .. } | Stage::Inquired { .. }) && self.tool(call).kind == Kind::Edit
+        });
         for call in calls.iter().filter(|call| call.stage == Stage::Ready && !self.state.is_held(call)) {
-            let kind = self.kind(call);
+            let ToolFacts { kind, .. } = self.tool(call);
             // Edits run one after the other: two paths may lead to the same file.
             if kind == Kind::Edit && std::mem::replace(&mut editing, true) {
                 continue;
             }
-            let gate = if kind.mutates() { Gate::Synced } else { Gate::Written };
+            let gate = if self.tool(call).mutates() { Gate::Synced } else { Gate::Written };
             let job = self.push(Event::CallStarted { call: call.id().clone() });
             self.effect(Effect::Start { job, gate });
         }
@@ -382,14 +424,14 @@ impl Deciding<'_> {
         self.start(job);
     }
 
-    /// The tool's own name, by which rules know it, even if the call uses a former one.
-    fn tool<'c>(&'c self, call: &'c CallState) -> &'c str {
+    /// What is known about the tool of a call: a built-in one, or one of those that the log says the model was told of.
+    fn tool<'c>(&'c self, call: &'c CallState) -> ToolFacts<'c> {
         let name = &call.request.name;
-        self.rules.tools.get(name).map_or(name, |spec| &spec.name)
-    }
-
-    fn kind(&self, call: &CallState) -> Kind {
-        self.rules.tools.get(&call.request.name).map_or(Kind::Other, |spec| spec.kind)
+        let other = || self.state.other_tools().iter().find(|entry| entry.name == *name);
+        match (self.rules.tools.get(name), other) {
+            (Some(spec), _) => ToolFacts::of(spec),
+            (None, other) => other().map_or(ToolFacts::unknown(name), ToolFacts::other),
+        }
     }
 
     /// The model has answered without a call: the turn is over, in the way the answer says.
@@ -398,6 +440,12 @@ impl Deciding<'_> {
             Some(Item::Answered(answer)) => answer.verdict.clone(),
             _ => None,
         };
+        // The answer is complete: a hook that ends the turn now only outdoes those that want it to go on.
+        let kept_on = self.kept_on_by_hook().filter(|_| verdict.is_none() && self.stopped_by_hook().is_none());
+        if let Some(text) = kept_on {
+            let job = self.push(Event::Reprompted { text });
+            return self.ask_model(job);
+        }
         let close = |state, text: String| Event::Closed { state, text: Some(text).filter(|text| !text.is_empty()) };
         match verdict {
             None => self.end_turn(End::Done),
@@ -407,6 +455,18 @@ impl Deciding<'_> {
             Some(Outcome::Fail(text)) => drop(self.push(close(Final::Failed, text))),
             Some(Outcome::Reject(text)) => drop(self.push(close(Final::Rejected, text))),
         }
+    }
+
+    /// Why a command hook ends the turn.
+    fn stopped_by_hook(&self) -> Option<String> {
+        let reason = self.state.turn.hooks.stop.as_ref()?;
+        Some(format!("A hook ended the turn: {reason}"))
+    }
+
+    /// What a command hook wants done before the turn ends. A hook that is never content is not heard for ever.
+    fn kept_on_by_hook(&self) -> Option<String> {
+        let hooks = &self.state.turn.hooks;
+        hooks.again.clone().filter(|_| hooks.agains < HOOK_AGAINS && self.worn_out().is_none())
     }
 
     fn end_turn(&mut self, end: End) {

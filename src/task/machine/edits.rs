@@ -2,13 +2,19 @@
 //! they run in the order of the answer, whatever the order of approvals. If an earlier one was refused, failed or was changed by the
 //! user, a later one is made all the same as long as it removes and adds the lines that were shown.
 
-use crate::task::machine::state::{CallState, State};
+use crate::task::machine::state::{CallState, Stage, State};
 use crate::task::spec::{Base, Question};
 
 impl State {
-    /// Whether the call is an edit that waits for an earlier one of the same file.
+    /// Whether the call waits for others: an edit for earlier ones of the same file, and a command of a prompt for all decisions
+    /// about the commands of the prompt and for the end of the earlier ones.
     pub fn is_held(&self, call: &CallState) -> bool {
-        self.earlier_edits(call).any(|earlier| !earlier.is_over())
+        let is_decided = |other: &CallState| matches!(other.stage, Stage::Ready | Stage::Running { .. } | Stage::Ended);
+        let mut before = self.calls.iter().take_while(|other| other.id() != call.id());
+        match self.turn.expansion {
+            Some(_) => before.any(|other| !other.is_over()) || !self.calls.iter().all(is_decided),
+            None => self.earlier_edits(call).any(|earlier| !earlier.is_over()),
+        }
     }
 
     /// The file as the earlier edits of it left it. None: there are none, or the file was changed by others meanwhile, so that what was
@@ -37,6 +43,6 @@ impl State {
 fn edited_file(call: &CallState) -> Option<&str> {
     match &call.plan.as_ref()?.question {
         Question::Edit { file_path, .. } => Some(file_path),
-        Question::Exec { .. } | Question::Info { .. } | Question::AskUser { .. } => None,
+        Question::Exec { .. } | Question::Mcp { .. } | Question::Info { .. } | Question::AskUser { .. } => None,
     }
 }

@@ -45,7 +45,7 @@ impl Item {
                 ending.media_mut().iter_mut().try_for_each(|media| load(&mut media.content))
             }),
             Item::Answered(answer) => Arc::make_mut(answer).media_mut().try_for_each(|media| load(&mut media.content)),
-            Item::Said(message) | Item::Steered(message) => Arc::make_mut(message).files_mut().try_for_each(load),
+            Item::Said(message) | Item::Steered(message) => Arc::make_mut(message).load(blobs, room),
             Item::Dropped(_) | Item::Summary(_) => Ok(()),
         }
     }
@@ -59,7 +59,7 @@ impl Item {
                 ending.output().and_then(LongText::missing).is_some() || ending.media().iter().any(is_stored)
             }),
             Item::Answered(answer) => answer.stored_media().next().is_some(),
-            Item::Said(message) | Item::Steered(message) => message.files().any(|file| file.blob().is_some()),
+            Item::Said(message) | Item::Steered(message) => message.stored().next().is_some(),
             Item::Dropped(_) | Item::Summary(_) => false,
         }
     }

@@ -2,15 +2,20 @@
 //! names its job; if the state no longer waits for that job, the note is dropped, but for files that the job has written.
 
 use crate::base::id::{CallId, Seq, TaskId};
+use crate::task::definitions::agent::AgentThread;
+use crate::task::definitions::command_hook::HookReport;
+use crate::task::definitions::skill::ActiveSkill;
+use crate::task::definitions::slash::{Command, Commanded};
+use crate::task::form::Inquired;
 use crate::task::log::answer::{Answer, Request};
 use crate::task::log::blob::FileChange;
-use crate::task::log::event::{Delivery, ToolSet};
+use crate::task::log::event::{Created, Delivery, ToolSet};
 use crate::task::log::long_text::LongText;
 use crate::task::log::media::Media;
+use crate::task::log::server::ServerSeen;
 use crate::task::machine::state::{Item, ShellRun};
 use crate::task::message::{Artifact, Message};
 use crate::task::policy::Mode;
-use crate::task::slash::{Command, Commanded};
 use crate::task::spec::{Answers, Base, CallError, Confinement, Ending, Plan};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -27,6 +32,14 @@ pub struct Job {
     pub id: JobId,
     /// The task that its task continues.
     pub parent: Option<TaskId>,
+    /// How its task was created.
+    pub created: Arc<Created>,
+    /// The skills that the task has activated.
+    pub skills: Arc<Vec<ActiveSkill>>,
+    /// Directories beside the workspace that its client has chosen.
+    pub directories: Arc<Vec<String>>,
+    /// Its conversations with other agents.
+    pub threads: Arc<Vec<AgentThread>>,
     pub work: Work,
 }
 
@@ -57,13 +70,19 @@ pub enum Work {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Think {
     pub workspace: Arc<str>,
+    /// Directories beside the workspace that the task's client has chosen.
+    pub directories: Arc<Vec<String>>,
     pub model: Arc<str>,
     /// What the task may do without approval.
     pub mode: Mode,
     /// The only tools that the model is to be told of.
     pub tools: Option<Vec<String>>,
-    /// The SHA-256 of the declarations that the log has as those of the last request.
-    pub declared: Option<Arc<str>>,
+    /// The tools that the log has as those of the last request.
+    pub declared: Option<Arc<ToolSet>>,
+    /// What the log says about the task's MCP servers.
+    pub servers: Arc<Vec<ServerSeen>>,
+    /// The skills that the task has activated.
+    pub skills: Arc<Vec<ActiveSkill>>,
     /// The conversation so far, oldest first.
     pub history: Vec<Arc<Item>>,
     /// How many of its first entries are not the task's own: a summary, or what it inherited.
@@ -71,6 +90,8 @@ pub struct Think {
     /// The request fails as [`ModelErrorKind::TooLong`] if it has more tokens than this, or than the model reads, and an older part that
     /// can be summarised. None: it must be sent without that.
     pub compact_at: Option<u64>,
+    /// A user asked for a summary: if no newer part can be left as it is, all of the conversation is summarised.
+    pub compress: bool,
     /// The message this turn answers.
     pub prompt: Arc<Message>,
     pub turn: u32,
@@ -78,6 +99,10 @@ pub struct Think {
     pub round: u32,
     /// 1 for the first try.
     pub attempt: u32,
+    /// The command hooks before the turn are still to run.
+    pub begins: bool,
+    /// How often hooks have kept the turn from ending.
+    pub agains: u32,
     /// How many bytes of content may still be stored for the task.
     pub blob_room: u64,
 }
@@ -100,6 +125,11 @@ pub struct Run {
 }
 
 impl Run {
+    /// Whether it is a user's own command and no call.
+    pub fn is_users_own(&self) -> bool {
+        self.call.as_str().starts_with("shell-")
+    }
+
     /// A user's own command, run as the shell tool runs one that was approved.
     pub fn shell(workspace: Arc<str>, shell: &ShellRun, blob_room: u64) -> Run {
         Run {
@@ -127,6 +157,8 @@ pub struct Note {
 pub enum NoteBody {
     /// The model is told of other tools than in the last request of the task.
     Tools(ToolSet),
+    /// An MCP server has another status than the log says.
+    ServerSeen(ServerSeen),
     /// The API's id of the response; comes before the rest of it, if at all.
     Traced(String),
     Thought {
@@ -151,6 +183,18 @@ pub enum NoteBody {
     /// One result per call of the batch, in its order.
     Prepared(Vec<Result<Plan, CallError>>),
     Output(String),
+    /// The server that carries the call out asks people something.
+    Inquired(Inquired),
+    /// It does not need the answer to its question any more.
+    Withdrawn {
+        nr: u32,
+    },
+    /// A command hook has run for the job.
+    HookRan(HookReport),
+    /// The call activates a skill.
+    SkillActivated(ActiveSkill),
+    /// The call has spoken with another agent.
+    AgentCalled(AgentThread),
     Ended(RunEnd),
     /// The call ended and has written files.
     Edited {
@@ -160,6 +204,44 @@ pub enum NoteBody {
     /// The worker panicked or could not be started.
     Died(String),
 }
+
+/// Reports of a request to the model.
+macro_rules! model_notes {
+    () => {
+        NoteBody::Tools(_)
+            | NoteBody::ServerSeen(_)
+            | NoteBody::Traced(_)
+            | NoteBody::Thought { .. }
+            | NoteBody::Text(_)
+            | NoteBody::Cited(_)
+            | NoteBody::Produced { .. }
+            | NoteBody::Answered(_)
+    };
+}
+pub(crate) use model_notes;
+
+/// Results of jobs before a request and before calls.
+macro_rules! step_notes {
+    () => {
+        NoteBody::Attached(_) | NoteBody::Commanded(_) | NoteBody::Compacted(_) | NoteBody::Prepared(_)
+    };
+}
+pub(crate) use step_notes;
+
+/// Reports of a running call.
+macro_rules! call_notes {
+    () => {
+        NoteBody::Output(_)
+            | NoteBody::SkillActivated(_)
+            | NoteBody::AgentCalled(_)
+            | NoteBody::Inquired(_)
+            | NoteBody::Withdrawn { .. }
+            | NoteBody::HookRan(_)
+            | NoteBody::Ended(_)
+            | NoteBody::Edited { .. }
+    };
+}
+pub(crate) use call_notes;
 
 /// The files that a prompt names; empty if it names nothing that is there.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -173,11 +255,17 @@ impl NoteBody {
     pub fn is_last(&self) -> bool {
         match self {
             NoteBody::Tools(_)
+            | NoteBody::ServerSeen(_)
             | NoteBody::Traced(_)
             | NoteBody::Thought { .. }
             | NoteBody::Text(_)
             | NoteBody::Cited(_)
             | NoteBody::Produced { .. }
+            | NoteBody::HookRan(_)
+            | NoteBody::SkillActivated(_)
+            | NoteBody::Inquired(_)
+            | NoteBody::Withdrawn { .. }
+            | NoteBody::AgentCalled(_)
             | NoteBody::Output(_) => false,
             NoteBody::Attached(_)
             | NoteBody::Commanded(_)
@@ -217,6 +305,8 @@ pub enum ModelErrorKind {
     Unusable,
     /// The conversation is too long; nothing was sent. It may fit when its older part is summarised.
     TooLong,
+    /// The client has to give its key again.
+    NeedsKey,
     /// Trying again cannot help.
     Fatal,
 }
@@ -235,8 +325,10 @@ pub struct Pick {
     /// The option's word, as sent: whether it is on offer is for `decide` to say.
     pub option: String,
     pub edited: Option<Arc<str>>,
-    /// For questions of the agent: what the user says to them.
+    /// For questions of the agent or of a server: what the user says to them.
     pub answers: Option<Arc<Answers>>,
+    /// The `seq` of the plan that the user was shown, if the client says which.
+    pub seen: Option<Seq>,
 }
 
 /// A prompt together with the answers that came in the same message.

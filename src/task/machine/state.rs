@@ -5,18 +5,23 @@
 //! announced is kept beside it because 0.3 clients are shown exactly that one.
 
 use crate::base::id::{CallId, MessageId, Seq};
-use crate::base::words::words;
-use crate::limits::{LIVE_SHOWN_MS, LIVE_TAIL_BYTES, Limits};
-use crate::task::log::answer::{Request, Usage};
+use crate::base::text::words::words;
+use crate::limits::Limits;
+use crate::task::definitions::agent::AgentThread;
+use crate::task::definitions::skill::ActiveSkill;
+use crate::task::definitions::slash::PromptPart;
+use crate::task::log::answer::Usage;
 use crate::task::log::blob::Blobs;
-use crate::task::log::event::{Created, Final, Lifecycle, Tries};
+use crate::task::log::event::{Created, Final, Lifecycle, ToolSet, Tries};
 use crate::task::log::long_text::LongText;
-use crate::task::log::record::Record;
+use crate::task::log::ownership::Ownership;
+use crate::task::log::server::ServerSeen;
+pub use crate::task::machine::call_state::{CallState, Live, Stage};
 pub use crate::task::machine::item::{CallResult, Item};
-use crate::task::message::{Artifact, Message, Source};
+pub use crate::task::machine::rewind::Hidden;
+use crate::task::message::{Artifact, Message};
 use crate::task::policy::{Mode, Rule};
 use crate::task::push::Hook;
-use crate::task::spec::{Answers, ApprovalScope, Choice, Confinement, Ending, Plan};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -122,123 +127,6 @@ pub enum Awaited<'a> {
     Shell(&'a ShellRun),
 }
 
-/// One tool call of the current batch (kept until the next batch or turn).
-#[derive(Clone, Debug, PartialEq)]
-pub struct CallState {
-    pub request: Request,
-    pub stage: Stage,
-    pub plan: Option<Arc<Plan>>,
-    /// How its programs are confined once it may run.
-    pub confinement: Confinement,
-    pub choice: Option<Choice>,
-    pub answered_by: Option<Source>,
-    pub edited: Option<Arc<str>>,
-    pub answers: Option<Arc<Answers>>,
-    /// What an "always" may mean, as the question was asked.
-    pub keeping: ApprovalScope,
-    /// When it was last asked about, in Unix milliseconds; 0 before.
-    pub asked_at: u64,
-    /// How many pieces of live output were recorded.
-    pub outputs: u64,
-    /// What it has printed so far, while it runs and only if it has printed anything.
-    pub live: Option<Live>,
-    pub ending: Option<Arc<Ending>>,
-    /// How often the file changed under an approved edit.
-    pub stale: u32,
-    /// The SHA-256 of the file that it wrote.
-    pub written: Option<Arc<str>>,
-}
-
-impl CallState {
-    pub fn id(&self) -> &CallId {
-        &self.request.call
-    }
-
-    pub fn is_over(&self) -> bool {
-        self.stage == Stage::Ended
-    }
-
-    fn texts(&self) -> impl Iterator<Item = &LongText> {
-        let plan = self.plan.iter().flat_map(|plan| plan.texts());
-        plan.chain(self.ending.iter().flat_map(|ending| ending.texts()))
-    }
-
-    /// The answers on offer, in the order to show them; the last one refuses. None before the call was prepared.
-    pub fn options(&self) -> &'static [Choice] {
-        match &self.plan {
-            Some(plan) => plan.question.options(self.keeping),
-            None => &[],
-        }
-    }
-
-    /// Who decided that it runs, or that it does not. Nobody, if it was allowed and then stopped with everything else: that
-    /// somebody allowed it does not explain its end.
-    pub fn decided_by(&self) -> Option<&Source> {
-        let stopped =
-            matches!(self.ending.as_deref(), Some(Ending::Cancelled { .. })) && self.choice != Some(Choice::Cancel);
-        self.answered_by.as_ref().filter(|_| !stopped)
-    }
-}
-
-/// The output of a running call, for views that show all of it each time. Which piece makes them show it is part of the fold,
-/// so that a reader of the past sees what a reader of the present saw.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Live {
-    /// The newest part of it, cut between characters.
-    pub tail: String,
-    /// The piece that was last worth showing.
-    pub shown: Seq,
-    /// When the next one is.
-    due: u64,
-}
-
-impl Live {
-    /// The first piece is shown at once.
-    pub fn begin(text: &str, record: &Record) -> Live {
-        let mut live = Live { tail: String::new(), shown: record.seq, due: 0 };
-        live.push(text, record);
-        live
-    }
-
-    /// Pieces that come faster than they may be shown are shown with a later one; on average, so that a tool that reports
-    /// once in a while is not shown half of the time because it came a moment early.
-    pub fn push(&mut self, text: &str, record: &Record) {
-        let text = newest(text);
-        self.tail.push_str(text);
-        let kept = newest(&self.tail).len();
-        self.tail.drain(..self.tail.len() - kept);
-        if record.at + LIVE_SHOWN_MS / 2 >= self.due {
-            self.shown = record.seq;
-            self.due = self.due.max(record.at) + LIVE_SHOWN_MS;
-        }
-    }
-}
-
-/// The newest part of the text, as much as is kept.
-fn newest(text: &str) -> &str {
-    &text[text.ceil_char_boundary(text.len().saturating_sub(LIVE_TAIL_BYTES))..]
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// Requested by the model, not prepared yet.
-    Named,
-    Planned,
-    Asked,
-    /// Answered; the event that follows from the answer comes next.
-    Answered,
-    Ready,
-    /// `job` is the sequence number of its `CallStarted`.
-    Running {
-        job: Seq,
-    },
-    /// The file changed under the question: planned again under this job.
-    Replanning {
-        job: Seq,
-    },
-    Ended,
-}
-
 /// The model's summary of the older part of the conversation. Clients still see all of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
@@ -261,6 +149,10 @@ pub struct Queued {
     pub message: Arc<Message>,
     /// It is given to the model with the next results, if the turn before it still has any.
     pub steer: bool,
+    /// It asks for a summary of the conversation and not for an answer.
+    pub compress: bool,
+    /// The credential that it was sent with.
+    pub credential: Option<Arc<str>>,
 }
 
 /// The text that the agent is producing: not an answer yet.
@@ -273,6 +165,21 @@ pub struct Utterance {
     pub fences: usize,
 }
 
+/// What command hooks want of a turn.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TurnHooks {
+    /// Those before the turn have run.
+    pub began: bool,
+    /// Why the turn is to end.
+    pub stop: Option<String>,
+    /// Why the turn is not to end yet.
+    pub again: Option<String>,
+    /// How often it did not end.
+    pub agains: u32,
+    /// The conversation is hidden from the model after the turn.
+    pub clears_context: bool,
+}
+
 /// What each turn begins anew.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Turn {
@@ -280,8 +187,9 @@ pub struct Turn {
     pub number: u32,
     /// When it began, in Unix milliseconds.
     pub began_at: u64,
-    /// The message it answers.
+    /// The message it answers, and the credential that it was sent with.
     pub prompt: Option<Arc<Message>>,
+    pub credential: Option<Arc<str>>,
     /// Answers the model gave.
     pub round: u32,
     /// Tries of the current model request: those that failed before anything came, and those that broke in the middle.
@@ -297,10 +205,18 @@ pub struct Turn {
     pub marks: Vec<u32>,
     /// How often the agent repeated itself.
     pub strikes: u32,
+    /// Its prompt asks for a summary of the conversation, and nothing else is done in it.
+    pub compress: bool,
     /// The round before which the conversation was last summarised.
     pub compacted: Option<u32>,
+    /// The prompt of its slash command, while the calls that it contains have not all ended.
+    pub expansion: Option<Arc<[PromptPart]>>,
+    /// What command hooks want of it.
+    pub hooks: TurnHooks,
     /// Why it failed.
     pub error: Option<String>,
+    /// Somebody stopped it, or the server was restarted.
+    pub interrupted: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -313,7 +229,7 @@ pub struct State {
     pub status: Status,
     /// The state as the last event that announces nothing else said it. An answer makes the task work again before any such
     /// event, and 0.3 clients are shown this one until then.
-    pub told: TaskState,
+    pub announced: TaskState,
     pub phase: Phase,
     /// The current turn, or the last one when idle.
     pub turn: Turn,
@@ -335,21 +251,30 @@ pub struct State {
     pub history: Vec<Arc<Item>>,
     /// What the model is shown in place of the older part of it.
     pub summary: Option<Summary>,
+    /// Entries of it that restores have hidden from the model.
+    pub hidden: Vec<Hidden>,
     pub artifacts: Vec<Artifact>,
     /// The approval mode.
     pub mode: Mode,
     /// What the user allowed for this session.
     pub always: Vec<Rule>,
+    /// The skills that were activated.
+    pub skills: Arc<Vec<ActiveSkill>>,
+    pub threads: Arc<Vec<AgentThread>>,
+    /// Who has the task, if several instances share the store.
+    pub ownership: Ownership,
     /// The user's own command that runs.
     pub shell: Option<ShellRun>,
-    /// What the model is to be shown of such commands before the next prompt.
+    /// What the model is to be shown of such commands, and of restores, before the next prompt.
     pub shell_results: Vec<Arc<Item>>,
     /// Token counts of all answers.
     pub total: Usage,
     /// The length of the conversation as the model last counted it; 0 after a summary.
     pub context_tokens: u64,
-    /// The SHA-256 of the declarations of the tools that the model was told of last.
-    pub tools: Option<Arc<str>>,
+    /// The tools that the model was told of last.
+    pub tools: Option<Arc<ToolSet>>,
+    /// The MCP servers, by name.
+    pub servers: Arc<Vec<ServerSeen>>,
     /// The model that is asked: the task's own, or what it fell back to.
     pub asks: Arc<str>,
     /// Model requests of the whole task.
@@ -359,20 +284,22 @@ pub struct State {
     /// The model that really answered, when the API names it.
     pub model: Arc<str>,
     pub workspace: Arc<str>,
+    /// Directories beside it that a client has chosen.
+    pub directories: Arc<Vec<String>>,
     /// The webhooks.
     pub hooks: Vec<Hook>,
     /// The content that the log names and that is stored, with its length.
     pub blobs: BTreeMap<String, u64>,
-    /// How long the files of its messages are that are stored beside the log.
-    pub file_bytes: u64,
+    /// How long the texts and files of its messages are that are stored beside the log.
+    pub message_bytes: u64,
 }
 
 impl State {
-    /// How long the texts of the present calls and the files of messages are that are stored beside the log.
+    /// How long the texts of the present calls and the content of messages are that are stored beside the log.
     pub fn stored_bytes(&self) -> u64 {
         let texts = self.calls.iter().flat_map(CallState::texts);
         let texts: u64 = texts.filter(|text| text.blob().is_some()).map(LongText::bytes).sum();
-        texts + self.file_bytes / 3 * 4
+        texts + self.message_bytes / 3 * 4
     }
 
     /// Whether the conversation may be summarised before the next request: not if that has failed or has just been done.
@@ -419,7 +346,7 @@ impl State {
             return Some(Awaited::Shell(shell));
         }
         self.calls.iter().find_map(|call| match call.stage {
-            Stage::Running { job: at } => (at == job).then_some(Awaited::Run(call)),
+            Stage::Running { job: at } | Stage::Inquired { job: at } => (at == job).then_some(Awaited::Run(call)),
             Stage::Replanning { job: at } => (at == job).then_some(Awaited::Plan(call)),
             Stage::Named | Stage::Planned | Stage::Asked | Stage::Answered | Stage::Ready | Stage::Ended => None,
         })
@@ -427,13 +354,13 @@ impl State {
 
     /// The calls that wait for somebody's answer.
     pub fn asked(&self) -> impl Iterator<Item = &CallState> {
-        self.calls.iter().filter(|call| call.stage == Stage::Asked)
+        self.calls.iter().filter(|call| matches!(call.stage, Stage::Asked | Stage::Inquired { .. }))
     }
 
     /// Whether nothing can go on until somebody answers: some call is asked and every other one has ended or waits for one that is.
     pub fn waits_for_answers(&self) -> bool {
         let waits = |call: &CallState| match call.stage {
-            Stage::Asked | Stage::Ended => true,
+            Stage::Asked | Stage::Inquired { .. } | Stage::Ended => true,
             Stage::Ready => self.is_held(call),
             Stage::Named | Stage::Planned | Stage::Answered | Stage::Running { .. } | Stage::Replanning { .. } => false,
         };
@@ -444,6 +371,7 @@ impl State {
     /// turn; but the task can no longer be shown as a whole, nor be continued.
     pub fn forget_past(&mut self) {
         self.history.clear();
+        self.hidden.clear();
         self.artifacts.clear();
         self.turn.prompt = None;
         // Views that show it in pieces hold its last character back, and see from the one before that some of it was shown.
@@ -458,9 +386,9 @@ impl State {
         self.texts_mut(is_missing).try_for_each(|text| text.load(blobs))
     }
 
-    /// Reads the stored files of messages, which clients are shown with the task.
-    pub fn load_files(&mut self, blobs: &dyn Blobs) -> io::Result<()> {
-        let is_missing = |message: &Message| message.files().any(|file| file.data().is_none());
+    /// Reads the stored content of messages, which clients are shown with the task.
+    pub fn load_messages(&mut self, blobs: &dyn Blobs) -> io::Result<()> {
+        let is_missing = |message: &Message| message.is_missing();
         let queued = self.queue.iter_mut().map(|queued| &mut queued.message);
         let said = self.history.iter_mut().filter_map(|item| match item.as_ref() {
             Item::Said(message) | Item::Steered(message) | Item::Dropped(message) if is_missing(message) => {
@@ -472,7 +400,7 @@ impl State {
             _ => None,
         });
         for message in queued.filter(|message| is_missing(message)).chain(said) {
-            Arc::make_mut(message).files_mut().try_for_each(|file| file.load(blobs))?;
+            Arc::make_mut(message).load(blobs, &mut u64::MAX.clone())?;
         }
         Ok(())
     }
@@ -500,39 +428,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::task::log::event::Event;
-
-    fn at(seq: u64, at: u64) -> Record {
-        Record { seq: Seq(seq), at, event: Event::Retried }
-    }
-
-    #[test]
-    fn output_is_kept_from_its_end_and_cut_between_characters() {
-        let mut live = Live::begin("first", &at(1, 0));
-        assert_eq!(live.tail, "first");
-        live.push(&"é".repeat(LIVE_TAIL_BYTES), &at(2, 0));
-        assert_eq!(live.tail, "é".repeat(LIVE_TAIL_BYTES / 2));
-        live.push("x", &at(3, 0));
-        assert_eq!(live.tail, "é".repeat(LIVE_TAIL_BYTES / 2 - 1) + "x", "half a character is not kept");
-    }
-
-    #[test]
-    fn output_is_shown_ten_times_a_second_however_it_comes() {
-        let shown = |times: &mut dyn Iterator<Item = u64>| {
-            let mut live = Live::begin("x", &at(0, 0));
-            let mut count = 1;
-            for (seq, time) in (1..).zip(times) {
-                live.push("x", &at(seq, time));
-                count += u64::from(live.shown == Seq(seq));
-            }
-            count
-        };
-        assert_eq!(shown(&mut (1..=10_000)), 101);
-        assert_eq!(shown(&mut (1..=100).map(|n| n * 1_000)), 101);
-        // A tool that means to report every 100 ms and is early every other time.
-        assert_eq!(shown(&mut (1..=100).map(|n| n * 100 - n % 2 * 9)), 101);
-        assert_eq!(shown(&mut [0, 0, 0].into_iter()), 1);
-    }
-}
+mod tests;

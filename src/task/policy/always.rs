@@ -8,14 +8,18 @@ use super::risky::runs_anything;
 use super::rule::{Names, Rule};
 use crate::task::command_line;
 use crate::task::command_line::Simple;
-use crate::task::spec::{Plan, Question, Verdict};
+use crate::task::origin::Origin;
+use crate::task::spec::{Choice, Plan, Question, Verdict};
 use serde_json::Value;
 
 /// Lower than the priorities of the `tools` settings, so that a setting overrides a saved answer.
 const SAVED_PRIORITY: u16 = 200;
 
-/// The rules that "always" creates for this call; empty if it can be allowed only once.
-pub fn always(tool: &str, plan: &Plan, mode: Mode) -> Vec<Rule> {
+/// The rules that an answer creates for calls like this one; empty if it allows only this one.
+pub fn always(tool: &str, origin: &Origin, args: &Value, plan: &Plan, choice: Choice, mode: Mode) -> Vec<Rule> {
+    if matches!(choice, Choice::ProceedOnce | Choice::Cancel) {
+        return Vec::new();
+    }
     let allow = |tool: Names| Rule { modes: Some(mode.and_above()), ..Rule::new(tool, Verdict::Allow) };
     match &plan.question {
         Question::Edit { file_path, .. } => {
@@ -34,6 +38,20 @@ pub fn always(tool: &str, plan: &Plan, mode: Mode) -> Vec<Rule> {
                 }
             }
             rules
+        }
+        Question::Mcp { .. } => match (origin.mcp(), choice) {
+            (Some(mcp), Choice::ProceedAlwaysServer) => vec![mcp.server_rule(allow(tool.into()))],
+            (Some(mcp), _) => vec![mcp.tool_rule(allow(tool.into()))],
+            (None, _) => Vec::new(),
+        },
+        Question::Info { .. } if *origin == Origin::Agents => {
+            // The agent as it is defined now.
+            let agent_name = args.get("agent_name").and_then(Value::as_str).map(str::to_owned);
+            let agent_hash = plan.base.as_ref().and_then(|base| base.sha256.clone());
+            match (&agent_name, &agent_hash) {
+                (Some(_), Some(_)) => vec![Rule { agent_name, agent_hash, ..allow(tool.into()) }],
+                _ => Vec::new(),
+            }
         }
         Question::Info { .. } => vec![allow(tool.into())],
         Question::AskUser { .. } => Vec::new(),

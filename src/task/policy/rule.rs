@@ -1,9 +1,10 @@
 //! One rule: which calls it is about, and whether it matches a call or a part of a command line.
 
 use super::{Ask, Mode, risky};
-use crate::base::words::words;
+use crate::base::text::words::words;
 use crate::limits::{PATTERN_BYTES, PATTERN_CHARS};
 use crate::task::command_line::Simple;
+use crate::task::origin::Origin;
 use crate::task::spec::{Kind, Question, Verdict};
 use regex_lite::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,20 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rule {
+    #[serde(default = "every_tool")]
     pub tool_name: Names,
+    /// Only tools of this MCP server. `tool_name` may then be a tool's own name, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mcp_name: Option<String>,
+    /// Only while the hash of the MCP tool, or of its server's configuration, is this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mcp_hash: Option<String>,
+    /// Only calls of this agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_name: Option<String>,
+    /// Only while the hash of the agent's definition is this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_hash: Option<String>,
     /// Whole words at the start of a command: `git log` matches `git log -3` and not `git logs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_prefix: Option<Names>,
@@ -44,7 +58,11 @@ pub struct Rule {
     pub allow_redirection: bool,
 }
 
-/// One name or several. `*` is every tool, `mcp_…_*` every tool whose name begins like that.
+fn every_tool() -> Names {
+    "*".into()
+}
+
+/// One name or several. `*` is every tool, `mcp_*` every tool of an MCP server, `mcp_SERVER_*` every tool of that one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Names {
@@ -61,11 +79,8 @@ impl Names {
         .map(String::as_str)
     }
 
-    pub(super) fn has_tool(&self, tool: &str) -> bool {
-        self.iter().any(|name| {
-            let family = name.strip_suffix('*').filter(|family| family.starts_with("mcp_"));
-            name == "*" || name == tool || family.is_some_and(|family| tool.starts_with(family))
-        })
+    pub fn has_tool(&self, tool: &str, origin: &Origin) -> bool {
+        self.iter().any(|name| name == "*" || name == tool || origin.fits(name))
     }
 }
 
@@ -79,6 +94,10 @@ impl Rule {
     pub fn new(tool: impl Into<Names>, decision: Verdict) -> Rule {
         Rule {
             tool_name: tool.into(),
+            mcp_name: None,
+            mcp_hash: None,
+            agent_name: None,
+            agent_hash: None,
             command_prefix: None,
             command_regex: None,
             args_pattern: None,
@@ -97,6 +116,9 @@ impl Rule {
         if rule.priority > 999 {
             return Err(format!("priority must be from 0 to 999, not {}", rule.priority));
         }
+        if value.get("toolName").is_none() && rule.mcp_name.is_none() {
+            return Err("toolName is missing".to_owned());
+        }
         if rule.tool_name.iter().next().is_none() {
             return Err("toolName is empty".to_owned());
         }
@@ -112,6 +134,12 @@ impl Rule {
     /// A short description.
     pub fn described(&self) -> String {
         let mut text = self.tool_name.iter().collect::<Vec<_>>().join(", ");
+        if let Some(server) = self.mcp_name.as_ref().filter(|_| text == "*") {
+            text = format!("all tools of the MCP server {server}");
+        }
+        if let Some(agent) = &self.agent_name {
+            text.push_str(&format!(" {agent}"));
+        }
         for prefix in self.command_prefix.iter().flat_map(Names::iter) {
             text.push_str(&format!(" \"{prefix}\""));
         }
@@ -119,6 +147,28 @@ impl Rule {
             text.push_str(&format!(" {path}"));
         }
         text
+    }
+
+    /// Whether it is about this tool, as far as its name and its origin tell.
+    pub fn is_about(&self, tool: &str, origin: &Origin) -> bool {
+        let hash = |hash: &String| origin.mcp().is_some_and(|mcp| mcp.has_hash(hash));
+        self.names_tool(tool, origin) && self.mcp_hash.as_ref().is_none_or(hash)
+    }
+
+    /// Whether it allowed this tool of an MCP server as it was, and does not allow it as it is now.
+    pub fn allowed_before(&self, tool: &str, origin: &Origin) -> bool {
+        self.decision == Verdict::Allow && self.names_tool(tool, origin) && !self.is_about(tool, origin)
+    }
+
+    fn names_tool(&self, tool: &str, origin: &Origin) -> bool {
+        match (&self.mcp_name, origin.mcp()) {
+            (None, _) => self.tool_name.has_tool(tool, origin),
+            (Some(server), Some(mcp)) => {
+                let has_own_name = || self.tool_name.iter().any(|name| name == mcp.tool);
+                *server == mcp.server && (self.tool_name.has_tool(tool, origin) || has_own_name())
+            }
+            (Some(_), None) => false,
+        }
     }
 
     /// Whether it says the same as another one, whatever its priority.
@@ -132,6 +182,8 @@ impl Rule {
             || self.command_regex.is_some()
             || self.args_pattern.is_some()
             || self.file_path.is_some()
+            || self.agent_name.is_some()
+            || self.agent_hash.is_some()
     }
 }
 
@@ -163,12 +215,30 @@ pub(super) struct Held {
     pub origin: String,
     /// Somebody answered a question with "always" and had it saved.
     pub saved: bool,
-    /// If not empty: only tools of these kinds.
-    pub kinds: &'static [Kind],
+    pub which: Which,
     /// It does not apply to calls that one of these matches.
     pub unless: Vec<Rule>,
     pub command: Option<Regex>,
     pub args: Option<Regex>,
+}
+
+/// Which of the tools that a rule names it is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Which {
+    All,
+    OfKinds(&'static [Kind]),
+    /// Those of which an MCP server says that they only read.
+    ReadOnlyMcp,
+}
+
+impl Which {
+    fn has(self, kind: Kind, origin: &Origin) -> bool {
+        match self {
+            Which::All => true,
+            Which::OfKinds(kinds) => kinds.contains(&kind),
+            Which::ReadOnlyMcp => origin.mcp().is_some_and(|mcp| mcp.read_only),
+        }
+    }
 }
 
 /// What a rule is compared with.
@@ -198,7 +268,7 @@ impl Held {
             tier,
             origin: origin.into(),
             saved: false,
-            kinds: &[],
+            which: Which::All,
             unless: Vec::new(),
             command,
             args,
@@ -231,16 +301,16 @@ impl Held {
 
     /// Whether it applies to calls of this tool in this mode.
     pub fn concerns(&self, ask: &Ask<'_>) -> bool {
-        self.concerns_tool(ask.tool, ask.kind, ask.mode)
+        self.concerns_tool(ask.tool, ask.kind, ask.origin, ask.mode)
             && self.rule.interactive.is_none_or(|with| with == ask.interactive)
     }
 
     /// Whether it applies to calls of this tool in this mode, where somebody can be asked or where nobody can.
-    pub fn concerns_tool(&self, tool: &str, kind: Kind, mode: Mode) -> bool {
+    pub fn concerns_tool(&self, tool: &str, kind: Kind, origin: &Origin, mode: Mode) -> bool {
         let rule = &self.rule;
-        rule.tool_name.has_tool(tool)
+        rule.is_about(tool, origin)
             && rule.modes.as_ref().is_none_or(|modes| modes.contains(&mode))
-            && (self.kinds.is_empty() || self.kinds.contains(&kind))
+            && self.which.has(kind, origin)
     }
 
     pub fn fit(&self, subject: &Subject<'_>) -> Fit {
@@ -250,7 +320,7 @@ impl Held {
         };
         let excepted = |rule: &Rule| {
             let (Subject::Call(ask) | Subject::Command(ask, _) | Subject::Anything(ask)) = subject;
-            rule.tool_name.has_tool(ask.tool) && prefix_fit(rule, subject, Strict::Yes) == Fit::Yes
+            rule.is_about(ask.tool, ask.origin) && prefix_fit(rule, subject, Strict::Yes) == Fit::Yes
         };
         if self.unless.iter().any(excepted) {
             return Fit::No;
@@ -260,6 +330,7 @@ impl Held {
             self.regex_fit(subject, strict),
             self.args_fit(subject),
             file_fit(&self.rule, subject),
+            agent_fit(&self.rule, subject),
         ];
         fits.into_iter().min().unwrap_or(Fit::Yes)
     }
@@ -373,10 +444,18 @@ fn file_fit(rule: &Rule, subject: &Subject<'_>) -> Fit {
     match subject {
         Subject::Call(ask) => match &ask.plan.question {
             Question::Edit { file_path, .. } => yes_or_no(file_path == path),
-            Question::Exec { .. } | Question::Info { .. } | Question::AskUser { .. } => Fit::No,
+            Question::Exec { .. } | Question::Mcp { .. } | Question::Info { .. } | Question::AskUser { .. } => Fit::No,
         },
         Subject::Command(..) | Subject::Anything(_) => Fit::No,
     }
+}
+
+fn agent_fit(rule: &Rule, subject: &Subject<'_>) -> Fit {
+    let (Subject::Call(ask) | Subject::Command(ask, _) | Subject::Anything(ask)) = subject;
+    let called = ask.args.get("agent_name").and_then(Value::as_str).filter(|_| *ask.origin == Origin::Agents);
+    let planned = called.and(ask.plan.base.as_ref()).and_then(|base| base.sha256.as_deref());
+    let is_meant = |wanted: &Option<String>, given: Option<&str>| wanted.is_none() || wanted.as_deref() == given;
+    yes_or_no(is_meant(&rule.agent_name, called) && is_meant(&rule.agent_hash, planned))
 }
 
 fn yes_or_no(fits: bool) -> Fit {

@@ -1,6 +1,6 @@
 //! The built-in rules, and the rules that the `tools` settings mean.
 
-use super::rule::{Held, Names, Rule, Tier};
+use super::rule::{Held, Names, Rule, Tier, Which};
 use super::{ASK_USER, Mode};
 use crate::task::spec::{Kind, Verdict};
 use serde::Deserialize;
@@ -24,25 +24,25 @@ const SHELL: &str = "run_shell_command";
 /// The built-in rules, above the tools' own defaults. They match by the kinds that built-in tools declare. What others declare about
 /// their tools is not trusted: such tools have the kind `Other`.
 pub(super) fn built_in() -> Vec<Held> {
-    const ANY: &[Kind] = &[];
     let message = Some("only looking is allowed while planning".to_owned());
     let planning = Rule { deny_message: message, ..Rule::new("*", Verdict::Deny) };
     let alone = Rule { interactive: Some(false), ..Rule::new(ASK_USER, Verdict::Deny) };
     let unsure = Names::Many([ASK_USER, "activate_skill", "web_fetch"].map(String::from).into());
     [
-        (Rule::new("*", Verdict::Allow), 50, None, &[Kind::Read, Kind::Search][..]),
-        (Rule::new("*", Verdict::Allow), 15, Some(Mode::AutoEdit), &[Kind::Edit, Kind::Fetch]),
-        (planning, 40, Some(Mode::Plan), ANY),
-        (Rule::new(unsure, Verdict::Ask), 50, Some(Mode::Plan), ANY),
-        (Rule::new("*", Verdict::Allow), 998, Some(Mode::Yolo), ANY),
-        (Rule::new(ASK_USER, Verdict::Ask), 999, Some(Mode::Yolo), ANY),
-        (alone, 999, None, ANY),
+        (Rule::new("*", Verdict::Allow), 50, None, Which::OfKinds(&[Kind::Read, Kind::Search])),
+        (Rule::new("*", Verdict::Allow), 15, Some(Mode::AutoEdit), Which::OfKinds(&[Kind::Edit, Kind::Fetch])),
+        (planning, 40, Some(Mode::Plan), Which::All),
+        (Rule::new(unsure, Verdict::Ask), 50, Some(Mode::Plan), Which::All),
+        (Rule::new("mcp_*", Verdict::Ask), 50, Some(Mode::Plan), Which::ReadOnlyMcp),
+        (Rule::new("*", Verdict::Allow), 998, Some(Mode::Yolo), Which::All),
+        (Rule::new(ASK_USER, Verdict::Ask), 999, Some(Mode::Yolo), Which::All),
+        (alone, 999, None, Which::All),
     ]
     .into_iter()
-    .map(|(rule, priority, mode, kinds)| {
+    .map(|(rule, priority, mode, which)| {
         let origin = mode.map_or("a built-in rule".into(), |mode| format!("a built-in rule in mode {}", mode.word()));
         let rule = Rule { priority, modes: mode.map(|mode| vec![mode]), ..rule };
-        Held { kinds, ..Held::plain(rule, Tier::BuiltIn, origin) }
+        Held { which, ..Held::plain(rule, Tier::BuiltIn, origin) }
     })
     .collect()
 }
@@ -73,9 +73,15 @@ pub(super) fn translated(tools: &ToolSettings) -> (Vec<Held>, Vec<String>) {
     }
     if tools.auto_accept {
         let reading = Held::plain(unasked(100), Tier::User, "tools.autoAccept");
-        held.push(Held { kinds: &[Kind::Read, Kind::Search], ..reading });
+        held.push(Held { which: Which::OfKinds(&[Kind::Read, Kind::Search]), ..reading });
     }
     (held, problems)
+}
+
+/// The rule for an entry of the tools that an extension excludes.
+pub fn exclusion(entry: &str, extension: &str) -> Result<Rule, &'static str> {
+    let deny_message = Some(format!("the extension {extension} excludes it"));
+    entry_rule(entry, &Rule { deny_message, ..Rule::new("*", Verdict::Deny) })
 }
 
 /// The rule for an entry of a list: `rule` for the tool, and perhaps the command, that the entry names.
@@ -101,4 +107,43 @@ fn entry_rule(entry: &str, rule: &Rule) -> Result<Rule, &'static str> {
         Some(command) => Some(command.strip_suffix(":*").unwrap_or(command).into()),
     };
     Ok(Rule { tool_name: name.into(), command_prefix, ..rule.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::origin::Origin;
+    use crate::task::policy::{Ask, Policy};
+    use crate::task::spec::Plan;
+    use serde_json::json;
+
+    #[test]
+    fn what_an_extension_excludes_is_denied_unless_the_users_own_rules_allow_it() {
+        let denied = [exclusion("web_fetch", "guard").expect("a tool")];
+        assert_eq!(exclusion("glob(x)", "guard"), Err("has brackets, which only the shell tool can have"));
+        let judge = |policy: &Policy, tool: &str| {
+            let plan = Plan::info("", "", "");
+            let ruling = policy.judge(&Ask {
+                tool,
+                origin: &Origin::BuiltIn,
+                kind: Kind::Fetch,
+                by_default: Verdict::Ask,
+                args: &json!({}),
+                plan: &plan,
+                mode: Mode::Yolo,
+                session: &[],
+                denied: &denied,
+                trusted: true,
+                interactive: true,
+                auto_execute: true,
+            });
+            (ruling.verdict, ruling.reason)
+        };
+        let mut policy = Policy::built_in();
+        let reason = "the extension guard excludes it".to_owned();
+        assert_eq!(judge(&policy, "web_fetch"), (Verdict::Deny, reason));
+        assert_eq!(judge(&policy, "google_web_search").0, Verdict::Allow);
+        policy.add(Tier::User, &json!([{"toolName": "web_fetch", "decision": "allow"}]));
+        assert_eq!(judge(&policy, "web_fetch").0, Verdict::Allow);
+    }
 }

@@ -221,11 +221,9 @@ fn start(run: &Run, ctx: &Ctx) -> Result<Box<dyn Child>, CallError> {
     };
     let launch = |shell: &str| {
         let workspace = ctx.workspace.path().to_path_buf();
-        ctx.children.spawn(Launch {
-            argv: vec![shell.into(), "-c".into(), command.into()],
-            dir: dir.try_clone()?,
-            read_only: writable.clone().map(|writable| ReadOnly { workspace, writable }),
-        })
+        let read_only = writable.clone().map(|writable| ReadOnly { workspace, writable });
+        let argv = vec![shell.into(), "-c".into(), command.into()];
+        ctx.children.spawn(Launch { read_only, ..Launch::command(argv, dir.try_clone()?) })
     };
     let started = match launch("bash") {
         Err(error) if error.kind() == io::ErrorKind::NotFound => launch("sh"),

@@ -5,11 +5,13 @@
 //! directory, only files that people usually mean are attached. The number of files and of characters is limited, and the model
 //! is told what was left out.
 
+use crate::base::text::unsafe_char::is_unsafe;
 use crate::task::log::media::Media;
 use crate::task::machine::job::Attachments;
 use crate::tool::Ctx;
 use crate::tool::files::path::Found;
 use crate::tool::files::read_file::{self, Reading};
+use crate::tool::files::text::{untrusted, without_middle};
 use crate::tool::search::ignore::Rules;
 use crate::tool::search::listing::{by_path, readable};
 use crate::tool::search::walk::{BY_MACHINE, Visitor, Walk, WalkedFile};
@@ -37,6 +39,32 @@ pub fn attached(prompt: &str, ctx: &Ctx) -> Option<Attachments> {
         return None;
     }
     read(&named, ctx)
+}
+
+/// Adds the resources of MCP servers that a prompt names, as `@server:uri`.
+pub fn with_resources(files: Option<Attachments>, prompt: &str, ctx: &Ctx) -> Option<Attachments> {
+    let mut all: Option<Attachments> = files;
+    let limits = ctx.limits;
+    for mention in mentions(prompt).iter().filter(|mention| mention.contains(':')).take(limits.attached_files) {
+        let Some(read) = ctx.mcp.mentioned(ctx.mcp_scope(), mention) else { continue };
+        let found = all.get_or_insert_default();
+        let room = limits.attached_chars.saturating_sub(found.text.as_str().chars().count());
+        let block = match read {
+            Ok(result) => {
+                found.media.extend(result.media);
+                untrusted(&without_middle(&result.for_model, room.min(limits.result_chars)))
+            }
+            Err(error) => format!("[It could not be read: {}]", error.message),
+        };
+        let mention = untrusted_name(mention);
+        found.text = format!("{}\n\n--- {mention} ---\n\n{block}", found.text.as_str()).trim_start().into();
+    }
+    all
+}
+
+/// A name in one line.
+fn untrusted_name(name: &str) -> String {
+    name.chars().filter(|c| !is_unsafe(*c)).collect()
 }
 
 /// The paths a prompt names: `@` at the begin of a word, up to a space that is not escaped. Marks at the end belong to the sentence.

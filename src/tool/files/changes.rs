@@ -4,6 +4,7 @@
 use crate::base::id::CallId;
 use crate::limits::Limits;
 use crate::task::log::blob::{Blobs, FileChange, FileVersion, sha256};
+use crate::tool::files::put::Made;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,6 +26,11 @@ pub(in crate::tool) type Versions = (Option<FileVersion>, FileVersion);
 impl FileChanges {
     pub fn new(blobs: Arc<dyn Blobs>, room: u64) -> FileChanges {
         FileChanges { blobs: Some(blobs), room: Cell::new(room), ..FileChanges::default() }
+    }
+
+    /// Stores no content of files.
+    pub fn without_content(room: u64) -> FileChanges {
+        FileChanges { room: Cell::new(room), ..FileChanges::default() }
     }
 
     /// The changes that were made.
@@ -53,10 +59,11 @@ impl FileChanges {
     }
 
     /// The change was made; the modes are those of the old and the new file.
-    pub(in crate::tool) fn add(&self, call: &CallId, root: String, path: String, stored: Versions, modes: (u32, u32)) {
+    pub(in crate::tool) fn add(&self, call: &CallId, (root, path): (String, String), stored: Versions, made: Made) {
+        let Made { modes, dirs } = made;
         let before = stored.0.map(|version| FileVersion { mode: modes.0, ..version });
         let after = FileVersion { mode: modes.1, ..stored.1 };
-        self.made.borrow_mut().push(FileChange { call: call.clone(), root, path, before, after });
+        self.made.borrow_mut().push(FileChange { call: call.clone(), root, path, before, after, dirs });
     }
 
     fn version(&self, bytes: &[u8], limits: &Limits) -> FileVersion {

@@ -1,9 +1,7 @@
 //! Replaces the content of a file: the common part of `write_file` and `replace`.
 //!
-//! People approve a diff, so exactly that diff must be made. A plan contains the hash of the file that it was compared with. The new
-//! content is written to a temporary file beside it; then the hash is compared again, and only then the temporary file is renamed: a
-//! reader sees the old file or the new one, and a crash leaves one of them. A new file is only created if there still is none. Mode,
-//! owner, encoding and line ends of the old file are kept. A file with several hard links is not written to but replaced.
+//! People approve a diff, so exactly that diff must be made. A plan contains the hash of the file that it was compared with, and the file
+//! is only written if it still has that hash (see `put`). Encoding and line ends of the old file are kept.
 //!
 //! The tools compute the new text; this module gets it together with the file that it was computed from.
 
@@ -11,19 +9,14 @@ use crate::task::log::blob::sha256;
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{Base, CallError, Display, Ending, ErrorKind, Plan, Question};
 use crate::tool::files::diff::Comparison;
-use crate::tool::files::open;
-use crate::tool::files::path::{Entry, Found, ResolvedPath};
+use crate::tool::files::path::{Found, ResolvedPath};
+use crate::tool::files::put;
 use crate::tool::files::read_file::{contents, is_directory};
 use crate::tool::files::text::{Encoding, without_middle};
 use crate::tool::{Ctx, cancelled_before_start};
 use regex_lite::Regex;
-use rustix::fs::{Access, AtFlags, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
-use rustix::io::Errno;
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Lines around each change in the result for the model, so that it need not read the file again.
 const CONTEXT: usize = 5;
@@ -90,14 +83,14 @@ impl Proposal {
         let relative = resolved.below.to_string_lossy().into_owned();
         let stored = ctx.changes.store(current.bytes.as_deref(), &bytes, ctx.limits);
         let written = match resolved.found {
-            Found::File(entry) => overwrite(&entry, &current, &bytes, ctx),
-            Found::Nothing(missing) => missing.make_parents().and_then(|entry| create(&entry, &bytes)),
+            Found::File(entry) => put::replace(&entry, current.hash().as_deref(), &bytes, None, ctx.limits),
+            Found::Nothing(missing) => put::create(missing, &bytes, None),
             Found::Directory(_) => unreachable!("a directory has no current text"),
         };
         match written {
-            Ok(Some(modes)) => {
+            Ok(Some(made)) => {
                 let root = ctx.workspace.path().to_string_lossy().into_owned();
-                ctx.changes.add(&run.call, root, relative, stored, modes);
+                ctx.changes.add(&run.call, (root, relative), stored, made);
             }
             Ok(None) => return Ok(RunEnd::Stale),
             Err(error) => return Err(failure(&path, &error)),
@@ -192,94 +185,6 @@ impl Current {
     }
 }
 
-/// The permission bits of the old file (0 if there was none) and of the new one.
-type Modes = (u32, u32);
-
-/// Replaces the content of a file. None if the file is not the one that was shown any more.
-fn overwrite(entry: &Entry, current: &Current, new: &[u8], ctx: &Ctx) -> io::Result<Option<Modes>> {
-    // Renaming checks the permissions of the directory, not of the file. A read-only file must not be replaced.
-    rustix::fs::accessat(&entry.dir, &entry.name, Access::WRITE_OK, AtFlags::EACCESS)?;
-    let stat = rustix::fs::statat(&entry.dir, &entry.name, AtFlags::SYMLINK_NOFOLLOW)?;
-    let temporary = TemporaryFile::new(entry, 0o600)?;
-    temporary.fill(new, Some(&stat))?;
-    let now = contents(entry, "", ctx.limits.file_bytes).ok();
-    if now.as_deref().map(sha256) != current.hash() {
-        return Ok(None);
-    }
-    rustix::fs::renameat(&entry.dir, &temporary.name, &entry.dir, &entry.name)?;
-    temporary.settle()?;
-    Ok(Some((stat.st_mode & 0o7777, temporary.mode()?)))
-}
-
-/// Creates a file. None if one exists meanwhile.
-fn create(entry: &Entry, bytes: &[u8]) -> io::Result<Option<Modes>> {
-    let temporary = TemporaryFile::new(entry, 0o644)?;
-    temporary.fill(bytes, None)?;
-    let (dir, flags) = (&entry.dir, RenameFlags::NOREPLACE);
-    let moved = match rustix::fs::renameat_with(dir, &temporary.name, dir, &entry.name, flags) {
-        // Not every file system supports this flag. A second link does the same, and `temporary` removes the first one.
-        Err(Errno::INVAL | Errno::NOSYS) => {
-            rustix::fs::linkat(dir, &temporary.name, dir, &entry.name, AtFlags::empty())
-        }
-        other => other,
-    };
-    match moved {
-        Ok(()) => temporary.settle().and_then(|()| Ok(Some((0, temporary.mode()?)))),
-        Err(Errno::EXIST) => Ok(None),
-        Err(errno) => Err(errno.into()),
-    }
-}
-
-/// A temporary file beside the file that it will replace. It is removed when this value is dropped, unless it was renamed.
-struct TemporaryFile<'a> {
-    entry: &'a Entry,
-    name: String,
-    file: File,
-}
-
-impl<'a> TemporaryFile<'a> {
-    fn new(entry: &'a Entry, mode: u32) -> io::Result<TemporaryFile<'a>> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let name = format!(
-            ".gemini-a2a-{}-{}-{}.tmp",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed),
-            since.map_or(0, |time| time.as_nanos())
-        );
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&entry.dir, &name, flags, Mode::from_raw_mode(mode))?;
-        Ok(TemporaryFile { entry, name, file: File::from(fd) })
-    }
-
-    /// Writes and syncs it. It gets the owner and the mode of `like`.
-    fn fill(&self, bytes: &[u8], like: Option<&Stat>) -> io::Result<()> {
-        (&self.file).write_all(bytes)?;
-        if let Some(stat) = like {
-            // Only root may change the owner. Other users only write files of their own.
-            let (owner, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
-            let _ = rustix::fs::fchown(&self.file, Some(owner), Some(group));
-            rustix::fs::fchmod(&self.file, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
-        }
-        self.file.sync_all()
-    }
-
-    fn mode(&self) -> io::Result<u32> {
-        Ok(rustix::fs::fstat(&self.file)?.st_mode & 0o7777)
-    }
-
-    /// Syncs the directory, which contains the new name.
-    fn settle(&self) -> io::Result<()> {
-        Ok(rustix::fs::fsync(open::directory(&self.entry.dir, ".")?)?)
-    }
-}
-
-impl Drop for TemporaryFile<'_> {
-    fn drop(&mut self) {
-        let _ = rustix::fs::unlinkat(&self.entry.dir, &self.name, AtFlags::empty());
-    }
-}
-
 fn failure(path: &str, error: &io::Error) -> CallError {
     let (kind, advice) = match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -351,7 +256,8 @@ mod tests {
                 let current = Current::of(&resolved, ctx).expect("a text");
                 let Found::File(entry) = &resolved.found else { panic!("a file") };
                 change(&scratch);
-                let written = overwrite(entry, &current, b"new\n", ctx).expect("a directory that can be written");
+                let written = put::replace(entry, current.hash().as_deref(), b"new\n", None, ctx.limits)
+                    .expect("a directory that can be written");
                 assert_eq!(written.is_some(), name == "touched", "{name}");
             });
             let text = std::fs::read_to_string(scratch.path().join("a")).ok();

@@ -45,6 +45,8 @@ enum Extent {
     Workspace,
     /// All of it. It is a further directory, whose files are named by absolute paths.
     Further,
+    /// The same, but only for calls that read.
+    ReadOnly,
     /// This file only, whose path is relative to the directory. It may also be named by the alias.
     File { below: PathBuf, alias: String },
 }
@@ -96,6 +98,11 @@ impl Workspace {
         Ok(Workspace { extent: Extent::Further, ..Workspace::open(path)? })
     }
 
+    /// A directory that the agent may only read.
+    pub fn read_only(path: &Path) -> io::Result<Workspace> {
+        Ok(Workspace { extent: Extent::ReadOnly, ..Workspace::open(path)? })
+    }
+
     /// A single file that the agent may use beside its workspace, and write even if it does not exist yet.
     pub fn file(dir: &Path, below: impl Into<PathBuf>, alias: impl Into<String>) -> io::Result<Workspace> {
         let extent = Extent::File { below: below.into(), alias: alias.into() };
@@ -118,7 +125,7 @@ impl Workspace {
         let path = from_uri(text.strip_prefix('@').unwrap_or(text)).unwrap_or_default();
         let inside = self.inside(Path::new(&path)).filter(|_| path.starts_with('/'));
         match &self.extent {
-            Extent::Workspace | Extent::Further => inside.is_some(),
+            Extent::Workspace | Extent::Further | Extent::ReadOnly => inside.is_some(),
             Extent::File { below, alias } => path == *alias || inside.as_ref() == Some(below),
         }
     }
@@ -126,6 +133,10 @@ impl Workspace {
     /// Whether it is a further directory that can be searched.
     pub(in crate::tool) fn is_further(&self) -> bool {
         matches!(self.extent, Extent::Further)
+    }
+
+    pub(in crate::tool) fn is_read_only(&self) -> bool {
+        matches!(self.extent, Extent::ReadOnly)
     }
 
     fn real(&self, below: &Path) -> PathBuf {
@@ -137,7 +148,7 @@ impl Workspace {
     pub(in crate::tool) fn shown(&self, below: &Path) -> PathBuf {
         match self.extent {
             Extent::Workspace => below.to_path_buf(),
-            Extent::Further | Extent::File { .. } => self.real(below),
+            Extent::Further | Extent::ReadOnly | Extent::File { .. } => self.real(below),
         }
     }
 
@@ -170,7 +181,7 @@ impl Workspace {
         let resolved = walk(self, &path).map_err(|error| self.explain(text, error))?;
         match &self.extent {
             Extent::File { below, .. } if resolved.below != *below => Err(self.explain(text, ResolveError::Outside)),
-            Extent::Workspace | Extent::Further | Extent::File { .. } => Ok(resolved),
+            Extent::Workspace | Extent::Further | Extent::ReadOnly | Extent::File { .. } => Ok(resolved),
         }
     }
 
@@ -314,18 +325,19 @@ impl MissingPath {
         self.parents.is_empty()
     }
 
-    /// Creates the missing directories and returns the entry in the last one.
-    pub fn make_parents(self) -> io::Result<Entry> {
-        let mut dir = self.dir;
+    /// Creates the missing directories and returns the entry in the last one, and how many of the innermost ones were created.
+    pub fn make_parents(self) -> io::Result<(Entry, usize)> {
+        let (mut dir, mut made) = (self.dir, 0);
         for name in self.parents {
             match rustix::fs::mkdirat(&dir, &name, Mode::from_raw_mode(0o777)) {
-                Ok(()) | Err(Errno::EXIST) => {}
+                Ok(()) => made += 1,
+                Err(Errno::EXIST) => made = 0,
                 Err(errno) => return Err(errno.into()),
             }
             // A link that was created meanwhile is refused.
             dir = rustix::fs::openat(&dir, &name, DIRECTORY_PATH | OFlags::NOFOLLOW, Mode::empty())?;
         }
-        Ok(Entry { dir, name: self.name })
+        Ok((Entry { dir, name: self.name }, made))
     }
 }
 

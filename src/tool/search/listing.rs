@@ -1,6 +1,6 @@
 //! The entries of one directory, and paths as people and models read them.
 
-use crate::base::unsafe_char::is_unsafe;
+use crate::base::text::unsafe_char::is_unsafe;
 use rustix::fs::{AtFlags, FileType, RawDir};
 use std::cmp::Ordering;
 use std::ffi::CString;

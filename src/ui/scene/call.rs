@@ -2,9 +2,10 @@
 
 use crate::base::id::Seq;
 use crate::limits::LIVE_TAIL_BYTES;
+use crate::task::form::Inquired;
 use crate::task::log::answer::Request;
 use crate::task::message::Source;
-use crate::task::spec::{Answers, ApprovalScope, Choice, Display, Ending, Plan};
+use crate::task::spec::{Answers, ApprovalScope, Choice, Display, Ending, Plan, Question};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -19,6 +20,9 @@ pub struct Call {
     /// The record of the present plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub planned: Option<Seq>,
+    /// The question of its server that is open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inquiry: Option<Arc<Inquired>>,
     pub keeping: ApprovalScope,
     pub asked_at: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,6 +66,7 @@ impl Call {
             stage: Stage::Named,
             plan: None,
             planned: None,
+            inquiry: None,
             keeping: ApprovalScope::Session,
             asked_at: 0,
             choice: None,
@@ -93,6 +98,12 @@ impl Call {
         (self.edited, self.answers) = (edited.clone(), answers.clone());
     }
 
+    /// What its server asks now, otherwise what is asked before it runs.
+    pub fn question(&self) -> Option<&Question> {
+        let asked = self.inquiry.as_ref().map(|inquired| &inquired.question);
+        asked.or(self.plan.as_ref().map(|plan| &plan.question))
+    }
+
     pub(super) fn start(&mut self, at: u64) {
         (self.stage, self.started_at) = (Stage::Running, at);
     }
@@ -106,7 +117,7 @@ impl Call {
     }
 
     pub(super) fn end(&mut self, ending: &Arc<Ending>, at: u64) {
-        self.stage = Stage::Ended;
+        (self.stage, self.inquiry) = (Stage::Ended, None);
         self.ended_at = at;
         let shown = match ending.as_ref() {
             Ending::Success { display: Display::Text { .. }, .. } => true,

@@ -19,12 +19,18 @@ pub struct Reply {
     pub keep_alive: bool,
 }
 
-/// Writes the head of a response and returns the body to send after it: none for HEAD, nor for a status without a body.
+/// Writes the head of a response, with further fields, and returns the body to send after it: none for HEAD, nor for a status without a body.
 #[must_use = "the body follows the head on the wire"]
-pub fn write_head(out: &mut Vec<u8>, response: &Response, reply: Reply, now_unix_ms: u64) -> Option<Shared> {
+pub fn write_head(
+    out: &mut Vec<u8>,
+    response: &Response,
+    more: &[(&'static str, String)],
+    reply: Reply,
+    now_unix_ms: u64,
+) -> Option<Shared> {
     let has_body = !matches!(response.status, 204 | 304);
     let length = has_body.then(|| ("Content-Length", response.body.len().to_string()));
-    let fields = response.headers.iter().chain(&length).map(|(name, value)| (*name, value.as_str()));
+    let fields = response.headers.iter().chain(more).chain(&length).map(|(name, value)| (*name, value.as_str()));
     write_fields(out, response.status, fields, reply, now_unix_ms);
 
     let follows = has_body && reply.method != Method::Head && !response.body.is_empty();
@@ -153,7 +159,7 @@ mod tests {
 
     fn head(response: &Response, reply: Reply) -> (String, Option<Shared>) {
         let mut out = Vec::new();
-        let body = write_head(&mut out, response, reply, NOW);
+        let body = write_head(&mut out, response, &[], reply, NOW);
         (String::from_utf8(out).expect("ASCII"), body)
     }
 

@@ -54,14 +54,17 @@ pub fn upgrade(request: &Request) -> Result<Upgrade, Refused> {
     Ok(Upgrade { accept: accept(key), protocols: protocols(headers)? })
 }
 
-/// Writes the response head; after it both sides send frames. `protocol` is one that the client named.
-pub fn write_upgrade(out: &mut Vec<u8>, accept: &str, protocol: Option<&str>) {
+/// Writes the response head; after it both sides send frames. `protocol` is one that the client named, `more` are other headers.
+pub fn write_upgrade(out: &mut Vec<u8>, accept: &str, protocol: Option<&str>, more: &[(&'static str, String)]) {
     let head =
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ";
     out.extend_from_slice([head, accept, "\r\n"].concat().as_bytes());
     if let Some(protocol) = protocol {
         assert!(is_token(protocol), "protocols were checked when they were read");
         out.extend_from_slice(["Sec-WebSocket-Protocol: ", protocol, "\r\n"].concat().as_bytes());
+    }
+    for (name, value) in more {
+        out.extend_from_slice([name, ": ", value, "\r\n"].concat().as_bytes());
     }
     out.extend_from_slice(b"\r\n");
 }
@@ -70,7 +73,7 @@ const VERSION: &str = "13";
 const NONCE_BYTES: usize = 16;
 
 /// The hash that proves that the server understood the handshake (RFC 6455 §4.2.2).
-fn accept(key: &str) -> String {
+pub(super) fn accept(key: &str) -> String {
     const CONSTANT: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
     let bytes = [key, CONSTANT].concat();
     STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes.as_bytes()))
@@ -264,7 +267,7 @@ mod tests {
     fn the_upgrade_response() {
         let head = |protocol| {
             let mut out = Vec::new();
-            write_upgrade(&mut out, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", protocol);
+            write_upgrade(&mut out, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", protocol, &[]);
             String::from_utf8(out).expect("ASCII")
         };
         const START: &str = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -276,6 +279,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "checked when they were read")]
     fn no_line_ends_come_in_with_a_protocol() {
-        write_upgrade(&mut Vec::new(), "", Some("a\r\nSet-Cookie: b"));
+        write_upgrade(&mut Vec::new(), "", Some("a\r\nSet-Cookie: b"), &[]);
     }
 }

@@ -90,6 +90,35 @@ static void late(void) {
 
 static void unix_socket(void) { attack(local(unix_path)); }
 
+/* As an editor: joins the task, prompts it, and approves when it is asked. The file `approval` holds that answer. */
+static _Noreturn void edit(int fd) {
+	static char bytes[65536];
+	char approval[1024];
+	int file = open(in_dir("approval"), O_RDONLY | O_CLOEXEC);
+	ssize_t approval_len = read(file, approval, sizeof approval);
+	if (approval_len <= 0)
+		fail("approval");
+	close(file);
+	send_all(fd, request, request_len);
+	size_t len = 0, got;
+	while ((got = receive_into(fd, bytes + len, sizeof bytes - len)) > 0) {
+		len += got;
+		if (memmem(bytes, len, "session/request_permission", 26)) {
+			send_all(fd, approval, approval_len);
+			break;
+		}
+	}
+	if (len == 0)
+		respond("error: closed without a response\n");
+	else
+		respond_bytes(bytes, len);
+	wait_for_release();
+}
+
+static void editor(void) { edit(tcp("127.0.0.1")); }
+
+static void editor_over_unix_socket(void) { edit(local(unix_path)); }
+
 /* SO_PEERCRED names the process that connected, which is gone when the request comes. */
 static void unix_socket_of_a_dead_process(void) {
 	int pair[2];

@@ -325,7 +325,7 @@ fn an_answer_stays_in_the_message_and_goes_beside_it() {
     let (say, _) = said("message/send", json!({ "message": sent }));
     assert_eq!(
         say.said.answers,
-        [Pick { call: "c".into(), option: "proceed_once".into(), edited: None, answers: None }]
+        [Pick { call: "c".into(), option: "proceed_once".into(), edited: None, answers: None, seen: None }]
     );
     assert_eq!(say.said.message.parts.len(), 1);
     assert_eq!((say.task, say.create.context), (Some("t".into()), Some("not its context".into())));

@@ -1,8 +1,9 @@
 //! How long a connection may be silent or stalled, and what happens then. Deadlines are computed from the last activity when a
 //! timer fires.
 
-use super::{Conn, Talk};
+use super::{Activity, Conn};
 use crate::base::clock::Now;
+use crate::core::operation::exchange::CloseReason;
 use crate::limits::Limits;
 use crate::wire::http1::{Reject, Stage};
 use crate::wire::sse;
@@ -22,7 +23,7 @@ pub enum Overdue {
 impl Conn {
     /// When this connection has to be looked at, if nothing happens until then.
     pub fn deadline(&self, limits: &Limits) -> u64 {
-        if let Talk::Socket(socket) = &self.talk
+        if let Activity::Socket(socket) = &self.activity
             && socket.codec.is_local()
         {
             return u64::MAX;
@@ -30,18 +31,18 @@ impl Conn {
         let wait = if !self.output.is_empty() {
             limits.stall_ms
         } else {
-            match self.talk {
-                Talk::Reading if self.begun => match self.reader.stage() {
+            match self.activity {
+                Activity::Reading if self.begun => match self.reader.stage() {
                     Stage::Head => limits.head_ms,
                     Stage::Body => limits.body_ms,
                 },
-                Talk::Reading if self.served => limits.idle_ms,
-                Talk::Reading => limits.head_ms,
-                Talk::Streaming { .. } => limits.ping_ms,
-                Talk::Socket(_) => limits.socket_ping_ms,
+                Activity::Reading if self.served => limits.idle_ms,
+                Activity::Reading => limits.head_ms,
+                Activity::Streaming { .. } => limits.ping_ms,
+                Activity::Socket(_) => limits.socket_ping_ms,
                 // The answer may take as long as the model does.
-                Talk::Answering(_) => limits.idle_ms,
-                Talk::Closing => limits.stall_ms,
+                Activity::Answering(_) => limits.idle_ms,
+                Activity::Closing => limits.stall_ms,
             }
         };
         self.since + wait
@@ -49,8 +50,18 @@ impl Conn {
 
     /// The deadline has passed.
     pub fn overdue(&mut self, limits: &Limits, now: Now) -> Overdue {
+        let overdue = self.pass_deadline(limits, now);
+        match overdue {
+            Overdue::Nothing | Overdue::Write => {}
+            Overdue::HangUp | Overdue::Cut => self.because(CloseReason::Stalled),
+            Overdue::Drop => self.because(CloseReason::Idle),
+        }
+        overdue
+    }
+
+    fn pass_deadline(&mut self, limits: &Limits, now: Now) -> Overdue {
         let listens = !self.is_busy(limits);
-        if let Talk::Socket(socket) = &mut self.talk {
+        if let Activity::Socket(socket) = &mut self.activity {
             // Three pings without a pong: the peer is gone, unless the connection was not read from.
             if !listens {
                 socket.heard = now.mono_ms;
@@ -67,8 +78,8 @@ impl Conn {
         if !self.output.is_empty() {
             return Overdue::Cut;
         }
-        match self.talk {
-            Talk::Streaming { framing, .. } => {
+        match self.activity {
+            Activity::Streaming { framing, .. } => {
                 self.since = now.mono_ms;
                 self.output.write(|out| {
                     framing.open(out, sse::PING.len());
@@ -77,15 +88,15 @@ impl Conn {
                 });
                 Overdue::Write
             }
-            Talk::Answering(_) => {
+            Activity::Answering(_) => {
                 self.since = now.mono_ms;
                 Overdue::Nothing
             }
-            Talk::Reading if self.begun => {
+            Activity::Reading if self.begun => {
                 self.reject(Reject { status: 408, message: "The request took too long." }, now);
                 Overdue::Write
             }
-            Talk::Reading | Talk::Socket(_) | Talk::Closing => Overdue::Drop,
+            Activity::Reading | Activity::Socket(_) | Activity::Closing => Overdue::Drop,
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Frames of a stream: server-sent events on an HTTP connection, text messages on a WebSocket.
 
-use super::{Conn, Talk};
+use super::{Activity, Conn};
 use crate::base::Shared;
 use crate::base::clock::Now;
 use crate::base::id::Seq;
-use crate::core::connections::guard::AllowedOrigin;
+use crate::core::operation::exchange::Shape;
 use crate::wire::http1::{self, Framing};
 use crate::wire::sse;
 
@@ -20,13 +20,13 @@ pub struct Line<'a> {
 impl Conn {
     /// Begins a stream of events as the answer to the request being served; `more` are headers beside the usual ones.
     pub fn stream(&mut self, more: &[(&'static str, String)], now: Now) {
-        let Talk::Answering(reply) = self.talk else {
+        let Activity::Answering(reply) = self.activity else {
             return;
         };
         const HEADERS: [(&str, &str); 3] =
             [("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no")];
-        let cors = self.allowed_origin.iter().flat_map(AllowedOrigin::headers).collect::<Vec<_>>();
-        let more = more.iter().chain(&cors);
+        let own = self.own_headers();
+        let more = more.iter().chain(&own);
         let more = more.map(|(name, value)| (*name, value.as_str()));
         let headers: Vec<(&str, &str)> = HEADERS.into_iter().chain(more).collect();
         let mut framing = Framing::Chunked;
@@ -34,7 +34,8 @@ impl Conn {
             framing = http1::write_stream_head(out, &headers, reply, now.unix_ms);
         });
         let keep_alive = reply.keep_alive && matches!(framing, Framing::Chunked);
-        self.talk = Talk::Streaming { framing, keep_alive };
+        self.answered_with(200, Shape::Stream);
+        self.activity = Activity::Streaming { framing, keep_alive };
         self.since = now.mono_ms;
     }
 
@@ -44,9 +45,13 @@ impl Conn {
         if self.output.is_empty() {
             self.since = now.mono_ms;
         }
-        match &self.talk {
-            Talk::Streaming { framing, .. } => {
+        match &self.activity {
+            Activity::Streaming { framing, .. } => {
                 let framing = *framing;
+                if let (Some(exchange), Some(seq)) = (&mut self.exchange, line.seq) {
+                    exchange.from.get_or_insert(seq);
+                    exchange.to = Some(seq);
+                }
                 let mut head = Vec::with_capacity(64);
                 sse::open(&mut head, line.name, line.seq);
                 self.output.write(|out| {
@@ -61,7 +66,12 @@ impl Conn {
                     framing.close(out);
                 });
             }
-            Talk::Socket(socket) if socket.codec.is_open() => {
+            Activity::Socket(socket) if socket.codec.is_open() && line.body.contains(&b'\n') => {
+                // Several messages, a line each.
+                let lines: Vec<Shared> = line.body.split(|byte| *byte == b'\n').map(Shared::from).collect();
+                lines.iter().for_each(|body| self.event(&Line { body, ..*line }, now));
+            }
+            Activity::Socket(socket) if socket.codec.is_open() => {
                 // A wrapped event carries its position beside the wrapped body.
                 let seq = match line.seq {
                     Some(seq) if !line.prefix.is_empty() => format!(",\"seq\":{seq}"),
@@ -81,15 +91,15 @@ impl Conn {
                     });
                 }
             }
-            Talk::Socket(_) | Talk::Reading | Talk::Answering(_) | Talk::Closing => {}
+            Activity::Socket(_) | Activity::Reading | Activity::Answering(_) | Activity::Closing => {}
         }
     }
 
     /// A notice that is no event. On an event stream it is a comment, because clients take every event for one of the task and some
     /// end with an unknown one; on a socket it is `frame`, which its dialect distinguishes.
     pub fn notice(&mut self, text: &str, frame: &Shared, now: Now) {
-        match self.talk {
-            Talk::Streaming { framing, .. } => {
+        match self.activity {
+            Activity::Streaming { framing, .. } => {
                 if self.output.is_empty() {
                     self.since = now.mono_ms;
                 }
@@ -101,8 +111,10 @@ impl Conn {
                     framing.close(out);
                 });
             }
-            Talk::Socket(_) => self.event(&Line { name: None, seq: None, prefix: b"", body: frame, suffix: b"" }, now),
-            Talk::Reading | Talk::Answering(_) | Talk::Closing => {}
+            Activity::Socket(_) => {
+                self.event(&Line { name: None, seq: None, prefix: b"", body: frame, suffix: b"" }, now)
+            }
+            Activity::Reading | Activity::Answering(_) | Activity::Closing => {}
         }
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::core::rig::harness::failing_store::{Crash, FailingStore, Failure};
+use crate::core::test_core::core_harness::failing_store::{Crash, FailingStore, Failure};
 use crate::task::log::event::Event;
 
 fn line(seq: u64, text: &str) -> Vec<u8> {

@@ -12,18 +12,24 @@ const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransf
 
 fn think() -> Think {
     Think {
+        directories: Default::default(),
         workspace: "/w".into(),
         model: "flash".into(),
         mode: Default::default(),
         tools: None,
         declared: None,
+        skills: Default::default(),
+        servers: Default::default(),
         compact_at: None,
+        compress: false,
         given: 0,
         history: Vec::new(),
         prompt: Message::new("m", Role::User, vec![Part::text("hi")]).into(),
         turn: 1,
         round: 0,
         attempt: 1,
+        begins: false,
+        agains: 0,
         blob_room: 0,
     }
 }
@@ -38,7 +44,7 @@ fn client(listener: &TcpListener, limits: Limits) -> Client {
 
 /// The notes of one request, its answer last.
 fn tell(client: &Client, cancel: &Cancel, emit: &mut dyn FnMut(NoteBody)) {
-    let request = ModelRequest { think: &think(), tools: &[], surroundings: &Surroundings::default };
+    let request = ModelRequest { think: &think(), tools: &[], surroundings: &Surroundings::default, key: None };
     let answer = client.answer(&request, cancel, emit);
     emit(NoteBody::Answered(answer));
 }
@@ -61,8 +67,10 @@ fn request(stream: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> {
             break;
         }
     }
-    let length =
-        head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok()).unwrap();
+    let length = head
+        .lines()
+        .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok())
+        .unwrap_or(0);
     let mut body = vec![0; length];
     stream.read_exact(&mut body).unwrap();
     Some((head, body))
@@ -187,6 +195,47 @@ fn an_error_status_is_read_with_its_field_and_body() {
     assert!(error.message.contains("overloaded, your key is …"), "{}", error.message);
 }
 
+#[cfg(feature = "bucket")]
+#[test]
+fn a_token_of_the_machine_is_used_until_the_api_refuses_it() {
+    let (api, machine) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let service = Service::Vertex { project: "p".into(), location: "eu".into() };
+    let metadata_host = Some(machine.local_addr().unwrap().to_string());
+    let endpoint = Endpoint {
+        base_url: format!("http://{}", api.local_addr().unwrap()),
+        key_origin: KeyOrigin::Google { file: None, metadata_host },
+        ..Endpoint::of(service, Secret::default(), Auth::Bearer)
+    };
+    let client = Client::new(endpoint, TlsConfig::default(), None, Limits::default()).unwrap();
+    // No thread is joined, so a failure is seen at once.
+    let answer = |listener: &TcpListener, status: u16, body: String| {
+        let (listener, (sender, heads)) = (listener.try_clone().unwrap(), mpsc::channel());
+        thread::spawn(move || {
+            let mut stream = accept(&listener);
+            let (head, _) = request(&mut stream).unwrap();
+            let length = body.len();
+            let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
+            stream.get_mut().write_all(answer.as_bytes()).unwrap();
+            sender.send(head).unwrap();
+        });
+        heads
+    };
+    // The API is busy once and refuses the token then.
+    for (token, status, is_fetched) in [("t0ken-1", 503, true), ("t0ken-1", 401, false), ("t0ken-2", 503, true)] {
+        let body = format!(r#"{{"access_token":"{token}","expires_in":3600}}"#);
+        let fetched = is_fetched.then(|| answer(&machine, 200, body));
+        let asked = answer(&api, status, String::new());
+        let kind = error_of(&notes_of(&client, &Cancel::default())).kind;
+        assert_eq!(kind == ModelErrorKind::Fatal, status == 401, "{kind:?}");
+        let head = asked.recv().unwrap();
+        assert!(head.contains(&format!("authorization: Bearer {token}\r\n")), "{head}");
+        if let Some(fetched) = fetched {
+            let head = fetched.recv().unwrap();
+            assert!(head.contains("scopes=https%3A%2F%2Fwww.googleapis.com%2Fauth%2Fcloud-platform "), "{head}");
+        }
+    }
+}
+
 #[test]
 fn a_token_is_read_from_its_file_for_every_request() {
     let scratch = crate::tool::tests::Scratch::new();
@@ -195,7 +244,7 @@ fn a_token_is_read_from_its_file_for_every_request() {
     let service = Service::Vertex { project: "p".into(), location: "eu".into() };
     let endpoint = Endpoint {
         base_url: format!("http://{}", listener.local_addr().unwrap()),
-        key_file: Some(file.clone()),
+        key_origin: KeyOrigin::File(file.clone()),
         ..Endpoint::of(service, Secret::default(), Auth::Bearer)
     };
     let client = Client::new(endpoint, TlsConfig::default(), None, Limits::default()).unwrap();

@@ -3,17 +3,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 /// Lanes whose wakeups can be waited for.
-struct Rig {
+struct Harness {
     lanes: Lanes<String>,
     woken: mpsc::Receiver<()>,
 }
 
-impl Rig {
-    fn new(change: impl FnOnce(&mut Limits)) -> Rig {
+impl Harness {
+    fn new(change: impl FnOnce(&mut Limits)) -> Harness {
         let mut limits = Limits::default();
         change(&mut limits);
         let (wake, woken) = mpsc::channel();
-        Rig { lanes: Lanes::new(move || _ = wake.send(()), &limits), woken }
+        Harness { lanes: Lanes::new(move || _ = wake.send(()), &limits), woken }
     }
 
     fn start(&mut self, lane: Lane, work: impl FnOnce(&Post<String>) + Send + 'static) {
@@ -34,7 +34,7 @@ impl Rig {
         lock(&self.lanes.queues[lane as usize].state).threads
     }
 
-    fn until(&self, fact: impl Fn(&Rig) -> bool) {
+    fn until(&self, fact: impl Fn(&Harness) -> bool) {
         while !fact(self) {
             thread::yield_now();
         }
@@ -50,92 +50,92 @@ fn gate() -> (mpsc::Sender<()>, impl FnOnce(&Post<String>) + Send) {
 #[test]
 fn the_mail_of_a_job_comes_in_order_and_all_of_it() {
     for max in [1, 7, 100_000] {
-        let mut rig = Rig::new(|limits| limits.notes = 16);
+        let mut harness = Harness::new(|limits| limits.notes = 16);
         for job in 0..4 {
-            rig.start(Lane::Tool, move |post| {
+            harness.start(Lane::Tool, move |post| {
                 (0..500).for_each(|n| post.send(format!("{job} {n}")));
             });
         }
-        let mail = rig.mail(2_000, max);
+        let mail = harness.mail(2_000, max);
         for job in 0..4 {
             let own: Vec<_> = mail.iter().filter(|m| m.starts_with(&format!("{job} "))).cloned().collect();
             let expected: Vec<_> = (0..500).map(|n| format!("{job} {n}")).collect();
             assert_eq!(own, expected, "taking {max} at a time");
         }
-        assert_eq!(rig.lanes.drain(max, &mut Vec::new()), Left::Nothing);
+        assert_eq!(harness.lanes.drain(max, &mut Vec::new()), Left::Nothing);
     }
 }
 
 #[test]
 fn drain_says_whether_something_is_left() {
-    let mut rig = Rig::new(|_| {});
-    rig.start(Lane::Disk, |post| {
+    let mut harness = Harness::new(|_| {});
+    harness.start(Lane::Disk, |post| {
         (0..3).for_each(|n| post.send(n.to_string()));
     });
-    rig.until(|rig| lock(&rig.lanes.post.mail).waiting.len() == 3);
+    harness.until(|harness| lock(&harness.lanes.post.mail).waiting.len() == 3);
     let mut mail = Vec::new();
-    assert_eq!(rig.lanes.drain(0, &mut mail), Left::Mail);
-    assert_eq!(rig.lanes.drain(2, &mut mail), Left::Mail);
-    assert_eq!(rig.lanes.drain(1, &mut mail), Left::Nothing);
+    assert_eq!(harness.lanes.drain(0, &mut mail), Left::Mail);
+    assert_eq!(harness.lanes.drain(2, &mut mail), Left::Mail);
+    assert_eq!(harness.lanes.drain(1, &mut mail), Left::Nothing);
     assert_eq!(mail, ["0", "1", "2"]);
 }
 
 #[test]
 fn the_loop_is_woken_once_for_mail_it_has_not_read() {
-    let mut rig = Rig::new(|_| {});
-    rig.start(Lane::Disk, |post| {
+    let mut harness = Harness::new(|_| {});
+    harness.start(Lane::Disk, |post| {
         (0..50).for_each(|n| post.send(n.to_string()));
     });
-    rig.until(|rig| lock(&rig.lanes.post.mail).waiting.len() == 50);
-    rig.until(|rig| rig.lanes.busy() == 0);
-    assert_eq!(rig.woken.try_iter().count(), 1);
+    harness.until(|harness| lock(&harness.lanes.post.mail).waiting.len() == 50);
+    harness.until(|harness| harness.lanes.busy() == 0);
+    assert_eq!(harness.woken.try_iter().count(), 1);
 }
 
 #[test]
 fn threads_come_with_the_work_and_go_without_it() {
-    let mut rig = Rig::new(|limits| {
+    let mut harness = Harness::new(|limits| {
         limits.tool_threads = 3;
         limits.thread_idle_ms = 1;
     });
     let gates: Vec<_> = (0..5)
         .map(|_| {
             let (open, work) = gate();
-            rig.start(Lane::Tool, work);
+            harness.start(Lane::Tool, work);
             open
         })
         .collect();
-    rig.until(|rig| rig.lanes.busy() == 3);
-    assert_eq!(rig.threads(Lane::Tool), 3);
-    assert_eq!(rig.lanes.queued(Lane::Tool), 2);
-    assert_eq!(rig.lanes.queued(Lane::Model), 0);
+    harness.until(|harness| harness.lanes.busy() == 3);
+    assert_eq!(harness.threads(Lane::Tool), 3);
+    assert_eq!(harness.lanes.queued(Lane::Tool), 2);
+    assert_eq!(harness.lanes.queued(Lane::Model), 0);
     drop(gates);
-    rig.until(|rig| rig.threads(Lane::Tool) == 0);
-    assert_eq!((rig.lanes.busy(), rig.lanes.queued(Lane::Tool)), (0, 0));
-    rig.start(Lane::Tool, |post| post.send("again".into()));
-    assert_eq!(rig.mail(1, 10), ["again"]);
+    harness.until(|harness| harness.threads(Lane::Tool) == 0);
+    assert_eq!((harness.lanes.busy(), harness.lanes.queued(Lane::Tool)), (0, 0));
+    harness.start(Lane::Tool, |post| post.send("again".into()));
+    assert_eq!(harness.mail(1, 10), ["again"]);
 }
 
 #[test]
 fn the_last_thread_of_the_disk_lane_stays_as_long_as_the_lanes() {
-    let mut rig = Rig::new(|limits| limits.thread_idle_ms = 1);
+    let mut harness = Harness::new(|limits| limits.thread_idle_ms = 1);
     for lane in [Lane::Disk, Lane::Model] {
         let (open, closed) = gate();
         let (also_open, also_closed) = gate();
-        rig.start(lane, closed);
-        rig.start(lane, also_closed);
-        assert_eq!(rig.threads(lane), 2);
+        harness.start(lane, closed);
+        harness.start(lane, also_closed);
+        assert_eq!(harness.threads(lane), 2);
         drop((open, also_open));
     }
-    rig.until(|rig| rig.threads(Lane::Model) == 0 && rig.threads(Lane::Disk) == 1);
+    harness.until(|harness| harness.threads(Lane::Model) == 0 && harness.threads(Lane::Disk) == 1);
     // It takes jobs after others have come and gone.
     for _ in 0..20 {
-        rig.start(Lane::Model, |post| post.send(String::new()));
-        rig.mail(1, 10);
-        rig.until(|rig| rig.threads(Lane::Model) == 0);
-        assert_eq!(rig.threads(Lane::Disk), 1);
+        harness.start(Lane::Model, |post| post.send(String::new()));
+        harness.mail(1, 10);
+        harness.until(|harness| harness.threads(Lane::Model) == 0);
+        assert_eq!(harness.threads(Lane::Disk), 1);
     }
-    let queue = rig.lanes.queues[Lane::Disk as usize].clone();
-    drop(rig);
+    let queue = harness.lanes.queues[Lane::Disk as usize].clone();
+    drop(harness);
     while lock(&queue.state).threads > 0 {
         thread::yield_now();
     }
@@ -143,24 +143,24 @@ fn the_last_thread_of_the_disk_lane_stays_as_long_as_the_lanes() {
 
 #[test]
 fn an_idle_thread_is_preferred_to_a_new_one() {
-    let mut rig = Rig::new(|limits| limits.thread_idle_ms = 600_000);
+    let mut harness = Harness::new(|limits| limits.thread_idle_ms = 600_000);
     for _ in 0..20 {
-        rig.start(Lane::Model, |post| post.send(String::new()));
-        rig.mail(1, 10);
-        rig.until(|rig| lock(&rig.lanes.queues[Lane::Model as usize].state).idle == 1);
+        harness.start(Lane::Model, |post| post.send(String::new()));
+        harness.mail(1, 10);
+        harness.until(|harness| lock(&harness.lanes.queues[Lane::Model as usize].state).idle == 1);
     }
-    assert_eq!(rig.threads(Lane::Model), 1);
+    assert_eq!(harness.threads(Lane::Model), 1);
 }
 
 #[test]
 fn a_panic_becomes_mail_and_costs_no_thread() {
-    let mut rig = Rig::new(|limits| limits.disk_threads = 1);
-    rig.start(Lane::Disk, |_| panic!("on {}", "purpose"));
-    rig.start(Lane::Disk, |_| panic!("plainly"));
-    rig.start(Lane::Disk, |_| std::panic::panic_any(7));
-    rig.start(Lane::Disk, |post| post.send("well".into()));
+    let mut harness = Harness::new(|limits| limits.disk_threads = 1);
+    harness.start(Lane::Disk, |_| panic!("on {}", "purpose"));
+    harness.start(Lane::Disk, |_| panic!("plainly"));
+    harness.start(Lane::Disk, |_| std::panic::panic_any(7));
+    harness.start(Lane::Disk, |post| post.send("well".into()));
     assert_eq!(
-        rig.mail(4, 10),
+        harness.mail(4, 10),
         [
             "the worker panicked: on purpose",
             "the worker panicked: plainly",
@@ -172,109 +172,109 @@ fn a_panic_becomes_mail_and_costs_no_thread() {
 
 #[test]
 fn a_full_lane_refuses_and_the_others_do_not() {
-    let mut rig = Rig::new(|limits| {
+    let mut harness = Harness::new(|limits| {
         limits.disk_threads = 1;
         limits.lane_jobs = 2;
     });
     let (open, work) = gate();
-    rig.start(Lane::Disk, work);
-    rig.until(|rig| rig.lanes.busy() == 1);
+    harness.start(Lane::Disk, work);
+    harness.until(|harness| harness.lanes.busy() == 1);
     for n in 0..2 {
-        rig.start(Lane::Disk, move |post| post.send(n.to_string()));
+        harness.start(Lane::Disk, move |post| post.send(n.to_string()));
     }
-    let refused = rig.lanes.start(Lane::Disk, Cancel::default(), |_, _| panic!("it was refused"), |why| why);
+    let refused = harness.lanes.start(Lane::Disk, Cancel::default(), |_, _| panic!("it was refused"), |why| why);
     assert_eq!(refused, Err(Full));
-    rig.start(Lane::Tool, |post| post.send("tool".into()));
-    assert_eq!(rig.mail(1, 10), ["tool"]);
+    harness.start(Lane::Tool, |post| post.send("tool".into()));
+    assert_eq!(harness.mail(1, 10), ["tool"]);
     drop(open);
-    assert_eq!(rig.mail(2, 10), ["0", "1"]);
+    assert_eq!(harness.mail(2, 10), ["0", "1"]);
 }
 
 #[test]
 fn a_queued_job_is_run_and_sees_that_it_is_cancelled() {
-    let mut rig = Rig::new(|limits| limits.tool_threads = 1);
+    let mut harness = Harness::new(|limits| limits.tool_threads = 1);
     let (open, work) = gate();
-    rig.start(Lane::Tool, work);
+    harness.start(Lane::Tool, work);
     let cancel = Cancel::default();
     let job = |post: &Post<String>, cancel: &Cancel| post.send(cancel.is_set().to_string());
-    rig.lanes.start(Lane::Tool, cancel.clone(), job, |why| why).unwrap();
+    harness.lanes.start(Lane::Tool, cancel.clone(), job, |why| why).unwrap();
     cancel.set();
     drop(open);
-    assert_eq!(rig.mail(1, 10), ["true"]);
+    assert_eq!(harness.mail(1, 10), ["true"]);
 }
 
 #[test]
 fn a_worker_waits_for_a_reader_that_is_behind_and_not_for_one_that_is_gone() {
     let sent = Arc::new(AtomicUsize::new(0));
-    let mut rig = Rig::new(|limits| limits.notes = 2);
+    let mut harness = Harness::new(|limits| limits.notes = 2);
     let (count, (done, finished)) = (sent.clone(), mpsc::channel::<()>());
-    rig.start(Lane::Tool, move |post| {
+    harness.start(Lane::Tool, move |post| {
         for n in 0..100 {
             post.send(n.to_string());
             count.fetch_add(1, Ordering::SeqCst);
         }
         drop(done);
     });
-    rig.until(|_| sent.load(Ordering::SeqCst) == 2);
-    assert_eq!(lock(&rig.lanes.post.mail).waiting.len(), 2);
+    harness.until(|_| sent.load(Ordering::SeqCst) == 2);
+    assert_eq!(lock(&harness.lanes.post.mail).waiting.len(), 2);
     let mut mail = Vec::new();
-    rig.lanes.drain(10, &mut mail);
-    rig.until(|_| sent.load(Ordering::SeqCst) >= 4);
-    drop(rig);
+    harness.lanes.drain(10, &mut mail);
+    harness.until(|_| sent.load(Ordering::SeqCst) >= 4);
+    drop(harness);
     assert!(finished.recv().is_err(), "it ends, and hangs up");
     assert_eq!(sent.load(Ordering::SeqCst), 100);
 }
 
 #[test]
 fn jobs_wait_while_the_system_refuses_their_only_thread() {
-    let mut rig = Rig::new(|_| {});
-    rig.lanes.refusals = 3;
+    let mut harness = Harness::new(|_| {});
+    harness.lanes.refusals = 3;
     for n in 0..2 {
-        rig.start(Lane::Disk, move |post| post.send(n.to_string()));
+        harness.start(Lane::Disk, move |post| post.send(n.to_string()));
     }
-    assert!(rig.lanes.starved().is_some() && rig.threads(Lane::Disk) == 0);
-    rig.lanes.retry();
-    assert!(rig.lanes.starved().is_some(), "refused for the third time");
-    rig.lanes.retry();
-    assert_eq!(rig.lanes.starved(), None);
-    let mut mail = rig.mail(2, 10);
+    assert!(harness.lanes.starved().is_some() && harness.threads(Lane::Disk) == 0);
+    harness.lanes.retry();
+    assert!(harness.lanes.starved().is_some(), "refused for the third time");
+    harness.lanes.retry();
+    assert_eq!(harness.lanes.starved(), None);
+    let mut mail = harness.mail(2, 10);
     mail.sort_unstable();
     assert_eq!(mail, ["0", "1"]);
 }
 
 #[test]
 fn a_refused_thread_is_tried_again_also_if_the_lane_has_another() {
-    let mut rig = Rig::new(|_| {});
+    let mut harness = Harness::new(|_| {});
     let (open, work) = gate();
-    rig.start(Lane::Disk, work);
-    rig.lanes.refusals = 1;
-    rig.start(Lane::Disk, |post| post.send("later".into()));
-    assert!(rig.lanes.refused().is_some() && rig.lanes.starved().is_none());
-    rig.lanes.retry();
-    assert_eq!(rig.lanes.refused(), None);
-    assert_eq!(rig.mail(1, 10), ["later"], "the other thread is still occupied");
+    harness.start(Lane::Disk, work);
+    harness.lanes.refusals = 1;
+    harness.start(Lane::Disk, |post| post.send("later".into()));
+    assert!(harness.lanes.refused().is_some() && harness.lanes.starved().is_none());
+    harness.lanes.retry();
+    assert_eq!(harness.lanes.refused(), None);
+    assert_eq!(harness.mail(1, 10), ["later"], "the other thread is still occupied");
     drop(open);
 }
 
 #[test]
 fn no_thread_is_left_after_the_end() {
-    let mut rig = Rig::new(|_| {});
+    let mut harness = Harness::new(|_| {});
     let (open, work) = gate();
     for lane in Lane::ALL {
-        rig.start(lane, |post| post.send(String::new()));
+        harness.start(lane, |post| post.send(String::new()));
     }
-    rig.start(Lane::Tool, work);
+    harness.start(Lane::Tool, work);
     // It still works, and is waited for no longer than that.
-    rig.lanes.end(Duration::ZERO);
-    assert_eq!(rig.lanes.threads.len(), 0);
+    harness.lanes.end(Duration::ZERO);
+    assert_eq!(harness.lanes.threads.len(), 0);
     drop(open);
     for lane in Lane::ALL {
-        rig.until(|rig| rig.threads(lane) == 0);
+        harness.until(|harness| harness.threads(lane) == 0);
     }
-    let mut rig = Rig::new(|_| {});
+    let mut harness = Harness::new(|_| {});
     for lane in Lane::ALL {
-        rig.start(lane, |post| post.send(String::new()));
+        harness.start(lane, |post| post.send(String::new()));
     }
-    rig.lanes.end(Duration::from_secs(60));
-    assert!(Lane::ALL.into_iter().all(|lane| rig.threads(lane) == 0));
+    harness.lanes.end(Duration::from_secs(60));
+    assert!(Lane::ALL.into_iter().all(|lane| harness.threads(lane) == 0));
 }

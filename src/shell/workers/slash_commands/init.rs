@@ -2,7 +2,7 @@
 //! the model is asked to look around and fill it.
 
 use super::{Asked, said};
-use crate::task::slash::Commanded;
+use crate::task::definitions::slash::Commanded;
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::path::Path;

@@ -8,7 +8,7 @@ use super::{Asked, said};
 use crate::base::lock::lock;
 use crate::shell::journal::saved_rules;
 use crate::shell::start::workspace_settings::read_plain;
-use crate::task::slash::Commanded;
+use crate::task::definitions::slash::Commanded;
 use serde_json::json;
 use std::io;
 use std::os::unix::fs::PermissionsExt;

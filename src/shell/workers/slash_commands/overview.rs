@@ -1,8 +1,8 @@
 //! Commands about the server: its tools, how busy it is, its commands, and which turn was stopped.
 
 use super::Asked;
+use crate::task::definitions::slash::Commanded;
 use crate::task::log::gemini::UsageMetadata;
-use crate::task::slash::Commanded;
 use serde_json::json;
 
 pub fn tools(asked: &Asked) -> Result<Commanded, String> {
@@ -23,10 +23,15 @@ pub fn stats(asked: &Asked) -> Result<Commanded, String> {
     let seconds = facts.uptime_ms / 1000;
     let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     let tokens = &facts.tokens;
+    let mcp = facts.mcp;
     let text = table(vec![
         ("uptime".into(), format!("{hours} h {minutes} min {rest} s")),
         ("tasks".into(), format!("{} active of {}", facts.active, facts.known)),
         ("model".into(), facts.model.clone()),
+        (
+            "MCP servers".into(),
+            format!("{} connected, {} failed, {} processes", mcp.connected, mcp.failed, mcp.processes),
+        ),
         ("tokens".into(), format!("{} read, {} written, {} in all", tokens.prompt, tokens.output, tokens.total)),
     ]);
     Ok(Commanded::Done {
@@ -35,6 +40,7 @@ pub fn stats(asked: &Asked) -> Result<Commanded, String> {
             "activeTasks": facts.active,
             "totalTasks": facts.known,
             "model": facts.model,
+            "mcp": mcp,
             "usage": UsageMetadata(*tokens),
         }),
         text,

@@ -2,7 +2,7 @@
 //! behind the task.
 
 use super::Asked;
-use crate::task::slash::{Commanded, Granted};
+use crate::task::definitions::slash::{Commanded, Granted};
 use serde_json::json;
 
 pub fn list(asked: &Asked) -> Result<Commanded, String> {

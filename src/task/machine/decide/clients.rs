@@ -1,5 +1,6 @@
 //! Inputs of clients: prompts, answers to questions, stopping a turn, cancellation. Only these can be refused, and a refused one changes nothing.
 
+use super::inquiries::{valid_replies, without_answers};
 use super::time::is_in_turn;
 use super::*;
 use crate::task::log::answer::Finish;
@@ -24,7 +25,9 @@ impl Deciding<'_> {
         }
         let speaks = said.message.speaks() || said.answers.is_empty();
         let picks = valid_picks(self.state, &said.answers)?;
-        if let (Some(first), true, false) = (said.answers.first(), picks.is_empty(), speaks) {
+        let replies = valid_replies(self.state, &said.answers)?;
+        let is_late = picks.is_empty() && replies.is_empty();
+        if let (Some(first), true, false) = (said.answers.first(), is_late, speaks) {
             return Err(Refusal::NotPending(first.call.clone()));
         }
         if speaks && self.state.queue.len() >= self.rules.limits.queued_prompts {
@@ -33,45 +36,57 @@ impl Deciding<'_> {
         if self.state.suspended {
             self.push(Event::Resumed);
         }
+        let message = if replies.is_empty() { said.message } else { without_answers(&said.message) };
+        self.reply_all(replies, &by);
         let mut always = self.state.always.clone();
-        for Picked { call, plan, pick, choice } in &picks {
-            let (choice, rules) = (*choice, self.granted(call, plan, *choice));
-            always.extend_from_slice(&rules);
-            let call = call.id().clone();
-            self.push(Event::CallAnswered {
-                call: call.clone(),
-                choice,
-                by: by.clone(),
-                edited: pick.edited.clone().filter(|_| plan.question.is_edit()),
-                answers: pick.answers.clone().filter(|_| plan.question.asks_the_user()),
-                rules: rules.clone(),
-            });
-            match choice {
-                Choice::ProceedOnce | Choice::ProceedAlways | Choice::ProceedAlwaysAndSave => {
-                    self.push(Event::CallReady { call, confinement: Confinement::None });
-                }
-                Choice::Cancel => self.end_call(call, refused(plan)),
-            }
-            // The offer stands; whether it is kept is still the operator's to say.
-            if choice == Choice::ProceedAlwaysAndSave && self.rules.grant.saving {
-                for rule in rules {
-                    self.effect(Effect::Save { rule });
-                }
-            }
+        for picked in &picks {
+            always.extend(self.answer_call(picked, &by));
         }
         if always.len() > self.state.always.len() {
             self.answer_covered(&picks, &always, &by);
         }
         if speaks {
             let turn = self.state.last_turn + 1;
-            self.push(Event::Prompted { message: said.message, by, turn, delivery: said.delivery });
+            self.push(Event::Prompted { message, by, turn, delivery: said.delivery });
         }
         Ok(())
     }
 
+    /// Records the answer to a call and what follows from it. Returns the rules that it grants.
+    fn answer_call(&mut self, Picked { call, plan, pick, choice }: &Picked, by: &Source) -> Vec<Rule> {
+        let (choice, rules) = (*choice, self.granted(call, plan, *choice));
+        let call = call.id().clone();
+        self.push(Event::CallAnswered {
+            call: call.clone(),
+            choice,
+            by: by.clone(),
+            edited: pick.edited.clone().filter(|_| plan.question.is_edit()),
+            answers: pick.answers.clone().filter(|_| plan.question.asks_the_user()),
+            rules: rules.clone(),
+        });
+        match choice {
+            Choice::ProceedOnce
+            | Choice::ProceedAlways
+            | Choice::ProceedAlwaysTool
+            | Choice::ProceedAlwaysServer
+            | Choice::ProceedAlwaysAndSave => {
+                self.push(Event::CallReady { call, confinement: Confinement::None });
+            }
+            Choice::Cancel => self.end_call(call, refused(plan)),
+        }
+        // The offer stands; whether it is kept is still the operator's to say.
+        if choice == Choice::ProceedAlwaysAndSave && self.rules.grant.saving {
+            for rule in &rules {
+                self.effect(Effect::Save { rule: Box::new(rule.clone()) });
+            }
+        }
+        rules
+    }
+
     /// An "always" also answers the other open questions that it covers: they are shown, and would not be asked any more.
     fn answer_covered(&mut self, picks: &[Picked], always: &[Rule], by: &Source) {
-        for call in self.state.asked().filter(|call| !picks.iter().any(|picked| picked.call.id() == call.id())) {
+        let asked = self.state.asked().filter(|call| call.stage == Stage::Asked);
+        for call in asked.filter(|call| !picks.iter().any(|picked| picked.call.id() == call.id())) {
             let ruling = call.plan.as_ref().map(|plan| self.ruling(call, plan, always));
             let Some(Ruling { verdict: Verdict::Allow, confinement, .. }) = ruling else { continue };
             self.push(Event::CallAnswered {
@@ -88,12 +103,8 @@ impl Deciding<'_> {
 
     /// What an answer allows beyond the call it is about.
     fn granted(&self, call: &CallState, plan: &Plan, choice: Choice) -> Vec<Rule> {
-        match choice {
-            Choice::ProceedAlways | Choice::ProceedAlwaysAndSave => {
-                policy::always(self.tool(call), plan, self.state.mode)
-            }
-            Choice::ProceedOnce | Choice::Cancel => Vec::new(),
-        }
+        let ToolFacts { name, origin, .. } = self.tool(call).planned(plan);
+        policy::always(name, &origin, &call.request.args, plan, choice, self.state.mode)
     }
 
     pub(in crate::task) fn cancel(&mut self) -> Result<(), Refusal> {
@@ -136,7 +147,18 @@ impl Deciding<'_> {
         let mode = mode.filter(|mode| *mode != self.state.mode);
         let model = model.filter(|model| **model != *self.state.asks);
         if mode.is_some() || model.is_some() {
-            self.push(Event::Tuned { mode, model, by });
+            self.push(Event::Tuned { mode, model, directories: None, by });
+        }
+        Ok(())
+    }
+
+    /// Sets the directories beside the workspace.
+    pub(in crate::task) fn include(&mut self, directories: Vec<String>, by: Source) -> Result<(), Refusal> {
+        if self.state.is_over() {
+            return Err(Refusal::Over);
+        }
+        if directories != *self.state.directories {
+            self.push(Event::Tuned { mode: None, model: None, directories: Some(directories), by });
         }
         Ok(())
     }
@@ -200,7 +222,9 @@ impl Deciding<'_> {
         for call in &self.state.calls {
             match call.stage {
                 Stage::Named | Stage::Ended => continue,
-                Stage::Running { job } | Stage::Replanning { job } => self.effect(Effect::Stop { job }),
+                Stage::Running { job } | Stage::Inquired { job } | Stage::Replanning { job } => {
+                    self.effect(Effect::Stop { job })
+                }
                 Stage::Planned | Stage::Asked | Stage::Answered | Stage::Ready => {}
             }
             self.end_call(call.id().clone(), Ending::cancelled(reason));
@@ -208,23 +232,30 @@ impl Deciding<'_> {
     }
 }
 
-/// The answers that count. Late ones and ones to unknown calls are passed over; an option that is not on offer refuses
-/// the message whole, so that nothing of it happens by halves.
+/// The answers that count. Late ones and ones to unknown calls are passed over; an option that is not on offer
+/// and an answer to an earlier plan refuse the message whole, so that nothing of it happens by halves.
 fn valid_picks<'a>(state: &'a State, picks: &'a [Pick]) -> Result<Vec<Picked<'a>>, Refusal> {
     let mut valid: Vec<Picked> = Vec::new();
     for pick in picks {
-        let open = state.asked().find(|call| call.id() == &pick.call);
+        let open = state.asked().find(|call| call.id() == &pick.call && call.inquiry.is_none());
         let Some((call, plan)) = open.and_then(|call| Some((call, call.plan.as_ref()?))) else {
             continue;
         };
         if valid.iter().any(|earlier| earlier.pick.call == pick.call) {
             continue;
         }
+        if pick.seen.is_some_and(|seen| seen != call.planned_at) {
+            return Err(Refusal::PlannedAgain(pick.call.clone()));
+        }
         let options = call.options();
+        let is_offered = |choice: Choice| options.contains(&choice);
         let choice = match (Choice::from_word(&pick.option), call.keeping) {
             // Clients that are not shown the options may say always at any time.
             (Some(Choice::ProceedAlways | Choice::ProceedAlwaysAndSave), ApprovalScope::Once) => {
                 Some(Choice::ProceedOnce)
+            }
+            (Some(Choice::ProceedAlways), _) if is_offered(Choice::ProceedAlwaysTool) => {
+                Some(Choice::ProceedAlwaysTool)
             }
             (choice, ApprovalScope::Once | ApprovalScope::Session | ApprovalScope::Disk) => choice,
         };

@@ -2,11 +2,13 @@
 //! answer, or a prompt for the model, and from there on it is a turn like any other. Later turns are ordinary ones.
 
 use super::{Deciding, Effect, Gate};
+use crate::task::definitions::slash::{Command, Commanded, PromptPart, RESULT};
 use crate::task::log::answer::{Answer, Finish};
 use crate::task::log::event::{End, Event};
-use crate::task::machine::state::{Queued, State};
+use crate::task::log::media::Media;
+use crate::task::machine::state::{CallState, Queued, State};
 use crate::task::message::{Artifact, Part};
-use crate::task::slash::{Command, Commanded, RESULT};
+use crate::task::spec::{Choice, Display, Ending};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -16,6 +18,7 @@ pub(in crate::task) fn of(state: &State) -> Option<Command> {
         workspace: state.workspace.clone(),
         trusted: state.created.trusted,
         invocation: state.created.command.clone()?,
+        tenant: state.created.tenant.clone(),
         facts: Arc::default(),
     })
 }
@@ -33,13 +36,75 @@ impl Deciding<'_> {
 
     pub(in crate::task) fn commanded(&mut self, result: Result<Commanded, String>) {
         match result {
-            Ok(Commanded::Done { text, data }) => self.command_done(text, data),
-            Ok(Commanded::Ask { prompt }) => {
-                let job = self.push(Event::CommandPrompted { text: prompt });
-                self.ask_model(job);
+            Ok(Commanded::Done { text, data } | Commanded::Restored { text, data, .. }) => {
+                self.command_done(text, data)
             }
+            Ok(Commanded::Ask { prompt }) => self.prompted(prompt, Vec::new()),
+            Ok(Commanded::AskWith { prompt, media }) => self.prompted(prompt, media),
+            Ok(Commanded::Expanded { parts, notices }) => self.expanded(parts, notices),
             Err(text) => self.end_turn(End::Failed(text)),
         }
+    }
+
+    /// The commands of the prompt become calls, which are prepared, judged and approved as those of the model are.
+    fn expanded(&mut self, mut parts: Vec<PromptPart>, notices: Vec<String>) {
+        for text in notices {
+            self.push(Event::Declined { text });
+        }
+        let at = self.state.seq.0 + self.decision.events.len() as u64 + 1;
+        let mut calls = 0;
+        for part in &mut parts {
+            if let PromptPart::Shell(request) = part {
+                request.call = format!("command-{at}-{calls}").into();
+                calls += 1;
+            }
+        }
+        match calls {
+            0 => self.prompt_model(&parts),
+            _ => {
+                let job = self.push(Event::CommandExpanded { parts: parts.into() });
+                self.start(job);
+            }
+        }
+    }
+
+    /// Goes on when the calls of the prompt have ended. If one of them may not run or fails, none of the others runs and the turn is
+    /// over. False: some have not ended.
+    pub(in crate::task) fn end_expansion(&mut self, parts: &[PromptPart]) -> bool {
+        let failed =
+            |call: &&CallState| call.is_over() && !matches!(call.ending.as_deref(), Some(Ending::Success { .. }));
+        let calls = &self.state.calls;
+        if let Some(call) = calls.iter().find(failed) {
+            let end = match (call.choice, call.ending.as_deref()) {
+                (Some(Choice::Cancel), _) => End::Refused,
+                (_, Some(Ending::Error { error })) => End::Failed(error.message.clone()),
+                (_, Some(Ending::Cancelled { reason, .. })) => End::Failed(reason.clone()),
+                (_, Some(Ending::Success { .. }) | None) => unreachable!("it has failed"),
+            };
+            self.stop_everything("Another command of the same prompt did not run.");
+            self.end_turn(end);
+            return true;
+        }
+        let is_over = calls.iter().all(CallState::is_over);
+        if is_over {
+            self.prompt_model(parts);
+        }
+        is_over
+    }
+
+    fn prompt_model(&mut self, parts: &[PromptPart]) {
+        let text = parts.iter().map(|part| match part {
+            PromptPart::Text(text) => text.clone(),
+            PromptPart::Shell(request) => {
+                printed(self.state.call(&request.call).and_then(|call| call.ending.as_deref()))
+            }
+        });
+        self.prompted(text.collect(), Vec::new());
+    }
+
+    fn prompted(&mut self, text: String, media: Vec<Media>) {
+        let job = self.push(Event::CommandPrompted { text, media });
+        self.ask_model(job);
     }
 
     /// What it says becomes an answer, so that it is part of the conversation as anything the agent says is.
@@ -63,3 +128,20 @@ impl Deciding<'_> {
         });
     }
 }
+
+/// What a command of a prompt printed, and how it ended if it did not succeed.
+fn printed(ending: Option<&Ending>) -> String {
+    let Some(Ending::Success { output, display: Display::Text { text } }) = ending else {
+        return String::new();
+    };
+    let (shown, output) = (text.as_str().trim_end_matches('\n'), output.as_str());
+    // The lines about its end are the last ones that the model is told.
+    let is_fact = |line: &&str| line.starts_with("Exit Code: ") || line.starts_with("Signal: ");
+    match output.lines().rev().take(LAST_LINES).find(is_fact).filter(|fact| !shown.contains(*fact)) {
+        Some(fact) => format!("{shown}\n{fact}"),
+        None => shown.to_owned(),
+    }
+}
+
+/// Lines at the end of a result that are searched for how the command ended.
+const LAST_LINES: usize = 6;

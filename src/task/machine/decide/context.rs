@@ -1,7 +1,7 @@
 //! The limits of a conversation: how often the model is asked, how long the conversation may become, what happens when the model is
 //! unavailable or repeats itself.
 
-use super::{Deciding, Effect};
+use super::{Deciding, Effect, REQUESTS_USED_UP};
 use crate::base::id::Seq;
 use crate::task::log::answer::{Answer, Finish, Request};
 use crate::task::log::event::{End, Event};
@@ -24,15 +24,14 @@ impl Deciding<'_> {
     pub(in crate::task) fn worn_out(&self) -> Option<String> {
         let most = self.rules.limits.session_requests;
         (most > 0 && self.state.requests >= most)
-            .then(|| format!("The task has asked the model {most} times, as often as it may. Start a new task."))
+            .then(|| format!("{REQUESTS_USED_UP} {most} times, as often as it may. Start a new task."))
     }
 
     /// Asks the model; first for a summary if the conversation has become too long.
     pub(in crate::task) fn ask_model(&mut self, job: Seq) {
         let cap = self.rules.limits.compress_tokens;
         if self.state.context_tokens >= cap && self.state.may_compact(self.rules.limits) {
-            let job = self.push(Event::CompactionBegan);
-            self.start(job);
+            self.begin_compaction();
         } else {
             self.start(job);
         }
@@ -43,6 +42,11 @@ impl Deciding<'_> {
         if !self.state.may_compact(self.rules.limits) {
             return self.end_turn(End::Failed(message));
         }
+        self.begin_compaction();
+    }
+
+    /// Lets the model summarise the conversation.
+    pub(in crate::task) fn begin_compaction(&mut self) {
         let job = self.push(Event::CompactionBegan);
         self.start(job);
     }
@@ -55,16 +59,16 @@ impl Deciding<'_> {
     pub(in crate::task) fn compacted(&mut self, result: Result<Compaction, String>) {
         let event = match result {
             Ok(compaction) => {
-                let before = self.state.summary.as_ref();
-                Event::Compacted {
-                    summary: compaction.summary.into(),
-                    items: before.map_or(0, |summary| summary.items) + compaction.items,
-                }
+                let items = self.state.summarised(compaction.items);
+                Event::Compacted { summary: compaction.summary.into(), items }
             }
             Err(reason) => Event::CompactionFailed { reason },
         };
         let job = self.push(event);
-        self.start(job);
+        match self.state.turn.compress {
+            true => self.end_turn(End::Done),
+            false => self.start(job),
+        }
     }
 
     /// The model is unavailable: another one is asked, or the turn is over.

@@ -3,13 +3,19 @@
 
 use super::*;
 use crate::limits::SHELL_CHARS;
+use crate::task::definitions::command_hook::HookPoint;
 use crate::task::log::blob::FileChange;
-use crate::task::machine::job::Attachments;
+use crate::task::machine::job::{Attachments, call_notes, model_notes, step_notes};
 use std::{iter, slice};
 
 impl Deciding<'_> {
     pub(in crate::task) fn note(&mut self, job: Seq, body: NoteBody, at: u64) {
         match (self.state.awaited(job), body) {
+            (Some(_), NoteBody::HookRan(report)) => drop(self.push(Event::HookRan(Arc::new(report)))),
+            // Such a hook only looks on, beside the jobs of the task.
+            (None, NoteBody::HookRan(report)) if report.point == HookPoint::Notification && !self.state.is_over() => {
+                self.push(Event::HookRan(Arc::new(report)));
+            }
             (Some(awaited), body) => self.take_result(awaited, body, at),
             // The call was stopped too late: what it did to files is recorded as long as the log goes on.
             (None, NoteBody::Edited { changes, .. }) if !self.state.is_over() => self.files_changed(changes),
@@ -24,7 +30,11 @@ impl Deciding<'_> {
             (Awaited::Step(Step::Attach), NoteBody::Attached(found)) => self.attached(found),
             // The prompt is sent without the files that it names.
             (Awaited::Step(Step::Attach), NoteBody::Died(_)) => self.attached(Attachments::default()),
+            (Awaited::Step(Step::Command), NoteBody::Tools(set)) => drop(self.push(Event::Tools(Arc::new(set)))),
             (Awaited::Step(Step::Command), NoteBody::Commanded(result)) => self.commanded(result),
+            (Awaited::Step(Step::Command), NoteBody::Produced { artifact, append, last }) => {
+                self.push(Event::Produced { artifact: Arc::new(artifact), append, last });
+            }
             (Awaited::Step(Step::Command), NoteBody::Died(message)) => {
                 self.commanded(Err(format!("The command ended unexpectedly: {message}")));
             }
@@ -44,15 +54,7 @@ impl Deciding<'_> {
             (Awaited::Plan(call), NoteBody::Died(message)) => {
                 self.prepared(slice::from_ref(call), Vec::new(), died(message));
             }
-            (Awaited::Run(call), NoteBody::Output(text)) => self.printed(call, text),
-            (Awaited::Run(call), NoteBody::Ended(end)) => self.ran(call, end),
-            (Awaited::Run(call), NoteBody::Edited { ending, changes }) => {
-                self.files_changed(changes);
-                self.end_call(call.id().clone(), ending);
-            }
-            (Awaited::Run(call), NoteBody::Died(message)) => {
-                self.end_call(call.id().clone(), Ending::Error { error: died(message) });
-            }
+            (Awaited::Run(call), body) => self.heard_from_call(call, body),
             (Awaited::Shell(_), NoteBody::Output(text)) if text.is_empty() => {}
             (Awaited::Shell(_), NoteBody::Output(text)) => drop(self.push(Event::ShellOutput { text })),
             (Awaited::Shell(_), NoteBody::Ended(RunEnd::Ended(ending))) => self.shell_ended(&ending),
@@ -61,29 +63,41 @@ impl Deciding<'_> {
             (
                 Awaited::Step(Step::Attach | Step::Command | Step::Compact | Step::Prepare)
                 | Awaited::Plan(_)
-                | Awaited::Run(_)
                 | Awaited::Shell(_),
-                NoteBody::Tools(_)
-                | NoteBody::Traced(_)
-                | NoteBody::Thought { .. }
-                | NoteBody::Text(_)
-                | NoteBody::Cited(_)
-                | NoteBody::Produced { .. }
-                | NoteBody::Answered(_)
-                | NoteBody::Attached(_)
-                | NoteBody::Commanded(_)
-                | NoteBody::Compacted(_)
-                | NoteBody::Prepared(_)
-                | NoteBody::Output(_)
-                | NoteBody::Ended(_)
-                | NoteBody::Edited { .. },
+                model_notes!() | step_notes!() | call_notes!(),
             ) => {}
+        }
+    }
+
+    fn heard_from_call(&mut self, call: &CallState, body: NoteBody) {
+        match body {
+            NoteBody::Output(text) => self.printed(call, text),
+            NoteBody::SkillActivated(skill) => drop(self.push(Event::SkillActivated(Arc::new(skill)))),
+            NoteBody::AgentCalled(thread) => drop(self.push(Event::AgentCalled(Arc::new(thread)))),
+            NoteBody::Inquired(inquired) => self.inquired(call, inquired),
+            NoteBody::Withdrawn { nr } => self.withdrawn(call, Some(nr)),
+            NoteBody::Ended(end) => {
+                self.withdrawn(call, None);
+                self.ran(call, end);
+            }
+            NoteBody::Edited { ending, changes } => {
+                self.files_changed(changes);
+                self.withdrawn(call, None);
+                self.end_call(call.id().clone(), ending);
+            }
+            NoteBody::Died(message) => {
+                self.withdrawn(call, None);
+                self.end_call(call.id().clone(), Ending::Error { error: died(message) });
+            }
+            // Not a result of a call.
+            NoteBody::HookRan(_) | model_notes!() | step_notes!() => {}
         }
     }
 
     fn heard(&mut self, body: NoteBody, at: u64) {
         match body {
             NoteBody::Tools(set) => drop(self.push(Event::Tools(Arc::new(set)))),
+            NoteBody::ServerSeen(seen) => drop(self.push(Event::ServerSeen(Arc::new(seen)))),
             NoteBody::Traced(trace) => drop(self.push(Event::Traced { trace })),
             NoteBody::Thought { subject, description } if subject.is_empty() && description.is_empty() => {}
             NoteBody::Thought { subject, description } => {
@@ -101,13 +115,7 @@ impl Deciding<'_> {
             NoteBody::Died(message) => {
                 self.end_turn(End::Failed(format!("The request to the model ended unexpectedly: {message}")));
             }
-            NoteBody::Attached(_)
-            | NoteBody::Commanded(_)
-            | NoteBody::Compacted(_)
-            | NoteBody::Prepared(_)
-            | NoteBody::Output(_)
-            | NoteBody::Ended(_)
-            | NoteBody::Edited { .. } => {}
+            step_notes!() | call_notes!() => {}
         }
     }
 
@@ -157,6 +165,7 @@ impl Deciding<'_> {
         let Tries { failed, broken, since } = self.state.turn.tries;
         let since = if since == 0 { at } else { since };
         let (tries, delay_ms) = match error.kind {
+            ModelErrorKind::NeedsKey => return self.end_turn(End::NeedsAuth(error.message)),
             ModelErrorKind::Fatal => return self.end_turn(End::Failed(error.message)),
             ModelErrorKind::Unusable => return self.fall_back(error.message),
             ModelErrorKind::TooLong => return self.too_long(error.message),
@@ -205,7 +214,8 @@ impl Deciding<'_> {
         for (call, result) in calls.iter().zip(results) {
             let id = call.id().clone();
             match result {
-                Ok(plan) => {
+                Ok(mut plan) => {
+                    self.warn_of_change(call, &mut plan);
                     let plan = Arc::new(plan);
                     self.push(Event::CallPlanned { call: id, plan: plan.clone() });
                     planned.push((call, plan));
@@ -218,6 +228,18 @@ impl Deciding<'_> {
         }
     }
 
+    /// Says so if somebody allowed this tool of an MCP server for longer, and the server has changed what it says about the tool.
+    fn warn_of_change(&self, call: &CallState, plan: &mut Plan) {
+        let ToolFacts { name, origin, .. } = self.tool(call).planned(plan);
+        let Question::Mcp { server, warnings, .. } = &mut plan.question else { return };
+        let mut rules = self.state.always.iter().chain(self.rules.policy.saved());
+        if call.stale > 0 || rules.any(|rule| rule.allowed_before(name, &origin)) {
+            warnings.push(format!(
+                "It was allowed before, but {server} has changed the tool or was configured anew since then. Check what it says now."
+            ));
+        }
+    }
+
     /// Whether a planned call may run, has to be asked about, or may not run at all.
     fn judge(&mut self, call: &CallState, plan: &Plan) {
         let id = call.id().clone();
@@ -227,8 +249,12 @@ impl Deciding<'_> {
                 self.push(Event::CallReady { call: id, confinement: ruling.confinement });
             }
             Verdict::Ask => {
-                let keeping = match self.rules.grant.saving && self.state.created.trusted {
+                let (grant, trusted) = (self.rules.grant, self.state.created.trusted);
+                let is_mcp = matches!(plan.question, Question::Mcp { .. });
+                let keeping = match grant.saving && trusted {
                     _ if plan.question.is_unread() => ApprovalScope::Once,
+                    _ if is_mcp && (grant.always_disabled || !trusted) => ApprovalScope::Once,
+                    _ if self.tool(call).origin.is_of_client() => ApprovalScope::Once,
                     true => ApprovalScope::Disk,
                     false => ApprovalScope::Session,
                 };
@@ -246,11 +272,13 @@ impl Deciding<'_> {
     /// What the policy and the rules of this session say about a call.
     pub(super) fn ruling(&self, call: &CallState, plan: &Plan, always: &[Rule]) -> Ruling {
         let state = self.state;
-        let spec = self.rules.tools.get(&call.request.name);
-        let only = state.created.tools.as_deref();
-        if spec.map_or(only.is_some(), |spec| !spec.is_among(only)) {
+        let tool = self.tool(call).planned(plan);
+        if !tool.is_among(state.created.tools.as_deref()) {
             let reason = "whoever began this task wants other tools used only";
             return Ruling::new(Verdict::Deny, reason);
+        }
+        if matches!(plan.question, Question::Mcp { .. }) && tool.origin.mcp().is_none() {
+            return Ruling::new(Verdict::Deny, "the model was not told of this tool");
         }
         // A file that keeps changing under an edit is the user's to look at, whatever was allowed before.
         let session = match call.stale {
@@ -258,21 +286,26 @@ impl Deciding<'_> {
             _ => &[],
         };
         let mut ruling = self.rules.policy.judge(&Ask {
-            tool: self.tool(call),
-            kind: self.kind(call),
-            by_default: spec.map_or(Verdict::Ask, |spec| spec.by_default),
+            tool: tool.name,
+            kind: tool.kind,
+            origin: &tool.origin,
+            by_default: tool.by_default,
             args: &call.request.args,
             plan,
             mode: state.mode,
             session,
+            denied: state.tools.as_ref().map_or(&[], |tools| &tools.denied),
             trusted: state.created.trusted,
-            // A task waits for as long as it takes: somebody may always come.
-            interactive: true,
+            interactive: self.rules.policy.is_interactive(),
             auto_execute: state.created.auto_execute && self.rules.grant.auto_execute,
         });
         // What the agent asks the user nobody else can answer: a rule may forbid it, and none can say yes to it.
-        if plan.question.asks_the_user() && ruling.verdict == Verdict::Allow {
-            ruling.verdict = Verdict::Ask;
+        // Nor can one say yes to what a hook wants asked.
+        if (plan.question.asks_the_user() || call.must_ask) && ruling.verdict == Verdict::Allow {
+            ruling = match self.rules.policy.is_interactive() {
+                true => Ruling { verdict: Verdict::Ask, ..ruling },
+                false => Ruling::new(Verdict::Deny, "nobody can be asked"),
+            };
         }
         ruling
     }

@@ -22,7 +22,8 @@ impl Deciding<'_> {
     }
 
     fn restored_calls(&mut self) {
-        if self.state.calls.is_empty() || self.state.waits_for_answers() || self.state.suspended {
+        let is_inquired = self.state.calls.iter().any(|call| call.inquiry.is_some());
+        if self.state.calls.is_empty() || (self.state.waits_for_answers() && !is_inquired) || self.state.suspended {
             return;
         }
         let interrupted = |message: &str| Ending::Error { error: ErrorKind::Interrupted.error(message) };
@@ -32,7 +33,7 @@ impl Deciding<'_> {
             match call.stage {
                 Stage::Ended => {}
                 Stage::Asked | Stage::Ready => open += 1,
-                Stage::Running { .. } => {
+                Stage::Running { .. } | Stage::Inquired { .. } => {
                     let message = "The server was stopped while this call was running. It may have \
                                    had effects; look before you run it again.";
                     self.end_call(id, interrupted(message));

@@ -3,7 +3,7 @@
 
 use super::restart::RESTARTED;
 use super::*;
-use crate::base::span;
+use crate::base::text::span;
 use crate::limits::Times;
 
 /// When a turn that is under way should be told the time, in Unix milliseconds. Nothing changes by [`Input::Time`] before, and
@@ -58,6 +58,10 @@ impl Deciding<'_> {
             return;
         }
         for call in overdue() {
+            if let Some(inquired) = &call.inquiry {
+                self.reply(call, inquired, Reply::Cancel, Source::clock());
+                continue;
+            }
             self.push(Event::CallAnswered {
                 call: call.id().clone(),
                 choice: Choice::Cancel,

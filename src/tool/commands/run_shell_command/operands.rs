@@ -210,7 +210,7 @@ fn writable(workspace: &Workspace, path: &Path) -> Result<ResolvedPath, String> 
 pub(in crate::tool) fn ready_to_write(workspace: &Workspace, path: &str) -> Result<PathBuf, String> {
     let resolved = writable(workspace, Path::new(path))?;
     if let Found::Nothing(missing) = resolved.found {
-        let entry = missing.make_parents().map_err(|error| error.to_string())?;
+        let (entry, _) = missing.make_parents().map_err(|error| error.to_string())?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         rustix::fs::openat(&entry.dir, &entry.name, flags, Mode::from_raw_mode(0o666))
             .map_err(|errno| format!("cannot be created: {errno}"))?;

@@ -9,7 +9,7 @@
 //! with `\n` only. The loose strategy is a pattern (tokens joined by optional space) that needs no regular expression: its tokens contain
 //! no space, so the space before each can be skipped greedily.
 
-use crate::base::nearest::edit_distance;
+use crate::base::text::nearest::edit_distance;
 use std::ops::Range;
 
 /// Replaces a range of the text with `text`.

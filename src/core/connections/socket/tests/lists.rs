@@ -4,14 +4,14 @@ use super::*;
 
 #[test]
 fn a_list_does_without_what_cannot_be_read() {
-    let mut rig = Rig::new();
-    let tasks: Vec<TaskId> = (0..3).map(|_| begin(&mut rig)).collect();
+    let mut test = TestCore::new();
+    let tasks: Vec<TaskId> = (0..3).map(|_| begin(&mut test)).collect();
     for task in &tasks {
-        rig.cancel(task);
+        test.cancel(task);
     }
-    rig.restart();
-    rig.lost = vec![tasks[1].clone()];
-    let body = http(&mut rig, "GET /tasks?pageSize=10", &Value::Null);
+    test.restart();
+    test.lost = vec![tasks[1].clone()];
+    let body = http(&mut test, "GET /tasks?pageSize=10", &Value::Null);
     let list: Value = serde_json::from_str(&body).expect("JSON");
     let listed = list["tasks"].as_array().unwrap_or_else(|| panic!("{list:#}"));
     let mut listed: Vec<&str> = listed.iter().map(|task| text(task, "id")).collect();
@@ -23,15 +23,15 @@ fn a_list_does_without_what_cannot_be_read() {
 
 #[test]
 fn pages_of_a_list_hold_every_task_once_and_in_order() {
-    let mut rig = Rig::new();
+    let mut test = TestCore::new();
     let mut tasks: Vec<TaskId> = Vec::new();
     for n in 0..7 {
         // Some have the same time.
-        rig.later(n % 2);
-        tasks.push(begin(&mut rig));
+        test.later(n % 2);
+        tasks.push(begin(&mut test));
     }
     tasks.sort_unstable_by_key(|task| {
-        let at = rig.state(task).status.at;
+        let at = test.state(task).status.at;
         (std::cmp::Reverse(at), task.clone())
     });
     for size in 1..=8 {
@@ -39,7 +39,7 @@ fn pages_of_a_list_hold_every_task_once_and_in_order() {
         let mut token = String::new();
         loop {
             let path = format!("GET /tasks?pageSize={size}&pageToken={token}");
-            let body = http(&mut rig, &path, &Value::Null);
+            let body = http(&mut test, &path, &Value::Null);
             let page: Value = serde_json::from_str(&body).expect("JSON");
             assert_eq!(page["totalSize"], 7, "{page:#}");
             let tasks = page["tasks"].as_array().expect("tasks");
@@ -57,36 +57,36 @@ fn pages_of_a_list_hold_every_task_once_and_in_order() {
 
 #[test]
 fn a_session_that_cannot_be_read_is_followed_by_another() {
-    let mut rig = Rig::new();
-    join(&mut rig, "", "");
-    let first = rig.core.tasks.live_session().cloned().expect("a session");
-    rig.restart();
+    let mut test = TestCore::new();
+    join(&mut test, "", "");
+    let first = test.core.tasks.live_session(&Default::default()).cloned().expect("a session");
+    test.restart();
     // Its ids begin anew with the core.
-    rig.core.settings.entropy.uuid();
-    rig.lost = vec![first.clone()];
-    let socket = join(&mut rig, "", "");
-    let second = rig.core.tasks.live_session().cloned().expect("a session");
+    test.core.settings.entropy.uuid();
+    test.lost = vec![first.clone()];
+    let socket = join(&mut test, "", "");
+    let second = test.core.tasks.live_session(&Default::default()).cloned().expect("a session");
     assert_ne!(first, second);
-    send(&mut rig, socket, &[prompt(1, "message/stream", "go")]);
-    let seen = seen(&mut rig, socket);
+    send(&mut test, socket, &[prompt(1, "message/stream", "go")]);
+    let seen = seen(&mut test, socket);
     let mut shown = seen.iter().filter(|seen| seen["kind"].is_string());
     assert!(shown.all(|seen| text(seen, "taskId") == second.as_str()), "{seen:#?}");
 }
 
 #[test]
 fn a_list_without_pages_shows_the_newest_and_no_more() {
-    let mut rig = small(Limits { list_briefs: 2, list_page: 2, ..Limits::default() });
+    let mut test = small(Limits { list_briefs: 2, list_page: 2, ..Limits::default() });
     for _ in 0..3 {
-        http(&mut rig, "POST /tasks", &json!({}));
+        http(&mut test, "POST /tasks", &json!({}));
     }
-    let list: Value = serde_json::from_str(&http(&mut rig, "GET /tasks", &Value::Null)).expect("JSON");
+    let list: Value = serde_json::from_str(&http(&mut test, "GET /tasks", &Value::Null)).expect("JSON");
     assert_eq!(list["tasks"].as_array().map(Vec::len), Some(2));
     assert_eq!(list["totalSize"], 3, "who is shown a part is told so");
-    let key = rig.core.opened(Peer::SameUser, rig.now);
+    let key = test.core.opened(Peer::SameUser, test.now);
     let ask = b"GET /v1/tasks HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    rig.core.received(key, ask, rig.now);
-    rig.turns();
-    let answer = String::from_utf8(taken(&mut rig, key)).expect("UTF-8");
+    test.core.received(key, ask, test.now);
+    test.turns();
+    let answer = String::from_utf8(taken(&mut test, key)).expect("UTF-8");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
     let list: Value = serde_json::from_str(body).expect("JSON");
     assert_eq!(list.as_array().map(Vec::len), Some(2));
@@ -95,68 +95,68 @@ fn a_list_without_pages_shows_the_newest_and_no_more() {
 
 #[test]
 fn a_server_that_ends_begins_no_session() {
-    let mut rig = small(Limits::default());
-    let key = join(&mut rig, "?taskId=*", "");
-    taken(&mut rig, key);
-    rig.core.shut_down(rig.now);
+    let mut test = small(Limits::default());
+    let key = join(&mut test, "?taskId=*", "");
+    taken(&mut test, key);
+    test.core.shut_down(test.now);
     let prompt = json!({"jsonrpc": "2.0", "id": 1, "method": "message/stream",
         "params": {"message": {"content": {"text": "hi, ".repeat(20)}}}});
-    rig.core.received(key, &framed(&prompt), rig.now);
-    rig.turns();
-    let shown = String::from_utf8_lossy(&taken(&mut rig, key)).into_owned();
+    test.core.received(key, &framed(&prompt), test.now);
+    test.turns();
+    let shown = String::from_utf8_lossy(&taken(&mut test, key)).into_owned();
     assert!(shown.contains("begins no session"), "{shown}");
 }
 
 /// A server that was killed may leave a child behind that still holds the lock of a journal for a moment.
 #[test]
 fn a_log_that_another_process_has_is_asked_for_again() {
-    let mut rig = small(Limits { load_tries: 3, ..Limits::default() });
-    let session: Value = serde_json::from_str(&http(&mut rig, "POST /tasks", &Value::Null)).expect("JSON");
+    let mut test = small(Limits { load_tries: 3, ..Limits::default() });
+    let session: Value = serde_json::from_str(&http(&mut test, "POST /tasks", &Value::Null)).expect("JSON");
     let task = session["taskId"].as_str().expect("an id").to_owned();
-    rig.restart();
-    rig.busy = 2;
-    let key = rig.core.opened(Peer::SameUser, rig.now);
+    test.restart();
+    test.busy = 2;
+    let key = test.core.opened(Peer::SameUser, test.now);
     let ask = format!("GET /tasks/{task} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    rig.core.received(key, ask.as_bytes(), rig.now);
-    rig.turns();
-    assert_eq!(taken(&mut rig, key), b"", "it waits");
-    rig.later(25);
-    rig.later(25);
-    let answer = String::from_utf8(taken(&mut rig, key)).expect("UTF-8");
+    test.core.received(key, ask.as_bytes(), test.now);
+    test.turns();
+    assert_eq!(taken(&mut test, key), b"", "it waits");
+    test.later(25);
+    test.later(25);
+    let answer = String::from_utf8(taken(&mut test, key)).expect("UTF-8");
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    rig.restart();
-    rig.busy = 99;
-    let key = rig.core.opened(Peer::SameUser, rig.now);
-    rig.core.received(key, ask.as_bytes(), rig.now);
+    test.restart();
+    test.busy = 99;
+    let key = test.core.opened(Peer::SameUser, test.now);
+    test.core.received(key, ask.as_bytes(), test.now);
     for _ in 0..3 {
-        rig.later(25);
+        test.later(25);
     }
-    let answer = String::from_utf8(taken(&mut rig, key)).expect("UTF-8");
+    let answer = String::from_utf8(taken(&mut test, key)).expect("UTF-8");
     assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
 }
 
 #[test]
 fn a_socket_that_asked_for_the_clients_is_told_when_they_change() {
-    let mut rig = Rig::new();
-    let first = join(&mut rig, "?client=ann", "Sec-WebSocket-Protocol: gemini-a2a.v1\r\n");
+    let mut test = TestCore::new();
+    let first = join(&mut test, "?client=ann", "Sec-WebSocket-Protocol: gemini-a2a.v1\r\n");
     let names = |frame: &Value| -> Vec<String> {
         let clients = frame["clients"].as_array().expect("a list").iter();
         clients.map(|client| text(client, "client").to_owned()).collect()
     };
-    send(&mut rig, first, &[own(json!({"clients": {}}))]);
-    let seen_first = seen(&mut rig, first);
+    send(&mut test, first, &[own(json!({"clients": {}}))]);
+    let seen_first = seen(&mut test, first);
     let listed = seen_first.iter().find(|frame| frame.get("ok").is_some()).expect("an answer");
     assert_eq!(names(&listed["ok"]), ["ann"]);
-    rig.later(1);
-    let second = join(&mut rig, "?client=bob", "Sec-WebSocket-Protocol: gemini-a2a.v1\r\n");
-    rig.turns();
-    let told = seen(&mut rig, first);
+    test.later(1);
+    let second = join(&mut test, "?client=bob", "Sec-WebSocket-Protocol: gemini-a2a.v1\r\n");
+    test.turns();
+    let told = seen(&mut test, first);
     assert_eq!(names(told.last().expect("a frame")), ["ann", "bob"]);
-    let of_bob = seen(&mut rig, second);
+    let of_bob = seen(&mut test, second);
     assert!(of_bob.iter().all(|frame| frame.get("clients").is_none()), "it did not ask: {of_bob:?}");
-    rig.core.input(crate::core::Input::Broke { conn: second }, rig.now);
-    rig.turns();
-    assert_eq!(names(seen(&mut rig, first).last().expect("a frame")), ["ann"]);
-    rig.turns();
-    assert_eq!(seen(&mut rig, first), [Value::Null; 0], "nothing has changed");
+    test.core.input(crate::core::Input::Broke { conn: second }, test.now);
+    test.turns();
+    assert_eq!(names(seen(&mut test, first).last().expect("a frame")), ["ann"]);
+    test.turns();
+    assert_eq!(seen(&mut test, first), [Value::Null; 0], "nothing has changed");
 }

@@ -1,0 +1,267 @@
+//! Requests to the client: for permission, and for answers to the agent's own questions. Which ones are open follows from the calls that
+//! wait for an answer: a client is asked about each of them once, and a request is withdrawn when the call no longer waits, because
+//! somebody else has answered it or the turn was stopped. After a lost connection everything that is open is asked again.
+
+use crate::a2a::acp::updates::planned;
+use crate::a2a::dialect::Unaddressed;
+use crate::a2a::encodings::object::object;
+use crate::a2a::form::Form;
+use crate::a2a::views::call::Call;
+use crate::base::id::{CallId, Seq, TaskId};
+use crate::base::json;
+use crate::limits::ACP_OPEN_REQUESTS;
+use crate::task::machine::job::Pick;
+use crate::task::machine::state::{CallState, State};
+use crate::task::spec::{Answers, Choice, Inquiry, InquiryKind, Question};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// The requests of one connection.
+#[derive(Debug, Default)]
+pub struct OpenRequests {
+    last: u64,
+    all: Vec<Request>,
+}
+
+/// A request about a call, kept until the call waits no longer.
+#[derive(Debug)]
+struct Request {
+    id: u64,
+    task: TaskId,
+    call: CallId,
+    /// The plan that the client was shown, and the number of the question that came up while the call ran; 0 before.
+    seen: Seq,
+    nr: u32,
+    /// The client has not answered.
+    is_open: bool,
+    asks: Asks,
+}
+
+#[derive(Debug)]
+enum Asks {
+    /// Which of the options.
+    Permission,
+    /// The one question of the agent: which of these answers.
+    Choice(Vec<String>),
+    /// A form with a field for each question of the agent.
+    Form,
+}
+
+/// What follows from the calls of a task.
+#[derive(Debug, Default)]
+pub struct Requests {
+    pub messages: Vec<Vec<u8>>,
+    /// Calls that this client cannot be asked about.
+    pub unaskable: Vec<CallId>,
+}
+
+impl OpenRequests {
+    /// Withdraws the requests about calls of a task that wait no longer.
+    pub fn withdraw(&mut self, state: &State) -> Vec<Vec<u8>> {
+        let mut messages = Vec::new();
+        self.all.retain(|request| {
+            let waits = request.task != state.created.task || state.asked().any(|call| request.is_about(state, call));
+            if !waits && request.is_open {
+                messages.push(withdrawn(request.id));
+            }
+            waits
+        });
+        messages
+    }
+
+    /// Makes the requests about calls that wait. At the limit a call is asked about when another request was answered.
+    pub fn ask(&mut self, form: &Form, state: &State) -> Requests {
+        let mut requests = Requests::default();
+        let task = &state.created.task;
+        for call in state.asked() {
+            let is_asked = self.all.iter().any(|request| request.is_about(state, call));
+            if is_asked || self.all.len() >= ACP_OPEN_REQUESTS {
+                continue;
+            }
+            let (Some(shown), Some(asked)) = (Call::present(call), call.question()) else {
+                continue;
+            };
+            let session = form.session.as_ref().unwrap_or(task);
+            let Some((method, params, asks)) = question(form, session, shown, asked) else {
+                requests.unaskable.push(call.id().clone());
+                continue;
+            };
+            self.last += 1;
+            let id = self.last;
+            requests.messages.push(object(|o| {
+                o.member("jsonrpc", "2.0").member("id", &id).member("method", method);
+                o.name("params").extend_from_slice(&params);
+            }));
+            let (seen, nr) = (call.planned_at, nr(call));
+            self.all.push(Request { id, task: task.clone(), call: call.id().clone(), seen, nr, is_open: true, asks });
+        }
+        requests
+    }
+
+    /// The client follows the task no longer, or from its beginning again.
+    pub fn forget(&mut self, task: &TaskId) {
+        self.all.retain(|request| request.task != *task);
+    }
+
+    /// The client answered a request; without a result, that it cannot. None: nothing follows from that, or the request was withdrawn.
+    pub fn answered(&mut self, form: &Form, id: &Value, result: Option<&Value>) -> Option<(TaskId, Pick)> {
+        let request = self.all.iter_mut().find(|request| request.is_open && id.as_u64() == Some(request.id))?;
+        request.is_open = false;
+        if result.is_none() && form.dialect.unaddressed == Unaddressed::Session {
+            // Somebody else may be able to answer.
+            return None;
+        }
+        let (option, answers) = request.asks.read(result)?;
+        let (call, seen) = (request.call.clone(), Some(request.seen));
+        Some((request.task.clone(), Pick { call, option, edited: None, answers: answers.map(Arc::new), seen }))
+    }
+}
+
+impl Request {
+    /// Whether it is about this call of the task, as the call is planned now.
+    fn is_about(&self, state: &State, call: &CallState) -> bool {
+        let is_same = self.task == state.created.task && self.call == *call.id();
+        is_same && self.seen == call.planned_at && self.nr == nr(call)
+    }
+}
+
+/// Which question of its server a call waits for; 0 if none.
+fn nr(call: &CallState) -> u32 {
+    call.inquiry.as_ref().map_or(0, |inquired| inquired.nr)
+}
+
+impl Asks {
+    /// The option that a result means, and the answers to the agent's questions.
+    fn read(&self, result: Option<&Value>) -> Option<(String, Option<Answers>)> {
+        let cancel = || Some((Choice::Cancel.word().to_owned(), None));
+        let proceed = |answers| Some((Choice::ProceedOnce.word().to_owned(), Some(answers)));
+        let Some(result) = result else {
+            return cancel();
+        };
+        let option = || {
+            let outcome = result.get("outcome").filter(|outcome| outcome["outcome"] == "selected")?;
+            outcome["optionId"].as_str()
+        };
+        match self {
+            Asks::Permission => Some((option()?.to_owned(), None)),
+            Asks::Choice(labels) => {
+                let label = option()?.parse().ok().and_then(|at: usize| labels.get(at));
+                label.map_or_else(cancel, |label| proceed(Answers::from([("0".to_owned(), label.clone())])))
+            }
+            Asks::Form if result["action"] == "accept" => {
+                let content = result["content"].as_object().cloned().unwrap_or_default();
+                proceed(content.into_iter().filter_map(|(number, value)| Some((number, said(&value)?))).collect())
+            }
+            Asks::Form => cancel(),
+        }
+    }
+}
+
+/// A value of a form in words.
+fn said(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
+        Value::Bool(yes) => Some(if *yes { "Yes" } else { "No" }.to_owned()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Array(several) => Some(several.iter().filter_map(said).collect::<Vec<_>>().join(", ")),
+        Value::Null | Value::Object(_) => None,
+    }
+}
+
+fn withdrawn(id: u64) -> Vec<u8> {
+    json::bytes(&json!({ "jsonrpc": "2.0", "method": "$/cancel_request", "params": { "requestId": id } }))
+}
+
+/// The method and the parameters of the request about a call. None: the client has no way to answer it.
+fn question(
+    form: &Form,
+    session: &TaskId,
+    call: Call<'_>,
+    question: &Question,
+) -> Option<(&'static str, Vec<u8>, Asks)> {
+    let permission = |options: Vec<Value>, asks| {
+        let params = object(|o| {
+            o.member("sessionId", session).object("toolCall", |o| {
+                o.member("toolCallId", call.call.id()).member("status", "pending");
+                planned(o, call);
+                o.member("rawInput", &call.call.request.args);
+            });
+            o.member("options", &options);
+        });
+        Some(("session/request_permission", params, asks))
+    };
+    let Question::AskUser { title, questions } = question else {
+        let option = |choice: &Choice| option(choice.word(), choice.name(), kind(*choice));
+        return permission(call.call.options().iter().map(option).collect(), Asks::Permission);
+    };
+    match questions.as_slice() {
+        _ if form.capabilities.forms => {
+            let message = if title.is_empty() { "The agent asks you something." } else { title };
+            let params = json!({ "sessionId": session, "toolCallId": call.call.id(), "mode": "form", "message": message,
+                "requestedSchema": schema(call.call, questions) });
+            Some(("elicitation/create", json::bytes(&params), Asks::Form))
+        }
+        [Inquiry { kind: InquiryKind::Choice | InquiryKind::YesNo, multi_select: false, .. }] => {
+            let labels = labels(&questions[0]);
+            let numbered = labels.iter().enumerate().map(|(at, label)| option(&at.to_string(), label, "allow_once"));
+            let all = numbered.chain([option(Choice::Cancel.word(), "Do not answer", "reject_once")]).collect();
+            permission(all, Asks::Choice(labels))
+        }
+        _ => None,
+    }
+}
+
+fn option(id: &str, name: &str, kind: &str) -> Value {
+    json!({ "optionId": id, "name": name, "kind": kind })
+}
+
+fn kind(choice: Choice) -> &'static str {
+    match choice {
+        Choice::ProceedOnce => "allow_once",
+        Choice::ProceedAlways
+        | Choice::ProceedAlwaysTool
+        | Choice::ProceedAlwaysServer
+        | Choice::ProceedAlwaysAndSave => "allow_always",
+        Choice::Cancel => "reject_once",
+    }
+}
+
+fn labels(asked: &Inquiry) -> Vec<String> {
+    match asked.kind {
+        InquiryKind::Choice => asked.options.iter().map(|option| option.label.clone()).collect(),
+        InquiryKind::YesNo => vec!["Yes".into(), "No".into()],
+        InquiryKind::Text => Vec::new(),
+    }
+}
+
+/// A form with a field for each question, by its number.
+fn schema(call: &CallState, questions: &[Inquiry]) -> Value {
+    let field = |asked: &Inquiry| {
+        let choices: Vec<Value> = asked
+            .options
+            .iter()
+            .map(|option| match option.description.is_empty() {
+                true => json!({ "const": option.label, "title": option.label }),
+                false => json!({ "const": option.label, "title": format!("{}: {}", option.label, option.description) }),
+            })
+            .collect();
+        let mut field = match (asked.kind, asked.multi_select) {
+            (InquiryKind::Choice, false) => json!({ "type": "string", "oneOf": choices }),
+            (InquiryKind::Choice, true) => json!({ "type": "array", "items": { "anyOf": choices } }),
+            (InquiryKind::YesNo, _) => json!({ "type": "boolean" }),
+            (InquiryKind::Text, _) => json!({ "type": "string" }),
+        };
+        field["title"] = json!(asked.header);
+        field["description"] = json!(asked.question);
+        field
+    };
+    let fields: Map<String, Value> =
+        questions.iter().enumerate().map(|(at, asked)| (at.to_string(), field(asked))).collect();
+    // A server says which of its fields have to be there.
+    let is_needed = |at: usize| {
+        let inquired = call.inquiry.as_ref();
+        inquired.and_then(|inquired| inquired.fields.get(at)).is_none_or(|field| field.required)
+    };
+    let required: Vec<String> = (0..questions.len()).filter(|at| is_needed(*at)).map(|at| at.to_string()).collect();
+    json!({ "type": "object", "properties": fields, "required": required })
+}

@@ -1,0 +1,144 @@
+//! Lines that the event loop has appended to the local copy of a log become segments. Nobody has been shown them, so they are void if
+//! another instance has claimed the task.
+
+use crate::base::id::{Seq, TaskId};
+use crate::bucket::Version;
+use crate::bucket::append::Append;
+use crate::bucket::instance::Instance;
+use crate::bucket::journal::{JournalReplica, read_lines};
+use crate::bucket::port::{Halt, Port};
+use crate::bucket::replica::{InstanceId, Replica};
+use crate::bucket::view::View;
+use crate::limits::store::{SEGMENT_BYTES, SEGMENT_LINES};
+use crate::task::log::event::Event;
+use crate::task::log::ownership::Owned;
+use crate::task::log::record::Record;
+
+/// What became of lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commit {
+    /// All of them are in the log, and the task is ours.
+    Done,
+    /// Another instance owns the task, or is at work on it and alive. What is not in the log is void.
+    Fenced,
+    /// The task does not exist any more.
+    Gone,
+}
+
+impl<P: Port> Instance<P> {
+    /// Commits whole lines that follow the view's tail. A line `owned` that names this instance is a claim, and is the first of its segment
+    /// unless it follows `created`; without a claim the task must be ours already. `silent` is
+    /// [`Liveness::silent`](crate::bucket::liveness::Liveness::silent).
+    pub async fn commit(
+        &self,
+        view: &mut View<JournalReplica>,
+        lines: &[u8],
+        silent: impl Fn(&InstanceId) -> Option<Version>,
+    ) -> Result<Commit, Halt> {
+        let mut rest = lines;
+        while !rest.is_empty() {
+            let (segment, behind) = rest.split_at(segment_bytes(rest));
+            let records = read_lines(view.tail.next(), segment)?;
+            let commit = self.commit_segment(view, segment, &records, &silent).await?;
+            if commit != Commit::Done {
+                return Ok(commit);
+            }
+            rest = behind;
+        }
+        Ok(Commit::Done)
+    }
+
+    async fn commit_segment(
+        &self,
+        view: &mut View<JournalReplica>,
+        lines: &[u8],
+        records: &[Record],
+        silent: &impl Fn(&InstanceId) -> Option<Version>,
+    ) -> Result<Commit, Halt> {
+        let claim = claim_in(records);
+        let is_new = view.tail == Seq(0);
+        if is_new {
+            view.entry = view.replica.entry(lines);
+            self.enter(view, parent_in(records).as_ref()).await?;
+        } else if claim.is_some() && !self.may_claim(view, silent).await? || claim.is_none() && !self.owns(view) {
+            return Ok(Commit::Fenced);
+        }
+        if view.replica.begins_work(records) {
+            self.mark(view).await?;
+        }
+        match self.append(view, lines.to_vec()).await? {
+            Append::Done => {}
+            Append::Overtaken => return Ok(Commit::Fenced),
+            Append::Gone => return Ok(Commit::Gone),
+        }
+        if let Some(owned) = claim
+            && view.replica.status().is_owned_by(&self.id, owned.epoch)
+            && *owned.instance == *self.id.as_str()
+        {
+            view.epoch = Some(owned.epoch);
+        }
+        Ok(if self.owns(view) { Commit::Done } else { Commit::Fenced })
+    }
+
+    /// Whether the task may be claimed at the tail that the view knows: it waits for somebody, or its owner is dead.
+    async fn may_claim(
+        &self,
+        view: &View<JournalReplica>,
+        silent: &impl Fn(&InstanceId) -> Option<Version>,
+    ) -> Result<bool, Halt> {
+        let status = view.replica.status();
+        match &status.owner {
+            _ if status.is_claimable() => Ok(true),
+            Some(owner) if !status.released && *owner != self.id => self.is_dead(owner, silent(owner)).await,
+            Some(_) | None => Ok(true),
+        }
+    }
+
+    /// Deletes the markers of what is done, and joins segments if there are enough. None of this is needed for correctness.
+    pub async fn tidy(&self, view: &mut View<JournalReplica>) -> Result<(), Halt> {
+        for seq in view.take_settled() {
+            self.unmark(&view.task.clone(), seq).await;
+        }
+        match self.joint(view) {
+            Some(joint) => self.join(&joint).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// The length of the next segment: as many whole lines as are allowed, but at least one. A claim is the first line of its segment.
+fn segment_bytes(lines: &[u8]) -> usize {
+    let mut end = 0;
+    for (n, line) in lines.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        let is_too_much = n >= SEGMENT_LINES || end + line.len() > SEGMENT_BYTES;
+        if n > 0 && is_too_much || n > 1 && is_claim(line) {
+            break;
+        }
+        end += line.len();
+    }
+    end
+}
+
+/// Whether a line looks like a claim. What is taken for one by mistake only begins a segment.
+fn is_claim(line: &[u8]) -> bool {
+    memchr::memmem::find(line, br#""event":{"owned":"#).is_some()
+}
+
+/// The claim of a segment: its first line, or its second behind `created`.
+fn claim_in(records: &[Record]) -> Option<&Owned> {
+    records.iter().take(2).find_map(|record| match &record.event {
+        Event::Owned(owned) => Some(owned.as_ref()),
+        _ => None,
+    })
+}
+
+/// The task that a new one continues.
+fn parent_in(records: &[Record]) -> Option<TaskId> {
+    match &records.first()?.event {
+        Event::Created(created) => created.parent.as_ref().map(|(parent, _)| parent.clone()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

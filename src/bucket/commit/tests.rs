@@ -1,0 +1,197 @@
+use super::*;
+use crate::bucket::memory::MemoryBucket;
+use crate::bucket::names;
+use crate::bucket::port::block_on;
+use crate::bucket::read::Read;
+use crate::bucket::replica::{Phase, StoreEvent};
+use crate::bucket::tests::{Blocking, instance};
+use crate::task::log::event::{Created, End, Lifecycle, Profile, Protocol};
+use crate::task::message::{Message, Part, Role, Source};
+use crate::task::policy::Mode;
+use std::sync::Arc;
+
+fn created(task: &str, parent: Option<(TaskId, Seq)>) -> Event {
+    Event::Created(Arc::new(Created {
+        task: task.into(),
+        context: "c".into(),
+        tenant: Default::default(),
+        owner: Default::default(),
+        shared: false,
+        parent,
+        lifecycle: Lifecycle::Conversational,
+        protocol: Protocol::V10,
+        profile: Profile::Plain,
+        workspace: "/w".into(),
+        trusted: false,
+        model: "m".into(),
+        mode: Mode::Default,
+        auto_execute: false,
+        client_key: false,
+        depth: 0,
+        tools: None,
+        servers: Vec::new(),
+        command: None,
+    }))
+}
+
+fn prompted(turn: u32) -> Event {
+    let message = Arc::new(Message::new("m", Role::User, vec![Part::text("go")]));
+    Event::Prompted { message, by: Source::clock(), turn, delivery: Default::default() }
+}
+
+fn owned(by: &str, epoch: u64) -> Event {
+    Event::Owned(Arc::new(Owned { instance: by.into(), epoch, url: None }))
+}
+
+fn ended(turn: u32) -> Event {
+    Event::TurnEnded { turn, end: End::Done, by: None }
+}
+
+/// Lines of events behind the tail.
+fn lines(view: &View<JournalReplica>, events: impl IntoIterator<Item = Event>) -> Vec<u8> {
+    let mut lines = Vec::new();
+    for (n, event) in events.into_iter().enumerate() {
+        Record { seq: Seq(view.tail.0 + 1 + n as u64), at: 1, event }.write(&mut lines);
+    }
+    lines
+}
+
+fn view() -> View<JournalReplica> {
+    View::new(TaskId::from("t"), None, JournalReplica::default())
+}
+
+fn commit(
+    by: &Instance<Blocking<'_>>,
+    view: &mut View<JournalReplica>,
+    events: impl IntoIterator<Item = Event>,
+) -> Result<Commit, Halt> {
+    let lines = lines(view, events);
+    block_on(by.commit(view, &lines, |_| None))
+}
+
+/// A task of `a` whose first turn has begun.
+fn begun(a: &Instance<Blocking<'_>>) -> View<JournalReplica> {
+    let mut view = view();
+    let events = [created("t", None), owned("a", 1), prompted(1), Event::TurnBegan { turn: 1 }];
+    assert_eq!(commit(a, &mut view, events), Ok(Commit::Done));
+    view
+}
+
+fn names(bucket: &MemoryBucket, part: &str) -> usize {
+    bucket.objects().iter().filter(|(name, _)| name.contains(part)).count()
+}
+
+#[test]
+fn another_machine_restores_a_task_and_goes_on() {
+    let bucket = MemoryBucket::new();
+    let (a, b) = (instance(&bucket, "a"), instance(&bucket, "b"));
+    let mut first = begun(&a);
+    assert_eq!((names(&bucket, "contexts/"), names(&bucket, names::OPEN)), (1, 1));
+    assert_eq!(commit(&a, &mut first, [ended(1)]), Ok(Commit::Done));
+    block_on(a.tidy(&mut first)).unwrap();
+    assert_eq!(names(&bucket, names::OPEN), 0, "a task at rest has no marker");
+
+    let before = bucket.objects();
+    let mut second = view();
+    assert_eq!(block_on(b.read_on(&mut second)), Ok(Read::Current));
+    assert_eq!(bucket.objects(), before, "who reads writes nothing");
+    assert_eq!(second.entry, first.entry);
+    assert_eq!(second.replica.take_applied(), first.replica.take_applied());
+    assert_eq!(commit(&b, &mut second, [owned("b", 2), prompted(2)]), Ok(Commit::Done));
+    assert_eq!(names(&bucket, names::OPEN), 1);
+
+    assert_eq!(commit(&a, &mut first, [prompted(2)]), Ok(Commit::Fenced));
+    assert!(first.replica.take_fenced());
+    assert_eq!(first.tail, second.tail);
+}
+
+#[test]
+fn a_task_at_work_is_claimed_only_if_its_owner_is_dead() {
+    let bucket = MemoryBucket::new();
+    let (a, b) = (instance(&bucket, "a"), instance(&bucket, "b"));
+    block_on(a.beat(1)).unwrap();
+    let first = begun(&a);
+    assert_eq!(first.replica.status().phase, Phase::Working);
+    let mut second = view();
+    block_on(b.read_on(&mut second)).unwrap();
+    assert_eq!(commit(&b, &mut second, [owned("b", 2), ended(1)]), Ok(Commit::Fenced));
+    assert_eq!(second.tail, first.tail);
+    block_on(b.forget(&a.id)).unwrap();
+    assert_eq!(commit(&b, &mut second, [owned("b", 2), ended(1)]), Ok(Commit::Done));
+}
+
+#[test]
+fn who_does_not_own_a_task_commits_nothing() {
+    let bucket = MemoryBucket::new();
+    let (a, b) = (instance(&bucket, "a"), instance(&bucket, "b"));
+    begun(&a);
+    let mut second = view();
+    block_on(b.read_on(&mut second)).unwrap();
+    assert_eq!(commit(&b, &mut second, [ended(1)]), Ok(Commit::Fenced));
+}
+
+#[test]
+fn segments_are_limited_and_begin_with_a_claim() {
+    let bucket = MemoryBucket::new();
+    let a = instance(&bucket, "a");
+    let mut view = begun(&a);
+    let text = |n: usize| Event::Text { text: format!("{n}") };
+    assert_eq!(commit(&a, &mut view, (0..SEGMENT_LINES * 2 + 1).map(text)), Ok(Commit::Done));
+    assert_eq!(names(&bucket, "/log/"), 1 + 3);
+    let long = (0..3).map(|_| Event::Text { text: "x".repeat(SEGMENT_BYTES * 2 / 3) });
+    assert_eq!(commit(&a, &mut view, long), Ok(Commit::Done));
+    assert_eq!(names(&bucket, "/log/"), 1 + 3 + 3);
+    let claimed = [text(0), text(1), owned("a", 2), text(2)];
+    assert_eq!(commit(&a, &mut view, claimed), Ok(Commit::Done));
+    assert_eq!(names(&bucket, "/log/"), 1 + 3 + 3 + 2);
+}
+
+#[test]
+fn a_foreign_segment_is_damage() {
+    let bucket = MemoryBucket::new();
+    let a = instance(&bucket, "a");
+    let view_a = begun(&a);
+    let other = lines(&view(), [Event::Retried]);
+    let name = names::segment(&view_a.task, view_a.tail.next());
+    use crate::bucket::{Bucket, Expect, Meta};
+    bucket.put(&name, &other.into(), &Meta::new(), &Expect::Absent).unwrap();
+    let mut second = view();
+    assert!(matches!(block_on(a.read_on(&mut second)), Err(Halt::Damaged(_))));
+    assert!(second.is_unloaded);
+}
+
+/// A task whose creation was not completed is found by its marker, and removed after the grace period.
+#[test]
+fn an_abandoned_creation_is_deleted_and_removed() {
+    let bucket = MemoryBucket::new();
+    let a = instance(&bucket, "a");
+    let mut unfinished = view();
+    let folder = names::context(&Default::default(), &Default::default(), &"c".into());
+    unfinished.entry = Some(names::entry(&folder, &unfinished.task));
+    block_on(a.enter(&mut unfinished, None)).unwrap();
+    block_on(a.mark(&unfinished)).unwrap();
+    for _ in 0..2 {
+        bucket.set_time(2 * a.times.grace_ms + bucket.time());
+        for marker in block_on(a.markers()).unwrap() {
+            block_on(a.scan(&mut view(), &marker, |_| None)).unwrap();
+        }
+    }
+    assert_eq!(bucket.objects(), []);
+}
+
+#[test]
+fn the_lines_of_the_protocol_are_journal_lines() {
+    let mut replica = JournalReplica::new(None);
+    replica.unix_ms = 7;
+    let owned = StoreEvent::Owned { instance: "i".into(), epoch: 3 };
+    for (event, expected) in [
+        (owned, r#"{"owned":{"instance":"i","epoch":3}}"#),
+        (StoreEvent::Released, r#""released""#),
+        (StoreEvent::Deleted, r#""deleted""#),
+    ] {
+        let line = String::from_utf8(replica.line(Seq(2), &event)).unwrap();
+        assert!(line.starts_with(&format!(r#"{{"seq":2,"at":7,"v":2,"event":{expected},"crc":"#)), "{line}");
+    }
+}
+
+mod faults;

@@ -1,0 +1,211 @@
+//! One instance: its id, its times, and requests that are tried again until they are answered.
+
+use crate::bucket::port::{Halt, Port};
+use crate::bucket::replica::InstanceId;
+use crate::bucket::{Entry, Expect, List, Meta, Object, Trouble, TroubleKind};
+use crate::limits::store::*;
+use std::sync::Arc;
+
+/// One instance's side of the protocol. The procedures are in the other files of this folder; those that take a
+/// [`View`](crate::bucket::view::View) need it exclusively, because a process has at most one procedure under way per task.
+pub struct Instance<P> {
+    pub port: P,
+    pub id: InstanceId,
+    pub times: Times,
+    pub rules: Rules,
+}
+
+/// The times of the protocol. All instances of a bucket must have the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Times {
+    pub heartbeat_ms: u64,
+    pub heartbeats_listed_ms: u64,
+    pub death_ms: u64,
+    pub cut_off_ms: u64,
+    pub scan_ms: u64,
+    pub slow_ms: u64,
+    pub fresh_ms: u64,
+    pub grace_ms: u64,
+    /// How long after its deletion a task is removed.
+    pub removal_ms: u64,
+    /// Segments per joined object.
+    pub compacted_segments: usize,
+}
+
+impl Default for Times {
+    fn default() -> Times {
+        Times {
+            heartbeat_ms: HEARTBEAT_MS,
+            heartbeats_listed_ms: HEARTBEATS_LISTED_MS,
+            death_ms: DEATH_MS,
+            cut_off_ms: CUT_OFF_MS,
+            scan_ms: SCAN_MS,
+            slow_ms: SLOW_MS,
+            fresh_ms: FRESH_MS,
+            grace_ms: GRACE_MS,
+            removal_ms: GRACE_MS,
+            compacted_segments: COMPACTED_SEGMENTS,
+        }
+    }
+}
+
+impl Times {
+    /// All times divided by `divisor`, for tests with real processes.
+    pub fn divided(self, divisor: u64) -> Times {
+        let short = |ms: u64| (ms / divisor.max(1)).max(1);
+        Times {
+            heartbeat_ms: short(self.heartbeat_ms),
+            heartbeats_listed_ms: short(self.heartbeats_listed_ms),
+            death_ms: short(self.death_ms),
+            cut_off_ms: short(self.cut_off_ms),
+            scan_ms: short(self.scan_ms),
+            slow_ms: short(self.slow_ms),
+            fresh_ms: short(self.fresh_ms),
+            grace_ms: short(self.grace_ms),
+            removal_ms: short(self.removal_ms),
+            compacted_segments: self.compacted_segments,
+        }
+    }
+}
+
+/// Rules of the protocol that the simulation leaves out, one at a time, to show that it notices. The program has all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Who has not known the tail of a log for a while looks at the task's entry before he believes an answer.
+    pub entry_checked: bool,
+    /// Removal begins with the entry, and takes the log lowest first.
+    pub entry_removed_first: bool,
+    /// Markers have the position of what they stand for in their names.
+    pub numbered_markers: bool,
+    /// Who finds a number of an inbox taken compares the bytes.
+    pub inbox_compared: bool,
+    /// A log that names us as the owner of a task that we do not hold is a won claim.
+    pub own_claims_adopted: bool,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            entry_checked: true,
+            entry_removed_first: true,
+            numbered_markers: true,
+            inbox_compared: true,
+            own_claims_adopted: true,
+        }
+    }
+}
+
+impl<P: Port> Instance<P> {
+    pub fn new(port: P, id: InstanceId, times: Times) -> Instance<P> {
+        Instance { port, id, times, rules: Rules::default() }
+    }
+
+    /// Whether the tail of a log was known so recently that none of its names can have been freed since.
+    pub fn is_fresh(&self, known_at: Option<u64>) -> bool {
+        known_at.is_some_and(|at| self.port.now_ms().saturating_sub(at) <= self.times.fresh_ms)
+    }
+
+    /// Waits before attempt `tries + 1` of a request: at random up to a time that doubles with each attempt.
+    pub(super) async fn wait(&self, trouble: Option<&Trouble>, tries: u32) -> Result<(), Halt> {
+        let kind = trouble.map_or(TroubleKind::Unknown, |trouble| trouble.kind);
+        if let Some(trouble) = trouble {
+            self.port.report(trouble);
+        }
+        let message = || trouble.map_or("the bucket does not answer".to_owned(), Trouble::to_string);
+        if kind == TroubleKind::Damaged && tries >= DAMAGED_TRIES {
+            return Err(Halt::Damaged(message()));
+        }
+        if self.port.gives_up(tries) {
+            return Err(Halt::Unavailable(message()));
+        }
+        let longest = match kind {
+            TroubleKind::Forbidden | TroubleKind::Unsupported => RETRY_REFUSED_MS,
+            TroubleKind::Unknown | TroubleKind::Damaged => {
+                RETRY_FIRST_MS.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(RETRY_MS)
+            }
+        };
+        self.port.sleep(1 + self.port.random(longest)).await;
+        Ok(())
+    }
+
+    /// An object, and when the attempt that was answered was sent.
+    pub(super) async fn get(&self, name: &str) -> Result<(Option<Object>, u64), Halt> {
+        let mut tries = 0;
+        loop {
+            let sent_at = self.port.now_ms();
+            match self.port.get(name).await {
+                Ok(answer) => return Ok((answer.value, sent_at)),
+                Err(trouble) => {
+                    tries += 1;
+                    self.wait(Some(&trouble), tries).await?;
+                }
+            }
+        }
+    }
+
+    /// Creates an object that only we create, or that is the same whoever creates it. Afterwards it exists.
+    pub(super) async fn create(&self, name: &str, bytes: &Arc<[u8]>, meta: &Meta) -> Result<(), Halt> {
+        let mut tries = 0;
+        loop {
+            match self.port.put(name, bytes, meta, &Expect::Absent).await {
+                Ok(_) => return Ok(()),
+                Err(trouble) => {
+                    tries += 1;
+                    self.wait(Some(&trouble), tries).await?;
+                }
+            }
+        }
+    }
+
+    pub(super) async fn delete_object(&self, name: &str) -> Result<(), Halt> {
+        let mut tries = 0;
+        loop {
+            match self.port.delete(name, None).await {
+                Ok(_) => return Ok(()),
+                Err(trouble) => {
+                    tries += 1;
+                    self.wait(Some(&trouble), tries).await?;
+                }
+            }
+        }
+    }
+
+    /// All objects whose names begin with `prefix`, behind the name `after`.
+    pub(super) async fn list(&self, prefix: &str, after: Option<String>) -> Result<Listed, Halt> {
+        let mut list = List { prefix: prefix.to_owned(), after, folders: false };
+        let mut listed = Listed { entries: Vec::new(), unix_ms: u64::MAX };
+        let mut tries = 0;
+        for _ in 0..LIST_PAGES {
+            let page = loop {
+                match self.port.list(&list).await {
+                    Ok(page) => break page,
+                    Err(trouble) => {
+                        tries += 1;
+                        self.wait(Some(&trouble), tries).await?;
+                    }
+                }
+            };
+            listed.unix_ms = listed.unix_ms.min(page.unix_ms);
+            listed.entries.extend(page.value.entries);
+            match page.value.next {
+                Some(next) => list.after = Some(next),
+                None => return Ok(listed),
+            }
+        }
+        Err(Halt::Damaged(format!("the list of {prefix} does not end")))
+    }
+}
+
+/// The objects of a list, in the order of their names.
+pub struct Listed {
+    pub entries: Vec<Entry>,
+    /// The store's clock at the first page. An age by it is never too large.
+    pub unix_ms: u64,
+}
+
+impl Listed {
+    /// How old an object is by the store's clock.
+    pub fn age_ms(&self, entry: &Entry) -> u64 {
+        self.unix_ms.saturating_sub(entry.created_unix_ms)
+    }
+}

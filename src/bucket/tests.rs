@@ -1,0 +1,223 @@
+//! The table of answers to a create, over a port that blocks.
+
+use super::append::Append;
+use super::instance::{Instance, Times};
+use super::memory::{Fault, MemoryBucket, Request};
+use super::port::{Halt, Port, block_on};
+use super::read::Read;
+use super::replica::{Applied, InstanceId, Phase, Replica, Status, StoreEvent};
+use super::view::View;
+use super::*;
+use crate::base::id::{Seq, TaskId};
+use std::cell::Cell;
+use std::sync::Mutex;
+
+/// A port as the program has it, whose clock moves only when it waits.
+pub(super) struct Blocking<'a> {
+    bucket: &'a MemoryBucket,
+    pub(super) now_ms: Cell<u64>,
+    tries: u32,
+}
+
+impl Port for Blocking<'_> {
+    async fn get(&self, name: &str) -> Answer<Option<Object>> {
+        self.bucket.get(name)
+    }
+
+    async fn put(&self, name: &str, bytes: &Arc<[u8]>, meta: &Meta, expect: &Expect) -> Answer<Put> {
+        self.bucket.put(name, bytes, meta, expect)
+    }
+
+    async fn delete(&self, name: &str, version: Option<&Version>) -> Answer<Deletion> {
+        self.bucket.delete(name, version)
+    }
+
+    async fn list(&self, list: &List) -> Answer<Page> {
+        self.bucket.list(list)
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.now_ms.get()
+    }
+
+    async fn sleep(&self, ms: u64) {
+        self.now_ms.set(self.now_ms.get() + ms);
+    }
+
+    fn random(&self, limit: u64) -> u64 {
+        limit / 2
+    }
+
+    fn gives_up(&self, tries: u32) -> bool {
+        tries >= self.tries
+    }
+}
+
+/// The lines of a task, and its owner.
+#[derive(Default)]
+struct Lines {
+    lines: Vec<String>,
+    owner: Option<(InstanceId, u64)>,
+    is_deleted: bool,
+    fenced: usize,
+}
+
+impl Replica for Lines {
+    fn entry(&self, _: &[u8]) -> Option<String> {
+        Some("contexts/c/t".to_owned())
+    }
+
+    fn apply(&mut self, first: Seq, lines: &[u8]) -> Result<Applied, Halt> {
+        assert_eq!(first.0 as usize, self.lines.len() + 1);
+        for line in std::str::from_utf8(lines).unwrap().lines() {
+            if let ["owned", instance, epoch] = line.split(' ').collect::<Vec<_>>()[..] {
+                self.owner = Some((instance.into(), epoch.parse().unwrap()));
+            }
+            self.is_deleted |= line == "deleted";
+            self.lines.push(line.to_owned());
+        }
+        Ok(Applied::Other)
+    }
+
+    fn status(&self) -> Status {
+        Status {
+            phase: if self.is_deleted { Phase::Deleted } else { Phase::Rest },
+            owner: self.owner.as_ref().map(|(instance, _)| instance.clone()),
+            epoch: self.owner.as_ref().map_or(0, |(_, epoch)| *epoch),
+            released: false,
+            heard: 0,
+            due: false,
+        }
+    }
+
+    fn line(&self, _: Seq, event: &StoreEvent) -> Vec<u8> {
+        let line = match event {
+            StoreEvent::Owned { instance, epoch } => format!("owned {instance} {epoch}\n"),
+            StoreEvent::Released => "released\n".to_owned(),
+            StoreEvent::Deleted => "deleted\n".to_owned(),
+        };
+        line.into_bytes()
+    }
+
+    fn fenced(&mut self) {
+        self.fenced += 1;
+    }
+}
+
+pub(super) fn instance<'a>(bucket: &'a MemoryBucket, id: &str) -> Instance<Blocking<'a>> {
+    Instance::new(Blocking { bucket, now_ms: Cell::new(0), tries: 5 }, id.into(), Times::default())
+}
+
+fn view() -> View<Lines> {
+    View::new(TaskId::from("t"), None, Lines::default())
+}
+
+/// A task of `instance` with one line.
+fn created(instance: &Instance<Blocking<'_>>) -> View<Lines> {
+    let mut view = View::new(TaskId::from("t"), Some("contexts/c/t".to_owned()), Lines::default());
+    block_on(instance.enter(&mut view, None)).unwrap();
+    let line = format!("owned {} 1\n", instance.id);
+    assert_eq!(block_on(instance.append(&mut view, line.into_bytes())), Ok(Append::Done));
+    view.epoch = Some(1);
+    view
+}
+
+fn append(instance: &Instance<Blocking<'_>>, view: &mut View<Lines>, line: &str) -> Result<Append, Halt> {
+    block_on(instance.append(view, format!("{line}\n").into_bytes()))
+}
+
+/// A bucket in which the creates of segments have these faults, in order.
+fn faulty(faults: impl IntoIterator<Item = Option<Fault>> + Send + 'static) -> MemoryBucket {
+    let faults = Mutex::new(faults.into_iter().collect::<std::collections::VecDeque<_>>());
+    MemoryBucket::with_faults(move |request| match request {
+        Request::Put { name, .. } if name.starts_with("tasks/") => faults.lock().unwrap().pop_front().flatten(),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_segment_is_created_once() {
+    for fault in [Fault::LostRequest, Fault::LostAnswer, Fault::Late { after: 1 }, Fault::Twice { after: 3 }] {
+        let bucket = faulty([None, Some(fault)]);
+        let a = instance(&bucket, "a");
+        let mut mine = created(&a);
+        assert_eq!(append(&a, &mut mine, "one"), Ok(Append::Done), "{fault:?}");
+        assert_eq!(append(&a, &mut mine, "two"), Ok(Append::Done), "{fault:?}");
+        let mut other = view();
+        assert_eq!(block_on(instance(&bucket, "b").read_on(&mut other)), Ok(Read::Current));
+        assert_eq!(other.replica.lines, ["owned a 1", "one", "two"], "{fault:?}");
+        assert_eq!(other.replica.lines, mine.replica.lines);
+    }
+}
+
+#[test]
+fn other_bytes_under_the_number_fence() {
+    let bucket = MemoryBucket::new();
+    let (a, b) = (instance(&bucket, "a"), instance(&bucket, "b"));
+    let mut mine = created(&a);
+    let mut theirs = view();
+    block_on(b.read_on(&mut theirs)).unwrap();
+    assert_eq!(block_on(b.claim(&mut theirs)), Ok(true));
+    assert_eq!(append(&a, &mut mine, "one"), Ok(Append::Overtaken));
+    assert!(!a.owns(&mine));
+    assert_eq!(mine.replica.fenced, 1);
+    assert_eq!(mine.replica.lines, ["owned a 1", "owned b 2"]);
+}
+
+/// The answer to a create is lost, and another instance claims the task before it is looked at: the segment is ours, the task is not.
+#[test]
+fn a_segment_of_unknown_result_is_read_on() {
+    let bucket = faulty([None, Some(Fault::LostAnswer)]);
+    let (a, b) = (instance(&bucket, "a"), instance(&bucket, "b"));
+    let mut mine = created(&a);
+    let line: Arc<[u8]> = (*b"one\n").into();
+    bucket.put("tasks/t/log/000000000002.jsonl", &line, &Meta::new(), &Expect::Absent).unwrap_err();
+    let mut theirs = view();
+    block_on(b.read_on(&mut theirs)).unwrap();
+    assert_eq!(block_on(b.claim(&mut theirs)), Ok(true));
+    assert_eq!(append(&a, &mut mine, "one"), Ok(Append::Done));
+    assert!(!a.owns(&mine));
+    assert_eq!(mine.replica.lines, ["owned a 1", "one", "owned b 2"]);
+}
+
+#[test]
+fn who_does_not_wait_unloads_the_task() {
+    let bucket = faulty([None].into_iter().chain([Some(Fault::LostRequest); 9]));
+    let a = instance(&bucket, "a");
+    let mut mine = created(&a);
+    assert!(matches!(append(&a, &mut mine, "one"), Err(Halt::Unavailable(_))));
+    assert!(mine.is_unloaded && !a.owns(&mine));
+}
+
+/// A task that was removed while nobody looked: what lands there later is believed by nobody.
+#[test]
+fn a_removed_task_does_not_come_back() {
+    let bucket = MemoryBucket::new();
+    let a = instance(&bucket, "a");
+    let mut mine = created(&a);
+    for (name, _) in bucket.objects() {
+        bucket.delete(&name, None).unwrap();
+    }
+    a.port.now_ms.set(a.times.fresh_ms + 1);
+    assert_eq!(append(&a, &mut mine, "one"), Ok(Append::Gone));
+    assert!(mine.is_unloaded);
+    assert!(bucket.objects().is_empty());
+}
+
+#[test]
+fn joined_segments_and_the_rest_are_loaded() {
+    let bucket = MemoryBucket::new().with_pages_of(3);
+    let a = instance(&bucket, "a");
+    let mut mine = created(&a);
+    for n in 2..=70 {
+        append(&a, &mut mine, &format!("line {n}")).unwrap();
+        if let Some(joint) = a.joint(&mut mine) {
+            block_on(a.join(&joint)).unwrap();
+        }
+    }
+    let mut other = view();
+    assert_eq!(block_on(instance(&bucket, "b").read_on(&mut other)), Ok(Read::Current));
+    assert_eq!(other.replica.lines, mine.replica.lines);
+    let joined = bucket.objects().iter().filter(|(name, _)| name.contains("/compact/")).count();
+    assert_eq!(joined, 2);
+}

@@ -1,0 +1,164 @@
+//! Turns and streams of a credential at a time. More turns wait in the order of their prompts and are told their place; more streams are
+//! refused.
+
+use crate::base::clock::Now;
+use crate::base::id::TaskId;
+use crate::core::Core;
+use crate::core::requests::Caller;
+use crate::limits::access::{STREAMS, STREAMS_RETRY_MS, TURNS};
+use crate::task::call::{Call, Execute, Mode, Say};
+use crate::task::definitions::slash::Answers;
+use crate::task::fault::{Fault, FaultKind};
+use crate::task::log::event::Event;
+use crate::task::machine::decide::Decision;
+use crate::task::machine::state::{Phase, State};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Tasks whose next turn waits, by credential, in their order.
+#[derive(Default)]
+pub(in crate::core) struct DelayedTurns {
+    waiting: HashMap<Arc<str>, VecDeque<TaskId>>,
+    /// A turn has ended, so that one that waits may begin.
+    has_changed: bool,
+}
+
+impl DelayedTurns {
+    /// Whether turns may begin that waited.
+    pub fn has_room(&self) -> bool {
+        self.has_changed && !self.waiting.is_empty()
+    }
+}
+
+impl Core {
+    /// Whether the next turn of a task has to wait, because as many of its credential run as may. Its clients are told.
+    pub(in crate::core) fn delays_turn(&mut self, task: &TaskId, now: Now) -> bool {
+        let Some(id) = self.next_credential(task) else {
+            return false;
+        };
+        let most = self.access.rate_of(&id).turns.unwrap_or(TURNS);
+        let is_free = self.running_turns(&id) < most as usize;
+        let waiting = self.access.turns.waiting.entry(id.clone()).or_default();
+        let place = waiting.iter().position(|waits| waits == task);
+        if is_free && (waiting.is_empty() || place == Some(0)) {
+            waiting.retain(|waits| waits != task);
+            self.access.turns.waiting.retain(|_, waiting| !waiting.is_empty());
+            return false;
+        }
+        if place.is_none() {
+            waiting.push_back(task.clone());
+            let place = waiting.len();
+            self.tell_place(task, place, now);
+        }
+        true
+    }
+
+    fn tell_place(&mut self, task: &TaskId, place: usize, now: Now) {
+        self.commit(task, Decision { events: vec![Event::Delayed { place }], effects: Vec::new() }, now);
+    }
+
+    /// Whether what was decided ends a turn or a wait.
+    pub(in crate::core) fn note_freed_turns(&mut self, events: &[Event]) {
+        let frees = |event: &Event| {
+            matches!(
+                event,
+                Event::TurnEnded { .. }
+                    | Event::Paused
+                    | Event::Interrupted { .. }
+                    | Event::Closed { .. }
+                    | Event::Dropped { .. }
+            )
+        };
+        self.access.turns.has_changed |= events.iter().any(frees);
+    }
+
+    /// Begins turns that waited, as far as their credentials may have more.
+    pub(in crate::core) fn begin_delayed_turns(&mut self, now: Now) {
+        if !std::mem::take(&mut self.access.turns.has_changed) {
+            return;
+        }
+        let ids: Vec<Arc<str>> = self.access.turns.waiting.keys().cloned().collect();
+        for id in ids {
+            let mut has_moved = false;
+            while let Some(task) = self.access.turns.waiting.get(&id).and_then(VecDeque::front).cloned() {
+                let is_due = self.next_credential(&task).as_ref() == Some(&id);
+                if is_due {
+                    self.advance(&task, now);
+                }
+                let still = self.access.turns.waiting.get(&id).and_then(VecDeque::front) == Some(&task);
+                if still && is_due {
+                    break;
+                }
+                has_moved = true;
+                if still {
+                    // Its prompt was taken back, or it is over.
+                    self.access.turns.waiting.entry(id.clone()).or_default().pop_front();
+                }
+            }
+            let next = self.access.turns.waiting.get(&id).and_then(VecDeque::front).cloned();
+            match next.filter(|_| has_moved) {
+                Some(next) => self.tell_place(&next, 1, now),
+                None => self.access.turns.waiting.retain(|_, waiting| !waiting.is_empty()),
+            }
+        }
+    }
+
+    /// The credential of the prompt whose turn is the next of a task, if that turn may have to wait. Built-in commands are quick.
+    fn next_credential(&self, task: &TaskId) -> Option<Arc<str>> {
+        let state = &self.tasks.get(task)?.state;
+        let id = state.queue.front()?.credential.clone()?;
+        let command = state.created.command.as_ref().filter(|_| state.turn.number == 0);
+        let all = self.settings.commands.all();
+        let spec = command.and_then(|command| all.iter().find(|(path, _)| *path == command.path));
+        let is_quick = spec.is_some_and(|(_, spec)| spec.answers == Answers::Once);
+        (state.phase == Phase::Idle && !is_quick).then_some(id)
+    }
+
+    /// How many turns of a credential are under way. One that waits for an answer is not.
+    fn running_turns(&self, id: &Arc<str>) -> usize {
+        let runs = |state: &State| {
+            let is_busy = matches!(state.phase, Phase::Working { .. } | Phase::Backoff { .. } | Phase::Tools);
+            is_busy && !state.paused && !state.suspended
+        };
+        let of_credential = self.tasks.values().filter(|loaded| loaded.state.turn.credential.as_ref() == Some(id));
+        of_credential.filter(|loaded| runs(&loaded.state)).count()
+    }
+
+    /// Refuses a call that opens a stream or a socket if its credential has as many as it may.
+    pub(in crate::core) fn check_streams(&self, caller: &Caller, call: &Call) -> Result<(), Fault> {
+        if opens_stream(call) { self.room_for_stream(caller) } else { Ok(()) }
+    }
+
+    /// Refuses a stream or a socket if the credential of the caller has as many as it may. What is sent over a socket is none.
+    pub(in crate::core) fn room_for_stream(&self, caller: &Caller) -> Result<(), Fault> {
+        let is_socket = self.connections.get(caller.conn).is_some_and(|conn| conn.socket().is_some());
+        let Some(id) = caller.principal.credential.as_ref().filter(|_| !is_socket) else {
+            return Ok(());
+        };
+        let most = self.access.rate_of(id).streams.unwrap_or(STREAMS);
+        let is_of = |principal: &crate::task::access::Principal| principal.credential.as_ref() == Some(id);
+        let streams = self.connections.iter().filter(|(_, conn)| {
+            let of_socket = conn.socket().is_some_and(|socket| is_of(&socket.caller.principal));
+            of_socket || (conn.is_live() && conn.principal.as_ref().is_some_and(|principal| is_of(principal)))
+        });
+        if streams.count() < most as usize {
+            return Ok(());
+        }
+        let message =
+            format!("This credential has {most} streams and sockets open, as many as it may. Close one first.");
+        Err(Fault::new(FaultKind::RateLimited { retry_after_ms: STREAMS_RETRY_MS }, message))
+    }
+
+    #[cfg(test)]
+    pub fn running_turns_of(&self, id: &str) -> usize {
+        self.running_turns(&id.into())
+    }
+}
+
+fn opens_stream(call: &Call) -> bool {
+    match call {
+        Call::Join(_) | Call::Subscribe { .. } => true,
+        Call::Say(Say { mode, .. }) | Call::Execute(Execute { mode, .. }) => *mode == Mode::Stream,
+        _ => false,
+    }
+}

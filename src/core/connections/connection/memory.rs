@@ -1,0 +1,33 @@
+//! How much memory a connection takes, and what happens when there is none for it.
+
+use super::{Activity, Conn};
+use crate::base::clock::Now;
+use crate::limits::Limits;
+use crate::wire::http1::Reject;
+
+impl Conn {
+    /// How much memory it takes: output, encoded answers, and input.
+    pub fn burden(&self, limits: &Limits) -> usize {
+        let waiting = self.waiting.as_ref().map_or(0, |request| limits.reserved(request.body.len()));
+        self.output.len() + self.owed + self.lent + self.held(limits) + waiting
+    }
+
+    /// The memory of a request or message that is not complete yet. With a budget it is reserved before the request comes.
+    pub fn held(&self, limits: &Limits) -> usize {
+        let bytes = match &self.activity {
+            Activity::Reading if limits.memory.is_some() => self.reader.announced() + self.rx.len(),
+            Activity::Reading => self.reader.held() + self.rx.len(),
+            Activity::Socket(socket) => socket.codec.held() + self.rx.len(),
+            Activity::Answering(_) | Activity::Streaming { .. } | Activity::Closing => 0,
+        };
+        limits.reserved(bytes)
+    }
+
+    /// Drops a request that is not complete yet, and refuses it.
+    pub fn turn_back(&mut self, now: Now) {
+        if let Activity::Reading = self.activity {
+            let reject = Reject { status: 503, message: "Too much is under way; send it again in a moment." };
+            self.reject(reject, now);
+        }
+    }
+}

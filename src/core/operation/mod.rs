@@ -1,0 +1,39 @@
+//! What operators see of the server: whether it is ready, and what it does. Nothing here decides about tasks or requests.
+
+pub mod access_log;
+pub mod exchange;
+pub mod metrics;
+pub mod process;
+pub mod readiness;
+mod requests;
+
+use crate::base::clock::Now;
+use crate::core::operation::metrics::Metrics;
+use crate::core::operation::metrics::labels::Provider;
+use crate::core::operation::readiness::Delays;
+use crate::core::shutdown::Phase;
+
+/// What operators have chosen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OperationSettings {
+    /// A number of this process that makes the ids of its requests unique.
+    pub process: u64,
+    /// Whether there is an access log.
+    pub access_log: bool,
+    /// Who answers model requests.
+    pub provider: Provider,
+}
+
+/// What is kept for operators.
+#[derive(Default)]
+pub(in crate::core) struct Operation {
+    /// How far the end of the server is.
+    pub phase: Phase,
+    /// Whether jobs take too long.
+    pub delays: Delays,
+    /// The time of the present input or turn.
+    pub now: Now,
+    pub metrics: Metrics,
+    /// The names of the server's own tools, sorted.
+    pub tools: Vec<String>,
+}

@@ -1,0 +1,48 @@
+//! What only the shell can measure: the jobs of its lanes, how long the disk takes, what the process takes of the machine.
+
+use crate::core::operation::metrics::histogram::{Bounds, Histogram};
+
+/// Everything that the shell has measured, at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    pub lanes: Vec<LaneJobs>,
+    pub timings: Timings,
+    /// None if it cannot be read now.
+    pub process: Option<ProcessFigures>,
+}
+
+/// How many jobs a lane has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneJobs {
+    pub lane: &'static str,
+    pub queued: usize,
+    pub running: usize,
+}
+
+/// How long the loop and the disk took, in microseconds.
+#[derive(Clone, Debug)]
+pub struct Timings {
+    /// A turn of the loop, without its wait for events.
+    pub turn: Histogram,
+    pub append: Histogram,
+    pub sync: Histogram,
+    /// Appends and syncs that failed.
+    pub log_errors: u64,
+}
+
+impl Default for Timings {
+    fn default() -> Timings {
+        let short = || Histogram::new(&Bounds::SHORT);
+        Timings { turn: short(), append: short(), sync: short(), log_errors: 0 }
+    }
+}
+
+/// What the process takes of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessFigures {
+    pub resident_bytes: u64,
+    pub open_files: u64,
+    pub cpu_ms: u64,
+    /// When it was started, in Unix milliseconds.
+    pub started_ms: u64,
+}

@@ -1,0 +1,62 @@
+//! The times and limits of the store in a bucket (`bucket/`). The times depend on each other; the randomized simulation of
+//! `tests/store_sim.rs` runs with exactly these.
+
+/// How often an instance writes its heartbeat. A put per ten seconds costs $0.04 a day, and three of them fit into
+/// [`CUT_OFF_MS`].
+pub const HEARTBEAT_MS: u64 = 10_000;
+
+/// How often the heartbeats of all instances are listed: a death is noticed at most this much after [`DEATH_MS`].
+pub const HEARTBEATS_LISTED_MS: u64 = 4_000;
+
+/// An instance whose heartbeat has not changed for this long, by the clock of the observer, is dead: its unfinished tasks may be claimed.
+pub const DEATH_MS: u64 = 40_000;
+
+/// An instance that sent its last successful heartbeat this long ago stops its tools and starts none. It is less than [`DEATH_MS`] by
+/// more than the clocks of two machines may drift apart in that time, so that the tools have stopped when another instance takes over.
+pub const CUT_OFF_MS: u64 = 35_000;
+
+/// How often the markers of unfinished work are listed. Also done after each death.
+pub const SCAN_MS: u64 = 30_000;
+
+/// A segment that was acknowledged later than this after it was sent counts only after reading on: another instance may have claimed
+/// the task meanwhile. The same holds for the start of a tool. Acknowledgements take 30 to 80 ms.
+pub const SLOW_MS: u64 = 5_000;
+
+/// For how long after the tail of a log was known its names cannot have been freed. Less than [`GRACE_MS`] by more than a request
+/// can be under way.
+pub const FRESH_MS: u64 = 300_000;
+
+/// How old something unfinished must be before another instance completes or removes it: a deleted task, an entry without a
+/// log, a marker that nothing was written for.
+pub const GRACE_MS: u64 = 600_000;
+
+/// The longest wait before a failed request is tried again. The wait doubles from [`RETRY_FIRST_MS`] and is chosen at random below that.
+pub const RETRY_MS: u64 = 8_000;
+
+/// The longest wait before the first repetition of a request.
+pub const RETRY_FIRST_MS: u64 = 200;
+
+/// The wait before a request is tried again that the store does not permit or does not know: somebody has to change something first.
+pub const RETRY_REFUSED_MS: u64 = 60_000;
+
+/// How often a request is sent whose bytes arrive damaged, or that the store calls wrong. After that the task counts as damaged.
+pub const DAMAGED_TRIES: u32 = 3;
+
+/// Segments that are joined for faster loading. 32 is how many objects Google Cloud Storage composes in one request.
+pub const COMPACTED_SEGMENTS: usize = 32;
+
+/// Requests for other instances that may wait in the inbox of a task. The owner looks once a second, so more wait only if the owner hangs.
+/// A further one is refused.
+pub const INBOX_WAITING: u64 = 64;
+
+/// Objects that are read at the same time when a task is loaded. 16 requests of 50 ms load 10,000 events in well under two seconds.
+pub const LOADED_AT_ONCE: usize = 16;
+
+/// Pages of one list. A page has up to 1,000 names, so that a list ends at a million. A longer one is an error of the store.
+pub const LIST_PAGES: usize = 1_000;
+
+/// Lines of one segment. What a task does in a second fits; more makes a second segment.
+pub const SEGMENT_LINES: usize = 256;
+
+/// Bytes of one segment, unless a single line has more. It is sent again whole when its result is unknown.
+pub const SEGMENT_BYTES: usize = super::MIB;

@@ -1,0 +1,111 @@
+//! The states of a server, their words on the wire, and when a server that ended is started again.
+
+use crate::limits::mcp::{RESTART_MS, RESTARTS_WITHIN_MS};
+use std::collections::VecDeque;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The settings do not allow it; the text says why.
+    Blocked(String),
+    /// A person switched it off.
+    Disabled,
+    /// The folder is not trusted.
+    Untrusted,
+    Connecting,
+    Connected,
+    NeedsLogin,
+    Failed(String),
+    Stopping,
+    /// It was stopped, because nobody used it. It is started again when it is needed.
+    Idle,
+}
+
+impl State {
+    pub fn word(&self) -> &'static str {
+        match self {
+            State::Blocked(_) => "blocked",
+            State::Disabled => "disabled",
+            State::Connecting => "connecting",
+            State::Connected => "connected",
+            State::Stopping => "disconnecting",
+            State::Untrusted | State::NeedsLogin | State::Failed(_) | State::Idle => "disconnected",
+        }
+    }
+
+    /// Why it is not connected, and what to do.
+    pub fn error(&self, server: &str) -> Option<String> {
+        match self {
+            State::Blocked(why) | State::Failed(why) => Some(why.clone()),
+            State::Untrusted => Some("folder is not trusted".into()),
+            State::NeedsLogin => Some(format!("needs login: gemini-a2a mcp login {server}")),
+            State::Disabled | State::Connecting | State::Connected | State::Stopping | State::Idle => None,
+        }
+    }
+}
+
+/// The starts of one server.
+#[derive(Clone, Debug, Default)]
+pub struct Starts {
+    recent: VecDeque<u64>,
+}
+
+impl Starts {
+    pub fn started(&mut self, now_ms: u64) {
+        self.recent.push_back(now_ms);
+        if self.recent.len() > RESTART_MS.len() + 1 {
+            self.recent.pop_front();
+        }
+    }
+
+    /// How long to wait before the next start of a server that ended. None: it was started too often.
+    pub fn wait_ms(&mut self, now_ms: u64) -> Option<u64> {
+        self.recent.retain(|start| start + RESTARTS_WITHIN_MS > now_ms);
+        match self.recent.len() {
+            0 => RESTART_MS.first().copied(),
+            count => RESTART_MS.get(count - 1).copied(),
+        }
+    }
+
+    /// Somebody asked for it.
+    pub fn forget(&mut self) {
+        self.recent.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_have_the_words_of_the_wire() {
+        for (state, word, error) in [
+            (State::Blocked("b".into()), "blocked", Some("b")),
+            (State::Disabled, "disabled", None),
+            (State::Untrusted, "disconnected", Some("folder is not trusted")),
+            (State::Connecting, "connecting", None),
+            (State::Connected, "connected", None),
+            (State::NeedsLogin, "disconnected", Some("needs login: gemini-a2a mcp login s")),
+            (State::Failed("f".into()), "disconnected", Some("f")),
+            (State::Stopping, "disconnecting", None),
+            (State::Idle, "disconnected", None),
+        ] {
+            assert_eq!((state.word(), state.error("s").as_deref()), (word, error));
+        }
+    }
+
+    #[test]
+    fn check_6_a_server_is_started_five_times_in_ten_minutes() {
+        let (mut starts, mut now, mut waits) = (Starts::default(), 1_000, Vec::new());
+        starts.started(now);
+        while let Some(wait) = starts.wait_ms(now) {
+            waits.push(wait);
+            now += wait;
+            starts.started(now);
+        }
+        assert_eq!(waits, RESTART_MS, "five starts");
+        assert_eq!(starts.wait_ms(1_000 + RESTARTS_WITHIN_MS - 1), None);
+        assert_eq!(starts.wait_ms(1_000 + RESTARTS_WITHIN_MS), Some(8_000), "the first one is long ago");
+        starts.forget();
+        assert_eq!(starts.wait_ms(now), Some(1_000));
+    }
+}

@@ -1,0 +1,68 @@
+//! The framing of servers that are programs: one message per line of their standard output. Beside messages they print banners, so a
+//! line is any bytes; only its length is limited.
+
+use crate::limits::mcp::MESSAGE_BYTES;
+use memchr::memchr;
+
+/// Splits a stream into lines.
+#[derive(Debug, Default)]
+pub struct Lines {
+    /// The current line as far as it has arrived.
+    line: Vec<u8>,
+}
+
+/// A line has more than [`MESSAGE_BYTES`]. Its rest cannot be told from messages, so the connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong;
+
+impl Lines {
+    /// Appends the lines that are complete, without their ends (LF or CR LF) and without blank ones.
+    pub fn feed(&mut self, mut bytes: &[u8], lines: &mut Vec<Vec<u8>>) -> Result<(), TooLong> {
+        while let Some(end) = memchr(b'\n', bytes) {
+            self.extend(&bytes[..end])?;
+            let mut line = std::mem::take(&mut self.line);
+            line.truncate(line.trim_ascii_end().len());
+            if !line.is_empty() {
+                lines.push(line);
+            }
+            bytes = &bytes[end + 1..];
+        }
+        self.extend(bytes)
+    }
+
+    fn extend(&mut self, bytes: &[u8]) -> Result<(), TooLong> {
+        if self.line.len() + bytes.len() > MESSAGE_BYTES {
+            self.line = Vec::new();
+            return Err(TooLong);
+        }
+        self.line.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_the_same_however_they_are_cut() {
+        for piece in 1..20 {
+            let (mut reader, mut lines) = (Lines::default(), Vec::new());
+            for piece in b"{}\r\n\n \r\nbanner \xff\n{\"a\":1}\nrest".chunks(piece) {
+                reader.feed(piece, &mut lines).expect("they are short");
+            }
+            assert_eq!(lines, [&b"{}"[..], b"banner \xff", b"{\"a\":1}"], "{piece}");
+        }
+    }
+
+    #[test]
+    fn check_2_a_line_is_as_long_as_a_message_may_be() {
+        let long = vec![b'x'; MESSAGE_BYTES];
+        let (mut reader, mut lines) = (Lines::default(), Vec::new());
+        assert_eq!(reader.feed(&long, &mut lines), Ok(()));
+        assert_eq!(reader.feed(b"\n", &mut lines), Ok(()));
+        assert_eq!(lines[0].len(), MESSAGE_BYTES);
+        assert_eq!(reader.feed(&long, &mut lines), Ok(()));
+        assert_eq!(reader.feed(b"x", &mut lines), Err(TooLong), "before the line ends");
+    }
+}

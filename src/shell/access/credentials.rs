@@ -1,0 +1,126 @@
+//! The credentials file on disk. Whoever can write it can let anybody in, so it has to belong to this user or to root, and nobody else
+//! may write it. Nobody else may read it either, except where the platform mounts secrets with modes of its own.
+
+use crate::limits::access::CREDENTIALS_BYTES;
+use crate::shell::event_loop::sys;
+use crate::shell::journal::saved_rules::replace;
+use crate::task::access::credentials::CredentialsFile;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Who may read the file beside its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readers {
+    /// Nobody.
+    Owner,
+    /// Others too: the platform that mounts it decides (a container or a service manager).
+    Platform,
+}
+
+/// The variables of platforms that mount secrets.
+const PLATFORMS: [&str; 3] = ["K_SERVICE", "KUBERNETES_SERVICE_HOST", "CREDENTIALS_DIRECTORY"];
+
+impl Readers {
+    pub fn of_environment(env: &dyn Fn(&str) -> Option<String>) -> Readers {
+        let is_set = |name: &&str| env(name).is_some_and(|value| !value.is_empty());
+        if PLATFORMS.iter().any(is_set) { Readers::Platform } else { Readers::Owner }
+    }
+}
+
+/// Reads the file, and again when it has changed.
+pub struct CredentialsReader {
+    path: PathBuf,
+    readers: Readers,
+    seen: Mutex<Option<Stamp>>,
+}
+
+/// What shows that a file is not the one that was read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(file: &fs::Metadata) -> Stamp {
+        Stamp {
+            device: file.dev(),
+            inode: file.ino(),
+            bytes: file.len(),
+            modified: (file.mtime(), file.mtime_nsec()),
+            changed: (file.ctime(), file.ctime_nsec()),
+        }
+    }
+}
+
+impl CredentialsReader {
+    /// Reads the file for the first time. A file that does not exist has no credentials.
+    pub fn open(path: &Path, readers: Readers) -> Result<(CredentialsReader, CredentialsFile), String> {
+        let reader = CredentialsReader { path: path.to_owned(), readers, seen: Mutex::new(None) };
+        let file = match fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => CredentialsFile::default(),
+            _ => reader.read()?,
+        };
+        Ok((reader, file))
+    }
+
+    /// The file, if it is not as it was when it was last read. Every error is reported again until the file changes.
+    pub fn changed(&self) -> Option<Result<CredentialsFile, String>> {
+        let seen = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = fs::metadata(&self.path).ok().map(|file| Stamp::of(&file));
+        // One that was never there need not come.
+        if now == seen { None } else { Some(self.read()) }
+    }
+
+    fn read(&self) -> Result<CredentialsFile, String> {
+        let shown = self.path.display();
+        let opened = File::open(&self.path).map_err(|error| format!("{shown} cannot be read: {error}"))?;
+        let there = opened.metadata().map_err(|error| format!("{shown} cannot be read: {error}"))?;
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(Stamp::of(&there));
+        check(&there, self.readers).map_err(|why| format!("{shown} {why}"))?;
+        let mut bytes = Vec::new();
+        let read = opened.take(CREDENTIALS_BYTES + 1).read_to_end(&mut bytes);
+        read.map_err(|error| format!("{shown} cannot be read: {error}"))?;
+        CredentialsFile::read(&bytes).map_err(|why| format!("{shown} is not valid: {why}"))
+    }
+}
+
+/// Whether a file may be trusted to say who gets in. Links are followed: what they lead to counts.
+fn check(file: &fs::Metadata, readers: Readers) -> Result<(), String> {
+    let mode = file.mode() & 0o777;
+    if !file.is_file() {
+        return Err("is no file".into());
+    }
+    if file.len() > CREDENTIALS_BYTES {
+        return Err(format!("is larger than {CREDENTIALS_BYTES} bytes"));
+    }
+    if file.uid() != sys::effective_uid() && file.uid() != 0 {
+        return Err("belongs to another user, who could let anybody in; it has to be yours or root's".into());
+    }
+    if mode & 0o022 != 0 {
+        return Err(format!("can be written by others (mode {mode:03o}); run chmod 600 on it"));
+    }
+    if mode & 0o044 != 0 && readers == Readers::Owner {
+        return Err(format!("can be read by others (mode {mode:03o}); run chmod 600 on it"));
+    }
+    Ok(())
+}
+
+/// Changes the file for `gemini-a2a token`: what is there, or nothing, is changed, and written as a whole.
+pub fn change<R>(path: &Path, change: impl FnOnce(&mut CredentialsFile) -> Result<R, String>) -> Result<R, String> {
+    let (_, mut file) = CredentialsReader::open(path, Readers::Owner)?;
+    let result = change(&mut file)?;
+    for credential in &file.credentials {
+        credential.check().map_err(|why| format!("credential \"{}\": {why}", credential.id))?;
+    }
+    // Written to where a link leads: the link stays.
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    replace(&real, &file.write(), 0o600).map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
+    Ok(result)
+}

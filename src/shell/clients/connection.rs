@@ -1,0 +1,237 @@
+//! The connection to a server, for a process that waits: for a frame, a signal or a time. A watched task is watched on after a lost
+//! connection, behind the last record that came.
+
+use super::ClientError;
+use crate::base::id::{Seq, TaskId};
+use crate::shell::event_loop::signals::Signals;
+use crate::shell::event_loop::sys::Clock;
+use crate::shell::terminal::connection::link::{Arrival, Link};
+use crate::shell::terminal::connection::websocket::WebSocketLink;
+use crate::task::log::record::Record;
+use crate::ui::client::{About, Ask, Client, Incoming};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+use serde_json::Value;
+use std::collections::VecDeque;
+
+pub struct Connection {
+    link: WebSocketLink,
+    pub server: String,
+    signals: Signals,
+    client: Client,
+    clock: Clock,
+    arrivals: VecDeque<Arrival>,
+    watched: Option<Watched>,
+    survives: bool,
+    /// Records of another task mean that it has replaced the watched one.
+    follows: bool,
+}
+
+/// The task that is watched.
+struct Watched {
+    task: TaskId,
+    /// The last record that came.
+    last: Seq,
+    /// The newest record when the server began to send them. None: it has not said so yet.
+    newest: Option<Seq>,
+}
+
+/// What a client waits for.
+pub enum Arrived {
+    /// A record with the frame that brought it. None: this version does not know the event.
+    Record(TaskId, Option<Record>, String),
+    Reply(Ask, Result<Value, (String, String)>),
+    TimeOver,
+}
+
+impl Connection {
+    pub fn new(link: WebSocketLink, server: String) -> Result<Connection, ClientError> {
+        let (clock, client) = (Clock::start(), Client::default());
+        let mut connection = Connection {
+            signals: Signals::new()?,
+            arrivals: VecDeque::new(),
+            watched: None,
+            survives: false,
+            follows: false,
+            link,
+            server,
+            client,
+            clock,
+        };
+        // The link is open; this says so.
+        let arrivals = connection.link.advance(connection.now());
+        for arrival in arrivals {
+            match arrival {
+                Arrival::Connected => drop(connection.client.connect()),
+                other => connection.arrivals.push_back(other),
+            }
+        }
+        Ok(connection)
+    }
+
+    /// From now on a lost connection is made again.
+    pub fn survive(&mut self) {
+        self.survives = true;
+    }
+
+    /// From now on a new live session is watched in place of the former one.
+    pub fn follow(&mut self) {
+        self.follows = true;
+    }
+
+    /// Whether all records have come that the watched task had when it was first watched.
+    pub fn is_present(&self) -> bool {
+        let watched = self.watched.as_ref();
+        watched.is_some_and(|watched| watched.newest.is_some_and(|newest| watched.last >= newest))
+    }
+
+    /// Milliseconds of a clock that never goes back, for `next`.
+    pub fn now(&self) -> u64 {
+        self.clock.now().mono_ms
+    }
+
+    /// Sends a call. Its answer is an arrival.
+    pub fn send(&mut self, ask: Ask) {
+        if let Ask::Watch { task, after } = &ask {
+            self.watched = Some(Watched { task: task.clone(), last: after.unwrap_or_default(), newest: None });
+        }
+        if let Some(frame) = self.client.send(ask) {
+            self.link.send(&frame);
+        }
+    }
+
+    /// Sends a call and waits for its answer; records that come before it are dropped.
+    pub fn ask(&mut self, ask: Ask) -> Result<Value, ClientError> {
+        let wanted = ask.clone();
+        self.send(ask);
+        loop {
+            match self.next(None)? {
+                Arrived::Reply(answered, outcome) if answered == wanted => return outcome.map_err(error),
+                Arrived::Reply(..) | Arrived::Record(..) | Arrived::TimeOver => {}
+            }
+        }
+    }
+
+    /// Watches a task and hands over its records up to the newest one, each with its frame. Later ones are arrivals.
+    pub fn replay(
+        &mut self,
+        task: &TaskId,
+        mut take: impl FnMut(Option<&Record>, &str) -> Result<(), ClientError>,
+    ) -> Result<(), ClientError> {
+        self.send(Ask::Watch { task: task.clone(), after: None });
+        while !self.is_present() {
+            match self.next(None)? {
+                Arrived::Reply(Ask::Watch { .. }, Err(failure)) => return Err(error(failure)),
+                Arrived::Record(of, record, frame) if of == *task => take(record.as_ref(), &frame)?,
+                Arrived::Reply(..) | Arrived::Record(..) | Arrived::TimeOver => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub fn about(&mut self) -> Result<About, ClientError> {
+        Ok(serde_json::from_value(self.ask(Ask::About)?).unwrap_or_default())
+    }
+
+    /// Waits for what comes next, at most until a time. A signal is an error.
+    pub fn next(&mut self, until: Option<u64>) -> Result<Arrived, ClientError> {
+        loop {
+            if let Some(arrival) = self.arrivals.pop_front() {
+                if let Some(arrived) = self.arrived(arrival)? {
+                    return Ok(arrived);
+                }
+                continue;
+            }
+            let now = self.now();
+            if until.is_some_and(|until| now >= until) {
+                return Ok(Arrived::TimeOver);
+            }
+            self.wait(now, until);
+            if let Some(signal) = self.signals.take().into_iter().next() {
+                return Err(ClientError::Signal(signal));
+            }
+            let now = self.now();
+            self.arrivals.extend(self.link.advance(now));
+        }
+    }
+
+    fn wait(&self, now: u64, until: Option<u64>) {
+        let due = [self.link.due(), until].into_iter().flatten().min();
+        let time = due.map(|due| due.saturating_sub(now) as i64);
+        let time = time.map(|ms| Timespec { tv_sec: ms / 1_000, tv_nsec: ms % 1_000 * 1_000_000 });
+        let mut events = PollFlags::IN;
+        events.set(PollFlags::OUT, self.link.wants_write());
+        let mut fds = vec![PollFd::new(&self.signals.socket, PollFlags::IN)];
+        fds.extend(self.link.fd().map(|fd| PollFd::from_borrowed_fd(fd, events)));
+        // A wait that a signal interrupts is over: the signal is there.
+        let _ = poll(&mut fds, time.as_ref());
+    }
+
+    fn arrived(&mut self, arrival: Arrival) -> Result<Option<Arrived>, ClientError> {
+        match arrival {
+            Arrival::Connected => {
+                for frame in self.client.connect() {
+                    self.link.send(&frame);
+                }
+                if let Some(Watched { task, last, .. }) = self.watched.take() {
+                    self.send(Ask::Watch { task, after: Some(last) });
+                }
+                Ok(None)
+            }
+            Arrival::Lost { .. } if !self.survives => {
+                Err(ClientError::NotConnected(format!("the connection to {} is lost", self.server)))
+            }
+            Arrival::Lost { .. } => {
+                self.client.lose();
+                Ok(None)
+            }
+            // Only a credential that is not valid any more ends the attempts to connect.
+            Arrival::Closed(why) => Err(ClientError::Refused(why)),
+            Arrival::Frame(frame) => Ok(self.frame(frame)),
+        }
+    }
+
+    fn frame(&mut self, frame: String) -> Option<Arrived> {
+        match self.client.take(&frame) {
+            Incoming::Record(task, record) => {
+                self.is_new(&task, record.seq).then_some(Arrived::Record(task, Some(record), frame))
+            }
+            Incoming::Unknown(task, seq) => self.is_new(&task, seq).then_some(Arrived::Record(task, None, frame)),
+            Incoming::Reply(ask, outcome) => {
+                if let (Ask::Watch { task, .. }, Ok(value), Some(watched)) = (&ask, &outcome, &mut self.watched)
+                    && watched.task == *task
+                {
+                    watched.newest = Some(Seq(value["seq"].as_u64().unwrap_or(0)));
+                }
+                Some(Arrived::Reply(ask, outcome))
+            }
+            Incoming::Clients(_) | Incoming::Problem(_) | Incoming::Nothing => None,
+        }
+    }
+
+    /// A record that was sent again after a lost connection is not new.
+    fn is_new(&mut self, task: &TaskId, seq: Seq) -> bool {
+        match &mut self.watched {
+            Some(Watched { task: watched, last, .. }) if watched == task => {
+                let is_new = seq > *last;
+                *last = seq.max(*last);
+                is_new
+            }
+            Some(watched) if self.follows => {
+                *watched = Watched { task: task.clone(), last: seq, newest: Some(seq) };
+                true
+            }
+            Some(_) | None => true,
+        }
+    }
+}
+
+/// What an error of a call means for the exit status.
+pub fn error((reason, message): (String, String)) -> ClientError {
+    match reason.as_str() {
+        "TASK_NOT_FOUND" => ClientError::NoSuchTask(message),
+        "PERMISSION_DENIED" | "UNAUTHENTICATED" => ClientError::Refused(message),
+        "TOOL_CALL_NOT_PENDING" => ClientError::AnsweredAlready(message),
+        _ => ClientError::Failure(message),
+    }
+}

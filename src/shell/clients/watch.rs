@@ -1,0 +1,111 @@
+//! `watch`: what happens in a task, in words or as records.
+
+use super::connection::{Arrived, Connection, error};
+use super::output::Output;
+use super::tasks::resolve;
+use super::{ClientError, tasks};
+use crate::args::clients::Until;
+use crate::base::id::{Seq, TaskId};
+use crate::limits::ui::PROSE_COLUMNS;
+use crate::task::log::event::Event;
+use crate::task::log::record::Record;
+use crate::ui::Thoughts;
+use crate::ui::client::Ask;
+use crate::ui::output::block::{Viewer, subject, tool_name};
+use crate::ui::output::linear::Linear;
+use crate::ui::output::transcript::Transcript;
+use crate::ui::scene::{Phase, Scene};
+
+/// Turns records into words, as a terminal for screen readers does.
+pub struct Words {
+    pub transcript: Transcript,
+    linear: Linear,
+}
+
+impl Words {
+    pub fn new(viewer: &Viewer) -> Words {
+        Words { transcript: Transcript::new(viewer.clone(), Thoughts::Subject), linear: Linear::default() }
+    }
+
+    /// The lines that a record adds.
+    pub fn take(&mut self, record: &Record) -> String {
+        self.transcript.apply(record, PROSE_COLUMNS);
+        self.transcript.viewer.workspace.clone_from(&self.transcript.scene.workspace);
+        // They are for terminals that paint.
+        self.transcript.printing.take();
+        self.linear.apply(record, &self.transcript, 0);
+        let mut text = String::from_utf8_lossy(&self.linear.take()).into_owned();
+        if let Event::CallAsked { call, .. } = &record.event
+            && let Some(call) = self.transcript.scene.calls.get(call)
+        {
+            let what = format!("{} {}", tool_name(call), subject(call, &self.transcript.viewer));
+            text.push_str(&format!("Question: {}.\n", what.trim_end()));
+        }
+        text
+    }
+}
+
+pub fn run(
+    connection: &mut Connection,
+    output: Output,
+    viewer: &Viewer,
+    named: Option<&str>,
+    after: Option<Seq>,
+    until: &[Until],
+) -> Result<(), ClientError> {
+    let mut task = match named {
+        Some(name) => resolve(connection, name)?,
+        None => present(connection)?,
+    };
+    let mut words = Words::new(viewer);
+    connection.survive();
+    if named.is_none() {
+        connection.follow();
+    }
+    // The state of the task is needed whatever is printed.
+    connection.send(Ask::Watch { task: task.clone(), after: None });
+    loop {
+        match connection.next(None)? {
+            Arrived::Reply(Ask::Watch { .. }, Err(failure)) => return Err(error(failure)),
+            Arrived::Record(of, record, frame) => {
+                if of != task {
+                    if named.is_some() {
+                        continue;
+                    }
+                    // Another session has begun.
+                    (task, words) = (of, Words::new(viewer));
+                }
+                let is_wanted = |seq: Seq| after.is_none_or(|after| seq > after);
+                let text = record.as_ref().map(|record| (words.take(record), is_wanted(record.seq)));
+                match (output.json, text) {
+                    (true, Some((_, true)) | None) => output.line(&frame)?,
+                    (false, Some((text, true))) => output.text(&text)?,
+                    (true, Some((_, false))) | (false, Some((_, false)) | None) => {}
+                }
+            }
+            Arrived::Reply(..) | Arrived::TimeOver => {}
+        }
+        if connection.is_present() && is_reached(&words.transcript.scene, until) {
+            return Ok(());
+        }
+    }
+}
+
+fn is_reached(scene: &Scene, until: &[Until]) -> bool {
+    let is_there = |until: &Until| match until {
+        Until::End => false,
+        Until::Idle => scene.phase == Phase::Idle && scene.queue.is_empty(),
+        Until::Question => !scene.asked.is_empty(),
+    };
+    scene.phase == Phase::Closed || until.iter().any(is_there)
+}
+
+/// The live session, or the newest task of a server without one.
+fn present(connection: &mut Connection) -> Result<TaskId, ClientError> {
+    if let Some(session) = connection.about()?.session {
+        return Ok(session);
+    }
+    let newest = tasks::briefs(connection)?.into_iter().max_by_key(|brief| brief.at);
+    let none = || ClientError::NoSuchTask("there is no task yet; gemini-a2a send TEXT begins one".into());
+    newest.map(|brief| brief.task).ok_or_else(none)
+}

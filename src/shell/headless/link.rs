@@ -1,0 +1,85 @@
+//! The connection to the server of this process, for a thread that waits: for a frame, or for a signal.
+
+use super::failure::{Failure, Kind};
+use crate::shell::event_loop::signals::{Signal, Signals};
+use crate::ui::client::{Ask, Client, Incoming};
+use rustix::event::{PollFd, PollFlags, poll};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+
+pub struct Link {
+    frames: BufReader<UnixStream>,
+    signals: Signals,
+    client: Client,
+}
+
+pub enum Arrival {
+    Incoming(Incoming),
+    Signal(Signal),
+    /// The server has ended.
+    Closed,
+}
+
+impl Link {
+    pub fn new(stream: UnixStream, signals: Signals) -> Link {
+        let mut client = Client::default();
+        client.connect();
+        Link { frames: BufReader::new(stream), signals, client }
+    }
+
+    /// Sends a call. Its answer is an arrival.
+    pub fn send(&mut self, ask: Ask) {
+        if let Some(mut frame) = self.client.send(ask) {
+            frame.push('\n');
+            // A server that has ended is noticed by the next read.
+            let _ = self.frames.get_ref().write_all(frame.as_bytes());
+        }
+    }
+
+    /// Sends a call and waits for its answer. To be used before a task is watched, whose records would be lost.
+    pub fn ask(&mut self, ask: Ask) -> Result<Value, Failure> {
+        self.send(ask);
+        loop {
+            match self.next() {
+                Arrival::Incoming(Incoming::Reply(_, Ok(value))) => return Ok(value),
+                Arrival::Incoming(Incoming::Reply(_, Err((reason, message)))) => {
+                    return Err(Failure::of_call(&reason, message, Kind::Input));
+                }
+                Arrival::Incoming(_) => {}
+                Arrival::Signal(signal) => return Err(stopped(signal)),
+                Arrival::Closed => return Err(ended()),
+            }
+        }
+    }
+
+    /// Waits for what comes next.
+    pub fn next(&mut self) -> Arrival {
+        if self.frames.buffer().is_empty() {
+            let stream = self.frames.get_ref();
+            let mut fds = [PollFd::new(&self.signals.socket, PollFlags::IN), PollFd::new(stream, PollFlags::IN)];
+            // A wait that a signal interrupts is over: the signal is there.
+            let _ = poll(&mut fds, None);
+            let has_frame = fds[1].revents().intersects(PollFlags::IN | PollFlags::HUP);
+            if let Some(signal) = self.signals.take().into_iter().next() {
+                return Arrival::Signal(signal);
+            }
+            if !has_frame {
+                return Arrival::Incoming(Incoming::Nothing);
+            }
+        }
+        let mut frame = String::new();
+        match self.frames.read_line(&mut frame) {
+            Ok(1..) => Arrival::Incoming(self.client.take(&frame)),
+            Ok(0) | Err(_) => Arrival::Closed,
+        }
+    }
+}
+
+pub fn stopped(signal: Signal) -> Failure {
+    Kind::Cancelled.failure(format!("The run was stopped by {}.", signal.word()))
+}
+
+pub fn ended() -> Failure {
+    Kind::Api.failure("The server of this run has ended unexpectedly; run it again with --debug.")
+}

@@ -1,0 +1,48 @@
+//! `gemini-a2a tasks reindex`: makes the index of the tasks anew from their logs. The index is only a cache, so nothing is lost by it.
+
+use crate::config::options::Flag;
+use crate::shell::headless;
+use crate::shell::journal::index::{self, Entry, Places};
+use crate::shell::journal::instances;
+use crate::shell::start::configure::{Configured, LogOutput, configure};
+use crate::shell::start::embed::{self, SignalHandling};
+use crate::shell::start::running::Running;
+use crate::shell::start::sessions;
+use crate::shell::workers::slash_commands::Commands;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io;
+use std::path::Path;
+
+/// What was repaired, in one line.
+pub fn run(flags: &[Flag], environment: Vec<(OsString, OsString)>) -> Result<String, String> {
+    let Configured { mut plan, .. } = configure(flags, environment, Commands::built_in(), LogOutput::Nowhere)?;
+    let (state, places) = (plan.state.clone(), Places::of(&plan.state));
+    if let Some(running) = instances::living(&state.join("instances")).first() {
+        return Err(format!("a server runs with {}: {}; stop it first", state.display(), running.url));
+    }
+    let before = index::entries(&places);
+    if places.index.exists() {
+        let emptied = OpenOptions::new().write(true).open(&places.index).and_then(|file| file.set_len(0));
+        emptied.map_err(|error| format!("{} cannot be written: {error}", places.index.display()))?;
+    }
+    headless::restrict(&mut plan);
+    plan.signals = SignalHandling::Untouched;
+    let mut server = embed::open(plan).map_err(|error| error.to_string())?;
+    let failed = |error: io::Error| format!("the index cannot be made: {error}");
+    let stream = server.connect().map_err(failed)?;
+    let running = Running::start(server).map_err(failed)?;
+    // A server that lists its tasks has added those that its index lacks.
+    sessions::list(stream, Path::new("")).map_err(failed)?;
+    running.end().map_err(failed)?;
+    Ok(changes(&before, &index::entries(&places)))
+}
+
+fn changes(before: &[Entry], after: &[Entry]) -> String {
+    let known: HashMap<_, _> = before.iter().map(|entry| (&entry.task, &entry.brief)).collect();
+    let added = after.iter().filter(|entry| !known.contains_key(&entry.task)).count();
+    let corrected =
+        after.iter().filter(|entry| known.get(&entry.task).is_some_and(|brief| **brief != entry.brief)).count();
+    format!("{} tasks; {added} were missing, {corrected} were out of date", after.len())
+}

@@ -1,0 +1,34 @@
+//! A connection to the server that a terminal shows: in this process, or over a socket. It carries frames of `gemini-a2a.v1`.
+
+use std::os::fd::BorrowedFd;
+
+/// What happened on a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    Connected,
+    Frame(String),
+    /// The connection is gone and is made again at this time of the monotonic clock, in milliseconds.
+    Lost {
+        retry_at: u64,
+    },
+    /// There will be no connection any more, and why.
+    Closed(String),
+}
+
+/// Driven by the loop of the terminal, which polls `fd` and calls `advance` on an event, at `due`, and after `send`.
+pub trait Link {
+    /// The descriptor to poll; None while there is no connection.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Whether bytes wait for the descriptor to become writable.
+    fn wants_write(&self) -> bool;
+
+    /// When `advance` is to be called without an event.
+    fn due(&self) -> Option<u64>;
+
+    /// Queues a frame. It is written by `advance`.
+    fn send(&mut self, frame: &str);
+
+    /// Reads and writes as much as there is, without waiting.
+    fn advance(&mut self, now_ms: u64) -> Vec<Arrival>;
+}

@@ -1,0 +1,7 @@
+//! The connection of a terminal to its server.
+
+pub(in crate::shell::terminal) mod in_process;
+pub mod link;
+pub mod remote;
+pub mod tls;
+pub mod websocket;

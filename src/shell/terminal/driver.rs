@@ -1,0 +1,432 @@
+//! The loop of a session in a terminal. It waits for the terminal, the server, signals, the log and the editor, tells the [`Ui`] what
+//! happened, and does what that asks for. It knows nothing of what is on the screen.
+
+use crate::base::clock::Now;
+use crate::limits::ui::{ESCAPE_MS, STOP_MS, TERMINAL_READ_BYTES, TYPED_LINE_BYTES};
+use crate::shell::event_loop::signals::Signal as EndSignal;
+use crate::shell::event_loop::sys::Clock;
+use crate::shell::terminal::connection::link::{Arrival, Link};
+use crate::shell::terminal::editor::{Editor, Progress};
+use crate::shell::terminal::files::Files;
+use crate::shell::terminal::log_file::LogFile;
+use crate::shell::terminal::output::Output;
+use crate::shell::terminal::signals::{Notice, Signals};
+use crate::shell::terminal::tty::Tty;
+use crate::ui::app::Ui;
+use crate::ui::{Act, Input, Setup, TrustChoice, output::screen};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Signal, kill_current_process_group};
+use rustix::termios::{QueueSelector, tcflush};
+use rustix::time::Timespec;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// Why the loop has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Left {
+    Quit,
+    /// The question about the folder was answered.
+    Trust(TrustChoice),
+    Signal(EndSignal),
+    /// The terminal is gone.
+    HungUp,
+    /// The server is gone, and why.
+    Closed(String),
+}
+
+/// What a session in a terminal is made of.
+pub struct Parts<'a> {
+    pub tty: &'a Tty,
+    pub signals: &'a mut Signals,
+    /// None while only the question about the folder is asked.
+    pub link: Option<&'a mut dyn Link>,
+    pub files: Option<&'a mut Files>,
+    pub log: Option<&'a mut LogFile>,
+    /// Keeps an answer about the folder that is given later on.
+    pub trust: Option<&'a dyn Fn(TrustChoice) -> Result<(), String>>,
+    /// The command of the user's editor.
+    pub editor: String,
+    /// The clock that the link has its times of.
+    pub clock: Clock,
+}
+
+/// What happened while the loop waited.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ready {
+    readable: bool,
+    hung_up: bool,
+    link: bool,
+    log: bool,
+    editor: bool,
+}
+
+pub struct Driver<'a> {
+    parts: Parts<'a>,
+    ui: Ui,
+    is_linear: bool,
+    output: Output,
+    /// What was typed of a line, in linear mode.
+    line: Vec<u8>,
+    /// When keys are to be looked at again while the terminal takes nothing.
+    keys_due: Option<u64>,
+    /// The program that has the terminal.
+    editor: Option<Editor>,
+    left: Option<Left>,
+}
+
+impl<'a> Driver<'a> {
+    pub fn new(parts: Parts<'a>, setup: Setup) -> Driver<'a> {
+        let is_linear = setup.linear;
+        Driver {
+            ui: Ui::new(setup, parts.tty.size(), parts.clock.now()),
+            parts,
+            is_linear,
+            output: Output::default(),
+            line: Vec::new(),
+            keys_due: None,
+            editor: None,
+            left: None,
+        }
+    }
+
+    /// Runs until the user quits, a signal comes, or the terminal or the server is gone. The terminal is then as it was found.
+    pub fn run(mut self) -> io::Result<Left> {
+        self.take_terminal()?;
+        let left = loop {
+            if let Some(left) = self.left.take() {
+                break left;
+            }
+            self.paint();
+            let ready = self.wait()?;
+            self.happen(ready);
+        };
+        self.leave(&left);
+        Ok(left)
+    }
+
+    fn take_terminal(&mut self) -> io::Result<()> {
+        if self.is_linear {
+            self.parts.tty.set_lines();
+            return Ok(());
+        }
+        self.parts.tty.set_raw(self.ui.restore())?;
+        self.output.push(screen::START.as_bytes());
+        Ok(())
+    }
+
+    fn now(&self) -> Now {
+        self.parts.clock.now()
+    }
+
+    /// Makes a frame if one is due and the terminal has taken the last one.
+    fn paint(&mut self) {
+        let now = self.now();
+        if let Some(files) = &mut self.parts.files
+            && files.due().is_some_and(|due| due <= now.mono_ms)
+        {
+            files.store_draft(now.mono_ms);
+        }
+        if self.editor.is_some() {
+            return;
+        }
+        self.flush();
+        if !self.output.is_empty() {
+            if self.keys_due.take_if(|due| *due <= now.mono_ms).is_some() {
+                self.tell(Input::Tick);
+            }
+        } else if self.ui.due(now).is_some_and(|due| due <= now.mono_ms) {
+            self.keys_due = None;
+            self.tell(Input::Tick);
+            if self.editor.is_none() {
+                self.output.push(&self.ui.paint(now));
+                self.parts.tty.undo_with(self.undo());
+                self.flush();
+            }
+        }
+    }
+
+    fn undo(&self) -> &'static str {
+        if self.is_linear { "" } else { self.ui.restore() }
+    }
+
+    fn flush(&mut self) {
+        if self.output.write_to(|bytes| self.parts.tty.write(bytes)).is_err() {
+            self.hang_up();
+        }
+    }
+
+    fn hang_up(&mut self) {
+        self.output.clear();
+        self.left = Some(Left::HungUp);
+    }
+
+    /// How long nothing has to be done. None: until something happens.
+    fn pause(&self, takes_frames: bool) -> Option<Duration> {
+        let now = self.now();
+        let own = match (&self.editor, self.output.is_empty()) {
+            (Some(_), _) => None,
+            (None, true) => self.ui.due(now),
+            (None, false) => self.keys_due,
+        };
+        let link = self.parts.link.as_ref().and_then(|link| link.due()).filter(|_| takes_frames);
+        let draft = self.parts.files.as_ref().and_then(|files| files.due());
+        let due = [own, link, draft].into_iter().flatten().min()?;
+        Some(Duration::from_millis(due.saturating_sub(now.mono_ms)))
+    }
+
+    fn wait(&mut self) -> io::Result<Ready> {
+        let takes_frames = self.ui.has_room();
+        let pause = self.pause(takes_frames).and_then(|pause| Timespec::try_from(pause).ok());
+        let parts = &self.parts;
+        let mut tty = PollFlags::empty();
+        tty.set(PollFlags::IN, self.editor.as_ref().is_none_or(Editor::is_asked));
+        tty.set(PollFlags::OUT, self.editor.is_none() && !self.output.is_empty());
+        let mut link = PollFlags::empty();
+        link.set(PollFlags::IN, takes_frames);
+        link.set(PollFlags::OUT, parts.link.as_ref().is_some_and(|link| link.wants_write()));
+        // What is not to be waited for has no flags, and is left out: a closed descriptor would end every wait.
+        let wanted = [
+            Some((parts.tty.as_fd(), tty)),
+            Some((parts.signals.as_fd(), PollFlags::IN)),
+            parts.link.as_ref().and_then(|link| link.fd()).map(|fd| (fd, link)),
+            parts.log.as_ref().map(|log| (log.as_fd(), PollFlags::IN)),
+            self.editor.as_ref().filter(|editor| !editor.is_asked()).map(|editor| (editor.as_fd(), PollFlags::IN)),
+        ];
+        let wanted = wanted.map(|wanted| wanted.filter(|(_, flags)| !flags.is_empty()));
+        let mut fds: Vec<PollFd> =
+            wanted.iter().flatten().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
+        match poll(&mut fds, pause.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut events = fds.iter().map(PollFd::revents);
+        let [tty, _, link, log, editor] =
+            wanted.map(|wanted| wanted.and_then(|_| events.next()).unwrap_or(PollFlags::empty()));
+        let link_due = parts.link.as_ref().and_then(|link| link.due()).filter(|_| takes_frames);
+        Ok(Ready {
+            readable: tty.contains(PollFlags::IN),
+            hung_up: tty.intersects(PollFlags::HUP | PollFlags::ERR),
+            link: !link.is_empty() || link_due.is_some_and(|due| due <= self.now().mono_ms),
+            log: !log.is_empty(),
+            editor: !editor.is_empty(),
+        })
+    }
+
+    fn happen(&mut self, ready: Ready) {
+        self.take_signals();
+        if ready.readable {
+            self.read();
+        } else if ready.hung_up {
+            self.hang_up();
+        }
+        if ready.link {
+            self.advance_link();
+        }
+        if ready.log {
+            self.take_log();
+        }
+        if ready.editor {
+            self.look_at_editor();
+        }
+    }
+
+    /// Whether the process went on after a stop.
+    fn take_signals(&mut self) -> bool {
+        let mut went_on = false;
+        for notice in self.parts.signals.take() {
+            match notice {
+                Notice::Resized => self.tell(Input::Resized(self.parts.tty.size())),
+                Notice::Continued if self.editor.is_some() => {}
+                Notice::Continued => {
+                    went_on = true;
+                    self.resume(None);
+                }
+                Notice::End(signal) => self.left = Some(Left::Signal(signal)),
+            }
+        }
+        went_on
+    }
+
+    fn take_log(&mut self) {
+        let lines = self.parts.log.as_mut().map(|log| log.take());
+        for line in lines.into_iter().flatten() {
+            self.tell(Input::Log(&line));
+        }
+    }
+
+    fn read(&mut self) {
+        let mut buffer = [0; 4096];
+        let mut room = TERMINAL_READ_BYTES;
+        while room > 0 && self.left.is_none() && self.editor.as_ref().is_none_or(Editor::is_asked) {
+            match self.parts.tty.read(&mut buffer) {
+                // Ctrl-D ends lines; without lines only a dead terminal has an end.
+                Ok([]) if self.is_linear => self.left = Some(Left::Quit),
+                Ok([]) => self.hang_up(),
+                Ok(bytes) => {
+                    room = room.saturating_sub(bytes.len());
+                    self.keys(bytes);
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return,
+                Err(_) => self.hang_up(),
+            }
+        }
+    }
+
+    fn keys(&mut self, bytes: &[u8]) {
+        if let Some(editor) = self.editor.as_ref().filter(|editor| editor.is_asked()) {
+            if bytes.contains(&b'\n') {
+                let written = editor.read();
+                self.end_editor(written);
+            }
+            return;
+        }
+        if !self.is_linear {
+            self.keys_due = Some(self.now().mono_ms + ESCAPE_MS);
+            return self.tell(Input::Bytes(bytes));
+        }
+        for byte in bytes {
+            match byte {
+                b'\n' => {
+                    let line = std::mem::take(&mut self.line);
+                    self.tell(Input::Line(&String::from_utf8_lossy(&line)));
+                }
+                byte if self.line.len() < TYPED_LINE_BYTES => self.line.push(*byte),
+                _ => {}
+            }
+        }
+    }
+
+    fn advance_link(&mut self) {
+        let now = self.now().mono_ms;
+        let arrivals = self.parts.link.as_mut().map(|link| link.advance(now));
+        for arrival in arrivals.into_iter().flatten() {
+            match arrival {
+                Arrival::Connected => self.tell(Input::Connected),
+                Arrival::Frame(frame) => self.tell(Input::Frame(&frame)),
+                Arrival::Lost { retry_at } => self.tell(Input::Lost { retry_at }),
+                Arrival::Closed(why) => {
+                    self.left.get_or_insert(Left::Closed(why));
+                }
+            }
+        }
+    }
+
+    /// Tells the UI what happened and does what it asks for.
+    fn tell(&mut self, input: Input) {
+        for act in self.ui.take(input, self.now()) {
+            self.perform(act);
+        }
+    }
+
+    fn perform(&mut self, act: Act) {
+        match (act, &mut self.parts.files) {
+            (Act::Send(frame), _) => {
+                if let Some(link) = &mut self.parts.link {
+                    link.send(&frame);
+                }
+            }
+            (Act::Remember(text), Some(files)) => files.remember(&text),
+            (Act::KeepDraft(text), Some(files)) => files.keep_draft(text),
+            (Act::Remember(_) | Act::KeepDraft(_), None) => {}
+            (Act::Edit { text, name }, _) => self.edit(&text, &name),
+            (Act::Suspend, _) => self.suspend(),
+            (Act::Trust(choice), _) => match self.parts.trust.map(|keep| keep(choice)) {
+                None => self.left = Some(Left::Trust(choice)),
+                Some(Ok(())) => self.tell(Input::Resumed(Some("Kept; it counts from the next start on".into()))),
+                Some(Err(why)) => self.tell(Input::Resumed(Some(why))),
+            },
+            (Act::Quit, _) => self.left = Some(Left::Quit),
+        }
+    }
+
+    /// Leaves the terminal as it was found, for the shell or for another program.
+    fn give_away(&mut self) {
+        self.output.push(&self.ui.clear_live());
+        self.write_rest();
+        self.parts.tty.saved().restore();
+    }
+
+    /// Writes what waits, as far as the terminal takes it within a moment.
+    fn write_rest(&mut self) {
+        let saved = self.parts.tty.saved();
+        let _ = self.output.write_to(|bytes| {
+            saved.write_all(bytes);
+            Ok(bytes.len())
+        });
+    }
+
+    /// The terminal is ours again.
+    fn resume(&mut self, notice: Option<String>) {
+        self.take_back();
+        self.tell(Input::Resumed(notice));
+    }
+
+    fn take_back(&mut self) {
+        if self.is_linear {
+            self.parts.tty.set_lines();
+        } else if self.parts.tty.set_raw(self.ui.restore()).is_ok() {
+            self.output.push(self.ui.resume().as_bytes());
+        }
+        self.tell(Input::Resized(self.parts.tty.size()));
+    }
+
+    /// Stops the process group as Ctrl-Z does in other programs. The kernel stops nobody whom no shell could continue.
+    fn suspend(&mut self) {
+        self.give_away();
+        let stopped = kill_current_process_group(Signal::TSTP).is_ok();
+        let mut fds = [PollFd::new(&*self.parts.signals, PollFlags::IN)];
+        let wait = Timespec::try_from(Duration::from_millis(STOP_MS)).ok();
+        let _ = poll(&mut fds, wait.as_ref());
+        if !(self.take_signals() && stopped) {
+            self.resume(Some("Not suspended: no shell is waiting".into()));
+        }
+    }
+
+    fn edit(&mut self, text: &str, name: &str) {
+        self.give_away();
+        self.parts.signals.set_lent(true);
+        match Editor::start(&self.parts.editor, text, name) {
+            Ok(editor) => self.editor = Some(editor),
+            Err(why) => self.end_editor(Err(why)),
+        }
+    }
+
+    fn look_at_editor(&mut self) {
+        match self.editor.as_mut().map(Editor::look) {
+            None | Some(Progress::Runs) => {}
+            Some(Progress::Ended(result)) => self.end_editor(result),
+            Some(Progress::AskWhetherSaved) => {
+                let _ = tcflush(self.parts.tty, QueueSelector::IFlush);
+                let text = "The editor returned at once. Save the text there, then press Enter here: ";
+                self.parts.tty.saved().write_all(text.as_bytes());
+            }
+        }
+    }
+
+    fn end_editor(&mut self, result: Result<String, String>) {
+        self.editor = None;
+        self.parts.signals.set_lent(false);
+        self.take_back();
+        self.tell(Input::Edited(result));
+    }
+
+    /// The end: the live region goes away, some lines stay, and the terminal is as it was.
+    fn leave(&mut self, left: &Left) {
+        if let Some(files) = &mut self.parts.files {
+            files.store_draft(0);
+        }
+        let had_editor = self.editor.take().is_some();
+        if *left == Left::HungUp {
+            return;
+        }
+        self.output.push(&self.ui.farewell());
+        self.write_rest();
+        if !self.is_linear && !had_editor {
+            self.parts.tty.drop_replies();
+        }
+        self.parts.tty.saved().restore();
+    }
+}

@@ -1,0 +1,169 @@
+//! The terminal of the process: its modes, its size, its bytes. It is opened anew, so that the standard streams of the shell, which other
+//! programs share, stay as they are.
+
+use crate::base::lock::lock;
+use crate::limits::ui::{REPLIES_MS, RESTORE_MS};
+use crate::shell::event_loop::log::Log;
+use crate::ui::output::paint::Size;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+use rustix::termios::{OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::time::Timespec;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// The terminal that the process belongs to.
+const DEVICE: &str = "/dev/tty";
+
+pub struct Tty {
+    device: OwnedFd,
+    saved: Arc<Saved>,
+}
+
+/// How the terminal was found, for whoever has to leave it so: the end of the session, a panic, a second signal.
+pub struct Saved {
+    device: OwnedFd,
+    modes: Termios,
+    /// What undoes the sequences that were sent, while the terminal is in use.
+    undo: Mutex<Option<&'static str>>,
+}
+
+impl Tty {
+    pub fn open() -> io::Result<Tty> {
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let device = open(DEVICE, flags, Mode::empty())?;
+        let saved = Saved { modes: tcgetattr(&device)?, device: device.try_clone()?, undo: Mutex::new(None) };
+        Ok(Tty { device, saved: Arc::new(saved) })
+    }
+
+    /// A handle of its own for a program that is to use the terminal.
+    pub fn for_program() -> io::Result<OwnedFd> {
+        Ok(open(Path::new(DEVICE), OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())?)
+    }
+
+    pub fn saved(&self) -> Arc<Saved> {
+        self.saved.clone()
+    }
+
+    /// Every key is given on as it comes, also Ctrl-C, Ctrl-S and Ctrl-Z. `undo` is for [`Saved::restore`].
+    pub fn set_raw(&self, undo: &'static str) -> io::Result<()> {
+        let mut modes = self.saved.modes.clone();
+        modes.make_raw();
+        modes.special_codes[SpecialCodeIndex::VMIN] = 1;
+        modes.special_codes[SpecialCodeIndex::VTIME] = 0;
+        *lock(&self.saved.undo) = Some(undo);
+        Ok(tcsetattr(&self.device, OptionalActions::Now, &modes)?)
+    }
+
+    /// The terminal edits lines and sends signals itself, as it was found.
+    pub fn set_lines(&self) {
+        *lock(&self.saved.undo) = Some("");
+    }
+
+    /// More has to be undone from now on.
+    pub fn undo_with(&self, undo: &'static str) {
+        if let Some(present) = lock(&self.saved.undo).as_mut() {
+            *present = undo;
+        }
+    }
+
+    /// 80x24 if the terminal does not know.
+    pub fn size(&self) -> Size {
+        let size = tcgetwinsize(&self.device).ok();
+        let or = |given: Option<u16>, usual| given.filter(|number| *number > 0).map_or(usual, usize::from);
+        Size { columns: or(size.map(|size| size.ws_col), 80), rows: or(size.map(|size| size.ws_row), 24) }
+    }
+
+    pub fn read<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a [u8], Errno> {
+        let length = rustix::io::read(&self.device, &mut *buffer)?;
+        Ok(&buffer[..length])
+    }
+
+    pub fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        rustix::io::write(&self.device, bytes)
+    }
+
+    /// Whether something can be read, within this time.
+    pub fn wait_for_input(&self, time: Duration) -> bool {
+        wait(&self.device, PollFlags::IN, time)
+    }
+
+    /// Throws replies away that the terminal sends for a short time: the shell would take them for input.
+    pub fn drop_replies(&self) {
+        let end = Instant::now() + Duration::from_millis(REPLIES_MS);
+        let mut buffer = [0; 1024];
+        while self.wait_for_input(end.saturating_duration_since(Instant::now())) {
+            if !matches!(self.read(&mut buffer), Ok([_, ..])) {
+                return;
+            }
+        }
+    }
+}
+
+impl AsFd for Tty {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
+    }
+}
+
+impl Saved {
+    /// Leaves the terminal as it was found. Nothing happens if it is not in use. Waits only a moment for a terminal that takes nothing.
+    pub fn restore(&self) {
+        // Locked until all is done: whoever comes second may end the process.
+        let mut in_use = lock(&self.undo);
+        let Some(undo) = in_use.take() else {
+            return;
+        };
+        self.write_all(undo.as_bytes());
+        let _ = tcsetattr(&self.device, OptionalActions::Flush, &self.modes);
+    }
+
+    /// Writes as much as the terminal takes within a moment.
+    pub fn write_all(&self, mut bytes: &[u8]) {
+        let end = Instant::now() + Duration::from_millis(RESTORE_MS);
+        while !bytes.is_empty() {
+            match rustix::io::write(&self.device, bytes) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    if !wait(&self.device, PollFlags::OUT, end.saturating_duration_since(Instant::now())) {
+                        return;
+                    }
+                }
+                // The terminal is gone.
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn is_in_use(&self) -> bool {
+        lock(&self.undo).is_some()
+    }
+}
+
+fn wait(device: &OwnedFd, flags: PollFlags, time: Duration) -> bool {
+    let Ok(time) = Timespec::try_from(time) else {
+        return false;
+    };
+    let mut fds = [PollFd::new(device, flags)];
+    poll(&mut fds, Some(&time)).is_ok_and(|ready| ready > 0) && fds[0].revents().contains(flags)
+}
+
+/// A panic of this thread, which owns the terminal, leaves it as it was found before anything is printed. While the terminal is in use, a
+/// panic of another thread is a line of the log: it is caught there, and its message would be written over the screen.
+pub fn restore_on_panic(saved: Arc<Saved>, log: Log) {
+    let owner = std::thread::current().id();
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if std::thread::current().id() == owner {
+            saved.restore();
+        } else if saved.is_in_use() {
+            return log.error(format_args!("a thread failed: {panic}"));
+        }
+        before(panic);
+    }));
+}

@@ -1,0 +1,112 @@
+//! The keys for the model API that clients gave with their tasks. They are nowhere but here: not in the log, not on disk, not in the
+//! environment of child processes.
+
+use crate::base::id::TaskId;
+use crate::base::lock::lock;
+use crate::base::secret::Secret;
+use crate::limits::access::CLIENT_KEYS;
+use crate::task::log::event::Created;
+use crate::task::machine::job::{ModelError, ModelErrorKind};
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+#[derive(Default)]
+pub struct ClientKeys(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    /// With the number of each, by which the oldest is found.
+    keys: HashMap<TaskId, (u64, Secret)>,
+    last: u64,
+}
+
+impl ClientKeys {
+    /// Keeps the key of a task. Of too many, the oldest is dropped: its task needs it again.
+    pub fn keep(&self, task: TaskId, key: Secret) {
+        let mut kept = lock(&self.0);
+        kept.last += 1;
+        let number = kept.last;
+        kept.keys.insert(task, (number, key));
+        if kept.keys.len() > CLIENT_KEYS {
+            let oldest = kept.keys.iter().min_by_key(|(_, (number, _))| *number).map(|(task, _)| task.clone());
+            oldest.and_then(|task| kept.keys.remove(&task));
+        }
+    }
+
+    pub fn forget(&self, task: &TaskId) {
+        lock(&self.0).keys.remove(task);
+    }
+
+    pub fn has(&self, task: &TaskId) -> bool {
+        lock(&self.0).keys.contains_key(task)
+    }
+
+    /// The key that a task uses instead of the server's own. A task that had one uses no other.
+    pub fn of(&self, created: &Created) -> Result<Option<Secret>, ModelError> {
+        if !created.client_key {
+            return Ok(None);
+        }
+        match lock(&self.0).keys.get(&created.task) {
+            Some((_, key)) => Ok(Some(key.clone())),
+            None => Err(ModelError {
+                kind: ModelErrorKind::NeedsKey,
+                message: "This task uses the API key of its client, which this server keeps in memory only and does not have any \
+                          more. Send the next message with apiKey."
+                    .into(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::log::event::{Lifecycle, Profile, Protocol};
+    use crate::task::policy::Mode;
+
+    fn created(task: &str, client_key: bool) -> Created {
+        Created {
+            task: task.into(),
+            context: "c".into(),
+            tenant: Default::default(),
+            owner: Default::default(),
+            shared: false,
+            parent: None,
+            lifecycle: Lifecycle::Conversational,
+            protocol: Protocol::V10,
+            profile: Profile::Plain,
+            workspace: "/w".into(),
+            trusted: false,
+            model: "m".into(),
+            mode: Mode::Default,
+            auto_execute: false,
+            tools: None,
+            servers: Vec::new(),
+            client_key,
+            depth: 0,
+            command: None,
+        }
+    }
+
+    #[test]
+    fn a_key_is_used_for_its_own_task_only() {
+        let keys = ClientKeys::default();
+        keys.keep("a".into(), Secret::new("planted"));
+        assert_eq!(keys.of(&created("a", true)), Ok(Some(Secret::new("planted"))));
+        assert_eq!(keys.of(&created("b", false)), Ok(None));
+        let missing = keys.of(&created("b", true)).expect_err("there is none");
+        assert_eq!(missing.kind, ModelErrorKind::NeedsKey);
+        assert!(keys.has(&"a".into()) && !keys.has(&"b".into()));
+        keys.forget(&"a".into());
+        assert!(keys.of(&created("a", true)).is_err());
+    }
+
+    #[test]
+    fn the_oldest_of_too_many_is_dropped() {
+        let keys = ClientKeys::default();
+        for number in 0..=CLIENT_KEYS {
+            keys.keep(number.to_string().into(), Secret::new("k"));
+        }
+        assert!(!keys.has(&"0".into()) && keys.has(&"1".into()) && keys.has(&CLIENT_KEYS.to_string().into()));
+    }
+}

@@ -1,0 +1,115 @@
+//! The commands about skills: which there are, and which are switched off. They are read for every model request, so `reload` only
+//! reports what it finds.
+
+use super::{Asked, said};
+use crate::config::definitions::extension::Switch;
+use crate::shell::workers::skills::{find, switch};
+use crate::task::definitions::skill::Skill;
+use crate::task::definitions::slash::Commanded;
+use serde_json::json;
+use std::path::Path;
+
+fn found(asked: &Asked) -> Vec<Skill> {
+    find(asked.prompt_context, Path::new(&*asked.command.workspace))
+}
+
+pub fn list(asked: &Asked) -> Result<Commanded, String> {
+    let skills = found(asked);
+    let line = |skill: &Skill| {
+        let off = if skill.enabled { "" } else { " (switched off)" };
+        format!("{}{off}: {} [{}]", skill.name, skill.description, skill.dir.display())
+    };
+    let text = match skills.len() {
+        0 => "There are no skills here.".into(),
+        _ => skills.iter().map(line).collect::<Vec<_>>().join("\n"),
+    };
+    let shown = skills.iter().map(|skill| {
+        json!({ "name": skill.name, "description": skill.description, "path": skill.dir, "enabled": skill.enabled })
+    });
+    Ok(Commanded::Done { data: json!({ "skills": shown.collect::<Vec<_>>() }), text })
+}
+
+pub fn enable(asked: &Asked) -> Result<Commanded, String> {
+    turn(asked, Switch::On)
+}
+
+pub fn disable(asked: &Asked) -> Result<Commanded, String> {
+    turn(asked, Switch::Off)
+}
+
+fn turn(asked: &Asked, to: Switch) -> Result<Commanded, String> {
+    let name = asked.command.invocation.args.join(" ");
+    let known = found(asked).into_iter().find(|skill| skill.name.eq_ignore_ascii_case(name.trim()));
+    let name = known.ok_or_else(|| format!("There is no skill {name}; /skills list shows those there are."))?.name;
+    switch(asked.prompt_context, &name, to).map_err(|error| format!("This cannot be kept: {error}."))?;
+    let now = found(asked).into_iter().find(|skill| skill.name == name).is_some_and(|skill| skill.enabled);
+    match (to, now) {
+        (Switch::On, false) => Err(format!("The skill {name} stays off: skills.disabled in your settings names it.")),
+        (Switch::On, true) => said(format!("The skill {name} is switched on.")),
+        (Switch::Off, _) => said(format!("The skill {name} is switched off.")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::Harness;
+    use super::*;
+    use crate::limits::{SKILL_BYTES, SKILL_LIST_BYTES, SKILLS};
+    use crate::shell::workers::skills::told;
+
+    fn text(name: &str) -> String {
+        format!("---\nname: {name}\ndescription: Does {name}\n---\nDo it.\n")
+    }
+
+    fn listed(harness: &Harness) -> String {
+        match harness.run("skills list", &[]) {
+            Ok(Commanded::Done { text, .. }) => text.replace(harness.scratch.path().to_str().expect("plain"), ""),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn skills_of_the_workspace_replace_those_of_the_user_and_of_extensions() {
+        let harness = Harness::new();
+        assert_eq!(listed(&harness), "There are no skills here.");
+        harness.scratch.put("home/.gemini/extensions/e/gemini-extension.json", r#"{"name": "e", "version": "1"}"#);
+        harness.scratch.put("home/.gemini/extensions/e/skills/a/SKILL.md", text("a"));
+        harness.scratch.put("home/.gemini/skills/b/SKILL.md", text("b"));
+        harness.scratch.put("home/.agents/skills/c/SKILL.md", text("c"));
+        harness.scratch.put("w/.gemini/skills/x/SKILL.md", text("a"));
+        harness.scratch.put("w/.agents/skills/SKILL.md", text("d"));
+        harness.scratch.put("w/.agents/skills/bad/SKILL.md", "# No front matter");
+        let lines = "a: Does a [/w/.gemini/skills/x]\nb: Does b [/home/.gemini/skills/b]\n\
+                     c: Does c [/home/.agents/skills/c]\nd: Does d [/w/.agents/skills]";
+        assert_eq!(listed(&harness), lines);
+        let run = |phrase: &str, name: &str| harness.run(phrase, &[name]).map(drop);
+        assert_eq!(run("skills disable", "B"), Ok(()));
+        harness.scratch.put("home/.gemini/settings.json", r#"{"skills": {"disabled": ["C"]}}"#);
+        assert!(listed(&harness).contains("\nb (switched off): Does b"), "{}", listed(&harness));
+        assert!(listed(&harness).contains("\nc (switched off): Does c"));
+        assert_eq!(run("skills enable", "b"), Ok(()));
+        assert!(run("skills enable", "c").expect_err("the settings").contains("skills.disabled"));
+        assert!(run("skills enable", "z").expect_err("unknown").starts_with("There is no skill z;"));
+        assert!(listed(&harness).contains("\nb: Does b"));
+        harness.scratch.put("home/.gemini/settings.json", r#"{"skills": {"enabled": false}}"#);
+        assert_eq!(listed(&harness), "There are no skills here.");
+    }
+
+    #[test]
+    fn skills_have_limits() {
+        let harness = Harness::new();
+        let put =
+            |name: &str, text: String| drop(harness.scratch.put(&format!("w/.gemini/skills/{name}/SKILL.md"), text));
+        let padded = |bytes: usize| text("long") + &"x".repeat(bytes - text("long").len());
+        put("long", padded(SKILL_BYTES as usize + 1));
+        assert_eq!(listed(&harness), "There are no skills here.");
+        put("long", padded(SKILL_BYTES as usize));
+        assert!(listed(&harness).starts_with("long: "));
+        (0..SKILLS).for_each(|n| put(&format!("{n:03}"), text(&format!("s{n}"))));
+        assert_eq!(listed(&harness).lines().count(), SKILLS);
+        let skills = find(&harness.prompt_context, &harness.scratch.path().join("w"));
+        let many: Vec<Skill> = skills.iter().map(|s| Skill { description: "d".repeat(500), ..s.clone() }).collect();
+        let list = told(&many, &[]);
+        assert!(list.len() <= SKILL_LIST_BYTES + 30 && list.ends_with(" more\n"), "{list}");
+    }
+}

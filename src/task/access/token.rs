@@ -1,0 +1,196 @@
+//! Tokens: the secrets of credentials. A token names its credential, so that it is compared with one stored value only.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::digest::{SHA256, digest};
+use ring::hmac;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
+use std::fmt;
+
+const PREFIX: &str = "ga2a_";
+/// 256 bits, so that nobody can guess one.
+pub const RANDOM_BYTES: usize = 32;
+
+/// No secret is shorter than this.
+const SHORTEST: usize = 43;
+
+/// The text of a new token.
+pub fn make(credential: &str, random: &[u8; RANDOM_BYTES]) -> String {
+    format!("{PREFIX}{credential}_{}", URL_SAFE_NO_PAD.encode(random))
+}
+
+/// The id of the credential that a token names. Ids contain no `_`.
+pub fn credential(token: &str) -> Option<&str> {
+    token.strip_prefix(PREFIX)?.split_once('_').map(|(id, _)| id)
+}
+
+/// The text with every token and ticket in it made unreadable. The id of a credential is no secret.
+pub fn redact(text: &str) -> Cow<'_, str> {
+    const TICKET: &str = "tk_";
+    let is_secret = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if !text.contains(PREFIX) && !text.contains(TICKET) {
+        return Cow::Borrowed(text);
+    }
+    let mut redacted = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = [PREFIX, TICKET].iter().filter_map(|prefix| rest.find(prefix)).min() {
+        let (before, found) = rest.split_at(at);
+        let word = found.find(|c| !is_secret(c)).map_or(found, |end| &found[..end]);
+        let shown = match credential(word) {
+            Some(id) if word.len() >= SHORTEST => Some(PREFIX.len() + id.len() + 1),
+            None if word.starts_with(TICKET) && word.len() >= SHORTEST => Some(TICKET.len()),
+            Some(_) | None => None,
+        };
+        redacted.push_str(before);
+        match shown {
+            Some(shown) => redacted.extend([&word[..shown], "[redacted]"]),
+            None => redacted.push_str(word),
+        }
+        rest = &found[word.len()..];
+    }
+    redacted.push_str(rest);
+    Cow::Owned(redacted)
+}
+
+/// The SHA-256 of a token: all that is stored of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Hash([u8; 32]);
+
+impl Hash {
+    pub fn of(token: &str) -> Hash {
+        let mut hash = [0; 32];
+        hash.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+        Hash(hash)
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn from_hex(text: &str) -> Option<Hash> {
+        let mut hash = [0; 32];
+        if text.len() != 64 || !text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+            return None;
+        }
+        for (byte, at) in hash.iter_mut().zip((0..64).step_by(2)) {
+            *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
+        }
+        Some(Hash(hash))
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Not even a hash is printed by accident.
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hash(…)")
+    }
+}
+
+impl Serialize for Hash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Hash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Hash, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Hash::from_hex(&text).ok_or_else(|| D::Error::custom("sha256 has to be 64 lower-case hexadecimal digits"))
+    }
+}
+
+/// Compares hashes in a time that does not depend on them, by the HMAC of each under a key that only this process has.
+pub struct Comparison {
+    key: hmac::Key,
+    /// What an unknown credential is compared with, so that it takes as long as a known one.
+    dummy: Tag,
+}
+
+/// A hash as it is kept for comparisons.
+#[derive(Clone)]
+pub struct Tag(hmac::Tag);
+
+impl fmt::Debug for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tag(…)")
+    }
+}
+
+impl Comparison {
+    pub fn new(random: &[u8; RANDOM_BYTES]) -> Comparison {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, random);
+        let dummy = Tag(hmac::sign(&key, b"no credential"));
+        Comparison { key, dummy }
+    }
+
+    pub fn tag(&self, hash: &Hash) -> Tag {
+        Tag(hmac::sign(&self.key, hash.as_bytes()))
+    }
+
+    /// Whether the token has the hash that this tag was made of. Without a tag the answer is no, after as much work.
+    pub fn is_equal(&self, token: &str, tag: Option<&Tag>) -> bool {
+        let tag = tag.unwrap_or(&self.dummy);
+        hmac::verify(&self.key, Hash::of(token).as_bytes(), tag.0.as_ref()).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_names_its_credential() {
+        let token = make("laptop-2", &[0xff; 32]);
+        assert_eq!(token.len(), "ga2a_laptop-2_".len() + 43);
+        assert_eq!(credential(&token), Some("laptop-2"));
+        for other in ["", "ga2a_", "ga2a_laptop", "laptop_x", "GA2A_a_b"] {
+            assert_eq!(credential(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn tokens_and_tickets_are_redacted_wherever_they_stand() {
+        let token = make("laptop", &[0xab; 32]);
+        let ticket = format!("tk_{}", "aZ-_".repeat(20));
+        for (text, shown) in [
+            (format!("Bearer {token}."), "Bearer ga2a_laptop_[redacted]."),
+            (format!("\"{token}\",{token}"), "\"ga2a_laptop_[redacted]\",ga2a_laptop_[redacted]"),
+            (format!("ticket.{ticket} and {token}"), "ticket.tk_[redacted] and ga2a_laptop_[redacted]"),
+            ("ga2a_ ga2a_x_y tk_x wtk_ä".to_owned(), "ga2a_ ga2a_x_y tk_x wtk_ä"),
+        ] {
+            assert_eq!(redact(&text), shown);
+        }
+        assert!(matches!(redact("nothing"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_hash_is_written_as_hexadecimal_digits() {
+        let hash = Hash::of("abc");
+        let text = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(hash.to_string(), text);
+        assert_eq!(Hash::from_hex(text), Some(hash));
+        for wrong in ["", &text[1..], &text.to_uppercase(), &text.replace('b', "g"), "é".repeat(32).as_str()] {
+            assert_eq!(Hash::from_hex(wrong), None, "{wrong}");
+        }
+        assert_eq!(format!("{hash:?}"), "Hash(…)");
+    }
+
+    #[test]
+    fn only_the_same_token_is_equal() {
+        let comparison = Comparison::new(&[7; 32]);
+        let token = make("a", &[1; 32]);
+        let tag = comparison.tag(&Hash::of(&token));
+        assert!(comparison.is_equal(&token, Some(&tag)));
+        assert!(!comparison.is_equal(&token[..token.len() - 1], Some(&tag)));
+        assert!(!comparison.is_equal(&token, None));
+        assert!(!comparison.is_equal("no credential", None), "the dummy is no hash of a text");
+    }
+}

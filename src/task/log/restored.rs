@@ -1,0 +1,84 @@
+//! A restore as the log has it: the files that were put back, and whether the model still sees the conversation after the position.
+
+use crate::base::id::{CallId, Seq};
+use crate::task::log::blob::FileVersion;
+use crate::task::message::Source;
+use serde::{Deserialize, Serialize};
+
+/// Files shown by name in a description; the others are counted.
+const NAMED_FILES: usize = 5;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Restored {
+    /// The position: right before this event. If it is a restore, that one was taken back.
+    pub to: Seq,
+    /// The call before which the position is; none if it is before a turn or a restore.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallId>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<RestoredFile>,
+    pub conversation: Conversation,
+    /// How many entries of the task's history are before the position.
+    #[serde(default)]
+    pub items: usize,
+    pub by: Source,
+}
+
+/// What became of the conversation after the position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Conversation {
+    /// The model sees it, and a note about the files.
+    Kept,
+    /// It is as it was at the position: the model no longer sees what came after it. Clients do.
+    Rewound,
+}
+
+/// A file that was put back. None: no file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RestoredFile {
+    pub root: String,
+    pub path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<FileVersion>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<FileVersion>,
+    /// How many of its directories, from the innermost on, were created for it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dirs: usize,
+}
+
+pub(in crate::task) fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+impl Restored {
+    /// The content that it names and that is stored.
+    pub fn versions(&self) -> impl Iterator<Item = &FileVersion> {
+        self.files.iter().flat_map(|file| file.from.iter().chain(&file.to))
+    }
+
+    /// What happened, in a sentence for people.
+    pub fn described(&self) -> String {
+        let by = &self.by.client;
+        let files = match self.files.len() {
+            0 => String::new(),
+            1 => format!(" put back {},", self.names()),
+            count => format!(" put back {count} files ({}),", self.names()),
+        };
+        let conversation = match self.conversation {
+            Conversation::Kept => "the conversation stays",
+            Conversation::Rewound => "the model sees the conversation up to there",
+        };
+        let to = self.to;
+        format!("{by} went back to before event {to}:{files} {conversation}.")
+    }
+
+    fn names(&self) -> String {
+        let mut names: Vec<&str> = self.files.iter().map(|file| file.path.as_str()).take(NAMED_FILES).collect();
+        if self.files.len() > NAMED_FILES {
+            names.push("…");
+        }
+        names.join(", ")
+    }
+}

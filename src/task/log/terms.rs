@@ -1,0 +1,84 @@
+//! The words of events: life cycles, versions and profiles of clients, and how turns and tasks end.
+
+use crate::base::text::words::words;
+use serde::{Deserialize, Serialize};
+
+/// Whether a finished turn leaves the task open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lifecycle {
+    Conversational,
+    OneShot,
+}
+
+/// The protocol version a task was created under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Protocol {
+    #[serde(rename = "0.3")]
+    V03,
+    #[serde(rename = "1.0")]
+    V10,
+}
+
+words! {
+    /// What Gemini payload is inside the protocol's envelope.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Profile {
+        Coder = "coder",
+        Devtool = "devtool",
+        Plain = "plain",
+    }
+}
+
+/// An end that the agent itself chose.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Ask(String),
+    Auth(String),
+    Complete(String),
+    Fail(String),
+    Reject(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    Done,
+    /// The prompt had nothing in it for the model.
+    Nothing,
+    /// The user refused every call of the last answer.
+    Refused,
+    /// The agent asks the user something.
+    Asked(String),
+    /// A credential is missing.
+    NeedsAuth(String),
+    /// The model or the agent failed; the user can go on.
+    Failed(String),
+    /// Somebody stopped it, or the server was restarted.
+    Interrupted(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Final {
+    Completed,
+    Failed,
+    Canceled,
+    Rejected,
+}
+
+/// Failed tries of one model request: those that failed before anything came, and those whose stream broke.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tries {
+    pub failed: u32,
+    pub broken: u32,
+    /// When the first of them failed, in Unix milliseconds; 0 if none has.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub since: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}

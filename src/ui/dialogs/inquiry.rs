@@ -1,0 +1,165 @@
+//! Questions of the agent or of a server to the user, one after the other: a choice, several of them, yes or no, or an answer in words.
+
+use crate::base::id::CallId;
+use crate::limits::ui::TITLE_ROWS;
+use crate::task::form::Inquired;
+use crate::task::spec::{Answers, Inquiry, InquiryKind, Question};
+use crate::ui::dialogs::dialog::Outcome;
+use crate::ui::format::style::Role;
+use crate::ui::format::wrap::{Line, Span, paragraph};
+use crate::ui::input::complete::mark;
+use crate::ui::input::edit::{Draft, Rows};
+use std::sync::Arc;
+
+/// Questions, one after the other.
+pub struct Inquiring {
+    pub call: CallId,
+    title: String,
+    /// None if they are the agent's own.
+    server: Option<Arc<Inquired>>,
+    pub(in crate::ui) inquiries: Vec<Inquiry>,
+    step: usize,
+    pub(in crate::ui) marked: Vec<usize>,
+    /// An answer in the user's own words, while it is written.
+    pub(in crate::ui) draft: Option<Draft>,
+    answers: Answers,
+}
+
+impl Inquiring {
+    pub(in crate::ui) fn current(&self) -> &Inquiry {
+        &self.inquiries[self.step.min(self.inquiries.len() - 1)]
+    }
+
+    /// None if nothing is asked.
+    pub fn new(call: CallId, question: &Question, server: Option<Arc<Inquired>>) -> Option<Inquiring> {
+        let Question::AskUser { title, questions } = question else { return None };
+        let (title, inquiries) = (title.clone(), questions.clone());
+        let mut inquiring =
+            Inquiring { call, title, server, inquiries, step: 0, marked: vec![], draft: None, answers: Answers::new() };
+        inquiring.inquiries.first()?;
+        inquiring.begin();
+        Some(inquiring)
+    }
+
+    /// Which question of the server it is.
+    pub fn nr(&self) -> Option<u32> {
+        self.server.as_ref().map(|server| server.nr)
+    }
+
+    /// Whether a question of a server may be left without an answer.
+    pub(in crate::ui) fn is_optional(&self) -> bool {
+        let field = self.server.as_ref().and_then(|server| server.fields.get(self.step));
+        field.is_some_and(|field| !field.required || !field.default.is_null())
+    }
+
+    /// Text is written at once.
+    fn begin(&mut self) {
+        self.marked.clear();
+        self.draft = (self.current().kind == InquiryKind::Text).then(Draft::default);
+    }
+
+    /// What can be chosen, with what is said about it.
+    pub(in crate::ui) fn options(&self) -> Vec<(String, String)> {
+        let inquiry = self.current();
+        let option = |label: &str| (label.to_owned(), String::new());
+        let mut options = match inquiry.kind {
+            InquiryKind::Text => return Vec::new(),
+            InquiryKind::YesNo => vec![option("Yes"), option("No")],
+            InquiryKind::Choice => {
+                let options = inquiry.options.iter().map(|option| (option.label.clone(), option.description.clone()));
+                options.collect()
+            }
+        };
+        options.extend(self.last_option().map(option));
+        options
+    }
+
+    /// What can be done instead of a choice.
+    fn last_option(&self) -> Option<&'static str> {
+        match (&self.server, self.current().kind) {
+            (None, InquiryKind::Choice) => Some("Something else…"),
+            (Some(_), InquiryKind::Choice | InquiryKind::YesNo) if self.is_optional() => Some("No answer"),
+            (None | Some(_), InquiryKind::Text | InquiryKind::YesNo | InquiryKind::Choice) => None,
+        }
+    }
+
+    pub(in crate::ui) fn choose(&mut self, at: usize) -> Outcome {
+        let options = self.options();
+        match (&self.server, self.last_option().filter(|_| at + 1 == options.len())) {
+            (None, Some(_)) => {
+                self.draft = Some(Draft::default());
+                return Outcome::Changed;
+            }
+            (Some(_), Some(_)) => return self.answer(String::new()),
+            (None | Some(_), None) => {}
+        }
+        let mut chosen = if self.marked.is_empty() { vec![at] } else { self.marked.clone() };
+        chosen.sort_unstable();
+        let labels: Vec<&str> =
+            chosen.iter().filter_map(|at| options.get(*at)).map(|(label, _)| label.as_str()).collect();
+        self.answer(labels.join(", "))
+    }
+
+    pub(in crate::ui) fn answer(&mut self, text: String) -> Outcome {
+        self.answers.insert(self.step.to_string(), text);
+        self.step += 1;
+        if self.step == self.inquiries.len() {
+            return Outcome::Answered(std::mem::take(&mut self.answers));
+        }
+        self.begin();
+        Outcome::Changed
+    }
+
+    pub(in crate::ui) fn rows(
+        &self,
+        selected: usize,
+        columns: usize,
+        cursor: &mut Option<(usize, usize)>,
+    ) -> Vec<Line> {
+        let inquiry = self.current();
+        let steps = match self.inquiries.len() {
+            1 => String::new(),
+            steps => format!("   {} of {steps}", self.step + 1),
+        };
+        let (most, next) = (columns.min(88), Span::new(Role::Text, "  "));
+        let mut lines = Vec::new();
+        if self.server.is_some() {
+            let rows = |line| paragraph(&next, &next, &[Span::new(Role::Text, line)], most);
+            lines.extend(self.title.lines().flat_map(rows).take(TITLE_ROWS));
+        }
+        let mut asked = inquiry.question.lines();
+        let spans = [Span::new(Role::Strong, asked.next().unwrap_or_default()), Span::new(Role::Muted, &steps)];
+        lines.extend(paragraph(&Span::new(Role::Accent, "? "), &next, &spans, most));
+        lines.extend(asked.flat_map(|line| paragraph(&next, &next, &[Span::new(Role::Warn, line)], most)));
+        if let Some(draft) = &self.draft {
+            let Rows { rows, row, column } = draft.rows(columns.saturating_sub(4).max(1));
+            *cursor = Some((lines.len() + row, 4 + column));
+            let placeholder = inquiry.placeholder.as_deref().unwrap_or_default();
+            for (at, text) in rows.iter().enumerate() {
+                let line = Line::new(Role::Accent, if at == 0 { "  › " } else { "    " });
+                lines.push(if draft.is_empty() { line.add(Role::Muted, placeholder) } else { line.text(&text.text) });
+            }
+            return lines;
+        }
+        for (at, (label, help)) in self.options().into_iter().enumerate() {
+            let box_ = match (inquiry.multi_select && at < inquiry.options.len(), self.marked.contains(&at)) {
+                (false, _) => "",
+                (true, true) => "[x] ",
+                (true, false) => "[ ] ",
+            };
+            lines.push(mark(at, selected).text(&format!("{}  {box_}{label}", at + 1)));
+            if !help.is_empty() {
+                lines.push(Line::new(Role::Text, "       ").add(Role::Muted, &help));
+            }
+        }
+        lines
+    }
+
+    pub(in crate::ui) fn hint(&self) -> &'static str {
+        match (&self.draft, self.current().multi_select) {
+            (Some(_), _) => "Enter answers · ctrl-j newline · Esc = no answer",
+            (None, true) => "number or ↑↓ and Enter · space marks several · Esc = no answer",
+            (None, false) => "number or ↑↓ and Enter · Esc = no answer",
+        }
+    }
+}

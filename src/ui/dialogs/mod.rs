@@ -1,0 +1,8 @@
+//! Questions to the user.
+
+#[cfg(feature = "tui")]
+pub mod dialog;
+#[cfg(feature = "tui")]
+pub mod inquiry;
+#[cfg(feature = "tui")]
+pub(in crate::ui) mod questions;

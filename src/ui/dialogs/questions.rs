@@ -1,0 +1,174 @@
+//! Questions: when a dialog opens, when its keys count, and what its answers lead to.
+
+use crate::base::clock::Now;
+use crate::base::id::CallId;
+use crate::limits::ui::{ARM_MS, QUIET_MS};
+use crate::task::spec::{Answers, Choice, Question};
+use crate::ui::Act;
+use crate::ui::app::{Editing, Open, Picks, Ui};
+use crate::ui::client::{Ask, Purpose};
+use crate::ui::dialogs::dialog::{Dialog, Kind, Outcome};
+use crate::ui::input::keys::TerminalInput;
+use std::sync::Arc;
+
+impl Ui {
+    /// Opens the oldest question, and closes one that was answered.
+    pub(in crate::ui) fn follow_questions(&mut self, now: Now) {
+        // What was asked before may have been answered before.
+        if self.behind.is_some() {
+            return;
+        }
+        let scene = &self.transcript.scene;
+        let call = self.dialog.as_ref().and_then(|open| open.dialog.call().cloned());
+        if let Some(call) = call {
+            let planned = |dialog: &Dialog| dialog.plan().cloned();
+            let known = scene.calls.get(&call);
+            let nr = known.and_then(|call| call.inquiry.as_ref()).map(|inquired| inquired.nr);
+            let changed = known.map(|call| call.plan.clone()) != self.dialog.as_ref().map(|open| planned(&open.dialog))
+                && self.dialog.as_ref().is_some_and(|open| planned(&open.dialog).is_some())
+                || self.dialog.as_ref().is_some_and(|open| open.dialog.nr() != nr);
+            if scene.asked.contains(&call) && !changed {
+                return;
+            }
+            self.dialog = None;
+        }
+        if self.dialog.is_some() {
+            return;
+        }
+        let mode = self.mode();
+        let asked = scene.asked.first().and_then(|id| scene.calls.get(id));
+        let Some(mut dialog) = asked.and_then(|call| Dialog::of(call, mode, &self.setup.editor)) else {
+            return;
+        };
+        if let Some(linear) = &mut self.linear {
+            linear.ask(&mut dialog, &self.transcript);
+        }
+        let quiet = self.typing.key_at.is_none_or(|at| now.mono_ms.saturating_sub(at) >= QUIET_MS);
+        // Whoever has just allowed a call is asked about the next one.
+        let ready = quiet || std::mem::take(&mut self.typing.answering);
+        let focused = ready && self.composer.draft.is_empty() && !self.composer.is_searching();
+        self.dialog = Some(Open { dialog, focused, since: now.mono_ms, painted: None, picks: None });
+        self.notify("asks", now);
+    }
+
+    /// A key of a focused dialog.
+    pub(in crate::ui) fn dialog_key(&mut self, input: &TerminalInput, now: Now) {
+        let Some(open) = &mut self.dialog else {
+            return;
+        };
+        // What is asked must have been seen; a list that the user called for need not.
+        if open.picks.is_none() && open.painted.is_none_or(|at| now.mono_ms.saturating_sub(at) < ARM_MS) {
+            open.painted = open.painted.map(|_| now.mono_ms);
+            return;
+        }
+        let outcome = open.dialog.take(input);
+        let (picks, call) = (open.picks, open.dialog.call().cloned());
+        match (outcome, picks, call) {
+            (Outcome::Ignored | Outcome::Changed, ..) => {}
+            (Outcome::Chose(choice), _, Some(call)) => self.answer(call, choice, None, None),
+            (Outcome::Answered(answers), _, Some(call)) => {
+                self.answer(call, Choice::ProceedOnce, None, Some(answers));
+            }
+            (Outcome::Cancelled, None, Some(call)) => {
+                self.answer(call, Choice::Cancel, None, None);
+                self.toast("Say what to do instead", now);
+            }
+            (Outcome::Cancelled, picks, _) => self.leave_picker(picks),
+            (Outcome::Picked(value), Some(picks), _) => self.picked(picks, &value, now),
+            (Outcome::Deleted(value), ..) => self.ask(Ask::Delete { task: value.as_str().into() }),
+            (Outcome::Whole, _, Some(call)) => self.print_question(call),
+            (Outcome::Unseen, ..) => self.toast("v first: you have not seen all of it", now),
+            (Outcome::EditFirst, _, Some(call)) => self.edit_proposal(call),
+            (_, _, None) | (Outcome::Picked(_), None, _) => {}
+        }
+    }
+
+    pub(in crate::ui) fn leave_picker(&mut self, picks: Option<Picks>) {
+        self.dialog = None;
+        if picks == Some(Picks::Trust) && !self.client.is_connected() {
+            self.acts.push(Act::Quit);
+        }
+    }
+
+    pub(in crate::ui) fn answer(
+        &mut self,
+        call: CallId,
+        choice: Choice,
+        edited: Option<Arc<str>>,
+        answers: Option<Answers>,
+    ) {
+        self.dialog = None;
+        self.typing.answering = choice != Choice::Cancel;
+        let seen = self.transcript.scene.calls.get(&call).and_then(|call| call.planned);
+        // The question is over here; the log says whose answer counted.
+        self.transcript.scene.asked.retain(|asked| *asked != call);
+        if let Some(task) = self.task.clone() {
+            self.ask(Ask::Answer { task, call, choice, edited, answers, seen });
+        }
+    }
+
+    /// Prints the whole of what is asked about; what is stored apart is fetched first.
+    pub(in crate::ui) fn print_question(&mut self, call: CallId) {
+        let Some(open) = &mut self.dialog else {
+            return;
+        };
+        let stored = open.dialog.plan().and_then(|plan| match &plan.question {
+            Question::Edit { diff, .. } => diff.missing().cloned(),
+            _ => None,
+        });
+        if let (Some(blob), Some(task)) = (stored, self.task.clone()) {
+            self.fetched.clear();
+            return self.ask(Ask::Blob { task, sha256: blob.sha256, from: 0, purpose: Purpose::Question(call) });
+        }
+        if let Kind::Approval(approval) = &mut open.dialog.kind {
+            approval.seen = true;
+        }
+        let lines = open.dialog.whole(&self.transcript.viewer);
+        self.print(lines);
+    }
+
+    pub(in crate::ui) fn edit_proposal(&mut self, call: CallId) {
+        let plan = self.dialog.as_ref().and_then(|open| open.dialog.plan().cloned());
+        let Some(Question::Edit { new, file_name, .. }) = plan.as_ref().map(|plan| &plan.question) else {
+            return;
+        };
+        match (new.missing(), self.task.clone()) {
+            (Some(blob), Some(task)) => {
+                self.fetched.clear();
+                let sha256 = blob.sha256.clone();
+                self.ask(Ask::Blob { task, sha256, from: 0, purpose: Purpose::Edit(call) });
+            }
+            _ => self.open_editor(Editing::Proposal(call), new.as_str(), file_name),
+        }
+    }
+
+    pub(in crate::ui) fn open_editor(&mut self, editing: Editing, text: &str, name: &str) {
+        self.editing = Some(editing);
+        self.acts.push(Act::Edit { text: text.to_owned(), name: name.to_owned() });
+    }
+
+    pub(in crate::ui) fn edited(&mut self, result: Result<String, String>, now: Now) {
+        self.painter.forget();
+        match (self.editing.take(), result) {
+            (_, Err(why)) => self.toast(why, now),
+            (Some(Editing::Draft), Ok(text)) => {
+                self.composer.draft.replace(text.trim_end());
+                self.keep_draft();
+            }
+            (Some(Editing::Proposal(call)), Ok(text)) => match self.transcript.scene.asked.contains(&call) {
+                true => self.answer(call, Choice::ProceedOnce, Some(text.into()), None),
+                false => {
+                    let who = self.answered_by(&call);
+                    self.composer.draft.replace(&text);
+                    self.toast(format!("{who} answered first: what you wrote is the draft now"), now);
+                }
+            },
+            (None, Ok(_)) => {}
+        }
+    }
+
+    pub(in crate::ui) fn answered_by(&self, call: &CallId) -> String {
+        let by = self.transcript.scene.calls.get(call).and_then(|call| call.by.as_ref());
+        by.map_or_else(|| "Somebody".into(), |by| self.transcript.viewer.who(by))
+    }
+}

@@ -1,0 +1,154 @@
+//! The prompts of earlier: going back and forth in them, and searching. The shell stores them; a new entry is handed out to it.
+
+use crate::limits::ui::HISTORY_ENTRIES;
+use crate::ui::input::edit::Way;
+
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// Oldest first; no two equal ones in a row.
+    entries: Vec<String>,
+    /// The entry that is shown, and the draft that it took the place of.
+    shown: Option<(usize, String)>,
+}
+
+impl History {
+    pub fn new(entries: Vec<String>) -> History {
+        let mut history = History::default();
+        entries.iter().for_each(|entry| _ = history.add(entry));
+        history
+    }
+
+    /// Adds a prompt. Whether it is worth storing: blank ones and repetitions are not.
+    pub fn add(&mut self, text: &str) -> bool {
+        self.shown = None;
+        let is_new = !text.trim().is_empty() && self.entries.last().map(String::as_str) != Some(text);
+        if is_new {
+            self.entries.push(text.to_owned());
+            let excess = self.entries.len().saturating_sub(HISTORY_ENTRIES);
+            self.entries.drain(..excess);
+        }
+        is_new
+    }
+
+    /// What takes the place of the draft. Behind the newest entry the draft comes back.
+    pub fn step(&mut self, way: Way, draft: &str) -> Option<String> {
+        let at = self.shown.as_ref().map_or(self.entries.len(), |(at, _)| *at);
+        let at = match way {
+            Way::Up => at.checked_sub(1)?,
+            Way::Down => at + 1,
+        };
+        if at < self.entries.len() {
+            let kept = self.shown.take().map_or_else(|| draft.to_owned(), |(_, kept)| kept);
+            self.shown = Some((at, kept));
+            return Some(self.entries[at].clone());
+        }
+        self.shown.take().map(|(_, kept)| kept)
+    }
+
+    /// The draft was changed: going back begins at the newest entry again.
+    pub fn leave(&mut self) {
+        self.shown = None;
+    }
+
+    /// The entries that contain the words, newest first and each once. Capitals count only if there are some.
+    fn matches(&self, query: &str) -> Vec<&str> {
+        let exact = query.chars().any(char::is_uppercase);
+        let contains = |entry: &str| if exact { entry.contains(query) } else { entry.to_lowercase().contains(query) };
+        let mut found: Vec<&str> = Vec::new();
+        for entry in self.entries.iter().rev().filter(|entry| contains(entry)) {
+            if !found.contains(&entry.as_str()) {
+                found.push(entry);
+            }
+        }
+        found
+    }
+}
+
+/// A search in the history.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Search {
+    pub query: String,
+    /// Which of the matches is shown, counted from the newest.
+    at: usize,
+}
+
+/// What a search has found.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Found<'a> {
+    pub entry: &'a str,
+    pub number: usize,
+    pub of: usize,
+}
+
+impl Search {
+    pub fn change(&mut self, query: String) {
+        *self = Search { query, at: 0 };
+    }
+
+    /// To an older match or a newer one, if there is one.
+    pub fn step(&mut self, way: Way, history: &History) {
+        let last = history.matches(&self.query).len().saturating_sub(1);
+        self.at = match way {
+            Way::Up => (self.at + 1).min(last),
+            Way::Down => self.at.saturating_sub(1),
+        };
+    }
+
+    pub fn found<'a>(&self, history: &'a History) -> Option<Found<'a>> {
+        let matches = history.matches(&self.query);
+        let entry = matches.get(self.at)?;
+        Some(Found { entry, number: self.at + 1, of: matches.len() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history(entries: &[&str]) -> History {
+        History::new(entries.iter().map(|entry| (*entry).to_owned()).collect())
+    }
+
+    #[test]
+    fn the_draft_comes_back_behind_the_newest_entry() {
+        let mut history = history(&["one", "two"]);
+        assert_eq!(history.step(Way::Down, "draft"), None);
+        assert_eq!(history.step(Way::Up, "draft").as_deref(), Some("two"));
+        assert_eq!(history.step(Way::Up, "two").as_deref(), Some("one"));
+        assert_eq!(history.step(Way::Up, "one"), None);
+        assert_eq!(history.step(Way::Down, "one").as_deref(), Some("two"));
+        assert_eq!(history.step(Way::Down, "two").as_deref(), Some("draft"));
+        assert_eq!(history.step(Way::Down, "draft"), None);
+    }
+
+    #[test]
+    fn repetitions_and_the_oldest_entries_are_not_kept() {
+        let mut history = history(&["a", "a", "b", "a", " "]);
+        assert_eq!(history.entries, ["a", "b", "a"]);
+        assert!(!history.add("a") && history.add("c"));
+        (0..HISTORY_ENTRIES).for_each(|n| _ = history.add(&format!("{n}")));
+        assert_eq!((history.entries.len(), history.entries[0].as_str()), (HISTORY_ENTRIES, "0"));
+    }
+
+    #[test]
+    fn a_search_goes_from_new_to_old() {
+        let history = history(&["Coverage of a", "other", "raise coverage", "coverage?", "coverage?"]);
+        let mut search = Search::default();
+        search.change("coverage".into());
+        let found =
+            |search: &Search| search.found(&history).map(|found| (found.entry.to_owned(), found.number, found.of));
+        assert_eq!(found(&search), Some(("coverage?".into(), 1, 3)));
+        search.step(Way::Up, &history);
+        assert_eq!(found(&search), Some(("raise coverage".into(), 2, 3)));
+        search.step(Way::Up, &history);
+        search.step(Way::Up, &history);
+        assert_eq!(found(&search), Some(("Coverage of a".into(), 3, 3)));
+        search.step(Way::Down, &history);
+        assert_eq!(found(&search), Some(("raise coverage".into(), 2, 3)));
+        search.change("Cov".into());
+        assert_eq!(found(&search), Some(("Coverage of a".into(), 1, 1)));
+        search.change("nothing".into());
+        search.step(Way::Up, &history);
+        assert_eq!(found(&search), None);
+    }
+}

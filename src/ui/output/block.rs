@@ -1,0 +1,407 @@
+//! The things of a transcript as lines: prompts, tool calls, plans, notices.
+
+use crate::limits::ui::{DIFF_ROWS, FAILED_ROWS, LINE_BYTES, OUTPUT_ROWS, PROMPT_ROWS, TAIL_ROWS, WHOLE_ROWS};
+use crate::task::log::event::End;
+use crate::task::message::Source;
+use crate::task::spec::{Choice, Display, Ending, ErrorKind, Question, Todo, TodoStatus};
+use crate::ui::format::address::revealed;
+use crate::ui::format::diff;
+use crate::ui::format::style::Role;
+use crate::ui::format::text::printed;
+use crate::ui::format::wrap::{Line, Span, paragraph};
+use crate::ui::scene::{Call, NoteWord, Prompt, Stage};
+use serde_json::Value;
+
+/// Everything that is shown beside what is in the scene.
+#[derive(Clone, Debug)]
+pub struct Viewer {
+    /// The name of this client in the log.
+    pub me: Source,
+    /// The directory below which paths are shown without it.
+    pub workspace: String,
+    /// The user's home, shown as `~`.
+    pub home: String,
+}
+
+impl Viewer {
+    pub fn is_me(&self, by: &Source) -> bool {
+        by.is_same_client(&self.me)
+    }
+
+    /// Who did something.
+    pub fn who(&self, by: &Source) -> String {
+        match () {
+            _ if self.is_me(by) => "you".into(),
+            _ if by.is_clock() => "nobody in time".into(),
+            _ => format!("{} [A2A]", by.client),
+        }
+    }
+
+    /// A path as short as it is clear.
+    pub fn path(&self, path: &str) -> String {
+        let below = |root: &str| (!root.is_empty()).then(|| path.strip_prefix(root)).flatten();
+        match below(&self.workspace) {
+            Some("") => ".".into(),
+            Some(rest) if rest.starts_with('/') => rest[1..].into(),
+            _ => self.directory(path),
+        }
+    }
+
+    /// A directory with `~` for the user's home.
+    pub fn directory(&self, path: &str) -> String {
+        match path
+            .strip_prefix(&self.home)
+            .filter(|rest| !self.home.is_empty() && (rest.is_empty() || rest.starts_with('/')))
+        {
+            Some(rest) => format!("~{rest}"),
+            None => path.into(),
+        }
+    }
+}
+
+/// A duration as people say it; None if it is not worth mentioning.
+pub fn spell(ms: u64) -> Option<String> {
+    let seconds = ms / 1_000;
+    let units = [(seconds / 86_400, "d"), (seconds / 3_600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
+    let first = units.iter().position(|(number, _)| *number > 0)?;
+    let shown = units[first..].iter().take(2).filter(|(number, _)| *number > 0);
+    Some(shown.map(|(number, unit)| format!("{number}{unit}")).collect::<Vec<_>>().join(" "))
+}
+
+/// `+4 −1`, of lines.
+pub fn changes(added: usize, removed: usize) -> String {
+    match (added, removed) {
+        (_, 0) => format!("+{added}"),
+        (0, _) => format!("−{removed}"),
+        _ => format!("+{added} −{removed}"),
+    }
+}
+
+/// The text with a small first letter.
+pub fn lower(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_lowercase().chain(chars).collect())
+}
+
+/// `1 line`, `2 lines`.
+pub fn count(number: usize, word: &str) -> String {
+    format!("{number} {word}{}", if number == 1 { "" } else { "s" })
+}
+
+pub fn prompt(prompt: &Prompt, viewer: &Viewer, most: usize) -> Vec<Line> {
+    let (first, next) = (Span::new(Role::Accent, "› "), Span::new(Role::Text, "  "));
+    let mut rows = Vec::new();
+    let lines: Vec<&str> = prompt.text.trim_end().lines().collect();
+    for (at, text) in lines.iter().take(PROMPT_ROWS).enumerate() {
+        let mut spans = vec![Span::prose(Role::Text, text)];
+        if at == 0 && !viewer.is_me(&prompt.by) {
+            spans.insert(0, Span::new(Role::Accent, &format!("[A2A] {}: ", prompt.by.client)));
+        }
+        rows.extend(paragraph(if at == 0 { &first } else { &next }, &next, &spans, most));
+    }
+    if lines.len() > PROMPT_ROWS {
+        let more = lines.len() - PROMPT_ROWS;
+        rows.push(Line::new(Role::Muted, &format!("  … {} more", count(more, "line"))));
+    }
+    rows.extend(prompt.files.iter().map(|file| Line::new(Role::Muted, &format!("  + {file}"))));
+    rows
+}
+
+/// What people call a tool, and the argument that says what it works on.
+const TOOLS: &[(&str, &str, &str)] = &[
+    ("read_file", "Read", "file_path"),
+    ("write_file", "Write", "file_path"),
+    ("replace", "Edit", "file_path"),
+    ("list_directory", "List", "dir_path"),
+    ("glob", "Find", "pattern"),
+    ("grep_search", "Search", "pattern"),
+    ("search_file_content", "Search", "pattern"),
+    ("run_shell_command", "Shell", "command"),
+    ("web_fetch", "Fetch", "prompt"),
+    ("google_web_search", "Web", "query"),
+    ("write_todos", "Plan", ""),
+    ("ask_user", "Ask", ""),
+];
+
+/// The name of a tool for people.
+pub fn tool_name(call: &Call) -> &str {
+    let known = TOOLS.iter().find(|(tool, ..)| *tool == call.request.name);
+    known.map_or(call.request.name.as_str(), |(_, name, _)| name)
+}
+
+/// What a call works on, in one line.
+pub fn subject(call: &Call, viewer: &Viewer) -> String {
+    let question = call.plan.as_ref().map(|plan| &plan.question);
+    let argument = TOOLS.iter().find(|(tool, ..)| *tool == call.request.name).map_or("", |(.., argument)| argument);
+    let value = call.request.args.get(argument).and_then(Value::as_str);
+    let text = match (question, value) {
+        (Some(Question::Edit { file_path, .. }), _) => viewer.path(file_path),
+        (Some(Question::Exec { command, .. }), _) => command.clone(),
+        (Some(Question::Mcp { tool, .. }), _) => tool.clone(),
+        (Some(Question::Info { urls, .. }), _) if !urls.is_empty() => {
+            urls.iter().map(|url| revealed(url)).collect::<Vec<_>>().join(" ")
+        }
+        (Some(Question::AskUser { questions, .. }), _) => {
+            questions.iter().map(|inquiry| inquiry.header.as_str()).collect::<Vec<_>>().join(", ")
+        }
+        (_, Some(value)) if argument.ends_with("_path") => viewer.path(value),
+        (_, Some(value)) if argument == "pattern" => format!("\"{value}\""),
+        (_, Some(value)) => value.to_owned(),
+        (Some(Question::Info { .. }), None) if argument.is_empty() => {
+            call.plan.as_ref().map_or(String::new(), |plan| plan.title.clone())
+        }
+        (_, None) => String::new(),
+    };
+    let mut lines = text.trim().lines();
+    let first = lines.next().unwrap_or_default().trim_end().to_owned();
+    if lines.next().is_some() { first + " …" } else { first }
+}
+
+/// The first row of a call: mark, name, subject, facts.
+fn head(role: Role, mark: &str, call: &Call, viewer: &Viewer, facts: &[String]) -> Line {
+    let line = Line::new(role, mark).text(" ").add(Role::Strong, tool_name(call));
+    let subject = subject(call, viewer);
+    let line = if subject.is_empty() { line } else { line.text(" ").text(&subject) };
+    facts.iter().fold(line, |line, fact| line.add(Role::Muted, " · ").add(Role::Muted, fact))
+}
+
+/// How a call ended, in words.
+struct Outcome {
+    role: Role,
+    mark: &'static str,
+    facts: Vec<String>,
+    body: Vec<Line>,
+}
+
+/// A call that has ended.
+pub fn ended(call: &Call, viewer: &Viewer) -> Vec<Line> {
+    let outcome = outcome(call, viewer);
+    let mut lines = vec![head(outcome.role, outcome.mark, call, viewer, &outcome.facts)];
+    lines.extend(outcome.body);
+    lines
+}
+
+fn outcome(call: &Call, viewer: &Viewer) -> Outcome {
+    let allowed =
+        call.by.as_ref().filter(|_| call.choice.is_some_and(|choice| choice != Choice::Cancel) && !asks(call));
+    let mut facts: Vec<String> = Vec::new();
+    let duration = spell(call.ended_at.saturating_sub(call.started_at)).filter(|_| call.started_at > 0);
+    let (role, mark, body) = match call.ending.as_deref() {
+        Some(Ending::Success {
+            output,
+            display: Display::Text { text } | Display::Summary { text } | Display::Media { text, .. },
+        }) => {
+            let exit = (tool_name(call) == "Shell").then(|| exit_of(output.as_str()));
+            let failed = exit.as_deref().is_some_and(|exit| exit != "exit 0");
+            let body = text_body(call, text.as_str(), if failed { FAILED_ROWS } else { OUTPUT_ROWS }, &mut facts);
+            facts.extend(allowed.map(|by| format!("allowed by {}", viewer.who(by))));
+            facts.extend(exit);
+            if failed { (Role::Err, "✗", body) } else { (Role::Ok, "✓", body) }
+        }
+        Some(Ending::Success { display: Display::Diff { diff, added, removed, .. }, .. }) => {
+            facts.push(changes(*added, *removed));
+            facts.extend(allowed.map(|by| format!("allowed by {}", viewer.who(by))));
+            facts.extend(call.edited.as_ref().map(|_| "changed before".to_owned()));
+            (Role::Ok, "✓", cut_diff(diff.as_str(), DIFF_ROWS, "ctrl-o prints them"))
+        }
+        Some(Ending::Success { display: Display::Todos { todos }, .. }) => (Role::Ok, "✓", plan(todos)),
+        Some(Ending::Error { error }) => {
+            let text = match error.kind {
+                ErrorKind::FileNotFound => "no such file".to_owned(),
+                ErrorKind::Interrupted => "interrupted".to_owned(),
+                _ => error.message.lines().next().unwrap_or_default().trim_end_matches('.').to_owned(),
+            };
+            facts.push(text);
+            (Role::Err, "✗", output_tail(&call.output, FAILED_ROWS, call.output_lines as usize))
+        }
+        Some(Ending::Cancelled { output, .. }) => {
+            let refused = call.by.as_ref().filter(|_| call.choice == Some(Choice::Cancel));
+            facts.push(match refused {
+                Some(by) if by.is_clock() => "not answered in time".into(),
+                Some(by) => format!("refused by {}", viewer.who(by)),
+                None => "stopped".into(),
+            });
+            let text = output.as_str();
+            (Role::Muted, "–", output_tail(text, OUTPUT_ROWS, text.lines().count()))
+        }
+        None => {
+            facts.push(if call.stage == Stage::Interrupted { "interrupted".into() } else { String::new() });
+            (Role::Muted, "–", Vec::new())
+        }
+    };
+    facts.extend(duration);
+    Outcome { role, mark, facts, body }
+}
+
+fn asks(call: &Call) -> bool {
+    call.plan.as_ref().is_some_and(|plan| plan.question.asks_the_user())
+}
+
+/// `exit 101`, from what the model is told of a command.
+fn exit_of(output: &str) -> String {
+    let fact = |name: &str| {
+        let rest = &output[output.rfind(name)? + name.len()..];
+        Some(rest.chars().take_while(char::is_ascii_digit).collect::<String>()).filter(|digits| !digits.is_empty())
+    };
+    match (fact("\nExit Code: "), fact("\nSignal: ")) {
+        (_, Some(signal)) => format!("signal {signal}"),
+        (Some(code), None) => format!("exit {code}"),
+        (None, None) => "exit 0".into(),
+    }
+}
+
+/// A result that is text: a short one is a fact, of a long one some lines are shown.
+fn text_body(call: &Call, text: &str, most: usize, facts: &mut Vec<String>) -> Vec<Line> {
+    let lines = text.lines().count();
+    match tool_name(call) {
+        "Shell" => output_tail(text, most, lines),
+        _ if lines <= 1 => {
+            facts.extend(Some(lower(text.trim().trim_end_matches('.'))).filter(|text| !text.is_empty()));
+            Vec::new()
+        }
+        _ => {
+            let most = fitting(lines, OUTPUT_ROWS);
+            let mut body: Vec<Line> = printed(text).take(most).map(|line| indented(&line)).collect();
+            body.extend(more(lines, most, "more", "ctrl-o prints them"));
+            body
+        }
+    }
+}
+
+fn indented(text: &str) -> Line {
+    Line::new(Role::Text, "  ").add(Role::Muted, shortened(text))
+}
+
+/// A line that a terminal can take.
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LINE_BYTES)]
+}
+
+/// How many of so many lines are shown. One line more than there is room for is shown too: saying that it is missing takes as much.
+pub fn fitting(lines: usize, most: usize) -> usize {
+    if lines.checked_sub(1) == Some(most) { lines } else { most }
+}
+
+fn more(lines: usize, shown: usize, word: &str, hint: &str) -> Option<Line> {
+    let left = lines.checked_sub(shown).filter(|left| *left > 0)?;
+    let words = format!("  … {} {word} · {hint}", count(left, "line"));
+    Some(Line::new(Role::Muted, &words))
+}
+
+/// The newest lines of an output of `lines` lines.
+fn output_tail(text: &str, most: usize, lines: usize) -> Vec<Line> {
+    let most = fitting(lines, most);
+    let mut body: Vec<Line> =
+        printed(text).rev().skip_while(String::is_empty).take(most).map(|line| indented(&line)).collect();
+    body.reverse();
+    body.extend(more(lines, most, "above", "ctrl-o prints them"));
+    body
+}
+
+/// The first rows of a diff.
+pub fn cut_diff(text: &str, most: usize, hint: &str) -> Vec<Line> {
+    let (_, lines) = diff::rows(text, 0);
+    let most = fitting(lines, most);
+    let (mut rows, _) = diff::rows(text, most);
+    rows.extend(more(lines, most, "more", hint));
+    rows
+}
+
+/// A call that is running: what it does, for how long, and the newest lines of its output.
+pub fn running(call: &Call, viewer: &Viewer, spinner: char, now: u64, facts: &[&str]) -> Vec<Line> {
+    let mut all: Vec<String> = spell(now.saturating_sub(call.started_at)).into_iter().collect();
+    all.extend(facts.iter().map(|fact| (*fact).to_owned()));
+    let mut lines = vec![head(Role::Text, &spinner.to_string(), call, viewer, &all)];
+    let tail: Vec<String> = printed(&call.output).rev().take(TAIL_ROWS).collect();
+    lines.extend(tail.iter().rev().map(|line| indented(line)));
+    if call.output_lines as usize > TAIL_ROWS {
+        let words = format!("  … {} so far · ctrl-o prints them", count(call.output_lines as usize, "line"));
+        lines.push(Line::new(Role::Muted, &words));
+    }
+    lines
+}
+
+/// The whole output of a call under its title, or its whole change.
+pub fn whole(call: &Call, viewer: &Viewer, text: &str) -> Vec<Line> {
+    let mut lines = vec![head(Role::Muted, "↓", call, viewer, &[])];
+    let is_diff = matches!(call.ending.as_deref(), Some(Ending::Success { display: Display::Diff { .. }, .. }));
+    match is_diff {
+        true => lines.extend(cut_diff(text, WHOLE_ROWS, "the rest is in the log of the task")),
+        false => {
+            lines.extend(printed(text).take(WHOLE_ROWS).map(|line| Line::new(Role::Text, shortened(&line))));
+            lines.extend(more(text.lines().count(), WHOLE_ROWS, "more", "they are in the log of the task"));
+        }
+    }
+    lines
+}
+
+/// The steps of the agent's plan.
+pub fn plan(todos: &[Todo]) -> Vec<Line> {
+    let done = todos.iter().filter(|todo| todo.status == TodoStatus::Completed).count();
+    let mut lines =
+        vec![Line::new(Role::Strong, "Plan").add(Role::Muted, &format!(" · {done} of {} done", todos.len()))];
+    lines.extend(todos.iter().map(|todo| {
+        let (role, mark, text, note) = match todo.status {
+            TodoStatus::Completed => (Role::Ok, "✓", Role::Muted, ""),
+            TodoStatus::InProgress => (Role::Accent, "▸", Role::Strong, ""),
+            TodoStatus::Pending => (Role::Muted, "○", Role::Text, ""),
+            TodoStatus::Cancelled => (Role::Muted, "–", Role::Muted, " (dropped)"),
+            TodoStatus::Blocked => (Role::Warn, "!", Role::Text, " (blocked)"),
+        };
+        Line::new(Role::Text, "  ").add(role, mark).text(" ").add(text, &todo.description).add(Role::Muted, note)
+    }));
+    lines
+}
+
+/// A line about something that happened: its mark says how bad it is.
+pub fn notice(role: Role, mark: &str, text: &str, most: usize) -> Vec<Line> {
+    let (first, next) = (Span::new(role, &format!("{mark} ")), Span::new(Role::Text, "  "));
+    let body = if mark == "·" { Role::Muted } else { Role::Text };
+    paragraph(&first, &next, &[Span::prose(body, text.lines().next().unwrap_or_default())], most)
+}
+
+/// The notice for a note of the scene; None for those that are shown otherwise.
+pub fn note(word: NoteWord, text: &str, model: &str, most: usize) -> Option<Vec<Line>> {
+    let text = text.trim_end_matches('.');
+    Some(match word {
+        NoteWord::Attached => notice(Role::Ok, "✓", "Read the files named with @", most),
+        NoteWord::CommandPrompted => notice(Role::Ok, "✓", "The command became a prompt", most),
+        NoteWord::FellBack => notice(Role::Warn, "!", &format!("{text}; {model} answers from here on"), most),
+        NoteWord::Compacted => notice(Role::Muted, "·", "The conversation was summarised", most),
+        NoteWord::CompactionFailed => {
+            notice(Role::Warn, "!", &format!("The conversation could not be summarised: {text}"), most)
+        }
+        NoteWord::Looped => notice(Role::Warn, "!", "It repeats itself: equal calls were not run", most),
+        NoteWord::Nudged => notice(Role::Warn, "!", "It repeats itself and was told so", most),
+        NoteWord::Declined => notice(Role::Warn, "!", text, most),
+        NoteWord::CallStale => {
+            let file = if text.is_empty() { "The file" } else { text };
+            notice(Role::Warn, "!", &format!("{file} changed while you were asked; here is the new change"), most)
+        }
+        NoteWord::Interrupted => {
+            notice(Role::Muted, "·", "The server was restarted in mid-turn. Enter goes on, or say what else", most)
+        }
+        NoteWord::Closed => {
+            notice(Role::Muted, "·", &format!("This session is over ({text}); the next prompt begins a new one"), most)
+        }
+        NoteWord::ShellBegan => notice(Role::Strong, "!", text, most),
+        NoteWord::ShellEnded => text.lines().flat_map(|line| notice(Role::Muted, " ", line, most)).collect(),
+        NoteWord::Restored | NoteWord::Delayed => notice(Role::Muted, "·", text, most),
+        NoteWord::Revoked => notice(Role::Muted, "·", &format!("{text} took permissions back"), most),
+        // The footer shows the mode and the model.
+        NoteWord::Tuned => return None,
+        NoteWord::Resumed => notice(Role::Muted, "·", "The turn goes on", most),
+        NoteWord::Retracted | NoteWord::BackedOff | NoteWord::Cited | NoteWord::Dropped => return None,
+    })
+}
+
+/// The end of a turn, if there is something to say about it.
+pub fn end(end: &End, by: Option<&Source>, viewer: &Viewer, most: usize) -> Vec<Line> {
+    match (end, by) {
+        (_, Some(by)) => notice(Role::Muted, "·", &format!("stopped by {}", viewer.who(by)), most),
+        (End::Failed(text) | End::NeedsAuth(text), None) => notice(Role::Err, "✗", text, most),
+        (End::Interrupted(text), None) => notice(Role::Muted, "·", text, most),
+        (End::Asked(text), None) => notice(Role::Accent, "?", text, most),
+        (End::Done | End::Nothing | End::Refused, None) => Vec::new(),
+    }
+}

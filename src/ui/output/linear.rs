@@ -1,0 +1,248 @@
+//! Linear mode, for screen readers and terminals that cannot move their cursor: words that are appended once, and whole lines as input.
+//! Nothing is painted, and no escape sequence is ever sent.
+
+use crate::base::clock::Now;
+use crate::limits::ui::{ARM_MS, LINE_BYTES, STILL_MS, WAITING_BYTES};
+use crate::task::form::ReplyAction;
+use crate::task::log::event::Event;
+use crate::task::log::record::Record;
+use crate::task::spec::{Ending, Question};
+use crate::ui::Thoughts;
+use crate::ui::app::Ui;
+use crate::ui::dialogs::dialog::{Dialog, Kind};
+use crate::ui::format::text::{Reading, plain};
+use crate::ui::format::wrap::Line;
+use crate::ui::input::keys::{Code, Key, Mods, TerminalInput};
+use crate::ui::output::block::{self, count, spell, subject, tool_name};
+use crate::ui::output::transcript::Transcript;
+use crate::ui::scene::{Call, Item, Phase};
+
+#[derive(Default)]
+pub struct Linear {
+    words: String,
+    /// The line of the agent's text that is not complete yet.
+    text: String,
+    speaks: bool,
+    /// When something was said last.
+    said_at: u64,
+}
+
+impl Linear {
+    /// What is to be printed.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.words).into_bytes()
+    }
+
+    fn line(&mut self, text: &str) {
+        self.words.push_str(&plain(text, Reading::Prose));
+        self.words.push('\n');
+        if self.words.len() > WAITING_BYTES {
+            // As much is left as is dropped, so that it is not moved for every line.
+            let cut = self.words.ceil_char_boundary(self.words.len() - WAITING_BYTES / 2);
+            let end = self.words[cut..].find('\n').map_or(self.words.len(), |end| cut + end + 1);
+            self.words.replace_range(..end, "Older lines are left out: the terminal was too slow.\n");
+        }
+    }
+
+    pub fn say(&mut self, lines: &[Line]) {
+        lines.iter().for_each(|line| self.line(&line.content()));
+    }
+
+    /// The agent's text, line by line.
+    fn speak(&mut self, piece: &str) {
+        self.text.push_str(piece);
+        while let Some(end) = self.text.find('\n') {
+            let line: String = self.text.drain(..=end).collect();
+            self.speak_line(line.trim_end());
+        }
+        if self.text.len() > LINE_BYTES {
+            let line = std::mem::take(&mut self.text);
+            self.speak_line(&line);
+        }
+    }
+
+    fn speak_line(&mut self, line: &str) {
+        let begins = !std::mem::replace(&mut self.speaks, true);
+        let line = if begins { format!("Agent: {line}") } else { line.to_owned() };
+        self.line(&line);
+    }
+
+    fn end_speech(&mut self) {
+        let rest = std::mem::take(&mut self.text);
+        if !rest.trim().is_empty() {
+            self.speak_line(&rest);
+        }
+        self.speaks = false;
+    }
+
+    pub fn apply(&mut self, record: &Record, transcript: &Transcript, now: u64) {
+        self.said_at = now;
+        let scene = &transcript.scene;
+        match &record.event {
+            Event::TurnBegan { .. } | Event::Steered { .. } => {
+                if let Some(Item::Prompt { prompt, .. }) = scene.items.last() {
+                    let who = match transcript.viewer.is_me(&prompt.by) {
+                        true => "You".to_owned(),
+                        false => format!("[A2A] {}", prompt.by.client),
+                    };
+                    self.line(&format!("{who}: {}", prompt.text));
+                }
+            }
+            Event::Thought { subject, description } if transcript.thoughts == Thoughts::Full => {
+                self.line(&format!("Thought: {subject}. {description}"));
+            }
+            Event::Text { text } => self.speak(text),
+            Event::Answered { answer } => {
+                if !self.speaks && self.text.is_empty() {
+                    self.speak(&answer.text());
+                }
+                self.end_speech();
+            }
+            Event::Retracted { .. } => {
+                self.text.clear();
+                self.speaks = false;
+                self.line("The answer broke off and begins anew.");
+            }
+            Event::CallEnded { call, .. } => {
+                if let Some(call) = scene.calls.get(call) {
+                    self.end_call(call, transcript);
+                }
+            }
+            Event::CallAnswered { call, by, .. }
+            | Event::CallReplied { call, by, action: ReplyAction::Accept | ReplyAction::Decline, .. }
+                if !transcript.viewer.is_me(by) =>
+            {
+                let name = scene.calls.get(call).map_or("it", tool_name);
+                self.line(&format!("{} answered the question about {name}.", transcript.viewer.who(by)));
+            }
+            Event::TurnEnded { end, by, .. } => {
+                self.end_speech();
+                self.say(&block::end(end, by.as_ref(), &transcript.viewer, usize::MAX));
+            }
+            _ => {
+                if let Some(Item::Note { seq, word, text }) = scene.items.last()
+                    && *seq == record.seq
+                {
+                    self.say(&block::note(*word, text, &scene.model, usize::MAX).unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    /// `Tool Shell, done, exit 0: cargo test`, and some lines of its output.
+    fn end_call(&mut self, call: &Call, transcript: &Transcript) {
+        let lines = block::ended(call, &transcript.viewer);
+        let head = lines[0].content();
+        let how = match call.ending.as_deref() {
+            _ if head.starts_with('✗') => "failed",
+            Some(Ending::Success { .. }) => "done",
+            _ => "not run",
+        };
+        let facts: String = head.split(" · ").skip(1).map(|fact| format!(", {fact}")).collect();
+        self.line(&format!("Tool {}, {how}{facts}: {}", tool_name(call), subject(call, &transcript.viewer)));
+        self.say(&lines[1..]);
+    }
+
+    /// A question with its answers by number.
+    pub fn ask(&mut self, dialog: &mut Dialog, transcript: &Transcript) {
+        let waiting = transcript.scene.asked.len();
+        let number = if waiting > 1 { format!(" 1 of {waiting}") } else { String::new() };
+        let call = dialog.call().and_then(|id| transcript.scene.calls.get(id));
+        let what =
+            call.map_or(String::new(), |call| format!("{}, {}", tool_name(call), subject(call, &transcript.viewer)));
+        self.line(&format!("Question{number}: {}.", what.trim_end_matches([',', ' '])));
+        // Its first line says the same.
+        self.say(dialog.whole(&transcript.viewer).get(1..).unwrap_or_default());
+        if let Some(call) = call
+            && let Some(Question::AskUser { title, questions }) = call.question()
+        {
+            if call.inquiry.is_some() {
+                self.line(title);
+            }
+            questions.iter().take(1).for_each(|inquiry| self.line(&inquiry.question));
+        }
+        if let Kind::Approval(approval) = &mut dialog.kind {
+            approval.seen = true;
+        }
+        self.offer(dialog);
+    }
+
+    /// The next one of several questions.
+    fn ask_next(&mut self, dialog: &Dialog) {
+        if let Kind::Inquiry(inquiring) = &dialog.kind {
+            self.line(&inquiring.current().question);
+            self.offer(dialog);
+        }
+    }
+
+    /// A list to choose from.
+    pub fn pick(&mut self, dialog: &Dialog) {
+        if let Kind::Picker(picker) = &dialog.kind {
+            self.say(&picker.title);
+            self.offer(dialog);
+            self.line("Anything else leaves the choice.");
+        }
+    }
+
+    /// The answers by number.
+    fn offer(&mut self, dialog: &Dialog) {
+        let labels = dialog.labels();
+        let choices: Vec<String> = (1..).zip(&labels).map(|(number, label)| format!("{number}: {label}")).collect();
+        self.line(&match choices.is_empty() {
+            true => "Type the answer.".to_owned(),
+            false => format!("{}. Type a number.", choices.join("; ")),
+        });
+    }
+
+    pub fn due(&self, transcript: &Transcript) -> Option<u64> {
+        (transcript.scene.phase == Phase::Thinking || transcript.scene.phase == Phase::Tools)
+            .then_some(self.said_at + STILL_MS)
+    }
+
+    /// Says that the agent still works.
+    pub fn tick(&mut self, transcript: &Transcript, now: Now) {
+        if self.due(transcript).is_some_and(|due| due <= now.mono_ms) {
+            self.said_at = now.mono_ms;
+            let seconds = now.unix_ms.saturating_sub(transcript.scene.turn_at) / 1_000;
+            let time = if seconds < 60 {
+                count(seconds as usize, "second")
+            } else {
+                spell(seconds * 1_000).unwrap_or_default()
+            };
+            self.line(&format!("Still working, {time}."));
+        }
+    }
+}
+
+impl Ui {
+    /// A line that was typed: the answer to the question that was said last, or a prompt.
+    pub(in crate::ui) fn line(&mut self, text: &str, now: Now) {
+        let text = text.trim();
+        if let Some(open) = &mut self.dialog {
+            open.focused = true;
+            open.painted = Some(now.mono_ms.saturating_sub(ARM_MS));
+            if matches!(open.dialog.kind, Kind::Picker(_)) {
+                let number =
+                    text.parse::<usize>().ok().filter(|number| (1..=open.dialog.labels().len()).contains(number));
+                open.dialog.selected = number.map_or(0, |number| number - 1);
+                let code = if number.is_some() { Code::Enter } else { Code::Esc };
+                return self.dialog_key(&TerminalInput::Key(Key { code, mods: Mods::NONE }), now);
+            }
+            let writes = open.dialog.is_writing();
+            let is_key = text.len() == 1 || text.is_empty();
+            if writes || is_key {
+                self.dialog_key(&TerminalInput::Text(text.to_owned()), now);
+                if writes {
+                    self.dialog_key(&TerminalInput::Key(Key { code: Code::Enter, mods: Mods::NONE }), now);
+                }
+                if let (Some(linear), Some(open)) = (&mut self.linear, &self.dialog) {
+                    linear.ask_next(&open.dialog);
+                }
+                return;
+            }
+        }
+        self.composer.draft.replace(text);
+        let outcome = self.composer.submit();
+        self.submitted(outcome, self.delivered(), now);
+    }
+}

@@ -1,0 +1,16 @@
+//! What is shown: the transcript, the screen, and how they are painted.
+
+#[cfg(feature = "tui")]
+pub mod block;
+#[cfg(feature = "tui")]
+pub mod linear;
+#[cfg(feature = "tui")]
+pub mod paint;
+#[cfg(feature = "tui")]
+pub mod printing;
+#[cfg(feature = "tui")]
+pub mod screen;
+#[cfg(feature = "tui")]
+pub mod status;
+#[cfg(feature = "tui")]
+pub mod transcript;

@@ -1,0 +1,281 @@
+//! Paints frames: finished lines go into the terminal's scrollback and are never touched again; the live region below them is
+//! overwritten in place. Only relative moves are used, no scroll regions and no screen clears, because terminals lose rows by them.
+//!
+//! Rows are overwritten and then cleared to their end, so they never flicker; only after a resize they are erased first. The painter counts the rows that it painted and assumes
+//! nothing of what a terminal does to them when it is resized: at worst a row of the live region stays behind.
+
+use crate::ui::format::style::{Role, Style, ascii};
+use crate::ui::format::text::clusters;
+use crate::ui::format::wrap::Line;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    pub columns: usize,
+    pub rows: usize,
+}
+
+/// What is to be seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Frame {
+    /// Lines that are printed for good.
+    pub done: Vec<Line>,
+    pub live: Vec<Line>,
+    /// Row and column in the live region; None hides the cursor.
+    pub cursor: Option<(usize, usize)>,
+    /// The screen is pushed into the scrollback first.
+    pub redraw: bool,
+    /// Sequences that show nothing: a bell, a notification, a copied text.
+    pub signal: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Cell {
+    role: Role,
+    text: String,
+    width: usize,
+    agreed: bool,
+}
+
+/// A longer change is painted with the cursor hidden and as one update.
+const SMALL: usize = 64;
+
+pub struct Painter {
+    pub style: Style,
+    size: Size,
+    live: Vec<Vec<Cell>>,
+    /// The row of the cursor, and where it is seen.
+    row: usize,
+    cursor: Option<(usize, usize)>,
+    /// The live region has to be painted as a whole.
+    stale: bool,
+}
+
+impl Painter {
+    pub fn new(style: Style) -> Painter {
+        Painter { style, size: Size::default(), live: Vec::new(), row: 0, cursor: None, stale: true }
+    }
+
+    /// The next frame is painted as a whole: colours have changed.
+    pub fn repaint(&mut self) {
+        self.stale = true;
+    }
+
+    /// Something else wrote to the terminal, which is at the start of a row now.
+    pub fn forget(&mut self) {
+        (self.live, self.row, self.stale) = (Vec::new(), 0, true);
+    }
+
+    /// The bytes that bring the terminal from the last frame to this one.
+    pub fn paint(&mut self, frame: &Frame, size: Size) -> Vec<u8> {
+        let most = size.rows.saturating_sub(1).max(1);
+        let cut = frame.live.len().saturating_sub(most);
+        let live: Vec<Vec<Cell>> =
+            frame.live[cut..].iter().map(|line| cells(line, size.columns.saturating_sub(1))).collect();
+        let cursor =
+            frame.cursor.map(|(row, column)| (row.saturating_sub(cut), column.min(size.columns.saturating_sub(1))));
+        let whole =
+            self.stale || frame.redraw || !frame.done.is_empty() || self.size != size || live.len() != self.live.len();
+        let mut out = Out { bytes: String::new(), style: &self.style, role: Role::Text };
+        match whole {
+            true => {
+                let erases = frame.redraw || (self.size != size && !self.live.is_empty());
+                out.begin(self.row, erases);
+                out.whole(frame, &live, cursor, size);
+            }
+            false => out.changes(&self.live, &live, self.row, self.cursor, cursor),
+        }
+        out.bytes.push_str(&frame.signal);
+        let bytes = out.bytes.into_bytes();
+        (self.live, self.size, self.stale) = (live, size, false);
+        (self.row, self.cursor) = (cursor.map_or(0, |(row, _)| row), cursor);
+        bytes
+    }
+}
+
+struct Out<'a> {
+    bytes: String,
+    style: &'a Style,
+    role: Role,
+}
+
+impl Out<'_> {
+    fn put(&mut self, text: &str) {
+        self.bytes.push_str(text);
+    }
+
+    fn control(&mut self, number: usize, end: char) {
+        match number {
+            0 => {}
+            1 if end != 'G' => self.put(&format!("\x1b[{end}")),
+            _ => self.put(&format!("\x1b[{number}{end}")),
+        }
+    }
+
+    /// Goes to the first row of the live region. After a resize the rows are erased before they are overwritten: tmux remembers which of
+    /// them it broke, and would later join the lines that are written there.
+    fn begin(&mut self, row: usize, erases: bool) {
+        self.put("\x1b[?2026h\x1b[?25l\r");
+        self.control(row, 'A');
+        if erases {
+            self.put("\x1b[J");
+        }
+    }
+
+    fn whole(&mut self, frame: &Frame, live: &[Vec<Cell>], cursor: Option<(usize, usize)>, size: Size) {
+        if frame.redraw {
+            // As many as push every row above the live region out of the screen, wherever it is.
+            self.put(&"\n".repeat(size.rows.saturating_sub(1)));
+            self.control(size.rows.saturating_sub(1), 'A');
+        }
+        for line in &frame.done {
+            self.line(line, size.columns);
+        }
+        self.put("\x1b[?7l");
+        for (at, cells) in live.iter().enumerate() {
+            if at > 0 {
+                self.put("\r\n");
+            }
+            self.cells(cells, 0);
+            self.put("\x1b[K");
+        }
+        self.put("\x1b[J\x1b[?7h");
+        let last = live.len().saturating_sub(1);
+        self.go(last, cursor.unwrap_or((0, 0)));
+        if cursor.is_some() || live.is_empty() {
+            self.put("\x1b[?25h");
+        }
+        self.put("\x1b[?2026l");
+    }
+
+    /// Moves from a row of the live region to a place in it.
+    fn go(&mut self, from: usize, (row, column): (usize, usize)) {
+        match row < from {
+            true => self.control(from - row, 'A'),
+            false => self.put(&"\n".repeat(row - from)),
+        }
+        match column {
+            0 => self.put("\r"),
+            _ => self.control(column + 1, 'G'),
+        }
+    }
+
+    /// A finished line, which the terminal breaks where it is too long.
+    fn line(&mut self, line: &Line, columns: usize) {
+        let cells = cells(line, usize::MAX);
+        let width: usize = cells.iter().map(|cell| cell.width).sum();
+        let mut column = 0;
+        for cell in &cells {
+            if column + cell.width > columns {
+                if column < columns {
+                    // A wide character leaves the last column of the row as it was.
+                    self.put("\x1b[K");
+                }
+                column = 0;
+            }
+            column += cell.width;
+            self.cell(cell);
+            if !cell.agreed && width < columns {
+                self.control(column + 1, 'G');
+            }
+        }
+        self.set(Role::Text);
+        // Behind a full row the cursor still stands on its last character.
+        if column < columns {
+            self.put("\x1b[K");
+        }
+        self.put("\r\n");
+    }
+
+    /// Cells of a live row, from a column on.
+    fn cells(&mut self, cells: &[Cell], from: usize) {
+        let mut column = from;
+        for cell in cells {
+            column += cell.width;
+            self.cell(cell);
+            if !cell.agreed {
+                self.control(column + 1, 'G');
+            }
+        }
+        self.set(Role::Text);
+    }
+
+    fn cell(&mut self, cell: &Cell) {
+        self.set(cell.role);
+        match self.style.unicode {
+            true => self.put(&cell.text),
+            false => {
+                let text = ascii(&cell.text).into_owned();
+                self.put(&text);
+            }
+        }
+    }
+
+    fn set(&mut self, role: Role) {
+        let (before, after) = (self.style.sgr(self.role), self.style.sgr(role));
+        self.role = role;
+        match (before.as_ref(), after.as_ref()) {
+            (before, after) if before == after => {}
+            (_, "") => self.put("\x1b[m"),
+            ("", after) => self.put(&format!("\x1b[{after}m")),
+            (_, after) => self.put(&format!("\x1b[0;{after}m")),
+        }
+    }
+
+    /// Only the cells that differ.
+    fn changes(
+        &mut self,
+        old: &[Vec<Cell>],
+        new: &[Vec<Cell>],
+        row: usize,
+        seen: Option<(usize, usize)>,
+        cursor: Option<(usize, usize)>,
+    ) {
+        let mut at = row;
+        for (number, (old, new)) in old.iter().zip(new).enumerate().filter(|(_, (old, new))| old != new) {
+            let same = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+            let width = |cells: &[Cell]| cells.iter().map(|cell| cell.width).sum::<usize>();
+            let column = width(&new[..same]);
+            let (old_rest, new_rest) = (&old[same..], &new[same..]);
+            // What stands behind a change of equal width stays.
+            let tail = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(a, b)| a == b).count();
+            let fits = width(old_rest) == width(new_rest) && new.iter().all(|cell| cell.agreed);
+            let tail = if fits { tail } else { 0 };
+            self.go(at, (number, column));
+            self.cells(&new_rest[..new_rest.len() - tail], column);
+            if width(old_rest) > width(new_rest) || !fits {
+                self.put("\x1b[K");
+            }
+            at = number;
+        }
+        let moved = at != row || !self.bytes.is_empty();
+        if moved || seen != cursor {
+            self.go(at, cursor.unwrap_or((0, 0)));
+        }
+        match (seen, cursor) {
+            (None, Some(_)) => self.put("\x1b[?25h"),
+            (Some(_), None) => self.bytes.insert_str(0, "\x1b[?25l"),
+            _ if self.bytes.len() > SMALL && cursor.is_some() => {
+                self.bytes.insert_str(0, "\x1b[?2026h\x1b[?25l");
+                self.put("\x1b[?25h\x1b[?2026l");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The cells of a line, at most so many columns of them. Control characters are in no text; if one were, it is not sent.
+fn cells(line: &Line, most: usize) -> Vec<Cell> {
+    let mut left = most;
+    let mut cells = Vec::new();
+    for span in &line.spans {
+        for cluster in clusters(&span.text) {
+            if cluster.width > left {
+                return cells;
+            }
+            left -= cluster.width;
+            let text = cluster.text.replace(char::is_control, "?");
+            cells.push(Cell { role: span.role, text, width: cluster.width, agreed: cluster.agreed });
+        }
+    }
+    cells
+}

@@ -1,0 +1,173 @@
+//! Lines on their way into the scrollback, and those that were printed last. A terminal may take them more slowly than they are made; of
+//! more than a few MiB the oldest are left out, and a line says so.
+
+use crate::limits::ui::{FRAME_BYTES, LINE_BYTES, LINES_KEPT, LINES_WAITING, WAITING_BYTES};
+use crate::ui::format::style::Role;
+use crate::ui::format::wrap::{Line, Span, rewrap};
+use crate::ui::output::block::count;
+use std::collections::VecDeque;
+
+/// Between blocks stands a blank line, but not inside a group of tools, and not inside a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Text,
+    /// More of the text that was printed last.
+    MoreText,
+    Tool,
+    Other,
+}
+
+#[derive(Debug, Default)]
+pub struct Printing {
+    /// What was printed last.
+    last: Option<Kind>,
+    waiting: VecDeque<Line>,
+    bytes: usize,
+    /// Lines that were left out before those that wait.
+    skipped: usize,
+    /// Nothing is printed yet; at most so many lines are kept, the newest.
+    held: Option<usize>,
+    printed: VecDeque<Line>,
+}
+
+impl Printing {
+    /// Prints a block.
+    pub fn print(&mut self, kind: Kind, lines: Vec<Line>) {
+        if lines.is_empty() {
+            return;
+        }
+        let joins = match kind {
+            Kind::Text | Kind::Other => false,
+            Kind::MoreText => matches!(self.last, Some(Kind::Text | Kind::MoreText)),
+            Kind::Tool => self.last == Some(Kind::Tool),
+        };
+        if self.last.is_some() && !joins {
+            self.waiting.push_back(Line::default());
+        }
+        self.last = Some(kind);
+        for line in lines.into_iter().flat_map(split) {
+            self.bytes += line.bytes();
+            self.waiting.push_back(line);
+        }
+        while self.bytes > WAITING_BYTES || self.held.is_some_and(|most| self.waiting.len() > most) {
+            let Some(line) = self.waiting.pop_front() else {
+                break;
+            };
+            self.bytes -= line.bytes();
+            self.skipped += 1;
+        }
+    }
+
+    /// Prints nothing until the lines are released; of those that come meanwhile only the newest are kept.
+    pub fn hold(&mut self, most: usize) {
+        self.held = Some(most);
+    }
+
+    pub fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
+    pub fn release(&mut self) {
+        self.held = None;
+    }
+
+    /// The lines that the next frame prints.
+    pub fn take(&mut self) -> Vec<Line> {
+        let mut lines = Vec::new();
+        if self.held.is_some() {
+            return lines;
+        }
+        if self.skipped > 0 {
+            lines.extend((!self.printed.is_empty()).then(Line::default));
+            let skipped = count(std::mem::take(&mut self.skipped), "row");
+            lines.push(Line::new(Role::Muted, &format!("· {skipped} before: /resume prints all")));
+            if self.waiting.front().is_some_and(|line| !line.spans.is_empty()) {
+                lines.push(Line::default());
+            }
+        }
+        let mut bytes = 0;
+        while bytes < FRAME_BYTES
+            && let Some(line) = self.waiting.pop_front()
+        {
+            bytes += line.bytes();
+            self.bytes -= line.bytes();
+            lines.push(line);
+        }
+        self.printed.extend(lines.iter().cloned());
+        let excess = self.printed.len().saturating_sub(LINES_KEPT);
+        self.printed.drain(..excess);
+        lines
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty() && self.held.is_none()
+    }
+
+    /// Whether more may come without something being left out.
+    pub fn has_room(&self) -> bool {
+        self.waiting.len() < LINES_WAITING && self.bytes < WAITING_BYTES / 2
+    }
+
+    /// The lines that were printed last, for this width: about a screen of them.
+    pub fn screenful(&self, rows: usize, most: usize) -> Vec<Line> {
+        let printed: Vec<Line> = self.printed.iter().cloned().collect();
+        let mut lines = rewrap(&printed, most);
+        lines.drain(..lines.len().saturating_sub(rows));
+        lines
+    }
+}
+
+/// A line as several, if it is longer than a terminal should get at once.
+fn split(line: Line) -> Vec<Line> {
+    if line.spans.iter().map(|span| span.text.len()).sum::<usize>() <= LINE_BYTES {
+        return vec![line];
+    }
+    let mut lines = Vec::new();
+    for span in &line.spans {
+        let mut rest = span.text.as_str();
+        while !rest.is_empty() {
+            let (piece, behind) = rest.split_at(rest.floor_char_boundary(LINE_BYTES));
+            lines.push(Line { spans: vec![Span { role: span.role, text: piece.to_owned() }], wrap: line.wrap });
+            rest = behind;
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbered(range: std::ops::Range<usize>) -> Vec<Line> {
+        range.map(|number| Line::new(Role::Text, &format!("{number}"))).collect()
+    }
+
+    #[test]
+    fn what_a_slow_terminal_does_not_take_is_left_out_and_counted() {
+        let mut printing = Printing::default();
+        let line = Line::new(Role::Text, &"x".repeat(LINE_BYTES));
+        let most = WAITING_BYTES / line.bytes();
+        printing.print(Kind::Text, vec![line; most + 7]);
+        assert_eq!((printing.waiting.len(), printing.skipped), (most, 7));
+        assert!(printing.bytes <= WAITING_BYTES);
+        assert_eq!(printing.take()[0].content(), "· 7 rows before: /resume prints all");
+        while printing.is_waiting() {
+            printing.take();
+        }
+        assert_eq!(printing.bytes, 0);
+        printing.print(Kind::Text, numbered(0..LINES_KEPT + 9));
+        printing.take();
+        assert_eq!(printing.printed.len(), LINES_KEPT);
+    }
+
+    #[test]
+    fn held_lines_are_the_newest() {
+        let mut printing = Printing::default();
+        printing.hold(3);
+        printing.print(Kind::Text, numbered(0..10));
+        assert!(!printing.is_waiting() && printing.take().is_empty());
+        printing.release();
+        let lines: Vec<String> = printing.take().iter().map(Line::content).collect();
+        assert_eq!(lines, ["· 7 rows before: /resume prints all", "", "7", "8", "9"]);
+    }
+}

@@ -1,0 +1,357 @@
+//! What is on the screen: the live region from the tail of the work down to the footer, the frame that the painter gets, and the
+//! sequences that begin and end the use of the terminal.
+
+use crate::base::clock::Now;
+use crate::limits::ui::{FRAME_MS, NOTIFY_EVERY_MS, NOTIFY_TURN_MS};
+use crate::ui::Notify;
+use crate::ui::app::{Keyboard, Ui};
+use crate::ui::format::columns::broken_columns;
+use crate::ui::format::style::Role;
+use crate::ui::format::text::{Reading, plain, width};
+use crate::ui::format::wrap::{Line, Span, paragraph};
+use crate::ui::output::block::{count, spell, tool_name};
+use crate::ui::output::paint::Frame;
+use crate::ui::output::status::{self, Footer};
+use crate::ui::scene::Item;
+
+/// Bracketed paste and focus events on; then what the terminal is asked: keyboard, background, name, synchronised output, attributes.
+/// Nothing waits for the replies. The attributes are last, because every terminal answers that question.
+pub const START: &str = "\x1b[?2004h\x1b[?1004h\x1b[?u\x1b]11;?\x1b\\\x1b[>0q\x1b[?2026$p\x1b[c";
+
+const HINT: &str = "Ask anything · / commands · @ files · ! shell · ? keys";
+
+/// `2 clients share this session`.
+pub fn sharing(clients: usize) -> String {
+    match clients {
+        1 => "1 client shares this session".into(),
+        clients => format!("{clients} clients share this session"),
+    }
+}
+
+impl Ui {
+    /// The sequence that leaves the terminal as it was. To be sent at the end, whatever the end is.
+    pub fn restore(&self) -> &'static str {
+        match self.keyboard {
+            Keyboard::Legacy => "\x1b[?2026l\x1b[?7h\x1b[?25h\x1b[?1004l\x1b[?2004l\x1b[m",
+            Keyboard::Kitty => "\x1b[?2026l\x1b[?7h\x1b[?25h\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[m",
+            Keyboard::Xterm => "\x1b[?2026l\x1b[?7h\x1b[?25h\x1b[?1004l\x1b[?2004l\x1b[>4m\x1b[m",
+        }
+    }
+
+    /// What is turned on again after the terminal was given away.
+    pub fn resume(&self) -> &'static str {
+        match self.keyboard {
+            Keyboard::Legacy => "\x1b[?2004h\x1b[?1004h",
+            Keyboard::Kitty => "\x1b[?2004h\x1b[?1004h\x1b[>1u",
+            Keyboard::Xterm => "\x1b[?2004h\x1b[?1004h\x1b[>4;2m",
+        }
+    }
+
+    /// The bytes of the next frame. Empty if nothing changed or if the last frame was a moment ago; to be called when the terminal has
+    /// taken all of the last one.
+    pub fn paint(&mut self, now: Now) -> Vec<u8> {
+        if self.linear.is_some() {
+            self.greet();
+        }
+        if let Some(linear) = &mut self.linear {
+            self.transcript.printing.take();
+            (self.dirty, self.painted_at) = (false, now.mono_ms);
+            return linear.take();
+        }
+        let is_first = self.painted_at == 0;
+        if !is_first && now.mono_ms < self.painted_at + FRAME_MS {
+            return Vec::new();
+        }
+        self.greet();
+        let mut frame = Frame {
+            done: self.transcript.printing.take(),
+            signal: std::mem::take(&mut self.signal),
+            ..Frame::default()
+        };
+        (frame.live, frame.cursor) = self.live(now);
+        if std::mem::take(&mut self.redraw) {
+            let rows = self.size.rows.saturating_sub(frame.live.len() + 1);
+            frame.done = self.transcript.printing.screenful(rows, self.columns());
+            frame.redraw = true;
+        }
+        if let Some(open) = &mut self.dialog
+            && open.focused
+        {
+            open.painted.get_or_insert(now.mono_ms);
+        }
+        (self.dirty, self.painted_at) = (false, now.mono_ms.max(1));
+        self.painter.paint(&frame, self.size)
+    }
+
+    /// Takes the live region off the screen, before the terminal is given away.
+    pub fn clear_live(&mut self) -> Vec<u8> {
+        match self.linear {
+            Some(_) => Vec::new(),
+            None => self.painter.paint(&Frame::default(), self.size),
+        }
+    }
+
+    /// The last frame: the live region is gone, and some lines say how to go on.
+    pub fn farewell(&mut self) -> Vec<u8> {
+        let mut lines = match self.transcript.tally.requests {
+            0 => Vec::new(),
+            _ => self.transcript.tally.lines(&self.transcript.scene, self.columns()),
+        };
+        if let Some(task) = self.task.as_ref().filter(|_| !self.is_fresh()) {
+            let command = match self.is_attached {
+                true => format!("gemini-a2a attach {}", self.setup.server),
+                false => format!("gemini-a2a --resume {task}"),
+            };
+            lines.push(Line::new(Role::Muted, &format!("Continue with: {command}")));
+        }
+        self.print(lines);
+        if let Some(linear) = &mut self.linear {
+            return linear.take();
+        }
+        let mut bytes = Vec::new();
+        loop {
+            let frame = Frame { done: self.transcript.printing.take(), ..Frame::default() };
+            bytes.extend(self.painter.paint(&frame, self.size));
+            if !self.transcript.printing.is_waiting() {
+                return bytes;
+            }
+        }
+    }
+
+    /// The first lines: what this is, where it works and who shares it.
+    fn greet(&mut self) {
+        if self.greeted || self.dialog.as_ref().is_some_and(|open| open.picks.is_some()) {
+            return;
+        }
+        self.greeted = true;
+        let viewer = &self.transcript.viewer;
+        let facts = [viewer.directory(&viewer.workspace), self.setup.branch.clone()];
+        let mut line = Line::new(Role::Strong, "gemini-a2a").add(Role::Muted, &format!(" {}", self.setup.version));
+        for fact in facts.iter().filter(|fact| !fact.is_empty()) {
+            line = line.add(Role::Muted, " · ").text(fact);
+        }
+        let mut lines = vec![line];
+        if let Some(url) = &self.setup.url {
+            let others: Vec<&str> = self.others().collect();
+            let clients = match others.len() {
+                0 => String::new(),
+                number => format!(" · {}: {}", count(number, "client"), others.join(", ")),
+            };
+            lines.push(Line::new(Role::Muted, "Shared: ").text(url).add(Role::Muted, &clients));
+        }
+        self.print(lines);
+    }
+
+    /// The live region, top to bottom, and the place of the cursor.
+    fn live(&mut self, now: Now) -> (Vec<Line>, Option<(usize, usize)>) {
+        let (columns, rows) = (self.size.columns.saturating_sub(1).max(1), self.size.rows);
+        let third = (rows / 3).clamp(3, 12);
+        if self.dialog.as_ref().is_some_and(|open| open.focused) && columns >= 20 && rows >= 6 {
+            return self.live_dialog(now, columns, third);
+        }
+        let hint = match (self.is_fresh(), self.composer.is_shell()) {
+            (true, false) => HINT,
+            _ => "",
+        };
+        let (composer, (row, column)) = self.composer.rows(self.columns(), third, hint);
+        if columns < 20 || rows < 6 {
+            return (composer, Some((row, column)));
+        }
+        let mut lines: Vec<Line> = Vec::new();
+        // A blank line stands before each group, also before the first one: above it are finished lines.
+        let group = |lines: &mut Vec<Line>, rows: Vec<Line>| {
+            if !rows.is_empty() {
+                lines.push(Line::default());
+                lines.extend(rows);
+            }
+        };
+        let busy = self.busy_rows(now);
+        group(&mut lines, busy[busy.len().saturating_sub(third)..].to_vec());
+        group(&mut lines, self.waiting_question(now).into_iter().collect());
+        group(&mut lines, status::queue(&self.transcript.scene, &self.transcript.viewer, &self.client.unsent()));
+        group(&mut lines, self.toast_rows());
+        let above = lines.len() + 1;
+        group(&mut lines, composer);
+        lines.extend(self.composer.popup_rows(columns));
+        lines.push(Line::default());
+        lines.push(self.footer(columns));
+        // What does not fit is cut from the top: it will be printed when it is done.
+        let cut = lines.len().saturating_sub(rows.saturating_sub(1));
+        let lines: Vec<Line> = lines.drain(cut..).map(|line| line.clipped(columns)).collect();
+        (lines, Some((above + row - cut.min(above + row), column)))
+    }
+
+    fn live_dialog(&mut self, now: Now, columns: usize, third: usize) -> (Vec<Line>, Option<(usize, usize)>) {
+        let waiting = self.transcript.scene.asked.len();
+        let mut facts = match waiting {
+            0 | 1 => String::new(),
+            waiting => format!("question 1 of {waiting} · "),
+        };
+        let others: Vec<&str> = self.others().collect();
+        if !others.is_empty() {
+            facts += &format!("also asked: {} · ", others.join(", "));
+        }
+        let mut lines = self.busy_rows(now);
+        lines.drain(..lines.len().saturating_sub(3));
+        if !lines.is_empty() {
+            lines.insert(0, Line::default());
+        }
+        if self.greeted {
+            lines.push(Line::default());
+        }
+        let above = lines.len();
+        let Some(open) = &mut self.dialog else {
+            return (lines, None);
+        };
+        let (rows, cursor) = open.dialog.rows(&self.transcript.viewer, columns, third, &facts);
+        lines.extend(rows);
+        let toast = self.toast_rows();
+        lines.extend((!toast.is_empty()).then(Line::default));
+        lines.extend(toast);
+        // A dialog that does not fit is cut at its end but one: its choices must be seen.
+        let most = self.size.rows.saturating_sub(1);
+        let cut = lines.len().saturating_sub(most);
+        lines.drain(..cut);
+        (lines, cursor.map(|(row, column)| (above + row - cut.min(above + row), column)))
+    }
+
+    fn toast_rows(&self) -> Vec<Line> {
+        let none = Span::new(Role::Warn, "");
+        let rows = |(text, _): &(String, u64)| paragraph(&none, &none, &[Span::new(Role::Warn, text)], self.columns());
+        self.toast.as_ref().map(rows).unwrap_or_default()
+    }
+
+    /// The names of the other clients.
+    fn others(&self) -> impl Iterator<Item = &str> {
+        let me = &self.transcript.viewer.me;
+        self.clients
+            .iter()
+            .filter(move |info| info.client != me.client || info.via != me.via)
+            .map(|info| info.client.as_str())
+    }
+
+    /// Whether nothing was said yet.
+    fn is_fresh(&self) -> bool {
+        !self.transcript.scene.items.iter().any(|item| matches!(item, Item::Prompt { .. }))
+            && self.transcript.scene.turn == 0
+    }
+
+    fn busy_rows(&self, now: Now) -> Vec<Line> {
+        if let Some(at) = self.retry_at {
+            let wait = spell(at.saturating_sub(now.mono_ms)).map_or("now".into(), |time| format!("in {time}"));
+            let text = format!("Lost {}; trying again {wait} · what you type is kept", self.setup.server);
+            return vec![Line::new(Role::Text, &format!("{} ", status::spinner(now.unix_ms))).add(Role::Warn, &text)];
+        }
+        let mut lines = Vec::new();
+        if let Some(reason) = status::trouble(&self.transcript.scene) {
+            lines.push(Line::new(Role::Warn, "! ").text(&reason).clipped(self.columns()));
+        }
+        if self.is_busy() {
+            lines.extend(status::busy(&self.transcript, now.unix_ms, self.columns()));
+        }
+        lines
+    }
+
+    /// The row of a question that keys do not go to.
+    fn waiting_question(&self, now: Now) -> Option<Line> {
+        let open = self.dialog.as_ref().filter(|open| !open.focused)?;
+        let call = self.transcript.scene.calls.get(open.dialog.call()?)?;
+        let subject = crate::ui::output::block::subject(call, &self.transcript.viewer);
+        let since =
+            spell(now.mono_ms.saturating_sub(open.since)).map_or(String::new(), |time| format!(" since {time}"));
+        let line = Line::new(Role::Accent, "? ").add(Role::Strong, tool_name(call)).text(" ").text(&subject);
+        // What is asked about comes first; a narrow terminal shows less of the rest.
+        let all = [format!(" · asks{since} · tab answers, typing goes on"), " · tab answers, typing goes on".into()];
+        let room = |facts: &String| self.columns().saturating_sub(width(facts));
+        let least = line.width().min(self.columns() / 3);
+        let facts = all.into_iter().find(|facts| room(facts) >= least).unwrap_or_else(|| " · tab answers".into());
+        Some(line.clipped(room(&facts)).add(Role::Muted, &facts))
+    }
+
+    pub(in crate::ui) fn footer(&self, columns: usize) -> Line {
+        let viewer = &self.transcript.viewer;
+        let directory = viewer.directory(&viewer.workspace);
+        if self.composer.is_shell() {
+            let text = format!("  runs as you in {directory} · the agent sees command and output");
+            return Line::new(Role::Muted, &text).clipped(columns);
+        }
+        let scene = &self.transcript.scene;
+        let model =
+            if scene.model.is_empty() { self.about.models.first().map_or("", String::as_str) } else { &scene.model };
+        let footer = Footer {
+            directory: &directory,
+            branch: &self.setup.branch,
+            model,
+            tokens: scene.usage.last.map_or(0, |usage| usage.total),
+            window: self.about.window,
+            compress_tokens: self.about.compress_tokens,
+            mode: self.mode(),
+            clients: self.clients.len(),
+            questions: if self.dialog.is_some() { scene.asked.len() } else { 0 },
+            first: self.is_fresh(),
+        };
+        footer.line(columns)
+    }
+
+    /// Tells people who look elsewhere: by a bell, and by a message where the terminal shows messages. The message never contains the
+    /// command.
+    pub(in crate::ui) fn notify(&mut self, what: &str, now: Now) {
+        let recently = self.notified_at.is_some_and(|at| now.mono_ms.saturating_sub(at) < NOTIFY_EVERY_MS);
+        if self.focus == Some(true) || recently || self.setup.notify == Notify::Off || self.linear.is_some() {
+            return;
+        }
+        self.notified_at = Some(now.mono_ms);
+        self.signal.push('\x07');
+        let name =
+            self.dialog.as_ref().and_then(|open| self.transcript.scene.calls.get(open.dialog.call()?)).map(tool_name);
+        let folder = self.transcript.viewer.workspace.rsplit('/').next().unwrap_or_default();
+        let subject = name.map_or(String::new(), |name| format!(": {name}"));
+        let text: String =
+            plain(&format!("gemini-a2a {what}{subject} ({folder})"), Reading::Literal).chars().take(100).collect();
+        let program = self.terminal().to_lowercase();
+        let knows = |names: &[&str]| names.iter().any(|name| program.contains(name));
+        let message = match () {
+            _ if self.setup.notify == Notify::Bell => return,
+            _ if knows(&["iterm", "wezterm", "ghostty", "kitty", "warp"]) => format!("\x1b]9;{text}\x07"),
+            _ if knows(&["foot", "rxvt"]) => format!("\x1b]777;notify;gemini-a2a;{text}\x07"),
+            _ if self.setup.inside_tmux => format!("\x1bPtmux;\x1b\x1b]9;{text}\x07\x1b\\"),
+            _ => return,
+        };
+        self.signal.push_str(&message);
+    }
+
+    pub(in crate::ui) fn turn_ended(&mut self, at: u64, now: Now) {
+        if at.saturating_sub(self.transcript.scene.turn_at) >= NOTIFY_TURN_MS && self.behind.is_none() {
+            self.notify("is done", now);
+        }
+    }
+
+    /// The clients of the session as lines.
+    pub(in crate::ui) fn client_lines(&self, now: Now) -> Vec<Line> {
+        let me = &self.transcript.viewer.me;
+        let row = |info: &crate::ui::client::ClientInfo| {
+            let mine = info.client == me.client && info.via == me.via;
+            let name = if mine { "you".into() } else { info.client.clone() };
+            let via = if mine { "this terminal".into() } else { info.via.clone() };
+            let via = if mine || info.live { via } else { format!("{via}, idle") };
+            let ago = |at: u64| spell(now.unix_ms.saturating_sub(at) / 1_000 * 1_000);
+            let mut facts = ago(info.since).map_or("now".into(), |time| format!("for {time}"));
+            let doings = self.transcript.tally.client(&info.client).cloned().unwrap_or_default();
+            if doings.answered > 0 {
+                facts += &format!(" · answered {}", count(doings.answered, "question"));
+            }
+            if let Some(time) = doings.said_at.and_then(ago) {
+                facts += &format!(" · last said {time} ago");
+            }
+            vec![format!("  {name}"), via, facts]
+        };
+        let rows: Vec<Vec<String>> = self.clients.iter().map(row).collect();
+        let title = match self.clients.len() {
+            1 => "You are alone in this session".to_owned(),
+            clients => format!("{} share this session", count(clients, "client")),
+        };
+        let mut lines = vec![Line::new(Role::Strong, &title)];
+        lines.extend(broken_columns(&rows, &[Role::Text, Role::Muted, Role::Muted], self.columns()));
+        lines
+    }
+}

@@ -1,0 +1,162 @@
+//! The rows around the composer: what the agent does, queued prompts, a passing message, and the footer.
+
+use crate::task::policy::Mode;
+use crate::ui::Thoughts;
+use crate::ui::format::style::{Role, SPINNER};
+use crate::ui::format::text::width;
+use crate::ui::format::wrap::Line;
+use crate::ui::output::block::{Viewer, count, running, spell};
+use crate::ui::output::transcript::Transcript;
+use crate::ui::scene::{Item, Phase, Scene, Stage};
+
+/// Rows above the cursor are short, so that narrowing the terminal leaves nothing behind.
+const SHORT: usize = 40;
+
+/// The step of the spinner.
+pub fn spinner(now: u64) -> char {
+    SPINNER[(now / 100) as usize % SPINNER.len()]
+}
+
+/// What is going on, with its rows: the calls that run, or what the model does.
+pub fn busy(transcript: &Transcript, now: u64, most: usize) -> Vec<Line> {
+    let scene = &transcript.scene;
+    let mut calls: Vec<_> = scene.calls.values().filter(|call| call.stage == Stage::Running).collect();
+    calls.sort_by_key(|call| call.started_at);
+    let stop = "esc stops";
+    let mut lines = transcript.held(most);
+    if !lines.is_empty() {
+        lines.push(Line::default());
+    }
+    for (at, call) in calls.iter().enumerate() {
+        let facts: &[&str] = if at == 0 { &[stop] } else { &[] };
+        lines.extend(running(call, &transcript.viewer, spinner(now), now, facts));
+    }
+    if !calls.is_empty() {
+        return lines;
+    }
+    let time = spell(now.saturating_sub(scene.turn_at)).map_or(String::new(), |time| format!(" · {time}"));
+    let facts = format!("{time} · {stop}");
+    let room = SHORT - 2 - width(&facts);
+    if let Some(text) = doing(transcript, now, room) {
+        let text = Line::new(Role::Text, &text).clipped(room).content();
+        lines.push(Line::new(Role::Text, &format!("{} {text}", spinner(now))).add(Role::Muted, &facts));
+    }
+    lines
+}
+
+/// What the turn does, in a few words. None if it rests or waits for the user.
+fn doing(transcript: &Transcript, now: u64, room: usize) -> Option<String> {
+    let scene = &transcript.scene;
+    Some(match &scene.phase {
+        Phase::Idle | Phase::Interrupted | Phase::Closed => return None,
+        Phase::Attaching => "reading files".into(),
+        Phase::Command => "running the command".into(),
+        Phase::Compacting => "summarising".into(),
+        Phase::BackedOff { until, tries, .. } => {
+            let left = spell(until.saturating_sub(now)).unwrap_or_else(|| "0s".into());
+            format!("try {} in {left}", tries + 1)
+        }
+        Phase::Tools if !scene.asked.is_empty() => return None,
+        Phase::Tools => "working".into(),
+        Phase::Thinking => match transcript.newest(room) {
+            text if text.is_empty() => thought(transcript).unwrap_or_else(|| "thinking".into()),
+            text => text,
+        },
+    })
+}
+
+/// The subject of the newest thought of the answer under way.
+fn thought(transcript: &Transcript) -> Option<String> {
+    match transcript.scene.items.last().filter(|_| transcript.thoughts != Thoughts::Off) {
+        Some(Item::Thought { subject, .. }) if !subject.is_empty() => Some(subject.clone()),
+        _ => None,
+    }
+}
+
+/// The reason of a wait, which is too long for the status row.
+pub fn trouble(scene: &Scene) -> Option<String> {
+    match &scene.phase {
+        Phase::BackedOff { reason, .. } => reason.lines().next().map(str::to_owned),
+        _ => None,
+    }
+}
+
+/// Prompts that wait for their turn, and those that the server does not know yet.
+pub fn queue(scene: &Scene, viewer: &Viewer, unsent: &[String]) -> Vec<Line> {
+    let own = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    let queued = scene.queue.iter().map(|prompt| match viewer.is_me(&prompt.by) {
+        true => own(&prompt.text),
+        false => format!("[A2A] {}: {}", prompt.by.client, own(&prompt.text)),
+    });
+    let all: Vec<String> = queued.chain(unsent.iter().map(|text| own(text))).collect();
+    let row = |(at, text): (usize, &String)| {
+        let word = if at == 0 { "  next  " } else { "  then  " };
+        Line::new(Role::Muted, word).text(text).clipped(SHORT)
+    };
+    all.iter().enumerate().map(row).collect()
+}
+
+/// The mode in a word.
+pub fn mode_word(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Plan => "plan",
+        Mode::Default => "asks",
+        Mode::AutoEdit => "edits",
+        Mode::Yolo => "yolo",
+    }
+}
+
+/// What the footer is made of.
+pub struct Footer<'a> {
+    pub directory: &'a str,
+    pub branch: &'a str,
+    pub model: &'a str,
+    /// Tokens of the last request, and how many the model takes; 0 if it is not known.
+    pub tokens: u64,
+    pub window: u64,
+    /// Tokens at which the conversation is summarised; 0 if it is not known.
+    pub compress_tokens: u64,
+    pub mode: Mode,
+    pub clients: usize,
+    pub questions: usize,
+    pub first: bool,
+}
+
+impl Footer<'_> {
+    /// The footer. In a narrow terminal clients, branch and directory are dropped, in this order.
+    pub fn line(&self, most: usize) -> Line {
+        let percent = (self.tokens * 100).checked_div(self.window);
+        let clients = (self.clients > 1).then(|| count(self.clients, "client"));
+        let place = [self.directory, self.branch].map(str::to_owned);
+        for dropped in 0..4 {
+            let directory = match (self.first, dropped) {
+                (true, _) | (_, 3) => String::new(),
+                (false, 2) => place[0].clone(),
+                (false, _) => place.join(" ").trim_end().to_owned(),
+            };
+            let mut parts = vec![(Role::Muted, directory), (Role::Muted, self.model.to_owned())];
+            parts.extend(percent.map(|percent| {
+                let role = match percent {
+                    100.. => Role::Err,
+                    _ if self.compress_tokens > 0 && self.tokens >= self.compress_tokens => Role::Warn,
+                    _ => Role::Muted,
+                };
+                (role, format!("{percent}%"))
+            }));
+            parts.push((if self.mode == Mode::Yolo { Role::Warn } else { Role::Muted }, mode_word(self.mode).into()));
+            parts.extend((self.questions > 0).then(|| (Role::Accent, count(self.questions, "question"))));
+            parts.extend(clients.clone().filter(|_| dropped < 1).map(|clients| (Role::Muted, clients)));
+            let mut line = Line::new(Role::Text, "  ");
+            for (role, part) in parts.iter().filter(|(_, part)| !part.is_empty()) {
+                if line.spans.len() > 1 {
+                    line = line.add(Role::Muted, " · ");
+                }
+                line = line.add(*role, part);
+            }
+            if line.width() <= most || dropped == 3 {
+                return line.clipped(most);
+            }
+        }
+        Line::default()
+    }
+}

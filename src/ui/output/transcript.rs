@@ -1,0 +1,353 @@
+//! The transcript: which lines a record prints into the scrollback, in which order. A replay of the same records prints the same lines.
+//!
+//! Calls are printed in the order in which they end, text as it becomes final. What is not final is in the scene and is shown live.
+
+use crate::base::id::{CallId, TaskId};
+use crate::limits::ui::{CITED, ITEMS_KEPT};
+use crate::task::log::answer::Answer;
+use crate::task::log::blob::BlobRef;
+use crate::task::log::event::{Created, End, Event, calls, hooks, ownership};
+use crate::task::log::record::Record;
+use crate::task::message::{Artifact, Source};
+use crate::task::spec::{Display, Ending, Todo};
+use crate::ui::Thoughts;
+use crate::ui::format::markdown::Markdown;
+use crate::ui::format::style::Role;
+use crate::ui::format::wrap::{Line, Span, paragraph};
+use crate::ui::output::block::{self, Viewer};
+use crate::ui::output::printing::{Kind, Printing};
+use crate::ui::scene::{Call, Item, NoteWord, Scene, Stage};
+use crate::ui::tally::Tally;
+
+pub struct Transcript {
+    pub scene: Scene,
+    pub viewer: Viewer,
+    pub tally: Tally,
+    pub thoughts: Thoughts,
+    pub printing: Printing,
+    /// Another task that was shown before this one.
+    before: Option<TaskId>,
+    /// The task is one command and no session.
+    is_command: bool,
+    markdown: Markdown,
+    /// Of the answer under way: whether it came in pieces, whether some of it was printed, and its sources.
+    streamed: bool,
+    begun: bool,
+    cited: Vec<String>,
+    todos: Vec<Todo>,
+}
+
+/// What printing the whole of something needs.
+pub enum Whole {
+    Nothing,
+    Lines(Vec<Line>),
+    /// The text is stored apart from the log.
+    Stored(CallId, BlobRef),
+}
+
+impl Transcript {
+    pub fn new(viewer: Viewer, thoughts: Thoughts) -> Transcript {
+        Transcript {
+            scene: Scene::default(),
+            viewer,
+            tally: Tally::default(),
+            thoughts,
+            printing: Printing::default(),
+            before: None,
+            is_command: false,
+            markdown: Markdown::default(),
+            streamed: false,
+            begun: false,
+            cited: Vec::new(),
+            todos: Vec::new(),
+        }
+    }
+
+    /// Another transcript of the same terminal, which goes on below this one. The lines of this one that wait are printed first.
+    pub fn follower(&mut self) -> Transcript {
+        Transcript {
+            printing: std::mem::take(&mut self.printing),
+            before: self.scene.task.clone(),
+            ..Transcript::new(self.viewer.clone(), self.thoughts)
+        }
+    }
+
+    /// Prints a block.
+    pub fn print(&mut self, kind: Kind, lines: Vec<Line>) {
+        self.printing.print(kind, lines);
+    }
+
+    /// Folds a record and prints what follows from it.
+    pub fn apply(&mut self, record: &Record, most: usize) {
+        self.scene.fold(record);
+        self.tally.count(record, &self.scene);
+        match &record.event {
+            Event::Created(created) => self.print_header(created, most),
+            Event::Thought { subject, description } => self.print_thought(subject, description, most),
+            Event::TurnBegan { turn } | Event::Steered { turn } => self.print_prompt(*turn, most),
+            Event::Dropped { turn, by } => self.print_dropped(*turn, by, most),
+            Event::Text { text } => self.print_piece(text, most),
+            Event::Cited { text } if self.cited.len() < CITED => self.cited.push(text.clone()),
+            Event::Retracted { .. } => self.retract(most),
+            Event::Answered { answer } => self.print_answer(answer, most),
+            calls!() => self.apply_to_call(&record.event, most),
+            Event::Produced { artifact, last: true, .. } => self.print_artifact(artifact, most),
+            Event::TurnEnded { end, by, .. } => self.end_turn(end, by.as_ref(), most),
+            Event::ResultsSent => self.scene.trim(ITEMS_KEPT),
+            Event::Closed { .. } => self.print_end(most),
+            Event::Attached { .. }
+            | Event::CommandPrompted { .. }
+            | Event::FellBack { .. }
+            | Event::Compacted { .. }
+            | Event::CompactionFailed { .. }
+            | Event::Looped
+            | Event::Nudged { .. }
+            | Event::Reprompted { .. }
+            | Event::Declined { .. }
+            | Event::Delayed { .. }
+            | Event::Tuned { .. }
+            | Event::Revoked { .. }
+            | Event::Restored(_)
+            | Event::ShellBegan { .. }
+            | Event::ShellEnded { .. }
+            | Event::Interrupted { .. }
+            | Event::Resumed => self.print_note(most),
+            Event::HookRan(report) if !report.text.is_empty() => self.print_note(most),
+            Event::HookRan(_)
+            | Event::Prompted { .. }
+            | Event::Cited { .. }
+            | Event::BackedOff { .. }
+            | Event::Retried
+            | Event::CompactionBegan
+            | Event::ShellOutput { .. }
+            | Event::Paused
+            | Event::Produced { last: false, .. }
+            | Event::AttachmentsWanted
+            | Event::CommandBegan
+            | Event::CommandExpanded { .. }
+            | Event::Tools(_)
+            | Event::ServerSeen(_)
+            | Event::Traced { .. }
+            | Event::FileChanged(_)
+            | Event::SkillActivated(_)
+            | Event::AgentCalled(_)
+            | Event::Audited { .. }
+            | ownership!()
+            | hooks!() => {}
+        }
+    }
+
+    fn print_piece(&mut self, text: &str, most: usize) {
+        self.streamed = true;
+        self.stream(text, most);
+    }
+
+    /// The whole answer; most of them have come in pieces before.
+    fn print_answer(&mut self, answer: &Answer, most: usize) {
+        if !self.streamed {
+            self.stream(&answer.text(), most);
+        }
+        self.end_text(most);
+    }
+
+    fn print_end(&mut self, most: usize) {
+        self.end_text(most);
+        if !self.is_command {
+            self.print_note(most);
+        }
+    }
+
+    /// Of the steps of a call, only the last one and a changed file are printed.
+    fn apply_to_call(&mut self, event: &Event, most: usize) {
+        match event {
+            Event::CallEnded { call, .. } => {
+                if let Some(call) = self.scene.calls.get(call).cloned() {
+                    self.end_call(&call);
+                }
+            }
+            Event::CallStale { call } => {
+                let file = self.scene.calls.get(call).map(|call| block::subject(call, &self.viewer));
+                let lines = block::note(NoteWord::CallStale, &file.unwrap_or_default(), "", most);
+                self.print(Kind::Other, lines.unwrap_or_default());
+            }
+            _ => {}
+        }
+    }
+
+    /// The first line of another session, so that what follows is not taken for the one before.
+    fn print_header(&mut self, created: &Created, most: usize) {
+        self.is_command = created.command.is_some();
+        if self.before.take().is_some_and(|before| before != created.task) && !self.is_command {
+            let place = self.viewer.directory(&created.workspace);
+            let text = format!("Session {} · {place} · {}", created.task, created.model);
+            self.print(Kind::Other, block::notice(Role::Muted, "·", &text, most));
+        }
+    }
+
+    fn print_thought(&mut self, subject: &str, description: &str, most: usize) {
+        if self.thoughts == Thoughts::Full {
+            let text = format!("{subject}\n{description}");
+            let none = Span::new(Role::Muted, "");
+            let rows = text.lines().map(str::trim).filter(|line| !line.is_empty());
+            let rows = rows.flat_map(|line| paragraph(&none, &none, &[Span::prose(Role::Muted, line)], most));
+            self.print(Kind::Other, rows.collect());
+        }
+    }
+
+    fn stream(&mut self, text: &str, most: usize) {
+        let rows = self.markdown.push(text, most);
+        self.print_text(rows);
+    }
+
+    fn print_dropped(&mut self, turn: u32, by: &Source, most: usize) {
+        let text = format!("{} took back: {}", self.viewer.who(by), self.prompt_of(turn).unwrap_or_default());
+        self.print(Kind::Other, block::notice(Role::Muted, "·", &text, most));
+    }
+
+    fn print_artifact(&mut self, artifact: &Artifact, most: usize) {
+        let name = artifact.name.as_deref().unwrap_or(&artifact.id);
+        self.print(Kind::Tool, block::notice(Role::Ok, "✓", &format!("Artifact {name}"), most));
+    }
+
+    fn end_turn(&mut self, end: &End, by: Option<&Source>, most: usize) {
+        self.end_text(most);
+        self.print_unfinished();
+        let lines = block::end(end, by, &self.viewer, most);
+        self.print(Kind::Other, lines);
+        self.scene.trim(ITEMS_KEPT);
+    }
+
+    fn prompt_of(&self, turn: u32) -> Option<String> {
+        self.scene.items.iter().rev().find_map(|item| match item {
+            Item::Prompt { prompt, .. } if prompt.turn == turn => Some(prompt.text.clone()),
+            _ => None,
+        })
+    }
+
+    fn print_prompt(&mut self, turn: u32, most: usize) {
+        if let Some(Item::Prompt { prompt, .. }) = self.scene.items.last()
+            && prompt.turn == turn
+        {
+            let lines = block::prompt(prompt, &self.viewer, most);
+            self.print(Kind::Other, lines);
+        }
+    }
+
+    fn print_text(&mut self, rows: Vec<Line>) {
+        if !rows.is_empty() {
+            let kind = if std::mem::replace(&mut self.begun, true) { Kind::MoreText } else { Kind::Text };
+            self.print(kind, rows);
+        }
+    }
+
+    fn end_text(&mut self, most: usize) {
+        let rows = self.markdown.finish(most);
+        self.print_text(rows);
+        if !self.cited.is_empty() {
+            let mut lines = vec![Line::new(Role::Muted, "Sources:")];
+            let sources = self.cited.iter().flat_map(|text| text.lines());
+            lines.extend(sources.map(|source| Line::new(Role::Muted, "  ").add(Role::Muted, source)));
+            self.print(Kind::Other, lines);
+        }
+        self.forget_answer();
+    }
+
+    fn forget_answer(&mut self) {
+        self.markdown = Markdown::default();
+        (self.streamed, self.begun) = (false, false);
+        self.cited.clear();
+    }
+
+    fn retract(&mut self, most: usize) {
+        let begun = self.begun;
+        self.forget_answer();
+        if begun {
+            let text = "The answer above broke off; it is asked again and begins anew";
+            self.print(Kind::Other, block::notice(Role::Warn, "↺", text, most));
+        }
+    }
+
+    /// The note that the last record made.
+    fn print_note(&mut self, most: usize) {
+        if let Some(Item::Note { seq, word, text }) = self.scene.items.last()
+            && *seq == self.scene.seq
+        {
+            let kind =
+                if matches!(word, NoteWord::Attached | NoteWord::CommandPrompted) { Kind::Tool } else { Kind::Other };
+            let lines = block::note(*word, text, &self.scene.model, most);
+            self.print(kind, lines.unwrap_or_default());
+        }
+    }
+
+    fn end_call(&mut self, call: &Call) {
+        if let Some(Ending::Success { display: Display::Todos { todos }, .. }) = call.ending.as_deref() {
+            // A plan is shown when it changes, without the call.
+            if std::mem::replace(&mut self.todos, todos.clone()) != *todos {
+                self.print(Kind::Other, block::plan(todos));
+            }
+            return;
+        }
+        let lines = block::ended(call, &self.viewer);
+        self.print(Kind::Tool, lines);
+    }
+
+    /// Calls that the end of the turn interrupted.
+    fn print_unfinished(&mut self) {
+        let calls: Vec<Call> =
+            self.scene.calls.values().filter(|call| call.stage == Stage::Interrupted).cloned().collect();
+        for call in calls.iter().filter(|call| call.ended_at == 0 && call.planned.is_some()) {
+            let lines = block::ended(call, &self.viewer);
+            self.print(Kind::Tool, lines);
+        }
+        // They are mentioned once.
+        self.scene.calls.retain(|_, call| call.stage != Stage::Interrupted);
+    }
+
+    /// The newest words of the answer that are not printed yet.
+    pub fn newest(&self, most: usize) -> String {
+        self.markdown.newest(most)
+    }
+
+    /// A table that is not printed yet.
+    pub fn held(&self, most: usize) -> Vec<Line> {
+        self.markdown.held(most)
+    }
+
+    pub fn plan(&self) -> Vec<Line> {
+        if self.todos.is_empty() { Vec::new() } else { block::plan(&self.todos) }
+    }
+
+    /// The text of the last answer.
+    pub fn answer(&self) -> Option<&str> {
+        self.scene.items.iter().rev().find_map(|item| match item {
+            Item::Text { text, .. } => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
+    /// The whole output of the newest call that has one.
+    pub fn output(&self) -> Whole {
+        let calls = self.scene.items.iter().rev().filter_map(|item| match item {
+            Item::Call { id } => self.scene.calls.get(id),
+            _ => None,
+        });
+        for call in calls {
+            let text = match call.ending.as_deref() {
+                Some(Ending::Success {
+                    display: Display::Text { text } | Display::Diff { diff: text, .. }, ..
+                }) => text,
+                Some(Ending::Cancelled { output, .. }) if !output.is_empty() => output,
+                _ if !call.output.is_empty() => return Whole::Lines(block::whole(call, &self.viewer, &call.output)),
+                _ => continue,
+            };
+            match text.missing() {
+                Some(blob) => return Whole::Stored(call.request.call.clone(), blob.clone()),
+                None if text.as_str().lines().count() > 1 => {
+                    return Whole::Lines(block::whole(call, &self.viewer, text.as_str()));
+                }
+                None => {}
+            }
+        }
+        Whole::Nothing
+    }
+}

@@ -1,0 +1,498 @@
+//! Access with credentials, from outside: who is let in, what each right allows, whose tasks are seen, and what happens when a
+//! credential is replaced or revoked.
+
+mod support;
+
+#[path = "access/limits.rs"]
+mod limits;
+#[path = "access/listeners.rs"]
+mod listeners;
+#[path = "access/refusals.rs"]
+mod refusals;
+#[path = "access/routes.rs"]
+mod routes;
+#[path = "access/secrets.rs"]
+mod secrets;
+
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+use support::client::{Client, Response};
+use support::server::{Server, Setup};
+use support::socket::Socket;
+use support::{TempDir, eventually};
+
+/// Runs a verb of the program.
+fn program(state: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gemini-a2a"))
+        .args(args)
+        .env_clear()
+        .env("HOME", state)
+        .args(["--state-dir".as_ref(), state.as_os_str()])
+        .output()
+        .expect("the program starts")
+}
+
+fn token(state: &Path, args: &[&str]) -> String {
+    let ended = program(state, &[&["token"], args].concat());
+    assert!(ended.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ended.stderr));
+    String::from_utf8(ended.stdout).expect("UTF-8").trim().to_owned()
+}
+
+/// A server with a credential for each of these: id, subject, rights.
+struct Guarded {
+    server: Server,
+    state: TempDir,
+    tokens: Vec<String>,
+}
+
+impl Guarded {
+    fn new(credentials: &[[&str; 3]]) -> Guarded {
+        Guarded::with(credentials, |setup| setup)
+    }
+
+    fn with(credentials: &[[&str; 3]], change: impl FnOnce(Setup) -> Setup) -> Guarded {
+        Guarded::edited(credentials, |_| {}, change)
+    }
+
+    /// The same with another file of credentials.
+    fn edited(credentials: &[[&str; 3]], edit: impl Fn(&mut Value), change: impl FnOnce(Setup) -> Setup) -> Guarded {
+        let state = TempDir::new("state");
+        let add = |[id, subject, rights]: &[&str; 3]| {
+            token(state.path(), &["add", id, "--subject", subject, "--rights", rights])
+        };
+        let tokens = credentials.iter().map(add).collect();
+        edit_credentials(state.path(), edit);
+        let setup = Setup::without_model().args(["--access", "token"]).state_dir(state.path());
+        Guarded { server: change(setup).start(), state, tokens }
+    }
+
+    /// A client with one of the credentials.
+    fn client(&self, number: usize) -> Client {
+        self.stranger().field("Authorization", &format!("Bearer {}", self.tokens[number]))
+    }
+
+    fn stranger(&self) -> Client {
+        Client::new(&self.server.url())
+    }
+
+    /// The first bytes of the answer to these bytes.
+    fn begin(&self, head: &str, bytes: usize) -> String {
+        let mut conn = TcpStream::connect(self.server.url().trim_start_matches("http://")).expect("it listens");
+        conn.write_all(head.as_bytes()).expect("it is sent");
+        let mut begin = vec![0; bytes];
+        conn.read_exact(&mut begin).expect("it is answered");
+        String::from_utf8(begin).expect("text")
+    }
+
+    fn socket(&self, number: usize, path: &str) -> Socket {
+        let protocol = format!("gemini-a2a.v1, bearer.{}", self.tokens[number]);
+        Socket::open(&self.server.url(), path, Some(&protocol))
+    }
+}
+
+/// Changes the entries of the credentials file.
+fn edit_credentials(state: &Path, edit: impl Fn(&mut Value)) {
+    let path = state.join("credentials.json");
+    let mut file: Value = serde_json::from_slice(&fs::read(&path).expect("it is there")).expect("JSON");
+    file["credentials"].as_array_mut().expect("a list").iter_mut().for_each(edit);
+    fs::write(&path, file.to_string()).expect("it is ours");
+}
+
+/// More calls than a test makes.
+fn without_limits(credential: &mut Value) {
+    credential["rate"] = json!({ "calls_per_minute": 4_000_000, "prompts_per_minute": 4_000_000 });
+}
+
+const JSON: (&str, &str) = ("Content-Type", "application/json");
+
+fn message(text: &str, more: Value) -> Value {
+    let mut message = json!({ "role": "ROLE_USER", "messageId": "m", "parts": [{ "text": text }] });
+    message.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    json!({ "message": message })
+}
+
+fn send(client: &mut Client, text: &str, more: Value) -> Response {
+    client.post("/message:send", &message(text, more))
+}
+
+fn task_of(answer: &Response) -> String {
+    let task = answer.json()["task"]["id"].as_str().map(str::to_owned);
+    task.unwrap_or_else(|| panic!("{}", answer.text()))
+}
+
+fn reason(answer: &Value) -> &str {
+    answer["error"]["details"][0]["reason"].as_str().unwrap_or_default()
+}
+
+#[test]
+fn a_server_that_would_let_everybody_in_does_not_start() {
+    let state = TempDir::new("state");
+    let serve = |args: &[&str]| program(state.path(), &[&["serve", "--a2a-port", "0"], args].concat());
+    for (args, words) in [
+        (&["--listen", "0.0.0.0:0"][..], "0.0.0.0:0 is not a loopback address"),
+        (&["--host", "192.0.2.1"], "is not a loopback address"),
+        (&["--public-url", "https://agent.example"], "--public-url means that a proxy"),
+        (&["--trusted-proxy", "10.0.0.0/8"], "--trusted-proxy means that a proxy"),
+        (&["--access", "token"], "needs a credential"),
+    ] {
+        let ended = serve(args);
+        let told = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(78), "{args:?}: {told}");
+        assert!(told.contains(words) && !told.contains("listens on"), "{args:?}: {told}");
+    }
+    let path = state.path().join("credentials.json");
+    token(state.path(), &["add", "a", "--rights", "view"]);
+    for (mode, words) in [(0o644, "can be read by others"), (0o660, "can be written by others")] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");
+        let ended = serve(&["--access", "token"]);
+        assert_eq!(ended.status.code(), Some(78));
+        assert!(String::from_utf8_lossy(&ended.stderr).contains(words), "{mode:o}");
+    }
+    fs::write(&path, "{").expect("it is ours");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    assert_eq!(serve(&["--access", "token"]).status.code(), Some(78), "broken");
+}
+
+#[test]
+fn only_what_is_public_is_shown_without_a_credential() {
+    let guarded = Guarded::new(&[["a", "ann", "view"]]);
+    let mut stranger = guarded.stranger();
+    for path in ["/.well-known/agent-card.json", "/.well-known/agent.json", "/health"] {
+        for method in ["GET", "HEAD"] {
+            let head = format!("{method} {path} HTTP/1.1\r\nHost: other.example\r\nConnection: close\r\n\r\n");
+            assert_eq!(guarded.begin(&head, 12), "HTTP/1.1 200", "{method} {path}");
+        }
+    }
+    assert_eq!(stranger.get("/health").json(), json!({ "status": "healthy" }));
+    assert!(guarded.client(0).get("/health").json()["totalTasks"].is_number(), "with a credential it is whole");
+}
+
+#[test]
+fn every_form_of_a_credential_is_accepted_on_every_kind_of_request() {
+    let guarded = Guarded::new(&[["a", "ann", "view,prompt"], ["b", "bob", "view"]]);
+    let token = &guarded.tokens[0];
+    let basic = |id: &str| format!("Basic {}", base64(&format!("{id}:{token}")));
+    let (bearer, basic_a, basic_b) = (format!("Bearer {token}"), basic("a"), basic("b"));
+    let forms = [("Authorization", bearer.as_str()), ("Authorization", &basic_a), ("X-API-Key", token)];
+    let rpc = json!({ "jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": { "id": "t" } }).to_string();
+    for form in forms {
+        let mut client = guarded.stranger();
+        assert_eq!(client.request("GET", "/tasks", &[form], b"").status(), 200);
+        assert_eq!(client.request("POST", "/", &[form, JSON], rpc.as_bytes()).json()["error"]["code"], -32001);
+        let body = message("hello", json!({})).to_string();
+        assert_eq!(client.request("POST", "/message:stream", &[form, JSON], body.as_bytes()).status(), 200);
+        let upgrade = format!(
+            "GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{}: {}\r\n\r\n",
+            form.0, form.1
+        );
+        assert_eq!(guarded.begin(&upgrade, 12), "HTTP/1.1 101");
+    }
+    let mut socket = guarded.socket(0, "/ws");
+    socket.send(&json!({ "id": 1, "call": { "about": {} } }));
+    let about = socket.until(|frame| frame["id"] == 1);
+    assert!(about["ok"]["workspace"].is_string(), "{about}");
+    for (fields, status) in [
+        (vec![("Authorization", bearer.as_str()), ("X-API-Key", token.as_str())], 400),
+        (vec![("Authorization", &bearer), ("Authorization", &bearer)], 400),
+        (vec![("Authorization", &basic_b)], 401),
+        (vec![("Authorization", "Bearer ")], 401),
+        (vec![("Authorization", "Digest x")], 401),
+        (vec![("Cookie", token.as_str())], 401),
+    ] {
+        assert_eq!(guarded.stranger().request("GET", "/tasks", &fields, b"").status(), status, "{fields:?}");
+    }
+    let in_url = format!("/tasks?token={token}&access_token={token}&key={token}");
+    assert_eq!(guarded.stranger().get(&in_url).status(), 401, "a secret in the address is not read");
+}
+
+fn base64(text: &str) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.encode(text)
+}
+
+#[test]
+fn each_right_allows_what_it_says_and_nothing_else() {
+    let all = [["v", "dev", "view"], ["p", "dev", "prompt"], ["a", "dev", "approve"], ["m", "dev", "admin"]];
+    let guarded = Guarded::new(&all);
+    let mut admin = guarded.client(3);
+    let asked = task_of(&send(&mut admin, "write a file", json!({})));
+    let status = |number: usize, method: &str, path: &str, body: &Value| {
+        let text = if body.is_null() { String::new() } else { body.to_string() };
+        guarded.client(number).request(method, path, &[JSON, ("A2A-Version", "1.0")], text.as_bytes()).status()
+    };
+    let new = message("hello", json!({}));
+    let command = |line: &str| json!({ "command": line });
+    // What is asked, and whether view, prompt, approve may.
+    let table: [(&str, &str, Value, [bool; 3]); 13] = [
+        ("GET", &format!("/tasks/{asked}"), Value::Null, [true, false, false]),
+        ("GET", "/tasks", Value::Null, [true, false, false]),
+        ("GET", "/listCommands", Value::Null, [true, false, false]),
+        ("POST", "/message:send", new, [false, true, false]),
+        ("POST", "/tasks", json!({}), [false, true, false]),
+        ("POST", "/executeCommand", command("help"), [false, true, false]),
+        ("POST", "/executeCommand", json!({ "command": "memory add", "args": ["x"] }), [false, false, false]),
+        ("POST", "/executeCommand", command("init"), [false, false, false]),
+        ("POST", "/executeCommand", command("mcp list"), [false, true, false]),
+        ("POST", "/executeCommand", command("mcp reload"), [false, false, false]),
+        ("POST", "/executeCommand", json!({ "command": "mcp enable", "args": ["x"] }), [false, false, false]),
+        ("POST", "/executeCommand", json!({ "command": "mcp disable", "args": ["x"] }), [false, false, false]),
+        ("POST", "/executeCommand", json!({ "command": "mcp allow", "args": ["x"] }), [false, false, false]),
+    ];
+    for (method, path, body, expected) in &table {
+        for (number, may) in expected.iter().enumerate() {
+            let got = status(number, method, path, body);
+            assert_eq!(got != 403, *may, "{method} {path} {body} with {}: {got}", all[number][2]);
+        }
+        assert_ne!(status(3, method, path, body), 403, "{method} {path} {body} with admin");
+    }
+    // The question is still open: nobody has answered it.
+    let shown = admin.request("GET", &format!("/tasks/{asked}"), &[("A2A-Version", "1.0")], b"").json();
+    assert_eq!(shown["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
+    for number in [0, 1] {
+        let answer = send(&mut guarded.client(number), "yes", json!({ "taskId": asked }));
+        assert_eq!((answer.status(), reason(&answer.json())), (403, "PERMISSION_DENIED"), "{}", all[number][2]);
+    }
+    let missing = send(&mut guarded.client(1), "yes", json!({ "taskId": asked }));
+    let challenge = missing.head.field("www-authenticate").unwrap_or_default();
+    assert_eq!(challenge, "Bearer realm=\"gemini-a2a\", error=\"insufficient_scope\", scope=\"approve\"");
+    assert_eq!(
+        send(&mut guarded.client(2), "yes", json!({ "taskId": asked })).status(),
+        200,
+        "approve alone may answer"
+    );
+    assert!(guarded.server.workspace().join("hello.txt").exists());
+    assert_eq!(guarded.client(3).request("GET", &format!("/tasks/{asked}"), &[], b"").status(), 200);
+}
+
+/// Requests about the task `ID`, in every dialect.
+fn requests_about_a_task() -> Vec<(&'static str, String, String)> {
+    let rpc = |method: &str, id: &str| {
+        json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": { "id": id, "taskId": id,
+            "message": { "role": "user", "messageId": "m", "kind": "message", "taskId": id,
+                "parts": [{ "kind": "text", "text": "yes" }] } } })
+    };
+    let mut requests: Vec<(&str, String, String)> = Vec::new();
+    for path in ["/tasks/ID", "/tasks/ID/metadata", "/v1/tasks/ID", "/tasks/ID/pushNotificationConfigs"] {
+        requests.push(("GET", path.into(), String::new()));
+    }
+    for path in ["/tasks/ID:cancel", "/tasks/ID:subscribe", "/v1/tasks/ID:cancel"] {
+        requests.push(("POST", path.into(), "{}".into()));
+    }
+    for method in [
+        "tasks/get",
+        "tasks/cancel",
+        "tasks/resubscribe",
+        "message/send",
+        "message/stream",
+        "GetTask",
+        "CancelTask",
+        "SubscribeToTask",
+        "tasks/pushNotificationConfig/list",
+    ] {
+        requests.push(("POST", "/".into(), rpc(method, "ID").to_string()));
+    }
+    requests.push(("POST", "/message:send".into(), message("yes", json!({ "taskId": "ID" })).to_string()));
+    requests
+}
+
+#[test]
+fn a_task_of_another_subject_looks_like_none() {
+    let guarded =
+        Guarded::new(&[["a", "ann", "view,prompt,approve"], ["b", "bob", "view,prompt,approve"], ["m", "m", "admin"]]);
+    let (mut ann, mut bob) = (guarded.client(0), guarded.client(1));
+    let answer = send(&mut ann, "write a file", json!({}));
+    let task = task_of(&answer);
+    let context = answer.json()["task"]["contextId"].as_str().expect("a context").to_owned();
+    let never = "00000000-0000-4000-8000-000000000000";
+    for (method, path, body) in requests_about_a_task() {
+        let [theirs, nobodys] = [task.as_str(), never].map(|id| {
+            let answer =
+                guarded.client(1).request(method, &path.replace("ID", id), &[JSON], body.replace("ID", id).as_bytes());
+            (answer.status(), answer.text().replace(id, "ID"))
+        });
+        assert_eq!(theirs, nobodys, "{method} {path} {body}");
+        assert!(theirs.0 >= 400 || theirs.1.contains("error"), "{method} {path} {body}: {theirs:?}");
+    }
+    // Lists, counts and sockets show nothing of it.
+    assert_eq!(bob.request("GET", "/tasks", &[("A2A-Version", "1.0")], b"").json()["totalSize"], 0);
+    assert_eq!(bob.get("/tasks/metadata").status(), 204);
+    let mut socket = guarded.socket(1, "/ws?taskId=next");
+    socket.send(&json!({ "id": 1, "call": { "briefs": {} } }));
+    assert_eq!(socket.until(|frame| frame["id"] == 1)["ok"]["total"], 0);
+    socket.send(&json!({ "id": 2, "call": { "watch": { "task": task } } }));
+    assert_eq!(socket.until(|frame| frame["id"] == 2)["error"]["reason"], "TASK_NOT_FOUND");
+    // The same context is another conversation.
+    let other = send(&mut bob, "hello", json!({ "contextId": context }));
+    assert_ne!(task_of(&other), task);
+    let listed = ann.request("GET", "/tasks", &[("A2A-Version", "1.0")], b"").json();
+    assert_eq!((&listed["totalSize"], &listed["tasks"][0]["id"]), (&json!(1), &json!(task)));
+    let all = guarded.client(2).request("GET", "/tasks", &[("A2A-Version", "1.0")], b"").json();
+    assert_eq!(all["totalSize"], 2, "an admin sees both");
+    // After a restart it is still so.
+    let mut guarded = guarded;
+    guarded.server.restart();
+    let listed = guarded.client(1).request("GET", "/tasks", &[("A2A-Version", "1.0")], b"").json();
+    assert_eq!(listed["totalSize"], 1, "{listed}");
+}
+
+#[test]
+fn each_subject_has_a_live_session_unless_it_is_shared() {
+    let credentials = [["a", "ann", "view,prompt"], ["b", "bob", "view,prompt"]];
+    let session = |guarded: &Guarded, number| {
+        let mut socket = guarded.socket(number, "/ws?taskId=next");
+        socket.send(&json!({ "id": 1, "call": { "session": {} } }));
+        socket.until(|frame| frame["id"] == 1)["ok"].as_str().expect("an id").to_owned()
+    };
+    let own = Guarded::new(&credentials);
+    assert_ne!(session(&own, 0), session(&own, 1));
+    assert_eq!(session(&own, 0), session(&own, 0));
+    let shared = Guarded::with(&credentials, |setup| setup.arg("--shared-session"));
+    assert_eq!(session(&shared, 0), session(&shared, 1));
+}
+
+#[test]
+fn a_revoked_credential_ends_what_it_began_and_the_task_goes_on() {
+    let guarded = Guarded::new(&[["a", "dev", "view,prompt"], ["b", "dev", "view,prompt"]]);
+    let task = task_of(&send(&mut guarded.client(0), "write a file", json!({})));
+    let mut socket = guarded.socket(0, "/ws?taskId=next");
+    socket.send(&json!({ "id": 1, "call": { "watch": { "task": task } } }));
+    socket.until(|frame| frame["id"] == 1);
+    let path = format!("/tasks/{task}:subscribe");
+    let mut stream = guarded.client(0).events("POST", &path, &[JSON, ("A2A-Version", "1.0")], b"{}");
+    assert_eq!(stream.head().status(), 200);
+    stream.next().expect("the task as it is");
+    assert_eq!(token(guarded.state.path(), &["revoke", "a"]), "revoked a");
+    let closed = socket.closed();
+    assert_eq!(closed, (4401, "credential revoked".to_owned()));
+    while stream.next().is_some() {}
+    assert_eq!(guarded.client(0).get("/tasks").status(), 401);
+    let shown = guarded.client(1).request("GET", &format!("/tasks/{task}"), &[("A2A-Version", "1.0")], b"").json();
+    assert_eq!(shown["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "the question is still open");
+}
+
+#[test]
+fn a_rotated_token_is_accepted_for_its_overlap() {
+    let guarded = Guarded::new(&[["a", "dev", "view"], ["b", "dev", "view"]]);
+    let new = token(guarded.state.path(), &["rotate", "a", "--overlap", "1h"]);
+    let status = |token: &str| {
+        let bearer = format!("Bearer {token}");
+        guarded.stranger().request("GET", "/tasks", &[("Authorization", &bearer)], b"").status()
+    };
+    eventually("the new token is known", || (status(&new) == 200).then_some(()));
+    assert_eq!(status(&guarded.tokens[0]), 200, "the former one is too");
+    let newest = token(guarded.state.path(), &["rotate", "b"]);
+    eventually("the new token is known", || (status(&newest) == 200).then_some(()));
+    // The attempts before count as wrong ones.
+    let former = status(&guarded.tokens[1]);
+    assert!(matches!(former, 401 | 429), "without an overlap the former one is not accepted: {former}");
+}
+
+#[test]
+fn a_broken_file_changes_nothing_and_is_reported() {
+    let guarded = Guarded::new(&[["a", "dev", "view"]]);
+    let path = guarded.state.path().join("credentials.json");
+    fs::write(&path, "{").expect("it is ours");
+    let mut client = guarded.client(0);
+    eventually("it is noticed", || (client.get("/ready").json()["why"] == json!(["credentials"])).then_some(()));
+    assert_eq!(client.get("/tasks").status(), 200, "the former credentials hold");
+    assert!(guarded.server.output().contains("the credentials file was changed and is not used"));
+    fs::remove_file(&path).expect("it is ours");
+    token(guarded.state.path(), &["add", "c", "--rights", "view"]);
+    eventually("the new file counts", || (client.get("/tasks").status() == 401).then_some(()));
+}
+
+#[test]
+fn many_wrong_tokens_lock_nobody_out() {
+    let guarded = Guarded::new(&[["a", "dev", "view"]]);
+    let mut client = guarded.stranger();
+    let mut statuses = Vec::new();
+    for n in 0..200 {
+        let id = if n % 2 == 0 { "a" } else { "unknown" };
+        let wrong = format!("Bearer ga2a_{id}_{n}");
+        let answer = client.request("GET", "/tasks", &[("Authorization", &wrong)], b"");
+        if answer.status() == 429 {
+            let wait: u64 = answer.head.field("retry-after").and_then(|text| text.parse().ok()).expect("a time");
+            assert!((1..=60).contains(&wait), "{wait}");
+        }
+        statuses.push(answer.status());
+    }
+    assert!(statuses[..10].iter().all(|status| *status == 401), "{statuses:?}");
+    assert!(statuses.iter().filter(|status| **status == 429).count() >= 150, "{statuses:?}");
+    assert_eq!(guarded.client(0).get("/tasks").status(), 200, "from the same address");
+}
+
+#[test]
+fn a_credential_that_calls_too_often_waits_and_others_do_not() {
+    let guarded = Guarded::new(&[["a", "dev", "view"], ["b", "dev", "view"]]);
+    edit_credentials(guarded.state.path(), |entry| {
+        if entry["id"] == "a" {
+            entry["rate"] = json!({ "calls_per_minute": 2 });
+        }
+    });
+    let mut client = guarded.client(0);
+    eventually("the limit holds", || {
+        let answer = client.get("/tasks");
+        (answer.status() == 429).then(|| assert!(answer.head.field("retry-after").is_some()))
+    });
+    assert_eq!(guarded.client(1).get("/tasks").status(), 200);
+}
+
+#[test]
+fn a_body_is_not_read_without_a_credential() {
+    let guarded = Guarded::new(&[["a", "dev", "prompt"]]);
+    let mut conn = guarded.stranger().raw();
+    let head = "POST /message:send HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9000000\r\n\
+                Expect: 100-continue\r\nAuthorization: Bearer wrong\r\n\r\n";
+    conn.send(head.as_bytes()).expect("it is sent");
+    let answer = conn.until_closed().expect("it is answered");
+    assert!(answer.starts_with(b"HTTP/1.1 401"), "{}", String::from_utf8_lossy(&answer));
+    // Whoever has one is asked for the body.
+    let head = head.replace("wrong", &guarded.tokens[0]);
+    assert_eq!(guarded.begin(&head, 12), "HTTP/1.1 100");
+}
+
+#[test]
+fn the_environment_gives_the_operator_a_token() {
+    let state = TempDir::new("state");
+    let secret = "0123456789abcdef0123456789abcdef";
+    let setup = Setup::without_model().args(["--access", "token"]).state_dir(state.path());
+    let server = setup.env("A2A_TOKEN", secret).start();
+    let bearer = format!("Bearer {secret}");
+    let mut client = Client::new(&server.url());
+    assert_eq!(client.request("GET", "/tasks", &[("Authorization", &bearer)], b"").status(), 200);
+    assert_eq!(client.get("/tasks").status(), 401);
+    assert!(!server.output().contains(secret));
+    // On Cloud Run a server without any starts and says what to set.
+    let state = TempDir::new("state");
+    let server = Setup::without_model().env("K_SERVICE", "agent").state_dir(state.path()).start();
+    assert_eq!(Client::new(&server.url()).get("/tasks").status(), 401);
+    assert!(server.output().contains("A2A_TOKEN"));
+}
+
+#[test]
+fn a_workspace_outside_of_the_roots_is_refused() {
+    let state = TempDir::new("state");
+    let token = token(state.path(), &["add", "a", "--rights", "view,prompt", "--root", "/nowhere/else"]);
+    let server = Setup::without_model().args(["--access", "token"]).state_dir(state.path()).start();
+    let mut client = Client::new(&server.url()).field("Authorization", &format!("Bearer {token}"));
+    let answer = send(&mut client, "hello", json!({})).text();
+    assert!(answer.contains("may not use the workspace"), "{answer}");
+}
+
+#[test]
+fn the_card_declares_what_is_needed() {
+    let guarded =
+        Guarded::with(&[["a", "dev", "view"]], |setup| setup.args(["--public-url", "https://agent.example/x"]));
+    let mut client = guarded.stranger();
+    let hybrid = client.get("/.well-known/agent-card.json").json();
+    assert_eq!(hybrid["url"], "https://agent.example/x/");
+    assert_eq!(hybrid["securitySchemes"]["bearer"]["type"], "http");
+    let pure = client.request("GET", "/.well-known/agent-card.json", &[("A2A-Version", "1.0")], b"").json();
+    assert_eq!(pure["securitySchemes"]["bearer"], json!({ "httpAuthSecurityScheme": { "scheme": "bearer" } }));
+}

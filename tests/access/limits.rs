@@ -1,0 +1,88 @@
+//! How often: wrong credentials per address, and calls of a credential.
+
+use crate::support::client::Client;
+use crate::support::eventually;
+use crate::{Guarded, edit_credentials, send, token};
+use serde_json::json;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// The statuses of as many requests with wrong tokens, which say that they come from these addresses in turn.
+fn wrong(guarded: &Guarded, count: usize, addresses: &[&str]) -> Vec<u16> {
+    let mut client = guarded.stranger();
+    let mut one = |n: usize| {
+        let id = if n.is_multiple_of(2) { "a" } else { "unknown" };
+        let bearer = format!("Bearer ga2a_{id}_{n}");
+        let address = addresses[n % addresses.len()];
+        client.request("GET", "/tasks", &[("Authorization", &bearer), ("X-Forwarded-For", address)], b"").status()
+    };
+    (0..count).map(&mut one).collect()
+}
+
+#[test]
+fn ten_thousand_wrong_tokens_lock_nobody_out() {
+    let guarded = Guarded::new(&[["a", "dev", "view"]]);
+    let statuses = wrong(&guarded, 10_000, &["192.0.2.1"]);
+    assert_eq!(statuses[..10], [401; 10]);
+    let refused = statuses.iter().filter(|status| **status == 429).count();
+    assert!(refused > 9_000, "{refused}");
+    assert!(statuses.iter().all(|status| matches!(status, 401 | 429)));
+    for _ in 0..20 {
+        assert_eq!(guarded.client(0).get("/tasks").status(), 200, "a valid credential from the same address");
+    }
+}
+
+#[test]
+fn only_a_trusted_proxy_is_believed_about_addresses() {
+    let addresses = ["192.0.2.1", "192.0.2.2", "192.0.2.3"];
+    let open = Guarded::new(&[["a", "dev", "view"]]);
+    let statuses = wrong(&open, 30, &addresses);
+    assert!(statuses[15..].contains(&429), "all are one address: {statuses:?}");
+    let behind = Guarded::with(&[["a", "dev", "view"]], |setup| setup.args(["--trusted-proxy", "127.0.0.0/8"]));
+    assert_eq!(wrong(&behind, 30, &addresses), [401; 30], "ten of each");
+    // The right-most one that is not a proxy counts; what is left of it, the client may have made up.
+    let made_up = ["198.51.100.1, 192.0.2.1", "198.51.100.2, 192.0.2.1, 127.0.0.9"];
+    let statuses = wrong(&behind, 6, &made_up);
+    assert_eq!(statuses[..1], [429], "{statuses:?}");
+}
+
+#[test]
+fn the_time_to_wait_is_true() {
+    let rate = |entry: &mut serde_json::Value| entry["rate"] = json!({ "calls_per_minute": 60 });
+    let guarded = Guarded::edited(&[["a", "dev", "view"], ["b", "dev", "view"]], rate, |setup| setup);
+    let mut client = guarded.client(0);
+    let refused = eventually("the budget is used up", || {
+        let answer = client.get("/tasks");
+        (answer.status() == 429).then_some(answer)
+    });
+    let seconds = refused.head.field("retry-after").and_then(|text| text.parse().ok()).expect("a time");
+    assert!((1..=60).contains(&seconds), "{seconds}");
+    assert_eq!(guarded.client(1).get("/tasks").status(), 200, "others do not wait");
+    sleep(Duration::from_secs(seconds));
+    assert_eq!(client.get("/tasks").status(), 200, "after this time it is served");
+}
+
+#[test]
+fn a_limit_that_is_changed_counts_at_once() {
+    let guarded = Guarded::new(&[["a", "dev", "view,prompt"]]);
+    let mut client = guarded.client(0);
+    assert_eq!(client.get("/tasks").status(), 200);
+    edit_credentials(guarded.state.path(), |entry| entry["rate"] = json!({ "prompts_per_minute": 1 }));
+    eventually("prompts are refused", || {
+        let answer = send(&mut client, "hello", json!({}));
+        (answer.status() == 429).then_some(())
+    });
+    assert_eq!(client.get("/tasks").status(), 200, "calls are not");
+}
+
+#[test]
+fn a_former_token_is_refused_when_its_overlap_has_ended() {
+    let guarded = Guarded::new(&[["a", "dev", "view"]]);
+    let former = format!("Bearer {}", guarded.tokens[0]);
+    let new = token(guarded.state.path(), &["rotate", "a", "--overlap", "2s"]);
+    let status = |bearer: &str| {
+        Client::new(&guarded.server.url()).request("GET", "/tasks", &[("Authorization", bearer)], b"").status()
+    };
+    eventually("the former token is refused", || matches!(status(&former), 401 | 429).then_some(()));
+    assert_eq!(status(&format!("Bearer {new}")), 200);
+}

@@ -1,0 +1,78 @@
+//! What a refusal looks like in each dialect, as a file.
+
+use crate::support::golden;
+use crate::support::socket::Socket;
+use crate::{Guarded, JSON, edit_credentials, message};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// A name, a path, a body and headers.
+type Post = (&'static str, &'static str, String, Vec<(&'static str, &'static str)>);
+
+/// A request of each family of dialects.
+fn requests() -> Vec<Post> {
+    let rpc = |method: &str, message: Value| {
+        json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": { "message": message } }).to_string()
+    };
+    let old =
+        json!({ "role": "user", "messageId": "m", "kind": "message", "parts": [{ "kind": "text", "text": "x" }] });
+    let new = message("x", json!({}));
+    let proto = json!({ "message": { "role": "ROLE_USER", "messageId": "m", "content": [{ "text": "x" }] } });
+    vec![
+        ("JSON-RPC 0.3", "/", rpc("message/send", old), vec![JSON]),
+        ("JSON-RPC 1.0", "/", rpc("SendMessage", new["message"].clone()), vec![JSON, ("A2A-Version", "1.0")]),
+        ("REST 0.3", "/v1/message:send", proto.to_string(), vec![JSON]),
+        ("REST 1.0", "/message:send", new.to_string(), vec![JSON]),
+        ("Gemini", "/message/stream", json!({ "message": "x" }).to_string(), vec![JSON]),
+    ]
+}
+
+#[test]
+fn refusals_of_every_dialect_are_as_in_the_file() {
+    let rights = [["none", "dev", "view"], ["often", "dev", "view,prompt"]];
+    let mut seen = String::new();
+    for kind in ["no credential", "a wrong one", "a page without one", "no right", "too often"] {
+        let guarded = Guarded::new(&rights);
+        for (name, path, body, mut fields) in requests() {
+            let mut client = match kind {
+                "no right" => guarded.client(0),
+                "too often" => guarded.client(1),
+                _ => guarded.stranger(),
+            };
+            match kind {
+                "a wrong one" => fields.push(("Authorization", "Bearer ga2a_none_wrong")),
+                "a page without one" => fields.push(("Sec-Fetch-Site", "same-origin")),
+                "too often" => use_up(&guarded),
+                _ => {}
+            }
+            let answer = client.request("POST", path, &fields, body.as_bytes());
+            let fields = answer.head.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("www-authenticate"));
+            let challenges: Vec<&str> = fields.map(|(_, value)| value.as_str()).collect();
+            let challenge = challenges.join(" and ");
+            let wait = answer.head.field("retry-after").map_or("-", |_| "SECONDS");
+            writeln!(seen, "{kind}, {name}: {}", answer.status()).expect("a string");
+            writeln!(seen, "  WWW-Authenticate: {challenge}\n  Retry-After: {wait}").expect("a string");
+            writeln!(seen, "  {}", answer.text().trim()).expect("a string");
+        }
+    }
+    golden::compare("refusals.txt", &seen);
+}
+
+/// Uses up all calls of the credential `often`.
+fn use_up(guarded: &Guarded) {
+    edit_credentials(guarded.state.path(), |entry| entry["rate"] = json!({ "calls_per_minute": 1 }));
+    let mut client = guarded.client(1);
+    crate::support::eventually("it is refused", || (client.get("/tasks").status() == 429).then_some(()));
+}
+
+#[test]
+fn a_socket_says_which_right_is_missing() {
+    let guarded = Guarded::new(&[["a", "dev", "view"]]);
+    let protocol = format!("gemini-a2a.v1, bearer.{}", guarded.tokens[0]);
+    let mut socket = Socket::open(&guarded.server.url(), "/ws?taskId=next", Some(&protocol));
+    assert_eq!(socket.protocol.as_deref(), Some("gemini-a2a.v1"), "never the token");
+    socket.send(&json!({ "id": 1, "call": { "say": { "text": "hello" } } }));
+    let answer = socket.until(|frame| frame["id"] == 1);
+    assert_eq!(answer["error"]["reason"], "PERMISSION_DENIED", "{answer}");
+    assert!(answer["error"]["message"].as_str().is_some_and(|text| text.contains("prompt")), "{answer}");
+}

@@ -1,0 +1,154 @@
+//! What credentials cost: requests per second with a token beside none, with the audit and the access log beside neither, and how long
+//! a valid credential waits during a flood of wrong ones. The servers take turns, so that what else the machine does hits all alike.
+
+use crate::measure::{Spread, median, repeat};
+use crate::others::waits_of;
+use crate::report::Verdict;
+use crate::subject::{Model, Running, Subject};
+use crate::support::TempDir;
+use crate::support::client::Client;
+use crate::support::message::prompt;
+use serde_json::{Value, json};
+use std::io;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+#[derive(Clone, Copy)]
+pub struct Plan {
+    rounds: usize,
+    time: Duration,
+}
+
+pub const FULL: Plan = Plan { rounds: 9, time: Duration::from_secs(1) };
+pub const QUICK: Plan = Plan { rounds: 3, time: Duration::from_millis(200) };
+
+/// At least so much of what a server without credentials answers.
+const WITH_TOKEN: f64 = 0.9;
+const WITH_LOGS: f64 = 0.8;
+
+struct Side {
+    name: &'static str,
+    server: Running,
+    token: Option<String>,
+    required: Option<f64>,
+    rates: Vec<f64>,
+}
+
+impl Side {
+    fn client(&self) -> Client {
+        let client = self.server.client();
+        match &self.token {
+            Some(token) => client.field("Authorization", &format!("Bearer {token}")),
+            None => client,
+        }
+    }
+}
+
+pub fn run(model: &Model, plan: Plan) -> io::Result<Verdict> {
+    let local = |name, required, args: &[&str]| side(model, name, required, args, None);
+    let guarded = |name, required, args: &[&str]| {
+        let dir = TempDir::new("bench");
+        let token = credential(&dir)?;
+        side(model, name, required, args, Some((dir, token)))
+    };
+    let mut sides = [
+        local("no credential, no audit, no access log", None, &[])?,
+        guarded("a token", Some(WITH_TOKEN), &["--access", "token", "--access-log", "off"])?,
+        guarded(
+            "a token, the audit, an access log",
+            Some(WITH_LOGS),
+            &["--access", "token", "--access-log", "access"],
+        )?,
+    ];
+    for _ in 0..plan.rounds {
+        for side in &mut sides {
+            let request = side.client().bytes("GET", "/tasks", &[], b"");
+            let (rate, _) = repeat(&side.server, &request, plan.time)?;
+            side.rates.push(rate);
+        }
+    }
+    let verdict = print(&sides);
+    flood(&sides[1], plan);
+    Ok(verdict)
+}
+
+fn side(
+    model: &Model,
+    name: &'static str,
+    required: Option<f64>,
+    args: &[&str],
+    given: Option<(TempDir, String)>,
+) -> io::Result<Side> {
+    let (dir, token) = match given {
+        Some((dir, token)) => (dir, Some(token)),
+        None => (TempDir::new("bench"), None),
+    };
+    let server = Subject::Ours.start_with(model, dir, args)?;
+    let side = Side { name, server, token, required, rates: vec![] };
+    // A task to list, and in the audit.
+    side.client().call("message/send", prompt("TEXT hello"));
+    Ok(side)
+}
+
+/// A credential without limits.
+fn credential(dir: &TempDir) -> io::Result<String> {
+    let state = dir.folder("state");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gemini-a2a"));
+    let made =
+        command.args(["token", "add", "bench", "--rights", "view,prompt", "--state-dir"]).arg(&state).output()?;
+    let path = state.join("credentials.json");
+    let mut file: Value = serde_json::from_slice(&std::fs::read(&path)?)?;
+    file["credentials"][0]["rate"] = json!({ "calls_per_minute": u32::MAX, "prompts_per_minute": u32::MAX });
+    std::fs::write(&path, file.to_string())?;
+    Ok(String::from_utf8_lossy(&made.stdout).trim().to_owned())
+}
+
+fn print(sides: &[Side]) -> Verdict {
+    println!("\nGET /tasks over 50 kept connections, the median of {} rounds in turn:", sides[0].rates.len());
+    println!("| with | requests/s | ratio | required |");
+    println!("|---|---|---|---|");
+    let base = median(sides[0].rates.clone(), |rate| *rate);
+    let mut verdict = Verdict::Met;
+    for side in sides {
+        // Of the rounds beside each other: the machine is not the same for a second.
+        let ratios = side.rates.iter().zip(&sides[0].rates).map(|(rate, base)| rate / base).collect();
+        let ratio: f64 = median(ratios, |ratio| *ratio);
+        let rate = median(side.rates.clone(), |rate| *rate);
+        let required = side.required.map_or(String::new(), |least| format!("≥ {least}"));
+        println!("| {} | {rate:.0} | {ratio:.2} | {required} |", side.name);
+        if side.required.is_some_and(|least| ratio < least) {
+            verdict = Verdict::Missed;
+        }
+    }
+    assert!(base > 0.0, "nothing was answered");
+    verdict
+}
+
+/// How long a valid credential waits while wrong ones come from the same address.
+fn flood(side: &Side, plan: Plan) {
+    let time = plan.time * 3;
+    let quiet = waits_of(side.client(), time);
+    let (over, count) = (AtomicBool::new(false), AtomicU64::new(0));
+    let found = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = side.server.client().field("Authorization", "Bearer ga2a_bench_wrong");
+            while !over.load(Ordering::Relaxed) {
+                client.get("/tasks");
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let found = waits_of(side.client(), time);
+        over.store(true, Ordering::Relaxed);
+        found
+    });
+    let show = |what: &str, found: Spread, note: String| {
+        println!("| {what} | {:.0} | {:.0} | {:.1} | {note} |", found.p50, found.p99, found.p99 / quiet.p99);
+    };
+    println!("\nA valid credential's requests (GET /health on one kept connection), in µs:");
+    println!("| while | p50 | p99 | p99 / quiet | |");
+    println!("|---|---|---|---|---|");
+    show("nothing else happens", quiet, String::new());
+    show("wrong tokens come from the same address", found, format!("{} refused", count.load(Ordering::Relaxed)));
+}

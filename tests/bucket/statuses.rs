@@ -1,0 +1,165 @@
+//! What every status means, at both stores and for every operation.
+
+use crate::server::{Reply, start};
+use crate::{gcs, s3};
+use gemini_a2a::base::secret::Secret;
+use gemini_a2a::bucket::{Bucket, Deletion, Expect, List, Meta, Put, Trouble, TroubleKind, Version};
+use gemini_a2a::shell::bucket::sigv4::Keys;
+use std::net::TcpListener;
+use std::sync::Arc;
+
+/// The results of all operations at a store that gives the same answer to each.
+struct Results {
+    create: Result<Put, Trouble>,
+    any: Result<Put, Trouble>,
+    get: Result<bool, Trouble>,
+    delete: Result<Deletion, Trouble>,
+    delete_version: Result<Deletion, Trouble>,
+    list: Result<usize, Trouble>,
+}
+
+fn results(bucket: &dyn Bucket) -> Results {
+    let (bytes, none): (Arc<[u8]>, _) = (Arc::from(&b"x"[..]), Meta::new());
+    let version = Version("1".into());
+    Results {
+        create: bucket.put("n", &bytes, &none, &Expect::Absent).map(|done| done.value),
+        any: bucket.put("n", &bytes, &none, &Expect::Any).map(|done| done.value),
+        get: bucket.get("n").map(|got| got.value.is_some()),
+        delete: bucket.delete("n", None).map(|done| done.value),
+        delete_version: bucket.delete("n", Some(&version)).map(|done| done.value),
+        list: bucket.list(&List::default()).map(|page| page.value.entries.len()),
+    }
+}
+
+impl Results {
+    /// The kinds of errors of all operations in the order of the fields.
+    fn kinds(&self) -> [Option<TroubleKind>; 6] {
+        fn kind<T>(result: &Result<T, Trouble>) -> Option<TroubleKind> {
+            result.as_ref().err().map(|trouble| trouble.kind)
+        }
+        let Results { create, any, get, delete, delete_version, list } = self;
+        [kind(create), kind(any), kind(get), kind(delete), kind(delete_version), kind(list)]
+    }
+}
+
+fn at_gcs(status: u16, body: &'static str) -> Results {
+    results(&gcs::client("b", &start(move |_| Reply::new(status, &[], body))))
+}
+
+fn at_s3(status: u16, body: &'static str) -> Results {
+    results(&s3::client("b", &start(move |_| Reply::new(status, &[], body)), s3::test_keys()))
+}
+
+#[test]
+fn statuses_with_one_meaning() {
+    for (status, kind) in [
+        (400, TroubleKind::Damaged),
+        (401, TroubleKind::Forbidden),
+        (403, TroubleKind::Forbidden),
+        (405, TroubleKind::Unsupported),
+        (408, TroubleKind::Unknown),
+        (409, TroubleKind::Unknown),
+        (413, TroubleKind::Damaged),
+        (429, TroubleKind::Unknown),
+        (500, TroubleKind::Unknown),
+        (501, TroubleKind::Unsupported),
+        (502, TroubleKind::Unknown),
+        (503, TroubleKind::Unknown),
+        (504, TroubleKind::Unknown),
+        (307, TroubleKind::Unsupported),
+    ] {
+        assert_eq!(at_gcs(status, "said").kinds(), [Some(kind); 6], "GCS {status}");
+        assert_eq!(at_s3(status, "said").kinds(), [Some(kind); 6], "S3 {status}");
+    }
+}
+
+#[test]
+fn a_failed_precondition_is_no_error() {
+    for at in [at_gcs(412, "precondition"), at_s3(412, "<Error><Code>PreconditionFailed</Code></Error>")] {
+        assert_eq!(at.create, Ok(Put::Refused));
+        assert_eq!(at.delete_version, Ok(Deletion::Refused));
+        let damaged = Some(TroubleKind::Damaged);
+        assert_eq!(at.kinds(), [None, damaged, damaged, damaged, None, damaged]);
+    }
+    let wrong_checksum =
+        at_gcs(412, r#"{"error":{"message":"crc32c validation failed. Expected = 1 vs Actual = 2."}}"#);
+    assert_eq!(wrong_checksum.create.expect_err("damaged").kind, TroubleKind::Damaged);
+}
+
+#[test]
+fn what_is_missing_is_told_apart() {
+    let unsupported = Some(TroubleKind::Unsupported);
+    let object = at_gcs(404, "No such object: b/n");
+    assert_eq!((object.get, object.delete, object.delete_version), (Ok(false), Ok(Deletion::Gone), Ok(Deletion::Gone)));
+    let bucket = r#"{"error":{"code":404,"message":"The specified bucket does not exist."}}"#;
+    assert_eq!(at_gcs(404, bucket).kinds(), [unsupported; 6]);
+    let object = at_s3(404, "<Error><Code>NoSuchKey</Code></Error>");
+    assert_eq!((object.get, object.delete, object.delete_version), (Ok(false), Ok(Deletion::Gone), Ok(Deletion::Gone)));
+    assert_eq!(at_s3(404, "<Error><Code>NoSuchBucket</Code></Error>").kinds(), [unsupported; 6]);
+    assert_eq!(at_s3(404, "").kinds(), [unsupported; 6]);
+}
+
+#[test]
+fn messages_name_the_operation_and_the_permission() {
+    let denied = at_gcs(403, r#"{"error":{"message":"denied.","errors":[{"reason":"forbidden"}]}}"#);
+    let message = denied.list.expect_err("denied").message;
+    assert!(message.contains("gs://b, listing names with") && message.contains("storage.objects.list"), "{message}");
+    assert!(message.contains("denied. (forbidden)"), "{message}");
+    let message = denied.create.expect_err("denied").message;
+    assert!(message.contains("gs://b, writing n: not allowed (403); it needs storage.objects.create"), "{message}");
+    let denied = at_s3(403, "<Error><Code>AccessDenied</Code><Message>No.</Message></Error>");
+    let message = denied.get.expect_err("denied").message;
+    assert!(message.contains("s3:GetObject") && message.contains("AccessDenied: No."), "{message}");
+    let address = start(|request| Reply::new(403, &[], &format!("{:?} secret s3ssion", request.head.start)));
+    let keys = Keys { session: Some(Secret::new("s3ssion")), ..s3::test_keys() };
+    let message = s3::client("b", &address, keys).get("n").expect_err("denied").message;
+    assert!(message.ends_with("GET /b/n HTTP/1.1\" … …"), "{message}");
+    let elsewhere = start(|_| Reply::new(301, &[("x-amz-bucket-region", "eu-west-1")], ""));
+    let message = s3::client("b", &elsewhere, s3::test_keys()).get("n").expect_err("elsewhere").message;
+    assert!(message.contains("set AWS_REGION to eu-west-1"), "{message}");
+}
+
+#[test]
+fn quotas_and_codes_of_aws() {
+    let limited = at_gcs(403, r#"{"error":{"message":"slow","errors":[{"reason":"rateLimitExceeded"}]}}"#);
+    assert_eq!(limited.kinds(), [Some(TroubleKind::Unknown); 6]);
+    for (code, kind) in [
+        ("<Error><Code>RequestTimeout</Code></Error>", TroubleKind::Unknown),
+        ("<Error><Code>ExpiredToken</Code></Error>", TroubleKind::Forbidden),
+        ("<Error><Code>InvalidToken</Code></Error>", TroubleKind::Forbidden),
+        ("<Error><Code>BadDigest</Code></Error>", TroubleKind::Damaged),
+    ] {
+        assert_eq!(at_s3(400, code).kinds(), [Some(kind); 6], "{code}");
+    }
+}
+
+#[test]
+fn answers_without_what_they_need_are_errors() {
+    let no_date =
+        start(|_| Reply { bytes: b"HTTP/1.1 404 X\r\nContent-Length: 0\r\n\r\n".to_vec(), ..Reply::new(200, &[], "") });
+    assert_eq!(gcs::client("b", &no_date).get("n").expect_err("no date").kind, TroubleKind::Unknown);
+    let empty = at_gcs(200, "");
+    let (unknown, damaged) = (Some(TroubleKind::Unknown), Some(TroubleKind::Damaged));
+    assert_eq!(empty.kinds(), [unknown, unknown, damaged, None, None, unknown]);
+    let empty = at_s3(200, "");
+    assert_eq!(empty.kinds(), [unknown, unknown, unknown, None, None, unknown]);
+    let no_checksum = start(|_| Reply::new(200, &[("x-goog-generation", "1")], "x"));
+    assert_eq!(gcs::client("b", &no_checksum).get("n").expect_err("no checksum").kind, TroubleKind::Damaged);
+}
+
+#[test]
+fn a_checksum_may_have_a_field_of_its_own() {
+    let fields = [("x-goog-generation", "7"), ("x-goog-hash", "md5=AAAA"), ("x-goog-hash", "crc32c=BERIIg==")];
+    let address = start(move |_| Reply::new(200, &fields, "v3"));
+    let object = gcs::client("b", &address).get("n").expect("an answer").value.expect("an object");
+    assert_eq!((&object.bytes[..], object.version), (&b"v3"[..], Version("7".into())));
+}
+
+#[test]
+fn a_store_that_does_not_listen_is_unknown() {
+    let address = {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.local_addr().expect("an address").to_string()
+    };
+    assert_eq!(results(&gcs::client("b", &address)).kinds(), [Some(TroubleKind::Unknown); 6]);
+}

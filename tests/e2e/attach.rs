@@ -1,0 +1,110 @@
+//! `gemini-a2a attach` from outside: which server it finds, what it says when there is none, and who may attach. What it shows is tested
+//! in `tests/attach.rs`; without a terminal it ends once it is connected, and says that it lacks one.
+
+use crate::drive::Fixture;
+use crate::peers::{Tool, socket};
+use crate::support::TempDir;
+use crate::support::message::{approval, call_of, call_status_of};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_gemini-a2a");
+const CONNECTED: &str = "attach shows a session in a terminal";
+
+/// The status and the line of an attempt; the state directory is `gemini-a2a` in this one.
+fn attach(state: &Path, args: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(PROGRAM)
+        .arg("attach")
+        .args(args)
+        .env_clear()
+        .env("HOME", state)
+        .env("XDG_STATE_HOME", state)
+        .stdin(Stdio::null())
+        .output()
+        .expect("it ends by itself");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    (output.status.code(), said)
+}
+
+#[test]
+fn a_server_is_found_by_its_port_its_socket_or_by_itself() {
+    let fixture = Fixture::new();
+    let (state, none) = (fixture.server.state_dir(), TempDir::new("none"));
+    let (port, socket) = (fixture.server.port(), socket(&fixture.server));
+    let unix = format!("unix:{}", socket.display());
+    let in_state = format!("--state-dir={}", state.display());
+    for args in [
+        &[port.to_string().as_str()][..],
+        &[&format!("http://localhost:{port}/")],
+        &["--url", &format!("ws://127.0.0.1:{port}")],
+        &[&unix],
+        &[&in_state],
+        &[&in_state, &port.to_string()],
+    ] {
+        let (status, said) = attach(none.path(), args);
+        assert!(status == Some(2) && said.contains(CONNECTED), "{args:?}: {status:?} {said}");
+    }
+    assert_eq!(fixture.client().get("/health").json()["refused_peers"], 0);
+    let (status, said) = attach(none.path(), &[&in_state, "--task", "nope"]);
+    assert!(status == Some(4) && said.contains("Task not found: nope"), "{status:?} {said}");
+    let (status, said) = attach(none.path(), &[]);
+    assert!(status == Some(3) && said.contains("no server of yours is running"), "{status:?} {said}");
+}
+
+#[test]
+fn what_is_no_server_is_named() {
+    let state = TempDir::new("state");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port().to_string();
+    let answers = [
+        ("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 3, "it answers with the status 404"),
+        (
+            "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n",
+            8,
+            "give its token in GEMINI_A2A_TOKEN or with --token-file FILE",
+        ),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>", 3, "it answers with the status 200"),
+        ("SSH-2.0-OpenSSH_9.2\r\n", 3, "it does not speak HTTP"),
+        ("", 3, "it closed the connection"),
+    ];
+    thread::spawn(move || {
+        for (answer, ..) in answers {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let _ = stream.read(&mut [0; 2_048]);
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    for (answer, expected, words) in answers {
+        let (status, said) = attach(state.path(), &[&port]);
+        assert!(status == Some(expected) && said.contains(words), "{answer:?}: {status:?} {said}");
+    }
+    let (status, said) = attach(state.path(), &[&port]);
+    assert!(status == Some(3) && said.contains("Connection refused"), "{status:?} {said}");
+}
+
+/// The process cannot be looked into, but over the Unix socket the server knows which one it is.
+#[test]
+fn people_may_attach_while_a_tool_runs_and_tools_may_not() {
+    let fixture = Fixture::new();
+    let state = format!("--state-dir={}", fixture.server.state_dir().display());
+    let tool = Tool::start(&fixture);
+    let none = TempDir::new("none");
+    for args in [&[state.as_str()][..], &[&state, &fixture.server.port().to_string()]] {
+        let (status, said) = attach(none.path(), args);
+        assert!(status == Some(2) && said.contains(CONNECTED), "{args:?}: {status:?} {said}");
+    }
+    tool.end();
+    let script: String = ["", &format!(" {}", fixture.server.port())]
+        .map(|place| format!("{PROGRAM} attach {state}{place} 2>/dev/null; echo $?; "))
+        .concat();
+    let (task, calls) = fixture.ask(&format!("SHELL {script}"));
+    let stream = fixture.client().stream("message/stream", approval(&task, &calls[0], "proceed_once"));
+    let events: Vec<_> = stream.collect();
+    let done = events.iter().find(|event| call_status_of(event.result()) == "success");
+    let done = done.unwrap_or_else(|| panic!("no success in {events:#?}"));
+    assert_eq!(call_of(done.result())["response"]["resultDisplay"], "8\n8\n");
+}

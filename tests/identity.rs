@@ -1,0 +1,218 @@
+//! Subjects that a proxy names by a JSON Web Token, from outside: which tokens are accepted, and what happens without the issuer's keys.
+
+mod support;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+use support::client::{Client, Response};
+use support::server::{Server, Setup};
+use support::{TempDir, eventually};
+
+struct Issuer {
+    key: EcdsaKeyPair,
+    kid: &'static str,
+}
+
+impl Issuer {
+    fn new(kid: &'static str) -> Issuer {
+        let (algorithm, random) = (&ECDSA_P256_SHA256_FIXED_SIGNING, SystemRandom::new());
+        let pkcs8 = EcdsaKeyPair::generate_pkcs8(algorithm, &random).expect("a key");
+        Issuer { key: EcdsaKeyPair::from_pkcs8(algorithm, pkcs8.as_ref(), &random).expect("a key"), kid }
+    }
+
+    fn keys(&self) -> String {
+        let (point, part) = (self.key.public_key().as_ref(), |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes));
+        let (x, y) = (part(&point[1..33]), part(&point[33..]));
+        json!({"keys": [{"kty": "EC", "crv": "P-256", "kid": self.kid, "x": x, "y": y}]}).to_string()
+    }
+
+    fn token(&self, email: &str) -> String {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+        let claims = json!({"iss": "https://issuer.example", "aud": "here", "email": email, "email_verified": true,
+            "iat": now, "exp": now + 600});
+        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let signed = format!("{}.{}", part(&json!({"alg": "ES256", "kid": self.kid})), part(&claims));
+        let signature = self.key.sign(&SystemRandom::new(), signed.as_bytes()).expect("a signature");
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
+    }
+}
+
+/// Where the keys are published.
+struct Source {
+    url: String,
+    /// None: it accepts connections and says nothing.
+    body: Arc<Mutex<Option<String>>>,
+    fetches: Arc<AtomicUsize>,
+}
+
+impl Source {
+    fn start(body: Option<String>) -> Source {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/keys", listener.local_addr().expect("an address"));
+        let source = Source { url, body: Arc::new(Mutex::new(body)), fetches: Arc::default() };
+        let (body, fetches) = (source.body.clone(), source.fetches.clone());
+        thread::spawn(move || {
+            let mut silent = Vec::new();
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let _ = stream.read(&mut [0; 4_096]);
+                fetches.fetch_add(1, Ordering::SeqCst);
+                match body.lock().expect("no panic").clone() {
+                    Some(body) => {
+                        let head =
+                            format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n", body.len());
+                        let _ = stream.write_all(format!("{head}\r\n{body}").as_bytes());
+                    }
+                    None => silent.push(stream),
+                }
+            }
+        });
+        source
+    }
+
+    fn publish(&self, body: String) {
+        *self.body.lock().expect("no panic") = Some(body);
+    }
+}
+
+struct Fixture {
+    server: Server,
+    state: TempDir,
+    credential: String,
+}
+
+impl Fixture {
+    fn start(source: &Source, header: &str) -> Fixture {
+        let state = TempDir::new("state");
+        let file = state.path().join("identity.json");
+        let text = json!({"kind": "jwt", "header": header, "issuer": "https://issuer.example", "audience": "here",
+            "jwks": source.url, "subject": "email",
+            "rights": {"*@example.com": ["view"], "ann@example.com": ["prompt"]}});
+        std::fs::write(&file, text.to_string()).expect("a file");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gemini-a2a"));
+        command.args(["token", "add", "cara", "--rights", "view,prompt", "--state-dir"]).arg(state.path());
+        let added = command.env_clear().env("HOME", state.path()).output().expect("the program");
+        let credential = String::from_utf8(added.stdout).expect("text").trim().to_owned();
+        let setup = Setup::without_model().args(["--access", "token", "--identity"]).arg(&file);
+        Fixture { server: setup.state_dir(state.path()).start(), state, credential }
+    }
+
+    fn get(&self, fields: &[(&str, &str)]) -> Response {
+        Client::new(&self.server.url()).request("GET", "/tasks", fields, b"")
+    }
+
+    fn send(&self, fields: &[(&str, &str)]) -> Response {
+        let message = json!({"role": "ROLE_USER", "messageId": "m", "parts": [{"text": "hello"}]});
+        let body = json!({ "message": message }).to_string();
+        let fields = [fields, &[("Content-Type", "application/json")]].concat();
+        Client::new(&self.server.url()).request("POST", "/message:send", &fields, body.as_bytes())
+    }
+
+    fn ready(&self) -> Value {
+        Client::new(&self.server.url()).get("/ready").json()
+    }
+
+    fn until_ready(&self) {
+        eventually("the keys", || (self.ready()["ready"] == true).then_some(()));
+    }
+}
+
+const HEADER: &str = "X-Goog-IAP-JWT-Assertion";
+
+#[test]
+fn a_token_names_a_subject_and_a_credential_wins_over_it() {
+    let (issuer, other) = (Issuer::new("1"), Issuer::new("1"));
+    let source = Source::start(Some(issuer.keys()));
+    let fixture = Fixture::start(&source, HEADER);
+    fixture.until_ready();
+    let [ann, bob, eve] = ["ann@example.com", "bob@example.com", "eve@example.org"].map(|email| issuer.token(email));
+    let task = fixture.send(&[(HEADER, &ann)]);
+    assert_eq!(task.status(), 200, "{}", task.text());
+    let total = |fields: &[(&str, &str)]| fixture.get(fields).json()["totalSize"].clone();
+    assert_eq!((total(&[(HEADER, &ann)]), total(&[(HEADER, &bob)])), (json!(1), json!(0)), "each has its own tasks");
+    assert_eq!(fixture.send(&[(HEADER, &bob)]).status(), 403, "bob may only look");
+    assert_eq!(fixture.get(&[(HEADER, &eve)]).status(), 403, "eve has no right");
+    assert_eq!(fixture.get(&[(HEADER, &other.token("ann@example.com"))]).status(), 401, "forged");
+    assert_eq!(fixture.get(&[("Authorization", &format!("Bearer {ann}"))]).status(), 401, "in another field");
+    let bearer = format!("Bearer {}", fixture.credential);
+    let both = [(HEADER, ann.as_str()), ("Authorization", &bearer)];
+    assert_eq!(total(&both), 0, "the tasks of cara");
+    assert_eq!(fixture.send(&both).status(), 200);
+    let audited = || {
+        let dir = std::fs::read_dir(fixture.state.path().join("audit")).expect("an audit");
+        let texts = dir.filter_map(|file| std::fs::read_to_string(file.ok()?.path()).ok());
+        let lines: Vec<Value> = texts
+            .flat_map(|text| text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect::<Vec<_>>())
+            .collect();
+        lines.into_iter().find(|line| line["kind"] == "prompted" && line["who"]["credential"] == "cara")
+    };
+    let line = eventually("the prompt in the audit", audited);
+    assert_eq!(line["who"]["identity"], "ann@example.com", "whom the proxy names is audited: {line}");
+    let wrong = [(HEADER, ann.as_str()), ("Authorization", "Bearer ga2a_cara_wrong")];
+    assert_eq!(fixture.get(&wrong).status(), 401, "a wrong credential is not made good by a token");
+    for token in [&ann, &bob] {
+        assert!(!fixture.server.output().contains(token.as_str()));
+        let found = Command::new("grep").args(["-rF", token]).arg(fixture.state.path()).output().expect("grep");
+        assert!(found.stdout.is_empty());
+    }
+    let card = Client::new(&fixture.server.url()).get("/.well-known/agent-card.json").json();
+    let url = "https://issuer.example/.well-known/openid-configuration";
+    assert_eq!(card["securitySchemes"]["oidc"]["openIdConnectSecurityScheme"]["openIdConnectUrl"], url);
+    assert_eq!(card["securitySchemes"]["oidc"]["type"], "openIdConnect");
+    assert!(card["security"].as_array().expect("a list").contains(&json!({ "oidc": [] })));
+}
+
+#[test]
+fn a_token_may_be_the_bearer_of_a_request() {
+    let issuer = Issuer::new("1");
+    let source = Source::start(Some(issuer.keys()));
+    let fixture = Fixture::start(&source, "Authorization");
+    fixture.until_ready();
+    let bearer = format!("Bearer {}", issuer.token("ann@example.com"));
+    assert_eq!(fixture.get(&[("Authorization", &bearer)]).status(), 200);
+    assert_eq!(fixture.get(&[("Authorization", &format!("Bearer {}", fixture.credential))]).status(), 200);
+}
+
+#[test]
+fn new_keys_are_fetched_and_unknown_ones_do_not_flood_the_source() {
+    let (old, new) = (Issuer::new("1"), Issuer::new("2"));
+    let source = Source::start(Some(old.keys()));
+    let fixture = Fixture::start(&source, HEADER);
+    fixture.until_ready();
+    let of_new = new.token("ann@example.com");
+    // One address has ten wrong attempts a minute; the rest is refused otherwise.
+    for _ in 0..20 {
+        assert!(matches!(fixture.get(&[(HEADER, &of_new)]).status(), 401 | 429));
+    }
+    assert_eq!(source.fetches.load(Ordering::SeqCst), 1, "they were fetched less than a minute ago");
+    source.publish(new.keys());
+    let pid = Pid::from_raw(fixture.server.pid() as i32).expect("a process");
+    kill_process(pid, Signal::HUP).expect("our own server");
+    eventually("the new keys", || (fixture.get(&[(HEADER, &of_new)]).status() == 200).then_some(()));
+    assert!(matches!(fixture.get(&[(HEADER, &old.token("ann@example.com"))]).status(), 401 | 429));
+}
+
+#[test]
+fn without_keys_tokens_are_refused_and_the_server_is_not_ready() {
+    let issuer = Issuer::new("1");
+    for body in [None, Some("<html>".to_owned()), Some(" ".repeat(70_000) + &issuer.keys())] {
+        let source = Source::start(body);
+        let fixture = Fixture::start(&source, HEADER);
+        let token = issuer.token("ann@example.com");
+        assert_eq!(fixture.get(&[(HEADER, &token)]).status(), 401);
+        eventually("a fetch", || (source.fetches.load(Ordering::SeqCst) > 0).then_some(()));
+        assert_eq!(fixture.ready(), json!({"ready": false, "why": ["identity"]}));
+        let bearer = format!("Bearer {}", fixture.credential);
+        assert_eq!(fixture.get(&[("Authorization", &bearer)]).status(), 200, "credentials do not need them");
+    }
+}

@@ -1,0 +1,224 @@
+//! Servers over HTTP: answers as JSON and as events, sessions that are lost, streams that break, the older transport.
+
+use crate::drive::task_in;
+use crate::support::{TempDir, eventually};
+use crate::{Mcp, ended};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::{Child, Command};
+
+/// A server over HTTP, `http_server.py`, that does these things differently.
+pub struct HttpServer {
+    process: Child,
+    pub port: String,
+    heard: PathBuf,
+    _dir: TempDir,
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl HttpServer {
+    pub fn start(words: &str) -> HttpServer {
+        let dir = TempDir::new("mcp");
+        let (port, heard) = (dir.path().join("port"), dir.path().join("heard"));
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/http_server.py");
+        let mut command = Command::new("python3");
+        let command = command.args([script, words]).arg(&port).env("HEARD", &heard).env("PYTHONDONTWRITEBYTECODE", "1");
+        let process = command.spawn().expect("it starts");
+        let port = eventually("it listens", || std::fs::read_to_string(&port).ok());
+        HttpServer { process, port, heard, _dir: dir }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    pub fn heard(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(&self.heard).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).expect("a request")).collect()
+    }
+}
+
+/// A server over HTTP, and our own with it in the settings.
+pub struct Network {
+    pub mcp: Mcp,
+    server: HttpServer,
+}
+
+impl Network {
+    pub fn new(words: &str, path: &str, more: Value) -> Option<Network> {
+        let mcp = Mcp::new(json!({}))?;
+        let server = HttpServer::start(words);
+        let mut settings = json!({"url": server.url(path), "trust": true});
+        more.as_object().into_iter().flatten().for_each(|(key, value)| settings[key] = value.clone());
+        mcp.set_user(&json!({"mcpServers": { "x": settings }}));
+        Some(Network { mcp, server })
+    }
+
+    fn heard(&self) -> Vec<Value> {
+        self.server.heard()
+    }
+
+    pub fn count(&self, method: &str) -> usize {
+        self.heard().iter().filter(|request| request["method"] == method).count()
+    }
+
+    /// Calls `echo`; the response of the call.
+    fn call(&self) -> Value {
+        let events = self.mcp.fixture.say("CALL mcp_x_echo {\"text\": \"hello\"} ;; TEXT done");
+        let server = self.mcp.metadata(&task_in(&events))["mcpServers"].clone();
+        let ended = ended(&events);
+        ended.unwrap_or_else(|| panic!("no call ended; {server:#}\n{}", self.mcp.fixture.server.output()))["response"]
+            .clone()
+    }
+
+    /// The status and the error of the server.
+    fn seen(&self) -> (Value, String) {
+        let task = task_in(&self.mcp.fixture.say("TEXT hello"));
+        let server = self.mcp.metadata(&task)["mcpServers"][0].clone();
+        (server["status"].clone(), server["error"].as_str().unwrap_or_default().to_owned())
+    }
+}
+
+#[test]
+fn answers_as_json_and_as_events_are_the_same() {
+    for words in ["", "events", "events,crlf", "noget", "moved"] {
+        let Some(network) = Network::new(words, "/mcp", json!({})) else { return };
+        assert_eq!(network.call()["resultDisplay"], "echo: hello", "{words}");
+    }
+}
+
+/// A server that says it has no stream of its own is not asked again. Meanwhile another one, whose stream ends at once, is.
+#[test]
+fn a_server_without_a_stream_of_its_own_is_asked_once() {
+    let Some(mcp) = Mcp::new(json!({})) else { return };
+    let named = ["noget", "noget,missing", "short"].map(HttpServer::start);
+    let [refuses, missing, short] = &named;
+    let settings = |server: &HttpServer| json!({"url": server.url("/mcp"), "type": "http"});
+    mcp.set_user(&json!({"mcpServers": {"a": settings(refuses), "b": settings(missing), "c": settings(short)}}));
+    let task = task_in(&mcp.fixture.say("TEXT hello"));
+    let streams = |server: &HttpServer| server.heard().iter().filter(|one| one["http"] == "GET").count();
+    eventually("all are asked", || named.iter().all(|server| streams(server) > 0).then_some(()));
+    // Every wait before the next stream is the same, so either of the others would have been asked by then.
+    let before = streams(short);
+    eventually("one is asked again", || (streams(short) >= before + 3).then_some(()));
+    assert_eq!((streams(refuses), streams(missing)), (1, 1));
+    let servers = mcp.metadata(&task)["mcpServers"].clone();
+    assert!(servers.as_array().expect("a list").iter().all(|one| one["status"] == "connected"), "{servers}");
+}
+
+#[test]
+fn the_session_and_the_version_are_on_every_request() {
+    let headers = json!({"headers": {"Authorization": "Bearer s3cret-of-the-user"}});
+    let Some(mut network) = Network::new("", "/mcp", headers) else { return };
+    network.call();
+    eventually("the server's own stream is opened", || network.heard().into_iter().find(|one| one["http"] == "GET"));
+    let requests = network.heard();
+    let (first, rest) = requests.split_first().expect("requests");
+    assert_eq!(first["headers"].get("mcp-session-id"), None);
+    for request in rest {
+        let headers = &request["headers"];
+        assert_eq!(
+            (&headers["mcp-session-id"], &headers["mcp-protocol-version"]),
+            (&json!("s1"), &json!("2025-11-25"))
+        );
+        assert_eq!(headers["authorization"], "Bearer s3cret-of-the-user");
+    }
+    let order: Vec<&str> = requests.iter().filter_map(|one| one["method"].as_str()).take(3).collect();
+    assert_eq!(order, ["initialize", "notifications/initialized", "tools/list"]);
+    network.mcp.fixture.client().post("/executeCommand", &json!({"command": "mcp disable", "args": ["x"]}));
+    let end = network.heard().pop().expect("a request");
+    assert_eq!((&end["http"], &end["headers"]["mcp-session-id"]), (&json!("DELETE"), &json!("s1")), "{end}");
+    let output = network.mcp.fixture.server.output();
+    assert!(!output.contains("s3cret-of-the-user"), "{output}");
+    network.mcp.fixture.server.kill9();
+}
+
+#[test]
+fn a_lost_session_is_begun_again_and_the_call_is_repeated_once() {
+    for words in ["forgets", "forgets,bad"] {
+        let Some(network) = Network::new(words, "/mcp", json!({})) else { return };
+        assert_eq!(network.call()["resultDisplay"], "echo: hello", "{words}");
+        assert_eq!((network.count("initialize"), network.count("tools/call")), (2, 2), "{words}");
+    }
+    let Some(network) = Network::new("forgetful", "/mcp", json!({})) else { return };
+    let response = network.call();
+    assert_eq!(response["errorType"], "mcp_tool_error");
+    assert!(response["error"]["message"].as_str().is_some_and(|why| why.contains("session")), "{response}");
+    assert!(network.count("tools/call") <= 2);
+}
+
+#[test]
+fn a_stream_that_breaks_is_resumed_if_it_has_ids() {
+    let Some(network) = Network::new("cut,ids", "/mcp", json!({})) else { return };
+    assert_eq!(network.call()["resultDisplay"], "resumed");
+    let resumed = network.heard().into_iter().find(|one| one["headers"].get("last-event-id").is_some());
+    assert_eq!(resumed.expect("a GET")["headers"]["last-event-id"], "1");
+    assert_eq!(network.count("tools/call"), 1);
+    let Some(network) = Network::new("cut", "/mcp", json!({})) else { return };
+    let response = network.call();
+    assert!(response["error"]["message"].as_str().is_some_and(|why| why.contains("may have run")), "{response}");
+    assert_eq!(network.count("tools/call"), 1, "it is not called again");
+}
+
+#[test]
+fn an_error_body_with_another_id_reaches_the_user() {
+    let Some(network) = Network::new("broken", "/mcp", json!({})) else { return };
+    let response = network.call();
+    assert!(response["error"]["message"].as_str().is_some_and(|why| why.contains("it is broken")), "{response}");
+}
+
+#[test]
+fn the_older_transport_is_found_or_named() {
+    for more in [json!({}), json!({"type": "sse"})] {
+        let Some(network) = Network::new("", "/sse", more) else { return };
+        assert_eq!(network.call()["resultDisplay"], "echo: hello");
+        let task = task_in(&network.mcp.fixture.say("TEXT hello"));
+        assert_eq!(network.mcp.metadata(&task)["mcpServers"][0]["transport"], "sse");
+    }
+    let Some(network) = Network::new("foreign", "/sse", json!({"type": "sse"})) else { return };
+    let (status, error) = network.seen();
+    assert_eq!(status, "disconnected");
+    assert!(error.contains("127.0.0.2"), "{error}");
+}
+
+/// The stream of the older transport is the connection: its end fails what runs, and the server is connected again.
+#[test]
+fn the_older_transport_is_connected_again_after_its_stream_ended() {
+    let Some(network) = Network::new("ends", "/sse", json!({"type": "sse"})) else { return };
+    let events = network.mcp.fixture.say("CALL mcp_x_never {} ;; TEXT done");
+    let response = ended(&events).expect("an end")["response"].clone();
+    assert_eq!(response["errorType"], "mcp_tool_error", "{response}");
+    assert!(response["error"]["message"].as_str().is_some_and(|why| why.contains("event stream ended")), "{response}");
+    assert_eq!(network.call()["resultDisplay"], "echo: hello");
+    assert_eq!((network.count("initialize"), network.count("tools/call")), (2, 2), "no call is repeated");
+}
+
+#[test]
+fn a_stream_on_which_nothing_comes_is_given_up() {
+    let Some(network) = Network::new("mute", "/sse", json!({"type": "sse", "startupTimeout": 300})) else { return };
+    let (status, error) = network.seen();
+    assert_eq!(status, "disconnected");
+    assert!(error.contains("did not name its endpoint within 1 s (startupTimeout)"), "{error}");
+}
+
+#[test]
+fn redirections_to_other_hosts_and_missing_credentials_are_told() {
+    let Some(network) = Network::new("away", "/mcp", json!({"type": "http"})) else { return };
+    let (status, error) = network.seen();
+    assert_eq!(status, "disconnected");
+    assert!(error.contains("302"), "{error}");
+    let Some(network) = Network::new("auth", "/mcp", json!({})) else { return };
+    assert_eq!(network.seen(), (json!("disconnected"), "needs login: gemini-a2a mcp login x".to_owned()));
+    let Some(network) = Network::new("auth", "/mcp", json!({"headers": {"Authorization": "Bearer wrong-token"}}))
+    else {
+        return;
+    };
+    let (_, error) = network.seen();
+    assert!(error.contains("401") && error.contains("check headers"), "{error}");
+}

@@ -1,0 +1,9 @@
+//! The session in a terminal from outside: the program in a pseudo-terminal.
+
+#[path = "session/ends.rs"]
+mod ends;
+#[path = "session/pty.rs"]
+mod pty;
+mod support;
+#[path = "session/use.rs"]
+mod usage;
