@@ -313,7 +313,7 @@ fn an_mcp_server_that_works_is_connected() {
 /// The lines of doctor in a terminal of this kind that answers its questions so.
 fn in_terminal(name: &str, size: Option<(u16, u16)>, answers: &str) -> String {
     let place = Place::new();
-    let words = [env!("CARGO_BIN_EXE_gemini-a2a"), "doctor", "--trust-workspace"];
+    let words = [env!("CARGO_BIN_EXE_gemini-a2a"), "doctor", "--trust-workspace", "--a2a-port", "0"];
     let mut pty = Pty::start(&place, &[("TERM", name)], &words);
     if let Some((columns, rows)) = size {
         pty.resize(columns, rows);
