@@ -200,6 +200,8 @@ limits! {
     compute_threads: usize = 2,
     /// Threads for webhooks.
     hook_threads: usize = 32,
+    /// Threads for a store in a bucket. Each waits for a request at a time.
+    bucket_threads: usize = 64,
     /// Jobs queued in one lane. Further ones fail with a message that says so.
     lane_jobs: usize = 4096,
     /// When the system refuses a thread, it is tried again after this time, and the jobs of its lane wait. Likewise for the process of a

@@ -129,6 +129,7 @@ fn created() -> Created {
         trusted: false,
         model: "gemini-2.5-pro".into(),
         mode: Mode::Default,
+        workspace_id: None,
         auto_execute: false,
         client_key: false,
         depth: 0,

@@ -205,7 +205,9 @@ const fn state(code: i32, name: &'static str, reason: &'static str) -> Row {
 fn about(kind: &FaultKind) -> About<'_> {
     use FaultKind::*;
     match kind {
-        TaskNotFound(task) | TaskNotCancelable(task) | TaskIsOver(task) => Some(("taskId", task.as_str())),
+        TaskNotFound(task) | TaskNotCancelable(task) | TaskIsOver(task) | TaskHeld(task) => {
+            Some(("taskId", task.as_str()))
+        }
         NotPending(call) | UnknownOption(call) | Stale(call) => Some(("callId", call.as_str())),
         _ => None,
     }
@@ -227,6 +229,7 @@ fn headers(kind: &FaultKind) -> Vec<(&'static str, String)> {
             vec![(CHALLENGE, error)]
         }
         FaultKind::MethodNotAllowed { allow } => vec![("Allow", allow.clone())],
+        FaultKind::TaskHeld(_) => vec![("Retry-After", "2".to_owned())],
         FaultKind::Overloaded { retry_after_s } => vec![("Retry-After", retry_after_s.to_string())],
         FaultKind::RateLimited { retry_after_ms } => {
             vec![("Retry-After", retry_after_ms.div_ceil(1_000).max(1).to_string())]
@@ -272,6 +275,7 @@ fn table(kind: &FaultKind, protocol: Protocol) -> Row {
             entry(-32000, "PermissionDeniedError", "PERMISSION_DENIED", "PERMISSION_DENIED", head(403))
         }
         (RateLimited { .. }, _) => entry(-32000, "RateLimitedError", "RESOURCE_EXHAUSTED", "RATE_LIMITED", head(429)),
+        (TaskHeld(_), _) => entry(-32000, "TaskHeldError", "ABORTED", "TASK_HELD", head(409)),
         (Stale(_), _) => Row { reason: "STALE", statuses: CONFLICT, ..PARAMS },
         (NotPending(_), _) => Row { reason: "TOOL_CALL_NOT_PENDING", statuses: CONFLICT, ..PARAMS },
         (McpServerNotAllowed, _) => Row { reason: "MCP_SERVER_NOT_ALLOWED", ..PARAMS },

@@ -53,6 +53,7 @@ pub fn state() -> State {
         trusted: false,
         model: "gemini-x".into(),
         mode: Mode::Default,
+        workspace_id: None,
         auto_execute: false,
         client_key: false,
         depth: 0,

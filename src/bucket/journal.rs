@@ -148,12 +148,8 @@ fn phase(state: &State) -> Phase {
     if state.is_over() {
         return Phase::Closed;
     }
-    // Only the owner has the processes of a user's command, and connections to servers that the client named.
-    if state.shell.is_some() || !state.created.servers.is_empty() {
+    if state.is_at_work() {
         return Phase::Working;
     }
-    if state.waits_for_answers() || state.suspended {
-        return Phase::Paused;
-    }
-    if state.is_idle() { Phase::Rest } else { Phase::Working }
+    if state.waits_for_answers() || state.suspended { Phase::Paused } else { Phase::Rest }
 }

@@ -19,12 +19,14 @@
 //! | `read`, `append`, `compact` | the log: reading on, loading, appending, joining segments |
 //! | `owners`, `liveness`, `inbox` | claims, heartbeats, requests to the owner |
 //! | `lifecycle`, `scan` | creation, contexts, deletion, removal; what unfinished work others left |
+//! | `index` | summaries for lists, and content that logs name |
 //! | `memory` | a bucket in memory, with faults |
 
 pub mod append;
 pub mod commit;
 pub mod compact;
 pub mod inbox;
+pub mod index;
 pub mod instance;
 pub mod journal;
 pub mod lifecycle;
@@ -55,6 +57,11 @@ pub trait Bucket: Send + Sync {
 
     /// The objects whose names begin with `list.prefix`, in the order of their names.
     fn list(&self, list: &List) -> Answer<Page>;
+
+    /// Whether lists give the metadata of objects. If not, an object that has metadata has it as its body: see [`meta_of_body`].
+    fn lists_metadata(&self) -> bool {
+        true
+    }
 }
 
 /// The longest that one attempt takes.

@@ -7,6 +7,12 @@ use crate::task::log::blob::sha256;
 /// Markers of unfinished work.
 pub const OPEN: &str = "open/";
 
+/// The entries of tasks in their contexts.
+pub const CONTEXTS: &str = "contexts/";
+
+/// What lists say of tasks.
+pub const INDEX: &str = "index/";
+
 /// Heartbeats of instances.
 pub const INSTANCES: &str = "instances/";
 
@@ -54,7 +60,7 @@ pub fn inbox(task: &TaskId, n: u64) -> String {
 /// The folder of the tasks of a context. Names that clients choose are not in it.
 pub fn context(tenant: &Tenant, owner: &Subject, context: &ContextId) -> String {
     let key = json::bytes(&(tenant, owner, context));
-    format!("contexts/{}/", sha256(&key))
+    format!("{CONTEXTS}{}/", sha256(&key))
 }
 
 /// The entry of a task in its context; `folder` is that of the context.
@@ -86,7 +92,12 @@ pub fn marker_parts(name: &str) -> Option<(TaskId, Seq)> {
 
 /// What lists say of a task.
 pub fn summary(task: &TaskId) -> String {
-    format!("index/{task}")
+    format!("{INDEX}{task}")
+}
+
+/// Content that the log of a task names.
+pub fn blob(task: &TaskId, sha256: &str) -> String {
+    format!("tasks/{task}/blobs/{sha256}")
 }
 
 /// The heartbeat of an instance.

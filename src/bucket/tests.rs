@@ -19,6 +19,13 @@ pub(super) struct Blocking<'a> {
     tries: u32,
 }
 
+impl<'a> Blocking<'a> {
+    /// A port that gives up at the first failure.
+    pub(super) fn at(bucket: &'a MemoryBucket) -> Blocking<'a> {
+        Blocking { bucket, now_ms: Cell::new(0), tries: 1 }
+    }
+}
+
 impl Port for Blocking<'_> {
     async fn get(&self, name: &str) -> Answer<Option<Object>> {
         self.bucket.get(name)

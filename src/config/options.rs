@@ -14,7 +14,7 @@ use crate::config::formats::tree::{Node, Value};
 use crate::config::settings::{Layer, Settings};
 use std::borrow::Cow;
 use std::path::PathBuf;
-pub use table::OPTIONS;
+pub use table::{HIDDEN, OPTIONS};
 use unsupported::UNSUPPORTED;
 
 /// A flag with its value; the value is empty if the flag takes none.
@@ -212,7 +212,7 @@ fn is_same_word(one: &str, other: &str) -> bool {
 /// The row of a flag.
 pub fn by_flag(flag: &str) -> Option<&'static Row> {
     let flag = if flag == "--push-allow-hosts" { "--push-allow-host" } else { flag };
-    with_flags().find(|row| row.flags().any(|name| name == flag))
+    with_flags().chain(HIDDEN).find(|row| row.flags().any(|name| name == flag))
 }
 
 /// The rows that have a flag, in the order of `--help`.

@@ -66,6 +66,7 @@ pub struct Settings {
     pub allowed_hosts: Vec<String>,
     pub allowed_origins: Vec<String>,
     pub state_dir: Option<PathBuf>,
+    pub store: StoreSettings,
     pub script: Option<PathBuf>,
     pub log_level: Level,
     /// Whether there is an audit, and whether it contains prompts.
@@ -107,6 +108,26 @@ pub struct Settings {
     pub ui: UiSettings,
     pub operation: OperationOptions,
     pub limits: Limits,
+}
+
+/// Where tasks are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreSettings {
+    /// None: in the bucket that a variable names, else in files.
+    pub kind: Option<StoreKind>,
+    /// The times of a store in a bucket are divided by this, in tests.
+    pub divisor: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    Files,
+    Gcs,
+    S3,
+}
+
+impl StoreKind {
+    pub const ALL: [StoreKind; 3] = [StoreKind::Files, StoreKind::Gcs, StoreKind::S3];
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

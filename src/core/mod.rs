@@ -36,7 +36,7 @@ use crate::core::audit::Audit;
 use crate::core::connections::connection::{Link, Overdue, Peer, Want};
 use crate::core::connections::{Changed, Connections};
 use crate::core::disk::Disk;
-use crate::core::disk::request::StoreRequest;
+use crate::core::disk::request::{SharedRequest, StoreRequest};
 use crate::core::hooks::Registrations;
 pub use crate::core::operation::OperationSettings;
 use crate::core::operation::{Operation, metrics};
@@ -297,6 +297,8 @@ impl Core {
                 Timer::Summaries => self.disk.summaries_armed = false,
                 Timer::Trial => self.out.push(Out::Store(StoreRequest::Probe)),
                 Timer::Load(task) => self.out.push(Out::Store(StoreRequest::Load { task })),
+                Timer::Look => self.ask_shared(SharedRequest::Look),
+                Timer::Follow(task) => self.follow_is_due(&task),
                 Timer::Waiting(sub) => self.stop_waiting(sub),
                 Timer::Greeting(conn) => self.greet(conn),
                 Timer::Hook { task, .. } => self.disk.to_release.push(task),

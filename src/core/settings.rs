@@ -64,6 +64,10 @@ pub struct SharedStore {
     pub instance: Arc<str>,
     /// Where clients reach this instance, if it is to be told.
     pub url: Option<String>,
+    /// The id of the server's workspace. Instances that have the same one work in the same files.
+    pub workspace: Option<Arc<str>>,
+    /// A call starts only if its task was known to be ours at most this long ago, in milliseconds.
+    pub slow_ms: u64,
 }
 
 impl Setup {
@@ -77,7 +81,7 @@ impl Setup {
 
     /// The event with which this instance says that it owns a task; None if it shares its store with nobody.
     pub fn owned(&self, epoch: u64) -> Option<Event> {
-        let SharedStore { instance, url } = self.shared_store.as_ref()?;
+        let SharedStore { instance, url, .. } = self.shared_store.as_ref()?;
         Some(Event::Owned(Arc::new(Owned { instance: instance.clone(), epoch, url: url.clone() })))
     }
 }

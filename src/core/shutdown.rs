@@ -144,7 +144,7 @@ impl Core {
     }
 
     /// Stops the jobs of a task, and records that they were interrupted.
-    fn interrupt(&mut self, task: &TaskId, now: Now) {
+    pub(super) fn interrupt(&mut self, task: &TaskId, now: Now) {
         let Some(loaded) = self.tasks.get_mut(task).filter(|loaded| loaded.owned) else {
             return;
         };

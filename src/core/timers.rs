@@ -25,6 +25,10 @@ pub enum Timer {
     Trial,
     /// Another process had a journal; ask for it again.
     Load(TaskId),
+    /// Look after a shared store.
+    Look,
+    /// Another instance may have continued a task that is watched here.
+    Follow(TaskId),
     /// A call has waited for its turn as long as it may.
     Waiting(Key),
     /// A WebSocket was opened whose client has sent nothing yet.

@@ -11,7 +11,7 @@ use crate::core::audit::Audit;
 use crate::core::compute::{Computation, Computed, Recipient};
 use crate::core::connections::identity::Identity;
 use crate::core::disk::page::Page;
-use crate::core::disk::request::StoreRequest;
+use crate::core::disk::request::{SharedAnswer, StoreRequest};
 use crate::core::disk::store::{Excess, Known, Maintenance, Removal, Store, StoreError};
 use crate::core::hooks::{Delivery, DeliveryError};
 use crate::core::operation::access_log::Entry;
@@ -66,6 +66,8 @@ pub enum Input<'a> {
     Measured(Result<Excess, StoreError>),
     /// The answer to [`StoreRequest::Probe`].
     Probed(Result<(), StoreError>),
+    /// The answer to [`StoreRequest::Shared`].
+    Shared(SharedAnswer),
     /// The answer to [`Out::Resolve`].
     Resolved { request: u64, site: Result<Site, String> },
     /// The answer to [`Out::Blob`]: some of the bytes, and how many there are in all.
@@ -270,6 +272,7 @@ impl Core {
             Input::Removed { task, brief, result } => self.removed(task, brief, result, now),
             Input::Measured(result) => self.measured(result, now),
             Input::Probed(result) => self.probed(result, now),
+            Input::Shared(answer) => self.shared_answered(answer, now),
             Input::Resolved { request, site } => self.resolved(request, site, now),
             Input::BlobRead { request, read } => self.blob_read(&request, read, now),
             Input::FilesFound { request, found } => self.files_found(&request, found, now),

@@ -55,6 +55,7 @@ impl Limits {
             model_threads: part(self.model_threads, 4 * MIB, 1),
             model_idle: part(self.model_idle, 4 * MIB, 1),
             hook_threads: part(self.hook_threads, 16 * MIB, 1),
+            bucket_threads: part(self.bucket_threads, 16 * MIB, 2),
             tool_threads: part(self.tool_threads, 32 * MIB, 1),
             disk_threads: part(self.disk_threads, 32 * MIB, 1),
             compute_threads: part(self.compute_threads, 64 * MIB, 1),

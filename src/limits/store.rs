@@ -60,3 +60,38 @@ pub const SEGMENT_LINES: usize = 256;
 
 /// Bytes of one segment, unless a single line has more. It is sent again whole when its result is unknown.
 pub const SEGMENT_BYTES: usize = super::MIB;
+
+/// Attempts of a request that a client or a log waits for. With the waits between them they take about twenty seconds if the store refuses at
+/// once; then whoever waits is told, and the log is tried again.
+pub const PATIENT_TRIES: u32 = 7;
+
+/// The time between two checks of a store that did not answer at the start.
+pub const PROBE_RETRY_MS: u64 = 2_000;
+
+/// The time between two segments that contain only text: people do not read faster, and every segment costs a request.
+pub const TEXT_PAUSE_MS: u64 = 100;
+
+/// Tasks that nobody uses and whose logs are kept in memory, so that one request shows whether they have changed.
+pub const LOGS_KEPT: usize = 256;
+
+/// What a summary of a task may take in the index, as JSON. The title of a longer one is left out.
+pub const SUMMARY_BYTES: usize = 2 * super::KIB;
+
+/// How often the summaries of all tasks are read while lists are asked for.
+pub const SUMMARIES_MS: u64 = 30_000;
+
+/// How often an instance looks whether it is cut off from the store, and how often the owner of a task at work reads its inbox.
+pub const LOOK_MS: u64 = 1_000;
+
+/// How soon a follower reads on after it has found something. The time doubles up to [`FOLLOW_MS`] while it finds nothing.
+pub const FOLLOW_FIRST_MS: u64 = 100;
+pub const FOLLOW_MS: u64 = 1_000;
+
+/// How long a request to the owner of a task may wait until the owner has decided it.
+pub const HEARD_MS: u64 = 10_000;
+
+/// The file with the id of a workspace: a UUID, and room for what people may write there instead.
+pub const WORKSPACE_ID_BYTES: u64 = 256;
+
+/// The pause before a summary is written whose task was busy.
+pub const SUMMARY_RETRY_MS: u64 = 1_000;

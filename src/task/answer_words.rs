@@ -147,6 +147,7 @@ mod tests {
             trusted: false,
             model: "m".into(),
             mode: Mode::Default,
+            workspace_id: None,
             auto_execute: false,
             client_key: false,
             depth: 0,

@@ -24,6 +24,8 @@ pub enum FaultKind {
     TaskNotCancelable(TaskId),
     /// The task is over; nothing can be sent to it.
     TaskIsOver(TaskId),
+    /// Another instance works on the task, or has its workspace.
+    TaskHeld(TaskId),
     PushNotSupported,
     Unsupported,
     ContentTypeNotSupported,

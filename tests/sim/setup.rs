@@ -66,7 +66,12 @@ pub fn limits(chance: &mut Chance) -> Limits {
 
 pub fn core(limits: &Limits, now: Now, id_base: u64, audit: Option<AuditSetup>, is_shared: bool) -> Core {
     // Every start is another instance.
-    let shared_store = is_shared.then(|| SharedStore { instance: format!("i{id_base}").into(), url: None });
+    let shared_store = is_shared.then(|| SharedStore {
+        instance: format!("i{id_base}").into(),
+        url: None,
+        workspace: Some("w".into()),
+        slow_ms: 5_000,
+    });
     // Tasks of 0.3 go on after a turn.
     let switches = Switches { default_profile_03: Profile::Coder, ..Switches::default() };
     Core::new(Setup {

@@ -31,6 +31,7 @@ pub fn created(lifecycle: Lifecycle) -> Event {
         trusted: true,
         model: "m".into(),
         mode: Mode::Default,
+        workspace_id: None,
         auto_execute: false,
         client_key: false,
         depth: 0,

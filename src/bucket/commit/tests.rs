@@ -25,6 +25,7 @@ fn created(task: &str, parent: Option<(TaskId, Seq)>) -> Event {
         trusted: false,
         model: "m".into(),
         mode: Mode::Default,
+        workspace_id: None,
         auto_execute: false,
         client_key: false,
         depth: 0,

@@ -13,7 +13,7 @@ use crate::config::definitions::mcp::{ClientMcp, client_host};
 use crate::config::listen;
 use crate::config::operation::AccessLogTarget;
 use crate::config::session::{GLYPHS, NOTIFY, OnHangup, OutputFormat, Responses, THEMES, THOUGHTS};
-use crate::config::settings::Settings;
+use crate::config::settings::{Settings, StoreKind};
 use crate::config::trust::Trust;
 use crate::limits::Limits;
 use crate::task::access::AccessMode;
@@ -150,6 +150,8 @@ pub const OPTIONS: &[Row] = &[
         "let clients give a key for the model API with a task (apiKey); it is kept in memory only",
     )
     .takes(Switch(|s, on| s.request_policy.client_keys = on)),
+    operator("--store", "where tasks are: in `files`, or in a bucket; a variable that names a bucket chooses it")
+        .takes(OneOf(&["files", "gcs", "s3"], |s, n| s.store.kind = Some(StoreKind::ALL[n]))),
     operator("--state-dir", "where tasks are stored")
         .default("$XDG_STATE_HOME/gemini-a2a")
         .takes(Path("DIR", |s, dir| s.state_dir = Some(dir))),
@@ -471,6 +473,12 @@ pub const OPTIONS: &[Row] = &[
     operator("GOOGLE_APPLICATION_CREDENTIALS", "a file with Google credentials; without it the machine's are used")
         .credential(),
     operator("GCE_METADATA_HOST", "another address of the server that gives the machine's Google credentials"),
+    operator("A2A_GCS_BUCKET", "tasks are in this bucket of Google Cloud Storage, which several servers may share"),
+    operator("GCS_BUCKET_NAME", "as `A2A_GCS_BUCKET`, if that is not set"),
+    operator("STORAGE_EMULATOR_HOST", "another address of Google Cloud Storage, without credentials, for tests"),
+    operator("A2A_S3_BUCKET", "tasks are in this bucket of S3 or of a store that speaks its protocol"),
+    operator("AWS_REGION", "S3: the region"),
+    operator("AWS_ENDPOINT_URL", "S3: the address of another store"),
     operator("AWS_ACCESS_KEY_ID", "S3: the key's id").credential(),
     operator("AWS_SECRET_ACCESS_KEY", "S3: the key").credential(),
     operator("AWS_SESSION_TOKEN", "S3: the token of a temporary key").credential(),
@@ -496,6 +504,13 @@ pub const OPTIONS: &[Row] = &[
     operator("GEMINI_CLI_SYSTEM_SETTINGS_PATH", "another file in place of `/etc/gemini-cli/settings.json`"),
     operator("GEMINI_CLI_TRUSTED_FOLDERS_PATH", "another file in place of `~/.gemini/trustedFolders.json`"),
 ];
+
+/// Flags for tests. No help names them.
+pub const HIDDEN: &[Row] = &[operator("--store-times", "divide the times of a store in a bucket by this").takes(Text(
+    "N",
+    "a number from 1 to 1000",
+    |s, text| put(&mut s.store.divisor, text.parse().ok().filter(|n| (1..=1_000).contains(n))),
+))];
 
 const PUSH: Row = match WEBHOOKS {
     true => operator("--push a2a.push", "webhooks").default("on").takes(OnOff(|s, on| s.a2a.push = on)),

@@ -53,6 +53,11 @@ impl DiskHealth {
         });
     }
 
+    /// It is not known yet whether anything can be stored.
+    pub fn wait_for_store(&mut self) {
+        self.problem = Some("The store has not answered yet. Until it does nothing begins.".into());
+    }
+
     /// For the checks of invariants: whether a trial write is armed or under way.
     #[cfg(debug_assertions)]
     pub fn has_trial(&self) -> bool {

@@ -3,7 +3,7 @@
 
 use crate::base::id::TaskId;
 use crate::base::lock::lock;
-use crate::core::disk::store::{Archive, Known, LogFile, Openness, Removal, Store, StoreError};
+use crate::core::disk::store::{Archive, Known, LogFile, Openness, Removal, Store, StoreError, lines_of_page};
 use crate::task::log::blob::{Blobs, MemoryBlobs};
 use crate::task::log::brief::Brief;
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ impl Logs {
         match self.logs.get_mut(task) {
             Some(Log { damaged: Some(error), .. }) => Err(error.clone()),
             Some(log) => Ok(log),
-            None => Err(StoreError::new(format!("task {task}: there is no log"))),
+            None => Err(StoreError::gone(task)),
         }
     }
 }
@@ -133,15 +133,7 @@ impl LogFile for MemoryLog {
 
     fn page(&self, offset: u64, max: usize) -> Result<Vec<u8>, StoreError> {
         let mut logs = self.store.logs();
-        let rest = logs.log(&self.task)?.bytes.get(offset as usize..).unwrap_or_default();
-        let mut page = Vec::new();
-        for line in rest.split_inclusive(|byte| *byte == b'\n') {
-            if !page.is_empty() && page.len() + line.len() > max {
-                break;
-            }
-            page.extend_from_slice(line);
-        }
-        Ok(page)
+        Ok(lines_of_page(&logs.log(&self.task)?.bytes, offset, max))
     }
 
     fn len(&self) -> u64 {

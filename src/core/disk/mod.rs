@@ -5,6 +5,7 @@ pub(in crate::core) mod health;
 pub mod memory_store;
 pub mod page;
 pub mod request;
+pub mod shared;
 pub mod store;
 
 use crate::base::id::TaskId;
@@ -12,6 +13,7 @@ use crate::base::slots::Key;
 use crate::core::Site;
 use crate::core::disk::health::DiskHealth;
 use crate::core::requests::Caller;
+use crate::core::tasks::shared::Sharing;
 use crate::task::call::Call;
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -29,11 +31,22 @@ pub(in crate::core) struct Parked {
     pub is_counted: bool,
     /// Its task was loaded for it, and is as it was in the store after the request came.
     pub is_current: bool,
+    /// The latest task of its context was looked for in the store.
+    pub context_is_current: bool,
 }
 
 impl Parked {
     pub fn new(caller: Caller, call: Call) -> Parked {
-        Parked { caller, call, without: Vec::new(), page: Vec::new(), site: None, is_counted: false, is_current: false }
+        Parked {
+            caller,
+            call,
+            without: Vec::new(),
+            page: Vec::new(),
+            site: None,
+            is_counted: false,
+            is_current: false,
+            context_is_current: false,
+        }
     }
 }
 
@@ -57,7 +70,7 @@ pub(in crate::core) struct Disk {
     pub unrestored: VecDeque<TaskId>,
     /// Tasks that were loaded only to be closed.
     pub loaded_for_expiry: Vec<TaskId>,
-    /// Requests that wait for a workspace to be looked for, by number.
+    /// Requests that wait for a workspace or a context to be looked for, by number.
     resolving: HashMap<u64, Parked>,
     requests: u64,
     /// Tasks that have left memory, tasks with lines to append, and tasks whose log has grown on disk.
@@ -68,6 +81,8 @@ pub(in crate::core) struct Disk {
     pub to_list: Vec<Parked>,
     /// It was said that the tasks take too much space and none can be deleted.
     pub is_overfull: bool,
+    /// What is done for a store that several instances share.
+    pub sharing: Sharing,
     /// [`Timer::Summaries`](crate::core::timers::Timer::Summaries) is armed.
     pub summaries_armed: bool,
 }
@@ -87,8 +102,8 @@ impl Disk {
         done
     }
 
-    /// Keeps a request until its workspace was looked for; gives its number.
-    pub fn park_for_site(&mut self, request: Parked) -> u64 {
+    /// Keeps a request until its workspace or its context was looked for; gives its number.
+    pub fn park_numbered(&mut self, request: Parked) -> u64 {
         self.requests += 1;
         self.resolving.insert(self.requests, request);
         self.requests
@@ -104,6 +119,7 @@ impl Disk {
         self.loading.values_mut().for_each(|loading| loading.parked.retain(is_kept));
         self.resolving.retain(|_, request| is_kept(request));
         self.to_list.retain(is_kept);
+        self.sharing.sent.retain(|sent| is_kept(&sent.request));
     }
 
     /// Whether there is work left that waits for no event.

@@ -1,11 +1,13 @@
 //! What the core asks of the store, and the answers. A request may wait for the disk, so the server runs it in the disk lane, and
 //! tests when they like. The answer comes back as an [`Input`].
 
-use crate::base::id::{Seq, TaskId};
+use crate::base::id::{ContextId, Seq, TaskId};
 use crate::core::disk::page::PageRequest;
-use crate::core::disk::store::{Archive, StoreError, fold};
+use crate::core::disk::shared::{Left, SharedArchive, Standing};
+use crate::core::disk::store::{Archive, Known, StoreError, fold};
 use crate::core::{Input, Loaded};
 use crate::limits::CONVERSATION_TASKS;
+use crate::task::access::Partition;
 use crate::task::log::brief::Brief;
 use crate::task::machine::state::Item;
 use std::collections::HashSet;
@@ -30,6 +32,69 @@ pub enum StoreRequest {
     Measure { most: u64, kept: HashSet<TaskId> },
     /// Try whether logs can be written; answered by [`Input::Probed`].
     Probe,
+    /// Ask a shared store; answered by [`Input::Shared`].
+    Shared(SharedRequest),
+}
+
+/// A request to a [`SharedArchive`].
+#[derive(Clone, Debug)]
+pub enum SharedRequest {
+    Look,
+    Scan,
+    Follow { task: TaskId, after: Seq },
+    NextRequest { task: TaskId },
+    Send { task: TaskId, id: Arc<str>, request: Arc<[u8]> },
+    Latest { request: u64, partition: Partition, context: ContextId },
+    Summaries,
+}
+
+/// The answer to a [`SharedRequest`].
+#[derive(Debug)]
+pub enum SharedAnswer {
+    Standing(Standing),
+    Scanned(Result<Vec<TaskId>, StoreError>),
+    Followed { task: TaskId, lines: Result<Vec<u8>, StoreError> },
+    NextRequest { task: TaskId, request: Result<Option<Left>, StoreError> },
+    Sent { task: TaskId, id: Arc<str>, result: Result<(), StoreError> },
+    Latest { request: u64, latest: Result<Option<TaskId>, StoreError> },
+    Summaries(Result<Vec<Known>, StoreError>),
+}
+
+impl SharedRequest {
+    /// A store that is not shared has nothing of other instances.
+    fn answer(self, archive: Result<&dyn Archive, StoreError>) -> SharedAnswer {
+        let shared = archive.map(|archive| archive.shared());
+        match self {
+            SharedRequest::Look => {
+                SharedAnswer::Standing(shared.ok().flatten().map(|shared| shared.look()).unwrap_or_default())
+            }
+            SharedRequest::Scan => SharedAnswer::Scanned(ask(shared, |shared| shared.scan())),
+            SharedRequest::Follow { task, after } => {
+                let lines = ask(shared, |shared| shared.follow(&task, after));
+                SharedAnswer::Followed { task, lines }
+            }
+            SharedRequest::NextRequest { task } => {
+                let request = ask(shared, |shared| shared.next_request(&task));
+                SharedAnswer::NextRequest { task, request }
+            }
+            SharedRequest::Send { task, id, request } => {
+                let result = ask(shared, |shared| shared.send(&task, &request));
+                SharedAnswer::Sent { task, id, result }
+            }
+            SharedRequest::Latest { request, partition, context } => {
+                let latest = ask(shared, |shared| shared.latest(&partition, &context));
+                SharedAnswer::Latest { request, latest }
+            }
+            SharedRequest::Summaries => SharedAnswer::Summaries(ask(shared, |shared| shared.summaries())),
+        }
+    }
+}
+
+fn ask<T: Default>(
+    shared: Result<Option<&dyn SharedArchive>, StoreError>,
+    question: impl FnOnce(&dyn SharedArchive) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    shared?.map_or_else(|| Ok(T::default()), question)
 }
 
 impl StoreRequest {
@@ -68,13 +133,14 @@ impl StoreRequest {
                 Input::Measured(archive.and_then(|archive| archive.excess(most, &kept)))
             }
             StoreRequest::Probe => Input::Probed(archive.and_then(|archive| archive.probe())),
+            StoreRequest::Shared(request) => Input::Shared(request.answer(archive)),
         }
     }
 }
 
 /// Reads a task and the tasks it continues, each up to the position it continues from.
 fn load(archive: &dyn Archive, task: &TaskId) -> Result<Loaded, StoreError> {
-    let file = archive.open(task)?;
+    let file = archive.refresh(task)?;
     let mut state = fold(file.as_ref(), None)?;
     let blobs = archive.blobs();
     state.load_texts(&*blobs).and_then(|()| state.load_messages(&*blobs)).map_err(unreadable)?;
@@ -125,6 +191,7 @@ mod tests {
             trusted: false,
             model: "m".into(),
             mode: Mode::Default,
+            workspace_id: None,
             auto_execute: false,
             client_key: false,
             depth: 0,

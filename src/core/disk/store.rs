@@ -6,6 +6,7 @@
 //! only to [`read_all`] and [`fold`].
 
 use crate::base::id::{Seq, TaskId};
+use crate::core::disk::shared::SharedArchive;
 use crate::limits::Limits;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::blob::Blobs;
@@ -74,6 +75,19 @@ pub trait Archive: Send + Sync {
 
     /// Deletes a log, unless another server has it. A log that does not exist counts as deleted.
     fn remove(&self, task: &TaskId) -> Result<Removal, StoreError>;
+
+    /// The same as it is in the store now: other instances may have continued it.
+    fn refresh(&self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
+        self.open(task)
+    }
+
+    /// What only a store has that several instances share.
+    fn shared(&self) -> Option<&dyn SharedArchive> {
+        None
+    }
+
+    /// The server has written its last event and ends.
+    fn end(&self) {}
 
     /// The content that logs name.
     fn blobs(&self) -> Arc<dyn Blobs>;
@@ -151,6 +165,19 @@ pub trait LogFile: Send + Sync {
     fn name(&self) -> String;
 }
 
+/// [`LogFile::page`] of a log that is in memory.
+pub fn lines_of_page(log: &[u8], offset: u64, max: usize) -> Vec<u8> {
+    let rest = usize::try_from(offset).ok().and_then(|offset| log.get(offset..)).unwrap_or_default();
+    let mut page = Vec::new();
+    for line in rest.split_inclusive(|byte| *byte == b'\n') {
+        if !page.is_empty() && page.len() + line.len() > max {
+            break;
+        }
+        page.extend_from_slice(line);
+    }
+    page
+}
+
 /// A task in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
@@ -198,6 +225,8 @@ pub enum Lasts {
     WhileLocked,
     /// Too many files are open, the queue is full, or the disk failed to read. Nothing is known to be lost.
     Shortly,
+    /// There is no such log, or no longer: the task does not exist.
+    Gone,
 }
 
 impl StoreError {
@@ -213,6 +242,10 @@ impl StoreError {
         StoreError { lasts: Lasts::Shortly, ..StoreError::new(message) }
     }
 
+    pub fn gone(task: &TaskId) -> StoreError {
+        StoreError { lasts: Lasts::Gone, ..StoreError::new(format!("there is no task {task}")) }
+    }
+
     fn no_audit() -> StoreError {
         StoreError::new("this store keeps no audit; use the store in files, or leave --audit out")
     }
@@ -220,7 +253,7 @@ impl StoreError {
     /// What a client is told that cannot be shown a task because of it.
     pub fn into_fault(self) -> Fault {
         match self.lasts {
-            Lasts::Long | Lasts::WhileLocked => Fault::new(FaultKind::Storage, self.message),
+            Lasts::Long | Lasts::WhileLocked | Lasts::Gone => Fault::new(FaultKind::Storage, self.message),
             Lasts::Shortly => Fault::new(FaultKind::Overloaded { retry_after_s: 1 }, self.message),
         }
     }

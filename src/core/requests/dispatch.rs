@@ -9,6 +9,7 @@ use crate::core::readers::subscription::{First, FirstBody, Reply, Until, Wants};
 use crate::core::requests::Caller;
 use crate::core::requests::admission::Admitted;
 use crate::core::requests::answer::explain;
+use crate::core::requests::elsewhere::changes;
 use crate::core::requests::needs::{Access, Needs};
 use crate::core::tasks::create_task::NewTaskOptions;
 use crate::core::tasks::loaded_task::LoadedTask;
@@ -32,11 +33,23 @@ impl Core {
         let caller = &request.caller;
         let Admitted { task, unclear } = match admitted {
             Ok(admitted) => admitted,
-            Err(fault) => return self.refuse(caller.conn, &caller.form, &fault, now),
+            Err(fault) => {
+                return match self.is_unheard_of(&request, &fault) {
+                    Some(task) => self.park(task, request),
+                    None => self.refuse(caller.conn, &caller.form, &fault, now),
+                };
+            }
         };
         if let (Some(questions), Call::Say(say)) = (unclear, &request.call) {
             return self.reply_with_message(caller, say, &questions, now);
         }
+        if task.is_none() {
+            match self.look_for_context(request) {
+                Some(looked) => request = looked,
+                None => return,
+            }
+        }
+        let caller = &request.caller;
         if let Some(absent) = self.absent(task.as_ref(), &request, caller).cloned() {
             self.leave(absent.clone());
             return self.park(absent, request);
@@ -44,13 +57,16 @@ impl Core {
         if let (Some((path, wish)), None) = (self.wanted_workspace(&request.call, caller), &request.site) {
             self.connections.begin_call(caller.conn);
             let directories = Core::wanted_directories(&request.call);
-            let request = self.disk.park_for_site(request);
+            let request = self.disk.park_numbered(request);
             return self.out.push(Out::Resolve { request, path, directories, wish });
         }
         if let Some(fault) = task.as_ref().and_then(|task| self.broken(task, &request.call)) {
             return self.refuse(caller.conn, &caller.form, &fault, now);
         }
-        if let Some(task) = task.as_ref().filter(|_| Needs::of(&request.call).access != Access::Read) {
+        if let Some(task) = task.as_ref().filter(|_| self.may_change(&request.call)) {
+            if self.tasks.get(task).is_some_and(|loaded| !loaded.owned && self.is_held_elsewhere(loaded)) {
+                return self.leave_to_owner(task, request, now);
+            }
             self.take_over(task, now);
         }
         let Parked { caller, call, site, .. } = request;
@@ -64,6 +80,14 @@ impl Core {
                 }
                 None => self.refuse(caller.conn, &caller.form, &fault, now),
             }
+        }
+    }
+
+    /// Whether a call may change its task. In a store that is shared, who only looks at a task claims nothing.
+    fn may_change(&self, call: &Call) -> bool {
+        match self.settings.shared_store {
+            Some(_) => changes(call),
+            None => Needs::of(call).access != Access::Read,
         }
     }
 

@@ -6,6 +6,7 @@ mod client_keys;
 mod client_servers;
 pub(in crate::core) mod dispatch;
 mod editors;
+pub(in crate::core) mod elsewhere;
 pub(in crate::core) mod needs;
 mod overview;
 mod permissions;

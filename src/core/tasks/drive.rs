@@ -218,7 +218,9 @@ impl Core {
                     if !loaded.is_held_back() && loaded.broken.take().is_some() {
                         self.readers.forget_notices(&loaded.subs);
                     }
-                    if !loaded.is_open() {
+                    // The others have to know of a new task before it rests.
+                    let is_new = self.settings.shared_store.is_some() && loaded.noted.is_none();
+                    if !loaded.is_open() || is_new {
                         let brief = Brief::of(&loaded.state);
                         if loaded.noted.as_ref() != Some(&brief) {
                             store.update_summary(&task, &brief);
@@ -314,12 +316,16 @@ impl Core {
         };
         let (shown, written, synced) = (loaded.shown(), loaded.written, loaded.synced);
         let audited = self.audit.as_ref().is_none_or(|audit| audit.is_synced(loaded));
+        let now_ms = self.operation.now.mono_ms;
+        let slow_ms = self.settings.shared_store.as_ref().map(|store| store.slow_ms);
+        let is_doubtful = slow_ms.is_some_and(|slow_ms| now_ms.saturating_sub(loaded.confirmed_ms) > slow_ms);
+        let is_cut_off = self.disk.sharing.is_cut_off;
         let (mut must_sync, mut must_audit) = (false, false);
         let mut waiting = Vec::new();
         for (gate, seq, job) in std::mem::take(&mut loaded.gated) {
             let safe = match gate {
-                Gate::Written => shown >= seq,
-                Gate::Synced => synced >= seq && audited,
+                Gate::Written => shown >= seq && !is_cut_off,
+                Gate::Synced => synced >= seq && audited && !is_doubtful && !is_cut_off,
             };
             if safe {
                 loaded.running.push(job.id.at);
@@ -329,6 +335,8 @@ impl Core {
                 self.out.push(Out::Start(job));
             } else {
                 must_sync |= gate == Gate::Synced && seq > synced && seq <= written;
+                // The store may have been asked so long ago that another instance has claimed the task since.
+                must_sync |= gate == Gate::Synced && is_doubtful && !is_cut_off;
                 must_audit |= gate == Gate::Synced && shown >= seq && !audited;
                 waiting.push((gate, seq, job));
             }
@@ -343,6 +351,7 @@ impl Core {
             }
         } else if must_sync && !loaded.syncing {
             loaded.syncing = true;
+            loaded.asked_ms = now_ms;
             self.out.push(Out::Store(StoreRequest::Sync { task: task.clone(), upto: written }));
         }
         if let Some(audit) = self.audit.as_mut().filter(|_| must_audit) {
@@ -359,6 +368,7 @@ impl Core {
         match result {
             Ok(()) => {
                 loaded.synced = loaded.synced.max(upto);
+                loaded.confirmed_ms = loaded.asked_ms;
                 if loaded.pending.is_empty() && loaded.broken.take().is_some() {
                     self.readers.forget_notices(&loaded.subs);
                 }

@@ -37,6 +37,9 @@ pub struct LoadedTask {
     /// Up to here it survives a power failure.
     pub synced: Seq,
     pub syncing: bool,
+    /// When the sync that is under way was asked for, and the last one that succeeded, in monotonic milliseconds.
+    pub asked_ms: u64,
+    pub confirmed_ms: u64,
     shown_when: ShownWhen,
     /// The last entry of the audit that tells of it, and the one that its log names last.
     pub audit: u64,
@@ -153,6 +156,8 @@ impl LoadedTask {
             written: Seq(0),
             synced: Seq(0),
             syncing: false,
+            asked_ms: 0,
+            confirmed_ms: 0,
             shown_when,
             audit: 0,
             audited: 0,
@@ -178,17 +183,23 @@ impl LoadedTask {
         let at = self.state.stamp(&event, unix_ms);
         let record = Record { seq: self.state.seq.next(), at, event };
         record.write(&mut self.pending);
-        Arc::make_mut(&mut self.state).apply(&record);
+        let mark = self.apply(&record, tools);
+        (record, mark)
+    }
+
+    /// The effect of an event on the state, and its encoded bodies for readers.
+    pub(super) fn apply(&mut self, record: &Record, tools: &Tools) -> Mark {
+        Arc::make_mut(&mut self.state).apply(record);
         let mark = Mark::of(&record.event, &self.state);
         if self.views.is_empty() {
-            return (record, mark);
+            return mark;
         }
         let bodies: Vec<(View, Option<Body>)> =
-            self.views.iter().map(|(view, _)| (*view, a2a::event(*view, &self.state, &record, tools))).collect();
+            self.views.iter().map(|(view, _)| (*view, a2a::event(*view, &self.state, record, tools))).collect();
         let bytes = bodies.iter().map(|(_, body)| body.as_ref().map_or(0, Body::size)).sum();
         self.hot_bytes += bytes;
         self.hot.push_back(Hot { seq: record.seq, mark, bodies, bytes });
-        (record, mark)
+        mark
     }
 
     pub fn watch(&mut self, view: View) {

@@ -34,6 +34,7 @@ impl Core {
         self.timers.arm(0, Timer::Measure);
         // A disk may have been full before this server began.
         self.arm_trial(0);
+        self.begin_sharing();
     }
 
     /// Loads tasks that were left open, as many as there is room for now: their turns were interrupted, or deliveries to webhooks
@@ -50,7 +51,7 @@ impl Core {
                 return self.disk.unrestored.push_front(task);
             }
             match self.tasks.is_loaded(&task) {
-                true => self.take_over(&task, now),
+                true => self.take_over_left(&task, now),
                 false => self.fetch_to_own(task),
             }
         }
@@ -59,7 +60,7 @@ impl Core {
     /// A task was read from its journal, or could not be.
     pub(in crate::core) fn loaded(&mut self, task: &TaskId, result: Result<Box<Loaded>, StoreError>, now: Now) {
         if let Err(error) = &result
-            && error.lasts != Lasts::Long
+            && matches!(error.lasts, Lasts::WhileLocked | Lasts::Shortly)
             && let Some(loading) = self.disk.loading.get_mut(task)
         {
             loading.tries += 1;
@@ -74,9 +75,12 @@ impl Core {
         let Loading { parked, .. } = self.disk.loading.remove(task).unwrap_or_default();
         match result {
             Ok(read) => {
+                if self.tasks.known.get(task).is_none() {
+                    self.tasks.learn(task.clone(), Brief::of(&read.state));
+                }
                 self.insert_loaded(task, *read);
                 if self.disk.to_own.remove(task) {
-                    self.take_over(task, now);
+                    self.take_over_left(task, now);
                 }
                 self.arm_expiry(now);
                 for mut request in parked {
@@ -88,6 +92,13 @@ impl Core {
                         _ => self.dispatch(request, now),
                     }
                     self.read_on(conn, now);
+                }
+            }
+            Err(error) if error.lasts == Lasts::Gone => {
+                self.disk.to_own.remove(task);
+                self.is_gone(task, now);
+                for request in parked {
+                    self.perform_with_gone(task, request, now);
                 }
             }
             Err(error) => {
@@ -103,7 +114,9 @@ impl Core {
                     self.connections.end_call(conn);
                     match lasts {
                         Lasts::Shortly => self.refuse(conn, &request.caller.form, &fault, now),
-                        Lasts::Long | Lasts::WhileLocked => self.perform_without(task, request, &fault, now),
+                        Lasts::Long | Lasts::WhileLocked | Lasts::Gone => {
+                            self.perform_without(task, request, &fault, now);
+                        }
                     }
                     self.read_on(conn, now);
                 }
@@ -129,15 +142,22 @@ impl Core {
     /// Continues a task that was loaded: what was running when its server died is ended. A task that is only read is not taken
     /// over, because that would write to its journal.
     pub(in crate::core) fn take_over(&mut self, task: &TaskId, now: Now) {
-        let Some(loaded) = self.tasks.get_mut(task).filter(|loaded| !loaded.owned) else {
+        if !self.tasks.get(task).is_some_and(|loaded| self.is_held_elsewhere(loaded)) {
+            self.take_over_left(task, now);
+        }
+    }
+
+    /// The same for a task whose owner has left it in whatever state.
+    pub(in crate::core) fn take_over_left(&mut self, task: &TaskId, now: Now) {
+        let Some(loaded) = self.tasks.get(task).filter(|loaded| !loaded.owned) else {
             return;
         };
-        loaded.owned = true;
-        let ownership = &loaded.state.ownership;
-        let epoch = ownership.epoch() + 1;
+        let epoch = loaded.state.ownership.epoch() + 1;
         // A log that names this instance as its owner was claimed by it before.
-        let instance = self.settings.shared_store.as_ref().map(|store| &store.instance);
-        let is_ours = ownership.owner.as_ref().map(|owned| &owned.instance) == instance && !ownership.is_released;
+        let is_ours = self.is_ours(loaded);
+        if let Some(loaded) = self.tasks.get_mut(task) {
+            loaded.owned = true;
+        }
         if let Some(owned) = self.settings.owned(epoch).filter(|_| !is_ours) {
             self.commit(task, Decision { events: vec![owned], effects: Vec::new() }, now);
         }
@@ -248,6 +268,18 @@ impl Core {
             self.out.push(Out::Store(StoreRequest::Load { task: task.clone() }));
             Loading::default()
         })
+    }
+
+    /// Carries out a request whose task does not exist any more.
+    fn perform_with_gone(&mut self, task: &TaskId, mut request: Parked, now: Now) {
+        let conn = request.caller.conn;
+        self.connections.end_call(conn);
+        request.is_current = true;
+        match Needs::of(&request.call).task == Some(task) {
+            true => self.dispatch(request, now),
+            false => self.perform_without(task, request, &Fault::no_task(task), now),
+        }
+        self.read_on(conn, now);
     }
 
     /// Carries out a request whose task could not be loaded: a new task does not continue its context, a new session replaces the

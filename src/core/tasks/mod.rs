@@ -7,6 +7,7 @@ pub(in crate::core) mod list;
 pub(in crate::core) mod loaded_task;
 pub(in crate::core) mod memory;
 pub(in crate::core) mod register;
+pub(in crate::core) mod shared;
 pub(in crate::core) mod size;
 
 use crate::base::id::{CallId, ContextId, Seq, Subject, TaskId};
@@ -176,6 +177,16 @@ impl Tasks {
     /// The task that a new one in this context continues.
     pub fn latest(&self, partition: &Partition, context: &ContextId) -> Option<&TaskId> {
         self.of_context(partition, context).last()
+    }
+
+    /// A new task in the context of this one continues it.
+    pub fn make_latest(&mut self, task: &TaskId) {
+        let Some(brief) = self.known.get(task) else {
+            return;
+        };
+        let tasks = self.contexts.entry((brief.partition(), brief.context.clone())).or_default();
+        tasks.retain(|known| known != task);
+        tasks.push(task.clone());
     }
 
     /// The next task in this context continues none.

@@ -4,9 +4,11 @@ pub mod gcs;
 pub mod google;
 mod http;
 mod pages;
+pub mod port;
 mod probe;
 pub mod s3;
 pub mod sigv4;
+pub mod store;
 mod xml;
 
 pub use http::agent;
@@ -16,6 +18,7 @@ use crate::base::secret::Secret;
 use crate::bucket::Bucket;
 use crate::config::Env;
 use crate::config::proxy::Proxies;
+use crate::config::settings::StoreKind;
 use crate::limits::bucket::BUCKET_NAME_BYTES;
 use gcs::Gcs;
 use google::{Origin, STORAGE_SCOPE, Tokens};
@@ -41,6 +44,33 @@ impl std::error::Error for ConfigError {}
 impl From<String> for ConfigError {
     fn from(message: String) -> ConfigError {
         ConfigError(message)
+    }
+}
+
+/// The bucket of `--store gcs` if no variable names one: as the original server calls it.
+const USUAL_BUCKET: &str = "gemini-cli-a2a-tasks";
+
+/// The bucket that the operator has chosen by `--store`, or by a variable that names one. Makes no request.
+pub fn chosen(
+    kind: Option<StoreKind>,
+    variables: Env<'_>,
+    tls: TlsConfig,
+) -> Result<Option<Arc<dyn Bucket>>, ConfigError> {
+    match kind {
+        Some(StoreKind::Files) => Ok(None),
+        None => from_environment(variables, tls),
+        Some(StoreKind::Gcs) => {
+            let usual = |name: &str| (name == "GCS_BUCKET_NAME").then(|| USUAL_BUCKET.to_owned());
+            let google = |name: &str| variables(name).filter(|value| !value.is_empty() && name != "A2A_S3_BUCKET");
+            from_environment(&|name| google(name).or_else(|| usual(name)), tls)
+        }
+        Some(StoreKind::S3) => {
+            let is_google = |name: &str| name == "A2A_GCS_BUCKET" || name == "GCS_BUCKET_NAME";
+            match from_environment(&|name| variables(name).filter(|_| !is_google(name)), tls)? {
+                None => Err(ConfigError("--store s3 needs the name of a bucket in A2A_S3_BUCKET".into())),
+                bucket => Ok(bucket),
+            }
+        }
     }
 }
 

@@ -276,6 +276,10 @@ impl Bucket for S3 {
         }
     }
 
+    fn lists_metadata(&self) -> bool {
+        false
+    }
+
     fn list(&self, list: &List) -> Answer<Page> {
         let deadline = http::deadline();
         pages::read(list, |token| self.page(list, token, deadline))

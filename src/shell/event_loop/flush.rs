@@ -16,6 +16,7 @@ pub fn flush(archive: Arc<dyn Archive>, tasks: Vec<TaskId>) {
         for task in tasks {
             let _ = archive.open(&task).and_then(|log| log.sync());
         }
+        archive.end();
         let _ = sender.send(());
     });
     if flushing.is_ok() {

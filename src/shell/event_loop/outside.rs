@@ -3,7 +3,7 @@
 use crate::base::clock::Now;
 use crate::base::slots::Key;
 use crate::core::compute::Computation;
-use crate::core::disk::request::StoreRequest;
+use crate::core::disk::request::{SharedRequest, StoreRequest};
 use crate::core::disk::store::Archive;
 use crate::core::operation::process::{Figures, LaneJobs};
 use crate::core::operation::readiness::Delays;
@@ -256,7 +256,9 @@ impl Outside {
         for load in self.jobs.lanes.loads() {
             match load.lane {
                 Lane::Disk => delays.store |= load.waits.max(load.runs) >= most,
-                Lane::Model | Lane::Tool | Lane::Compute | Lane::Hook => delays.lanes |= load.waits >= most,
+                Lane::Model | Lane::Tool | Lane::Compute | Lane::Hook | Lane::Bucket => {
+                    delays.lanes |= load.waits >= most
+                }
             }
         }
         (std::mem::replace(&mut self.delays, delays) != delays).then_some(delays)
@@ -264,8 +266,11 @@ impl Outside {
 
     fn ask_store(&mut self, request: StoreRequest) {
         let (failed, stopwatch) = (request.clone(), self.stopwatch.clone());
+        // What waits for the network has threads of its own, and what says whether it answers does not wait for them.
+        let is_quick = matches!(&request, StoreRequest::Probe | StoreRequest::Shared(SharedRequest::Look));
+        let lane = if self.jobs.has_shared_store() && !is_quick { Lane::Bucket } else { Lane::Disk };
         self.jobs.ask(
-            Lane::Disk,
+            lane,
             move |context| Mail::Input(measured(&request, &*context.archive, &stopwatch)),
             move |error| Mail::Input(failed.failed(error)),
         );

@@ -53,6 +53,12 @@ pub fn boot_ticks() -> u64 {
     seconds * per_second + nanos * per_second / 1_000_000_000
 }
 
+/// Milliseconds since the machine started, also those in which it slept.
+pub fn boot_ms() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    time.tv_sec.unsigned_abs() * 1_000 + time.tv_nsec.unsigned_abs() / 1_000_000
+}
+
 pub fn ticks_per_second() -> u64 {
     rustix::param::clock_ticks_per_second()
 }

@@ -51,15 +51,7 @@ impl FileBlobs {
 
     /// Deletes what no file in `journals` names. Stops at the first file that cannot be read, and deletes nothing then.
     pub fn sweep(&self, journals: &Path) -> io::Result<()> {
-        let mut old = Vec::new();
-        for folder in fs::read_dir(&self.dir)? {
-            for file in fs::read_dir(folder?.path())? {
-                let path = file?.path();
-                if is_old(&path)? {
-                    old.push(path);
-                }
-            }
-        }
+        let old = self.old(BLOB_GRACE_MS)?;
         if old.is_empty() {
             return Ok(());
         }
@@ -70,12 +62,33 @@ impl FileBlobs {
         let is_named =
             |path: &Path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| named.contains(name));
         for path in old.iter().filter(|path| !is_named(path)) {
-            let _lock = self.lock(FlockOperation::LockExclusive)?;
-            if is_old(path)? {
-                fs::remove_file(path)?;
-            }
+            self.delete_old(path, BLOB_GRACE_MS)?;
         }
         Ok(())
+    }
+
+    /// Deletes everything of this age: it is stored elsewhere too.
+    #[cfg(feature = "bucket")]
+    pub fn sweep_older(&self, age_ms: u64) -> io::Result<()> {
+        self.old(age_ms)?.iter().try_for_each(|path| self.delete_old(path, age_ms))
+    }
+
+    fn old(&self, age_ms: u64) -> io::Result<Vec<PathBuf>> {
+        let mut old = Vec::new();
+        for folder in fs::read_dir(&self.dir)? {
+            for file in fs::read_dir(folder?.path())? {
+                let path = file?.path();
+                if is_old(&path, age_ms)? {
+                    old.push(path);
+                }
+            }
+        }
+        Ok(old)
+    }
+
+    fn delete_old(&self, path: &Path, age_ms: u64) -> io::Result<()> {
+        let _lock = self.lock(FlockOperation::LockExclusive)?;
+        if is_old(path, age_ms)? { fs::remove_file(path) } else { Ok(()) }
     }
 }
 
@@ -118,9 +131,9 @@ impl Blobs for FileBlobs {
 }
 
 /// A file that is gone is not old.
-fn is_old(path: &Path) -> io::Result<bool> {
+fn is_old(path: &Path, age_ms: u64) -> io::Result<bool> {
     match fs::metadata(path) {
-        Ok(data) => Ok(data.modified()?.elapsed().unwrap_or_default() > Duration::from_millis(BLOB_GRACE_MS)),
+        Ok(data) => Ok(data.modified()?.elapsed().unwrap_or_default() > Duration::from_millis(age_ms)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
@@ -128,7 +141,6 @@ fn is_old(path: &Path) -> io::Result<bool> {
 
 /// Adds every hash in a journal. It need not be whole: damaged ones may be repaired by people.
 pub(super) fn read_names(journal: &Path, names: &mut HashSet<String>) -> io::Result<()> {
-    const MEMBER: &[u8] = br#""sha256":""#;
     let file = match File::open(journal) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         file => file?,
@@ -136,13 +148,21 @@ pub(super) fn read_names(journal: &Path, names: &mut HashSet<String>) -> io::Res
     let mut lines = BufReader::new(file);
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line)? > 0 {
-        for at in memchr::memmem::find_iter(&line, MEMBER) {
-            let hash = line[at + MEMBER.len()..].get(..64);
-            names.extend(hash.and_then(|hash| String::from_utf8(hash.to_vec()).ok()));
-        }
+        each_name(&line, &mut |hash| names.extend([hash]));
         line.clear();
     }
     Ok(())
+}
+
+/// Gives every hash in lines of a journal to `each`.
+pub fn each_name(lines: &[u8], each: &mut dyn FnMut(String)) {
+    const MEMBER: &[u8] = br#""sha256":""#;
+    for at in memchr::memmem::find_iter(lines, MEMBER) {
+        let hash = lines[at + MEMBER.len()..].get(..64);
+        if let Some(hash) = hash.and_then(|hash| String::from_utf8(hash.to_vec()).ok()) {
+            each(hash);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -92,6 +92,7 @@ pub(super) fn created(task: &str, context: &str) -> Record {
             trusted: false,
             model: "m".into(),
             mode: Mode::Default,
+            workspace_id: None,
             auto_execute: false,
             client_key: false,
             depth: 0,

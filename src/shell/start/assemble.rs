@@ -29,7 +29,7 @@ use crate::shell::journal::saved_rules;
 use crate::shell::peers::peer_check::PeerCheck;
 use crate::shell::start::access::{access, discovery};
 use crate::shell::start::assemble::model::{ForCore, backend, provider};
-use crate::shell::start::assemble::records::{access_log, store};
+use crate::shell::start::assemble::records::{Records, access_log, store};
 use crate::shell::start::embed::{ChildProcesses, Listen, OpenError, Plan, Reach, Server, SignalHandling};
 use crate::shell::start::workspace_settings::{Env, SettingsReader, real_directory};
 use crate::shell::workers::client;
@@ -68,7 +68,7 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     let mut instances = Instances::open(&plan.state, &mut sys::entropy()).map_err(OpenError::State)?;
     plan.settings.access.check(listen_of(&plan).as_slice()).map_err(OpenError::Plan)?;
     let (access, credentials, key_source) = access(&plan, &lookup(plan.environment.clone()))?;
-    let (store, audit) = store(&mut plan, &instances)?;
+    let Records { store, audit, shared } = store(&mut plan, &instances, &workspace)?;
     let stopwatch = Stopwatch::default();
     let store = Box::new(Observed { store, stopwatch: stopwatch.clone(), watch: plan.watch.take() });
     let mut listeners = listeners(&plan, instances.own())?;
@@ -92,7 +92,8 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     let (mut context, model) = worker_context(plan, site, roots, children, store.archive(), reader)?;
     context.credentials = credentials;
     context.identity = key_source;
-    let mut setup = Setup { access, audit, ..core_setup(&context, model, &listeners, unconfined, &log)? };
+    let mut setup =
+        Setup { access, audit, shared_store: shared, ..core_setup(&context, model, &listeners, unconfined, &log)? };
     setup.operation.access_log = access_log.is_on();
     setup.operation.provider = provider;
     // It is none of the server's addresses: nothing but metrics is there.

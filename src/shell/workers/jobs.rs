@@ -156,6 +156,11 @@ impl Jobs {
         }
     }
 
+    /// Whether several instances share the store.
+    pub fn has_shared_store(&self) -> bool {
+        self.context.archive.shared().is_some()
+    }
+
     /// A task is over: what it left running in the background ends with it.
     pub fn forget(&mut self, task: &TaskId) {
         self.context.background.end_task(task);

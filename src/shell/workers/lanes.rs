@@ -1,5 +1,5 @@
-//! Work beside the loop. A lane is a queue of jobs and the threads that take from it; model requests, tools, the disk, computations and webhooks have
-//! one each, so that waiting for a model never delays reading from a journal. Jobs report to the loop by mail, whose type the
+//! Work beside the loop. A lane is a queue of jobs and the threads that take from it; model requests, tools, the disk, computations,
+//! webhooks and a bucket have one each, so that waiting for a model never delays reading from a journal. Jobs report to the loop by mail, whose type the
 //! loop defines.
 //!
 //! Threads are elastic: an idle one takes the next job, else a new one starts, up to the lane's cap; one without work leaves
@@ -30,6 +30,7 @@ words! {
         Disk = "disk",
         Compute = "compute",
         Hook = "hook",
+        Bucket = "bucket",
     }
 }
 
@@ -39,7 +40,7 @@ impl Lane {
     /// kind, regular expressions among it, and get the usual 2 MiB; so does the decoding of what clients send. The disk lane parses journal lines, webhooks make TLS handshakes.
     fn stack_bytes(self) -> usize {
         match self {
-            Lane::Model | Lane::Disk | Lane::Hook => 512 * 1024,
+            Lane::Model | Lane::Disk | Lane::Hook | Lane::Bucket => 512 * 1024,
             Lane::Tool | Lane::Compute => 2 * 1024 * 1024,
         }
     }
@@ -50,7 +51,7 @@ impl Lane {
     fn keeps_a_thread(self) -> bool {
         match self {
             Lane::Disk => true,
-            Lane::Model | Lane::Tool | Lane::Compute | Lane::Hook => false,
+            Lane::Model | Lane::Tool | Lane::Compute | Lane::Hook | Lane::Bucket => false,
         }
     }
 
@@ -61,6 +62,7 @@ impl Lane {
             Lane::Disk => limits.disk_threads,
             Lane::Compute => limits.compute_threads,
             Lane::Hook => limits.hook_threads,
+            Lane::Bucket => limits.bucket_threads,
         }
     }
 }

@@ -434,6 +434,9 @@ pub struct Created {
     pub protocol: Protocol,
     pub profile: Profile,
     pub workspace: String,
+    /// The id of the workspace, in a store that is shared: other instances may have other files at the same path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_id: Option<Arc<str>>,
     /// The operator trusts the files of the workspace.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trusted: bool,

@@ -2,6 +2,8 @@
 
 use crate::limits::store::INBOX_WAITING;
 use crate::task::log::event::Event;
+use crate::task::machine::job::Said;
+use crate::task::message::Source;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,6 +29,35 @@ pub struct Heard {
     /// Nothing came of it: the call or the turn that it names was not open any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub void: bool,
+}
+
+/// A request to the owner of a task that came through another instance, as it is in the task's inbox. That instance has checked the rights
+/// of its client.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InboxRequest {
+    /// No two requests have the same.
+    pub request: Arc<str>,
+    /// Unix milliseconds.
+    pub at: u64,
+    pub by: Source,
+    pub call: InboxCall,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InboxCall {
+    Cancel,
+    /// Stop this turn.
+    Abort {
+        turn: u32,
+    },
+    /// Take the prompt of this turn back.
+    Drop {
+        turn: u32,
+    },
+    Answer {
+        said: Said,
+    },
 }
 
 /// The fold of these events.

@@ -17,6 +17,7 @@ use crate::task::machine::state::{Item, ShellRun};
 use crate::task::message::{Artifact, Message};
 use crate::task::policy::Mode;
 use crate::task::spec::{Answers, Base, CallError, Confinement, Ending, Plan};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -319,7 +320,7 @@ pub enum RunEnd {
 }
 
 /// An answer to a question, as a client sends it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pick {
     pub call: CallId,
     /// The option's word, as sent: whether it is on offer is for `decide` to say.
@@ -332,7 +333,7 @@ pub struct Pick {
 }
 
 /// A prompt together with the answers that came in the same message.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Said {
     pub message: Arc<Message>,
     pub answers: Vec<Pick>,

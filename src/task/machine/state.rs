@@ -311,6 +311,16 @@ impl State {
         self.phase == Phase::Closed
     }
 
+    /// Whether only the instance that owns the task can go on with it: a turn or a command is under way there, or it has the connections to
+    /// servers that the client named. A turn that waits for somebody's answer is not.
+    pub fn is_at_work(&self) -> bool {
+        if self.is_over() || self.ownership.is_deleted {
+            return false;
+        }
+        let rests = self.is_idle() || self.waits_for_answers() || self.suspended;
+        self.shell.is_some() || !self.created.servers.is_empty() || !rests
+    }
+
     /// Idle: the last turn is over and nothing is queued.
     pub fn is_idle(&self) -> bool {
         self.phase == Phase::Idle && self.queue.is_empty()

@@ -14,7 +14,8 @@ use crate::task::machine::job::NoteBody;
 
 fn shared() -> TestCore {
     let mut test = TestCore::changed(Limits::default(), Switches::default(), |setup| {
-        setup.shared_store = Some(SharedStore { instance: "a".into(), url: None });
+        setup.shared_store =
+            Some(SharedStore { instance: "a".into(), url: None, workspace: Some("w".into()), slow_ms: 5_000 });
     });
     test.flushes = true;
     test
@@ -141,7 +142,10 @@ fn the_log_says_who_owns_a_task() {
     assert_eq!(owners(&test, &task).len(), 1, "it is ours already");
     test.end_turn();
     test.store.share(true);
-    test.restart_with(|setup| setup.shared_store = Some(SharedStore { instance: "b".into(), url: None }));
+    test.restart_with(|setup| {
+        setup.shared_store =
+            Some(SharedStore { instance: "b".into(), url: None, workspace: Some("w".into()), slow_ms: 5_000 })
+    });
     test.ask(Dialect::RPC_03, Call::Get { task: task.clone(), history: None });
     assert_eq!(owners(&test, &task).len(), 1, "who only reads a task claims nothing");
     test.say(&task);

@@ -1,42 +1,139 @@
 //! What a server writes down: its store, its audit and its access log.
 
+#[cfg(feature = "bucket")]
+use crate::bucket::instance::Times;
 use crate::config::operation::AccessLogTarget;
+#[cfg(not(feature = "bucket"))]
+use crate::config::settings::StoreKind;
+use crate::core::SharedStore;
 use crate::core::audit::AuditSetup;
 use crate::core::disk::store::{Store, StoreError};
+#[cfg(feature = "bucket")]
+use crate::limits::store::WORKSPACE_ID_BYTES;
+#[cfg(feature = "bucket")]
+use crate::shell::bucket::{self, store::BucketStore};
 use crate::shell::event_loop::access_log::{self, AccessLog};
+#[cfg(feature = "bucket")]
+use crate::shell::event_loop::sys;
 use crate::shell::journal::Journal;
 use crate::shell::journal::audit::{AuditFile, Opened};
 use crate::shell::journal::instances::Instances;
 use crate::shell::start::assemble::lookup;
 use crate::shell::start::embed::{OpenError, Plan};
+#[cfg(feature = "bucket")]
+use crate::shell::workers::client;
 use crate::task::access::AccessMode;
 use crate::task::audit::What;
 use crate::task::audit::entries::{Prompts, Texts};
+#[cfg(feature = "bucket")]
+use std::fs::{self, File, OpenOptions};
+#[cfg(feature = "bucket")]
+use std::io::{self, Read, Write};
+use std::path::Path;
+#[cfg(feature = "bucket")]
+use std::sync::Arc;
 
-/// The store, and the audit that it keeps.
+/// The store, the audit that it keeps, and who this server is to the others that share it.
+pub(super) struct Records {
+    pub store: Box<dyn Store>,
+    pub audit: Option<AuditSetup>,
+    pub shared: Option<SharedStore>,
+}
+
 #[inline(never)]
-pub(super) fn store(plan: &mut Plan, instances: &Instances) -> Result<(Box<dyn Store>, Option<AuditSetup>), OpenError> {
+pub(super) fn store(plan: &mut Plan, instances: &Instances, workspace: &Path) -> Result<Records, OpenError> {
     let keeps_audit = plan.settings.audit || plan.settings.access.mode() == AccessMode::Token;
     match plan.store.take() {
         Some(_) if keeps_audit => {
             let why = "only the store in files keeps an audit; leave --audit out, and --access token too";
             Err(OpenError::Plan(why.into()))
         }
-        Some(store) => Ok((store, None)),
-        None => {
-            let mut journal = Journal::open(&plan.state, &plan.limits, instances).map_err(OpenError::State)?;
-            let audit = keeps_audit.then(|| audit(plan, instances.own(), &mut journal));
-            let audit = audit.transpose().map_err(OpenError::State)?;
-            Ok((Box::new(journal), audit))
+        Some(store) => Ok(Records { store, audit: None, shared: None }),
+        None => match shared(plan, instances, workspace, keeps_audit)? {
+            Some(records) => Ok(records),
+            None => {
+                let mut journal = Journal::open(&plan.state, &plan.limits, instances).map_err(OpenError::State)?;
+                let audit = keeps_audit.then(|| audit(plan, instances.own()));
+                let audit = audit.transpose().map_err(OpenError::State)?;
+                let audit = audit.map(|(file, setup)| {
+                    journal.keep_audit(file);
+                    setup
+                });
+                Ok(Records { store: Box::new(journal), audit, shared: None })
+            }
+        },
+    }
+}
+
+/// This build has no buckets.
+#[cfg(not(feature = "bucket"))]
+fn shared(plan: &Plan, _: &Instances, _: &Path, _: bool) -> Result<Option<Records>, OpenError> {
+    match plan.settings.store.kind {
+        None | Some(StoreKind::Files) => Ok(None),
+        Some(_) => {
+            Err(OpenError::Plan("this build stores tasks in files only; build it with the feature bucket".into()))
         }
     }
 }
 
-/// Opens the audit of this server and gives it to the journal.
+/// The store in a bucket, if the operator has chosen one.
+#[cfg(feature = "bucket")]
 #[inline(never)]
-fn audit(plan: &Plan, instance: &str, journal: &mut Journal) -> Result<AuditSetup, StoreError> {
+fn shared(
+    plan: &Plan,
+    instances: &Instances,
+    workspace: &Path,
+    keeps_audit: bool,
+) -> Result<Option<Records>, OpenError> {
+    let tls = client::tls(plan.certificates.as_deref()).map_err(OpenError::Plan)?;
+    let env = lookup(plan.environment.clone());
+    let chosen = bucket::chosen(plan.settings.store.kind, env.as_ref(), tls);
+    let Some(bucket) = chosen.map_err(|error| OpenError::Plan(error.to_string()))? else {
+        return Ok(None);
+    };
+    let times = Times::default().divided(plan.settings.store.divisor.unwrap_or(1));
+    let slow_ms = times.slow_ms;
+    let url = plan.settings.access.public_url.as_ref().map(|public| public.url.clone());
+    let place = (plan.state.as_path(), instances.own());
+    let store = BucketStore::open(bucket, times, url.clone(), place, plan.log.clone());
+    let mut store = store.map_err(OpenError::State)?;
+    let audit = keeps_audit.then(|| audit(plan, instances.own())).transpose().map_err(OpenError::State)?;
+    let audit = audit.map(|(file, setup)| {
+        store.keep_audit(file);
+        setup
+    });
+    let workspace = workspace_id(workspace);
+    if let Err(error) = &workspace {
+        plan.log.warn(format_args!("the workspace has no id, so no other instance can continue its tasks: {error}"));
+    }
+    let shared = SharedStore { instance: store.instance(), url, workspace: workspace.ok(), slow_ms };
+    Ok(Some(Records { store: Box::new(store), audit, shared: Some(shared) }))
+}
+
+/// The id of a workspace, in a file in it. It is made if there is none: instances that see the same file work in the same files.
+#[cfg(feature = "bucket")]
+fn workspace_id(workspace: &Path) -> io::Result<Arc<str>> {
+    let folder = workspace.join(".gemini");
+    let path = folder.join("a2a-workspace");
+    fs::create_dir_all(&folder)?;
+    let made = OpenOptions::new().write(true).create_new(true).open(&path);
+    match made {
+        Ok(mut file) => file.write_all(sys::entropy().uuid().as_bytes())?,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    let mut id = String::new();
+    File::open(&path)?.take(WORKSPACE_ID_BYTES).read_to_string(&mut id)?;
+    match id.trim() {
+        "" => Err(io::Error::other(format!("{} is empty; delete it", path.display()))),
+        id => Ok(id.into()),
+    }
+}
+
+/// Opens the audit of this server.
+#[inline(never)]
+fn audit(plan: &Plan, instance: &str) -> Result<(AuditFile, AuditSetup), StoreError> {
     let Opened { file, head, torn } = AuditFile::open(&plan.state, instance, plan.limits.audit_file_bytes)?;
-    journal.keep_audit(file);
     match head.n {
         0 => plan.log.info(format_args!("audit: chain {instance} begins")),
         n => plan.log.info(format_args!("audit: chain {instance} continues behind entry {n}, {}", head.hash)),
@@ -46,7 +143,7 @@ fn audit(plan: &Plan, instance: &str, journal: &mut Journal) -> Result<AuditSetu
     let prompts = if plan.settings.audit_prompts { Prompts::Whole } else { Prompts::Hashed };
     let log = plan.log.clone();
     let texts = Texts { redact: Box::new(move |text| log.redact(text)), prompts };
-    Ok(AuditSetup { chain: instance.to_owned(), head, texts, began })
+    Ok((file, AuditSetup { chain: instance.to_owned(), head, texts, began }))
 }
 
 /// The access log of the plan. Its file is opened here: the loop opens none.

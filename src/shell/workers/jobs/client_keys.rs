@@ -79,6 +79,7 @@ mod tests {
             trusted: false,
             model: "m".into(),
             mode: Mode::Default,
+            workspace_id: None,
             auto_execute: false,
             tools: None,
             servers: Vec::new(),

@@ -84,6 +84,7 @@ impl Harness {
             trusted: true,
             model: "m".into(),
             mode: Default::default(),
+            workspace_id: None,
             auto_execute: false,
             client_key: false,
             depth: 0,

@@ -1,0 +1,312 @@
+//! Requests about tasks that another instance works on, and about tasks and contexts that this one has not heard of. Only with a store that
+//! several instances share.
+//!
+//! A task at work belongs to its owner: another instance shows it, and leaves answers, cancellations and the like in its inbox. All else is
+//! refused until the task rests. A task at rest, or one that waits for an answer, is claimed by whoever is asked for it.
+
+use crate::base::clock::Now;
+use crate::base::id::{CallId, TaskId};
+use crate::core::disk::Parked;
+use crate::core::disk::request::SharedRequest;
+use crate::core::disk::shared::Left;
+use crate::core::disk::store::{Lasts, StoreError};
+use crate::core::readers::subscription::Wants;
+use crate::core::requests::answer::explain;
+use crate::core::requests::needs::Needs;
+use crate::core::tasks::loaded_task::LoadedTask;
+use crate::core::{Core, Out};
+use crate::limits::store::HEARD_MS;
+use crate::task::call::Call;
+use crate::task::fault::{Fault, FaultKind};
+use crate::task::log::event::Event;
+use crate::task::log::ownership::{Heard, InboxCall, InboxRequest};
+use crate::task::machine::decide::{Decision, Input, Refusal};
+use std::sync::Arc;
+
+/// A request that was left for the owner of a task, and waits for its decision.
+pub(in crate::core) struct SentRequest {
+    task: TaskId,
+    id: Arc<str>,
+    pub request: Parked,
+    /// When the caller is told that the owner has not decided it, in monotonic milliseconds.
+    end_ms: u64,
+}
+
+impl Core {
+    /// Whether another instance works on the task, or the task's workspace is not here: this instance cannot go on with it.
+    pub(in crate::core) fn is_held_elsewhere(&self, loaded: &LoadedTask) -> bool {
+        let Some(store) = &self.settings.shared_store else {
+            return false;
+        };
+        let state = &loaded.state;
+        // One that was found at the start is taken over soon.
+        if self.is_ours(loaded) || self.disk.unrestored.contains(&state.created.task) {
+            return false;
+        }
+        let is_owned = state.ownership.owner.is_some() && !state.ownership.is_released;
+        let is_here = state.created.workspace_id.is_some()
+            && state.created.workspace_id == store.workspace
+            && state.created.workspace == self.settings.workspace.site.path;
+        (is_owned && state.is_at_work()) || (!is_here && !state.is_over())
+    }
+
+    /// Refuses a call that would change a task which another instance has, or leaves it for that instance.
+    pub(super) fn leave_to_owner(&mut self, task: &TaskId, request: Parked, now: Now) {
+        let state = &self.tasks[task].state;
+        let is_at_work = state.is_at_work();
+        let call = inbox_call(&request.call, state.turn.number).filter(|_| is_at_work);
+        let Some(call) = call else {
+            let fault = self.held(task, "Send it again when the task rests, or to that instance.");
+            return self.refuse(request.caller.conn, &request.caller.form, &fault, now);
+        };
+        let id: Arc<str> = self.settings.entropy.uuid().into();
+        let left = InboxRequest { request: id.clone(), at: now.unix_ms, by: request.caller.by.clone(), call };
+        let bytes = crate::base::json::bytes(&left).into();
+        self.connections.begin_call(request.caller.conn);
+        let end_ms = now.mono_ms + HEARD_MS;
+        self.disk.sharing.sent.push(SentRequest { task: task.clone(), id: id.clone(), request, end_ms });
+        self.ask_shared(SharedRequest::Send { task: task.clone(), id, request: bytes });
+    }
+
+    /// The error for a call that only the task's owner could carry out.
+    fn held(&self, task: &TaskId, advice: &str) -> Fault {
+        let ownership = self.tasks.get(task).map(|loaded| &loaded.state.ownership);
+        let owner = ownership.and_then(|ownership| ownership.owner.as_ref());
+        let place = owner.and_then(|owned| owned.url.clone()).unwrap_or_else(|| "another instance".into());
+        let message = format!("{place} has this task. {advice}");
+        Fault::new(FaultKind::TaskHeld(task.clone()), message)
+    }
+
+    /// A request was left in the inbox of a task, or could not be.
+    pub(in crate::core) fn request_left(&mut self, task: &TaskId, id: &str, result: Result<(), StoreError>, now: Now) {
+        match result {
+            Ok(()) => self.read_task_on(task),
+            Err(error) => {
+                let fault = match error.lasts {
+                    Lasts::Gone => Fault::no_task(task),
+                    Lasts::Long | Lasts::WhileLocked | Lasts::Shortly => error.into_fault(),
+                };
+                for sent in self.take_sent(|sent| *sent.id == *id) {
+                    self.end_sent(sent, &Err(fault.clone()), now);
+                }
+            }
+        }
+    }
+
+    pub(in crate::core) fn has_sent(&self, task: &TaskId) -> bool {
+        self.disk.sharing.sent.iter().any(|sent| sent.task == *task)
+    }
+
+    fn take_sent(&mut self, is_meant: impl Fn(&SentRequest) -> bool) -> Vec<SentRequest> {
+        let all = std::mem::take(&mut self.disk.sharing.sent);
+        let (meant, left) = all.into_iter().partition(is_meant);
+        self.disk.sharing.sent = left;
+        meant
+    }
+
+    /// Answers the requests that the owner of a task has decided, and carries those out that it has left undecided when it came to rest.
+    pub(in crate::core) fn answer_sent(&mut self, task: &TaskId, now: Now) {
+        let Some(loaded) = self.tasks.get(task).filter(|_| self.has_sent(task)) else {
+            return;
+        };
+        let (ownership, is_held) = (loaded.state.ownership.clone(), self.is_held_elsewhere(loaded));
+        for sent in self.take_sent(|sent| sent.task == *task && (!is_held || ownership.outcome(&sent.id).is_some())) {
+            match ownership.outcome(&sent.id) {
+                Some(Heard { void: false, .. }) => self.end_sent(sent, &Ok(()), now),
+                Some(_) => {
+                    let fault = outdated(task, &sent.request.call);
+                    self.end_sent(sent, &Err(fault), now);
+                }
+                None => {
+                    let conn = sent.request.caller.conn;
+                    self.connections.end_call(conn);
+                    self.dispatch(Parked { is_current: true, ..sent.request }, now);
+                    self.read_on(conn, now);
+                }
+            }
+        }
+    }
+
+    /// Tells callers that an owner has not decided their requests in time.
+    pub(in crate::core) fn expire_sent(&mut self, now: Now) {
+        for sent in self.take_sent(|sent| sent.end_ms <= now.mono_ms) {
+            let fault =
+                self.held(&sent.task, "It has not decided the request yet and may still do so; look at the task.");
+            self.end_sent(sent, &Err(fault), now);
+        }
+    }
+
+    fn end_sent(&mut self, sent: SentRequest, result: &Result<(), Fault>, now: Now) {
+        let SentRequest { task, request: Parked { caller, call, .. }, .. } = sent;
+        self.connections.end_call(caller.conn);
+        match result {
+            Err(fault) => self.refuse(caller.conn, &caller.form, fault, now),
+            Ok(()) if matches!(call, Call::Cancel { .. }) => {
+                let reply = self.answer_task(&caller, &task, None);
+                self.note_wish(reply, Wants::Cancel);
+            }
+            Ok(()) => {
+                let reply = self.answer_prompt(&caller, &task, None);
+                self.note_wish(reply, Wants::Change);
+            }
+        }
+        self.disk.to_release.push(task);
+        self.read_on(caller.conn, now);
+    }
+
+    // The owner.
+
+    /// Reads the inboxes of the tasks that this instance works on.
+    pub(in crate::core) fn read_inboxes(&mut self) {
+        let at_work: Vec<TaskId> = self
+            .tasks
+            .iter()
+            .filter(|(task, loaded)| loaded.owned && loaded.is_open() && !self.disk.sharing.hearing.contains(task))
+            .map(|(task, _)| task.clone())
+            .collect();
+        for task in at_work {
+            self.disk.sharing.hearing.insert(task.clone());
+            self.ask_shared(SharedRequest::NextRequest { task });
+        }
+    }
+
+    /// Decides a request of another instance: what comes of it is recorded together with the fact that it was heard.
+    pub(in crate::core) fn inbox_read(&mut self, task: &TaskId, request: Result<Option<Left>, StoreError>, now: Now) {
+        self.disk.sharing.hearing.remove(task);
+        let Some(loaded) = self.tasks.get(task).filter(|loaded| loaded.owned) else {
+            return;
+        };
+        let Some(Left { n, request: bytes }) = request.ok().flatten() else {
+            return;
+        };
+        // It was heard since it was asked for.
+        if n != loaded.state.ownership.last_heard() + 1 {
+            return;
+        }
+        let left: Option<InboxRequest> = serde_json::from_slice(&bytes).ok();
+        let id = left.as_ref().map_or_else(|| Arc::from(""), |left| left.request.clone());
+        let decided = match left {
+            Some(left) => self.decide_left(task, left),
+            None => Err(Refusal::Over),
+        };
+        let void = decided.is_err();
+        let mut decision = decided.unwrap_or_default();
+        decision.events.insert(0, Event::Heard(Arc::new(Heard { n, request: id, void })));
+        self.out.push(Out::info(format!("task {task}: request {n} came through another instance, void: {void}")));
+        self.commit(task, decision, now);
+        self.advance(task, now);
+    }
+
+    fn decide_left(&self, task: &TaskId, left: InboxRequest) -> Result<Decision, Refusal> {
+        let InboxRequest { by, call, .. } = left;
+        let turn = self.tasks.get(task).map_or(0, |loaded| loaded.state.turn.number);
+        let input = match call {
+            InboxCall::Cancel => Input::Cancel,
+            InboxCall::Abort { turn: meant } if meant == turn => Input::Abort { by },
+            InboxCall::Abort { .. } => return Err(Refusal::NotQueued(turn)),
+            InboxCall::Drop { turn } => Input::Drop { turn, by },
+            InboxCall::Answer { said } => Input::Say { said, by },
+        };
+        self.decide(task, input)
+    }
+
+    // Tasks and contexts of other instances.
+
+    /// Whether a task that is not known here has still to be looked for in the store.
+    pub(super) fn is_unheard_of(&self, request: &Parked, fault: &Fault) -> Option<TaskId> {
+        match &fault.kind {
+            FaultKind::TaskNotFound(task)
+                if self.settings.shared_store.is_some()
+                    && !request.is_current
+                    && self.tasks.known.get(task).is_none()
+                    && Needs::of(&request.call).task == Some(task) =>
+            {
+                Some(task.clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// Looks for the latest task of the context that a new task is to continue. Returns the request if that was done or is not needed.
+    pub(super) fn look_for_context(&mut self, request: Parked) -> Option<Parked> {
+        let context = Needs::of(&request.call).context.cloned();
+        let (Some(context), Some(_)) = (context.filter(|_| !request.context_is_current), &self.settings.shared_store)
+        else {
+            return Some(request);
+        };
+        self.connections.begin_call(request.caller.conn);
+        let partition = request.caller.partition();
+        let request = self.disk.park_numbered(request);
+        self.ask_shared(SharedRequest::Latest { request, partition, context });
+        None
+    }
+
+    pub(in crate::core) fn context_found(
+        &mut self,
+        request: u64,
+        latest: Result<Option<TaskId>, StoreError>,
+        now: Now,
+    ) {
+        let Some(mut request) = self.disk.take_resolved(request) else {
+            return;
+        };
+        let conn = request.caller.conn;
+        self.connections.end_call(conn);
+        request.context_is_current = true;
+        match latest {
+            Err(error) => self.refuse(conn, &request.caller.form, &error.into_fault(), now),
+            Ok(Some(task)) if self.tasks.known.get(&task).is_none() => self.park(task, request),
+            Ok(Some(task)) => {
+                self.tasks.make_latest(&task);
+                self.dispatch(request, now);
+            }
+            Ok(None) => self.dispatch(request, now),
+        }
+        self.read_on(conn, now);
+    }
+}
+
+/// Whether a call changes its task, so that the task has to be ours.
+pub(super) fn changes(call: &Call) -> bool {
+    match call {
+        Call::Permissions { revoke, .. } => !revoke.is_empty(),
+        Call::Say(_)
+        | Call::Push { .. }
+        | Call::Cancel { .. }
+        | Call::Abort { .. }
+        | Call::Drop { .. }
+        | Call::Tune { .. }
+        | Call::Shell { .. }
+        | Call::Execute(_)
+        | Call::TakeBack { .. } => true,
+        _ => false,
+    }
+}
+
+/// A call as it is left for the owner of a task whose turn has this number. None if only the owner can be asked.
+fn inbox_call(call: &Call, turn: u32) -> Option<InboxCall> {
+    match call {
+        Call::Cancel { .. } => Some(InboxCall::Cancel),
+        Call::Abort { .. } => Some(InboxCall::Abort { turn }),
+        Call::Drop { turn, .. } => Some(InboxCall::Drop { turn: *turn }),
+        Call::Say(say) if !say.said.answers.is_empty() && say.said.message.text().trim().is_empty() => {
+            Some(InboxCall::Answer { said: say.said.clone() })
+        }
+        _ => None,
+    }
+}
+
+/// The error for a request that came too late.
+fn outdated(task: &TaskId, call: &Call) -> Fault {
+    match call {
+        Call::Cancel { .. } => {
+            Fault::new(FaultKind::TaskNotCancelable(task.clone()), format!("Task not cancelable: {task}"))
+        }
+        Call::Say(say) => {
+            let call = say.said.answers.first().map_or_else(|| CallId::from(""), |pick| pick.call.clone());
+            explain(task, Refusal::NotPending(call))
+        }
+        Call::Drop { turn, .. } => explain(task, Refusal::NotQueued(*turn)),
+        _ => explain(task, Refusal::Over),
+    }
+}

@@ -1,0 +1,256 @@
+//! Tasks in a store that several instances share: whether this instance may work at all, what it reads of tasks that others work on, and
+//! what it continues of instances that have died.
+
+use crate::base::clock::Now;
+use crate::base::id::{Seq, TaskId};
+use crate::core::disk::request::{SharedAnswer, SharedRequest, StoreRequest};
+use crate::core::disk::shared::Standing;
+use crate::core::disk::store::{Known, Lasts, StoreError};
+use crate::core::tasks::loaded_task::{LoadedTask, Mark};
+use crate::core::timers::Timer;
+use crate::core::{Core, Out};
+use crate::limits::store::{FOLLOW_FIRST_MS, FOLLOW_MS, LOOK_MS, SUMMARIES_MS};
+use crate::task::fault::Fault;
+use crate::task::log::record::Record;
+use std::collections::{HashMap, HashSet};
+
+/// What this instance does for tasks that it shares.
+#[derive(Default)]
+pub(in crate::core) struct Sharing {
+    /// Others may soon take this instance for dead: nothing starts.
+    pub is_cut_off: bool,
+    is_scanning: bool,
+    /// How long to wait before the next reading on of each task that is followed.
+    following: HashMap<TaskId, u64>,
+    /// Tasks whose inbox is being read.
+    pub hearing: HashSet<TaskId>,
+    /// When summaries were last asked for, and whether somebody has asked for a list since.
+    listed_ms: Option<u64>,
+    pub list_was_asked: bool,
+    /// Requests that were left for the owners of tasks.
+    pub sent: Vec<crate::core::requests::elsewhere::SentRequest>,
+}
+
+impl Core {
+    /// Begins to look after the store, if it is shared.
+    pub(in crate::core) fn begin_sharing(&mut self) {
+        if self.settings.shared_store.is_some() {
+            self.timers.arm(0, Timer::Look);
+            self.disk.health.wait_for_store();
+        }
+    }
+
+    pub(in crate::core) fn ask_shared(&mut self, request: SharedRequest) {
+        self.out.push(Out::Store(StoreRequest::Shared(request)));
+    }
+
+    pub(in crate::core) fn shared_answered(&mut self, answer: SharedAnswer, now: Now) {
+        match answer {
+            SharedAnswer::Standing(standing) => self.looked(standing, now),
+            SharedAnswer::Scanned(result) => self.scanned(result),
+            SharedAnswer::Followed { task, lines } => self.followed(&task, lines, now),
+            SharedAnswer::NextRequest { task, request } => self.inbox_read(&task, request, now),
+            SharedAnswer::Sent { task, id, result } => self.request_left(&task, &id, result, now),
+            SharedAnswer::Latest { request, latest } => self.context_found(request, latest, now),
+            SharedAnswer::Summaries(result) => self.summaries_read(result),
+        }
+    }
+
+    /// Once a second.
+    fn looked(&mut self, standing: Standing, now: Now) {
+        self.timers.arm(now.mono_ms + LOOK_MS, Timer::Look);
+        let was_cut_off = std::mem::replace(&mut self.disk.sharing.is_cut_off, standing.is_cut_off);
+        if standing.is_cut_off && !was_cut_off {
+            self.cut_off(now);
+        } else if was_cut_off && !standing.is_cut_off {
+            self.disk.to_release.extend(self.tasks.open());
+        }
+        if standing.scan_is_due && !std::mem::replace(&mut self.disk.sharing.is_scanning, true) {
+            self.ask_shared(SharedRequest::Scan);
+        }
+        self.read_inboxes();
+        self.follow_watched();
+        self.expire_sent(now);
+        let listed_ms = self.disk.sharing.listed_ms;
+        let is_old = listed_ms.is_none_or(|at| self.disk.sharing.list_was_asked && now.mono_ms >= at + SUMMARIES_MS);
+        if is_old && !standing.is_cut_off {
+            self.disk.sharing.listed_ms = Some(now.mono_ms);
+            self.disk.sharing.list_was_asked = false;
+            self.ask_shared(SharedRequest::Summaries);
+        }
+    }
+
+    /// Other instances will take the tasks over: what runs here ends before they do.
+    fn cut_off(&mut self, now: Now) {
+        let text =
+            "cut off from the bucket: what was running is stopped, because another instance will continue the tasks";
+        self.out.push(Out::warning(text.into()));
+        for task in self.tasks.open() {
+            self.interrupt(&task, now);
+        }
+    }
+
+    /// Unfinished tasks of dead instances belong to this one now.
+    fn scanned(&mut self, result: Result<Vec<TaskId>, StoreError>) {
+        self.disk.sharing.is_scanning = false;
+        for task in result.unwrap_or_default() {
+            self.out.push(Out::warning(format!("task {task}: its instance has died, this one continues it")));
+            match self.tasks.is_loaded(&task) {
+                true => {
+                    self.disk.to_own.insert(task.clone());
+                    self.read_task_on(&task);
+                }
+                false => self.fetch_to_own(task),
+            }
+        }
+    }
+
+    fn summaries_read(&mut self, result: Result<Vec<Known>, StoreError>) {
+        for Known { task, brief, .. } in result.unwrap_or_default() {
+            match self.tasks.known.get(&task) {
+                None => self.tasks.learn(task, brief),
+                Some(known) if known.at < brief.at && !self.tasks.is_loaded(&task) => {
+                    self.tasks.known.insert(task, brief);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    // Following.
+
+    /// Reads on for the tasks that clients of this instance watch and that others may continue.
+    fn follow_watched(&mut self) {
+        let watched: Vec<TaskId> =
+            self.tasks.iter().filter(|(_, loaded)| self.is_followed(loaded)).map(|(task, _)| task.clone()).collect();
+        for task in watched {
+            self.read_task_on(&task);
+        }
+    }
+
+    /// Whether events of other instances are to be read: somebody waits for them, and nobody works on the task here.
+    fn is_followed(&self, loaded: &LoadedTask) -> bool {
+        let task = &loaded.state.created.task;
+        let is_awaited = !loaded.subs.is_empty() || self.disk.to_own.contains(task) || self.has_sent(task);
+        is_awaited && is_untouched(loaded) && !(loaded.owned && loaded.is_open())
+    }
+
+    /// Reads on, unless that is under way.
+    pub(in crate::core) fn read_task_on(&mut self, task: &TaskId) {
+        let Some(after) = self.tasks.get(task).map(|loaded| loaded.state.seq) else {
+            return;
+        };
+        if self.disk.sharing.following.insert(task.clone(), FOLLOW_FIRST_MS).is_none() {
+            self.ask_shared(SharedRequest::Follow { task: task.clone(), after });
+        }
+    }
+
+    /// The time to read on again.
+    pub(in crate::core) fn follow_is_due(&mut self, task: &TaskId) {
+        match self.tasks.get(task).filter(|loaded| self.is_followed(loaded)).map(|loaded| loaded.state.seq) {
+            Some(after) => self.ask_shared(SharedRequest::Follow { task: task.clone(), after }),
+            None => drop(self.disk.sharing.following.remove(task)),
+        }
+    }
+
+    /// The log of a task was read on.
+    fn followed(&mut self, task: &TaskId, lines: Result<Vec<u8>, StoreError>, now: Now) {
+        let delay = self.disk.sharing.following.get(task).copied().unwrap_or(FOLLOW_FIRST_MS);
+        let next = match lines {
+            Err(error) if error.lasts == Lasts::Gone => {
+                self.disk.sharing.following.remove(task);
+                return self.is_gone(task, now);
+            }
+            Err(_) => FOLLOW_MS,
+            Ok(lines) if self.take_lines(task, &lines, now) => FOLLOW_FIRST_MS,
+            Ok(_) => (2 * delay).min(FOLLOW_MS),
+        };
+        self.disk.sharing.following.insert(task.clone(), next);
+        self.timers.arm(now.mono_ms + next, Timer::Follow(task.clone()));
+        self.answer_sent(task, now);
+        let is_ours = self.tasks.get(task).is_some_and(|loaded| self.is_ours(loaded));
+        if is_ours && self.disk.to_own.remove(task) {
+            self.take_over_left(task, now);
+        }
+    }
+
+    /// Applies events that another instance has recorded. Returns whether there were some.
+    fn take_lines(&mut self, task: &TaskId, lines: &[u8], now: Now) -> bool {
+        let (mut ended, mut has_some) = (Vec::new(), false);
+        for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let Ok(record) = Record::read(line) else {
+                return has_some;
+            };
+            let is_next = |loaded: &LoadedTask| is_untouched(loaded) && record.seq == loaded.state.seq.next();
+            if !self.tasks.get(task).is_some_and(is_next) {
+                continue;
+            }
+            has_some = true;
+            let tools = self.tools.shown.clone();
+            self.tasks.update(task, |loaded| {
+                let mark = loaded.follow(&record, line.len() + 1, &tools);
+                if mark != Mark::Plain {
+                    let calls = self.readers.take_ended(loaded, mark);
+                    ended.extend(calls.into_iter().map(|(key, history)| (key, loaded.state.clone(), history)));
+                }
+            });
+        }
+        for (key, state, history) in ended {
+            self.encode_prompted(key, &state, history);
+        }
+        if has_some {
+            self.note_owner(task);
+            self.tasks.note_brief(task);
+            self.arm_expiry(now);
+            self.disk.to_release.push(task.clone());
+        }
+        has_some
+    }
+
+    /// Notes whether a task that was read on is still ours.
+    fn note_owner(&mut self, task: &TaskId) {
+        let is_ours = self.tasks.get(task).is_some_and(|loaded| self.is_ours(loaded));
+        if let Some(loaded) = self.tasks.get_mut(task) {
+            loaded.owned &= is_ours;
+        }
+    }
+
+    /// Whether the log names this instance as the owner.
+    pub(in crate::core) fn is_ours(&self, loaded: &LoadedTask) -> bool {
+        let ownership = &loaded.state.ownership;
+        let instance = self.settings.shared_store.as_ref().map(|store| &store.instance);
+        ownership.owner.as_ref().map(|owned| &owned.instance) == instance && !ownership.is_released
+    }
+
+    /// A task was deleted by another instance.
+    pub(in crate::core) fn is_gone(&mut self, task: &TaskId, now: Now) {
+        if let Some(loaded) = self.tasks.unload(task) {
+            let fault = Fault::no_task(task);
+            for key in loaded.subs {
+                self.dismiss(key, &fault, now);
+            }
+            self.disk.to_close.push(task.clone());
+        }
+        self.tasks.forget(task, now.unix_ms);
+        self.arm_expiry(now);
+    }
+}
+
+/// Whether nothing was decided here that the store does not have.
+fn is_untouched(loaded: &LoadedTask) -> bool {
+    loaded.pending.is_empty()
+        && loaded.synced == loaded.written
+        && loaded.state.seq == loaded.written
+        && !loaded.syncing
+}
+
+impl LoadedTask {
+    /// Applies an event that another instance has recorded.
+    fn follow(&mut self, record: &Record, bytes: usize, tools: &crate::a2a::Tools) -> Mark {
+        let mark = self.apply(record, tools);
+        (self.written, self.synced) = (record.seq, record.seq);
+        self.log_bytes += bytes;
+        debug_assert!(self.written > Seq(0));
+        mark
+    }
+}

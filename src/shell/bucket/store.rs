@@ -1,0 +1,443 @@
+//! The store in a bucket, which several instances share. The protocol is in `bucket/`; here its procedures are run by worker threads for
+//! the loop.
+//!
+//! The loop appends to memory. A sync, in a worker, makes a segment of what was appended, and only then the core shows it. What a task
+//! needs locally is below `cache/<instance>` in the state directory: files with content, and long outputs of commands. None of it is needed
+//! after the process has ended.
+
+mod blobs;
+mod log;
+mod member;
+
+use crate::base::id::{ContextId, Seq, TaskId};
+use crate::base::json;
+use crate::base::lock::lock;
+use crate::bucket::append::Append;
+use crate::bucket::inbox::{Address, Sent};
+use crate::bucket::instance::Times;
+use crate::bucket::lifecycle::Marker;
+use crate::bucket::port::block_on;
+use crate::bucket::replica::{Phase, Replica};
+use crate::bucket::scan::Scanned;
+use crate::bucket::{Bucket, names};
+use crate::core::disk::shared::{Left, SharedArchive, Standing};
+use crate::core::disk::store::{Archive, Known, Lasts, LogFile, Maintenance, Openness, Removal, Store, StoreError};
+use crate::limits::BLOB_GRACE_MS;
+use crate::limits::store::{LOGS_KEPT, SUMMARY_BYTES, SUMMARY_RETRY_MS};
+use crate::shell::event_loop::log::Log;
+use crate::shell::event_loop::sys;
+use crate::shell::journal::audit::AuditFile;
+use crate::shell::journal::blobs::FileBlobs;
+use crate::task::access::Partition;
+use crate::task::log::blob::Blobs;
+use crate::task::log::brief::Brief;
+use blobs::BucketBlobs;
+use log::SharedLog;
+use member::{Member, halted};
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// The loop's half.
+pub struct BucketStore {
+    tasks: Arc<SharedTasks>,
+    swept_ms: u64,
+}
+
+/// What the loop shares with the workers.
+pub struct SharedTasks {
+    member: Arc<Member>,
+    content: Arc<BucketBlobs>,
+    outputs: PathBuf,
+    /// Held only for a moment. A process has one log per task.
+    logs: Mutex<HashMap<TaskId, Kept>>,
+    /// Summaries that are to be written, and not before this time in Unix milliseconds.
+    summaries: Mutex<HashMap<TaskId, (u64, Brief)>>,
+    audit: OnceLock<AuditFile>,
+}
+
+struct Kept {
+    log: Arc<SharedLog>,
+    /// When the loop ceased to use it, in the order of that; None while it does.
+    left: Option<u64>,
+}
+
+impl BucketStore {
+    /// Joins the instances of a bucket. `dir` is the state directory, and `instance` this server's id in it.
+    pub fn open(
+        bucket: Arc<dyn Bucket>,
+        times: Times,
+        url: Option<String>,
+        (dir, instance): (&Path, &str),
+        log: Log,
+    ) -> Result<BucketStore, StoreError> {
+        let cache = dir.join("cache").join(instance);
+        // What an earlier server with this id has left.
+        let _ = fs::remove_dir_all(&cache);
+        let files = FileBlobs::open(cache.join("blobs"))?;
+        let member = Member::join(bucket, times, url, log)?;
+        let tasks = SharedTasks {
+            content: Arc::new(BucketBlobs::new(files, member.clone())),
+            member,
+            outputs: std::path::absolute(cache.join("outputs")).unwrap_or_else(|_| cache.join("outputs")),
+            logs: Mutex::default(),
+            summaries: Mutex::default(),
+            audit: OnceLock::new(),
+        };
+        Ok(BucketStore { tasks: Arc::new(tasks), swept_ms: sys::unix_ms() })
+    }
+
+    /// Random for each start.
+    pub fn instance(&self) -> Arc<str> {
+        self.tasks.member.id().as_str().into()
+    }
+
+    /// Keeps the audit too, in the state directory.
+    pub fn keep_audit(&mut self, file: AuditFile) {
+        // There is one for each server.
+        let _ = self.tasks.audit.set(file);
+    }
+}
+
+impl Store for BucketStore {
+    fn create(&mut self, task: &TaskId, _: &Brief) -> Result<(), StoreError> {
+        let mut logs = lock(&self.tasks.logs);
+        if logs.contains_key(task) {
+            return Err(StoreError::new(format!("task {task} exists already; use another id")));
+        }
+        logs.insert(task.clone(), Kept { log: self.tasks.new_log(task), left: None });
+        Ok(())
+    }
+
+    fn append(&mut self, task: &TaskId, lines: &[u8], _: Openness) -> Result<(), StoreError> {
+        let mut logs = lock(&self.tasks.logs);
+        let kept = logs.get_mut(task).ok_or_else(|| StoreError::new(format!("the log of task {task} is not open")))?;
+        kept.left = None;
+        kept.log.append(lines)
+    }
+
+    fn append_audit(&mut self, lines: &[u8]) -> Result<(), StoreError> {
+        self.tasks.audit()?.append(lines)
+    }
+
+    fn update_summary(&mut self, task: &TaskId, brief: &Brief) {
+        lock(&self.tasks.summaries).insert(task.clone(), (0, brief.clone()));
+    }
+
+    fn close(&mut self, task: &TaskId) {
+        let mut logs = lock(&self.tasks.logs);
+        let last = logs.values().filter_map(|kept| kept.left).max().unwrap_or_default();
+        if let Some(kept) = logs.get_mut(task) {
+            kept.left = Some(last + 1);
+        }
+    }
+
+    fn archive(&self) -> Arc<dyn Archive> {
+        self.tasks.clone()
+    }
+
+    fn take_maintenance(&mut self) -> Option<Maintenance> {
+        let tasks = self.tasks.clone();
+        if tasks.audit.get().is_some_and(AuditFile::is_full) {
+            return Some(Maintenance(Box::new(move || tasks.audit()?.roll())));
+        }
+        if let Some((task, brief)) = tasks.next_summary() {
+            return Some(Maintenance(Box::new(move || tasks.settle(&task, &brief))));
+        }
+        if sys::unix_ms() < self.swept_ms + BLOB_GRACE_MS {
+            return None;
+        }
+        self.swept_ms = sys::unix_ms();
+        Some(Maintenance(Box::new(move || {
+            let swept = tasks.content.sweep();
+            swept.map_err(|error| StoreError::new(format!("old content could not be deleted: {error}")))
+        })))
+    }
+}
+
+impl SharedTasks {
+    fn new_log(&self, task: &TaskId) -> Arc<SharedLog> {
+        Arc::new(SharedLog::new(task.clone(), self.member.clone(), self.content.clone()))
+    }
+
+    /// The log of a task in this process. It is made if there is none.
+    fn log(&self, task: &TaskId) -> Arc<SharedLog> {
+        let mut logs = lock(&self.logs);
+        let left = logs.values().filter_map(|kept| kept.left).max().unwrap_or_default() + 1;
+        let made = || Kept { log: self.new_log(task), left: Some(left) };
+        logs.entry(task.clone()).or_insert_with(made).log.clone()
+    }
+
+    /// Forgets logs that nobody uses, the longest unused first.
+    fn forget_unused(&self) {
+        let mut logs = lock(&self.logs);
+        let is_unused = |kept: &Kept| Arc::strong_count(&kept.log) == 1 && !kept.log.has_unsynced();
+        let mut unused: Vec<(u64, TaskId)> = logs
+            .iter()
+            .filter(|(_, kept)| is_unused(kept))
+            .filter_map(|(task, kept)| Some((kept.left?, task.clone())))
+            .collect();
+        unused.sort_unstable();
+        let many = unused.len().saturating_sub(LOGS_KEPT);
+        for (_, task) in unused.drain(..many) {
+            logs.remove(&task);
+            self.content.forget(&task);
+        }
+    }
+
+    fn forget(&self, task: &TaskId) {
+        lock(&self.logs).remove(task);
+        self.content.forget(task);
+    }
+
+    fn audit(&self) -> Result<&AuditFile, StoreError> {
+        self.audit.get().ok_or_else(|| StoreError::new("this server keeps no audit"))
+    }
+
+    /// Reads the log of a task as it is now. A task that does not exist is forgotten.
+    fn read(&self, task: &TaskId) -> Result<Arc<SharedLog>, StoreError> {
+        let log = self.log(task);
+        let read = log.read_on(&mut log.view());
+        match read {
+            Ok(()) => {
+                log.revive();
+                Ok(log)
+            }
+            Err(error) => {
+                if error.lasts == Lasts::Gone {
+                    self.forget(task);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn next_summary(&self) -> Option<(TaskId, Brief)> {
+        let mut summaries = lock(&self.summaries);
+        let now_ms = sys::unix_ms();
+        let task = summaries.iter().find(|(_, (at, _))| *at <= now_ms).map(|(task, _)| task.clone())?;
+        summaries.remove(&task).map(|(_, brief)| (task, brief))
+    }
+
+    /// Has a summary written later, unless there is a newer one.
+    fn put_off(&self, task: &TaskId, brief: &Brief) {
+        let at = sys::unix_ms() + SUMMARY_RETRY_MS;
+        lock(&self.summaries).entry(task.clone()).or_insert_with(|| (at, brief.clone()));
+    }
+
+    /// A task has come to rest: its summary and what other programs read of it are written, its markers are deleted.
+    fn settle(&self, task: &TaskId, brief: &Brief) -> Result<(), StoreError> {
+        let log = self.log(task);
+        log.tidy()?;
+        let view = log.idle_view().filter(|_| !log.has_unsynced());
+        let Some(view) = view else {
+            self.put_off(task, brief);
+            return Ok(());
+        };
+        // Only the owner writes them.
+        if !self.member.hasty.owns(&view) {
+            return Ok(());
+        }
+        let tail = view.tail;
+        drop(view);
+        let seen = lock(&log.summary).clone();
+        let written = block_on(self.member.hasty.summarize(task, &summary(brief), tail, seen)).map_err(halted)?;
+        *lock(&log.summary) = written;
+        self.forget_unused();
+        Ok(())
+    }
+
+    /// Deletes a task that nobody works on.
+    fn delete(&self, log: &SharedLog) -> Result<(), StoreError> {
+        let mut view = log.view();
+        log.read_on(&mut view)?;
+        let (instance, busy) = (&self.member.patient, || StoreError::locked("another instance works on the task"));
+        if !instance.owns(&view) {
+            let is_free = view.replica.status().is_claimable();
+            if !is_free || !block_on(instance.claim(&mut view)).map_err(halted)? {
+                return Err(busy());
+            }
+        }
+        if view.replica.status().phase == Phase::Working {
+            return Err(busy());
+        }
+        let deleted = block_on(instance.delete(&mut view)).map_err(halted)?;
+        log.take_applied(&mut view);
+        match deleted {
+            Append::Done | Append::Gone => Ok(()),
+            Append::Overtaken => Err(busy()),
+        }
+    }
+
+    /// Does what a marker asks for. Returns whether this process owns the task now.
+    fn scan_one(&self, marker: &Marker) -> Result<bool, StoreError> {
+        let (log, instance) = (self.log(&marker.task), &self.member.hasty);
+        let Some(mut view) = log.idle_view().filter(|view| !view.is_unloaded) else {
+            return Ok(false);
+        };
+        // What this process owns it tidies itself.
+        if instance.owns(&view) || log.has_unsynced() {
+            let is_left = view.replica.status().is_settled() && marker.seq <= view.tail && !log.has_unsynced();
+            drop(view);
+            if is_left {
+                block_on(instance.unmark(&marker.task, marker.seq));
+            }
+            return Ok(false);
+        }
+        let scanned = block_on(instance.scan(&mut view, marker, |owner| self.member.silent(owner)));
+        log.take_applied(&mut view);
+        let (is_over, phase) = (view.is_unloaded, view.replica.status().phase);
+        drop(view);
+        if is_over || phase == Phase::Deleted {
+            self.forget(&marker.task);
+        }
+        Ok(scanned.map_err(halted)? == Scanned::Won)
+    }
+}
+
+/// A summary as the index has it.
+fn summary(brief: &Brief) -> String {
+    let text = String::from_utf8_lossy(&json::bytes(brief)).into_owned();
+    match text.len() > SUMMARY_BYTES {
+        false => text,
+        true => String::from_utf8_lossy(&json::bytes(&Brief { title: String::new(), ..brief.clone() })).into_owned(),
+    }
+}
+
+impl Archive for SharedTasks {
+    /// None at the start: they are read beside the loop, by [`SharedArchive::summaries`].
+    fn known(&self) -> Vec<Known> {
+        Vec::new()
+    }
+
+    fn open(&self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
+        let log = self.log(task);
+        if log.is_unread() {
+            return self.refresh(task);
+        }
+        Ok(log)
+    }
+
+    fn refresh(&self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
+        let log = self.read(task)?;
+        if let Some(kept) = lock(&self.logs).get_mut(task) {
+            kept.left = None;
+        }
+        self.forget_unused();
+        Ok(log)
+    }
+
+    fn lend(&self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
+        Ok(self.read(task)?)
+    }
+
+    fn shared(&self) -> Option<&dyn SharedArchive> {
+        Some(self)
+    }
+
+    fn end(&self) {
+        self.member.leave();
+        let _ = self.outputs.parent().map(fs::remove_dir_all);
+    }
+
+    fn remove(&self, task: &TaskId) -> Result<Removal, StoreError> {
+        let log = self.log(task);
+        match self.delete(&log) {
+            Err(error) if error.lasts == Lasts::Gone => {}
+            deleted => deleted?,
+        }
+        block_on(self.member.hasty.unsummarize(task));
+        // What cannot be deleted now is deleted with the cache.
+        let _ = fs::remove_dir_all(self.outputs.join(task.as_str()));
+        drop(log);
+        self.forget(task);
+        Ok(Removal::Removed)
+    }
+
+    fn blobs(&self) -> Arc<dyn Blobs> {
+        self.content.clone()
+    }
+
+    fn outputs(&self) -> Option<PathBuf> {
+        Some(self.outputs.clone())
+    }
+
+    fn sync_audit(&self) -> Result<(), StoreError> {
+        self.audit()?.sync()
+    }
+
+    fn reopen_audit(&self) -> Result<(), StoreError> {
+        self.audit()?.reopen()
+    }
+
+    fn probe(&self) -> Result<(), StoreError> {
+        self.member.check()
+    }
+}
+
+impl SharedArchive for SharedTasks {
+    fn look(&self) -> Standing {
+        self.member.standing()
+    }
+
+    fn scan(&self) -> Result<Vec<TaskId>, StoreError> {
+        self.member.scans();
+        let mut won = Vec::new();
+        for marker in block_on(self.member.hasty.markers()).map_err(halted)? {
+            // One that fails is tried again at the next scan.
+            if self.scan_one(&marker).unwrap_or_default() && !won.contains(&marker.task) {
+                won.push(marker.task.clone());
+            }
+        }
+        self.forget_unused();
+        Ok(won)
+    }
+
+    fn follow(&self, task: &TaskId, after: Seq) -> Result<Vec<u8>, StoreError> {
+        let log = self.log(task);
+        log.read_on(&mut log.view())?;
+        Ok(log.lines_after(after))
+    }
+
+    fn next_request(&self, task: &TaskId) -> Result<Option<Left>, StoreError> {
+        let log = self.log(task);
+        let Some(view) = log.idle_view().filter(|view| !view.is_unloaded) else {
+            return Ok(None);
+        };
+        let next = block_on(self.member.hasty.next_request(&view)).map_err(halted)?;
+        Ok(next.map(|(n, request)| Left { n, request }))
+    }
+
+    fn send(&self, task: &TaskId, request: &Arc<[u8]>) -> Result<(), StoreError> {
+        let address = Address::of(&self.log(task).view());
+        match block_on(self.member.patient.send(&address, request)).map_err(halted)? {
+            Sent::As(_) => Ok(()),
+            Sent::Gone => Err(StoreError::gone(task)),
+            Sent::Full => Err(StoreError::transient("too many requests wait for the instance that works on the task")),
+        }
+    }
+
+    fn latest(&self, partition: &Partition, context: &ContextId) -> Result<Option<TaskId>, StoreError> {
+        let folder = names::context(&partition.tenant, &partition.owner, context);
+        for entry in block_on(self.member.patient.context(&folder)).map_err(halted)? {
+            match self.read(&entry.task) {
+                Ok(_) => return Ok(Some(entry.task)),
+                Err(error) if error.lasts == Lasts::Gone => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    fn summaries(&self) -> Result<Vec<Known>, StoreError> {
+        let summaries = block_on(self.member.hasty.summaries()).map_err(halted)?;
+        let known = |summary: crate::bucket::index::Summary| {
+            let brief = serde_json::from_str(&summary.brief).ok()?;
+            Some(Known { task: summary.task, brief, open: false })
+        };
+        let mut known: Vec<Known> = summaries.into_iter().filter_map(known).collect();
+        known.sort_by_key(|known| known.brief.at);
+        Ok(known)
+    }
+}
