@@ -95,3 +95,11 @@ pub const WORKSPACE_ID_BYTES: u64 = 256;
 
 /// The pause before a summary is written whose task was busy.
 pub const SUMMARY_RETRY_MS: u64 = 1_000;
+
+/// Bytes of a task's `history.json`. It is written whole each time the task comes to rest, and other programs read it whole. 8 MiB are
+/// some thousand messages; older ones are left out.
+pub const PROJECTED_HISTORY_BYTES: usize = 8 * super::MIB;
+
+/// The longest last part of an artifact's name. With the task's id before it the name is well below the 1,024 bytes that both
+/// stores allow.
+pub const ARTIFACT_NAME_BYTES: usize = 200;

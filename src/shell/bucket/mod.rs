@@ -6,6 +6,7 @@ mod http;
 mod pages;
 pub mod port;
 mod probe;
+pub mod projection;
 pub mod s3;
 pub mod sigv4;
 pub mod store;

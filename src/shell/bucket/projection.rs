@@ -1,0 +1,123 @@
+//! A task as objects for other programs, beside its log: `metadata.json`, `history.json`, `state.json` and `artifacts/`, in the layout
+//! of the reference server's store. They are written for readers elsewhere and are never read here. Pure.
+
+use crate::a2a::{self, DIALECTS, OtherTools, Tools, View, Wanted};
+use crate::base::clock::rfc3339;
+use crate::base::{json, percent};
+use crate::limits::store::{ARTIFACT_NAME_BYTES, PROJECTED_HISTORY_BYTES};
+use crate::task::log::blob::sha256;
+use crate::task::machine::state::{State, TaskState};
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+/// An object of the projection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Projected {
+    /// The name of the object behind the prefix of its task (`tasks/<id>/`).
+    pub name: String,
+    /// JSON.
+    pub bytes: Vec<u8>,
+}
+
+/// The objects that show a task to other programs. `tools` are the built-in tools, `others` the declarations of the others.
+///
+/// `state.json` is the last one: if the objects are written in this order, its `seq` is not newer than what the others show. The content
+/// of messages has to be in memory ([`State::load_messages`]): a notice takes the place of a text that is not.
+pub fn objects(state: &State, tools: &Tools, others: &OtherTools) -> Vec<Projected> {
+    let mut objects = vec![projected("metadata.json", metadata(state, tools, others))];
+    objects.push(projected("history.json", history(state, PROJECTED_HISTORY_BYTES)));
+    objects.extend(artifacts(state));
+    objects.push(projected("state.json", status(state)));
+    objects
+}
+
+fn projected(name: impl Into<String>, bytes: Vec<u8>) -> Projected {
+    Projected { name: name.into(), bytes }
+}
+
+/// What `GET /tasks/{id}/metadata` shows of the task, without the object around it.
+fn metadata(state: &State, tools: &Tools, others: &OtherTools) -> Vec<u8> {
+    #[derive(Deserialize)]
+    struct Answer<'a> {
+        #[serde(borrow)]
+        metadata: &'a RawValue,
+    }
+    let answer = a2a::metadata(state, tools, others);
+    let answer: Answer<'_> = serde_json::from_slice(&answer.body).expect("the answer is an object with metadata");
+    answer.metadata.get().into()
+}
+
+/// The parts of a task of A2A 0.3 that are projected.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Task<'a> {
+    #[serde(borrow)]
+    history: Vec<&'a RawValue>,
+    #[serde(borrow)]
+    artifacts: Vec<&'a RawValue>,
+}
+
+fn parsed(snapshot: &[u8]) -> Task<'_> {
+    serde_json::from_slice(snapshot).expect("a snapshot is a task")
+}
+
+fn view() -> View {
+    let named = DIALECTS.into_iter().find(|(name, _)| *name == "a2a-0.3");
+    named.expect("the dialect exists").1
+}
+
+/// The newest messages, oldest first, in an array of at most `most` bytes. No message is cut, and none between two others is missing.
+fn history(state: &State, most: usize) -> Vec<u8> {
+    let snapshot = a2a::snapshot(view(), state, Wanted::listed(usize::MAX, false));
+    let messages = parsed(&snapshot).history;
+    // Every message has a comma or the closing bracket behind it. The opening bracket is one more byte.
+    let mut bytes = 1;
+    let newest = messages.iter().rev().take_while(|message| {
+        bytes += message.get().len() + 1;
+        bytes <= most
+    });
+    let kept = newest.count();
+    json::bytes(&messages[messages.len() - kept..])
+}
+
+/// The artifacts that the agent produced. The answers, which snapshots also show as artifacts, are in the history.
+fn artifacts(state: &State) -> Vec<Projected> {
+    if state.artifacts.is_empty() {
+        return Vec::new();
+    }
+    let snapshot = a2a::snapshot(view(), state, Wanted::newest(Some(0)));
+    let shown = parsed(&snapshot).artifacts;
+    let answers = shown.len().saturating_sub(state.artifacts.len());
+    let produced = state.artifacts.iter().zip(&shown[answers..]);
+    produced.map(|(artifact, json)| projected(artifact_name(&artifact.id), json.get().into())).collect()
+}
+
+/// An id can be any text. One that would be long, or that could be taken for a step in a path, is replaced by its hash.
+fn artifact_name(id: &str) -> String {
+    let encoded = percent::encoded(id);
+    let is_name = encoded.len() <= ARTIFACT_NAME_BYTES && !matches!(encoded.as_str(), "" | "." | "..");
+    format!("artifacts/{}", if is_name { encoded } else { sha256(id.as_bytes()) })
+}
+
+fn status(state: &State) -> Vec<u8> {
+    let status = &state.status;
+    json::bytes(&json!({
+        "state": state_word(status.state),
+        "timestamp": rfc3339(status.at),
+        "a2aState": status.state.word(),
+        "seq": state.seq,
+    }))
+}
+
+/// The reference server's store has three words for states.
+fn state_word(state: TaskState) -> &'static str {
+    match state {
+        TaskState::Submitted | TaskState::Working | TaskState::InputRequired | TaskState::AuthRequired => "running",
+        TaskState::Completed => "completed",
+        TaskState::Failed | TaskState::Canceled | TaskState::Rejected => "error",
+    }
+}
+
+#[cfg(test)]
+mod tests;
