@@ -34,6 +34,7 @@ pub const PAGES: &[Page] = &[
     Page { subject: "webhooks", file: include_str!("manual/webhooks.md") },
     Page { subject: "serving", file: include_str!("manual/serving.md") },
     Page { subject: "deploying", file: include_str!("manual/deploying.md") },
+    Page { subject: "store", file: include_str!("manual/store.md") },
     Page { subject: "operating", file: include_str!("manual/operating.md") },
     Page { subject: "scripts", file: include_str!("manual/scripts.md") },
     Page { subject: "replay", file: include_str!("manual/replay.md") },
