@@ -35,6 +35,12 @@ impl<P: Port> Instance<P> {
         Ok(listed.entries.iter().filter_map(Summary::of).collect())
     }
 
+    /// All tasks that have an entry.
+    pub async fn entries(&self) -> Result<Vec<TaskId>, Halt> {
+        let listed = self.list(names::CONTEXTS, None).await?;
+        Ok(listed.entries.iter().filter_map(|entry| Some(names::entry_parts(&entry.name)?.1)).collect())
+    }
+
     /// Writes the summary of a task at a position of its log, in place of the version that was last seen. A newer one is left alone. Returns the
     /// version that is there now, if it is known.
     pub async fn summarize(
@@ -67,6 +73,17 @@ impl<P: Port> Instance<P> {
     /// Deletes the summary of a task, in one attempt: its removal deletes what is left.
     pub async fn unsummarize(&self, task: &TaskId) {
         let _ = self.port.delete(&names::summary(task), None).await;
+    }
+
+    /// Writes an object that only tells other programs of a task, in place of the version that was last seen. If another instance has written it
+    /// meanwhile it is left alone, and its version is returned for the next time, if it is known.
+    pub async fn replace(&self, name: &str, bytes: Vec<u8>, seen: Option<Version>) -> Result<Option<Version>, Halt> {
+        let expect = seen.map_or(Expect::Absent, Expect::Version);
+        let put = self.port.put(name, &bytes.into(), &Meta::new(), &expect).await;
+        match put.map_err(|trouble| Halt::Unavailable(trouble.message))?.value {
+            Put::Made(version) => Ok(Some(version)),
+            Put::Refused => Ok(self.get(name).await?.0.map(|object| object.version)),
+        }
     }
 
     /// Stores content that the log of a task names. It is the same whoever stores it.

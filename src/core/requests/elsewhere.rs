@@ -72,7 +72,7 @@ impl Core {
     fn held(&self, task: &TaskId, advice: &str) -> Fault {
         let ownership = self.tasks.get(task).map(|loaded| &loaded.state.ownership);
         let owner = ownership.and_then(|ownership| ownership.owner.as_ref());
-        let place = owner.and_then(|owned| owned.url.clone()).unwrap_or_else(|| "another instance".into());
+        let place = owner.and_then(|owned| owned.url.clone()).unwrap_or_else(|| "Another instance".into());
         let message = format!("{place} has this task. {advice}");
         Fault::new(FaultKind::TaskHeld(task.clone()), message)
     }

@@ -1,4 +1,5 @@
-//! Clients of object stores: Google Cloud Storage and S3. They are chosen by variables of the environment and know nothing of tasks.
+//! Clients of object stores: Google Cloud Storage and S3. They are chosen by variables of the environment and know nothing of tasks. The store
+//! of the server over them is in `store`.
 
 pub mod gcs;
 pub mod google;
@@ -7,6 +8,7 @@ mod pages;
 pub mod port;
 mod probe;
 pub mod projection;
+pub mod reindex;
 pub mod s3;
 pub mod sigv4;
 pub mod store;

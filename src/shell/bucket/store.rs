@@ -9,6 +9,7 @@ mod blobs;
 mod log;
 mod member;
 
+use crate::a2a::{OtherTools, Tools};
 use crate::base::id::{ContextId, Seq, TaskId};
 use crate::base::json;
 use crate::base::lock::lock;
@@ -24,6 +25,7 @@ use crate::core::disk::shared::{Left, SharedArchive, Standing};
 use crate::core::disk::store::{Archive, Known, Lasts, LogFile, Maintenance, Openness, Removal, Store, StoreError};
 use crate::limits::BLOB_GRACE_MS;
 use crate::limits::store::{LOGS_KEPT, SUMMARY_BYTES, SUMMARY_RETRY_MS};
+use crate::shell::bucket::projection;
 use crate::shell::event_loop::log::Log;
 use crate::shell::event_loop::sys;
 use crate::shell::journal::audit::AuditFile;
@@ -31,11 +33,13 @@ use crate::shell::journal::blobs::FileBlobs;
 use crate::task::access::Partition;
 use crate::task::log::blob::Blobs;
 use crate::task::log::brief::Brief;
+use crate::task::machine::state::State;
 use blobs::BucketBlobs;
 use log::SharedLog;
 use member::{Member, halted};
 use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -55,6 +59,8 @@ pub struct SharedTasks {
     /// Summaries that are to be written, and not before this time in Unix milliseconds.
     summaries: Mutex<HashMap<TaskId, (u64, Brief)>>,
     audit: OnceLock<AuditFile>,
+    /// The built-in tools, as other programs are shown them.
+    tools: Arc<OnceLock<Tools>>,
 }
 
 struct Kept {
@@ -84,6 +90,7 @@ impl BucketStore {
             logs: Mutex::default(),
             summaries: Mutex::default(),
             audit: OnceLock::new(),
+            tools: Arc::default(),
         };
         Ok(BucketStore { tasks: Arc::new(tasks), swept_ms: sys::unix_ms() })
     }
@@ -91,6 +98,11 @@ impl BucketStore {
     /// Random for each start.
     pub fn instance(&self) -> Arc<str> {
         self.tasks.member.id().as_str().into()
+    }
+
+    /// Where the built-in tools are put when they are known: before that, tasks are not shown to other programs.
+    pub fn tools(&self) -> Arc<OnceLock<Tools>> {
+        self.tasks.tools.clone()
     }
 
     /// Keeps the audit too, in the state directory.
@@ -239,12 +251,31 @@ impl SharedTasks {
         if !self.member.hasty.owns(&view) {
             return Ok(());
         }
-        let tail = view.tail;
+        let (tail, state) = (view.tail, view.replica.state.clone());
         drop(view);
         let seen = lock(&log.summary).clone();
         let written = block_on(self.member.hasty.summarize(task, &summary(brief), tail, seen)).map_err(halted)?;
         *lock(&log.summary) = written;
         self.forget_unused();
+        match (state, self.tools.get()) {
+            (Some(state), Some(tools)) => self.project(&log, state, tools),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the objects that show a task to other programs. One that somebody else has written meanwhile is left alone.
+    fn project(&self, log: &SharedLog, mut state: State, tools: &Tools) -> Result<(), StoreError> {
+        let unreadable = |error: io::Error| StoreError::transient(format!("stored content cannot be read: {error}"));
+        state.load_messages(&*self.content).map_err(unreadable)?;
+        let others = state.tools.as_ref().map(|set| OtherTools::read(set, &*self.content)).unwrap_or_default();
+        let mut seen = lock(&log.projected);
+        for object in projection::objects(&state, tools, &others) {
+            let name = format!("{}{}", names::task(&log.task), object.name);
+            let written = block_on(self.member.hasty.replace(&name, object.bytes, seen.get(&name).cloned()));
+            if let Some(version) = written.map_err(halted)? {
+                seen.insert(name, version);
+            }
+        }
         Ok(())
     }
 
@@ -348,6 +379,10 @@ impl Archive for SharedTasks {
             deleted => deleted?,
         }
         block_on(self.member.hasty.unsummarize(task));
+        for name in lock(&log.projected).keys() {
+            // What is left goes with the log.
+            let _ = self.member.bucket.delete(name, None);
+        }
         // What cannot be deleted now is deleted with the cache.
         let _ = fs::remove_dir_all(self.outputs.join(task.as_str()));
         drop(log);

@@ -68,7 +68,7 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     let mut instances = Instances::open(&plan.state, &mut sys::entropy()).map_err(OpenError::State)?;
     plan.settings.access.check(listen_of(&plan).as_slice()).map_err(OpenError::Plan)?;
     let (access, credentials, key_source) = access(&plan, &lookup(plan.environment.clone()))?;
-    let Records { store, audit, shared } = store(&mut plan, &instances, &workspace)?;
+    let Records { store, audit, shared, tools } = store(&mut plan, &instances, &workspace)?;
     let stopwatch = Stopwatch::default();
     let store = Box::new(Observed { store, stopwatch: stopwatch.clone(), watch: plan.watch.take() });
     let mut listeners = listeners(&plan, instances.own())?;
@@ -90,6 +90,7 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     let site = reader.site(workspace).map_err(OpenError::Plan)?;
     let children = children.map(Arc::new);
     let (mut context, model) = worker_context(plan, site, roots, children, store.archive(), reader)?;
+    tools.into_iter().for_each(|tools| drop(tools.set(a2a::Tools::new(&context.specs))));
     context.credentials = credentials;
     context.identity = key_source;
     let mut setup =

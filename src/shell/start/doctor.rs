@@ -12,6 +12,8 @@ use crate::base::text::words::words;
 use crate::config::listen::Listen;
 use crate::config::options::Flag;
 use crate::config::trust::Trust;
+#[cfg(feature = "bucket")]
+use crate::shell::bucket;
 use crate::shell::children::confine;
 use crate::shell::children::environment::{find_program, path_of};
 use crate::shell::event_loop::sys;
@@ -113,6 +115,8 @@ pub fn run(flags: &[Flag], environment: Vec<(OsString, OsString)>, as_json: bool
 fn of_plan(plan: Plan, env: &Env) -> Vec<Finding> {
     let mut found = vec![confinement()];
     found.extend(state(&plan.state));
+    #[cfg(feature = "bucket")]
+    found.extend(bucket(&plan, env));
     found.extend(ports(&plan));
     found.push(credentials::check(&plan, env));
     let certificates = client::tls(plan.certificates.as_deref());
@@ -243,6 +247,21 @@ fn state(dir: &Path) -> Vec<Finding> {
         found.push(fine("state", format!("{shown}; {running}")));
     }
     found
+}
+
+/// Whether tasks can be stored in the bucket that was chosen.
+#[cfg(feature = "bucket")]
+fn bucket(plan: &Plan, env: &Env) -> Option<Finding> {
+    let advice = "gemini-a2a help store names the variables and permissions that are needed";
+    let tls = client::tls(plan.certificates.as_deref()).ok()?;
+    let bucket = match bucket::chosen(plan.settings.store.kind, env.as_ref(), tls) {
+        Ok(bucket) => bucket?,
+        Err(error) => return Some(failure("bucket", error.to_string(), advice)),
+    };
+    Some(match bucket::probe(&*bucket, &bucket::probe_name("doctor")) {
+        Ok(()) => fine("bucket", "it answers and refuses to create an object twice"),
+        Err(error) => failure("bucket", error.to_string(), advice),
+    })
 }
 
 /// Whether the addresses are free, or taken by a server of ours.

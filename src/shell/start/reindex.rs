@@ -1,23 +1,39 @@
 //! `gemini-a2a tasks reindex`: makes the index of the tasks anew from their logs. The index is only a cache, so nothing is lost by it.
 
+#[cfg(feature = "bucket")]
+use crate::bucket::Bucket;
 use crate::config::options::Flag;
+#[cfg(feature = "bucket")]
+use crate::shell::bucket::{chosen, reindex::reindex};
 use crate::shell::headless;
 use crate::shell::journal::index::{self, Entry, Places};
 use crate::shell::journal::instances;
+#[cfg(feature = "bucket")]
+use crate::shell::start::assemble::lookup;
 use crate::shell::start::configure::{Configured, LogOutput, configure};
+#[cfg(feature = "bucket")]
+use crate::shell::start::embed::Plan;
 use crate::shell::start::embed::{self, SignalHandling};
 use crate::shell::start::running::Running;
 use crate::shell::start::sessions;
+#[cfg(feature = "bucket")]
+use crate::shell::workers::client;
 use crate::shell::workers::slash_commands::Commands;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io;
 use std::path::Path;
+#[cfg(feature = "bucket")]
+use std::sync::Arc;
 
 /// What was repaired, in one line.
 pub fn run(flags: &[Flag], environment: Vec<(OsString, OsString)>) -> Result<String, String> {
     let Configured { mut plan, .. } = configure(flags, environment, Commands::built_in(), LogOutput::Nowhere)?;
+    #[cfg(feature = "bucket")]
+    if let Some(bucket) = bucket(&plan)? {
+        return reindex(bucket);
+    }
     let (state, places) = (plan.state.clone(), Places::of(&plan.state));
     if let Some(running) = instances::living(&state.join("instances")).first() {
         return Err(format!("a server runs with {}: {}; stop it first", state.display(), running.url));
@@ -37,6 +53,14 @@ pub fn run(flags: &[Flag], environment: Vec<(OsString, OsString)>) -> Result<Str
     sessions::list(stream, Path::new("")).map_err(failed)?;
     running.end().map_err(failed)?;
     Ok(changes(&before, &index::entries(&places)))
+}
+
+/// The bucket that the tasks are in, if they are in one.
+#[cfg(feature = "bucket")]
+fn bucket(plan: &Plan) -> Result<Option<Arc<dyn Bucket>>, String> {
+    let env = lookup(plan.environment.clone());
+    let tls = client::tls(plan.certificates.as_deref())?;
+    chosen(plan.settings.store.kind, env.as_ref(), tls).map_err(|error| error.to_string())
 }
 
 fn changes(before: &[Entry], after: &[Entry]) -> String {

@@ -17,6 +17,7 @@ use crate::shell::bucket::store::member::{Member, halted};
 use crate::shell::event_loop::sys;
 use crate::task::log::event::Event;
 use crate::task::log::record::Record;
+use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub struct SharedLog {
     view: Mutex<TaskView>,
     /// The version of its summary that was last seen.
     pub summary: Mutex<Option<Version>>,
+    /// The versions of the objects for other programs that were last seen, by name.
+    pub projected: Mutex<HashMap<String, Version>>,
 }
 
 /// The log as this process knows it.
@@ -61,6 +64,7 @@ impl SharedLog {
             appended: Condvar::new(),
             view: Mutex::new(view),
             summary: Mutex::default(),
+            projected: Mutex::default(),
         }
     }
 

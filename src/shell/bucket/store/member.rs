@@ -72,9 +72,11 @@ impl Member {
             has_beaten: AtomicBool::new(false),
             log,
         });
-        let unusable = (!is_usable).then_some(probe_name);
+        // The first one here, so that the server is ready when it listens.
+        let unprobed = if is_usable { None } else { Some(probe_name) };
+        let first = is_usable.then(|| member.beat(1));
         let weak = Arc::downgrade(&member);
-        member.start("heartbeat", move || beat(&weak, unusable))?;
+        member.start("heartbeat", move || beat(&weak, unprobed, first))?;
         let weak = Arc::downgrade(&member);
         member.start("instances", move || watch(&weak))?;
         Ok(member)
@@ -139,6 +141,15 @@ impl Member {
         waited.is_ok_and(|(is_ending, _)| *is_ending)
     }
 
+    /// Writes a heartbeat. Returns how long to wait for the next.
+    fn beat(&self, n: u64) -> u64 {
+        self.has_beaten.store(true, Ordering::Release);
+        let beaten = block_on(self.hasty.beat(n));
+        let pause_ms = self.hasty.times.heartbeat_ms / if beaten.is_ok() { 1 } else { 4 };
+        self.note_beat(beaten.map_err(|trouble| trouble.message));
+        pause_ms
+    }
+
     fn note_beat(&self, beaten: Result<u64, String>) {
         let mut trouble = lock(&self.trouble);
         match beaten {
@@ -153,9 +164,13 @@ impl Member {
     }
 }
 
-/// Writes heartbeats until the member ends. First the bucket is probed, if that has not succeeded yet.
-fn beat(member: &Weak<Member>, mut unprobed: Option<String>) {
-    let mut n = 0;
+/// Writes heartbeats until the member ends. First the bucket is probed, if that has not succeeded yet; `first` says how long to wait after
+/// the first heartbeat, if that was written.
+fn beat(member: &Weak<Member>, mut unprobed: Option<String>, first: Option<u64>) {
+    let mut n = u64::from(first.is_some());
+    if first.is_some_and(|ms| member.upgrade().is_none_or(|member| member.rest(ms))) {
+        return;
+    }
     while let Some(member) = member.upgrade() {
         if let Some(name) = &unprobed {
             match probe(&*member.bucket, name) {
@@ -170,12 +185,7 @@ fn beat(member: &Weak<Member>, mut unprobed: Option<String>) {
             }
         }
         n += 1;
-        member.has_beaten.store(true, Ordering::Release);
-        let beaten = block_on(member.hasty.beat(n));
-        let is_late = beaten.is_err();
-        member.note_beat(beaten.map_err(|trouble| trouble.message));
-        let times = &member.hasty.times;
-        if member.rest(if is_late { times.heartbeat_ms / 4 } else { times.heartbeat_ms }) {
+        if member.rest(member.beat(n)) {
             return;
         }
     }

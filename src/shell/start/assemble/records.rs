@@ -1,5 +1,6 @@
 //! What a server writes down: its store, its audit and its access log.
 
+use crate::a2a::Tools;
 #[cfg(feature = "bucket")]
 use crate::bucket::instance::Times;
 use crate::config::operation::AccessLogTarget;
@@ -30,14 +31,15 @@ use std::fs::{self, File, OpenOptions};
 #[cfg(feature = "bucket")]
 use std::io::{self, Read, Write};
 use std::path::Path;
-#[cfg(feature = "bucket")]
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The store, the audit that it keeps, and who this server is to the others that share it.
 pub(super) struct Records {
     pub store: Box<dyn Store>,
     pub audit: Option<AuditSetup>,
     pub shared: Option<SharedStore>,
+    /// Where a store wants to know the built-in tools.
+    pub tools: Option<Arc<OnceLock<Tools>>>,
 }
 
 #[inline(never)]
@@ -48,7 +50,7 @@ pub(super) fn store(plan: &mut Plan, instances: &Instances, workspace: &Path) ->
             let why = "only the store in files keeps an audit; leave --audit out, and --access token too";
             Err(OpenError::Plan(why.into()))
         }
-        Some(store) => Ok(Records { store, audit: None, shared: None }),
+        Some(store) => Ok(Records { store, audit: None, shared: None, tools: None }),
         None => match shared(plan, instances, workspace, keeps_audit)? {
             Some(records) => Ok(records),
             None => {
@@ -59,7 +61,7 @@ pub(super) fn store(plan: &mut Plan, instances: &Instances, workspace: &Path) ->
                     journal.keep_audit(file);
                     setup
                 });
-                Ok(Records { store: Box::new(journal), audit, shared: None })
+                Ok(Records { store: Box::new(journal), audit, shared: None, tools: None })
             }
         },
     }
@@ -107,7 +109,8 @@ fn shared(
         plan.log.warn(format_args!("the workspace has no id, so no other instance can continue its tasks: {error}"));
     }
     let shared = SharedStore { instance: store.instance(), url, workspace: workspace.ok(), slow_ms };
-    Ok(Some(Records { store: Box::new(store), audit, shared: Some(shared) }))
+    let tools = Some(store.tools());
+    Ok(Some(Records { store: Box::new(store), audit, shared: Some(shared), tools }))
 }
 
 /// The id of a workspace, in a file in it. It is made if there is none: instances that see the same file work in the same files.
