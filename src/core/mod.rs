@@ -298,7 +298,7 @@ impl Core {
                 Timer::Trial => self.out.push(Out::Store(StoreRequest::Probe)),
                 Timer::Load(task) => self.out.push(Out::Store(StoreRequest::Load { task })),
                 Timer::Look => self.ask_shared(SharedRequest::Look),
-                Timer::Follow(task) => self.follow_is_due(&task),
+                Timer::Follow(task) => self.follow_is_due(&task, now),
                 Timer::Waiting(sub) => self.stop_waiting(sub),
                 Timer::Greeting(conn) => self.greet(conn),
                 Timer::Hook { task, .. } => self.disk.to_release.push(task),

@@ -120,6 +120,7 @@ impl Disk {
         self.resolving.retain(|_, request| is_kept(request));
         self.to_list.retain(is_kept);
         self.sharing.sent.retain(|sent| is_kept(&sent.request));
+        self.sharing.reading.retain(|reading| is_kept(&reading.request));
     }
 
     /// Whether there is work left that waits for no event.

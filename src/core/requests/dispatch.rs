@@ -54,6 +54,13 @@ impl Core {
             self.leave(absent.clone());
             return self.park(absent, request);
         }
+        if let Some(task) = &task {
+            match self.read_before(task, request) {
+                Some(current) => request = current,
+                None => return,
+            }
+        }
+        let caller = &request.caller;
         if let (Some((path, wish)), None) = (self.wanted_workspace(&request.call, caller), &request.site) {
             self.connections.begin_call(caller.conn);
             let directories = Core::wanted_directories(&request.call);

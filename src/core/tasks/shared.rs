@@ -3,6 +3,7 @@
 
 use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
+use crate::core::disk::Parked;
 use crate::core::disk::request::{SharedAnswer, SharedRequest, StoreRequest};
 use crate::core::disk::shared::Standing;
 use crate::core::disk::store::{Known, Lasts, StoreError};
@@ -27,8 +28,18 @@ pub(in crate::core) struct Sharing {
     /// When summaries were last asked for, and whether somebody has asked for a list since.
     listed_ms: Option<u64>,
     pub list_was_asked: bool,
+    /// Requests that wait for a task to be read on.
+    pub reading: Vec<Reading>,
     /// Requests that were left for the owners of tasks.
     pub sent: Vec<crate::core::requests::elsewhere::SentRequest>,
+}
+
+/// A request that waits for a task to be read on.
+pub(in crate::core) struct Reading {
+    task: TaskId,
+    pub request: Parked,
+    /// The reading that is under way was asked for after the request came.
+    is_asked: bool,
 }
 
 impl Core {
@@ -131,8 +142,58 @@ impl Core {
     /// Whether events of other instances are to be read: somebody waits for them, and nobody works on the task here.
     fn is_followed(&self, loaded: &LoadedTask) -> bool {
         let task = &loaded.state.created.task;
+        let is_read = self.disk.sharing.reading.iter().any(|reading| reading.task == *task);
         let is_awaited = !loaded.subs.is_empty() || self.disk.to_own.contains(task) || self.has_sent(task);
-        is_awaited && is_untouched(loaded) && !(loaded.owned && loaded.is_open())
+        (is_awaited || is_read) && others_may_continue(loaded)
+    }
+
+    /// Keeps a request about a task that is in memory until the task is as it is in the store: clients watch it here, and others may have
+    /// continued it. Returns the request if that is so already.
+    pub(in crate::core) fn read_before(&mut self, task: &TaskId, request: Parked) -> Option<Parked> {
+        let is_outdated = self.settings.shared_store.is_some()
+            && !request.is_current
+            && self.tasks.get(task).is_some_and(others_may_continue);
+        if !is_outdated {
+            return Some(request);
+        }
+        self.connections.begin_call(request.caller.conn);
+        let is_asked = !self.disk.sharing.following.contains_key(task);
+        self.disk.sharing.reading.push(Reading { task: task.clone(), request, is_asked });
+        self.read_task_on(task);
+        None
+    }
+
+    /// Carries out all requests that wait for a task to be read on.
+    fn end_all_reading(&mut self, task: &TaskId, now: Now) {
+        self.disk.sharing.reading.iter_mut().for_each(|reading| reading.is_asked |= reading.task == *task);
+        self.end_reading(task, now);
+    }
+
+    /// A task could not be read on: it is not known how it is now.
+    fn refuse_reading(&mut self, task: &TaskId, error: &StoreError, now: Now) {
+        let all = std::mem::take(&mut self.disk.sharing.reading);
+        let (failed, left): (Vec<_>, Vec<_>) = all.into_iter().partition(|reading| reading.task == *task);
+        self.disk.sharing.reading = left;
+        let fault = error.clone().into_fault();
+        for Reading { request: Parked { caller, .. }, .. } in failed {
+            self.connections.end_call(caller.conn);
+            self.refuse(caller.conn, &caller.form, &fault, now);
+            self.read_on(caller.conn, now);
+        }
+    }
+
+    /// Carries out the requests that waited for a task to be read on, and has it read again for those that came after it was asked for.
+    fn end_reading(&mut self, task: &TaskId, now: Now) {
+        let all = std::mem::take(&mut self.disk.sharing.reading);
+        let (read, left): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|reading| reading.task == *task && reading.is_asked);
+        self.disk.sharing.reading = left;
+        for Reading { request, .. } in read {
+            let conn = request.caller.conn;
+            self.connections.end_call(conn);
+            self.dispatch(Parked { is_current: true, ..request }, now);
+            self.read_on(conn, now);
+        }
     }
 
     /// Reads on, unless that is under way.
@@ -145,11 +206,14 @@ impl Core {
         }
     }
 
-    /// The time to read on again.
-    pub(in crate::core) fn follow_is_due(&mut self, task: &TaskId) {
+    /// The time to read on again. A task that is worked on here by now, or is not in memory any more, is not read on.
+    pub(in crate::core) fn follow_is_due(&mut self, task: &TaskId, now: Now) {
         match self.tasks.get(task).filter(|loaded| self.is_followed(loaded)).map(|loaded| loaded.state.seq) {
             Some(after) => self.ask_shared(SharedRequest::Follow { task: task.clone(), after }),
-            None => drop(self.disk.sharing.following.remove(task)),
+            None => {
+                self.disk.sharing.following.remove(task);
+                self.end_all_reading(task, now);
+            }
         }
     }
 
@@ -159,15 +223,27 @@ impl Core {
         let next = match lines {
             Err(error) if error.lasts == Lasts::Gone => {
                 self.disk.sharing.following.remove(task);
-                return self.is_gone(task, now);
+                self.is_gone(task, now);
+                return self.end_all_reading(task, now);
             }
-            Err(_) => FOLLOW_MS,
+            Err(error) => {
+                self.refuse_reading(task, &error, now);
+                FOLLOW_MS
+            }
             Ok(lines) if self.take_lines(task, &lines, now) => FOLLOW_FIRST_MS,
             Ok(_) => (2 * delay).min(FOLLOW_MS),
         };
         self.disk.sharing.following.insert(task.clone(), next);
-        self.timers.arm(now.mono_ms + next, Timer::Follow(task.clone()));
         self.answer_sent(task, now);
+        self.end_reading(task, now);
+        let mut waiting = self.disk.sharing.reading.iter_mut().filter(|reading| reading.task == *task).peekable();
+        match waiting.peek().is_some() {
+            true => {
+                waiting.for_each(|reading| reading.is_asked = true);
+                self.follow_is_due(task, now);
+            }
+            false => self.timers.arm(now.mono_ms + next, Timer::Follow(task.clone())),
+        }
         let is_ours = self.tasks.get(task).is_some_and(|loaded| self.is_ours(loaded));
         if is_ours && self.disk.to_own.remove(task) {
             self.take_over_left(task, now);
@@ -234,6 +310,12 @@ impl Core {
         self.tasks.forget(task, now.unix_ms);
         self.arm_expiry(now);
     }
+}
+
+/// Whether another instance may continue the task now: nobody works on it here.
+fn others_may_continue(loaded: &LoadedTask) -> bool {
+    let works = loaded.owned && (loaded.state.is_at_work() || !loaded.running.is_empty() || !loaded.gated.is_empty());
+    is_untouched(loaded) && !works
 }
 
 /// Whether nothing was decided here that the store does not have.

@@ -126,7 +126,8 @@ impl Store for BucketStore {
         let mut logs = lock(&self.tasks.logs);
         let kept = logs.get_mut(task).ok_or_else(|| StoreError::new(format!("the log of task {task} is not open")))?;
         kept.left = None;
-        kept.log.append(lines)
+        kept.log.append(lines);
+        Ok(())
     }
 
     fn append_audit(&mut self, lines: &[u8]) -> Result<(), StoreError> {
@@ -211,18 +212,10 @@ impl SharedTasks {
     fn read(&self, task: &TaskId) -> Result<Arc<SharedLog>, StoreError> {
         let log = self.log(task);
         let read = log.read_on(&mut log.view());
-        match read {
-            Ok(()) => {
-                log.revive();
-                Ok(log)
-            }
-            Err(error) => {
-                if error.lasts == Lasts::Gone {
-                    self.forget(task);
-                }
-                Err(error)
-            }
+        if read.as_ref().is_err_and(|error| error.lasts == Lasts::Gone) {
+            self.forget(task);
         }
+        read.map(|()| log)
     }
 
     fn next_summary(&self) -> Option<(TaskId, Brief)> {
@@ -352,6 +345,7 @@ impl Archive for SharedTasks {
 
     fn refresh(&self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
         let log = self.read(task)?;
+        log.revive();
         if let Some(kept) = lock(&self.logs).get_mut(task) {
             kept.left = None;
         }

@@ -42,6 +42,8 @@ pub struct SharedLog {
 #[derive(Default)]
 struct Lines {
     bytes: Vec<u8>,
+    /// How many events these are.
+    events: u64,
     /// So many bytes are in the bucket.
     synced: usize,
     /// Up to here bytes were sent of which it is not known whether they arrived. They are sent again as they were.
@@ -51,6 +53,27 @@ struct Lines {
     damaged: Option<StoreError>,
     /// When the last segment was sent, by the clock of the port.
     sent_ms: u64,
+}
+
+impl Lines {
+    /// Whether lines follow those that there are.
+    fn continues(&self, lines: &[u8]) -> bool {
+        let first = lines.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        first.is_empty() || Record::read(first).is_ok_and(|record| record.seq == Seq(self.events + 1))
+    }
+
+    fn add(&mut self, lines: &[u8]) {
+        self.bytes.extend_from_slice(lines);
+        self.events += memchr::memchr_iter(b'\n', lines).count() as u64;
+    }
+
+    /// Other lines have the place of those behind `kept` bytes.
+    fn replace(&mut self, kept: usize, lines: &[u8]) {
+        self.is_void = self.bytes.len() > self.synced;
+        self.bytes.truncate(kept);
+        self.events = memchr::memchr_iter(b'\n', &self.bytes).count() as u64;
+        self.add(lines);
+    }
 }
 
 impl SharedLog {
@@ -68,16 +91,16 @@ impl SharedLog {
         }
     }
 
-    /// Keeps lines until they are synced.
-    pub fn append(&self, lines: &[u8]) -> Result<(), StoreError> {
+    /// Keeps lines until they are synced. They are void if others were read meanwhile that have their place.
+    pub fn append(&self, lines: &[u8]) {
         let mut own = lock(&self.lines);
-        if own.is_void {
-            return Err(self.claimed());
+        // The next sync says so.
+        own.is_void |= !own.continues(lines);
+        if !own.is_void {
+            own.add(lines);
         }
-        own.bytes.extend_from_slice(lines);
         drop(own);
         self.appended.notify_all();
-        Ok(())
     }
 
     /// Whether there is something that is not in the bucket.
@@ -134,8 +157,7 @@ impl SharedLog {
         {
             let mut lines = lock(&self.lines);
             if !lines.bytes.starts_with(&known) || known.len() < lines.synced {
-                lines.is_void = lines.bytes.len() > lines.synced;
-                lines.bytes.clone_from(&known);
+                lines.replace(0, &known);
             }
             lines.synced = known.len();
         }
@@ -162,9 +184,7 @@ impl SharedLog {
         let mut lines = lock(&self.lines);
         let synced = lines.synced;
         if !lines.bytes[synced..].starts_with(&applied) {
-            lines.is_void = lines.bytes.len() > synced;
-            lines.bytes.truncate(synced);
-            lines.bytes.extend_from_slice(&applied);
+            lines.replace(synced, &applied);
             drop(lines);
             self.content.learn(&self.task, &applied);
             lines = lock(&self.lines);
