@@ -199,7 +199,7 @@ fn the_model_is_named_truly_after_a_fallback() {
 #[test]
 fn a_conversation_is_summarised_when_a_user_asks_for_it() {
     let fixture = Fixture::new();
-    let events = fixture.say("TEXT the answer is 42");
+    let events = fixture.say("TEXT the answer is plumage");
     let task = task_in(&events);
     let mut socket = Socket::open(&fixture.server.url(), &format!("/ws?taskId={task}"), Some("gemini-a2a.v1"));
     socket.send(&json!({ "id": 1, "call": { "execute": { "text": "/compress", "task": task } } }));
@@ -209,7 +209,7 @@ fn a_conversation_is_summarised_when_a_user_asks_for_it() {
     assert_eq!(answer["ok"]["taskId"], task.as_str(), "{answer}");
     fixture.client().call("message/send", prompt_in(&task, "TEXT next"));
     let contents = request(&fixture)["contents"].to_string();
-    assert!(contents.contains("<state_snapshot>") && !contents.contains("42"), "{contents}");
+    assert!(contents.contains("<state_snapshot>") && !contents.contains("plumage"), "{contents}");
     assert!(!contents.contains("/compress"), "{contents}");
     // Another time there is nothing new but one turn, and an unknown conversation is none.
     let refused = fixture.client().post("/executeCommand", &json!({ "command": "compact" })).json();

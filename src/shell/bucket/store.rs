@@ -43,6 +43,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
+/// The file with the id of an instance in its cache.
+const INSTANCE: &str = "instance";
+
 /// The loop's half.
 pub struct BucketStore {
     tasks: Arc<SharedTasks>,
@@ -70,19 +73,27 @@ struct Kept {
 }
 
 impl BucketStore {
-    /// Joins the instances of a bucket. `dir` is the state directory, and `instance` this server's id in it.
+    /// Joins the instances of a bucket. `dir` is the state directory; `ids` are this server's id in it and those of servers that have ended.
     pub fn open(
         bucket: Arc<dyn Bucket>,
         times: Times,
         url: Option<String>,
-        (dir, instance): (&Path, &str),
+        (dir, ids): (&Path, &[&str]),
         log: Log,
     ) -> Result<BucketStore, StoreError> {
-        let cache = dir.join("cache").join(instance);
-        // What an earlier server with this id has left.
-        let _ = fs::remove_dir_all(&cache);
-        let files = FileBlobs::open(cache.join("blobs"))?;
         let member = Member::join(bucket, times, url, log)?;
+        let caches: Vec<PathBuf> = ids.iter().map(|id| dir.join("cache").join(id)).collect();
+        for cache in &caches {
+            // Its server has ended, so nobody has to wait until its heartbeat is old.
+            if let Ok(ended) = fs::read_to_string(cache.join(INSTANCE)) {
+                member.forget(&ended);
+            }
+            let _ = fs::remove_dir_all(cache);
+        }
+        let cache = &caches[0];
+        let files = FileBlobs::open(cache.join("blobs"))?;
+        // Without it the others notice later that this server has died.
+        let _ = fs::write(cache.join(INSTANCE), member.id().as_str());
         let tasks = SharedTasks {
             content: Arc::new(BucketBlobs::new(files, member.clone())),
             member,

@@ -134,6 +134,15 @@ impl Member {
         }
     }
 
+    /// Deletes the heartbeat of an instance that is known to have ended.
+    pub fn forget(&self, instance: &str) {
+        let is_id = !instance.is_empty() && instance.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        if is_id && instance != self.id().as_str() {
+            // If it fails, the others wait until the heartbeat is old.
+            let _ = block_on(self.hasty.forget(&InstanceId::from(instance)));
+        }
+    }
+
     /// Waits, unless the process ends. Returns whether it does.
     fn rest(&self, ms: u64) -> bool {
         let is_ending = lock(&self.is_ending);

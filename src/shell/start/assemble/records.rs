@@ -96,8 +96,8 @@ fn shared(
     let times = Times::default().divided(plan.settings.store.divisor.unwrap_or(1));
     let slow_ms = times.slow_ms;
     let url = plan.settings.access.public_url.as_ref().map(|public| public.url.clone());
-    let place = (plan.state.as_path(), instances.own());
-    let store = BucketStore::open(bucket, times, url.clone(), place, plan.log.clone());
+    let ids: Vec<&str> = instances.all().collect();
+    let store = BucketStore::open(bucket, times, url.clone(), (&plan.state, &ids), plan.log.clone());
     let mut store = store.map_err(OpenError::State)?;
     let audit = keeps_audit.then(|| audit(plan, instances.own())).transpose().map_err(OpenError::State)?;
     let audit = audit.map(|(file, setup)| {
