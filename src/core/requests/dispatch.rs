@@ -74,6 +74,9 @@ impl Core {
             if self.tasks.get(task).is_some_and(|loaded| !loaded.owned && self.is_held_elsewhere(loaded)) {
                 return self.leave_to_owner(task, request, now);
             }
+            if let Some(fault) = self.refused_unclaimed(task, &request) {
+                return self.refuse(request.caller.conn, &request.caller.form, &fault, now);
+            }
             self.take_over(task, now);
         }
         let Parked { caller, call, site, .. } = request;
@@ -189,6 +192,7 @@ impl Core {
 
     /// A list is made when everything is on disk.
     pub(in crate::core) fn list_later(&mut self, request: Parked) {
+        self.disk.sharing.list_was_asked = true;
         self.connections.begin_call(request.caller.conn);
         self.disk.to_list.push(request);
     }

@@ -68,6 +68,18 @@ impl Core {
         self.ask_shared(SharedRequest::Send { task: task.clone(), id, request: bytes });
     }
 
+    /// The error for a message that the task refuses as it is: it is not claimed for that.
+    pub(super) fn refused_unclaimed(&self, task: &TaskId, request: &Parked) -> Option<Fault> {
+        let is_others =
+            |loaded: &LoadedTask| self.settings.shared_store.is_some() && !loaded.owned && !self.is_ours(loaded);
+        let Call::Say(say) = &request.call else {
+            return None;
+        };
+        self.tasks.get(task).filter(|loaded| is_others(loaded))?;
+        let input = Input::Say { said: say.said.clone(), by: request.caller.by.clone() };
+        self.decide(task, input).err().map(|refusal| explain(task, refusal))
+    }
+
     /// The error for a call that only the task's owner could carry out.
     fn held(&self, task: &TaskId, advice: &str) -> Fault {
         let ownership = self.tasks.get(task).map(|loaded| &loaded.state.ownership);

@@ -49,6 +49,7 @@ impl Core {
 
     /// The newest tasks that the client may see, from the summaries, without reading journals.
     pub(in crate::core) fn briefs(&mut self, caller: &Caller, now: Now) -> Result<(), Fault> {
+        self.disk.sharing.list_was_asked = true;
         let mut known: Vec<_> = self.tasks.known.iter().filter(|(_, brief)| caller.sees(brief)).collect();
         let total = known.len();
         known.sort_unstable_by_key(|(_, brief)| std::cmp::Reverse(brief.at));

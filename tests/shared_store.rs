@@ -1,0 +1,25 @@
+//! Several instances of the real binary that share one store, tested from outside: tasks of one instance are read, continued,
+//! cancelled and taken over by another one, while instances are killed, paused or lose the store.
+//!
+//! The store is a fake of Google Cloud Storage in the test process, and `--store-times 10` divides all times of the protocol.
+
+mod support;
+
+#[path = "shared_store/client.rs"]
+mod client;
+#[path = "shared_store/fake_gcs.rs"]
+mod fake_gcs;
+#[path = "shared_store/gcs_api.rs"]
+mod gcs_api;
+#[path = "shared_store/instance.rs"]
+mod instance;
+#[path = "shared_store/log.rs"]
+mod log;
+#[path = "shared_store/reading.rs"]
+mod reading;
+#[path = "shared_store/store.rs"]
+mod store;
+#[path = "shared_store/taking_over.rs"]
+mod taking_over;
+#[path = "shared_store/working.rs"]
+mod working;

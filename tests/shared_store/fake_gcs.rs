@@ -1,0 +1,164 @@
+//! A fake of Google Cloud Storage in threads of the test: one bucket, and a front with its own port for each instance. Faults are
+//! faults of a front, so that one instance loses the store while the others keep it.
+
+use super::gcs_api::{Api, Operation, Preconditions};
+use crate::support::http::{Head, Message, Side};
+use gemini_a2a::bucket::memory::MemoryBucket;
+use rustix::net::sockopt::set_socket_linger;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+/// One bucket in the memory of the test.
+pub struct FakeGcs {
+    api: Arc<Api>,
+}
+
+/// How a front treats requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    Up,
+    /// Every request is carried out after this time.
+    Slow(Duration),
+    /// Connections are reset, and no request is carried out.
+    Refused,
+    /// Requests are read and neither carried out nor answered.
+    Silent,
+    /// Requests are carried out, and then the connection is reset.
+    LosesAnswers,
+}
+
+/// The store as one instance reaches it.
+pub struct Front {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    api: Arc<Api>,
+    link: Mutex<Link>,
+    counts: Mutex<BTreeMap<Operation, u64>>,
+    is_over: AtomicBool,
+}
+
+impl FakeGcs {
+    pub fn new() -> FakeGcs {
+        FakeGcs::with(Preconditions::Honoured)
+    }
+
+    pub fn with(preconditions: Preconditions) -> FakeGcs {
+        FakeGcs { api: Arc::new(Api::new(preconditions)) }
+    }
+
+    pub fn bucket(&self) -> &MemoryBucket {
+        &self.api.bucket
+    }
+
+    /// A further port of the same bucket.
+    pub fn front(&self) -> Front {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let shared = Arc::new(Shared {
+            api: self.api.clone(),
+            link: Mutex::new(Link::Up),
+            counts: Mutex::default(),
+            is_over: AtomicBool::new(false),
+        });
+        let accepting = shared.clone();
+        thread::spawn(move || {
+            for connection in listener.incoming().flatten() {
+                if accepting.is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let shared = accepting.clone();
+                thread::spawn(move || serve(connection, &shared));
+            }
+        });
+        Front { address, shared }
+    }
+}
+
+impl Front {
+    /// `127.0.0.1:PORT`.
+    pub fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    pub fn set_link(&self, link: Link) {
+        *guard(&self.shared.link) = link;
+    }
+
+    /// How many requests of a kind were carried out.
+    pub fn count(&self, operation: Operation) -> u64 {
+        guard(&self.shared.counts).get(&operation).copied().unwrap_or_default()
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        // A connection wakes the thread that accepts. It fails only if the thread has ended.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no thread of the fake panics with the lock")
+}
+
+impl Shared {
+    fn link(&self) -> Link {
+        *guard(&self.link)
+    }
+
+    fn carry_out(&self, head: &Head, body: &[u8]) -> Vec<u8> {
+        let (operation, reply) = self.api.respond(head, body);
+        if let Some(operation) = operation {
+            *guard(&self.counts).entry(operation).or_default() += 1;
+        }
+        reply
+    }
+}
+
+fn serve(mut connection: TcpStream, shared: &Shared) -> Option<()> {
+    connection.set_nodelay(true).ok()?;
+    let (mut message, mut body) = (Message::new(Side::Request), Vec::new());
+    loop {
+        if shared.link() == Link::Refused {
+            return reset(&connection);
+        }
+        while !message.is_done() {
+            let mut bytes = [0; 16 * 1024];
+            let count = connection.read(&mut bytes).ok().filter(|count| *count > 0)?;
+            message.feed(&bytes[..count], &mut body).ok()?;
+        }
+        let head = message.head()?.clone();
+        match shared.link() {
+            Link::Up => {}
+            Link::Slow(delay) => thread::sleep(delay),
+            Link::Refused => return reset(&connection),
+            Link::Silent => return wait_for_the_end(&mut connection),
+            Link::LosesAnswers => {
+                shared.carry_out(&head, &body);
+                return reset(&connection);
+            }
+        }
+        connection.write_all(&shared.carry_out(&head, &body)).ok()?;
+        body.clear();
+        message.restart(Side::Request, &mut body).ok()?;
+    }
+}
+
+fn reset(connection: &TcpStream) -> Option<()> {
+    set_socket_linger(connection, Some(Duration::ZERO)).ok()
+}
+
+/// Reads until the client closes the connection.
+fn wait_for_the_end(connection: &mut TcpStream) -> Option<()> {
+    while connection.read(&mut [0; 1024]).ok()? > 0 {}
+    None
+}
