@@ -121,6 +121,7 @@ impl Disk {
         self.to_list.retain(is_kept);
         self.sharing.sent.retain(|sent| is_kept(&sent.request));
         self.sharing.reading.retain(|reading| is_kept(&reading.request));
+        self.sharing.deleting.retain(|(_, caller)| caller.conn != conn);
     }
 
     /// Whether there is work left that waits for no event.

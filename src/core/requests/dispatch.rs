@@ -43,6 +43,9 @@ impl Core {
         if let (Some(questions), Call::Say(say)) = (unclear, &request.call) {
             return self.reply_with_message(caller, say, &questions, now);
         }
+        if let Some(task) = self.is_unheard_of_deletion(&request) {
+            return self.park(task, request);
+        }
         if task.is_none() {
             match self.look_for_context(request) {
                 Some(looked) => request = looked,

@@ -224,6 +224,20 @@ impl Core {
 
     // Tasks and contexts of other instances.
 
+    /// The task that is to be deleted, if it has still to be looked for in the store.
+    pub(super) fn is_unheard_of_deletion(&self, request: &Parked) -> Option<TaskId> {
+        match &request.call {
+            Call::Delete { task }
+                if self.settings.shared_store.is_some()
+                    && !request.is_current
+                    && self.tasks.known.get(task).is_none() =>
+            {
+                Some(task.clone())
+            }
+            _ => None,
+        }
+    }
+
     /// Whether a task that is not known here has still to be looked for in the store.
     pub(super) fn is_unheard_of(&self, request: &Parked, fault: &Fault) -> Option<TaskId> {
         match &fault.kind {

@@ -122,6 +122,7 @@ impl Core {
         result: Result<Removal, StoreError>,
         now: Now,
     ) {
+        self.answer_deleting(&task, &result, now);
         if result != Ok(Removal::Removed) {
             self.tasks.learn(task.clone(), brief);
             self.put_off(task.clone(), now);

@@ -7,6 +7,7 @@ use crate::core::disk::Parked;
 use crate::core::disk::request::{SharedAnswer, SharedRequest, StoreRequest};
 use crate::core::disk::shared::Standing;
 use crate::core::disk::store::{Known, Lasts, StoreError};
+use crate::core::requests::Caller;
 use crate::core::tasks::loaded_task::{LoadedTask, Mark};
 use crate::core::timers::Timer;
 use crate::core::{Core, Out};
@@ -28,6 +29,8 @@ pub(in crate::core) struct Sharing {
     /// When summaries were last asked for, and whether somebody has asked for a list since.
     listed_ms: Option<u64>,
     pub list_was_asked: bool,
+    /// Tasks that are being deleted, and for whom.
+    pub deleting: Vec<(TaskId, Caller)>,
     /// Requests that wait for a task to be read on.
     pub reading: Vec<Reading>,
     /// Requests that were left for the owners of tasks.

@@ -6,7 +6,7 @@ use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::base::text::size;
 use crate::core::disk::request::StoreRequest;
-use crate::core::disk::store::{Excess, StoreError};
+use crate::core::disk::store::{Excess, Lasts, Removal, StoreError};
 use crate::core::requests::Caller;
 use crate::core::timers::Timer;
 use crate::core::{Core, Out};
@@ -66,9 +66,38 @@ impl Core {
             );
             return Err(Fault::new(FaultKind::Unsupported, message));
         }
+        if self.settings.shared_store.is_some() {
+            self.connections.begin_call(caller.conn);
+            self.disk.sharing.deleting.push((task.clone(), caller.clone()));
+            self.remove(task, now);
+            return Ok(());
+        }
         let response = a2a::done_with(&caller.form, &task);
         self.remove(task, now);
         self.answer_now(caller.conn, &response, now)
+    }
+
+    /// A shared store has deleted a task, or not: only then those who wanted it are answered, because another instance may work on the task.
+    pub(super) fn answer_deleting(&mut self, task: &TaskId, result: &Result<Removal, StoreError>, now: Now) {
+        let all = std::mem::take(&mut self.disk.sharing.deleting);
+        let (done, left): (Vec<_>, Vec<_>) = all.into_iter().partition(|(deleted, _)| deleted == task);
+        self.disk.sharing.deleting = left;
+        for (_, Caller { conn, form, .. }) in done {
+            self.connections.end_call(conn);
+            match result {
+                Ok(_) => self.answer(conn, &a2a::done_with(&form, task), now),
+                Err(error) => {
+                    let kind = match error.lasts {
+                        Lasts::WhileLocked => FaultKind::TaskHeld(task.clone()),
+                        Lasts::Shortly => FaultKind::Overloaded { retry_after_s: 1 },
+                        Lasts::Long | Lasts::Gone => FaultKind::Storage,
+                    };
+                    let message = format!("Task {task} was not deleted: {error}.");
+                    self.refuse(conn, &form, &Fault::new(kind, message), now);
+                }
+            }
+            self.read_on(conn, now);
+        }
     }
 
     /// Whether a task has no unfinished work and nobody uses it.

@@ -175,6 +175,7 @@ fn client(mode: &Mode, flags: &[Flag]) -> ExitCode {
 fn version() -> serde_json::Value {
     let features = [
         ("agents", cfg!(feature = "agents")),
+        ("bucket", cfg!(feature = "bucket")),
         ("identity", cfg!(feature = "identity")),
         ("mcp", cfg!(feature = "mcp")),
         ("tui", cfg!(feature = "tui")),
