@@ -28,6 +28,8 @@ pub struct Member {
     /// Where clients reach this instance.
     pub url: Option<String>,
     liveness: Mutex<Liveness>,
+    /// How often this instance had been cut off when it was last looked at.
+    seen_gaps: AtomicU64,
     /// When the next scan is due, by the clock of the port. A death makes it due at once.
     scan_at: AtomicU64,
     /// Why the last heartbeat was not written.
@@ -65,6 +67,7 @@ impl Member {
             bucket,
             url,
             liveness: Mutex::default(),
+            seen_gaps: AtomicU64::new(0),
             scan_at: AtomicU64::new(0),
             trouble: Mutex::new(Some("the bucket has not answered yet".into())),
             is_ending: Mutex::new(false),
@@ -112,9 +115,11 @@ impl Member {
         let now_ms = sys::boot_ms();
         let liveness = lock(&self.liveness);
         let is_new = liveness.is_new();
+        // A process that was stopped may write a heartbeat before it gets to look: others may have taken over all the same.
+        let had_gap = ![0, liveness.gaps()].contains(&self.seen_gaps.swap(liveness.gaps(), Ordering::AcqRel));
         Standing {
             // Nothing of an instance runs before its first heartbeat.
-            is_cut_off: !is_new && liveness.is_cut_off(now_ms, &self.patient.times),
+            is_cut_off: !is_new && (had_gap || liveness.is_cut_off(now_ms, &self.patient.times)),
             scan_is_due: !is_new && now_ms >= self.scan_at.load(Ordering::Acquire),
         }
     }
