@@ -333,6 +333,7 @@ fn the_version_is_json_for_programs() {
     let version: Value = serde_json::from_str(&printed(&["--version", "--json"])).expect("one object");
     let features = [
         ("agents", cfg!(feature = "agents")),
+        ("bucket", cfg!(feature = "bucket")),
         ("identity", cfg!(feature = "identity")),
         ("mcp", cfg!(feature = "mcp")),
         ("tui", cfg!(feature = "tui")),
