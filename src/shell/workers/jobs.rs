@@ -256,13 +256,15 @@ impl Jobs {
     /// Keeps the store in order. Nobody waits for it.
     pub fn tidy(&mut self, maintenance: Maintenance) {
         let trouble = |text: String| Mail::Warning(format!("{text}; it is tried again later"));
+        // A bucket that hangs must not take the threads that look whether it does.
+        let lane = if self.has_shared_store() { Lane::Bucket } else { Lane::Disk };
         let work = move |post: &Post<Mail>, _: &Cancel| {
             if let Err(error) = (maintenance.0)() {
                 post.send(trouble(error.message));
             }
         };
         // A lane that is full has better things to do; the next maintenance makes up for this one.
-        let _ = self.lanes.start(Lane::Disk, Cancel::default(), work, trouble);
+        let _ = self.lanes.start(lane, Cancel::default(), work, trouble);
     }
 
     /// Starts work whose result is one piece of mail; `failed` makes it of an error.
