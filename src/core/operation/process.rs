@@ -1,6 +1,7 @@
 //! What only the shell can measure: the jobs of its lanes, how long the disk takes, what the process takes of the machine.
 
 use crate::core::operation::metrics::histogram::{Bounds, Histogram};
+use crate::core::operation::metrics::labels::{BucketOperation, BucketResult};
 
 /// Everything that the shell has measured, at one moment.
 #[derive(Clone, Debug, Default)]
@@ -28,12 +29,24 @@ pub struct Timings {
     pub sync: Histogram,
     /// Appends and syncs that failed.
     pub log_errors: u64,
+    /// Requests to a bucket, by operation.
+    pub bucket: [BucketTimings; BucketOperation::ALL.len()],
+}
+
+/// One operation of a bucket.
+#[derive(Clone, Debug)]
+pub struct BucketTimings {
+    pub duration: Histogram,
+    /// How often it ended with each result.
+    pub results: [u64; BucketResult::ALL.len()],
 }
 
 impl Default for Timings {
     fn default() -> Timings {
         let short = || Histogram::new(&Bounds::SHORT);
-        Timings { turn: short(), append: short(), sync: short(), log_errors: 0 }
+        let bucket = BucketOperation::ALL
+            .map(|_| BucketTimings { duration: Histogram::new(&Bounds::REQUEST), results: Default::default() });
+        Timings { turn: short(), append: short(), sync: short(), log_errors: 0, bucket }
     }
 }
 

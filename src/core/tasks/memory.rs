@@ -191,6 +191,7 @@ impl Core {
         let stops = loaded.running.iter().map(|at| Out::Stop(JobId { task: task.clone(), at: *at }));
         self.out.extend(stops);
         self.out.push(Out::warning(format!("task {task}: another instance continues it")));
+        self.operation.metrics.fenced += 1;
         let message = "Another instance continues this task. What it has not acknowledged was not accepted; ask again.";
         let fault = Fault::new(FaultKind::Overloaded { retry_after_s: 1 }, message);
         for key in loaded.subs {

@@ -4,6 +4,7 @@
 pub mod gcs;
 pub mod google;
 mod http;
+pub mod observed;
 mod pages;
 pub mod port;
 mod probe;

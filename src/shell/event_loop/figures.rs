@@ -1,6 +1,8 @@
 //! What the shell measures for `/metrics`: how long the loop and the disk take, and what the process takes of the machine.
 
 use crate::base::lock::lock;
+#[cfg(feature = "bucket")]
+use crate::core::operation::metrics::labels::{BucketOperation, BucketResult};
 use crate::core::operation::process::{ProcessFigures, Timings};
 use crate::shell::event_loop::access_log::AccessLog;
 use crate::shell::event_loop::log::Log;
@@ -30,6 +32,22 @@ impl Stopwatch {
     /// The same for a sync.
     pub fn sync<T, E>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         self.measure(work, |timings, us| timings.sync.observe(us))
+    }
+
+    /// Measures a request to a bucket.
+    #[cfg(feature = "bucket")]
+    pub fn bucket<T>(
+        &self,
+        operation: BucketOperation,
+        request: impl FnOnce() -> T,
+        result: impl FnOnce(&T) -> BucketResult,
+    ) -> T {
+        let clock = Clock::start();
+        let answer = request();
+        let timings = &mut lock(&self.timings).bucket[operation as usize];
+        timings.duration.observe(clock.micros());
+        timings.results[result(&answer) as usize] += 1;
+        answer
     }
 
     /// A turn of the loop took so many microseconds.

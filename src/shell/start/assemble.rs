@@ -68,8 +68,8 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     let mut instances = Instances::open(&plan.state, &mut sys::entropy()).map_err(OpenError::State)?;
     plan.settings.access.check(listen_of(&plan).as_slice()).map_err(OpenError::Plan)?;
     let (access, credentials, key_source) = access(&plan, &lookup(plan.environment.clone()))?;
-    let Records { store, audit, shared, tools } = store(&mut plan, &instances, &workspace)?;
     let stopwatch = Stopwatch::default();
+    let Records { store, audit, shared, tools } = store(&mut plan, &instances, &workspace, &stopwatch)?;
     let store = Box::new(Observed { store, stopwatch: stopwatch.clone(), watch: plan.watch.take() });
     let mut listeners = listeners(&plan, instances.own())?;
     let manager = manager(&plan);

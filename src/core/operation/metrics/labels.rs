@@ -83,6 +83,32 @@ words! {
     }
 }
 
+words! {
+    /// What a bucket is asked for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum BucketOperation {
+        Get = "get",
+        Put = "put",
+        Delete = "delete",
+        List = "list",
+    }
+}
+
+words! {
+    /// How a request to a bucket ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum BucketResult {
+        Done = "ok",
+        /// What it expected was not so: another instance was first.
+        Refused = "refused",
+        /// It was not answered, or the store could not do it now.
+        Unknown = "unknown",
+        Forbidden = "forbidden",
+        Unsupported = "unsupported",
+        Damaged = "damaged",
+    }
+}
+
 /// The turn of a task, if one is under way.
 pub fn turn_phase(state: &State) -> Option<TurnPhase> {
     match &state.phase {

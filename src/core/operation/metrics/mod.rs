@@ -36,6 +36,8 @@ pub(in crate::core) struct Metrics {
     pub refused: [u64; Refused::ALL.len()],
     /// Deliveries to webhooks that succeeded, and those that did not.
     pub deliveries: [u64; 2],
+    /// Tasks that another instance has taken over.
+    pub fenced: u64,
     /// Jobs that were started and have not ended.
     running: HashMap<JobId, RunningJob>,
 }
@@ -73,6 +75,7 @@ impl Default for Metrics {
             closed: [0; CloseReason::ALL.len()],
             refused: [0; Refused::ALL.len()],
             deliveries: [0; 2],
+            fenced: 0,
             running: HashMap::new(),
         }
     }

@@ -5,10 +5,12 @@ use crate::base::clock::Now;
 use crate::base::http::Response;
 use crate::core::connections::connection::Conn;
 use crate::core::operation::exchange::{CloseReason, Shape};
-use crate::core::operation::metrics::labels::{ConnectionKind, Group, Refused, TurnPhase, open_questions, turn_phase};
+use crate::core::operation::metrics::labels::{
+    BucketOperation, BucketResult, ConnectionKind, Group, Refused, TurnPhase, open_questions, turn_phase,
+};
 use crate::core::operation::metrics::method;
 use crate::core::operation::metrics::text::{MEDIA_TYPE, Text, decimal};
-use crate::core::operation::process::Figures;
+use crate::core::operation::process::{BucketTimings, Figures};
 use crate::core::requests::Caller;
 use crate::core::{Core, Out};
 use crate::task::fault::Fault;
@@ -41,6 +43,11 @@ impl Core {
         self.add_tasks(&mut text);
         self.add_connections(&mut text);
         add_figures(&mut text, figures);
+        if self.settings.shared_store.is_some() {
+            add_bucket(&mut text, &figures.timings.bucket);
+            let help = "Tasks that another instance has taken over while this one worked on them.";
+            text.single("a2a_store_fenced_total", "counter", help, self.operation.metrics.fenced);
+        }
         let help = "The version that runs.";
         text.family("a2a_build_info", "gauge", help);
         text.sample("a2a_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
@@ -171,6 +178,21 @@ fn kind(conn: &Conn) -> ConnectionKind {
         Some(Shape::Stream) => ConnectionKind::Stream,
         Some(Shape::Socket) => ConnectionKind::Socket,
         Some(Shape::Answer) | None => ConnectionKind::Http,
+    }
+}
+
+/// Requests to the bucket that the tasks are in.
+fn add_bucket(text: &mut Text, bucket: &[BucketTimings; BucketOperation::ALL.len()]) {
+    let of = || BucketOperation::ALL.into_iter().map(BucketOperation::word).zip(bucket);
+    text.family("a2a_store_requests_total", "counter", "Requests to the bucket, each attempt.");
+    for (op, timings) in of() {
+        for (result, count) in BucketResult::ALL.into_iter().zip(timings.results).filter(|(_, count)| *count > 0) {
+            text.sample("a2a_store_requests_total", &[("op", op), ("status", result.word())], count);
+        }
+    }
+    text.family("a2a_store_seconds", "histogram", "Duration of requests to the bucket.");
+    for (op, timings) in of() {
+        text.histogram("a2a_store_seconds", &[("op", op)], &timings.duration);
     }
 }
 

@@ -12,8 +12,9 @@ use crate::core::disk::store::{Store, StoreError};
 #[cfg(feature = "bucket")]
 use crate::limits::store::WORKSPACE_ID_BYTES;
 #[cfg(feature = "bucket")]
-use crate::shell::bucket::{self, store::BucketStore};
+use crate::shell::bucket::{self, observed::Observed, store::BucketStore};
 use crate::shell::event_loop::access_log::{self, AccessLog};
+use crate::shell::event_loop::figures::Stopwatch;
 #[cfg(feature = "bucket")]
 use crate::shell::event_loop::sys;
 use crate::shell::journal::Journal;
@@ -43,7 +44,12 @@ pub(super) struct Records {
 }
 
 #[inline(never)]
-pub(super) fn store(plan: &mut Plan, instances: &Instances, workspace: &Path) -> Result<Records, OpenError> {
+pub(super) fn store(
+    plan: &mut Plan,
+    instances: &Instances,
+    workspace: &Path,
+    stopwatch: &Stopwatch,
+) -> Result<Records, OpenError> {
     let keeps_audit = plan.settings.audit || plan.settings.access.mode() == AccessMode::Token;
     match plan.store.take() {
         Some(_) if keeps_audit => {
@@ -51,7 +57,7 @@ pub(super) fn store(plan: &mut Plan, instances: &Instances, workspace: &Path) ->
             Err(OpenError::Plan(why.into()))
         }
         Some(store) => Ok(Records { store, audit: None, shared: None, tools: None }),
-        None => match shared(plan, instances, workspace, keeps_audit)? {
+        None => match shared(plan, instances, workspace, keeps_audit, stopwatch)? {
             Some(records) => Ok(records),
             None => {
                 let mut journal = Journal::open(&plan.state, &plan.limits, instances).map_err(OpenError::State)?;
@@ -69,7 +75,7 @@ pub(super) fn store(plan: &mut Plan, instances: &Instances, workspace: &Path) ->
 
 /// This build has no buckets.
 #[cfg(not(feature = "bucket"))]
-fn shared(plan: &Plan, _: &Instances, _: &Path, _: bool) -> Result<Option<Records>, OpenError> {
+fn shared(plan: &Plan, _: &Instances, _: &Path, _: bool, _: &Stopwatch) -> Result<Option<Records>, OpenError> {
     match plan.settings.store.kind {
         None | Some(StoreKind::Files) => Ok(None),
         Some(_) => {
@@ -86,6 +92,7 @@ fn shared(
     instances: &Instances,
     workspace: &Path,
     keeps_audit: bool,
+    stopwatch: &Stopwatch,
 ) -> Result<Option<Records>, OpenError> {
     let tls = client::tls(plan.certificates.as_deref()).map_err(OpenError::Plan)?;
     let env = lookup(plan.environment.clone());
@@ -93,6 +100,7 @@ fn shared(
     let Some(bucket) = chosen.map_err(|error| OpenError::Plan(error.to_string()))? else {
         return Ok(None);
     };
+    let bucket = Arc::new(Observed { bucket, stopwatch: stopwatch.clone() });
     let times = Times::default().divided(plan.settings.store.divisor.unwrap_or(1));
     let slow_ms = times.slow_ms;
     let url = plan.settings.access.public_url.as_ref().map(|public| public.url.clone());
