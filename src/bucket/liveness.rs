@@ -66,6 +66,13 @@ impl Liveness {
         died
     }
 
+    /// Heartbeats of instances that have been dead for so long that nothing of theirs is left to look after, and their versions.
+    pub fn forgotten(&self, now_ms: u64, times: &Times) -> Vec<(InstanceId, Version)> {
+        let is_old = |heartbeat: &Heartbeat| now_ms.saturating_sub(heartbeat.since) >= times.grace_ms;
+        let old = self.others.iter().filter(|(_, heartbeat)| heartbeat.is_silent && is_old(heartbeat));
+        old.map(|(instance, heartbeat)| (instance.clone(), heartbeat.version.clone())).collect()
+    }
+
     /// The version in which an instance's heartbeat has been for so long that the instance is dead, if it still is in that version.
     pub fn silent(&self, instance: &InstanceId) -> Option<Version> {
         self.others.get(instance).filter(|heartbeat| heartbeat.is_silent).map(|heartbeat| heartbeat.version.clone())
@@ -101,6 +108,12 @@ impl<P: Port> Instance<P> {
         self.delete_object(&names::heartbeat(instance.as_str())).await
     }
 
+    /// Deletes the heartbeat of a dead instance, in one attempt: without it the instance is as dead as with it, and lists stay short. One
+    /// that has been written since is left alone.
+    pub async fn forget_dead(&self, instance: &InstanceId, version: &Version) {
+        let _ = self.port.delete(&names::heartbeat(instance.as_str()), Some(version)).await;
+    }
+
     /// Whether an instance is dead now; `silent` is what [`Liveness::silent`] says of it. Called between reading the tail of a log
     /// and claiming it.
     pub async fn is_dead(&self, owner: &InstanceId, silent: Option<Version>) -> Result<bool, Halt> {
@@ -109,5 +122,42 @@ impl<P: Port> Instance<P> {
         }
         let heartbeat = self.get(&names::heartbeat(owner.as_str())).await?.0;
         Ok(heartbeat.is_none_or(|heartbeat| Some(heartbeat.version) == silent))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bucket::memory::MemoryBucket;
+    use crate::bucket::port::block_on;
+    use crate::bucket::tests::Blocking;
+
+    #[test]
+    fn the_heartbeat_of_a_dead_instance_is_deleted_after_a_while_unless_it_beats_again() {
+        let (bucket, times) = (MemoryBucket::new(), Times::default());
+        let instance = |id: &str| Instance::new(Blocking::at(&bucket), id.into(), times.clone());
+        let (ours, dead, paused) = (instance("ours"), instance("dead"), instance("paused"));
+        for one in [&ours, &dead, &paused] {
+            block_on(one.beat(1)).expect("a heartbeat");
+        }
+        let mut liveness = Liveness::default();
+        let mut look = |now_ms: u64| {
+            let entries = block_on(ours.heartbeats()).expect("a list");
+            liveness.listed(&entries, now_ms, &times);
+            liveness.forgotten(now_ms, &times)
+        };
+        assert_eq!(look(0), []);
+        assert_eq!(look(times.grace_ms - 1), [], "it is dead, and nobody may have looked after its tasks yet");
+        block_on(ours.beat(2)).expect("a heartbeat");
+        let mut forgotten = look(times.grace_ms);
+        forgotten.sort_by(|a, b| a.0.cmp(&b.0));
+        let ids: Vec<&str> = forgotten.iter().map(|(id, _)| id.as_str()).collect();
+        assert_eq!(ids, ["dead", "paused"]);
+        block_on(paused.beat(2)).expect("a heartbeat");
+        for (id, version) in &forgotten {
+            block_on(ours.forget_dead(id, version));
+        }
+        let names: Vec<String> = block_on(ours.heartbeats()).unwrap().into_iter().map(|entry| entry.name).collect();
+        assert_eq!(names, [names::heartbeat("ours"), names::heartbeat("paused")]);
     }
 }

@@ -209,9 +209,14 @@ fn beat(member: &Weak<Member>, mut unprobed: Option<String>, first: Option<u64>)
 fn watch(member: &Weak<Member>) {
     while let Some(member) = member.upgrade() {
         if let Ok(entries) = block_on(member.hasty.heartbeats()) {
-            let died = lock(&member.liveness).listed(&entries, sys::boot_ms(), &member.hasty.times);
+            let (now_ms, times) = (sys::boot_ms(), &member.hasty.times);
+            let died = lock(&member.liveness).listed(&entries, now_ms, times);
             if died {
                 member.scan_at.store(0, Ordering::Release);
+            }
+            let forgotten = lock(&member.liveness).forgotten(now_ms, times);
+            for (instance, version) in forgotten {
+                block_on(member.hasty.forget_dead(&instance, &version));
             }
         }
         if member.rest(member.hasty.times.heartbeats_listed_ms) {
