@@ -172,8 +172,17 @@ impl<P: Port> Instance<P> {
 
     /// All objects whose names begin with `prefix`, behind the name `after`.
     pub(super) async fn list(&self, prefix: &str, after: Option<String>) -> Result<Listed, Halt> {
-        let mut list = List { prefix: prefix.to_owned(), after, folders: false };
-        let mut listed = Listed { entries: Vec::new(), unix_ms: u64::MAX };
+        self.list_all(List { prefix: prefix.to_owned(), after, folders: false }).await
+    }
+
+    /// The names below a prefix up to the next `/`.
+    pub(super) async fn folders(&self, prefix: &str) -> Result<Vec<String>, Halt> {
+        let list = List { prefix: prefix.to_owned(), after: None, folders: true };
+        Ok(self.list_all(list).await?.folders)
+    }
+
+    async fn list_all(&self, mut list: List) -> Result<Listed, Halt> {
+        let mut listed = Listed { entries: Vec::new(), folders: Vec::new(), unix_ms: u64::MAX };
         let mut tries = 0;
         for _ in 0..LIST_PAGES {
             let page = loop {
@@ -187,18 +196,20 @@ impl<P: Port> Instance<P> {
             };
             listed.unix_ms = listed.unix_ms.min(page.unix_ms);
             listed.entries.extend(page.value.entries);
+            listed.folders.extend(page.value.folders);
             match page.value.next {
                 Some(next) => list.after = Some(next),
                 None => return Ok(listed),
             }
         }
-        Err(Halt::Damaged(format!("the list of {prefix} does not end")))
+        Err(Halt::Damaged(format!("the list of {} does not end", list.prefix)))
     }
 }
 
 /// The objects of a list, in the order of their names.
 pub struct Listed {
     pub entries: Vec<Entry>,
+    pub folders: Vec<String>,
     /// The store's clock at the first page. An age by it is never too large.
     pub unix_ms: u64,
 }

@@ -9,6 +9,7 @@ use crate::bucket::port::{Halt, Port};
 use crate::bucket::replica::{Phase, Replica, StoreEvent};
 use crate::bucket::view::View;
 use crate::bucket::{Expect, Meta};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The key of an entry's metadata that names the task which this one continues.
@@ -135,6 +136,28 @@ impl<P: Port> Instance<P> {
         self.delete_all(&names::markers(&task), None).await
     }
 
+    /// Deletes what is left of tasks without an entry: a request that was delayed for long can create an object after its task was removed.
+    /// Nobody reads it. Returns of how many tasks something was deleted.
+    pub async fn sweep(&self) -> Result<usize, Halt> {
+        let folders = self.folders(names::TASKS).await?;
+        // Looked at afterwards: a task has an entry before it has a log.
+        let known: HashSet<TaskId> = self.entries().await?.into_iter().collect();
+        let mut swept = 0;
+        for folder in folders {
+            let task = folder.strip_prefix(names::TASKS).and_then(|rest| rest.strip_suffix('/')).map(TaskId::from);
+            let Some(task) = task.filter(|task| !known.contains(task)) else {
+                continue;
+            };
+            let listed = self.list(&folder, None).await?;
+            // Long texts of a new task are stored before its entry.
+            if listed.entries.iter().all(|entry| listed.age_ms(entry) >= self.times.grace_ms) {
+                self.delete_all(&names::task(&task), None).await?;
+                swept += 1;
+            }
+        }
+        Ok(swept)
+    }
+
     /// Deletes the objects of a prefix in the order of their names, until a list shows none, but not those of the prefix `spared`.
     async fn delete_all(&self, prefix: &str, spared: Option<&str>) -> Result<(), Halt> {
         loop {
@@ -147,5 +170,34 @@ impl<P: Port> Instance<P> {
                 self.delete_object(&entry.name).await?;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bucket::Bucket;
+    use crate::bucket::instance::Times;
+    use crate::bucket::memory::MemoryBucket;
+    use crate::bucket::port::block_on;
+    use crate::bucket::tests::Blocking;
+
+    #[test]
+    fn what_is_left_of_removed_tasks_is_swept_and_nothing_else() {
+        let bucket = MemoryBucket::new();
+        let put = |name: &str| bucket.put(name, &Arc::default(), &Meta::new(), &Expect::Any).expect("it is written");
+        let (kept, left, new) = (TaskId::from("kept"), TaskId::from("left"), TaskId::from("new"));
+        put("contexts/c/kept");
+        for task in [&kept, &left] {
+            put(&names::segment(task, Seq(7)));
+            put(&names::blob(task, "x"));
+        }
+        let instance = Instance::new(Blocking::at(&bucket), "i".into(), Times::default());
+        assert_eq!(block_on(instance.sweep()), Ok(0), "it may belong to a task that is just being created");
+        bucket.set_time(bucket.time() + instance.times.grace_ms);
+        put(&names::blob(&new, "x"));
+        assert_eq!(block_on(instance.sweep()), Ok(1));
+        let all = |task: &TaskId| block_on(instance.list(&names::task(task), None)).expect("a list").entries.len();
+        assert_eq!((all(&kept), all(&left), all(&new)), (2, 0, 1));
     }
 }

@@ -4,6 +4,9 @@ use crate::base::id::{ContextId, Seq, Subject, TaskId, Tenant};
 use crate::base::json;
 use crate::task::log::blob::sha256;
 
+/// Everything of tasks but their entries, markers and summaries.
+pub const TASKS: &str = "tasks/";
+
 /// Markers of unfinished work.
 pub const OPEN: &str = "open/";
 

@@ -1,6 +1,6 @@
-//! `gemini-a2a tasks reindex` for a bucket: the summaries of all tasks are made anew from their logs. Servers may run meanwhile.
+//! `gemini-a2a tasks reindex` for a bucket: the summaries of all tasks are made anew from their logs, and what is left of removed tasks
+//! is deleted. Servers may run meanwhile.
 
-use crate::base::json;
 use crate::bucket::Bucket;
 use crate::bucket::instance::{Instance, Times};
 use crate::bucket::journal::JournalReplica;
@@ -10,6 +10,7 @@ use crate::bucket::replica::{InstanceId, Phase, Replica};
 use crate::bucket::view::View;
 use crate::limits::store::PATIENT_TRIES;
 use crate::shell::bucket::port::BlockingPort;
+use crate::shell::bucket::store::summary;
 use crate::shell::event_loop::sys;
 use crate::task::log::brief::Brief;
 use std::collections::HashMap;
@@ -20,13 +21,25 @@ pub fn reindex(bucket: Arc<dyn Bucket>) -> Result<String, String> {
     let id = InstanceId::from(sys::entropy().uuid());
     let instance = Instance::new(BlockingPort::new(bucket, PATIENT_TRIES), id, Times::default());
     let done = block_on(repair(&instance));
-    let (tasks, missing, outdated) = done.map_err(|halt| match halt {
+    let Repaired { tasks, missing, outdated, swept } = done.map_err(|halt| match halt {
         Halt::Unavailable(why) | Halt::Damaged(why) => why,
     })?;
-    Ok(format!("{tasks} tasks; {missing} were missing, {outdated} were out of date"))
+    let mut text = format!("{tasks} tasks; {missing} were missing, {outdated} were out of date");
+    if swept > 0 {
+        text.push_str(&format!("; what was left of {swept} removed tasks is deleted"));
+    }
+    Ok(text)
 }
 
-async fn repair(instance: &Instance<BlockingPort>) -> Result<(usize, usize, usize), Halt> {
+struct Repaired {
+    tasks: usize,
+    missing: usize,
+    outdated: usize,
+    /// Removed tasks of which something was left.
+    swept: usize,
+}
+
+async fn repair(instance: &Instance<BlockingPort>) -> Result<Repaired, Halt> {
     let known = instance.summaries().await?.into_iter().map(|summary| (summary.task.clone(), summary));
     let mut known: HashMap<_, _> = known.collect();
     let (mut tasks, mut missing, mut outdated) = (0, 0, 0);
@@ -38,18 +51,18 @@ async fn repair(instance: &Instance<BlockingPort>) -> Result<(usize, usize, usiz
             continue;
         };
         tasks += 1;
-        let brief = String::from_utf8_lossy(&json::bytes(&Brief::of(state))).into_owned();
-        let summary = known.remove(&task);
-        match &summary {
-            Some(summary) if summary.seq >= view.tail => continue,
+        let brief = summary(&Brief::of(state));
+        let before = known.remove(&task);
+        match &before {
+            Some(before) if before.seq >= view.tail => continue,
             Some(_) => outdated += 1,
             None => missing += 1,
         }
-        instance.summarize(&task, &brief, view.tail, summary.map(|summary| summary.version)).await?;
+        instance.summarize(&task, &brief, view.tail, before.map(|before| before.version)).await?;
     }
     // What is left belongs to no task.
     for task in known.keys() {
         instance.unsummarize(task).await;
     }
-    Ok((tasks, missing, outdated))
+    Ok(Repaired { tasks, missing, outdated, swept: instance.sweep().await? })
 }

@@ -332,7 +332,7 @@ impl SharedTasks {
 }
 
 /// A summary as the index has it.
-fn summary(brief: &Brief) -> String {
+pub(super) fn summary(brief: &Brief) -> String {
     let text = String::from_utf8_lossy(&json::bytes(brief)).into_owned();
     match text.len() > SUMMARY_BYTES {
         false => text,
