@@ -93,6 +93,11 @@ pub fn marker_parts(name: &str) -> Option<(TaskId, Seq)> {
     Some((TaskId::from(task), number(seq)?))
 }
 
+/// Lines of an instance's audit, by the number of the first.
+pub fn audit(instance: &str, first: u64) -> String {
+    format!("audit/{instance}/{first:012}.jsonl")
+}
+
 /// What lists say of a task.
 pub fn summary(task: &TaskId) -> String {
     format!("{INDEX}{task}")

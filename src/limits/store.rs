@@ -103,3 +103,14 @@ pub const PROJECTED_HISTORY_BYTES: usize = 8 * super::MIB;
 /// The longest last part of an artifact's name. With the task's id before it the name is well below the 1,024 bytes that both
 /// stores allow.
 pub const ARTIFACT_NAME_BYTES: usize = 200;
+
+/// The audit is copied into the bucket after so many lines or so long, whichever comes first: a reader elsewhere is seconds behind, and a
+/// busy instance makes six requests a minute.
+pub const AUDIT_COPY_LINES: usize = 256;
+pub const AUDIT_COPY_MS: u64 = 10_000;
+
+/// How long a worker may take to begin with a copy before another one is asked: the lane may have been full.
+pub const AUDIT_COPY_ASKED_MS: u64 = 2_000;
+
+/// Bytes of the audit that wait for the bucket. If it does not answer for longer, the oldest lines are only in the file.
+pub const AUDIT_COPY_BYTES: usize = 4 * super::MIB;

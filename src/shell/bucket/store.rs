@@ -5,6 +5,7 @@
 //! needs locally is below `cache/<instance>` in the state directory: files with content, and long outputs of commands. None of it is needed
 //! after the process has ended.
 
+mod audit_copy;
 mod blobs;
 mod log;
 mod member;
@@ -20,7 +21,7 @@ use crate::bucket::lifecycle::Marker;
 use crate::bucket::port::block_on;
 use crate::bucket::replica::{Phase, Replica};
 use crate::bucket::scan::Scanned;
-use crate::bucket::{Bucket, names};
+use crate::bucket::{Bucket, Expect, Meta, names};
 use crate::core::disk::shared::{Left, SharedArchive, Standing};
 use crate::core::disk::store::{Archive, Known, Lasts, LogFile, Maintenance, Openness, Removal, Store, StoreError};
 use crate::limits::BLOB_GRACE_MS;
@@ -34,6 +35,7 @@ use crate::task::access::Partition;
 use crate::task::log::blob::Blobs;
 use crate::task::log::brief::Brief;
 use crate::task::machine::state::State;
+use audit_copy::AuditCopy;
 use blobs::BucketBlobs;
 use log::SharedLog;
 use member::{Member, halted};
@@ -61,9 +63,15 @@ pub struct SharedTasks {
     logs: Mutex<HashMap<TaskId, Kept>>,
     /// Summaries that are to be written, and not before this time in Unix milliseconds.
     summaries: Mutex<HashMap<TaskId, (u64, Brief)>>,
-    audit: OnceLock<AuditFile>,
+    audit: OnceLock<Audit>,
     /// The built-in tools, as other programs are shown them.
     tools: Arc<OnceLock<Tools>>,
+}
+
+/// The audit, and what of it is to be copied into the bucket.
+struct Audit {
+    file: AuditFile,
+    copy: Mutex<AuditCopy>,
 }
 
 struct Kept {
@@ -116,10 +124,11 @@ impl BucketStore {
         self.tasks.tools.clone()
     }
 
-    /// Keeps the audit too, in the state directory.
-    pub fn keep_audit(&mut self, file: AuditFile) {
+    /// Keeps the audit too, in the state directory; the last line that is in its file has the number `head`.
+    pub fn keep_audit(&mut self, file: AuditFile, head: u64) {
+        let copy = Mutex::new(AuditCopy::new(self.tasks.member.id().as_str(), head));
         // There is one for each server.
-        let _ = self.tasks.audit.set(file);
+        let _ = self.tasks.audit.set(Audit { file, copy });
     }
 }
 
@@ -142,7 +151,10 @@ impl Store for BucketStore {
     }
 
     fn append_audit(&mut self, lines: &[u8]) -> Result<(), StoreError> {
-        self.tasks.audit()?.append(lines)
+        let audit = self.tasks.audit()?;
+        audit.file.append(lines)?;
+        lock(&audit.copy).add(lines, sys::boot_ms());
+        Ok(())
     }
 
     fn update_summary(&mut self, task: &TaskId, brief: &Brief) {
@@ -163,8 +175,11 @@ impl Store for BucketStore {
 
     fn take_maintenance(&mut self) -> Option<Maintenance> {
         let tasks = self.tasks.clone();
-        if tasks.audit.get().is_some_and(AuditFile::is_full) {
-            return Some(Maintenance(Box::new(move || tasks.audit()?.roll())));
+        if tasks.audit.get().is_some_and(|audit| audit.file.is_full()) {
+            return Some(Maintenance(Box::new(move || tasks.audit()?.file.roll())));
+        }
+        if tasks.audit.get().is_some_and(|audit| lock(&audit.copy).is_due(sys::boot_ms())) {
+            return Some(Maintenance(Box::new(move || tasks.copy_audit().map(drop))));
         }
         if let Some((task, brief)) = tasks.next_summary() {
             return Some(Maintenance(Box::new(move || tasks.settle(&task, &brief))));
@@ -215,8 +230,23 @@ impl SharedTasks {
         self.content.forget(task);
     }
 
-    fn audit(&self) -> Result<&AuditFile, StoreError> {
+    fn audit(&self) -> Result<&Audit, StoreError> {
         self.audit.get().ok_or_else(|| StoreError::new("this server keeps no audit"))
+    }
+
+    /// Writes the next lines of the audit into the bucket. Returns whether there were some.
+    fn copy_audit(&self) -> Result<bool, StoreError> {
+        let copy = &self.audit()?.copy;
+        let Some(part) = lock(copy).take() else {
+            return Ok(false);
+        };
+        let put = self.member.bucket.put(&part.name, &part.bytes, &Meta::new(), &Expect::Absent);
+        // Only this instance writes these names: where something is, it has arrived before.
+        lock(copy).sent(put.is_ok(), sys::boot_ms());
+        match put {
+            Ok(_) => Ok(true),
+            Err(trouble) => Err(StoreError::new(format!("the audit was not copied into the bucket: {trouble}"))),
+        }
     }
 
     /// Reads the log of a task as it is now. A task that does not exist is forgotten.
@@ -373,6 +403,7 @@ impl Archive for SharedTasks {
     }
 
     fn end(&self) {
+        while self.copy_audit() == Ok(true) {}
         self.member.leave();
         let _ = self.outputs.parent().map(fs::remove_dir_all);
     }
@@ -404,11 +435,11 @@ impl Archive for SharedTasks {
     }
 
     fn sync_audit(&self) -> Result<(), StoreError> {
-        self.audit()?.sync()
+        self.audit()?.file.sync()
     }
 
     fn reopen_audit(&self) -> Result<(), StoreError> {
-        self.audit()?.reopen()
+        self.audit()?.file.reopen()
     }
 
     fn probe(&self) -> Result<(), StoreError> {

@@ -109,7 +109,7 @@ fn shared(
     let mut store = store.map_err(OpenError::State)?;
     let audit = keeps_audit.then(|| audit(plan, instances.own())).transpose().map_err(OpenError::State)?;
     let audit = audit.map(|(file, setup)| {
-        store.keep_audit(file);
+        store.keep_audit(file, setup.head.n);
         setup
     });
     let workspace = workspace_id(workspace);
