@@ -9,7 +9,7 @@ pub mod identity;
 pub mod identity;
 pub mod shown;
 #[cfg(test)]
-mod tests;
+pub(in crate::core) mod tests;
 mod tickets;
 mod turns;
 mod watch;
@@ -30,6 +30,7 @@ use crate::task::access::ticket::TicketKey;
 use crate::task::access::token::{self, Comparison, Hash, RANDOM_BYTES, Tag};
 use crate::task::audit::Kind;
 use crate::task::fault::{Fault, FaultKind};
+use crate::task::message::Source;
 use ::core::net::{IpAddr, SocketAddr};
 use budget::{Budget, Budgets, WrongAttempts};
 use identity::{Identity, IdentitySetup};
@@ -238,6 +239,23 @@ impl Access {
             }
         };
         is_valid.then_some(Verified { principal, rate: known.rate, is_former: former_until.is_some() })
+    }
+
+    /// Whom a request names that came through another instance, with the rights that it has here now. None if nobody here has this
+    /// credential.
+    pub fn principal_of(&self, by: &Source, now: Now) -> Option<Arc<Principal>> {
+        let Some(id) = &by.credential else {
+            return Some(Arc::new(Principal::operator()));
+        };
+        let environment = || self.environment.as_ref().filter(|known| known.principal.credential.as_ref() == Some(id));
+        let known = self.known.get(id).or_else(environment);
+        let valid = known.filter(|known| known.not_after.is_none_or(|end| now.unix_ms < end));
+        let principal = match (valid, &self.identity) {
+            (Some(known), _) => Some(known.principal.clone()),
+            (None, Some(identity)) => identity.principal_of(id).map(Arc::new),
+            (None, None) => None,
+        };
+        principal.filter(|principal| by.subject.as_ref() == Some(&principal.subject))
     }
 
     /// The address that a request comes from: that of the peer, or of the client before trusted proxies.

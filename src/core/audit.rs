@@ -27,6 +27,7 @@ use crate::task::call::{Call, Open};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::Event;
 use crate::task::machine::decide::Input;
+use crate::task::message::Source;
 use crate::task::policy::Rule;
 use serde_json::json;
 use std::sync::Arc;
@@ -222,6 +223,20 @@ impl Core {
         }
     }
 
+    /// The same for a request that came through another instance, which knows where its client is.
+    pub(in crate::core) fn act_for(&mut self, by: &Source, request: &str) {
+        if let Some(audit) = &mut self.audit {
+            audit.actor = Some(Actor { who: Who::of(by), request: Some(request.to_owned()) });
+        }
+    }
+
+    /// A request that came through another instance is refused: its client may not make it.
+    pub(in crate::core) fn audit_refused_left(&mut self, by: &Source, task: &TaskId, now: Now) {
+        let what = What::default().with("reason", "right");
+        let entry = Entry { task: Some(task.clone()), ..Entry::new(Kind::Denied, Who::of(by), what) };
+        self.audit(&entry, now);
+    }
+
     /// Who a caller is in the audit. All that is known of the sender of a request comes from here.
     fn actor(&self, caller: &Caller) -> Actor {
         let peer = self.audited_peer(caller.conn);
@@ -268,6 +283,14 @@ impl Core {
     /// A task is deleted, by whoever asked for it or because it is old.
     pub(in crate::core) fn audit_deleted(&mut self, task: &TaskId, now: Now) {
         self.audit_of_task(Kind::Deleted, task, |_| What::default(), now);
+    }
+
+    /// This instance owns a task from now on, has lost it, or gives it up; only in a shared store.
+    pub(in crate::core) fn audit_ownership(&mut self, kind: Kind, task: &TaskId, epoch: u64, now: Now) {
+        if let Some(store) = &self.settings.shared_store {
+            let what = What::default().with("instance", &*store.instance).with("epoch", epoch);
+            self.audit_of_task(kind, task, |_| what, now);
+        }
     }
 
     fn audit_of_task(&mut self, kind: Kind, task: &TaskId, what: impl FnOnce(&Texts) -> What, now: Now) {

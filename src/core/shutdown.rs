@@ -8,9 +8,12 @@ use crate::base::slots::Key;
 use crate::core::connections::connection::Conn;
 use crate::core::operation::exchange::CloseReason;
 use crate::core::readers::subscription::{Kind, Role, Subscription};
+use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::timers::Timer;
 use crate::core::{Close, Core, Out, Shell};
-use crate::task::machine::decide::Input;
+use crate::task::audit;
+use crate::task::log::event::Event;
+use crate::task::machine::decide::{Decision, Input};
 use crate::task::machine::job::JobId;
 use crate::task::machine::state::Phase as TurnPhase;
 
@@ -126,7 +129,24 @@ impl Core {
         for task in self.tasks.open() {
             self.interrupt(&task, now);
         }
+        self.release_all(now);
         self.operation.phase = Phase::Stopping { end_ms };
+    }
+
+    /// Gives up the tasks in a shared store that others would otherwise leave alone, because only their owner can go on with them.
+    fn release_all(&mut self, now: Now) {
+        if self.settings.shared_store.is_none() {
+            return;
+        }
+        let is_held = |loaded: &LoadedTask| loaded.owned && self.is_ours(loaded) && loaded.state.is_at_work();
+        let held = self.tasks.iter().filter(|(_, loaded)| is_held(loaded));
+        let mut held: Vec<(TaskId, u64)> =
+            held.map(|(task, loaded)| (task.clone(), loaded.state.ownership.epoch())).collect();
+        held.sort_unstable();
+        for (task, epoch) in held {
+            self.audit_ownership(audit::Kind::Released, &task, epoch, now);
+            self.commit(&task, Decision { events: vec![Event::Released], effects: Vec::new() }, now);
+        }
     }
 
     /// Everything is quiet.

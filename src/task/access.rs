@@ -12,6 +12,8 @@ pub mod token;
 use crate::base::id::{Subject, TaskId, Tenant};
 use crate::base::text::words::words;
 use crate::task::call::{Call, Create, Open, Say};
+use crate::task::log::ownership::InboxCall;
+use crate::task::machine::job::Said;
 use crate::task::spec::Choice;
 use std::fmt;
 use std::sync::Arc;
@@ -262,18 +264,37 @@ fn of_message(say: &Say) -> Needed {
 
 /// The same for a message of which it is known whether it answers.
 pub fn of_known_message(say: &Say) -> Rights {
-    let mut needed = Rights::NONE;
-    let answers = &say.said.answers;
-    if answers.is_empty() || say.said.message.speaks() || say.push.is_some() {
+    let mut needed = of_words(&say.said);
+    if say.push.is_some() {
         needed = needed.and(Right::Prompt);
     }
-    if !answers.is_empty() || say.create.settings.auto_execute == Some(true) {
+    if say.create.settings.auto_execute == Some(true) {
         needed = needed.and(Right::Approve);
     }
-    if answers.iter().any(|answer| answer.option == Choice::ProceedAlwaysAndSave.word()) {
+    needed
+}
+
+/// The rights for what a message says: prompts and answers.
+fn of_words(said: &Said) -> Rights {
+    let mut needed = Rights::NONE;
+    if said.answers.is_empty() || said.message.speaks() {
+        needed = needed.and(Right::Prompt);
+    }
+    if !said.answers.is_empty() {
+        needed = needed.and(Right::Approve);
+    }
+    if said.answers.iter().any(|answer| answer.option == Choice::ProceedAlwaysAndSave.word()) {
         needed = needed.and(Right::Admin);
     }
     needed
+}
+
+/// The rights for a request to the owner of a task that came through another instance.
+pub fn of_inbox_call(call: &InboxCall) -> Rights {
+    match call {
+        InboxCall::Cancel | InboxCall::Abort { .. } | InboxCall::Drop { .. } => Rights::NONE.and(Right::Prompt),
+        InboxCall::Answer { said } => of_words(said),
+    }
 }
 
 /// Whether a call makes the agent work, which costs money.

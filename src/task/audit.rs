@@ -15,10 +15,11 @@
 pub mod chain;
 pub mod entries;
 
-use crate::base::id::{Seq, TaskId};
+use crate::base::id::{Seq, Subject, TaskId};
 use crate::base::json;
 use crate::base::text::words::words;
 use crate::task::log::blob::sha256;
+use crate::task::message::Source;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -97,6 +98,13 @@ impl Who {
 
     pub fn server() -> Who {
         Who { via: "server".into(), ..Who::default() }
+    }
+
+    /// Whoever sent a request through another instance.
+    pub fn of(by: &Source) -> Who {
+        let credential = by.credential.as_deref().map(str::to_owned);
+        let subject = by.subject.as_ref().map_or_else(|| Subject::default().to_string(), Subject::to_string);
+        Who { credential, subject: Some(subject), via: by.via.clone(), ..Who::default() }
     }
 }
 

@@ -50,6 +50,11 @@ impl Identity {
         self.problem.as_deref()
     }
 
+    /// Whom the credential of a verified token names, with the rights that it has by the rules.
+    pub fn principal_of(&self, credential: &str) -> Option<Principal> {
+        self.setup.rules.principal_of(credential.strip_prefix(jwt::CREDENTIAL)?)
+    }
+
     fn verify(&mut self, token: &str, now: Now) -> Result<Arc<Principal>, Defect> {
         let mut hash = [0; 32];
         hash.copy_from_slice(Hash::of(token).as_bytes());

@@ -3,7 +3,7 @@
 mod limits;
 mod ownership;
 mod revocation;
-mod rights;
+pub mod rights;
 mod senders;
 mod tickets;
 

@@ -1,25 +1,32 @@
 use super::*;
 use crate::a2a::{Dialect, Switches};
-use crate::core::Input;
 use crate::core::connections::connection::Peer;
 use crate::core::connections::identity::Identity;
+use crate::core::settings::SharedStore;
 use crate::core::test_core::{TestCore, core_harness, say};
+use crate::core::{Input, Setup};
 use crate::limits::Limits;
 use crate::limits::audit::AUDIT_COUNT_MS;
 use crate::task::audit::chain::{ReadEntry, Verifier};
 use crate::task::audit::entries::Prompts;
 use crate::task::log::event::{End, Protocol};
 use crate::task::log::record::Record;
+use crate::task::log::server::NamedServer;
 use crate::task::machine::decide::{Decision, Effect, Gate};
 use crate::task::message::Source;
 use serde_json::Value;
 
 fn audited() -> TestCore {
+    audited_with(|_| {})
+}
+
+fn audited_with(change: impl FnOnce(&mut Setup)) -> TestCore {
     let mut test = TestCore::new();
     let texts = Texts { redact: Box::new(|text| text.replace("s3cret", "[redacted]")), prompts: Prompts::Hashed };
     let audit = AuditSetup { chain: "i-1".into(), head: Head::default(), texts, began: What::default() };
-    let setup = core_harness::setup(Limits::default(), Switches::default(), test.now);
-    test.core = Core::new(crate::core::Setup { audit: Some(audit), ..setup });
+    let mut setup = core_harness::setup(Limits::default(), Switches::default(), test.now);
+    change(&mut setup);
+    test.core = Core::new(Setup { audit: Some(audit), ..setup });
     test
 }
 
@@ -57,6 +64,46 @@ fn run_a_call(test: &mut TestCore, task: &TaskId, args: Value) -> Seq {
     test.jobs.clear();
     test.core.commit(task, Decision { events, effects }, test.now);
     job
+}
+
+#[test]
+fn who_owns_a_task_in_a_shared_store_is_in_the_audit() {
+    let mut test = audited_with(|setup| {
+        setup.shared_store =
+            Some(SharedStore { instance: "a".into(), url: None, workspace: Some("w".into()), slow_ms: 5_000 });
+    });
+    test.flushes = true;
+    let task = test.begin(Dialect::RPC_03, None);
+    test.end_turn();
+    test.holds_loads = true;
+    test.core.commit(&task, Decision { events: vec![Event::Resumed], effects: Vec::new() }, test.now);
+    test.turns();
+    for request in std::mem::take(&mut test.loads) {
+        test.core.input(request.failed(StoreError::locked("another instance")), test.now);
+    }
+    test.holds_loads = false;
+    test.turns();
+    test.say(&task);
+    // Only its owner has the connections to servers of the client.
+    test.core.tasks.update(&task, |loaded| {
+        let created = &mut Arc::make_mut(&mut loaded.state).created;
+        let server = NamedServer { name: "s".into(), url: "https://s.example/".into() };
+        Arc::make_mut(created).servers.push(server);
+    });
+    test.core.input(Input::ShutDown, test.now);
+    test.later(test.limits.shutdown_ms);
+    let kinds = kinds(&test);
+    assert_eq!(
+        kinds,
+        ["began", "created", "prompted", "fenced", "claimed", "prompted", "released", "ended"],
+        "{:?}",
+        entries(&test)
+    );
+    let claimed = &entries(&test)[4];
+    assert_eq!((&claimed.what["instance"], &claimed.what["epoch"]), (&json!("a"), &json!(1)));
+    assert_eq!(claimed.who.subject.as_deref(), Some("operator"), "whose prompt it is claimed for");
+    let last = journal(&test, &task).pop().map(|record| record.event);
+    assert_eq!(last, Some(Event::Released));
 }
 
 #[test]

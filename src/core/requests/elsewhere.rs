@@ -16,10 +16,11 @@ use crate::core::requests::needs::Needs;
 use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::{Core, Out};
 use crate::limits::store::HEARD_MS;
+use crate::task::access::{Principal, of_inbox_call};
 use crate::task::call::Call;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::Event;
-use crate::task::log::ownership::{Heard, InboxCall, InboxRequest};
+use crate::task::log::ownership::{Heard, InboxCall, InboxRequest, Owned};
 use crate::task::machine::decide::{Decision, Input, Refusal};
 use std::sync::Arc;
 
@@ -83,8 +84,12 @@ impl Core {
     /// The error for a call that only the task's owner could carry out.
     fn held(&self, task: &TaskId, advice: &str) -> Fault {
         let ownership = self.tasks.get(task).map(|loaded| &loaded.state.ownership);
-        let owner = ownership.and_then(|ownership| ownership.owner.as_ref());
-        let place = owner.and_then(|owned| owned.url.clone()).unwrap_or_else(|| "Another instance".into());
+        let owner = ownership.and_then(|ownership| ownership.owner.as_deref());
+        let place = match owner {
+            Some(Owned { url: Some(url), .. }) => url.clone(),
+            Some(owned) => format!("Instance {}", owned.instance),
+            None => "Another instance".into(),
+        };
         let message = format!("{place} has this task. {advice}");
         Fault::new(FaultKind::TaskHeld(task.clone()), message)
     }
@@ -198,8 +203,11 @@ impl Core {
         let left: Option<InboxRequest> = serde_json::from_slice(&bytes).ok();
         let id = left.as_ref().map_or_else(|| Arc::from(""), |left| left.request.clone());
         let decided = match left {
-            Some(left) => self.decide_left(task, left),
-            None => Err(Refusal::Over),
+            Some(left) if self.may_leave_request(task, &left, now) => {
+                self.act_for(&left.by, &left.request);
+                self.decide_left(task, left)
+            }
+            Some(_) | None => Err(Refusal::Over),
         };
         let void = decided.is_err();
         let mut decision = decided.unwrap_or_default();
@@ -207,6 +215,21 @@ impl Core {
         self.out.push(Out::info(format!("task {task}: request {n} came through another instance, void: {void}")));
         self.commit(task, decision, now);
         self.advance(task, now);
+    }
+
+    /// Whether the sender of a request has the rights for it here and now. A refusal is audited.
+    fn may_leave_request(&mut self, task: &TaskId, left: &InboxRequest, now: Now) -> bool {
+        let principal = self.access.principal_of(&left.by, now);
+        let may = |principal: &Principal| {
+            let created = self.tasks.get(task).map(|loaded| &loaded.state.created);
+            let is_seen = created.is_some_and(|created| principal.sees(&created.owner, created.shared));
+            is_seen && principal.rights.lacks(of_inbox_call(&left.call)).is_none()
+        };
+        let is_permitted = principal.is_some_and(|principal| may(&principal));
+        if !is_permitted {
+            self.audit_refused_left(&left.by, task, now);
+        }
+        is_permitted
     }
 
     fn decide_left(&self, task: &TaskId, left: InboxRequest) -> Result<Decision, Refusal> {
@@ -336,3 +359,6 @@ fn outdated(task: &TaskId, call: &Call) -> Fault {
         _ => explain(task, Refusal::Over),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,7 @@ use crate::core::tasks::Tasks;
 use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::timers::Timer;
 use crate::core::{Core, Loaded, Out};
+use crate::task::audit;
 use crate::task::call::Call;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::brief::Brief;
@@ -152,12 +153,13 @@ impl Core {
         let Some(loaded) = self.tasks.get(task).filter(|loaded| !loaded.owned) else {
             return;
         };
-        let epoch = loaded.state.ownership.epoch() + 1;
         // A log that names this instance as its owner was claimed by it before.
         let is_ours = self.is_ours(loaded);
+        let epoch = loaded.state.ownership.epoch() + u64::from(!is_ours);
         if let Some(loaded) = self.tasks.get_mut(task) {
             loaded.owned = true;
         }
+        self.audit_ownership(audit::Kind::Claimed, task, epoch, now);
         if let Some(owned) = self.settings.owned(epoch).filter(|_| !is_ours) {
             self.commit(task, Decision { events: vec![owned], effects: Vec::new() }, now);
         }
@@ -192,6 +194,7 @@ impl Core {
         self.out.extend(stops);
         self.out.push(Out::warning(format!("task {task}: another instance continues it")));
         self.operation.metrics.fenced += 1;
+        self.audit_ownership(audit::Kind::Fenced, task, loaded.state.ownership.epoch(), now);
         let message = "Another instance continues this task. What it has not acknowledged was not accepted; ask again.";
         let fault = Fault::new(FaultKind::Overloaded { retry_after_s: 1 }, message);
         for key in loaded.subs {

@@ -108,6 +108,9 @@ impl Key {
     }
 }
 
+/// What the credential of a principal begins with that a token names; its subject follows.
+pub const CREDENTIAL: &str = "jwt:";
+
 /// Whether a text has the form of a token: three parts with dots between them.
 pub fn is_token(text: &str) -> bool {
     text.len() <= JWT_BYTES && text.split('.').count() == 3
@@ -160,23 +163,26 @@ impl Rules {
             }
         }
         let subject = self.subject_of(claims)?;
-        let rights = self.rights.iter().filter(|(pattern, _)| fits(pattern, subject));
-        let rights = rights.fold(Rights::NONE, |all, (_, rights)| all.union(*rights));
-        let credential: Arc<str> = format!("jwt:{subject}").into();
+        let principal = self.principal_of(subject).ok_or(Defect::Subject)?;
         // A time that no clock reaches is one as well; timers need a sum that fits.
         let until = expires.saturating_add(JWT_LEEWAY_MS).min(unix_ms.saturating_add(JWT_MOST_MS));
-        let (subject, until) = (Subject::from(subject), Some(until));
-        let principal = Principal { subject, credential: Some(credential), rights, until, ..Principal::nobody() };
-        Ok((principal, expires))
+        Ok((Principal { until: Some(until), ..principal }, expires))
+    }
+
+    /// A subject with the rights that it has. None if no token may name it.
+    pub fn principal_of(&self, subject: &str) -> Option<Principal> {
+        if !is_subject(subject) {
+            return None;
+        }
+        let rights = self.rights.iter().filter(|(pattern, _)| fits(pattern, subject));
+        let rights = rights.fold(Rights::NONE, |all, (_, rights)| all.union(*rights));
+        let credential: Arc<str> = format!("{CREDENTIAL}{subject}").into();
+        Some(Principal { subject: subject.into(), credential: Some(credential), rights, ..Principal::nobody() })
     }
 
     fn subject_of<'a>(&self, claims: &'a Value) -> Result<&'a str, Defect> {
         let subject = claims[&self.subject].as_str().ok_or(Defect::Subject)?;
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"@._-".contains(&byte);
-        if subject.is_empty() || subject.len() > SUBJECT_CHARS || !subject.bytes().all(is_plain) {
-            return Err(Defect::Subject);
-        }
-        if Subject::from(subject).is_operator() || subject.eq_ignore_ascii_case("operator") || subject == "nobody" {
+        if !is_subject(subject) {
             return Err(Defect::Subject);
         }
         if self.subject == "email" {
@@ -189,6 +195,14 @@ impl Rules {
         }
         Ok(subject)
     }
+}
+
+/// Whether a token may name this subject: not the operator, nor what stands for nobody.
+fn is_subject(subject: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"@._-".contains(&byte);
+    let is_reserved =
+        Subject::from(subject).is_operator() || subject.eq_ignore_ascii_case("operator") || subject == "nobody";
+    !subject.is_empty() && subject.len() <= SUBJECT_CHARS && subject.bytes().all(is_plain) && !is_reserved
 }
 
 fn fits(pattern: &str, subject: &str) -> bool {

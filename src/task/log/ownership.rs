@@ -32,7 +32,7 @@ pub struct Heard {
 }
 
 /// A request to the owner of a task that came through another instance, as it is in the task's inbox. That instance has checked the rights
-/// of its client.
+/// of its client, and the owner checks them again: the credential may have been revoked meanwhile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InboxRequest {
     /// No two requests have the same.

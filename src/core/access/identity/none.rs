@@ -28,6 +28,10 @@ impl Identity {
     pub fn problem(&self) -> Option<&str> {
         match self.0 {}
     }
+
+    pub fn principal_of(&self, _: &str) -> Option<Principal> {
+        match self.0 {}
+    }
 }
 
 impl Core {
