@@ -52,8 +52,10 @@ impl Core {
         self.check_conns();
         self.check_tasks();
         for (key, sub) in self.readers.iter() {
-            let loaded = self.tasks.get(&sub.task).expect("a watched task is loaded");
-            let known = loaded.subs.iter().filter(|known| **known == key).count();
+            let subs = self.tasks.get(&sub.task).map(|loaded| &loaded.subs);
+            let waiting = || self.disk.loading.get(&sub.task).map(|loading| &loading.streams);
+            let subs = subs.or_else(waiting).expect("a watched task is loaded or is being loaded");
+            let known = subs.iter().filter(|known| **known == key).count();
             assert_eq!(known, 1, "a task knows each of its readers once");
             let conn = self.connections.get(sub.conn).expect("a reader has a connection");
             let known = conn.subs.iter().filter(|known| **known == key).count();
@@ -209,7 +211,11 @@ impl Core {
 
     /// Whether a reader could be sent something right now.
     fn can_go_on(&self, sub: &Subscription) -> bool {
-        let (loaded, conn) = (&self.tasks[&sub.task], self.connections.get(sub.conn));
+        // One whose task is loaded again waits for that.
+        let Some(loaded) = self.tasks.get(&sub.task) else {
+            return false;
+        };
+        let conn = self.connections.get(sub.conn);
         let is_held = conn.and_then(|conn| conn.socket()).is_some_and(|socket| socket.is_held);
         if sub.safe > loaded.synced || sub.is_encoding() || is_held {
             return false;

@@ -55,6 +55,8 @@ impl Parked {
 pub(in crate::core) struct Loading {
     /// The requests that wait for it.
     pub parked: Vec<Parked>,
+    /// Streams that go on with it as another instance continues it.
+    pub streams: Vec<Key>,
     /// How often its log was asked for while another process had it.
     pub tries: u32,
 }

@@ -116,6 +116,9 @@ impl Core {
         let Some(sub) = self.readers.get(key) else {
             return Advanced::Waits;
         };
+        if self.disk.loading.contains_key(&sub.task) {
+            return Advanced::Waits;
+        }
         let (Some(loaded), Some(conn)) = (self.tasks.get(&sub.task), self.connections.get_mut(sub.conn)) else {
             return Advanced::Ended;
         };
@@ -342,6 +345,20 @@ impl Readers {
         if let Some(cold) = self.subs.get_mut(holder).and_then(|sub| sub.cold.as_mut()) {
             cold.put_back();
         }
+        true
+    }
+
+    /// Lets a stream go on from the last event that it was sent, where those behind `kept` are void. False: it waits for one of these, or
+    /// is no stream.
+    pub(in crate::core) fn go_back(&mut self, key: Key, kept: Seq) -> bool {
+        let Some(sub) = self.subs.get_mut(key) else {
+            return false;
+        };
+        if !matches!(sub.kind, Kind::Stream) || sub.first.is_some() || sub.safe > kept {
+            return false;
+        }
+        sub.until.floor = sub.until.floor.min(kept.next());
+        sub.own.retain(|seq| *seq <= kept);
         true
     }
 

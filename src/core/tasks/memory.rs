@@ -1,8 +1,10 @@
 //! Which tasks are in memory. Open tasks are loaded at the start, other tasks when a request names them; the request waits until
 //! then. Idle tasks without subscribers are unloaded. A task whose first event could not be written is discarded.
 
+use crate::a2a::View;
 use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
+use crate::base::slots::Key;
 use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::{Known, Lasts, ShownWhen, StoreError};
 use crate::core::disk::{Loading, Parked};
@@ -73,13 +75,14 @@ impl Core {
         }
         // First, while the requests that wait for tasks are known.
         self.make_room();
-        let Loading { parked, .. } = self.disk.loading.remove(task).unwrap_or_default();
+        let Loading { parked, streams, .. } = self.disk.loading.remove(task).unwrap_or_default();
         match result {
             Ok(read) => {
                 if self.tasks.known.get(task).is_none() {
                     self.tasks.learn(task.clone(), Brief::of(&read.state));
                 }
                 self.insert_loaded(task, *read);
+                self.continue_streams(task, &streams);
                 if self.disk.to_own.remove(task) {
                     self.take_over_left(task, now);
                 }
@@ -98,30 +101,37 @@ impl Core {
             Err(error) if error.lasts == Lasts::Gone => {
                 self.disk.to_own.remove(task);
                 self.is_gone(task, now);
+                self.dismiss_all(streams, &Fault::no_task(task), now);
                 for request in parked {
                     self.perform_with_gone(task, request, now);
                 }
             }
             Err(error) => {
-                self.put_off(task.clone(), now);
-                let lasts = error.lasts;
-                if lasts != Lasts::Shortly {
-                    // A session that cannot be read is replaced.
-                    self.tasks.sessions.retain(|_, session| session != task);
-                }
-                let fault = error.into_fault();
-                for request in parked {
-                    let conn = request.caller.conn;
-                    self.connections.end_call(conn);
-                    match lasts {
-                        Lasts::Shortly => self.refuse(conn, &request.caller.form, &fault, now),
-                        Lasts::Long | Lasts::WhileLocked | Lasts::Gone => {
-                            self.perform_without(task, request, &fault, now);
-                        }
-                    }
-                    self.read_on(conn, now);
+                self.dismiss_all(streams, &error.clone().into_fault(), now);
+                self.not_loaded(task, parked, error, now);
+            }
+        }
+    }
+
+    /// A task exists and could not be read.
+    fn not_loaded(&mut self, task: &TaskId, parked: Vec<Parked>, error: StoreError, now: Now) {
+        self.put_off(task.clone(), now);
+        let lasts = error.lasts;
+        if lasts != Lasts::Shortly {
+            // A session that cannot be read is replaced.
+            self.tasks.sessions.retain(|_, session| session != task);
+        }
+        let fault = error.into_fault();
+        for request in parked {
+            let conn = request.caller.conn;
+            self.connections.end_call(conn);
+            match lasts {
+                Lasts::Shortly => self.refuse(conn, &request.caller.form, &fault, now),
+                Lasts::Long | Lasts::WhileLocked | Lasts::Gone => {
+                    self.perform_without(task, request, &fault, now);
                 }
             }
+            self.read_on(conn, now);
         }
     }
 
@@ -184,8 +194,8 @@ impl Core {
         }
     }
 
-    /// Another instance has claimed the task: what was decided here and not synced is void. The jobs are stopped, the readers are told to
-    /// ask again, and the next request loads the task as it is now.
+    /// Another instance has claimed the task: what was decided here and not synced is void. The jobs are stopped, and the task is loaded
+    /// as it is now. Streams go on with that; calls that wait for an answer are told to ask again.
     pub(in crate::core) fn fenced(&mut self, task: &TaskId, now: Now) {
         let Some(loaded) = self.tasks.unload(task) else {
             return;
@@ -197,10 +207,32 @@ impl Core {
         self.audit_ownership(audit::Kind::Fenced, task, loaded.state.ownership.epoch(), now);
         let message = "Another instance continues this task. What it has not acknowledged was not accepted; ask again.";
         let fault = Fault::new(FaultKind::Overloaded { retry_after_s: 1 }, message);
-        for key in loaded.subs {
-            self.dismiss(key, &fault, now);
-        }
+        let (streams, calls): (Vec<Key>, Vec<Key>) =
+            loaded.subs.iter().partition(|key| self.readers.go_back(**key, loaded.synced));
+        self.dismiss_all(calls, &fault, now);
         self.disk.to_close.push(task.clone());
+        if !streams.is_empty() {
+            self.fetch(task).streams = streams;
+        }
+    }
+
+    /// Streams of a task that was loaded again go on where they are.
+    fn continue_streams(&mut self, task: &TaskId, streams: &[Key]) {
+        let left: Vec<(Key, View)> =
+            streams.iter().filter_map(|key| Some((*key, self.readers.get(*key)?.view))).collect();
+        if let Some(loaded) = self.tasks.get_mut(task) {
+            for (key, view) in left {
+                loaded.subs.push(key);
+                loaded.watch(view);
+                self.readers.pump_later(&[key]);
+            }
+        }
+    }
+
+    fn dismiss_all(&mut self, keys: Vec<Key>, fault: &Fault, now: Now) {
+        for key in keys {
+            self.dismiss(key, fault, now);
+        }
     }
 
     /// Unloads idle tasks without readers when as many tasks as allowed are loaded. They are loaded again when a request names

@@ -7,12 +7,13 @@ use crate::core::access::tests::{credential, file};
 use crate::core::access::{AccessSetup, Mode};
 use crate::core::disk::request::SharedAnswer;
 use crate::core::disk::shared::Left;
-use crate::core::disk::store::{Archive, read_all};
+use crate::core::disk::store::{Archive, StoreError, read_all};
 use crate::core::settings::SharedStore;
 use crate::core::test_core::TestCore;
 use crate::limits::Limits;
 use crate::task::log::event::Event;
 use crate::task::log::ownership::{InboxCall, InboxRequest};
+use crate::task::machine::job::NoteBody;
 use crate::task::message::Source;
 use serde_json::Value;
 
@@ -76,4 +77,58 @@ fn a_request_that_another_instance_left_needs_the_rights_that_its_sender_has_her
     assert!(leave_cancel(&mut test, &task, 1, by("root", "carol")), "an administrator may stop every task");
     let task = test.begin(Dialect::REST_10, None);
     assert!(leave_cancel(&mut test, &task, 1, Source::new("the operator", "own")));
+}
+
+#[test]
+fn a_stream_goes_on_when_another_instance_continues_its_task() {
+    let mut test = owner(&[]);
+    let task = test.begin(Dialect::RPC_03, None);
+    let watch = crate::task::call::Call::Subscribe { task: task.clone(), after: None };
+    let conn = test.begin_ask(Dialect::RPC_03, watch);
+    test.turns();
+    assert!(test.take(conn).contains("text/event-stream"));
+    test.note(NoteBody::Text("acknowledged".into()));
+    assert!(test.take(conn).contains("acknowledged"));
+    test.holds_loads = true;
+    test.note(NoteBody::Text("void".into()));
+    for request in std::mem::take(&mut test.loads) {
+        test.core.input(request.failed(StoreError::locked("fenced")), test.now);
+    }
+    test.turns();
+    assert_eq!(test.take(conn), "", "it waits for the task as it is now");
+    assert!(!test.closing().iter().any(|(key, _)| *key == conn));
+    test.holds_loads = false;
+    test.turns();
+    assert!(test.core.tasks.is_loaded(&task) && !test.core.tasks[&task].owned);
+    assert_eq!(test.core.tasks[&task].subs.len(), 1);
+    // What the other instance does is followed.
+    let seq = test.state(&task).seq;
+    let mut lines = Vec::new();
+    let text = |text: &str| Event::Text { text: text.into() };
+    crate::task::log::record::Record { seq: seq.next(), at: 2, event: text("of the other") }.write(&mut lines);
+    test.core.input(Input::Shared(SharedAnswer::Followed { task: task.clone(), lines: Ok(lines) }), test.now);
+    test.turns();
+    let told = test.take(conn);
+    assert!(told.contains("of the other"), "{told}");
+    assert!(!told.contains("acknowledged"), "each event once: {told}");
+}
+
+#[test]
+fn a_stream_whose_task_another_instance_has_deleted_is_told() {
+    let mut test = owner(&[]);
+    let task = test.begin(Dialect::RPC_03, None);
+    let watch = crate::task::call::Call::Subscribe { task, after: None };
+    let conn = test.begin_ask(Dialect::RPC_03, watch);
+    test.turns();
+    test.take(conn);
+    test.holds_loads = true;
+    test.note(NoteBody::Text("void".into()));
+    for error in [StoreError::locked("fenced"), StoreError::gone(&"t".into())] {
+        for request in std::mem::take(&mut test.loads) {
+            test.core.input(request.failed(error.clone()), test.now);
+        }
+        test.turns();
+    }
+    let told = test.take(conn);
+    assert!(told.contains("-32001"), "{told}");
 }
