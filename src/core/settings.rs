@@ -64,8 +64,6 @@ pub struct SharedStore {
     pub instance: Arc<str>,
     /// Where clients reach this instance, if it is to be told.
     pub url: Option<String>,
-    /// The id of the server's workspace. Instances that have the same one work in the same files.
-    pub workspace: Option<Arc<str>>,
     /// A call starts only if its task was known to be ours at most this long ago, in milliseconds.
     pub slow_ms: u64,
 }
@@ -144,6 +142,8 @@ pub enum WorkspaceChoice {
 pub struct Site {
     /// The real path.
     pub path: String,
+    /// What other instances know it by, in a shared store: those that find the same id there work in the same files.
+    pub id: Option<Arc<str>>,
     /// The operator trusts what lies in it.
     pub trusted: bool,
     /// All commands there are in it, with those that people wrote, if they were looked for.
@@ -158,6 +158,8 @@ pub struct Site {
 pub enum SiteWish {
     /// Whether it can be used.
     Place,
+    /// The same, and its id if it has one: a task that another instance has created there is to be continued.
+    KnownPlace,
     /// Its commands, too.
     Commands,
     /// The same, with those of MCP servers that are started for it.

@@ -28,6 +28,8 @@ pub mod saved_rules;
 mod size;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "bucket")]
+pub mod workspace_id;
 
 use crate::base::id::{ContextId, TaskId};
 use crate::base::lock::lock;

@@ -11,7 +11,9 @@ use gemini_a2a::base::id::Entropy;
 use gemini_a2a::base::level::Level;
 use gemini_a2a::base::slots::Key;
 use gemini_a2a::core::connections::guard::HostPolicy;
-use gemini_a2a::core::{Approval, Close, Core, Out, Setup, Shell, Site, Workspace, WorkspaceChoice, Written};
+use gemini_a2a::core::{
+    Approval, Close, Core, Out, Setup, SharedStore, Shell, Site, Workspace, WorkspaceChoice, Written,
+};
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::call::RequestPolicy;
 use gemini_a2a::task::definitions::slash::Registry;
@@ -84,6 +86,12 @@ impl Outside {
 /// What waits for a connection.
 pub fn waiting(core: &Core, conn: Key) -> Vec<u8> {
     core.slices(conn).iter().flat_map(|slice| slice.to_vec()).collect()
+}
+
+/// Makes the core of this setup one of several instances that share a store and a workspace.
+pub fn share(setup: &mut Setup, instance: &str) {
+    setup.shared_store = Some(SharedStore { instance: instance.into(), url: None, slow_ms: 5_000 });
+    setup.workspace.site.id = Some("w".into());
 }
 
 /// A core with nothing around it: no tools, one model whatever is wished for, one directory, the same ids every time.

@@ -4,7 +4,7 @@ use super::client::{ask, get, run, status_of_sending, whole, without_waiting};
 use super::instance::{Cluster, has_line};
 use super::log;
 use crate::support::eventually;
-use crate::support::message::{approval, call_status_of, fresh, prompt, prompt_in, state_of, task_of};
+use crate::support::message::{approval, call_status_of, fresh, prompt, prompt_at, prompt_in, state_of, task_of};
 use serde_json::{Value, json};
 
 #[test]
@@ -61,6 +61,31 @@ fn an_instance_with_another_workspace_shows_the_task_and_does_not_continue_it() 
     }
     a.client().call("message/send", answer);
     assert_eq!(cluster.file("workspace", "runs.txt").as_deref(), Some("ran\n"));
+}
+
+#[test]
+fn a_task_in_a_workspace_that_its_client_chose_is_continued_by_who_has_that_workspace() {
+    let cluster = Cluster::new();
+    let (a, b) = (cluster.start("a", "workspace"), cluster.start("b", "workspace"));
+    let chosen = cluster.path("workspace", "chosen");
+    std::fs::create_dir(&chosen).expect("a directory");
+    let asked = a.client().call("message/send", prompt_at(&chosen, "SHELL pwd >> runs.txt ;; TEXT Finished."));
+    let task = task_of(&asked).expect("a task").to_owned();
+    let call = asked["status"]["message"]["parts"][0]["data"]["request"]["callId"].as_str().expect("a call").to_owned();
+    let answer = approval(&task, &call, "proceed_once");
+    // Another directory at the same path is not that workspace.
+    let id = chosen.join(".gemini/a2a-workspace");
+    let own = std::fs::read(&id).expect("the workspace has an id");
+    std::fs::write(&id, "another").expect("it is written");
+    assert_eq!(status_of_sending(&b, &answer).0, 409);
+    std::fs::remove_file(&id).expect("it is removed");
+    assert_eq!(status_of_sending(&b, &answer).0, 409);
+    assert!(!id.exists(), "who continues a task makes no ids");
+    std::fs::write(&id, own).expect("it is written");
+    b.client().call("message/send", answer);
+    let ran = std::fs::read_to_string(chosen.join("runs.txt")).expect("the command has run");
+    assert_eq!(ran.trim_end(), chosen.canonicalize().expect("a path").to_str().expect("UTF-8"));
+    assert_eq!(log::owners(&log::read(&cluster.store, &task)).len(), 2);
 }
 
 #[test]

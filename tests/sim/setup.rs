@@ -7,7 +7,7 @@ use gemini_a2a::a2a::Switches;
 use gemini_a2a::base::clock::Now;
 use gemini_a2a::base::id::Entropy;
 use gemini_a2a::core::audit::AuditSetup;
-use gemini_a2a::core::{Core, Setup, SharedStore};
+use gemini_a2a::core::{Core, Setup};
 use gemini_a2a::limits::{Limits, Times};
 use gemini_a2a::task::log::event::Profile;
 
@@ -65,20 +65,17 @@ pub fn limits(chance: &mut Chance) -> Limits {
 }
 
 pub fn core(limits: &Limits, now: Now, id_base: u64, audit: Option<AuditSetup>, is_shared: bool) -> Core {
-    // Every start is another instance.
-    let shared_store = is_shared.then(|| SharedStore {
-        instance: format!("i{id_base}").into(),
-        url: None,
-        workspace: Some("w".into()),
-        slow_ms: 5_000,
-    });
     // Tasks of 0.3 go on after a turn.
     let switches = Switches { default_profile_03: Profile::Coder, ..Switches::default() };
-    Core::new(Setup {
+    let mut setup = Setup {
         tools: tools(),
         audit,
-        shared_store,
         entropy: Entropy::counting_after(id_base.into()),
         ..crate::core_harness::setup(limits.clone(), switches, now)
-    })
+    };
+    if is_shared {
+        // Every start is another instance.
+        crate::core_harness::share(&mut setup, &format!("i{id_base}"));
+    }
+    Core::new(setup)
 }

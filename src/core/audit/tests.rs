@@ -2,7 +2,6 @@ use super::*;
 use crate::a2a::{Dialect, Switches};
 use crate::core::connections::connection::Peer;
 use crate::core::connections::identity::Identity;
-use crate::core::settings::SharedStore;
 use crate::core::test_core::{TestCore, core_harness, say};
 use crate::core::{Input, Setup};
 use crate::limits::Limits;
@@ -68,10 +67,7 @@ fn run_a_call(test: &mut TestCore, task: &TaskId, args: Value) -> Seq {
 
 #[test]
 fn who_owns_a_task_in_a_shared_store_is_in_the_audit() {
-    let mut test = audited_with(|setup| {
-        setup.shared_store =
-            Some(SharedStore { instance: "a".into(), url: None, workspace: Some("w".into()), slow_ms: 5_000 });
-    });
+    let mut test = audited_with(|setup| core_harness::share(setup, "a"));
     test.flushes = true;
     let task = test.begin(Dialect::RPC_03, None);
     test.end_turn();

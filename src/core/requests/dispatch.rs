@@ -64,7 +64,8 @@ impl Core {
             }
         }
         let caller = &request.caller;
-        if let (Some((path, wish)), None) = (self.wanted_workspace(&request.call, caller), &request.site) {
+        let wanted = self.wanted_workspace(&request.call, task.as_ref(), caller);
+        if let (Some((path, wish)), None) = (wanted, &request.site) {
             self.connections.begin_call(caller.conn);
             let directories = Core::wanted_directories(&request.call);
             let request = self.disk.park_numbered(request);
@@ -74,6 +75,7 @@ impl Core {
             return self.refuse(caller.conn, &caller.form, &fault, now);
         }
         if let Some(task) = task.as_ref().filter(|_| self.may_change(&request.call)) {
+            self.note_workspace(task, request.site.as_ref());
             if self.tasks.get(task).is_some_and(|loaded| !loaded.owned && self.is_held_elsewhere(loaded)) {
                 return self.leave_to_owner(task, request, now);
             }

@@ -14,12 +14,12 @@ use crate::core::readers::subscription::Wants;
 use crate::core::requests::answer::explain;
 use crate::core::requests::needs::Needs;
 use crate::core::tasks::loaded_task::LoadedTask;
-use crate::core::{Core, Out};
+use crate::core::{Core, Out, Site};
 use crate::limits::store::HEARD_MS;
 use crate::task::access::{Principal, of_inbox_call};
 use crate::task::call::Call;
 use crate::task::fault::{Fault, FaultKind};
-use crate::task::log::event::Event;
+use crate::task::log::event::{Created, Event};
 use crate::task::log::ownership::{Heard, InboxCall, InboxRequest, Owned};
 use crate::task::machine::decide::{Decision, Input, Refusal};
 use std::sync::Arc;
@@ -36,19 +36,36 @@ pub(in crate::core) struct SentRequest {
 impl Core {
     /// Whether another instance works on the task, or the task's workspace is not here: this instance cannot go on with it.
     pub(in crate::core) fn is_held_elsewhere(&self, loaded: &LoadedTask) -> bool {
-        let Some(store) = &self.settings.shared_store else {
+        if self.settings.shared_store.is_none() {
             return false;
-        };
+        }
         let state = &loaded.state;
         // One that was found at the start is taken over soon.
         if self.is_ours(loaded) || self.disk.unrestored.contains(&state.created.task) {
             return false;
         }
         let is_owned = state.ownership.owner.is_some() && !state.ownership.is_released;
-        let is_here = state.created.workspace_id.is_some()
-            && state.created.workspace_id == store.workspace
-            && state.created.workspace == self.settings.workspace.site.path;
+        let is_here = loaded.is_found || is_where(&self.settings.workspace.site, &state.created);
         (is_owned && state.is_at_work()) || (!is_here && !state.is_over())
+    }
+
+    /// The workspace of a task that a call would change, if it has still to be found out whether it is here: it is not the server's own, and
+    /// another instance has created the task.
+    pub(super) fn unknown_workspace(&self, task: &TaskId, call: &Call) -> Option<String> {
+        let loaded = self.tasks.get(task).filter(|_| self.settings.shared_store.is_some() && changes(call))?;
+        let created = &loaded.state.created;
+        let is_unknown = !loaded.owned && !self.is_ours(loaded) && !loaded.is_found && !loaded.state.is_over();
+        let is_others = created.workspace_id.is_some() && created.workspace != self.settings.workspace.site.path;
+        (is_unknown && is_others).then(|| created.workspace.clone())
+    }
+
+    /// A workspace was looked at for a request: whether it is the one that its task was created in.
+    pub(super) fn note_workspace(&mut self, task: &TaskId, site: Option<&Result<Site, String>>) {
+        if let Some(Ok(site)) = site
+            && let Some(loaded) = self.tasks.get_mut(task)
+        {
+            loaded.is_found |= is_where(site, &loaded.state.created);
+        }
     }
 
     /// Refuses a call that would change a task which another instance has, or leaves it for that instance.
@@ -313,6 +330,11 @@ impl Core {
         }
         self.read_on(conn, now);
     }
+}
+
+/// Whether a workspace is the one that a task was created in, perhaps by another instance.
+fn is_where(site: &Site, created: &Created) -> bool {
+    site.id.is_some() && site.id == created.workspace_id && site.path == created.workspace
 }
 
 /// Whether a call changes its task, so that the task has to be ours.

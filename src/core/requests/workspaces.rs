@@ -10,8 +10,13 @@ use crate::task::definitions::slash::{Registry, Unrunnable};
 
 impl Core {
     /// The workspace that has to be looked at before a call is carried out: the one that a client wants for a new task, if that is for
-    /// the client to choose, and any whose custom commands the call may mean.
-    pub(super) fn wanted_workspace(&self, call: &Call, caller: &Caller) -> Option<(String, SiteWish)> {
+    /// the client to choose, any whose custom commands the call may mean, and that of a task which another instance has created.
+    pub(super) fn wanted_workspace(
+        &self,
+        call: &Call,
+        task: Option<&TaskId>,
+        caller: &Caller,
+    ) -> Option<(String, SiteWish)> {
         let chosen = match self.settings.workspace.choice {
             WorkspaceChoice::Client => call.creates().and_then(|create| create.settings.workspace.clone()),
             WorkspaceChoice::Operator => None,
@@ -32,7 +37,10 @@ impl Core {
             Call::Open(Open::New(_)) => (chosen, SiteWish::Commands),
             Call::Open(Open::Live) => (self.live_session(caller).and_then(of_task), SiteWish::Commands),
             Call::Open(Open::Load(known) | Open::Resume(known)) => (of_task(&known.task), SiteWish::Commands),
-            _ => return chosen.map(|path| (path, SiteWish::Place)),
+            _ => {
+                let unknown = || Some((self.unknown_workspace(task?, call)?, SiteWish::KnownPlace));
+                return chosen.map(|path| (path, SiteWish::Place)).or_else(unknown);
+            }
         };
         Some((chosen.unwrap_or(self.settings.workspace.site.path.clone()), wish))
     }

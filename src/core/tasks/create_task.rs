@@ -92,7 +92,6 @@ impl Core {
             return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message));
         }
         let Chosen { site, model, problem } = self.chosen(settings, site);
-        let workspace_id = self.workspace_id(&site);
         let task = id.unwrap_or_else(|| self.settings.entropy.uuid().into());
         let created = Arc::new(Created {
             task: task.clone(),
@@ -105,7 +104,7 @@ impl Core {
             protocol: traits.protocol,
             profile: traits.profile,
             workspace: site.path,
-            workspace_id,
+            workspace_id: site.id,
             trusted: site.trusted,
             model,
             mode: match (self.settings.approval.mode, site.trusted) {
@@ -134,12 +133,6 @@ impl Core {
         self.schedule_append(&task);
         self.hand_over_key(&task, key);
         Ok((task, problem))
-    }
-
-    /// What other instances know the workspace by.
-    fn workspace_id(&self, site: &Site) -> Option<Arc<str>> {
-        let store = self.settings.shared_store.as_ref()?;
-        store.workspace.clone().filter(|_| site.path == self.settings.workspace.site.path)
     }
 
     /// What a new task in this context continues.

@@ -28,6 +28,8 @@ pub struct LoadedTask {
     pub inherited: Vec<Arc<Item>>,
     /// This server continues the task. A task that was loaded only to be read is left as it is.
     pub owned: bool,
+    /// In a shared store: its workspace, which is not the server's own, was found on this machine.
+    pub is_found: bool,
     /// Journal lines that are not on disk yet.
     pub pending: Vec<u8>,
     /// The length of its log and of the logs it was loaded with: about half of the memory it takes.
@@ -151,6 +153,7 @@ impl LoadedTask {
             state: Arc::new(state),
             inherited,
             owned: true,
+            is_found: false,
             pending: Vec::new(),
             log_bytes: 0,
             written: Seq(0),

@@ -69,7 +69,8 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     plan.settings.access.check(listen_of(&plan).as_slice()).map_err(OpenError::Plan)?;
     let (access, credentials, key_source) = access(&plan, &lookup(plan.environment.clone()))?;
     let stopwatch = Stopwatch::default();
-    let Records { store, audit, shared, tools } = store(&mut plan, &instances, &workspace, &stopwatch)?;
+    let Records { store, audit, shared, workspace: workspace_id, tools } =
+        store(&mut plan, &instances, &workspace, &stopwatch)?;
     let store = Box::new(Observed { store, stopwatch: stopwatch.clone(), watch: plan.watch.take() });
     let mut listeners = listeners(&plan, instances.own())?;
     let manager = manager(&plan);
@@ -87,7 +88,7 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
         started: rfc3339(sys::unix_ms()),
     };
     let reader = settings_reader(&plan, &workspace);
-    let site = reader.site(workspace).map_err(OpenError::Plan)?;
+    let site = Site { id: workspace_id, ..reader.site(workspace).map_err(OpenError::Plan)? };
     let children = children.map(Arc::new);
     let (mut context, model) = worker_context(plan, site, roots, children, store.archive(), reader)?;
     tools.into_iter().for_each(|tools| drop(tools.set(a2a::Tools::new(&context.specs))));

@@ -8,8 +8,7 @@ use crate::core::access::{AccessSetup, Mode};
 use crate::core::disk::request::SharedAnswer;
 use crate::core::disk::shared::Left;
 use crate::core::disk::store::{Archive, StoreError, read_all};
-use crate::core::settings::SharedStore;
-use crate::core::test_core::TestCore;
+use crate::core::test_core::{TestCore, core_harness};
 use crate::limits::Limits;
 use crate::task::log::event::Event;
 use crate::task::log::ownership::{InboxCall, InboxRequest};
@@ -19,8 +18,7 @@ use serde_json::Value;
 
 fn owner(credentials: &[Value]) -> TestCore {
     let mut test = TestCore::changed(Limits::default(), Switches::default(), |setup| {
-        setup.shared_store =
-            Some(SharedStore { instance: "a".into(), url: None, workspace: Some("w".into()), slow_ms: 5_000 });
+        core_harness::share(setup, "a");
         setup.access = AccessSetup { mode: Mode::Token, credentials: file(credentials), ..AccessSetup::default() };
     });
     test.flushes = true;

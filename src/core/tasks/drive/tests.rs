@@ -5,18 +5,14 @@ use crate::a2a::{Dialect, Switches};
 use crate::base::slots::Key;
 use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::{Archive, read_all};
-use crate::core::settings::SharedStore;
-use crate::core::test_core::{TestCore, say};
+use crate::core::test_core::{TestCore, core_harness, say};
 use crate::limits::Limits;
 use crate::task::call::Call;
 use crate::task::log::event::Protocol;
 use crate::task::machine::job::NoteBody;
 
 fn shared() -> TestCore {
-    let mut test = TestCore::changed(Limits::default(), Switches::default(), |setup| {
-        setup.shared_store =
-            Some(SharedStore { instance: "a".into(), url: None, workspace: Some("w".into()), slow_ms: 5_000 });
-    });
+    let mut test = TestCore::changed(Limits::default(), Switches::default(), |setup| core_harness::share(setup, "a"));
     test.flushes = true;
     test
 }
@@ -142,10 +138,7 @@ fn the_log_says_who_owns_a_task() {
     assert_eq!(owners(&test, &task).len(), 1, "it is ours already");
     test.end_turn();
     test.store.share(true);
-    test.restart_with(|setup| {
-        setup.shared_store =
-            Some(SharedStore { instance: "b".into(), url: None, workspace: Some("w".into()), slow_ms: 5_000 })
-    });
+    test.restart_with(|setup| core_harness::share(setup, "b"));
     test.ask(Dialect::RPC_03, Call::Get { task: task.clone(), history: None });
     assert_eq!(owners(&test, &task).len(), 1, "who only reads a task claims nothing");
     test.say(&task);

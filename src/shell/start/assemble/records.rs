@@ -10,16 +10,14 @@ use crate::core::SharedStore;
 use crate::core::audit::AuditSetup;
 use crate::core::disk::store::{Store, StoreError};
 #[cfg(feature = "bucket")]
-use crate::limits::store::WORKSPACE_ID_BYTES;
-#[cfg(feature = "bucket")]
 use crate::shell::bucket::{self, observed::Observed, store::BucketStore};
 use crate::shell::event_loop::access_log::{self, AccessLog};
 use crate::shell::event_loop::figures::Stopwatch;
-#[cfg(feature = "bucket")]
-use crate::shell::event_loop::sys;
 use crate::shell::journal::Journal;
 use crate::shell::journal::audit::{AuditFile, Opened};
 use crate::shell::journal::instances::Instances;
+#[cfg(feature = "bucket")]
+use crate::shell::journal::workspace_id;
 use crate::shell::start::assemble::lookup;
 use crate::shell::start::embed::{OpenError, Plan};
 #[cfg(feature = "bucket")]
@@ -27,10 +25,6 @@ use crate::shell::workers::client;
 use crate::task::access::AccessMode;
 use crate::task::audit::What;
 use crate::task::audit::entries::{Prompts, Texts};
-#[cfg(feature = "bucket")]
-use std::fs::{self, File, OpenOptions};
-#[cfg(feature = "bucket")]
-use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -39,6 +33,8 @@ pub(super) struct Records {
     pub store: Box<dyn Store>,
     pub audit: Option<AuditSetup>,
     pub shared: Option<SharedStore>,
+    /// What the other instances that share the store know the workspace by.
+    pub workspace: Option<Arc<str>>,
     /// Where a store wants to know the built-in tools.
     pub tools: Option<Arc<OnceLock<Tools>>>,
 }
@@ -56,7 +52,7 @@ pub(super) fn store(
             let why = "only the store in files keeps an audit; leave --audit out, and --access token too";
             Err(OpenError::Plan(why.into()))
         }
-        Some(store) => Ok(Records { store, audit: None, shared: None, tools: None }),
+        Some(store) => Ok(Records { store, audit: None, shared: None, workspace: None, tools: None }),
         None => match shared(plan, instances, workspace, keeps_audit, stopwatch)? {
             Some(records) => Ok(records),
             None => {
@@ -67,7 +63,7 @@ pub(super) fn store(
                     journal.keep_audit(file);
                     setup
                 });
-                Ok(Records { store: Box::new(journal), audit, shared: None, tools: None })
+                Ok(Records { store: Box::new(journal), audit, shared: None, workspace: None, tools: None })
             }
         },
     }
@@ -112,33 +108,13 @@ fn shared(
         store.keep_audit(file, setup.head.n);
         setup
     });
-    let workspace = workspace_id(workspace);
+    let workspace = workspace_id::made(workspace);
     if let Err(error) = &workspace {
         plan.log.warn(format_args!("the workspace has no id, so no other instance can continue its tasks: {error}"));
     }
-    let shared = SharedStore { instance: store.instance(), url, workspace: workspace.ok(), slow_ms };
+    let shared = Some(SharedStore { instance: store.instance(), url, slow_ms });
     let tools = Some(store.tools());
-    Ok(Some(Records { store: Box::new(store), audit, shared: Some(shared), tools }))
-}
-
-/// The id of a workspace, in a file in it. It is made if there is none: instances that see the same file work in the same files.
-#[cfg(feature = "bucket")]
-fn workspace_id(workspace: &Path) -> io::Result<Arc<str>> {
-    let folder = workspace.join(".gemini");
-    let path = folder.join("a2a-workspace");
-    fs::create_dir_all(&folder)?;
-    let made = OpenOptions::new().write(true).create_new(true).open(&path);
-    match made {
-        Ok(mut file) => file.write_all(sys::entropy().uuid().as_bytes())?,
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error),
-    }
-    let mut id = String::new();
-    File::open(&path)?.take(WORKSPACE_ID_BYTES).read_to_string(&mut id)?;
-    match id.trim() {
-        "" => Err(io::Error::other(format!("{} is empty; delete it", path.display()))),
-        id => Ok(id.into()),
-    }
+    Ok(Some(Records { store: Box::new(store), audit, shared, workspace: workspace.ok(), tools }))
 }
 
 /// Opens the audit of this server.

@@ -4,6 +4,8 @@ use super::{NO_ROOM, WorkerContext};
 use crate::base::cancel::Cancel;
 use crate::config::trust::Trust;
 use crate::core::{Site, SiteWish};
+#[cfg(feature = "bucket")]
+use crate::shell::journal::workspace_id;
 use crate::shell::start::workspace_settings::real_directory;
 use crate::task::definitions::slash::{Command, Commanded};
 use crate::task::log::event::Created;
@@ -54,12 +56,16 @@ impl WorkerContext {
             ));
         }
         let mut site = if path == Path::new(&self.site.path) { self.site.clone() } else { self.reader.site(path)? };
+        #[cfg(feature = "bucket")]
+        if site.id.is_none() && self.archive.shared().is_some() {
+            site.id = workspace_id::of(Path::new(&site.path), wish);
+        }
         match directories.iter().map(|dir| self.resolve_further(dir)).collect() {
             Ok(directories) => site.directories = directories,
             Err(why) => site.refused_directory = Some(why),
         }
         let servers = match wish {
-            SiteWish::Place => return Ok(site),
+            SiteWish::Place | SiteWish::KnownPlace => return Ok(site),
             SiteWish::Commands => McpWish::Running,
             SiteWish::StartedCommands => McpWish::Started,
         };
