@@ -64,7 +64,7 @@ use crate::task::call::{Call, Create, Execute, List, Mode, Say, Settings, TaskTr
 use crate::task::definitions::slash::{Args, Granted, Registry, Spec, Typed};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::brief::Brief;
-use crate::task::log::event::{Delivery, Event, Lifecycle};
+use crate::task::log::event::{Delivery, Event, Lifecycle, ownership};
 use crate::task::log::record::Record;
 use crate::task::machine::job::{Pick, Said};
 use crate::task::machine::state::{Item, State, TaskState};
@@ -87,10 +87,7 @@ pub const VIEW: &Standalone = &Standalone {
 /// Whether clients are sent an event. The audit is not theirs to see, and its head tells them nothing; nor do they learn which
 /// instance has a task.
 fn shown(record: &Record) -> bool {
-    !matches!(
-        record.event,
-        Event::Audited { .. } | Event::Owned(_) | Event::Released | Event::Heard(_) | Event::Deleted
-    )
+    !matches!(record.event, Event::Audited { .. } | ownership!())
 }
 
 /// An event with its task.

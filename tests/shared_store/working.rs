@@ -111,6 +111,25 @@ fn a_cancel_through_another_instance_takes_effect_once() {
 }
 
 #[test]
+fn a_task_with_a_command_in_the_background_stays_with_its_instance_until_that_ends() {
+    let cluster = Cluster::new();
+    let [a, b] = cluster.pair();
+    let command = json!({ "command": "while [ ! -e end ]; do sleep 0.1; done", "is_background": true });
+    let (task, call) = ask(&a, &format!("CALL run_shell_command {command} ;; TEXT Begun."));
+    a.client().call("message/send", approval(&task, &call, "proceed_once"));
+    eventually("it is recorded", || (log::count(&cluster.store, &task, "background") == 1).then_some(()));
+    assert!(get(&b, &task).to_string().contains("Begun."));
+    let (status, refused) = status_of_sending(&b, &prompt_in(&task, "TEXT Next."));
+    assert_eq!(status, 409, "{refused}");
+    // Its own instance goes on with it.
+    a.client().call("message/send", prompt_in(&task, "TEXT Second."));
+    std::fs::write(cluster.path("workspace", "end"), "").expect("a file");
+    eventually("its end is recorded", || (log::count(&cluster.store, &task, "background") == 2).then_some(()));
+    b.client().call("message/send", prompt_in(&task, "TEXT Third."));
+    assert_eq!(log::owners(&log::read(&cluster.store, &task)).len(), 2);
+}
+
+#[test]
 fn a_prompt_to_a_task_that_works_elsewhere_is_refused() {
     let cluster = Cluster::new();
     let [a, b] = cluster.pair();

@@ -167,6 +167,7 @@ fn events_of_the_task() -> Vec<Row> {
         (json!({"audited": {"chain": "c", "n": 1, "hash": "0"}}), None),
         (json!({"owned": {"instance": "i", "epoch": 1}}), None),
         (json!("released"), None),
+        (json!({"background": {"runs": true}}), None),
         (json!({"heard": {"n": 1, "request": "r"}}), None),
         (json!("deleted"), None),
         (json!({"hook_set": {"target": target}}), None),

@@ -39,10 +39,12 @@ pub struct Left {
 }
 
 /// What an instance has to know of itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// Others may soon take this instance for dead: nothing may start, and what runs is stopped.
     pub is_cut_off: bool,
     /// It is time for a [`SharedArchive::scan`].
     pub scan_is_due: bool,
+    /// Tasks that have commands in the background. The store does not know them; who carries the request out adds them.
+    pub background: Vec<TaskId>,
 }

@@ -195,7 +195,8 @@ impl Core {
         let at_work: Vec<TaskId> = self
             .tasks
             .iter()
-            .filter(|(task, loaded)| loaded.owned && loaded.is_open() && !self.disk.sharing.hearing.contains(task))
+            .filter(|(_, loaded)| loaded.owned && (loaded.is_open() || loaded.state.is_at_work()))
+            .filter(|(task, _)| !self.disk.sharing.hearing.contains(task))
             .map(|(task, _)| task.clone())
             .collect();
         for task in at_work {

@@ -297,9 +297,12 @@ impl LoadedTask {
         self.shown() == self.state.seq
     }
 
-    /// Whether it can be unloaded: it is idle, all of it is on disk, it has no readers, and no delivery to a webhook is due.
+    /// Whether it can be unloaded: it is idle, all of it is on disk, it has no readers, and no delivery to a webhook is due. In a shared
+    /// store, what only this instance can go on with stays.
     pub fn can_leave(&self) -> bool {
+        let is_held = self.owned && self.shown_when == ShownWhen::Synced && self.state.is_at_work();
         (self.openness() == Openness::Settled || !self.owned)
+            && !is_held
             && self.pending.is_empty()
             && !self.is_held_back()
             && self.subs.is_empty()

@@ -202,6 +202,7 @@ impl Core {
         };
         let stops = loaded.running.iter().map(|at| Out::Stop(JobId { task: task.clone(), at: *at }));
         self.out.extend(stops);
+        self.out.push(Out::Over { task: task.clone() });
         self.out.push(Out::warning(format!("task {task}: another instance continues it")));
         self.operation.metrics.fenced += 1;
         self.audit_ownership(audit::Kind::Fenced, task, loaded.state.ownership.epoch(), now);

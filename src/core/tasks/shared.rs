@@ -13,7 +13,9 @@ use crate::core::timers::Timer;
 use crate::core::{Core, Out};
 use crate::limits::store::{FOLLOW_FIRST_MS, FOLLOW_MS, LOOK_MS, SUMMARIES_MS};
 use crate::task::fault::Fault;
+use crate::task::log::event::Event;
 use crate::task::log::record::Record;
+use crate::task::machine::decide::Decision;
 use std::collections::{HashMap, HashSet};
 
 /// What this instance does for tasks that it shares.
@@ -82,6 +84,7 @@ impl Core {
         if standing.scan_is_due && !std::mem::replace(&mut self.disk.sharing.is_scanning, true) {
             self.ask_shared(SharedRequest::Scan);
         }
+        self.note_background(&standing.background, now);
         self.read_inboxes();
         self.follow_watched();
         self.expire_sent(now);
@@ -91,6 +94,20 @@ impl Core {
             self.disk.sharing.listed_ms = Some(now.mono_ms);
             self.disk.sharing.list_was_asked = false;
             self.ask_shared(SharedRequest::Summaries);
+        }
+    }
+
+    /// Records which tasks of ours have commands in the background: other instances leave them to this one.
+    fn note_background(&mut self, running: &[TaskId], now: Now) {
+        let is_new = |(task, loaded): &(&TaskId, &LoadedTask)| {
+            let is_held = loaded.owned && self.is_ours(loaded) && !loaded.state.is_over();
+            is_held && loaded.state.ownership.has_background != running.contains(task)
+        };
+        let mut changed: Vec<TaskId> = self.tasks.iter().filter(is_new).map(|(task, _)| task.clone()).collect();
+        changed.sort_unstable();
+        for task in changed {
+            let event = Event::Background { runs: running.contains(&task) };
+            self.commit(&task, Decision { events: vec![event], effects: Vec::new() }, now);
         }
     }
 
@@ -289,8 +306,10 @@ impl Core {
     /// Notes whether a task that was read on is still ours.
     fn note_owner(&mut self, task: &TaskId) {
         let is_ours = self.tasks.get(task).is_some_and(|loaded| self.is_ours(loaded));
-        if let Some(loaded) = self.tasks.get_mut(task) {
-            loaded.owned &= is_ours;
+        if let Some(loaded) = self.tasks.get_mut(task).filter(|loaded| loaded.owned && !is_ours) {
+            loaded.owned = false;
+            // What it left running here ends.
+            self.out.push(Out::Over { task: task.clone() });
         }
     }
 

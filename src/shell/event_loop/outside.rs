@@ -3,7 +3,7 @@
 use crate::base::clock::Now;
 use crate::base::slots::Key;
 use crate::core::compute::Computation;
-use crate::core::disk::request::{SharedRequest, StoreRequest};
+use crate::core::disk::request::{SharedAnswer, SharedRequest, StoreRequest};
 use crate::core::disk::store::Archive;
 use crate::core::operation::process::{Figures, LaneJobs};
 use crate::core::operation::readiness::Delays;
@@ -271,7 +271,13 @@ impl Outside {
         let lane = if self.jobs.has_shared_store() && !is_quick { Lane::Bucket } else { Lane::Disk };
         self.jobs.ask(
             lane,
-            move |context| Mail::Input(measured(&request, &*context.archive, &stopwatch)),
+            move |context| {
+                let mut input = measured(&request, &*context.archive, &stopwatch);
+                if let Input::Shared(SharedAnswer::Standing(standing)) = &mut input {
+                    standing.background = context.background.tasks();
+                }
+                Mail::Input(input)
+            },
             move |error| Mail::Input(failed.failed(error)),
         );
     }

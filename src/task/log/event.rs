@@ -288,10 +288,14 @@ pub enum Event {
         n: u64,
         hash: String,
     },
-    /// An instance owns the task from here on. This event and the three that follow are only in shared stores, and no dialect shows them.
+    /// An instance owns the task from here on. This event and the four that follow are only in shared stores, and no dialect shows them.
     Owned(Arc<Owned>),
     /// The owner gave the task up: any instance may own it.
     Released,
+    /// Commands of the task go on running in the background of its owner, or none does any more.
+    Background {
+        runs: bool,
+    },
     /// The owner decided a request that another instance had passed on.
     Heard(Arc<Heard>),
     /// The task was deleted. The last event of a log.
@@ -334,7 +338,7 @@ pub(crate) use errands;
 /// What instances that share a store record about the task.
 macro_rules! ownership {
     () => {
-        Event::Owned(_) | Event::Released | Event::Heard(_) | Event::Deleted
+        Event::Owned(_) | Event::Released | Event::Background { .. } | Event::Heard(_) | Event::Deleted
     };
 }
 pub(crate) use ownership;

@@ -67,6 +67,8 @@ pub struct Ownership {
     pub owner: Option<Arc<Owned>>,
     /// The owner has given the task up since.
     pub is_released: bool,
+    /// Commands of the task run in the background of the owner.
+    pub has_background: bool,
     /// The task was deleted. Nothing follows.
     pub is_deleted: bool,
     /// The last requests that were heard; older ones have been reported.
@@ -77,8 +79,11 @@ impl Ownership {
     /// Folds one of these events.
     pub fn fold(&mut self, event: &Event) {
         match event {
-            Event::Owned(owned) => (self.owner, self.is_released) = (Some(owned.clone()), false),
+            Event::Owned(owned) => {
+                (self.owner, self.is_released, self.has_background) = (Some(owned.clone()), false, false);
+            }
             Event::Released => self.is_released = true,
+            Event::Background { runs } => self.has_background = *runs,
             Event::Heard(heard) => self.hear(heard),
             Event::Deleted => self.is_deleted = true,
             // The others say nothing about instances.

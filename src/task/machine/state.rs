@@ -311,14 +311,14 @@ impl State {
         self.phase == Phase::Closed
     }
 
-    /// Whether only the instance that owns the task can go on with it: a turn or a command is under way there, or it has the connections to
-    /// servers that the client named. A turn that waits for somebody's answer is not.
+    /// Whether only the instance that owns the task can go on with it: a turn or a command is under way there, also in the background, or it has
+    /// the connections to servers that the client named. A turn that waits for somebody's answer is not.
     pub fn is_at_work(&self) -> bool {
         if self.is_over() || self.ownership.is_deleted {
             return false;
         }
         let rests = self.is_idle() || self.waits_for_answers() || self.suspended;
-        self.shell.is_some() || !self.created.servers.is_empty() || !rests
+        self.shell.is_some() || self.ownership.has_background || !self.created.servers.is_empty() || !rests
     }
 
     /// Idle: the last turn is over and nothing is queued.

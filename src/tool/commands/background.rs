@@ -114,6 +114,16 @@ impl Background {
         });
     }
 
+    /// The tasks of processes that run, each once.
+    pub fn tasks(&self) -> Vec<TaskId> {
+        let processes = lock(&self.processes);
+        let running = processes.iter().filter(|process| process.is_running());
+        let mut tasks: Vec<TaskId> = running.map(|process| process.task.clone()).collect();
+        tasks.sort_unstable();
+        tasks.dedup();
+        tasks
+    }
+
     fn of(&self, task: &TaskId) -> Vec<Arc<Process>> {
         let processes = lock(&self.processes);
         let theirs = processes.iter().filter(|process| process.task == *task);

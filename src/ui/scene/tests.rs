@@ -123,6 +123,7 @@ fn turn_rows() -> Vec<(Value, &'static str)> {
         (json!({"audited": {"chain": "c", "n": 1, "hash": "0"}}), ""),
         (json!({"owned": {"instance": "i", "epoch": 1}}), ""),
         (json!("released"), ""),
+        (json!({"background": {"runs": true}}), ""),
         (json!({"heard": {"n": 1, "request": "r"}}), ""),
         (json!("deleted"), ""),
         (json!({"agent_called": {"agent": "a", "fingerprint": "f", "context": "c"}}), ""),

@@ -121,6 +121,7 @@ impl Member {
             // Nothing of an instance runs before its first heartbeat.
             is_cut_off: !is_new && (had_gap || liveness.is_cut_off(now_ms, &self.patient.times)),
             scan_is_due: !is_new && now_ms >= self.scan_at.load(Ordering::Acquire),
+            background: Vec::new(),
         }
     }
 
