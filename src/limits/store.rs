@@ -80,6 +80,10 @@ pub const SUMMARY_BYTES: usize = 2 * super::KIB;
 /// How often the summaries of all tasks are read while lists are asked for.
 pub const SUMMARIES_MS: u64 = 30_000;
 
+/// Summaries whose content is kept if lists of the store do not give it (S3): as many as there may be tasks in memory. Further ones are read
+/// with every list.
+pub const SUMMARIES_KEPT: usize = 20_000;
+
 /// How often an instance looks whether it is cut off from the store, and how often the owner of a task at work reads its inbox.
 pub const LOOK_MS: u64 = 1_000;
 

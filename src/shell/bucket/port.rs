@@ -1,13 +1,16 @@
 //! The port of the program: every operation blocks the thread that calls it, so that
 //! [`block_on`](crate::bucket::port::block_on) polls a procedure once.
 
+use crate::base::lock::lock;
 use crate::bucket::port::Port;
 use crate::bucket::{
-    Answer, Bucket, Dated, Deletion, Expect, List, Meta, Object, Page, Put, Trouble, TroubleKind, Version,
+    Answer, Bucket, Dated, Deletion, Entry, Expect, List, Meta, Object, Page, Put, Trouble, TroubleKind, Version,
     meta_of_body, names,
 };
+use crate::limits::store::SUMMARIES_KEPT;
 use crate::shell::event_loop::sys;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -19,11 +22,39 @@ pub struct BlockingPort {
     bucket: Arc<dyn Bucket>,
     /// After so many attempts of one request nobody waits for it any longer.
     tries: u32,
+    /// Shared by the clones.
+    summaries: Arc<Mutex<Summaries>>,
+}
+
+/// Metadata of summaries that was read from their bodies, with the version that it is of: most of them do not change between two lists.
+#[derive(Default)]
+struct Summaries {
+    /// Of the list that is being read, and of the one before.
+    now: HashMap<String, (Version, Meta)>,
+    before: HashMap<String, (Version, Meta)>,
+}
+
+impl Summaries {
+    /// A list begins: what is in neither of the last two is forgotten.
+    fn begin(&mut self) {
+        self.before = std::mem::take(&mut self.now);
+    }
+
+    fn find(&self, entry: &Entry) -> Option<Meta> {
+        let known = self.now.get(&entry.name).or_else(|| self.before.get(&entry.name));
+        known.filter(|(version, _)| *version == entry.version).map(|(_, meta)| meta.clone())
+    }
+
+    fn keep(&mut self, entry: &Entry) {
+        if self.now.len() < SUMMARIES_KEPT {
+            self.now.insert(entry.name.clone(), (entry.version.clone(), entry.meta.clone()));
+        }
+    }
 }
 
 impl BlockingPort {
     pub fn new(bucket: Arc<dyn Bucket>, tries: u32) -> BlockingPort {
-        BlockingPort { bucket, tries }
+        BlockingPort { bucket, tries, summaries: Arc::default() }
     }
 
     /// Reads the metadata of objects from their bodies, if lists do not give it.
@@ -32,11 +63,28 @@ impl BlockingPort {
         if self.bucket.lists_metadata() || !has_metadata {
             return Ok(());
         }
-        let names: Vec<String> = page.entries.iter().map(|entry| entry.name.clone()).collect();
-        for (at, answer) in self.read_all(&names).into_iter().enumerate() {
+        let keeps = list.prefix == names::INDEX;
+        if keeps && list.after.is_none() {
+            lock(&self.summaries).begin();
+        }
+        let (mut unread, mut names) = (Vec::new(), Vec::new());
+        for (at, entry) in page.entries.iter_mut().enumerate() {
+            match lock(&self.summaries).find(entry).filter(|_| keeps) {
+                Some(meta) => entry.meta = meta,
+                None => {
+                    unread.push(at);
+                    names.push(entry.name.clone());
+                }
+            }
+        }
+        for (at, answer) in unread.into_iter().zip(self.read_all(&names)) {
             // An object that was deleted since it was listed has none.
             let body = answer?.value.map(|object| object.bytes);
             page.entries[at].meta = body.and_then(|body| meta_of_body(&body)).unwrap_or_default();
+        }
+        if keeps {
+            let mut summaries = lock(&self.summaries);
+            page.entries.iter().for_each(|entry| summaries.keep(entry));
         }
         Ok(())
     }
@@ -105,5 +153,67 @@ impl Port for BlockingPort {
 
     fn gives_up(&self, tries: u32) -> bool {
         tries >= self.tries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bucket::memory::{MemoryBucket, Request};
+    use crate::bucket::port::block_on;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A bucket whose lists have no metadata, as those of S3.
+    struct Bare(MemoryBucket);
+
+    impl Bucket for Bare {
+        fn get(&self, name: &str) -> Answer<Option<Object>> {
+            self.0.get(name)
+        }
+
+        fn put(&self, name: &str, _: &Arc<[u8]>, meta: &Meta, expect: &Expect) -> Answer<Put> {
+            self.0.put(name, &crate::base::json::bytes(meta).into(), &Meta::new(), expect)
+        }
+
+        fn delete(&self, name: &str, version: Option<&Version>) -> Answer<Deletion> {
+            self.0.delete(name, version)
+        }
+
+        fn list(&self, list: &List) -> Answer<Page> {
+            self.0.list(list)
+        }
+
+        fn lists_metadata(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn the_bodies_of_summaries_are_read_again_only_when_they_have_changed() {
+        let gets = Arc::new(AtomicUsize::new(0));
+        let counted = gets.clone();
+        let bucket = Arc::new(Bare(MemoryBucket::with_faults(move |request| {
+            counted.fetch_add(usize::from(matches!(request, Request::Get { .. })), Ordering::Relaxed);
+            None
+        })));
+        let port = BlockingPort::new(bucket.clone(), 1);
+        let put = |name: &str, text: &str| {
+            let meta = Meta::from([("brief".to_owned(), text.to_owned())]);
+            bucket.put(name, &Arc::default(), &meta, &Expect::Any).expect("it is written");
+        };
+        let read = |name: &str| {
+            let before = gets.load(Ordering::Relaxed);
+            let list = List { prefix: names::INDEX.to_owned(), ..List::default() };
+            let page = block_on(port.list(&list)).expect("a list").value;
+            let entry = page.entries.iter().find(|entry| entry.name == name).expect("it is listed");
+            (entry.meta["brief"].clone(), gets.load(Ordering::Relaxed) - before)
+        };
+        put("index/a", "1");
+        put("index/b", "1");
+        assert_eq!(read("index/a"), ("1".into(), 2));
+        assert_eq!(read("index/a"), ("1".into(), 0));
+        put("index/b", "2");
+        assert_eq!(read("index/b"), ("2".into(), 1));
+        assert_eq!(read("index/b"), ("2".into(), 0));
     }
 }
