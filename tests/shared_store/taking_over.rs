@@ -139,6 +139,22 @@ fn an_instance_that_is_cut_off_from_the_store_ends_its_tools() {
 }
 
 #[test]
+fn an_instance_that_has_not_noticed_its_end_shows_no_older_state() {
+    let cluster = Cluster::new();
+    let [a, b] = cluster.pair();
+    let (task, _) = begin_command(&cluster, &a);
+    a.pause();
+    expect_interruption(&cluster, &b, &task);
+    let seen = whole(&b, &task);
+    a.front.set_link(Link::Silent);
+    a.resume();
+    let after = seen.last().map_or(0, number);
+    let end = follow(&a.url(), &task, after, PATIENCE, |event| panic!("{event:?} was shown"));
+    let End::Refused(refusal) = end else { panic!("{end:?}") };
+    assert_eq!(refusal["error"]["data"]["reason"], "OVERLOADED", "{refusal}");
+}
+
+#[test]
 fn nothing_is_lost_when_answers_of_the_store_are_lost() {
     let cluster = Cluster::new();
     let [a, b] = cluster.pair();

@@ -58,6 +58,9 @@ impl Core {
             return self.park(absent, request);
         }
         if let Some(task) = &task {
+            if let Some(fault) = self.behind(task, &request.call) {
+                return self.refuse(request.caller.conn, &request.caller.form, &fault, now);
+            }
             match self.read_before(task, request) {
                 Some(current) => request = current,
                 None => return,

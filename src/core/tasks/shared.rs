@@ -12,7 +12,8 @@ use crate::core::tasks::loaded_task::{LoadedTask, Mark};
 use crate::core::timers::Timer;
 use crate::core::{Core, Out};
 use crate::limits::store::{FOLLOW_FIRST_MS, FOLLOW_MS, LOOK_MS, SUMMARIES_MS};
-use crate::task::fault::Fault;
+use crate::task::call::Call;
+use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::Event;
 use crate::task::log::record::Record;
 use crate::task::machine::decide::Decision;
@@ -181,6 +182,24 @@ impl Core {
         self.disk.sharing.reading.push(Reading { task: task.clone(), request, is_asked });
         self.read_task_on(task);
         None
+    }
+
+    /// The error for a client that has seen more of a task than this instance, which works on it, has recorded: another instance has
+    /// continued the task, and this one has not noticed that yet. A snapshot would show the client an older state.
+    pub(in crate::core) fn behind(&self, task: &TaskId, call: &Call) -> Option<Fault> {
+        self.settings.shared_store.as_ref()?;
+        let seen = match call {
+            Call::Subscribe { after, .. } => (*after)?,
+            Call::Join(join) => {
+                join.after.as_ref().filter(|after| after.task.as_ref().is_none_or(|named| named == task))?.seq
+            }
+            _ => return None,
+        };
+        let loaded = self.tasks.get(task)?;
+        let is_behind = seen > loaded.synced && !others_may_continue(loaded);
+        let message =
+            format!("Another instance has continued task {task}, and this one has not read that yet. Ask again.");
+        is_behind.then(|| Fault::new(FaultKind::Overloaded { retry_after_s: 1 }, message))
     }
 
     /// Carries out all requests that wait for a task to be read on.
