@@ -5,8 +5,17 @@
 
 mod support;
 
+#[path = "shared_store/balancer.rs"]
+mod balancer;
+#[path = "sim/chance.rs"]
+#[allow(dead_code)]
+mod chance;
+#[path = "shared_store/chaos.rs"]
+mod chaos;
 #[path = "shared_store/client.rs"]
 mod client;
+#[path = "shared_store/conversation.rs"]
+mod conversation;
 #[path = "shared_store/fake_gcs.rs"]
 mod fake_gcs;
 #[path = "shared_store/gcs_api.rs"]

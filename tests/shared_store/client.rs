@@ -25,7 +25,7 @@ pub enum End {
     Whole,
     /// The reader wanted no more.
     Stopped,
-    /// The server answered with this instead of a stream.
+    /// The server answered with this error, instead of a stream or at its end.
     Refused(Value),
     /// The connection broke or was silent for too long.
     Broken(String),
@@ -63,6 +63,9 @@ fn read_stream(url: &str, request: &[u8], patience: Duration, each: &mut impl Fn
         }
         for event in events(&mut sse)? {
             last = Instant::now();
+            if event.json["error"].is_object() {
+                return Ok(End::Refused(event.json));
+            }
             if each(event) == Next::Stop {
                 return Ok(End::Stopped);
             }

@@ -18,6 +18,8 @@ pub struct Cluster {
     pub store: FakeGcs,
     pub model: FakeGemini,
     dir: TempDir,
+    /// What the instances divide the times of the protocol by.
+    times: u64,
 }
 
 impl Cluster {
@@ -26,7 +28,12 @@ impl Cluster {
     }
 
     pub fn with(store: FakeGcs, model: FakeGemini) -> Cluster {
-        Cluster { store, model, dir: TempDir::new("shared-store") }
+        Cluster { store, model, dir: TempDir::new("shared-store"), times: 10 }
+    }
+
+    /// Instances divide the times of the protocol by this number instead of ten.
+    pub fn with_times(self, times: u64) -> Cluster {
+        Cluster { times, ..self }
     }
 
     /// Two instances with one workspace.
@@ -46,7 +53,7 @@ impl Cluster {
         let front = self.store.front();
         let mut command = Command::new(env!("CARGO_BIN_EXE_gemini-a2a"));
         command
-            .args(["serve", "--a2a-port", "0", "--store-times", "10"])
+            .args(["serve", "--a2a-port", "0", "--store-times", &self.times.to_string()])
             .arg("--workspace")
             .arg(self.dir.folder(workspace))
             .arg("--state-dir")
