@@ -512,3 +512,6 @@ impl SharedArchive for SharedTasks {
         Ok(known)
     }
 }
+
+#[cfg(test)]
+mod tests;

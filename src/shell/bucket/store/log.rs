@@ -70,6 +70,8 @@ impl Lines {
     /// Other lines have the place of those behind `kept` bytes.
     fn replace(&mut self, kept: usize, lines: &[u8]) {
         self.is_void = self.bytes.len() > self.synced;
+        // What was sent of the lines before them is not sent again.
+        self.sent = 0;
         self.bytes.truncate(kept);
         self.events = memchr::memchr_iter(b'\n', &self.bytes).count() as u64;
         self.add(lines);
@@ -107,6 +109,11 @@ impl SharedLog {
     pub fn has_unsynced(&self) -> bool {
         let lines = lock(&self.lines);
         lines.bytes.len() > lines.synced
+    }
+
+    #[cfg(test)]
+    pub fn events(&self) -> u64 {
+        lock(&self.lines).events
     }
 
     /// Whether nothing of it is known here.

@@ -1,0 +1,143 @@
+//! Instances that share a bucket in memory, as the core uses them.
+
+use super::*;
+use crate::bucket::memory::MemoryBucket;
+use crate::task::log::event::{Created, End, Event, Lifecycle, Profile, Protocol};
+use crate::task::log::ownership::Owned;
+use crate::task::log::record::Record;
+use crate::task::message::{Message, Part, Role, Source};
+use crate::task::policy::Mode;
+
+/// An instance, and the events that its loop has appended.
+struct Node {
+    store: BucketStore,
+    dir: PathBuf,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.store.tasks.member.leave();
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+impl Node {
+    fn new(bucket: &Arc<MemoryBucket>) -> Node {
+        let dir = std::env::temp_dir().join(format!("bucket-store-{}", sys::entropy().uuid()));
+        let store = BucketStore::open(bucket.clone(), Times::default(), None, (&dir, &["own"]), Log::off());
+        Node { store: store.expect("the bucket is usable"), dir }
+    }
+
+    fn id(&self) -> Arc<str> {
+        self.store.instance()
+    }
+
+    fn tasks(&self) -> &SharedTasks {
+        &self.store.tasks
+    }
+
+    /// Appends events behind those that this instance knows.
+    fn append(&mut self, task: &TaskId, events: impl IntoIterator<Item = Event>) {
+        let known = self.known(task);
+        let mut lines = Vec::new();
+        for (n, event) in events.into_iter().enumerate() {
+            Record { seq: Seq(known + 1 + n as u64), at: 1, event }.write(&mut lines);
+        }
+        if known == 0 {
+            self.store.create(task, &Brief::bare("c".into())).expect("it is new");
+        }
+        self.store.append(task, &lines, Openness::Open).expect("memory takes it");
+    }
+
+    /// How many events this instance knows or has appended.
+    fn known(&self, task: &TaskId) -> u64 {
+        let logs = lock(&self.tasks().logs);
+        logs.get(task).map_or(0, |kept| kept.log.events())
+    }
+
+    fn sync(&self, task: &TaskId) -> Result<(), StoreError> {
+        self.tasks().open(task).and_then(|log| log.sync())
+    }
+
+    /// Appends events and syncs them.
+    fn write(&mut self, task: &TaskId, events: impl IntoIterator<Item = Event>) -> Result<(), StoreError> {
+        self.append(task, events);
+        self.sync(task)
+    }
+
+    fn owned(&self, epoch: u64) -> Event {
+        Event::Owned(Arc::new(Owned { instance: self.id(), epoch, url: None }))
+    }
+
+    /// A new task whose first turn has begun.
+    fn begin(&mut self, task: &TaskId, parent: Option<&TaskId>) {
+        let events = [created(task, parent), self.owned(1), prompted(1, "go"), Event::TurnBegan { turn: 1 }];
+        self.write(task, events).expect("the task is new");
+    }
+
+    /// The same at rest.
+    fn run(&mut self, task: &TaskId, parent: Option<&TaskId>) {
+        self.begin(task, parent);
+        self.write(task, [ended(1)]).expect("the task is ours");
+    }
+
+    fn read(&self, task: &TaskId) -> Vec<u8> {
+        let log = self.tasks().refresh(task).expect("the task exists");
+        log.page(0, usize::MAX).expect("lines")
+    }
+}
+
+fn created(task: &TaskId, parent: Option<&TaskId>) -> Event {
+    Event::Created(Arc::new(Created {
+        task: task.clone(),
+        context: "c".into(),
+        tenant: Default::default(),
+        owner: Default::default(),
+        shared: false,
+        parent: parent.map(|parent| (parent.clone(), Seq(1))),
+        lifecycle: Lifecycle::Conversational,
+        protocol: Protocol::V10,
+        profile: Profile::Plain,
+        workspace: "/w".into(),
+        trusted: false,
+        model: "m".into(),
+        mode: Mode::Default,
+        workspace_id: None,
+        auto_execute: false,
+        client_key: false,
+        depth: 0,
+        tools: None,
+        servers: Vec::new(),
+        command: None,
+    }))
+}
+
+fn prompted(turn: u32, text: &str) -> Event {
+    let message = Arc::new(Message::new("m", Role::User, vec![Part::text(text)]));
+    Event::Prompted { message, by: Source::clock(), turn, delivery: Default::default() }
+}
+
+fn ended(turn: u32) -> Event {
+    Event::TurnEnded { turn, end: End::Done, by: None }
+}
+
+fn two() -> (Arc<MemoryBucket>, Node, Node, TaskId) {
+    let bucket = Arc::new(MemoryBucket::new());
+    let (a, b) = (Node::new(&bucket), Node::new(&bucket));
+    (bucket, a, b, TaskId::from("t"))
+}
+
+#[test]
+fn a_task_that_was_taken_over_and_given_back_is_written_on() {
+    let (_, mut a, mut b, task) = two();
+    a.run(&task, None);
+    b.read(&task);
+    b.write(&task, [b.owned(2), prompted(2, "short"), Event::TurnBegan { turn: 2 }, ended(2)]).expect("it rests");
+    // What `a` sends is longer than what `b` has written in its place.
+    let fenced = a.write(&task, [prompted(2, &"long ".repeat(1_000))]).expect_err("it is void");
+    assert_eq!(fenced.lasts, Lasts::WhileLocked);
+    a.read(&task);
+    a.write(&task, [a.owned(3), prompted(3, &"longer ".repeat(1_000)), Event::TurnBegan { turn: 3 }])
+        .expect("it rests");
+    assert_eq!(a.read(&task), b.read(&task));
+}
