@@ -148,14 +148,15 @@ impl Core {
         Ok(a2a::push::target(wish, form, created, || entropy.uuid()))
     }
 
-    /// Starts the deliveries of a task that are due. A delivery shows the present state, so all of it must be on disk.
+    /// Starts the deliveries of a task that are due. A delivery shows the present state, so all of it must be on disk. Who only reads a
+    /// task delivers nothing.
     pub(super) fn deliver(&mut self, task: &TaskId, now: Now) {
         let over = self.is_over();
         let Some(loaded) = self.tasks.get_mut(task) else {
             return;
         };
         dismiss_idle(loaded);
-        if over || !loaded.is_shown() {
+        if over || !loaded.owned || !loaded.is_shown() {
             return;
         }
         for hook in &loaded.state.hooks {

@@ -507,3 +507,41 @@ fn a_full_server_restores_open_tasks_one_after_the_other() {
     }
     assert_eq!(told, tasks);
 }
+
+#[test]
+fn who_only_follows_a_task_of_another_instance_delivers_nothing() {
+    use crate::core::disk::request::SharedAnswer;
+    use crate::core::test_core::core_harness;
+    use crate::task::log::event::{End, Event};
+    use crate::task::log::ownership::Owned;
+    use crate::task::log::record::Record;
+    let share = |setup: &mut crate::core::Setup| core_harness::share(setup, "a");
+    let mut test = TestCore::changed(Default::default(), Switches::default(), share);
+    test.flushes = true;
+    let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
+    test.turns();
+    let first = test.taken();
+    test.answer(&first, Ok(()));
+    test.end_turn();
+    test.drain();
+    // Another instance continues the task, and its next turn ends.
+    let seq = test.state(&task).seq;
+    let owned = Event::Owned(std::sync::Arc::new(Owned { instance: "b".into(), epoch: 2, url: None }));
+    let message = std::sync::Arc::new(crate::task::message::Message::new(
+        "n",
+        crate::task::message::Role::User,
+        vec![Part::text("more")],
+    ));
+    let by = crate::task::message::Source::clock();
+    let prompted = Event::Prompted { message, by, turn: 2, delivery: Default::default() };
+    let ended = Event::TurnEnded { turn: 2, end: End::Done, by: None };
+    let mut lines = Vec::new();
+    for (n, event) in [owned, prompted, Event::TurnBegan { turn: 2 }, ended].into_iter().enumerate() {
+        Record { seq: Seq(seq.0 + 1 + n as u64), at: 2, event }.write(&mut lines);
+    }
+    let followed = SharedAnswer::Followed { task: task.clone(), lines: Ok(lines) };
+    test.core.input(crate::core::Input::Shared(followed), test.now);
+    test.turns();
+    assert!(!test.state(&task).hooks[0].due.is_empty(), "its owner has to tell the webhook");
+    assert_eq!(test.sent, []);
+}

@@ -327,6 +327,8 @@ impl Core {
         let is_ours = self.tasks.get(task).is_some_and(|loaded| self.is_ours(loaded));
         if let Some(loaded) = self.tasks.get_mut(task).filter(|loaded| loaded.owned && !is_ours) {
             loaded.owned = false;
+            // Its webhooks are the new owner's.
+            loaded.couriers.clear();
             // What it left running here ends.
             self.out.push(Out::Over { task: task.clone() });
         }
