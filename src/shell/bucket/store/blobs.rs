@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex};
 pub struct BucketBlobs {
     files: FileBlobs,
     member: Arc<Member>,
-    /// The tasks of other instances that name content.
-    named: Mutex<HashMap<String, TaskId>>,
+    /// The tasks that name content which is in the bucket.
+    named: Mutex<HashMap<String, HashSet<TaskId>>>,
     /// What this process has stored in the bucket.
     uploaded: Mutex<HashSet<(TaskId, String)>>,
 }
@@ -30,7 +30,9 @@ impl BucketBlobs {
     /// Notes what lines of a log name.
     pub fn learn(&self, task: &TaskId, lines: &[u8]) {
         let mut named = lock(&self.named);
-        each_name(lines, &mut |hash| named.extend([(hash, task.clone())]));
+        each_name(lines, &mut |hash| {
+            named.entry(hash).or_default().insert(task.clone());
+        });
     }
 
     /// Stores in the bucket what lines of a log name, before they are sent.
@@ -42,7 +44,7 @@ impl BucketBlobs {
             if lock(&self.uploaded).contains(&key) {
                 continue;
             }
-            let bytes = match self.files.read(&key.1, 0, usize::MAX) {
+            let bytes = match self.read(&key.1, 0, usize::MAX) {
                 Ok((bytes, _)) => bytes,
                 // It names the hash of something that was not stored.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -51,12 +53,17 @@ impl BucketBlobs {
             block_on(self.member.patient.keep(task, &key.1, &bytes.into())).map_err(halted)?;
             lock(&self.uploaded).insert(key);
         }
+        // The files are deleted after a while, those of our own tasks too.
+        self.learn(task, lines);
         Ok(())
     }
 
     /// Forgets what it knows of a task.
     pub fn forget(&self, task: &TaskId) {
-        lock(&self.named).retain(|_, known| known != task);
+        lock(&self.named).retain(|_, tasks| {
+            tasks.remove(task);
+            !tasks.is_empty()
+        });
         lock(&self.uploaded).retain(|(known, _)| known != task);
     }
 
@@ -66,14 +73,17 @@ impl BucketBlobs {
     }
 
     fn fetch(&self, hash: &str) -> io::Result<()> {
-        let task = lock(&self.named).get(hash).cloned().ok_or(io::ErrorKind::NotFound)?;
-        let found = block_on(self.member.patient.kept(&task, hash));
-        let object = found.map_err(|halt| io::Error::new(io::ErrorKind::TimedOut, halted(halt).message))?;
-        let object = object.ok_or(io::ErrorKind::NotFound)?;
-        if sha256(&object.bytes) != hash {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is damaged"));
+        let tasks: Vec<TaskId> = lock(&self.named).get(hash).into_iter().flatten().cloned().collect();
+        for task in tasks {
+            let found = block_on(self.member.patient.kept(&task, hash));
+            let object = found.map_err(|halt| io::Error::new(io::ErrorKind::TimedOut, halted(halt).message))?;
+            match object {
+                Some(object) if sha256(&object.bytes) == hash => return self.files.put(&object.bytes).map(drop),
+                Some(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, "it is damaged")),
+                None => {}
+            }
         }
-        self.files.put(&object.bytes).map(drop)
+        Err(io::ErrorKind::NotFound.into())
     }
 }
 
