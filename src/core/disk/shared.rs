@@ -11,7 +11,8 @@ pub trait SharedArchive: Send + Sync {
     /// What this instance has to know of itself. It waits for nothing.
     fn look(&self) -> Standing;
 
-    /// Looks for unfinished tasks of dead instances, and for tasks that are to be removed. Returns the tasks that this instance has claimed.
+    /// Looks for unfinished tasks of dead instances, and for tasks that are to be removed. Returns the unfinished tasks that this instance
+    /// owns, which it has claimed now or before.
     fn scan(&self) -> Result<Vec<TaskId>, StoreError>;
 
     /// The lines of a log behind an event, as far as the log is now.

@@ -83,7 +83,8 @@ impl Core {
                 }
                 self.insert_loaded(task, *read);
                 self.continue_streams(task, &streams);
-                if self.disk.to_own.remove(task) {
+                let is_unheld = self.tasks.get(task).is_some_and(|loaded| self.is_unheld(loaded));
+                if self.disk.to_own.remove(task) || is_unheld {
                     self.take_over_left(task, now);
                 }
                 self.arm_expiry(now);

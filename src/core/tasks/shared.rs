@@ -7,6 +7,7 @@ use crate::core::disk::Parked;
 use crate::core::disk::request::{SharedAnswer, SharedRequest, StoreRequest};
 use crate::core::disk::shared::Standing;
 use crate::core::disk::store::{Known, Lasts, StoreError};
+use crate::core::hooks::are_due;
 use crate::core::requests::Caller;
 use crate::core::tasks::loaded_task::{LoadedTask, Mark};
 use crate::core::timers::Timer;
@@ -122,12 +123,17 @@ impl Core {
         }
     }
 
-    /// Unfinished tasks of dead instances belong to this one now.
+    /// Unfinished tasks belong to this instance: those that it does not hold were claimed now, or by a request whose answer was lost.
     fn scanned(&mut self, result: Result<Vec<TaskId>, StoreError>) {
         self.disk.sharing.is_scanning = false;
         for task in result.unwrap_or_default() {
+            let loaded = self.tasks.get(&task);
+            if loaded.is_some_and(|loaded| loaded.owned) || self.disk.to_own.contains(&task) {
+                continue;
+            }
+            let is_loaded = loaded.is_some();
             self.out.push(Out::warning(format!("task {task}: its instance has died, this one continues it")));
-            match self.tasks.is_loaded(&task) {
+            match is_loaded {
                 true => {
                     self.disk.to_own.insert(task.clone());
                     self.read_task_on(&task);
@@ -135,6 +141,13 @@ impl Core {
                 false => self.fetch_to_own(task),
             }
         }
+    }
+
+    /// Whether the log says that a task is ours which is not held here, and there is something to do for it: a claim was won whose answer
+    /// was lost. Other instances leave such a task to this one.
+    pub(in crate::core) fn is_unheld(&self, loaded: &LoadedTask) -> bool {
+        let has_work = || loaded.state.is_at_work() || are_due(&loaded.state);
+        self.settings.shared_store.is_some() && !loaded.owned && self.is_ours(loaded) && has_work()
     }
 
     fn summaries_read(&mut self, result: Result<Vec<Known>, StoreError>) {
@@ -283,8 +296,10 @@ impl Core {
             }
             false => self.timers.arm(now.mono_ms + next, Timer::Follow(task.clone())),
         }
-        let is_ours = self.tasks.get(task).is_some_and(|loaded| self.is_ours(loaded));
-        if is_ours && self.disk.to_own.remove(task) {
+        let loaded = self.tasks.get(task);
+        let is_unheld = loaded.is_some_and(|loaded| self.is_unheld(loaded));
+        let is_ours = loaded.is_some_and(|loaded| self.is_ours(loaded));
+        if is_ours && self.disk.to_own.remove(task) || is_unheld {
             self.take_over_left(task, now);
         }
     }

@@ -335,7 +335,7 @@ impl SharedTasks {
         }
     }
 
-    /// Does what a marker asks for. Returns whether this process owns the task now.
+    /// Does what a marker asks for. Returns whether this process owns the task, and the task is not at rest.
     fn scan_one(&self, marker: &Marker) -> Result<bool, StoreError> {
         let (log, instance) = (self.log(&marker.task), &self.member.hasty);
         let Some(mut view) = log.idle_view().filter(|view| !view.is_unloaded) else {
@@ -343,12 +343,15 @@ impl SharedTasks {
         };
         // What this process owns it tidies itself.
         if instance.owns(&view) || log.has_unsynced() {
-            let is_left = view.replica.status().is_settled() && marker.seq <= view.tail && !log.has_unsynced();
+            let (status, is_written) = (view.replica.status(), !log.has_unsynced());
+            let is_left = status.is_settled() && marker.seq <= view.tail && is_written;
             drop(view);
             if is_left {
                 block_on(instance.unmark(&marker.task, marker.seq));
             }
-            return Ok(false);
+            // A claim was won whose answer did not arrive, and a reader has found it: the loop does not know.
+            let is_unfinished = !status.is_settled() && !status.released;
+            return Ok(is_unfinished && status.phase != Phase::Paused && is_written);
         }
         let scanned = block_on(instance.scan(&mut view, marker, |owner| self.member.silent(owner)));
         log.take_applied(&mut view);

@@ -7,11 +7,13 @@ use crate::core::access::tests::{credential, file};
 use crate::core::access::{AccessSetup, Mode};
 use crate::core::disk::request::SharedAnswer;
 use crate::core::disk::shared::Left;
-use crate::core::disk::store::{Archive, StoreError, read_all};
+use crate::core::disk::store::{Archive, Openness, Store, StoreError, read_all};
 use crate::core::test_core::{TestCore, core_harness};
 use crate::limits::Limits;
+use crate::task::call::Call;
 use crate::task::log::event::Event;
-use crate::task::log::ownership::{InboxCall, InboxRequest};
+use crate::task::log::ownership::{InboxCall, InboxRequest, Owned};
+use crate::task::log::record::Record;
 use crate::task::machine::job::NoteBody;
 use crate::task::message::Source;
 use serde_json::Value;
@@ -89,9 +91,14 @@ fn a_stream_goes_on_when_another_instance_continues_its_task() {
     assert!(test.take(conn).contains("acknowledged"));
     test.holds_loads = true;
     test.note(NoteBody::Text("void".into()));
+    let seq = test.state(&task).seq.next();
     for request in std::mem::take(&mut test.loads) {
         test.core.input(request.failed(StoreError::locked("fenced")), test.now);
     }
+    let owned = Event::Owned(std::sync::Arc::new(Owned { instance: "b".into(), epoch: 2, url: None }));
+    let mut line = Vec::new();
+    Record { seq, at: 2, event: owned }.write(&mut line);
+    test.store.append(&task, &line, Openness::Open).expect("the disk takes it");
     test.turns();
     assert_eq!(test.take(conn), "", "it waits for the task as it is now");
     assert!(!test.closing().iter().any(|(key, _)| *key == conn));
@@ -103,7 +110,7 @@ fn a_stream_goes_on_when_another_instance_continues_its_task() {
     let seq = test.state(&task).seq;
     let mut lines = Vec::new();
     let text = |text: &str| Event::Text { text: text.into() };
-    crate::task::log::record::Record { seq: seq.next(), at: 2, event: text("of the other") }.write(&mut lines);
+    Record { seq: seq.next(), at: 2, event: text("of the other") }.write(&mut lines);
     test.core.input(Input::Shared(SharedAnswer::Followed { task: task.clone(), lines: Ok(lines) }), test.now);
     test.turns();
     let told = test.take(conn);
@@ -129,4 +136,32 @@ fn a_stream_whose_task_another_instance_has_deleted_is_told() {
     }
     let told = test.take(conn);
     assert!(told.contains("-32001"), "{told}");
+}
+
+#[test]
+fn a_task_at_work_that_the_log_gives_to_this_instance_is_taken_over() {
+    let mut test = owner(&[]);
+    let task = test.begin(Dialect::RPC_03, None);
+    // It was claimed by a request whose answer was lost: nothing is held here.
+    test.core.leave(task.clone());
+    test.turns();
+    test.ask(Dialect::RPC_03, Call::Get { task: task.clone(), history: None });
+    test.turns();
+    assert!(test.core.tasks[&task].owned);
+    assert!(!test.state(&task).is_at_work(), "the turn of a dead instance is over");
+    // The scan finds it again and again until its turn is over; nothing happens to what is held.
+    let seq = test.state(&task).seq;
+    test.notices.clear();
+    test.core.input(Input::Shared(SharedAnswer::Scanned(Ok(vec![task.clone()]))), test.now);
+    test.turns();
+    assert_eq!((test.state(&task).seq, test.notices.len()), (seq, 0));
+    // The same while the task is followed.
+    test.say(&task);
+    if let Some(loaded) = test.core.tasks.get_mut(&task) {
+        loaded.owned = false;
+    }
+    let followed = SharedAnswer::Followed { task: task.clone(), lines: Ok(Vec::new()) };
+    test.core.input(Input::Shared(followed), test.now);
+    test.turns();
+    assert!(test.core.tasks[&task].owned && !test.state(&task).is_at_work());
 }

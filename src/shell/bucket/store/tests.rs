@@ -1,12 +1,13 @@
 //! Instances that share a bucket in memory, as the core uses them.
 
 use super::*;
-use crate::bucket::memory::MemoryBucket;
+use crate::bucket::memory::{Fault, MemoryBucket, Request};
 use crate::task::log::event::{Created, End, Event, Lifecycle, Profile, Protocol};
 use crate::task::log::ownership::Owned;
 use crate::task::log::record::Record;
 use crate::task::message::{Message, Part, Role, Source};
 use crate::task::policy::Mode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An instance, and the events that its loop has appended.
 struct Node {
@@ -140,4 +141,54 @@ fn a_task_that_was_taken_over_and_given_back_is_written_on() {
     a.write(&task, [a.owned(3), prompted(3, &"longer ".repeat(1_000)), Event::TurnBegan { turn: 3 }])
         .expect("it rests");
     assert_eq!(a.read(&task), b.read(&task));
+}
+
+/// A claim succeeds, and neither its answer nor the next one arrives. Then a reader finds the claim.
+#[test]
+fn an_unfinished_task_whose_claim_a_reader_has_found_is_given_to_the_loop() {
+    let is_lossy = Arc::new(AtomicBool::new(false));
+    let (lossy, mut is_claimed) = (is_lossy.clone(), false);
+    let bucket = Arc::new(MemoryBucket::with_faults(move |request| match request {
+        Request::Put { name, .. } if name.contains("/log/") && lossy.load(Ordering::Relaxed) => {
+            is_claimed = true;
+            Some(Fault::LostAnswer)
+        }
+        Request::Get { name } if name.contains("/log/") && std::mem::take(&mut is_claimed) => Some(Fault::LostRequest),
+        _ => None,
+    }));
+    let (mut a, mut b, task) = (Node::new(&bucket), Node::new(&bucket), TaskId::from("t"));
+    a.begin(&task, None);
+    b.read(&task);
+    a.tasks().member.leave();
+    is_lossy.store(true, Ordering::Relaxed);
+    assert_eq!(b.tasks().scan(), Ok(vec![]));
+    is_lossy.store(false, Ordering::Relaxed);
+    b.tasks().lend(&task).expect("it is read");
+    assert_eq!(b.known(&task), 5, "the claim is in the log");
+    assert_eq!(b.tasks().scan(), Ok(vec![task.clone()]));
+    b.write(&task, [ended(1)]).expect("it is ours");
+    assert_eq!(b.tasks().scan(), Ok(vec![]), "it rests");
+}
+
+#[test]
+fn content_is_read_from_the_bucket_for_each_task_that_names_it() {
+    let (_bucket, a, _b, _) = two();
+    let content = a.tasks().content.clone();
+    let hash = content.put(b"content").expect("a file is written");
+    let line = format!("{{\"sha256\":\"{hash}\"}}\n");
+    let tasks = ["x", "y"].map(TaskId::from);
+    for task in &tasks {
+        content.upload(task, line.as_bytes()).expect("the bucket takes it");
+    }
+    // As the sweep does it with old files.
+    let sweep = || fs::remove_dir_all(a.dir.join("cache/own/blobs").join(&hash[..2])).expect("there is a file");
+    let read = || content.read(&hash, 0, 99).map(|(bytes, _)| bytes).map_err(|error| error.kind());
+    sweep();
+    assert_eq!(read(), Ok(b"content".to_vec()));
+    content.forget(&tasks[1]);
+    sweep();
+    assert_eq!(read(), Ok(b"content".to_vec()));
+    content.forget(&tasks[0]);
+    sweep();
+    assert_eq!(read(), Err(io::ErrorKind::NotFound));
 }
