@@ -29,12 +29,31 @@ pub fn made(workspace: &Path) -> io::Result<Arc<str>> {
     if fs::symlink_metadata(&folder)?.is_symlink() {
         return Err(io::Error::other(format!("{} is a link", folder.display())));
     }
-    match OpenOptions::new().write(true).create_new(true).open(&path) {
-        Ok(mut file) => file.write_all(sys::entropy().uuid().as_bytes())?,
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error),
+    if !path.exists() {
+        make(&folder, &path)?;
     }
     known(workspace)
+}
+
+/// Makes the file with the id, unless another instance makes it at the same time: nobody reads an id that is not whole.
+fn make(folder: &Path, path: &Path) -> io::Result<()> {
+    let id = sys::entropy().uuid();
+    let aside = folder.join(format!("a2a-workspace-{id}"));
+    let created = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
+    let linked =
+        created(&aside).and_then(|mut file| file.write_all(id.as_bytes())).and_then(|()| fs::hard_link(&aside, path));
+    // If it cannot be deleted, it is in nobody's way.
+    let _ = fs::remove_file(&aside);
+    let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AlreadyExists;
+    match linked {
+        Err(error) if !is_taken(&error) => match created(path) {
+            // A file system without links.
+            Ok(mut file) => file.write_all(id.as_bytes()),
+            Err(error) if is_taken(&error) => Ok(()),
+            Err(error) => Err(error),
+        },
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// The id that a workspace has.
@@ -49,4 +68,26 @@ fn known(workspace: &Path) -> io::Result<Arc<str>> {
 
 fn file(workspace: &Path) -> PathBuf {
     workspace.join(FOLDER).join("a2a-workspace")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn instances_that_start_at_the_same_time_make_one_id() {
+        let root = std::env::temp_dir().join(format!("workspace-id-{}", sys::entropy().uuid()));
+        for n in 0..200 {
+            let workspace = root.join(n.to_string());
+            let ids: Vec<_> = thread::scope(|scope| {
+                let makers: Vec<_> = (0..4).map(|_| scope.spawn(|| made(&workspace).expect("an id"))).collect();
+                makers.into_iter().map(|maker| maker.join().expect("it ends")).collect()
+            });
+            assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+            let files = fs::read_dir(workspace.join(FOLDER)).expect("a folder").count();
+            assert_eq!(files, 1);
+        }
+        fs::remove_dir_all(root).expect("it is removed");
+    }
 }
