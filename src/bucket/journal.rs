@@ -69,7 +69,7 @@ fn may_begin_work(event: &Event) -> bool {
         event,
         Event::Owned(_)
             | Event::Released
-            | Event::Background { .. }
+            | Event::Background { runs: false }
             | Event::Heard(_)
             | Event::Deleted
             | Event::Audited { .. }

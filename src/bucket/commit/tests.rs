@@ -196,3 +196,18 @@ fn the_lines_of_the_protocol_are_journal_lines() {
 }
 
 mod faults;
+
+#[test]
+fn a_command_in_the_background_of_a_task_at_rest_has_a_marker() {
+    let bucket = MemoryBucket::new();
+    let a = instance(&bucket, "a");
+    let mut view = begun(&a);
+    assert_eq!(commit(&a, &mut view, [ended(1)]), Ok(Commit::Done));
+    block_on(a.tidy(&mut view)).unwrap();
+    assert_eq!(commit(&a, &mut view, [Event::Background { runs: true }]), Ok(Commit::Done));
+    block_on(a.tidy(&mut view)).unwrap();
+    assert_eq!(names(&bucket, names::OPEN), 1, "only its owner can go on with the task");
+    assert_eq!(commit(&a, &mut view, [Event::Background { runs: false }]), Ok(Commit::Done));
+    block_on(a.tidy(&mut view)).unwrap();
+    assert_eq!(names(&bucket, names::OPEN), 0);
+}

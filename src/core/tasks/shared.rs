@@ -79,7 +79,7 @@ impl Core {
         self.timers.arm(now.mono_ms + LOOK_MS, Timer::Look);
         let was_cut_off = std::mem::replace(&mut self.disk.sharing.is_cut_off, standing.is_cut_off);
         if standing.is_cut_off && !was_cut_off {
-            self.cut_off(now);
+            self.cut_off(&standing.background, now);
         } else if was_cut_off && !standing.is_cut_off {
             self.disk.to_release.extend(self.tasks.open());
         }
@@ -114,13 +114,19 @@ impl Core {
     }
 
     /// Other instances will take the tasks over: what runs here ends before they do.
-    fn cut_off(&mut self, now: Now) {
+    fn cut_off(&mut self, background: &[TaskId], now: Now) {
         let text =
             "cut off from the bucket: what was running is stopped, because another instance will continue the tasks";
         self.out.push(Out::warning(text.into()));
         for task in self.tasks.open() {
             self.interrupt(&task, now);
         }
+        let has_background = |(_, loaded): &(&TaskId, &LoadedTask)| loaded.state.ownership.has_background;
+        let noted = self.tasks.iter().filter(|(_, loaded)| loaded.owned).filter(has_background);
+        let mut left: Vec<TaskId> = noted.map(|(task, _)| task.clone()).chain(background.iter().cloned()).collect();
+        left.sort_unstable();
+        left.dedup();
+        self.out.extend(left.into_iter().map(|task| Out::Over { task }));
     }
 
     /// Unfinished tasks belong to this instance: those that it does not hold were claimed now, or by a request whose answer was lost.
