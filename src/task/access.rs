@@ -292,7 +292,9 @@ fn of_words(said: &Said) -> Rights {
 /// The rights for a request to the owner of a task that came through another instance.
 pub fn of_inbox_call(call: &InboxCall) -> Rights {
     match call {
-        InboxCall::Cancel | InboxCall::Abort { .. } | InboxCall::Drop { .. } => Rights::NONE.and(Right::Prompt),
+        InboxCall::Cancel | InboxCall::CancelTurn { .. } | InboxCall::Abort { .. } | InboxCall::Drop { .. } => {
+            Rights::NONE.and(Right::Prompt)
+        }
         InboxCall::Answer { said } => of_words(said),
     }
 }

@@ -79,7 +79,7 @@ impl Core {
         }
         if let Some(task) = task.as_ref().filter(|_| self.may_change(&request.call)) {
             self.note_workspace(task, request.site.as_ref());
-            if self.tasks.get(task).is_some_and(|loaded| !loaded.owned && self.is_held_elsewhere(loaded)) {
+            if self.is_for_another(task, &request.call) {
                 return self.leave_to_owner(task, request, now);
             }
             if let Some(fault) = self.refused_unclaimed(task, &request) {

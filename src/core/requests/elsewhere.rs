@@ -41,12 +41,25 @@ impl Core {
         }
         let state = &loaded.state;
         // One that was found at the start is taken over soon.
-        if self.is_ours(loaded) || self.disk.unrestored.contains(&state.created.task) {
+        if self.has_created(loaded) || self.disk.unrestored.contains(&state.created.task) {
             return false;
         }
         let is_owned = state.ownership.owner.is_some() && !state.ownership.is_released;
         let is_here = loaded.is_found || is_where(&self.settings.workspace.site, &state.created);
-        (is_owned && state.is_at_work()) || (!is_here && !state.is_over())
+        (is_owned && state.is_at_work() && !self.is_ours(loaded)) || (!is_here && !state.is_over())
+    }
+
+    /// Whether a task is ours and was never another instance's: its workspace is here. Tasks of dead instances are claimed wherever their
+    /// workspace is, so that their turns end.
+    fn has_created(&self, loaded: &LoadedTask) -> bool {
+        self.is_ours(loaded) && loaded.state.ownership.epoch() == 1
+    }
+
+    /// Whether a call is refused or left for another instance. A task of ours can always be cancelled.
+    pub(super) fn is_for_another(&self, task: &TaskId, call: &Call) -> bool {
+        let is_cancelled_here = |loaded: &LoadedTask| matches!(call, Call::Cancel { .. }) && self.is_ours(loaded);
+        let loaded = self.tasks.get(task);
+        loaded.is_some_and(|loaded| self.is_held_elsewhere(loaded) && !is_cancelled_here(loaded))
     }
 
     /// The workspace of a task that a call would change, if it has still to be found out whether it is here: it is not the server's own, and
@@ -54,7 +67,7 @@ impl Core {
     pub(super) fn unknown_workspace(&self, task: &TaskId, call: &Call) -> Option<String> {
         let loaded = self.tasks.get(task).filter(|_| self.settings.shared_store.is_some() && changes(call))?;
         let created = &loaded.state.created;
-        let is_unknown = !loaded.owned && !self.is_ours(loaded) && !loaded.is_found && !loaded.state.is_over();
+        let is_unknown = !self.has_created(loaded) && !loaded.is_found && !loaded.state.is_over();
         let is_others = created.workspace_id.is_some() && created.workspace != self.settings.workspace.site.path;
         (is_unknown && is_others).then(|| created.workspace.clone())
     }
@@ -100,14 +113,16 @@ impl Core {
 
     /// The error for a call that only the task's owner could carry out.
     fn held(&self, task: &TaskId, advice: &str) -> Fault {
-        let ownership = self.tasks.get(task).map(|loaded| &loaded.state.ownership);
-        let owner = ownership.and_then(|ownership| ownership.owner.as_deref());
-        let place = match owner {
-            Some(Owned { url: Some(url), .. }) => url.clone(),
-            Some(owned) => format!("Instance {}", owned.instance),
-            None => "Another instance".into(),
+        let loaded = self.tasks.get(task);
+        let owner = loaded.and_then(|loaded| loaded.state.ownership.owner.as_deref());
+        let message = match owner {
+            _ if loaded.is_some_and(|loaded| self.is_ours(loaded)) => {
+                "The workspace of this task is not here. Send it to an instance that has the workspace, or cancel the task.".into()
+            }
+            Some(Owned { url: Some(url), .. }) => format!("{url} has this task. {advice}"),
+            Some(owned) => format!("Instance {} has this task. {advice}", owned.instance),
+            None => format!("Another instance has this task. {advice}"),
         };
-        let message = format!("{place} has this task. {advice}");
         Fault::new(FaultKind::TaskHeld(task.clone()), message)
     }
 
@@ -190,16 +205,22 @@ impl Core {
 
     // The owner.
 
-    /// Reads the inboxes of the tasks that this instance works on.
+    /// Reads the inboxes of the tasks that this instance works on, and of those that it has just claimed or that have come to rest: what was
+    /// left for them before is decided as well.
     pub(in crate::core) fn read_inboxes(&mut self) {
-        let at_work: Vec<TaskId> = self
+        let may_hear = |loaded: &LoadedTask| loaded.state.is_at_work() || loaded.hears && loaded.is_shown();
+        let hearing: Vec<TaskId> = self
             .tasks
             .iter()
-            .filter(|(_, loaded)| loaded.owned && (loaded.is_open() || loaded.state.is_at_work()))
+            .filter(|(_, loaded)| loaded.owned && may_hear(loaded))
             .filter(|(task, _)| !self.disk.sharing.hearing.contains(task))
             .map(|(task, _)| task.clone())
             .collect();
-        for task in at_work {
+        for task in hearing {
+            if let Some(loaded) = self.tasks.get_mut(&task) {
+                // Requests that come later find a task that anybody may claim.
+                loaded.hears = loaded.state.is_at_work();
+            }
             self.disk.sharing.hearing.insert(task.clone());
             self.ask_shared(SharedRequest::NextRequest { task });
         }
@@ -208,9 +229,11 @@ impl Core {
     /// Decides a request of another instance: what comes of it is recorded together with the fact that it was heard.
     pub(in crate::core) fn inbox_read(&mut self, task: &TaskId, request: Result<Option<Left>, StoreError>, now: Now) {
         self.disk.sharing.hearing.remove(task);
-        let Some(loaded) = self.tasks.get(task).filter(|loaded| loaded.owned) else {
+        let Some(loaded) = self.tasks.get_mut(task).filter(|loaded| loaded.owned) else {
             return;
         };
+        // Behind one there may be more.
+        loaded.hears |= !matches!(request, Ok(None));
         let Some(Left { n, request: bytes }) = request.ok().flatten() else {
             return;
         };
@@ -252,9 +275,13 @@ impl Core {
 
     fn decide_left(&self, task: &TaskId, left: InboxRequest) -> Result<Decision, Refusal> {
         let InboxRequest { by, call, .. } = left;
-        let turn = self.tasks.get(task).map_or(0, |loaded| loaded.state.turn.number);
+        let state = self.tasks.get(task).map(|loaded| &loaded.state);
+        let turn = state.map_or(0, |state| state.turn.number);
+        let is_under_way = state.is_some_and(|state| !state.is_idle() || state.is_at_work());
         let input = match call {
             InboxCall::Cancel => Input::Cancel,
+            InboxCall::CancelTurn { turn: meant } if meant == turn && is_under_way => Input::Cancel,
+            InboxCall::CancelTurn { .. } => return Err(Refusal::Over),
             InboxCall::Abort { turn: meant } if meant == turn => Input::Abort { by },
             InboxCall::Abort { .. } => return Err(Refusal::NotQueued(turn)),
             InboxCall::Drop { turn } => Input::Drop { turn, by },
@@ -358,7 +385,7 @@ pub(super) fn changes(call: &Call) -> bool {
 /// A call as it is left for the owner of a task whose turn has this number. None if only the owner can be asked.
 fn inbox_call(call: &Call, turn: u32) -> Option<InboxCall> {
     match call {
-        Call::Cancel { .. } => Some(InboxCall::Cancel),
+        Call::Cancel { .. } => Some(InboxCall::CancelTurn { turn }),
         Call::Abort { .. } => Some(InboxCall::Abort { turn }),
         Call::Drop { turn, .. } => Some(InboxCall::Drop { turn: *turn }),
         Call::Say(say) if !say.said.answers.is_empty() && say.said.message.text().trim().is_empty() => {

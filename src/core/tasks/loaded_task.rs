@@ -30,6 +30,8 @@ pub struct LoadedTask {
     pub owned: bool,
     /// In a shared store: its workspace, which is not the server's own, was found on this machine.
     pub is_found: bool,
+    /// In a shared store: other instances may have left requests for its owner that were not looked for yet.
+    pub hears: bool,
     /// Journal lines that are not on disk yet.
     pub pending: Vec<u8>,
     /// The length of its log and of the logs it was loaded with: about half of the memory it takes.
@@ -154,6 +156,7 @@ impl LoadedTask {
             inherited,
             owned: true,
             is_found: false,
+            hears: false,
             pending: Vec::new(),
             log_bytes: 0,
             written: Seq(0),

@@ -168,7 +168,7 @@ impl Core {
         let is_ours = self.is_ours(loaded);
         let epoch = loaded.state.ownership.epoch() + u64::from(!is_ours);
         if let Some(loaded) = self.tasks.get_mut(task) {
-            loaded.owned = true;
+            (loaded.owned, loaded.hears) = (true, true);
         }
         self.audit_ownership(audit::Kind::Claimed, task, epoch, now);
         if let Some(owned) = self.settings.owned(epoch).filter(|_| !is_ours) {

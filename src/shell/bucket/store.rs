@@ -477,7 +477,7 @@ impl SharedArchive for SharedTasks {
     fn next_request(&self, task: &TaskId) -> Result<Option<Left>, StoreError> {
         let log = self.log(task);
         let Some(view) = log.idle_view().filter(|view| !view.is_unloaded) else {
-            return Ok(None);
+            return Err(StoreError::transient(format!("the log of task {task} is being read or written")));
         };
         let next = block_on(self.member.hasty.next_request(&view)).map_err(halted)?;
         Ok(next.map(|(n, request)| Left { n, request }))

@@ -46,7 +46,12 @@ pub struct InboxRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InboxCall {
+    /// Cancel the task, whatever it does by then. Earlier versions leave this.
     Cancel,
+    /// Cancel the task while this turn is under way.
+    CancelTurn {
+        turn: u32,
+    },
     /// Stop this turn.
     Abort {
         turn: u32,

@@ -5,13 +5,13 @@ use crate::base::id::TaskId;
 use crate::core::Input;
 use crate::core::access::tests::{credential, file};
 use crate::core::access::{AccessSetup, Mode};
-use crate::core::disk::request::SharedAnswer;
-use crate::core::disk::shared::Left;
+use crate::core::disk::request::{SharedAnswer, SharedRequest, StoreRequest};
+use crate::core::disk::shared::{Left, Standing};
 use crate::core::disk::store::{Archive, Openness, Store, StoreError, read_all};
-use crate::core::test_core::{TestCore, core_harness};
+use crate::core::test_core::{TestCore, core_harness, say};
 use crate::limits::Limits;
-use crate::task::call::Call;
-use crate::task::log::event::Event;
+use crate::task::call::{Call, Say};
+use crate::task::log::event::{Event, Protocol};
 use crate::task::log::ownership::{InboxCall, InboxRequest, Owned};
 use crate::task::log::record::Record;
 use crate::task::machine::job::NoteBody;
@@ -37,7 +37,12 @@ fn by(credential: &str, subject: &str) -> Source {
 
 /// Another instance leaves a cancellation, which has the number `n`. Returns whether it took effect.
 fn leave_cancel(test: &mut TestCore, task: &TaskId, n: u64, by: Source) -> bool {
-    let request = InboxRequest { request: format!("r-{n}").into(), at: 1, by, call: InboxCall::Cancel };
+    leave(test, task, n, by, InboxCall::Cancel)
+}
+
+/// The same with any request.
+fn leave(test: &mut TestCore, task: &TaskId, n: u64, by: Source, call: InboxCall) -> bool {
+    let request = InboxRequest { request: format!("r-{n}").into(), at: 1, by, call };
     let request = Ok(Some(Left { n, request: crate::base::json::bytes(&request).into() }));
     test.core.input(Input::Shared(SharedAnswer::NextRequest { task: task.clone(), request }), test.now);
     test.turns();
@@ -164,4 +169,103 @@ fn a_task_at_work_that_the_log_gives_to_this_instance_is_taken_over() {
     test.core.input(Input::Shared(followed), test.now);
     test.turns();
     assert!(test.core.tasks[&task].owned && !test.state(&task).is_at_work());
+}
+
+#[test]
+fn a_cancel_that_comes_late_does_not_hit_the_next_turn() {
+    let mut test = owner(&[]);
+    let task = test.begin(Dialect::RPC_03, None);
+    let by = || Source::new("the operator", "own");
+    let cancel = |turn: u32| InboxCall::CancelTurn { turn };
+    test.end_turn();
+    assert!(!leave(&mut test, &task, 1, by(), cancel(1)), "its turn is over");
+    test.say(&task);
+    assert!(!leave(&mut test, &task, 2, by(), cancel(1)), "another turn is under way");
+    assert!(!test.state(&task).is_over());
+    assert!(leave(&mut test, &task, 3, by(), cancel(2)));
+    assert!(test.state(&task).is_over());
+}
+
+/// The tasks whose inboxes are read next.
+fn asked_inboxes(test: &mut TestCore) -> Vec<TaskId> {
+    test.core.read_inboxes();
+    let asked = std::mem::take(&mut test.core.out).into_iter().filter_map(|out| match out {
+        crate::core::Out::Store(StoreRequest::Shared(SharedRequest::NextRequest { task })) => Some(task),
+        _ => None,
+    });
+    asked.collect()
+}
+
+#[test]
+fn the_inbox_is_heard_once_more_when_a_task_comes_to_rest_and_after_a_claim() {
+    let mut test = owner(&[]);
+    let task = test.begin(Dialect::RPC_03, None);
+    let answer = |test: &mut TestCore, request: Result<Option<Left>, StoreError>| {
+        test.core.input(Input::Shared(SharedAnswer::NextRequest { task: task.clone(), request }), test.now);
+    };
+    assert_eq!(asked_inboxes(&mut test), [task.clone()]);
+    test.end_turn();
+    answer(&mut test, Ok(None));
+    assert_eq!(asked_inboxes(&mut test), [task.clone()], "it was asked for before the task came to rest");
+    answer(&mut test, Err(StoreError::transient("the bucket does not answer")));
+    assert_eq!(asked_inboxes(&mut test), [task.clone()]);
+    answer(&mut test, Ok(None));
+    assert_eq!(asked_inboxes(&mut test), []);
+    test.core.leave(task.clone());
+    test.turns();
+    test.say(&task);
+    test.end_turn();
+    asked_inboxes(&mut test);
+    answer(&mut test, Ok(None));
+    test.core.leave(task.clone());
+    test.turns();
+    let named = Call::Push { task: task.clone(), ask: crate::task::call::Push::List };
+    test.ask(Dialect::REST_10, named);
+    assert_eq!(asked_inboxes(&mut test), [task.clone()], "it was claimed again");
+}
+
+#[test]
+fn a_task_of_a_dead_instance_goes_on_only_in_its_workspace() {
+    let mut test = owner(&[]);
+    let task = test.begin(Dialect::RPC_03, None);
+    test.end_turn();
+    let owned = |instance: &str, epoch: u64| {
+        Event::Owned(std::sync::Arc::new(Owned { instance: instance.into(), epoch, url: None }))
+    };
+    let events = vec![owned("b", 2), owned("a", 3)];
+    test.core.commit(&task, crate::task::machine::decide::Decision { events, effects: Vec::new() }, test.now);
+    test.turns();
+    // It was claimed by the scan, and its workspace is here.
+    test.say(&task);
+    assert_eq!(test.state(&task).turn.number, 2);
+    test.end_turn();
+    test.core.settings.workspace.site.id = Some("another".into());
+    let call = Call::Say(Say { task: Some(task.clone()), ..say("more", Protocol::V03) });
+    let refused = test.ask(Dialect::REST_03_JSON, call).to_string();
+    assert!(refused.contains("The workspace of this task is not here"), "{refused}");
+    assert_eq!(test.state(&task).turn.number, 2);
+    test.cancel(&task);
+    assert!(test.state(&task).is_over());
+}
+
+#[test]
+fn an_instance_that_is_cut_off_ends_commands_in_the_background() {
+    let mut test = owner(&[]);
+    let task = test.begin(Dialect::RPC_03, None);
+    let background = vec![task.clone()];
+    let standing = |is_cut_off: bool| Standing { is_cut_off, background: background.clone(), ..Standing::default() };
+    let look = |test: &mut TestCore, is_cut_off: bool| {
+        let looked = SharedAnswer::Standing(standing(is_cut_off));
+        test.core.input(Input::Shared(looked), test.now);
+        let outs = std::mem::take(&mut test.core.out);
+        let is_over = |out: &crate::core::Out| matches!(out, crate::core::Out::Over { task: over } if *over == task);
+        let ends = outs.iter().filter(|out| is_over(out)).count();
+        test.core.out = outs;
+        test.turns();
+        ends
+    };
+    assert_eq!(look(&mut test, false), 0);
+    test.end_turn();
+    assert!(test.state(&task).ownership.has_background && test.core.tasks.open().is_empty());
+    assert_eq!(look(&mut test, true), 1);
 }
