@@ -115,15 +115,12 @@ impl<P: Port> Instance<P> {
         if kind == TroubleKind::Damaged && tries >= DAMAGED_TRIES {
             return Err(Halt::Damaged(message()));
         }
-        if self.port.gives_up(tries) {
+        // Somebody has to change something first, and whoever waits has to be told.
+        let is_refused = matches!(kind, TroubleKind::Forbidden | TroubleKind::Unsupported);
+        if is_refused || self.port.gives_up(tries) {
             return Err(Halt::Unavailable(message()));
         }
-        let longest = match kind {
-            TroubleKind::Forbidden | TroubleKind::Unsupported => RETRY_REFUSED_MS,
-            TroubleKind::Unknown | TroubleKind::Damaged => {
-                RETRY_FIRST_MS.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(RETRY_MS)
-            }
-        };
+        let longest = RETRY_FIRST_MS.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(RETRY_MS);
         self.port.sleep(1 + self.port.random(longest)).await;
         Ok(())
     }

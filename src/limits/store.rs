@@ -36,9 +36,6 @@ pub const RETRY_MS: u64 = 8_000;
 /// The longest wait before the first repetition of a request.
 pub const RETRY_FIRST_MS: u64 = 200;
 
-/// The wait before a request is tried again that the store does not permit or does not know: somebody has to change something first.
-pub const RETRY_REFUSED_MS: u64 = 60_000;
-
 /// How often a request is sent whose bytes arrive damaged, or that the store calls wrong. After that the task counts as damaged.
 pub const DAMAGED_TRIES: u32 = 3;
 

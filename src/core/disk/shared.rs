@@ -44,6 +44,8 @@ pub struct Left {
 pub struct Standing {
     /// Others may soon take this instance for dead: nothing may start, and what runs is stopped.
     pub is_cut_off: bool,
+    /// Why, if it is cut off.
+    pub trouble: Option<StoreError>,
     /// It is time for a [`SharedArchive::scan`].
     pub scan_is_due: bool,
     /// Tasks that have commands in the background. The store does not know them; who carries the request out adds them.

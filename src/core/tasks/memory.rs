@@ -62,7 +62,9 @@ impl Core {
 
     /// A task was read from its journal, or could not be.
     pub(in crate::core) fn loaded(&mut self, task: &TaskId, result: Result<Box<Loaded>, StoreError>, now: Now) {
+        // A shared store has tried for long enough, and nobody locks its logs.
         if let Err(error) = &result
+            && self.settings.shared_store.is_none()
             && matches!(error.lasts, Lasts::WhileLocked | Lasts::Shortly)
             && let Some(loading) = self.disk.loading.get_mut(task)
         {

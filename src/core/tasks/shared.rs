@@ -77,6 +77,9 @@ impl Core {
     /// Once a second.
     fn looked(&mut self, standing: Standing, now: Now) {
         self.timers.arm(now.mono_ms + LOOK_MS, Timer::Look);
+        if let Some(trouble) = &standing.trouble {
+            self.tell_trouble(trouble, now);
+        }
         let was_cut_off = std::mem::replace(&mut self.disk.sharing.is_cut_off, standing.is_cut_off);
         if standing.is_cut_off && !was_cut_off {
             self.cut_off(&standing.background, now);

@@ -251,6 +251,7 @@ impl SharedTasks {
 
     /// Reads the log of a task as it is now. A task that does not exist is forgotten.
     fn read(&self, task: &TaskId) -> Result<Arc<SharedLog>, StoreError> {
+        self.member.check()?;
         let log = self.log(task);
         let read = log.read_on(&mut log.view());
         if read.as_ref().is_err_and(|error| error.lasts == Lasts::Gone) {
@@ -469,6 +470,7 @@ impl SharedArchive for SharedTasks {
     }
 
     fn follow(&self, task: &TaskId, after: Seq) -> Result<Vec<u8>, StoreError> {
+        self.member.check()?;
         let log = self.log(task);
         log.read_on(&mut log.view())?;
         Ok(log.lines_after(after))

@@ -40,8 +40,6 @@ fn a_fault_at_any_request_loses_and_repeats_nothing() {
         Fault::Late { after: 30 },
         Fault::Twice { after: 30 },
         Fault::Refused(TroubleKind::Unknown),
-        Fault::Refused(TroubleKind::Forbidden),
-        Fault::Refused(TroubleKind::Unsupported),
         Fault::Refused(TroubleKind::Damaged),
     ] {
         // Each step would take long; the numbers of requests per event are no multiples of 13.
@@ -136,4 +134,50 @@ fn a_parent_stays_while_another_task_continues_it() {
     assert_eq!(block_on(a.delete(&mut child)), Ok(Append::Done));
     scan(&a, &bucket).unwrap();
     assert_eq!(self::names(&bucket, ""), 0);
+}
+
+/// Somebody has to change something first: whoever waits is told at once, and later nothing is missing.
+#[test]
+fn a_request_that_the_store_refuses_ends_at_once_and_is_made_again_later() {
+    for kind in [TroubleKind::Forbidden, TroubleKind::Unsupported] {
+        for at in (0..).step_by(13) {
+            let (bucket, requests) = faulty(at, Fault::Refused(kind));
+            let a = instance(&bucket, "a");
+            let mut view = self::view();
+            let mut rest = lines(&view, [created("t", None), owned("a", 1), prompted(1), Event::TurnBegan { turn: 1 }]);
+            for n in 0..EVENTS {
+                Record { seq: Seq(5 + n), at: 1, event: Event::Text { text: n.to_string() } }.write(&mut rest);
+            }
+            let whole = rest.clone();
+            let mut ends = 0;
+            // As the log of a task does it: after an error the view is read anew, and the same lines are sent again.
+            while !rest.is_empty() {
+                let line = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |end| end + 1);
+                let many = if view.tail == Seq(0) { whole.len() - lines_behind(&whole, 4).len() } else { line };
+                match block_on(a.commit(&mut view, &rest[..many], |_| None)) {
+                    Ok(commit) => assert_eq!(commit, Commit::Done, "{kind:?} at request {at}"),
+                    Err(halt) => {
+                        assert!(matches!(halt, Halt::Unavailable(_)), "{halt:?}");
+                        ends += 1;
+                        view = self::view();
+                        assert!(block_on(a.read_on(&mut view)).is_ok());
+                        a.adopt(&mut view);
+                    }
+                }
+                rest = lines_behind(&whole, view.tail.0);
+            }
+            assert_eq!(a.port.now_ms.get(), 0, "nobody waits for what is not permitted");
+            if requests.load(Ordering::Relaxed) <= at {
+                break;
+            }
+            assert_eq!(ends, 1, "{kind:?} at request {at}");
+            let mut other = self::view();
+            assert_eq!(block_on(instance(&bucket, "b").read_on(&mut other)), Ok(Read::Current));
+            assert_eq!(other.replica.take_applied(), whole, "{kind:?} at request {at}");
+        }
+    }
+}
+
+fn lines_behind(lines: &[u8], seq: u64) -> Vec<u8> {
+    lines.split_inclusive(|byte| *byte == b'\n').skip(seq as usize).flatten().copied().collect()
 }

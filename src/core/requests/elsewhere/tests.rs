@@ -269,3 +269,31 @@ fn an_instance_that_is_cut_off_ends_commands_in_the_background() {
     assert!(test.state(&task).ownership.has_background && test.core.tasks.open().is_empty());
     assert_eq!(look(&mut test, true), 1);
 }
+
+#[test]
+fn an_outage_is_told_at_once_and_the_instance_is_not_ready() {
+    let mut test = owner(&[]);
+    let task = test.begin(Dialect::RPC_03, None);
+    test.end_turn();
+    let ready = |test: &mut TestCore| !test.core.disk.health.is_store_broken();
+    // It has looked at the store before.
+    test.core.input(Input::Probed(Ok(())), test.now);
+    test.turns();
+    assert!(ready(&mut test));
+    let trouble = StoreError::transient("the bucket does not answer");
+    let standing = Standing { is_cut_off: true, trouble: Some(trouble.clone()), ..Standing::default() };
+    test.core.input(Input::Shared(SharedAnswer::Standing(standing)), test.now);
+    assert!(!ready(&mut test), "although nothing was to be written");
+    // Who asks for a task that is not in memory gets the error of the store.
+    test.core.leave(task.clone());
+    test.turns();
+    test.holds_loads = true;
+    let conn = test.begin_ask(Dialect::REST_03_JSON, Call::Get { task, history: None });
+    test.turns();
+    for request in std::mem::take(&mut test.loads) {
+        test.core.input(request.failed(trouble.clone()), test.now);
+    }
+    test.turns();
+    let told = test.take(conn);
+    assert!(told.contains("503 Service Unavailable") && told.contains("the bucket does not answer"), "{told}");
+}

@@ -117,9 +117,12 @@ impl Member {
         let is_new = liveness.is_new();
         // A process that was stopped may write a heartbeat before it gets to look: others may have taken over all the same.
         let had_gap = ![0, liveness.gaps()].contains(&self.seen_gaps.swap(liveness.gaps(), Ordering::AcqRel));
+        // Nothing of an instance runs before its first heartbeat.
+        let is_cut_off = !is_new && (had_gap || liveness.is_cut_off(now_ms, &self.patient.times));
+        drop(liveness);
         Standing {
-            // Nothing of an instance runs before its first heartbeat.
-            is_cut_off: !is_new && (had_gap || liveness.is_cut_off(now_ms, &self.patient.times)),
+            is_cut_off,
+            trouble: if is_cut_off { self.check().err() } else { None },
             scan_is_due: !is_new && now_ms >= self.scan_at.load(Ordering::Acquire),
             background: Vec::new(),
         }
