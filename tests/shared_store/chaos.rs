@@ -188,14 +188,15 @@ fn check(conversation: &Conversation, cluster: &Cluster, instances: &[Instance],
 }
 
 /// What an instance shows of a task at rest, from its first event.
-fn read_at(instance: &Instance, task: &str, log: &[Value]) -> Vec<(u64, Value)> {
+fn read_at(instance: &Instance, task: &str, events: &[Value]) -> Vec<(u64, Value)> {
     let mut shown = vec![];
     let end = follow(&instance.url(), task, 0, PATIENCE, |event| {
         shown.push(content(&event));
         Next::Continue
     });
-    let end_of_log: Vec<&Value> = log.iter().rev().take(8).rev().collect();
-    assert_eq!(end, End::Whole, "{task} at {}; its log ends with {end_of_log:#?}", instance.name);
+    let kinds: Vec<&str> = events.iter().rev().take(8).rev().map(log::kind).collect();
+    let last = shown.last();
+    assert_eq!(end, End::Whole, "{task} at {}; its log ends with {kinds:?}, shown was {last:?}", instance.name);
     shown
 }
 

@@ -84,7 +84,7 @@ impl Core {
         if standing.is_cut_off && !was_cut_off {
             self.cut_off(&standing.background, now);
         } else if was_cut_off && !standing.is_cut_off {
-            self.disk.to_release.extend(self.tasks.open());
+            self.go_on(now);
         }
         if standing.scan_is_due && !std::mem::replace(&mut self.disk.sharing.is_scanning, true) {
             self.ask_shared(SharedRequest::Scan);
@@ -130,6 +130,16 @@ impl Core {
         left.sort_unstable();
         left.dedup();
         self.out.extend(left.into_iter().map(|task| Out::Over { task }));
+    }
+
+    /// The store answers again. Jobs that have waited for it start; the interruption has left prompts in queues, whose turns begin.
+    fn go_on(&mut self, now: Now) {
+        for task in self.tasks.open() {
+            if self.tasks.get(&task).is_some_and(|loaded| loaded.owned) {
+                self.advance(&task, now);
+            }
+            self.disk.to_release.push(task);
+        }
     }
 
     /// Unfinished tasks belong to this instance: those that it does not hold were claimed now, or by a request whose answer was lost.
