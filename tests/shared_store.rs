@@ -16,11 +16,14 @@ mod chaos;
 mod client;
 #[path = "shared_store/conversation.rs"]
 mod conversation;
+// The benchmarks use more of these.
 #[path = "shared_store/fake_gcs.rs"]
+#[allow(dead_code)]
 mod fake_gcs;
 #[path = "shared_store/gcs_api.rs"]
 mod gcs_api;
 #[path = "shared_store/instance.rs"]
+#[allow(dead_code)]
 mod instance;
 #[path = "shared_store/log.rs"]
 mod log;

@@ -5,6 +5,7 @@
 //! scripts/bench --peer             ours and the reference server, with the ratios we hold ourselves to
 //! scripts/bench --peer-only        the reference server alone
 //! scripts/bench --access           credentials, the audit and the access log beside none of them
+//! scripts/bench --store            tasks in a bucket that is 50 ms away
 //! scripts/bench --quick …          small numbers: does everything work?
 //! ```
 //!
@@ -22,6 +23,19 @@ mod support;
 #[path = "../support/frame.rs"]
 mod frame;
 
+#[path = "../shared_store/client.rs"]
+#[allow(dead_code)]
+mod client;
+#[path = "../shared_store/fake_gcs.rs"]
+#[allow(dead_code)]
+mod fake_gcs;
+#[path = "../shared_store/gcs_api.rs"]
+#[allow(dead_code)]
+mod gcs_api;
+#[path = "../shared_store/instance.rs"]
+#[allow(dead_code)]
+mod instance;
+
 mod access;
 mod frames;
 mod measure;
@@ -30,6 +44,7 @@ mod process;
 mod report;
 mod search;
 mod spawn;
+mod store;
 mod subject;
 mod swarm;
 #[path = "../support/tool_context.rs"]
@@ -52,6 +67,7 @@ struct Options {
 enum Only {
     Peer,
     Access,
+    Store,
 }
 
 fn main() -> ExitCode {
@@ -67,7 +83,7 @@ fn main() -> ExitCode {
     let options = match options(&args) {
         Ok(options) => options,
         Err(wrong) => {
-            eprintln!("{wrong}\nusage: load [--peer DIR] [--peer-only] [--access] [--quick]");
+            eprintln!("{wrong}\nusage: load [--peer DIR] [--peer-only] [--access] [--store] [--quick]");
             return ExitCode::from(2);
         }
     };
@@ -93,6 +109,7 @@ fn options(args: &[String]) -> Result<Options, String> {
             }
             "--peer-only" => options.only = Some(Only::Peer),
             "--access" => options.only = Some(Only::Access),
+            "--store" => options.only = Some(Only::Store),
             "--quick" => options.quick = true,
             _ => return Err(format!("unknown argument {arg}")),
         }
@@ -104,6 +121,9 @@ fn options(args: &[String]) -> Result<Options, String> {
 }
 
 fn run(options: &Options) -> std::io::Result<report::Verdict> {
+    if options.only == Some(Only::Store) {
+        return store::run(if options.quick { store::QUICK } else { store::FULL });
+    }
     let model = Model::start()?;
     if options.only == Some(Only::Access) {
         return access::run(&model, if options.quick { access::QUICK } else { access::FULL });

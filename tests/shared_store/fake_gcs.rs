@@ -54,6 +54,11 @@ impl FakeGcs {
         FakeGcs { api: Arc::new(Api::new(preconditions)) }
     }
 
+    /// A bucket whose lists have pages of this many entries.
+    pub fn with_pages_of(entries: usize) -> FakeGcs {
+        FakeGcs { api: Arc::new(Api { page_entries: entries, ..Api::new(Preconditions::Honoured) }) }
+    }
+
     pub fn bucket(&self) -> &MemoryBucket {
         &self.api.bucket
     }
@@ -95,6 +100,11 @@ impl Front {
     /// How many requests of a kind were carried out.
     pub fn count(&self, operation: Operation) -> u64 {
         guard(&self.shared.counts).get(&operation).copied().unwrap_or_default()
+    }
+
+    /// How many requests of all kinds were carried out.
+    pub fn total(&self) -> u64 {
+        guard(&self.shared.counts).values().sum()
     }
 }
 

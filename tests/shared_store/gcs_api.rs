@@ -16,7 +16,7 @@ use std::time::SystemTime;
 /// The name of the bucket that clients use.
 pub const BUCKET: &str = "tasks-of-tests";
 
-/// How many entries a page of a list has at most, whatever the client asks for. It is small, so that the tests have lists of several pages.
+/// How many entries a page of a list has at most, unless a test says otherwise. It is small, so that the tests have lists of several pages.
 const PAGE_ENTRIES: usize = 100;
 
 /// What a request does.
@@ -41,6 +41,8 @@ pub enum Preconditions {
 pub struct Api {
     pub bucket: MemoryBucket,
     pub preconditions: Preconditions,
+    /// How many entries a page of a list has at most, whatever the client asks for.
+    pub page_entries: usize,
 }
 
 /// A request with its parts decoded.
@@ -61,7 +63,7 @@ type Handled = Result<Reply, Reply>;
 
 impl Api {
     pub fn new(preconditions: Preconditions) -> Api {
-        Api { bucket: MemoryBucket::new(), preconditions }
+        Api { bucket: MemoryBucket::new(), preconditions, page_entries: PAGE_ENTRIES }
     }
 
     /// Carries a request out. Gives what it was and the bytes of its response.
@@ -166,7 +168,7 @@ impl Api {
             };
         }
         items.retain(|name, _| behind.as_ref().is_none_or(|behind| name > behind));
-        Ok(page(items, most.min(PAGE_ENTRIES), fields))
+        Ok(page(items, most.min(self.page_entries), fields))
     }
 
     fn compose(&self, name: &str, call: &Call<'_>) -> Handled {

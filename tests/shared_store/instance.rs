@@ -116,6 +116,10 @@ impl Instance {
         self.process.as_ref().map(|process| process.port)
     }
 
+    pub fn pid(&self) -> u32 {
+        self.process.as_ref().expect("the instance runs").child.id()
+    }
+
     pub fn client(&self) -> Client {
         Client::new(&self.url())
     }
@@ -173,8 +177,7 @@ impl Instance {
     }
 
     fn signal(&self, signal: Signal) {
-        let process = self.process.as_ref().expect("the instance runs");
-        let pid = Pid::from_raw(process.child.id() as i32).expect("a process has an id");
+        let pid = Pid::from_raw(self.pid() as i32).expect("a process has an id");
         kill_process(pid, signal).expect("our own child takes signals");
     }
 
