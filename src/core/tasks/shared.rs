@@ -33,6 +33,8 @@ pub(in crate::core) struct Sharing {
     /// When summaries were last asked for, and whether somebody has asked for a list since.
     listed_ms: Option<u64>,
     pub list_was_asked: bool,
+    /// The tasks that were in the index when it was last read.
+    indexed: HashSet<TaskId>,
     /// Tasks that are being deleted, and for whom.
     pub deleting: Vec<(TaskId, Caller)>,
     /// Requests that wait for a task to be read on.
@@ -70,7 +72,7 @@ impl Core {
             SharedAnswer::NextRequest { task, request } => self.inbox_read(&task, request, now),
             SharedAnswer::Sent { task, id, result } => self.request_left(&task, &id, result, now),
             SharedAnswer::Latest { request, latest } => self.context_found(request, latest, now),
-            SharedAnswer::Summaries(result) => self.summaries_read(result),
+            SharedAnswer::Summaries(result) => self.summaries_read(result, now),
         }
     }
 
@@ -169,16 +171,37 @@ impl Core {
         self.settings.shared_store.is_some() && !loaded.owned && self.is_ours(loaded) && has_work()
     }
 
-    fn summaries_read(&mut self, result: Result<Vec<Known>, StoreError>) {
-        for Known { task, brief, .. } in result.unwrap_or_default() {
+    /// The index was read: tasks of other instances are learned, tasks that are not in it any more were deleted.
+    fn summaries_read(&mut self, result: Result<Vec<Known>, StoreError>, now: Now) {
+        let Ok(listed) = result else {
+            return;
+        };
+        let tasks = listed.iter().map(|known| known.task.clone()).collect();
+        let before = std::mem::replace(&mut self.disk.sharing.indexed, tasks);
+        let mut outdated = Vec::new();
+        for Known { task, brief, .. } in listed {
             match self.tasks.known.get(&task) {
                 None => self.tasks.learn(task, brief),
-                Some(known) if known.at < brief.at && !self.tasks.is_loaded(&task) => {
-                    self.tasks.known.insert(task, brief);
-                }
+                Some(known) if known.at < brief.at && self.tasks.is_loaded(&task) => outdated.push(task),
+                Some(known) if known.at < brief.at => self.tasks.known.insert(task, brief),
                 Some(_) => {}
             }
         }
+        for task in before {
+            if self.disk.sharing.indexed.contains(&task) || self.disk.loading.contains_key(&task) {
+                continue;
+            }
+            match self.tasks.is_loaded(&task) {
+                true => outdated.push(task),
+                false => drop(self.tasks.forget(&task, now.unix_ms)),
+            }
+        }
+        for task in outdated {
+            if self.tasks.get(&task).is_some_and(others_may_continue) {
+                self.read_task_on(&task);
+            }
+        }
+        self.arm_expiry(now);
     }
 
     // Following.

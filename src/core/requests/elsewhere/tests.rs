@@ -7,10 +7,11 @@ use crate::core::access::tests::{credential, file};
 use crate::core::access::{AccessSetup, Mode};
 use crate::core::disk::request::{SharedAnswer, SharedRequest, StoreRequest};
 use crate::core::disk::shared::{Left, Standing};
-use crate::core::disk::store::{Archive, Openness, Store, StoreError, read_all};
+use crate::core::disk::store::{Archive, Known, Openness, Store, StoreError, read_all};
 use crate::core::test_core::{TestCore, core_harness, say};
 use crate::limits::Limits;
 use crate::task::call::{Call, Say};
+use crate::task::log::brief::Brief;
 use crate::task::log::event::{Event, Protocol};
 use crate::task::log::ownership::{InboxCall, InboxRequest, Owned};
 use crate::task::log::record::Record;
@@ -296,4 +297,27 @@ fn an_outage_is_told_at_once_and_the_instance_is_not_ready() {
     test.turns();
     let told = test.take(conn);
     assert!(told.contains("503 Service Unavailable") && told.contains("the bucket does not answer"), "{told}");
+}
+
+#[test]
+fn lists_forget_tasks_that_were_deleted_elsewhere_and_refresh_those_in_memory() {
+    let mut test = owner(&[]);
+    let own = test.begin(Dialect::RPC_03, None);
+    test.end_turn();
+    let brief = Brief::of(test.state(&own));
+    let known = |task: &str, at: u64| Known { task: task.into(), brief: Brief { at, ..brief.clone() }, open: false };
+    let read = |test: &mut TestCore, summaries: Result<Vec<Known>, StoreError>| {
+        test.core.input(Input::Shared(SharedAnswer::Summaries(summaries)), test.now);
+        let follows = |out: &crate::core::Out| matches!(out, crate::core::Out::Store(StoreRequest::Shared(SharedRequest::Follow { task, .. })) if *task == own);
+        let asked = test.core.out.iter().any(follows);
+        test.core.out.clear();
+        asked
+    };
+    assert!(!read(&mut test, Ok(vec![known("x", 1), known(own.as_str(), brief.at)])));
+    assert!(test.core.tasks.known.get(&"x".into()).is_some());
+    assert!(!read(&mut test, Err(StoreError::transient("the bucket does not answer"))));
+    assert!(test.core.tasks.known.get(&"x".into()).is_some(), "nothing is known about it");
+    assert!(read(&mut test, Ok(vec![known(own.as_str(), brief.at + 1)])), "another instance has continued it");
+    assert!(test.core.tasks.known.get(&"x".into()).is_none());
+    assert!(test.core.tasks.known.get(&own).is_some());
 }
