@@ -20,6 +20,14 @@ pub struct Summary {
     pub version: Version,
 }
 
+/// What became of an object for other programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replaced {
+    pub is_written: bool,
+    /// The version that is there now, if there is one.
+    pub version: Option<Version>,
+}
+
 impl Summary {
     fn of(entry: &Entry) -> Option<Summary> {
         let task = TaskId::from(entry.name.strip_prefix(names::INDEX)?);
@@ -64,7 +72,8 @@ impl<P: Port> Instance<P> {
             match known {
                 Some(known) if known.seq >= seq => return Ok(Some(known.version)),
                 Some(known) => expect = Expect::Version(known.version),
-                None => expect = Expect::Absent,
+                // The task was deleted meanwhile.
+                None => return Ok(None),
             }
         }
         Ok(None)
@@ -76,13 +85,16 @@ impl<P: Port> Instance<P> {
     }
 
     /// Writes an object that only tells other programs of a task, in place of the version that was last seen. If another instance has written it
-    /// meanwhile it is left alone, and its version is returned for the next time, if it is known.
-    pub async fn replace(&self, name: &str, bytes: Vec<u8>, seen: Option<Version>) -> Result<Option<Version>, Halt> {
+    /// meanwhile it is left alone.
+    pub async fn replace(&self, name: &str, bytes: Vec<u8>, seen: Option<Version>) -> Result<Replaced, Halt> {
         let expect = seen.map_or(Expect::Absent, Expect::Version);
         let put = self.port.put(name, &bytes.into(), &Meta::new(), &expect).await;
         match put.map_err(|trouble| Halt::Unavailable(trouble.message))?.value {
-            Put::Made(version) => Ok(Some(version)),
-            Put::Refused => Ok(self.get(name).await?.0.map(|object| object.version)),
+            Put::Made(version) => Ok(Replaced { is_written: true, version: Some(version) }),
+            Put::Refused => {
+                let found = self.get(name).await?.0;
+                Ok(Replaced { is_written: false, version: found.map(|object| object.version) })
+            }
         }
     }
 

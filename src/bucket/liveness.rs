@@ -73,6 +73,11 @@ impl Liveness {
         old.map(|(instance, heartbeat)| (instance.clone(), heartbeat.version.clone())).collect()
     }
 
+    /// Whether an instance has a heartbeat that was not silent for long when they were last listed.
+    pub fn lives(&self, instance: &InstanceId) -> bool {
+        self.others.get(instance).is_some_and(|heartbeat| !heartbeat.is_silent)
+    }
+
     /// The version in which an instance's heartbeat has been for so long that the instance is dead, if it still is in that version.
     pub fn silent(&self, instance: &InstanceId) -> Option<Version> {
         self.others.get(instance).filter(|heartbeat| heartbeat.is_silent).map(|heartbeat| heartbeat.version.clone())

@@ -94,6 +94,9 @@ pub const HEARD_MS: u64 = 10_000;
 /// The file with the id of a workspace: a UUID, and room for what people may write there instead.
 pub const WORKSPACE_ID_BYTES: u64 = 256;
 
+/// The time between two writings of the objects that show a task to other programs: an object takes about one replacement per second.
+pub const PROJECTION_PAUSE_MS: u64 = 2_000;
+
 /// The pause before a summary is written whose task was busy.
 pub const SUMMARY_RETRY_MS: u64 = 1_000;
 

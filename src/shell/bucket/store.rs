@@ -9,12 +9,12 @@ mod audit_copy;
 mod blobs;
 mod log;
 mod member;
+mod notes;
+mod removal;
 
-use crate::a2a::{OtherTools, Tools};
+use crate::a2a::Tools;
 use crate::base::id::{ContextId, Seq, TaskId};
-use crate::base::json;
 use crate::base::lock::lock;
-use crate::bucket::append::Append;
 use crate::bucket::inbox::{Address, Sent};
 use crate::bucket::instance::Times;
 use crate::bucket::lifecycle::Marker;
@@ -25,8 +25,7 @@ use crate::bucket::{Bucket, Expect, Meta, names};
 use crate::core::disk::shared::{Left, SharedArchive, Standing};
 use crate::core::disk::store::{Archive, Known, Lasts, LogFile, Maintenance, Openness, Removal, Store, StoreError};
 use crate::limits::BLOB_GRACE_MS;
-use crate::limits::store::{LOGS_KEPT, SUMMARY_BYTES, SUMMARY_RETRY_MS};
-use crate::shell::bucket::projection;
+use crate::limits::store::LOGS_KEPT;
 use crate::shell::event_loop::log::Log;
 use crate::shell::event_loop::sys;
 use crate::shell::journal::audit::AuditFile;
@@ -34,14 +33,14 @@ use crate::shell::journal::blobs::FileBlobs;
 use crate::task::access::Partition;
 use crate::task::log::blob::Blobs;
 use crate::task::log::brief::Brief;
-use crate::task::machine::state::State;
 use audit_copy::AuditCopy;
 use blobs::BucketBlobs;
 use log::SharedLog;
 use member::{Member, halted};
+use notes::Indexed;
+pub(super) use notes::summary;
 use std::collections::HashMap;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -63,6 +62,8 @@ pub struct SharedTasks {
     logs: Mutex<HashMap<TaskId, Kept>>,
     /// Summaries that are to be written, and not before this time in Unix milliseconds.
     summaries: Mutex<HashMap<TaskId, (u64, Brief)>>,
+    /// The index, if it was read.
+    indexed: Mutex<Option<HashMap<TaskId, Indexed>>>,
     audit: OnceLock<Audit>,
     /// The built-in tools, as other programs are shown them.
     tools: Arc<OnceLock<Tools>>,
@@ -108,6 +109,7 @@ impl BucketStore {
             outputs: std::path::absolute(cache.join("outputs")).unwrap_or_else(|_| cache.join("outputs")),
             logs: Mutex::default(),
             summaries: Mutex::default(),
+            indexed: Mutex::default(),
             audit: OnceLock::new(),
             tools: Arc::default(),
         };
@@ -260,82 +262,6 @@ impl SharedTasks {
         read.map(|()| log)
     }
 
-    fn next_summary(&self) -> Option<(TaskId, Brief)> {
-        let mut summaries = lock(&self.summaries);
-        let now_ms = sys::unix_ms();
-        let task = summaries.iter().find(|(_, (at, _))| *at <= now_ms).map(|(task, _)| task.clone())?;
-        summaries.remove(&task).map(|(_, brief)| (task, brief))
-    }
-
-    /// Has a summary written later, unless there is a newer one.
-    fn put_off(&self, task: &TaskId, brief: &Brief) {
-        let at = sys::unix_ms() + SUMMARY_RETRY_MS;
-        lock(&self.summaries).entry(task.clone()).or_insert_with(|| (at, brief.clone()));
-    }
-
-    /// A task has come to rest: its summary and what other programs read of it are written, its markers are deleted.
-    fn settle(&self, task: &TaskId, brief: &Brief) -> Result<(), StoreError> {
-        let log = self.log(task);
-        log.tidy()?;
-        let view = log.idle_view().filter(|_| !log.has_unsynced());
-        let Some(view) = view else {
-            self.put_off(task, brief);
-            return Ok(());
-        };
-        // Only the owner writes them.
-        if !self.member.hasty.owns(&view) {
-            return Ok(());
-        }
-        let (tail, state) = (view.tail, view.replica.state.clone());
-        drop(view);
-        let seen = lock(&log.summary).clone();
-        let written = block_on(self.member.hasty.summarize(task, &summary(brief), tail, seen)).map_err(halted)?;
-        *lock(&log.summary) = written;
-        self.forget_unused();
-        match (state, self.tools.get()) {
-            (Some(state), Some(tools)) => self.project(&log, state, tools),
-            _ => Ok(()),
-        }
-    }
-
-    /// Writes the objects that show a task to other programs. One that somebody else has written meanwhile is left alone.
-    fn project(&self, log: &SharedLog, mut state: State, tools: &Tools) -> Result<(), StoreError> {
-        let unreadable = |error: io::Error| StoreError::transient(format!("stored content cannot be read: {error}"));
-        state.load_messages(&*self.content).map_err(unreadable)?;
-        let others = state.tools.as_ref().map(|set| OtherTools::read(set, &*self.content)).unwrap_or_default();
-        let mut seen = lock(&log.projected);
-        for object in projection::objects(&state, tools, &others) {
-            let name = format!("{}{}", names::task(&log.task), object.name);
-            let written = block_on(self.member.hasty.replace(&name, object.bytes, seen.get(&name).cloned()));
-            if let Some(version) = written.map_err(halted)? {
-                seen.insert(name, version);
-            }
-        }
-        Ok(())
-    }
-
-    /// Deletes a task that nobody works on.
-    fn delete(&self, log: &SharedLog) -> Result<(), StoreError> {
-        let mut view = log.view();
-        log.read_on(&mut view)?;
-        let (instance, busy) = (&self.member.patient, || StoreError::locked("another instance works on the task"));
-        if !instance.owns(&view) {
-            let is_free = view.replica.status().is_claimable();
-            if !is_free || !block_on(instance.claim(&mut view)).map_err(halted)? {
-                return Err(busy());
-            }
-        }
-        if view.replica.status().phase == Phase::Working {
-            return Err(busy());
-        }
-        let deleted = block_on(instance.delete(&mut view)).map_err(halted)?;
-        log.take_applied(&mut view);
-        match deleted {
-            Append::Done | Append::Gone => Ok(()),
-            Append::Overtaken => Err(busy()),
-        }
-    }
-
     /// Does what a marker asks for. Returns whether this process owns the task, and the task is not at rest.
     fn scan_one(&self, marker: &Marker) -> Result<bool, StoreError> {
         let (log, instance) = (self.log(&marker.task), &self.member.hasty);
@@ -365,15 +291,6 @@ impl SharedTasks {
     }
 }
 
-/// A summary as the index has it.
-pub(super) fn summary(brief: &Brief) -> String {
-    let text = String::from_utf8_lossy(&json::bytes(brief)).into_owned();
-    match text.len() > SUMMARY_BYTES {
-        false => text,
-        true => String::from_utf8_lossy(&json::bytes(&Brief { title: String::new(), ..brief.clone() })).into_owned(),
-    }
-}
-
 impl Archive for SharedTasks {
     /// None at the start: they are read beside the loop, by [`SharedArchive::summaries`].
     fn known(&self) -> Vec<Known> {
@@ -391,6 +308,7 @@ impl Archive for SharedTasks {
     fn refresh(&self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
         let log = self.read(task)?;
         log.revive();
+        self.note_outdated(&log);
         if let Some(kept) = lock(&self.logs).get_mut(task) {
             kept.left = None;
         }
@@ -418,11 +336,7 @@ impl Archive for SharedTasks {
             Err(error) if error.lasts == Lasts::Gone => {}
             deleted => deleted?,
         }
-        block_on(self.member.hasty.unsummarize(task));
-        for name in lock(&log.projected).keys() {
-            // What is left goes with the log.
-            let _ = self.member.bucket.delete(name, None);
-        }
+        self.forget_notes(&log);
         // What cannot be deleted now is deleted with the cache.
         let _ = fs::remove_dir_all(self.outputs.join(task.as_str()));
         drop(log);
@@ -507,14 +421,7 @@ impl SharedArchive for SharedTasks {
     }
 
     fn summaries(&self) -> Result<Vec<Known>, StoreError> {
-        let summaries = block_on(self.member.hasty.summaries()).map_err(halted)?;
-        let known = |summary: crate::bucket::index::Summary| {
-            let brief = serde_json::from_str(&summary.brief).ok()?;
-            Some(Known { task: summary.task, brief, open: false })
-        };
-        let mut known: Vec<Known> = summaries.into_iter().filter_map(known).collect();
-        known.sort_by_key(|known| known.brief.at);
-        Ok(known)
+        self.read_index()
     }
 }
 

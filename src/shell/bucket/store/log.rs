@@ -3,7 +3,6 @@
 
 use crate::base::id::{Seq, TaskId};
 use crate::base::lock::lock;
-use crate::bucket::Version;
 use crate::bucket::commit::Commit;
 use crate::bucket::journal::{JournalReplica, read_lines};
 use crate::bucket::port::{Port, block_on};
@@ -14,10 +13,10 @@ use crate::core::disk::store::{LogFile, StoreError, lines_of_page};
 use crate::limits::store::TEXT_PAUSE_MS;
 use crate::shell::bucket::store::blobs::BucketBlobs;
 use crate::shell::bucket::store::member::{Member, halted};
+use crate::shell::bucket::store::notes::Notes;
 use crate::shell::event_loop::sys;
 use crate::task::log::event::Event;
 use crate::task::log::record::Record;
-use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -32,10 +31,8 @@ pub struct SharedLog {
     appended: Condvar,
     /// Held by the thread that has a procedure under way: there is one at a time.
     view: Mutex<TaskView>,
-    /// The version of its summary that was last seen.
-    pub summary: Mutex<Option<Version>>,
-    /// The versions of the objects for other programs that were last seen, by name.
-    pub projected: Mutex<HashMap<String, Version>>,
+    /// What is beside the log. Held while that is written.
+    pub notes: Mutex<Notes>,
 }
 
 /// The log as this process knows it.
@@ -88,8 +85,7 @@ impl SharedLog {
             lines: Mutex::default(),
             appended: Condvar::new(),
             view: Mutex::new(view),
-            summary: Mutex::default(),
-            projected: Mutex::default(),
+            notes: Mutex::default(),
         }
     }
 

@@ -99,6 +99,11 @@ impl Member {
         lock(&self.liveness).silent(instance)
     }
 
+    /// Whether an instance was seen to live a moment ago.
+    pub fn lives(&self, instance: &InstanceId) -> bool {
+        instance == self.id() || lock(&self.liveness).lives(instance)
+    }
+
     /// Why nothing may be stored now: others may take this instance for dead.
     pub fn check(&self) -> Result<(), StoreError> {
         if !lock(&self.liveness).is_cut_off(sys::boot_ms(), &self.patient.times) {

@@ -25,7 +25,8 @@ impl Drop for Node {
 impl Node {
     fn new(bucket: &Arc<MemoryBucket>) -> Node {
         let dir = std::env::temp_dir().join(format!("bucket-store-{}", sys::entropy().uuid()));
-        let store = BucketStore::open(bucket.clone(), Times::default(), None, (&dir, &["own"]), Log::off());
+        let times = Times { heartbeats_listed_ms: 20, ..Times::default() };
+        let store = BucketStore::open(bucket.clone(), times, None, (&dir, &["own"]), Log::off());
         Node { store: store.expect("the bucket is usable"), dir }
     }
 
@@ -190,5 +191,118 @@ fn content_is_read_from_the_bucket_for_each_task_that_names_it() {
     assert_eq!(read(), Ok(b"content".to_vec()));
     content.forget(&tasks[0]);
     sweep();
-    assert_eq!(read(), Err(io::ErrorKind::NotFound));
+    assert_eq!(read(), Err(std::io::ErrorKind::NotFound));
+}
+
+impl Node {
+    /// Does what is left to do for tasks at rest.
+    fn maintain(&mut self) {
+        while let Some(Maintenance(work)) = self.store.take_maintenance() {
+            work().expect("the bucket answers");
+        }
+    }
+
+    fn note(&mut self, task: &TaskId) {
+        self.store.update_summary(task, &Brief::bare("c".into()));
+        self.maintain();
+    }
+
+    /// What the index says of tasks: how many prompts each has had.
+    fn index(&self) -> Vec<(String, u32)> {
+        let known = self.tasks().summaries().expect("an index");
+        known.into_iter().map(|known| (known.task.to_string(), known.brief.turns)).collect()
+    }
+
+    /// Shows a task at rest to other programs, with no built-in tools.
+    fn project(&self, task: &TaskId) {
+        let log = self.tasks().log(task);
+        let state = log.view().replica.state.clone().expect("it was read");
+        self.tasks().project(&log, state, &Tools::new(&[])).expect("the bucket answers");
+    }
+}
+
+fn count(bucket: &MemoryBucket, part: &str) -> usize {
+    bucket.objects().iter().filter(|(name, _)| name.contains(part)).count()
+}
+
+#[test]
+fn the_summary_of_a_dead_instance_is_written_anew_by_who_loads_the_task() {
+    let (_bucket, mut a, mut b, task) = two();
+    a.run(&task, None);
+    a.note(&task);
+    assert_eq!(b.index(), [("t".to_owned(), 1)]);
+    a.write(&task, [prompted(2, "more"), Event::TurnBegan { turn: 2 }, ended(2)]).expect("it is ours");
+    // It dies before it has written the summary.
+    a.tasks().member.leave();
+    while b.tasks().member.lives(a.tasks().member.id()) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    b.read(&task);
+    b.maintain();
+    assert_eq!(b.index(), [("t".to_owned(), 2)]);
+    let before = b.tasks().member.bucket.get("index/t").expect("an answer").value.map(|object| object.version);
+    b.read(&task);
+    b.maintain();
+    let after = b.tasks().member.bucket.get("index/t").expect("an answer").value.map(|object| object.version);
+    assert_eq!(before, after, "it is not older");
+}
+
+#[test]
+fn a_summary_that_comes_late_does_not_bring_a_deleted_task_back() {
+    let (bucket, mut a, mut b, task) = two();
+    a.run(&task, None);
+    a.note(&task);
+    a.write(&task, [prompted(2, "more"), Event::TurnBegan { turn: 2 }, ended(2)]).expect("it is ours");
+    b.read(&task);
+    assert_eq!(b.tasks().remove(&task), Ok(Removal::Removed));
+    assert_eq!(count(&bucket, "index/"), 0);
+    a.note(&task);
+    b.note(&task);
+    assert_eq!(count(&bucket, "index/"), 0);
+}
+
+#[test]
+fn the_objects_for_other_programs_follow_a_task_to_its_next_owner() {
+    let (bucket, mut a, mut b, task) = two();
+    let shown = || {
+        let objects = bucket.objects();
+        let state = objects.iter().find(|(name, _)| name.ends_with("/state.json")).expect("it is shown");
+        let history = objects.iter().find(|(name, _)| name.ends_with("/history.json")).expect("it is shown");
+        let seq = serde_json::from_slice::<serde_json::Value>(&state.1).expect("JSON")["seq"].clone();
+        (seq, String::from_utf8_lossy(&history.1).contains("of b"))
+    };
+    a.run(&task, None);
+    a.project(&task);
+    assert_eq!(shown(), (serde_json::json!(5), false));
+    b.read(&task);
+    b.write(&task, [b.owned(2), prompted(2, "of b"), Event::TurnBegan { turn: 2 }, ended(2)]).expect("it rests");
+    b.project(&task);
+    assert_eq!(shown(), (serde_json::json!(9), true));
+    // Who does not know that it has lost the task does not show an older one.
+    a.project(&task);
+    assert_eq!(shown(), (serde_json::json!(9), true));
+    // The first owner has it again.
+    a.read(&task);
+    let events = [a.owned(3), prompted(3, "of a"), Event::TurnBegan { turn: 3 }, ended(3)];
+    a.write(&task, events).expect("it rests");
+    a.project(&task);
+    assert_eq!(shown(), (serde_json::json!(13), true));
+}
+
+#[test]
+fn the_objects_for_other_programs_are_written_every_two_seconds_at_most() {
+    let (bucket, mut a, _b, task) = two();
+    a.store.tools().set(Tools::new(&[])).ok().expect("they were not known");
+    a.run(&task, None);
+    a.note(&task);
+    assert_eq!(count(&bucket, "/state.json"), 1);
+    let version = || bucket.get("tasks/t/state.json").expect("an answer").value.expect("it is shown").version;
+    let first = version();
+    a.write(&task, [prompted(2, "more"), Event::TurnBegan { turn: 2 }, ended(2)]).expect("it is ours");
+    a.note(&task);
+    assert_eq!(a.index(), [("t".to_owned(), 2)], "lists are not kept waiting");
+    assert_eq!(version(), first);
+    std::thread::sleep(std::time::Duration::from_millis(crate::limits::store::PROJECTION_PAUSE_MS + 50));
+    a.maintain();
+    assert_ne!(version(), first);
 }
