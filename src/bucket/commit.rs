@@ -6,8 +6,10 @@ use crate::bucket::Version;
 use crate::bucket::append::Append;
 use crate::bucket::instance::Instance;
 use crate::bucket::journal::{JournalReplica, read_lines};
+use crate::bucket::names;
 use crate::bucket::port::{Halt, Port};
-use crate::bucket::replica::{InstanceId, Replica};
+use crate::bucket::read::Read;
+use crate::bucket::replica::{InstanceId, Phase, Replica};
 use crate::bucket::view::View;
 use crate::limits::store::{SEGMENT_BYTES, SEGMENT_LINES};
 use crate::task::log::event::Event;
@@ -59,7 +61,15 @@ impl<P: Port> Instance<P> {
         let is_new = view.tail == Seq(0);
         if is_new {
             view.entry = view.replica.entry(lines);
-            self.enter(view, parent_in(records).as_ref()).await?;
+            let parent = parent_in(records);
+            self.enter(view, parent.as_ref()).await?;
+            // It was read before the caller began, and may have been deleted since.
+            if let Some(parent) = parent.filter(|_| !self.is_fresh(view.known_at))
+                && !self.is_there(view, parent).await?
+            {
+                view.unload();
+                return Ok(Commit::Gone);
+            }
         } else if claim.is_some() && !self.may_claim(view, silent).await? || claim.is_none() && !self.owns(view) {
             return Ok(Commit::Fenced);
         }
@@ -78,6 +88,14 @@ impl<P: Port> Instance<P> {
             view.epoch = Some(owned.epoch);
         }
         Ok(if self.owns(view) { Commit::Done } else { Commit::Fenced })
+    }
+
+    /// Whether the task that a new one continues exists.
+    async fn is_there(&self, view: &View<JournalReplica>, parent: TaskId) -> Result<bool, Halt> {
+        let folder = view.entry.as_deref().and_then(names::entry_parts).map(|(folder, _)| folder);
+        let entry = folder.map(|folder| names::entry(folder, &parent));
+        let mut read = View::new(parent, entry, JournalReplica::default());
+        Ok(self.read_on(&mut read).await? == Read::Current && read.replica.status().phase != Phase::Deleted)
     }
 
     /// Whether the task may be claimed at the tail that the view knows: it waits for somebody, or its owner is dead.

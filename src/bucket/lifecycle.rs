@@ -58,7 +58,8 @@ impl<P: Port> Instance<P> {
     /// [`Instance::mark`]. If it does not, the entry is removed later.
     pub async fn enter<R: Replica>(&self, view: &mut View<R>, parent: Option<&TaskId>) -> Result<(), Halt> {
         let entry = view.entry.clone().expect("a new task knows its context");
-        view.known_at = Some(self.port.now_ms());
+        // If this is not the first attempt, the entry may have been removed since the first.
+        view.known_at.get_or_insert(self.port.now_ms());
         let meta = parent.map(|parent| (PARENT.to_owned(), parent.to_string())).into_iter().collect();
         let made = self.create(&entry, &Arc::default(), &meta).await;
         if made.is_err() {

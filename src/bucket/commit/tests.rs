@@ -211,3 +211,25 @@ fn a_command_in_the_background_of_a_task_at_rest_has_a_marker() {
     block_on(a.tidy(&mut view)).unwrap();
     assert_eq!(names(&bucket, names::OPEN), 0);
 }
+
+/// The creation of a task is tried for so long that the task which it continues is deleted meanwhile.
+#[test]
+fn a_task_is_not_created_whose_parent_was_deleted_meanwhile() {
+    for is_deleted in [false, true] {
+        let bucket = MemoryBucket::new();
+        let (a, b) = (instance(&bucket, "a"), instance(&bucket, "b"));
+        let mut parent = begun(&a);
+        assert_eq!(commit(&a, &mut parent, [ended(1)]), Ok(Commit::Done));
+        let mut child = View::new(TaskId::from("u"), None, JournalReplica::default());
+        // When the parent was read.
+        child.known_at = Some(b.port.now_ms.get());
+        b.port.now_ms.set(b.times.fresh_ms + 1);
+        if is_deleted {
+            assert_eq!(block_on(a.delete(&mut parent)), Ok(crate::bucket::append::Append::Done));
+        }
+        let events = [created("u", Some((parent.task.clone(), Seq(5)))), owned("b", 1)];
+        let expected = if is_deleted { Commit::Gone } else { Commit::Done };
+        assert_eq!(commit(&b, &mut child, events), Ok(expected));
+        assert_eq!(names(&bucket, "tasks/u/"), usize::from(!is_deleted));
+    }
+}

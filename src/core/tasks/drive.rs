@@ -401,7 +401,7 @@ impl Core {
         let Some(loaded) = self.tasks.get_mut(task) else {
             return;
         };
-        if error.lasts == Lasts::WhileLocked {
+        if matches!(error.lasts, Lasts::WhileLocked | Lasts::Gone) {
             return self.fenced(task, now);
         }
         if !std::mem::replace(&mut loaded.retry_armed, true) {

@@ -50,6 +50,8 @@ struct Lines {
     damaged: Option<StoreError>,
     /// When the last segment was sent, by the clock of the port.
     sent_ms: u64,
+    /// When the first event of a new task was appended, by the same clock. The task that it continues was read just before.
+    begun_ms: Option<u64>,
 }
 
 impl Lines {
@@ -62,6 +64,14 @@ impl Lines {
     fn add(&mut self, lines: &[u8]) {
         self.bytes.extend_from_slice(lines);
         self.events += memchr::memchr_iter(b'\n', lines).count() as u64;
+    }
+
+    /// What is not synced has no place any more.
+    fn drop_unsynced(&mut self) {
+        self.is_void |= self.bytes.len() > self.synced;
+        self.sent = 0;
+        self.bytes.truncate(self.synced);
+        self.events = memchr::memchr_iter(b'\n', &self.bytes).count() as u64;
     }
 
     /// Other lines have the place of those behind `kept` bytes.
@@ -92,6 +102,9 @@ impl SharedLog {
     /// Keeps lines until they are synced. They are void if others were read meanwhile that have their place.
     pub fn append(&self, lines: &[u8]) {
         let mut own = lock(&self.lines);
+        if own.bytes.is_empty() {
+            own.begun_ms = Some(sys::boot_ms());
+        }
         // The next sync says so.
         own.is_void |= !own.continues(lines);
         if !own.is_void {
@@ -222,6 +235,9 @@ impl SharedLog {
         if view.is_unloaded {
             self.read_anew(view)?;
         }
+        if view.tail == Seq(0) {
+            view.known_at = lock(&self.lines).begun_ms;
+        }
         for lines in self.unsynced() {
             if lines.is_empty() {
                 continue;
@@ -237,7 +253,11 @@ impl SharedLog {
             self.take_applied(view);
             match commit.map_err(halted)? {
                 Commit::Done => {}
-                Commit::Fenced | Commit::Gone => return Err(self.claimed()),
+                Commit::Fenced => return Err(self.claimed()),
+                Commit::Gone => {
+                    lock(&self.lines).drop_unsynced();
+                    return Err(StoreError::gone(&self.task));
+                }
             }
         }
         self.confirm(view)

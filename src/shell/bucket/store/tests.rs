@@ -262,6 +262,27 @@ fn a_summary_that_comes_late_does_not_bring_a_deleted_task_back() {
 }
 
 #[test]
+fn a_task_that_another_one_continues_is_not_deleted() {
+    let (bucket, mut a, b, parent) = two();
+    let child = TaskId::from("u");
+    a.run(&parent, None);
+    a.run(&child, Some(&parent));
+    // `b` has never heard of the child.
+    let refused = b.tasks().remove(&parent).expect_err("it is continued");
+    assert_eq!((refused.message.as_str(), refused.lasts), ("task u continues it", Lasts::Long));
+    assert!(!b.read(&parent).is_empty());
+    assert_eq!(b.tasks().remove(&child), Ok(Removal::Removed));
+    // Another one is just being created.
+    let folder = bucket.objects().into_iter().find_map(|(name, _)| Some(name.strip_suffix("/t")?.to_owned()));
+    let folder = format!("{}/", folder.expect("an entry"));
+    let meta = Meta::from([("parent".to_owned(), "t".to_owned())]);
+    bucket.put(&names::entry(&folder, &"v".into()), &Arc::default(), &meta, &Expect::Absent).expect("an answer");
+    assert!(b.tasks().remove(&parent).is_err());
+    bucket.delete(&names::entry(&folder, &"v".into()), None).expect("an answer");
+    assert_eq!(b.tasks().remove(&parent), Ok(Removal::Removed));
+}
+
+#[test]
 fn the_objects_for_other_programs_follow_a_task_to_its_next_owner() {
     let (bucket, mut a, mut b, task) = two();
     let shown = || {
