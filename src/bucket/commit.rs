@@ -124,12 +124,13 @@ impl<P: Port> Instance<P> {
     }
 }
 
-/// The length of the next segment: as many whole lines as are allowed, but at least one. A claim is the first line of its segment.
+/// The length of the next segment: as many whole lines as are allowed, but at least one. A claim is the first line of its segment, and
+/// so is a request that was heard: what came of it follows in the same segment.
 fn segment_bytes(lines: &[u8]) -> usize {
     let mut end = 0;
     for (n, line) in lines.split_inclusive(|byte| *byte == b'\n').enumerate() {
         let is_too_much = n >= SEGMENT_LINES || end + line.len() > SEGMENT_BYTES;
-        if n > 0 && is_too_much || n > 1 && is_claim(line) {
+        if n > 0 && (is_too_much || is_heard(line)) || n > 1 && is_claim(line) {
             break;
         }
         end += line.len();
@@ -140,6 +141,11 @@ fn segment_bytes(lines: &[u8]) -> usize {
 /// Whether a line looks like a claim. What is taken for one by mistake only begins a segment.
 fn is_claim(line: &[u8]) -> bool {
     memchr::memmem::find(line, br#""event":{"owned":"#).is_some()
+}
+
+/// The same for a request that was heard.
+fn is_heard(line: &[u8]) -> bool {
+    memchr::memmem::find(line, br#""event":{"heard":"#).is_some()
 }
 
 /// The claim of a segment: its first line, or its second behind `created`.

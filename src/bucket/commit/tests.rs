@@ -233,3 +233,20 @@ fn a_task_is_not_created_whose_parent_was_deleted_meanwhile() {
         assert_eq!(names(&bucket, "tasks/u/"), usize::from(!is_deleted));
     }
 }
+
+#[test]
+fn a_request_that_was_heard_is_in_one_segment_with_what_came_of_it() {
+    use crate::task::log::ownership::Heard;
+    let bucket = MemoryBucket::new();
+    let a = instance(&bucket, "a");
+    let mut view = begun(&a);
+    let text = |n: usize| Event::Text { text: format!("{n}") };
+    let heard = Event::Heard(Arc::new(Heard { n: 1, request: "r".into(), void: false }));
+    let events = (0..SEGMENT_LINES - 1).map(text).chain([heard, ended(1)]);
+    assert_eq!(commit(&a, &mut view, events), Ok(Commit::Done));
+    let first = 5 + SEGMENT_LINES as u64 - 1;
+    let segment = names::segment(&view.task, Seq(first));
+    let objects = bucket.objects();
+    let (_, bytes) = objects.iter().find(|(name, _)| *name == segment).expect("it begins a segment");
+    assert_eq!(memchr::memchr_iter(b'\n', bytes).count(), 2);
+}
