@@ -125,8 +125,10 @@ pub const ACP_PAGE: usize = 100;
 /// client that sends nothing is greeted as one of the live session.
 pub const GREETING_MS: u64 = 100;
 
-/// How long a server that ends waits for the disk.
-pub const FLUSH_MS: u64 = 1_000;
+/// How long a server that ends waits for the disk, or for a bucket that takes the last events, the releases and the end of the heartbeat.
+pub const FLUSH_MS: u64 = 2_000;
+/// Journals that are flushed at the same time at the end.
+pub const FLUSHED_AT_ONCE: usize = 16;
 /// How long the end waits until somebody has read what was written to standard output. What nobody reads until then is lost.
 pub const LAST_OUTPUT_MS: u64 = 2_000;
 /// Characters of the name of a client. The rest is cut.
