@@ -43,10 +43,11 @@ impl<P: Port> Instance<P> {
         Ok(listed.entries.iter().filter_map(Summary::of).collect())
     }
 
-    /// All tasks that have an entry.
-    pub async fn entries(&self) -> Result<Vec<TaskId>, Halt> {
+    /// All tasks that have an entry, and the names of their entries.
+    pub async fn entries(&self) -> Result<Vec<(TaskId, String)>, Halt> {
         let listed = self.list(names::CONTEXTS, None).await?;
-        Ok(listed.entries.iter().filter_map(|entry| Some(names::entry_parts(&entry.name)?.1)).collect())
+        let entry = |entry: Entry| Some((names::entry_parts(&entry.name)?.1, entry.name));
+        Ok(listed.entries.into_iter().filter_map(entry).collect())
     }
 
     /// Writes the summary of a task at a position of its log, in place of the version that was last seen. A newer one is left alone. Returns the

@@ -132,9 +132,12 @@ impl<P: Port> Instance<P> {
             self.delete_object(entry).await?;
         }
         self.delete_object(&names::summary(&task)).await?;
-        self.delete_all(&names::task(&task), Some(&names::log(&task))).await?;
-        self.delete_all(&names::log(&task), None).await?;
-        self.delete_all(&names::markers(&task), None).await
+        let log = names::log(&task);
+        self.delete_all(&names::task(&task), |name| !name.starts_with(&log)).await?;
+        self.delete_all(&log, |_| true).await?;
+        // The id of another task may begin with this one and a dot.
+        let is_own = |name: &str| names::marker_parts(name).is_some_and(|(marked, _)| marked == task);
+        self.delete_all(&names::markers(&task), is_own).await
     }
 
     /// Deletes what is left of tasks without an entry: a request that was delayed for long can create an object after its task was removed.
@@ -142,7 +145,7 @@ impl<P: Port> Instance<P> {
     pub async fn sweep(&self) -> Result<usize, Halt> {
         let folders = self.folders(names::TASKS).await?;
         // Looked at afterwards: a task has an entry before it has a log.
-        let known: HashSet<TaskId> = self.entries().await?.into_iter().collect();
+        let known: HashSet<TaskId> = self.entries().await?.into_iter().map(|(task, _)| task).collect();
         let mut swept = 0;
         for folder in folders {
             let task = folder.strip_prefix(names::TASKS).and_then(|rest| rest.strip_suffix('/')).map(TaskId::from);
@@ -152,18 +155,18 @@ impl<P: Port> Instance<P> {
             let listed = self.list(&folder, None).await?;
             // Long texts of a new task are stored before its entry.
             if listed.entries.iter().all(|entry| listed.age_ms(entry) >= self.times.grace_ms) {
-                self.delete_all(&names::task(&task), None).await?;
+                self.delete_all(&names::task(&task), |_| true).await?;
                 swept += 1;
             }
         }
         Ok(swept)
     }
 
-    /// Deletes the objects of a prefix in the order of their names, until a list shows none, but not those of the prefix `spared`.
-    async fn delete_all(&self, prefix: &str, spared: Option<&str>) -> Result<(), Halt> {
+    /// Deletes the objects of a prefix that are meant, in the order of their names, until a list shows none.
+    async fn delete_all(&self, prefix: &str, is_meant: impl Fn(&str) -> bool) -> Result<(), Halt> {
         loop {
             let mut entries = self.list(prefix, None).await?.entries;
-            entries.retain(|entry| spared.is_none_or(|spared| !entry.name.starts_with(spared)));
+            entries.retain(|entry| is_meant(&entry.name));
             if entries.is_empty() {
                 return Ok(());
             }
@@ -182,6 +185,22 @@ mod tests {
     use crate::bucket::memory::MemoryBucket;
     use crate::bucket::port::block_on;
     use crate::bucket::tests::Blocking;
+
+    #[test]
+    fn the_removal_of_a_task_spares_those_whose_ids_begin_alike() {
+        let bucket = MemoryBucket::new();
+        let put = |name: &str| bucket.put(name, &Arc::default(), &Meta::new(), &Expect::Any).expect("it is written");
+        let (task, other) = (TaskId::from("t"), TaskId::from("t.x"));
+        for task in [&task, &other] {
+            put(&names::segment(task, Seq(1)));
+            put(&names::marker(task, Seq(1)));
+        }
+        let instance = Instance::new(Blocking::at(&bucket), "i".into(), Times::default());
+        let mut view = View::new(task, None, crate::bucket::journal::JournalReplica::default());
+        block_on(instance.remove(&mut view)).expect("the bucket answers");
+        let left: Vec<String> = bucket.objects().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(left, [names::marker(&other, Seq(1)), names::segment(&other, Seq(1))]);
+    }
 
     #[test]
     fn what_is_left_of_removed_tasks_is_swept_and_nothing_else() {

@@ -1,6 +1,7 @@
 //! `gemini-a2a tasks reindex` for a bucket: the summaries of all tasks are made anew from their logs, and what is left of removed tasks
 //! is deleted. Servers may run meanwhile.
 
+use crate::base::id::TaskId;
 use crate::bucket::Bucket;
 use crate::bucket::instance::{Instance, Times};
 use crate::bucket::journal::JournalReplica;
@@ -21,10 +22,14 @@ pub fn reindex(bucket: Arc<dyn Bucket>) -> Result<String, String> {
     let id = InstanceId::from(sys::entropy().uuid());
     let instance = Instance::new(BlockingPort::new(bucket, PATIENT_TRIES), id, Times::default());
     let done = block_on(repair(&instance));
-    let Repaired { tasks, missing, outdated, swept } = done.map_err(|halt| match halt {
+    let Repaired { tasks, missing, outdated, damaged, swept } = done.map_err(|halt| match halt {
         Halt::Unavailable(why) | Halt::Damaged(why) => why,
     })?;
     let mut text = format!("{tasks} tasks; {missing} were missing, {outdated} were out of date");
+    if !damaged.is_empty() {
+        let damaged: Vec<&str> = damaged.iter().map(TaskId::as_str).collect();
+        text.push_str(&format!("; damaged and left as they were: {}", damaged.join(", ")));
+    }
     if swept > 0 {
         text.push_str(&format!("; what was left of {swept} removed tasks is deleted"));
     }
@@ -35,6 +40,7 @@ struct Repaired {
     tasks: usize,
     missing: usize,
     outdated: usize,
+    damaged: Vec<TaskId>,
     /// Removed tasks of which something was left.
     swept: usize,
 }
@@ -42,10 +48,17 @@ struct Repaired {
 async fn repair(instance: &Instance<BlockingPort>) -> Result<Repaired, Halt> {
     let known = instance.summaries().await?.into_iter().map(|summary| (summary.task.clone(), summary));
     let mut known: HashMap<_, _> = known.collect();
-    let (mut tasks, mut missing, mut outdated) = (0, 0, 0);
-    for task in instance.entries().await? {
-        let mut view = View::new(task.clone(), None, JournalReplica::new(None));
-        let read = instance.read_on(&mut view).await?;
+    let (mut tasks, mut missing, mut outdated, mut damaged) = (0, 0, 0, Vec::new());
+    for (task, entry) in instance.entries().await? {
+        let mut view = View::new(task.clone(), Some(entry), JournalReplica::new(None));
+        let read = match instance.read_on(&mut view).await {
+            Err(Halt::Damaged(_)) => {
+                known.remove(&task);
+                damaged.push(task);
+                continue;
+            }
+            read => read?,
+        };
         let is_there = read == Read::Current && view.replica.status().phase != Phase::Deleted;
         let Some(state) = view.replica.state.as_ref().filter(|_| is_there) else {
             continue;
@@ -64,5 +77,26 @@ async fn repair(instance: &Instance<BlockingPort>) -> Result<Repaired, Halt> {
     for task in known.keys() {
         instance.unsummarize(task).await;
     }
-    Ok(Repaired { tasks, missing, outdated, swept: instance.sweep().await? })
+    Ok(Repaired { tasks, missing, outdated, damaged, swept: instance.sweep().await? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bucket::memory::MemoryBucket;
+    use crate::bucket::{Expect, Meta, names};
+
+    #[test]
+    fn a_damaged_task_is_named_and_the_others_are_repaired() {
+        let bucket = MemoryBucket::new();
+        let put = |name: &str, bytes: &[u8]| {
+            bucket.put(name, &bytes.into(), &Meta::new(), &Expect::Any).expect("it is written");
+        };
+        for task in ["a", "b"] {
+            put(&format!("contexts/c/{task}"), b"");
+            put(&names::segment(&task.into(), crate::base::id::Seq(1)), b"nonsense\n");
+        }
+        let text = reindex(Arc::new(bucket)).expect("it goes on behind a damaged task");
+        assert_eq!(text, "0 tasks; 0 were missing, 0 were out of date; damaged and left as they were: a, b");
+    }
 }
