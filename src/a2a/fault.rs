@@ -113,9 +113,6 @@ fn status(form: &Form, row: &Row) -> u16 {
     }
 }
 
-/// The id of the task or call that a fault is about, and its name.
-type About<'a> = Option<(&'static str, &'a str)>;
-
 /// What a fault is about, and the id that the client gave to its request. An id that the server made is only in the response head, so
 /// that equal requests have equal answers.
 fn named<'a>(form: &'a Form, kind: &'a FaultKind) -> Vec<(&'static str, &'a str)> {
@@ -202,14 +199,18 @@ const fn state(code: i32, name: &'static str, reason: &'static str) -> Row {
     entry(code, name, STATE, reason, http(400))
 }
 
-fn about(kind: &FaultKind) -> About<'_> {
+/// The ids of the task, call or instance that a fault is about, and their names.
+fn about(kind: &FaultKind) -> Vec<(&'static str, &str)> {
     use FaultKind::*;
     match kind {
-        TaskNotFound(task) | TaskNotCancelable(task) | TaskIsOver(task) | TaskHeld(task) => {
-            Some(("taskId", task.as_str()))
+        TaskNotFound(task) | TaskNotCancelable(task) | TaskIsOver(task) => vec![("taskId", task.as_str())],
+        TaskHeld { task, owner, url } => {
+            let owner = owner.as_deref().map(|owner| ("owner", owner));
+            let url = url.as_deref().map(|url| ("url", url));
+            [("taskId", task.as_str())].into_iter().chain(owner).chain(url).collect()
         }
-        NotPending(call) | UnknownOption(call) | Stale(call) => Some(("callId", call.as_str())),
-        _ => None,
+        NotPending(call) | UnknownOption(call) | Stale(call) => vec![("callId", call.as_str())],
+        _ => Vec::new(),
     }
 }
 
@@ -229,7 +230,7 @@ fn headers(kind: &FaultKind) -> Vec<(&'static str, String)> {
             vec![(CHALLENGE, error)]
         }
         FaultKind::MethodNotAllowed { allow } => vec![("Allow", allow.clone())],
-        FaultKind::TaskHeld(_) => vec![("Retry-After", "2".to_owned())],
+        FaultKind::TaskHeld { .. } => vec![("Retry-After", "2".to_owned())],
         FaultKind::Overloaded { retry_after_s } => vec![("Retry-After", retry_after_s.to_string())],
         FaultKind::RateLimited { retry_after_ms } => {
             vec![("Retry-After", retry_after_ms.div_ceil(1_000).max(1).to_string())]
@@ -275,7 +276,7 @@ fn table(kind: &FaultKind, protocol: Protocol) -> Row {
             entry(-32000, "PermissionDeniedError", "PERMISSION_DENIED", "PERMISSION_DENIED", head(403))
         }
         (RateLimited { .. }, _) => entry(-32000, "RateLimitedError", "RESOURCE_EXHAUSTED", "RATE_LIMITED", head(429)),
-        (TaskHeld(_), _) => entry(-32000, "TaskHeldError", "ABORTED", "TASK_HELD", head(409)),
+        (TaskHeld { .. }, _) => entry(-32000, "TaskHeldError", "ABORTED", "TASK_HELD", head(409)),
         (Stale(_), _) => Row { reason: "STALE", statuses: CONFLICT, ..PARAMS },
         (NotPending(_), _) => Row { reason: "TOOL_CALL_NOT_PENDING", statuses: CONFLICT, ..PARAMS },
         (McpServerNotAllowed, _) => Row { reason: "MCP_SERVER_NOT_ALLOWED", ..PARAMS },
@@ -318,7 +319,7 @@ mod tests {
             (Forbidden, -32000, [403, 403, 403, 403]),
             (NotPending("c".into()), -32602, [200, 400, 409, 409]),
             (Stale("c".into()), -32602, [200, 400, 409, 409]),
-            (TaskHeld("t".into()), -32000, [409, 409, 409, 409]),
+            (TaskHeld { task: "t".into(), owner: None, url: None }, -32000, [409, 409, 409, 409]),
             (UnknownOption("c".into()), -32602, [200, 400, 400, 400]),
             (McpServerNotAllowed, -32602, [200, 400, 400, 400]),
             (NotFound, -32601, [404, 404, 404, 404]),

@@ -2,6 +2,7 @@
 
 use crate::base::id::{CallId, TaskId};
 use crate::task::access::Right;
+use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -25,7 +26,12 @@ pub enum FaultKind {
     /// The task is over; nothing can be sent to it.
     TaskIsOver(TaskId),
     /// Another instance works on the task, or has its workspace.
-    TaskHeld(TaskId),
+    TaskHeld {
+        task: TaskId,
+        /// The instance, and where clients reach it.
+        owner: Option<Arc<str>>,
+        url: Option<String>,
+    },
     PushNotSupported,
     Unsupported,
     ContentTypeNotSupported,

@@ -140,6 +140,8 @@ fn a_prompt_to_a_task_that_works_elsewhere_is_refused() {
     let refused = b.client().post("/v1/message:send", &params);
     assert_eq!((refused.status(), &refused.json()["data"]["reason"]), (409, &json!("TASK_HELD")), "{}", refused.text());
     assert_eq!(refused.head.field("retry-after"), Some("2"));
+    let owner = log::owners(&log::read(&cluster.store, &task)).pop().expect("an owner");
+    assert_eq!(refused.json()["data"]["owner"], owner.as_str(), "{}", refused.text());
     let envelope = json!({ "jsonrpc": "2.0", "id": fresh(), "method": "message/send", "params": params });
     let reply: Value = b.client().post("/", &envelope).json();
     assert_eq!(reply["error"]["data"]["reason"], "TASK_HELD", "{reply}");

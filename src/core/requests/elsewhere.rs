@@ -123,7 +123,9 @@ impl Core {
             Some(owned) => format!("Instance {} has this task. {advice}", owned.instance),
             None => format!("Another instance has this task. {advice}"),
         };
-        Fault::new(FaultKind::TaskHeld(task.clone()), message)
+        let owned = owner.filter(|_| !loaded.is_some_and(|loaded| self.is_ours(loaded)));
+        let (owner, url) = (owned.map(|owned| owned.instance.clone()), owned.and_then(|owned| owned.url.clone()));
+        Fault::new(FaultKind::TaskHeld { task: task.clone(), owner, url }, message)
     }
 
     /// A request was left in the inbox of a task, or could not be.

@@ -88,7 +88,7 @@ impl Core {
                 Ok(_) => self.answer(conn, &a2a::done_with(&form, task), now),
                 Err(error) => {
                     let kind = match error.lasts {
-                        Lasts::WhileLocked => FaultKind::TaskHeld(task.clone()),
+                        Lasts::WhileLocked => FaultKind::TaskHeld { task: task.clone(), owner: None, url: None },
                         Lasts::Shortly => FaultKind::Overloaded { retry_after_s: 1 },
                         Lasts::Long | Lasts::Gone => FaultKind::Storage,
                     };
