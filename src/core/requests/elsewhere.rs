@@ -211,13 +211,14 @@ impl Core {
     /// left for them before is decided as well.
     pub(in crate::core) fn read_inboxes(&mut self) {
         let may_hear = |loaded: &LoadedTask| loaded.state.is_at_work() || loaded.hears && loaded.is_shown();
-        let hearing: Vec<TaskId> = self
+        let mut hearing: Vec<TaskId> = self
             .tasks
             .iter()
             .filter(|(_, loaded)| loaded.owned && may_hear(loaded))
             .filter(|(task, _)| !self.disk.sharing.hearing.contains(task))
             .map(|(task, _)| task.clone())
             .collect();
+        hearing.sort_unstable();
         for task in hearing {
             if let Some(loaded) = self.tasks.get_mut(&task) {
                 // Requests that come later find a task that anybody may claim.

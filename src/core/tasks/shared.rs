@@ -187,6 +187,8 @@ impl Core {
                 Some(_) => {}
             }
         }
+        let mut before: Vec<TaskId> = before.into_iter().collect();
+        before.sort_unstable();
         for task in before {
             if self.disk.sharing.indexed.contains(&task) || self.disk.loading.contains_key(&task) {
                 continue;
@@ -208,8 +210,9 @@ impl Core {
 
     /// Reads on for the tasks that clients of this instance watch and that others may continue.
     fn follow_watched(&mut self) {
-        let watched: Vec<TaskId> =
+        let mut watched: Vec<TaskId> =
             self.tasks.iter().filter(|(_, loaded)| self.is_followed(loaded)).map(|(task, _)| task.clone()).collect();
+        watched.sort_unstable();
         for task in watched {
             self.read_task_on(&task);
         }
