@@ -24,6 +24,8 @@ pub enum Link {
     Up,
     /// Every request is carried out after this time.
     Slow(Duration),
+    /// Every request is refused with this status.
+    Status(u16),
     /// Connections are reset, and no request is carried out.
     Refused,
     /// Requests are read and neither carried out nor answered.
@@ -150,6 +152,13 @@ fn serve(mut connection: TcpStream, shared: &Shared) -> Option<()> {
         match shared.link() {
             Link::Up => {}
             Link::Slow(delay) => thread::sleep(delay),
+            Link::Status(status) => {
+                let refused = format!("HTTP/1.1 {status} Refused\r\nContent-Length: 0\r\n\r\n");
+                connection.write_all(refused.as_bytes()).ok()?;
+                body.clear();
+                message.restart(Side::Request, &mut body).ok()?;
+                continue;
+            }
             Link::Refused => return reset(&connection),
             Link::Silent => return wait_for_the_end(&mut connection),
             Link::LosesAnswers => {

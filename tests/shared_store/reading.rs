@@ -137,3 +137,53 @@ fn a_deleted_task_is_not_found_by_any_instance() {
     }
     assert_eq!(log::read(&cluster.store, &task).last().map(log::kind), Some("deleted"));
 }
+
+#[test]
+fn a_follower_and_a_later_reader_pass_joined_segments() {
+    let cluster = Cluster::new();
+    let [a, b] = cluster.pair();
+    // Text makes ten segments a second at most.
+    let mut stream = a.client().stream("message/stream", prompt("STREAM 40 130000 ++ TEXT The end."));
+    let task = task_of(stream.next().expect("a task").result()).expect("its id").to_owned();
+    let mut events = vec![];
+    let mut read = |after: u64| {
+        follow(&b.url(), &task, after, PATIENCE, |event| {
+            events.push(event);
+            Next::Continue
+        })
+    };
+    assert_eq!(read(0), End::Whole);
+    assert_eq!(contents(&events), contents(&stream.collect::<Vec<_>>()));
+    let count = |part: &str| {
+        let objects = cluster.store.bucket().objects();
+        objects.iter().filter(|(name, _)| name.starts_with(&format!("tasks/{task}/{part}/"))).count()
+    };
+    assert!(count("log") > 33, "{}", count("log"));
+    eventually("segments are joined", || (count("compact") > 0).then_some(()));
+    // The follower goes on behind them, and who has never read the task begins with them.
+    a.client().call("message/send", crate::support::message::prompt_in(&task, "TEXT Again."));
+    let c = cluster.start("c", "workspace");
+    assert_eq!(contents(&whole(&b, &task)), contents(&whole(&a, &task)));
+    assert_eq!(contents(&whole(&c, &task)), contents(&whole(&a, &task)));
+    assert!(get(&c, &task).to_string().contains("Again."));
+}
+
+#[test]
+fn a_list_of_another_instance_loses_a_deleted_task_although_its_owner_is_killed() {
+    let cluster = Cluster::new();
+    let [mut a, b] = cluster.pair();
+    let (kept, task) = (run(&b, "TEXT Kept."), run(&a, "TEXT One."));
+    let listed = || -> Vec<String> {
+        let listed = b.client().get("/tasks").json();
+        let tasks = listed["tasks"].as_array().cloned().unwrap_or_default();
+        tasks.iter().filter_map(|task| Some(task["id"].as_str()?.to_owned())).collect()
+    };
+    eventually("`b` lists both", || (listed().len() == 2).then_some(()));
+    let mut socket = Socket::open(&a.url(), "/ws?taskId=next", Some("gemini-a2a.v1"));
+    socket.send(&json!({ "id": 1, "call": { "delete": { "task": task } } }));
+    let answer = socket.until(|answer| answer["id"] == 1);
+    assert_eq!(answer["ok"]["taskId"], task.as_str(), "{answer}");
+    a.kill();
+    assert_eq!(b.client().fault("tasks/get", json!({ "id": task })), -32001);
+    eventually("the list has lost it", || (listed() == [kept.clone()]).then_some(()));
+}

@@ -181,3 +181,65 @@ fn a_store_that_ignores_preconditions_is_refused() {
     eventually("the log says why", || instance.log().contains("this store ignores preconditions").then_some(()));
     assert_eq!(cluster.store.bucket().objects(), [], "no object stays");
 }
+
+#[test]
+fn a_stream_of_a_paused_instance_shows_nothing_that_is_void() {
+    let cluster = Cluster::new();
+    let [a, b] = cluster.pair();
+    let (task, seconds) = begin_command(&cluster, &a);
+    let (url, followed) = (a.url(), task.clone());
+    let (sender, running) = std::sync::mpsc::channel();
+    let stream = std::thread::spawn(move || {
+        let mut streamed = vec![];
+        let end = follow(&url, &followed, 0, PATIENCE, |event| {
+            if call_status_of(event.result()) == "executing" {
+                let _ = sender.send(());
+            }
+            streamed.push(event);
+            Next::Continue
+        });
+        (end, streamed)
+    });
+    running.recv().expect("the stream shows the running call");
+    a.pause();
+    expect_interruption(&cluster, &b, &task);
+    b.client().call("message/send", prompt_in(&task, "TEXT Continued elsewhere."));
+    a.resume();
+    eventually("the command has ended", || (!is_running(&seconds)).then_some(()));
+    let (end, streamed) = stream.join().expect("the reader ends");
+    assert_eq!(end, End::Whole);
+    let (shown, all) = (contents(&streamed), contents(&whole(&b, &task)));
+    assert_eq!(shown, all[..shown.len()], "a beginning of the one log that there is");
+}
+
+#[test]
+fn a_store_that_refuses_the_probe_is_named_and_ends_the_start() {
+    for (status, why) in [(403, "storage.objects"), (404, "no such bucket"), (501, "does not know this request")] {
+        let cluster = Cluster::new();
+        let mut instance = cluster.stopped("a", "workspace");
+        instance.front.set_link(Link::Status(status));
+        assert_eq!(instance.run_to_end().code(), Some(78), "{status}");
+        eventually("the log says why", || instance.log().contains(why).then_some(()));
+        assert!(instance.log().contains(&format!("({status})")), "{}", instance.log());
+        assert_eq!(cluster.store.bucket().objects(), []);
+    }
+}
+
+#[test]
+fn an_instance_that_starts_without_the_store_is_ready_when_the_store_answers() {
+    let cluster = Cluster::new();
+    let mut instance = cluster.stopped("a", "workspace");
+    instance.front.set_link(Link::Refused);
+    instance.restart();
+    let ready = instance.client().get("/ready");
+    assert_eq!((ready.status(), ready.json()["why"].clone()), (503, json!(["store"])));
+    instance.front.set_link(Link::Up);
+    eventually("it is ready", || (instance.client().get("/ready").status() == 200).then_some(()));
+    let objects = cluster.store.bucket().objects();
+    assert!(!objects.iter().any(|(name, _)| name.starts_with("probe/")), "{objects:?}");
+    // The same while it runs, with nothing to be written.
+    instance.front.set_link(Link::Refused);
+    eventually("it is not ready", || (instance.client().get("/ready").status() == 503).then_some(()));
+    instance.front.set_link(Link::Up);
+    eventually("it is ready again", || (instance.client().get("/ready").status() == 200).then_some(()));
+}

@@ -5,6 +5,7 @@ use super::instance::{Cluster, has_line};
 use super::log;
 use crate::support::eventually;
 use crate::support::message::{approval, call_status_of, fresh, prompt, prompt_at, prompt_in, state_of, task_of};
+use gemini_a2a::bucket::{Bucket, Expect, Meta};
 use serde_json::{Value, json};
 
 #[test]
@@ -176,4 +177,28 @@ fn an_approval_of_a_task_that_works_elsewhere_reaches_its_owner() {
     eventually("the turn has ended", || get(&b, &task).to_string().contains("Finished.").then_some(()));
     assert_eq!((cluster.lines("runs.txt", "began"), cluster.lines("runs.txt", "second")), (1, 1));
     assert_eq!(log::owners(&log::read(&cluster.store, &task)).len(), 1, "`a` has kept the task");
+}
+
+#[test]
+fn a_cancel_that_its_owner_hears_late_does_not_hit_the_next_turn() {
+    let cluster = Cluster::new();
+    let a = cluster.start("a", "workspace");
+    let task = run(&a, "TEXT First.");
+    let second = prompt_in(&task, "TEXT Begun. ++ HOLD ++ TEXT Second.");
+    a.client().call("message/send", without_waiting(second));
+    eventually("the model is asked", || (cluster.model.held() == 1).then_some(()));
+    // What another instance has left for the first turn, and the store carried out late.
+    let events = log::read(&cluster.store, &task);
+    let by = events.iter().find_map(|event| event["event"]["prompted"].get("by")).expect("a sender");
+    let request = json!({ "request": "r-1", "at": 1, "by": by, "call": { "cancel_turn": { "turn": 1 } } });
+    let bytes = request.to_string().into_bytes().into();
+    let name = format!("tasks/{task}/inbox/000000000001.json");
+    cluster.store.bucket().put(&name, &bytes, &Meta::new(), &Expect::Absent).expect("an answer");
+    let heard = eventually("it is heard", || {
+        log::read(&cluster.store, &task).iter().find_map(|event| event["event"].get("heard").cloned())
+    });
+    assert_eq!((&heard["request"], &heard["void"]), (&json!("r-1"), &json!(true)), "{heard}");
+    cluster.model.release();
+    eventually("the turn has ended", || get(&a, &task).to_string().contains("Second.").then_some(()));
+    assert_eq!(log::count(&cluster.store, &task, "closed"), 0);
 }
