@@ -29,6 +29,8 @@ mod network;
 mod node;
 #[path = "store_sim/port.rs"]
 mod port;
+#[path = "store_sim/race.rs"]
+mod race;
 #[path = "store_sim/state.rs"]
 mod state;
 #[path = "store_sim/variant.rs"]
@@ -99,6 +101,27 @@ fn whole() {
     for what in ["acknowledged records", "tool starts", "take-overs", "deletions", "removals", "heard requests"] {
         assert!(total.runs < SEEDS || total.stats.get(what).is_some_and(|n| *n > 0), "no run has {what}");
     }
+}
+
+#[test]
+fn of_two_instances_that_claim_one_task_one_wins() {
+    let (mut undisputed, mut unknown) = (0, 0);
+    for seed in 0..1_000 {
+        let race = race::run(seed);
+        assert_eq!(race.broken, None, "seed {seed}");
+        let epochs: Vec<u64> = race.owners.iter().map(|(_, epoch)| *epoch).collect();
+        assert!(epochs.windows(2).all(|pair| pair[1] == pair[0] + 1), "seed {seed}: {:?}", race.owners);
+        for winner in &race.winners {
+            assert!(race.owners.contains(winner), "seed {seed}: {winner:?} of {:?}", race.owners);
+        }
+        match (race.winners.len(), race.losers) {
+            (1, 1) => undisputed += 1,
+            // One has claimed after the other, or was never answered: then the log decides.
+            _ => unknown += 1,
+        }
+    }
+    println!("{undisputed} races were decided at once, {unknown} otherwise");
+    assert!(undisputed > 500, "{undisputed}");
 }
 
 /// Checks that some seed from `first` on fails without a rule. With `STORE_SEEDS` so many run, and the share that fails is printed.

@@ -545,3 +545,31 @@ fn who_only_follows_a_task_of_another_instance_delivers_nothing() {
     assert!(!test.state(&task).hooks[0].due.is_empty(), "its owner has to tell the webhook");
     assert_eq!(test.sent, []);
 }
+
+#[test]
+fn who_takes_a_task_of_a_dead_instance_over_tells_its_webhook_once() {
+    use crate::core::disk::request::SharedAnswer;
+    use crate::core::test_core::core_harness;
+    let mut test = TestCore::changed(Default::default(), Switches::default(), |setup| core_harness::share(setup, "a"));
+    test.flushes = true;
+    test.store.share(true);
+    let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
+    test.drain();
+    // The other one knows no task before it has scanned.
+    let mut setup = core_harness::setup(test.limits.clone(), Switches::default(), test.now);
+    core_harness::share(&mut setup, "b");
+    test.core = Core::new(setup);
+    test.jobs.clear();
+    test.core.input(crate::core::Input::Listed(Vec::new()), test.now);
+    test.turns();
+    assert_eq!(test.sent, []);
+    // The scan of the new instance claims it, twice if an answer is lost.
+    for _ in 0..2 {
+        let scanned = SharedAnswer::Scanned(Ok(vec![task.clone()]));
+        test.core.input(crate::core::Input::Shared(scanned), test.now);
+        test.turns();
+    }
+    let told: Vec<String> = test.drain().into_iter().map(|(_, what)| what).collect();
+    assert_eq!(told, ["TASK_STATE_INPUT_REQUIRED"]);
+    assert!(test.state(&task).hooks[0].due.is_empty());
+}

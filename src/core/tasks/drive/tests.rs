@@ -163,3 +163,20 @@ fn a_task_at_rest_is_read_again_for_every_request() {
     test.turns();
     assert!(test.take(conn).contains("\"kind\":\"task\""));
 }
+
+/// Nobody is shown the cancellation before the store has it, but what runs ends at once.
+#[test]
+fn a_cancel_stops_what_runs_while_the_store_does_not_answer() {
+    let mut test = shared();
+    let task = test.begin(Dialect::RPC_03, None);
+    let job = test.jobs.last().expect("the model is asked").clone();
+    test.holds_loads = true;
+    let conn = test.begin_ask(Dialect::RPC_03, Call::Cancel { task: task.clone() });
+    test.turns();
+    assert_eq!(test.stops, [job]);
+    assert_eq!(test.take(conn), "");
+    assert!(test.core.tasks[&task].shown() < test.state(&task).seq);
+    test.holds_loads = false;
+    test.turns();
+    assert!(test.take(conn).contains("canceled"));
+}

@@ -327,3 +327,22 @@ fn the_objects_for_other_programs_are_written_every_two_seconds_at_most() {
     a.maintain();
     assert_ne!(version(), first);
 }
+
+#[test]
+fn another_instance_removes_a_deleted_task_after_the_grace_period() {
+    let (bucket, mut a, b, task) = two();
+    a.run(&task, None);
+    a.note(&task);
+    a.project(&task);
+    assert_eq!(a.tasks().remove(&task), Ok(Removal::Removed));
+    a.tasks().member.leave();
+    let beside = |name: &str| name.starts_with("index/") || name.ends_with(".json") && name.starts_with("tasks/");
+    assert!(!bucket.objects().iter().any(|(name, _)| beside(name)), "lists and other programs lose it at once");
+    assert_eq!(b.tasks().scan(), Ok(vec![]));
+    assert!(count(&bucket, "tasks/t/log/") > 0, "its names are not free yet");
+    bucket.set_time(bucket.time() + Times::default().removal_ms + 1_000);
+    assert_eq!(b.tasks().scan(), Ok(vec![]));
+    let left: Vec<String> = bucket.objects().into_iter().map(|(name, _)| name).collect();
+    assert!(left.iter().all(|name| name.starts_with("instances/")), "{left:?}");
+    assert_eq!(b.tasks().refresh(&task).err().map(|error| error.lasts), Some(Lasts::Gone));
+}
