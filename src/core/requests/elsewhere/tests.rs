@@ -204,12 +204,12 @@ fn the_inbox_is_heard_once_more_when_a_task_comes_to_rest_and_after_a_claim() {
     let answer = |test: &mut TestCore, request: Result<Option<Left>, StoreError>| {
         test.core.input(Input::Shared(SharedAnswer::NextRequest { task: task.clone(), request }), test.now);
     };
-    assert_eq!(asked_inboxes(&mut test), [task.clone()]);
+    assert_eq!(asked_inboxes(&mut test), std::slice::from_ref(&task));
     test.end_turn();
     answer(&mut test, Ok(None));
-    assert_eq!(asked_inboxes(&mut test), [task.clone()], "it was asked for before the task came to rest");
+    assert_eq!(asked_inboxes(&mut test), std::slice::from_ref(&task), "it was asked for before the task came to rest");
     answer(&mut test, Err(StoreError::transient("the bucket does not answer")));
-    assert_eq!(asked_inboxes(&mut test), [task.clone()]);
+    assert_eq!(asked_inboxes(&mut test), std::slice::from_ref(&task));
     answer(&mut test, Ok(None));
     assert_eq!(asked_inboxes(&mut test), []);
     test.core.leave(task.clone());
@@ -222,7 +222,7 @@ fn the_inbox_is_heard_once_more_when_a_task_comes_to_rest_and_after_a_claim() {
     test.turns();
     let named = Call::Push { task: task.clone(), ask: crate::task::call::Push::List };
     test.ask(Dialect::REST_10, named);
-    assert_eq!(asked_inboxes(&mut test), [task.clone()], "it was claimed again");
+    assert_eq!(asked_inboxes(&mut test), std::slice::from_ref(&task), "it was claimed again");
 }
 
 #[test]
