@@ -22,6 +22,8 @@ pub struct BlockingPort {
     bucket: Arc<dyn Bucket>,
     /// After so many attempts of one request nobody waits for it any longer.
     tries: u32,
+    /// Whether no request is worth another attempt.
+    is_hopeless: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
     /// Shared by the clones.
     summaries: Arc<Mutex<Summaries>>,
 }
@@ -54,7 +56,12 @@ impl Summaries {
 
 impl BlockingPort {
     pub fn new(bucket: Arc<dyn Bucket>, tries: u32) -> BlockingPort {
-        BlockingPort { bucket, tries, summaries: Arc::default() }
+        BlockingPort { bucket, tries, is_hopeless: None, summaries: Arc::default() }
+    }
+
+    /// The same, but no request is tried again while `is_hopeless`.
+    pub fn unless(self, is_hopeless: Arc<dyn Fn() -> bool + Send + Sync>) -> BlockingPort {
+        BlockingPort { is_hopeless: Some(is_hopeless), ..self }
     }
 
     /// Reads the metadata of objects from their bodies, if lists do not give it.
@@ -152,7 +159,7 @@ impl Port for BlockingPort {
     }
 
     fn gives_up(&self, tries: u32) -> bool {
-        tries >= self.tries
+        tries >= self.tries || self.is_hopeless.as_ref().is_some_and(|is_hopeless| is_hopeless())
     }
 }
 

@@ -27,7 +27,7 @@ pub struct Member {
     pub hasty: Instance<BlockingPort>,
     /// Where clients reach this instance.
     pub url: Option<String>,
-    liveness: Mutex<Liveness>,
+    liveness: Arc<Mutex<Liveness>>,
     /// How often this instance had been cut off when it was last looked at.
     seen_gaps: AtomicU64,
     /// When the next scan is due, by the clock of the port. A death makes it due at once.
@@ -60,13 +60,18 @@ impl Member {
                 false
             }
         };
-        let instance = |tries| Instance::new(BlockingPort::new(bucket.clone(), tries), id.clone(), times.clone());
+        let liveness: Arc<Mutex<Liveness>> = Arc::default();
+        // Clients that wait for a request get the error of the store.
+        let (known, cut_off) = (liveness.clone(), times.clone());
+        let is_cut_off = Arc::new(move || lock(&known).is_cut_off(sys::boot_ms(), &cut_off));
+        let port = |tries| BlockingPort::new(bucket.clone(), tries).unless(is_cut_off.clone());
+        let instance = |tries| Instance::new(port(tries), id.clone(), times.clone());
         let member = Arc::new(Member {
             patient: instance(PATIENT_TRIES),
             hasty: instance(1),
             bucket,
             url,
-            liveness: Mutex::default(),
+            liveness,
             seen_gaps: AtomicU64::new(0),
             scan_at: AtomicU64::new(0),
             trouble: Mutex::new(Some("the bucket has not answered yet".into())),

@@ -24,8 +24,11 @@ impl Drop for Node {
 
 impl Node {
     fn new(bucket: &Arc<MemoryBucket>) -> Node {
+        Node::with(bucket, Times { heartbeats_listed_ms: 20, ..Times::default() })
+    }
+
+    fn with(bucket: &Arc<MemoryBucket>, times: Times) -> Node {
         let dir = std::env::temp_dir().join(format!("bucket-store-{}", sys::entropy().uuid()));
-        let times = Times { heartbeats_listed_ms: 20, ..Times::default() };
         let store = BucketStore::open(bucket.clone(), times, None, (&dir, &["own"]), Log::off());
         Node { store: store.expect("the bucket is usable"), dir }
     }
@@ -345,4 +348,28 @@ fn another_instance_removes_a_deleted_task_after_the_grace_period() {
     let left: Vec<String> = bucket.objects().into_iter().map(|(name, _)| name).collect();
     assert!(left.iter().all(|name| name.starts_with("instances/")), "{left:?}");
     assert_eq!(b.tasks().refresh(&task).err().map(|error| error.lasts), Some(Lasts::Gone));
+}
+
+#[test]
+fn who_waits_in_an_outage_gets_the_error_when_the_instance_is_cut_off() {
+    let is_down = Arc::new(AtomicBool::new(false));
+    let down = is_down.clone();
+    let plan = move |_: &Request| down.load(Ordering::Relaxed).then_some(Fault::LostRequest);
+    let bucket = Arc::new(MemoryBucket::with_faults(plan));
+    let mut a = Node::with(&bucket, Times { heartbeat_ms: 50, cut_off_ms: 300, ..Times::default() });
+    let task = TaskId::from("t");
+    a.run(&task, None);
+    is_down.store(true, Ordering::Relaxed);
+    let began = std::time::Instant::now();
+    let errors = [a.tasks().refresh(&task).err(), a.tasks().follow(&task, Seq(0)).err()];
+    // Seven attempts take about twenty seconds.
+    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+    for error in errors {
+        assert_eq!(error.map(|error| error.lasts), Some(Lasts::Shortly));
+    }
+    is_down.store(false, Ordering::Relaxed);
+    while a.tasks().probe().is_err() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(!a.read(&task).is_empty());
 }
