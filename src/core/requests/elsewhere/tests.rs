@@ -308,7 +308,10 @@ fn lists_forget_tasks_that_were_deleted_elsewhere_and_refresh_those_in_memory() 
     let known = |task: &str, at: u64| Known { task: task.into(), brief: Brief { at, ..brief.clone() }, open: false };
     let read = |test: &mut TestCore, summaries: Result<Vec<Known>, StoreError>| {
         test.core.input(Input::Shared(SharedAnswer::Summaries(summaries)), test.now);
-        let follows = |out: &crate::core::Out| matches!(out, crate::core::Out::Store(StoreRequest::Shared(SharedRequest::Follow { task, .. })) if *task == own);
+        let follows = |out: &crate::core::Out| match out {
+            crate::core::Out::Store(StoreRequest::Shared(SharedRequest::Follow { task, .. })) => *task == own,
+            _ => false,
+        };
         let asked = test.core.out.iter().any(follows);
         test.core.out.clear();
         asked
