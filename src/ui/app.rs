@@ -192,6 +192,9 @@ impl Ui {
         }
         self.dirty = true;
         self.follow_questions(now);
+        if self.is_tiny() {
+            self.leave_hidden_question();
+        }
         if let (Some(query), Some(task)) = (self.composer.wish.take(), self.task.clone()) {
             self.ask(Ask::Files { task, query, limit: FILES_ASKED });
         }
@@ -257,6 +260,13 @@ impl Ui {
             linear.pick(&dialog);
         }
         self.dialog = Some(Open { dialog, focused: true, since: now.mono_ms, painted: None, picks });
+    }
+
+    /// A question that is not shown takes no keys.
+    fn leave_hidden_question(&mut self) {
+        if let Some(open) = self.dialog.as_mut().filter(|open| open.picks.is_none() && open.focused) {
+            (open.focused, open.painted) = (self.linear.is_some(), None);
+        }
     }
 
     fn key_input(&mut self, input: TerminalInput, now: Now) {

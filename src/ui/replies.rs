@@ -179,8 +179,9 @@ impl Ui {
                     && open.dialog.call() == Some(&call)
                     && let dialog::Kind::Approval(approval) = &mut open.dialog.kind
                 {
-                    approval.seen = true;
+                    (approval.seen, approval.printed) = (true, true);
                 }
+                self.toast = None;
                 self.print(lines);
             }
             Purpose::Edit(_) if have < of => self.toast("The file is too long to be changed here", now),

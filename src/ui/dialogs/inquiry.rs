@@ -114,6 +114,7 @@ impl Inquiring {
         &self,
         selected: usize,
         columns: usize,
+        helps: bool,
         cursor: &mut Option<(usize, usize)>,
     ) -> Vec<Line> {
         let inquiry = self.current();
@@ -148,11 +149,16 @@ impl Inquiring {
                 (true, false) => "[ ] ",
             };
             lines.push(mark(at, selected).text(&format!("{}  {box_}{label}", at + 1)));
-            if !help.is_empty() {
+            if helps && !help.is_empty() {
                 lines.push(Line::new(Role::Text, "       ").add(Role::Muted, &help));
             }
         }
         lines
+    }
+
+    /// All that is asked at present, with all that is said about the choices, however long it is.
+    pub(in crate::ui) fn whole(&self) -> Vec<Line> {
+        self.rows(usize::MAX, usize::MAX, true, &mut None)
     }
 
     pub(in crate::ui) fn hint(&self) -> &'static str {

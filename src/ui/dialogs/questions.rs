@@ -8,7 +8,7 @@ use crate::ui::Act;
 use crate::ui::app::{Editing, Open, Picks, Ui};
 use crate::ui::client::{Ask, Purpose};
 use crate::ui::dialogs::dialog::{Dialog, Kind, Outcome};
-use crate::ui::input::keys::TerminalInput;
+use crate::ui::input::keys::{Code, Key, TerminalInput};
 use std::sync::Arc;
 
 impl Ui {
@@ -46,16 +46,22 @@ impl Ui {
         let quiet = self.typing.key_at.is_none_or(|at| now.mono_ms.saturating_sub(at) >= QUIET_MS);
         // Whoever has just allowed a call is asked about the next one.
         let ready = quiet || std::mem::take(&mut self.typing.answering);
-        let focused = ready && self.composer.draft.is_empty() && !self.composer.is_searching();
+        let focused = ready && !self.is_tiny() && self.composer.draft.is_empty() && !self.composer.is_searching();
         self.dialog = Some(Open { dialog, focused, since: now.mono_ms, painted: None, picks: None });
         self.notify("asks", now);
     }
 
     /// A key of a focused dialog.
     pub(in crate::ui) fn dialog_key(&mut self, input: &TerminalInput, now: Now) {
+        let is_tiny = self.is_tiny();
         let Some(open) = &mut self.dialog else {
             return;
         };
+        // A list that is not shown can only be left.
+        let leaves = matches!(input, TerminalInput::Key(Key { code: Code::Esc, .. }));
+        if is_tiny && !leaves && self.linear.is_none() {
+            return;
+        }
         // What is asked must have been seen; a list that the user called for need not.
         if open.picks.is_none() && open.painted.is_none_or(|at| now.mono_ms.saturating_sub(at) < ARM_MS) {
             open.painted = open.painted.map(|_| now.mono_ms);
@@ -121,8 +127,10 @@ impl Ui {
             return self.ask(Ask::Blob { task, sha256: blob.sha256, from: 0, purpose: Purpose::Question(call) });
         }
         if let Kind::Approval(approval) = &mut open.dialog.kind {
-            approval.seen = true;
+            (approval.seen, approval.printed) = (true, true);
         }
+        // It said that this key was to be pressed.
+        self.toast = None;
         let lines = open.dialog.whole(&self.transcript.viewer);
         self.print(lines);
     }

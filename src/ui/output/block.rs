@@ -157,12 +157,23 @@ pub fn subject(call: &Call, viewer: &Viewer) -> String {
     if lines.next().is_some() { first + " …" } else { first }
 }
 
-/// The first row of a call: mark, name, subject, facts.
-fn head(role: Role, mark: &str, call: &Call, viewer: &Viewer, facts: &[String]) -> Line {
-    let line = Line::new(role, mark).text(" ").add(Role::Strong, tool_name(call));
+/// So much of the first row of a call that has ended is shown before its facts, also where the terminal has to break the row.
+const NAMED: usize = 24;
+
+/// The first row of a call: mark, name, subject, facts. The subject is cut so that the facts are seen, but not to less than `least`.
+fn head((role, mark): (Role, &str), call: &Call, viewer: &Viewer, room: (usize, usize), facts: &[String]) -> Line {
+    let (most, least) = room;
+    let none = Line::default();
+    let facts = facts.iter().fold(none, |line, fact| line.add(Role::Muted, " · ").add(Role::Muted, fact));
     let subject = subject(call, viewer);
-    let line = if subject.is_empty() { line } else { line.text(" ").text(&subject) };
-    facts.iter().fold(line, |line, fact| line.add(Role::Muted, " · ").add(Role::Muted, fact))
+    let mut line = Line::new(role, mark).text(" ").add(Role::Strong, tool_name(call));
+    if !subject.is_empty() {
+        line = line.text(" ").text(&subject);
+    }
+    let room = most.saturating_sub(facts.width()).max(least);
+    let mut line = line.clipped(room);
+    facts.spans.into_iter().for_each(|span| line.push(span));
+    line
 }
 
 /// How a call ended, in words.
@@ -174,9 +185,9 @@ struct Outcome {
 }
 
 /// A call that has ended.
-pub fn ended(call: &Call, viewer: &Viewer) -> Vec<Line> {
+pub fn ended(call: &Call, viewer: &Viewer, most: usize) -> Vec<Line> {
     let outcome = outcome(call, viewer);
-    let mut lines = vec![head(outcome.role, outcome.mark, call, viewer, &outcome.facts)];
+    let mut lines = vec![head((outcome.role, outcome.mark), call, viewer, (most, NAMED), &outcome.facts)];
     lines.extend(outcome.body);
     lines
 }
@@ -308,12 +319,12 @@ pub fn cut_diff(text: &str, most: usize, hint: &str) -> Vec<Line> {
 }
 
 /// A call that is running: what it does, for how long, and the newest lines of its output.
-pub fn running(call: &Call, viewer: &Viewer, spinner: char, now: u64, facts: &[&str]) -> Vec<Line> {
+pub fn running(call: &Call, viewer: &Viewer, spinner: char, now: u64, most: usize, facts: &[&str]) -> Vec<Line> {
     let mut all: Vec<String> = spell(now.saturating_sub(call.started_at)).into_iter().collect();
     all.extend(facts.iter().map(|fact| (*fact).to_owned()));
-    let mut lines = vec![head(Role::Text, &spinner.to_string(), call, viewer, &all)];
+    let mut lines = vec![head((Role::Text, &spinner.to_string()), call, viewer, (most, most / 3), &all).clipped(most)];
     let tail: Vec<String> = printed(&call.output).rev().take(TAIL_ROWS).collect();
-    lines.extend(tail.iter().rev().map(|line| indented(line)));
+    lines.extend(tail.iter().rev().map(|line| indented(line).clipped(most)));
     if call.output_lines as usize > TAIL_ROWS {
         let words = format!("  … {} so far · ctrl-o prints them", count(call.output_lines as usize, "line"));
         lines.push(Line::new(Role::Muted, &words));
@@ -323,7 +334,7 @@ pub fn running(call: &Call, viewer: &Viewer, spinner: char, now: u64, facts: &[&
 
 /// The whole output of a call under its title, or its whole change.
 pub fn whole(call: &Call, viewer: &Viewer, text: &str) -> Vec<Line> {
-    let mut lines = vec![head(Role::Muted, "↓", call, viewer, &[])];
+    let mut lines = vec![head((Role::Muted, "↓"), call, viewer, (usize::MAX, 0), &[])];
     let is_diff = matches!(call.ending.as_deref(), Some(Ending::Success { display: Display::Diff { .. }, .. }));
     match is_diff {
         true => lines.extend(cut_diff(text, WHOLE_ROWS, "the rest is in the log of the task")),

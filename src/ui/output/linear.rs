@@ -131,7 +131,7 @@ impl Linear {
 
     /// `Tool Shell, done, exit 0: cargo test`, and some lines of its output.
     fn end_call(&mut self, call: &Call, transcript: &Transcript) {
-        let lines = block::ended(call, &transcript.viewer);
+        let lines = block::ended(call, &transcript.viewer, usize::MAX);
         let head = lines[0].content();
         let how = match call.ending.as_deref() {
             _ if head.starts_with('✗') => "failed",

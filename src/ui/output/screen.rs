@@ -5,6 +5,7 @@ use crate::base::clock::Now;
 use crate::limits::ui::{FRAME_MS, NOTIFY_EVERY_MS, NOTIFY_TURN_MS};
 use crate::ui::Notify;
 use crate::ui::app::{Keyboard, Ui};
+use crate::ui::dialogs::dialog::Room;
 use crate::ui::format::columns::broken_columns;
 use crate::ui::format::style::Role;
 use crate::ui::format::text::{Reading, plain, width};
@@ -17,6 +18,9 @@ use crate::ui::scene::Item;
 /// Bracketed paste and focus events on; then what the terminal is asked: keyboard, background, name, synchronised output, attributes.
 /// Nothing waits for the replies. The attributes are last, because every terminal answers that question.
 pub const START: &str = "\x1b[?2004h\x1b[?1004h\x1b[?u\x1b]11;?\x1b\\\x1b[>0q\x1b[?2026$p\x1b[c";
+
+/// On a lower screen a dialog has no blank row between itself and a message below it.
+const SPACIOUS: usize = 12;
 
 const HINT: &str = "Ask anything · / commands · @ files · ! shell · ? keys";
 
@@ -63,12 +67,10 @@ impl Ui {
             return Vec::new();
         }
         self.greet();
-        let mut frame = Frame {
-            done: self.transcript.printing.take(),
-            signal: std::mem::take(&mut self.signal),
-            ..Frame::default()
-        };
+        let is_tiny = self.is_tiny();
+        let mut frame = Frame { signal: std::mem::take(&mut self.signal), ..Frame::default() };
         (frame.live, frame.cursor) = self.live(now);
+        frame.done = self.transcript.printing.take();
         if std::mem::take(&mut self.redraw) {
             let rows = self.size.rows.saturating_sub(frame.live.len() + 1);
             frame.done = self.transcript.printing.screenful(rows, self.columns());
@@ -76,6 +78,7 @@ impl Ui {
         }
         if let Some(open) = &mut self.dialog
             && open.focused
+            && !is_tiny
         {
             open.painted.get_or_insert(now.mono_ms);
         }
@@ -142,11 +145,16 @@ impl Ui {
         self.print(lines);
     }
 
+    /// Whether only the composer is shown.
+    pub(in crate::ui) fn is_tiny(&self) -> bool {
+        self.size.columns < 20 || self.size.rows < 6
+    }
+
     /// The live region, top to bottom, and the place of the cursor.
     fn live(&mut self, now: Now) -> (Vec<Line>, Option<(usize, usize)>) {
         let (columns, rows) = (self.size.columns.saturating_sub(1).max(1), self.size.rows);
         let third = (rows / 3).clamp(3, 12);
-        if self.dialog.as_ref().is_some_and(|open| open.focused) && columns >= 20 && rows >= 6 {
+        if self.dialog.as_ref().is_some_and(|open| open.focused) && !self.is_tiny() {
             return self.live_dialog(now, columns, third);
         }
         let hint = match (self.is_fresh(), self.composer.is_shell()) {
@@ -154,7 +162,7 @@ impl Ui {
             _ => "",
         };
         let (composer, (row, column)) = self.composer.rows(self.columns(), third, hint);
-        if columns < 20 || rows < 6 {
+        if self.is_tiny() {
             return (composer, Some((row, column)));
         }
         let mut lines: Vec<Line> = Vec::new();
@@ -165,8 +173,7 @@ impl Ui {
                 lines.extend(rows);
             }
         };
-        let busy = self.busy_rows(now);
-        group(&mut lines, busy[busy.len().saturating_sub(third)..].to_vec());
+        group(&mut lines, self.busy_rows(now, third));
         group(&mut lines, self.waiting_question(now).into_iter().collect());
         group(&mut lines, status::queue(&self.transcript.scene, &self.transcript.viewer, &self.client.unsent()));
         group(&mut lines, self.toast_rows());
@@ -191,25 +198,29 @@ impl Ui {
         if !others.is_empty() {
             facts += &format!("also asked: {} · ", others.join(", "));
         }
-        let mut lines = self.busy_rows(now);
-        lines.drain(..lines.len().saturating_sub(3));
+        // The dialog has what the toast leaves of the screen; what else goes on is shown only above a dialog that fits.
+        let most = self.size.rows.saturating_sub(1);
+        let mut toast = self.toast_rows();
+        if !toast.is_empty() && most > SPACIOUS {
+            toast.insert(0, Line::default());
+        }
+        let room = Room { columns, rows: most.saturating_sub(toast.len()), body: third };
+        let Some(open) = &mut self.dialog else {
+            return (Vec::new(), None);
+        };
+        let (rows, cursor) = open.dialog.rows(&self.transcript.viewer, room, &facts);
+        let left = room.rows.saturating_sub(rows.len());
+        let mut lines = self.busy_rows(now, left.saturating_sub(2).min(3));
         if !lines.is_empty() {
             lines.insert(0, Line::default());
         }
-        if self.greeted {
+        if self.greeted && lines.len() < left {
             lines.push(Line::default());
         }
         let above = lines.len();
-        let Some(open) = &mut self.dialog else {
-            return (lines, None);
-        };
-        let (rows, cursor) = open.dialog.rows(&self.transcript.viewer, columns, third, &facts);
         lines.extend(rows);
-        let toast = self.toast_rows();
-        lines.extend((!toast.is_empty()).then(Line::default));
         lines.extend(toast);
-        // A dialog that does not fit is cut at its end but one: its choices must be seen.
-        let most = self.size.rows.saturating_sub(1);
+        // Of a dialog that does not fit the choices must be seen.
         let cut = lines.len().saturating_sub(most);
         lines.drain(..cut);
         (lines, cursor.map(|(row, column)| (above + row - cut.min(above + row), column)))
@@ -236,7 +247,11 @@ impl Ui {
             && self.transcript.scene.turn == 0
     }
 
-    fn busy_rows(&self, now: Now) -> Vec<Line> {
+    /// What goes on, in at most so many rows.
+    fn busy_rows(&self, now: Now, most: usize) -> Vec<Line> {
+        if most == 0 {
+            return Vec::new();
+        }
         if let Some(at) = self.retry_at {
             let wait = spell(at.saturating_sub(now.mono_ms)).map_or("now".into(), |time| format!("in {time}"));
             let text = format!("Lost {}; trying again {wait} · what you type is kept", self.setup.server);
@@ -247,7 +262,8 @@ impl Ui {
             lines.push(Line::new(Role::Warn, "! ").text(&reason).clipped(self.columns()));
         }
         if self.is_busy() {
-            lines.extend(status::busy(&self.transcript, now.unix_ms, self.columns()));
+            let room = most.saturating_sub(lines.len());
+            lines.extend(status::busy(&self.transcript, now.unix_ms, self.columns(), room));
         }
         lines
     }

@@ -7,7 +7,7 @@ use crate::ui::format::text::width;
 use crate::ui::format::wrap::Line;
 use crate::ui::output::block::{Viewer, count, running, spell};
 use crate::ui::output::transcript::Transcript;
-use crate::ui::scene::{Item, Phase, Scene, Stage};
+use crate::ui::scene::{Call, Item, Phase, Scene, Stage};
 
 /// Rows above the cursor are short, so that narrowing the terminal leaves nothing behind.
 const SHORT: usize = 40;
@@ -17,8 +17,8 @@ pub fn spinner(now: u64) -> char {
     SPINNER[(now / 100) as usize % SPINNER.len()]
 }
 
-/// What is going on, with its rows: the calls that run, or what the model does.
-pub fn busy(transcript: &Transcript, now: u64, most: usize) -> Vec<Line> {
+/// What is going on, in at most so many rows: the calls that run, or what the model does.
+pub fn busy(transcript: &Transcript, now: u64, most: usize, room: usize) -> Vec<Line> {
     let scene = &transcript.scene;
     let mut calls: Vec<_> = scene.calls.values().filter(|call| call.stage == Stage::Running).collect();
     calls.sort_by_key(|call| call.started_at);
@@ -27,21 +27,36 @@ pub fn busy(transcript: &Transcript, now: u64, most: usize) -> Vec<Line> {
     if !lines.is_empty() {
         lines.push(Line::default());
     }
-    for (at, call) in calls.iter().enumerate() {
+    let row = |(at, call): (usize, &&Call)| {
         let facts: &[&str] = if at == 0 { &[stop] } else { &[] };
-        lines.extend(running(call, &transcript.viewer, spinner(now), now, facts));
+        running(call, &transcript.viewer, spinner(now), now, most, facts)
+    };
+    let mut running: Vec<Vec<Line>> = calls.iter().enumerate().map(row).collect();
+    if running.is_empty() {
+        let time = spell(now.saturating_sub(scene.turn_at)).map_or(String::new(), |time| format!(" · {time}"));
+        let facts = format!("{time} · {stop}");
+        let room = SHORT - 2 - width(&facts);
+        if let Some(text) = doing(transcript, now, room) {
+            let text = Line::new(Role::Text, &text).clipped(room).content();
+            running.push(vec![Line::new(Role::Text, &format!("{} {text}", spinner(now))).add(Role::Muted, &facts)]);
+        }
     }
-    if !calls.is_empty() {
-        return lines;
-    }
-    let time = spell(now.saturating_sub(scene.turn_at)).map_or(String::new(), |time| format!(" · {time}"));
-    let facts = format!("{time} · {stop}");
-    let room = SHORT - 2 - width(&facts);
-    if let Some(text) = doing(transcript, now, room) {
-        let text = Line::new(Role::Text, &text).clipped(room).content();
-        lines.push(Line::new(Role::Text, &format!("{} {text}", spinner(now))).add(Role::Muted, &facts));
-    }
+    shorten(&mut running, room);
+    let rows: usize = running.iter().map(Vec::len).sum();
+    let cut = (lines.len() + rows).saturating_sub(room).min(lines.len());
+    lines.drain(..cut);
+    lines.extend(running.into_iter().flatten());
     lines
+}
+
+/// Leaves out the oldest rows below the heads of calls, then the newest calls.
+fn shorten(running: &mut Vec<Vec<Line>>, room: usize) {
+    while running.iter().map(Vec::len).sum::<usize>() > room {
+        match running.iter_mut().max_by_key(|rows| rows.len()) {
+            Some(longest) if longest.len() > 1 => drop(longest.remove(1)),
+            _ => drop(running.pop()),
+        }
+    }
 }
 
 /// What the turn does, in a few words. None if it rests or waits for the user.

@@ -162,7 +162,7 @@ impl Transcript {
         match event {
             Event::CallEnded { call, .. } => {
                 if let Some(call) = self.scene.calls.get(call).cloned() {
-                    self.end_call(&call);
+                    self.end_call(&call, most);
                 }
             }
             Event::CallStale { call } => {
@@ -211,7 +211,7 @@ impl Transcript {
 
     fn end_turn(&mut self, end: &End, by: Option<&Source>, most: usize) {
         self.end_text(most);
-        self.print_unfinished();
+        self.print_unfinished(most);
         let lines = block::end(end, by, &self.viewer, most);
         self.print(Kind::Other, lines);
         self.scene.trim(ITEMS_KEPT);
@@ -279,7 +279,7 @@ impl Transcript {
         }
     }
 
-    fn end_call(&mut self, call: &Call) {
+    fn end_call(&mut self, call: &Call, most: usize) {
         if let Some(Ending::Success { display: Display::Todos { todos }, .. }) = call.ending.as_deref() {
             // A plan is shown when it changes, without the call.
             if std::mem::replace(&mut self.todos, todos.clone()) != *todos {
@@ -287,16 +287,16 @@ impl Transcript {
             }
             return;
         }
-        let lines = block::ended(call, &self.viewer);
+        let lines = block::ended(call, &self.viewer, most);
         self.print(Kind::Tool, lines);
     }
 
     /// Calls that the end of the turn interrupted.
-    fn print_unfinished(&mut self) {
+    fn print_unfinished(&mut self, most: usize) {
         let calls: Vec<Call> =
             self.scene.calls.values().filter(|call| call.stage == Stage::Interrupted).cloned().collect();
         for call in calls.iter().filter(|call| call.ended_at == 0 && call.planned.is_some()) {
-            let lines = block::ended(call, &self.viewer);
+            let lines = block::ended(call, &self.viewer, most);
             self.print(Kind::Tool, lines);
         }
         // They are mentioned once.
