@@ -1,6 +1,6 @@
 //! Frames: how often, how long, how wide, at which sizes, and what is sent beside them.
 
-use crate::given::{Random, ask, busy, by, command, frames, journals, prompted, watching};
+use crate::given::{Random, ask, busy, by, called, command, ended, frames, journals, planned, prompted, watching};
 use crate::screens;
 use crate::session::{Session, setup};
 use crate::vt::{Resizing, Vt};
@@ -221,6 +221,29 @@ fn nothing_that_loses_rows_is_ever_sent() {
         assert!(!"rSLMT".contains(end), "CSI {parameters}{end}");
         assert!(end != "J" || parameters.is_empty(), "CSI {parameters}J");
         assert!(!parameters.contains("1049") && !parameters.contains("1000"), "CSI {parameters}{end}");
+    }
+}
+
+/// What waits to be printed when the screen is drawn anew is printed behind it.
+#[test]
+fn a_redraw_loses_nothing_that_waits() {
+    let mut session = busy();
+    let output: String = (1..=600).map(|number| format!("line {number:03}.\n")).collect();
+    session.event(called("c-1", "run_shell_command", json!({})));
+    session.event(planned(command("seq 600")));
+    session.event(json!({"call_started": {"call": "c-1"}}));
+    session.event(ended(&output));
+    session.wait(100);
+    session.keys("\x0c");
+    let before = session.vt.everything().lines().count();
+    session.take(Input::Bytes(b"\x0f\x0c"));
+    session.wait(500);
+    let all = session.vt.everything();
+    let new: Vec<&str> = all.lines().skip(before.saturating_sub(24)).collect();
+    for number in 1..=600 {
+        let text = format!("line {number:03}.");
+        let found = new.iter().filter(|line| **line == text).count();
+        assert_eq!(found, 1, "{text}");
     }
 }
 

@@ -70,12 +70,15 @@ impl Ui {
         let is_tiny = self.is_tiny();
         let mut frame = Frame { signal: std::mem::take(&mut self.signal), ..Frame::default() };
         (frame.live, frame.cursor) = self.live(now);
-        frame.done = self.transcript.printing.take();
-        if std::mem::take(&mut self.redraw) {
-            let rows = self.size.rows.saturating_sub(frame.live.len() + 1);
-            frame.done = self.transcript.printing.screenful(rows, self.columns());
-            frame.redraw = true;
-        }
+        frame.redraw = std::mem::take(&mut self.redraw);
+        frame.done = match frame.redraw {
+            // What is not printed yet comes with the next frame.
+            true => {
+                let rows = self.size.rows.saturating_sub(frame.live.len() + 1);
+                self.transcript.printing.screenful(rows, self.columns())
+            }
+            false => self.transcript.printing.take(),
+        };
         if let Some(open) = &mut self.dialog
             && open.focused
             && !is_tiny
