@@ -1,6 +1,8 @@
 //! Questions to the user.
 
 #[cfg(feature = "tui")]
+mod approval;
+#[cfg(feature = "tui")]
 pub mod dialog;
 #[cfg(feature = "tui")]
 pub mod inquiry;

@@ -1,0 +1,253 @@
+//! May a call run? What it does is shown as it is, and a command can be allowed only when all of it was seen.
+
+use crate::base::id::CallId;
+use crate::limits::PADDING_CHARS;
+use crate::task::definitions::agent::INVOKE;
+use crate::task::log::answer::Request;
+use crate::task::origin::Origin;
+use crate::task::policy::{self, Mode, Names};
+use crate::task::spec::{Choice, Plan, Question};
+use crate::ui::dialogs::dialog::{Numbers, Room, listed};
+use crate::ui::format::address::{disguised, revealed};
+use crate::ui::format::diff;
+use crate::ui::format::style::Role;
+use crate::ui::format::text::clusters;
+use crate::ui::format::wrap::{Line, Span, paragraph};
+use crate::ui::output::block::{Viewer, changes, count, tool_name};
+use crate::ui::scene::Call;
+use std::sync::Arc;
+
+/// May a call run?
+pub struct Approval {
+    pub call: CallId,
+    name: String,
+    pub(super) plan: Arc<Plan>,
+    pub(super) choices: Vec<(String, Reply)>,
+    /// All of the command was on the screen.
+    pub seen: bool,
+    /// All of it was printed into the scrollback.
+    pub printed: bool,
+}
+
+/// What is asked about: a head, what must be seen, and what to check.
+struct Asked {
+    head: Line,
+    body: Vec<Line>,
+    /// How many rows the body has; of a long change not all of them are made.
+    total: usize,
+    warnings: Vec<Line>,
+    /// Whether a part of the body is enough to decide, as it is for a change of a file that is named in the head.
+    excerpt: bool,
+    /// What prints the rest of the body.
+    hint: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reply {
+    Choice(Choice),
+    Edit,
+}
+
+/// The answers to an approval, with what "always" would allow.
+fn choices(call: &Call, plan: &Plan, mode: Mode, editor: &str) -> Vec<(String, Reply)> {
+    let Request { name, args, .. } = &call.request;
+    let rules = policy::always(name, &Origin::BuiltIn, args, plan, Choice::ProceedAlways, mode);
+    let prefixes: Vec<&str> = rules
+        .iter()
+        .filter_map(|rule| match &rule.command_prefix {
+            Some(Names::One(prefix)) => Some(prefix.as_str()),
+            _ => None,
+        })
+        .collect();
+    let subject = match &plan.question {
+        Question::Edit { .. } => "this file".to_owned(),
+        Question::Exec { programs, .. } if prefixes.is_empty() => programs.join(" and "),
+        Question::Exec { .. } => prefixes.join(" and "),
+        Question::Mcp { tool, .. } => format!("all calls of {tool}"),
+        Question::Info { .. } if name == INVOKE => {
+            format!("all calls of the agent {}", args["agent_name"].as_str().unwrap_or_default())
+        }
+        Question::Info { .. } | Question::AskUser { .. } => format!("all of {}", tool_name(call)),
+    };
+    let mut choices = Vec::new();
+    for choice in plan.question.options(call.keeping) {
+        let label = match choice {
+            Choice::ProceedOnce => "Yes".to_owned(),
+            Choice::ProceedAlways | Choice::ProceedAlwaysTool => {
+                format!("Yes, and {subject} for the rest of the session")
+            }
+            Choice::ProceedAlwaysServer => "Yes, and all tools of this server for the rest of the session".to_owned(),
+            Choice::ProceedAlwaysAndSave => format!("Yes, and {subject} from now on"),
+            Choice::Cancel => {
+                if plan.question.is_edit() {
+                    choices.push((format!("Let me change it first ({editor})"), Reply::Edit));
+                }
+                "No, and say what to do instead".to_owned()
+            }
+        };
+        choices.push((label, Reply::Choice(*choice)));
+    }
+    choices
+}
+
+impl Asked {
+    fn new(head: Line, body: Vec<Line>, warnings: Vec<Line>, hint: &'static str) -> Asked {
+        Asked { head, total: body.len(), body, warnings, excerpt: false, hint }
+    }
+}
+
+impl Approval {
+    pub(super) fn new(call: &Call, plan: Arc<Plan>, mode: Mode, editor: &str) -> Approval {
+        let choices = choices(call, &plan, mode, editor);
+        let name = tool_name(call).to_owned();
+        Approval { call: call.request.call.clone(), name, plan, choices, seen: false, printed: false }
+    }
+
+    /// All that is asked about.
+    pub(super) fn whole(&self, viewer: &Viewer) -> Vec<Line> {
+        let Asked { head, body, warnings, .. } = self.asked(viewer, Room::ENDLESS);
+        std::iter::once(head).chain(body).chain(warnings).collect()
+    }
+
+    /// What is asked about with its answers, and whether any of it is shown. Blank rows are left out first, then rows of what is asked
+    /// about.
+    pub(super) fn fitted(&mut self, viewer: &Viewer, selected: usize, room: Room) -> (Vec<Line>, bool) {
+        let Asked { head, mut body, mut total, mut warnings, excerpt, hint } = self.asked(viewer, room);
+        let labels = self.choices.iter().map(|(label, _)| Line::new(Role::Text, label));
+        let choices = listed(labels.collect(), selected, Numbers::Shown);
+        // The head, the choices and the hint with their blank rows.
+        let rest = |warnings: &[Line], blanks: usize| 2 + warnings.len() + choices.len() + blanks;
+        // The last row says what is left out.
+        let wanted = total.min(room.body.saturating_add(1));
+        let mut blanks = 2;
+        if wanted + rest(&warnings, blanks) > room.rows {
+            blanks = 0;
+            warnings.retain(|line| !line.spans.is_empty());
+        }
+        if wanted.min(1) + rest(&warnings, blanks) > room.rows {
+            total += warnings.len();
+            body.append(&mut warnings);
+        }
+        let budget = room.rows.saturating_sub(rest(&warnings, blanks)).min(room.body.saturating_add(1));
+        let hint = if self.printed { "printed above" } else { hint };
+        let word = if excerpt { "line" } else { "row" };
+        let (body, whole) = cut(body, total, budget, word, hint);
+        self.seen |= whole || (excerpt && budget > 0);
+        let has_body = budget > 0 || whole;
+        let mut lines = vec![head];
+        lines.extend(body.into_iter().chain(warnings));
+        lines.extend((blanks > 0).then(Line::default));
+        lines.extend(choices);
+        (lines, has_body)
+    }
+
+    /// What is asked about, with as much of a change as there is room for.
+    fn asked(&self, viewer: &Viewer, room: Room) -> Asked {
+        let columns = room.columns;
+        let head = |text: &str| Line::new(Role::Accent, "? ").add(Role::Strong, &self.name).text(text);
+        let all = "v prints all of it";
+        match &self.plan.question {
+            Question::Edit { file_path, diff: text, old, .. } => {
+                let (added, removed) = diff::counts(text.as_str());
+                let kind = if old.is_none() { " · new file" } else { "" };
+                let facts = format!(" · {}{kind}", changes(added, removed));
+                let head = head(&format!(" {}", viewer.path(file_path))).add(Role::Muted, &facts);
+                let (body, total) = if text.missing().is_some() {
+                    let words = format!("  a change of {} bytes · v prints it", text.bytes());
+                    (vec![Line::new(Role::Muted, &words)], 1)
+                } else {
+                    diff::rows(text.as_str(), room.body.saturating_add(1))
+                };
+                let (excerpt, hint) = (true, "v prints the whole change");
+                Asked { head, body, total, warnings: Vec::new(), excerpt, hint }
+            }
+            Question::Exec { command, dir, warnings, .. } => {
+                let place = dir.as_ref().map_or(String::new(), |dir| format!(" in {}", viewer.directory(dir)));
+                let hosts = disguised(command).map(|(url, host)| format!("{url} leads to {host}"));
+                let warnings: Vec<String> = warnings.iter().cloned().chain(hosts).collect();
+                let body = command_rows(command, columns.saturating_sub(2));
+                let warnings = warned(&warnings, columns);
+                Asked::new(head(&place), body, warnings, "v prints the whole command")
+            }
+            Question::Info { prompt, urls, .. } => {
+                let url = |url: &String| command_rows(&revealed(url), columns.saturating_sub(2));
+                let mut body: Vec<Line> = urls.iter().flat_map(url).collect();
+                let blank = Span::new(Role::Text, "  ");
+                for line in prompt.lines().filter(|line| !urls.iter().any(|url| url == line)) {
+                    body.extend(paragraph(&blank, &blank, &[Span::new(Role::Text, line)], columns.min(88)));
+                }
+                Asked::new(head(""), body, Vec::new(), all)
+            }
+            Question::Mcp { server, tool, args, warnings, .. } => {
+                let args = serde_json::to_string_pretty(args).unwrap_or_default();
+                let body = command_rows(&args, columns.saturating_sub(2));
+                let warnings = warned(warnings, columns);
+                let head = head(&format!(" {tool} of the MCP server {server}"));
+                Asked::new(head, body, warnings, all)
+            }
+            Question::AskUser { title, .. } => Asked::new(head(title), Vec::new(), Vec::new(), all),
+        }
+    }
+}
+
+/// What to check before approving, below a blank line.
+fn warned(warnings: &[String], columns: usize) -> Vec<Line> {
+    let (first, next) = (Span::new(Role::Warn, "  ! "), Span::new(Role::Text, "    "));
+    let rows = |warning: &String| paragraph(&first, &next, &[Span::new(Role::Text, warning)], columns.min(88));
+    let blank = warnings.first().map(|_| Line::default());
+    blank.into_iter().chain(warnings.iter().flat_map(rows)).collect()
+}
+
+/// As many rows of `total`, and whether they are all. What is left out is counted in the last one.
+fn cut(mut rows: Vec<Line>, total: usize, most: usize, word: &str, hint: &str) -> (Vec<Line>, bool) {
+    if total <= most {
+        return (rows, true);
+    }
+    let shown = most.saturating_sub(1);
+    rows.truncate(shown);
+    let words = format!("  … {} more · {hint}", count(total - shown, word));
+    rows.extend((most > 0).then(|| Line::new(Role::Muted, &words)));
+    (rows, false)
+}
+
+/// A command exactly as it is, broken only where the row ends. Runs of blanks that could move a part out of sight are counted.
+fn command_rows(command: &str, columns: usize) -> Vec<Line> {
+    let columns = columns.max(1);
+    let mut rows = Vec::new();
+    for line in command.lines() {
+        let mut rest = Line::default();
+        for (blanks, text) in runs(line) {
+            rest = match blanks {
+                0..PADDING_CHARS => rest.text(&" ".repeat(blanks)),
+                _ => rest.add(Role::Warn, &format!("‹{blanks} blanks›")),
+            };
+            rest = rest.text(text);
+        }
+        let (mut row, mut column) = (Line::new(Role::Text, "  "), 0);
+        for span in &rest.spans {
+            for cluster in clusters(&span.text) {
+                if column + cluster.width > columns {
+                    rows.push(std::mem::replace(&mut row, Line::new(Role::Text, "  ")));
+                    column = 0;
+                }
+                column += cluster.width;
+                row.push(Span { role: span.role, text: cluster.text.into() });
+            }
+        }
+        rows.push(row);
+    }
+    rows
+}
+
+/// A line as pieces without long runs of blanks, each with the number of blanks before it.
+fn runs(line: &str) -> Vec<(usize, &str)> {
+    let mut pieces = Vec::new();
+    let mut rest = line;
+    while !rest.is_empty() {
+        let text = rest.trim_start_matches(' ');
+        let end = text.find(' ').unwrap_or(text.len());
+        pieces.push((rest.len() - text.len(), &text[..end]));
+        rest = &text[end..];
+    }
+    pieces
+}
