@@ -150,7 +150,7 @@ impl Terminal {
 fn setup() -> Setup {
     let me = Source::new("ann@host", "gemini-a2a");
     let viewer = Viewer { me, workspace: String::new(), home: String::new() };
-    let style = Style { colours: Colours::None, background: None, unicode: true };
+    let style = Style { colours: Colours::None, background: None, themed: false, unicode: true };
     Setup {
         server: "localhost:7".into(),
         attached: true,

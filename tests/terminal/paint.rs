@@ -7,7 +7,7 @@ use gemini_a2a::ui::format::wrap::Line;
 use gemini_a2a::ui::output::paint::{Frame, Painter, Size};
 
 fn style() -> Style {
-    Style { colours: Colours::Sixteen, background: None, unicode: true }
+    Style { colours: Colours::Sixteen, background: None, themed: false, unicode: true }
 }
 
 fn line(text: &str) -> Line {
@@ -212,7 +212,7 @@ fn roles_are_sgr_parameters_and_end_with_their_text() {
         ..Frame::default()
     });
     assert_eq!(screen.vt.styled(), "{32}✓{} Read {2}a.rs{31}!\n{36}› {}x");
-    let mut plain = Painter::new(Style { colours: Colours::None, background: None, unicode: false });
+    let mut plain = Painter::new(Style { colours: Colours::None, background: None, themed: false, unicode: false });
     let done = vec![Line::new(Role::Ok, "✓ ").add(Role::Muted, "é · …")];
     let bytes = plain.paint(&Frame { done, ..Frame::default() }, Size { columns: 20, rows: 4 });
     assert_eq!(

@@ -220,7 +220,7 @@ fn an_answer_that_breaks_off_begins_anew_below_what_was_printed() {
 /// The signs say what was added and removed, not the colours.
 #[test]
 fn a_change_is_clear_without_colours() {
-    let style = Style { colours: Colours::None, background: None, unicode: true };
+    let style = Style { colours: Colours::None, background: None, themed: false, unicode: true };
     let mut session = Session::connected(Setup { style, ..setup() }, 80, 24);
     session.event(prompted(1, "you", "go"));
     session.event(json!({"turn_began": {"turn": 1}}));

@@ -35,7 +35,7 @@ pub struct Session {
 pub fn setup() -> Setup {
     let me = Source::new("you", "terminal");
     let viewer = Viewer { me, workspace: "/home/ann/src/parser".into(), home: "/home/ann".into() };
-    let style = Style { colours: Colours::Sixteen, background: None, unicode: true };
+    let style = Style { colours: Colours::Sixteen, background: None, themed: false, unicode: true };
     Setup {
         version: "0.1.0".into(),
         server: "localhost:41243".into(),

@@ -22,7 +22,7 @@ struct Terminal {
 fn setup() -> Setup {
     let me = Source::new("you", "terminal");
     let viewer = Viewer { me, workspace: "/w".into(), home: "/h".into() };
-    let style = Style { colours: Colours::None, background: None, unicode: true };
+    let style = Style { colours: Colours::None, background: None, themed: false, unicode: true };
     Setup { notify: Notify::Off, nonce: "n".into(), ..Setup::new(viewer, style) }
 }
 

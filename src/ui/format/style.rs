@@ -55,6 +55,8 @@ pub struct Style {
     pub colours: Colours,
     /// None: unknown, so the user's own palette is used.
     pub background: Option<Rgb>,
+    /// A setting says which colours there are; the terminal is not believed.
+    pub themed: bool,
     /// Whether the terminal shows more than ASCII.
     pub unicode: bool,
 }
@@ -86,12 +88,15 @@ impl Style {
         };
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default().to_lowercase();
         let unicode = (locale.contains("utf-8") || locale.contains("utf8")) && set("TERM").as_deref() != Some("linux");
-        Style { colours, background, unicode }
+        Style { colours, background, themed: theme != Theme::Auto, unicode }
     }
 
-    /// The terminal's own word on its background. A setting stays.
+    /// The terminal's own word on its background: it knows better than its environment, which may be that of another terminal. A
+    /// setting stays.
     pub fn learn_background(&mut self, background: Rgb) {
-        self.background.get_or_insert(background);
+        if !self.themed {
+            self.background = Some(background);
+        }
     }
 
     /// The parameters of SGR for a role.
@@ -231,6 +236,9 @@ mod tests {
         let mut auto = style(&[], Theme::Auto);
         auto.learn_background([1, 2, 3]);
         assert_eq!(auto.background, Some([1, 2, 3]));
+        let mut inherited = style(&[("COLORFGBG", "0;15")], Theme::Auto);
+        inherited.learn_background([0; 3]);
+        assert_eq!(inherited.background, Some([0; 3]), "the terminal answers for itself");
         let mut light = style(&[], Theme::Light);
         light.learn_background([1, 2, 3]);
         assert_eq!(light.background, Some([255; 3]));
@@ -266,7 +274,7 @@ mod tests {
         let solarized = [[0, 0x2b, 0x36], [0xfd, 0xf6, 0xe3]];
         for background in [[0; 3], [255; 3]].into_iter().chain(solarized) {
             for colours in [Colours::Indexed, Colours::True] {
-                let style = Style { colours, background: Some(background), unicode: true };
+                let style = Style { colours, background: Some(background), themed: false, unicode: true };
                 for role in [Role::Accent, Role::Code, Role::Ok, Role::Warn, Role::Err] {
                     let found = contrast(colour(&style.sgr(role)), background);
                     assert!(found >= 4.5, "{role:?} on {background:?}: {found}");
@@ -282,13 +290,13 @@ mod tests {
 
     #[test]
     fn without_colours_only_weight_is_left() {
-        let style = Style { colours: Colours::None, background: Some([0; 3]), unicode: true };
+        let style = Style { colours: Colours::None, background: Some([0; 3]), themed: false, unicode: true };
         for (role, sgr) in
             [(Role::Err, ""), (Role::Add, ""), (Role::Muted, "2"), (Role::Strong, "1"), (Role::Link, "4")]
         {
             assert_eq!(style.sgr(role), sgr, "{role:?}");
         }
-        let unknown = Style { colours: Colours::True, background: None, unicode: true };
+        let unknown = Style { colours: Colours::True, background: None, themed: false, unicode: true };
         assert_eq!(unknown.sgr(Role::Accent), "36");
     }
 
