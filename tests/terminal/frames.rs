@@ -4,6 +4,7 @@ use crate::given::{Random, ask, busy, by, called, command, ended, frames, journa
 use crate::screens;
 use crate::session::{Session, setup};
 use crate::vt::{Resizing, Vt};
+use gemini_a2a::task::message::Source;
 use gemini_a2a::ui::output::paint::Size;
 use gemini_a2a::ui::{Act, Input, Notify, Setup};
 use serde_json::{Value, json};
@@ -263,6 +264,32 @@ fn clients_that_come_and_go_cost_a_frame_each() {
         session.wait(100);
         assert_eq!(session.ui.due(session.now), None, "and nothing more");
     }
+}
+
+/// The user of the server's own terminal is "you" only there.
+#[test]
+fn a_terminal_elsewhere_is_not_you() {
+    let mut setup = setup();
+    setup.viewer.me = Source::new("ann@host", "gemini-a2a");
+    let mut session = Session::connected(setup, 80, 24);
+    session.frame(json!({"clients": [by("you"), {"client": "ann@host", "via": "gemini-a2a", "live": true}]}));
+    session.event(prompted(1, "you", "go"));
+    session.event(json!({"turn_began": {"turn": 1}}));
+    session.event(prompted(2, "you", "later"));
+    session.wait(1_000);
+    ask(&mut session, command("ls"));
+    session.wait(400);
+    let picture = session.picture();
+    assert!(picture.contains("› [A2A] terminal: go") && picture.contains("also asked: terminal · "), "{picture}");
+    session.event(crate::given::answered_by("you", "proceed_once"));
+    let picture = session.picture();
+    assert!(picture.contains("terminal [A2A] answered: Shell"), "{picture}");
+    assert!(picture.contains("next  [A2A] terminal: later"), "{picture}");
+    session.keys("/clients");
+    session.wait(100);
+    session.keys("\r");
+    let picture = session.picture();
+    assert!(picture.contains("  terminal  terminal") && picture.contains("  you       this terminal"), "{picture}");
 }
 
 /// Focus, what happened, which terminal, setting: what is sent.

@@ -33,7 +33,7 @@ impl Viewer {
         match () {
             _ if self.is_me(by) => "you".into(),
             _ if by.is_clock() => "nobody in time".into(),
-            _ => format!("{} [A2A]", by.client),
+            _ => format!("{} [A2A]", name_of(&by.client, &by.via)),
         }
     }
 
@@ -57,6 +57,11 @@ impl Viewer {
             None => path.into(),
         }
     }
+}
+
+/// The name of a client. The user of a server's own terminal is called "you" in the log, which is true only for that user.
+pub fn name_of<'a>(client: &'a str, via: &str) -> &'a str {
+    if (client, via) == ("you", "terminal") { "terminal" } else { client }
 }
 
 /// A duration as people say it; None if it is not worth mentioning.
@@ -95,7 +100,8 @@ pub fn prompt(prompt: &Prompt, viewer: &Viewer, most: usize) -> Vec<Line> {
     for (at, text) in lines.iter().take(PROMPT_ROWS).enumerate() {
         let mut spans = vec![Span::prose(Role::Text, text)];
         if at == 0 && !viewer.is_me(&prompt.by) {
-            spans.insert(0, Span::new(Role::Accent, &format!("[A2A] {}: ", prompt.by.client)));
+            spans
+                .insert(0, Span::new(Role::Accent, &format!("[A2A] {}: ", name_of(&prompt.by.client, &prompt.by.via))));
         }
         rows.extend(paragraph(if at == 0 { &first } else { &next }, &next, &spans, most));
     }

@@ -83,7 +83,7 @@ impl Linear {
                 if let Some(Item::Prompt { prompt, .. }) = scene.items.last() {
                     let who = match transcript.viewer.is_me(&prompt.by) {
                         true => "You".to_owned(),
-                        false => format!("[A2A] {}", prompt.by.client),
+                        false => format!("[A2A] {}", block::name_of(&prompt.by.client, &prompt.by.via)),
                     };
                     self.line(&format!("{who}: {}", prompt.text));
                 }

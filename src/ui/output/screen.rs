@@ -10,7 +10,7 @@ use crate::ui::format::columns::broken_columns;
 use crate::ui::format::style::Role;
 use crate::ui::format::text::{Reading, plain, width};
 use crate::ui::format::wrap::{Line, Span, paragraph};
-use crate::ui::output::block::{count, spell, tool_name};
+use crate::ui::output::block::{count, name_of, spell, tool_name};
 use crate::ui::output::paint::Frame;
 use crate::ui::output::status::{self, Footer};
 use crate::ui::scene::Item;
@@ -241,7 +241,7 @@ impl Ui {
         self.clients
             .iter()
             .filter(move |info| info.client != me.client || info.via != me.via)
-            .map(|info| info.client.as_str())
+            .map(|info| name_of(&info.client, &info.via))
     }
 
     /// Whether nothing was said yet.
@@ -350,7 +350,7 @@ impl Ui {
         let me = &self.transcript.viewer.me;
         let row = |info: &crate::ui::client::ClientInfo| {
             let mine = info.client == me.client && info.via == me.via;
-            let name = if mine { "you".into() } else { info.client.clone() };
+            let name = if mine { "you" } else { name_of(&info.client, &info.via) };
             let via = if mine { "this terminal".into() } else { info.via.clone() };
             let via = if mine || info.live { via } else { format!("{via}, idle") };
             let ago = |at: u64| spell(now.unix_ms.saturating_sub(at) / 1_000 * 1_000);

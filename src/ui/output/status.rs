@@ -5,7 +5,7 @@ use crate::ui::Thoughts;
 use crate::ui::format::style::{Role, SPINNER};
 use crate::ui::format::text::width;
 use crate::ui::format::wrap::Line;
-use crate::ui::output::block::{Viewer, count, running, spell};
+use crate::ui::output::block::{Viewer, count, name_of, running, spell};
 use crate::ui::output::transcript::Transcript;
 use crate::ui::scene::{Call, Item, Phase, Scene, Stage};
 
@@ -101,7 +101,7 @@ pub fn queue(scene: &Scene, viewer: &Viewer, unsent: &[String]) -> Vec<Line> {
     let own = |text: &str| text.lines().next().unwrap_or_default().to_owned();
     let queued = scene.queue.iter().map(|prompt| match viewer.is_me(&prompt.by) {
         true => own(&prompt.text),
-        false => format!("[A2A] {}: {}", prompt.by.client, own(&prompt.text)),
+        false => format!("[A2A] {}: {}", name_of(&prompt.by.client, &prompt.by.via), own(&prompt.text)),
     });
     let all: Vec<String> = queued.chain(unsent.iter().map(|text| own(text))).collect();
     let row = |(at, text): (usize, &String)| {
