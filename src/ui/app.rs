@@ -384,6 +384,7 @@ impl Ui {
             }
             Incoming::Unknown(task, seq) if Some(&task) == self.task.as_ref() => {
                 self.transcript.scene.seq = seq;
+                self.greet();
                 self.caught_up();
             }
             Incoming::Reply(ask, reply) => self.replied(ask, reply, now),

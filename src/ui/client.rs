@@ -237,6 +237,11 @@ impl Client {
         self.connected
     }
 
+    /// Whether the server has not said yet what it is.
+    pub fn is_about_open(&self) -> bool {
+        !self.connected || self.open.values().any(|ask| matches!(ask, Ask::About))
+    }
+
     /// Whether as many calls wait for an answer as may.
     pub fn is_full(&self) -> bool {
         self.open.len() >= CALLS_OPEN

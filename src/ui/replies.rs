@@ -32,7 +32,10 @@ impl Ui {
                 }
             }
             Ask::Session(_) => self.join(&value, now),
-            Ask::Watch { task, after } => self.watching(task, after, &value),
+            Ask::Watch { task, after } => {
+                self.greet();
+                self.watching(task, after, &value);
+            }
             Ask::Tune { model: Some(model), .. } => {
                 self.toast(format!("{model} answers from the next request on"), now);
             }

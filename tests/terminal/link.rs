@@ -2,6 +2,7 @@
 
 use crate::given::{busy, by, created, frames, journals, prompted, watching};
 use crate::session::{Session, setup};
+use gemini_a2a::task::message::Source;
 use gemini_a2a::ui::{Input, Setup};
 use serde_json::json;
 
@@ -96,6 +97,38 @@ fn a_log_that_begins_anew_is_folded_anew() {
     session.record(3, json!({"turn_began": {"turn": 1}}));
     let picture = session.picture();
     assert!(picture.contains("· The log begins anew") && picture.contains("› new words"), "{picture}");
+}
+
+/// The records of a session may come before the first frame is painted.
+#[test]
+fn the_header_is_above_the_log() {
+    for attached in [false, true] {
+        let mut setup = Setup { attached, ..setup() };
+        if attached {
+            setup.viewer.workspace = String::new();
+            setup.viewer.me = Source::new("ann@host", "gemini-a2a");
+        }
+        let mut session = Session::new(setup, 80, 24);
+        let mut answers =
+            vec![json!({"id": 1, "ok": {"workspace": "/home/ann/src/parser"}}), json!({"id": 3, "ok": "t-1"})];
+        answers.push(json!({"id": 4, "ok": {"taskId": "t-1", "after": 0, "seq": 3}}));
+        let began = json!({"turn_began": {"turn": 1}});
+        for (seq, event) in (1..).zip([created("t-1"), prompted(1, "you", "go"), began]) {
+            answers.push(json!({"task": "t-1", "seq": seq, "at": session.now.unix_ms, "event": event}));
+        }
+        session.ui.take(Input::Connected, session.now);
+        if attached {
+            session.paint();
+        }
+        for answer in answers {
+            session.ui.take(Input::Frame(&answer.to_string()), session.now);
+        }
+        session.paint();
+        let picture = session.picture();
+        let prompt = if attached { "› [A2A] terminal: go" } else { "› go" };
+        let above = ["gemini-a2a 0.1.0 · ~/src/parser · main", "", prompt].join("\n");
+        assert!(picture.starts_with(&above), "attached {attached}: {picture}");
+    }
 }
 
 /// What was asked and answered before the terminal was there opens nothing and rings no bell.

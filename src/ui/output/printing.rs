@@ -27,6 +27,8 @@ pub struct Printing {
     skipped: usize,
     /// Nothing is printed yet; at most so many lines are kept, the newest.
     held: Option<usize>,
+    /// Lines of before that; they are printed first.
+    ahead: Vec<Line>,
     printed: VecDeque<Line>,
 }
 
@@ -60,6 +62,7 @@ impl Printing {
 
     /// Prints nothing until the lines are released; of those that come meanwhile only the newest are kept.
     pub fn hold(&mut self, most: usize) {
+        self.ahead.extend(self.waiting.drain(..));
         self.held = Some(most);
     }
 
@@ -73,10 +76,14 @@ impl Printing {
 
     /// The lines that the next frame prints.
     pub fn take(&mut self) -> Vec<Line> {
-        let mut lines = Vec::new();
+        let mut lines = std::mem::take(&mut self.ahead);
+        let mut bytes: usize = lines.iter().map(Line::bytes).sum();
+        self.bytes -= bytes;
+        self.printed.extend(lines.iter().cloned());
         if self.held.is_some() {
             return lines;
         }
+        let from = lines.len();
         if self.skipped > 0 {
             lines.extend((!self.printed.is_empty()).then(Line::default));
             let skipped = count(std::mem::take(&mut self.skipped), "row");
@@ -85,7 +92,6 @@ impl Printing {
                 lines.push(Line::default());
             }
         }
-        let mut bytes = 0;
         while bytes < FRAME_BYTES
             && let Some(line) = self.waiting.pop_front()
         {
@@ -93,14 +99,14 @@ impl Printing {
             self.bytes -= line.bytes();
             lines.push(line);
         }
-        self.printed.extend(lines.iter().cloned());
+        self.printed.extend(lines[from..].iter().cloned());
         let excess = self.printed.len().saturating_sub(LINES_KEPT);
         self.printed.drain(..excess);
         lines
     }
 
     pub fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty() && self.held.is_none()
+        !self.ahead.is_empty() || (!self.waiting.is_empty() && self.held.is_none())
     }
 
     /// Whether more may come without something being left out.
@@ -163,11 +169,14 @@ mod tests {
     #[test]
     fn held_lines_are_the_newest() {
         let mut printing = Printing::default();
+        printing.print(Kind::Other, vec![Line::new(Role::Text, "header")]);
         printing.hold(3);
         printing.print(Kind::Text, numbered(0..10));
+        let contents = |lines: Vec<Line>| lines.iter().map(Line::content).collect::<Vec<_>>();
+        assert_eq!(contents(printing.take()), ["header"], "what was there before is not held");
         assert!(!printing.is_waiting() && printing.take().is_empty());
         printing.release();
-        let lines: Vec<String> = printing.take().iter().map(Line::content).collect();
-        assert_eq!(lines, ["· 7 rows before: /resume prints all", "", "7", "8", "9"]);
+        let lines = contents(printing.take());
+        assert_eq!(lines, ["", "· 8 rows before: /resume prints all", "", "7", "8", "9"]);
     }
 }

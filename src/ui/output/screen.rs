@@ -124,9 +124,13 @@ impl Ui {
         }
     }
 
-    /// The first lines: what this is, where it works and who shares it.
-    fn greet(&mut self) {
+    /// The first lines: what this is, where it works and who shares it. They stand above everything that is printed of the log.
+    pub(in crate::ui) fn greet(&mut self) {
         if self.greeted || self.dialog.as_ref().is_some_and(|open| open.picks.is_some()) {
+            return;
+        }
+        // The server says where it works.
+        if self.transcript.viewer.workspace.is_empty() && self.client.is_about_open() {
             return;
         }
         self.greeted = true;
