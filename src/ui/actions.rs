@@ -29,7 +29,7 @@ pub enum Delivered {
 impl Ui {
     /// How Enter sends a prompt.
     pub(super) fn delivered(&self) -> Delivered {
-        if self.is_busy() { Delivered::Within } else { Delivered::Next }
+        if self.has_turn() { Delivered::Within } else { Delivered::Next }
     }
 
     /// A key outside of dialogs.
@@ -44,7 +44,7 @@ impl Ui {
                     (open.focused, open.painted) = (true, None);
                 }
             }
-            Action::Tab if plain && self.is_busy() && !self.composer.draft.is_empty() => {
+            Action::Tab if plain && self.has_turn() && !self.composer.draft.is_empty() => {
                 let outcome = self.composer.submit();
                 self.submitted(outcome, Delivered::Next, now);
             }
@@ -136,7 +136,7 @@ impl Ui {
         self.typing.escape_at = Some(now.mono_ms);
         if twice && !self.composer.draft.is_empty() {
             self.clear_draft();
-        } else if self.is_busy() {
+        } else if self.has_turn() {
             self.stop();
         } else if !self.composer.draft.is_empty() {
             self.toast("esc again clears the draft", now);
@@ -187,7 +187,7 @@ impl Ui {
             }
             _ if self.composer.is_searching() => drop(self.composer.act(Action::Escape)),
             _ if !self.composer.draft.is_empty() => self.clear_draft(),
-            _ if self.is_busy() => self.stop(),
+            _ if self.has_turn() => self.stop(),
             _ => {}
         }
     }

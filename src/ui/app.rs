@@ -229,9 +229,13 @@ impl Ui {
     /// Whether a turn is under way and does not wait for the user.
     pub(super) fn is_busy(&self) -> bool {
         let scene = &self.transcript.scene;
-        let rests = matches!(scene.phase, Phase::Idle | Phase::Closed | Phase::Interrupted);
         let runs = scene.calls.values().any(|call| call.stage == Stage::Running);
-        !rests && (runs || scene.asked.is_empty())
+        self.has_turn() && (runs || scene.asked.is_empty())
+    }
+
+    /// Whether a turn is under way, also while it waits for the user: it can be stopped and steered.
+    pub(super) fn has_turn(&self) -> bool {
+        !matches!(self.transcript.scene.phase, Phase::Idle | Phase::Closed | Phase::Interrupted)
     }
 
     pub(super) fn columns(&self) -> usize {
@@ -380,11 +384,11 @@ impl Ui {
                 if scene.task.is_none() != created || (!created && record.seq <= scene.seq) {
                     return;
                 }
+                self.greet();
                 self.record(&record, now);
             }
             Incoming::Unknown(task, seq) if Some(&task) == self.task.as_ref() => {
                 self.transcript.scene.seq = seq;
-                self.greet();
                 self.caught_up();
             }
             Incoming::Reply(ask, reply) => self.replied(ask, reply, now),

@@ -61,6 +61,41 @@ fn letters_and_digits_are_text_while_a_question_waits() {
     assert!(session.picture().contains("› a1yn█"), "the draft is still there");
 }
 
+/// A question that waits beside the draft does not end the turn: it can be stopped, and steered.
+#[test]
+fn a_turn_can_be_stopped_while_a_question_waits() {
+    for key in ["\x1b", "\x03"] {
+        let mut session = busy();
+        session.keys("a");
+        ask(&mut session, command("ls"));
+        session.keys("\x7f");
+        session.keys(key);
+        session.wait(100);
+        assert!(session.call("abort").is_some(), "{key:?}");
+    }
+    let mut session = busy();
+    session.keys("a");
+    ask(&mut session, command("ls"));
+    session.wait(100);
+    session.keys("\r");
+    assert_eq!(session.call("say").expect("a prompt").1["steer"], true);
+}
+
+#[test]
+fn an_answer_that_was_refused_leaves_the_question() {
+    let mut session = asked(command("ls"));
+    session.keys("1");
+    assert!(!is_focused(&session));
+    session.fail("answer", "OVERLOADED", "There is too much to do.");
+    session.wait(1_000);
+    assert!(is_focused(&session) && session.picture().contains("There is too much to do."), "{}", session.picture());
+    session.keys("1");
+    session.event(answered_by("you", "proceed_once"));
+    session.fail("answer", "OVERLOADED", "There is too much to do.");
+    session.wait(400);
+    assert!(!is_focused(&session), "it is answered");
+}
+
 #[test]
 fn a_command_must_have_been_seen_whole() {
     let long = (0..40).map(|n| format!("echo {n}")).collect::<Vec<_>>().join("\n");
