@@ -162,7 +162,9 @@ impl Ui {
             return;
         };
         self.ask(Ask::Abort { task });
-        if let Some(Item::Prompt { prompt, .. }) = self.transcript.scene.items.last()
+        // Thoughts are nothing that came of it.
+        let mut items = self.transcript.scene.items.iter().rev();
+        if let Some(Item::Prompt { prompt, .. }) = items.find(|item| !matches!(item, Item::Thought { .. }))
             && self.transcript.viewer.is_me(&prompt.by)
             && self.composer.draft.is_empty()
         {

@@ -55,6 +55,11 @@ fn a_prompt_that_was_stopped_before_any_output_is_written_again() {
     session.wait(100);
     assert!(session.call("abort").is_some());
     assert!(session.picture().contains("› go█"), "{}", session.picture());
+    let mut thinking = busy();
+    thinking.event(json!({"thought": {"subject": "Hm", "description": "d"}}));
+    thinking.take(Input::Bytes(b"\x1b"));
+    thinking.wait(100);
+    assert!(thinking.picture().contains("› go█"), "a thought is no output: {}", thinking.picture());
     let mut begun = busy();
     begun.event(json!({"text": {"text": "Some words"}}));
     begun.take(Input::Bytes(b"\x1b"));
