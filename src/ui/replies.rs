@@ -10,6 +10,7 @@ use crate::ui::dialogs::dialog;
 use crate::ui::format::markdown::Markdown;
 use crate::ui::format::style::Role;
 use crate::ui::output::block;
+use crate::ui::scene::Stage;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -124,11 +125,9 @@ impl Ui {
                     self.composer.draft.replace(&text);
                 }
             }
-            // The answer did not fit: the question is asked again.
-            Ask::Answer { call, .. } if self.is_inquired(&call) => {
-                let asked = &mut self.transcript.scene.asked;
-                asked.retain(|known| *known != call);
-                asked.insert(0, call);
+            // It did not fit, or could not be taken: the question is asked again.
+            Ask::Answer { call, .. } => {
+                self.ask_again(call);
                 self.toast(message, now);
             }
             Ask::Drop { .. } => self.toast("It was begun already", now),
@@ -141,7 +140,6 @@ impl Ui {
             Ask::About | Ask::Clients | Ask::Files { .. } | Ask::Unwatch { .. } => {}
             Ask::Session(_)
             | Ask::Watch { .. }
-            | Ask::Answer { .. }
             | Ask::Abort { .. }
             | Ask::Tune { .. }
             | Ask::Shell { .. }
@@ -155,9 +153,13 @@ impl Ui {
         }
     }
 
-    /// Whether the server of a call waits for an answer.
-    fn is_inquired(&self, call: &CallId) -> bool {
-        self.transcript.scene.calls.get(call).is_some_and(|call| call.inquiry.is_some())
+    /// Opens the question of a call again, if nobody has answered it meanwhile.
+    fn ask_again(&mut self, call: CallId) {
+        let scene = &mut self.transcript.scene;
+        if scene.calls.get(&call).is_some_and(|call| call.stage == Stage::Asked) {
+            scene.asked.retain(|known| *known != call);
+            scene.asked.insert(0, call);
+        }
     }
 
     /// A piece of stored text; the next one is asked for until all is there.
