@@ -53,6 +53,8 @@ pub const PROMPT_ROWS: usize = 30;
 pub const OUTPUT_ROWS: usize = 3;
 pub const FAILED_ROWS: usize = 12;
 pub const TAIL_ROWS: usize = 5;
+/// Lines of output of a command that the user ran, who wants to read them.
+pub const SHELL_ROWS: usize = 30;
 /// Lines of a whole output or a whole question that are printed on demand. The rest is in the log of the task.
 pub const WHOLE_ROWS: usize = 2_000;
 /// Length of a line that is printed; the rest of it is cut. A terminal takes long lines slowly, and nobody reads them.

@@ -136,7 +136,7 @@ impl Ui {
         self.typing.escape_at = Some(now.mono_ms);
         if twice && !self.composer.draft.is_empty() {
             self.clear_draft();
-        } else if self.has_turn() {
+        } else if self.can_stop() {
             self.stop();
         } else if !self.composer.draft.is_empty() {
             self.toast("esc again clears the draft", now);
@@ -189,7 +189,7 @@ impl Ui {
             }
             _ if self.composer.is_searching() => drop(self.composer.act(Action::Escape)),
             _ if !self.composer.draft.is_empty() => self.clear_draft(),
-            _ if self.has_turn() => self.stop(),
+            _ if self.can_stop() => self.stop(),
             _ => {}
         }
     }
@@ -226,8 +226,9 @@ impl Ui {
             Outcome::Blank => {}
             Outcome::Shell(command) => {
                 self.remember(&format!("!{command}"));
-                if let Some(task) = self.task.clone() {
-                    self.ask(Ask::Shell { task, command });
+                match self.task.clone().filter(|_| self.client.is_connected()) {
+                    Some(task) => self.ask(Ask::Shell { task, command }),
+                    None => self.toast("There is no connection: the command was not run", now),
                 }
             }
             Outcome::Submit(text) => {

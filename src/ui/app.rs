@@ -226,16 +226,21 @@ impl Ui {
         self.transcript.printing.has_room()
     }
 
-    /// Whether a turn is under way and does not wait for the user.
+    /// Whether a turn is under way and does not wait for the user, or a command of the user runs.
     pub(super) fn is_busy(&self) -> bool {
         let scene = &self.transcript.scene;
         let runs = scene.calls.values().any(|call| call.stage == Stage::Running);
-        self.has_turn() && (runs || scene.asked.is_empty())
+        scene.runs_shell() || self.has_turn() && (runs || scene.asked.is_empty())
     }
 
     /// Whether a turn is under way, also while it waits for the user: it can be stopped and steered.
     pub(super) fn has_turn(&self) -> bool {
         !matches!(self.transcript.scene.phase, Phase::Idle | Phase::Closed | Phase::Interrupted)
+    }
+
+    /// Whether there is something that Esc stops.
+    pub(super) fn can_stop(&self) -> bool {
+        self.has_turn() || self.transcript.scene.runs_shell()
     }
 
     pub(super) fn columns(&self) -> usize {

@@ -6,8 +6,10 @@
 
 mod call;
 mod fold_call;
+mod shell;
 
 pub use call::{Call, Stage};
+pub use shell::ShellRun;
 
 use crate::base::id::{CallId, ConfigId, ContextId, Seq, TaskId};
 use crate::base::text::words::words;
@@ -50,6 +52,9 @@ pub struct Scene {
     pub calls: BTreeMap<CallId, Call>,
     /// The calls that wait for an answer, oldest first.
     pub asked: Vec<CallId>,
+    /// The user's own command that runs, or that ran last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shell: Option<ShellRun>,
     pub artifacts: Vec<Artifact>,
     pub usage: Usages,
     /// Why the last turn failed.
@@ -187,9 +192,9 @@ impl Scene {
             Event::Tuned { mode, model, by, directories: _ } => self.tune(seq, *mode, model.as_deref(), by),
             Event::Revoked { by, .. } => self.note(seq, NoteWord::Revoked, &by.client),
             Event::Restored(restored) => self.note(seq, NoteWord::Restored, &restored.described()),
-            Event::ShellBegan { command, .. } => self.note(seq, NoteWord::ShellBegan, command),
-            Event::ShellOutput { .. } => {}
-            Event::ShellEnded { text } => self.note(seq, NoteWord::ShellEnded, text),
+            Event::ShellBegan { command, by } => self.begin_shell(command, by, record),
+            Event::ShellOutput { text } => self.hear_shell(text),
+            Event::ShellEnded { text } => self.end_shell(text, record),
             Event::TurnBegan { turn } => self.begin_turn(*turn, record),
             Event::AttachmentsWanted => self.phase = Phase::Attaching,
             Event::CommandBegan => self.phase = Phase::Command,

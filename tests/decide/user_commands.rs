@@ -112,6 +112,12 @@ fn the_output_that_the_model_is_shown_is_limited() {
     };
     assert_eq!(shown(SHELL_CHARS), "é".repeat(SHELL_CHARS));
     assert_eq!(shown(SHELL_CHARS + 1), "é".repeat(SHELL_CHARS) + "\n[The rest was left out.]");
+    // How it ended is always said.
+    let end = "\nExit Code: 3\n</untrusted_context>";
+    let case = given(idle()).when(command()).then(&[shell_began()], &[runs(6)]);
+    let output = "x".repeat(2 * SHELL_CHARS) + end;
+    let decision = case.decide(note(6, run_ends(Ending::text(output, "")))).expect("a note");
+    assert_eq!(decision.events, [shell_ended(&("x".repeat(SHELL_CHARS) + "\n[The rest was left out.]" + end))]);
 }
 
 #[test]

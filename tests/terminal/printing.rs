@@ -2,8 +2,8 @@
 
 use crate::given::{answered_by, ask, busy, by, called, command, created, ended, event_names, planned, prompted};
 use crate::session::{Session, setup};
-use gemini_a2a::ui::Setup;
 use gemini_a2a::ui::format::style::{Colours, Style};
+use gemini_a2a::ui::{Input, Setup};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -66,6 +66,38 @@ fn escapes_of_the_model_and_of_tools_are_visible() {
     session.event(json!({"turn_ended": {"turn": 1, "end": {"failed": evil}}}));
     assert!(session.vt.signals.iter().all(|signal| signal == "bell"), "{:?}", session.vt.signals);
     assert!(session.vt.everything().contains("␛]52;c;aGk=␇␛[2J\\x9b31m"));
+}
+
+/// A command of the user is shown while it runs, can be stopped, and leaves its output as it was.
+#[test]
+fn a_command_of_the_user_shows_its_output_and_its_end() {
+    let mut session = Session::connected(setup(), 80, 24);
+    session.take(Input::Bytes(b"!make all"));
+    assert!(session.picture().contains("\n! make all█"), "keys that come at once are keys: {}", session.picture());
+    session.wait(100);
+    session.keys("\r");
+    assert_eq!(session.call("shell").expect("a command").1["command"], "make all");
+    session.event(json!({"shell_began": {"command": "make all", "by": by("you")}}));
+    session.event(json!({"shell_output": {"text": "\tcc  -c   a.c\n"}}));
+    session.wait(4_000);
+    let picture = session.picture();
+    assert!(picture.contains("! make all · 4s · esc stops\n          cc  -c   a.c"), "{picture}");
+    session.keys("\x1b");
+    session.wait(100);
+    assert!(session.call("abort").is_some());
+    let output: String = (0..50).map(|n| format!("    line {n}\n")).collect();
+    session.event(json!({"shell_output": {"text": output}}));
+    let told = format!("<untrusted_context>\nOutput: {output}Exit Code: 2\n</untrusted_context>");
+    session.event(json!({"shell_ended": {"text": told}}));
+    session.wait(100);
+    let all = session.vt.everything();
+    assert!(all.contains("! make all · exit 2 · 4s\n") && all.contains("\n      line 49\n"), "{all}");
+    assert!(all.contains("  … 21 lines above · ctrl-o prints them"), "{all}");
+    assert!(!all.contains("untrusted") && !all.contains("Output:") && !all.contains("    line 3\n"), "{all}");
+    session.keys("\x0f");
+    session.wait(500);
+    let all = session.vt.everything();
+    assert!(all.contains("↓ ! make all\n        cc  -c   a.c\n    line 0\n"), "{all}");
 }
 
 /// An event after a prompt, and after a call that runs if it is about one, and a part of what is on the screen because of it. None:

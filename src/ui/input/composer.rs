@@ -70,11 +70,13 @@ impl Composer {
         if let Some(search) = &mut self.search {
             return search.change(search.query.clone() + text);
         }
-        if text == "!" && self.draft.is_empty() && !self.shell {
-            self.shell = true;
+        // More than one key may have come at once.
+        let command = text.strip_prefix('!').filter(|_| self.draft.is_empty() && !self.shell);
+        self.shell |= command.is_some();
+        if command == Some("") {
             return;
         }
-        self.draft.type_text(text);
+        self.draft.type_text(command.unwrap_or(text));
         self.changed();
     }
 

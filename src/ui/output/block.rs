@@ -1,15 +1,17 @@
 //! The things of a transcript as lines: prompts, tool calls, plans, notices.
 
-use crate::limits::ui::{DIFF_ROWS, FAILED_ROWS, LINE_BYTES, OUTPUT_ROWS, PROMPT_ROWS, TAIL_ROWS, WHOLE_ROWS};
+use crate::limits::ui::{
+    DIFF_ROWS, FAILED_ROWS, LINE_BYTES, OUTPUT_ROWS, PROMPT_ROWS, SHELL_ROWS, TAIL_ROWS, WHOLE_ROWS,
+};
 use crate::task::log::event::End;
 use crate::task::message::Source;
 use crate::task::spec::{Choice, Display, Ending, ErrorKind, Question, Todo, TodoStatus};
 use crate::ui::format::address::revealed;
 use crate::ui::format::diff;
 use crate::ui::format::style::Role;
-use crate::ui::format::text::printed;
+use crate::ui::format::text::{printed, width};
 use crate::ui::format::wrap::{Line, Span, paragraph};
-use crate::ui::scene::{Call, NoteWord, Prompt, Stage};
+use crate::ui::scene::{Call, NoteWord, Prompt, ShellRun, Stage};
 use serde_json::Value;
 
 /// Everything that is shown beside what is in the scene.
@@ -158,6 +160,11 @@ pub fn subject(call: &Call, viewer: &Viewer) -> String {
         }
         (_, None) => String::new(),
     };
+    one_row(&text)
+}
+
+/// The first line of a text; a mark says that there are more.
+fn one_row(text: &str) -> String {
     let mut lines = text.trim().lines();
     let first = lines.next().unwrap_or_default().trim_end().to_owned();
     if lines.next().is_some() { first + " …" } else { first }
@@ -285,7 +292,7 @@ fn text_body(call: &Call, text: &str, most: usize, facts: &mut Vec<String>) -> V
     }
 }
 
-fn indented(text: &str) -> Line {
+pub fn indented(text: &str) -> Line {
     Line::new(Role::Text, "  ").add(Role::Muted, shortened(text))
 }
 
@@ -329,12 +336,59 @@ pub fn running(call: &Call, viewer: &Viewer, spinner: char, now: u64, most: usiz
     let mut all: Vec<String> = spell(now.saturating_sub(call.started_at)).into_iter().collect();
     all.extend(facts.iter().map(|fact| (*fact).to_owned()));
     let mut lines = vec![head((Role::Text, &spinner.to_string()), call, viewer, (most, most / 3), &all).clipped(most)];
-    let tail: Vec<String> = printed(&call.output).rev().take(TAIL_ROWS).collect();
-    lines.extend(tail.iter().rev().map(|line| indented(line).clipped(most)));
-    if call.output_lines as usize > TAIL_ROWS {
-        let words = format!("  … {} so far · ctrl-o prints them", count(call.output_lines as usize, "line"));
+    lines.extend(live_tail(&call.output, call.output_lines as usize, most));
+    lines
+}
+
+/// The newest lines of an output that goes on.
+fn live_tail(output: &str, count_of_lines: usize, most: usize) -> Vec<Line> {
+    let mut lines: Vec<Line> =
+        printed(output).rev().take(TAIL_ROWS).map(|line| indented(&line).clipped(most)).collect();
+    lines.reverse();
+    if count_of_lines > TAIL_ROWS {
+        let words = format!("  … {} so far · ctrl-o prints them", count(count_of_lines, "line"));
         lines.push(Line::new(Role::Muted, &words));
     }
+    lines
+}
+
+/// The first row of a command of a user.
+fn shell_head((role, mark): (Role, &str), shell: &ShellRun, viewer: &Viewer, facts: &[String]) -> Line {
+    let by = if viewer.is_me(&shell.by) { String::new() } else { format!("{}: ", viewer.who(&shell.by)) };
+    let line = Line::new(role, mark).text(" ").text(&by).add(Role::Strong, &one_row(&shell.command));
+    facts.iter().fold(line, |line, fact| line.add(Role::Muted, " · ").add(Role::Muted, fact))
+}
+
+/// A command of a user that runs.
+pub fn shell_running(shell: &ShellRun, viewer: &Viewer, spinner: char, now: u64, most: usize) -> Vec<Line> {
+    let mut facts: Vec<String> = spell(now.saturating_sub(shell.began_at)).into_iter().collect();
+    facts.push("esc stops".into());
+    let rest: usize = facts.iter().map(|fact| width(fact) + 3).sum();
+    let head = shell_head((Role::Text, &format!("{spinner} !")), shell, viewer, &[]).clipped(most.saturating_sub(rest));
+    let mut lines = vec![facts.iter().fold(head, |line, fact| line.add(Role::Muted, " · ").add(Role::Muted, fact))];
+    lines.extend(live_tail(&shell.output, shell.output_lines as usize, most));
+    lines
+}
+
+/// A command of a user that has ended: what it printed, and how it ended.
+pub fn shell_ended(shell: &ShellRun, viewer: &Viewer) -> Vec<Line> {
+    let mut facts = Vec::new();
+    // That it went well is worth saying of a command that printed nothing.
+    if !shell.is_well() || shell.output.trim().is_empty() {
+        facts.push(shell.end.clone());
+    }
+    facts.extend(spell(shell.ended_at.saturating_sub(shell.began_at)));
+    let role = if shell.is_well() { Role::Strong } else { Role::Err };
+    let mut lines = vec![shell_head((role, "!"), shell, viewer, &facts)];
+    let output = shell.output.trim_end();
+    lines.extend(output_tail(output, SHELL_ROWS, output.lines().count().max(shell.output_lines as usize)));
+    lines
+}
+
+/// All that a command of a user printed.
+pub fn shell_whole(shell: &ShellRun, viewer: &Viewer) -> Vec<Line> {
+    let mut lines = vec![shell_head((Role::Muted, "↓ !"), shell, viewer, &[])];
+    lines.extend(whole_text(&shell.output));
     lines
 }
 
@@ -344,11 +398,15 @@ pub fn whole(call: &Call, viewer: &Viewer, text: &str) -> Vec<Line> {
     let is_diff = matches!(call.ending.as_deref(), Some(Ending::Success { display: Display::Diff { .. }, .. }));
     match is_diff {
         true => lines.extend(cut_diff(text, WHOLE_ROWS, "the rest is in the log of the task")),
-        false => {
-            lines.extend(printed(text).take(WHOLE_ROWS).map(|line| Line::new(Role::Text, shortened(&line))));
-            lines.extend(more(text.lines().count(), WHOLE_ROWS, "more", "they are in the log of the task"));
-        }
+        false => lines.extend(whole_text(text)),
     }
+    lines
+}
+
+fn whole_text(text: &str) -> Vec<Line> {
+    let mut lines: Vec<Line> =
+        printed(text).take(WHOLE_ROWS).map(|line| Line::new(Role::Text, shortened(&line))).collect();
+    lines.extend(more(text.lines().count(), WHOLE_ROWS, "more", "they are in the log of the task"));
     lines
 }
 
@@ -401,8 +459,8 @@ pub fn note(word: NoteWord, text: &str, model: &str, most: usize) -> Option<Vec<
         NoteWord::Closed => {
             notice(Role::Muted, "·", &format!("This session is over ({text}); the next prompt begins a new one"), most)
         }
-        NoteWord::ShellBegan => notice(Role::Strong, "!", text, most),
-        NoteWord::ShellEnded => text.lines().flat_map(|line| notice(Role::Muted, " ", line, most)).collect(),
+        // A command of a user is shown live, and with its output when it has ended.
+        NoteWord::ShellBegan | NoteWord::ShellEnded => return None,
         NoteWord::Restored | NoteWord::Delayed => notice(Role::Muted, "·", text, most),
         NoteWord::Revoked => notice(Role::Muted, "·", &format!("{text} took permissions back"), most),
         // The footer shows the mode and the model.

@@ -12,6 +12,7 @@ use crate::ui::app::Ui;
 use crate::ui::dialogs::dialog::{Dialog, Kind};
 use crate::ui::format::text::{Reading, plain};
 use crate::ui::format::wrap::Line;
+use crate::ui::input::composer::Outcome;
 use crate::ui::input::keys::{Code, Key, Mods, TerminalInput};
 use crate::ui::output::block::{self, count, spell, subject, tool_name};
 use crate::ui::output::transcript::Transcript;
@@ -114,6 +115,13 @@ impl Linear {
             {
                 let name = scene.calls.get(call).map_or("it", tool_name);
                 self.line(&format!("{} answered the question about {name}.", transcript.viewer.who(by)));
+            }
+            Event::ShellBegan { command, .. } => self.line(&format!("Command: {command}")),
+            Event::ShellEnded { .. } => {
+                if let Some(shell) = &scene.shell {
+                    self.line(&format!("Command ended, {}.", shell.end.trim_end_matches('.')));
+                    self.say(block::shell_ended(shell, &transcript.viewer).get(1..).unwrap_or_default());
+                }
             }
             Event::TurnEnded { end, by, .. } => {
                 self.end_speech();
@@ -240,6 +248,9 @@ impl Ui {
                 }
                 return;
             }
+        }
+        if let Some(command) = text.strip_prefix('!').map(str::trim).filter(|command| !command.is_empty()) {
+            return self.submitted(Outcome::Shell(command.to_owned()), self.delivered(), now);
         }
         self.composer.draft.replace(text);
         let outcome = self.composer.submit();

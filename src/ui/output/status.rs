@@ -5,7 +5,7 @@ use crate::ui::Thoughts;
 use crate::ui::format::style::{Role, SPINNER};
 use crate::ui::format::text::width;
 use crate::ui::format::wrap::Line;
-use crate::ui::output::block::{Viewer, count, name_of, running, spell};
+use crate::ui::output::block::{Viewer, count, name_of, running, shell_running, spell};
 use crate::ui::output::transcript::Transcript;
 use crate::ui::scene::{Call, Item, Phase, Scene, Stage};
 
@@ -40,6 +40,9 @@ pub fn busy(transcript: &Transcript, now: u64, most: usize, room: usize) -> Vec<
             let text = Line::new(Role::Text, &text).clipped(room).content();
             running.push(vec![Line::new(Role::Text, &format!("{} {text}", spinner(now))).add(Role::Muted, &facts)]);
         }
+    }
+    if let Some(shell) = scene.shell.as_ref().filter(|shell| shell.runs()) {
+        running.push(shell_running(shell, &transcript.viewer, spinner(now), now, most));
     }
     shorten(&mut running, room);
     let rows: usize = running.iter().map(Vec::len).sum();

@@ -108,10 +108,9 @@ impl Transcript {
             | Event::Tuned { .. }
             | Event::Revoked { .. }
             | Event::Restored(_)
-            | Event::ShellBegan { .. }
-            | Event::ShellEnded { .. }
             | Event::Interrupted { .. }
             | Event::Resumed => self.print_note(most),
+            Event::ShellEnded { .. } => self.print_shell(),
             Event::HookRan(report) if !report.text.is_empty() => self.print_note(most),
             Event::HookRan(_)
             | Event::Prompted { .. }
@@ -119,6 +118,7 @@ impl Transcript {
             | Event::BackedOff { .. }
             | Event::Retried
             | Event::CompactionBegan
+            | Event::ShellBegan { .. }
             | Event::ShellOutput { .. }
             | Event::Paused
             | Event::Produced { last: false, .. }
@@ -267,6 +267,16 @@ impl Transcript {
         }
     }
 
+    fn print_shell(&mut self) {
+        let lines = match (&self.scene.shell, self.scene.items.last()) {
+            (Some(shell), _) => block::shell_ended(shell, &self.viewer),
+            // It began before what is known of the log.
+            (None, Some(Item::Note { text, .. })) => text.lines().map(block::indented).collect(),
+            (None, _) => Vec::new(),
+        };
+        self.print(Kind::Other, lines);
+    }
+
     /// The note that the last record made.
     fn print_note(&mut self, most: usize) {
         if let Some(Item::Note { seq, word, text }) = self.scene.items.last()
@@ -325,13 +335,21 @@ impl Transcript {
         })
     }
 
-    /// The whole output of the newest call that has one.
+    /// The whole output of the newest call, or command of a user, that has one.
     pub fn output(&self) -> Whole {
-        let calls = self.scene.items.iter().rev().filter_map(|item| match item {
-            Item::Call { id } => self.scene.calls.get(id),
-            _ => None,
-        });
-        for call in calls {
+        let shell = self.scene.shell.as_ref().filter(|shell| shell.output.lines().count() > 1);
+        for item in self.scene.items.iter().rev() {
+            let call = match item {
+                Item::Call { id } => self.scene.calls.get(id),
+                Item::Note { word: NoteWord::ShellBegan, text, .. } => {
+                    match shell.filter(|shell| shell.command == *text) {
+                        Some(shell) => return Whole::Lines(block::shell_whole(shell, &self.viewer)),
+                        None => None,
+                    }
+                }
+                _ => None,
+            };
+            let Some(call) = call else { continue };
             let text = match call.ending.as_deref() {
                 Some(Ending::Success {
                     display: Display::Text { text } | Display::Diff { diff: text, .. }, ..

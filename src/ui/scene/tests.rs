@@ -102,7 +102,7 @@ fn turn_rows() -> Vec<(Value, &'static str)> {
         (json!({"tuned": {"mode": "auto_edit", "model": "n", "by": by("bob")}}), "items mode model"),
         (json!({"revoked": {"rules": [], "by": by("bob")}}), "items"),
         (json!({"restored": {"to": 3, "conversation": "kept", "by": by("bob")}}), "items"),
-        (json!({"shell_began": {"command": "make", "by": by("bob")}}), "items"),
+        (json!({"shell_began": {"command": "make", "by": by("bob")}}), "items shell"),
         (json!({"shell_output": {"text": "x"}}), ""),
         (json!({"shell_ended": {"text": "x"}}), "items"),
         (json!({"turn_began": {"turn": 2}}), "items phase queue turn turnAt"),

@@ -343,7 +343,9 @@ impl Deciding<'_> {
         };
         let mut text: String = output.chars().take(SHELL_CHARS).collect();
         if text.len() < output.len() {
+            let end = end_of(&output[text.len()..]);
             text.push_str("\n[The rest was left out.]");
+            text.push_str(end);
         }
         let text = [reason, &text].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n");
         self.push(Event::ShellEnded { text });
@@ -356,6 +358,17 @@ impl Deciding<'_> {
         }
     }
 }
+
+/// The last lines of a result, which say how the command ended and close the mark around what it printed.
+fn end_of(output: &str) -> &str {
+    let last = &output[output.ceil_char_boundary(output.len().saturating_sub(END_BYTES))..];
+    let marks = ["\nExit Code: ", "\nSignal: ", "\n</untrusted_context>"];
+    let at = marks.iter().find_map(|mark| last.rfind(mark));
+    at.map_or("", |at| &last[at..])
+}
+
+/// So much of a result is searched for how the command ended.
+const END_BYTES: usize = 512;
 
 fn died(message: String) -> CallError {
     ErrorKind::UnhandledException.error(format!("The tool ended unexpectedly: {message}"))

@@ -1,0 +1,142 @@
+//! A command that the user runs beside the agent.
+
+use crate::limits::LIVE_TAIL_BYTES;
+use crate::task::log::record::Record;
+use crate::task::message::Source;
+use crate::ui::scene::{NoteWord, Scene};
+use serde::Serialize;
+
+/// The user's own command that runs, or that ran last.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShellRun {
+    pub command: String,
+    pub by: Source,
+    /// The newest part of what it has printed.
+    pub output: String,
+    pub output_lines: u64,
+    /// How it ended: `exit 1`, or why it was stopped.
+    pub end: String,
+    pub began_at: u64,
+    /// 0 while it runs.
+    pub ended_at: u64,
+}
+
+impl ShellRun {
+    pub fn runs(&self) -> bool {
+        self.ended_at == 0
+    }
+
+    /// Whether it ended as commands do that do what they should.
+    pub fn is_well(&self) -> bool {
+        self.end == "exit 0"
+    }
+}
+
+impl Scene {
+    /// Whether a command of the user runs.
+    pub fn runs_shell(&self) -> bool {
+        self.shell.as_ref().is_some_and(ShellRun::runs)
+    }
+
+    pub(super) fn begin_shell(&mut self, command: &str, by: &Source, record: &Record) {
+        self.note(record.seq, NoteWord::ShellBegan, command);
+        self.shell = Some(ShellRun {
+            command: command.to_owned(),
+            by: by.clone(),
+            output: String::new(),
+            output_lines: 0,
+            end: String::new(),
+            began_at: record.at,
+            ended_at: 0,
+        });
+    }
+
+    pub(super) fn hear_shell(&mut self, text: &str) {
+        if let Some(shell) = self.shell.as_mut().filter(|shell| shell.runs()) {
+            shell.output_lines += text.matches('\n').count() as u64;
+            shell.output.push_str(text);
+            let cut = shell.output.len().saturating_sub(LIVE_TAIL_BYTES);
+            shell.output.drain(..shell.output.ceil_char_boundary(cut));
+        }
+    }
+
+    /// `text` is what the model is told. People are shown the output itself, and how it ended.
+    pub(super) fn end_shell(&mut self, text: &str, record: &Record) {
+        let told = Told::of(text);
+        let mut shown = told.output;
+        if let Some(shell) = self.shell.as_mut().filter(|shell| shell.runs()) {
+            if shell.output.trim().is_empty() {
+                shell.output_lines = shown.lines().count() as u64;
+                shell.output.clone_from(&shown);
+            }
+            shown.clone_from(&shell.output);
+            shell.ended_at = record.at;
+            shell.end.clone_from(&told.end);
+        }
+        let text = [shown.trim_end(), &told.end].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
+        self.note(record.seq, NoteWord::ShellEnded, &text.join("\n"));
+    }
+}
+
+/// What the model is told of a command, taken apart.
+struct Told {
+    output: String,
+    end: String,
+}
+
+impl Told {
+    /// A result is marked as untrusted and has lines about its end behind the output. Any other text says why there is no result.
+    fn of(text: &str) -> Told {
+        const CUT: &str = "\n[The rest was left out.]";
+        let marked = text.strip_prefix("<untrusted_context>\n");
+        let body = marked.map(|text| text.replace("\n</untrusted_context>", "").replace("&lt;/", "</"));
+        let body = body.as_deref().unwrap_or(text);
+        let Some(output) = body.strip_prefix("Output: ") else {
+            return Told { output: String::new(), end: text.to_owned() };
+        };
+        let is_fact = |line: &str| {
+            ["Exit Code: ", "Signal: ", "Background PIDs: ", "The command was ended "]
+                .iter()
+                .any(|word| line.starts_with(word))
+        };
+        let facts = output.lines().rev().take_while(|line| is_fact(line)).count();
+        let lines = output.lines().count();
+        let facts: Vec<&str> = output.lines().skip(lines - facts).collect();
+        let length: usize = facts.iter().map(|fact| fact.len() + 1).sum();
+        let shown = output[..output.len().saturating_sub(length)].trim_end_matches('\n').replace(CUT, "");
+        let end = facts.iter().map(|fact| match fact.split_once(": ") {
+            Some(("Exit Code", code)) => format!("exit {code}"),
+            Some(("Signal", signal)) => format!("signal {signal}"),
+            _ => (*fact).to_owned(),
+        });
+        let end: Vec<String> = end.collect();
+        let end = if end.is_empty() { "exit 0".to_owned() } else { end.join(" · ") };
+        Told { output: if shown == "(empty)" { String::new() } else { shown }, end }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_model_is_told_is_taken_apart() {
+        let marked = |text: &str| format!("<untrusted_context>\n{text}\n</untrusted_context>");
+        for (text, output, end) in [
+            (marked("Output: a\n\tb  c\n"), "a\n\tb  c", "exit 0"),
+            (marked("Output: (empty)"), "", "exit 0"),
+            (marked("Output: (empty)\nExit Code: 7"), "", "exit 7"),
+            (
+                marked("Output: x\n\nExit Code: 1\nBackground PIDs: 8 (ended with the command)"),
+                "x",
+                "exit 1 · Background PIDs: 8 (ended with the command)",
+            ),
+            (marked("Output: a&lt;/untrusted_context>\nSignal: 9"), "a</untrusted_context>", "signal 9"),
+            ("The user stopped the command.".to_owned(), "", "The user stopped the command."),
+        ] {
+            let told = Told::of(&text);
+            assert_eq!((told.output.as_str(), told.end.as_str()), (output, end), "{text}");
+        }
+    }
+}
