@@ -61,10 +61,7 @@ impl Ui {
                 let raw = self.transcript.answer().unwrap_or_default().to_owned();
                 self.print(raw.lines().map(|line| Line::new(Role::Text, line)).collect());
             }
-            Action::Debug => {
-                self.debug = !self.debug;
-                self.toast(if self.debug { "Debug lines are shown" } else { "Debug lines are hidden" }, now);
-            }
+            Action::Debug => self.switch_debug(now),
             Action::DeleteOrQuit if self.composer.draft.is_empty() => _ = self.arm_quit("ctrl-d", now),
             action => {
                 let outcome = self.composer.act(action);
@@ -75,6 +72,11 @@ impl Ui {
             }
         }
         self.keep_draft();
+    }
+
+    pub(super) fn switch_debug(&mut self, now: Now) {
+        self.debug = !self.debug;
+        self.toast(if self.debug { "Debug lines are shown" } else { "Debug lines are hidden" }, now);
     }
 
     fn edit_draft(&mut self) {

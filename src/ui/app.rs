@@ -164,11 +164,8 @@ impl Ui {
             Input::Line(text) => self.line(text, now),
             Input::Resized(size) => self.size = size,
             Input::Frame(frame) => self.frame(frame, now),
-            Input::Connected => self.connected(),
-            Input::Lost { retry_at } => {
-                self.client.lose();
-                self.retry_at = Some(retry_at);
-            }
+            Input::Connected => self.connected(now),
+            Input::Lost { retry_at } => self.lost(retry_at, now),
             Input::Edited(result) => self.edited(result, now),
             Input::Resumed(notice) => {
                 self.painter.forget();
@@ -248,7 +245,11 @@ impl Ui {
     }
 
     pub(super) fn toast(&mut self, text: impl Into<String>, now: Now) {
-        self.toast = Some((text.into(), now.mono_ms + TOAST_MS));
+        let text = text.into();
+        match &mut self.linear {
+            Some(linear) => linear.tell(&text, now.mono_ms),
+            None => self.toast = Some((text, now.mono_ms + TOAST_MS)),
+        }
     }
 
     pub(super) fn print(&mut self, lines: Vec<Line>) {
@@ -354,8 +355,20 @@ impl Ui {
         &self.terminal
     }
 
-    fn connected(&mut self) {
+    fn lost(&mut self, retry_at: u64, now: Now) {
+        self.client.lose();
+        let before = self.retry_at.replace(retry_at);
+        if let (Some(linear), None) = (&mut self.linear, before) {
+            let text = format!("Lost {}. It is tried again; what you type is kept.", self.setup.server);
+            linear.tell(&text, now.mono_ms);
+        }
+    }
+
+    fn connected(&mut self, now: Now) {
         let again = self.retry_at.take().is_some();
+        if let Some(linear) = self.linear.as_mut().filter(|_| again) {
+            linear.tell("Connected again.", now.mono_ms);
+        }
         for frame in self.client.connect() {
             self.acts.push(Act::Send(frame));
         }

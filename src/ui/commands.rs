@@ -66,7 +66,7 @@ impl Ui {
             "clients" => self.print(self.client_lines(now)),
             "stats" => self.print(self.transcript.tally.lines(&self.transcript.scene, self.columns())),
             "copy" => self.copy(argument, now),
-            "debug" => self.debug = !self.debug,
+            "debug" => self.switch_debug(now),
             "status" => {
                 let text = self.footer(usize::MAX).content();
                 self.print(vec![Line::new(Role::Text, text.trim())]);
@@ -197,6 +197,9 @@ impl Ui {
 
     /// Copies the last answer, or its n-th block of code, by a sequence that the terminal may ignore.
     fn copy(&mut self, argument: &str, now: Now) {
+        if self.linear.is_some() {
+            return self.toast("Nothing can be copied for you here: that needs an escape sequence", now);
+        }
         let answer = self.transcript.answer().unwrap_or_default();
         let text = match argument.parse::<usize>() {
             Ok(number) => code_blocks(answer).into_iter().nth(number.saturating_sub(1)),

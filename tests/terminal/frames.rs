@@ -123,6 +123,58 @@ fn linear_mode_sends_no_escape_at_all() {
     assert!(all.contains("Agent: ") && all.contains("Tool ") && all.contains("Type a number."), "{all}");
 }
 
+/// What a screen shows for a moment, or beside the text, is said.
+#[test]
+fn linear_mode_says_what_a_screen_shows() {
+    let mut session = Session::connected(Setup { linear: true, ..setup() }, 80, 24);
+    let said = |session: &mut Session, what: &str| {
+        let words = std::mem::take(&mut session.words);
+        assert!(words.contains(what), "{what:?} was not said: {words}");
+    };
+    session.take(Input::Line("/mode foo"));
+    said(&mut session, "The modes are: asks, edits, plan, yolo");
+    session.take(Input::Line("/copy"));
+    said(&mut session, "Nothing can be copied");
+    session.take(Input::Line("/model nosuch"));
+    session.fail("tune", "INVALID_PARAMS", "There is no model nosuch.");
+    said(&mut session, "There is no model nosuch.");
+    session.take(Input::Line("!ls -l"));
+    assert_eq!(session.call("shell").expect("a command").1["command"], "ls -l");
+    session.take(Input::Line("go"));
+    session.fail("say", "OVERLOADED", "Too many prompts.");
+    said(&mut session, "Too many prompts.");
+    session.event(prompted(1, "you", "go"));
+    session.event(json!({"turn_began": {"turn": 1}}));
+    let waits = json!({"tries": {"failed": 2, "broken": 0}, "delay_ms": 60_000, "reason": "Rate limit"});
+    session.event(json!({"backed_off": waits}));
+    said(&mut session, "It is tried again in 1m: Rate limit");
+    session.wait(31_000);
+    said(&mut session, "Still working");
+    session.event(json!("compaction_began"));
+    session.wait(31_000);
+    said(&mut session, "Still working");
+    session.event(prompted(2, "phone", "more"));
+    session.event(json!({"dropped": {"turn": 2, "by": by("phone")}}));
+    said(&mut session, "phone [A2A] took back: more");
+    session.event(json!({"tuned": {"mode": "plan", "model": "m-2", "by": by("phone")}}));
+    said(&mut session, "the mode is plan, the model is m-2, says phone [A2A]");
+    session.frame(json!({"problem": {"reason": "x", "message": "The disk is full."}}));
+    said(&mut session, "The disk is full.");
+    session.take(Input::Lost { retry_at: session.now.mono_ms + 500 });
+    said(&mut session, "Lost localhost:41243.");
+    session.take(Input::Connected);
+    said(&mut session, "Connected again.");
+    let options =
+        json!([{"label": "One", "description": "Small and exhaustive."}, {"label": "Two", "description": ""}]);
+    let inquiry = json!({"question": "Which?", "header": "h", "type": "choice", "options": options});
+    ask(&mut session, json!({"ask_user": {"title": "t", "questions": [inquiry]}}));
+    said(&mut session, "1: One (Small and exhaustive); 2: Two; 3: Something else");
+    session.take(Input::Line("2"));
+    session.event(crate::given::answered_by("phone", "proceed_once"));
+    session.fail("answer", "TOOL_CALL_NOT_PENDING", "no");
+    said(&mut session, "phone [A2A] answered first: your key changed nothing");
+}
+
 #[test]
 fn every_small_size_is_painted() {
     for (columns, rows) in (1..=20).flat_map(|columns| (1..=6).map(move |rows| (columns, rows))) {

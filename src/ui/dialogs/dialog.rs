@@ -120,6 +120,16 @@ impl Dialog {
         }
     }
 
+    /// The same with what is said about them.
+    pub fn choices(&self) -> Vec<(String, String)> {
+        match &self.kind {
+            Kind::Inquiry(inquiring) => inquiring.options(),
+            Kind::Approval(_) | Kind::Picker(_) => {
+                self.labels().into_iter().map(|label| (label, String::new())).collect()
+            }
+        }
+    }
+
     fn count(&self) -> usize {
         self.labels().len()
     }

@@ -15,6 +15,7 @@ use crate::ui::format::wrap::Line;
 use crate::ui::input::composer::Outcome;
 use crate::ui::input::keys::{Code, Key, Mods, TerminalInput};
 use crate::ui::output::block::{self, count, spell, subject, tool_name};
+use crate::ui::output::status::mode_word;
 use crate::ui::output::transcript::Transcript;
 use crate::ui::scene::{Call, Item, Phase};
 
@@ -43,6 +44,12 @@ impl Linear {
             let end = self.words[cut..].find('\n').map_or(self.words.len(), |end| cut + end + 1);
             self.words.replace_range(..end, "Older lines are left out: the terminal was too slow.\n");
         }
+    }
+
+    /// A message that a screen would show for a moment.
+    pub fn tell(&mut self, text: &str, now: u64) {
+        self.said_at = now;
+        self.line(text);
     }
 
     pub fn say(&mut self, lines: &[Line]) {
@@ -115,6 +122,23 @@ impl Linear {
             {
                 let name = scene.calls.get(call).map_or("it", tool_name);
                 self.line(&format!("{} answered the question about {name}.", transcript.viewer.who(by)));
+            }
+            Event::BackedOff { delay_ms, reason, .. } => {
+                let wait = spell(*delay_ms).unwrap_or_else(|| "a moment".into());
+                self.line(&format!("It is tried again in {wait}: {reason}"));
+            }
+            Event::Dropped { turn, by } => {
+                let text = transcript.prompt_of(*turn).unwrap_or_default();
+                self.line(&format!("{} took back: {text}", transcript.viewer.who(by)));
+            }
+            Event::Tuned { mode, model, by, .. } => {
+                let model = model.as_ref().map(|model| format!("the model is {model}"));
+                let facts: Vec<String> =
+                    mode.map(|mode| format!("the mode is {}", mode_word(mode))).into_iter().chain(model).collect();
+                if !facts.is_empty() {
+                    let text = format!("From now on {}, says {}.", facts.join(", "), transcript.viewer.who(by));
+                    self.line(&text);
+                }
             }
             Event::ShellBegan { command, .. } => self.line(&format!("Command: {command}")),
             Event::ShellEnded { .. } => {
@@ -192,26 +216,35 @@ impl Linear {
         }
     }
 
-    /// The answers by number.
+    /// The answers by number, with what is said about them.
     fn offer(&mut self, dialog: &Dialog) {
-        let labels = dialog.labels();
-        let choices: Vec<String> = (1..).zip(&labels).map(|(number, label)| format!("{number}: {label}")).collect();
+        let choice = |(number, (label, help)): (usize, (String, String))| match help.is_empty() {
+            true => format!("{number}: {label}"),
+            false => format!("{number}: {label} ({})", help.trim_end_matches('.')),
+        };
+        let choices: Vec<String> = (1..).zip(dialog.choices()).map(choice).collect();
         self.line(&match choices.is_empty() {
             true => "Type the answer.".to_owned(),
             false => format!("{}. Type a number.", choices.join("; ")),
         });
     }
 
+    /// When it is to be said that the agent still works; not while it waits for the user.
     pub fn due(&self, transcript: &Transcript) -> Option<u64> {
-        (transcript.scene.phase == Phase::Thinking || transcript.scene.phase == Phase::Tools)
-            .then_some(self.said_at + STILL_MS)
+        let scene = &transcript.scene;
+        let rests = matches!(scene.phase, Phase::Idle | Phase::Interrupted | Phase::Closed);
+        let works = scene.runs_shell() || (!rests && scene.asked.is_empty());
+        works.then_some(self.said_at + STILL_MS)
     }
 
     /// Says that the agent still works.
     pub fn tick(&mut self, transcript: &Transcript, now: Now) {
         if self.due(transcript).is_some_and(|due| due <= now.mono_ms) {
             self.said_at = now.mono_ms;
-            let seconds = now.unix_ms.saturating_sub(transcript.scene.turn_at) / 1_000;
+            let scene = &transcript.scene;
+            let shell = scene.shell.as_ref().filter(|shell| shell.runs() && scene.phase == Phase::Idle);
+            let since = shell.map_or(scene.turn_at, |shell| shell.began_at);
+            let seconds = now.unix_ms.saturating_sub(since) / 1_000;
             let time = if seconds < 60 {
                 count(seconds as usize, "second")
             } else {

@@ -217,7 +217,7 @@ impl Transcript {
         self.scene.trim(ITEMS_KEPT);
     }
 
-    fn prompt_of(&self, turn: u32) -> Option<String> {
+    pub fn prompt_of(&self, turn: u32) -> Option<String> {
         self.scene.items.iter().rev().find_map(|item| match item {
             Item::Prompt { prompt, .. } if prompt.turn == turn => Some(prompt.text.clone()),
             _ => None,
