@@ -102,6 +102,16 @@ pub struct Models {
 }
 
 impl Models {
+    /// The models that people are offered: those that are allowed, or those that are known, and the default.
+    pub fn offered(&self) -> Vec<String> {
+        let known = gemini::OFFERED.iter().map(|name| (*name).to_owned());
+        let mut names: Vec<String> = if self.allowed.is_empty() { known.collect() } else { self.allowed.clone() };
+        if !names.contains(&self.default) {
+            names.push(self.default.clone());
+        }
+        names
+    }
+
     /// The API's name of the model for a task, or why the client may not use it.
     pub fn choose(&self, wish: Option<&str>) -> Result<String, String> {
         let Some(wish) = wish else {
@@ -469,6 +479,12 @@ mod tests {
         let few = config("--model mine --allowed-model flash --allowed-model yours", &[]);
         let few = few.unwrap().models;
         assert!(few.choose(Some("gemini-3.5-flash")).is_ok());
+        let offered = few.offered();
+        assert!(offered.contains(&few.default) && offered.iter().all(|name| few.choose(Some(name)).is_ok()));
+        let any = Models { allowed: Vec::new(), ..few.clone() };
+        let offered = any.offered();
+        assert_eq!(offered[0], "auto");
+        assert!(offered.len() > 5 && offered.iter().all(|name| any.choose(Some(name)).is_ok()), "{offered:?}");
         assert!(few.choose(Some("yours")).is_ok());
         assert!(few.choose(Some("mine")).is_ok());
         assert!(few.choose(Some("pro")).unwrap_err().contains("--allowed-model pro"));

@@ -217,6 +217,17 @@ pub fn resolve(model: &str) -> Result<&str, ModelError> {
     Ok(resolved)
 }
 
+/// What is offered to people who choose a model, where any of Google's may be asked. Other names can be written.
+pub const OFFERED: &[&str] = &[
+    "auto",
+    "gemini-3.1-pro-preview",
+    "gemini-3-flash-preview",
+    "gemini-3.5-flash",
+    "gemini-3.1-flash-lite",
+    "gemini-2.5-pro",
+    "gemini-2.5-flash",
+];
+
 /// Whether a client may ask for this model without it being named by the operator: one of Google's families, or a model of
 /// one's own.
 pub fn is_known_family(model: &str) -> bool {

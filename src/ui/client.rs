@@ -187,6 +187,8 @@ pub struct About {
     pub session: Option<TaskId>,
     pub workspace: String,
     pub mode: Option<Mode>,
+    /// The model of new sessions, and those that people are offered.
+    pub model: String,
     pub models: Vec<String>,
     /// Tokens that the model takes, and at which the conversation is summarised.
     pub window: u64,

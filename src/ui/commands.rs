@@ -125,7 +125,14 @@ impl Ui {
             .about
             .models
             .iter()
-            .map(|model| vec![model.clone(), if model == current { "now".into() } else { String::new() }])
+            .map(|model| {
+                let note = match model.as_str() {
+                    _ if model == current => "now",
+                    "auto" => "the newest pro model, and another one when it cannot be had",
+                    _ => "",
+                };
+                vec![model.clone(), note.to_owned()]
+            })
             .collect();
         let lines = columns(&rows, &[Role::Text, Role::Muted]);
         let entries = lines.into_iter().zip(self.about.models.clone()).collect();

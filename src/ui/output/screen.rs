@@ -299,8 +299,11 @@ impl Ui {
             return Line::new(Role::Muted, &text).clipped(columns);
         }
         let scene = &self.transcript.scene;
-        let model =
-            if scene.model.is_empty() { self.about.models.first().map_or("", String::as_str) } else { &scene.model };
+        let first = || self.about.models.first().map_or("", String::as_str);
+        let model = match (&scene.model, &self.about.model) {
+            (model, _) | (_, model) if !model.is_empty() => model,
+            _ => first(),
+        };
         let footer = Footer {
             directory: &directory,
             branch: &self.setup.branch,

@@ -25,14 +25,14 @@ pub(super) struct Backend {
 pub(super) struct ForCore {
     pub(super) script: Option<Arc<Script>>,
     pub(super) choose: Choose,
-    /// The models that clients may choose, if they are listed.
+    /// The models that people are offered.
     pub(super) names: Vec<String>,
 }
 
 impl Backend {
     /// One that clients may choose a model of.
     fn of_api(model: Arc<impl ModelBackend + Ask + 'static>, models: Models) -> Backend {
-        let names = models.allowed.clone();
+        let names = models.offered();
         let choose = Box::new(move |wish: Option<&str>| models.choose(wish));
         Backend { model: model.clone(), ask: Some(model), for_core: ForCore { script: None, choose, names } }
     }
