@@ -73,6 +73,8 @@ pub const SCREENS_BEFORE: usize = 2;
 pub const CITED: usize = 200;
 /// Clients whose prompts and answers are counted.
 pub const CLIENTS_COUNTED: usize = 100;
+/// Models whose requests are counted apart.
+pub const MODELS_COUNTED: usize = 20;
 /// What a frame prints into the scrollback. The rest follows in the next frames, so that keys are answered meanwhile.
 pub const FRAME_BYTES: usize = 32 * KIB;
 

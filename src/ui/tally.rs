@@ -1,6 +1,7 @@
 //! What a session has come to: requests, tokens, tools, time, and what each client did.
 
-use crate::limits::ui::CLIENTS_COUNTED;
+use crate::limits::ui::{CLIENTS_COUNTED, MODELS_COUNTED};
+use crate::task::log::answer::Usage;
 use crate::task::log::event::Event;
 use crate::task::log::record::Record;
 use crate::task::message::Source;
@@ -15,7 +16,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub requests: usize,
-    errors: usize,
+    /// Per model, in the order in which they were asked first.
+    models: Vec<(String, Asked)>,
     succeeded: usize,
     failed: usize,
     refused: usize,
@@ -24,6 +26,14 @@ pub struct Tally {
     began_at: u64,
     working_ms: u64,
     clients: BTreeMap<String, Doings>,
+}
+
+/// What was asked of a model.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Asked {
+    requests: usize,
+    errors: usize,
+    usage: Usage,
 }
 
 /// What a client did.
@@ -39,8 +49,14 @@ impl Tally {
     pub fn count(&mut self, record: &Record, scene: &Scene) {
         match &record.event {
             Event::Created(_) => self.began_at = record.at,
-            Event::Answered { .. } => self.requests += 1,
-            Event::BackedOff { .. } => self.errors += 1,
+            Event::Answered { answer } => {
+                self.requests += 1;
+                self.of_model(&scene.model, |asked| {
+                    asked.requests += 1;
+                    answer.usage.iter().for_each(|usage| asked.usage.add(usage));
+                });
+            }
+            Event::BackedOff { .. } => self.of_model(&scene.model, |asked| asked.errors += 1),
             Event::TurnEnded { .. } => self.working_ms += record.at.saturating_sub(scene.turn_at),
             Event::Prompted { by, .. } => self.of(by, |client| client.said_at = Some(record.at)),
             Event::CallAnswered { by, .. } => self.of(by, |client| client.answered += 1),
@@ -53,6 +69,15 @@ impl Tally {
         if self.clients.len() < CLIENTS_COUNTED || self.clients.contains_key(&by.client) {
             change(self.clients.entry(by.client.clone()).or_default());
         }
+    }
+
+    /// Of further models only the requests are counted.
+    fn of_model(&mut self, model: &str, change: impl Fn(&mut Asked)) {
+        let known = self.models.iter().any(|(name, _)| name == model);
+        if !known && self.models.len() < MODELS_COUNTED {
+            self.models.push((model.to_owned(), Asked::default()));
+        }
+        self.models.iter_mut().filter(|(name, _)| name == model).take(1).for_each(|(_, asked)| change(asked));
     }
 
     pub fn client(&self, name: &str) -> Option<&Doings> {
@@ -74,15 +99,11 @@ impl Tally {
         }
     }
 
-    /// In two lines, or more where the terminal is narrow.
+    /// A line for each model and one for the rest, or more where the terminal is narrow.
     pub fn lines(&self, scene: &Scene, most: usize) -> Vec<Line> {
-        let total = &scene.usage.total;
-        let cached = total.cached.unwrap_or(0) * 100 / total.prompt.max(1);
-        let mut model = format!("{}, {}", count(self.requests, "request"), count(self.errors, "error"));
-        model += &format!(" · {} in ({cached}% cached) · {} out", thousands(total.prompt), thousands(total.output));
-        if let Some(thoughts) = total.thoughts {
-            model += &format!(" · {} thought", thousands(thoughts));
-        }
+        let none = [(scene.model.clone(), Asked::default())];
+        let models = if self.models.is_empty() { &none[..] } else { &self.models };
+        let mut rows: Vec<Vec<String>> = models.iter().map(|(name, asked)| row(name, asked.words())).collect();
         let mut tools = format!("{} ok, {} failed, {} refused", self.succeeded, self.failed, self.refused);
         tools += &format!(" · files +{} −{}", self.added, self.removed);
         let lasted = scene.at.saturating_sub(self.began_at);
@@ -91,8 +112,25 @@ impl Tally {
         if !times.is_empty() {
             tools += &format!(" · {}", times.join(", "));
         }
-        let row = |name: &str, text: String| vec![format!("{name:<12}"), text];
-        broken_columns(&[row(&scene.model, model), row("tools", tools)], &[Role::Strong, Role::Text], most)
+        rows.push(row("tools", tools));
+        broken_columns(&rows, &[Role::Strong, Role::Text], most)
+    }
+}
+
+fn row(name: &str, text: String) -> Vec<String> {
+    vec![format!("{name:<12}"), text]
+}
+
+impl Asked {
+    fn words(&self) -> String {
+        let usage = &self.usage;
+        let cached = usage.cached.unwrap_or(0) * 100 / usage.prompt.max(1);
+        let mut words = format!("{}, {}", count(self.requests, "request"), count(self.errors, "error"));
+        words += &format!(" · {} in ({cached}% cached) · {} out", thousands(usage.prompt), thousands(usage.output));
+        if let Some(thoughts) = usage.thoughts {
+            words += &format!(" · {} thought", thousands(thoughts));
+        }
+        words
     }
 }
 
