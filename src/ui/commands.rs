@@ -104,12 +104,14 @@ impl Ui {
                 let title =
                     Line::new(Role::Warn, "! ").text("In this mode nothing is asked any more: every command runs.");
                 let entries = vec![
-                    (Line::new(Role::Text, "No"), "no".to_owned()),
                     (Line::new(Role::Text, "Yes, run everything without asking"), "yes".to_owned()),
+                    (Line::new(Role::Text, "No"), "no".to_owned()),
                 ];
                 let hint = "number or ↑↓ and Enter · Esc back";
                 let picker = Picker::new(vec![title, Line::default()], entries, Numbers::Shown, hint);
-                self.open(Dialog::new(Kind::Picker(picker)), Some(Picks::Yolo), now);
+                // Enter alone changes nothing.
+                let dialog = Dialog { kind: Kind::Picker(picker), selected: 1 };
+                self.open(dialog, Some(Picks::Yolo), now);
             }
             Some(mode) => self.tune(Some(mode), None),
             None => self.toast("The modes are: asks, edits, plan, yolo", now),

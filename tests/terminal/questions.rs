@@ -363,6 +363,45 @@ fn questions_of_a_server_are_asked_again_if_the_answer_does_not_fit() {
 }
 
 #[test]
+fn y_is_yes_and_n_is_no() {
+    for (key, answer) in [("y", "Yes"), ("n", "No")] {
+        let questions = json!([inquiry("Sure?", "yesno", json!({}))]);
+        let mut session = asked(json!({"ask_user": {"title": "t", "questions": questions}}));
+        session.keys(key);
+        assert_eq!(session.call("answer").expect("an answer").1["answers"], json!({"0": answer}), "{key}");
+    }
+    for (key, mode) in [("y", Some("yolo")), ("n", None), ("\r", None)] {
+        let mut session = Session::connected(setup(), 80, 24);
+        session.keys("/mode yolo");
+        session.wait(100);
+        session.keys("\r");
+        session.keys(key);
+        let tuned = session.call("tune").map(|(_, call)| call["mode"].clone());
+        assert_eq!(tuned, mode.map(|mode| json!(mode)), "{key:?}");
+    }
+}
+
+/// What is said after a no is not said about the next question.
+#[test]
+fn the_next_question_has_no_message_of_the_last_one() {
+    let mut session = busy();
+    session.wait(1_000);
+    let calls = ["c-1", "c-2"].map(|id| json!({"call": {"id": id, "name": "run_shell_command", "args": {}}}));
+    session.event(json!({"answered": {"answer": {"parts": calls}}}));
+    for call in ["c-1", "c-2"] {
+        let plan = json!({"title": "x", "question": command("ls")});
+        session.event(json!({"call_planned": {"call": call, "plan": plan}}));
+        session.event(json!({"call_asked": {"call": call}}));
+    }
+    session.wait(400);
+    session.keys("n");
+    session.event(answered_by("you", "cancel"));
+    session.keys("\t");
+    session.wait(400);
+    assert!(is_focused(&session) && !session.picture().contains("Say what"), "{}", session.picture());
+}
+
+#[test]
 fn trust_has_three_answers_and_leaving_quits() {
     for (keys, expected) in [
         ("1", Act::Trust(TrustChoice::Folder)),

@@ -182,7 +182,8 @@ impl Approval {
                 let args = serde_json::to_string_pretty(args).unwrap_or_default();
                 let body = command_rows(&args, columns.saturating_sub(2));
                 let warnings = warned(warnings, columns);
-                let head = head(&format!(" {tool} of the MCP server {server}"));
+                let head = Line::new(Role::Accent, "? ").add(Role::Strong, tool);
+                let head = head.text(&format!(" of the MCP server {server}"));
                 Asked::new(head, body, warnings, all)
             }
             Question::AskUser { title, .. } => Asked::new(head(title), Vec::new(), Vec::new(), all),

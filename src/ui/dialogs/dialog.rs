@@ -7,6 +7,7 @@ use crate::task::spec::{Answers, Choice, InquiryKind, Plan};
 use crate::ui::dialogs::approval::{Approval, Reply};
 use crate::ui::dialogs::inquiry::Inquiring;
 use crate::ui::format::style::Role;
+use crate::ui::format::text::width;
 use crate::ui::format::wrap::{Line, Span, paragraph};
 use crate::ui::input::bind::{Action, action};
 use crate::ui::input::complete::{mark, window};
@@ -173,7 +174,7 @@ impl Dialog {
             "j" => self.step(Way::Down, count),
             "k" => self.step(Way::Up, count),
             "y" => return self.choose(0),
-            "n" if matches!(self.kind, Kind::Approval(_)) => return self.choose(count - 1),
+            "n" if self.ends_with_no() => return self.choose(count - 1),
             "v" => return Outcome::Whole,
             " " => return self.mark(),
             _ => {
@@ -182,6 +183,14 @@ impl Dialog {
             }
         }
         Outcome::Changed
+    }
+
+    /// Whether the last answer is a no.
+    fn ends_with_no(&self) -> bool {
+        match &self.kind {
+            Kind::Approval(_) | Kind::Picker(_) => true,
+            Kind::Inquiry(inquiring) => inquiring.ends_with_no(),
+        }
     }
 
     fn choose(&mut self, at: usize) -> Outcome {
@@ -310,7 +319,7 @@ impl Dialog {
         if lines.len() + 2 <= rows {
             lines.push(Line::default());
         }
-        lines.push(Line::new(Role::Muted, &format!("  {hint}")));
+        lines.push(Line::new(Role::Muted, &format!("  {}", fitted(&hint, columns.saturating_sub(2)))));
         if lines.len() > rows
             && let Kind::Approval(approval) = &mut self.kind
         {
@@ -357,15 +366,29 @@ pub(super) fn listed(labels: Vec<Line>, selected: usize, numbers: Numbers) -> Ve
     labels.into_iter().enumerate().map(row).collect()
 }
 
-/// A line of one role, broken by words with its indentation.
+/// A hint without its first parts, as far as there is no room for them. The last one says how to leave.
+fn fitted(hint: &str, columns: usize) -> String {
+    let mut parts: Vec<&str> = hint.split(" · ").collect();
+    while parts.len() > 1 && width(&parts.join(" · ")) > columns {
+        parts.remove(0);
+    }
+    parts.join(" · ")
+}
+
+/// A line broken by words: with its indentation, or below what follows its mark.
 fn broken(line: &Line, columns: usize) -> Vec<Line> {
     match line.spans.as_slice() {
-        [span] if line.width() > columns => {
+        _ if line.width() <= columns => vec![line.clone()],
+        [span] => {
             let text = span.text.trim_start();
             let indent = Span::new(span.role, &span.text[..span.text.len() - text.len()]);
             paragraph(&indent, &indent, &[Span::prose(span.role, text)], columns)
         }
-        _ => vec![line.clone()],
+        [first, rest @ ..] => {
+            let next = Span::new(Role::Text, &" ".repeat(width(&first.text)));
+            paragraph(first, &next, rest, columns)
+        }
+        [] => vec![line.clone()],
     }
 }
 

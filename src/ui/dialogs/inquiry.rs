@@ -83,6 +83,11 @@ impl Inquiring {
         }
     }
 
+    /// Whether the last choice is a no.
+    pub(in crate::ui) fn ends_with_no(&self) -> bool {
+        self.current().kind == InquiryKind::YesNo && self.last_option().is_none()
+    }
+
     pub(in crate::ui) fn choose(&mut self, at: usize) -> Outcome {
         let options = self.options();
         match (&self.server, self.last_option().filter(|_| at + 1 == options.len())) {

@@ -11,6 +11,9 @@ use crate::ui::dialogs::dialog::{Dialog, Kind, Outcome};
 use crate::ui::input::keys::{Code, Key, TerminalInput};
 use std::sync::Arc;
 
+/// What is said after a no. It is not said about the next question.
+const INSTEAD: &str = "Say what to do instead";
+
 impl Ui {
     /// Opens the oldest question, and closes one that was answered.
     pub(in crate::ui) fn follow_questions(&mut self, now: Now) {
@@ -43,6 +46,7 @@ impl Ui {
         if let Some(linear) = &mut self.linear {
             linear.ask(&mut dialog, &self.transcript);
         }
+        self.toast.take_if(|(text, _)| text == INSTEAD);
         let quiet = self.typing.key_at.is_none_or(|at| now.mono_ms.saturating_sub(at) >= QUIET_MS);
         // Whoever has just allowed a call is asked about the next one.
         let ready = quiet || std::mem::take(&mut self.typing.answering);
@@ -77,7 +81,7 @@ impl Ui {
             }
             (Outcome::Cancelled, None, Some(call)) => {
                 self.answer(call, Choice::Cancel, None, None);
-                self.toast("Say what to do instead", now);
+                self.toast(INSTEAD, now);
             }
             (Outcome::Cancelled, picks, _) => self.leave_picker(picks),
             (Outcome::Picked(value), Some(picks), _) => self.picked(picks, &value, now),
