@@ -21,7 +21,7 @@
 //! | wide tables, records, copied code | `oracle::tables_…`, screen 33, `oracle::code_is_copied_…` |
 //! | only known sequences, none that loses rows | `vt.rs` panics on others; `frames::random_keys_…`, `frames::nothing_that_loses_rows_…` |
 //! | rows above the cursor, bytes of a frame, idleness | `frames::rows_above_…`, `paint::only_what_changed_…`, `frames::frames_keep_…`, `frames::nothing_happens_…` |
-//! | resizing, small sizes, redraw | `paint::resizing_…`, `frames::every_small_size_…`, `paint::a_redraw_…`, screens 67, 68 and 95 to 97 |
+//! | resizing, small sizes, redraw | `paint::resizing_…`, `frames::every_small_size_…`, `paint::a_redraw_…`, screens 67, 68 and 97 to 99 |
 //! | modes of the keyboard at the end | `frames::the_way_of_sending_keys_…` |
 //! | colours, ASCII, linear mode | `style`: all; screen 36; `frames::linear_mode_…` |
 //! | notifications, clients that come and go | `frames::people_who_…`, `frames::clients_that_…` |

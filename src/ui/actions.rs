@@ -53,7 +53,7 @@ impl Ui {
             Action::Prefix => self.typing.prefix = true,
             Action::Editor => self.edit_draft(),
             Action::Move(Motion::LineEnd) if prefixed => self.edit_draft(),
-            Action::Plan => match self.transcript.plan() {
+            Action::Plan => match self.transcript.plan(self.columns()) {
                 plan if plan.is_empty() => self.toast("The agent has no plan yet", now),
                 plan => self.print(plan),
             },

@@ -201,7 +201,7 @@ impl Scene {
             Event::Attached { text, media } if text.is_empty() && media.is_empty() => self.phase = Phase::Thinking,
             Event::Attached { .. } => self.think_after(seq, NoteWord::Attached, ""),
             Event::CommandExpanded { parts } => self.name_calls(parts.iter().filter_map(PromptPart::request)),
-            Event::CommandPrompted { .. } => self.think_after(seq, NoteWord::CommandPrompted, ""),
+            Event::CommandPrompted { .. } => self.prompt_by_command(seq),
             Event::Tools(_)
             | Event::ServerSeen(_)
             | Event::Traced { .. }
@@ -280,6 +280,16 @@ impl Scene {
             let prompt = self.queue.remove(at);
             self.items.push(Item::Prompt { seq, prompt });
         }
+    }
+
+    /// A slash command has become a prompt: it is named.
+    fn prompt_by_command(&mut self, seq: Seq) {
+        let said = self.items.iter().rev().find_map(|item| match item {
+            Item::Prompt { prompt, .. } => prompt.text.split_whitespace().next(),
+            _ => None,
+        });
+        let name = said.filter(|word| word.starts_with('/')).unwrap_or_default().to_owned();
+        self.think_after(seq, NoteWord::CommandPrompted, &name);
     }
 
     fn drop_prompt(&mut self, turn: u32, by: &Source, seq: Seq) {

@@ -68,6 +68,16 @@ fn escapes_of_the_model_and_of_tools_are_visible() {
     assert!(session.vt.everything().contains("␛]52;c;aGk=␇␛[2J\\x9b31m"));
 }
 
+#[test]
+fn a_slash_command_that_becomes_a_prompt_is_named() {
+    let mut session = Session::connected(setup(), 80, 24);
+    session.event(prompted(1, "you", "/init all"));
+    session.event(json!({"turn_began": {"turn": 1}}));
+    session.event(json!("command_began"));
+    session.event(json!({"command_prompted": {"text": "Look at the project."}}));
+    assert!(session.vt.everything().contains("\n✓ /init\n"), "{}", session.vt.everything());
+}
+
 /// A command of the user is shown while it runs, can be stopped, and leaves its output as it was.
 #[test]
 fn a_command_of_the_user_shows_its_output_and_its_end() {

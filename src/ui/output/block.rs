@@ -96,16 +96,20 @@ pub fn count(number: usize, word: &str) -> String {
 }
 
 pub fn prompt(prompt: &Prompt, viewer: &Viewer, most: usize) -> Vec<Line> {
-    let (first, next) = (Span::new(Role::Accent, "› "), Span::new(Role::Text, "  "));
+    let first = Span::new(Role::Accent, "› ");
     let mut rows = Vec::new();
     let lines: Vec<&str> = prompt.text.trim_end().lines().collect();
     for (at, text) in lines.iter().take(PROMPT_ROWS).enumerate() {
+        // The lines of code and lists keep their indentation.
+        let (blanks, text) = text.split_at(text.len() - text.trim_start_matches([' ', '\t']).len());
+        let indent = if at == 0 { String::new() } else { Span::new(Role::Text, blanks).text };
         let mut spans = vec![Span::prose(Role::Text, text)];
         if at == 0 && !viewer.is_me(&prompt.by) {
             spans
                 .insert(0, Span::new(Role::Accent, &format!("[A2A] {}: ", name_of(&prompt.by.client, &prompt.by.via))));
         }
-        rows.extend(paragraph(if at == 0 { &first } else { &next }, &next, &spans, most));
+        let hanging = Span::new(Role::Text, &format!("  {}", &indent[..indent.len().min(most / 3)]));
+        rows.extend(paragraph(if at == 0 { &first } else { &hanging }, &hanging, &spans, most));
     }
     if lines.len() > PROMPT_ROWS {
         let more = lines.len() - PROMPT_ROWS;
@@ -170,23 +174,45 @@ fn one_row(text: &str) -> String {
     if lines.next().is_some() { first + " …" } else { first }
 }
 
-/// So much of the first row of a call that has ended is shown before its facts, also where the terminal has to break the row.
+/// A subject that is cut to less says too little; the facts take a row of their own then.
 const NAMED: usize = 24;
 
-/// The first row of a call: mark, name, subject, facts. The subject is cut so that the facts are seen, but not to less than `least`.
-fn head((role, mark): (Role, &str), call: &Call, viewer: &Viewer, room: (usize, usize), facts: &[String]) -> Line {
-    let (most, least) = room;
-    let none = Line::default();
-    let facts = facts.iter().fold(none, |line, fact| line.add(Role::Muted, " · ").add(Role::Muted, fact));
+/// Mark, name and subject of a call.
+fn title(role: Role, mark: &str, call: &Call, viewer: &Viewer) -> Line {
     let subject = subject(call, viewer);
-    let mut line = Line::new(role, mark).text(" ").add(Role::Strong, tool_name(call));
-    if !subject.is_empty() {
-        line = line.text(" ").text(&subject);
+    let line = Line::new(role, mark).text(" ").add(Role::Strong, tool_name(call));
+    if subject.is_empty() { line } else { line.text(" ").text(&subject) }
+}
+
+fn with_facts(line: Line, facts: &[String]) -> Line {
+    facts.iter().fold(line, |line, fact| line.add(Role::Muted, " · ").add(Role::Muted, fact))
+}
+
+/// A title with its facts in one row. The title is cut, so that the facts are seen.
+fn one_line(title: Line, facts: &[String], most: usize) -> Line {
+    let rest: usize = facts.iter().map(|fact| width(fact) + 3).sum();
+    with_facts(title.clipped(most.saturating_sub(rest).max(most / 3)), facts).clipped(most)
+}
+
+/// A title with its facts: one row if the title is clear, otherwise as many as the facts take.
+fn head(title: Line, facts: &[String], most: usize) -> Vec<Line> {
+    let rest: usize = facts.iter().map(|fact| width(fact) + 3).sum();
+    let room = most.saturating_sub(rest);
+    if title.width() <= room || room >= NAMED {
+        return vec![with_facts(title.clipped(room), facts)];
     }
-    let room = most.saturating_sub(facts.width()).max(least);
-    let mut line = line.clipped(room);
-    facts.spans.into_iter().for_each(|span| line.push(span));
-    line
+    let indent = Span::new(Role::Text, "  ");
+    let mut lines = vec![title.clipped(most)];
+    for fact in facts {
+        let last = lines.pop().unwrap_or_default();
+        if last.width() + 3 + width(fact) <= most {
+            lines.push(with_facts(last, std::slice::from_ref(fact)));
+        } else {
+            lines.push(last);
+            lines.extend(paragraph(&indent, &indent, &[Span::new(Role::Muted, fact)], most));
+        }
+    }
+    lines
 }
 
 /// How a call ended, in words.
@@ -199,13 +225,13 @@ struct Outcome {
 
 /// A call that has ended.
 pub fn ended(call: &Call, viewer: &Viewer, most: usize) -> Vec<Line> {
-    let outcome = outcome(call, viewer);
-    let mut lines = vec![head((outcome.role, outcome.mark), call, viewer, (most, NAMED), &outcome.facts)];
+    let outcome = outcome(call, viewer, most);
+    let mut lines = head(title(outcome.role, outcome.mark, call, viewer), &outcome.facts, most);
     lines.extend(outcome.body);
     lines
 }
 
-fn outcome(call: &Call, viewer: &Viewer) -> Outcome {
+fn outcome(call: &Call, viewer: &Viewer, most: usize) -> Outcome {
     let allowed =
         call.by.as_ref().filter(|_| call.choice.is_some_and(|choice| choice != Choice::Cancel) && !asks(call));
     let mut facts: Vec<String> = Vec::new();
@@ -228,7 +254,7 @@ fn outcome(call: &Call, viewer: &Viewer) -> Outcome {
             facts.extend(call.edited.as_ref().map(|_| "changed before".to_owned()));
             (Role::Ok, "✓", cut_diff(diff.as_str(), DIFF_ROWS, "ctrl-o prints them"))
         }
-        Some(Ending::Success { display: Display::Todos { todos }, .. }) => (Role::Ok, "✓", plan(todos)),
+        Some(Ending::Success { display: Display::Todos { todos }, .. }) => (Role::Ok, "✓", plan(todos, most)),
         Some(Ending::Error { error }) => {
             let text = match error.kind {
                 ErrorKind::FileNotFound => "no such file".to_owned(),
@@ -335,7 +361,7 @@ pub fn cut_diff(text: &str, most: usize, hint: &str) -> Vec<Line> {
 pub fn running(call: &Call, viewer: &Viewer, spinner: char, now: u64, most: usize, facts: &[&str]) -> Vec<Line> {
     let mut all: Vec<String> = spell(now.saturating_sub(call.started_at)).into_iter().collect();
     all.extend(facts.iter().map(|fact| (*fact).to_owned()));
-    let mut lines = vec![head((Role::Text, &spinner.to_string()), call, viewer, (most, most / 3), &all).clipped(most)];
+    let mut lines = vec![one_line(title(Role::Text, &spinner.to_string(), call, viewer), &all, most)];
     lines.extend(live_tail(&call.output, call.output_lines as usize, most));
     lines
 }
@@ -352,26 +378,24 @@ fn live_tail(output: &str, count_of_lines: usize, most: usize) -> Vec<Line> {
     lines
 }
 
-/// The first row of a command of a user.
-fn shell_head((role, mark): (Role, &str), shell: &ShellRun, viewer: &Viewer, facts: &[String]) -> Line {
+/// The title of a command of a user.
+fn shell_title(role: Role, mark: &str, shell: &ShellRun, viewer: &Viewer) -> Line {
     let by = if viewer.is_me(&shell.by) { String::new() } else { format!("{}: ", viewer.who(&shell.by)) };
-    let line = Line::new(role, mark).text(" ").text(&by).add(Role::Strong, &one_row(&shell.command));
-    facts.iter().fold(line, |line, fact| line.add(Role::Muted, " · ").add(Role::Muted, fact))
+    Line::new(role, mark).text(" ").text(&by).add(Role::Strong, &one_row(&shell.command))
 }
 
 /// A command of a user that runs.
 pub fn shell_running(shell: &ShellRun, viewer: &Viewer, spinner: char, now: u64, most: usize) -> Vec<Line> {
     let mut facts: Vec<String> = spell(now.saturating_sub(shell.began_at)).into_iter().collect();
     facts.push("esc stops".into());
-    let rest: usize = facts.iter().map(|fact| width(fact) + 3).sum();
-    let head = shell_head((Role::Text, &format!("{spinner} !")), shell, viewer, &[]).clipped(most.saturating_sub(rest));
-    let mut lines = vec![facts.iter().fold(head, |line, fact| line.add(Role::Muted, " · ").add(Role::Muted, fact))];
+    let title = shell_title(Role::Text, &format!("{spinner} !"), shell, viewer);
+    let mut lines = vec![one_line(title, &facts, most)];
     lines.extend(live_tail(&shell.output, shell.output_lines as usize, most));
     lines
 }
 
 /// A command of a user that has ended: what it printed, and how it ended.
-pub fn shell_ended(shell: &ShellRun, viewer: &Viewer) -> Vec<Line> {
+pub fn shell_ended(shell: &ShellRun, viewer: &Viewer, most: usize) -> Vec<Line> {
     let mut facts = Vec::new();
     // That it went well is worth saying of a command that printed nothing.
     if !shell.is_well() || shell.output.trim().is_empty() {
@@ -379,7 +403,7 @@ pub fn shell_ended(shell: &ShellRun, viewer: &Viewer) -> Vec<Line> {
     }
     facts.extend(spell(shell.ended_at.saturating_sub(shell.began_at)));
     let role = if shell.is_well() { Role::Strong } else { Role::Err };
-    let mut lines = vec![shell_head((role, "!"), shell, viewer, &facts)];
+    let mut lines = head(shell_title(role, "!", shell, viewer), &facts, most);
     let output = shell.output.trim_end();
     lines.extend(output_tail(output, SHELL_ROWS, output.lines().count().max(shell.output_lines as usize)));
     lines
@@ -387,14 +411,14 @@ pub fn shell_ended(shell: &ShellRun, viewer: &Viewer) -> Vec<Line> {
 
 /// All that a command of a user printed.
 pub fn shell_whole(shell: &ShellRun, viewer: &Viewer) -> Vec<Line> {
-    let mut lines = vec![shell_head((Role::Muted, "↓ !"), shell, viewer, &[])];
+    let mut lines = vec![shell_title(Role::Muted, "↓ !", shell, viewer)];
     lines.extend(whole_text(&shell.output));
     lines
 }
 
 /// The whole output of a call under its title, or its whole change.
 pub fn whole(call: &Call, viewer: &Viewer, text: &str) -> Vec<Line> {
-    let mut lines = vec![head((Role::Muted, "↓"), call, viewer, (usize::MAX, 0), &[])];
+    let mut lines = vec![title(Role::Muted, "↓", call, viewer)];
     let is_diff = matches!(call.ending.as_deref(), Some(Ending::Success { display: Display::Diff { .. }, .. }));
     match is_diff {
         true => lines.extend(cut_diff(text, WHOLE_ROWS, "the rest is in the log of the task")),
@@ -411,11 +435,11 @@ fn whole_text(text: &str) -> Vec<Line> {
 }
 
 /// The steps of the agent's plan.
-pub fn plan(todos: &[Todo]) -> Vec<Line> {
+pub fn plan(todos: &[Todo], most: usize) -> Vec<Line> {
     let done = todos.iter().filter(|todo| todo.status == TodoStatus::Completed).count();
     let mut lines =
         vec![Line::new(Role::Strong, "Plan").add(Role::Muted, &format!(" · {done} of {} done", todos.len()))];
-    lines.extend(todos.iter().map(|todo| {
+    lines.extend(todos.iter().flat_map(|todo| {
         let (role, mark, text, note) = match todo.status {
             TodoStatus::Completed => (Role::Ok, "✓", Role::Muted, ""),
             TodoStatus::InProgress => (Role::Accent, "▸", Role::Strong, ""),
@@ -423,7 +447,9 @@ pub fn plan(todos: &[Todo]) -> Vec<Line> {
             TodoStatus::Cancelled => (Role::Muted, "–", Role::Muted, " (dropped)"),
             TodoStatus::Blocked => (Role::Warn, "!", Role::Text, " (blocked)"),
         };
-        Line::new(Role::Text, "  ").add(role, mark).text(" ").add(text, &todo.description).add(Role::Muted, note)
+        let (first, next) = (Span::new(role, &format!("  {mark} ")), Span::new(Role::Text, "    "));
+        let words = [Span::prose(text, &todo.description), Span::new(Role::Muted, note)];
+        paragraph(&first, &next, &words, most)
     }));
     lines
 }
@@ -440,7 +466,8 @@ pub fn note(word: NoteWord, text: &str, model: &str, most: usize) -> Option<Vec<
     let text = text.trim_end_matches('.');
     Some(match word {
         NoteWord::Attached => notice(Role::Ok, "✓", "Read the files named with @", most),
-        NoteWord::CommandPrompted => notice(Role::Ok, "✓", "The command became a prompt", most),
+        NoteWord::CommandPrompted if text.is_empty() => notice(Role::Ok, "✓", "The command became a prompt", most),
+        NoteWord::CommandPrompted => notice(Role::Ok, "✓", text, most),
         NoteWord::FellBack => notice(Role::Warn, "!", &format!("{text}; {model} answers from here on"), most),
         NoteWord::Compacted => notice(Role::Muted, "·", "The conversation was summarised", most),
         NoteWord::CompactionFailed => {

@@ -144,7 +144,7 @@ impl Linear {
             Event::ShellEnded { .. } => {
                 if let Some(shell) = &scene.shell {
                     self.line(&format!("Command ended, {}.", shell.end.trim_end_matches('.')));
-                    self.say(block::shell_ended(shell, &transcript.viewer).get(1..).unwrap_or_default());
+                    self.say(block::shell_ended(shell, &transcript.viewer, usize::MAX).get(1..).unwrap_or_default());
                 }
             }
             Event::TurnEnded { end, by, .. } => {

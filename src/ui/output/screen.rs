@@ -265,9 +265,8 @@ impl Ui {
             return vec![Line::new(Role::Text, &format!("{} ", status::spinner(now.unix_ms))).add(Role::Warn, &text)];
         }
         let mut lines = Vec::new();
-        if let Some(reason) = status::trouble(&self.transcript.scene) {
-            lines.push(Line::new(Role::Warn, "! ").text(&reason).clipped(self.columns()));
-        }
+        lines.extend(status::trouble(&self.transcript.scene, self.columns()));
+        lines.truncate(most);
         if self.is_busy() {
             let room = most.saturating_sub(lines.len());
             lines.extend(status::busy(&self.transcript, now.unix_ms, self.columns(), room));

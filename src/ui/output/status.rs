@@ -4,7 +4,7 @@ use crate::task::policy::Mode;
 use crate::ui::Thoughts;
 use crate::ui::format::style::{Role, SPINNER};
 use crate::ui::format::text::width;
-use crate::ui::format::wrap::Line;
+use crate::ui::format::wrap::{Line, Span, paragraph};
 use crate::ui::output::block::{Viewer, count, name_of, running, shell_running, spell};
 use crate::ui::output::transcript::Transcript;
 use crate::ui::scene::{Call, Item, Phase, Scene, Stage};
@@ -91,12 +91,19 @@ fn thought(transcript: &Transcript) -> Option<String> {
     }
 }
 
-/// The reason of a wait, which is too long for the status row.
-pub fn trouble(scene: &Scene) -> Option<String> {
-    match &scene.phase {
-        Phase::BackedOff { reason, .. } => reason.lines().next().map(str::to_owned),
-        _ => None,
+/// The reason of a wait, which is too long for the status row: two rows at most.
+pub fn trouble(scene: &Scene, most: usize) -> Vec<Line> {
+    let Phase::BackedOff { reason, .. } = &scene.phase else {
+        return Vec::new();
+    };
+    let (first, next) = (Span::new(Role::Warn, "! "), Span::new(Role::Text, "  "));
+    let mut rows = paragraph(&first, &next, &[Span::prose(Role::Text, reason.trim())], most);
+    if rows.len() > 2 {
+        // The second row has as much of the rest as it takes, and a mark.
+        let rest: Vec<String> = rows.drain(1..).map(|row| row.content().trim().to_owned()).collect();
+        rows.push(Line::new(Role::Text, &format!("  {}", rest.join(" "))).clipped(most));
     }
+    rows
 }
 
 /// Prompts that wait for their turn, and those that the server does not know yet.
@@ -141,40 +148,48 @@ pub struct Footer<'a> {
 }
 
 impl Footer<'_> {
-    /// The footer. In a narrow terminal clients, branch and directory are dropped, in this order.
+    /// The footer. In a narrow terminal clients, branch and directory are dropped, in this order; then the model is cut. Mode and
+    /// context are always seen.
     pub fn line(&self, most: usize) -> Line {
-        let percent = (self.tokens * 100).checked_div(self.window);
-        let clients = (self.clients > 1).then(|| count(self.clients, "client"));
-        let place = [self.directory, self.branch].map(str::to_owned);
+        let mut line = Line::default();
         for dropped in 0..4 {
-            let directory = match (self.first, dropped) {
-                (true, _) | (_, 3) => String::new(),
-                (false, 2) => place[0].clone(),
-                (false, _) => place.join(" ").trim_end().to_owned(),
-            };
-            let mut parts = vec![(Role::Muted, directory), (Role::Muted, self.model.to_owned())];
-            parts.extend(percent.map(|percent| {
-                let role = match percent {
-                    100.. => Role::Err,
-                    _ if self.compress_tokens > 0 && self.tokens >= self.compress_tokens => Role::Warn,
-                    _ => Role::Muted,
-                };
-                (role, format!("{percent}%"))
-            }));
-            parts.push((if self.mode == Mode::Yolo { Role::Warn } else { Role::Muted }, mode_word(self.mode).into()));
-            parts.extend((self.questions > 0).then(|| (Role::Accent, count(self.questions, "question"))));
-            parts.extend(clients.clone().filter(|_| dropped < 1).map(|clients| (Role::Muted, clients)));
-            let mut line = Line::new(Role::Text, "  ");
-            for (role, part) in parts.iter().filter(|(_, part)| !part.is_empty()) {
-                if line.spans.len() > 1 {
-                    line = line.add(Role::Muted, " · ");
-                }
-                line = line.add(*role, part);
-            }
-            if line.width() <= most || dropped == 3 {
-                return line.clipped(most);
+            line = self.with_model(dropped, self.model);
+            if line.width() <= most {
+                return line;
             }
         }
-        Line::default()
+        let room = width(self.model).saturating_sub(line.width() - most);
+        let model = Line::new(Role::Text, self.model).clipped(room.max(4)).content();
+        self.with_model(3, &model).clipped(most)
+    }
+
+    fn with_model(&self, dropped: usize, model: &str) -> Line {
+        let place = [self.directory, self.branch].map(str::to_owned);
+        let directory = match (self.first, dropped) {
+            (true, _) | (_, 3..) => String::new(),
+            (false, 2) => place[0].clone(),
+            (false, _) => place.join(" ").trim_end().to_owned(),
+        };
+        let mut parts = vec![(Role::Muted, directory), (Role::Muted, model.to_owned())];
+        parts.extend((self.tokens * 100).checked_div(self.window).map(|percent| {
+            let role = match percent {
+                100.. => Role::Err,
+                _ if self.compress_tokens > 0 && self.tokens >= self.compress_tokens => Role::Warn,
+                _ => Role::Muted,
+            };
+            (role, format!("{percent}%"))
+        }));
+        parts.push((if self.mode == Mode::Yolo { Role::Warn } else { Role::Muted }, mode_word(self.mode).into()));
+        parts.extend((self.questions > 0).then(|| (Role::Accent, count(self.questions, "question"))));
+        let clients = (self.clients > 1 && dropped < 1).then(|| count(self.clients, "client"));
+        parts.extend(clients.map(|clients| (Role::Muted, clients)));
+        let mut line = Line::new(Role::Text, "  ");
+        for (role, part) in parts.iter().filter(|(_, part)| !part.is_empty()) {
+            if line.spans.len() > 1 {
+                line = line.add(Role::Muted, " · ");
+            }
+            line = line.add(*role, part);
+        }
+        line
     }
 }

@@ -110,7 +110,7 @@ impl Transcript {
             | Event::Restored(_)
             | Event::Interrupted { .. }
             | Event::Resumed => self.print_note(most),
-            Event::ShellEnded { .. } => self.print_shell(),
+            Event::ShellEnded { .. } => self.print_shell(most),
             Event::HookRan(report) if !report.text.is_empty() => self.print_note(most),
             Event::HookRan(_)
             | Event::Prompted { .. }
@@ -267,9 +267,9 @@ impl Transcript {
         }
     }
 
-    fn print_shell(&mut self) {
+    fn print_shell(&mut self, most: usize) {
         let lines = match (&self.scene.shell, self.scene.items.last()) {
-            (Some(shell), _) => block::shell_ended(shell, &self.viewer),
+            (Some(shell), _) => block::shell_ended(shell, &self.viewer, most),
             // It began before what is known of the log.
             (None, Some(Item::Note { text, .. })) => text.lines().map(block::indented).collect(),
             (None, _) => Vec::new(),
@@ -293,7 +293,7 @@ impl Transcript {
         if let Some(Ending::Success { display: Display::Todos { todos }, .. }) = call.ending.as_deref() {
             // A plan is shown when it changes, without the call.
             if std::mem::replace(&mut self.todos, todos.clone()) != *todos {
-                self.print(Kind::Other, block::plan(todos));
+                self.print(Kind::Other, block::plan(todos, most));
             }
             return;
         }
@@ -323,8 +323,8 @@ impl Transcript {
         self.markdown.held(most)
     }
 
-    pub fn plan(&self) -> Vec<Line> {
-        if self.todos.is_empty() { Vec::new() } else { block::plan(&self.todos) }
+    pub fn plan(&self, most: usize) -> Vec<Line> {
+        if self.todos.is_empty() { Vec::new() } else { block::plan(&self.todos, most) }
     }
 
     /// The text of the last answer.
