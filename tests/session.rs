@@ -7,3 +7,6 @@ mod pty;
 mod support;
 #[path = "session/use.rs"]
 mod usage;
+#[path = "support/vt.rs"]
+#[allow(dead_code, reason = "only what is on the screen is needed here")]
+mod vt;

@@ -2,6 +2,7 @@
 
 use crate::pty::{PROGRAM, Place, Pty, journals};
 use crate::support::eventually;
+use crate::vt::{Resizing, Vt};
 use gemini_a2a::config::settings::Settings;
 use gemini_a2a::embed::Log;
 use gemini_a2a::shell::event_loop::sys::Clock;
@@ -10,6 +11,7 @@ use gemini_a2a::shell::terminal::driver::{Driver, Parts};
 use gemini_a2a::shell::terminal::setup::setup;
 use gemini_a2a::shell::terminal::signals::Signals;
 use gemini_a2a::shell::terminal::tty::{self, Tty};
+use gemini_a2a::ui::output::screen::START;
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -282,19 +284,31 @@ fn a_session_with_a_port_can_be_served_on() {
         answer.starts_with("HTTP/1.1 200")
     };
     assert!(healthy());
-    // The main thread waits without being woken.
-    let switches = || {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", pty.child.id())).expect("it runs");
-        status.lines().find(|line| line.starts_with("voluntary_ctxt_switches")).expect("a line").to_owned()
-    };
+    // No thread of it works on: together they take less than half of a second of a processor.
+    let id = pty.child.id();
     eventually("it rests", || {
-        let before = switches();
-        std::thread::sleep(Duration::from_millis(200));
-        (switches() == before).then_some(())
+        let before = ticks(id);
+        std::thread::sleep(Duration::from_secs(1));
+        (ticks(id).saturating_sub(before) < TICKS / 2).then_some(())
     });
     assert!(healthy());
     pty.signal(Signal::TERM);
     assert_eq!(pty.wait_for_end().code(), Some(0));
+}
+
+/// The units of processor time in `/proc`, for each second.
+const TICKS: u64 = 100;
+
+/// The processor time that all threads of a process have taken.
+fn ticks(id: u32) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{id}/task")).expect("it runs").flatten();
+    let of_task = |stat: String| {
+        // The name before the last bracket may contain blanks; user and system time are the 12th and 13th fields behind it.
+        let fields: Vec<u64> =
+            stat.rsplit(')').next()?.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
+        Some(fields.get(11)? + fields.get(12)?)
+    };
+    tasks.filter_map(|task| of_task(std::fs::read_to_string(task.path().join("stat")).ok()?)).sum()
 }
 
 /// A script that says a lot.
@@ -321,6 +335,19 @@ fn a_terminal_that_takes_nothing_holds_nobody_up() {
     }
     pty.keys("typed on");
     pty.wait("typed on");
+    eventually("it paints nothing more", || {
+        let before = pty.bytes.len();
+        pty.read(Duration::from_millis(300));
+        (pty.bytes.len() == before).then_some(())
+    });
+    // The screen is right, as if it had been read all the time.
+    let bytes = String::from_utf8(pty.bytes.clone()).expect("the painter writes UTF-8").replace(START, "");
+    let mut vt = Vt::new(80, 24, Resizing::Reflows);
+    vt.feed(bytes.as_bytes());
+    let rows: Vec<String> = (FLOOD - 10..FLOOD).map(|number| format!("row{number}\n\n")).collect();
+    let picture = vt.picture();
+    assert!(picture.ends_with(" asks") && picture.contains(&(rows.concat() + "› typed on█\n\n  ")), "{picture}");
+    assert_eq!(picture.matches('›').count(), 1, "{picture}");
     pty.keys("\x03\x03");
     assert!(pty.end().0.success());
 }
