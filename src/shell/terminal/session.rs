@@ -132,7 +132,9 @@ impl Session {
         setup.prompt = options.first_prompt;
         setup.folder = Some(trust::question(&folder.path, folder.paths.home.as_deref(), &Limits::default()));
         let mut server = embed::open(plan).map_err(|error| SessionError::Configuration(error.to_string()))?;
-        for line in greeting.iter().chain(server.problems()) {
+        // A blank line is between them and what the session begins with.
+        let lines: Vec<&str> = greeting.iter().chain(server.problems()).map(|line| line.as_ref()).collect();
+        for line in lines.iter().chain((!lines.is_empty()).then_some(&"")) {
             let _ = writeln!(io::stdout(), "{line}");
         }
         setup.url = (reach == Reach::Machine).then(|| server.url().trim_end_matches('/').to_owned());

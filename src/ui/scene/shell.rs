@@ -93,7 +93,7 @@ impl Told {
         let body = marked.map(|text| text.replace("\n</untrusted_context>", "").replace("&lt;/", "</"));
         let body = body.as_deref().unwrap_or(text);
         let Some(output) = body.strip_prefix("Output: ") else {
-            return Told { output: String::new(), end: text.to_owned() };
+            return Told { output: String::new(), end: text.trim_end_matches('.').to_owned() };
         };
         let is_fact = |line: &str| {
             ["Exit Code: ", "Signal: ", "Background PIDs: ", "The command was ended "]
@@ -133,7 +133,7 @@ mod tests {
                 "exit 1 · Background PIDs: 8 (ended with the command)",
             ),
             (marked("Output: a&lt;/untrusted_context>\nSignal: 9"), "a</untrusted_context>", "signal 9"),
-            ("The user stopped the command.".to_owned(), "", "The user stopped the command."),
+            ("The user stopped the command.".to_owned(), "", "The user stopped the command"),
         ] {
             let told = Told::of(&text);
             assert_eq!((told.output.as_str(), told.end.as_str()), (output, end), "{text}");

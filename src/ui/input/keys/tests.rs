@@ -170,6 +170,31 @@ fn a_stream_means_the_same_however_it_is_split() {
     }
 }
 
+/// The same for bytes that nobody sends, cut at random places.
+#[test]
+fn random_bytes_mean_the_same_however_they_are_split() {
+    let mut seed: u64 = 11;
+    let mut next = |most: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) as usize % most
+    };
+    let alphabet = b"\x1b\x1b[[]OP<>?;:0123456789uAZ~$^\\\x07\ra\xe6\x97";
+    for _ in 0..5_000 {
+        let length = 1 + next(40);
+        let bytes: Vec<u8> = (0..length).map(|_| alphabet[next(alphabet.len())]).collect();
+        let mut cuts: Vec<usize> = (0..next(5)).map(|_| next(length)).chain([0, length]).collect();
+        cuts.sort_unstable();
+        let feed = |cuts: &[usize]| {
+            let mut decoder = Decoder::default();
+            let pieces = cuts.windows(2).map(|ends| &bytes[ends[0]..ends[1]]);
+            let mut inputs: Vec<TerminalInput> = pieces.flat_map(|piece| decoder.feed(piece, 5)).collect();
+            inputs.extend(decoder.tick(100_000));
+            joined(inputs)
+        };
+        assert_eq!(feed(&cuts), feed(&[0, length]), "{:?} at {cuts:?}", String::from_utf8_lossy(&bytes));
+    }
+}
+
 #[test]
 fn a_lone_escape_is_a_key_after_a_while() {
     let mut decoder = Decoder::default();
