@@ -17,7 +17,7 @@
 //!
 //! | call | members | answer |
 //! |---|---|---|
-//! | `about` | | `{session, workspace, mode, models, window, compressTokens, commands: [{name, description, arguments}]}` |
+//! | `about` | | `{session, workspace, mode, model, models, window, compressTokens, commands: [{name, description, arguments}]}` |
 //! | `session` | none, `new: true`, or `task` | the id of the live session, which is a new one, or this task from now on |
 //! | `watch`, `unwatch` | `task`; `after` | `{taskId, after, seq}`, then its records; `seq` is the last one that there is |
 //! | `say` | `task`, `text`, `id`, `steer` | `{taskId, accepted}` |

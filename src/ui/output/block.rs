@@ -1,5 +1,6 @@
 //! The things of a transcript as lines: prompts, tool calls, plans, notices.
 
+use crate::base::id::TaskId;
 use crate::limits::ui::{
     DIFF_ROWS, FAILED_ROWS, LINE_BYTES, OUTPUT_ROWS, PROMPT_ROWS, SHELL_ROWS, TAIL_ROWS, WHOLE_ROWS,
 };
@@ -64,6 +65,12 @@ impl Viewer {
 /// The name of a client. The user of a server's own terminal is called "you" in the log, which is true only for that user.
 pub fn name_of<'a>(client: &'a str, via: &str) -> &'a str {
     if (client, via) == ("you", "terminal") { "terminal" } else { client }
+}
+
+/// So much of an id is enough to find a session.
+pub fn short(task: &TaskId) -> &str {
+    let id = task.as_str();
+    &id[..id.floor_char_boundary(8)]
 }
 
 /// A duration as people say it; None if it is not worth mentioning.

@@ -10,7 +10,7 @@ use crate::ui::format::columns::broken_columns;
 use crate::ui::format::style::Role;
 use crate::ui::format::text::{Reading, plain, width};
 use crate::ui::format::wrap::{Line, Span, paragraph};
-use crate::ui::output::block::{count, name_of, spell, tool_name};
+use crate::ui::output::block::{count, name_of, short, spell, tool_name};
 use crate::ui::output::paint::Frame;
 use crate::ui::output::status::{self, Footer};
 use crate::ui::scene::Item;
@@ -106,7 +106,7 @@ impl Ui {
         if let Some(task) = self.task.as_ref().filter(|_| !self.is_fresh()) {
             let command = match self.is_attached {
                 true => format!("gemini-a2a attach {}", self.setup.server),
-                false => format!("gemini-a2a --resume {task}"),
+                false => format!("gemini-a2a --resume {}", short(task)),
             };
             lines.push(Line::new(Role::Muted, &format!("Continue with: {command}")));
         }

@@ -179,7 +179,7 @@ impl Transcript {
         self.is_command = created.command.is_some();
         if self.before.take().is_some_and(|before| before != created.task) && !self.is_command {
             let place = self.viewer.directory(&created.workspace);
-            let text = format!("Session {} · {place} · {}", created.task, created.model);
+            let text = format!("Session {} · {place} · {}", block::short(&created.task), created.model);
             self.print(Kind::Other, block::notice(Role::Muted, "·", &text, most));
         }
     }
