@@ -123,6 +123,18 @@ impl Linear {
                 let name = scene.calls.get(call).map_or("it", tool_name);
                 self.line(&format!("{} answered the question about {name}.", transcript.viewer.who(by)));
             }
+            Event::TurnEnded { end, by, .. } => {
+                self.end_speech();
+                self.say(&block::end(end, by.as_ref(), &transcript.viewer, usize::MAX));
+            }
+            _ => self.apply_rest(record, transcript),
+        }
+    }
+
+    /// What goes on beside the answer.
+    fn apply_rest(&mut self, record: &Record, transcript: &Transcript) {
+        let scene = &transcript.scene;
+        match &record.event {
             Event::BackedOff { delay_ms, reason, .. } => {
                 let wait = spell(*delay_ms).unwrap_or_else(|| "a moment".into());
                 self.line(&format!("It is tried again in {wait}: {reason}"));
@@ -146,10 +158,6 @@ impl Linear {
                     self.line(&format!("Command ended, {}.", shell.end.trim_end_matches('.')));
                     self.say(block::shell_ended(shell, &transcript.viewer, usize::MAX).get(1..).unwrap_or_default());
                 }
-            }
-            Event::TurnEnded { end, by, .. } => {
-                self.end_speech();
-                self.say(&block::end(end, by.as_ref(), &transcript.viewer, usize::MAX));
             }
             _ => {
                 if let Some(Item::Note { seq, word, text }) = scene.items.last()

@@ -90,7 +90,11 @@ impl Told {
     fn of(text: &str) -> Told {
         const CUT: &str = "\n[The rest was left out.]";
         let marked = text.strip_prefix("<untrusted_context>\n");
-        let body = marked.map(|text| text.replace("\n</untrusted_context>", "").replace("&lt;/", "</"));
+        let unmarked = |text: &str| {
+            let text = text.strip_suffix("\n</untrusted_context>").unwrap_or(text);
+            text.replace("&lt;/untrusted_context", "</untrusted_context")
+        };
+        let body = marked.map(unmarked);
         let body = body.as_deref().unwrap_or(text);
         let Some(output) = body.strip_prefix("Output: ") else {
             return Told { output: String::new(), end: text.trim_end_matches('.').to_owned() };
