@@ -465,6 +465,8 @@ impl Ui {
                 }
             }
             Event::Closed { .. } => self.leave_command(),
+            // Another model has another window.
+            Event::Tuned { model: Some(_), .. } if self.behind.is_none() => self.ask(Ask::About),
             Event::Traced { .. } | Event::Paused | Event::ResultsSent | hooks!() if self.debug => {
                 let event = serde_json::to_string(&record.event).unwrap_or_default();
                 let line = Line::new(Role::Muted, &format!("{} {event}", record.seq.0));

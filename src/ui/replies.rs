@@ -75,6 +75,10 @@ impl Ui {
         let Some(id) = id else {
             return;
         };
+        // The server was asked what it is before it had this session.
+        if self.setup.begin != Session::Present || self.task.as_ref().is_some_and(|before| *before != id) {
+            self.ask(Ask::About);
+        }
         if let Some(before) = self.task.clone().filter(|before| *before != id) {
             self.ask(Ask::Unwatch { task: before });
             self.show_task(id.clone());

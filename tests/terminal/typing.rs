@@ -212,3 +212,15 @@ fn a_prompt_that_no_server_accepts_is_not_sent() {
         assert_eq!(session.picture().contains("too long to be sent"), !is_sent, "{}", session.picture());
     }
 }
+
+/// The footer says how full the window of the present model is.
+#[test]
+fn another_model_has_another_window() {
+    let mut session = busy();
+    let usage = json!({"prompt": 128_000, "output": 0, "total": 128_000});
+    session.event(json!({"answered": {"answer": {"parts": [{"text": "x"}], "usage": usage}}}));
+    assert!(session.picture().contains(" · 12% · "), "{}", session.picture());
+    session.event(json!({"tuned": {"model": "gemma-4", "by": {"client": "you", "via": "terminal"}}}));
+    session.reply("about", json!({"window": 256_000}));
+    assert!(session.picture().contains(" · gemma-4 · 50% · "), "{}", session.picture());
+}

@@ -26,16 +26,22 @@ impl Core {
     ) -> Result<(), Fault> {
         let settings = &self.settings;
         let model = (settings.choose)(None).unwrap_or_default();
+        let session = self.live_session(caller);
+        // The window is that of the model which answers in the session.
+        let window = match session.and_then(|task| self.tasks.get(task)) {
+            Some(task) => window::of(&task.state.model),
+            None => window::of(&model),
+        };
         let response = native::about(
             &caller.form,
             &native::About {
-                session: self.live_session(caller),
+                session,
                 url: settings.card.url(),
                 commands: self.commands(site),
                 workspace: &settings.workspace.site.path,
                 is_trusted: settings.workspace.site.trusted,
                 mode: settings.approval.mode,
-                window: window::of(&model),
+                window,
                 compress_tokens: settings.limits.compress_tokens,
                 model,
                 models: &settings.models,
@@ -175,6 +181,10 @@ mod tests {
         assert_eq!((&about["session"], &about["client"]), (&Value::Null, &json!("ann")));
         let session = ask(&mut test, Call::Session);
         assert_eq!(ask(&mut test, Call::About)["session"], session);
+        test.core.settings.choose = Box::new(|wish| Ok(wish.unwrap_or("some-model").to_owned()));
+        let task = session.as_str().or(session["taskId"].as_str()).expect("an id").into();
+        ask(&mut test, Call::Tune { task, mode: None, model: Some("gemma-4".into()) });
+        assert_eq!(ask(&mut test, Call::About)["window"], 256_000, "the window of the model that answers");
     }
 
     #[test]
