@@ -111,7 +111,7 @@ fn chaos_loses_and_repeats_nothing() {
 /// Lets an instance suffer its faults, with a pause of random length before each.
 fn suffer(mut instance: Instance, at: usize, balancer: &Balancer, death: Duration, mut chance: Chance) -> Instance {
     for turn in 0..FAULTS {
-        thread::sleep(death.mul_f64(chance.within(25, 100) as f64 / 100.0));
+        thread::sleep(death.mul_f64(chance.within(10, 50) as f64 / 100.0));
         // Each kind happens to each instance.
         let fault = ALL_FAULTS.get((turn + at) % FAULTS).or(chance.pick(&ALL_FAULTS)).copied().expect("a fault");
         eprintln!("{} is {fault:?}", instance.name);
