@@ -16,12 +16,12 @@ mod run;
 #[path = "self_approval/user.rs"]
 mod user;
 
-use run::{Attack, AttackerOrigin, Encoding, Fixture, Run};
+use run::{Access, Attack, AttackerOrigin, Encoding, Fixture, Run};
 use rustix::process::Signal;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use support::eventually;
-use user::{Programs, as_ordinary_user};
+use user::{Programs, as_ordinary_user, as_root};
 
 /// What an attack ends with.
 #[derive(Clone, Copy, PartialEq)]
@@ -32,6 +32,8 @@ enum Outcome {
     NotConnected,
     /// All processes of the attacker are killed, whether or not the server has said 403 before.
     Killed,
+    /// The attacker does not wait for its answer, and the server counts a refusal.
+    Counted,
 }
 
 /// Whether the attacker can show that its way works when the test starts it.
@@ -50,6 +52,7 @@ enum End {
     ByCancel,
 }
 
+#[derive(Clone, Copy)]
 struct Case {
     attack: Attack,
     outcome: Outcome,
@@ -58,7 +61,8 @@ struct Case {
 }
 
 const fn case(way: &'static str) -> Case {
-    let attack = Attack { way, encoding: Encoding::JsonRpc, origin: AttackerOrigin::SameTask };
+    let (access, prefix) = (Access::Local, "");
+    let attack = Attack { way, encoding: Encoding::JsonRpc, origin: AttackerOrigin::SameTask, access, prefix };
     Case { attack, outcome: Outcome::Refused, control: Control::Approves, end: End::ByItself }
 }
 
@@ -80,7 +84,7 @@ const fn inside_only(outcome: Outcome, way: &'static str) -> Case {
     Case { outcome, control: Control::None, ..case(way) }
 }
 
-const CASES: [Case; 53] = [
+const CASES: [Case; 54] = [
     // The slow ones first.
     Case { end: End::ByCancel, ..inside_only(Outcome::Refused, "stops-supervisor") },
     case("fork-storm"),
@@ -112,6 +116,7 @@ const CASES: [Case; 53] = [
     inside_only(Outcome::NotConnected, "inherited"),
     case("in-flight"),
     case("io-uring"),
+    inside_only(Outcome::Counted, "closes-before-accept"),
     case("unix-socket"),
     case("unix-socket-of-a-dead-process"),
     // With help.
@@ -143,6 +148,25 @@ const CASES: [Case; 53] = [
     Case { control: Control::None, ..in_words(Encoding::Prompt) },
 ];
 
+/// The same at a server that knows its clients by their credentials.
+const fn with_access(access: Access, case: Case) -> Case {
+    Case { attack: Attack { access, ..case.attack }, ..case }
+}
+
+/// All of these where the attacker has a credential, and what is only there: the server's own Unix socket.
+fn cases_with_token() -> Vec<Case> {
+    let own_socket = [Access::TokenAtOwnSocket, Access::OwnSocket].into_iter().flat_map(|access| {
+        let cases = [
+            case("unix-socket"),
+            case("unix-socket-of-a-dead-process"),
+            as_editor("editor-over-unix-socket", "/acp"),
+            as_editor("editor-over-unix-socket", "/ws/acp"),
+        ];
+        cases.map(|case| with_access(access, case))
+    });
+    CASES.into_iter().map(|case| with_access(Access::Token, case)).chain(own_socket).collect()
+}
+
 /// How many attacks are made at the same time. They mostly wait.
 const AT_ONCE: usize = 4;
 
@@ -172,15 +196,43 @@ fn each<T: Sync>(cases: &[T], name: impl Fn(&T) -> String + Sync, body: impl Fn(
 }
 
 fn describe(case: &Case) -> String {
-    format!("{} {:?} {:?}", case.attack.way, case.attack.encoding, case.attack.origin)
+    let Attack { way, encoding, origin, access, .. } = case.attack;
+    format!("{way} {encoding:?} {origin:?} {access:?}")
 }
 
 #[test]
 fn no_tool_can_approve() {
-    as_ordinary_user("no_tool_can_approve", |programs| {
-        let links = [Link::Tcp, Link::Unix].into_iter().cycle();
-        let cases: Vec<(&Case, Link)> = CASES.iter().zip(links).collect();
-        each(&cases, |(case, _)| describe(case), |(case, over)| repel(programs, case, *over));
+    as_ordinary_user("no_tool_can_approve", |programs| repel_each(programs, &CASES));
+}
+
+#[test]
+fn no_tool_can_approve_with_a_credential() {
+    as_ordinary_user("no_tool_can_approve_with_a_credential", |programs| repel_each(programs, &cases_with_token()));
+}
+
+fn repel_each(programs: &Programs, cases: &[Case]) {
+    let links = [Link::Tcp, Link::Unix].into_iter().cycle();
+    let cases: Vec<(&Case, Link)> = cases.iter().zip(links).collect();
+    each(&cases, |(case, _)| describe(case), |(case, over)| repel(programs, case, *over));
+}
+
+/// A tool that becomes another user is still a tool.
+#[test]
+fn no_tool_of_another_user_can_approve_with_a_credential() {
+    as_root(|programs| {
+        let prefix = "setpriv --reuid=65534 --regid=65534 --clear-groups ";
+        for way in ["plain", "double-fork", "kept-connection"] {
+            let attack = Attack { access: Access::Token, prefix, ..case(way).attack };
+            let fixture = Fixture::new(programs, attack);
+            let run = fixture.begin("repel");
+            fixture.open_to_everybody("repel");
+            run.launch();
+            check(&case(way), run.response().as_deref());
+            assert!(!run.is_approved(), "{way}");
+            run.refuse();
+            run.release();
+            run.until_nothing_is_left();
+        }
     });
 }
 
@@ -198,9 +250,14 @@ fn repel(programs: &Programs, case: &Case, over: Link) {
     let response = run.response();
     check(case, response.as_deref());
     assert!(!run.is_approved(), "{}: approved: {response:?}", describe(case));
-    if case.outcome == Outcome::Killed {
-        run.until_nothing_is_left();
+    match case.outcome {
+        Outcome::Killed => run.until_nothing_is_left(),
+        Outcome::Counted => eventually("its request is carried out or refused", || {
+            (run.is_approved() || fixture.refused_peers() > 0).then_some(())
+        }),
+        Outcome::Refused | Outcome::NotConnected => {}
     }
+    assert!(!run.is_approved(), "{}: approved", describe(case));
     match over {
         Link::Tcp => run.refuse(),
         Link::Unix => run.refuse_over_socket(),
@@ -224,6 +281,7 @@ fn check(case: &Case, response: Option<&str>) {
         (Outcome::Refused, _) => assert!(is_refused, "{name}: {response:?}"),
         (Outcome::NotConnected, Some(text)) => assert!(is_refused || text.starts_with("error:"), "{name}: {text}"),
         (Outcome::NotConnected, None) => panic!("{name}: no response"),
+        (Outcome::Counted, _) => assert_eq!(response, Some("sent\n"), "{name}"),
         (Outcome::Killed, _) => assert!(response.is_none() || is_refused, "{name}: {response:?}"),
     }
 }
@@ -249,7 +307,8 @@ fn cancel(programs: &Programs, case: &Case) {
 #[test]
 fn the_attacker_can_approve_if_it_is_not_a_tool() {
     as_ordinary_user("the_attacker_can_approve_if_it_is_not_a_tool", |programs| {
-        each(&CASES, describe, |case| {
+        let cases: Vec<Case> = CASES.into_iter().chain(cases_with_token()).collect();
+        each(&cases, describe, |case| {
             if case.control == Control::Approves {
                 approve(programs, case);
             }

@@ -206,10 +206,12 @@ impl Access {
         changes
     }
 
-    /// What is known of a peer. Where credentials decide, other users are nobody in particular.
+    /// What is known of a peer. Where credentials decide, other users are nobody in particular, unless they may be tools.
     pub fn peer(&self, link: Link, peer: Peer) -> Peer {
         match (self.mode, link, peer) {
             (Mode::Token, Link::Tcp | Link::NamedUnix, Peer::Stranger) => Peer::Anybody,
+            (Mode::Token, Link::Tcp | Link::NamedUnix, Peer::OtherUser) => Peer::MaybeTool,
+            (_, _, Peer::OtherUser) | (Mode::Local, _, Peer::Gone) => Peer::Stranger,
             (_, _, peer) => peer,
         }
     }

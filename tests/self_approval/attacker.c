@@ -47,6 +47,7 @@ static const struct {
 	{"inherited", inherited},
 	{"in-flight", in_flight},
 	{"late", late},
+	{"closes-before-accept", closes_before_accept},
 	{"io-uring", io_uring},
 	{"relay", relay},
 	{"helper", helper},

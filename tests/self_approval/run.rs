@@ -49,12 +49,49 @@ pub enum AttackerOrigin {
     SecondServer,
 }
 
+/// How the server knows its clients.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Access {
+    /// By their processes.
+    Local,
+    /// By a credential, which the attacker has.
+    Token,
+    /// The same at the server's own Unix socket.
+    TokenAtOwnSocket,
+    /// The same without the credential, which the user of that socket does not need.
+    OwnSocket,
+}
+
+impl Access {
+    fn is_local(self) -> bool {
+        self == Access::Local
+    }
+
+    fn is_at_own_socket(self) -> bool {
+        matches!(self, Access::TokenAtOwnSocket | Access::OwnSocket)
+    }
+}
+
+/// What everybody shows where a credential is needed.
+const TOKEN: &str = "0123456789abcdef0123456789abcdef0123456789abcdef";
+
 #[derive(Clone, Copy, Debug)]
 pub struct Attack {
     /// As attacker.c names it.
     pub way: &'static str,
     pub encoding: Encoding,
     pub origin: AttackerOrigin,
+    pub access: Access,
+    /// What is before the attacker's program in a command.
+    pub prefix: &'static str,
+}
+
+impl Attack {
+    /// The same with the credential where one is needed.
+    fn client(&self, url: &str) -> Client {
+        let client = Client::new(url);
+        if self.access.is_local() { client } else { client.field("Authorization", &format!("Bearer {TOKEN}")) }
+    }
 }
 
 /// A server, and everything to attack it.
@@ -66,6 +103,7 @@ pub struct Fixture<'a> {
     /// The Unix socket that the server listens on beside its port.
     socket: PathBuf,
     number: u32,
+    _runtime: RuntimeDir,
     _files: TempDir,
 }
 
@@ -76,15 +114,21 @@ impl<'a> Fixture<'a> {
         let files = TempDir::new("attack");
         let script = files.path().join("script.json");
         fs::write(&script, Fixture::script(programs, attack, number).to_string()).expect("a script");
-        let setup = || Setup::of(&programs.server).arg("serve").arg("--script").arg(&script);
+        let setup = || {
+            let setup = Setup::of(&programs.server).arg("serve").arg("--script").arg(&script);
+            if attack.access.is_local() { setup } else { setup.args(["--access", "token"]).env("A2A_TOKEN", TOKEN) }
+        };
+        let runtime = RuntimeDir::new(number);
+        let setup = || setup().env("XDG_RUNTIME_DIR", &runtime.0);
         let socket = files.path().join("socket");
         let server = setup().arg("--listen").arg(format!("unix:{}", socket.display())).start();
         let second =
             (attack.origin == AttackerOrigin::SecondServer).then(|| setup().state_dir(&server.state_dir()).start());
+        let socket = if attack.access.is_at_own_socket() { runtime.own_socket() } else { socket };
         let unreadable = server.workspace().join("attacker.0111");
         fs::copy(&programs.attacker, &unreadable).expect("a copy");
         fs::set_permissions(&unreadable, fs::Permissions::from_mode(0o111)).expect("our own");
-        Fixture { programs, attack, server, second, socket, number, _files: files }
+        Fixture { programs, attack, server, second, socket, number, _runtime: runtime, _files: files }
     }
 
     /// For each run the prompts that make its calls: all, the attacker's, and the one that must not be approved.
@@ -95,7 +139,7 @@ impl<'a> Fixture<'a> {
             let command = |way: &str| {
                 let (attacker, tag) = (programs.attacker.display(), tag(number, run));
                 let dir = if second { "\"$(cat directory)\"" } else { run };
-                format!("exec {attacker} {way} {dir} {tag}")
+                format!("exec {}{attacker} {way} {dir} {tag}", attack.prefix)
             };
             let call = |args: Value| json!({"call": "run_shell_command", "args": args});
             let mut attackers = vec![call(json!({"command": command(attack.way)}))];
@@ -116,14 +160,14 @@ impl<'a> Fixture<'a> {
         fs::create_dir(&dir).expect("its first run");
         let (asking, attacking) = match &self.second {
             None => {
-                let mut calls = ask(&self.server, &format!("{name}-all"));
+                let mut calls = self.ask(&self.server, &format!("{name}-all"));
                 let asking = calls.pop().expect("a last call");
                 (asking, calls)
             }
             Some(second) => {
                 fs::write(second.workspace().join("directory"), dir.display().to_string()).expect("a file");
-                let mut asking = ask(&self.server, &format!("{name}-question"));
-                (asking.remove(0), ask(second, &format!("{name}-attack")))
+                let mut asking = self.ask(&self.server, &format!("{name}-question"));
+                (asking.remove(0), self.ask(second, &format!("{name}-attack")))
             }
         };
         self.run(name, dir, asking, attacking)
@@ -135,14 +179,14 @@ impl<'a> Fixture<'a> {
     }
 
     pub fn refused_peers(&self) -> u64 {
-        Client::new(&self.server.url()).get("/health").json()["refused_peers"].as_u64().expect("a number")
+        self.attack.client(&self.server.url()).get("/health").json()["refused_peers"].as_u64().expect("a number")
     }
 
     /// A run in which nobody but the attacker answers: it is started by the test and so is nobody's tool.
     pub fn begin_control(&self) -> Run<'_> {
         let dir = self.server.workspace().join("control");
         fs::create_dir(&dir).expect("its only run");
-        let asking = ask(&self.server, "control-question").remove(0);
+        let asking = self.ask(&self.server, "control-question").remove(0);
         self.run("control", dir, asking, vec![])
     }
 
@@ -150,7 +194,7 @@ impl<'a> Fixture<'a> {
     pub fn begin_alone(&self, name: &'static str) -> Run<'_> {
         let dir = self.server.workspace().join(name);
         fs::create_dir(&dir).expect("its first run");
-        let attacking = ask(&self.server, &format!("{name}-attack"));
+        let attacking = self.ask(&self.server, &format!("{name}-attack"));
         self.run(name, dir, attacking[0].clone(), attacking)
     }
 
@@ -159,10 +203,71 @@ impl<'a> Fixture<'a> {
         let own = self.second.as_ref().unwrap_or(&self.server);
         let target = format!("{} {} {}\n", self.server.port(), own.pid(), self.socket.display());
         fs::write(dir.join("target"), target).expect("a file");
-        fs::write(dir.join("request"), request(self.attack.encoding, &asking)).expect("a file");
+        let shows = matches!(self.attack.access, Access::Token | Access::TokenAtOwnSocket);
+        let request = request(self.attack.encoding, &asking);
+        fs::write(dir.join("request"), if shows { with_token(&request) } else { request }).expect("a file");
         fs::write(dir.join("approval"), acp_approval()).expect("a file");
         Run { fixture: self, dir, tag: tag(self.number, name), asking, attacking }
     }
+
+    /// Lets processes of every user do in the directory of a run what the attacker does.
+    pub fn open_to_everybody(&self, name: &str) {
+        let workspace = self.server.workspace();
+        let shut = [workspace.parent().expect("a directory above"), &workspace];
+        for (path, mode) in shut.map(|path| (path, 0o755)).into_iter().chain([(workspace.join(name).as_path(), 0o777)])
+        {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("our own");
+        }
+    }
+
+    /// Prompts a new task and gives its calls, in the order of the script.
+    fn ask(&self, server: &Server, text: &str) -> Vec<Asked> {
+        let events: Vec<Event> = self.attack.client(&server.url()).stream("message/stream", prompt(text)).collect();
+        let task = events.iter().find_map(|event| task_of(event.result())).expect("a task").to_owned();
+        let mut calls: Vec<(String, String)> = vec![];
+        for event in &events {
+            let result = event.result();
+            let id = asked_of(result).map(str::to_owned);
+            let command = call_of(result)["confirmationDetails"]["command"].as_str().unwrap_or("").to_owned();
+            calls.extend(id.map(|id| (command, id)).filter(|call| !calls.contains(call)));
+        }
+        // They are prepared in parallel, so they may ask in any order: helper, attacker, question.
+        let rank = |command: &str| (command.starts_with("touch "), !command.contains(" helper "));
+        calls.sort_by_key(|(command, _)| rank(command));
+        assert!(!calls.is_empty(), "nothing asks in {events:#?}");
+        let (url, attack) = (server.url(), self.attack);
+        let asked = |(_, call)| Asked { url: url.clone(), attack, task: task.clone(), call };
+        calls.into_iter().map(asked).collect()
+    }
+}
+
+/// Where a server opens the socket beside its port. Names of sockets are short, so it is not among the other files.
+struct RuntimeDir(PathBuf);
+
+impl RuntimeDir {
+    fn new(number: u32) -> RuntimeDir {
+        let path = PathBuf::from(format!("/tmp/a2a-run-{}-{number}", std::process::id()));
+        fs::create_dir(&path).expect("a directory");
+        RuntimeDir(path)
+    }
+
+    fn own_socket(&self) -> PathBuf {
+        let run = fs::read_dir(self.0.join("gemini-a2a")).expect("a directory");
+        run.map(|entry| entry.expect("an entry").path()).next().expect("a socket")
+    }
+}
+
+impl Drop for RuntimeDir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The same request with the credential.
+fn with_token(request: &[u8]) -> Vec<u8> {
+    const HOST: &[u8] = b"Host: localhost\r\n";
+    let at = request.windows(HOST.len()).position(|part| part == HOST).expect("it has a host") + HOST.len();
+    [&request[..at], format!("Authorization: Bearer {TOKEN}\r\n").as_bytes(), &request[at..]].concat()
 }
 
 /// What all processes of a run have among their arguments.
@@ -174,27 +279,9 @@ fn tag(number: u32, run: &str) -> String {
 #[derive(Clone, Debug)]
 pub struct Asked {
     url: String,
+    attack: Attack,
     task: String,
     call: String,
-}
-
-/// Prompts a new task and gives its calls, in the order of the script.
-fn ask(server: &Server, text: &str) -> Vec<Asked> {
-    let events: Vec<Event> = Client::new(&server.url()).stream("message/stream", prompt(text)).collect();
-    let task = events.iter().find_map(|event| task_of(event.result())).expect("a task").to_owned();
-    let mut calls: Vec<(String, String)> = vec![];
-    for event in &events {
-        let result = event.result();
-        let id = asked_of(result).map(str::to_owned);
-        let command = call_of(result)["confirmationDetails"]["command"].as_str().unwrap_or("").to_owned();
-        calls.extend(id.map(|id| (command, id)).filter(|call| !calls.contains(call)));
-    }
-    // They are prepared in parallel, so they may ask in any order: helper, attacker, question.
-    let rank = |command: &str| (command.starts_with("touch "), !command.contains(" helper "));
-    calls.sort_by_key(|(command, _)| rank(command));
-    assert!(!calls.is_empty(), "nothing asks in {events:#?}");
-    let asked = |(_, call)| Asked { url: server.url(), task: task.clone(), call };
-    calls.into_iter().map(asked).collect()
 }
 
 /// A request that approves the call, whole as the attacker sends it.
@@ -309,7 +396,9 @@ impl Run<'_> {
         let params = self.asking.params("cancel");
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": params});
         let mut stream = UnixStream::connect(&self.fixture.socket).expect("the server listens");
-        stream.write_all(&post("/", "application/json", &body)).expect("it reads");
+        let request = post("/", "application/json", &body);
+        let is_local = self.fixture.attack.access.is_local();
+        stream.write_all(&if is_local { request } else { with_token(&request) }).expect("it reads");
         let mut response = String::new();
         stream.read_to_string(&mut response).expect("it answers");
         assert!(response.starts_with("HTTP/1.1 200 ") && response.contains("\"result\""), "{response}");
@@ -328,7 +417,7 @@ impl Run<'_> {
     pub fn until_idle(&self) {
         let asked = self.attacking.first().unwrap_or(&self.asking);
         eventually("the end of the attacker's call", || {
-            let task = Client::new(&asked.url).call("tasks/get", json!({"id": asked.task}));
+            let task = asked.client().call("tasks/get", json!({"id": asked.task}));
             (state_of(&task) != Some("working") && state_of(&task) != Some("submitted")).then_some(())
         });
     }
@@ -336,7 +425,7 @@ impl Run<'_> {
     pub fn cancel(&self) {
         for asked in self.attacking.iter().take(1).chain([&self.asking]) {
             // The second time it may be over already.
-            let _ = Client::new(&asked.url).rpc("tasks/cancel", json!({"id": asked.task}));
+            let _ = asked.client().rpc("tasks/cancel", json!({"id": asked.task}));
         }
     }
 
@@ -392,6 +481,10 @@ impl Drop for Run<'_> {
 }
 
 impl Asked {
+    fn client(&self) -> Client {
+        self.attack.client(&self.url)
+    }
+
     fn params(&self, outcome: &str) -> Value {
         let mut params = approval(&self.task, &self.call, outcome);
         params["configuration"] = json!({"blocking": false});
@@ -399,7 +492,7 @@ impl Asked {
     }
 
     fn answer(&self, outcome: &str) -> Value {
-        Client::new(&self.url).rpc("message/send", self.params(outcome))
+        self.client().rpc("message/send", self.params(outcome))
     }
 }
 

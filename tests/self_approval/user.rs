@@ -49,6 +49,16 @@ pub fn as_ordinary_user(test: &str, body: impl FnOnce(&Programs)) {
     assert!(status.success(), "as user {USER}: {status}");
 }
 
+/// Runs the body as root, which can become any user. Says so and does nothing where this is not root.
+pub fn as_root(body: impl FnOnce(&Programs)) {
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    if !is_root || !has("cc") || !has("setpriv") {
+        eprintln!("skipped: this takes root, cc and setpriv");
+        return;
+    }
+    body(&Programs::of(shared().path()));
+}
+
 impl Programs {
     fn of(dir: &Path) -> Programs {
         Programs { server: dir.join("server"), attacker: dir.join("attacker") }

@@ -31,12 +31,12 @@ impl Core {
                 self.count_refusal(&format!("other users of this machine have {strangers} connections open"), now);
                 return false;
             }
-            Peer::SameUser | Peer::MaybeTool | Peer::OwnerUnknown | Peer::Anybody if full => {
+            _ if full => {
                 for key in self.connections.giving_way(limits, now) {
                     self.close_for(key, CloseReason::Limit, Close::Orderly);
                 }
             }
-            Peer::Stranger | Peer::SameUser | Peer::MaybeTool | Peer::OwnerUnknown | Peer::Anybody => {}
+            _ => {}
         }
         !self.connections.is_full(&self.settings.limits)
     }
@@ -59,7 +59,7 @@ impl Connections {
 
 fn rank(peer: Peer) -> u8 {
     match peer {
-        Peer::Stranger | Peer::Anybody => 0,
+        Peer::Stranger | Peer::OtherUser | Peer::Gone | Peer::Anybody => 0,
         Peer::OwnerUnknown => 1,
         Peer::SameUser | Peer::MaybeTool => 2,
     }

@@ -42,8 +42,12 @@ pub enum Peer {
     MaybeTool,
     /// The kernel could not be asked for the owner of its socket yet.
     OwnerUnknown,
-    /// Another user, or the owner could not be found.
+    /// Another user, or a peer on another machine.
     Stranger,
+    /// Another user of this machine, under whose name a tool's process may have connected.
+    OtherUser,
+    /// It connected from this machine and was gone when it was accepted, so it may have been a tool's process.
+    Gone,
     /// Anybody, of this machine or another one: the server knows its clients by their credentials.
     Anybody,
 }

@@ -186,8 +186,9 @@ pub fn admit(request: &Request, peer: Peer) -> Admission {
         Peer::SameUser | Peer::Anybody => Admission::Serve,
         Peer::MaybeTool if only_reads(request) => Admission::Serve,
         Peer::OwnerUnknown | Peer::Stranger if is_public(request) => Admission::Serve,
+        Peer::Gone if only_reads(request) => Admission::Serve,
         Peer::MaybeTool | Peer::OwnerUnknown => Admission::Identify,
-        Peer::Stranger => Admission::Refuse,
+        Peer::Stranger | Peer::OtherUser | Peer::Gone => Admission::Refuse,
     }
 }
 
@@ -298,6 +299,10 @@ mod tests {
             assert_eq!(admitted(method, "/tasks/t", Peer::OwnerUnknown), Admission::Identify);
             assert_eq!(admitted(method, "/tasks/t", Peer::Stranger), Admission::Refuse);
             assert_eq!(admitted(method, "/tasks/t", Peer::SameUser), Admission::Serve);
+            assert_eq!(admitted(method, "/tasks/t", Peer::Gone), Admission::Serve);
+        }
+        for (method, path) in [(Method::Post, "/message:send"), (Method::Get, "/ws"), (Method::Delete, "/tasks/t")] {
+            assert_eq!(admitted(method, path, Peer::Gone), Admission::Refuse, "{path}");
         }
         assert_eq!(asked(Method::Post, "/tasks/t:cancel"), Admission::Identify);
         for path in [

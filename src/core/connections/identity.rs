@@ -27,10 +27,14 @@ pub enum Identity {
     /// It was not found, or its parents could not be read: it may be a tool's.
     Unclear,
     Stranger,
+    /// It connected from this machine and has gone.
+    Gone,
     /// Nothing could be found out now.
     Unavailable(String),
 }
 
+const GONE: &str = "The process that made this connection was gone before it could be identified, so it may have been started by \
+                    the agent. Send the request from a process that waits for the answer.";
 const STRANGER: &str = "Only processes of the user who runs this server may use it.";
 
 /// Peers that were refused.
@@ -103,6 +107,7 @@ impl Core {
                 return self.read_on(key, now);
             }
             Identity::Stranger => STRANGER.to_owned(),
+            Identity::Gone => GONE.to_owned(),
             Identity::Unavailable(why) => {
                 let message = format!("It could not be found out whose connection this is: {why}");
                 let fault = Fault::new(FaultKind::Overloaded { retry_after_s: 1 }, message);
@@ -113,6 +118,7 @@ impl Core {
         let (kind, reason) = match found {
             Identity::Tool => (Kind::ChildRefused, "tool"),
             Identity::Unclear => (Kind::ChildRefused, "unclear"),
+            Identity::Gone => (Kind::ChildRefused, "gone"),
             Identity::Stranger | Identity::SameUser | Identity::Unavailable(_) => (Kind::Denied, "stranger"),
         };
         self.audit_refused_peer(kind, key, reason, now);
@@ -121,12 +127,17 @@ impl Core {
         self.answer_last(key, &request, &fault, now);
     }
 
-    /// Refuses a request of another user.
-    pub(in crate::core) fn turn_stranger_away(&mut self, key: Key, request: &Request, now: Now) {
-        let fault = Fault::new(FaultKind::Forbidden, STRANGER);
-        self.audit_refused_peer(Kind::Denied, key, "stranger", now);
-        self.operation.metrics.refuse(Refused::Credential);
-        self.count_refused(key, STRANGER, now);
+    /// Refuses a request of another user, or of a peer that is gone.
+    pub(in crate::core) fn turn_peer_away(&mut self, key: Key, request: &Request, now: Now) {
+        let is_gone = self.connections.get(key).is_some_and(|conn| conn.peer == Peer::Gone);
+        let (why, kind, reason, label) = match is_gone {
+            true => (GONE, Kind::ChildRefused, "gone", Refused::Child),
+            false => (STRANGER, Kind::Denied, "stranger", Refused::Credential),
+        };
+        let fault = Fault::new(FaultKind::Forbidden, why);
+        self.audit_refused_peer(kind, key, reason, now);
+        self.operation.metrics.refuse(label);
+        self.count_refused(key, why, now);
         self.answer(key, &a2a::fault(&self.form_at(key, &request.path), &fault), now);
     }
 

@@ -30,7 +30,7 @@ impl Core {
         match guard::admit(&request, peer) {
             Admission::Serve => {}
             Admission::Identify => return self.identify(key, request),
-            Admission::Refuse => return self.turn_stranger_away(key, &request, now),
+            Admission::Refuse => return self.turn_peer_away(key, &request, now),
         }
         if let Some(origin) = self.settings.host_policy.allowed_origin(&request) {
             let preflight = origin.preflight_response(&request);

@@ -22,6 +22,17 @@ pub fn stat(pid: u32) -> Option<Stat> {
     read_stat(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
+/// The real, effective, saved and file system user of a process; none if there is no such process.
+pub fn uids(pid: u32) -> Vec<u32> {
+    let status = std::fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    read_uids(&String::from_utf8_lossy(&status))
+}
+
+fn read_uids(status: &str) -> Vec<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    line.unwrap_or_default().split_ascii_whitespace().filter_map(|uid| uid.parse().ok()).collect()
+}
+
 /// `pid (name) state ppid …`: the number of threads is field 20, the start time field 22. The name may hold anything,
 /// parentheses too: what follows the last one is the state.
 fn read_stat(stat: &[u8]) -> Option<Stat> {
@@ -56,6 +67,14 @@ mod tests {
         for broken in ["", "12 (sh", "12 (sh) S", "12 (sh) S x", "12 (sh) S 7 1 1"] {
             assert_eq!(read_stat(broken.as_bytes()), None, "{broken}");
         }
+    }
+
+    #[test]
+    fn the_users_of_a_process_are_read() {
+        assert_eq!(read_uids("Name:\tUid: 7\nUid:\t1000\t0\t33\t0\nGid:\t5\t5\t5\t5\n"), [1000, 0, 33, 0]);
+        assert_eq!(read_uids("Name:\tsh\n"), [0; 0]);
+        assert!(uids(std::process::id()).contains(&rustix::process::geteuid().as_raw()));
+        assert_eq!(uids(u32::MAX), [0; 0]);
     }
 
     #[test]

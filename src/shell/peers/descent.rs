@@ -19,6 +19,7 @@ use crate::limits::PEER_ANCESTORS;
 use crate::shell::children::VERB;
 use crate::shell::children::procfs;
 use crate::shell::children::procfs::Stat;
+use crate::shell::peers::peer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
@@ -31,6 +32,10 @@ pub trait Processes {
     fn held(&mut self, pid: u32, sockets: &BTreeSet<u64>) -> Vec<u64>;
     /// Whether the process calls itself a supervisor of tools.
     fn is_supervisor(&mut self, pid: u32) -> bool;
+    /// Whether the process runs as this user, by any of its user ids.
+    fn runs_as(&mut self, pid: u32, uid: u32) -> bool;
+    /// Whether any process holds this TCP socket.
+    fn is_held(&mut self, socket: u64) -> bool;
 }
 
 /// Where tools come from.
@@ -50,6 +55,8 @@ pub struct Roots {
 pub enum Subject {
     /// The process that holds the socket with this inode.
     Socket(u64),
+    /// The same for a socket of another user, whose processes we may not be allowed to inspect.
+    SocketOf { inode: u64, uid: u32 },
     /// The process with this pid, if it did not start after that time: otherwise the pid has been given to another one.
     Process { pid: u32, not_after: u64 },
 }
@@ -71,16 +78,18 @@ pub fn find(processes: &mut dyn Processes, roots: &Roots, subjects: &[Subject], 
     for _ in 0..tries {
         let open = subjects.iter().zip(&findings).filter(|(_, finding)| **finding == Finding::Broken);
         let sockets = open.filter_map(|(subject, _)| match subject {
-            Subject::Socket(inode) => Some(*inode),
+            Subject::Socket(inode) | Subject::SocketOf { inode, .. } => Some(*inode),
             Subject::Process { .. } => None,
         });
         let sockets: BTreeSet<u64> = sockets.collect();
         let holders = holders(processes, &sockets);
         let mut search = Search { ancestors: ancestors(processes, roots.own), processes, roots };
+        let holders = |inode| holders.get(&inode).map_or(&[][..], Vec::as_slice);
         for (subject, finding) in subjects.iter().zip(&mut findings).filter(|(_, finding)| **finding == Finding::Broken)
         {
             *finding = match *subject {
-                Subject::Socket(inode) => search.socket(inode, holders.get(&inode).map_or(&[], Vec::as_slice)),
+                Subject::Socket(inode) => search.socket(inode, holders(inode)),
+                Subject::SocketOf { inode, uid } => search.socket_of(inode, uid, holders(inode)),
                 Subject::Process { pid, not_after } => search.process(pid, not_after),
             };
         }
@@ -130,10 +139,29 @@ struct Search<'a> {
 impl Search<'_> {
     fn socket(&mut self, inode: u64, holders: &[u32]) -> Finding {
         let findings: Vec<Finding> = holders.iter().map(|pid| self.holder(*pid, inode)).collect();
-        // The worst of them counts.
-        let worst =
-            [Finding::Tool, Finding::Broken, Finding::NoTool].into_iter().find(|worst| findings.contains(worst));
-        worst.unwrap_or(Finding::NotFound)
+        worst(&findings)
+    }
+
+    /// A socket of another user. If its holder may not be inspected it is one of the processes of that user, so none of them may be
+    /// a tool's. The socket has to be held when all of them were looked at: the one that held it could have ended before.
+    fn socket_of(&mut self, inode: u64, uid: u32, holders: &[u32]) -> Finding {
+        if !holders.is_empty() {
+            return self.socket(inode, holders);
+        }
+        let mut findings = Vec::new();
+        for pid in self.processes.pids() {
+            if self.processes.runs_as(pid, uid)
+                && let Some(process) = self.processes.stat(pid)
+            {
+                findings.push(self.descent(pid, process.start));
+            }
+        }
+        match worst(&findings) {
+            // It may also be a process of that user that is none of ours.
+            Finding::Tool => Finding::NotFound,
+            Finding::NoTool if !self.processes.is_held(inode) => Finding::NotFound,
+            finding => finding,
+        }
     }
 
     /// A process that was seen to hold the socket. By now its pid may be another's.
@@ -203,6 +231,12 @@ impl Search<'_> {
     }
 }
 
+/// Of several processes the worst finding counts.
+fn worst(findings: &[Finding]) -> Finding {
+    let worst = [Finding::Tool, Finding::Broken, Finding::NoTool].into_iter().find(|worst| findings.contains(worst));
+    worst.unwrap_or(Finding::NotFound)
+}
+
 /// The processes of this machine.
 pub struct ProcFs;
 
@@ -230,6 +264,14 @@ impl Processes for ProcFs {
     fn is_supervisor(&mut self, pid: u32) -> bool {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.split(|byte| *byte == 0).nth(1) == Some(VERB.as_bytes())
+    }
+
+    fn runs_as(&mut self, pid: u32, uid: u32) -> bool {
+        procfs::uids(pid).contains(&uid)
+    }
+
+    fn is_held(&mut self, socket: u64) -> bool {
+        peer::is_in_tables(socket)
     }
 }
 

@@ -8,6 +8,7 @@
 //! Where netlink cannot be used the same facts are in /proc/net/tcp and tcp6, at the price of reading all of it. The loop reads no
 //! files, so the disk lane does that. Whether netlink can be used is found out once, when the server starts.
 
+use crate::shell::peers::own_address::OwnAddresses;
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
 use std::fs;
@@ -35,6 +36,7 @@ pub struct Peers {
     /// None where netlink gives no answers.
     netlink: Option<OwnedFd>,
     question: u32,
+    own_addresses: OwnAddresses,
 }
 
 /// One end of a connection, as the kernel has it.
@@ -51,7 +53,7 @@ impl Peers {
     pub fn open() -> Peers {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let netlink = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(SOCK_DIAG)).ok();
-        let mut peers = Peers { netlink, question: 0 };
+        let mut peers = Peers { netlink, question: 0, own_addresses: OwnAddresses::open() };
         if peers.try_out().is_none() {
             peers.netlink = None;
         }
@@ -82,6 +84,12 @@ impl Peers {
         }
     }
 
+    /// Whether the other end of an accepted connection is on this machine, also if its socket is gone.
+    pub fn is_of_this_machine(&mut self, peer: SocketAddr, local: SocketAddr) -> bool {
+        let (peer, local) = (canonical(peer).ip(), canonical(local).ip());
+        peer == local || self.own_addresses.contains(peer)
+    }
+
     /// One question, one answer. The kernel answers within the call that asks, so there is nothing to wait for: no answer now
     /// is no answer.
     fn ask(&mut self, peer: SocketAddr, local: SocketAddr) -> io::Result<Entry> {
@@ -104,12 +112,20 @@ impl Peers {
     }
 }
 
-/// The same by reading the tables of all connections. Not for the loop.
+/// The tables of all connections. Not for the loop.
+fn tables() -> impl Iterator<Item = String> {
+    ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().filter_map(|path| fs::read_to_string(path).ok())
+}
+
+/// Whether a process holds the socket with this inode.
+pub fn is_in_tables(inode: u64) -> bool {
+    tables().any(|table| table.lines().skip(1).filter_map(read_row).any(|entry| entry.inode == inode))
+}
+
+/// The same as [`Peers::owner`], by reading the tables of all connections.
 pub fn in_tables(peer: SocketAddr, local: SocketAddr) -> Owner {
     let (peer, local) = (canonical(peer), canonical(local));
-    ["/proc/net/tcp", "/proc/net/tcp6"]
-        .into_iter()
-        .filter_map(|path| fs::read_to_string(path).ok())
+    tables()
         .find_map(|table| find_in_table(&table, peer, local))
         .map_or(Owner::Nobody, |entry| owner_of(entry, peer, local))
 }
@@ -360,7 +376,7 @@ mod tests {
         let listener = listener("127.0.0.1:0").unwrap();
         let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (_stream, peer, local) = accepted(&listener);
-        let mut without = Peers { netlink: None, question: 0 };
+        let mut without = Peers { netlink: None, question: 0, own_addresses: OwnAddresses::open() };
         assert_eq!(without.owner(peer, local), Owner::Unknown);
         assert!(without.try_out().is_none() && Peers::open().netlink.is_some());
     }

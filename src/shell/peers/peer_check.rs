@@ -39,6 +39,8 @@ pub enum Caller {
     /// No process of our user.
     Nobody,
     Known(Subject),
+    /// A process of another user.
+    OtherUser(Subject),
     /// The kernel could not be asked when it was accepted. If it is our user's, it is such a peer.
     Connection {
         peer: SocketAddr,
@@ -162,7 +164,11 @@ impl PeerCheck {
         let ours = self.of_our_user();
         match self.peers.owner(peer, local) {
             Owner::User { uid, inode } if uid == self.facts.uid => (ours, Caller::Known(Subject::Socket(inode))),
-            Owner::User { .. } | Owner::Nobody => (Peer::Stranger, Caller::Nobody),
+            // Whoever cannot be a tool's process is nobody in particular.
+            Owner::User { .. } | Owner::Nobody if ours == Peer::SameUser => (Peer::Stranger, Caller::Nobody),
+            Owner::User { uid, inode } => (Peer::OtherUser, Caller::OtherUser(Subject::SocketOf { inode, uid })),
+            Owner::Nobody if self.peers.is_of_this_machine(peer, local) => (Peer::Gone, Caller::Nobody),
+            Owner::Nobody => (Peer::Stranger, Caller::Nobody),
             Owner::Unknown => (Peer::OwnerUnknown, Caller::Connection { peer, local, ours }),
         }
     }
@@ -180,13 +186,16 @@ impl PeerCheck {
             Accepted::AtOnce if !was_stopped => now,
             Accepted::AtOnce | Accepted::Late => self.empty.ticks,
         };
-        match socket_peercred(stream) {
-            Ok(peer) if peer.uid.as_raw() == self.facts.uid => {
-                (ours, Caller::Known(Subject::Process { pid: peer.pid.as_raw_pid().unsigned_abs(), not_after }))
-            }
-            // A process of another pid namespace has no pid here. The library's type has no value for that and returns an error:
-            // such a peer is a stranger.
-            Ok(_) | Err(_) => (Peer::Stranger, Caller::Nobody),
+        // A process of another pid namespace has no pid here. The library's type has no value for that and returns an error:
+        // such a peer is a stranger.
+        let Ok(peer) = socket_peercred(stream) else {
+            return (Peer::Stranger, Caller::Nobody);
+        };
+        let subject = Subject::Process { pid: peer.pid.as_raw_pid().unsigned_abs(), not_after };
+        match (peer.uid.as_raw() == self.facts.uid, ours) {
+            (true, _) => (ours, Caller::Known(subject)),
+            (false, Peer::SameUser) => (Peer::Stranger, Caller::Nobody),
+            (false, _) => (Peer::OtherUser, Caller::OtherUser(subject)),
         }
     }
 
@@ -291,6 +300,9 @@ pub struct Inquiry {
     as_of: u64,
 }
 
+/// The process to look for with the identity that it has if it is no tool's, or the identity where no search is needed.
+type Sought = Result<(Subject, Identity), Identity>;
+
 pub struct Answers {
     found: Vec<(Key, Identity)>,
     /// Whether there are other servers; None if the search did not run.
@@ -307,14 +319,15 @@ impl Inquiry {
         let others = self.facts.others();
         let others_exist = Some(!others.is_empty());
         let roots = self.facts.roots(others);
-        let asked: Vec<(Key, Result<Subject, Identity>)> =
+        let asked: Vec<(Key, Sought)> =
             self.callers.iter().map(|(key, caller)| (*key, self.facts.subject(caller))).collect();
-        let subjects: Vec<Subject> = asked.iter().filter_map(|(_, subject)| subject.as_ref().ok().copied()).collect();
+        let subjects: Vec<Subject> =
+            asked.iter().filter_map(|(_, asked)| asked.as_ref().ok().map(|(subject, _)| *subject)).collect();
         let mut findings = descent::find(&mut ProcFs, &roots, &subjects, self.facts.tries).into_iter();
         let found = asked.into_iter().map(|(key, asked)| {
             let identity = match asked {
-                Ok(_) => match findings.next() {
-                    Some(Finding::NoTool) => Identity::SameUser,
+                Ok((_, no_tool)) => match findings.next() {
+                    Some(Finding::NoTool) => no_tool,
                     Some(Finding::Tool) => Identity::Tool,
                     Some(Finding::NotFound | Finding::Broken) | None => Identity::Unclear,
                 },
@@ -347,15 +360,20 @@ impl ServerFacts {
         Roots { own: self.own, adopts, supervisors: self.supervisors.pids(), servers }
     }
 
-    /// The process to look for, or the identity where no search is needed.
-    fn subject(&self, caller: &Caller) -> Result<Subject, Identity> {
+    fn subject(&self, caller: &Caller) -> Sought {
         match *caller {
-            Caller::Known(subject) => Ok(subject),
+            Caller::Known(subject) => Ok((subject, Identity::SameUser)),
+            Caller::OtherUser(subject) => Ok((subject, Identity::Stranger)),
             Caller::Nobody => Err(Identity::Stranger),
             Caller::Connection { peer, local, ours } => match peer::in_tables(peer, local) {
                 Owner::User { uid, .. } if uid == self.uid && ours == Peer::SameUser => Err(Identity::SameUser),
-                Owner::User { uid, inode } if uid == self.uid => Ok(Subject::Socket(inode)),
-                Owner::User { .. } | Owner::Nobody | Owner::Unknown => Err(Identity::Stranger),
+                Owner::User { uid, inode } if uid == self.uid => Ok((Subject::Socket(inode), Identity::SameUser)),
+                Owner::User { .. } | Owner::Nobody | Owner::Unknown if ours == Peer::SameUser => {
+                    Err(Identity::Stranger)
+                }
+                Owner::User { uid, inode } => Ok((Subject::SocketOf { inode, uid }, Identity::Stranger)),
+                Owner::Nobody | Owner::Unknown if Peers::open().is_of_this_machine(peer, local) => Err(Identity::Gone),
+                Owner::Nobody | Owner::Unknown => Err(Identity::Stranger),
             },
         }
     }

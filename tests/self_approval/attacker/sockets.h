@@ -88,6 +88,17 @@ static void late(void) {
 	_exit(0);
 }
 
+/* Is gone before the server accepts the connection: then the kernel cannot name its process any more. */
+static void closes_before_accept(void) {
+	kill(server, SIGSTOP);
+	int fd = tcp("127.0.0.1");
+	send_all(fd, request, request_len);
+	close(fd);
+	kill(server, SIGCONT);
+	respond("sent\n");
+	wait_for_release();
+}
+
 static void unix_socket(void) { attack(local(unix_path)); }
 
 /* As an editor: joins the task, prompts it, and approves when it is asked. The file `approval` holds that answer. */

@@ -112,6 +112,39 @@ fn at_the_servers_own_socket_our_processes_are_the_operator_and_tools_need_a_cre
 }
 
 #[test]
+fn what_may_be_a_tool_needs_more_than_a_credential() {
+    let mut server = server();
+    let prompt = post("/message:send", &bearer("laptop"), &message("hi"));
+    let read = get("/tasks", &bearer("laptop"));
+    for link in [Link::Tcp, Link::NamedUnix] {
+        // Another user is served when his process is known to be no tool's.
+        for (identity, status) in
+            [(Identity::Stranger, 200), (Identity::Tool, 403), (Identity::Unclear, 403), (Identity::Gone, 403)]
+        {
+            let key = server.connect_over(None, link, Peer::OtherUser);
+            server.send(key, &prompt);
+            assert_eq!(server.take(key), "", "it waits");
+            assert_eq!(std::mem::take(&mut server.test.to_identify), [key]);
+            server.test.core.input(Input::Identified { conn: key, identity }, server.test.now);
+            server.test.turns();
+            assert!(server.take(key).starts_with(&format!("HTTP/1.1 {status}")));
+        }
+        let key = server.connect_over(None, link, Peer::OtherUser);
+        assert_eq!(server.ask_over(key, &read).status, 200);
+    }
+    // Nobody can tell any more whose process it was.
+    for link in [Link::Tcp, Link::Unix] {
+        let key = server.connect_over(None, link, Peer::Gone);
+        let refused = server.ask_over(key, &prompt);
+        assert!(refused.status == 403 && refused.body.contains("was gone"), "{refused:?}");
+        let key = server.connect_over(None, link, Peer::Gone);
+        assert_eq!(server.ask_over(key, &read).status, 200);
+    }
+    let key = server.connect_over(None, Link::Unix, Peer::OtherUser);
+    assert_eq!(server.ask_over(key, &read).status, 403, "the server's own socket is its user's");
+}
+
+#[test]
 fn a_preflight_needs_no_credential_and_every_other_options_does() {
     let mut server = Server::changed(&[], |setup| {
         setup.host_policy.origins = vec!["https://page.example".into()];

@@ -19,6 +19,8 @@ struct Table {
     /// What happens when the n-th question is asked.
     events: HashMap<usize, Vec<Event>>,
     asked: usize,
+    /// The socket is held by a process that cannot be inspected.
+    is_held: bool,
 }
 
 #[derive(Clone)]
@@ -26,6 +28,8 @@ struct Row {
     process: Stat,
     sockets: Vec<u64>,
     is_supervisor: bool,
+    /// A user whose processes cannot be inspected.
+    uid: Option<u32>,
 }
 
 #[derive(Clone)]
@@ -85,10 +89,20 @@ impl Processes for Table {
         self.happen();
         self.rows.get(&pid).is_some_and(|row| row.is_supervisor)
     }
+
+    fn runs_as(&mut self, pid: u32, uid: u32) -> bool {
+        self.happen();
+        self.rows.get(&pid).is_some_and(|row| row.uid == Some(uid))
+    }
+
+    fn is_held(&mut self, socket: u64) -> bool {
+        self.happen();
+        self.is_held && socket == SOCKET
+    }
 }
 
 fn row(parent: u32, start: u64) -> Row {
-    Row { process: Stat { parent, start, is_over: false }, sockets: Vec::new(), is_supervisor: false }
+    Row { process: Stat { parent, start, is_over: false }, sockets: Vec::new(), is_supervisor: false, uid: None }
 }
 
 fn holding(parent: u32, start: u64) -> Row {
@@ -250,6 +264,40 @@ impl Processes for Restless {
     fn is_supervisor(&mut self, pid: u32) -> bool {
         self.table.is_supervisor(pid)
     }
+
+    fn runs_as(&mut self, pid: u32, uid: u32) -> bool {
+        self.table.runs_as(pid, uid)
+    }
+
+    fn is_held(&mut self, socket: u64) -> bool {
+        self.table.is_held(socket)
+    }
+}
+
+#[test]
+fn a_socket_of_another_user_is_no_tools_if_none_of_his_processes_is() {
+    const PROXY: u32 = 33;
+    let ask = |table: &Table| {
+        find(&mut table.clone(), &server(), &[Subject::SocketOf { inode: SOCKET, uid: PROXY }], TRIES)[0]
+    };
+    let of = |uid, row: Row| Row { uid: Some(uid), ..row };
+    let held = Table { is_held: true, ..machine() };
+    let proxy = held.clone().with(30, of(PROXY, row(1, 60)));
+    assert_eq!(ask(&proxy), Finding::NoTool, "a proxy beside us");
+    assert_eq!(ask(&held), Finding::NotFound, "his processes cannot be seen");
+    assert_eq!(ask(&held.clone().with(30, of(PROXY + 1, row(1, 60)))), Finding::NotFound, "of a third user");
+    assert_eq!(ask(&Table { is_held: false, ..proxy.clone() }), Finding::NotFound, "it has ended since");
+    for parent in [SUPERVISOR, 21] {
+        let table = proxy.clone().with(31, of(PROXY, row(parent, 300)));
+        assert_eq!(ask(&table), Finding::NotFound, "a tool has become that user");
+    }
+    let other = proxy.clone().with(31, of(PROXY + 1, row(21, 300)));
+    assert_eq!(ask(&other), Finding::NoTool, "a tool has become a third user");
+    assert_eq!(ask(&proxy.clone().with(31, of(PROXY, row(99, 300)))), Finding::Broken);
+    // Whoever may look into all processes finds the one.
+    assert_eq!(ask(&proxy.clone().with(31, of(PROXY, holding(21, 300)))), Finding::Tool);
+    let found = proxy.with(31, of(PROXY, row(21, 300))).with(32, of(PROXY, holding(1, 70)));
+    assert_eq!(ask(&found), Finding::NoTool);
 }
 
 #[test]

@@ -95,6 +95,56 @@ fn while_a_tool_lives_everybody_is_looked_for() {
 }
 
 #[test]
+fn a_peer_that_is_gone_when_it_is_accepted_may_be_a_tool() {
+    let mut stage = Stage::new();
+    let gone = |stage: &mut Stage| {
+        let client = TcpStream::connect(stage.listener.local_addr().unwrap()).unwrap();
+        drop(client);
+        let (stream, address) = stage.listener.accept().unwrap();
+        stage.peer_check.tcp(address, stream.local_addr().unwrap()).0
+    };
+    assert_eq!(gone(&mut stage), Peer::Stranger, "there was no tool");
+    stage.supervisors.begin(u32::MAX, control());
+    assert_eq!(gone(&mut stage), Peer::Gone);
+    let local = stage.listener.local_addr().unwrap();
+    assert_eq!(stage.peer_check.tcp("192.0.2.1:80".parse().unwrap(), local).0, Peer::Stranger, "another machine");
+}
+
+#[test]
+fn another_user_of_this_machine_may_be_a_tool_while_one_runs() {
+    let switch = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    let able = std::process::Command::new("setpriv").args(switch).arg("true").status();
+    if !able.is_ok_and(|status| status.success()) {
+        println!("skipped: becoming another user takes root and setpriv");
+        return;
+    }
+    let mut stage = Stage::new();
+    let port = stage.listener.local_addr().unwrap().port();
+    // It connects, and stays until its connection ends.
+    let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; read -r line <&3");
+    let connect = |stage: &mut Stage| {
+        let mut command = std::process::Command::new("setpriv");
+        let child = command.args(switch).args(["bash", "-c", &script]).spawn().unwrap();
+        let (stream, address) = stage.listener.accept().unwrap();
+        let (peer, caller) = stage.peer_check.tcp(address, stream.local_addr().unwrap());
+        (child, stream, peer, caller)
+    };
+    let (mut child, stream, peer, _) = connect(&mut stage);
+    assert_eq!(peer, Peer::Stranger, "there was no tool");
+    drop(stream);
+    child.wait().unwrap();
+    stage.supervisors.begin(u32::MAX, control());
+    let (mut child, stream, peer, caller) = connect(&mut stage);
+    assert_eq!(peer, Peer::OtherUser);
+    assert_eq!(stage.inquire(caller), Identity::Stranger, "our own child");
+    stage.supervisors.begin(child.id(), control());
+    assert_eq!(stage.inquire(caller), Identity::Tool, "a child of a supervisor");
+    drop(stream);
+    child.wait().unwrap();
+    assert_eq!(stage.inquire(caller), Identity::Unclear, "it has ended");
+}
+
+#[test]
 fn a_peer_that_may_have_connected_while_a_tool_ran_may_be_a_tool() {
     let mut stage = Stage::new();
     stage.peer_check.polls();
@@ -215,9 +265,13 @@ fn without_netlink_the_tables_are_read_later() {
     for ours in [Peer::SameUser, Peer::MaybeTool] {
         assert_eq!(stage.inquire(Caller::Connection { peer, local, ours }), Identity::SameUser);
     }
-    let gone = "127.0.0.1:1".parse().unwrap();
-    let caller = Caller::Connection { peer: gone, local, ours: Peer::SameUser };
-    assert_eq!(stage.inquire(caller), Identity::Stranger);
+    let inquire = |stage: &mut Stage, peer: &str, ours| {
+        stage.inquire(Caller::Connection { peer: peer.parse().unwrap(), local, ours })
+    };
+    for (ours, gone) in [(Peer::SameUser, Identity::Stranger), (Peer::MaybeTool, Identity::Gone)] {
+        assert_eq!(inquire(&mut stage, "127.0.0.1:1", ours), gone);
+        assert_eq!(inquire(&mut stage, "192.0.2.1:1", ours), Identity::Stranger, "another machine");
+    }
 }
 
 #[test]
