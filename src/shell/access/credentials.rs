@@ -5,9 +5,10 @@ use crate::limits::access::CREDENTIALS_BYTES;
 use crate::shell::event_loop::sys;
 use crate::shell::journal::saved_rules::replace;
 use crate::task::access::credentials::CredentialsFile;
-use std::fs::{self, File};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -80,7 +81,9 @@ impl CredentialsReader {
 
     fn read(&self) -> Result<CredentialsFile, String> {
         let shown = self.path.display();
-        let opened = File::open(&self.path).map_err(|error| format!("{shown} cannot be read: {error}"))?;
+        // Without waiting: a pipe with this name would wait for a writer.
+        let opened = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&self.path);
+        let opened = opened.map_err(|error| format!("{shown} cannot be read: {error}"))?;
         let there = opened.metadata().map_err(|error| format!("{shown} cannot be read: {error}"))?;
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(Stamp::of(&there));
         check(&there, self.readers).map_err(|why| format!("{shown} {why}"))?;
@@ -112,15 +115,30 @@ fn check(file: &fs::Metadata, readers: Readers) -> Result<(), String> {
     Ok(())
 }
 
-/// Changes the file for `gemini-a2a token`: what is there, or nothing, is changed, and written as a whole.
+/// Changes the file for `gemini-a2a token`: what is there, or nothing, is changed, and written as a whole. Programs that do so at the
+/// same time take turns, so that none of them writes what another one has changed since it was read.
 pub fn change<R>(path: &Path, change: impl FnOnce(&mut CredentialsFile) -> Result<R, String>) -> Result<R, String> {
+    // Written to where a link leads: the link stays.
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let _held = lock(&real).map_err(|error| format!("{} cannot be locked: {error}", path.display()))?;
     let (_, mut file) = CredentialsReader::open(path, Readers::Owner)?;
     let result = change(&mut file)?;
     for credential in &file.credentials {
         credential.check().map_err(|why| format!("credential \"{}\": {why}", credential.id))?;
     }
-    // Written to where a link leads: the link stays.
-    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     replace(&real, &file.write(), 0o600).map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
     Ok(result)
+}
+
+/// Waits until no other program changes the file, and keeps others from it until the result is dropped. The lock is on a file beside
+/// it, because the file itself is replaced.
+fn lock(path: &Path) -> io::Result<File> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent().unwrap_or(Path::new("/")))?;
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let flags = OFlags::NOFOLLOW.bits() as i32;
+    let file =
+        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).custom_flags(flags).open(name)?;
+    flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
 }

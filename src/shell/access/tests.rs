@@ -124,3 +124,46 @@ fn the_file_is_changed_as_a_whole_and_stays_private() {
     assert!(invalid.unwrap_err().contains("credential \"c\": a subject has"));
     assert_eq!(fs::read(&path).unwrap(), before);
 }
+
+#[test]
+fn changes_that_are_made_at_the_same_time_are_all_kept() {
+    const ALL: usize = 24;
+    let scratch = Scratch::new();
+    let path = place(&scratch);
+    write(&path, &["gone"], 0o600);
+    std::thread::scope(|scope| {
+        for n in 0..ALL {
+            let path = &path;
+            scope.spawn(move || {
+                change(path, |file| {
+                    file.credentials.push(credential(&format!("c{n}")));
+                    Ok(())
+                })
+                .unwrap();
+            });
+        }
+        scope.spawn(|| {
+            change(&path, |file| {
+                file.credentials.retain(|credential| &*credential.id != "gone");
+                Ok(())
+            })
+            .unwrap();
+        });
+    });
+    let (_, file) = CredentialsReader::open(&path, Readers::Owner).unwrap();
+    let mut found: Vec<String> = ids(&file).into_iter().map(str::to_owned).collect();
+    let mut expected: Vec<String> = (0..ALL).map(|n| format!("c{n}")).collect();
+    found.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let scratch = Scratch::new();
+    let path = place(&scratch);
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let opened = CredentialsReader::open(&path, Readers::Owner).map(drop);
+    assert!(opened.unwrap_err().contains("is no file"));
+}
