@@ -173,6 +173,42 @@ fn a_token_names_a_subject_and_a_credential_wins_over_it() {
 }
 
 #[test]
+fn a_ticket_of_a_subject_opens_one_socket() {
+    let issuer = Issuer::new("1");
+    let source = Source::start(Some(issuer.keys()));
+    let fixture = Fixture::start(&source, HEADER);
+    fixture.until_ready();
+    let ticket = |email: &str| {
+        let token = issuer.token(email);
+        let fields = [(HEADER, token.as_str()), ("Content-Type", "application/json")];
+        let issued = Client::new(&fixture.server.url()).request("POST", "/ticket", &fields, b"{}");
+        assert_eq!(issued.status(), 201, "{}", issued.text());
+        issued.json()["ticket"].as_str().expect("a text").to_owned()
+    };
+    let open = |ticket: &str| {
+        let protocols = format!("gemini-a2a.v1, ticket.{ticket}");
+        let fields = [
+            ("Connection", "Upgrade"),
+            ("Upgrade", "websocket"),
+            ("Sec-WebSocket-Version", "13"),
+            ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+            ("Sec-WebSocket-Protocol", &protocols),
+        ];
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", fixture.server.port())).expect("it listens");
+        let client = Client::new(&fixture.server.url());
+        stream.write_all(&client.bytes("GET", "/ws", &fields, b"")).expect("it is sent");
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).expect("it is answered");
+        String::from_utf8_lossy(&head[9..]).into_owned()
+    };
+    let of_ann = ticket("ann@example.com");
+    assert_eq!([open(&of_ann), open(&of_ann)], ["101", "401"], "once");
+    let last = of_ann.len() - 1;
+    let forged = format!("{}{}", &of_ann[..last], if of_ann.ends_with('A') { "Q" } else { "A" });
+    assert_eq!(open(&forged), "401", "it was changed");
+}
+
+#[test]
 fn a_token_may_be_the_bearer_of_a_request() {
     let issuer = Issuer::new("1");
     let source = Source::start(Some(issuer.keys()));

@@ -55,7 +55,10 @@ impl Access {
                     let key = TicketKey::of_credential(&known.hash, &known.principal);
                     (known.principal.clone(), known.rate, key)
                 }
-                None => return Ok(None),
+                None => match self.identity.as_ref().and_then(|identity| identity.principal_of(id)) {
+                    Some(principal) => (Arc::new(principal), Default::default(), self.process_key.clone()),
+                    None => return Ok(None),
+                },
             },
         };
         let is_over = |end: Option<u64>| end.is_some_and(|end| now.unix_ms >= end);
