@@ -159,6 +159,14 @@ fn a_server_that_would_let_everybody_in_does_not_start() {
 }
 
 #[test]
+fn a_listener_that_others_can_reach_is_warned_of() {
+    for (listen, is_warned) in [("0.0.0.0:0", true), ("127.0.0.1:0", false)] {
+        let guarded = Guarded::with(&[["a", "dev", "view"]], |setup| setup.args(["--listen", listen]));
+        assert_eq!(guarded.server.output().contains("this server has no TLS"), is_warned, "{listen}");
+    }
+}
+
+#[test]
 fn only_what_is_public_is_shown_without_a_credential() {
     let guarded = Guarded::new(&[["a", "ann", "view"]]);
     let mut stranger = guarded.stranger();

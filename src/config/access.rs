@@ -4,7 +4,7 @@ use crate::base::secret::Secret;
 use crate::config::listen::Listen;
 use crate::limits::access::ENVIRONMENT_TOKEN_CHARS;
 use crate::task::access::AccessMode;
-use ::core::net::IpAddr;
+use ::core::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +42,15 @@ impl AccessSettings {
         self.mode.unwrap_or(platform)
     }
 
+    /// What the operator should know about the listeners: tokens that others can read on the way let them in.
+    pub fn warning(&self, listens: &[Listen]) -> Option<String> {
+        let address = wide(listens).filter(|_| self.mode() == AccessMode::Token)?;
+        Some(format!(
+            "{address} can be reached from other machines, and this server has no TLS: tokens and conversations can be read on \
+             the way. Put a proxy with TLS in front of it, or listen on 127.0.0.1"
+        ))
+    }
+
     /// Refuses combinations that would let in whoever can connect. The address of an inherited listener is known when it is opened.
     pub fn check(&self, listens: &[Listen]) -> Result<(), String> {
         if let Some(token) = &self.token
@@ -55,10 +64,7 @@ impl AccessSettings {
         if self.mode() == AccessMode::Token {
             return Ok(());
         }
-        let wide = listens.iter().find_map(|listen| match listen {
-            Listen::Tcp(address) if !address.ip().is_loopback() => Some(address),
-            Listen::Tcp(_) | Listen::Unix(_) | Listen::Inherited => None,
-        });
+        let wide = wide(listens);
         let needs_token = |what: String| {
             Err(format!(
                 "{what}: with --access local clients are known by their process, which is only possible on this machine. Use \
@@ -72,6 +78,14 @@ impl AccessSettings {
             (None, None, true) => Ok(()),
         }
     }
+}
+
+/// The first address that other machines can connect to.
+fn wide(listens: &[Listen]) -> Option<&SocketAddr> {
+    listens.iter().find_map(|listen| match listen {
+        Listen::Tcp(address) if !address.ip().is_loopback() => Some(address),
+        Listen::Tcp(_) | Listen::Unix(_) | Listen::Inherited => None,
+    })
 }
 
 /// A network as `ADDR/PREFIX`, or a single address.
@@ -107,10 +121,17 @@ mod tests {
     fn a_server_that_others_can_reach_needs_credentials() {
         let listens = |text: &str| vec![listen::parse(text).expect(text)];
         let local = AccessSettings::default();
+        let token = AccessSettings { mode: Some(AccessMode::Token), ..AccessSettings::default() };
+        for (place, is_warned) in
+            [("127.0.0.1:80", false), ("[::1]:80", false), ("unix:/x", false), ("0.0.0.0:80", true)]
+        {
+            let warning = token.warning(&listens(place));
+            assert_eq!(warning.is_some_and(|text| text.contains("TLS")), is_warned, "{place}");
+            assert_eq!(local.warning(&listens(place)), None);
+        }
         for near in ["127.0.0.1:80", "[::1]:80", "127.8.9.1:0", "unix:/x"] {
             assert_eq!(local.check(&listens(near)), Ok(()), "{near}");
         }
-        let token = AccessSettings { mode: Some(AccessMode::Token), ..AccessSettings::default() };
         for far in ["0.0.0.0:80", "[::]:80", "192.0.2.1:80"] {
             let error = local.check(&listens(far)).expect_err(far);
             assert!(error.contains("is not a loopback address") && error.contains("--access token"), "{error}");

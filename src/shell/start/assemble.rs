@@ -299,6 +299,9 @@ fn listeners(plan: &Plan, instance: &str) -> Result<Vec<Listener>, OpenError> {
     let mut listeners = listeners.map_err(OpenError::Listen)?;
     let opened: Vec<Listen> = listeners.iter().filter_map(Listener::address).map(Listen::Tcp).collect();
     plan.settings.access.check(&opened).map_err(OpenError::Plan)?;
+    if let Some(warning) = plan.settings.access.warning(&opened) {
+        plan.log.warn(warning);
+    }
     if listeners.iter().any(|listener| listener.address().is_some()) {
         let dir = plan.sockets.clone().unwrap_or_else(|| plan.state.join("run"));
         let dir = std::path::absolute(&dir).unwrap_or(dir);
