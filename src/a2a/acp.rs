@@ -251,6 +251,8 @@ fn read_cursor(cursor: &str) -> Option<Mark> {
 pub fn code(kind: &FaultKind, usual: i32) -> i32 {
     match kind {
         FaultKind::TaskNotFound(_) | FaultKind::ContentNotFound => -32002,
+        // The usual code of a held task means here that a credential is missing.
+        FaultKind::TaskHeld { .. } => -32603,
         FaultKind::Unsupported | FaultKind::TaskIsOver(_) | FaultKind::TaskNotCancelable(_) => -32602,
         _ => usual,
     }

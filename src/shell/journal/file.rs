@@ -7,7 +7,7 @@
 //! nothing else is missing. Everything before is checked by its crc when it is read, in the disk lane and once per load; checking
 //! it here as well would take time in proportion to the length of the log.
 
-use super::{failed, private_file};
+use super::{failed, instances, private_file};
 use crate::base::lock::lock;
 use crate::core::disk::store::{LogFile, Openness, StoreError};
 use crate::task::log::record::{BadLine, Record};
@@ -54,6 +54,22 @@ impl Findings {
     }
 }
 
+/// Why a task cannot be opened whose journal another server has. Clients are told, so it names no path: it names where that server is,
+/// if it is one of those with the same state directory.
+fn held(path: &Path) -> String {
+    let state = path.parent().and_then(Path::parent);
+    let own = std::process::id();
+    let others = state.map(|state| instances::living(&state.join("instances"))).unwrap_or_default();
+    let urls = others.into_iter().filter(|instance| instance.pid != own).map(|instance| instance.url);
+    let urls: Vec<String> = urls.filter(|url| !url.is_empty()).collect();
+    let place = match urls.as_slice() {
+        [] => String::new(),
+        [url] => format!(" at {url}"),
+        urls => format!(", one of {}", urls.join(", ")),
+    };
+    format!("the task is in use by another server{place}; ask that one, or stop it")
+}
+
 impl FileLog {
     /// Opens and locks an existing log and repairs its torn end.
     pub fn open(path: PathBuf, marker: PathBuf, findings: Findings) -> Result<FileLog, StoreError> {
@@ -78,9 +94,7 @@ impl FileLog {
 
     fn locked(file: File, path: PathBuf, marker: PathBuf, findings: Findings) -> Result<FileLog, StoreError> {
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| match e {
-            rustix::io::Errno::WOULDBLOCK => {
-                StoreError::locked(format!("{} is in use by another server; ask that one, or stop it", path.display()))
-            }
+            rustix::io::Errno::WOULDBLOCK => StoreError::locked(held(&path)),
             other => failed("lock", &path, &other.into()),
         })?;
         Ok(FileLog::over(file, path, marker, findings))
