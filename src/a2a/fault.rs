@@ -277,6 +277,7 @@ fn table(kind: &FaultKind, protocol: Protocol) -> Row {
         }
         (RateLimited { .. }, _) => entry(-32000, "RateLimitedError", "RESOURCE_EXHAUSTED", "RATE_LIMITED", head(429)),
         (TaskHeld { .. }, _) => entry(-32000, "TaskHeldError", "ABORTED", "TASK_HELD", head(409)),
+        (Recalled, _) => entry(-32800, "RequestCancelledError", "CANCELLED", "REQUEST_CANCELLED", http(499)),
         (Stale(_), _) => Row { reason: "STALE", statuses: CONFLICT, ..PARAMS },
         (NotPending(_), _) => Row { reason: "TOOL_CALL_NOT_PENDING", statuses: CONFLICT, ..PARAMS },
         (McpServerNotAllowed, _) => Row { reason: "MCP_SERVER_NOT_ALLOWED", ..PARAMS },
@@ -320,6 +321,7 @@ mod tests {
             (NotPending("c".into()), -32602, [200, 400, 409, 409]),
             (Stale("c".into()), -32602, [200, 400, 409, 409]),
             (TaskHeld { task: "t".into(), owner: None, url: None }, -32000, [409, 409, 409, 409]),
+            (Recalled, -32800, [200, 499, 499, 499]),
             (UnknownOption("c".into()), -32602, [200, 400, 400, 400]),
             (McpServerNotAllowed, -32602, [200, 400, 400, 400]),
             (NotFound, -32601, [404, 404, 404, 404]),

@@ -217,6 +217,8 @@ pub fn needed(call: &Call) -> Needed {
         | Call::Sessions { .. }
         // What it answers is checked when it is known.
         | Call::Reply { .. }
+        // It is a request of its own, which needed its right.
+        | Call::Recall { .. }
         | Call::ExtendedCard
         // A ticket is for sockets, and allows no more than its credential.
         | Call::Ticket(_)

@@ -118,6 +118,10 @@ pub enum Call {
     Leave {
         task: TaskId,
     },
+    /// A socket takes one of its requests back, which it names by the id that it gave it.
+    Recall {
+        id: Value,
+    },
     /// The answer to a request of ours; without a result, that the client has none.
     Reply {
         id: Value,
@@ -182,6 +186,7 @@ impl Call {
             Call::Sessions { .. } => "sessions",
             Call::TakeBack { .. } => "take back",
             Call::Leave { .. } => "leave",
+            Call::Recall { .. } => "recall",
             Call::Reply { .. } => "reply",
             Call::Ticket(_) => "ticket",
             Call::Health => "health",

@@ -70,6 +70,8 @@ pub enum FaultKind {
     Overloaded {
         retry_after_s: u32,
     },
+    /// The client took its request back.
+    Recalled,
     /// The journal cannot be written.
     Storage,
 }

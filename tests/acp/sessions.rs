@@ -266,3 +266,48 @@ fn directories_that_may_not_be_used_are_refused_with_the_reason() {
     let params = json!({"cwd": program.workspace(), "mcpServers": [], "additionalDirectories": allowed});
     assert!(editor.ask("session/new", params)["result"].is_object());
 }
+
+/// Whoever has the task is named by its address, and nothing is told about the files of the server.
+#[test]
+fn a_session_that_another_process_has_is_not_opened() {
+    let program = Program::new();
+    let (running, mut editor, session) = program.begin(&["--a2a-port", "0"]);
+    assert_eq!(editor.prompt(&session, "TEXT one"), "end_turn");
+    let url = running.url();
+    let (_second, mut other) = program.start(&[]);
+    other.initialize(json!({}));
+    for method in ["session/load", "session/resume"] {
+        let params = json!({"sessionId": session, "cwd": program.workspace(), "mcpServers": []});
+        let error = other.ask(method, params)["error"].clone();
+        assert_eq!(error["code"], -32603, "{error}");
+        let message = error["message"].as_str().expect("a text");
+        assert!(message.contains(&url) && !message.contains(".jsonl") && !message.contains("tasks/"), "{message}");
+    }
+}
+
+#[test]
+fn a_request_that_is_taken_back_is_answered_as_cancelled() {
+    let program = Program::new();
+    let (_running, mut editor, session) = program.begin(&[]);
+    let first = editor.say(&session, "TEXT half ++ HOLD ++ TEXT never");
+    editor.update("agent_message_chunk");
+    let second = editor.say(&session, "TEXT queued");
+    let take_back = |editor: &mut crate::editor::Editor, id: &Value| {
+        editor.send(json!({"method": "$/cancel_request", "params": {"requestId": id}}));
+    };
+    // Neither is a request of this client that waits.
+    for unknown in [json!(999), json!("x"), Value::Null] {
+        take_back(&mut editor, &unknown);
+    }
+    take_back(&mut editor, &json!(second));
+    let answer = editor.answer(second);
+    assert_eq!(answer["error"]["code"], -32800, "the prompt that waits: {answer}");
+    take_back(&mut editor, &json!(first));
+    let answer = editor.answer(first);
+    assert_eq!(answer["error"]["code"], -32800, "the turn that runs: {answer}");
+    program.fake.release();
+    assert_eq!(editor.prompt(&session, "TEXT more"), "end_turn", "the session goes on");
+    let shown: Vec<Value> = editor.updates(&session);
+    let has = |text: &str| shown.iter().any(|update| update["content"]["text"] == text);
+    assert!(has("more") && !has("queued") && !has("never"), "{shown:?}");
+}

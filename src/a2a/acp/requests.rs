@@ -91,6 +91,7 @@ fn call(mut asked: Asked, text: &str, form: &mut Form) -> Result<Call, Fault> {
         "session/delete" => Call::Delete { task: asked.need("sessionId")? },
         "session/prompt" => prompt(&mut asked, text)?,
         "session/cancel" => Call::TakeBack { task: asked.need("sessionId")? },
+        "$/cancel_request" => Call::Recall { id: asked.need("requestId")? },
         "session/set_mode" => {
             form.prompt_answer = PromptAnswer::Nothing;
             let id: String = asked.need("modeId")?;

@@ -115,6 +115,14 @@ impl Disk {
         self.resolving.remove(&request)
     }
 
+    /// Takes the requests out that wait for a task to be loaded.
+    pub fn recall(&mut self, is_meant: impl Fn(&Caller) -> bool) -> Vec<Parked> {
+        let parked = self.loading.values_mut().map(|loading| &mut loading.parked);
+        parked
+            .flat_map(|parked| parked.extract_if(.., |request| is_meant(&request.caller)).collect::<Vec<_>>())
+            .collect()
+    }
+
     /// Forgets the requests of a connection that wait.
     pub fn drop_requests_of(&mut self, conn: Key) {
         let is_kept = |request: &Parked| request.caller.conn != conn;

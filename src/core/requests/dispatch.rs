@@ -166,8 +166,8 @@ impl Core {
             }
             Call::TakeBack { task } => self.take_back(caller, &task, now),
             Call::Leave { task } => self.close_session(caller, &task, now),
-            // Both are about the socket that they came over.
-            Call::Introduce(_) | Call::Reply { .. } => Ok(()),
+            // They are about the socket that they came over.
+            Call::Introduce(_) | Call::Reply { .. } | Call::Recall { .. } => Ok(()),
             Call::Card => unreachable!("the card is answered with its request in hand"),
         }
     }

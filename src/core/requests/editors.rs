@@ -5,6 +5,7 @@ use crate::a2a::{Binding, Ends, Form, Unaddressed, acp};
 use crate::base::Shared;
 use crate::base::clock::Now;
 use crate::base::id::{CallId, Seq, TaskId};
+use crate::base::json::bytes;
 use crate::base::slots::Key;
 use crate::core::connections::connection::{Client, Conn, Line};
 use crate::core::readers::subscription::{First, FirstBody, Kind, Role, Subscription, Until};
@@ -20,7 +21,7 @@ use crate::task::machine::decide::Input;
 use crate::task::machine::job::{Pick, Said};
 use crate::task::message::{Message, Part, Role as Speaker, Source};
 use crate::task::spec::Choice;
-use serde_json::json;
+use serde_json::{Value, json};
 
 impl Core {
     /// The call that a message of an editor means. None: it was answered, or nothing follows from it.
@@ -36,6 +37,10 @@ impl Core {
             _ if !self.connections.get(key)?.socket()?.is_introduced() => {
                 let fault = Fault::new(FaultKind::InvalidRequest, "Send initialize first.");
                 self.refuse(key, form, &fault, now);
+                None
+            }
+            Call::Recall { id } => {
+                self.recall(key, &id, now);
                 None
             }
             Call::Reply { id, result } => {
@@ -220,17 +225,44 @@ impl Core {
             stops.push((session.clone(), 0));
         }
         for (task, turn) in stops {
-            let Some(loaded) = self.tasks.get(&task) else {
-                continue;
-            };
-            let by = caller.by.clone();
-            let waits = loaded.state.queue.iter().any(|queued| queued.turn == turn);
-            let input = if waits { Input::Drop { turn, by } } else { Input::Abort { by } };
-            let is_broken = loaded.broken.is_some();
-            self.drive(&task, input, now).map_err(|refusal| explain(&task, refusal))?;
-            if is_broken {
-                self.retry_append(&task);
+            self.stop_prompt(&task, turn, caller.by.clone(), now)?;
+        }
+        Ok(())
+    }
+
+    /// Takes back a request that waits: its prompt is dropped, or the turn of its prompt is stopped, and it is answered as cancelled. A
+    /// request that is not known, or was answered, is left alone.
+    fn recall(&mut self, key: Key, id: &Value, now: Now) {
+        let is_meant = |form: &Form| form.id.as_ref() == bytes(id).as_slice();
+        let subs = self.connections.get(key).map(|conn| conn.subs.clone()).unwrap_or_default();
+        let waits = |sub: &Subscription| matches!(sub.kind, Kind::Once { .. }) && is_meant(&sub.form);
+        let found = subs.into_iter().find(|sub| self.readers.get(*sub).is_some_and(waits));
+        let fault = Fault::new(FaultKind::Recalled, "The client took this request back.");
+        if let Some(sub) = found.and_then(|sub| self.unsubscribe(sub)) {
+            self.refuse(key, &sub.form, &fault, now);
+            if let Some(by) = self.connections.get(key).and_then(Conn::socket).map(|socket| socket.caller.by.clone()) {
+                // If its turn is over meanwhile, there is nothing to stop.
+                let _ = self.stop_prompt(&sub.task, sub.until.turn, by, now);
             }
+        }
+        for request in self.disk.recall(|caller| caller.conn == key && is_meant(&caller.form)) {
+            self.connections.end_call(key);
+            self.refuse(key, &request.caller.form, &fault, now);
+        }
+        self.after_io(key);
+    }
+
+    /// Drops a prompt that waits for its turn, or stops the turn that is under way.
+    fn stop_prompt(&mut self, task: &TaskId, turn: u32, by: Source, now: Now) -> Result<(), Fault> {
+        let Some(loaded) = self.tasks.get(task) else {
+            return Ok(());
+        };
+        let waits = loaded.state.queue.iter().any(|queued| queued.turn == turn);
+        let input = if waits { Input::Drop { turn, by } } else { Input::Abort { by } };
+        let is_broken = loaded.broken.is_some();
+        self.drive(task, input, now).map_err(|refusal| explain(task, refusal))?;
+        if is_broken {
+            self.retry_append(task);
         }
         Ok(())
     }

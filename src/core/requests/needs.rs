@@ -71,6 +71,7 @@ impl Needs<'_> {
             | Call::Sessions { .. }
             | Call::Introduce(_)
             | Call::Reply { .. }
+            | Call::Recall { .. }
             | Call::Health
             | Call::Live
             | Call::Ready
