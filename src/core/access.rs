@@ -119,9 +119,19 @@ struct Verified {
 #[derive(Debug, Default)]
 struct Changes {
     came: Vec<Arc<str>>,
-    /// With whether clients that have shown them may go on.
-    changed: Vec<(Arc<str>, bool)>,
+    changed: Vec<(Arc<str>, Change)>,
     went: Vec<Arc<str>>,
+}
+
+/// What a changed credential means for clients that have shown it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Change {
+    /// They go on.
+    Continued,
+    /// Their secret is no longer valid.
+    SecretWithdrawn,
+    /// Their secret is valid, and they may do something else with it, or until another time.
+    RightsChanged,
 }
 
 /// A credential as it is compared.
@@ -195,7 +205,7 @@ impl Access {
             match self.known.get(id) {
                 None => changes.went.push(id.clone()),
                 Some(new) if old.read == new.read => {}
-                Some(new) => changes.changed.push((id.clone(), old.is_continued_by(new))),
+                Some(new) => changes.changed.push((id.clone(), old.change_to(new))),
             }
         }
         let came = self.known.keys().filter(|id| !before.contains_key(*id));
@@ -303,13 +313,16 @@ fn forwarded_address(text: &str) -> Option<IpAddr> {
 }
 
 impl Known {
-    /// Whether clients that showed this credential may go on with the new one.
-    fn is_continued_by(&self, new: &Known) -> bool {
+    /// What the new credential of this name means for clients that showed this one.
+    fn change_to(&self, new: &Known) -> Change {
         let (Some(old), Some(new)) = (&self.read, &new.read) else {
-            return false;
+            return Change::SecretWithdrawn;
         };
-        let is_same_secret = old.sha256 == new.sha256 || new.was.as_ref().is_some_and(|was| was.sha256 == old.sha256);
-        is_same_secret && old.principal() == new.principal() && old.not_after == new.not_after
+        if old.sha256 != new.sha256 && new.was.as_ref().is_none_or(|was| was.sha256 != old.sha256) {
+            return Change::SecretWithdrawn;
+        }
+        let is_same = old.principal() == new.principal() && old.not_after == new.not_after;
+        if is_same { Change::Continued } else { Change::RightsChanged }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::a2a;
 use crate::base::clock::Now;
 use crate::base::http::Request;
 use crate::base::slots::Key;
-use crate::core::access::{Changes, Mode};
+use crate::core::access::{Change, Changes, Mode};
 use crate::core::connections::guard;
 use crate::core::operation::exchange::CloseReason;
 use crate::core::timers::Timer;
@@ -69,14 +69,15 @@ impl Core {
                 let changes = self.access.replace(file);
                 self.audit_credentials(&changes, now);
                 let Changes { changed, went, .. } = changes;
-                let ended = changed.into_iter().filter(|(_, goes_on)| !goes_on).map(|(id, _)| (id, true));
-                let ended: Vec<(Arc<str>, bool)> = ended.chain(went.into_iter().map(|id| (id, false))).collect();
+                let ended = changed.into_iter().filter(|(_, change)| *change != Change::Continued);
+                let went = went.into_iter().map(|id| (id, Change::SecretWithdrawn));
+                let ended: Vec<(Arc<str>, Change)> = ended.chain(went).collect();
                 if !ended.is_empty() {
                     let names: Vec<&str> = ended.iter().map(|(id, _)| &**id).collect();
                     self.out.push(Out::info(format!("credentials were changed or revoked: {}", names.join(", "))));
                 }
-                for (id, has_changed) in ended {
-                    self.end_connections_of(&id, has_changed, now);
+                for (id, change) in ended {
+                    self.end_connections_of(&id, change, now);
                 }
             }
         }
@@ -176,14 +177,18 @@ impl Core {
     }
 
     /// Ends the requests, streams and sockets of a credential. The tasks go on.
-    fn end_connections_of(&mut self, id: &Arc<str>, has_changed: bool, now: Now) {
+    fn end_connections_of(&mut self, id: &Arc<str>, change: Change, now: Now) {
         let is_of = |principal: &Principal| principal.credential.as_ref() == Some(id);
         let affected = self.connections.iter().filter(|(_, conn)| {
             let of_socket = conn.socket().is_some_and(|socket| is_of(&socket.caller.principal));
             of_socket || conn.principal.as_ref().is_some_and(|principal| is_of(principal))
         });
         let affected: Vec<Key> = affected.map(|(key, _)| key).collect();
-        let (code, reason) = if has_changed { (4403, "rights changed") } else { (4401, "credential revoked") };
+        let (code, reason) = match change {
+            Change::Continued => return,
+            Change::RightsChanged => (4403, "rights changed"),
+            Change::SecretWithdrawn => (4401, "credential revoked"),
+        };
         for key in affected {
             self.end_access(key, code, reason, now);
         }

@@ -131,7 +131,12 @@ fn sockets_are_closed_with_the_reason() {
         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
     let mut rights = ann();
     rights["rights"] = json!(["view"]);
-    for (changed, code) in [(vec![], 4401_u16), (vec![rights], 4403)] {
+    // A rotation without overlap, with and without other rights.
+    let mut rotated = ann();
+    rotated["sha256"] = json!("0".repeat(64));
+    let mut both = rotated.clone();
+    both["rights"] = json!(["view"]);
+    for (changed, code) in [(vec![], 4401_u16), (vec![rights], 4403), (vec![rotated], 4401), (vec![both], 4401)] {
         let mut server = server();
         let key = server.connect();
         server.send(key, &get("/ws", &format!("{upgrade}{}", bearer("laptop"))));
