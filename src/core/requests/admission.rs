@@ -6,7 +6,7 @@ use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::core::disk::Parked;
 use crate::core::requests::dispatch::joins;
-use crate::core::requests::needs::Needs;
+use crate::core::requests::needs::{Access, Needs};
 use crate::core::requests::{Caller, outside_roots};
 use crate::core::{Core, Site};
 use crate::task::access::{self, Needed, Principal, Right};
@@ -89,6 +89,12 @@ impl Core {
         {
             let message = "The webhooks of a task are those of its owner, and this one is shared with you only.";
             return Err(Fault::new(FaultKind::RightMissing(Right::Admin), message));
+        }
+        if let Some(brief) = task.and_then(|task| self.tasks.known.get(task))
+            && Needs::of(call).access == Access::Change
+            && !caller.principal.may_work_in(&brief.workspace)
+        {
+            return Err(Fault::params(outside_roots(&brief.workspace)));
         }
         if caller.principal.task.as_ref().is_some_and(|only| task != Some(only)) {
             let message = "This ticket is for one task, and only for calls that name it.";

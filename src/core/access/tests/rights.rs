@@ -333,6 +333,31 @@ fn whoever_may_only_look_opens_a_conversation_as_it_is() {
     assert_eq!((test.state(&task).seq, test.state(&task).directories.len()), (before, 1), "and not changed");
 }
 
+/// Also in a task that was begun with another credential, or is shared.
+#[test]
+fn prompts_are_for_workspaces_within_the_roots() {
+    for roots in [vec!["/w"], vec!["/elsewhere"]] {
+        let (mut test, task) = with_task();
+        let workspace = test.core.tasks.known.get(&task).expect("it is known").workspace.clone();
+        let mut ann = Principal::clone(&principal("ann", &Right::ALL));
+        let is_within = roots == ["/w"];
+        ann.roots = if is_within { Arc::new([workspace]) } else { Arc::new(["/elsewhere".into()]) };
+        test.principal = Arc::new(ann);
+        let before = test.state(&task).seq;
+        let prompt = Say { task: Some(task.clone()), ..say("hi", Protocol::V03) };
+        for call in [Call::Say(prompt), execute("/stats", Some(task.clone()))] {
+            let conn = test.begin_ask(Dialect::NATIVE, call);
+            test.turns();
+            let said = test.take(conn);
+            assert_eq!(said.contains("may not use the workspace"), !is_within, "{said}");
+        }
+        assert_eq!(test.state(&task).seq > before, is_within);
+        let conn = test.begin_ask(Dialect::NATIVE, Call::Get { task: task.clone(), history: None });
+        test.turns();
+        assert!(!test.take(conn).contains("may not use"), "it may be looked at");
+    }
+}
+
 #[test]
 fn directories_are_within_the_roots() {
     let (mut test, task) = with_task();
