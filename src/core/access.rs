@@ -19,7 +19,7 @@ use crate::base::clock::Now;
 use crate::base::http::Request;
 use crate::base::slots::Key;
 use crate::core::Core;
-use crate::core::connections::connection::{Link, Peer};
+use crate::core::connections::connection::{Conn, Link, Peer};
 use crate::core::connections::guard;
 use crate::core::operation::metrics::labels::Refused;
 use crate::limits::access::BUDGETS;
@@ -270,23 +270,29 @@ impl Access {
         principal.filter(|principal| by.subject.as_ref() == Some(&principal.subject))
     }
 
-    /// The address that a request comes from: that of the peer, or of the client before trusted proxies.
-    pub fn address(&self, peer: Option<IpAddr>, request: &Request) -> Option<IpAddr> {
+    /// The address that a request comes from: that of the peer, or of the client before trusted proxies. A Unix socket that the
+    /// operator named has no address: whoever connects there as our user is a proxy if there are any.
+    fn address(&self, conn: &Conn, request: &Request) -> Option<IpAddr> {
+        let is_local_proxy = conn.link == Link::NamedUnix && conn.is_own_user && !self.proxies.is_empty();
+        if conn.address.is_none() && !is_local_proxy {
+            return None;
+        }
+
         let is_proxy = |address: &IpAddr| {
             self.proxies.iter().any(|(network, prefix)| crate::base::address::is_within(*address, *network, *prefix))
         };
-        let mut address = peer?.to_canonical();
+        let mut address = conn.address.map(|address| address.to_canonical());
         let forwarded: Vec<&str> = request.headers.list("x-forwarded-for").collect();
         for text in forwarded.into_iter().rev() {
-            if !is_proxy(&address) {
+            if !address.as_ref().is_none_or(is_proxy) {
                 break;
             }
             match forwarded_address(text) {
-                Some(before) => address = before,
+                Some(before) => address = Some(before),
                 None => break,
             }
         }
-        Some(address)
+        address
     }
 
     fn budgets(&mut self, id: &Arc<str>, rate: Rate, now: Now) -> &mut Budgets {
@@ -334,7 +340,7 @@ impl Core {
             return Ok(Sender::Known);
         };
         let (link, peer) = (conn.link, conn.peer);
-        conn.client_address = self.access.address(conn.address, request);
+        conn.client_address = self.access.address(conn, request);
         if let Err(fault) = self.settings.host_policy.check(request, link, self.access.mode) {
             let is_host = self.settings.host_policy.knows_host(request);
             self.operation.metrics.refuse(if is_host { Refused::Origin } else { Refused::Host });

@@ -121,6 +121,7 @@ impl Core {
     pub fn opened_from(&mut self, address: Option<IpAddr>, link: Link, peer: Peer, now: Now) -> Key {
         let key = self.connections.open(link, self.access.peer(link, peer), now);
         if let Some(conn) = self.connections.get_mut(key) {
+            conn.is_own_user = matches!(peer, Peer::SameUser | Peer::MaybeTool);
             conn.address = address.map(|address| address.to_canonical());
             conn.client_address = conn.address;
         }

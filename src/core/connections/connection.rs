@@ -71,6 +71,8 @@ impl Link {
 
 pub struct Conn {
     pub peer: Peer,
+    /// The other end is a process of the user who runs this server.
+    pub is_own_user: bool,
     pub link: Link,
     /// The address of the other end, and of the client of the last request, which may be behind a proxy.
     pub address: Option<IpAddr>,
@@ -181,6 +183,7 @@ impl Conn {
     pub fn new(link: Link, peer: Peer, ids: RequestIds, now: Now) -> Conn {
         Conn {
             peer,
+            is_own_user: false,
             link,
             address: None,
             client_address: None,

@@ -163,6 +163,31 @@ fn the_address_is_that_before_trusted_proxies() {
     assert_eq!(address("192.0.2.9", &forwarded("198.51.100.9")), "192.0.2.9", "it is no proxy of ours");
 }
 
+/// A proxy at a Unix socket has no address that could be named.
+#[test]
+fn a_proxy_at_a_named_unix_socket_is_believed_if_there_are_proxies() {
+    let network = |text: &str, prefix| (text.parse().expect("an address"), prefix);
+    for (proxies, link, peer, shown) in [
+        (vec![network("10.0.0.0", 8)], Link::NamedUnix, Peer::SameUser, Some("192.0.2.1")),
+        (vec![network("10.0.0.0", 8)], Link::NamedUnix, Peer::MaybeTool, Some("192.0.2.1")),
+        (vec![network("192.0.2.0", 24)], Link::NamedUnix, Peer::SameUser, Some("198.51.100.9")),
+        (vec![], Link::NamedUnix, Peer::SameUser, None),
+        (vec![network("10.0.0.0", 8)], Link::NamedUnix, Peer::Stranger, None),
+    ] {
+        let mut server = Server::changed(&limited(&json!({})), |setup| setup.access.proxies = proxies.clone());
+        let key = server.connect_over(None, link, peer);
+        let forwarded = "X-Forwarded-For: 198.51.100.9, 192.0.2.1\r\n";
+        server.send(key, &get("/tasks", &format!("{forwarded}{}", bearer("laptop"))));
+        assert!(server.take(key).starts_with("HTTP/1.1 200"));
+        server.test.core.input(Input::Broke { conn: key }, server.test.now);
+        server.test.turns();
+        let peer_shown = server.test.accesses.pop().expect("a line").peer.map(|address| address.to_string());
+        let expected = shown.map(str::to_owned);
+        let is_address = |text: &String| text.parse::<::core::net::IpAddr>().is_ok();
+        assert_eq!(peer_shown.filter(is_address), expected, "{proxies:?} {peer:?}");
+    }
+}
+
 #[test]
 fn a_former_secret_and_an_expired_credential_end_without_a_change_of_the_file() {
     let mut server = Server::new(&[]);
