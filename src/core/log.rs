@@ -5,7 +5,7 @@ use crate::a2a;
 use crate::base::clock::Now;
 use crate::base::level::Level;
 use crate::base::slots::Key;
-use crate::core::connections::connection::Client;
+use crate::core::connections::connection::{Client, Conn};
 use crate::core::requests::needs::Needs;
 use crate::core::{Core, Out};
 use crate::task::call::Call;
@@ -33,10 +33,16 @@ impl Core {
         }
     }
 
-    /// Notes and logs the client of a connection with its first request, and logs the request.
+    /// Notes and logs the client of a connection with its first request, and again when another credential is shown on it, and logs the
+    /// request.
     pub(super) fn log_request(&mut self, conn: Key, call: &Call, by: &Source, now: Now) {
         let Source { client, via, .. } = by;
-        if let Some(conn) = self.connections.get_mut(conn).filter(|conn| conn.client.is_none()) {
+        let is_other = |conn: &Conn| {
+            conn.client.as_ref().is_none_or(|Client { by: known, .. }| {
+                (&known.credential, &known.subject) != (&by.credential, &by.subject)
+            })
+        };
+        if let Some(conn) = self.connections.get_mut(conn).filter(|conn| is_other(conn)) {
             conn.client = Some(Client { by: by.clone(), since: now.unix_ms });
             self.connections.clients_changed = true;
             self.log_debug(|| format!("A2A client connected: {client} ({via})"));

@@ -245,6 +245,24 @@ fn clients_are_told_of_those_that_they_may_know_of() {
     }
 }
 
+/// A client may keep a connection for requests with several credentials.
+#[test]
+fn a_kept_connection_is_that_of_the_last_credential() {
+    let credentials =
+        [credential("laptop", "ann", &["view", "prompt"]), credential("phone", "bob", &["view", "prompt"])];
+    let mut server = Server::new(&credentials);
+    let key = server.connect();
+    for (id, subject) in [("laptop", "ann"), ("phone", "bob"), ("phone", "bob")] {
+        server.send(key, &get("/tasks", &bearer(id)));
+        assert!(server.take(key).starts_with("HTTP/1.1 200"));
+        let client = server.test.core.connections.get(key).and_then(|conn| conn.client.as_ref()).expect("a client");
+        assert_eq!(
+            (client.by.credential.as_deref(), client.by.subject.as_ref().map(|subject| subject.as_str())),
+            (Some(id), Some(subject))
+        );
+    }
+}
+
 #[test]
 fn a_shared_session_is_not_exchanged_for_a_task_that_others_do_not_see() {
     let mut test = TestCore::new();
