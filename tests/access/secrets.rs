@@ -54,7 +54,10 @@ fn a_tool_with_a_credential_cannot_prompt_or_open_a_socket() {
     let wide =
         listen.iter().filter_map(Value::as_str).find_map(|place| place.strip_prefix("0.0.0.0:")).expect("a port");
     let mut places = vec![server.url().replace("localhost", "127.0.0.1")];
-    places.extend(own_address().map(|address| format!("http://{address}:{wide}")));
+    match own_address() {
+        Some(address) => places.push(format!("http://{address}:{wide}")),
+        None => println!("skipped: this machine has only loopback"),
+    }
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send", "params": prompt("TEXT from a tool") });
     fs::write(server.workspace().join("body.json"), body.to_string()).expect("a file");
     let with = format!("-H 'Authorization: Bearer {token}'");

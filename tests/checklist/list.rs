@@ -11,9 +11,7 @@ use Held::{Covered, Elsewhere};
 
 const WORKSPACE: &str =
     "a server always has a workspace, so that no command can lack one; tests/e2e/commands.rs runs them in it";
-const CHECKPOINTS: &str =
-    "checkpoints are work of their own that has not begun; no setting of ours claims to switch them on";
-const SUBAGENTS: &str = "there are no subagents yet";
+const SUBAGENTS: &str = "there is no such switch: an agent is there if a file of the user or of a trusted workspace defines it; tests/agents/files.rs holds that";
 const ONLY_THE_CLOUD: &str =
     "belongs to the cloud edition of the reference server; we talk to the model with a key or a token";
 
@@ -49,7 +47,11 @@ pub const CHECKLIST: &[Line] = &[
         "tests/decide/approvals.rs::an_option_that_is_not_on_offer_refuses_the_whole_message",
     ])),
     (7, "answers to calls of MCP servers, each with its own reach",
-        Elsewhere("there are no MCP servers yet; what \"always\" means for our own tools is checked by tests/decide/rules.rs and tests/policy.rs")),
+        Covered(&[
+        "tests/policy/mcp.rs::an_answer_for_longer_is_bound_to_the_tool_or_the_servers_configuration",
+        "tests/policy/mcp.rs::a_pattern_is_for_exactly_one_server_and_never_for_a_name",
+        "tests/decide/rules.rs::proceed_always_allows_the_next_equal_call",
+    ])),
     (8, "without questions nobody is asked and no answer is made up", Covered(&[
         "tests/checklist.rs::two_unasked_calls_run_to_their_end",
         "tests/decide/calls.rs::calls_that_are_allowed_run_without_a_question",
@@ -73,7 +75,10 @@ pub const CHECKLIST: &[Line] = &[
         "tests/decide/calls.rs::calls_that_are_allowed_run_without_a_question",
         "tests/scenarios/calls.rs::parallel_wait_for_final",
     ])),
-    (14, "progress of a subagent is shown as an artifact", Elsewhere(SUBAGENTS)),
+    (14, "progress of a subagent is shown as an artifact", Covered(&[
+        "src/a2a/tests/coder.rs::live_output_is_an_artifact_that_grows",
+        "tests/agents/together.rs::the_terminal_and_programs_are_told_of_a_call_without_a_stream",
+    ])),
     (15, "a task waits for its user only when nothing of it runs", Covered(&[
         "tests/decide/calls.rs::the_task_waits_only_when_everything_waits",
     ])),
@@ -87,9 +92,17 @@ pub const CHECKLIST: &[Line] = &[
         "tests/checklist.rs::a_call_is_sent_back_to_the_model_unchanged",
         "tests/decide/approvals.rs::an_approval_is_of_exactly_what_was_shown",
     ])),
-    (18, "no checkpoint where nothing is edited", Elsewhere(CHECKPOINTS)),
-    (19, "a checkpoint before an edit, where switched on", Elsewhere(CHECKPOINTS)),
-    (20, "one checkpoint for all edits of a batch", Elsewhere(CHECKPOINTS)),
+    (18, "no checkpoint where nothing is edited", Covered(&[
+        "src/task/restore/tests.rs::the_first_version_before_and_the_last_after_count",
+        "tests/e2e/restore.rs::points_are_names_and_not_paths",
+    ])),
+    (19, "a checkpoint before an edit, where switched on", Covered(&[
+        "tests/e2e/restore.rs::an_undo_and_a_redo_change_files_and_conversation",
+        "tests/e2e/restore.rs::without_checkpoints_nothing_can_be_undone",
+    ])),
+    (20, "one checkpoint for all edits of a batch", Covered(&[
+        "src/task/restore/tests.rs::the_first_version_before_and_the_last_after_count",
+    ])),
     (21, "the trace id of the model's answer is on what came of it", Covered(&[
         "src/a2a/tests/coder.rs::text_and_thoughts",
         "tests/scenarios/shapes.rs::the_shape_of_every_kind_of_frame",
@@ -280,7 +293,7 @@ pub const CHECKLIST: &[Line] = &[
     ])),
     (77, "subagents are on unless switched off", Elsewhere(SUBAGENTS)),
     (78, "whether somebody sits at a terminal",
-        Elsewhere("nobody does: the server has no terminal, and a command never has input; tests/children.rs holds that")),
+        Elsewhere("a command never has input, whether the program has a terminal or not; tests/children.rs holds that")),
     (79, "going without questions is the operator's to allow, by variable or flag; otherwise the usual rules hold", Covered(&[
         "src/config/mod.rs::permissive_modes_need_the_operator_and_a_trusted_workspace",
         "tests/checklist.rs::two_unasked_calls_run_to_their_end",
@@ -304,7 +317,13 @@ pub const CHECKLIST: &[Line] = &[
         "src/task/definitions/slash/tests.rs::a_name_cannot_be_registered_twice",
         "src/shell/workers/slash_commands/tests.rs::commands_of_others_run_like_our_own",
     ])),
-    (86, "the command that restores a checkpoint", Elsewhere(CHECKPOINTS)),
-    (87, "tasks kept in a cloud bucket",
-        Elsewhere("tasks are kept in journals on the local disk, which src/shell/journal/tests.rs holds; ids that are no plain file names are refused there too")),
+    (86, "the command that restores a checkpoint", Covered(&[
+        "tests/e2e/restore.rs::an_undo_and_a_redo_change_files_and_conversation",
+        "tests/e2e/restore.rs::an_undo_over_json_rpc_is_a_command_and_no_prompt",
+    ])),
+    (87, "tasks kept in a cloud bucket", Covered(&[
+        "src/bucket/tests.rs::joined_segments_and_the_rest_are_loaded",
+        "src/shell/bucket/projection/tests.rs::another_program_reads_the_task_from_three_objects",
+        "src/shell/bucket/projection/tests.rs::a_name_of_200_bytes_is_written_out",
+    ])),
 ];
