@@ -32,6 +32,8 @@ pub const CONVERSATION_TASKS: usize = 64;
 /// Bytes of a line of the log on standard error. A pipe that polls as writable takes this many without waiting (PIPE_BUF). A longer
 /// line is cut.
 pub const LOG_LINE_BYTES: usize = 4 * KIB;
+/// Bytes of the shortest secret that no line of the log contains in base64 either.
+pub const ENCODED_SECRET_BYTES: usize = 16;
 /// Bytes of an id that a client gives to its request, and of the id of a trace. A longer id of a request is replaced by one of ours, another
 /// id of a trace is ignored.
 pub const REQUEST_ID_BYTES: usize = 64;

@@ -7,8 +7,11 @@
 use crate::base::level::Level;
 use crate::base::lock::lock;
 use crate::base::log_line::{LogFormat, line};
+use crate::limits::ENCODED_SECRET_BYTES;
 use crate::shell::event_loop::sys;
 use crate::task::access::token;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt;
 use std::fs::File;
@@ -24,6 +27,8 @@ impl Redacted {
     pub fn new(secrets: impl IntoIterator<Item = String>) -> Redacted {
         let mut secrets: Vec<String> =
             secrets.into_iter().map(|secret| secret.trim().to_owned()).filter(|secret| !secret.is_empty()).collect();
+        let encoded: Vec<String> = secrets.iter().flat_map(|secret| in_base64(secret)).collect();
+        secrets.extend(encoded);
         // Of two secrets that share a beginning the longer one goes first, or its end would stay.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         Redacted(secrets)
@@ -33,6 +38,21 @@ impl Redacted {
         let text = token::redact(text).into_owned();
         self.0.iter().fold(text, |text, secret| text.replace(secret, "[redacted]"))
     }
+}
+
+/// What a secret is in base64, without the characters that depend on what is before and behind it. Three bytes have four characters, so
+/// there are three forms. A short secret has none: they could be part of any text.
+fn in_base64(secret: &str) -> Vec<String> {
+    if secret.len() < ENCODED_SECRET_BYTES {
+        return Vec::new();
+    }
+    let forms = (0..3).map(|before| {
+        let text = STANDARD_NO_PAD.encode([&vec![0; before], secret.as_bytes()].concat());
+        // The last characters that were made of whole bytes only.
+        let end = (before + secret.len()) / 3 * 4;
+        text[[0, 2, 3][before]..end].to_owned()
+    });
+    forms.collect()
 }
 
 impl fmt::Debug for Redacted {
@@ -207,6 +227,13 @@ mod tests {
         let (log, reader) = piped(Level::Debug, &["key", "key-of-mine\n", ""]);
         log.debug("?key=key-of-mine&key");
         assert_eq!(lines(log, reader), ["debug ?[redacted]=[redacted]&[redacted]"]);
+        let secret = "a-secret-of-some-length+/";
+        let redacted = Redacted::new([secret.to_owned()]);
+        for before in ["", "x", "xy", "env:"] {
+            let encoded = STANDARD_NO_PAD.encode(format!("{before}{secret}."));
+            let shown = redacted.apply(&encoded);
+            assert!(shown.contains("[redacted]") && shown.len() < 24, "{shown}");
+        }
         let held = format!("{:?}", Redacted::new(["key".to_owned()]));
         assert_eq!(held, "1 secrets");
     }

@@ -26,8 +26,41 @@ pub fn credential(token: &str) -> Option<&str> {
     token.strip_prefix(PREFIX)?.split_once('_').map(|(id, _)| id)
 }
 
-/// The text with every token and ticket in it made unreadable. The id of a credential is no secret.
+/// The text with every token and ticket in it made unreadable, also where they are part of something in base64, as in the header of
+/// `Basic`. The id of a credential is no secret.
 pub fn redact(text: &str) -> Cow<'_, str> {
+    match redact_encoded(text) {
+        Cow::Borrowed(text) => redact_plain(text),
+        Cow::Owned(text) => Cow::Owned(redact_plain(&text).into_owned()),
+    }
+}
+
+/// How a token begins in base64: three forms, because three bytes have four characters.
+const ENCODED: [&str; 3] = ["Z2EyYV", "dhMmFf", "nYTJhX"];
+
+/// Makes words of base64 unreadable that contain a whole token.
+fn redact_encoded(text: &str) -> Cow<'_, str> {
+    let is_of_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '-' | '_');
+    let shortest = SHORTEST.div_ceil(3) * 4;
+    let (mut redacted, mut rest) = (String::new(), text);
+    while let Some(at) = ENCODED.iter().filter_map(|begin| rest.find(begin)).min() {
+        let (before, found) = rest.split_at(at);
+        let end = found.find(|c| !is_of_word(c)).unwrap_or(found.len());
+        if end >= shortest {
+            redacted.extend([before.trim_end_matches(is_of_word), "[redacted]"]);
+        } else {
+            redacted.extend([before, &found[..end]]);
+        }
+        rest = found[end..].trim_start_matches(|c| end >= shortest && c == '=');
+    }
+    if rest.len() == text.len() {
+        return Cow::Borrowed(text);
+    }
+    redacted.push_str(rest);
+    Cow::Owned(redacted)
+}
+
+fn redact_plain(text: &str) -> Cow<'_, str> {
     const TICKET: &str = "tk_";
     let is_secret = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if !text.contains(PREFIX) && !text.contains(TICKET) {
@@ -112,6 +145,8 @@ pub struct Comparison {
     key: hmac::Key,
     /// What an unknown credential is compared with, so that it takes as long as a known one.
     dummy: Tag,
+    #[cfg(test)]
+    comparisons: std::sync::atomic::AtomicU64,
 }
 
 /// A hash as it is kept for comparisons.
@@ -128,7 +163,12 @@ impl Comparison {
     pub fn new(random: &[u8; RANDOM_BYTES]) -> Comparison {
         let key = hmac::Key::new(hmac::HMAC_SHA256, random);
         let dummy = Tag(hmac::sign(&key, b"no credential"));
-        Comparison { key, dummy }
+        Comparison {
+            key,
+            dummy,
+            #[cfg(test)]
+            comparisons: Default::default(),
+        }
     }
 
     pub fn tag(&self, hash: &Hash) -> Tag {
@@ -138,7 +178,15 @@ impl Comparison {
     /// Whether the token has the hash that this tag was made of. Without a tag the answer is no, after as much work.
     pub fn is_equal(&self, token: &str, tag: Option<&Tag>) -> bool {
         let tag = tag.unwrap_or(&self.dummy);
+        #[cfg(test)]
+        self.comparisons.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         hmac::verify(&self.key, Hash::of(token).as_bytes(), tag.0.as_ref()).is_ok()
+    }
+
+    /// How often tokens were compared.
+    #[cfg(test)]
+    pub fn comparisons(&self) -> u64 {
+        self.comparisons.load(std::sync::atomic::Ordering::Relaxed)
     }
 }
 
@@ -169,6 +217,22 @@ mod tests {
             assert_eq!(redact(&text), shown);
         }
         assert!(matches!(redact("nothing"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn tokens_in_base64_are_redacted_whatever_stands_before_them() {
+        use base64::engine::general_purpose::STANDARD;
+        let token = make("laptop", &[0xab; 32]);
+        for before in ["", "a:", "ab:", "abc:", "laptop:"] {
+            let plain = format!("{before}{token}");
+            for encoded in [STANDARD.encode(&plain), URL_SAFE_NO_PAD.encode(&plain)] {
+                let shown = redact(&format!("Basic {encoded}, {encoded} and more")).into_owned();
+                assert_eq!(shown, "Basic [redacted], [redacted] and more", "{plain}");
+            }
+        }
+        for harmless in ["Z2EyYV", "dhMmFf and nYTJhX", "/srv/Z2EyYV/a"] {
+            assert_eq!(redact(harmless), harmless);
+        }
     }
 
     #[test]

@@ -46,6 +46,23 @@ fn each_check_comes_before_the_next() {
     assert_eq!(ask(&mut server, &two), 400);
 }
 
+/// The time of an answer must not tell whether there is a credential of that name, so as much is computed in each case.
+#[test]
+fn as_much_is_compared_for_every_token() {
+    let mut rotated = credential("phone", "ann", &["view"]);
+    rotated["was"] = json!({"sha256": "0".repeat(64), "until": "2100-01-01T00:00:00Z"});
+    let mut server = Server::new(&[credential("laptop", "ann", &["view"]), rotated]);
+    let tokens = ["ga2a_laptop_x", "ga2a_phone_x", "ga2a_unknown_x", "ga2a_", "x", &token("laptop"), &token("phone")];
+    let mut compared = tokens.map(|token| {
+        let before = server.test.core.access.comparison.comparisons();
+        server.ask(&get("/tasks", &format!("Authorization: Bearer {token}\r\n")));
+        server.test.core.access.comparison.comparisons() - before
+    });
+    assert!(compared[0] > 0, "{compared:?}");
+    compared.sort_unstable();
+    assert_eq!(compared.first(), compared.last(), "{compared:?}");
+}
+
 #[test]
 fn every_form_of_a_credential_is_that_of_its_subject() {
     let mut server = server();
