@@ -38,6 +38,7 @@ pub use requests::gemini_endpoints::{HealthReport, created, health, session_id, 
 pub use requests::operation::accepts_stream;
 pub use requests::probes::{Unready, live, ready};
 pub use requests::route::{Route, decode, route};
+pub use requests::rpc::method_names;
 pub use requests::socket::heard as socket;
 pub use requests::tickets::issued as ticket;
 pub use switches::{CardDefault, PlainStream, PushRules, RestStatus, Switches, WEBHOOKS};

@@ -4,7 +4,7 @@
 use crate::support::client::Client;
 use crate::support::http::Side;
 use crate::{Guarded, JSON, without_limits};
-use gemini_a2a::a2a::{Route, route};
+use gemini_a2a::a2a::{Route, method_names, route};
 use serde_json::{Value, json};
 
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
@@ -67,7 +67,7 @@ const CONFIG: &[(&str, Needs)] = &[("GET", Prompt), ("HEAD", Prompt), ("DELETE",
 const CARD: &[(&str, Needs)] = &[("GET", View), ("HEAD", View)];
 
 /// The methods of JSON-RPC in 0.3, which has no list, and in 1.0.
-const METHODS_OF_RPC: [(&str, &str, Needs); 13] = [
+const METHODS_OF_RPC: [(&str, &str, Needs); 14] = [
     ("message/send", "SendMessage", Prompt),
     ("message/stream", "SendStreamingMessage", Prompt),
     ("tasks/get", "GetTask", View),
@@ -79,6 +79,7 @@ const METHODS_OF_RPC: [(&str, &str, Needs); 13] = [
     ("tasks/pushNotificationConfig/list", "ListTaskPushNotificationConfigs", Prompt),
     ("tasks/pushNotificationConfig/delete", "DeleteTaskPushNotificationConfig", Prompt),
     ("agent/getAuthenticatedExtendedCard", "GetExtendedAgentCard", View),
+    ("agent/authenticatedExtendedCard", "", View),
     ("commands/get", "commands/get", View),
     ("command/execute", "command/execute", Prompt),
 ];
@@ -225,6 +226,37 @@ fn each_right_alone_opens_the_routes_that_need_it() {
                 if needs.is_some() && may(needs, number) {
                     assert!(matches!(got, 101 | 200 | 201 | 204 | 404), "{method} {path} with {right}: {got}");
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_method_of_json_rpc_is_in_a_row() {
+    let rows: Vec<(&str, &str)> = METHODS_OF_RPC.iter().map(|(old, new, _)| (*old, *new)).collect();
+    assert_eq!(rows, method_names().collect::<Vec<_>>());
+}
+
+/// A credential is the same in every form, and a wrong one is none on any route that is not public.
+#[test]
+fn every_form_of_a_credential_counts_on_every_route() {
+    let guarded = guarded();
+    let token = &guarded.tokens[3];
+    let basic = format!("Basic {}", crate::base64(&format!("m:{token}")));
+    let wrong_name = format!("Basic {}", crate::base64(&format!("v:{token}")));
+    let forms =
+        [("Authorization", basic.as_str(), true), ("X-API-Key", token, true), ("Authorization", &wrong_name, false)];
+    // Wrong ones are answered with 401 until the budget of the address is spent.
+    let is_refused = |status: u16| matches!(status, 401 | 429);
+    for route in routes() {
+        for method in METHODS {
+            let (path, needs, body) = (path(route), needs(route, method), body(route));
+            for (name, value, is_right) in forms {
+                let mut client = guarded.stranger().field(name, value);
+                let got = status(&mut client, method, &path, needs, &body);
+                let is_served = is_right || needs == Some(Public);
+                assert_eq!(!is_refused(got), is_served, "{method} {path} with {name}: {got}");
+                assert!(!is_right || got != 403, "{method} {path} with {name}: {got}");
             }
         }
     }

@@ -35,6 +35,11 @@ const METHODS: [(&str, &str, Operation); 14] = [
     ("command/execute", "command/execute", Operation::Execute),
 ];
 
+/// The names of every method in 0.3 and in 1.0; empty where the version does not have it.
+pub fn method_names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    METHODS.iter().map(|(old, new, _)| (*old, *new))
+}
+
 /// A method by its name, and the version it is of: for a name that both have, the one that was named.
 pub fn method(name: &str, named: Option<Protocol>) -> Option<(Operation, Protocol)> {
     METHODS.iter().find_map(|(old, new, operation)| {
