@@ -55,7 +55,59 @@ fn refusals_of_every_dialect_are_as_in_the_file() {
             writeln!(seen, "  {}", answer.text().trim()).expect("a string");
         }
     }
+    refused_handshakes(&mut seen);
+    refused_on_sockets(&mut seen);
     golden::compare("refusals.txt", &seen);
+}
+
+/// Before the upgrade a socket is refused like a request.
+fn refused_handshakes(seen: &mut String) {
+    let fields = [
+        ("Connection", "Upgrade"),
+        ("Upgrade", "websocket"),
+        ("Sec-WebSocket-Version", "13"),
+        ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ];
+    let guarded = Guarded::new(&[["none", "dev", "prompt"], ["often", "dev", "view,prompt"]]);
+    for path in ["/ws", "/acp", "/ws/acp"] {
+        let mut put = |kind: &str, mut client: crate::support::client::Client, more: &[(&str, &str)]| {
+            let answer = client.request("GET", path, &[&fields, more].concat(), b"");
+            writeln!(seen, "{kind}, handshake at {path}: {}\n  {}", answer.status(), answer.text().trim())
+                .expect("a string");
+        };
+        put("no credential", guarded.stranger(), &[]);
+        put("a wrong one", guarded.stranger(), &[("Sec-WebSocket-Protocol", "bearer.ga2a_none_wrong")]);
+        put("a wrong ticket", guarded.stranger(), &[("Sec-WebSocket-Protocol", "ticket.tk_wrong")]);
+        put("no right", guarded.client(0), &[]);
+    }
+}
+
+/// What an open socket of our own dialect is told, and with which code it is closed.
+fn refused_on_sockets(seen: &mut String) {
+    let open = |rights: &str| {
+        let guarded = Guarded::new(&[["a", "dev", rights], ["often", "dev", "view"]]);
+        let protocol = format!("gemini-a2a.v1, bearer.{}", guarded.tokens[0]);
+        let socket = Socket::open(&guarded.server.url(), "/ws?taskId=next", Some(&protocol));
+        (guarded, socket)
+    };
+    let say = |socket: &mut Socket, id: u64| {
+        socket.send(&json!({ "id": id, "call": { "say": { "text": "hello" } } }));
+        socket.until(|frame| frame["id"] == id)
+    };
+    let (_guarded, mut socket) = open("view");
+    writeln!(seen, "an open socket, no right: {}", say(&mut socket, 1)).expect("a string");
+    let (guarded, mut socket) = open("view,prompt");
+    use_up(&guarded);
+    let mut answers = (1..).map(|id| say(&mut socket, id));
+    let mut refused = answers.find(|answer| answer["error"]["reason"] == "RATE_LIMITED").expect("a limit");
+    (refused["id"], refused["error"]["retryAfterMs"]) = (json!("ID"), json!("MILLISECONDS"));
+    writeln!(seen, "an open socket, too often: {refused}").expect("a string");
+    let (guarded, socket) = open("view");
+    crate::token(guarded.state.path(), &["revoke", "a"]);
+    writeln!(seen, "an open socket, revoked: {:?}", socket.closed()).expect("a string");
+    let (guarded, socket) = open("view");
+    edit_credentials(guarded.state.path(), |entry| entry["rights"] = json!(["view", "prompt"]));
+    writeln!(seen, "an open socket, changed: {:?}", socket.closed()).expect("a string");
 }
 
 /// Uses up all calls of the credential `often`.
