@@ -3,6 +3,8 @@
 
 mod support;
 
+#[path = "access/hostile.rs"]
+mod hostile;
 #[path = "access/limits.rs"]
 mod limits;
 #[path = "access/listeners.rs"]
@@ -22,6 +24,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use support::client::{Client, Response};
+use support::fake::FakeGemini;
 use support::server::{Server, Setup};
 use support::socket::Socket;
 use support::{TempDir, eventually};
@@ -156,6 +159,23 @@ fn a_server_that_would_let_everybody_in_does_not_start() {
     fs::write(&path, "{").expect("it is ours");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
     assert_eq!(serve(&["--access", "token"]).status.code(), Some(78), "broken");
+}
+
+/// The platform needs an answer from a server that nobody has set up yet.
+#[test]
+fn on_a_platform_a_server_without_credentials_serves_the_public_list() {
+    let server = Setup::without_model().env("K_SERVICE", "agent").start();
+    let mut client = Client::new(&server.url());
+    for path in ["/.well-known/agent-card.json", "/.well-known/agent.json", "/live", "/health"] {
+        assert_eq!(client.get(path).status(), 200, "{path}");
+    }
+    eventually("it is ready", || (client.get("/ready").status() == 200).then_some(()));
+    for path in ["/tasks", "/metrics", "/ws", "/nothing"] {
+        let answer = client.get(path);
+        assert_eq!(answer.status(), 401, "{path}");
+        assert!(answer.text().contains("A2A_TOKEN"), "it says what to set: {}", answer.text());
+    }
+    assert_eq!(send(&mut client, "hello", json!({})).status(), 401);
 }
 
 #[test]
@@ -384,6 +404,61 @@ fn a_revoked_credential_ends_what_it_began_and_the_task_goes_on() {
     assert_eq!(shown["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "the question is still open");
 }
 
+/// A call that waits for the end of the turn is answered when its credential is revoked, and not when the turn ends: it cannot end before.
+#[test]
+fn a_waiting_call_of_a_revoked_credential_is_answered_before_its_turn_ends() {
+    let fake = FakeGemini::start();
+    let guarded =
+        Guarded::with(&[["a", "dev", "view,prompt"], ["b", "dev", "view,prompt"]], |setup| setup.model(&fake));
+    let mut client = guarded.client(0);
+    let mut body = message("TEXT half ++ HOLD ++ TEXT whole", json!({}));
+    body["configuration"] = json!({ "returnImmediately": false });
+    let waiting = std::thread::spawn(move || {
+        client.request("POST", "/message:send", &[JSON, ("A2A-Version", "1.0")], body.to_string().as_bytes())
+    });
+    eventually("the model is at work", || (fake.held() == 1).then_some(()));
+    assert_eq!(token(guarded.state.path(), &["revoke", "a"]), "revoked a");
+    let refused = waiting.join().expect("it is answered");
+    assert_eq!(refused.status(), 401, "{}", refused.text());
+    assert_eq!(refused.json()["error"]["status"], "UNAUTHENTICATED");
+    fake.release();
+    let mut other = guarded.client(1);
+    eventually("the turn goes on to its end", || {
+        let listed = other.request("GET", "/tasks", &[("A2A-Version", "1.0")], b"").json();
+        (listed["tasks"][0]["status"]["state"] == "TASK_STATE_COMPLETED").then_some(())
+    });
+}
+
+/// Every place that tells how many tasks there are.
+#[test]
+fn no_count_has_the_tasks_of_another_subject() {
+    let guarded = Guarded::new(&[["a", "ann", "view,prompt"], ["b", "bob", "view,prompt"]]);
+    // They wait for an answer, so that they are sessions that can be continued.
+    let begin = |number: usize| task_of(&send(&mut guarded.client(number), "write a file", json!({})));
+    let (of_ann, of_bob) = ([begin(0), begin(0)], [begin(1)]);
+    for (number, own, others) in [(0, &of_ann[..], &of_bob[..]), (1, &of_bob[..], &of_ann[..])] {
+        let mut client = guarded.client(number);
+        let count = own.len();
+        assert_eq!(client.get("/tasks").json()["totalSize"], count);
+        let old = client.get("/v1/tasks");
+        let total = old.head.field("x-total-count").map(str::to_owned);
+        assert_eq!(total.unwrap_or_else(|| old.json()["totalSize"].to_string()), count.to_string(), "{}", old.text());
+        assert_eq!(client.get("/health").json()["totalTasks"], count);
+        let stats = client.post("/executeCommand", &json!({ "command": "stats" }));
+        // The command is a task, too.
+        assert!(stats.text().contains(&format!("\"totalTasks\":{},", count + 1)), "{}", stats.text());
+        let protocol = format!("acp, bearer.{}", guarded.tokens[number]);
+        let mut editor = Socket::open(&guarded.server.url(), "/acp", Some(&protocol));
+        let params = json!({ "protocolVersion": 1, "clientCapabilities": {} });
+        editor.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }));
+        editor.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "session/list", "params": {} }));
+        let listed = editor.until(|message| message["id"] == 2);
+        let text = listed["result"]["sessions"].to_string();
+        assert!(own.iter().all(|task| text.contains(task.as_str())), "{text}");
+        assert!(!others.iter().any(|task| text.contains(task.as_str())), "{text}");
+    }
+}
+
 #[test]
 fn a_rotated_token_is_accepted_for_its_overlap() {
     let guarded = Guarded::new(&[["a", "dev", "view"], ["b", "dev", "view"]]);
@@ -463,6 +538,26 @@ fn a_body_is_not_read_without_a_credential() {
     // Whoever has one is asked for the body.
     let head = head.replace("wrong", &guarded.tokens[0]);
     assert_eq!(guarded.begin(&head, 12), "HTTP/1.1 100");
+}
+
+/// The body of 10 MiB is sent without being asked for. The answer comes when the head is complete, before any of the body.
+#[test]
+fn a_body_that_was_not_asked_for_is_refused_at_its_head() {
+    let guarded = Guarded::new(&[["a", "dev", "prompt"]]);
+    const BODY: usize = 10 << 20;
+    let mut conn = TcpStream::connect(guarded.server.url().trim_start_matches("http://")).expect("it listens");
+    let mut sender = conn.try_clone().expect("a second handle");
+    let head = format!(
+        "POST /message:send HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {BODY}\r\n\
+         Authorization: Bearer wrong\r\n\r\n"
+    );
+    conn.write_all(head.as_bytes()).expect("it is sent");
+    let mut begin = [0; 12];
+    conn.read_exact(&mut begin).expect("it is answered before the body");
+    assert_eq!(&begin, b"HTTP/1.1 401");
+    // How much of the body the kernel takes is its own, because nobody reads it.
+    let _ = sender.write_all(&vec![b' '; BODY]);
+    assert_eq!(guarded.client(0).request("GET", "/health", &[], b"").status(), 200);
 }
 
 #[test]

@@ -373,3 +373,24 @@ fn a_tool_that_prompts_the_agent_is_refused_and_recorded() {
     let tasks = fixture.entries().into_iter().filter(|entry| entry["kind"] == "created").count();
     assert_eq!(tasks, 1, "nothing but its own");
 }
+
+/// The file of the audit can be moved away; the chain goes on in a new one.
+#[test]
+fn a_hangup_opens_the_audit_again_and_the_chain_goes_on() {
+    let fixture = Fixture::new(&["--audit"]);
+    fixture.client().call("message/send", prompt("TEXT one"));
+    let file = fixture.file();
+    let moved = file.with_extension("moved.jsonl");
+    std::fs::rename(&file, &moved).expect("it is ours");
+    let kill = Command::new("kill").args(["-HUP", &fixture.server.pid().to_string()]).status();
+    assert!(kill.expect("kill runs").success());
+    eventually("a new file", || file.exists().then_some(()));
+    fixture.client().call("message/send", prompt("TEXT two"));
+    let read = |path: &Path| entries(&std::fs::read(path).expect("an audit"));
+    let begun = eventually("an entry in the new file", || read(&file).first().cloned());
+    let last = read(&moved).last().cloned().expect("an entry");
+    assert_eq!(begun["prev"], last["hash"], "the chain goes on");
+    assert_eq!(begun["n"].as_u64(), last["n"].as_u64().map(|n| n + 1));
+    let both = [moved.to_str().expect("a name"), file.to_str().expect("a name")];
+    assert!(fixture.good(&["verify", both[0], both[1]]).contains("head"));
+}

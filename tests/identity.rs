@@ -38,11 +38,22 @@ impl Issuer {
     }
 
     fn token(&self, email: &str) -> String {
+        self.changed(email, &json!({}), &json!({}))
+    }
+
+    /// A token whose head and claims have these members instead.
+    fn changed(&self, email: &str, head: &Value, claims: &Value) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
-        let claims = json!({"iss": "https://issuer.example", "aud": "here", "email": email, "email_verified": true,
-            "iat": now, "exp": now + 600});
+        let mut all = [
+            json!({"alg": "ES256", "kid": self.kid}),
+            json!({"iss": "https://issuer.example", "aud": "here", "email": email, "email_verified": true,
+                "iat": now, "exp": now + 600}),
+        ];
+        for (all, changed) in all.iter_mut().zip([head, claims]) {
+            changed.as_object().expect("members").iter().for_each(|(name, value)| all[name] = value.clone());
+        }
         let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let signed = format!("{}.{}", part(&json!({"alg": "ES256", "kid": self.kid})), part(&claims));
+        let signed = format!("{}.{}", part(&all[0]), part(&all[1]));
         let signature = self.key.sign(&SystemRandom::new(), signed.as_bytes()).expect("a signature");
         format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
     }
@@ -206,6 +217,39 @@ fn a_ticket_of_a_subject_opens_one_socket() {
     let last = of_ann.len() - 1;
     let forged = format!("{}{}", &of_ann[..last], if of_ann.ends_with('A') { "Q" } else { "A" });
     assert_eq!(open(&forged), "401", "it was changed");
+}
+
+/// Each defect is refused, and the audit has all of them.
+#[test]
+fn tokens_with_a_defect_are_refused_and_audited() {
+    let (issuer, other) = (Issuer::new("1"), Issuer::new("1"));
+    let source = Source::start(Some(issuer.keys()));
+    let fixture = Fixture::start(&source, HEADER);
+    fixture.until_ready();
+    let none = json!({});
+    let ann = |head: Value, claims: Value| issuer.changed("ann@example.com", &head, &claims);
+    let defects = [
+        ann(json!({"alg": "none"}), none.clone()),
+        ann(json!({"alg": "HS256"}), none.clone()),
+        ann(none.clone(), json!({"iss": "https://other.example"})),
+        ann(none.clone(), json!({"aud": "elsewhere"})),
+        ann(none.clone(), json!({"exp": 1_000})),
+        ann(none.clone(), json!({"nbf": 4_000_000_000_u64})),
+        ann(none.clone(), json!({"email_verified": false})),
+        other.token("ann@example.com"),
+    ];
+    for token in &defects {
+        assert_eq!(fixture.get(&[(HEADER, token)]).status(), 401, "{token}");
+    }
+    let entries = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gemini-a2a"));
+        command.args(["audit", "show", "--json", "--state-dir"]).arg(fixture.state.path()).env_clear();
+        let shown = String::from_utf8(command.output().expect("the program").stdout).expect("text");
+        let lines = shown.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.filter(|line| line["kind"] == "denied" && line["what"]["reason"] == "credential").collect::<Vec<_>>()
+    };
+    eventually("the refusals in the audit", || (!entries().is_empty()).then_some(()));
+    assert!(entries().iter().all(|entry| entry["who"]["subject"].is_null()), "{:?}", entries());
 }
 
 #[test]

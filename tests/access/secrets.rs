@@ -2,10 +2,12 @@
 
 use crate::support::TempDir;
 use crate::support::client::Client;
+use crate::support::eventually;
 use crate::support::fake::FakeGemini;
 use crate::support::message::{approval, prompt};
 use crate::support::server::{Server, Setup};
-use crate::token;
+use crate::token as token_of;
+use base64::Engine;
 use serde_json::{Value, json};
 use std::fs;
 use std::net::UdpSocket;
@@ -15,7 +17,7 @@ use std::path::Path;
 fn guarded(change: impl FnOnce(Setup) -> Setup) -> (Server, String, TempDir, FakeGemini) {
     let fake = FakeGemini::start();
     let state = TempDir::new("state");
-    let token = token(state.path(), &["add", "a", "--rights", "view,prompt,approve"]);
+    let token = token_of(state.path(), &["add", "a", "--rights", "view,prompt,approve"]);
     let setup = Setup::new(&fake).args(["--access", "token"]).state_dir(state.path());
     (change(setup).start(), token, state, fake)
 }
@@ -90,10 +92,7 @@ fn no_secret_is_written_anywhere() {
         setup.args(["--debug", "--audit-prompts", "--access-log"]).arg(&log).env("A2A_TOKEN", ENVIRONMENT)
     });
     let mut client = Client::new(&server.url());
-    let basic = {
-        use base64::Engine;
-        base64::engine::general_purpose::STANDARD.encode(format!("a:{token}"))
-    };
+    let basic = base64::engine::general_purpose::STANDARD.encode(format!("a:{token}"));
     let wrong = "ga2a_a_thiswaswrongthiswaswrongthiswaswrongthiswas";
     let forms = [
         ("Authorization", format!("Bearer {token}")),
@@ -110,6 +109,20 @@ fn no_secret_is_written_anywhere() {
     }
     let mut dev = Client::new(&server.url()).field("Authorization", &forms[0].1);
     dev.call("message/send", prompt("TEXT hello"));
+    let ticket = dev.post("/ticket", &json!({})).json()["ticket"].as_str().expect("a text").to_owned();
+    dev.request("GET", "/ws", &[("Sec-WebSocket-Protocol", &format!("ticket.{ticket}x"))], b"");
+    dev.get(&format!("/tasks/{ticket}"));
+    // A command that has secrets in it, and prints them. Its task has both: they are its content.
+    let encoded = base64::engine::general_purpose::STANDARD.encode(ENVIRONMENT);
+    run(&mut dev, &format!("SHELL touch asks; echo {token} Basic {basic} {ENVIRONMENT} {encoded} {ticket}"));
+    let rotated = token_of(state.path(), &["rotate", "a", "--overlap", "1h"]);
+    let encoded_rotated = base64::engine::general_purpose::STANDARD.encode(format!("a:{rotated}"));
+    for form in [format!("Bearer {rotated}"), format!("Basic {encoded_rotated}")] {
+        eventually("the rotated token is known", || {
+            let status = Client::new(&server.url()).request("GET", "/tasks", &[("Authorization", &form)], b"").status();
+            (status == 200).then_some(())
+        });
+    }
     let scraped = Client::new(&server.url()).request("GET", "/metrics", &[("X-API-Key", ENVIRONMENT)], b"").text();
     let mut places = vec![
         ("the answers".to_owned(), answers),
@@ -118,10 +131,12 @@ fn no_secret_is_written_anywhere() {
         ("the access log".to_owned(), fs::read_to_string(&log).expect("a log")),
     ];
     files(state.path(), &mut places);
+    places.retain(|(place, _)| !place.contains("/tasks/") && !place.ends_with("index.jsonl"));
+    assert!(places.iter().any(|(place, _)| place.contains("/audit/")), "the audit is among them");
     let hash = fs::read_to_string(state.path().join("credentials.json")).expect("it is there");
     assert!(!hash.contains(&token), "only its hash is in the file");
     for (place, text) in places {
-        for secret in [token.as_str(), &basic, ENVIRONMENT, wrong] {
+        for secret in [&token, &basic, ENVIRONMENT, wrong, &ticket, &rotated, &encoded, &encoded_rotated] {
             assert!(!text.contains(secret), "{secret} is in {place}:\n{text}");
         }
     }
