@@ -206,13 +206,33 @@ def unix_sockets(place):
     expect(place.run(*curl, str(place.named)) == "401", "a token is needed at another socket")
     bearer = f"Authorization: Bearer {place.dev}"
     expect(place.run(*curl, str(place.named), "-H", bearer) == "200", "with a token")
+    stream_and_approve(place, bearer)
     print("guarded, curl by Unix sockets: ok")
 
 
+def stream_and_approve(place, bearer):
+    """One conversation by curl: events as they come, a question, and its approval."""
+
+    def curl(path, body, *options):
+        given = ["-H", bearer, "-H", "Content-Type: application/json", "-H", "A2A-Version: 1.0", "-d", json.dumps(body)]
+        return place.run("curl", "-s", *options, *given, f"http://localhost{path}", "--unix-socket", str(place.named))
+
+    told = curl("/message:stream", message("say hello"), "-N")
+    events = [json.loads(line[6:]) for line in told.splitlines() if line.startswith("data: ")]
+    expect(len(events) > 2, f"several events, not {told!r}")
+    expect("Hello from the script." in told and "TASK_STATE_COMPLETED" in told, f"hello to its end, not {told!r}")
+    file = place.workspace / "interop.txt"
+    file.unlink(missing_ok=True)
+    asked = json.loads(curl("/message:send", message("write it please")))["task"]
+    expect(asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED", f"it asks, not {asked}")
+    answer = message("yes")
+    answer["message"] |= {"taskId": asked["id"], "messageId": "yes"}
+    done = json.loads(curl("/message:send", answer))["task"]
+    expect(done["status"]["state"] == "TASK_STATE_COMPLETED", f"it is approved, not {done}")
+    expect(file.exists(), "the file is written")
+
+
 def metrics(place):
-    if not shutil.which("promtool"):
-        print("guarded, Prometheus: left out, promtool is not installed")
-        return
     expect(place.status("/metrics", place.dev) == 403, "metrics need the right admin")
     with place.open("/metrics", place.admin) as answer:
         text = answer.read()

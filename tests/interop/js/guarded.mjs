@@ -2,7 +2,7 @@
 //
 //     guarded.mjs VERSION URL WORKSPACE
 //
-// The token is in the variable TOKEN, the certificate in NODE_EXTRA_CA_CERTS. The client sends the token if the agent card says so.
+// The token is in the variable TOKEN, the certificate in NODE_EXTRA_CA_CERTS. How it is sent, the client reads in the agent card.
 
 import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,9 +14,19 @@ const { Sdk } = await import(`./sdk_${version.replace('.', '')}.mjs`);
 const file = join(workspace, 'interop.txt');
 
 const card = await (await fetch(`${url}/.well-known/agent-card.json`)).json();
-expect(card.securitySchemes.bearer.scheme === 'bearer', 'the card declares a bearer token');
+
+// The header that shows the token, as the card wants it.
+function shown() {
+  for (const name of card.security.flatMap(Object.keys)) {
+    const scheme = card.securitySchemes[name];
+    if (scheme.type === 'http' && scheme.scheme.toLowerCase() === 'bearer') return { Authorization: `Bearer ${process.env.TOKEN}` };
+    if (scheme.type === 'apiKey' && scheme.in === 'header') return { [scheme.name]: process.env.TOKEN };
+  }
+  expect(false, 'the card names a way to send a token');
+}
+
 const handler = {
-  headers: async () => ({ Authorization: `Bearer ${process.env.TOKEN}` }),
+  headers: async () => shown(),
   shouldRetryWithHeaders: async () => undefined,
 };
 

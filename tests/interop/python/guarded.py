@@ -2,8 +2,8 @@
 
     guarded.py CLIENT URL WORKSPACE
 
-CLIENT is a version of the A2A SDK, or a framework. The token is in the variable TOKEN, the certificate in SSL_CERT_FILE. An SDK is told
-only its token: that it is a bearer token, it reads in the agent card. Each client says hello, and approves a call.
+CLIENT is a version of the A2A SDK, or a framework. The token is in the variable TOKEN, the certificate in SSL_CERT_FILE. A client is told
+only its token: how it is sent, it reads in the agent card. Each client says hello, and approves a call.
 """
 
 import asyncio
@@ -16,11 +16,24 @@ import httpx
 from terms import BINDINGS, expect, same
 
 TOKEN = os.environ["TOKEN"]
-HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 
 
 def http(**options):
     return httpx.AsyncClient(timeout=30, verify=ssl.create_default_context(cafile=os.environ["SSL_CERT_FILE"]), **options)
+
+
+async def shown(url):
+    """The header that shows the token, as the card of the agent wants it."""
+    async with http() as client:
+        card = (await client.get(f"{url}/.well-known/agent-card.json")).json()
+    for requirement in card["security"]:
+        for name in requirement:
+            match card["securitySchemes"][name]:
+                case {"type": "http", "scheme": scheme} if scheme.lower() == "bearer":
+                    return {"Authorization": f"Bearer {TOKEN}"}
+                case {"type": "apiKey", "in": "header", "name": header}:
+                    return {header: TOKEN}
+    raise AssertionError(f"the card names no way to send a token: {card['security']}")
 
 
 async def sdk(version, url, file):
@@ -46,7 +59,7 @@ async def sdk(version, url, file):
             except Exception as error:
                 expect("401" in repr(error) or "credential" in repr(error), f"{binding}: a refusal, not {error!r}")
         # Version 0.3 asks nobody for credentials over REST.
-        given = {"headers": HEADERS} if (version, binding) == ("0.3", "HTTP+JSON") else {}
+        given = {"headers": await shown(url)} if (version, binding) == ("0.3", "HTTP+JSON") else {}
         async with http(**given) as client:
             agent = await Guarded().connect(client, url, binding)
             told = [event async for event in agent.stream("say hello")]
@@ -65,7 +78,7 @@ async def adk(url, file):
     from google.adk.runners import InMemoryRunner
     from google.genai.types import Content, Part
 
-    async with http(headers=HEADERS) as client:
+    async with http(headers=await shown(url)) as client:
         from a2a.client import A2ACardResolver
 
         card = await A2ACardResolver(client, url).get_agent_card()
@@ -90,7 +103,7 @@ async def agent_framework(url, file):
     from agent_framework import AgentSession
     from agent_framework_a2a import A2AAgent
 
-    async with http(headers=HEADERS) as client:
+    async with http(headers=await shown(url)) as client:
         card = await A2ACardResolver(client, url).get_agent_card()
         session = AgentSession()
         async with A2AAgent(agent_card=card, http_client=client) as agent:
