@@ -199,6 +199,28 @@ fn state_directories_that_cannot_be_used() {
     }
 }
 
+/// Whether this machine lets us trace a program and change the results of its system calls.
+fn can_inject() -> bool {
+    let strace = Command::new("strace").args(["-f", "-qq", "-o", "/dev/null", "-e", NO_LANDLOCK, "true"]).output();
+    let can = strace.is_ok_and(|ended| ended.status.success());
+    if !can {
+        println!("skipped: strace is not installed, or may not trace here");
+    }
+    can
+}
+
+/// The kernel has no such system call.
+const NO_LANDLOCK: &str = "inject=landlock_create_ruleset:error=ENOSYS";
+
+#[test]
+fn a_kernel_that_cannot_confine_commands() {
+    if can_inject() {
+        let strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", NO_LANDLOCK];
+        let words = "every command needs approval on this machine";
+        Patient::healthy().expect_by(&strace, 0, "warn  confinement: The kernel", words);
+    }
+}
+
 #[test]
 fn ports_and_directories() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");

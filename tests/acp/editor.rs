@@ -168,7 +168,8 @@ impl Program {
     pub fn start(&self, flags: &[&str]) -> (Running, Editor) {
         let mut child = Command::new(env!("CARGO_BIN_EXE_gemini-a2a"))
             .arg("acp")
-            .args(["--retry-wait", "10ms", "--state-dir"])
+            .args(if flags.contains(&"--retry-wait") { &[][..] } else { &["--retry-wait", "10ms"] })
+            .arg("--state-dir")
             .arg(self.dir.folder("state"))
             .arg("--workspace")
             .arg(self.workspace())

@@ -79,6 +79,15 @@ fn a_prompt_can_be_cancelled_in_every_phase() {
     eventually("the command has begun", || program.workspace().join("begun").exists().then_some(()));
     editor.cancel(&session);
     ends(&mut editor, prompt);
+    // While it waits to ask the model again.
+    let (_patient, mut other) = program.start(&["--retry-wait", "30s"]);
+    other.initialize(json!({"session": {"notices": {}}}));
+    let waiting = other.open(&program.workspace());
+    let prompt = other.say(&waiting, "ERR503 9 ++ TEXT never");
+    other.update("notice");
+    other.cancel(&waiting);
+    ends(&mut other, prompt);
+    assert_eq!(other.prompt(&waiting, "TEXT again"), "end_turn");
     // When nothing is under way, it does nothing; and the session goes on.
     editor.cancel(&session);
     assert_eq!(editor.prompt(&session, "TEXT still here"), "end_turn");
