@@ -5,12 +5,12 @@
 // Every message that the agent sends is checked against the schema of the newer client (acp_client.mjs).
 
 import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { Readable, Writable } from 'node:stream';
 import * as sdk from '@agentclientprotocol/sdk';
 import * as zed from '@zed-industries/agent-client-protocol';
-import { Seen, capabilities, initialize, isText, messagesChecked, newer, socket, text, watched } from './acp_client.mjs';
+import { Seen, capabilities, checkUpdate, initialize, isText, messagesChecked, newer, socket, text, watched } from './acp_client.mjs';
 import { expect, same, tell } from './terms.mjs';
 
 const [binary, script, place, url, workspace] = process.argv.slice(2);
@@ -134,6 +134,9 @@ async function everythingThatCanBeShown() {
   seen.take();
   await agent.request('session/load', { sessionId, cwd: editor.workspace, mcpServers: [] });
   expect(kinds('plan').length > 0 && kinds('user_message_chunk').length > 0, 'a loaded session shows it again');
+
+  same((await say('/compress')).stopReason, 'end_turn', 'a summary');
+  expect(kinds('compaction_update').length > 0, 'the summary is shown');
   await end(editor);
 }
 
@@ -183,11 +186,20 @@ async function theOlderClient() {
   await story('zed 0.4');
 }
 
+/** Updates that no scripted agent leads to: those of the golden file, and the use of the context window, as the tests of the agent have it. */
+async function updatesOfTheGoldenFile() {
+  const golden = readFileSync(join(dirname(script), '../golden/acp.txt'), 'utf8');
+  const updates = golden.split('\n').map((line) => /^\d+\t(\{"sessionUpdate".*)$/.exec(line)?.[1]).filter(Boolean);
+  expect(updates.length > 10, `${updates.length} updates`);
+  for (const update of updates) checkUpdate(JSON.parse(update));
+  checkUpdate({ sessionUpdate: 'usage_update', used: 10, size: 1000 });
+}
+
 async function everyMessageIsAsTheSchemaSays() {
   expect(messagesChecked() > 100, `${messagesChecked()} messages`);
 }
 
 // The older client prints updates that it does not know, and goes on.
 console.error = () => {};
-const steps = [theNewerClient, theOlderClient, everythingThatCanBeShown, shared, sockets, everyMessageIsAsTheSchemaSays];
+const steps = [theNewerClient, theOlderClient, everythingThatCanBeShown, shared, sockets, updatesOfTheGoldenFile, everyMessageIsAsTheSchemaSays];
 process.exit((await tell('acp', steps)) === 0 ? 0 : 1);

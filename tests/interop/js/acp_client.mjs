@@ -21,6 +21,9 @@ function check(name, value) {
   checked += 1;
 }
 
+/** Checks an update of a session. */
+export const checkUpdate = (update) => check('SessionUpdate', update);
+
 /** The definition of the parameters or the result of a method. */
 function definition(method, kind) {
   const fits = ([name, one]) => one['x-method'] === method && name.endsWith(kind);
