@@ -1,12 +1,12 @@
 //! What credentials cost: requests per second with a token beside none, with the audit and the access log beside neither, and how long
-//! a valid credential waits during a flood of wrong ones. The servers take turns, so that what else the machine does hits all alike.
+//! a valid credential waits during a flood of wrong ones. Reading writes no audit entry, and a prompt writes two. The servers take turns, so that what else the machine does hits all alike.
 
 use crate::measure::{Spread, median, repeat};
 use crate::others::waits_of;
 use crate::report::Verdict;
 use crate::subject::{Model, Running, Subject};
 use crate::support::TempDir;
-use crate::support::client::Client;
+use crate::support::client::{Client, envelope};
 use crate::support::message::prompt;
 use serde_json::{Value, json};
 use std::io;
@@ -28,15 +28,26 @@ pub const QUICK: Plan = Plan { rounds: 3, time: Duration::from_millis(200) };
 const WITH_TOKEN: f64 = 0.9;
 const WITH_LOGS: f64 = 0.8;
 
+/// What is asked again and again.
+const ASKED: [&str; 2] = ["GET /tasks", "message/send"];
+
 struct Side {
     name: &'static str,
     server: Running,
     token: Option<String>,
     required: Option<f64>,
-    rates: Vec<f64>,
+    /// For each of what is asked.
+    rates: [Vec<f64>; ASKED.len()],
 }
 
 impl Side {
+    fn requests(&self) -> [Vec<u8>; ASKED.len()] {
+        let body = envelope(1, "message/send", prompt("TEXT hello")).to_string();
+        let json = [("Content-Type", "application/json")];
+        let client = self.client();
+        [client.bytes("GET", "/tasks", &[], b""), client.bytes("POST", "/", &json, body.as_bytes())]
+    }
+
     fn client(&self) -> Client {
         let client = self.server.client();
         match &self.token {
@@ -64,12 +75,14 @@ pub fn run(model: &Model, plan: Plan) -> io::Result<Verdict> {
     ];
     for _ in 0..plan.rounds {
         for side in &mut sides {
-            let request = side.client().bytes("GET", "/tasks", &[], b"");
-            let (rate, _) = repeat(&side.server, &request, plan.time)?;
-            side.rates.push(rate);
+            for (request, rates) in side.requests().iter().zip(&mut side.rates) {
+                let (rate, _) = repeat(&side.server, request, plan.time)?;
+                rates.push(rate);
+            }
         }
     }
-    let verdict = print(&sides);
+    let verdicts: Vec<Verdict> = (0..ASKED.len()).map(|at| print(&sides, at)).collect();
+    let verdict = if verdicts.iter().all(|one| matches!(one, Verdict::Met)) { Verdict::Met } else { Verdict::Missed };
     flood(&sides[1], plan);
     Ok(verdict)
 }
@@ -86,7 +99,7 @@ fn side(
         None => (TempDir::new("bench"), None),
     };
     let server = Subject::Ours.start_with(model, dir, args)?;
-    let side = Side { name, server, token, required, rates: vec![] };
+    let side = Side { name, server, token, required, rates: Default::default() };
     // A task to list, and in the audit.
     side.client().call("message/send", prompt("TEXT hello"));
     Ok(side)
@@ -100,22 +113,25 @@ fn credential(dir: &TempDir) -> io::Result<String> {
         command.args(["token", "add", "bench", "--rights", "view,prompt", "--state-dir"]).arg(&state).output()?;
     let path = state.join("credentials.json");
     let mut file: Value = serde_json::from_slice(&std::fs::read(&path)?)?;
-    file["credentials"][0]["rate"] = json!({ "calls_per_minute": u32::MAX, "prompts_per_minute": u32::MAX });
+    file["credentials"][0]["rate"] = json!({
+        "calls_per_minute": u32::MAX, "prompts_per_minute": u32::MAX, "streams": u16::MAX, "turns": u16::MAX,
+    });
     std::fs::write(&path, file.to_string())?;
     Ok(String::from_utf8_lossy(&made.stdout).trim().to_owned())
 }
 
-fn print(sides: &[Side]) -> Verdict {
-    println!("\nGET /tasks over 50 kept connections, the median of {} rounds in turn:", sides[0].rates.len());
+fn print(sides: &[Side], at: usize) -> Verdict {
+    let (what, bases) = (ASKED[at], &sides[0].rates[at]);
+    println!("\n{what} over 50 kept connections, the median of {} rounds in turn:", bases.len());
     println!("| with | requests/s | ratio | required |");
     println!("|---|---|---|---|");
-    let base = median(sides[0].rates.clone(), |rate| *rate);
+    let base = median(bases.clone(), |rate| *rate);
     let mut verdict = Verdict::Met;
     for side in sides {
         // Of the rounds beside each other: the machine is not the same for a second.
-        let ratios = side.rates.iter().zip(&sides[0].rates).map(|(rate, base)| rate / base).collect();
+        let ratios = side.rates[at].iter().zip(bases).map(|(rate, base)| rate / base).collect();
         let ratio: f64 = median(ratios, |ratio| *ratio);
-        let rate = median(side.rates.clone(), |rate| *rate);
+        let rate = median(side.rates[at].clone(), |rate| *rate);
         let required = side.required.map_or(String::new(), |least| format!("≥ {least}"));
         println!("| {} | {rate:.0} | {ratio:.2} | {required} |", side.name);
         if side.required.is_some_and(|least| ratio < least) {
