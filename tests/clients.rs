@@ -8,7 +8,7 @@ mod support;
 use program::{Ended, Program, finish, stop_at};
 use regex_lite::Regex;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt;
@@ -136,6 +136,28 @@ fn a_question_is_answered_once() {
     ]);
     compare("clients/approve.txt", &seen);
     assert_eq!(std::fs::read_to_string(served.program.workspace().join("a.txt")).expect("a file"), "one");
+}
+
+/// Prompts that nobody waits for, and answers that hold for longer.
+#[test]
+fn questions_are_watched_for_and_answered_for_longer() {
+    let program = Program::new();
+    let settings = json!({ "security": { "enablePermanentToolApproval": true } });
+    std::fs::write(program.dir.folder(".gemini").join("settings.json"), settings.to_string()).expect("settings");
+    let served = Served::with(program, &["--trust-workspace"]);
+    let mut seen = served.transcript(&[
+        &["send", "WRITE a.txt one ;; TEXT Written."],
+        &["watch", "--until", "question"],
+        &["approve", "--option", "always"],
+        &["watch", "--until", "idle"],
+        &["send", "--wait", "SHELL touch made ;; TEXT Made."],
+        &["approve", "--option", "save"],
+        &["watch", "--until", "idle"],
+    ]);
+    let listed: Value = serde_json::from_str(&served.run(&["tasks", "--json"]).out).expect("JSON");
+    let task = listed[0]["id"].as_str().or(listed[0]["taskId"].as_str()).expect("an id").to_owned();
+    seen.push_str(&served.transcript(&[&["tasks", "show", &task]]));
+    compare("clients/longer.txt", &seen);
 }
 
 #[test]
