@@ -106,17 +106,13 @@ impl ToolTable {
         ToolTable { specs: named.collect(), shown: Arc::new(Tools::new(tools).offering(offers)) }
     }
 
-    /// The tools that a client wants used, without those that the policy denies in this mode; None are all.
-    pub fn usable(&self, wanted: Option<&[String]>, policy: &Policy, mode: Mode) -> Option<Vec<String>> {
-        let (forbidden, left): (Vec<_>, Vec<_>) = self.specs.values().partition(|spec| policy.forbids(spec, mode));
-        if forbidden.is_empty() {
-            return wanted.map(<[String]>::to_vec);
-        }
-        // Which tools of MCP servers the policy denies is known where the tools are.
-        let is_other = |name: &&String| !self.specs.contains_key(*name);
-        let others = wanted.map_or(vec!["mcp_*".to_owned()], |names| names.iter().filter(is_other).cloned().collect());
-        let names = left.iter().filter(|spec| spec.is_among(wanted)).map(|spec| spec.name.clone());
-        Some(names.chain(others).collect())
+    /// The tools that the policy denies in this mode. Which tools of MCP servers, skills and agents it denies is known where they are.
+    pub fn forbidden(&self, policy: &Policy, mode: Mode) -> Vec<String> {
+        let own = self.specs.iter().filter(|(name, spec)| **name == spec.name);
+        let mut names: Vec<String> =
+            own.filter(|(_, spec)| policy.forbids(spec, mode)).map(|(name, _)| name.clone()).collect();
+        names.sort();
+        names
     }
 }
 

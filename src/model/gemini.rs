@@ -271,7 +271,7 @@ pub fn body(
         "generationConfig": {"temperature": 1, "topP": 0.95, "topK": 64},
     });
     body["contents"] = history::contents(&think.history, &scene).into();
-    let wanted = tools.iter().filter(|spec| spec.is_among(think.tools.as_deref()));
+    let wanted = tools.iter().filter(|spec| think.may_declare(spec));
     let declarations: Vec<Value> = wanted.map(declaration).collect();
     if !declarations.is_empty() {
         body["tools"] = json!([{"functionDeclarations": declarations}]);

@@ -6,6 +6,7 @@ use crate::support::client::Event;
 use crate::support::message::{call_of, prompt_in};
 use crate::{Mcp, ended, python};
 use serde_json::{Value, json};
+use std::process::{Command, Stdio};
 
 fn trusted(words: &str) -> Value {
     let mut server = python(words, json!({}));
@@ -99,4 +100,54 @@ fn servers_are_told_of_the_workspace_and_of_included_directories() {
     assert_eq!(uris[0], format!("file://{}", workspace.display()));
     let real = other.path().canonicalize().expect("it is there");
     assert_eq!(uris[1..], [format!("file://{}", real.display().to_string().replace(' ', "%20"))]);
+}
+
+/// A built-in tool that is denied takes no other tool away: in plan mode, without a terminal, and with a rule.
+#[test]
+fn what_a_policy_forbids_hides_no_skill_agent_or_resource() {
+    let Some(mcp) =
+        Mcp::with(&["--trust-workspace", "--approval-mode", "plan"], json!({"mcpServers": trusted("resources")}))
+    else {
+        return;
+    };
+    let home = mcp.fixture.server.state_dir().with_file_name("home");
+    let put = |path: &str, text: &str| {
+        let path = home.join(".gemini").join(path);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("it is ours");
+        std::fs::write(path, text).expect("it is ours");
+    };
+    put("skills/pdf/SKILL.md", "---\nname: pdf\ndescription: Forms\n---\nFill it.\n");
+    put("agents/a.md", "---\nname: a\nagent_card_json: '{\"url\": \"http://127.0.0.1:9\"}'\n---\n");
+    let check = |declared: &[String], forbidden: &[&str], how: &str| {
+        for name in ["activate_skill", "list_mcp_resources", "read_mcp_resource", "read_file"] {
+            assert!(declared.contains(&name.to_owned()), "{how}: {name} in {declared:?}");
+        }
+        // An agent may do more than read, so plan mode forbids it.
+        let agents = if how == "plan mode" { vec![] } else { vec!["invoke_agent".to_owned()] };
+        assert!(agents.iter().all(|name| declared.contains(name)), "{how}: {declared:?}");
+        for name in forbidden {
+            assert!(!declared.contains(&(*name).to_owned()), "{how}: {name} in {declared:?}");
+        }
+    };
+    mcp.fixture.say("TEXT hello");
+    check(&declared(&mcp), &["write_file", "invoke_agent"], "plan mode");
+    for forbidden in ["ask_user", "replace"] {
+        // By itself without a terminal, and then by a rule.
+        let rule = json!({"toolName": forbidden, "decision": "deny"});
+        mcp.set_user(&json!({"mcpServers": trusted("resources"), "policies": [rule]}));
+        let output = Command::new(env!("CARGO_BIN_EXE_gemini-a2a"))
+            .args(["-p", "TEXT hello", "--trust-workspace", "--state-dir"])
+            .arg(home.join("state"))
+            .arg("--workspace")
+            .arg(mcp.fixture.server.workspace())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", &home)
+            .envs([("GEMINI_API_KEY", "fake".to_owned()), ("GOOGLE_GEMINI_BASE_URL", mcp.fixture.fake.url())])
+            .stdin(Stdio::null())
+            .output()
+            .expect("the program");
+        assert!(output.status.success(), "{output:?}");
+        check(&declared(&mcp), &[forbidden], "without a terminal");
+    }
 }

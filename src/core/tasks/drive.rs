@@ -153,7 +153,7 @@ impl Core {
         let job = decide::job(&loaded.state, at, &self.settings.limits);
         let mut job = job.expect("the state waits for what starts");
         if let Work::Think(think) | Work::Compact(think) = &mut job.work {
-            think.tools = self.tools.usable(think.tools.as_deref(), &self.settings.approval.policy, think.mode);
+            think.forbidden = self.tools.forbidden(&self.settings.approval.policy, think.mode);
         }
         match &mut job.work {
             // A summary replaces what was inherited too.

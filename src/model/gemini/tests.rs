@@ -16,6 +16,7 @@ pub(in crate::model) fn think(model: &str) -> Think {
         model: model.into(),
         mode: Default::default(),
         tools: None,
+        forbidden: Vec::new(),
         declared: None,
         skills: Default::default(),
         servers: Default::default(),

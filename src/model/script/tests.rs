@@ -13,6 +13,7 @@ fn think(text: &str) -> Think {
         model: "m".into(),
         mode: Default::default(),
         tools: None,
+        forbidden: Vec::new(),
         declared: None,
         skills: Default::default(),
         servers: Default::default(),

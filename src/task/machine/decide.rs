@@ -287,6 +287,8 @@ fn think(state: &State, limits: &Limits, blob_room: u64) -> Think {
         model: state.asks.clone(),
         mode: state.mode,
         tools: state.created.tools.clone(),
+        // The policy is the core's.
+        forbidden: Vec::new(),
         declared: state.tools.clone(),
         skills: state.skills.clone(),
         servers: state.servers.clone(),

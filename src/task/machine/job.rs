@@ -16,7 +16,7 @@ use crate::task::log::server::ServerSeen;
 use crate::task::machine::state::{Item, ShellRun};
 use crate::task::message::{Artifact, Message};
 use crate::task::policy::Mode;
-use crate::task::spec::{Answers, Base, CallError, Confinement, Ending, Plan};
+use crate::task::spec::{Answers, Base, CallError, Confinement, Ending, Plan, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -78,6 +78,8 @@ pub struct Think {
     pub mode: Mode,
     /// The only tools that the model is to be told of.
     pub tools: Option<Vec<String>>,
+    /// Of the built-in tools, those that the policy denies in this mode: the model is not told of them.
+    pub forbidden: Vec<String>,
     /// The tools that the log has as those of the last request.
     pub declared: Option<Arc<ToolSet>>,
     /// What the log says about the task's MCP servers.
@@ -106,6 +108,13 @@ pub struct Think {
     pub agains: u32,
     /// How many bytes of content may still be stored for the task.
     pub blob_room: u64,
+}
+
+impl Think {
+    /// Whether the model may be told of a tool.
+    pub fn may_declare(&self, spec: &ToolSpec) -> bool {
+        spec.is_among(self.tools.as_deref()) && !self.forbidden.contains(&spec.name)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -17,6 +17,7 @@ fn think() -> Think {
         model: "flash".into(),
         mode: Default::default(),
         tools: None,
+        forbidden: Vec::new(),
         declared: None,
         skills: Default::default(),
         servers: Default::default(),

@@ -99,7 +99,7 @@ impl WorkerContext {
         let agents = (!agents.is_empty()).then(|| invoke_agent::spec(&agents));
         let others = skills.into_iter().chain(agents).chain(tools);
         let specs = self.specs.iter().cloned().chain(others.filter(allowed));
-        let specs = specs.filter(|spec| spec.is_among(think.tools.as_deref()) && !is_denied(spec));
+        let specs = specs.filter(|spec| think.may_declare(spec) && !is_denied(spec));
         let specs: Vec<ToolSpec> = specs.collect();
         let mut declared = think.declared.clone();
         let mut note = |body: NoteBody| {
