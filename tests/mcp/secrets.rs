@@ -20,7 +20,7 @@ fn no_secret_of_the_settings_is_shown_or_stored() {
     let server = HttpServer::start("echoes");
     let url = server.url(&format!("/mcp?key={QUERY}"));
     let settings = json!({
-        "x": python("", json!({"TOKEN": ENV})),
+        "x": python("prompts,resources,leaks", json!({"TOKEN": ENV})),
         "fails": python("fails", json!({"TOKEN": ENV})),
         "net": {"url": url, "type": "http", "headers": {"Authorization": format!("Bearer {HEADER}")},
             "oauth": {"clientId": "c", "clientSecret": TOKEN}},
@@ -43,6 +43,16 @@ fn no_secret_of_the_settings_is_shown_or_stored() {
         assert!(format!("{:?}", ends.iter().map(Event::result).collect::<Vec<_>>()).contains("[redacted]"), "{how}");
         tell(&asks);
         tell(&ends);
+    }
+    // A prompt, a resource that the model reads, and one that people mention.
+    let command = mcp.fixture.client().post("/executeCommand", &json!({"command": "x:leak", "args": []})).text();
+    assert!(command.contains("prompt: [redacted]"), "{command}");
+    shown.push_str(&command);
+    for script in ["CALL read_mcp_resource {\"uri\": \"notes://leak\"} ;; TEXT done", "TEXT read\n@x:notes://leak"] {
+        let events: Vec<Event> = mcp.fixture.client().stream("message/stream", prompt_in(&task, script)).collect();
+        let told = mcp.fixture.fake.turns().pop().expect("a request").body["contents"].to_string();
+        assert!(told.contains("resource: [redacted]"), "{script}: {told}");
+        events.iter().for_each(|event| shown.push_str(&event.result().to_string()));
     }
     for (command, args) in [
         ("mcp list", vec![]),

@@ -190,12 +190,14 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA6
 
 def prompts():
     named = [{"name": "from", "required": True, "description": "Where it begins"}, {"name": "to", "required": True}]
-    return [{"name": "a trip", "description": "Plans a trip.", "arguments": named}, {"name": "talk"}, {"name": "help"}]
+    return [{"name": "a trip", "description": "Plans a trip.", "arguments": named}, {"name": "talk"}, {"name": "help"}] + [{"name": "leak"}] * has("leaks")
 
 
 def resource(uri):
     if uri == "notes://gone":
         return {"error": {"code": -32002, "message": "no such note"}}
+    if uri == "notes://leak":
+        return {"error": {"code": -32603, "message": f"resource: {os.environ.get('TOKEN', '')}"}}
     if uri == "notes://picture":
         return {"contents": [{"uri": uri, "mimeType": "image/png", "blob": PNG}]}
     return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": f"the text of {uri}"}]}
@@ -205,6 +207,8 @@ def prompt(params):
     def message(role, content):
         return {"role": role, "content": content}
 
+    if params["name"] == "leak":
+        return {"error": {"code": -32603, "message": f"prompt: {os.environ.get('TOKEN', '')}"}}
     if params["name"] == "talk":
         messages = [
             message("user", {"type": "text", "text": "TEXT talked"}),
@@ -221,7 +225,7 @@ def answer(request):
     method = request["method"]
     if method == "resources/list":
         named = {"uri": "notes://all", "name": "notes", "title": "All notes", "mimeType": "text/plain"}
-        return {"resources": [named, {"uri": "notes://picture", "name": "picture"}]}
+        return {"resources": [named, {"uri": "notes://picture", "name": "picture"}] + [{"uri": "notes://leak", "name": "leak"}] * has("leaks")}
     if method == "resources/templates/list":
         return {"resourceTemplates": [{"uriTemplate": "notes://day/{day}", "name": "day", "description": "Of a day"}]}
     if method == "resources/read":

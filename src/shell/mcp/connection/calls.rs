@@ -63,7 +63,11 @@ impl Connection {
             }
         };
         cancel.clear();
-        result.map_err(|error| CallError { message: self.log.redactor.hide(&error.message), ..error })
+        result.map_err(|error| self.error_without_secrets(error))
+    }
+
+    fn error_without_secrets(&self, error: CallError) -> CallError {
+        CallError { message: self.log.redactor.hide(&error.message), ..error }
     }
 
     fn inquire(&self, questions: &mut Questions<'_>, id: QuestionId, elicitation: Elicitation) {
@@ -113,7 +117,7 @@ impl Connection {
     pub fn ask(&self, what: Ask) -> Result<Value, CallError> {
         let (_, news) = self.enter(|key| Input::Ask { key, what })?;
         match news.recv() {
-            Ok(News::Answered(result)) => result,
+            Ok(News::Answered(result)) => result.map_err(|error| self.error_without_secrets(error)),
             Ok(_) | Err(_) => Err(self.error("the connection ended")),
         }
     }
