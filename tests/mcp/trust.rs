@@ -26,6 +26,23 @@ fn in_an_untrusted_folder_no_server_is_started() {
     assert!(mcp.heard().is_empty() && network.heard().is_empty() && mcp.declared().is_empty());
 }
 
+/// Nothing of the folder was read before, also if no server is known elsewhere.
+#[test]
+fn the_servers_of_a_folder_start_as_soon_as_it_is_trusted() {
+    let Some(mcp) = Mcp::with(&[], json!({})) else { return };
+    mcp.set_workspace(&json!({"mcpServers": {"theirs": python("", json!({"HEARD": "heard"}))}}));
+    mcp.fixture.say("TEXT hello");
+    assert!(mcp.declared().is_empty() && mcp.heard().is_empty());
+    let workspace = mcp.fixture.server.workspace().canonicalize().expect("it is there");
+    mcp.put(
+        mcp.fixture.server.state_dir().with_file_name("home").join(".gemini/trustedFolders.json"),
+        &json!({workspace.display().to_string(): "TRUST_FOLDER"}),
+    );
+    let task = task_in(&mcp.fixture.say("TEXT hello"));
+    assert_eq!(server(&mcp, &task)["status"], "connected");
+    assert!(mcp.declared().contains(&"mcp_theirs_echo".to_owned()), "{:?}", mcp.declared());
+}
+
 #[test]
 fn a_workspace_cannot_trust_its_own_server() {
     let Some(mcp) = Mcp::new(json!({})) else { return };

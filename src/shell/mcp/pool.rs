@@ -101,7 +101,7 @@ impl Pool {
     /// time, because people may trust it meanwhile.
     pub fn servers(&self, workspace: &Path) -> Arc<Servers> {
         let known = lock(&self.inner).workspaces.get(workspace).cloned();
-        known.filter(|servers| servers.trusted || servers.all.is_empty()).unwrap_or_else(|| self.read(workspace))
+        known.filter(|servers| servers.trusted).unwrap_or_else(|| self.read(workspace))
     }
 
     fn read(&self, workspace: &Path) -> Arc<Servers> {
