@@ -192,6 +192,8 @@ pub struct Environment<'a> {
 pub struct Definition {
     pub name: String,
     pub layer: Layer,
+    /// It, or a part of it, comes with the workspace.
+    pub of_workspace: bool,
     /// Messages for people, in sentences.
     pub notices: Vec<String>,
     written: Map<String, Value>,
@@ -229,7 +231,9 @@ impl Definition {
         }
         let written = value.as_object().cloned().ok_or_else(|| format!("mcpServers.{name} must be an object."))?;
         let (notices, unset) = (Vec::new(), Vec::new());
-        let mut read = Definition { name: name.into(), layer, notices, expanded: written.clone(), written, unset };
+        let of_workspace = layer == Layer::Workspace;
+        let mut read =
+            Definition { name: name.into(), layer, of_workspace, notices, expanded: written.clone(), written, unset };
         for (key, value) in written_keys(&read.written) {
             if EXPANDED.contains(&key.as_str()) {
                 let value = read.expand(&key, value, env);
@@ -286,6 +290,7 @@ impl Definition {
         if !has_place(&self.written) {
             self.layer = extension.layer;
         }
+        self.of_workspace |= extension.of_workspace;
         let is_replaced = |key: &str| self.written.contains_key(key);
         self.unset.extend(extension.unset.into_iter().filter(|(key, _)| !is_replaced(key)));
         self.notices.extend(extension.notices);

@@ -76,6 +76,40 @@ fn a_changed_command_of_the_workspace_is_blocked_until_it_is_allowed() {
     assert_eq!(server(&mcp, &task)["status"], "connected");
 }
 
+/// The same goes for a server that an extension in the workspace brings, and for settings of the workspace that change the server of
+/// the user's extension.
+#[test]
+fn a_changed_part_of_the_workspace_blocks_the_server_of_an_extension() {
+    let Some(mut mcp) = Mcp::new(json!({})) else { return };
+    let home = mcp.fixture.server.state_dir().with_file_name("home");
+    let extension = |base: &std::path::Path, name: &str, server: Value| {
+        let manifest = json!({"name": name, "version": "1", "mcpServers": {name: server}});
+        mcp.put(base.join(".gemini/extensions").join(name).join("gemini-extension.json"), &manifest);
+    };
+    let workspace = mcp.fixture.server.workspace();
+    extension(&workspace, "theirs", python("", json!({})));
+    extension(&home, "own", python("", json!({})));
+    extension(&home, "plain", python("", json!({})));
+    mcp.set_workspace(&json!({"mcpServers": {"own": {"excludeTools": ["fail"]}}}));
+    let statuses = |mcp: &Mcp| {
+        let task = task_in(&mcp.fixture.say("TEXT hello"));
+        let servers = mcp.metadata(&task)["mcpServers"].as_array().cloned().expect("a list");
+        let of = |server: &Value| format!("{} {}", server["name"].as_str().expect("a name"), server["status"]);
+        servers.iter().map(of).collect::<Vec<_>>().join(", ")
+    };
+    assert_eq!(statuses(&mcp), "own \"connected\", plain \"connected\", theirs \"connected\"");
+    extension(&workspace, "theirs", python("banner", json!({})));
+    extension(&home, "plain", python("banner", json!({})));
+    let args = python("banner", json!({}))["args"].clone();
+    mcp.set_workspace(&json!({"mcpServers": {"own": {"args": args}}}));
+    mcp.fixture.server.restart();
+    assert_eq!(statuses(&mcp), "own \"blocked\", plain \"connected\", theirs \"blocked\"");
+    for name in ["own", "theirs"] {
+        mcp.fixture.client().post("/executeCommand", &json!({"command": "mcp allow", "args": [name]}));
+    }
+    assert_eq!(statuses(&mcp), "own \"connected\", plain \"connected\", theirs \"connected\"");
+}
+
 /// The processes of servers are tools: they may neither prompt nor approve, whatever they are allowed to do.
 #[test]
 fn a_server_cannot_approve_calls() {

@@ -133,7 +133,7 @@ impl Pool {
             let lost =
                 || State::Failed("give the server's headers again: name it in mcpServers of the next message".into());
             let refused = server.is_none().then(lost);
-            all.push(Configured { name: name.clone(), layer: Layer::Client, server, refused });
+            all.push(Configured { name: name.clone(), layer: Layer::Client, of_workspace: false, server, refused });
         }
         all.sort_by(|a, b| a.name.cmp(&b.name));
         Arc::new(Servers { all, trusted: servers.trusted, notices: Vec::new() })

@@ -2,7 +2,7 @@
 
 use super::Context;
 use super::seen::Seen;
-use crate::config::definitions::extension::Extension;
+use crate::config::definitions::extension::{Extension, ExtensionSource};
 use crate::config::settings::SettingScope;
 use crate::config::trust::Trust;
 use crate::limits::mcp::WORKSPACE_SERVERS;
@@ -30,6 +30,8 @@ pub struct Servers {
 pub struct Configured {
     pub name: String,
     pub layer: Layer,
+    /// It, or a part of it, comes with the workspace.
+    pub of_workspace: bool,
     /// None if it may not be used: then the state says why.
     pub server: Option<Server>,
     pub refused: Option<State>,
@@ -78,8 +80,8 @@ impl Servers {
         for (at, one) in servers.all.iter_mut().enumerate() {
             let refused = gate.refuses(&one.name).or_else(|| match (trusted, &one.server) {
                 (false, _) => Some(State::Untrusted),
-                (true, Some(server)) => is_new(server, seen, workspace),
-                (true, None) => None,
+                (true, Some(server)) if one.of_workspace => is_new(server, seen, workspace),
+                (true, _) => None,
             });
             let many = || State::Blocked(format!("the settings have more than {WORKSPACE_SERVERS} servers"));
             one.refused = refused.or(one.refused.take()).or_else(|| (at >= WORKSPACE_SERVERS).then(many));
@@ -89,13 +91,14 @@ impl Servers {
 
     fn add(&mut self, mut definition: Definition) {
         let (name, layer) = (definition.name.clone(), definition.layer.clone());
+        let of_workspace = definition.of_workspace;
         let (server, refused) = match definition.server() {
             Ok(Some(server)) => (Some(server), None),
             Ok(None) => return,
             Err(why) => (None, Some(State::Blocked(why))),
         };
         self.notices.append(&mut definition.notices);
-        self.all.push(Configured { name, layer, server, refused });
+        self.all.push(Configured { name, layer, of_workspace, server, refused });
     }
 }
 
@@ -117,22 +120,23 @@ fn definitions(extension: &Extension, env: &Environment<'_>) -> Vec<(String, Res
             }
         }
         let layer = Layer::Extension(extension.name.clone());
-        (name.clone(), Definition::read(name, &value, layer, &env))
+        let mut definition = Definition::read(name, &value, layer, &env);
+        if let Ok(definition) = &mut definition {
+            definition.of_workspace = extension.source == ExtensionSource::Workspace;
+        }
+        (name.clone(), definition)
     };
     extension.mcp_servers.iter().map(definition).collect()
 }
 
-/// A server of the workspace itself that starts something else than before is blocked.
+/// A server that the workspace has a part in and that starts something else than before is blocked.
 fn is_new(server: &Server, seen: &Seen, workspace: &Path) -> Option<State> {
-    if server.layer != Layer::Workspace {
-        return None;
-    }
     let name = &server.name;
     match seen.is_same(&workspace.to_string_lossy(), name, &server.config_hash) {
         Ok(true) => None,
         Ok(false) => Some(State::Blocked(format!(
-            "its command or URL has changed since it was last used. Check mcpServers.{name} in the workspace's settings, then allow \
-             it: /mcp allow {name}"
+            "its command or URL has changed since it was last used. Check mcpServers.{name} in the workspace's settings and \
+             extensions, then allow it: /mcp allow {name}"
         ))),
         Err(error) => Some(State::Blocked(format!("mcp-seen.json in the state directory cannot be used: {error}"))),
     }
