@@ -45,6 +45,8 @@ pub struct Http {
     shared: Arc<Shared>,
     /// Messages to send, in their order.
     queue: mpsc::Sender<Outgoing>,
+    /// The connection ends after what came before has been taken.
+    end: Option<Flow>,
 }
 
 /// What the threads of a connection share.
@@ -115,7 +117,7 @@ impl Http {
         });
         let (queue, messages) = mpsc::channel();
         shared.spawn(move |shared| shared.send_all(&messages))?;
-        Ok(Http { shared, queue })
+        Ok(Http { shared, queue, end: None })
     }
 
     fn kind(&self) -> Network {
@@ -154,18 +156,19 @@ impl Transport for Http {
     }
 
     fn wait(&mut self, wake: BorrowedFd<'_>, time: Option<Duration>) -> Flow {
+        if let Some(end) = self.end.take() {
+            return end;
+        }
         poll_two(wake, self.shared.wake.as_fd(), time);
-        let mut came = Vec::new();
-        for arrived in std::mem::take(&mut *lock(&self.shared.arrived)) {
-            match arrived {
-                Arrived::Input(input) => came.push(input),
-                Arrived::Ended(why) => return Flow::Ended(why),
-                Arrived::Broken(why) => return Flow::Broken(why),
-                Arrived::TrySse => return Flow::TrySse,
-                Arrived::NeedsLogin => return Flow::NeedsLogin,
+        let arrived = std::mem::take(&mut *lock(&self.shared.arrived));
+        let (came, end) = in_order(arrived);
+        match end {
+            Some(end) if came.is_empty() => end,
+            end => {
+                self.end = end;
+                Flow::Came(came)
             }
         }
-        Flow::Came(came)
     }
 
     fn close(self: Box<Self>) -> String {
@@ -471,4 +474,40 @@ impl Shared {
 enum Opened {
     None,
     Read,
+}
+
+/// What came before the end of the connection, and that end: a result that was delivered counts.
+fn in_order(arrived: Vec<Arrived>) -> (Vec<Input>, Option<Flow>) {
+    let mut came = Vec::new();
+    for arrived in arrived {
+        let end = match arrived {
+            Arrived::Input(input) => {
+                came.push(input);
+                continue;
+            }
+            Arrived::Ended(why) => Flow::Ended(why),
+            Arrived::Broken(why) => Flow::Broken(why),
+            Arrived::TrySse => Flow::TrySse,
+            Arrived::NeedsLogin => Flow::NeedsLogin,
+        };
+        return (came, Some(end));
+    }
+    (came, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_before_the_end_of_a_connection_counts() {
+        let input = |text: &str| Arrived::Input(Input::Junk(text.into()));
+        let ends = [Arrived::Ended("e".into()), Arrived::Broken("b".into()), Arrived::TrySse, Arrived::NeedsLogin];
+        for end in ends {
+            let (came, end) = in_order(vec![input("one"), input("two"), end, input("late")]);
+            assert_eq!(came.len(), 2);
+            assert!(end.is_some_and(|end| !matches!(end, Flow::Came(_))));
+        }
+        assert!(matches!(in_order(vec![input("one")]), (came, None) if came.len() == 1));
+    }
 }
