@@ -84,6 +84,12 @@ pub const IDLE_MS: u64 = 600_000;
 /// minutes not before somebody asks for it.
 pub const RESTART_MS: [u64; 4] = [1_000, 2_000, 4_000, 8_000];
 pub const RESTARTS_WITHIN_MS: u64 = 600_000;
+/// A server in the network that could not be reached so often is tried again after this time, if a task needs it then: trying costs
+/// the task up to the time of the first wait.
+pub const UNREACHED_MS: u64 = 60_000;
+/// Different reasons of failures of one connection that are remembered, so that people are told each of them once. Then the memory
+/// begins anew.
+pub const FAILURES_TOLD: usize = 100;
 /// How often an event stream is resumed for one answer, and the wait before it. The server may name another wait within the range.
 pub const RESUME_TRIES: u32 = 10;
 pub const RESUME_MS: u64 = 1_000;

@@ -1,7 +1,7 @@
 //! The states of a server, their words on the wire, and when a server that ended is started again.
 
-use crate::limits::mcp::{RESTART_MS, RESTARTS_WITHIN_MS};
-use std::collections::VecDeque;
+use crate::limits::mcp::{FAILURES_TOLD, RESTART_MS, RESTARTS_WITHIN_MS, UNREACHED_MS};
+use std::collections::{BTreeSet, VecDeque};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
@@ -72,9 +72,42 @@ impl Starts {
     }
 }
 
+/// Whether a server that could not be reached is tried again, this long after the last time.
+pub fn is_reached_for_again(since_ms: u64) -> bool {
+    since_ms >= UNREACHED_MS
+}
+
+/// The failures of a server that people have been told.
+#[derive(Debug, Default)]
+pub struct Told(BTreeSet<String>);
+
+impl Told {
+    /// Whether this one is new to them.
+    pub fn is_new(&mut self, why: &str) -> bool {
+        if self.0.len() >= FAILURES_TOLD && !self.0.contains(why) {
+            self.0.clear();
+        }
+        self.0.insert(why.to_owned())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_cannot_be_reached_is_left_alone_for_a_minute() {
+        assert!(!is_reached_for_again(UNREACHED_MS - 1) && is_reached_for_again(UNREACHED_MS));
+    }
+
+    #[test]
+    fn a_failure_is_told_once() {
+        let mut told = Told::default();
+        let mut is_new = |number: usize| told.is_new(&format!("failure {number}"));
+        assert!((0..FAILURES_TOLD).all(&mut is_new));
+        assert!(!(0..FAILURES_TOLD).any(&mut is_new), "as many as are remembered");
+        assert!(is_new(FAILURES_TOLD) && is_new(0) && !is_new(0), "one more empties the memory");
+    }
 
     #[test]
     fn states_have_the_words_of_the_wire() {

@@ -20,6 +20,7 @@ sessions = set()
 made = 0
 calls = 0
 older = queue.Queue()
+streams = 0
 
 
 def note(handler, body=None):
@@ -155,8 +156,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return threading.Event().wait(60)
 
     def older_stream(self):
+        global streams
+        streams += 1
         if has("http-only"):
             return self.answer(404)
+        if has("refuses") and streams == 2:
+            self.close_connection = True
+            return None
         self.stream()
         if has("mute"):
             self.wfile.write(b": wait\n\n")
@@ -253,7 +259,7 @@ cut = None
 
 
 def main():
-    listener = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    listener = http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", "0"))), Handler)
     listener.daemon_threads = True
     with open(sys.argv[2] + ".new", "w") as file:
         file.write(str(listener.server_address[1]))

@@ -36,6 +36,21 @@ fn a_server_that_always_ends_is_started_five_times() {
     eventually("it is started", || (starts(&mcp) == 6).then_some(()));
 }
 
+/// A start that fails after the server was connected once is followed by another one.
+#[test]
+fn a_server_that_ends_while_it_is_started_again_is_started_once_more() {
+    let mut server = python("stumbles", json!({"HEARD": "heard"}));
+    server["trust"] = json!(true);
+    let Some(mcp) = Mcp::new(json!({ "x": server })) else { return };
+    mcp.fixture.say("CALL mcp_x_die {} ;; TEXT done");
+    eventually("it is connected", || {
+        let listed = command(&mcp, "mcp list", &[])["data"]["servers"][0].clone();
+        (starts(&mcp) == 3 && listed["status"] == "connected").then_some(())
+    });
+    mcp.fixture.say("CALL mcp_x_echo {\"text\": \"again\"} ;; TEXT done");
+    assert_eq!(starts(&mcp), 3);
+}
+
 #[test]
 fn a_server_that_nobody_uses_is_stopped_and_started_when_it_is_needed() {
     let mut server = python("", json!({"HEARD": "heard"}));

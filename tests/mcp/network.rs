@@ -4,6 +4,7 @@ use crate::drive::task_in;
 use crate::support::{TempDir, eventually};
 use crate::{Mcp, ended};
 use serde_json::{Value, json};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
@@ -24,11 +25,17 @@ impl Drop for HttpServer {
 
 impl HttpServer {
     pub fn start(words: &str) -> HttpServer {
+        HttpServer::start_at(words, "0")
+    }
+
+    pub fn start_at(words: &str, port: &str) -> HttpServer {
+        let wanted = port;
         let dir = TempDir::new("mcp");
         let (port, heard) = (dir.path().join("port"), dir.path().join("heard"));
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/http_server.py");
         let mut command = Command::new("python3");
-        let command = command.args([script, words]).arg(&port).env("HEARD", &heard).env("PYTHONDONTWRITEBYTECODE", "1");
+        let command = command.args([script, words]).arg(&port).env("HEARD", &heard).env("PORT", wanted);
+        let command = command.env("PYTHONDONTWRITEBYTECODE", "1");
         let process = command.spawn().expect("it starts");
         let port = eventually("it listens", || std::fs::read_to_string(&port).ok());
         HttpServer { process, port, heard, _dir: dir }
@@ -190,13 +197,42 @@ fn the_older_transport_is_found_or_named() {
 /// The stream of the older transport is the connection: its end fails what runs, and the server is connected again.
 #[test]
 fn the_older_transport_is_connected_again_after_its_stream_ended() {
-    let Some(network) = Network::new("ends", "/sse", json!({"type": "sse"})) else { return };
+    for (words, streams) in [("ends", 2), ("ends,refuses", 3)] {
+        let Some(network) = Network::new(words, "/sse", json!({"type": "sse"})) else { return };
+        reconnects(&network, streams);
+    }
+}
+
+/// A try that is refused is not the last one.
+fn reconnects(network: &Network, streams: usize) {
     let events = network.mcp.fixture.say("CALL mcp_x_never {} ;; TEXT done");
     let response = ended(&events).expect("an end")["response"].clone();
     assert_eq!(response["errorType"], "mcp_tool_error", "{response}");
     assert!(response["error"]["message"].as_str().is_some_and(|why| why.contains("event stream ended")), "{response}");
+    eventually("it is connected again", || (network.count("initialize") == 2).then_some(()));
     assert_eq!(network.call()["resultDisplay"], "echo: hello");
     assert_eq!((network.count("initialize"), network.count("tools/call")), (2, 2), "no call is repeated");
+    assert_eq!(network.heard().iter().filter(|one| one["path"] == "/sse" && one["http"] == "GET").count(), streams);
+}
+
+/// It is tried again without anybody asking for it, over both transports.
+#[test]
+fn a_server_that_is_down_at_first_is_connected_when_it_is_there() {
+    for (path, kind) in [("/mcp", "http"), ("/sse", "sse")] {
+        let Some(mcp) = Mcp::new(json!({})) else { return };
+        let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port().to_string();
+        let url = format!("http://127.0.0.1:{free}{path}");
+        mcp.set_user(&json!({"mcpServers": {"x": {"url": url, "type": kind, "trust": true}}}));
+        let task = task_in(&mcp.fixture.say("TEXT hello"));
+        let seen = mcp.metadata(&task)["mcpServers"][0].clone();
+        assert_eq!(seen["status"], "disconnected", "{seen}");
+        assert!(seen["error"].as_str().is_some_and(|why| why.contains("cannot be reached")), "{seen}");
+        let _server = HttpServer::start_at("", &free);
+        let listed = || mcp.fixture.client().post("/executeCommand", &json!({"command": "mcp list"})).json();
+        eventually("it is connected", || (listed()["data"]["servers"][0]["status"] == "connected").then_some(()));
+        let told = format!("MCP server x: {url} cannot be reached");
+        assert_eq!(mcp.fixture.server.output().matches(&told).count(), 1, "{}", mcp.fixture.server.output());
+    }
 }
 
 #[test]

@@ -239,6 +239,11 @@ def answer(request):
             return None
         if has("once"):
             open("started-once", "w").close()
+        if has("stumbles"):
+            with open("starts", "a+") as file:
+                file.write("x")
+                if file.tell() == 2:
+                    os._exit(3)
         version = "1900-01-01" if has("old") else request["params"]["protocolVersion"]
         return {"protocolVersion": version, "capabilities": {name: {"listChanged": True} for name in ["tools", "prompts", "resources"] if name == "tools" or has(name)}, "serverInfo": {"name": "fake", "version": "1"}, "instructions": INSTRUCTIONS}
     if method == "tools/list":

@@ -2,6 +2,9 @@
 //! again when it ended, and stops it when nobody has used it for a while. Calls are given to it through an inbox.
 
 mod calls;
+mod log;
+
+pub use log::ServerLog;
 
 use super::Context;
 use super::http::{self, Http};
@@ -9,15 +12,12 @@ use super::stdio::{Program, Stdio};
 use super::tokens::Credentials;
 use crate::base::level::Level;
 use crate::base::lock::lock;
-use crate::limits::Limits;
-use crate::limits::mcp::{FIRST_WAIT_MS, STDERR_BYTES, STDERR_SHOWN_BYTES};
+use crate::limits::mcp::{FIRST_WAIT_MS, STDERR_SHOWN_BYTES};
 use crate::mcp::catalog::Catalog;
 use crate::mcp::config::{Network, Server, Transport as Place};
 use crate::mcp::roots::Root;
 use crate::mcp::session::{Effect, Info, Input, Key, Outgoing, Session, Setup};
-use crate::mcp::state::{Starts, State};
-use crate::mcp::text::Redactor;
-use crate::tool::commands::output::Output;
+use crate::mcp::state::{Starts, State, Told, is_reached_for_again};
 use calls::News;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::BTreeMap;
@@ -60,6 +60,8 @@ pub enum Flow {
     Came(Vec<Input>),
     /// The program ended by itself, or the network connection did. One that was connected is started again.
     Ended(String),
+    /// The server does not answer. It is tried again.
+    Unreached(String),
     /// It cannot be used: it does not follow the protocol.
     Broken(String),
     /// The server may speak the older transport.
@@ -76,6 +78,7 @@ pub struct Connection {
     wake: OwnedFd,
     inner: Mutex<Inner>,
     changed: Condvar,
+    told: Arc<Mutex<Told>>,
 }
 
 struct Inner {
@@ -90,6 +93,10 @@ struct Inner {
     transport: &'static str,
     /// All its lists have come once.
     is_listed: bool,
+    /// It was connected once.
+    was_connected: bool,
+    /// Since when it is not tried to be reached any more.
+    unreached: Option<Instant>,
     inbox: Vec<Input>,
     callers: BTreeMap<Key, mpsc::Sender<News>>,
     next: u64,
@@ -109,8 +116,13 @@ pub struct View {
 }
 
 impl Connection {
-    /// Starts the server in the background.
-    pub fn start(server: Server, root: PathBuf, context: Arc<Context>) -> io::Result<Arc<Connection>> {
+    /// Starts the server in the background. People know the failures of the connection before it.
+    pub fn start(
+        server: Server,
+        root: PathBuf,
+        context: Arc<Context>,
+        before: Option<&Connection>,
+    ) -> io::Result<Arc<Connection>> {
         let now = Instant::now();
         let inner = Inner {
             state: State::Connecting,
@@ -124,6 +136,8 @@ impl Connection {
                 Place::Network { .. } => "http",
             },
             is_listed: false,
+            was_connected: false,
+            unreached: None,
             inbox: Vec::new(),
             callers: BTreeMap::new(),
             next: 0,
@@ -138,6 +152,7 @@ impl Connection {
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             inner: Mutex::new(inner),
             changed: Condvar::new(),
+            told: before.map(|before| before.told.clone()).unwrap_or_default(),
         });
         let own = connection.clone();
         thread::Builder::new().name("mcp".into()).stack_size(STACK).spawn(move || own.run())?;
@@ -159,6 +174,12 @@ impl Connection {
     /// Somebody needs it: it is not stopped for a while.
     pub fn touch(&self) {
         lock(&self.inner).used = Instant::now();
+    }
+
+    /// It could not be reached a while ago, and may be there now.
+    pub fn may_be_reached(&self) -> bool {
+        let since = |since: Instant| u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        lock(&self.inner).unreached.is_some_and(|unreached| is_reached_for_again(since(unreached)))
     }
 
     /// Waits as long as it is starting or its first lists have not come, but not longer than requests wait for a server.
@@ -227,6 +248,8 @@ enum End {
     Ended(String),
     /// It ended before it was connected.
     Died(String),
+    /// It does not answer.
+    Unreached(String),
     Broken(String),
     TrySse,
     NeedsLogin,
@@ -254,18 +277,22 @@ impl Connection {
                 }
                 End::Broken(why) | End::Died(why) => return self.give_up(State::Failed(why)),
                 End::Ended(why) => {
+                    let too_often = format!("{why} It was started too often; start it again");
                     self.fail(&why);
-                    starts.wait_ms(now_ms()).map(Duration::from_millis).ok_or(why)
+                    starts.wait_ms(now_ms()).ok_or(too_often)
+                }
+                End::Unreached(why) => {
+                    self.fail(&why);
+                    let wait = starts.wait_ms(now_ms()).ok_or(why);
+                    lock(&self.inner).unreached = wait.is_err().then(Instant::now);
+                    wait.map_err(|why| format!("{why} It is tried again when a task needs it in a while, or"))
                 }
             };
             match again {
                 Err(why) => {
-                    return self.give_up(State::Failed(format!(
-                        "{why} It was started too often; start it again with /mcp reload {}.",
-                        self.server.name
-                    )));
+                    return self.give_up(State::Failed(format!("{why} with /mcp reload {}.", self.server.name)));
                 }
-                Ok(wait) => self.sleep(wait),
+                Ok(wait) => self.sleep(Duration::from_millis(wait)),
             }
             if lock(&self.inner).must_stop {
                 return self.give_up(State::Idle);
@@ -327,8 +354,9 @@ impl Connection {
             match transport.wait(self.wake.as_fd(), Some(time)) {
                 Flow::Came(mut came) => inputs.append(&mut came),
                 // A server that never was connected would end again.
-                Flow::Ended(why) if !session.is_ready() => break End::Died(why),
+                Flow::Ended(why) if !lock(&self.inner).was_connected => break End::Died(why),
                 Flow::Ended(why) => break End::Ended(why),
+                Flow::Unreached(why) => break End::Unreached(why),
                 Flow::Broken(why) => break End::Broken(why),
                 Flow::TrySse => break End::TrySse,
                 Flow::NeedsLogin => break End::NeedsLogin,
@@ -352,6 +380,7 @@ impl Connection {
             End::NeedsLogin => (End::NeedsLogin, format!("needs login: gemini-a2a mcp login {}", self.server.name)),
             End::Ended(why) => (End::Ended(with_words(&why)), for_calls(&[&why, &how])),
             End::Died(why) => (End::Broken(with_words(&why)), with_words(&why)),
+            End::Unreached(why) => (End::Unreached(with_words(&why)), with_words(&why)),
             // How it ends after that says nothing about it.
             End::Broken(why) => (End::Broken(self.with_last_words(&[&why])), for_calls(&[&why])),
         };
@@ -375,6 +404,7 @@ impl Connection {
             Effect::Ready => {
                 let mut inner = lock(&self.inner);
                 (inner.info, inner.state, inner.used) = (session.info().clone(), State::Connected, Instant::now());
+                inner.was_connected = true;
                 drop(inner);
                 self.changed.notify_all();
                 self.context.log.info(format_args!("MCP server {} is connected", self.server.name));
@@ -437,9 +467,11 @@ impl Connection {
         self.changed.notify_all();
     }
 
-    /// The server ended; it will be started again.
+    /// The server ended; it will be started again. People are told each failure once.
     fn fail(&self, why: &str) {
-        self.context.log.warn(format_args!("MCP server {}: {why}", self.server.name));
+        if lock(&self.told).is_new(why) {
+            self.context.log.warn(format_args!("MCP server {}: {why}", self.server.name));
+        }
         self.set_state(State::Failed(why.to_owned()));
     }
 
@@ -471,53 +503,4 @@ pub fn poll_two(one: BorrowedFd<'_>, two: BorrowedFd<'_>, time: Option<Duration>
     for fd in [one, two] {
         let _ = rustix::io::read(fd, &mut [0; 8]);
     }
-}
-
-/// What the server printed and logged: the newest part of it.
-pub struct ServerLog {
-    kept: Mutex<Output>,
-    /// What it printed, without the messages that it logs.
-    printed: Mutex<Output>,
-    pub redactor: Redactor,
-}
-
-impl ServerLog {
-    fn new(redactor: Redactor) -> ServerLog {
-        let limits = Limits { output_bytes: STDERR_BYTES, live_bytes: 0, ..Limits::default() };
-        let output = || Mutex::new(Output::new(&limits));
-        ServerLog { kept: output(), printed: output(), redactor }
-    }
-
-    /// What the server printed.
-    pub fn push(&self, bytes: &[u8]) {
-        append(&self.printed, bytes);
-        self.add(bytes);
-    }
-
-    /// What the server logged.
-    fn add(&self, bytes: &[u8]) {
-        append(&self.kept, bytes);
-    }
-
-    /// Without secrets and terminal sequences.
-    fn text(&self) -> String {
-        self.redactor.hide(&lock(&self.kept).text())
-    }
-
-    /// At most the last `most` bytes that were printed, from the beginning of a line on if there is one.
-    fn tail(&self, most: usize) -> String {
-        let text = self.redactor.hide(&lock(&self.printed).text());
-        let from = text.ceil_char_boundary(text.len().saturating_sub(most));
-        match text[from..].split_once('\n') {
-            Some((_, rest)) if from > 0 && !rest.trim().is_empty() => rest.to_owned(),
-            _ => text[from..].to_owned(),
-        }
-    }
-}
-
-fn append(output: &Mutex<Output>, bytes: &[u8]) {
-    let mut output = lock(output);
-    output.push(bytes);
-    // What could be shown while it comes.
-    drop(output.take_live());
 }

@@ -71,13 +71,42 @@ enum Arrived {
     Input(Input),
     /// The event stream of the older transport ended.
     Ended(String),
+    Unreached(String),
     Broken(String),
     TrySse,
     NeedsLogin,
 }
 
+/// Why a message was not answered.
+enum Trouble {
+    /// The server is not there, or not yet.
+    Unreached(String),
+    Other(String),
+}
+
+impl Trouble {
+    fn text(self) -> String {
+        match self {
+            Trouble::Unreached(why) | Trouble::Other(why) => why,
+        }
+    }
+}
+
+impl From<String> for Trouble {
+    fn from(why: String) -> Trouble {
+        Trouble::Other(why)
+    }
+}
+
+impl From<&str> for Trouble {
+    fn from(why: &str) -> Trouble {
+        Trouble::Other(why.to_owned())
+    }
+}
+
 /// A response whose body has not been read.
 struct Reply {
+    status: u16,
     next: Next,
     headers: Headers,
     body: Option<Body>,
@@ -227,7 +256,7 @@ impl Shared {
     }
 
     /// Makes a request with the user's login. If the server refuses that, another token is tried once.
-    fn request(&self, agent: &Agent, kind: Request<'_>, text: &str, to: Option<&Url>) -> Result<Reply, String> {
+    fn request(&self, agent: &Agent, kind: Request<'_>, text: &str, to: Option<&Url>) -> Result<Reply, Trouble> {
         let Some(login) = &self.login else { return self.request_with(agent, kind, text, to) };
         let used = login.token()?;
         lock(&self.endpoint).token.clone_from(&used);
@@ -247,7 +276,7 @@ impl Shared {
     }
 
     /// Makes a request and reads the head of the response.
-    fn request_with(&self, agent: &Agent, kind: Request<'_>, text: &str, to: Option<&Url>) -> Result<Reply, String> {
+    fn request_with(&self, agent: &Agent, kind: Request<'_>, text: &str, to: Option<&Url>) -> Result<Reply, Trouble> {
         let endpoint = lock(&self.endpoint).clone();
         let url = to.unwrap_or(&endpoint.url).whole().reveal().to_owned();
         let fields = endpoint.fields(kind);
@@ -260,7 +289,8 @@ impl Shared {
                 fields.fold(agent.get(&url), |made, (name, value)| made.header(name, value)).call()
             }
         };
-        let response = response.map_err(|error| format!("{} cannot be reached: {error}", endpoint.url.shown()))?;
+        let unreached = |error| Trouble::Unreached(format!("{} cannot be reached: {error}", endpoint.url.shown()));
+        let response = response.map_err(unreached)?;
         let (head, body) = response.into_parts();
         let mut headers = Headers::default();
         for (name, value) in &head.headers {
@@ -278,7 +308,7 @@ impl Shared {
             let _ = reader.map(|reader| reader.take(most as u64).read_to_end(&mut start));
         }
         let next = endpoint.judge(kind, &Response { status, headers: &headers, body: &start });
-        Ok(Reply { next, headers, body })
+        Ok(Reply { status, next, headers, body })
     }
 
     /// An agent that visits no other addresses than the server may have.
@@ -313,12 +343,16 @@ impl Shared {
         };
         let session = *lock(&self.sessions);
         let why = self.with_agent(call, |agent| self.exchange(agent, message, id, session)).err();
-        if let (Some(why), Some(request)) = (why, id) {
-            self.tell(Arrived::Input(Input::Failed { request, why }));
+        match (why, id, message.kind) {
+            (Some(Trouble::Unreached(why)), _, Sent::Initialize(_)) => self.tell(Arrived::Unreached(why)),
+            (Some(why), Some(request), _) => {
+                self.tell(Arrived::Input(Input::Failed { request, why: why.text() }));
+            }
+            (None, ..) | (Some(_), None, _) => {}
         }
     }
 
-    fn exchange(&self, agent: &Agent, message: &Outgoing, id: Option<RequestId>, session: u64) -> Result<(), String> {
+    fn exchange(&self, agent: &Agent, message: &Outgoing, id: Option<RequestId>, session: u64) -> Result<(), Trouble> {
         let kind = Request::Post(message.kind);
         let mut reply = self.request(agent, kind, &message.text, None)?;
         if matches!(reply.next, Next::Redirect(_)) && self.reach != Reach::Free {
@@ -339,12 +373,12 @@ impl Shared {
                 let read = reader.take(MESSAGE_BYTES as u64 + 1).read_to_end(&mut bytes);
                 read.map_err(|error| format!("connection lost; the call may have run ({error})"))?;
                 if bytes.len() > MESSAGE_BYTES {
-                    return Err(format!("the answer has more than {MESSAGE_BYTES} bytes"));
+                    return Err(format!("the answer has more than {MESSAGE_BYTES} bytes").into());
                 }
                 self.messages(read_body(&bytes)?, id);
                 Ok(())
             }
-            Next::Events => self.events(agent, reply.body, Events::new(id), id),
+            Next::Events => Ok(self.events(agent, reply.body, Events::new(id), id)?),
             Next::Messages(messages) => {
                 self.messages(messages, id);
                 Ok(())
@@ -366,7 +400,8 @@ impl Shared {
                 Ok(())
             }
             Next::Redirect(_) => Err("it redirects more than once".into()),
-            Next::Failed(why) => Err(why),
+            Next::Failed(why) if is_away(reply.status) => Err(Trouble::Unreached(why)),
+            Next::Failed(why) => Err(why.into()),
         }
     }
 
@@ -429,7 +464,7 @@ impl Shared {
     fn own_stream(&self) {
         let mut failures = 0;
         while !self.closed.is_set() {
-            let read = self.with_agent(None, |agent| {
+            let read: Result<Opened, Trouble> = self.with_agent(None, |agent| {
                 let reply = self.request(agent, Request::Stream { last_id: None }, "", None)?;
                 match reply.next {
                     Next::NoStream => Ok(Opened::None),
@@ -437,7 +472,7 @@ impl Shared {
                         self.read_events(reply.body, &mut Events::new(None), None)?;
                         Ok(Opened::Read)
                     }
-                    _ => Err("there is no stream".to_owned()),
+                    _ => Err("there is no stream".into()),
                 }
             });
             match read {
@@ -455,25 +490,32 @@ impl Shared {
         let ended = self.with_agent(None, |agent| {
             let reply = self.request(agent, Request::Stream { last_id: None }, "", None)?;
             match reply.next {
-                Next::Events => self.read_events(reply.body, &mut Events::older(url.clone()), None),
+                Next::Events => Ok(self.read_events(reply.body, &mut Events::older(url.clone()), None)?),
                 Next::NeedsLogin { .. } => {
                     self.tell(Arrived::NeedsLogin);
                     Ok(())
                 }
-                Next::Failed(why) => Err(why),
-                _ => Err(format!("{} has no event stream", url.shown())),
+                Next::Failed(why) if is_away(reply.status) => Err(Trouble::Unreached(why)),
+                Next::Failed(why) => Err(why.into()),
+                _ => Err(format!("{} has no event stream", url.shown()).into()),
             }
         });
-        match ended {
-            Ok(()) => self.tell(Arrived::Ended("its event stream ended".into())),
-            Err(why) => self.tell(Arrived::Broken(why)),
-        }
+        self.tell(match ended {
+            Ok(()) => Arrived::Ended("its event stream ended".into()),
+            Err(Trouble::Unreached(why)) => Arrived::Unreached(why),
+            Err(Trouble::Other(why)) => Arrived::Broken(why),
+        });
     }
 }
 
 enum Opened {
     None,
     Read,
+}
+
+/// What a proxy answers while the server behind it is started.
+fn is_away(status: u16) -> bool {
+    matches!(status, 502..=504)
 }
 
 /// What came before the end of the connection, and that end: a result that was delivered counts.
@@ -486,6 +528,7 @@ fn in_order(arrived: Vec<Arrived>) -> (Vec<Input>, Option<Flow>) {
                 continue;
             }
             Arrived::Ended(why) => Flow::Ended(why),
+            Arrived::Unreached(why) => Flow::Unreached(why),
             Arrived::Broken(why) => Flow::Broken(why),
             Arrived::TrySse => Flow::TrySse,
             Arrived::NeedsLogin => Flow::NeedsLogin,

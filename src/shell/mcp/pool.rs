@@ -191,12 +191,14 @@ impl Pool {
         self.renew(scope, server);
         let key = ConnectionKey::of(scope, server);
         let mut inner = lock(&self.inner);
-        if let Some(known) = inner.connections.get(&key) {
-            // One that is being stopped or was stopped is of no use any more.
-            if !matches!(known.view().state, State::Stopping | State::Idle) {
-                known.touch();
-                return Ok(known.clone());
-            }
+        let before = inner.connections.get(&key).cloned();
+        // One that is being stopped or was stopped is of no use any more.
+        let is_used = |known: &Connection| {
+            !matches!(known.view().state, State::Stopping | State::Idle) && !known.may_be_reached()
+        };
+        if let Some(known) = before.clone().filter(|known| is_used(known)) {
+            known.touch();
+            return Ok(known);
         }
         if inner.is_ending {
             return Err("the server is ending".into());
@@ -219,7 +221,8 @@ impl Pool {
         if is_program && programs >= PROCESSES {
             return Err(format!("{PROCESSES} MCP servers are running already; close tasks in other folders"));
         }
-        let connection = Connection::start(server.clone(), scope.workspace.to_owned(), self.context.clone());
+        let (root, context) = (scope.workspace.to_owned(), self.context.clone());
+        let connection = Connection::start(server.clone(), root, context, before.as_deref());
         let connection = connection.map_err(|error| format!("no thread can be started: {error}"))?;
         inner.connections.insert(key, connection.clone());
         Ok(connection)
