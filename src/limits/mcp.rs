@@ -54,8 +54,14 @@ pub const CALLS_WAITING: usize = 64;
 pub const CALLS_PARALLEL: usize = 4;
 /// Requests of a server that wait for an answer of people. Further ones are refused.
 pub const SERVER_REQUESTS: usize = 32;
-/// Notifications of a server per second. More end the connection, because reading them delays the answers.
+/// Notifications of a server per second, and requests. More end the connection, because reading them delays the answers.
 pub const NOTIFICATIONS_PER_SECOND: u32 = 1_000;
+pub const REQUESTS_PER_SECOND: u32 = 1_000;
+/// Bytes of messages that wait until a server takes them: as many calls as run at once, with the longest arguments, and again as much
+/// for everything else. More ends the connection.
+pub const UNSENT_BYTES: usize = 2 * CALLS_PARALLEL * MESSAGE_OUT_BYTES;
+/// What a message that waits needs beside its text.
+pub const UNSENT_EACH_BYTES: usize = 128;
 /// Log messages of a server per second. The rest is counted.
 pub const LOGS_PER_SECOND: u32 = 100;
 /// Text of one log message.

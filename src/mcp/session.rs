@@ -16,6 +16,7 @@ pub use values::{Ask, Call, Effect, Info, Input, Key, Outcome, Outgoing, Questio
 use crate::base::level::Level;
 use crate::limits::mcp::{
     INSTRUCTIONS_BYTES, JUNK_LINES, JUNK_LOGGED, MESSAGE_OUT_BYTES, NOTIFICATIONS_PER_SECOND, PING_MS, READ_MS,
+    REQUESTS_PER_SECOND,
 };
 use crate::mcp::catalog::{Catalog, List};
 use crate::mcp::text::{clean, clean_line};
@@ -102,6 +103,7 @@ pub struct Session {
     questions: BTreeMap<QuestionId, Question>,
     junk: usize,
     notifications: Rate,
+    requests: Rate,
     logs: Rate,
     logs_dropped: u32,
 }
@@ -128,6 +130,7 @@ impl Session {
             questions: BTreeMap::new(),
             junk: 0,
             notifications: Rate::default(),
+            requests: Rate::default(),
             logs: Rate::default(),
             logs_dropped: 0,
         }
@@ -252,7 +255,13 @@ impl Session {
             running.heard(self.now_ms, self.setup.timeout_ms);
         }
         match message {
-            Message::Request { id, method, params } => self.server_request(id, &method, &params, call),
+            Message::Request { id, method, params } => {
+                if self.requests.count(self.now_ms) > REQUESTS_PER_SECOND {
+                    self.end(&format!("it sent more than {REQUESTS_PER_SECOND} requests in one second"));
+                } else {
+                    self.server_request(id, &method, &params, call);
+                }
+            }
             Message::Response { id, result } => self.response(id.or(on), result),
             Message::Notification { method, params } => {
                 if self.notifications.count(self.now_ms) > NOTIFICATIONS_PER_SECOND {

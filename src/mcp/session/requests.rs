@@ -51,7 +51,11 @@ impl Session {
                 return self.ask_people(Some(id), call, elicitation);
             }
         };
-        self.notice(why);
+        // These are as many as the server likes, so they count as its log messages.
+        match self.logs.count(self.now_ms) > LOGS_PER_SECOND {
+            true => self.logs_dropped += 1,
+            false => self.notice(why),
+        }
         self.respond(&id, Ok(json!({"action": "decline"})));
     }
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::limits::mcp::{
     CALL_MS, CALLS_PARALLEL, CALLS_WAITING, LIST_MS, LIST_PAGES, LIST_TOOLS, LIST_TRIES, LOGS_PER_SECOND, REFRESH_MS,
-    SERVER_REQUESTS,
+    REQUESTS_PER_SECOND, SERVER_REQUESTS,
 };
 use crate::mcp::form::Elicitation;
 use crate::mcp::roots::Root;
@@ -360,6 +360,20 @@ fn notifications_and_log_messages_have_rates() {
     assert_eq!(client.ended(), None);
     client.notify("x", json!({}));
     assert!(client.ended().is_some_and(|why| why.contains("notifications")));
+}
+
+#[test]
+fn requests_of_a_server_and_what_is_said_of_them_have_rates() {
+    let mut client = connected(json!([]));
+    let mut ask = |method: &str| {
+        client.receive(json!({"id": 1, "method": method, "params": {}}));
+    };
+    (0..REQUESTS_PER_SECOND - LOGS_PER_SECOND - 2).for_each(|_| ask("ping"));
+    // Nobody can be asked, so each of these is declined.
+    (0..LOGS_PER_SECOND + 2).for_each(|_| ask("elicitation/create"));
+    assert_eq!((client.notices().len(), client.ended()), (LOGS_PER_SECOND as usize, None));
+    client.receive(json!({"id": 1, "method": "ping"}));
+    assert!(client.ended().is_some_and(|why| why.contains("1000 requests")), "{:?}", client.ended());
 }
 
 #[test]

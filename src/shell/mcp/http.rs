@@ -17,11 +17,12 @@ use crate::mcp::session::{Input, Key, Outgoing, Sent};
 use crate::mcp::transport::http::{After, Endpoint, Event, Events, Next, Request, Response, read_body, reopen_ms};
 use crate::mcp::transport::message::RequestId;
 use crate::mcp::transport::url::Url;
+use crate::mcp::transport::{may_wait, waiting_bytes};
 use crate::tool::public_hosts::{Judged, is_public};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -64,6 +65,8 @@ struct Shared {
     /// How often the server has begun a session.
     sessions: Mutex<u64>,
     closed: Cancel,
+    /// The bytes of messages that have not been sent.
+    waiting: AtomicUsize,
 }
 
 /// What a thread tells the connection's.
@@ -143,6 +146,7 @@ impl Http {
             requests: AtomicU64::new(0),
             sessions: Mutex::default(),
             closed: Cancel::default(),
+            waiting: AtomicUsize::new(0),
         });
         let (queue, messages) = mpsc::channel();
         shared.spawn(move |shared| shared.send_all(&messages))?;
@@ -169,6 +173,8 @@ impl Transport for Http {
         if !version.is_empty() && !matches!(message.kind, Sent::Initialize(_)) {
             lock(&self.shared.endpoint).agree(version);
         }
+        let bytes = waiting_bytes(&message.text);
+        may_wait(self.shared.waiting.fetch_add(bytes, Ordering::Relaxed) + bytes)?;
         self.queue.send(message).map_err(|_| "the thread that sends is gone".to_owned())
     }
 
@@ -235,6 +241,7 @@ impl Shared {
     /// beside each other.
     fn send_all(self: &Arc<Self>, messages: &mpsc::Receiver<Outgoing>) {
         for message in messages {
+            let bytes = waiting_bytes(&message.text);
             let began = match message.kind {
                 Sent::Other => {
                     self.post(&message);
@@ -242,6 +249,7 @@ impl Shared {
                 }
                 Sent::Initialize(_) | Sent::Request(..) => self.spawn(move |shared| shared.post(&message)),
             };
+            self.waiting.fetch_sub(bytes, Ordering::Relaxed);
             if let Err(why) = began {
                 self.tell(Arrived::Broken(why));
             }

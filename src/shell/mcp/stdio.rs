@@ -7,7 +7,7 @@ use crate::base::secret::Secret;
 use crate::limits::mcp::{MESSAGE_BYTES, STOP_MS, WRITE_MS};
 use crate::mcp::session::{Input, Outgoing};
 use crate::mcp::transport::lines::{Lines, TooLong};
-use crate::mcp::transport::message;
+use crate::mcp::transport::{may_wait, message};
 use crate::tool::{Child, Io, Launch, Pipes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
@@ -198,7 +198,8 @@ impl Transport for Stdio {
         }
         self.unsent.extend_from_slice(message.text.as_bytes());
         self.unsent.push(b'\n');
-        self.write()
+        self.write()?;
+        may_wait(self.unsent.len())
     }
 
     fn wait(&mut self, wake: BorrowedFd<'_>, time: Option<Duration>) -> Flow {
