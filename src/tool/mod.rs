@@ -15,6 +15,7 @@ pub mod ask_user;
 pub mod commands;
 pub mod files;
 pub mod invoke_agent;
+pub mod live;
 pub mod mcp_call;
 pub mod mcp_resources;
 pub mod people;

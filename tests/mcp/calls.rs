@@ -65,8 +65,9 @@ fn progress_is_live_output() {
     let params = approval(&task, &calls[0], "proceed_once");
     let events: Vec<Event> = mcp.fixture.client().stream("message/stream", params).collect();
     let live = |event: &Event| event.result()["artifact"]["parts"][0]["text"].as_str().map(str::to_owned);
-    let live: String = events.iter().filter_map(live).collect();
-    assert_eq!(live, "[1/4] step 1\n[2/4] step 2\n[3/4] step 3\n[4/4] step 4\n");
+    let live: Vec<String> = events.iter().filter_map(live).collect();
+    assert!(live.len() < 4, "they come at most every so often: {live:?}");
+    assert_eq!(live.concat(), "[1/4] step 1\n[2/4] step 2\n[3/4] step 3\n[4/4] step 4\n");
     assert_eq!(ended(&events).expect("an end")["response"]["resultDisplay"], "all steps");
 }
 

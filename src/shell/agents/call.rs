@@ -22,6 +22,7 @@ use crate::mcp::transport::url::Url;
 use crate::shell::event_loop::sys;
 use crate::task::definitions::agent::{AgentThread, Callee, DEPTH_HEADER};
 use crate::tool::invoke_agent::{AgentAnswer, AgentCall, AgentList, Agents, Wants};
+use crate::tool::live::Live;
 use crate::tool::public_hosts::{Judged, is_public};
 use crate::wire::sse;
 use serde_json::Value;
@@ -56,7 +57,7 @@ impl Agents for RemoteAgents {
             authorisation: None,
             reply: Reply::default(),
             is_task_known: Arc::default(),
-            live: Live { out, unsent: String::new(), last: None, every: Duration::from_millis(self.limits.live_ms) },
+            live: Live::new(out, &self.limits),
         };
         let end = calling.run();
         cancel.clear();
@@ -74,30 +75,6 @@ struct Calling<'a> {
     /// The agent has said which task it works on: only then it can be told to cancel it.
     is_task_known: Arc<AtomicBool>,
     live: Live<'a>,
-}
-
-/// Text that is shown while the agent works, at most every so often.
-struct Live<'a> {
-    out: &'a mut dyn FnMut(String),
-    unsent: String,
-    last: Option<Instant>,
-    every: Duration,
-}
-
-impl Live<'_> {
-    fn push(&mut self, text: &str) {
-        self.unsent.push_str(text);
-        if self.last.is_none_or(|last| last.elapsed() >= self.every) {
-            self.flush();
-        }
-    }
-
-    fn flush(&mut self) {
-        if !self.unsent.is_empty() {
-            (self.out)(std::mem::take(&mut self.unsent));
-            self.last = Some(Instant::now());
-        }
-    }
 }
 
 /// Where requests go, and whether they are authorised.

@@ -8,10 +8,12 @@ use crate::mcp::form::Elicitation;
 use crate::mcp::session::{Ask, Call, Input, Key, Outcome, QuestionId};
 use crate::task::form::{Inquired, Reply};
 use crate::task::spec::{CallError, ErrorKind, Question};
+use crate::tool::live::Live;
 use crate::tool::mcp_call::McpRequest;
 use crate::tool::people::People;
 use serde_json::Value;
 use std::collections::VecDeque;
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
@@ -50,18 +52,27 @@ impl Connection {
         let own = self.clone();
         request.people.on_reply(Box::new(move |nr, reply| own.tell(key, News::Replied(nr, reply))));
         let mut questions = Questions { people: request.people, count: 0, open: VecDeque::new() };
+        let mut live = Live::new(out, &self.context.limits);
         let result = loop {
-            match news.recv() {
-                Ok(News::Progress(text)) => out(format!("{text}\n")),
+            let come = match live.due() {
+                Some(due) => news.recv_timeout(due),
+                None => news.recv().map_err(RecvTimeoutError::from),
+            };
+            match come {
+                Err(RecvTimeoutError::Timeout) => live.flush(),
+                Ok(News::Progress(text)) => live.push(&format!("{text}\n")),
                 Ok(News::Question(id, elicitation)) => self.inquire(&mut questions, id, elicitation),
                 Ok(News::Withdrawn(id)) => self.withdraw(&mut questions, id),
                 Ok(News::Replied(nr, reply)) => self.reply(&mut questions, nr, reply),
                 Ok(News::Ended(Outcome::Result(result))) => break Ok(result),
                 Ok(News::Ended(Outcome::Failed(error))) => break Err(error),
                 Ok(News::Ended(Outcome::Cancelled)) => break Err(self.error("the call was cancelled")),
-                Ok(News::Answered(_)) | Err(_) => break Err(self.error("the connection ended")),
+                Ok(News::Answered(_)) | Err(RecvTimeoutError::Disconnected) => {
+                    break Err(self.error("the connection ended"));
+                }
             }
         };
+        live.flush();
         cancel.clear();
         result.map_err(|error| self.error_without_secrets(error))
     }
