@@ -246,20 +246,26 @@ impl Tool for McpCall {
         let result = ctx.mcp.call(ctx.mcp_scope(), &request, ctx.cancel, out);
         Ok(RunEnd::Ended(match ctx.cancel.is_set() {
             true => Ending::cancelled("The call was cancelled. The server was told, but it may have done some of it."),
-            false => ending(result?, ctx),
+            false => ending(result.map_err(|error| fitting(error, ctx))?, ctx),
         }))
     }
 }
 
+/// What a server says of a failure may be as long as a result.
+fn fitting(error: CallError, ctx: &Ctx) -> CallError {
+    CallError { message: kept(&error.message, ctx), ..error }
+}
+
+/// The text, or its beginning and end and where all of it is.
+fn kept(text: &str, ctx: &Ctx) -> String {
+    let cut = without_middle(text, ctx.limits.result_chars);
+    let note = if cut.len() == text.len() { None } else { ctx.outputs.keep(ctx.task, text, ctx.limits) };
+    note.map_or_else(|| cut.to_string(), |note| format!("{cut}\n[{note}]"))
+}
+
 pub(super) fn ending(result: McpResult, ctx: &Ctx) -> Ending {
-    let fit = |text: &str, kept: &mut dyn FnMut() -> Option<String>| {
-        let cut = without_middle(text, ctx.limits.result_chars);
-        let note = if cut.len() == text.len() { None } else { kept() };
-        note.map_or_else(|| cut.to_string(), |note| format!("{cut}\n[{note}]"))
-    };
-    let mut kept = || ctx.outputs.keep(ctx.task, &result.for_model, ctx.limits);
-    let output = untrusted(&fit(&result.for_model, &mut kept)).into();
-    let text = fit(&result.for_people, &mut || None).into();
+    let output = untrusted(&kept(&result.for_model, ctx)).into();
+    let text = without_middle(&result.for_people, ctx.limits.result_chars).to_string().into();
     let display = match result.media.is_empty() {
         true => Display::Text { text },
         false => Display::Media { text, media: result.media },

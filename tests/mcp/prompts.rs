@@ -62,6 +62,14 @@ fn check_68_all_messages_of_a_prompt_are_used() {
 }
 
 #[test]
+fn a_long_prompt_loses_its_middle() {
+    let Some(mcp) = Mcp::new(json!({"x": python("prompts,long", json!({}))})) else { return };
+    run(&mcp, "x:long", &[]);
+    let sent = told(&mcp);
+    assert!(sent.contains("[... 160015 characters left out ...]") && sent.contains("xEND"), "{} bytes", sent.len());
+}
+
+#[test]
 fn prompts_are_listed_with_the_commands_when_their_server_runs() {
     let servers = json!({"x": python("prompts", json!({})), "y": python("prompts", json!({}))});
     let Some(mcp) = Mcp::new(servers) else { return };

@@ -123,6 +123,7 @@ def call(request):
     if name == "structured":
         return {"content": [], "structuredContent": {"count": "not a number"}}
     if name == "fail":
+        words = "x" * int(words[1:]) if words.startswith("*") else words
         return text(f"it failed: {words}", isError=True)
     if name == "die":
         print("the last words of the server", file=sys.stderr, flush=True)
@@ -190,7 +191,7 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA6
 
 def prompts():
     named = [{"name": "from", "required": True, "description": "Where it begins"}, {"name": "to", "required": True}]
-    return [{"name": "a trip", "description": "Plans a trip.", "arguments": named}, {"name": "talk"}, {"name": "help"}] + [{"name": "leak"}] * has("leaks")
+    return [{"name": "a trip", "description": "Plans a trip.", "arguments": named}, {"name": "talk"}, {"name": "help"}] + [{"name": "leak"}] * has("leaks") + [{"name": "long"}] * has("long")
 
 
 def resource(uri):
@@ -209,7 +210,9 @@ def prompt(params):
 
     if params["name"] == "leak":
         return {"error": {"code": -32603, "message": f"prompt: {os.environ.get('TOKEN', '')}"}}
-    if params["name"] == "talk":
+    if params["name"] == "long":
+        messages = [message("user", {"type": "text", "text": "TEXT talked\n" + "x" * 200_000 + "END"})]
+    elif params["name"] == "talk":
         messages = [
             message("user", {"type": "text", "text": "TEXT talked"}),
             message("assistant", {"type": "text", "text": "I am listening."}),
@@ -234,6 +237,8 @@ def answer(request):
         return {"prompts": prompts()}
     if method == "prompts/get":
         return prompt(request["params"])
+    if method == "initialize" and has("modern"):
+        return {"error": {"code": -32022, "message": "Unsupported protocol version", "data": {"supported": ["2026-07-28"]}}}
     if method == "initialize":
         if has("hang") or (has("once") and os.path.exists("started-once")):
             return None

@@ -236,6 +236,11 @@ impl Connection {
         self.log.text()
     }
 
+    /// The most characters of one text of the server that the model is given.
+    pub fn result_chars(&self) -> usize {
+        self.context.limits.result_chars
+    }
+
     /// Wakes the thread.
     fn ring(&self) {
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());

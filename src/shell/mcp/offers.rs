@@ -12,6 +12,7 @@ use crate::mcp::text::clean_line;
 use crate::mcp::{content, prompt, resources};
 use crate::task::definitions::slash::Commanded;
 use crate::task::spec::{CallError, ErrorKind};
+use crate::tool::files::text::without_middle;
 use crate::tool::mcp_call::{McpPrompt, McpResource, McpResult, McpScope, McpWish};
 use crate::tool::mcp_resources::not_found;
 use std::sync::Arc;
@@ -70,7 +71,8 @@ impl Pool {
         };
         let result = connection.ask(Ask::Prompt { name: name.clone(), arguments }).map_err(|error| error.message)?;
         let content = content::read_prompt(&result);
-        let text = format!("The prompt {} of the MCP server {server}:\n\n{}", clean_line(name, 200), content.text);
+        let said = without_middle(&content.text, connection.result_chars());
+        let text = format!("The prompt {} of the MCP server {server}:\n\n{said}", clean_line(name, 200));
         Ok(Commanded::AskWith { prompt: text, media: content.media })
     }
 }

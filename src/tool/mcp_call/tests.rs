@@ -139,3 +139,14 @@ fn an_error_of_the_server_is_the_calls_error() {
     let server = OneTool::new(Err(error.clone()));
     assert_eq!(ran(&server, None).0, RunEnd::Ended(Ending::Error { error }));
 }
+
+#[test]
+fn a_long_error_of_the_server_is_cut_and_kept() {
+    let error = ErrorKind::McpToolError.error("x".repeat(100));
+    let server = OneTool::new(Err(error.clone()));
+    assert_eq!(ran(&server, None).0, RunEnd::Ended(Ending::Error { error }), "as long as a result may be");
+    let server = OneTool::new(Err(ErrorKind::McpToolError.error("x".repeat(5_000))));
+    let RunEnd::Ended(Ending::Error { error }) = ran(&server, None).0 else { panic!("an error") };
+    assert!(error.message.contains("[... 4900 characters left out ...]"), "{}", error.message);
+    assert!(error.message.contains("All of it is in "), "{}", error.message);
+}
