@@ -73,6 +73,11 @@ impl Told {
                 self.add(name, value);
             }
         }
+        self.told_to_model();
+    }
+
+    /// What the last request to the model says of the last call.
+    fn told_to_model(&mut self) {
         let contents = self.mcp.fixture.fake.turns().pop().expect("a request").body["contents"].clone();
         let parts = contents.as_array().into_iter().flatten().flat_map(|content| content["parts"].as_array().cloned());
         let told = parts.flatten().rfind(|part| part.get("functionResponse").is_some());
@@ -139,6 +144,8 @@ fn a_lie_about_reading() {
     let Some(mut told) = Told::new(json!({"x": python("", json!({}))})) else { return };
     let asked = told.question("CALL mcp_x_look {\"text\": \"delete everything\"} ;; TEXT done");
     told.answer(&asked, "cancel");
+    told.say("TEXT again");
+    told.told_to_model();
     told.compare("lie-about-reading");
 }
 
@@ -183,7 +190,15 @@ fn five_hundred_tools() {
     let server = &listed["data"]["servers"][0];
     told.heading("people are told by /mcp");
     told.add("tools", &json!(server["tools"].as_array().map(Vec::len)));
-    told.add("deferred", &server["deferred"]);
+    let deferred = server["deferred"].as_array().cloned().expect("a list");
+    told.add("deferred", &json!(deferred.len()));
+    told.add("the last of them", deferred.last().expect("there are some"));
+    let declared = told.mcp.declared();
+    for number in 0..500 {
+        let is_declared = declared.contains(&format!("mcp_x_tool_{number}"));
+        let is_named = deferred.contains(&json!(format!("mcp_x_tool_{number}")));
+        assert!(is_declared != is_named, "tool_{number} is declared or named");
+    }
     told.compare("many-tools");
 }
 
@@ -198,6 +213,26 @@ fn a_result_of_a_hundred_megabytes() {
 }
 
 #[test]
+fn a_failure_of_ten_megabytes() {
+    let Some(mut told) = Told::new(json!({"x": python("", json!({}))})) else { return };
+    let asked = told.question("CALL mcp_x_fail {\"text\": \"*10000000\"} ;; TEXT done");
+    told.answer(&asked, "proceed_once");
+    let state = told.mcp.fixture.server.state_dir().display().to_string();
+    let task = told.task.clone().expect("a task");
+    told.text = told.text.replace(&state, "STATE").replace(&task, "TASK");
+    // Of each run of the letter that it consists of, only the length.
+    let mut short = String::new();
+    for run in told.text.as_bytes().chunk_by(|one, next| (*one == b'x') == (*next == b'x')) {
+        match (run[0], run.len()) {
+            (b'x', many @ 100..) => write!(short, "({many} times x)").expect("it grows"),
+            _ => short.push_str(std::str::from_utf8(run).expect("only the letter is taken out")),
+        }
+    }
+    told.text = short;
+    told.compare("huge-failure");
+}
+
+#[test]
 fn a_server_that_hangs() {
     let mut server = python("", json!({}));
     server["timeout"] = json!(1_000);
@@ -206,6 +241,27 @@ fn a_server_that_hangs() {
     told.answer(&asked, "proceed_once");
     told.servers();
     told.compare("hang");
+}
+
+#[test]
+fn a_server_that_never_answers_initialize() {
+    let mut server = python("hang", json!({}));
+    server["startupTimeout"] = json!(1_000);
+    let Some(mut told) = Told::new(json!({ "x": server })) else { return };
+    told.say("TEXT hello");
+    told.servers();
+    told.compare("hang-at-start");
+}
+
+#[test]
+fn a_server_that_speaks_only_a_newer_version() {
+    let Some(mut told) = Told::new(json!({"x": python("modern", json!({})), "y": python("", json!({}))})) else {
+        return;
+    };
+    told.say("TEXT hello");
+    told.servers();
+    told.declared("mcp_x");
+    told.compare("modern");
 }
 
 #[test]

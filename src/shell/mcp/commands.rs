@@ -197,9 +197,12 @@ fn tools(tools: &Tools, server: &str, detail: Detail, lines: &mut Vec<String>, d
         lines.push(format!("  - {} (hidden: {})", tool.id.tool, tool.why));
         hidden.push(json!({ "name": tool.id.tool, "why": tool.why }));
     }
-    let deferred = tools.declarations.deferred.iter().filter(|tool| tool.origin.server == server).count();
-    if deferred > 0 {
-        lines.push(format!("  {deferred} more tools are not declared to the model; choose some with includeTools"));
+    let deferred = tools.declarations.deferred.iter().filter(|tool| tool.origin.server == server);
+    let deferred: Vec<&str> = deferred.map(|tool| tool.name.as_str()).collect();
+    if !deferred.is_empty() {
+        let count = deferred.len();
+        lines.push(format!("  {count} more tools are not declared to the model; choose some with includeTools:"));
+        lines.extend(deferred.iter().map(|name| format!("  - {name} (not declared)")));
         data["deferred"] = deferred.into();
     }
     (data["tools"], data["hidden"]) = (shown.into(), hidden.into());
