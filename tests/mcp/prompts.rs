@@ -80,6 +80,8 @@ fn prompts_are_listed_with_the_commands_when_their_server_runs() {
         shown.contains("\"x:talk\"") && shown.contains("\"y:a-trip\"") && shown.contains("Plans a trip."),
         "{shown}"
     );
+    let bare = mcp.fixture.client().post("/executeCommand", &json!({"command": "talk"}));
+    assert_eq!(bare.status(), 404, "two servers have a prompt of this name: {}", bare.text());
     let help = mcp.fixture.client().post("/executeCommand", &json!({"command": "help"})).json();
     let commands = help["data"]["commands"].to_string();
     assert!(commands.contains("x:help") && commands.contains("x:talk"), "the own command help keeps its name: {help}");

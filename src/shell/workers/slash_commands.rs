@@ -116,7 +116,8 @@ impl Commands {
             }
         }
         prompt_context.tell(&messages);
-        prompts.iter().for_each(|prompt| registry.add_prompt(&prompt.command, &prompt.description, &prompt.arguments));
+        let prompts = prompts.iter().map(|one| (&*one.command, &*one.description, &*one.arguments));
+        registry.add_prompts(&prompts.collect::<Vec<_>>());
         (registry, named)
     }
 

@@ -15,6 +15,7 @@ use crate::task::policy::Rule;
 use groups::{extensions, hooks, memory, permissions, restores, skills};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Words of a line that are compared with the names of commands, which have two or three.
@@ -204,10 +205,20 @@ impl Registry {
         names.into_iter().find(|name| self.register(spec(name.clone())).is_ok())
     }
 
-    /// Adds the command `server:prompt` of an MCP server's prompt; also as the prompt alone, if that names nothing else.
-    pub fn add_prompt(&mut self, command: &str, description: &str, arguments: &str) {
+    /// Adds the commands `server:prompt` of the prompts of MCP servers, with descriptions and arguments; also as the prompt alone, if
+    /// that names nothing else, and no prompt of another server.
+    pub fn add_prompts(&mut self, prompts: &[(&str, &str, &str)]) {
+        let servers: BTreeSet<(&str, &str)> =
+            prompts.iter().filter_map(|(command, ..)| command.split_once(':')).collect();
+        for (command, description, arguments) in prompts {
+            let bare = command.split_once(':').map(|(_, prompt)| prompt);
+            let is_only = |bare: &&str| servers.iter().filter(|(_, prompt)| prompt == bare).count() == 1;
+            self.add_prompt(command, bare.filter(is_only), description, arguments);
+        }
+    }
+
+    fn add_prompt(&mut self, command: &str, bare: Option<&str>, description: &str, arguments: &str) {
         let argument = Argument { name: "args".into(), description: arguments.to_owned(), required: false };
-        let bare = command.split_once(':').map(|(_, prompt)| prompt.to_owned());
         let spec = |aliases: Vec<String>| Spec {
             arguments: if arguments.is_empty() { Vec::new() } else { vec![argument.clone()] },
             needs_workspace: true,
@@ -217,7 +228,7 @@ impl Registry {
             aliases,
             ..Spec::new(command, description)
         };
-        let taken = self.register(spec(bare.into_iter().collect()));
+        let taken = self.register(spec(bare.into_iter().map(str::to_owned).collect()));
         if taken.is_err() {
             // A command that is there keeps its name.
             let _ = self.register(spec(Vec::new()));
