@@ -70,6 +70,11 @@ pub trait McpServers: Send + Sync {
         None
     }
 
+    /// Whether somebody who writes this after an `@` mentions a resource.
+    fn is_mentioned(&self, _: McpScope<'_>, _: &str) -> bool {
+        false
+    }
+
     /// What the connected servers of a task say about their use, for the model.
     fn instructions(&self, _: McpScope<'_>) -> String {
         String::new()

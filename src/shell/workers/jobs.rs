@@ -365,9 +365,9 @@ impl WorkerContext {
     }
 
     fn attach(&self, prompt: &str, parent: Option<&TaskId>, ctx: &Ctx) -> Option<Attachments> {
-        let files = attachments::attached(prompt, ctx).map(|mut found| {
+        let files = attachments::attached_files(prompt, ctx).map(|(mut found, count)| {
             attachments::mentions(prompt).iter().for_each(|path| self.add_met(&mut found.text, path, parent, ctx));
-            found
+            (found, count)
         });
         attachments::with_resources(files, prompt, ctx)
     }

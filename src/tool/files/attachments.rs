@@ -34,6 +34,11 @@ const NAMED_LEFT_OUT: usize = 5;
 /// The files that a prompt names, for the model. None if it names nothing that exists, or if the search for files was cancelled or
 /// took too long.
 pub fn attached(prompt: &str, ctx: &Ctx) -> Option<Attachments> {
+    attached_files(prompt, ctx).map(|(found, _)| found)
+}
+
+/// The same, and how many files were read.
+pub fn attached_files(prompt: &str, ctx: &Ctx) -> Option<(Attachments, usize)> {
     let named = Named::of(prompt, ctx);
     if named.files.is_empty() && named.directories.is_empty() {
         return None;
@@ -41,20 +46,26 @@ pub fn attached(prompt: &str, ctx: &Ctx) -> Option<Attachments> {
     read(&named, ctx)
 }
 
-/// Adds the resources of MCP servers that a prompt names, as `@server:uri`.
-pub fn with_resources(files: Option<Attachments>, prompt: &str, ctx: &Ctx) -> Option<Attachments> {
-    let mut all: Option<Attachments> = files;
+/// Adds the resources of MCP servers that a prompt names, as `@server:uri`. They count as the files do that were read before.
+pub fn with_resources(files: Option<(Attachments, usize)>, prompt: &str, ctx: &Ctx) -> Option<Attachments> {
+    let (mut all, mut count) = files.map_or((None, 0), |(found, count)| (Some(found), count));
     let limits = ctx.limits;
-    for mention in mentions(prompt).iter().filter(|mention| mention.contains(':')).take(limits.attached_files) {
-        let Some(read) = ctx.mcp.mentioned(ctx.mcp_scope(), mention) else { continue };
-        let found = all.get_or_insert_default();
+    let is_mentioned = |mention: &&String| mention.contains(':') && ctx.mcp.is_mentioned(ctx.mcp_scope(), mention);
+    for mention in mentions(prompt).iter().filter(is_mentioned) {
+        let found: &mut Attachments = all.get_or_insert_default();
         let room = limits.attached_chars.saturating_sub(found.text.as_str().chars().count());
-        let block = match read {
-            Ok(result) => {
+        let block = match room > 0 && count < limits.attached_files {
+            true => ctx.mcp.mentioned(ctx.mcp_scope(), mention),
+            false => None,
+        };
+        let block = match block {
+            Some(Ok(result)) => {
+                count += 1;
                 found.media.extend(result.media);
                 untrusted(&without_middle(&result.for_model, room.min(limits.result_chars)))
             }
-            Err(error) => format!("[It could not be read: {}]", error.message),
+            Some(Err(error)) => format!("[It could not be read: {}]", error.message),
+            None => "[It is left out.]".to_owned(),
         };
         let mention = untrusted_name(mention);
         found.text = format!("{}\n\n--- {mention} ---\n\n{block}", found.text.as_str()).trim_start().into();
@@ -132,7 +143,7 @@ fn name_glob(pattern: &str) -> NameGlob {
 }
 
 /// None if the search was stopped before its end.
-fn read(named: &Named, ctx: &Ctx) -> Option<Attachments> {
+fn read(named: &Named, ctx: &Ctx) -> Option<(Attachments, usize)> {
     let wanted = ctx.workspace.wanted;
     let secret = name_glob(SECRET);
     let mut paths: Vec<Vec<u8>> = Vec::new();
@@ -165,7 +176,8 @@ fn read(named: &Named, ctx: &Ctx) -> Option<Attachments> {
         let is_named = named.files.iter().any(|file| file.as_os_str().as_bytes() == path);
         contents.take(path, if is_named { Origin::Named } else { Origin::Directory }, ctx);
     }
-    Some(contents.finish())
+    let count = contents.read;
+    Some((contents.finish(), count))
 }
 
 struct Gatherer<'a> {
@@ -248,7 +260,11 @@ impl Contents {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::cancel::Cancel;
     use crate::limits::Limits;
+    use crate::task::spec::{CallError, ToolSpec};
+    use crate::tool::files::path::Workspace;
+    use crate::tool::mcp_call::{McpRequest, McpResult, McpScope, McpServers, McpTable};
     use crate::tool::tests::{Scratch, with_ctx};
 
     fn attached_with(limits: &Limits, scratch: &Scratch, prompt: &str) -> Option<String> {
@@ -318,6 +334,56 @@ mod tests {
         for prompt in ["@../x", "@*.md", "@src/**", "@/etc/passwd"] {
             assert_eq!(attached_with(&Limits::default(), &scratch, prompt), None, "{prompt}");
         }
+    }
+
+    /// A server x whose resources are all read.
+    struct Readable;
+
+    impl McpServers for Readable {
+        fn table(&self, _: McpScope<'_>) -> McpTable {
+            McpTable::default()
+        }
+
+        fn tool(&self, _: McpScope<'_>, _: &str) -> Option<ToolSpec> {
+            None
+        }
+
+        fn call(
+            &self,
+            _: McpScope<'_>,
+            _: &McpRequest<'_>,
+            _: &Cancel,
+            _: &mut dyn FnMut(String),
+        ) -> Result<McpResult, CallError> {
+            Ok(McpResult::default())
+        }
+
+        fn is_mentioned(&self, _: McpScope<'_>, text: &str) -> bool {
+            text.starts_with("x:")
+        }
+
+        fn mentioned(&self, _: McpScope<'_>, text: &str) -> Option<Result<McpResult, CallError>> {
+            Some(Ok(McpResult { for_model: format!("the text of {text}"), ..McpResult::default() }))
+        }
+    }
+
+    #[test]
+    fn resources_count_as_files_do() {
+        let scratch = tree();
+        let read = |limits: &Limits, prompt: &str| {
+            with_ctx(&scratch, limits, |ctx| {
+                let workspace = Workspace::open(scratch.path()).expect("it opens");
+                let ctx = Ctx { workspace, others: Vec::new(), mcp: &Readable, ..*ctx };
+                let found = with_resources(attached_files(prompt, &ctx), prompt, &ctx).expect("something is named");
+                let text = found.text.as_str();
+                ["text of a.md", "text of x:one", "text of x:two"].map(|part| text.contains(part))
+            })
+        };
+        let prompt = "@a.md @x:one @x:two @y:three";
+        assert_eq!(read(&Limits { attached_files: 3, ..Limits::default() }, prompt), [true, true, true]);
+        assert_eq!(read(&Limits { attached_files: 2, ..Limits::default() }, prompt), [true, true, false]);
+        assert_eq!(read(&Limits { attached_files: 1, ..Limits::default() }, prompt), [true, false, false]);
+        assert_eq!(read(&Limits { attached_chars: 20, ..Limits::default() }, prompt), [true, false, false]);
     }
 
     #[test]

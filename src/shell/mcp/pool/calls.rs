@@ -8,7 +8,7 @@ use crate::base::id::{TaskId, Tenant};
 use crate::base::lock::lock;
 use crate::limits::mcp::ALL_INSTRUCTIONS_BYTES;
 use crate::mcp::config::{Isolation, Server};
-use crate::mcp::content;
+use crate::mcp::{content, resources};
 use crate::task::definitions::slash::{Commanded, McpCounts};
 use crate::task::log::server::ServerSeen;
 use crate::task::spec::{CallError, ErrorKind, ToolSpec};
@@ -121,6 +121,11 @@ impl McpServers for Pool {
 
     fn mentioned(&self, scope: McpScope<'_>, text: &str) -> Option<Result<McpResult, CallError>> {
         Pool::mentioned(self, scope, text)
+    }
+
+    fn is_mentioned(&self, scope: McpScope<'_>, text: &str) -> bool {
+        let servers = self.of_task(scope);
+        resources::mention(text, servers.all.iter().map(|one| one.name.as_str())).is_some()
     }
 
     fn instructions(&self, scope: McpScope<'_>) -> String {
