@@ -72,6 +72,8 @@ pub struct Server {
     pub config_hash: String,
     /// Of all settings, with secrets: tasks with the same one can share a connection. Never stored.
     pub pool_key: String,
+    /// The arguments of its program as they are written, for the operator. They may hold secrets.
+    pub written_args: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -336,6 +338,11 @@ impl Definition {
             parallel: values.flag("parallel")?,
             config_hash: config_hash(&self.written),
             pool_key: sha256(Value::Object(self.expanded.clone()).to_string().as_bytes()),
+            written_args: Values { name: &self.name, members: &self.written }
+                .texts("args")
+                .ok()
+                .flatten()
+                .unwrap_or_default(),
         };
         self.notices.extend(notices);
         Ok(Some(server))

@@ -2,13 +2,11 @@
 //! and become the questions of `ask_user`; [`crate::task::form`] checks the answers.
 
 use crate::limits::mcp::{FORM_FIELDS, FORM_OPTIONS, FORM_TEXT_BYTES, PROPERTY_TEXT_BYTES};
-use crate::mcp::text::{clean, clean_line};
+use crate::mcp::text::{clean, clean_line, sounds_secret};
 use crate::mcp::transport::url::Url;
 use crate::task::form::{Field, FieldKind, FieldOption, Inquired, Reply, shown};
 use crate::task::spec::{Inquiry, InquiryKind, Question};
-use regex_lite::Regex;
 use serde_json::{Value, json};
-use std::sync::LazyLock;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Elicitation {
@@ -88,12 +86,8 @@ fn yes_or_no(header: &str, question: String) -> Inquiry {
 
 /// A field as a question, with a warning if it asks for a secret.
 fn asked(field: &Field) -> Inquiry {
-    static SECRET: LazyLock<Regex> = LazyLock::new(|| {
-        let words = "(?i)password|passwd|secret|token|api.?key|credential|(?:^|[^a-z])(?:otp|pin)(?:[^a-z]|$)";
-        Regex::new(words).expect("the expression is valid")
-    });
     let mut inquiry = field.inquiry();
-    if SECRET.is_match(&field.name) || SECRET.is_match(&field.title) {
+    if sounds_secret(&field.name) || sounds_secret(&field.title) {
         inquiry.question.push_str("\nWarning: this asks for a secret. Servers should not ask for one in a form.");
     }
     inquiry

@@ -4,7 +4,8 @@ use crate::base::lock::lock;
 use crate::base::secret::Secret;
 use crate::base::text::unsafe_char::is_unsafe;
 use crate::limits::mcp::SECRET_CHARS;
-use std::sync::{Arc, Mutex};
+use regex_lite::Regex;
+use std::sync::{Arc, LazyLock, Mutex};
 
 /// The text without control characters (but line ends and tabs), and without characters that have no width or change the direction of
 /// the text; at most `most` bytes.
@@ -29,6 +30,41 @@ pub fn cut(text: &mut String, most: usize) {
         text.truncate(text.floor_char_boundary(most.saturating_sub(MARK.len())));
         text.push_str(MARK);
     }
+}
+
+/// Arguments of a program, for people: without the values of those whose names sound secret, and without what URLs may hold.
+pub fn without_secrets(args: &[String]) -> Vec<String> {
+    const REDACTED: &str = "[redacted]";
+    let mut is_next_secret = false;
+    let mut shown = |arg: &String| {
+        if std::mem::take(&mut is_next_secret) && !arg.starts_with('-') {
+            return REDACTED.to_owned();
+        }
+        let (name, value) = arg.split_once('=').map_or((arg.as_str(), None), |(name, value)| (name, Some(value)));
+        let is_secret = sounds_secret(name) && !name.contains("://");
+        match (is_secret, value) {
+            (true, Some(_)) => return format!("{name}={REDACTED}"),
+            (true, None) if name.starts_with('-') => is_next_secret = true,
+            (true, None) | (false, _) => {}
+        }
+        let Some((scheme, rest)) = arg.split_once("://") else { return arg.clone() };
+        let end = rest.find('/').unwrap_or(rest.len());
+        let host = rest[..end].rfind('@').map_or(0, |at| at + 1);
+        let path = rest[host..].split(['?', '#']).next().unwrap_or_default();
+        let user = if host > 0 { "[redacted]@" } else { "" };
+        let query = if host + path.len() < rest.len() { "?[redacted]" } else { "" };
+        clean_line(&format!("{scheme}://{user}{path}{query}"), arg.len() + 2 * REDACTED.len())
+    };
+    args.iter().map(&mut shown).collect()
+}
+
+/// Whether what has this name is usually secret.
+pub fn sounds_secret(name: &str) -> bool {
+    static WORDS: LazyLock<Regex> = LazyLock::new(|| {
+        let words = "(?i)password|passwd|secret|token|api.?key|credential|(?:^|[^a-z])(?:otp|pin)(?:[^a-z]|$)";
+        Regex::new(words).expect("the expression is valid")
+    });
+    WORDS.is_match(name)
 }
 
 /// Removes the secrets of one server from what it says.
@@ -78,6 +114,25 @@ mod tests {
         {
             assert_eq!(clean(text, most), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn arguments_are_shown_without_what_may_be_secret() {
+        let args = [
+            "-y",
+            "--api-key",
+            "abc",
+            "--token=abc",
+            "--verbose",
+            "postgres://u:pw@h/db?sslkey=x",
+            "http://h/p",
+            "A=b",
+        ];
+        let shown = without_secrets(&args.map(str::to_owned));
+        let expected =
+            "-y --api-key [redacted] --token=[redacted] --verbose postgres://[redacted]@h/db?[redacted] http://h/p A=b";
+        assert_eq!(shown.join(" "), expected);
+        assert_eq!(without_secrets(&["--token", "--flag", "x"].map(str::to_owned)).join(" "), "--token --flag x");
     }
 
     #[test]

@@ -30,13 +30,17 @@ fn run(mcp: &Mcp, args: &[&str]) -> (Option<i32>, String, String) {
 
 #[test]
 fn servers_are_listed_and_tested() {
-    let settings = json!({"good": python("", json!({"TOKEN": "s3cret-of-the-user"})), "bad": python("fails", json!({})),
+    let mut good = python("banner", json!({"TOKEN": "s3cret-of-the-user"}));
+    good["args"].as_array_mut().expect("a list").extend(["--api-key".into(), "s3cret-of-the-arguments".into()]);
+    let settings = json!({"good": good, "bad": python("fails", json!({})),
         "off": {"command": "x", "tcp": "y"}});
     let Some(mcp) = Mcp::new(settings) else { return };
     let (status, out, err) = run(&mcp, &["mcp", "list"]);
     assert_eq!(status, Some(0), "{err}");
     assert!(out.contains("good - not started (user)") && out.contains("off - blocked"), "{out}");
-    assert!(!out.contains("s3cret"), "{out}");
+    assert!(out.contains("server.py banner --api-key [redacted]\n") && !out.contains("s3cret"), "{out}");
+    let listed = mcp.fixture.client().post("/executeCommand", &json!({"command": "mcp list"})).text();
+    assert!(!listed.contains("api-key"), "only the operator sees them: {listed}");
     let (status, out, err) = run(&mcp, &["mcp", "test", "good"]);
     assert_eq!(status, Some(0), "{err}");
     assert!(out.contains("good - connected") && out.contains("it answers") && out.contains("mcp_good_echo"), "{out}");

@@ -5,9 +5,10 @@ use super::pool::{Pool, Switch, Tools};
 use super::workspace::{Configured, Servers};
 use crate::base::id::Tenant;
 use crate::base::json;
-use crate::mcp::config::Transport;
+use crate::mcp::config::{Server, Transport};
 use crate::mcp::session::Ask;
 use crate::mcp::state::State;
+use crate::mcp::text::without_secrets;
 use crate::shell::journal::saved_rules::replace;
 use crate::shell::start::workspace_settings::read_plain;
 use crate::shell::workers::slash_commands::Asked;
@@ -60,6 +61,8 @@ struct Place<'a> {
 #[derive(Clone, Copy, PartialEq)]
 enum Detail {
     Names,
+    /// And how programs are started: only for the operator.
+    Arguments,
     Descriptions,
     Schemas,
 }
@@ -110,7 +113,7 @@ pub fn run(pool: &Arc<Pool>, asked: &Asked) -> Result<Commanded, String> {
 
 /// All servers of a workspace or one of them, in words.
 pub fn overview(pool: &Pool, workspace: &Path, only: Option<&str>) -> String {
-    match list(pool, &Place { workspace, tenant: &Tenant::default() }, only, Detail::Names) {
+    match list(pool, &Place { workspace, tenant: &Tenant::default() }, only, Detail::Arguments) {
         Commanded::Done { text, .. } => text,
         _ => String::new(),
     }
@@ -167,7 +170,7 @@ fn server(pool: &Pool, site: &Place<'_>, servers: &Servers, one: &Configured, de
     }
     if let Some(server) = &one.server {
         lines.extend(server.description.iter().map(|text| format!("  {text}")));
-        lines.push(format!("  {}", place(&server.transport)));
+        lines.push(format!("  {}", place(server, detail)));
     }
     if let (Some(connection), Some(view)) = (&connection, view.filter(|view| view.state == State::Connected)) {
         alive(connection, &view, &mut lines, &mut data);
@@ -182,7 +185,7 @@ fn tools(tools: &Tools, server: &str, detail: Detail, lines: &mut Vec<String>, d
     for tool in tools.declarations.tools.iter().filter(|tool| tool.origin.server == server) {
         let mut one = json!({ "name": tool.name });
         lines.push(format!("  - {}", tool.name));
-        if detail != Detail::Names {
+        if matches!(detail, Detail::Descriptions | Detail::Schemas) {
             lines.extend(tool.description.lines().map(|line| format!("      {line}")));
             one["description"] = tool.description.as_str().into();
         }
@@ -219,9 +222,13 @@ fn alive(connection: &Arc<Connection>, view: &View, lines: &mut Vec<String>, dat
     data["answers"] = answers.into();
 }
 
-/// What is started or connected to. Arguments may be secrets.
-fn place(transport: &Transport) -> String {
-    match transport {
+/// What is started or connected to.
+fn place(server: &Server, detail: Detail) -> String {
+    match &server.transport {
+        Transport::Stdio { command, .. } if detail == Detail::Arguments => {
+            let args = without_secrets(&server.written_args).join(" ");
+            server.redactor().hide(format!("{command} {args}").trim_end())
+        }
         Transport::Stdio { command, args, .. } => format!("{command} with {} arguments", args.len()),
         Transport::Network { url, .. } => url.shown(),
     }
