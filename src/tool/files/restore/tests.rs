@@ -9,11 +9,12 @@ use crate::task::log::restored::{Conversation, Restored};
 use crate::task::message::{Message, Part, Role, Source};
 use crate::task::restore::Timeline;
 use crate::task::spec::Kind;
-use crate::tool::Ctx;
 use crate::tool::files::changes::FileChanges;
+use crate::tool::files::replace::Replace;
 use crate::tool::files::write_file::WriteFile;
 use crate::tool::tests::{Scratch, ran, run_of, with_ctx};
-use serde_json::json;
+use crate::tool::{Ctx, Tool};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -119,13 +120,31 @@ impl Harness {
         self.write_with(path, content, self.blobs.clone())
     }
 
+    /// One of both tools gives a file a new text: one that has a text, if the number is odd, by replacing that.
+    fn change(&mut self, path: &str, content: &str, number: usize) -> bool {
+        let before = fs::read_to_string(self.scratch.path().join(path)).unwrap_or_default();
+        match number % 2 == 1 && !before.is_empty() && before != content {
+            true => self.replace(path, &before, content),
+            false => self.write(path, content),
+        }
+    }
+
+    fn replace(&mut self, path: &str, before: &str, content: &str) -> bool {
+        let args = json!({ "file_path": path, "old_string": before, "new_string": content });
+        self.run(Replace, "replace", args, self.blobs.clone())
+    }
+
     fn write_with(&mut self, path: &str, content: &str, blobs: Arc<dyn Blobs>) -> bool {
+        self.run(WriteFile, "write_file", json!({ "file_path": path, "content": content }), blobs)
+    }
+
+    fn run(&mut self, tool: impl Tool + 'static, name: &str, args: Value, blobs: Arc<dyn Blobs>) -> bool {
         let changes = FileChanges::new(blobs, u64::MAX);
         with_ctx(&self.scratch, &self.limits, |ctx| {
             let workspace = Workspace::open(self.scratch.path()).expect("it opens");
             let ctx = Ctx { workspace, others: Vec::new(), changes: &changes, ..*ctx };
-            let run = run_of(&self.scratch, "write_file", json!({ "file_path": path, "content": content }));
-            ran(WriteFile, &run, &ctx)
+            let run = run_of(&self.scratch, name, args);
+            ran(tool, &run, &ctx)
         });
         let made = changes.take();
         let has_written = !made.is_empty();
@@ -282,7 +301,7 @@ fn run(seed: u64, crowded: bool) -> Option<()> {
         let file = FILES[random.below(FILES.len())];
         let by_tool = !crowded || random.below(5) > 0;
         let written = match by_tool {
-            true => harness.write(file, &format!("text {}", random.below(4))),
+            true => harness.change(file, &format!("text {}", random.below(4)), random.below(2)),
             false => {
                 meddle(&root, file, &mut random);
                 false
@@ -328,7 +347,7 @@ fn go_back_further(harness: &mut Harness, random: &mut Random, to: Seq, beginnin
     harness.go_back(to, Conflicts::Refuse).expect("nobody else changed anything");
     harness.turn(11);
     for n in 0..5 {
-        harness.write(FILES[random.below(FILES.len())], &format!("later {n}"));
+        harness.change(FILES[random.below(FILES.len())], &format!("later {n}"), n);
     }
     harness.go_back(beginning, Conflicts::Refuse).expect("nobody else changed anything");
 }
