@@ -173,6 +173,38 @@ fn kept_output_is_removed_with_its_log_or_by_a_later_sweep() {
     assert_eq!(left(), ["b"]);
 }
 
+/// The purge of a task leaves what another task names, too.
+#[test]
+fn content_that_two_logs_name_goes_with_the_second() {
+    let scratch = Scratch::new();
+    let mut journal = scratch.open();
+    let blobs = journal.archive().blobs();
+    let [shared, own] = [b"shared", b"of a.."].map(|bytes| blobs.put(bytes).unwrap());
+    for (task, named) in [("a", vec![&shared, &own]), ("b", vec![&shared])] {
+        journal.create(&task.into(), &Brief::bare("c".into())).unwrap();
+        let line = |hash: &String| format!("{{\"after\":{{\"sha256\":\"{hash}\"}}}}\n");
+        let lines: String = named.into_iter().map(line).collect();
+        journal.append(&task.into(), lines.as_bytes(), Openness::Settled).unwrap();
+        journal.archive().open(&task.into()).unwrap().sync().unwrap();
+    }
+    for hash in [&shared, &own] {
+        let file = fs::File::options().write(true).open(scratch.0.join("blobs").join(&hash[..2]).join(hash)).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    }
+    let mut purged = |tasks: &[&str]| {
+        for task in tasks {
+            journal.close(&(*task).into());
+            journal.archive().remove(&(*task).into()).unwrap();
+        }
+        journal.swept_ms = 0;
+        std::iter::from_fn(|| journal.take_maintenance()).for_each(|maintenance| (maintenance.0)().unwrap());
+        [&shared, &own].map(|hash| blobs.read(hash, 0, 1).is_ok())
+    };
+    assert_eq!(purged(&[]), [true, true]);
+    assert_eq!(purged(&["a"]), [true, false]);
+    assert_eq!(purged(&["b"]), [false, false]);
+}
+
 fn load(journal: &mut Journal, task: &str) -> Result<Vec<Record>, StoreError> {
     let file = journal.archive().open(&task.into())?;
     let mut records = Vec::new();
