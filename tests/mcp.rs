@@ -16,6 +16,8 @@ mod commands;
 #[path = "e2e/drive.rs"]
 #[allow(dead_code, reason = "the tests of the folder use all of it")]
 mod drive;
+#[path = "mcp/extensions.rs"]
+mod extensions;
 #[path = "mcp/hostile.rs"]
 mod hostile;
 #[path = "mcp/life.rs"]
