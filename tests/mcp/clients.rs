@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 
 const KEY: &str = "s3cret-header-of-the-client";
 
+/// The key of the development-tool extension in metadata.
+const DEVTOOL: &str = "https://github.com/google-gemini/gemini-cli/blob/main/docs/a2a/developer-profile/v0/spec.md";
+
 /// A prompt that names servers.
 fn naming(script: &str, servers: &Value) -> Value {
     let mut params = prompt(script);
@@ -38,6 +41,9 @@ fn is_refused(mcp: &Mcp, named: &Value, rule: &str) {
     let mut in_request = prompt("TEXT hello");
     in_request["metadata"]["coderAgent"]["mcp_servers"] = named.clone();
     assert_eq!(mcp.fixture.client().fault("message/send", in_request), -32602);
+    let mut of_tools = prompt("TEXT hello");
+    of_tools["message"]["metadata"][DEVTOOL]["mcp_servers"] = named.clone();
+    assert_eq!(mcp.fixture.client().fault("message/send", of_tools), -32602);
     for (path, body) in [
         ("/tasks", json!({"agentSettings": {"kind": "agent-settings", "mcpServers": named}})),
         ("/message/stream", json!({"userMessage": "TEXT hello", "agentSettings": {"mcp_servers": named}})),
@@ -161,6 +167,14 @@ fn a_named_server_works_in_an_untrusted_folder() {
     let task = task_in(&say(&mcp, naming("TEXT hello", &json!({"x": {"url": server.url("/mcp")}}))));
     assert_eq!(servers(&mcp, &task)[0].1, "connected");
     assert!(mcp.declared().contains(&"mcp_x_echo".to_owned()));
+    // Also under the key of the development-tool extension, in both spellings.
+    for key in ["mcp_servers", "mcpServers"] {
+        let mut params = prompt("TEXT hello");
+        params["message"]["metadata"][DEVTOOL][key] = json!({"y": {"url": server.url("/mcp")}});
+        let task = task_in(&say(&mcp, params));
+        assert_eq!(servers(&mcp, &task)[0].1, "connected", "{key}");
+        assert!(mcp.declared().contains(&"mcp_y_echo".to_owned()), "{key}");
+    }
     let server = HttpServer::start("moved");
     let task = task_in(&say(&mcp, naming("TEXT hello", &json!({"x": {"url": server.url("/mcp")}}))));
     let seen = servers(&mcp, &task);

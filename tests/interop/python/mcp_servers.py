@@ -304,17 +304,22 @@ def named_by_client(known, workspace):
     try:
         def say(text, **more):
             return ask(program, "message/send", {"message": message(text, **more)}, {"X-A2A-Extensions": DEVTOOL})
-        refused = say("begin", metadata={"coderAgent": {"mcpServers": {"mine": {"command": "touch"}}}})
+        program_named = {"mine": {"command": "touch"}}
+        refused = [say("begin", metadata={key: {"mcpServers": program_named}}) for key in ("coderAgent", DEVTOOL)]
         servers = {"mine": {"url": known["everything-http"]["url"]}}
-        task = say("begin", metadata={"coderAgent": {"mcpServers": servers}})["result"]["id"]
+        coder = say("begin", metadata={"coderAgent": {"mcpServers": servers}})["result"]["id"]
+        wait_for("the server of the coder agent's client", lambda: True if program.servers().get("mine", {}).get("status") == "connected" else None)
+        task = say("begin", metadata={DEVTOOL: {"mcp_servers": servers}})["result"]["id"]
         wait_for("the client's server", lambda: True if program.servers().get("mine", {}).get("status") == "connected" else None)
         state = say("call 0", taskId=task)["result"]["status"]["state"]
         program.run("approve", "--task", task)
         program.run("watch", "--task", task, "--until", "idle")
         ending = program.last_result(task)
         failures = []
-        if refused.get("error", {}).get("data", {}).get("reason") != "MCP_SERVER_NOT_ALLOWED":
+        if any(one.get("error", {}).get("data", {}).get("reason") != "MCP_SERVER_NOT_ALLOWED" for one in refused):
             failures.append(f"a program named by a client: {refused}")
+        if coder == task:
+            failures.append(f"two messages, one task: {task}")
         if state != "input-required" or "success" not in ending or "from the editor" not in json.dumps(ending):
             failures.append(f"a server named by a client: {state}, {ending}")
         return failures
