@@ -207,7 +207,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if has("auth"):
             return self.answer(401, WWW_Authenticate="Bearer")
         if has("away"):
-            return self.answer(302, Location="http://127.0.0.2:9/away")
+            place = os.environ.get("AWAY") or "http://127.0.0.2:9/away"
+            return self.answer(307 if has("307") else 302, Location=place)
         if has("moved") and self.path == "/mcp":
             return self.answer(307, Location="/moved")
         if method == "initialize":

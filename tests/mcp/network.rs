@@ -25,16 +25,17 @@ impl Drop for HttpServer {
 
 impl HttpServer {
     pub fn start(words: &str) -> HttpServer {
-        HttpServer::start_at(words, "0")
+        HttpServer::start_with(words, "0", "")
     }
 
-    pub fn start_at(words: &str, port: &str) -> HttpServer {
-        let wanted = port;
+    /// At this port, and one that leads elsewhere there.
+    pub fn start_with(words: &str, wanted: &str, away: &str) -> HttpServer {
         let dir = TempDir::new("mcp");
         let (port, heard) = (dir.path().join("port"), dir.path().join("heard"));
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/http_server.py");
         let mut command = Command::new("python3");
-        let command = command.args([script, words]).arg(&port).env("HEARD", &heard).env("PORT", wanted);
+        let command =
+            command.args([script, words]).arg(&port).env("HEARD", &heard).env("PORT", wanted).env("AWAY", away);
         let command = command.env("PYTHONDONTWRITEBYTECODE", "1");
         let process = command.spawn().expect("it starts");
         let port = eventually("it listens", || std::fs::read_to_string(&port).ok());
@@ -227,7 +228,7 @@ fn a_server_that_is_down_at_first_is_connected_when_it_is_there() {
         let seen = mcp.metadata(&task)["mcpServers"][0].clone();
         assert_eq!(seen["status"], "disconnected", "{seen}");
         assert!(seen["error"].as_str().is_some_and(|why| why.contains("cannot be reached")), "{seen}");
-        let _server = HttpServer::start_at("", &free);
+        let _server = HttpServer::start_with("", &free, "");
         let listed = || mcp.fixture.client().post("/executeCommand", &json!({"command": "mcp list"})).json();
         eventually("it is connected", || (listed()["data"]["servers"][0]["status"] == "connected").then_some(()));
         let told = format!("MCP server x: {url} cannot be reached");
@@ -241,6 +242,23 @@ fn a_stream_on_which_nothing_comes_is_given_up() {
     let (status, error) = network.seen();
     assert_eq!(status, "disconnected");
     assert!(error.contains("did not name its endpoint within 1 s (startupTimeout)"), "{error}");
+}
+
+/// Another server, to which the first one leads, gets neither the message nor the credentials.
+#[test]
+fn nothing_is_sent_to_where_a_server_redirects() {
+    for words in ["away", "away,307"] {
+        let Some(mcp) = Mcp::new(json!({})) else { return };
+        let other = HttpServer::start("");
+        let server = HttpServer::start_with(words, "0", &other.url("/mcp"));
+        let headers = json!({"Authorization": "Bearer s3cret-of-the-user"});
+        mcp.set_user(&json!({"mcpServers": {"x": {"url": server.url("/mcp"), "type": "http", "headers": headers}}}));
+        let task = task_in(&mcp.fixture.say("TEXT hello"));
+        let seen = mcp.metadata(&task)["mcpServers"][0].clone();
+        assert_eq!(seen["status"], "disconnected", "{words}: {seen}");
+        assert_eq!(server.heard()[0]["headers"]["authorization"], "Bearer s3cret-of-the-user");
+        assert!(other.heard().is_empty(), "{words}: {:?}", other.heard());
+    }
 }
 
 #[test]

@@ -321,12 +321,7 @@ impl Shared {
 
     /// An agent that visits no other addresses than the server may have.
     fn agent(&self) -> Agent {
-        let judged = match self.reach {
-            Reach::Free | Reach::Listed => return self.config.new_agent(),
-            Reach::Loopback => Judged::loopback(),
-            Reach::Public => Judged::new(is_public),
-        };
-        Agent::with_parts(self.config.clone(), DefaultConnector::default(), judged)
+        agent(&self.config, self.reach)
     }
 
     /// Does something with an agent of its own that the end of the call or of the connection shuts down.
@@ -521,6 +516,15 @@ enum Opened {
     Read,
 }
 
+fn agent(config: &Config, reach: Reach) -> Agent {
+    let judged = match reach {
+        Reach::Free | Reach::Listed => return config.new_agent(),
+        Reach::Loopback => Judged::loopback(),
+        Reach::Public => Judged::new(is_public),
+    };
+    Agent::with_parts(config.clone(), DefaultConnector::default(), judged)
+}
+
 /// What a proxy answers while the server behind it is started.
 fn is_away(status: u16) -> bool {
     matches!(status, 502..=504)
@@ -549,6 +553,25 @@ fn in_order(arrived: Vec<Arrived>) -> (Vec<Input>, Option<Flow>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
+
+    /// Nothing is sent anywhere.
+    #[test]
+    fn a_server_that_a_client_named_has_only_addresses_that_it_may_have() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.set_nonblocking(true).expect("it can be asked");
+        let here = format!("http://{}/", listener.local_addr().expect("bound"));
+        let config = Agent::config_builder().timeout_global(Some(Duration::from_secs(10))).build();
+        for (reach, url, why) in [
+            (Reach::Loopback, "http://10.0.0.1/", "10.0.0.1 is not on this machine"),
+            (Reach::Public, "http://10.0.0.1/", "10.0.0.1 is not on the public internet"),
+            (Reach::Public, &here, "127.0.0.1 is not on the public internet"),
+        ] {
+            let error = agent(&config, reach).get(url).call().expect_err("it is refused").to_string();
+            assert!(error.contains(why), "{url}: {error}");
+        }
+        assert!(listener.accept().is_err(), "nobody came");
+    }
 
     #[test]
     fn what_came_before_the_end_of_a_connection_counts() {
