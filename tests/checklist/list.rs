@@ -46,11 +46,10 @@ pub const CHECKLIST: &[Line] = &[
         "tests/decide/approvals.rs::a_rejection_ends_its_call_only",
         "tests/decide/approvals.rs::an_option_that_is_not_on_offer_refuses_the_whole_message",
     ])),
-    (7, "answers to calls of MCP servers, each with its own reach",
-        Covered(&[
-        "tests/policy/mcp.rs::an_answer_for_longer_is_bound_to_the_tool_or_the_servers_configuration",
+    (7, "answers to calls of MCP servers, each with its own reach", Covered(&[
+        "tests/mcp/approvals.rs::an_answer_for_longer_holds_for_the_tool_or_the_server_and_only_in_its_task",
+        "tests/decide/mcp.rs::a_call_is_asked_about_and_an_answer_holds_for_the_tool_or_its_server",
         "tests/policy/mcp.rs::a_pattern_is_for_exactly_one_server_and_never_for_a_name",
-        "tests/decide/rules.rs::proceed_always_allows_the_next_equal_call",
     ])),
     (8, "without questions nobody is asked and no answer is made up", Covered(&[
         "tests/checklist.rs::two_unasked_calls_run_to_their_end",
