@@ -19,7 +19,7 @@ pub mod live;
 pub mod mcp_call;
 pub mod mcp_resources;
 pub mod people;
-#[cfg(any(feature = "agents", feature = "web-tools", feature = "webhooks"))]
+#[cfg(any(feature = "agents", feature = "mcp", feature = "web-tools", feature = "webhooks"))]
 pub mod public_hosts;
 pub mod search;
 #[cfg(test)]
