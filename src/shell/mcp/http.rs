@@ -2,6 +2,8 @@
 //! its own, because a response may be an event stream that lasts as long as a call. What responses mean is decided in
 //! [`crate::mcp::transport::http`].
 
+mod trouble;
+
 use super::Context;
 use super::connection::{Flow, STACK, Transport, poll_two};
 use super::tokens::Credentials;
@@ -26,6 +28,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
+use trouble::{Trouble, is_away};
 use ureq::config::Config;
 use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, Body, Proxy};
@@ -78,33 +81,6 @@ enum Arrived {
     Broken(String),
     TrySse,
     NeedsLogin,
-}
-
-/// Why a message was not answered.
-enum Trouble {
-    /// The server is not there, or not yet.
-    Unreached(String),
-    Other(String),
-}
-
-impl Trouble {
-    fn text(self) -> String {
-        match self {
-            Trouble::Unreached(why) | Trouble::Other(why) => why,
-        }
-    }
-}
-
-impl From<String> for Trouble {
-    fn from(why: String) -> Trouble {
-        Trouble::Other(why)
-    }
-}
-
-impl From<&str> for Trouble {
-    fn from(why: &str) -> Trouble {
-        Trouble::Other(why.to_owned())
-    }
 }
 
 /// A response whose body has not been read.
@@ -523,11 +499,6 @@ fn agent(config: &Config, reach: Reach) -> Agent {
         Reach::Public => Judged::new(is_public),
     };
     Agent::with_parts(config.clone(), DefaultConnector::default(), judged)
-}
-
-/// What a proxy answers while the server behind it is started.
-fn is_away(status: u16) -> bool {
-    matches!(status, 502..=504)
 }
 
 /// What came before the end of the connection, and that end: a result that was delivered counts.
