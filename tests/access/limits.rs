@@ -1,9 +1,11 @@
-//! How often: wrong credentials per address, and calls of a credential.
+//! How often: wrong credentials per address, and calls of a credential. How much is read of a request with a wrong one: its head.
 
 use crate::support::client::Client;
 use crate::support::eventually;
 use crate::{Guarded, edit_credentials, send, token};
 use serde_json::json;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -85,4 +87,74 @@ fn a_former_token_is_refused_when_its_overlap_has_ended() {
     };
     eventually("the former token is refused", || matches!(status(&former), 401 | 429).then_some(()));
     assert_eq!(status(&format!("Bearer {new}")), 200);
+}
+
+#[test]
+fn many_wrong_tokens_lock_nobody_out() {
+    let guarded = Guarded::new(&[["a", "dev", "view"]]);
+    let mut client = guarded.stranger();
+    let mut statuses = Vec::new();
+    for n in 0..200 {
+        let id = if n % 2 == 0 { "a" } else { "unknown" };
+        let wrong = format!("Bearer ga2a_{id}_{n}");
+        let answer = client.request("GET", "/tasks", &[("Authorization", &wrong)], b"");
+        if answer.status() == 429 {
+            let wait: u64 = answer.head.field("retry-after").and_then(|text| text.parse().ok()).expect("a time");
+            assert!((1..=60).contains(&wait), "{wait}");
+        }
+        statuses.push(answer.status());
+    }
+    assert!(statuses[..10].iter().all(|status| *status == 401), "{statuses:?}");
+    assert!(statuses.iter().filter(|status| **status == 429).count() >= 150, "{statuses:?}");
+    assert_eq!(guarded.client(0).get("/tasks").status(), 200, "from the same address");
+}
+
+#[test]
+fn a_credential_that_calls_too_often_waits_and_others_do_not() {
+    let guarded = Guarded::new(&[["a", "dev", "view"], ["b", "dev", "view"]]);
+    edit_credentials(guarded.state.path(), |entry| {
+        if entry["id"] == "a" {
+            entry["rate"] = json!({ "calls_per_minute": 2 });
+        }
+    });
+    let mut client = guarded.client(0);
+    eventually("the limit holds", || {
+        let answer = client.get("/tasks");
+        (answer.status() == 429).then(|| assert!(answer.head.field("retry-after").is_some()))
+    });
+    assert_eq!(guarded.client(1).get("/tasks").status(), 200);
+}
+
+#[test]
+fn a_body_is_not_read_without_a_credential() {
+    let guarded = Guarded::new(&[["a", "dev", "prompt"]]);
+    let mut conn = guarded.stranger().raw();
+    let head = "POST /message:send HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9000000\r\n\
+                Expect: 100-continue\r\nAuthorization: Bearer wrong\r\n\r\n";
+    conn.send(head.as_bytes()).expect("it is sent");
+    let answer = conn.until_closed().expect("it is answered");
+    assert!(answer.starts_with(b"HTTP/1.1 401"), "{}", String::from_utf8_lossy(&answer));
+    // Whoever has one is asked for the body.
+    let head = head.replace("wrong", &guarded.tokens[0]);
+    assert_eq!(guarded.begin(&head, 12), "HTTP/1.1 100");
+}
+
+/// The body of 10 MiB is sent without being asked for. The answer comes when the head is complete, before any of the body.
+#[test]
+fn a_body_that_was_not_asked_for_is_refused_at_its_head() {
+    let guarded = Guarded::new(&[["a", "dev", "prompt"]]);
+    const BODY: usize = 10 << 20;
+    let mut conn = TcpStream::connect(guarded.server.url().trim_start_matches("http://")).expect("it listens");
+    let mut sender = conn.try_clone().expect("a second handle");
+    let head = format!(
+        "POST /message:send HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {BODY}\r\n\
+         Authorization: Bearer wrong\r\n\r\n"
+    );
+    conn.write_all(head.as_bytes()).expect("it is sent");
+    let mut begin = [0; 12];
+    conn.read_exact(&mut begin).expect("it is answered before the body");
+    assert_eq!(&begin, b"HTTP/1.1 401");
+    // How much of the body the kernel takes is its own, because nobody reads it.
+    let _ = sender.write_all(&vec![b' '; BODY]);
+    assert_eq!(guarded.client(0).request("GET", "/health", &[], b"").status(), 200);
 }

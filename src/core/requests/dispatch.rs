@@ -66,6 +66,11 @@ impl Core {
                 None => return,
             }
         }
+        self.proceed(task, request, now);
+    }
+
+    /// Goes on with a call whose task is in memory, as the store has it. Its workspace may have to be looked at first.
+    fn proceed(&mut self, task: Option<TaskId>, request: Parked, now: Now) {
         let caller = &request.caller;
         let wanted = self.wanted_workspace(&request.call, task.as_ref(), caller);
         if let (Some((path, wish)), None) = (wanted, &request.site) {

@@ -83,8 +83,7 @@ impl Core {
         let NewTaskOptions { id, command, site, servers, shared } = options;
         let Create { context, settings, traits } = create;
         let context = context.clone().unwrap_or_else(|| self.settings.entropy.uuid().into());
-        let continued = self.continued(&partition, &context);
-        let (parent, inherited) = continued.map(|Continued { parent, inherited }| (parent, inherited)).unzip();
+        let (parent, inherited) = self.continued(&partition, &context).map(|c| (c.parent, c.inherited)).unzip();
         let key = self.client_key(None, settings)?;
         self.make_room();
         if self.tasks.len() >= self.settings.limits.tasks {

@@ -108,8 +108,7 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     if context.site.trusted {
         context.mcp.clone().begin(Path::new(&context.site.path));
     }
-    let continued = signals.as_ref().map(Signals::continued);
-    let peer_check = PeerCheck::new(supervisors, instances.dir(), continued, &limits);
+    let peer_check = PeerCheck::new(supervisors, instances.dir(), signals.as_ref().map(Signals::continued), &limits);
     problems.extend(peer_check.problem());
     let reports = Reports { log, access_log, stopwatch };
     let server = server::Server::new(listeners, signals, Core::new(setup), store, context, peer_check, reports);
