@@ -27,6 +27,8 @@ mod gcs_api;
 mod instance;
 #[path = "shared_store/log.rs"]
 mod log;
+#[path = "shared_store/programs.rs"]
+mod programs;
 #[path = "shared_store/reading.rs"]
 mod reading;
 #[path = "shared_store/store.rs"]

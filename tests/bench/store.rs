@@ -12,8 +12,6 @@ use crate::report::Verdict;
 use crate::support::fake::{FakeGemini, Memory};
 use crate::support::message::{prompt, prompt_in, state_of, task_of, text_of};
 use crate::support::stamp;
-use gemini_a2a::bucket::memory::{Request, Response};
-use gemini_a2a::bucket::{Expect, List};
 use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -72,7 +70,7 @@ pub fn run(plan: Plan) -> io::Result<Verdict> {
     get(&reader, &events.0);
     table.row(&format!("loading a task of {} events", events.1), begin.elapsed().as_secs_f64(), 2.0, "s");
     drop(reader);
-    start_with_many(&cluster, plan.tasks, &mut table);
+    start_with_many(&cluster, &events.0, plan.tasks, &mut table);
     Ok(table.verdict)
 }
 
@@ -147,17 +145,8 @@ fn long_task(cluster: &Cluster, events: u64) -> (String, u64) {
 }
 
 /// Starts an instance on a bucket with many tasks: copies of the summary of one task under other ids.
-fn start_with_many(cluster: &Cluster, tasks: usize, table: &mut Table) {
-    let bucket = cluster.store.bucket();
-    let list = |prefix: &str| Request::List(List { prefix: prefix.to_owned(), ..List::default() });
-    let Response::List(known) = bucket.carry_out(&list("index/")) else { panic!("a list was asked for") };
-    let known = known.entries.first().expect("a summary");
-    let task = known.name.trim_start_matches("index/");
-    for n in 0..tasks {
-        let id = format!("00000000-0000-4000-8000-{n:012}");
-        let meta = known.meta.iter().map(|(key, value)| (key.clone(), value.replace(task, &id))).collect();
-        bucket.carry_out(&Request::Put { name: format!("index/{id}"), bytes: [].into(), meta, expect: Expect::Absent });
-    }
+fn start_with_many(cluster: &Cluster, known: &str, tasks: usize, table: &mut Table) {
+    cluster.store.repeat_summary(known, tasks);
     let mut instance = cluster.stopped("g", "workspace");
     instance.front.set_link(Link::Slow(DISTANCE));
     let begin = Instant::now();

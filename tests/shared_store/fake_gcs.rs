@@ -3,7 +3,8 @@
 
 use super::gcs_api::{Api, Operation, Preconditions};
 use crate::support::http::{Head, Message, Side};
-use gemini_a2a::bucket::memory::MemoryBucket;
+use gemini_a2a::bucket::memory::{MemoryBucket, Request, Response};
+use gemini_a2a::bucket::{Expect, List};
 use rustix::net::sockopt::set_socket_linger;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -63,6 +64,25 @@ impl FakeGcs {
 
     pub fn bucket(&self) -> &MemoryBucket {
         &self.api.bucket
+    }
+
+    pub fn has_object(&self, name: &str) -> bool {
+        self.bucket().objects().iter().any(|(object, _)| object == name)
+    }
+
+    /// Adds copies of a task's summary under other ids.
+    pub fn repeat_summary(&self, task: &str, times: usize) {
+        let list = List { prefix: format!("index/{task}"), ..List::default() };
+        let Response::List(known) = self.bucket().carry_out(&Request::List(list)) else {
+            panic!("a list was asked for")
+        };
+        let known = known.entries.first().expect("the task has a summary");
+        for n in 0..times {
+            let id = format!("00000000-0000-4000-8000-{n:012}");
+            let meta = known.meta.iter().map(|(key, value)| (key.clone(), value.replace(task, &id))).collect();
+            let name = format!("index/{id}");
+            self.bucket().carry_out(&Request::Put { name, bytes: [].into(), meta, expect: Expect::Absent });
+        }
     }
 
     /// A further port of the same bucket.

@@ -31,6 +31,11 @@ impl Cluster {
         Cluster { store, model, dir: TempDir::new("shared-store"), times: 10 }
     }
 
+    /// A cluster whose bucket lists so many names at a time.
+    pub fn with_pages_of(entries: usize) -> Cluster {
+        Cluster::with(FakeGcs::with_pages_of(entries), FakeGemini::start())
+    }
+
     /// Instances divide the times of the protocol by this number instead of ten.
     pub fn with_times(self, times: u64) -> Cluster {
         Cluster { times, ..self }
@@ -114,6 +119,11 @@ impl Instance {
     /// The port of the running process.
     pub fn port(&self) -> Option<u16> {
         self.process.as_ref().map(|process| process.port)
+    }
+
+    /// What starts it.
+    pub fn command(&mut self) -> &mut Command {
+        &mut self.command
     }
 
     pub fn pid(&self) -> u32 {
