@@ -9,7 +9,7 @@ use rustix::net::sockopt::set_socket_linger;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
@@ -27,6 +27,8 @@ pub enum Link {
     Slow(Duration),
     /// Every request is refused with this status.
     Status(u16),
+    /// Every third request is refused with this status, and the others are carried out.
+    Faulty(u16),
     /// Connections are reset, and no request is carried out.
     Refused,
     /// Requests are read and neither carried out nor answered.
@@ -46,6 +48,8 @@ struct Shared {
     link: Mutex<Link>,
     counts: Mutex<BTreeMap<Operation, u64>>,
     is_over: AtomicBool,
+    /// How many requests came by a faulty link.
+    faulty: AtomicU64,
 }
 
 impl FakeGcs {
@@ -94,6 +98,7 @@ impl FakeGcs {
             link: Mutex::new(Link::Up),
             counts: Mutex::default(),
             is_over: AtomicBool::new(false),
+            faulty: AtomicU64::new(0),
         });
         let accepting = shared.clone();
         thread::spawn(move || {
@@ -147,6 +152,11 @@ impl Shared {
         *guard(&self.link)
     }
 
+    /// Whether a request of a faulty link is carried out: two of three are.
+    fn is_carried_out(&self) -> bool {
+        !self.faulty.fetch_add(1, Ordering::Relaxed).is_multiple_of(3)
+    }
+
     fn carry_out(&self, head: &Head, body: &[u8]) -> Vec<u8> {
         let (operation, reply) = self.api.respond(head, body);
         if let Some(operation) = operation {
@@ -172,7 +182,8 @@ fn serve(mut connection: TcpStream, shared: &Shared) -> Option<()> {
         match shared.link() {
             Link::Up => {}
             Link::Slow(delay) => thread::sleep(delay),
-            Link::Status(status) => {
+            Link::Faulty(_) if shared.is_carried_out() => {}
+            Link::Status(status) | Link::Faulty(status) => {
                 let refused = format!("HTTP/1.1 {status} Refused\r\nContent-Length: 0\r\n\r\n");
                 connection.write_all(refused.as_bytes()).ok()?;
                 body.clear();

@@ -139,6 +139,24 @@ fn an_instance_that_is_cut_off_from_the_store_ends_its_tools() {
 }
 
 #[test]
+fn nothing_is_lost_whatever_the_store_answers_now_and_then() {
+    for status in [408, 429, 500, 502, 503, 504] {
+        let cluster = Cluster::new();
+        let [a, b] = cluster.pair();
+        let (task, call) = ask(&a, "SHELL echo ran >> runs.txt ;; STREAM 60 5000 ++ TEXT Finished.");
+        a.front.set_link(Link::Faulty(status));
+        a.client().call("message/send", approval(&task, &call, "proceed_once"));
+        a.client().call("message/send", prompt_in(&task, "STREAM 60 5000 ++ TEXT Once more."));
+        a.front.set_link(Link::Up);
+        let shown = whole(&a, &task);
+        assert_eq!(contents(&shown), contents(&whole(&b, &task)), "{status}");
+        assert!(shown.iter().any(|event| event.result().to_string().contains("Once more.")), "{status}");
+        assert_eq!(cluster.lines("runs.txt", "ran"), 1, "{status}");
+        assert_eq!(log::owners(&log::read(&cluster.store, &task)).len(), 1, "{status}");
+    }
+}
+
+#[test]
 fn an_instance_that_has_not_noticed_its_end_shows_no_older_state() {
     let cluster = Cluster::new();
     let [a, b] = cluster.pair();
