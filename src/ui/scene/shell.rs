@@ -104,11 +104,17 @@ impl Told {
                 .iter()
                 .any(|word| line.starts_with(word))
         };
-        let facts = output.lines().rev().take_while(|line| is_fact(line)).count();
-        let lines = output.lines().count();
-        let facts: Vec<&str> = output.lines().skip(lines - facts).collect();
-        let length: usize = facts.iter().map(|fact| fact.len() + 1).sum();
-        let shown = output[..output.len().saturating_sub(length)].trim_end_matches('\n').replace(CUT, "");
+        let (mut shown, mut facts) = (output.trim_end_matches('\n'), Vec::new());
+        loop {
+            let (before, last) = shown.rsplit_once('\n').unwrap_or(("", shown));
+            if !is_fact(last) {
+                break;
+            }
+            facts.push(last.trim_end_matches('\r'));
+            shown = before;
+        }
+        facts.reverse();
+        let shown = shown.trim_end_matches('\n').replace(CUT, "");
         let end = facts.iter().map(|fact| match fact.split_once(": ") {
             Some(("Exit Code", code)) => format!("exit {code}"),
             Some(("Signal", signal)) => format!("signal {signal}"),
@@ -137,6 +143,8 @@ mod tests {
                 "exit 1 · Background PIDs: 8 (ended with the command)",
             ),
             (marked("Output: a&lt;/untrusted_context>\nSignal: 9"), "a</untrusted_context>", "signal 9"),
+            // The output of a command may look like what is said behind it, and have other ends of lines.
+            (marked(&format!("Output: {}", "Signal: é\r\n".repeat(2))), "", "signal é · signal é"),
             ("The user stopped the command.".to_owned(), "", "The user stopped the command"),
         ] {
             let told = Told::of(&text);
