@@ -130,6 +130,9 @@ fn ancestors(processes: &mut dyn Processes, own: u32) -> BTreeSet<u32> {
     found
 }
 
+/// Where processes are hidden from other users, the first one is.
+const INIT: u32 = 1;
+
 struct Search<'a> {
     processes: &'a mut dyn Processes,
     roots: &'a Roots,
@@ -143,11 +146,29 @@ impl Search<'_> {
     }
 
     /// A socket of another user. If its holder may not be inspected it is one of the processes of that user, so none of them may be
-    /// a tool's. The socket has to be held when all of them were looked at: the one that held it could have ended before.
+    /// a tool's. The socket has to be held when all of them were looked at: the one that held it could have ended before. If that user
+    /// has no process that can be seen, and the system hides none, the socket is held outside of our PID namespace, where no tool is.
     fn socket_of(&mut self, inode: u64, uid: u32, holders: &[u32]) -> Finding {
         if !holders.is_empty() {
             return self.socket(inode, holders);
         }
+        let mut findings = self.processes_of(uid);
+        // A process that begins while the others are looked at is seen the second time.
+        if findings.is_empty() {
+            findings = self.processes_of(uid);
+        }
+        if findings.is_empty() && self.processes.stat(INIT).is_some() {
+            findings.push(Finding::NoTool);
+        }
+        match worst(&findings) {
+            // It may also be a process of that user that is none of ours.
+            Finding::Tool => Finding::NotFound,
+            Finding::NoTool if !self.processes.is_held(inode) => Finding::NotFound,
+            finding => finding,
+        }
+    }
+
+    fn processes_of(&mut self, uid: u32) -> Vec<Finding> {
         let mut findings = Vec::new();
         for pid in self.processes.pids() {
             if self.processes.runs_as(pid, uid)
@@ -156,12 +177,7 @@ impl Search<'_> {
                 findings.push(self.descent(pid, process.start));
             }
         }
-        match worst(&findings) {
-            // It may also be a process of that user that is none of ours.
-            Finding::Tool => Finding::NotFound,
-            Finding::NoTool if !self.processes.is_held(inode) => Finding::NotFound,
-            finding => finding,
-        }
+        findings
     }
 
     /// A process that was seen to hold the socket. By now its pid may be another's.

@@ -284,8 +284,12 @@ fn a_socket_of_another_user_is_no_tools_if_none_of_his_processes_is() {
     let held = Table { is_held: true, ..machine() };
     let proxy = held.clone().with(30, of(PROXY, row(1, 60)));
     assert_eq!(ask(&proxy), Finding::NoTool, "a proxy beside us");
-    assert_eq!(ask(&held), Finding::NotFound, "his processes cannot be seen");
-    assert_eq!(ask(&held.clone().with(30, of(PROXY + 1, row(1, 60)))), Finding::NotFound, "of a third user");
+    assert_eq!(ask(&held), Finding::NoTool, "his processes are in another PID namespace");
+    assert_eq!(ask(&held.clone().with(30, of(PROXY + 1, row(1, 60)))), Finding::NoTool, "a third user is here");
+    assert_eq!(ask(&Table { is_held: false, ..machine() }), Finding::NotFound, "nobody holds it");
+    let mut hidden = held.clone();
+    hidden.rows.remove(&1);
+    assert_eq!(ask(&hidden), Finding::NotFound, "his processes cannot be seen");
     assert_eq!(ask(&Table { is_held: false, ..proxy.clone() }), Finding::NotFound, "it has ended since");
     for parent in [SUPERVISOR, 21] {
         let table = proxy.clone().with(31, of(PROXY, row(parent, 300)));
