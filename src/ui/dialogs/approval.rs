@@ -132,7 +132,7 @@ impl Approval {
         let hint = if self.printed { "printed above" } else { hint };
         let word = if excerpt { "line" } else { "row" };
         let (body, whole) = cut(body, total, budget, word, hint);
-        self.seen |= whole || (excerpt && budget > 0);
+        self.seen |= whole || (excerpt && budget > 1);
         let has_body = budget > 0 || whole;
         let mut lines = vec![head];
         lines.extend(body.into_iter().chain(warnings));
