@@ -149,7 +149,10 @@ impl Core {
         self.disk.sharing.is_scanning = false;
         for task in result.unwrap_or_default() {
             let loaded = self.tasks.get(&task);
-            if loaded.is_some_and(|loaded| loaded.owned) || self.disk.to_own.contains(&task) {
+            // Otherwise its log could not be read, or not be read on, and it is tried again.
+            let is_read = self.disk.loading.contains_key(&task) || self.disk.sharing.following.contains_key(&task);
+            let is_coming = is_read && self.disk.to_own.contains(&task);
+            if loaded.is_some_and(|loaded| loaded.owned) || is_coming {
                 continue;
             }
             let is_loaded = loaded.is_some();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::a2a::{Dialect, Switches};
 use crate::base::slots::Key;
-use crate::core::disk::request::StoreRequest;
+use crate::core::disk::request::{SharedAnswer, StoreRequest};
 use crate::core::disk::store::{Archive, read_all};
 use crate::core::test_core::{TestCore, core_harness, say};
 use crate::limits::Limits;
@@ -179,4 +179,23 @@ fn a_cancel_stops_what_runs_while_the_store_does_not_answer() {
     test.holds_loads = false;
     test.turns();
     assert!(test.take(conn).contains("canceled"));
+}
+
+#[test]
+fn a_task_of_a_dead_instance_that_could_not_be_loaded_is_loaded_again_after_the_next_scan() {
+    let mut test = shared();
+    test.holds_loads = true;
+    let task = TaskId::from("t");
+    for _ in 0..2 {
+        // The second scan finds that it is being loaded.
+        for _ in 0..2 {
+            let found = SharedAnswer::Scanned(Ok(vec![task.clone()]));
+            test.core.input(crate::core::Input::Shared(found), test.now);
+            test.turns();
+        }
+        assert!(matches!(&test.loads[..], [StoreRequest::Load { task: asked }] if *asked == task), "{:?}", test.loads);
+        let load = test.loads.remove(0);
+        test.core.input(load.failed(StoreError::transient("the bucket does not answer")), test.now);
+        test.turns();
+    }
 }
