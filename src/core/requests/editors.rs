@@ -252,12 +252,17 @@ impl Core {
         self.after_io(key);
     }
 
-    /// Drops a prompt that waits for its turn, or stops the turn that is under way.
+    /// Drops a prompt that waits for its turn, or stops its turn, but not the turn of somebody else that has begun since. 0 is the turn
+    /// that is under way.
     fn stop_prompt(&mut self, task: &TaskId, turn: u32, by: Source, now: Now) -> Result<(), Fault> {
         let Some(loaded) = self.tasks.get(task) else {
             return Ok(());
         };
         let waits = loaded.state.queue.iter().any(|queued| queued.turn == turn);
+        let is_over = turn != 0 && !waits && turn != loaded.state.turn.number;
+        if is_over {
+            return Ok(());
+        }
         let input = if waits { Input::Drop { turn, by } } else { Input::Abort { by } };
         let is_broken = loaded.broken.is_some();
         self.drive(task, input, now).map_err(|refusal| explain(task, refusal))?;
@@ -386,4 +391,25 @@ fn answer(pick: Pick) -> Said {
     let part = Part::data(json!({ "call": pick.call, "option": pick.option }));
     let message = Message::new(format!("answer-{}", pick.call), Speaker::User, vec![part]);
     Said::new(message.into(), vec![pick])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::a2a::Dialect;
+    use crate::core::test_core::TestCore;
+
+    #[test]
+    fn who_takes_a_prompt_back_whose_turn_is_over_does_not_stop_the_next_turn() {
+        let mut test = TestCore::new();
+        let task = test.begin(Dialect::RPC_03, None);
+        test.end_turn();
+        test.say(&task);
+        assert!(test.state(&task).is_at_work());
+        for (turn, is_at_work) in [(1, true), (2, false)] {
+            test.core.stop_prompt(&task, turn, Source::clock(), test.now).expect("it is not refused");
+            test.turns();
+            assert_eq!(test.state(&task).is_at_work(), is_at_work, "turn {turn}");
+        }
+    }
 }
