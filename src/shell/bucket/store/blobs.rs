@@ -46,8 +46,8 @@ impl BucketBlobs {
             }
             let bytes = match self.read(&key.1, 0, usize::MAX) {
                 Ok((bytes, _)) => bytes,
-                // It names the hash of something that was not stored.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                // It names the hash of something that was not stored, or of which no good copy is left: trying again would not help.
+                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => continue,
                 Err(error) => return Err(StoreError::transient(format!("stored content cannot be read: {error}"))),
             };
             block_on(self.member.patient.keep(task, &key.1, &bytes.into())).map_err(halted)?;
@@ -74,16 +74,18 @@ impl BucketBlobs {
 
     fn fetch(&self, hash: &str) -> io::Result<()> {
         let tasks: Vec<TaskId> = lock(&self.named).get(hash).into_iter().flatten().cloned().collect();
+        let mut without: io::Error = io::ErrorKind::NotFound.into();
         for task in tasks {
             let found = block_on(self.member.patient.kept(&task, hash));
             let object = found.map_err(|halt| io::Error::new(io::ErrorKind::TimedOut, halted(halt).message))?;
             match object {
                 Some(object) if sha256(&object.bytes) == hash => return self.files.put(&object.bytes).map(drop),
-                Some(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, "it is damaged")),
+                // Another task may have a good copy.
+                Some(_) => without = io::Error::new(io::ErrorKind::InvalidData, "it is damaged"),
                 None => {}
             }
         }
-        Err(io::ErrorKind::NotFound.into())
+        Err(without)
     }
 }
 

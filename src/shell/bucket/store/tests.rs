@@ -197,6 +197,35 @@ fn content_is_read_from_the_bucket_for_each_task_that_names_it() {
     assert_eq!(read(), Err(std::io::ErrorKind::NotFound));
 }
 
+#[test]
+fn content_with_a_damaged_copy_is_read_from_another_task() {
+    let (bucket, a, _b, _) = two();
+    let content = a.tasks().content.clone();
+    let hash = content.put(b"content").expect("a file is written");
+    let line = format!("{{\"sha256\":\"{hash}\"}}\n");
+    for task in ["x", "y"] {
+        content.upload(&task.into(), line.as_bytes()).expect("the bucket takes it");
+    }
+    let objects = bucket.objects().into_iter().map(|(name, _)| name);
+    let copies: Vec<String> = objects.filter(|name| name.contains(&hash)).collect();
+    let write = |name: &str, bytes: &[u8]| {
+        bucket.delete(name, None).expect("an answer");
+        bucket.put(name, &Arc::from(bytes), &Meta::default(), &Expect::Absent).expect("an answer");
+    };
+    let read = || {
+        fs::remove_dir_all(a.dir.join("cache/own/blobs").join(&hash[..2])).expect("there is a file");
+        content.read(&hash, 0, 99).map(|(bytes, _)| bytes).map_err(|error| error.kind())
+    };
+    for copy in &copies {
+        write(copy, b"damaged");
+        assert_eq!(read(), Ok(b"content".to_vec()));
+        write(copy, b"content");
+    }
+    copies.iter().for_each(|copy| write(copy, b"damaged"));
+    assert_eq!((copies.len(), read()), (2, Err(std::io::ErrorKind::InvalidData)));
+    content.upload(&"z".into(), line.as_bytes()).expect("the task is not held up for ever");
+}
+
 impl Node {
     /// Does what is left to do for tasks at rest.
     fn maintain(&mut self) {
