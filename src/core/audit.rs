@@ -30,6 +30,7 @@ use crate::task::machine::decide::Input;
 use crate::task::message::Source;
 use crate::task::policy::Rule;
 use serde_json::json;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What the audit of a server is made from.
@@ -60,6 +61,8 @@ pub(in crate::core) struct Audit {
     told: Option<u64>,
     /// Whoever sent the request that is being carried out.
     actor: Option<Actor>,
+    /// Who wants tasks deleted that a shared store has not deleted yet. It refuses that where another task continues them.
+    deleting: HashMap<TaskId, Actor>,
     /// What is started when these entries are written.
     held: Vec<(u64, Out)>,
     /// Tasks with jobs that wait for a flush.
@@ -98,6 +101,7 @@ impl Audit {
             retry_armed: false,
             told: None,
             actor: None,
+            deleting: HashMap::new(),
             held: Vec::new(),
             waiting: Vec::new(),
             refusals: Refusals::default(),
@@ -139,7 +143,7 @@ impl Audit {
     }
 
     fn add_of_task(&mut self, task: &TaskId, seq: Seq, kind: Kind, cause: Cause, what: What, now: Now) {
-        let actor = self.actor.clone().unwrap_or_else(|| Actor { who: Who::server(), request: None });
+        let actor = self.by_whom();
         let (who, request) = match cause {
             Cause::Person => (actor.who, actor.request),
             Cause::Agent => (Who::agent(), None),
@@ -179,6 +183,11 @@ impl Audit {
     #[cfg(debug_assertions)]
     pub fn is_flushed_for(&self, task: &TaskId) -> bool {
         self.syncing && self.waiting.contains(task)
+    }
+
+    /// Who causes what happens now: the server, unless a request is being carried out.
+    fn by_whom(&self) -> Actor {
+        self.actor.clone().unwrap_or_else(|| Actor { who: Who::server(), request: None })
     }
 
     /// What follows is not caused by the request that was carried out last.
@@ -280,9 +289,27 @@ impl Core {
         self.audit_of_task(Kind::Saved, task, |texts| What::default().with("rule", texts.value(&json!(rule))), now);
     }
 
-    /// A task is deleted, by whoever asked for it or because it is old.
-    pub(in crate::core) fn audit_deleted(&mut self, task: &TaskId, now: Now) {
-        self.audit_of_task(Kind::Deleted, task, |_| What::default(), now);
+    /// A task is about to be deleted, by whoever asked for it or because it is old. What a shared store is asked for is recorded when it has
+    /// done it.
+    pub(in crate::core) fn audit_deleting(&mut self, task: &TaskId, now: Now) {
+        if self.settings.shared_store.is_none() {
+            return self.audit_of_task(Kind::Deleted, task, |_| What::default(), now);
+        }
+        if let Some(audit) = &mut self.audit {
+            let actor = audit.by_whom();
+            audit.deleting.insert(task.clone(), actor);
+        }
+    }
+
+    /// A shared store has deleted a task, or refused that.
+    pub(in crate::core) fn audit_deleted(&mut self, task: &TaskId, is_removed: bool, now: Now) {
+        if let Some(audit) = &mut self.audit
+            && let Some(Actor { who, request }) = audit.deleting.remove(task)
+            && is_removed
+        {
+            let (task, what) = (Some(task.clone()), What::default());
+            audit.add(&Entry { kind: Kind::Deleted, who, request, task, seq: None, what }, now.unix_ms);
+        }
     }
 
     /// This instance owns a task from now on, has lost it, or gives it up; only in a shared store.
@@ -297,7 +324,7 @@ impl Core {
         let Some(audit) = &mut self.audit else {
             return;
         };
-        let Actor { who, request } = audit.actor.clone().unwrap_or_else(|| Actor { who: Who::server(), request: None });
+        let Actor { who, request } = audit.by_whom();
         let what = what(&audit.texts);
         audit.add(&Entry { kind, who, request, task: Some(task.clone()), seq: None, what }, now.unix_ms);
     }

@@ -30,6 +30,9 @@ pub const FRESH_MS: u64 = 300_000;
 /// log, a marker that nothing was written for.
 pub const GRACE_MS: u64 = 600_000;
 
+/// How long a task whose time is over stays after the store has refused to delete it, mostly because another one continues it.
+pub const REMOVAL_RETRY_MS: u64 = 6 * 3_600_000;
+
 /// The longest wait before a failed request is tried again. The wait doubles from [`RETRY_FIRST_MS`] and is chosen at random below that.
 pub const RETRY_MS: u64 = 8_000;
 

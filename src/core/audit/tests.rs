@@ -341,6 +341,50 @@ fn a_task_is_deleted_after_the_audit_says_so() {
     assert_eq!(last.who.via, "test");
 }
 
+/// Another task may continue it, of which this instance knows nothing.
+#[test]
+fn what_a_shared_store_refuses_to_delete_is_left_for_hours_and_audited_once_it_is_deleted() {
+    let mut test = audited_with(|setup| core_harness::share(setup, "a"));
+    test.flushes = true;
+    let task = test.begin(Dialect::RPC_03, None);
+    test.end_turn();
+    test.cancel(&task);
+    let brief = test.core.tasks.known.get(&task).expect("it is known").clone();
+    let kept_ms = test.limits.times.retention_ms.expect("tasks are not kept for ever");
+    let deleted = |test: &TestCore| kinds(test).iter().filter(|kind| *kind == "deleted").count();
+    test.core.tasks.known.read_clocks(test.now);
+    test.now.mono_ms += kept_ms + 1_000;
+    test.now.unix_ms += kept_ms + 1_000;
+    // What `remove` does, except that the store refuses.
+    test.core.tasks.unload(&task);
+    test.core.tasks.forget(&task, test.now.unix_ms);
+    test.core.audit_deleting(&task, test.now);
+    let result = Err(StoreError::new("task u continues it"));
+    test.core.input(Input::Removed { task: task.clone(), brief, result }, test.now);
+    test.turns();
+    for _ in 0..10 {
+        test.later(test.limits.expiry_retry_ms);
+    }
+    assert_eq!((test.store.bytes(&task).is_empty(), deleted(&test)), (false, 0));
+    test.later(crate::limits::store::REMOVAL_RETRY_MS);
+    test.turns();
+    assert_eq!((test.store.bytes(&task).is_empty(), deleted(&test)), (true, 1));
+}
+
+/// The answer comes when the store has done it.
+#[test]
+fn a_client_that_deletes_a_task_of_a_shared_store_is_in_the_audit_once() {
+    let mut test = audited_with(|setup| core_harness::share(setup, "a"));
+    test.flushes = true;
+    let task = test.begin(Dialect::RPC_03, None);
+    test.end_turn();
+    let answer = test.ask(Dialect::NATIVE, Call::Delete { task: task.clone() });
+    assert_eq!(answer["ok"]["taskId"], json!(task), "{answer}");
+    test.turns();
+    let deleted: Vec<ReadEntry> = entries(&test).into_iter().filter(|entry| entry.kind == "deleted").collect();
+    assert_eq!((deleted.len(), deleted[0].who.via.as_str()), (1, "test"));
+}
+
 #[test]
 fn a_rule_is_saved_after_the_audit_says_so() {
     let mut test = audited();

@@ -9,8 +9,9 @@ use crate::base::id::TaskId;
 use crate::core::Core;
 use crate::core::Out;
 use crate::core::disk::request::StoreRequest;
-use crate::core::disk::store::{Removal, StoreError};
+use crate::core::disk::store::{Lasts, Removal, StoreError};
 use crate::core::timers::Timer;
+use crate::limits::store::REMOVAL_RETRY_MS;
 use crate::task::log::brief::Brief;
 use crate::task::machine::decide;
 use crate::task::machine::decide::Input;
@@ -98,7 +99,10 @@ impl Core {
             return;
         }
         let loaded = self.tasks.get(&task);
-        if self.disk.loading.contains_key(&task) || loaded.is_some_and(|loaded| !loaded.can_leave()) {
+        let is_used = self.disk.loading.contains_key(&task) || loaded.is_some_and(|loaded| !loaded.can_leave());
+        // What a shared store deletes is recorded afterwards: it has to be possible then.
+        let is_unrecorded = self.settings.shared_store.is_some() && self.audit_problem().is_some();
+        if is_used || is_unrecorded {
             self.put_off(task, now);
         } else {
             self.remove(task, now);
@@ -109,7 +113,7 @@ impl Core {
     pub(super) fn remove(&mut self, task: TaskId, now: Now) {
         drop(self.tasks.unload(&task));
         if let Some(brief) = self.tasks.forget(&task, now.unix_ms) {
-            self.audit_deleted(&task, now);
+            self.audit_deleting(&task, now);
             self.start_after_audit(Out::Store(StoreRequest::Remove { task, brief }));
         }
     }
@@ -122,10 +126,17 @@ impl Core {
         result: Result<Removal, StoreError>,
         now: Now,
     ) {
+        self.audit_deleted(&task, result == Ok(Removal::Removed), now);
         self.answer_deleting(&task, &result, now);
         if result != Ok(Removal::Removed) {
             self.tasks.learn(task.clone(), brief);
-            self.put_off(task.clone(), now);
+            let stays = result.as_ref().is_err_and(|error| error.lasts == Lasts::Long);
+            let pause_ms = match stays && self.settings.shared_store.is_some() {
+                // Mostly another task continues it, of which nothing is known here.
+                true => REMOVAL_RETRY_MS,
+                false => self.settings.limits.expiry_retry_ms,
+            };
+            self.tasks.known.put_off(task.clone(), now.unix_ms + pause_ms);
         }
         if result == Ok(Removal::LeftOpen) {
             // Left by a server that died before it had delivered to its webhooks.

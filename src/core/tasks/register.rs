@@ -90,8 +90,11 @@ impl Register {
         None
     }
 
-    /// Lets a task that is due come again at another time.
+    /// Lets a task that is due come again at another time, and not before.
     pub fn put_off(&mut self, task: TaskId, unix_ms: u64) {
+        if let Some(at) = self.briefs.get(&task).and_then(|brief| self.due_at(brief)).filter(|at| *at < unix_ms) {
+            self.due.remove(&(at, task.clone()));
+        }
         self.due.insert((unix_ms, task));
     }
 
