@@ -32,30 +32,80 @@ pub fn cut(text: &mut String, most: usize) {
     }
 }
 
-/// Arguments of a program, for people: without the values of those whose names sound secret, and without what URLs may hold.
+/// Arguments of a program, for people: only those that are flags, paths, or names for certain. Whatever may be a secret or may hold one
+/// is a mark, and so is all that follows the name of one.
 pub fn without_secrets(args: &[String]) -> Vec<String> {
-    const REDACTED: &str = "[redacted]";
+    const HIDDEN: &str = "…";
     let mut is_next_secret = false;
     let mut shown = |arg: &String| {
-        if std::mem::take(&mut is_next_secret) && !arg.starts_with('-') {
-            return REDACTED.to_owned();
-        }
-        let (name, value) = arg.split_once('=').map_or((arg.as_str(), None), |(name, value)| (name, Some(value)));
-        let is_secret = sounds_secret(name) && !name.contains("://");
-        match (is_secret, value) {
-            (true, Some(_)) => return format!("{name}={REDACTED}"),
-            (true, None) if name.starts_with('-') => is_next_secret = true,
-            (true, None) | (false, _) => {}
-        }
-        let Some((scheme, rest)) = arg.split_once("://") else { return arg.clone() };
-        let end = rest.find('/').unwrap_or(rest.len());
-        let host = rest[..end].rfind('@').map_or(0, |at| at + 1);
-        let path = rest[host..].split(['?', '#']).next().unwrap_or_default();
-        let user = if host > 0 { "[redacted]@" } else { "" };
-        let query = if host + path.len() < rest.len() { "?[redacted]" } else { "" };
-        clean_line(&format!("{scheme}://{user}{path}{query}"), arg.len() + 2 * REDACTED.len())
+        let is_secret = std::mem::replace(&mut is_next_secret, announces_secret(arg));
+        let is_shown = !is_secret && if arg.starts_with('-') { is_plain_flag(arg) } else { is_plain_name(arg) };
+        clean_line(if is_shown { arg } else { HIDDEN }, SHOWN_ARG_BYTES)
     };
     args.iter().map(&mut shown).collect()
+}
+
+/// The longest argument that is shown.
+const SHOWN_ARG_BYTES: usize = 64;
+
+/// Whether it is a flag whose value may be a secret. One letter says nothing about that, except for some that have no value or a
+/// usual one.
+fn announces_secret(arg: &str) -> bool {
+    static WORDS: LazyLock<Regex> = LazyLock::new(|| {
+        let parts = "(?i)key|auth|bearer|header|cookie|pass|jwt|cred|sign|session";
+        let words = "(?:^|[^a-z])(?:pat|env|user|pwd|pw|dsn)(?:[^a-z]|$)|(?-i:Pat|Pwd|Env|Dsn)(?:[^a-z]|$)";
+        Regex::new(&format!("{parts}|{words}")).expect("the expression is valid")
+    });
+    let Some(flag) = arg.strip_prefix('-') else { return false };
+    let is_letter = flag.chars().count() == 1 && !["y", "m", "i", "v", "q", "-"].contains(&flag);
+    !flag.contains(['=', ':']) && (is_letter || sounds_secret(flag) || WORDS.is_match(flag))
+}
+
+/// Whether it is a flag without a value. After one hyphen there may be a letter and its value.
+fn is_plain_flag(arg: &str) -> bool {
+    let is_name = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+    match arg.strip_prefix("--") {
+        Some(name) => is_name(name) && arg.len() <= SHOWN_ARG_BYTES && !looks_secret(name),
+        None => arg.len() == 2 && is_name(arg),
+    }
+}
+
+/// Whether it is a path, or a name such as that of a package.
+fn is_plain_name(arg: &str) -> bool {
+    let is_usual = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '@' | '.' | '_' | '-');
+    arg.len() <= SHOWN_ARG_BYTES && arg.chars().all(is_usual) && !looks_secret(arg)
+}
+
+/// Whether it has a part that begins as the tokens of known services do, or that is as long as tokens are and has digits as they do.
+fn looks_secret(text: &str) -> bool {
+    const BEGINS: [&str; 20] = [
+        "sk-",
+        "sk_",
+        "pk_",
+        "rk_",
+        "ghp_",
+        "gho_",
+        "ghu_",
+        "ghs_",
+        "ghr_",
+        "github_pat_",
+        "glpat-",
+        "xox",
+        "xapp-",
+        "AIza",
+        "AKIA",
+        "ya29",
+        "eyJ",
+        "hf_",
+        "npm_",
+        "pypi-",
+    ];
+    const TOKEN_CHARS: usize = 20;
+    text.split(['/', '.', '@']).any(|part| {
+        let has = |is: fn(&char) -> bool| part.chars().any(|c| is(&c));
+        let is_mixed = has(char::is_ascii_digit) && has(char::is_ascii_alphabetic);
+        BEGINS.iter().any(|begin| part.starts_with(begin)) || part.len() >= TOKEN_CHARS && is_mixed
+    })
 }
 
 /// Whether what has this name is usually secret.
@@ -117,22 +167,25 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_shown_without_what_may_be_secret() {
-        let args = [
-            "-y",
-            "--api-key",
-            "abc",
-            "--token=abc",
-            "--verbose",
-            "postgres://u:pw@h/db?sslkey=x",
-            "http://h/p",
-            "A=b",
-        ];
-        let shown = without_secrets(&args.map(str::to_owned));
-        let expected =
-            "-y --api-key [redacted] --token=[redacted] --verbose postgres://[redacted]@h/db?[redacted] http://h/p A=b";
-        assert_eq!(shown.join(" "), expected);
-        assert_eq!(without_secrets(&["--token", "--flag", "x"].map(str::to_owned)).join(" "), "--token --flag x");
+    fn arguments_are_shown_only_if_they_are_no_secrets_for_certain() {
+        for (args, expected) in [
+            ("-y @scope/server-x@1.2.3 --verbose ./a/b.js /tmp", "-y @scope/server-x@1.2.3 --verbose ./a/b.js /tmp"),
+            ("--api-key abc --token=abc --flag x A=b", "--api-key … … --flag x …"),
+            ("--header Authorization:_Bearer_x X-Api-Key:abc y", "--header … … y"),
+            ("--header=X-API-Key:abc --env=GITHUB_TOKEN=ghp_x y", "… … y"),
+            (
+                "--token -AbC --pat hunter --auth x --key x --bearer x y",
+                "--token … --pat … --auth … --key … --bearer … y",
+            ),
+            ("--githubPat x -token x --path x -p x -px", "--githubPat … … … --path x -p … …"),
+            ("postgres://u:pw@h/db http://h/p", "… …"),
+            ("sk-abc ghp_abc xoxb-1 a/eyJ0.abc abcdefghij0123456789 --abcdefghij0123456789", "… … … … … …"),
+            ("a\u{1b}[2J --a\u{1b}[2J \u{202e}x", "… … …"),
+        ] {
+            let args: Vec<String> = args.split(' ').map(str::to_owned).collect();
+            assert_eq!(without_secrets(&args).join(" "), expected, "{args:?}");
+        }
+        assert_eq!(without_secrets(&["a b".into(), "c\nd".into(), "e".repeat(65)]), ["…", "…", "…"]);
     }
 
     #[test]

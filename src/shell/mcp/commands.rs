@@ -8,7 +8,7 @@ use crate::base::json;
 use crate::mcp::config::{Server, Transport};
 use crate::mcp::session::Ask;
 use crate::mcp::state::State;
-use crate::mcp::text::without_secrets;
+use crate::mcp::text::{clean_line, without_secrets};
 use crate::shell::journal::saved_rules::replace;
 use crate::shell::start::workspace_settings::read_plain;
 use crate::shell::workers::slash_commands::Asked;
@@ -227,9 +227,12 @@ fn place(server: &Server, detail: Detail) -> String {
     match &server.transport {
         Transport::Stdio { command, .. } if detail == Detail::Arguments => {
             let args = without_secrets(&server.written_args).join(" ");
-            server.redactor().hide(format!("{command} {args}").trim_end())
+            let line = server.redactor().hide(&format!("{command} {args}"));
+            clean_line(&line, line.len())
         }
-        Transport::Stdio { command, args, .. } => format!("{command} with {} arguments", args.len()),
+        Transport::Stdio { command, args, .. } => {
+            format!("{} with {} arguments", clean_line(command, command.len()), args.len())
+        }
         Transport::Network { url, .. } => url.shown(),
     }
 }
