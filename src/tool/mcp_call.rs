@@ -70,9 +70,9 @@ pub trait McpServers: Send + Sync {
         None
     }
 
-    /// Whether somebody who writes this after an `@` mentions a resource.
-    fn is_mentioned(&self, _: McpScope<'_>, _: &str) -> bool {
-        false
+    /// The names of the servers whose resources somebody may mention.
+    fn names(&self, _: McpScope<'_>) -> Vec<String> {
+        Vec::new()
     }
 
     /// What the connected servers of a task say about their use, for the model.

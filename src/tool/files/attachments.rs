@@ -6,6 +6,7 @@
 //! is told what was left out.
 
 use crate::base::text::unsafe_char::is_unsafe;
+use crate::mcp::resources::mention;
 use crate::task::log::media::Media;
 use crate::task::machine::job::Attachments;
 use crate::tool::Ctx;
@@ -28,7 +29,7 @@ const NOT_MEANT: [&str; 2] = [
 ];
 /// Names that are never attached.
 const SECRET: &str = "{.env,.env.*}";
-/// How many of the files left out are named to the model.
+/// How many of the files or resources left out are named to the model.
 const NAMED_LEFT_OUT: usize = 5;
 
 /// The files that a prompt names, for the model. None if it names nothing that exists, or if the search for files was cancelled or
@@ -46,31 +47,48 @@ pub fn attached_files(prompt: &str, ctx: &Ctx) -> Option<(Attachments, usize)> {
     read(&named, ctx)
 }
 
-/// Adds the resources of MCP servers that a prompt names, as `@server:uri`. They count as the files do that were read before.
+/// Adds the resources of MCP servers that a prompt names, as `@server:uri`. They count as the files do that were read before, and also
+/// if they cannot be read.
 pub fn with_resources(files: Option<(Attachments, usize)>, prompt: &str, ctx: &Ctx) -> Option<Attachments> {
     let (mut all, mut count) = files.map_or((None, 0), |(found, count)| (Some(found), count));
     let limits = ctx.limits;
-    let is_mentioned = |mention: &&String| mention.contains(':') && ctx.mcp.is_mentioned(ctx.mcp_scope(), mention);
-    for mention in mentions(prompt).iter().filter(is_mentioned) {
+    let mut mentions = mentions(prompt);
+    mentions.retain(|mention| mention.contains(':'));
+    let servers = if mentions.is_empty() { Vec::new() } else { ctx.mcp.names(ctx.mcp_scope()) };
+    mentions.retain(|text| mention(text, servers.iter().map(String::as_str)).is_some());
+    let mut left_out: Vec<String> = Vec::new();
+    for mention in mentions {
         let found: &mut Attachments = all.get_or_insert_default();
         let room = limits.attached_chars.saturating_sub(found.text.as_str().chars().count());
-        let block = match room > 0 && count < limits.attached_files {
-            true => ctx.mcp.mentioned(ctx.mcp_scope(), mention),
-            false => None,
-        };
-        let block = match block {
+        // The first that has no room is the last that is looked at.
+        let is_full = !left_out.is_empty() || room == 0 || count >= limits.attached_files;
+        let read = if is_full { None } else { ctx.mcp.mentioned(ctx.mcp_scope(), &mention) };
+        let name = untrusted_name(&mention);
+        let block = match read {
             Some(Ok(result)) => {
-                count += 1;
                 found.media.extend(result.media);
                 untrusted(&without_middle(&result.for_model, room.min(limits.result_chars)))
             }
             Some(Err(error)) => format!("[It could not be read: {}]", error.message),
-            None => "[It is left out.]".to_owned(),
+            None => {
+                left_out.push(name);
+                continue;
+            }
         };
-        let mention = untrusted_name(mention);
-        found.text = format!("{}\n\n--- {mention} ---\n\n{block}", found.text.as_str()).trim_start().into();
+        count += 1;
+        found.text = format!("{}\n\n--- {name} ---\n\n{block}", found.text.as_str()).trim_start().into();
+    }
+    if let (Some(found), false) = (&mut all, left_out.is_empty()) {
+        let line = left_out_line("resource(s)", &left_out);
+        found.text = format!("{}\n\n{line}", found.text.as_str()).trim_start().into();
     }
     all
+}
+
+/// The model should not believe that it has everything.
+fn left_out_line(what: &str, names: &[String]) -> String {
+    let named = &names[..names.len().min(NAMED_LEFT_OUT)];
+    format!("[{} {what} are left out, such as {}.]", names.len(), named.join(", "))
 }
 
 /// A name in one line.
@@ -244,9 +262,8 @@ impl Contents {
 
     fn finish(mut self) -> Attachments {
         if !self.left_out.is_empty() {
-            // The model should not believe that it has everything.
-            let names = &self.left_out[..self.left_out.len().min(NAMED_LEFT_OUT)];
-            self.text += &format!("[{} file(s) are left out, such as {}.]\n", self.left_out.len(), names.join(", "));
+            self.text += &left_out_line("file(s)", &self.left_out);
+            self.text.push('\n');
         }
         if self.read == 0 {
             let text = format!("No files matching the criteria were found or could be read.\n{}", self.text);
@@ -358,8 +375,8 @@ mod tests {
             Ok(McpResult::default())
         }
 
-        fn is_mentioned(&self, _: McpScope<'_>, text: &str) -> bool {
-            text.starts_with("x:")
+        fn names(&self, _: McpScope<'_>) -> Vec<String> {
+            vec!["x".into()]
         }
 
         fn mentioned(&self, _: McpScope<'_>, text: &str) -> Option<Result<McpResult, CallError>> {
@@ -384,6 +401,14 @@ mod tests {
         assert_eq!(read(&Limits { attached_files: 2, ..Limits::default() }, prompt), [true, true, false]);
         assert_eq!(read(&Limits { attached_files: 1, ..Limits::default() }, prompt), [true, false, false]);
         assert_eq!(read(&Limits { attached_chars: 20, ..Limits::default() }, prompt), [true, false, false]);
+        let many: String = (0..9).map(|n| format!(" @x:{n}")).collect();
+        let text = with_ctx(&scratch, &Limits { attached_files: 2, ..Limits::default() }, |ctx| {
+            let workspace = Workspace::open(scratch.path()).expect("it opens");
+            let ctx = Ctx { workspace, others: Vec::new(), mcp: &Readable, ..*ctx };
+            with_resources(None, &many, &ctx).expect("something is named").text
+        });
+        let end = "\n\n[7 resource(s) are left out, such as x:2, x:3, x:4, x:5, x:6.]";
+        assert!(text.as_str().ends_with(end) && !text.as_str().contains("--- x:2 ---"), "{text}");
     }
 
     #[test]

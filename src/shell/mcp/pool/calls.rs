@@ -8,7 +8,7 @@ use crate::base::id::{TaskId, Tenant};
 use crate::base::lock::lock;
 use crate::limits::mcp::ALL_INSTRUCTIONS_BYTES;
 use crate::mcp::config::{Isolation, Server};
-use crate::mcp::{content, resources};
+use crate::mcp::content;
 use crate::task::definitions::slash::{Commanded, McpCounts};
 use crate::task::log::server::ServerSeen;
 use crate::task::spec::{CallError, ErrorKind, ToolSpec};
@@ -123,9 +123,8 @@ impl McpServers for Pool {
         Pool::mentioned(self, scope, text)
     }
 
-    fn is_mentioned(&self, scope: McpScope<'_>, text: &str) -> bool {
-        let servers = self.of_task(scope);
-        resources::mention(text, servers.all.iter().map(|one| one.name.as_str())).is_some()
+    fn names(&self, scope: McpScope<'_>) -> Vec<String> {
+        self.of_task(scope).all.iter().map(|one| one.name.clone()).collect()
     }
 
     fn instructions(&self, scope: McpScope<'_>) -> String {
