@@ -2,6 +2,8 @@
 //! its own, because a response may be an event stream that lasts as long as a call. What responses mean is decided in
 //! [`crate::mcp::transport::http`].
 
+#[cfg(test)]
+mod tests;
 mod trouble;
 
 use super::Context;
@@ -273,8 +275,7 @@ impl Shared {
                 fields.fold(agent.get(&url), |made, (name, value)| made.header(name, value)).call()
             }
         };
-        let unreached = |error| Trouble::Unreached(format!("{} cannot be reached: {error}", endpoint.url.shown()));
-        let response = response.map_err(unreached)?;
+        let response = response.map_err(|error| Trouble::of(&error, &endpoint.url))?;
         let (head, body) = response.into_parts();
         let mut headers = Headers::default();
         for (name, value) in &head.headers {
@@ -519,40 +520,4 @@ fn in_order(arrived: Vec<Arrived>) -> (Vec<Input>, Option<Flow>) {
         return (came, Some(end));
     }
     (came, None)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::TcpListener;
-
-    /// Nothing is sent anywhere.
-    #[test]
-    fn a_server_that_a_client_named_has_only_addresses_that_it_may_have() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        listener.set_nonblocking(true).expect("it can be asked");
-        let here = format!("http://{}/", listener.local_addr().expect("bound"));
-        let config = Agent::config_builder().timeout_global(Some(Duration::from_secs(10))).build();
-        for (reach, url, why) in [
-            (Reach::Loopback, "http://10.0.0.1/", "10.0.0.1 is not on this machine"),
-            (Reach::Public, "http://10.0.0.1/", "10.0.0.1 is not on the public internet"),
-            (Reach::Public, &here, "127.0.0.1 is not on the public internet"),
-        ] {
-            let error = agent(&config, reach).get(url).call().expect_err("it is refused").to_string();
-            assert!(error.contains(why), "{url}: {error}");
-        }
-        assert!(listener.accept().is_err(), "nobody came");
-    }
-
-    #[test]
-    fn what_came_before_the_end_of_a_connection_counts() {
-        let input = |text: &str| Arrived::Input(Input::Junk(text.into()));
-        let ends = [Arrived::Ended("e".into()), Arrived::Broken("b".into()), Arrived::TrySse, Arrived::NeedsLogin];
-        for end in ends {
-            let (came, end) = in_order(vec![input("one"), input("two"), end, input("late")]);
-            assert_eq!(came.len(), 2);
-            assert!(end.is_some_and(|end| !matches!(end, Flow::Came(_))));
-        }
-        assert!(matches!(in_order(vec![input("one")]), (came, None) if came.len() == 1));
-    }
 }
