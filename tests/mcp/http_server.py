@@ -212,6 +212,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if has("moved") and self.path == "/mcp":
             return self.answer(307, Location="/moved")
         if method == "initialize":
+            if has("leaves") and made:
+                return self.answer(503)
             made += 1
             sessions.add(f"s{made}")
             return self.result(message, server.answer(message), Mcp_Session_Id=f"s{made}")

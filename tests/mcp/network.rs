@@ -216,6 +216,18 @@ fn reconnects(network: &Network, streams: usize) {
     assert_eq!(network.heard().iter().filter(|one| one["path"] == "/sse" && one["http"] == "GET").count(), streams);
 }
 
+/// It lost the session of a call and cannot begin another one: the call may have run before that.
+#[test]
+fn a_call_of_a_server_that_went_away_may_have_run() {
+    let Some(network) = Network::new("forgets,leaves", "/mcp", json!({})) else { return };
+    let events = network.mcp.fixture.say("CALL mcp_x_echo {\"text\": \"hello\"} ;; TEXT done");
+    let response = ended(&events).expect("an end")["response"].clone();
+    assert!(
+        response["error"]["message"].as_str().is_some_and(|why| why.contains("the call may have run")),
+        "{response}"
+    );
+}
+
 /// It is tried again without anybody asking for it, over both transports.
 #[test]
 fn a_server_that_is_down_at_first_is_connected_when_it_is_there() {

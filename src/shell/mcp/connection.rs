@@ -385,6 +385,10 @@ impl Connection {
             End::NeedsLogin => (End::NeedsLogin, format!("needs login: gemini-a2a mcp login {}", self.server.name)),
             End::Ended(why) => (End::Ended(with_words(&why)), for_calls(&[&why, &how])),
             End::Died(why) => (End::Broken(with_words(&why)), with_words(&why)),
+            // It may have taken calls in a session that it lost; before it is connected none are sent.
+            End::Unreached(why) if lock(&self.inner).state == State::Connected => {
+                (End::Unreached(with_words(&why)), for_calls(&[&why]))
+            }
             End::Unreached(why) => (End::Unreached(with_words(&why)), with_words(&why)),
             // How it ends after that says nothing about it.
             End::Broken(why) => (End::Broken(self.with_last_words(&[&why])), for_calls(&[&why])),
