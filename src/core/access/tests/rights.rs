@@ -53,6 +53,10 @@ fn wish() -> Wish {
     Wish { id: None, url: "https://hook.example/".into(), token: None, schemes: Vec::new(), credentials: None }
 }
 
+fn known_with_directories(task: &TaskId) -> Known {
+    Known { directories: vec!["/w/x".into()], ..known(task) }
+}
+
 /// Every call, with the right that it needs.
 fn calls(task: &TaskId) -> Vec<(Call, Option<Right>)> {
     use Right::{Admin, Approve, Prompt, View};
@@ -60,7 +64,6 @@ fn calls(task: &TaskId) -> Vec<(Call, Option<Right>)> {
     let prompt = || Say { task: Some(task()), ..say("more", Protocol::V03) };
     let auto = Create { settings: Settings { auto_execute: Some(true), ..Settings::default() }, ..create() };
     let join = |follow| Call::Join(Join { follow, after: None });
-    let directories = Known { directories: vec!["/w/x".into()], ..known(&task()) };
     vec![
         (Call::Say(prompt()), Some(Prompt)),
         (Call::Say(answer(Some(&task()), "c", Choice::ProceedOnce, None)), Some(Approve)),
@@ -96,7 +99,7 @@ fn calls(task: &TaskId) -> Vec<(Call, Option<Right>)> {
         (Call::Open(Open::Live), Some(Prompt)),
         (Call::Open(Open::Load(known(&task()))), Some(View)),
         (Call::Open(Open::Resume(known(&task()))), Some(View)),
-        (Call::Open(Open::Resume(directories)), Some(Prompt)),
+        (Call::Open(Open::Resume(known_with_directories(&task()))), Some(Prompt)),
         (Call::Sessions { workspace: None, after: None }, Some(View)),
         (Call::TakeBack { task: task() }, Some(Prompt)),
         (Call::Leave { task: task() }, Some(Prompt)),
