@@ -1,7 +1,7 @@
 //! What credentials cost: requests per second with a token beside none, with the audit and the access log beside neither, and how long
 //! a valid credential waits during a flood of wrong ones. Reading writes no audit entry, and a prompt writes two. The servers take turns, so that what else the machine does hits all alike.
 
-use crate::measure::{Spread, median, repeat};
+use crate::measure::{MANY_CONNECTIONS, Spread, median, repeat};
 use crate::others::waits_of;
 use crate::report::Verdict;
 use crate::subject::{Model, Running, Subject};
@@ -28,8 +28,8 @@ pub const QUICK: Plan = Plan { rounds: 3, time: Duration::from_millis(200) };
 const WITH_TOKEN: f64 = 0.9;
 const WITH_LOGS: f64 = 0.8;
 
-/// What is asked again and again.
-const ASKED: [&str; 2] = ["GET /tasks", "message/send"];
+/// What is asked again and again, and over how many connections. A credential may send twenty prompts within a millisecond.
+const ASKED: [(&str, usize); 2] = [("GET /tasks", MANY_CONNECTIONS), ("message/send", 10)];
 
 struct Side {
     name: &'static str,
@@ -75,8 +75,8 @@ pub fn run(model: &Model, plan: Plan) -> io::Result<Verdict> {
     ];
     for _ in 0..plan.rounds {
         for side in &mut sides {
-            for (request, rates) in side.requests().iter().zip(&mut side.rates) {
-                let (rate, _) = repeat(&side.server, request, plan.time)?;
+            for ((request, rates), (_, connections)) in side.requests().iter().zip(&mut side.rates).zip(ASKED) {
+                let (rate, _) = repeat(&side.server, request, connections, plan.time)?;
                 rates.push(rate);
             }
         }
@@ -121,8 +121,8 @@ fn credential(dir: &TempDir) -> io::Result<String> {
 }
 
 fn print(sides: &[Side], at: usize) -> Verdict {
-    let (what, bases) = (ASKED[at], &sides[0].rates[at]);
-    println!("\n{what} over 50 kept connections, the median of {} rounds in turn:", bases.len());
+    let ((what, connections), bases) = (ASKED[at], &sides[0].rates[at]);
+    println!("\n{what} over {connections} kept connections, the median of {} rounds in turn:", bases.len());
     println!("| with | requests/s | ratio | required |");
     println!("|---|---|---|---|");
     let base = median(bases.clone(), |rate| *rate);

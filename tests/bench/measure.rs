@@ -303,17 +303,18 @@ fn load(server: &Running, burst: Burst) -> io::Result<Load> {
 
 /// The card, again and again.
 fn card(server: &Running, time: Duration) -> io::Result<(f64, Spread)> {
-    repeat(server, &server.client().bytes("GET", CARD, &[], b""), time)
+    repeat(server, &server.client().bytes("GET", CARD, &[], b""), MANY_CONNECTIONS, time)
 }
 
-/// A request, again and again over fifty kept connections: how often per second, and how long each took.
-pub fn repeat(server: &Running, request: &[u8], time: Duration) -> io::Result<(f64, Spread)> {
-    const CONNECTIONS: usize = 50;
+pub const MANY_CONNECTIONS: usize = 50;
+
+/// A request, again and again over kept connections: how often per second, and how long each took.
+pub fn repeat(server: &Running, request: &[u8], connections: usize, time: Duration) -> io::Result<(f64, Spread)> {
     let mut swarm = Swarm::new(Lags::Ignore)?;
-    swarm.connect(server.address(), CONNECTIONS)?;
+    swarm.connect(server.address(), connections)?;
     let begin = Instant::now();
-    let mut sent = vec![begin; CONNECTIONS];
-    for line in 0..CONNECTIONS {
+    let mut sent = vec![begin; connections];
+    for line in 0..connections {
         swarm.send(line, request);
     }
     let mut times = vec![];
