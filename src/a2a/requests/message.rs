@@ -15,6 +15,9 @@ use crate::task::fault::{Fault, FaultKind};
 use crate::task::machine::job::Pick;
 use crate::task::media_type;
 use crate::task::message::{Content, Message, Part, Role};
+use ::base64::Engine;
+use ::base64::alphabet;
+use ::base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use serde_json::Value;
 
 const AT: &str = "message";
@@ -226,8 +229,12 @@ fn file(sent: &Object, at: &str) -> Result<Part, Fault> {
     })
 }
 
-/// Base64 in the standard alphabet and with padding; the URL-safe alphabet and missing padding are accepted too.
+/// Base64 in the standard alphabet and with padding; the URL-safe alphabet, missing padding and unused bits that are not zero are
+/// accepted too.
 fn base64(sent: &str) -> Option<String> {
+    const LENIENT: GeneralPurpose =
+        GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
+
     let digits = sent.trim_end_matches('=');
     let is_digit = |b: u8| b.is_ascii_alphanumeric() || b"+/-_".contains(&b);
     if digits.len() % 4 == 1 || sent.len() - digits.len() > 2 || !digits.bytes().all(is_digit) {
@@ -237,7 +244,8 @@ fn base64(sent: &str) -> Option<String> {
     while !plain.len().is_multiple_of(4) {
         plain.push('=');
     }
-    Some(plain)
+    let last = plain.split_off(plain.len().saturating_sub(4));
+    Some(plain + &STANDARD.encode(LENIENT.decode(last).ok()?))
 }
 
 /// The media types of parts that are accepted, for the card.
