@@ -23,7 +23,7 @@ pub mod push;
 mod push;
 mod requests;
 #[cfg(test)]
-mod sample;
+pub(crate) mod sample;
 mod switches;
 mod views;
 mod words;

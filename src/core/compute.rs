@@ -16,7 +16,7 @@ use crate::core::readers::subscription::{FirstBody, Kind, Reply};
 use crate::core::requests::Caller;
 use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::{Core, Input, Out};
-use crate::limits::Limits;
+use crate::limits::{CALL_BYTES, FAULT_CHARS, Limits};
 use crate::task::call::Call;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::blob::Blobs;
@@ -101,8 +101,8 @@ impl Core {
         };
         let (switches, limits) = (self.settings.switches.clone(), self.settings.limits.clone());
         self.compute(conn, form, bytes, move |blobs| {
-            let mut decoded = a2a::decode(&request, &switches);
-            store_message(&mut decoded, blobs, &limits);
+            let decoded = a2a::decode(&request, &switches);
+            let decoded = within_limits(decoded, request.body.len(), blobs, &limits);
             Computed::Request(Box::new((Request { body: Vec::new(), ..request }, decoded)))
         });
     }
@@ -130,9 +130,8 @@ impl Core {
         let (joined, switches) = (form.clone(), self.settings.switches.clone());
         let limits = self.settings.limits.clone();
         self.compute(conn, form, bytes, move |blobs| {
-            let mut decoded = a2a::socket(&text, &joined, &switches);
-            store_message(&mut decoded, blobs, &limits);
-            Computed::Message(Box::new(decoded))
+            let decoded = a2a::socket(&text, &joined, &switches);
+            Computed::Message(Box::new(within_limits(decoded, text.len(), blobs, &limits)))
         });
     }
 
@@ -294,11 +293,34 @@ impl Core {
     }
 }
 
-/// Stores what is long in a message, so that its event need not contain it.
-fn store_message(decoded: &mut Decoded, blobs: &dyn Blobs, limits: &Limits) {
-    if let Ok((Call::Say(say), _)) = decoded {
-        Arc::make_mut(&mut say.said.message).store(blobs, limits);
+/// A long request without what the loop need not handle: what is long in its message is stored, and if all else is too long, it is
+/// refused.
+fn within_limits(decoded: Decoded, request_bytes: usize, blobs: &dyn Blobs, limits: &Limits) -> Decoded {
+    let (mut call, mut form) = match decoded {
+        Ok(decoded) => decoded,
+        Err((fault, form)) => return Err((fault.cut(FAULT_CHARS), form)),
+    };
+    let bytes = match &call {
+        Call::Say(say) => form.id.len() + say.bytes_beside_content(),
+        _ => request_bytes,
+    };
+    if bytes > CALL_BYTES {
+        if form.id.len() > CALL_BYTES {
+            form.id = Shared::from(*b"null");
+        }
+        let message = format!(
+            "The request has {bytes} bytes beside the texts and files of its message; {CALL_BYTES} are allowed. Texts and files may \
+             be longer than that; data, metadata and edited contents may not."
+        );
+        return Err((Fault::new(FaultKind::TooLarge, message), form));
     }
+    if let Call::Say(say) = &mut call
+        && !Arc::make_mut(&mut say.said.message).store(blobs, limits)
+    {
+        let message = "A long text or file of the message cannot be stored. Look at /health, and send it again later.";
+        return Err((Fault::new(FaultKind::Storage, message), form));
+    }
+    Ok((call, form))
 }
 
 /// Why a long request is not decoded.

@@ -160,7 +160,7 @@ pub const LIVE_SHOWN_MS: u64 = 100;
 /// Characters of the output of a user's own command that the model is shown. The rest is left out.
 pub const SHELL_CHARS: usize = 10_000;
 
-/// Length of a command line, and the commands in it. A longer line needs approval.
+/// Length of a command line, and the commands in it. A longer line needs approval; a longer prompt is no slash command.
 pub const COMMAND_CHARS: usize = 64 * KIB;
 pub const COMMAND_PARTS: usize = 256;
 /// Directories that a command may run in, because each `cd` before it may succeed or fail. With more the line needs approval.
@@ -272,9 +272,16 @@ pub const PEER_ANCESTORS: usize = 256;
 /// reading its journal do not take the time and memory of every file that was edited.
 pub const INLINE_BYTES: usize = 64 * KIB;
 
-/// A text of a prompt that is written into the journal itself, which takes the loop a few milliseconds. People read prompts, so this is
-/// more than other texts have. A longer one is stored beside the journal.
-pub const INLINE_PROMPT_BYTES: usize = MIB;
+/// The texts of a prompt that are written into the journal itself, together. People read prompts, so this is more than other texts have.
+/// What does not fit is stored beside the journal, so that writing an event takes the loop a few milliseconds.
+pub const INLINE_PROMPT_BYTES: usize = 256 * KIB;
+
+/// Bytes of a request beside the texts and files of its message, as JSON: data, metadata, edited files, ids, names. Texts and files can
+/// be stored beside the journal, all else is in it and is handled by the loop, some milliseconds for each MiB. A request with more is
+/// refused.
+pub const CALL_BYTES: usize = MIB;
+/// Characters of an error about a long request. They may contain names that the client chose. The rest is cut.
+pub const FAULT_CHARS: usize = 1_000;
 
 /// Stored content that no journal names is deleted after this time: its event may still be on the way to the disk.
 pub const BLOB_GRACE_MS: u64 = 3_600_000;

@@ -1,6 +1,7 @@
 //! Requests of clients without a dialect. Dialects parse into these; the core performs them.
 
 use crate::base::id::{ConfigId, ContextId, Seq, TaskId};
+use crate::base::json;
 use crate::base::secret::Secret;
 use crate::task::access::Rights;
 use crate::task::definitions::slash::Typed;
@@ -315,6 +316,15 @@ impl Say {
     pub fn new(said: Said, task: Option<TaskId>, create: Create, mode: Mode) -> Say {
         Say { said, task, create, push: None, mode, history: None }
     }
+
+    /// The length of all but the texts and files of its message, about as it is in the log.
+    pub fn bytes_beside_content(&self) -> usize {
+        let said = json::len(&self.said) - self.said.message.inline_bytes();
+        let task = self.task.as_ref().map_or(0, |task| task.as_str().len());
+        let context = self.create.context.as_ref().map_or(0, |context| context.as_str().len());
+        let push = self.push.as_ref().map_or(0, Wish::bytes);
+        said + task + context + push + self.create.settings.bytes()
+    }
 }
 
 /// Properties of a task that this request creates.
@@ -377,6 +387,16 @@ pub struct Settings {
     pub api_key: Option<Secret>,
     /// Through how many agents the request came.
     pub depth: u8,
+}
+
+impl Settings {
+    /// The length of its texts.
+    fn bytes(&self) -> usize {
+        let texts =
+            self.workspace.iter().chain(&self.model).chain(&self.directories).chain(self.tools.iter().flatten());
+        let secrets = self.servers.iter().chain(&self.api_key);
+        texts.map(String::len).chain(secrets.map(|secret| secret.reveal().len())).sum()
+    }
 }
 
 /// How requests are handled where the protocols leave it open.

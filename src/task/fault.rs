@@ -91,6 +91,16 @@ impl Fault {
         Fault { field: Some(field.clone()), ..Fault::params(format!("{field} {what}")) }
     }
 
+    /// Without the rest of a message or of the name of a member that is longer than this.
+    pub fn cut(mut self, chars: usize) -> Fault {
+        for text in std::iter::once(&mut self.message).chain(&mut self.field) {
+            if let Some((end, _)) = text.char_indices().nth(chars) {
+                text.replace_range(end.., "…");
+            }
+        }
+        self
+    }
+
     pub fn no_task(task: &TaskId) -> Fault {
         Fault::new(FaultKind::TaskNotFound(task.clone()), format!("Task not found: {task}"))
     }

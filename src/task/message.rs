@@ -1,7 +1,8 @@
 //! Messages and artifacts without a dialect.
 
 use crate::base::id::{MessageId, Subject};
-use crate::limits::{INLINE_PROMPT_BYTES, Limits};
+use crate::base::json;
+use crate::limits::{INLINE_BYTES, INLINE_PROMPT_BYTES, Limits};
 use crate::task::log::blob::{BlobRef, Blobs};
 use crate::task::log::long_text::LongText;
 use crate::task::log::media::MediaContent;
@@ -78,17 +79,38 @@ impl Message {
         })
     }
 
-    /// Stores what is long, so that an event need not contain it.
-    pub fn store(&mut self, blobs: &dyn Blobs, limits: &Limits) {
+    /// The length of its texts and files that are not stored, as JSON: of what [`Message::store`] may store.
+    pub fn inline_bytes(&self) -> usize {
+        let length = |part: &Part| match &part.content {
+            Content::Text(text) if text.blob().is_none() => json::len(text),
+            Content::Bytes(file) if file.blob().is_none() => file.data().map_or(0, str::len),
+            Content::Text(_) | Content::Bytes(_) | Content::Uri(_) | Content::Data(_) => 0,
+        };
+        self.parts.iter().map(length).sum()
+    }
+
+    /// Stores what is long, so that an event need not contain it. False: some of it cannot be stored.
+    #[must_use]
+    pub fn store(&mut self, blobs: &dyn Blobs, limits: &Limits) -> bool {
         // The length of a request limits what there is.
         let mut room = u64::MAX;
-        for part in &mut self.parts {
-            match &mut part.content {
-                Content::Text(text) => text.store_above(INLINE_PROMPT_BYTES, blobs, limits, &mut room),
-                Content::Bytes(file) => file.store(blobs, limits, &mut room),
-                Content::Uri(_) | Content::Data(_) => {}
-            }
-        }
+        let mut inline = INLINE_PROMPT_BYTES;
+        self.parts.iter_mut().all(|part| {
+            let kept = match &mut part.content {
+                Content::Text(text) => {
+                    text.store_above(inline, blobs, limits, &mut room);
+                    if text.blob().is_some() { 0 } else { text.as_str().len() }
+                }
+                Content::Bytes(file) => {
+                    file.store_above(inline.min(INLINE_BYTES), blobs, limits, &mut room);
+                    if file.blob().is_some() { 0 } else { file.data().map_or(0, str::len) }
+                }
+                Content::Uri(_) | Content::Data(_) => 0,
+            };
+            let left = inline.checked_sub(kept);
+            inline = left.unwrap_or_default();
+            left.is_some()
+        })
     }
 
     /// Reads what is stored and not in memory. `room` is how many bytes of files there may be; files that exceed it are left out.
@@ -199,5 +221,66 @@ impl Source {
 
     pub fn is_clock(&self) -> bool {
         *self == Source::clock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::log::blob::failing_blobs::FailingBlobs;
+
+    fn text(bytes: usize) -> Part {
+        Part::text("x".repeat(bytes))
+    }
+
+    /// Base64 of so many bytes. Texts and files of one message are different, or they would be stored once.
+    fn file(bytes: usize) -> Part {
+        let data = "B".repeat(bytes);
+        Part { content: Content::Bytes(data.as_str().into()), ..text(0) }
+    }
+
+    /// Which parts are stored.
+    fn stored(parts: Vec<Part>) -> Vec<bool> {
+        let mut message = Message::new("m", Role::User, parts);
+        assert!(message.store(&FailingBlobs::default(), &Limits::default()));
+        let is_stored = |part: &Part| match &part.content {
+            Content::Text(text) => text.blob().is_some(),
+            Content::Bytes(file) => file.blob().is_some(),
+            Content::Uri(_) | Content::Data(_) => false,
+        };
+        message.parts.iter().map(is_stored).collect()
+    }
+
+    #[test]
+    fn texts_and_files_that_do_not_fit_into_an_event_together_are_stored() {
+        let most = INLINE_PROMPT_BYTES;
+        assert_eq!(stored(vec![text(most)]), [false]);
+        assert_eq!(stored(vec![text(most + 1)]), [true]);
+        assert_eq!(stored(vec![text(most / 2), text(most / 2)]), [false, false]);
+        assert_eq!(stored(vec![text(most / 2), text(most / 2), text(1), text(0)]), [false, false, true, false]);
+        assert_eq!(stored(vec![text(most + 1), text(1)]), [true, false], "what is stored takes no room");
+        assert_eq!(stored(vec![file(INLINE_BYTES), file(INLINE_BYTES + 4)]), [false, true]);
+        assert_eq!(stored(vec![text(most - 4), file(4), file(8)]), [false, false, true]);
+    }
+
+    #[test]
+    fn what_cannot_be_stored_is_told() {
+        for long in [text(INLINE_PROMPT_BYTES + 1), file(INLINE_PROMPT_BYTES + 4)] {
+            let blobs = FailingBlobs::default();
+            blobs.fail_puts(1);
+            let mut message = Message::new("m", Role::User, vec![text(1), long]);
+            assert!(!message.clone().store(&blobs, &Limits::default()));
+            assert!(message.store(&blobs, &Limits::default()), "later it can");
+        }
+    }
+
+    #[test]
+    fn inline_bytes_are_those_of_texts_and_files_in_json() {
+        let mut message =
+            Message::new("m", Role::User, vec![text(10), Part::text("\n"), file(8), Part::data(Value::Null)]);
+        assert_eq!(message.inline_bytes(), 12 + 4 + 8);
+        message.parts.push(text(INLINE_PROMPT_BYTES));
+        assert!(message.store(&FailingBlobs::default(), &Limits::default()));
+        assert_eq!(message.inline_bytes(), 12 + 4 + 8);
     }
 }

@@ -54,6 +54,13 @@ pub struct Wish {
 }
 
 impl Wish {
+    /// The length of its texts.
+    pub fn bytes(&self) -> usize {
+        let secrets = self.token.iter().chain(&self.credentials).map(|secret| secret.reveal().len());
+        let texts = self.schemes.iter().map(String::len).chain(self.id.iter().map(|id| id.as_str().len()));
+        self.url.len() + secrets.chain(texts).sum::<usize>()
+    }
+
     pub fn target(self, id: ConfigId, protocol: Protocol, profile: Profile) -> Target {
         let Wish { url, token, schemes, credentials, .. } = self;
         Target { id, url, token, schemes, credentials, protocol, profile }

@@ -108,6 +108,11 @@ impl FailingStore {
         self.disk().audit_syncs
     }
 
+    /// The next `times` contents cannot be stored.
+    pub fn fail_puts(&self, times: u32) {
+        self.blobs.fail_puts(times);
+    }
+
     /// The next `times` reads of stored content fail.
     pub fn fail_reads(&self, times: u32) {
         self.blobs.fail_reads(times);

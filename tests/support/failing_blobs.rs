@@ -1,4 +1,4 @@
-//! Stored content that cannot always be read.
+//! Stored content that cannot always be stored or read.
 
 use gemini_a2a::task::log::blob::{Blobs, MemoryBlobs};
 use std::io;
@@ -7,10 +7,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[derive(Default)]
 pub struct FailingBlobs {
     memory: MemoryBlobs,
+    failing_puts: AtomicU32,
     failing_reads: AtomicU32,
 }
 
 impl FailingBlobs {
+    /// The next `times` contents cannot be stored.
+    #[allow(dead_code, reason = "not every test that includes this file uses it")]
+    pub fn fail_puts(&self, times: u32) {
+        self.failing_puts.store(times, Ordering::Relaxed);
+    }
+
     /// The next `times` reads fail, as if too many files were open.
     pub fn fail_reads(&self, times: u32) {
         self.failing_reads.store(times, Ordering::Relaxed);
@@ -19,14 +26,20 @@ impl FailingBlobs {
 
 impl Blobs for FailingBlobs {
     fn put(&self, bytes: &[u8]) -> io::Result<String> {
+        if is_failing(&self.failing_puts) {
+            return Err(io::Error::other("the disk is told to store nothing"));
+        }
         self.memory.put(bytes)
     }
 
     fn read(&self, sha256: &str, from: u64, max: usize) -> io::Result<(Vec<u8>, u64)> {
-        let one_less = |times: u32| times.checked_sub(1);
-        if self.failing_reads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+        if is_failing(&self.failing_reads) {
             return Err(io::Error::other("the disk is told to fail its reads"));
         }
         self.memory.read(sha256, from, max)
     }
+}
+
+fn is_failing(times: &AtomicU32) -> bool {
+    times.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |times| times.checked_sub(1)).is_ok()
 }

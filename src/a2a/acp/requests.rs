@@ -11,7 +11,7 @@ use crate::base::crc::crc32;
 use crate::base::id::TaskId;
 use crate::base::json;
 use crate::base::secret::Secret;
-use crate::limits::{CLIENT_NAME_CHARS, INCLUDED_DIRECTORIES};
+use crate::limits::{CLIENT_NAME_CHARS, COMMAND_CHARS, INCLUDED_DIRECTORIES};
 use crate::task::call::{Call, Create, Execute, Introduction, Known, Mode, Open, Say, Settings, TaskTraits};
 use crate::task::definitions::slash::{Args, Typed};
 use crate::task::fault::{Fault, FaultKind};
@@ -186,8 +186,9 @@ fn prompt(asked: &mut Asked, text: &str) -> Result<Call, Fault> {
     if parts.is_empty() {
         return Err(wrong(&asked.name, "prompt", "is empty."));
     }
+    let is_command = |text: &str| text.starts_with('/') && text.len() <= COMMAND_CHARS;
     let command = match parts.as_slice() {
-        [Part { content: Content::Text(text), .. }] if text.as_str().starts_with('/') => Some(text.as_str().to_owned()),
+        [Part { content: Content::Text(text), .. }] if is_command(text.as_str()) => Some(text.as_str().to_owned()),
         _ => None,
     };
     let message = Message::new(format!("acp-{:08x}", crc32(text.as_bytes())), Role::User, parts);

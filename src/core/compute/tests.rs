@@ -1,7 +1,8 @@
 use super::*;
-use crate::a2a::Dialect;
+use crate::a2a::{Dialect, sample};
 use crate::base::id::TaskId;
 use crate::core::connections::connection::Peer;
+use crate::core::disk::store::Archive;
 use crate::core::test_core::TestCore;
 use crate::task::call::{Call, List};
 use crate::task::machine::job::NoteBody;
@@ -210,4 +211,110 @@ fn what_workers_have_counts_and_delays_the_end() {
     assert!(test.take(posted).contains("is about to end"));
     test.turns();
     assert!(test.core.is_over());
+}
+
+/// A decoded prompt whose metadata is so long that it has this many bytes beside its text.
+fn prompt_with_bytes_beside_its_text(test: &TestCore, bytes: usize) -> Decoded {
+    let request = sample::post("/", &prompt("1", "message/send"));
+    let Ok((Call::Say(mut say), form)) = a2a::decode(&request, &test.core.settings.switches) else {
+        panic!("it is a prompt")
+    };
+    let mut pad = |length: usize| {
+        let message = Arc::make_mut(&mut say.said.message);
+        message.metadata = Some(json!({"pad": "x".repeat(length)}).as_object().cloned().unwrap_or_default());
+        form.id.len() + say.bytes_beside_content()
+    };
+    let rest = pad(0);
+    assert_eq!(pad(bytes - rest), bytes);
+    Ok((Call::Say(say), form))
+}
+
+#[test]
+fn a_request_has_a_limit_beside_texts_and_files() {
+    let test = test();
+    let ended = |decoded: Decoded, bytes: usize| match within_limits(decoded, bytes, &*test.store.blobs(), &test.limits)
+    {
+        Ok(_) => None,
+        Err((fault, _)) => Some(fault.kind),
+    };
+    for (bytes, expected) in [(CALL_BYTES, None), (CALL_BYTES + 1, Some(FaultKind::TooLarge))] {
+        assert_eq!(ended(prompt_with_bytes_beside_its_text(&test, bytes), 20 * CALL_BYTES), expected);
+        let (_, form) = prompt_with_bytes_beside_its_text(&test, 1000).expect("it is a prompt");
+        assert_eq!(ended(Ok((Call::List(List::default()), form)), bytes), expected, "of a call without content");
+    }
+}
+
+#[test]
+fn long_members_of_every_kind_are_refused_and_long_texts_and_files_are_not() {
+    let long = "x".repeat(CALL_BYTES + 1);
+    let send = |member: &str, value: Value| {
+        let mut request: Value = serde_json::from_str(&prompt("1", "message/send")).expect("JSON");
+        *request.pointer_mut(member).expect("it has that member") = value;
+        request.to_string()
+    };
+    let with = |member: &str, value: Value| {
+        let mut message = json!({"kind": "message", "role": "user", "messageId": "m",
+            "parts": [{"kind": "text", "text": "go on"}]});
+        message[member] = value;
+        send("/params/message", message)
+    };
+    let part = |part: Value| with("parts", json!([{"kind": "text", "text": "go on"}, part]));
+    let refused = [
+        with("messageId", json!(long)),
+        with("metadata", json!({"a": long})),
+        with("extensions", json!([long])),
+        with("referenceTaskIds", json!([long])),
+        with("taskId", json!(long)),
+        part(json!({"kind": "data", "data": {"a": long}})),
+        part(json!({"kind": "file", "file": {"name": long, "bytes": "aGk=", "mimeType": "image/png"}})),
+        part(json!({"kind": "text", "text": "a", "metadata": {"a": long}})),
+        json!({"jsonrpc": "2.0", "id": "1", "method": "tasks/get", "params": {"id": long}}).to_string(),
+        prompt(&long, "message/send"),
+    ];
+    let accepted = [
+        send("/params/message/parts/0/text", json!(long)),
+        part(json!({"kind": "text", "text": long})),
+        part(json!({"kind": "file", "file": {"bytes": "aGlh".repeat(CALL_BYTES / 3), "mimeType": "image/png"}})),
+    ];
+    let answer = |body: &str| {
+        let mut test = test();
+        let key = connect(&mut test, post(body).as_bytes());
+        while is_computing(&test) {
+            test.compute();
+        }
+        test.take(key)
+    };
+    for body in &refused {
+        let text = answer(body);
+        let (head, answered) = text.split_once("\r\n\r\n").expect("an answer");
+        assert!(answered.contains("bytes beside the texts and files"), "{:.200}: {head} {answered:.700}", body);
+        assert!(answered.len() < 2 * FAULT_CHARS, "it does not repeat what is long");
+    }
+    for body in &accepted {
+        let text = answer(body);
+        assert!(text.contains("\"status\""), "{:.500}", text);
+    }
+}
+
+#[test]
+fn an_error_about_a_long_request_is_cut() {
+    let method = "x".repeat(CALL_BYTES / 2);
+    let mut test = test();
+    let key = connect(&mut test, post(&prompt("1", &method)).as_bytes());
+    test.compute();
+    let text = test.take(key);
+    assert!(text.contains("-32601") && text.contains("xxx…"), "{text:.500}");
+    assert!(text.len() < 2 * FAULT_CHARS, "{}", text.len());
+}
+
+#[test]
+fn a_prompt_that_cannot_be_stored_is_refused() {
+    let mut test = test();
+    let body = prompt("1", "message/send").replace("go on", &"go on".repeat(CALL_BYTES / 5));
+    let key = connect(&mut test, post(&body).as_bytes());
+    test.store.fail_puts(1);
+    test.compute();
+    let text = test.take(key);
+    assert!(text.contains("cannot be stored"), "{text:.500}");
+    assert_eq!(test.core.tasks.len(), 0, "nothing was said");
 }

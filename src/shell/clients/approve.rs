@@ -6,7 +6,7 @@ use super::output::Output;
 use super::tasks::{Brief, briefs, resolve};
 use crate::args::clients::Approve;
 use crate::base::id::TaskId;
-use crate::limits::ui::PASTE_BYTES;
+use crate::limits::CALL_BYTES;
 use crate::task::log::event::Event;
 use crate::task::message::Source;
 use crate::task::spec::{Answers, Choice, Question};
@@ -204,9 +204,9 @@ fn edited(path: &str) -> Result<Arc<str>, ClientError> {
     let wrong = |why: String| ClientError::Usage(format!("{path} cannot be used: {why}"));
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
-    file.take(PASTE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| wrong(error.to_string()))?;
-    if bytes.len() > PASTE_BYTES {
-        return Err(wrong(format!("it is longer than {} MiB", PASTE_BYTES / 1024 / 1024)));
+    file.take(CALL_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| wrong(error.to_string()))?;
+    if bytes.len() > CALL_BYTES {
+        return Err(wrong(format!("it is longer than {} MiB", CALL_BYTES / 1024 / 1024)));
     }
     String::from_utf8(bytes).map(Into::into).map_err(|_| wrong("it is not UTF-8 text".into()))
 }

@@ -74,10 +74,15 @@ impl MediaContent {
 
     /// Stores long media; `room` is how many bytes may still be stored for the task. What cannot be stored stays inline.
     pub fn store(&mut self, blobs: &dyn Blobs, limits: &Limits, room: &mut u64) {
+        self.store_above(INLINE_BYTES, blobs, limits, room);
+    }
+
+    /// The same for media with more than `most` bytes of base64.
+    pub fn store_above(&mut self, most: usize, blobs: &dyn Blobs, limits: &Limits, room: &mut u64) {
         let MediaContent::Inline { data } = self else {
             return;
         };
-        if data.len() <= INLINE_BYTES {
+        if data.len() <= most {
             return;
         }
         // Only what becomes the same base64 again.
