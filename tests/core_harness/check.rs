@@ -13,6 +13,7 @@ use crate::core::readers::subscription::{Kind, Subscription};
 use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::timers::Timer;
 use crate::task::machine::decide::Gate;
+use std::collections::HashMap;
 
 /// How much of everything there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,6 +147,11 @@ impl Core {
         assert_eq!(logs, self.tasks.log_bytes, "the sum of the logs");
         let memory: usize = self.tasks.values().map(LoadedTask::memory).sum();
         assert_eq!(memory, self.tasks.memory, "the sum of the memory of tasks");
+        let mut turns = HashMap::new();
+        for credential in self.tasks.values().filter_map(LoadedTask::running_credential) {
+            *turns.entry(credential.clone()).or_default() += 1;
+        }
+        assert_eq!(turns, self.tasks.turns_of_credentials, "the turns of each credential");
         let waits: usize = self.connections.iter().map(|(_, conn)| conn.burden(&self.settings.limits)).sum();
         assert_eq!(waits, self.connections.inspect().1, "the sum of the memory of connections");
         self.check_pages();

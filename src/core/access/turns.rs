@@ -11,7 +11,7 @@ use crate::task::definitions::slash::Answers;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::Event;
 use crate::task::machine::decide::Decision;
-use crate::task::machine::state::{Phase, State};
+use crate::task::machine::state::Phase;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl Core {
             return false;
         };
         let most = self.access.rate_of(&id).turns.unwrap_or(TURNS);
-        let is_free = self.running_turns(&id) < most as usize;
+        let is_free = self.tasks.running_turns(&id) < most as usize;
         let waiting = self.access.turns.waiting.entry(id.clone()).or_default();
         let place = waiting.iter().position(|waits| waits == task);
         if is_free && (waiting.is_empty() || place == Some(0)) {
@@ -114,16 +114,6 @@ impl Core {
         (state.phase == Phase::Idle && !is_quick).then_some(id)
     }
 
-    /// How many turns of a credential are under way. One that waits for an answer is not.
-    fn running_turns(&self, id: &Arc<str>) -> usize {
-        let runs = |state: &State| {
-            let is_busy = matches!(state.phase, Phase::Working { .. } | Phase::Backoff { .. } | Phase::Tools);
-            is_busy && !state.paused && !state.suspended
-        };
-        let of_credential = self.tasks.values().filter(|loaded| loaded.state.turn.credential.as_ref() == Some(id));
-        of_credential.filter(|loaded| runs(&loaded.state)).count()
-    }
-
     /// Refuses a call that opens a stream or a socket if its credential has as many as it may.
     pub(in crate::core) fn check_streams(&self, caller: &Caller, call: &Call) -> Result<(), Fault> {
         if opens_stream(call) { self.room_for_stream(caller) } else { Ok(()) }
@@ -147,11 +137,6 @@ impl Core {
         let message =
             format!("This credential has {most} streams and sockets open, as many as it may. Close one first.");
         Err(Fault::new(FaultKind::RateLimited { retry_after_ms: STREAMS_RETRY_MS }, message))
-    }
-
-    #[cfg(test)]
-    pub fn running_turns_of(&self, id: &str) -> usize {
-        self.running_turns(&id.into())
     }
 }
 

@@ -14,7 +14,7 @@ use crate::task::log::event::{End, Event, calls, detours, errands, hooks, shells
 use crate::task::log::record::Record;
 use crate::task::machine::decide::Gate;
 use crate::task::machine::job::Job;
-use crate::task::machine::state::{Item, State};
+use crate::task::machine::state::{Item, Phase, State};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -293,6 +293,13 @@ impl LoadedTask {
     pub fn memory(&self) -> usize {
         let factor = if self.is_open() { 4 } else { 2 };
         TASK_BYTES + factor * self.len_bytes()
+    }
+
+    /// The credential whose turn is under way. A turn that waits for an answer is not.
+    pub fn running_credential(&self) -> Option<&Arc<str>> {
+        let state = &self.state;
+        let is_busy = matches!(state.phase, Phase::Working { .. } | Phase::Backoff { .. } | Phase::Tools);
+        state.turn.credential.as_ref().filter(|_| is_busy && !state.paused && !state.suspended)
     }
 
     /// Whether clients may be shown the state as it is.

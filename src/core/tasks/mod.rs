@@ -20,6 +20,7 @@ use crate::task::log::event::Created;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Index;
+use std::sync::Arc;
 
 /// All tasks.
 pub(in crate::core) struct Tasks {
@@ -34,6 +35,8 @@ pub(in crate::core) struct Tasks {
     pub hot_bytes: usize,
     pub log_bytes: usize,
     pub memory: usize,
+    /// How many turns of each credential are under way in the loaded tasks.
+    pub turns_of_credentials: HashMap<Arc<str>, usize>,
 }
 
 impl Tasks {
@@ -46,6 +49,7 @@ impl Tasks {
             hot_bytes: 0,
             log_bytes: 0,
             memory: 0,
+            turns_of_credentials: HashMap::new(),
         }
     }
 
@@ -64,11 +68,39 @@ impl Tasks {
     pub fn update<R>(&mut self, task: &TaskId, change: impl FnOnce(&mut LoadedTask) -> R) -> Option<R> {
         let loaded = self.loaded.get_mut(task)?;
         let before = (loaded.hot_bytes, loaded.log_bytes, loaded.memory());
+        let ran = loaded.running_credential().cloned();
         let result = change(loaded);
         self.hot_bytes = self.hot_bytes + loaded.hot_bytes - before.0;
         self.log_bytes = self.log_bytes + loaded.log_bytes - before.1;
         self.memory = self.memory + loaded.memory() - before.2;
+        let runs = loaded.running_credential().cloned();
+        if ran != runs {
+            self.count_turn_ended(ran);
+            self.count_turn_began(runs);
+        }
         Some(result)
+    }
+
+    /// How many turns of a credential are under way. A turn that waits for an answer is not.
+    pub fn running_turns(&self, credential: &str) -> usize {
+        self.turns_of_credentials.get(credential).copied().unwrap_or(0)
+    }
+
+    fn count_turn_began(&mut self, credential: Option<Arc<str>>) {
+        if let Some(credential) = credential {
+            *self.turns_of_credentials.entry(credential).or_default() += 1;
+        }
+    }
+
+    fn count_turn_ended(&mut self, credential: Option<Arc<str>>) {
+        if let Some(credential) = credential
+            && let Entry::Occupied(mut turns) = self.turns_of_credentials.entry(credential)
+        {
+            *turns.get_mut() -= 1;
+            if *turns.get() == 0 {
+                turns.remove();
+            }
+        }
     }
 
     pub fn is_loaded(&self, task: &TaskId) -> bool {
@@ -100,6 +132,7 @@ impl Tasks {
         self.hot_bytes += loaded.hot_bytes;
         self.log_bytes += loaded.log_bytes;
         self.memory += loaded.memory();
+        self.count_turn_began(loaded.running_credential().cloned());
         self.loaded.insert(task, loaded);
     }
 
@@ -108,6 +141,7 @@ impl Tasks {
         self.hot_bytes -= loaded.hot_bytes;
         self.log_bytes -= loaded.log_bytes;
         self.memory -= loaded.memory();
+        self.count_turn_ended(loaded.running_credential().cloned());
         Some(loaded)
     }
 

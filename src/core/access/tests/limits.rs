@@ -61,7 +61,7 @@ fn more_turns_wait_in_their_order_and_are_told_their_place() {
         .expect("it is open");
     end(&mut server, &tasks[1]);
     assert_eq!(begun(&server), [true, true, true, false, true]);
-    assert_eq!(server.test.core.running_turns_of("laptop"), 2);
+    assert_eq!(server.test.core.tasks.running_turns("laptop"), 2);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn turns_still_wait_after_a_restart() {
     server.test.turns();
     let number = |task: &TaskId| server.test.core.tasks.get(task).map_or(0, |loaded| loaded.state.turn.number);
     assert!(number(&first) == 1 || number(&second) <= 1);
-    assert!(server.test.core.running_turns_of("laptop") <= 1);
+    assert!(server.test.core.tasks.running_turns("laptop") <= 1);
 }
 
 #[test]
