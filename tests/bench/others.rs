@@ -6,7 +6,7 @@ use crate::measure::{Spread, spread};
 use crate::subject::{Model, Running, Subject};
 use crate::support::client::Client;
 use crate::support::message::{prompt, task_of};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,6 +26,9 @@ pub const QUICK: Plan = Plan { time: Duration::from_millis(500), readers: 50 };
 /// Beyond every limit, and just below the limit of what is read at all.
 const PARTS: [usize; 2] = [200_000, 24_000];
 
+/// Just below the limit of a request.
+const PROMPT_BYTES: usize = 9_000_000;
+
 pub fn run(model: &Model, plan: Plan) -> io::Result<()> {
     let server = Subject::Ours.start(model)?;
     let quiet = waits(&server, plan.time);
@@ -42,6 +45,8 @@ pub fn run(model: &Model, plan: Plan) -> io::Result<()> {
         let (found, posted) = beside_posts(&server, parts, plan.time);
         row(format!("messages of {parts} parts are posted"), found, format!("{posted} posted"));
     }
+    let (found, posted) = beside_long_prompts(&server, plan.time);
+    row(format!("prompts of {} MB are posted", PROMPT_BYTES / 1_000_000), found, format!("{posted} posted"));
     let task = long_task(&server)?;
     let (found, fetched) = beside_gets(&server, &task, plan.time);
     row("a task of 4 MB is fetched".into(), found, format!("{fetched} fetched"));
@@ -70,7 +75,16 @@ pub fn waits_of(mut client: Client, time: Duration) -> Spread {
 /// The same while a client posts such messages without a pause; and how many of them were answered.
 fn beside_posts(server: &Running, parts: usize, time: Duration) -> (Spread, u64) {
     let part = json!({ "kind": "text", "text": "x" });
-    let message = json!({ "kind": "message", "role": "user", "messageId": "m", "parts": vec![part; parts] });
+    beside_messages(server, &json!(vec![part; parts]), time)
+}
+
+/// The same while prompts are posted that are as long as a request may be.
+fn beside_long_prompts(server: &Running, time: Duration) -> (Spread, u64) {
+    beside_messages(server, &json!([{ "kind": "text", "text": "x\"y\n".repeat(PROMPT_BYTES / 6) }]), time)
+}
+
+fn beside_messages(server: &Running, parts: &Value, time: Duration) -> (Spread, u64) {
+    let message = json!({ "kind": "message", "role": "user", "messageId": "m", "parts": parts });
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send", "params": { "message": message } });
     let body = body.to_string();
     beside(server, time, || {
