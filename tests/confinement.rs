@@ -11,13 +11,15 @@ mod fuzz;
 mod fixture;
 #[path = "policy/lines.rs"]
 mod lines;
+#[path = "support/random.rs"]
+mod random;
 #[path = "support/tool_context.rs"]
 mod tool_context;
 
 use commands::{HARMFUL, HARMLESS, REFUSED};
 use fixture::{Fixture, RunAs};
-use fuzz::Random;
 use gemini_a2a::task::spec::{Confinement, Verdict};
+use random::Random;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};

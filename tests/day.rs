@@ -4,9 +4,6 @@
 //! Every request that reaches the model is checked against the public schema of the API and its turn rules, by code that shares
 //! nothing with the code that makes the requests. In the end both people have seen the same, and nothing is lost or doubled.
 
-#[path = "sim/chance.rs"]
-#[allow(dead_code)] // This test uses a part of it.
-mod chance;
 #[path = "day/driver.rs"]
 mod driver;
 #[path = "day/people.rs"]

@@ -2,11 +2,15 @@
 //! own walk. The trees stay, since files are slow to make; their rules change round by round, two thousand sets in all. Both come
 //! from seeds, so that a difference can be looked at again.
 
+#[path = "support/random.rs"]
+mod random;
+
 use gemini_a2a::base::cancel::Cancel;
 use gemini_a2a::limits::Limits;
 use gemini_a2a::tool::files::path::Workspace;
 use gemini_a2a::tool::search::ignore::{Rules, Wanted, What};
 use gemini_a2a::tool::search::walk::{Visitor, Walk, WalkedFile};
+use random::Random;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
@@ -21,23 +25,6 @@ const NAMES: [&str; 22] = [
     "a", "b", "ab", "abc", "a.c", "b.c", "foo", "foo.bar", "Foo", "b c", "a ", "#a", "!a", "[a]", "a*b", "a\\b", "-",
     "ä", "_", "x1", "x2", "]",
 ];
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) as usize % sides
-    }
-
-    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
-        from[self.below(from.len())]
-    }
-
-    fn chance(&mut self, one_in: usize) -> bool {
-        self.below(one_in) == 0
-    }
-}
 
 fn segment(random: &mut Random) -> String {
     const PIECES: [&str; 34] = [
@@ -77,36 +64,36 @@ fn segment(random: &mut Random) -> String {
         "!",
     ];
     match random.below(3) {
-        0 => random.pick(&NAMES).to_string(),
-        1 => random.pick(&["*", "**", "*.c", "a*", "foo", "ab", "***", "a**", "foo**"]).to_string(),
-        _ => (0..1 + random.below(4)).map(|_| random.pick(&PIECES)).collect(),
+        0 => random.one_of(&NAMES).to_string(),
+        1 => random.one_of(&["*", "**", "*.c", "a*", "foo", "ab", "***", "a**", "foo**"]).to_string(),
+        _ => (0..1 + random.below(4)).map(|_| random.one_of(&PIECES)).collect(),
     }
 }
 
 fn pattern(random: &mut Random) -> String {
     let mut text = String::new();
-    if random.chance(4) {
+    if random.below(4) == 0 {
         text.push('!');
     }
-    if random.chance(4) {
+    if random.below(4) == 0 {
         text.push('/');
     }
     let segments: Vec<String> = (0..1 + random.below(3) * random.below(2)).map(|_| segment(random)).collect();
     text += &segments.join("/");
-    if random.chance(4) {
+    if random.below(4) == 0 {
         text.push('/');
     }
-    text += random.pick(&["", "", "", "", " ", "  ", "\\ ", "\\", "\t", "\r"]);
+    text += random.one_of(&["", "", "", "", " ", "  ", "\\ ", "\\", "\t", "\r"]);
     text
 }
 
 fn ignore_file(random: &mut Random) -> String {
-    let mut text = random.pick(&["", "", "", "\u{feff}", "# a comment\n", "\n"]).to_string();
+    let mut text = random.one_of(&["", "", "", "\u{feff}", "# a comment\n", "\n"]).to_string();
     for _ in 0..1 + random.below(5) {
         text += &pattern(random);
-        text += random.pick(&["\n", "\n", "\n", "\r\n", "\n\n"]);
+        text += random.one_of(&["\n", "\n", "\n", "\r\n", "\n\n"]);
     }
-    if random.chance(4) {
+    if random.below(4) == 0 {
         text += &pattern(random);
     }
     text
@@ -125,11 +112,11 @@ fn grow(random: &mut Random, root: &Path, dir: &Path, depth: usize, grown: &mut 
     grown.ignore.push(dir.join(".gitignore"));
     let mut names = BTreeSet::new();
     for _ in 0..3 + random.below(3) {
-        names.insert(random.pick(&NAMES));
+        names.insert(random.one_of(&NAMES));
     }
     for name in names {
         let path = dir.join(name);
-        if depth < 3 && random.chance(2) {
+        if depth < 3 && random.below(2) == 0 {
             grow(random, root, &path, depth + 1, grown);
         } else {
             fs::write(root.join(&path), "").expect("it is ours");
@@ -141,7 +128,8 @@ fn grow(random: &mut Random, root: &Path, dir: &Path, depth: usize, grown: &mut 
 /// Gives the trees new rules: always at their top, sometimes below.
 fn rule(random: &mut Random, root: &Path, grown: &RandomTree) -> String {
     for path in &grown.ignore {
-        let text = if path.components().count() == 2 || random.chance(3) { ignore_file(random) } else { String::new() };
+        let text =
+            if path.components().count() == 2 || random.below(3) == 0 { ignore_file(random) } else { String::new() };
         overwrite(&root.join(path), &text);
     }
     let exclude: String = (0..random.below(3)).map(|_| pattern(random) + "\n").collect();
@@ -260,12 +248,12 @@ fn ignore_rules_agree_with_git_on_random_trees() {
     let mut grown = RandomTree::default();
     for tree in 0..TREES {
         let top = format!("t{tree}");
-        grow(&mut Random(tree), root, Path::new(&top), 0, &mut grown);
+        grow(&mut Random::new(tree), root, Path::new(&top), 0, &mut grown);
     }
     let limits = Limits::default();
     let (mut hidden, mut all) = (0, 0);
     for round in 0..ROUNDS {
-        let exclude = rule(&mut Random(round + 1_000_000), root, &grown);
+        let exclude = rule(&mut Random::new(round + 1_000_000), root, &grown);
         let ignored = ignored_by_git(root, &grown.files);
         let workspace = Workspace::open(root).expect("it opens");
         let shown = shown(&workspace);

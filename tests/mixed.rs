@@ -7,9 +7,6 @@
 //! The core is the real one; sockets, workers and the store are values in this process. What a client received is compared, byte
 //! by byte, with what the journal gives in that client's view.
 
-#[path = "sim/chance.rs"]
-#[allow(dead_code)] // These tests use a part of it.
-mod chance;
 #[path = "mixed/client.rs"]
 mod client;
 #[path = "mixed/comparison.rs"]
@@ -22,6 +19,8 @@ mod harness;
 #[path = "support/http.rs"]
 #[allow(dead_code)] // These tests only read responses.
 mod http;
+#[path = "support/random.rs"]
+mod random;
 #[path = "support/sse.rs"]
 mod sse;
 #[path = "mixed/workers.rs"]

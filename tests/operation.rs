@@ -18,6 +18,7 @@ use std::path::Path;
 use support::client::{Client, Response};
 use support::fake::FakeGemini;
 use support::message::{approval, asked_of, prompt, task_of};
+use support::random::Random;
 use support::server::{Server, Setup};
 use support::socket::Socket;
 use support::{TempDir, eventually};
@@ -181,32 +182,18 @@ fn the_log_of_google_cloud_is_chosen_there_and_every_line_is_json() {
     assert!(debug["time"].is_string() && debug["message"].as_str().is_some_and(|m| m.contains("[A2AService]")));
 }
 
-/// Numbers that look random and are the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (self.0 >> 33) as usize % limit
-    }
-
-    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
-        from[self.below(from.len())]
-    }
-
-    fn word(&mut self) -> String {
-        (0..8).map(|_| (b'a' + self.below(26) as u8) as char).collect()
-    }
+fn random_word(random: &mut Random) -> String {
+    (0..8).map(|_| (b'a' + random.below(26) as u8) as char).collect()
 }
 
 /// Makes a thousand random requests, and gives the random words in them.
 fn ask_at_random(client: &mut Client) -> BTreeSet<String> {
-    let mut random = Random(36);
+    let mut random = Random::new(36);
     let mut words = BTreeSet::new();
     for _ in 0..1_000 {
-        let word = random.word();
-        let method = random.pick(&["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW", "XYZZY"]);
-        let path = random.pick(&[
+        let word = random_word(&mut random);
+        let method = random.one_of(&["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW", "XYZZY"]);
+        let path = random.one_of(&[
             "/",
             "/tasks",
             "/v1/tasks",
@@ -218,7 +205,7 @@ fn ask_at_random(client: &mut Client) -> BTreeSet<String> {
             "/ws",
         ]);
         let path = path.replace('W', &word);
-        let body = random.pick(&["", "{}", r#"{"jsonrpc":"2.0","id":1,"method":"W","params":{"model":"W"}}"#]);
+        let body = random.one_of(&["", "{}", r#"{"jsonrpc":"2.0","id":1,"method":"W","params":{"model":"W"}}"#]);
         let body = body.replace('W', &word);
         let agent = format!("{word}/1");
         let fields = [("User-Agent", agent.as_str()), ("Content-Type", "application/json"), ("A2A-Version", "1.0")];

@@ -18,6 +18,8 @@ mod lines;
 mod mcp;
 #[path = "policy/properties.rs"]
 mod properties;
+#[path = "support/random.rs"]
+mod random;
 #[path = "policy/reader.rs"]
 mod reader;
 #[path = "policy/rules.rs"]

@@ -9,9 +9,6 @@
 //!     REFUSED_SEED=17 cargo test --test refused chance      one run of them
 //!     REFUSED_MANY=1000000 cargo test --release --test refused chance
 
-#[path = "sim/chance.rs"]
-#[allow(dead_code)] // Nothing is weighted here.
-mod chance;
 #[path = "refused/chaos.rs"]
 mod chaos;
 mod core_harness;
@@ -26,6 +23,8 @@ mod frame;
 mod http;
 #[path = "refused/line.rs"]
 mod line;
+#[path = "support/random.rs"]
+mod random;
 #[path = "refused/send.rs"]
 mod send;
 #[path = "support/sse.rs"]

@@ -7,9 +7,6 @@ mod support;
 
 #[path = "shared_store/balancer.rs"]
 mod balancer;
-#[path = "sim/chance.rs"]
-#[allow(dead_code)]
-mod chance;
 #[path = "shared_store/chaos.rs"]
 mod chaos;
 #[path = "shared_store/client.rs"]

@@ -12,8 +12,6 @@
 //! nothing is left over. `ledger.rs` reads the journals, `checker.rs` compares responses and `webhooks.rs` deliveries with them, and
 //! `simulation.rs` runs the turns of the loop.
 
-#[path = "sim/chance.rs"]
-mod chance;
 #[path = "sim/checker.rs"]
 mod checker;
 #[path = "sim/client.rs"]
@@ -26,6 +24,8 @@ mod faulty_store;
 mod http;
 #[path = "sim/ledger.rs"]
 mod ledger;
+#[path = "support/random.rs"]
+mod random;
 #[path = "sim/requests.rs"]
 mod requests;
 #[path = "sim/setup.rs"]

@@ -14,9 +14,6 @@
 
 #[path = "store_sim/behaviour.rs"]
 mod behaviour;
-#[path = "sim/chance.rs"]
-#[allow(dead_code)]
-mod chance;
 #[path = "store_sim/checks.rs"]
 mod checks;
 #[path = "store_sim/clients.rs"]
@@ -31,6 +28,8 @@ mod node;
 mod port;
 #[path = "store_sim/race.rs"]
 mod race;
+#[path = "support/random.rs"]
+mod random;
 #[path = "store_sim/state.rs"]
 mod state;
 #[path = "store_sim/variant.rs"]

@@ -43,6 +43,8 @@ mod paint;
 mod printing;
 #[path = "terminal/questions.rs"]
 mod questions;
+#[path = "support/random.rs"]
+mod random;
 #[path = "terminal/screens.rs"]
 mod screens;
 #[path = "terminal/session.rs"]

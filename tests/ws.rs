@@ -264,7 +264,7 @@ fn every_form_of_a_length_at_its_borders() {
         let frame = Frame::new(0x81, payload);
         let bytes = frame.bytes();
         assert_eq!(steps(&limits, [&bytes[..]]), [&expected[..]], "{len}");
-        let pieces = Random(1 + len as u64).cut(&bytes, 700);
+        let pieces = Random::new(1 + len as u64).cut(&bytes, 700);
         assert_eq!(steps(&limits, pieces), [&expected[..]], "{len} in pieces");
 
         for length_bytes in [2, 8] {

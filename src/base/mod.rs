@@ -14,6 +14,9 @@ pub mod log_line;
 pub mod percent;
 pub mod secret;
 pub mod slots;
+#[cfg(test)]
+#[path = "../../tests/support/random.rs"]
+pub mod test_random;
 pub mod text;
 pub mod variables;
 

@@ -85,7 +85,5 @@ pub mod roots;
 pub mod schema;
 pub mod session;
 pub mod state;
-#[cfg(test)]
-mod test_random;
 pub mod text;
 pub mod transport;

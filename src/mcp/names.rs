@@ -77,7 +77,7 @@ fn repeated(names: &[String]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::test_random::Random;
+    use crate::base::test_random::Random;
     use std::collections::BTreeSet;
 
     fn names(ids: &[(&str, &str)]) -> Vec<String> {
@@ -120,7 +120,7 @@ mod tests {
     fn names_do_not_depend_on_the_order_of_the_tools() {
         const PIECES: [&str; 8] = ["a", "_", " ", "é", "mcp_", "tool", "averyverylongnamewithoutend", ":"];
         for seed in 0..300 {
-            let mut random = Random(seed);
+            let mut random = Random::new(seed);
             let mut word =
                 || -> String { (0..1 + random.below(4)).map(|_| PIECES[random.below(PIECES.len())]).collect() };
             let ids: BTreeSet<ToolId> = (0..20).map(|_| ToolId::new(&word(), &word())).collect();

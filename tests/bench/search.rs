@@ -6,6 +6,7 @@
 //! page cache: measured is the work and not the disk. A program that is not installed is left out of the table.
 
 use crate::report::Verdict;
+use crate::support::random::Random;
 use crate::tool_context::{ToolContext, run_of};
 use gemini_a2a::task::log::answer::Request;
 use gemini_a2a::task::machine::job::RunEnd;
@@ -199,7 +200,7 @@ impl Tree {
         // A directory of that name is what makes it a repository to everybody here.
         fs::create_dir_all(path.join(".git"))?;
         fs::write(path.join(".gitignore"), "*.o\n/target\n**/generated/**\n!keep.o\n")?;
-        let mut random = Random(7);
+        let mut random = Random::new(7);
         let mut bytes = 0;
         for n in 0..files {
             let dir = path.join(format!("d{:02}/m{:02}", n / 2_500, n / 100 % 25));
@@ -251,15 +252,6 @@ fn source(random: &mut Random, n: usize) -> String {
         text.push('\n');
     }
     text
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) as usize % sides
-    }
 }
 
 /// Our tools in one workspace.

@@ -1,6 +1,8 @@
 //! Random command lines, made from the lines of the table: joined, cut, mixed, with operands and tokens that want to do harm. The
 //! same seed makes the same lines; `FUZZ_SEED` and `FUZZ_LINES` choose others.
 
+use crate::random::Random;
+
 /// What a mutation puts between, before or into words.
 const TOKENS: &[&str] = &[
     "$(touch made)",
@@ -60,32 +62,13 @@ const TOKENS: &[&str] = &[
 
 const JOINTS: &[&str] = &[" | ", " && ", " || ", "; ", "\n", " & ", " |& ", ";", "|", " ; ; "];
 
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn below(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % sides
-    }
-
-    pub fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
-        from[self.below(from.len())]
-    }
-}
-
 /// One line. Half of them are only joined from harmless ones, so that enough of them run.
 pub fn line(random: &mut Random, harmless: &[&str], harmful: &[&str]) -> String {
-    let mut line = random.pick(harmless).to_owned();
+    let mut line = random.one_of(harmless).to_owned();
     while random.below(3) == 0 {
-        let other = if random.below(6) == 0 { random.pick(harmful) } else { random.pick(harmless) };
+        let other = if random.below(6) == 0 { random.one_of(harmful) } else { random.one_of(harmless) };
         // The joints that the reader knows come first in the list.
-        let joint = if random.below(3) == 0 { random.pick(JOINTS) } else { random.pick(&JOINTS[..5]) };
+        let joint = if random.below(3) == 0 { random.one_of(JOINTS) } else { random.one_of(&JOINTS[..5]) };
         line = format!("{line}{joint}{other}");
     }
     if random.below(2) == 0 {
@@ -99,15 +82,15 @@ pub fn line(random: &mut Random, harmless: &[&str], harmful: &[&str]) -> String 
 fn mutate(random: &mut Random, line: &mut String, harmless: &[&str], harmful: &[&str]) {
     let at = place(random, line);
     match random.below(6) {
-        0 => line.insert_str(at, random.pick(TOKENS)),
-        1 => line.insert_str(at, &format!(" {} ", random.pick(TOKENS))),
+        0 => line.insert_str(at, random.one_of(TOKENS)),
+        1 => line.insert_str(at, &format!(" {} ", random.one_of(TOKENS))),
         2 => {
             let to = place(random, line);
             line.replace_range(at.min(to)..at.max(to), "");
         }
         3 => {
             // A word of another line takes the place of one of this.
-            let source = if random.below(2) == 0 { random.pick(harmless) } else { random.pick(harmful) };
+            let source = if random.below(2) == 0 { random.one_of(harmless) } else { random.one_of(harmful) };
             let words: Vec<&str> = source.split(' ').collect();
             let word = words[random.below(words.len())].to_owned();
             let mut own: Vec<&str> = line.split(' ').collect();
@@ -116,7 +99,7 @@ fn mutate(random: &mut Random, line: &mut String, harmless: &[&str], harmful: &[
             *line = own.join(" ");
         }
         4 => line.insert_str(at, &line[at..].chars().take(1 + random.below(8)).collect::<String>()),
-        _ => line.push_str(&format!(" {}", random.pick(TOKENS))),
+        _ => line.push_str(&format!(" {}", random.one_of(TOKENS))),
     }
 }
 

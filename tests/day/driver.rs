@@ -1,9 +1,9 @@
 //! Drives the day: prompts, answers and waits for what the log says. What must be found in the end is noted on the way.
 
-use crate::chance::Chance;
 use crate::people::{Ann, Ben};
 use crate::support::fake::FakeGemini;
 use crate::support::message::{approval, prompt_in};
+use crate::support::random::Random;
 use crate::support::server::{Server, Setup};
 use crate::support::{TempDir, eventually};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ pub struct Day {
     pub fake: FakeGemini,
     /// The conversation.
     pub task: String,
-    pub chance: Chance,
+    pub chance: Random,
     /// The number of the last prompt.
     pub number: usize,
     /// The number in `notes.txt`.
@@ -54,7 +54,7 @@ impl Day {
             server,
             fake,
             task,
-            chance: Chance::new(seed),
+            chance: Random::new(seed),
             number: 0,
             version: 1,
             open: VecDeque::new(),

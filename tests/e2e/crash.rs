@@ -4,20 +4,11 @@ use crate::drive::{EXTENSION, Fixture, assert_in_order, odd_seconds, running, se
 use crate::support::client::Event;
 use crate::support::eventually;
 use crate::support::message::{approval, call_of, call_status_of, kind_of, prompt, prompt_in, state_of, text_of};
+use crate::support::random::Random;
 use crate::support::socket::Socket;
 use serde_json::{Value, json};
 use std::thread;
 use std::time::Duration;
-
-/// Numbers that look random and are the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (self.0 >> 33) % limit
-    }
-}
 
 /// What a socket of the live session is shown until somebody else has the next word.
 fn shown(socket: &mut Socket) -> Vec<Value> {
@@ -125,7 +116,7 @@ fn a_stream_continues_after_a_crash() {
 #[test]
 fn repeated_crashes_lose_and_repeat_no_event() {
     let mut fixture = Fixture::new();
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     let mut read: Vec<Event> = vec![];
     let mut task = String::new();
     for round in 0..6 {
@@ -185,7 +176,7 @@ fn an_open_approval_survives_a_crash_and_is_answered_once() {
 #[test]
 fn an_accepted_approval_survives_a_crash_and_runs_at_most_once() {
     let mut fixture = Fixture::new();
-    let mut random = Random(11);
+    let mut random = Random::new(11);
     for round in 0..10 {
         let file = format!("runs-{round}.txt");
         let (task, calls) = fixture.ask(&format!("SHELL echo ran >> {file}"));
@@ -193,7 +184,7 @@ fn an_accepted_approval_survives_a_crash_and_runs_at_most_once() {
         params["configuration"] = json!({ "blocking": false });
         fixture.client().call("message/send", params.clone());
         // Not a wait for anything: the moment of the crash is what is thrown here.
-        thread::sleep(Duration::from_micros(random.below(25_000)));
+        thread::sleep(Duration::from_micros(random.within(0, 24_999)));
         fixture.server.kill9();
         fixture.server.restart();
 

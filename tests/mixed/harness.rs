@@ -1,9 +1,9 @@
 //! The core with sixteen clients, workers with random notes, and a store in memory. One turn here is one turn of the loop.
 
-use crate::chance::Chance;
 use crate::client::{DIALECTS, Dialect, Link, Outgoing, Received, masked};
 use crate::core_harness::failing_store::FailingStore;
 use crate::core_harness::{Outside, Takes};
+use crate::random::Random;
 use crate::workers::{tools, work};
 use gemini_a2a::a2a::Switches;
 use gemini_a2a::base::clock::Now;
@@ -26,7 +26,7 @@ const TURNS: u64 = 160;
 const REMEMBERED: usize = 40;
 
 pub struct Harness {
-    chance: Chance,
+    chance: Random,
     now: Now,
     turn: u64,
     core: Core,
@@ -62,7 +62,7 @@ pub struct Client {
 
 impl Harness {
     pub fn new(seed: u64) -> Harness {
-        let mut chance = Chance::new(seed);
+        let mut chance = Random::new(seed);
         let now = Now { mono_ms: 1_000, unix_ms: 1_767_225_600_000 };
         let limits = Limits {
             tx_bytes: [600, 4_000, 64_000][chance.below(3)],

@@ -1,6 +1,6 @@
 //! The only tool of the session, and the notes that the workers of a job send.
 
-use crate::chance::Chance;
+use crate::random::Random;
 use gemini_a2a::task::log::answer::{Answer, Request};
 use gemini_a2a::task::machine::job::{Job, NoteBody, RunEnd, Work};
 use gemini_a2a::task::spec::{Display, Ending, Kind, Plan, Question, ToolSpec};
@@ -11,7 +11,7 @@ pub fn tools() -> Vec<ToolSpec> {
 }
 
 /// The notes of a job, in order.
-pub fn work(job: &Job, chance: &mut Chance) -> Vec<NoteBody> {
+pub fn work(job: &Job, chance: &mut Random) -> Vec<NoteBody> {
     match &job.work {
         Work::Think(think) => {
             let mut notes = vec![NoteBody::Thought { subject: "Considering".into(), description: "what to do".into() }];

@@ -1,7 +1,7 @@
 //! What `prepare` of the shell tool finds on the disk, and what the policy makes of it: links, `cd`, patterns, repositories and the
 //! files of redirections.
 
-use super::properties::Random;
+use super::random::Random;
 use super::{Allow, Asks, Case, SHELL, lines, plain};
 use crate::tool_context::{ToolContext, run_of};
 use gemini_a2a::limits::{GIT_CONFIG_BYTES, GIT_INDEX_BYTES, LINE_DIRECTORIES, LINE_EDITS, LINE_PATHS};
@@ -462,7 +462,7 @@ fn joined_lines_ask_if_one_of_them_does() {
     let fixture = Fixture::new();
     let case = Case { trusted: false, ..plain() };
     let asking: Vec<&str> = lines::ASKS.iter().chain(lines::LEADS_OUT).map(|(line, _)| *line).collect();
-    let mut random = Random(0x501d);
+    let mut random = Random::new(0x501d);
     let is_simple = |line: &&&str| !line.starts_with("tree") && !line.contains("cd ") && !line.contains('\n');
     let unasked: Vec<&&str> = lines::UNASKED.iter().filter(is_simple).collect();
     for _ in 0..2_000 {

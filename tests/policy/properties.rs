@@ -1,21 +1,10 @@
 //! Properties of random lines.
 
+use crate::random::Random;
 use crate::{Allow, SHELL, plain};
 use gemini_a2a::task::command_line;
 use gemini_a2a::task::policy::Tier;
 use serde_json::json;
-
-/// Numbers from a seed, so that a failure can be run again.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % sides as u64) as usize
-    }
-}
 
 #[rustfmt::skip]
 const PIECES: &[&str] = &[
@@ -38,7 +27,7 @@ pub fn line(random: &mut Random) -> String {
 fn an_allowed_line_has_only_allowed_parts() {
     let allow = json!([{"toolName": SHELL, "commandPrefix": ["rm", "git add"], "decision": "allow", "priority": 1}]);
     let case = plain().rules(Tier::User, allow);
-    let mut random = Random(0xa110);
+    let mut random = Random::new(0xa110);
     let mut allowed = 0;
     for _ in 0..60_000 {
         let line = line(&mut random);

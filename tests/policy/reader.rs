@@ -1,7 +1,7 @@
 //! The command reader: what it accepts, what it refuses and why, its limits, and that bash and sh read the same words.
 
 use super::number;
-use super::properties::Random;
+use super::random::Random;
 use gemini_a2a::limits::{COMMAND_CHARS, COMMAND_PARTS, PADDING_CHARS};
 use gemini_a2a::task::command_line::{Joint, Simple, hides, parse, programs, visible, warnings};
 use std::process::{Command, Stdio};
@@ -132,7 +132,7 @@ fn warnings_name_what_to_check() {
 
 #[test]
 fn parsing_takes_linear_time() {
-    let mut random = Random(0x5eed);
+    let mut random = Random::new(0x5eed);
     for _ in 0..40_000 {
         let line = super::properties::line(&mut random);
         let _ = parse(&line);
@@ -171,7 +171,7 @@ fn bash_and_sh_read_the_same_words() {
     std::fs::create_dir_all(&dir).expect("a directory of our own");
     std::fs::write(dir.join("in"), "").expect("our own directory");
     let log = dir.join("log");
-    let mut random = Random(number("POLICY_SEED", 0xba5e) as u64);
+    let mut random = Random::new(number("POLICY_SEED", 0xba5e) as u64);
     let (mut compared, mut words) = (0, 0);
     while compared < number("POLICY_LINES", 300) {
         let len = 1 + random.below(9);

@@ -2,10 +2,10 @@
 //! known of what they should do, but whatever it is, the core keeps its promises and the answer is one of the dialect that was
 //! spoken, or the connection is closed.
 
-use crate::chance::Chance;
 use crate::corpus::Made;
 use crate::frame::masked;
 use crate::line::Heard;
+use crate::random::Random;
 use crate::send::{self, Door, Sent};
 use crate::test_server::TestServer;
 use crate::verdict::{Family, is_of, is_rpc};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const LIFE: u32 = 100;
 
 pub struct Chaos {
-    chance: Chance,
+    chance: Random,
     server: TestServer,
     left: u32,
     from: Vec<(Door, Made)>,
@@ -23,7 +23,7 @@ pub struct Chaos {
 
 impl Chaos {
     pub fn new(seed: u64, from: Vec<(Door, Made)>) -> Chaos {
-        Chaos { chance: Chance::new(seed), server: TestServer::at_work(), left: LIFE, from }
+        Chaos { chance: Random::new(seed), server: TestServer::at_work(), left: LIFE, from }
     }
 
     /// Sends one; what became of it, or what is wrong with that.

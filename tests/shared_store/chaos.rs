@@ -7,7 +7,6 @@
 //!     STORE_TIMES=10 CHAOS_SEED=1 cargo test --test shared_store -- --ignored --nocapture chaos
 
 use super::balancer::Balancer;
-use super::chance::Chance;
 use super::client::{End, Next, content, follow};
 use super::conversation::{Conversation, Terms, converse};
 use super::fake_gcs::{FakeGcs, Link};
@@ -15,6 +14,7 @@ use super::instance::{Cluster, Instance};
 use super::log;
 use crate::support::PATIENCE;
 use crate::support::fake::FakeGemini;
+use crate::support::random::Random;
 use gemini_a2a::bucket::instance::Times;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ fn chaos_loses_and_repeats_nothing() {
                 let instance = cluster.start(["a", "b", "c"][at], "workspace");
                 balancer.set_port(at, instance.port());
                 let (balancer, suffering) = (&balancer, &suffering);
-                let chance = Chance::new(seed * 100 + at as u64);
+                let chance = Random::new(seed * 100 + at as u64);
                 scope.spawn(move || {
                     let instance = suffer(instance, at, balancer, death, chance);
                     suffering.fetch_sub(1, Ordering::Relaxed);
@@ -88,7 +88,7 @@ fn chaos_loses_and_repeats_nothing() {
             .collect();
         let clients: Vec<_> = (0..CONVERSATIONS)
             .map(|at| {
-                let mut chance = Chance::new(seed * 100 + 10 + at as u64);
+                let mut chance = Random::new(seed * 100 + 10 + at as u64);
                 let url = balancer.url();
                 scope.spawn(move || converse(&url, &format!("w{at}"), terms, &mut chance))
             })
@@ -109,7 +109,7 @@ fn chaos_loses_and_repeats_nothing() {
 }
 
 /// Lets an instance suffer its faults, with a pause of random length before each.
-fn suffer(mut instance: Instance, at: usize, balancer: &Balancer, death: Duration, mut chance: Chance) -> Instance {
+fn suffer(mut instance: Instance, at: usize, balancer: &Balancer, death: Duration, mut chance: Random) -> Instance {
     for turn in 0..FAULTS {
         thread::sleep(death.mul_f64(chance.within(10, 50) as f64 / 100.0));
         // Each kind happens to each instance.

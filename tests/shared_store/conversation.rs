@@ -1,12 +1,12 @@
 //! A client that has a conversation of several turns, in each of which it approves a command, while every connection may lead to another
 //! instance, break, or be refused. It notes what it was shown and what was acknowledged.
 
-use super::chance::Chance;
 use super::client::{End, Next, content, follow, number, without_waiting};
 use crate::support::client::{Client, Event, envelope};
 use crate::support::message::{
     approval, asked_of, call_of, call_status_of, fresh, prompt, prompt_in, state_of, task_of,
 };
+use crate::support::random::Random;
 use serde_json::{Value, json};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ pub struct Conversation {
 }
 
 /// Has a conversation by the URL and gives what the client knows. `name` is the beginning of its words.
-pub fn converse(url: &str, name: &str, terms: Terms<'_>, chance: &mut Chance) -> Conversation {
+pub fn converse(url: &str, name: &str, terms: Terms<'_>, chance: &mut Random) -> Conversation {
     let deadline = Instant::now() + terms.patience;
     let mut client = Conversation::begin(url, name, chance, deadline);
     // The call that waits for an answer, as the events so far have it.
@@ -84,7 +84,7 @@ pub fn converse(url: &str, name: &str, terms: Terms<'_>, chance: &mut Chance) ->
 
 impl Conversation {
     /// Makes a task. A task whose id got lost stays behind with an open question.
-    fn begin(url: &str, name: &str, chance: &mut Chance, deadline: Instant) -> Conversation {
+    fn begin(url: &str, name: &str, chance: &mut Random, deadline: Instant) -> Conversation {
         let mut client = Conversation {
             task: String::new(),
             shown: vec![],
@@ -136,7 +136,7 @@ impl Conversation {
     }
 
     /// Sends a prompt with a word of its own. Most commands are fast, some take a while.
-    fn prompt(&mut self, url: &str, name: &str, chance: &mut Chance) -> Option<String> {
+    fn prompt(&mut self, url: &str, name: &str, chance: &mut Random) -> Option<String> {
         let word = format!("{name}-{}", self.words.len());
         self.words.push(word.clone());
         let rest = if chance.percent(30) { "; sleep 1" } else { "" };

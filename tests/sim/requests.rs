@@ -1,7 +1,7 @@
 //! Random requests of clients as bytes, and what is needed to check their responses.
 
-use crate::chance::Chance;
 use crate::ledger::Ledger;
+use crate::random::Random;
 use gemini_a2a::base::id::{Seq, TaskId};
 use gemini_a2a::limits::Limits;
 use serde_json::{Value, json};
@@ -101,7 +101,7 @@ impl Composer {
     }
 
     /// A random request. Most requests are about tasks that exist.
-    pub fn random(&mut self, chance: &mut Chance, ledger: &Ledger, limits: &Limits) -> (SentRequest, Vec<u8>) {
+    pub fn random(&mut self, chance: &mut Random, ledger: &Ledger, limits: &Limits) -> (SentRequest, Vec<u8>) {
         let tasks = ledger.tasks();
         let open: Vec<TaskId> = tasks.iter().filter(|t| ledger.is_open(t)).cloned().collect();
         match random_kind(chance, tasks.len(), open.len()) {
@@ -161,7 +161,7 @@ impl Composer {
 
     pub fn watch(
         &mut self,
-        chance: &mut Chance,
+        chance: &mut Random,
         ledger: &Ledger,
         task: TaskId,
         after: Option<Seq>,
@@ -170,13 +170,13 @@ impl Composer {
         self.rpc(chance, ledger, "tasks/resubscribe", params, RequestKind::Watch { task, after })
     }
 
-    pub fn cancel(&mut self, chance: &mut Chance, ledger: &Ledger, task: TaskId) -> (SentRequest, Vec<u8>) {
+    pub fn cancel(&mut self, chance: &mut Random, ledger: &Ledger, task: TaskId) -> (SentRequest, Vec<u8>) {
         let params = json!({ "id": task });
         self.rpc(chance, ledger, "tasks/cancel", params, RequestKind::Cancel(task))
     }
 
     /// Sets a webhook in version 0.3 or 1.0 of the protocol.
-    fn set_hook(&mut self, chance: &mut Chance, ledger: &Ledger, task: TaskId) -> (SentRequest, Vec<u8>) {
+    fn set_hook(&mut self, chance: &mut Random, ledger: &Ledger, task: TaskId) -> (SentRequest, Vec<u8>) {
         let url = self.address();
         let (method, params) = match chance.percent(30) {
             true => (
@@ -189,7 +189,7 @@ impl Composer {
         self.rpc(chance, ledger, method, params, what)
     }
 
-    fn drop_hook(&mut self, chance: &mut Chance, ledger: &Ledger, task: TaskId) -> (SentRequest, Vec<u8>) {
+    fn drop_hook(&mut self, chance: &mut Random, ledger: &Ledger, task: TaskId) -> (SentRequest, Vec<u8>) {
         let (method, params) = match chance.percent(50) {
             true => (
                 "tasks/pushNotificationConfig/delete",
@@ -205,7 +205,7 @@ impl Composer {
         format!("https://r{}.example/", self.next)
     }
 
-    fn new_task(&mut self, chance: &mut Chance, ledger: &Ledger) -> (SentRequest, Vec<u8>) {
+    fn new_task(&mut self, chance: &mut Random, ledger: &Ledger) -> (SentRequest, Vec<u8>) {
         let mut message = self.message(vec![text_part(chance)]);
         if chance.percent(40) {
             message["contextId"] = json!(context(chance));
@@ -217,7 +217,7 @@ impl Composer {
     }
 
     /// A message with text, answers to open questions, wrong answers, late answers, or several of these.
-    fn message_to(&mut self, chance: &mut Chance, ledger: &Ledger, task: TaskId) -> (SentRequest, Vec<u8>) {
+    fn message_to(&mut self, chance: &mut Random, ledger: &Ledger, task: TaskId) -> (SentRequest, Vec<u8>) {
         let log = ledger.log(&task).expect("an open task is on disk");
         let state = log.last();
         let mut parts = Vec::new();
@@ -248,7 +248,7 @@ impl Composer {
 
     fn send(
         &mut self,
-        chance: &mut Chance,
+        chance: &mut Random,
         ledger: &Ledger,
         message: Value,
         task: Option<TaskId>,
@@ -271,7 +271,7 @@ impl Composer {
 
     fn rpc(
         &mut self,
-        chance: &mut Chance,
+        chance: &mut Random,
         ledger: &Ledger,
         method: &str,
         params: Value,
@@ -283,7 +283,7 @@ impl Composer {
 
     fn plain(
         &mut self,
-        chance: &mut Chance,
+        chance: &mut Random,
         ledger: &Ledger,
         line: &str,
         body: &str,
@@ -332,7 +332,7 @@ impl Composer {
         (request, bytes.into_bytes())
     }
 
-    fn garbage(&mut self, chance: &mut Chance, ledger: &Ledger, limits: &Limits) -> (SentRequest, Vec<u8>) {
+    fn garbage(&mut self, chance: &mut Random, ledger: &Ledger, limits: &Limits) -> (SentRequest, Vec<u8>) {
         let bytes = match chance.below(4) {
             0 => b"this is not HTTP\r\n\r\n".to_vec(),
             1 => {
@@ -377,7 +377,7 @@ enum Kind {
 }
 
 /// A kind of request that fits the number of tasks and of open tasks.
-fn random_kind(chance: &mut Chance, tasks: usize, open: usize) -> Kind {
+fn random_kind(chance: &mut Random, tasks: usize, open: usize) -> Kind {
     chance.weighted(&[
         (if open < 2 { 40 } else { 6 }, Kind::NewTask),
         (if open == 0 { 0 } else { 30 }, Kind::Message),
@@ -397,7 +397,7 @@ fn random_kind(chance: &mut Chance, tasks: usize, open: usize) -> Kind {
 }
 
 /// One of the tasks, sometimes one that does not exist.
-fn any_task(chance: &mut Chance, tasks: &[TaskId]) -> TaskId {
+fn any_task(chance: &mut Random, tasks: &[TaskId]) -> TaskId {
     match chance.pick(tasks) {
         Some(task) if !chance.percent(3) => task.clone(),
         _ => "no-such-task".into(),
@@ -405,7 +405,7 @@ fn any_task(chance: &mut Chance, tasks: &[TaskId]) -> TaskId {
 }
 
 /// A position to read a log of `len` events from: the beginning, the end, in between, or beyond the end.
-fn random_position(chance: &mut Chance, len: u64) -> Option<Seq> {
+fn random_position(chance: &mut Random, len: u64) -> Option<Seq> {
     match chance.below(10) {
         0..3 => None,
         3 => Some(Seq(len + chance.within(1, 5))),
@@ -415,15 +415,15 @@ fn random_position(chance: &mut Chance, len: u64) -> Option<Seq> {
     }
 }
 
-fn hook_id(chance: &mut Chance) -> String {
+fn hook_id(chance: &mut Random) -> String {
     format!("h{}", chance.below(3))
 }
 
-fn context(chance: &mut Chance) -> String {
+fn context(chance: &mut Random) -> String {
     format!("context-{}", chance.below(3))
 }
 
-fn text_part(chance: &mut Chance) -> Value {
+fn text_part(chance: &mut Random) -> Value {
     match chance.below(12) {
         0 => json!({"kind": "text", "text": ""}),
         1 => json!({"kind": "text", "text": "long ".repeat(chance.below(80) + 1)}),
@@ -431,7 +431,7 @@ fn text_part(chance: &mut Chance) -> Value {
     }
 }
 
-fn answer(chance: &mut Chance, call: &str) -> Value {
+fn answer(chance: &mut Random, call: &str) -> Value {
     let outcome = chance.weighted(&[(12, "proceed_once"), (3, "proceed_always"), (4, "cancel"), (1, "perhaps")]);
     let mut data = json!({"callId": call, "outcome": outcome});
     if chance.percent(10) {

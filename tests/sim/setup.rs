@@ -1,6 +1,6 @@
 //! The limits and the core of a run. The limits are small enough to be reached.
 
-use crate::chance::Chance;
+use crate::random::Random;
 use crate::simulation::CLIENTS;
 use crate::workers::tools;
 use gemini_a2a::a2a::Switches;
@@ -12,7 +12,7 @@ use gemini_a2a::limits::{Limits, Times};
 use gemini_a2a::task::log::event::Profile;
 
 /// Small limits, so that runs reach them; different in every run.
-pub fn limits(chance: &mut Chance) -> Limits {
+pub fn limits(chance: &mut Random) -> Limits {
     Limits {
         head_bytes: 700,
         body_bytes: 3_000,

@@ -6,12 +6,12 @@ mod end;
 mod faults;
 mod invariants;
 
-use crate::chance::Chance;
 use crate::checker::{Checker, Tally};
 use crate::client::{Client, Ending, Pace, Sending};
 use crate::core_harness::{Outside, Takes, waiting};
 use crate::faulty_store::{FaultyStore, Sabotage};
 use crate::ledger::Ledger;
+use crate::random::Random;
 use crate::requests::Composer;
 use crate::setup;
 use crate::webhooks::{DeliveryOutcome, Webhooks};
@@ -38,7 +38,7 @@ pub const CLIENTS: usize = 9;
 const REMEMBERED: usize = 60;
 
 pub struct Simulation {
-    chance: Chance,
+    chance: Random,
     limits: Limits,
     now: Now,
     turn: u64,
@@ -79,7 +79,7 @@ pub struct Simulation {
 
 impl Simulation {
     pub fn new(seed: u64, sabotage: Sabotage) -> Simulation {
-        let mut chance = Chance::new(seed);
+        let mut chance = Random::new(seed);
         let limits = setup::limits(&mut chance);
         let now = Now { mono_ms: 1_000, unix_ms: 1_767_225_600_000 };
         let disk = FaultyStore::new(sabotage);

@@ -5,8 +5,8 @@
 //! after it arrived. In every case a receiver gets events in order, perhaps some of them twice, and misses only those that the log
 //! marks as given up.
 
-use crate::chance::Chance;
 use crate::ledger::{Ledger, Log};
+use crate::random::Random;
 use gemini_a2a::a2a;
 use gemini_a2a::base::id::{ConfigId, Seq, TaskId};
 use gemini_a2a::core::hooks::{Delivery, DeliveryError, Retry};
@@ -40,7 +40,7 @@ pub enum DeliveryOutcome {
 }
 
 impl DeliveryOutcome {
-    pub fn any(chance: &mut Chance) -> DeliveryOutcome {
+    pub fn any(chance: &mut Random) -> DeliveryOutcome {
         match chance.below(20) {
             0..13 => DeliveryOutcome::Arrives,
             13..15 => DeliveryOutcome::Unanswered,
@@ -112,7 +112,7 @@ impl Webhooks {
     }
 
     /// The server has crashed: some of the deliveries under way have arrived, and the server does not learn of it.
-    pub fn lose(&mut self, chance: &mut Chance) {
+    pub fn lose(&mut self, chance: &mut Random) {
         for delivery_job in std::mem::take(&mut self.pending) {
             if delivery_job.outcome.arrives() && chance.percent(50) {
                 self.hear(&delivery_job.delivery);

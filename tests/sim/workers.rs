@@ -1,7 +1,7 @@
 //! The work that the core hands out: model requests, tools, disk jobs. Each job sends random notes at its own speed; some fail,
 //! some die, and a stopped job may send more notes.
 
-use crate::chance::Chance;
+use crate::random::Random;
 use gemini_a2a::base::id::CallId;
 use gemini_a2a::base::slots::Key;
 use gemini_a2a::core::compute::Computation;
@@ -39,7 +39,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    pub fn new(job: &Job, now_ms: u64, chance: &mut Chance) -> Worker {
+    pub fn new(job: &Job, now_ms: u64, chance: &mut Random) -> Worker {
         let bodies = match &job.work {
             Work::Think(_) | Work::Attach { .. } | Work::Command(_) | Work::Compact(_) => think(chance),
             Work::Prepare { calls, .. } => vec![prepare(calls, chance)],
@@ -55,7 +55,7 @@ impl Worker {
     }
 
     /// Tells the job to stop: it may end at once or send its other notes first.
-    pub fn stop(&mut self, now_ms: u64, chance: &mut Chance) {
+    pub fn stop(&mut self, now_ms: u64, chance: &mut Random) {
         self.stopped = true;
         if chance.percent(60) {
             let at = now_ms + chance.within(0, 100);
@@ -64,7 +64,7 @@ impl Worker {
     }
 }
 
-fn think(chance: &mut Chance) -> Vec<NoteBody> {
+fn think(chance: &mut Random) -> Vec<NoteBody> {
     let mut notes = Vec::new();
     let mut said = String::new();
     if chance.percent(30) {
@@ -105,7 +105,7 @@ fn think(chance: &mut Chance) -> Vec<NoteBody> {
     notes
 }
 
-fn answer(said: String, chance: &mut Chance) -> Answer {
+fn answer(said: String, chance: &mut Random) -> Answer {
     let names = ["look", "edit", "edit", "shell", "shell", "sweep", "forbidden", "unheard-of"];
     let count = match chance.below(10) {
         0..5 => 0,
@@ -130,7 +130,7 @@ fn answer(said: String, chance: &mut Chance) -> Answer {
     Answer { verdict: verdict.filter(|_| calls.is_empty()), ..Answer::new(&said, calls) }
 }
 
-fn prepare(calls: &[Request], chance: &mut Chance) -> NoteBody {
+fn prepare(calls: &[Request], chance: &mut Random) -> NoteBody {
     if chance.percent(3) {
         return NoteBody::Died("a bug in a tool".into());
     }
@@ -144,7 +144,7 @@ fn prepare(calls: &[Request], chance: &mut Chance) -> NoteBody {
     NoteBody::Prepared(plans)
 }
 
-fn plan(request: &Request, chance: &mut Chance) -> Plan {
+fn plan(request: &Request, chance: &mut Random) -> Plan {
     let title = format!("{} something", request.name);
     let question = match request.name.as_str() {
         "edit" => Question::Edit {
@@ -169,7 +169,7 @@ fn plan(request: &Request, chance: &mut Chance) -> Plan {
     Plan { title, question, base: Some(Base::default()) }
 }
 
-fn change(call: &CallId, chance: &mut Chance) -> FileChange {
+fn change(call: &CallId, chance: &mut Random) -> FileChange {
     let mut version = || FileVersion {
         sha256: format!("{:064x}", chance.below(4)),
         len: 7,
@@ -180,7 +180,7 @@ fn change(call: &CallId, chance: &mut Chance) -> FileChange {
     FileChange { call: call.clone(), root, path, before: Some(version()), after: version(), dirs: 0 }
 }
 
-fn run(name: &str, call: &CallId, chance: &mut Chance) -> Vec<NoteBody> {
+fn run(name: &str, call: &CallId, chance: &mut Random) -> Vec<NoteBody> {
     let mut notes = Vec::new();
     for _ in 0..chance.below(5) {
         notes.push(NoteBody::Output("line\n".repeat(chance.below(30))));

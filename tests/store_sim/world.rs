@@ -3,9 +3,9 @@
 //! A future awaits one thing at a time (an answer, the end of a wait, a lock), and is polled only when that has come. Whatever happens is an
 //! [`Event`] at a time; events of the same time happen in the order in which they were scheduled. A run is determined by its seed.
 
-use crate::chance::Chance;
 use crate::checks::Truth;
 use crate::node::{Machine, Node};
+use crate::random::Random;
 use crate::variant::Variant;
 use gemini_a2a::bucket::memory::{MemoryBucket, Request, Response};
 use gemini_a2a::bucket::{Answer, Dated};
@@ -64,7 +64,7 @@ pub struct World {
     pub trouble: u64,
     pub now: Cell<u64>,
     pub current: Cell<FutureId>,
-    chance: RefCell<Chance>,
+    chance: RefCell<Random>,
     heap: RefCell<BinaryHeap<Reverse<(u64, u64)>>>,
     events: RefCell<BTreeMap<u64, Event>>,
     scheduled: Cell<u64>,
@@ -76,7 +76,7 @@ pub struct World {
 
 impl World {
     pub fn new(seed: u64, variant: Variant) -> Rc<World> {
-        let mut chance = Chance::new(seed);
+        let mut chance = Random::new(seed);
         let trouble = *chance.pick(&[0, 50, 100, 100, 200, 400]).expect("a choice");
         Rc::new(World {
             variant,
@@ -98,7 +98,7 @@ impl World {
         })
     }
 
-    // Chance.
+    // Random.
 
     pub fn below(&self, limit: u64) -> u64 {
         self.chance.borrow_mut().next() % limit.max(1)

@@ -2,6 +2,7 @@
 //! real one does it.
 
 use super::http::Head;
+use super::random::Random;
 use super::script::{Call, Item};
 use super::stamp;
 use serde_json::{Value, json};
@@ -120,7 +121,7 @@ impl AnswerStream<'_> {
         const HOLE: &str = "<text>";
         let frame = |finish| self.chunk.json(json!([{ "text": HOLE }]), finish).to_string();
         let (middle, last) = (frame(None), frame(finish));
-        let mut words = RandomWords(self.chunk.number);
+        let mut random = Random::new(self.chunk.number);
         let begin = Instant::now();
         let mut event = String::new();
         for index in 0..flood.count {
@@ -131,7 +132,7 @@ impl AnswerStream<'_> {
             event.clear();
             event.push_str(before);
             stamp::write(index, &mut event);
-            words.write(flood.bytes, &mut event);
+            write_words(&mut random, flood.bytes, &mut event);
             event.push_str(after);
             self.event(&event)?;
         }
@@ -145,17 +146,10 @@ struct Flood {
     bytes: usize,
 }
 
-/// Endless made-up words: repeated text looks like a model caught in a loop, and agents stop it.
-struct RandomWords(u64);
-
-impl RandomWords {
-    fn write(&mut self, bytes: usize, out: &mut String) {
-        for _ in 0..bytes {
-            self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-            let pick = (self.0 >> 40) as u8 % 32;
-            out.push(if pick < 26 { char::from(b'a' + pick) } else { ' ' });
-        }
-    }
+/// Made-up words: repeated text looks like a model caught in a loop, and agents stop it.
+fn write_words(random: &mut Random, bytes: usize, out: &mut String) {
+    const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz      ";
+    out.extend((0..bytes).map(|_| char::from(random.one_of(LETTERS))));
 }
 
 /// The stream ends here, for whatever reason.

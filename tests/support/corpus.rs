@@ -1,6 +1,11 @@
 //! Bytes against a corpus of cases. A judge reads bytes in whatever pieces they come and says what it makes of them; here it is held to
 //! the same words for a case however the network cuts it, and for whatever a mutation makes of it.
 
+#[path = "random.rs"]
+mod random;
+
+pub use random::Random;
+
 /// What is sent, and what is to be made of it.
 pub struct Case {
     name: String,
@@ -83,7 +88,7 @@ impl Corpus {
                 expect(&format!("cut at {at}"), &[front, back]);
             }
             for seed in 1..=20 {
-                let pieces = Random(seed * 1000 + n).cut(bytes, 16);
+                let pieces = Random::new(seed * 1000 + n).cut(bytes, 16);
                 expect(&format!("cut by seed {seed}"), &pieces);
             }
         }
@@ -93,7 +98,7 @@ impl Corpus {
         const MUTATIONS: u64 = 25_000;
         let mut refused = 0;
         for seed in 1..=MUTATIONS {
-            let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let mut random = Random::new(seed);
             let bytes = self.mutate(&mut random);
             let whole = (self.judge)(&[&bytes]);
             let pieces = random.cut(&bytes, 24);
@@ -135,28 +140,5 @@ impl Corpus {
             }
         }
         bytes
-    }
-}
-
-/// Chance that can be repeated: the same numbers for the same seed, on every machine.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % n as u64) as usize
-    }
-
-    /// Cuts the bytes into pieces of up to `longest`.
-    pub fn cut<'a>(&mut self, mut bytes: &'a [u8], longest: usize) -> Vec<&'a [u8]> {
-        let mut pieces = Vec::new();
-        while !bytes.is_empty() {
-            let (piece, rest) = bytes.split_at(1 + self.below(longest.min(bytes.len())));
-            pieces.push(piece);
-            bytes = rest;
-        }
-        pieces
     }
 }

@@ -16,6 +16,7 @@ pub mod fake;
 pub mod golden;
 pub mod http;
 pub mod message;
+pub mod random;
 pub mod script;
 pub mod server;
 pub mod socket;

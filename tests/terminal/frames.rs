@@ -1,6 +1,7 @@
 //! Frames: how often, how long, how wide, at which sizes, and what is sent beside them.
 
-use crate::given::{Random, ask, busy, by, called, command, ended, frames, journals, planned, prompted, watching};
+use crate::given::{ask, busy, by, called, command, ended, frames, journals, planned, prompted, watching};
+use crate::random::Random;
 use crate::screens;
 use crate::session::{Session, setup};
 use crate::vt::{Resizing, Vt};
@@ -78,7 +79,7 @@ const KEYS: &[&[u8]] = &[
 #[test]
 fn random_keys_and_records_at_random_sizes() {
     let records: Vec<String> = journals().iter().flat_map(|path| frames(path)).collect();
-    let mut random = Random(11);
+    let mut random = Random::new(11);
     for round in 0..120 {
         let (columns, rows) = (1 + random.below(100), 1 + random.below(40));
         let mut session = watching(columns.max(2));

@@ -111,12 +111,3 @@ pub fn watching(columns: usize) -> Session {
     session.reply("session", json!("t-1"));
     session
 }
-
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, most: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % most
-    }
-}

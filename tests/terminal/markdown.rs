@@ -1,6 +1,6 @@
 //! Markdown that streams in, cut at every place. The rows that were printed before a cut never change, and the end is the same.
 
-use crate::given::Random;
+use crate::random::Random;
 use gemini_a2a::ui::format::markdown::Markdown;
 use gemini_a2a::ui::format::wrap::Line;
 use std::path::Path;
@@ -57,7 +57,7 @@ fn documents() -> Vec<String> {
         documents.extend(sections);
     }
     documents.truncate(80);
-    let mut random = Random(42);
+    let mut random = Random::new(42);
     while documents.len() < 200 {
         let count = 3 + random.below(12);
         documents.push((0..count).map(|_| LINES[random.below(LINES.len())]).collect());

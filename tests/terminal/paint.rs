@@ -1,6 +1,6 @@
 //! The painter against a terminal model: what is painted is seen, and nothing that was printed is lost.
 
-use crate::given::Random;
+use crate::random::Random;
 use crate::vt::{Resizing, Vt};
 use gemini_a2a::ui::format::style::{Colours, Role, Style};
 use gemini_a2a::ui::format::wrap::Line;
@@ -116,7 +116,7 @@ fn random_line(random: &mut Random, most: usize) -> Line {
 /// Random frames, each painted over the last one, are what a fresh terminal shows.
 #[test]
 fn a_painted_frame_looks_as_if_painted_afresh() {
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     for round in 0..400 {
         let (columns, rows) = (8 + random.below(40), 4 + random.below(10));
         let mut screen = Screen::new(columns, rows, Resizing::Reflows);

@@ -46,6 +46,7 @@ pub fn edit_distance<T: PartialEq>(a: &[T], b: &[T], most: usize) -> Option<usiz
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::test_random::Random;
 
     #[test]
     fn abbreviations_and_misspellings_are_recognised() {
@@ -81,15 +82,11 @@ mod tests {
             }
             row[b.len()]
         }
-        let mut seed: u32 = 11;
-        let mut next = |n: u32| {
-            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (seed >> 16) % n
-        };
+        let mut random = Random::new(11);
         for _ in 0..2_000 {
             let mut text = || -> Vec<char> {
-                let length = next(12);
-                (0..length).map(|_| char::from(b'a' + next(3) as u8)).collect()
+                let length = random.below(12);
+                (0..length).map(|_| char::from(b'a' + random.below(3) as u8)).collect()
             };
             let (a, b) = (text(), text());
             let expected = plain(&a, &b);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::mcp::test_random::Random;
+use crate::base::test_random::Random;
 
 /// A parameter `p` after it was made fit.
 fn parameter(schema: Value) -> Value {
@@ -232,7 +232,7 @@ fn assert_known(schema: &Value, seed: u64) -> usize {
 #[test]
 fn any_schema_becomes_a_finite_one_of_known_keywords() {
     for seed in 0..2_000 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut schema = random_schema(&mut random, 4);
         let defs =
             json!({"a": random_schema(&mut random, 3), "b": random_schema(&mut random, 3), "c": {"$ref": "#/$defs/a"}});

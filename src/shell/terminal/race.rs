@@ -1,6 +1,7 @@
 //! Two terminals and another client answer the same question. Whoever is first decides it, and everybody is told who that was.
 
 use crate::base::slots::Key;
+use crate::base::test_random::Random;
 use crate::core::Input as CoreInput;
 use crate::core::test_core::TestCore;
 use crate::task::message::Source;
@@ -105,11 +106,7 @@ fn a_terminal_follows_the_session_that_another_client_begins() {
 
 #[test]
 fn of_three_answers_at_once_one_counts() {
-    let mut seed: u64 = 5;
-    let mut below = |most: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % most
-    };
+    let mut random = Random::new(5);
     let mut winners = [0; 3];
     for run in 0..1_000 {
         let mut test = TestCore::new();
@@ -127,8 +124,8 @@ fn of_three_answers_at_once_one_counts() {
         // One says yes, the other no, the client yes for good; what they read meanwhile comes in any order.
         let mut left = vec![0, 1, 2];
         while !left.is_empty() {
-            match (below(2), below(left.len() as u64) as usize) {
-                (0, _) => _ = terminals[below(2) as usize].read(&mut test),
+            match (random.below(2), random.below(left.len())) {
+                (0, _) => _ = terminals[random.below(2)].read(&mut test),
                 (_, at) => match left.remove(at) {
                     2 => {
                         let answer = json!({"task": session, "call": "c", "option": "proceed_always"});

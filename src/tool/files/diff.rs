@@ -222,6 +222,7 @@ fn furthest(reached: &[usize], at: usize, k: isize, d: isize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::test_random::Random;
     use crate::tool::tests::Scratch;
     use std::process::{Command, Stdio};
 
@@ -266,41 +267,29 @@ mod tests {
         new
     }
 
-    /// Seeded, so that a failure can be repeated.
-    struct Dice(u64);
-
-    impl Dice {
-        fn below(&mut self, n: usize) -> usize {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            (self.0 % n as u64) as usize
+    fn random_text(random: &mut Random) -> String {
+        let mut text = String::new();
+        for _ in 0..random.below(30) {
+            text.push_str(random.one_of(&["a", "b", "c", "dd", "", "e\r"]));
+            text.push('\n');
         }
-
-        fn text(&mut self) -> String {
-            let mut text = String::new();
-            for _ in 0..self.below(30) {
-                text.push_str(["a", "b", "c", "dd", "", "e\r"][self.below(6)]);
-                text.push('\n');
-            }
-            if self.below(3) == 0 {
-                text.push_str("end");
-            }
-            text
+        if random.below(3) == 0 {
+            text.push_str("end");
         }
+        text
+    }
 
-        fn edited(&mut self, text: &str) -> String {
-            let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
-            for _ in 0..self.below(4) {
-                let at = self.below(lines.len() + 1);
-                match self.below(2) {
-                    0 => lines.insert(at, "new\n"),
-                    _ if at < lines.len() => drop(lines.remove(at)),
-                    _ => {}
-                }
+    fn with_random_edits(text: &str, random: &mut Random) -> String {
+        let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
+        for _ in 0..random.below(4) {
+            let at = random.below(lines.len() + 1);
+            match random.below(2) {
+                0 => lines.insert(at, "new\n"),
+                _ if at < lines.len() => drop(lines.remove(at)),
+                _ => {}
             }
-            lines.concat()
         }
+        lines.concat()
     }
 
     #[test]
@@ -348,12 +337,12 @@ mod tests {
 
     #[test]
     fn hunks_apply_whatever_the_texts_and_the_effort() {
-        let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+        let mut random = Random::new(1);
         for round in 0..3_000 {
-            let old = dice.text();
-            let new = if round % 2 == 0 { dice.text() } else { dice.edited(&old) };
-            let steps = [STEPS, 0, 7, 60][dice.below(4)];
-            let context = [CONTEXT, 0, 5][dice.below(3)];
+            let old = random_text(&mut random);
+            let new = if round % 2 == 0 { random_text(&mut random) } else { with_random_edits(&old, &mut random) };
+            let steps = [STEPS, 0, 7, 60][random.below(4)];
+            let context = [CONTEXT, 0, 5][random.below(3)];
             let found = Comparison::new(&old, &new, steps);
             let hunks = found.hunks(context);
             assert_eq!(apply(&old, &hunks), new, "round {round}, {steps} steps:\n{hunks}");
@@ -380,11 +369,11 @@ mod tests {
             eprintln!("skipped: there is no git here");
             return;
         }
-        let mut dice = Dice(42);
+        let mut random = Random::new(42);
         for _ in 0..25 {
             let scratch = Scratch::new();
-            let old = dice.text();
-            let new = dice.edited(&old);
+            let old = random_text(&mut random);
+            let new = with_random_edits(&old, &mut random);
             if old == new || old.is_empty() || new.is_empty() {
                 continue;
             }

@@ -1,6 +1,6 @@
 use super::*;
+use crate::base::test_random::Random;
 use crate::mcp::session::Key;
-use crate::mcp::test_random::Random;
 use serde_json::{Value, json};
 
 const CALL: Request<'_> = Request::Post(Sent::Request(RequestId(7), Some(Key(1))));
@@ -249,7 +249,7 @@ fn check_11_line_ends_and_splits_do_not_change_the_events() {
         "",
     ];
     for seed in 0..400 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let lines: Vec<&str> = (0..random.below(30)).map(|_| LINES[random.below(LINES.len())]).collect();
         let all = |bytes: &[u8], pieces: &mut dyn FnMut() -> usize| {
             let (mut events, mut out, mut rest) = (Events::new(Some(RequestId(7))), Vec::new(), bytes);

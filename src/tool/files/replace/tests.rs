@@ -1,6 +1,7 @@
 //! The tool as a whole: what is planned, what is written, what is refused.
 
 use super::*;
+use crate::base::test_random::Random;
 use crate::limits::Limits;
 use crate::task::spec::{Base, Display, Ending, Question};
 use crate::tool::files::text::Encoding;
@@ -231,24 +232,20 @@ fn git_applies_what_is_shown_and_gets_what_is_written() {
         eprintln!("skipped: there is no git here");
         return;
     }
-    let mut seed: u32 = 5;
-    let mut pick = |n: usize| {
-        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (seed >> 16) as usize % n
-    };
+    let mut random = Random::new(5);
     let words = ["alpha", "  beta()", "gamma = 1;", "", "\tdelta", "ende"];
     for round in 0..40 {
         let scratch = Scratch::new();
-        let ending = ["\n", "\r\n"][pick(2)];
-        let lines: Vec<&str> = (0..5 + pick(20)).map(|_| words[pick(words.len())]).collect();
+        let ending = ["\n", "\r\n"][random.below(2)];
+        let lines: Vec<&str> = (0..5 + random.below(20)).map(|_| words[random.below(words.len())]).collect();
         let mut before = lines.join(ending);
-        if pick(3) > 0 {
+        if random.below(3) > 0 {
             before.push_str(ending);
         }
-        let first = pick(lines.len());
-        let last = (first + 1 + pick(3)).min(lines.len());
+        let first = random.below(lines.len());
+        let last = (first + 1 + random.below(3)).min(lines.len());
         let old = lines[first..last].join("\n");
-        let new = ["other", "two\n  lines", "", "ende\n"][pick(4)];
+        let new = ["other", "two\n  lines", "", "ende\n"][random.below(4)];
         let file = scratch.put("a.txt", &before);
         let order = all("a.txt", &old, new);
         let Ok(planned) = plan(&scratch, &order) else {

@@ -73,6 +73,7 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::test_random::Random;
 
     fn found(pattern: &str, case: Case, text: &[u8]) -> Vec<String> {
         let lines = Lines::new(pattern, case).expect("the expression is valid");
@@ -102,17 +103,7 @@ mod tests {
         assert_eq!(found("zz", Case::Folded, b"z\nzZ\nz"), ["zZ"]);
     }
 
-    /// A pseudo-random generator.
-    struct Dice(u64);
-
-    impl Dice {
-        fn roll(&mut self, sides: usize) -> usize {
-            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (self.0 >> 33) as usize % sides
-        }
-    }
-
-    fn expression(dice: &mut Dice, depth: usize) -> String {
+    fn expression(random: &mut Random, depth: usize) -> String {
         const SINGLES: [&str; 26] = [
             "a",
             "b",
@@ -143,21 +134,21 @@ mod tests {
         ];
         const TIMES: [&str; 9] = ["*", "+", "?", "{2}", "{0,1}", "{1,}", "+?", "*?", "{ 1 , 2 }"];
         let mut text = String::new();
-        for _ in 0..dice.roll(5) {
-            if depth > 0 && dice.roll(4) == 0 {
-                let open = ["(", "(?:", "(?i:", "(?P<n>", "(?-i:", "(?s:"][dice.roll(6)];
+        for _ in 0..random.below(5) {
+            if depth > 0 && random.below(4) == 0 {
+                let open = ["(", "(?:", "(?i:", "(?P<n>", "(?-i:", "(?s:"][random.below(6)];
                 // A name may be used once only.
                 let open = if text.contains("?P<") || depth < 3 { "(" } else { open };
                 text += open;
-                text += &expression(dice, depth - 1);
+                text += &expression(random, depth - 1);
                 text += ")";
             } else {
-                text += SINGLES[dice.roll(SINGLES.len())];
+                text += SINGLES[random.below(SINGLES.len())];
             }
-            if dice.roll(4) == 0 {
-                text += TIMES[dice.roll(TIMES.len())];
+            if random.below(4) == 0 {
+                text += TIMES[random.below(TIMES.len())];
             }
-            if dice.roll(8) == 0 {
+            if random.below(8) == 0 {
                 text += "|";
             }
         }
@@ -169,15 +160,15 @@ mod tests {
         const LETTERS: [&str; 14] = ["a", "b", "A", "k", "K", "z", "ß", "Ö", "ö", "_", ".", "-", "\n", "]"];
         let (mut tried, mut helped, mut hits) = (0, 0, 0);
         for seed in 0..20_000 {
-            let mut dice = Dice(seed);
-            let pattern = expression(&mut dice, 3);
-            let case = [Case::Exact, Case::Folded][dice.roll(2)];
+            let mut random = Random::new(seed);
+            let pattern = expression(&mut random, 3);
+            let case = [Case::Exact, Case::Folded][random.below(2)];
             let Ok(lines) = Lines::new(&pattern, case) else {
                 continue;
             };
             tried += 1;
             helped += usize::from(!lines.literals.is_empty());
-            let text: String = (0..dice.roll(60)).map(|_| LETTERS[dice.roll(LETTERS.len())]).collect();
+            let text: String = (0..random.below(60)).map(|_| LETTERS[random.below(LETTERS.len())]).collect();
             let plain: Vec<&str> = text.lines().filter(|line| lines.is_match(line)).collect();
             hits += plain.len();
             assert_eq!(found(&pattern, case, text.as_bytes()), plain, "seed {seed}: {pattern:?} {case:?} {text:?}");

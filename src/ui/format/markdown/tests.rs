@@ -1,6 +1,7 @@
 //! Documents, whole and in pieces.
 
 use super::*;
+use crate::base::test_random::Random;
 
 /// A line with its roles: `[Strong:text]`.
 fn shown(line: &Line) -> String {
@@ -238,18 +239,9 @@ const PIECES: &[&str] = &[
     "averyveryveryverylongwordthatdoesnotfit ",
 ];
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, most: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % most
-    }
-}
-
 #[test]
 fn a_text_gives_the_same_rows_however_it_is_cut() {
-    let mut random = Random(42);
+    let mut random = Random::new(42);
     for number in 0..250 {
         let count = 3 + random.below(14);
         let text: String = (0..count).map(|_| PIECES[random.below(PIECES.len())]).collect();
@@ -278,7 +270,7 @@ fn a_text_gives_the_same_rows_however_it_is_cut() {
 
 #[test]
 fn no_row_is_wider_than_allowed_but_code() {
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     for _ in 0..200 {
         let text: String = (0..12).map(|_| PIECES[random.below(PIECES.len())]).collect();
         for line in whole(&text, 30).iter().filter(|line| line.wrap != Wrap::Soft) {

@@ -1,6 +1,7 @@
 //! Bytes of terminals, and what they mean.
 
 use super::*;
+use crate::base::test_random::Random;
 
 /// Inputs in short words: `ctrl-a`, `"text"`, `paste "…"`.
 fn words(inputs: &[TerminalInput]) -> String {
@@ -173,16 +174,12 @@ fn a_stream_means_the_same_however_it_is_split() {
 /// The same for bytes that nobody sends, cut at random places.
 #[test]
 fn random_bytes_mean_the_same_however_they_are_split() {
-    let mut seed: u64 = 11;
-    let mut next = |most: usize| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (seed >> 33) as usize % most
-    };
+    let mut random = Random::new(11);
     let alphabet = b"\x1b\x1b[[]OP<>?;:0123456789uAZ~$^\\\x07\ra\xe6\x97";
     for _ in 0..5_000 {
-        let length = 1 + next(40);
-        let bytes: Vec<u8> = (0..length).map(|_| alphabet[next(alphabet.len())]).collect();
-        let mut cuts: Vec<usize> = (0..next(5)).map(|_| next(length)).chain([0, length]).collect();
+        let length = 1 + random.below(40);
+        let bytes: Vec<u8> = (0..length).map(|_| random.one_of(alphabet)).collect();
+        let mut cuts: Vec<usize> = (0..random.below(5)).map(|_| random.below(length)).chain([0, length]).collect();
         cuts.sort_unstable();
         let feed = |cuts: &[usize]| {
             let mut decoder = Decoder::default();
@@ -279,16 +276,12 @@ fn fast_text_without_marks_is_pasted() {
 
 #[test]
 fn random_bytes_never_panic_and_never_confirm() {
-    let mut seed: u64 = 7;
-    let mut next = || {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (seed >> 33) as u8
-    };
+    let mut random = Random::new(7);
     // Without the bytes that Enter and y consist of in any form.
     let is_harmless = |byte: &u8| !b"\r1My".contains(byte);
     for round in 0..2_000_u64 {
         let alphabet = b"\x1b[]OP<>?;:023456789uAZ~$^\\\x07";
-        let mut byte = || if next() % 4 == 0 { next() } else { alphabet[usize::from(next()) % alphabet.len()] };
+        let mut byte = || if random.below(4) == 0 { random.next() as u8 } else { random.one_of(alphabet) };
         let bytes: Vec<u8> = (0..40).map(|_| byte()).filter(is_harmless).collect();
         let mut decoder = Decoder::default();
         let mut inputs = decoder.feed(&bytes, round);

@@ -1,10 +1,12 @@
-//! A random number generator with a seed.
+//! A random number generator with a seed: the same seed gives the same numbers on every machine. Unit tests include this file, too.
 
-pub struct Chance(u64);
+#![allow(dead_code, reason = "not every test that includes this file uses all of it")]
 
-impl Chance {
-    pub fn new(seed: u64) -> Chance {
-        Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xd1b5_4a32_d192_ed03)
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xd1b5_4a32_d192_ed03)
     }
 
     /// SplitMix64.
@@ -31,11 +33,17 @@ impl Chance {
         self.next() % 100 < n
     }
 
+    /// One element; none of an empty slice.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
         match from {
             [] => None,
             from => Some(&from[self.below(from.len())]),
         }
+    }
+
+    /// One element of a slice that is not empty.
+    pub fn one_of<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
     }
 
     /// One of several values, each with its weight.
@@ -48,5 +56,16 @@ impl Chance {
             left -= weight;
         }
         unreachable!("the weights add up")
+    }
+
+    /// Cuts the bytes into pieces of 1 to `longest` bytes.
+    pub fn cut<'a>(&mut self, mut bytes: &'a [u8], longest: usize) -> Vec<&'a [u8]> {
+        let mut pieces = Vec::new();
+        while !bytes.is_empty() {
+            let (piece, rest) = bytes.split_at(1 + self.below(longest.min(bytes.len())));
+            pieces.push(piece);
+            bytes = rest;
+        }
+        pieces
     }
 }
