@@ -3,18 +3,20 @@
 //! while it waited for an answer, and at the end. They are compared whole. Who changes a dialect on purpose writes them anew
 //! with `GOLDEN=write cargo test --test golden` and reads the difference.
 
+#[path = "support/created.rs"]
+mod test_created;
+
 use gemini_a2a::a2a::{self, DIALECTS, Dialect, Tools, View};
 use gemini_a2a::base::id::{CallId, Seq};
 use gemini_a2a::limits::Limits;
 use gemini_a2a::shell::start::replay::{self, Log};
 use gemini_a2a::task::log::answer::{Answer, Request, Usage};
 use gemini_a2a::task::log::blob::MemoryBlobs;
-use gemini_a2a::task::log::event::{Created, End, Event, Lifecycle, Profile, Protocol};
+use gemini_a2a::task::log::event::{Created, End, Event, Profile, Protocol};
 use gemini_a2a::task::log::long_text::LongText;
 use gemini_a2a::task::log::record::Record;
 use gemini_a2a::task::machine::state::State;
 use gemini_a2a::task::message::{Message, Part, Role, Source};
-use gemini_a2a::task::policy::Mode;
 use gemini_a2a::task::spec::{
     ApprovalScope, Choice, Confinement, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec,
 };
@@ -115,26 +117,12 @@ fn build() -> Vec<Event> {
 
 fn created() -> Created {
     Created {
-        task: "t-1".into(),
         context: "c-1".into(),
-        tenant: Default::default(),
-        owner: Default::default(),
-        shared: false,
-        command: None,
-        parent: None,
-        lifecycle: Lifecycle::Conversational,
         protocol: Protocol::V03,
         profile: Profile::Coder,
         workspace: "/home/dev/proj".into(),
-        trusted: false,
         model: "gemini-2.5-pro".into(),
-        mode: Mode::Default,
-        workspace_id: None,
-        auto_execute: false,
-        client_key: false,
-        depth: 0,
-        tools: None,
-        servers: Vec::new(),
+        ..test_created::created("t-1")
     }
 }
 

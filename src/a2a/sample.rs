@@ -4,11 +4,11 @@ use crate::a2a::views::tools::Tools;
 use crate::base::http::{Headers, Method, Request, Version};
 use crate::base::id::Seq;
 use crate::task::log::answer::{self, Answer, Usage};
-use crate::task::log::event::{Created, End, Event, Lifecycle, Profile, Protocol};
+use crate::task::log::event::{Created, End, Event, Profile, Protocol};
 use crate::task::log::record::Record;
+use crate::task::log::test_created::created;
 use crate::task::machine::state::{CallState, Stage, State, TaskState};
 use crate::task::message::{Message, Part, Role, Source};
-use crate::task::policy::Mode;
 use crate::task::spec::{
     ApprovalScope, Choice, Confinement, Display, Ending, Inquiry, InquiryKind, InquiryOption, Kind, Plan, Question,
     ToolSpec,
@@ -40,26 +40,11 @@ pub fn prompt(id: &str, text: &str) -> Message {
 /// Task `t-1` in context `c-1`, at work in its first turn, event 9 being the last.
 pub fn state() -> State {
     let created = Arc::new(Created {
-        task: "t-1".into(),
         context: "c-1".into(),
-        tenant: Default::default(),
-        owner: Default::default(),
-        shared: false,
-        parent: None,
-        lifecycle: Lifecycle::Conversational,
         protocol: Protocol::V03,
         profile: Profile::Coder,
-        workspace: "/w".into(),
-        trusted: false,
         model: "gemini-x".into(),
-        mode: Mode::Default,
-        workspace_id: None,
-        auto_execute: false,
-        client_key: false,
-        depth: 0,
-        tools: None,
-        servers: Vec::new(),
-        command: None,
+        ..created("t-1")
     });
     let mut state = State::new(created.clone(), &record(Event::Created(created)));
     state.status.state = TaskState::Working;

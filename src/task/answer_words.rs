@@ -119,10 +119,10 @@ fn reply<'a>(asked: &'a Inquiry, line: &'a str) -> &'a str {
 mod tests {
     use super::*;
     use crate::task::log::answer::{Answer, Request};
-    use crate::task::log::event::{Created, End, Event, Lifecycle, Profile, Protocol};
+    use crate::task::log::event::{Created, End, Event, Lifecycle};
     use crate::task::log::record::Record;
+    use crate::task::log::test_created::created;
     use crate::task::message::Role;
-    use crate::task::policy::Mode;
     use crate::task::spec::{ApprovalScope, InquiryOption, Plan};
     use serde_json::json;
 
@@ -132,28 +132,7 @@ mod tests {
 
     /// A task that waits for answers to these questions.
     fn waiting(questions: &[Question]) -> State {
-        let created = Arc::new(Created {
-            task: "t".into(),
-            context: "c".into(),
-            tenant: Default::default(),
-            owner: Default::default(),
-            shared: false,
-            command: None,
-            parent: None,
-            lifecycle: Lifecycle::OneShot,
-            protocol: Protocol::V10,
-            profile: Profile::Plain,
-            workspace: "/w".into(),
-            trusted: false,
-            model: "m".into(),
-            mode: Mode::Default,
-            workspace_id: None,
-            auto_execute: false,
-            client_key: false,
-            depth: 0,
-            tools: None,
-            servers: Vec::new(),
-        });
+        let created = Arc::new(Created { lifecycle: Lifecycle::OneShot, ..created("t") });
         let mut state = State::new(created.clone(), &record(1, Event::Created(created)));
         let ids = ["a", "b"].into_iter().map(CallId::from);
         let asked: Vec<(CallId, Question)> = ids.zip(questions.iter().cloned()).collect();

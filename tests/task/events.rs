@@ -1,5 +1,8 @@
 //! Events of a task, each made from the values in which tests differ.
 
+#[path = "../support/created.rs"]
+mod test_created;
+
 use super::*;
 use gemini_a2a::base::id::Seq;
 use gemini_a2a::task::definitions::slash::Invocation;
@@ -18,26 +21,11 @@ use std::sync::Arc;
 
 pub fn created(lifecycle: Lifecycle) -> Event {
     Event::Created(Arc::new(Created {
-        task: "t".into(),
-        context: "c".into(),
-        tenant: Default::default(),
-        owner: Default::default(),
-        shared: false,
-        parent: None,
         lifecycle,
         protocol: Protocol::V03,
         profile: Profile::Coder,
-        workspace: "/w".into(),
         trusted: true,
-        model: "m".into(),
-        mode: Mode::Default,
-        workspace_id: None,
-        auto_execute: false,
-        client_key: false,
-        depth: 0,
-        tools: None,
-        servers: Vec::new(),
-        command: None,
+        ..test_created::created("t")
     }))
 }
 

@@ -5,34 +5,13 @@ use crate::bucket::port::block_on;
 use crate::bucket::read::Read;
 use crate::bucket::replica::{Phase, StoreEvent};
 use crate::bucket::tests::{Blocking, instance};
-use crate::task::log::event::{Created, End, Lifecycle, Profile, Protocol};
+use crate::task::log::event::{Created, End};
+use crate::task::log::test_created;
 use crate::task::message::{Message, Part, Role, Source};
-use crate::task::policy::Mode;
 use std::sync::Arc;
 
 fn created(task: &str, parent: Option<(TaskId, Seq)>) -> Event {
-    Event::Created(Arc::new(Created {
-        task: task.into(),
-        context: "c".into(),
-        tenant: Default::default(),
-        owner: Default::default(),
-        shared: false,
-        parent,
-        lifecycle: Lifecycle::Conversational,
-        protocol: Protocol::V10,
-        profile: Profile::Plain,
-        workspace: "/w".into(),
-        trusted: false,
-        model: "m".into(),
-        mode: Mode::Default,
-        workspace_id: None,
-        auto_execute: false,
-        client_key: false,
-        depth: 0,
-        tools: None,
-        servers: Vec::new(),
-        command: None,
-    }))
+    Event::Created(Arc::new(Created { parent, ..test_created::created(task) }))
 }
 
 fn prompted(turn: u32) -> Event {

@@ -171,33 +171,16 @@ mod tests {
     use super::*;
     use crate::core::disk::store::{Openness, Store};
     use crate::core::test_core::core_harness::failing_store::FailingStore;
-    use crate::task::log::event::{Created, Event, Lifecycle, Profile, Protocol};
+    use crate::task::log::event::{Created, Event, Lifecycle};
     use crate::task::log::record::Record;
+    use crate::task::log::test_created;
     use crate::task::message::{Message, Part, Role, Source};
-    use crate::task::policy::Mode;
 
     fn created(task: TaskId, parent: Option<(TaskId, Seq)>) -> Event {
         Event::Created(Arc::new(Created {
-            task,
-            context: "c".into(),
-            tenant: Default::default(),
-            owner: Default::default(),
-            shared: false,
-            parent,
             lifecycle: Lifecycle::OneShot,
-            protocol: Protocol::V10,
-            profile: Profile::Plain,
-            workspace: "/w".into(),
-            trusted: false,
-            model: "m".into(),
-            mode: Mode::Default,
-            workspace_id: None,
-            auto_execute: false,
-            client_key: false,
-            depth: 0,
-            tools: None,
-            servers: Vec::new(),
-            command: None,
+            parent,
+            ..test_created::created(task.as_str())
         }))
     }
 

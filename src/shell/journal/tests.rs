@@ -7,8 +7,8 @@ use super::*;
 use crate::base::id::Seq;
 use crate::core::disk::store::{Lasts, read_all};
 use crate::limits::INSTANCE_BYTES;
-use crate::task::log::event::{Created, Event, Lifecycle, Profile, Protocol};
-use crate::task::policy::Mode;
+use crate::task::log::event::{Created, Event, Profile, Protocol};
+use crate::task::log::test_created;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -79,26 +79,10 @@ pub(super) fn created(task: &str, context: &str) -> Record {
     record(
         1,
         Event::Created(Arc::new(Created {
-            task: task.into(),
             context: context.into(),
-            tenant: Default::default(),
-            owner: Default::default(),
-            shared: false,
-            parent: None,
-            lifecycle: Lifecycle::Conversational,
             protocol: Protocol::V03,
             profile: Profile::Coder,
-            workspace: "/w".into(),
-            trusted: false,
-            model: "m".into(),
-            mode: Mode::Default,
-            workspace_id: None,
-            auto_execute: false,
-            client_key: false,
-            depth: 0,
-            tools: None,
-            servers: Vec::new(),
-            command: None,
+            ..test_created::created(task)
         })),
     )
 }

@@ -13,4 +13,7 @@ pub mod record;
 pub mod restored;
 pub mod server;
 pub mod terms;
+#[cfg(test)]
+#[path = "../../../tests/support/created.rs"]
+pub mod test_created;
 mod v1;

@@ -1,8 +1,9 @@
 use super::*;
 use crate::base::id::Seq;
 use crate::task::log::answer::Answer;
-use crate::task::log::event::{Created, End, Event, Lifecycle, Profile, Protocol};
+use crate::task::log::event::{Created, End, Event};
 use crate::task::log::record::Record;
+use crate::task::log::test_created;
 use crate::task::message::{Artifact, Message, Part, Role, Source};
 use crate::task::spec::{Kind, ToolSpec};
 use serde_json::Value;
@@ -13,10 +14,11 @@ use std::sync::Arc;
 const AT: u64 = 1_772_357_400_125;
 
 fn created() -> Event {
-    let created = json!({"task": "t-1", "context": "c-1", "lifecycle": Lifecycle::Conversational,
-        "protocol": Protocol::V10, "profile": Profile::Plain, "workspace": "/w", "model": "gemini-x"});
-    let created: Created = serde_json::from_value(created).expect("the other members have defaults");
-    Event::Created(Arc::new(created))
+    Event::Created(Arc::new(Created {
+        context: "c-1".into(),
+        model: "gemini-x".into(),
+        ..test_created::created("t-1")
+    }))
 }
 
 /// A turn with a prompt and an answer.

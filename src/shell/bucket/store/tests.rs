@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::bucket::memory::{Fault, MemoryBucket, Request};
-use crate::task::log::event::{Created, End, Event, Lifecycle, Profile, Protocol};
+use crate::task::log::event::{Created, End, Event};
 use crate::task::log::ownership::Owned;
 use crate::task::log::record::Record;
+use crate::task::log::test_created;
 use crate::task::message::{Message, Part, Role, Source};
-use crate::task::policy::Mode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An instance, and the events that its loop has appended.
@@ -94,26 +94,8 @@ impl Node {
 
 fn created(task: &TaskId, parent: Option<&TaskId>) -> Event {
     Event::Created(Arc::new(Created {
-        task: task.clone(),
-        context: "c".into(),
-        tenant: Default::default(),
-        owner: Default::default(),
-        shared: false,
         parent: parent.map(|parent| (parent.clone(), Seq(1))),
-        lifecycle: Lifecycle::Conversational,
-        protocol: Protocol::V10,
-        profile: Profile::Plain,
-        workspace: "/w".into(),
-        trusted: false,
-        model: "m".into(),
-        mode: Mode::Default,
-        workspace_id: None,
-        auto_execute: false,
-        client_key: false,
-        depth: 0,
-        tools: None,
-        servers: Vec::new(),
-        command: None,
+        ..test_created::created(task.as_str())
     }))
 }
 

@@ -61,32 +61,10 @@ impl ClientKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::log::event::{Lifecycle, Profile, Protocol};
-    use crate::task::policy::Mode;
+    use crate::task::log::test_created;
 
     fn created(task: &str, client_key: bool) -> Created {
-        Created {
-            task: task.into(),
-            context: "c".into(),
-            tenant: Default::default(),
-            owner: Default::default(),
-            shared: false,
-            parent: None,
-            lifecycle: Lifecycle::Conversational,
-            protocol: Protocol::V10,
-            profile: Profile::Plain,
-            workspace: "/w".into(),
-            trusted: false,
-            model: "m".into(),
-            mode: Mode::Default,
-            workspace_id: None,
-            auto_execute: false,
-            tools: None,
-            servers: Vec::new(),
-            client_key,
-            depth: 0,
-            command: None,
-        }
+        Created { client_key, ..test_created::created(task) }
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 use super::*;
 use crate::base::id::Seq;
+use crate::base::test_random::Random;
 use crate::task::log::blob::MemoryBlobs;
-use crate::task::log::event::{Created, Delivery, End, Event, Lifecycle, Profile, Protocol};
+use crate::task::log::event::{Created, Delivery, End, Event, Profile, Protocol};
 use crate::task::log::record::Record;
 use crate::task::log::restored::{Conversation, Restored};
+use crate::task::log::test_created::created;
 use crate::task::message::{Message, Part, Role, Source};
 use crate::task::restore::Timeline;
 use crate::task::spec::Kind;
@@ -22,16 +24,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const FILES: [&str; 6] = ["a", "b", "dir/c", "dir/deep/d", "other/e", "other/f"];
-
-/// Numbers that look random and are the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (self.0 >> 33) as usize % limit
-    }
-}
 
 /// Content and mode of each file; None for directories.
 type Tree = BTreeMap<String, Option<(Vec<u8>, u32)>>;
@@ -72,26 +64,11 @@ impl Harness {
     fn new() -> Harness {
         let scratch = Scratch::in_memory();
         let created = Created {
-            task: "t".into(),
-            context: "c".into(),
-            tenant: Default::default(),
-            owner: Default::default(),
-            shared: false,
-            parent: None,
-            lifecycle: Lifecycle::Conversational,
             protocol: Protocol::V03,
             profile: Profile::Coder,
             workspace: scratch.path().display().to_string(),
             trusted: true,
-            model: "m".into(),
-            mode: Default::default(),
-            workspace_id: None,
-            auto_execute: false,
-            client_key: false,
-            depth: 0,
-            tools: None,
-            servers: Vec::new(),
-            command: None,
+            ..created("t")
         };
         let mut harness = Harness { scratch, blobs: Arc::default(), log: Vec::new(), limits: Limits::default() };
         harness.record(Event::Created(Arc::new(created)));
@@ -282,7 +259,7 @@ fn expected(trees: &[(Option<&str>, Tree)], path: &str) -> Option<(Vec<u8>, u32)
 
 /// One run: 50 edits by tools, and by others if `crowded`, then back to a point in the middle.
 fn run(seed: u64, crowded: bool) -> Option<()> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut harness = Harness::new();
     let root = harness.scratch.path().to_path_buf();
     for file in FILES.into_iter().filter(|_| random.below(2) == 0).collect::<Vec<_>>() {
