@@ -9,7 +9,7 @@ use support::client::{Client, Events};
 use support::fake::{Counters, FakeGemini};
 use support::http::{Message, Side};
 use support::message::{prompt, state_of, task_of, text_of};
-use support::script::{Answer, Call, Item, due};
+use support::script::{Answer, Call, Item, answer_to};
 use support::server::{Server, Setup};
 use support::sse::Sse;
 use support::{eventually, stamp};
@@ -79,13 +79,13 @@ fn the_newest_script_and_the_tool_results_after_it_pick_the_answer() {
     ] });
     let line = "THINK a | b ++ CALL look {\"at\":1} ;; TEXT second";
     let second = Answer::Items(vec![Item::Text("second".into())]);
-    assert_eq!(due(&request), (line.to_string(), second));
+    assert_eq!(answer_to(&request), (line.to_string(), second));
 
     let first = Answer::Items(vec![
         Item::Think { subject: "a".into(), description: "b".into() },
         Item::Calls(vec![Call { name: "look".into(), args: json!({ "at": 1 }), signature: None, id: None }]),
     ]);
-    assert_eq!(due(&json!({ "contents": [user(line)] })), (line.to_string(), first));
+    assert_eq!(answer_to(&json!({ "contents": [user(line)] })), (line.to_string(), first));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_connection_is_kept_and_a_request_recorded() {
 
 #[test]
 fn a_server_is_started_killed_and_started_again() {
-    // A stand-in that says where it listens, counts its starts in its state and then waits.
+    // A script in place of the server: it counts its starts in the state directory, prints a URL and waits.
     let script = r#"echo start >> "$6/starts"; echo "listening on http://localhost:${2/#0/4567}" >&2; exec sleep 600"#;
     let setup = Setup::of(Path::new("/bin/bash")).arg("-c").arg(script).arg("stand-in");
     let mut server = setup.start();

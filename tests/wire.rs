@@ -38,9 +38,9 @@ fn limits() -> Limits {
 fn corpus() -> Corpus {
     Corpus {
         cases: corpus::read(&FILES, corpus::unescape, str::to_owned),
-        judge: |pieces| verdicts(&limits(), pieces.iter().copied()),
-        is_good: |verdicts| !verdicts.iter().any(|v| v.starts_with(['4', '5'])),
-        spice: &[
+        parse: |pieces| verdicts(&limits(), pieces.iter().copied()),
+        is_accepted: |verdicts| !verdicts.iter().any(|v| v.starts_with(['4', '5'])),
+        confusing_bytes: &[
             b"\r",
             b"\n",
             b"\r\n",
@@ -139,17 +139,17 @@ fn verdicts<'a>(limits: &Limits, pieces: impl IntoIterator<Item = &'a [u8]>) -> 
 fn the_corpus_gives_its_expected_results() {
     let corpus = corpus();
     assert!(corpus.cases.len() >= 200, "only {} cases were read", corpus.cases.len());
-    corpus.gives_its_verdicts();
+    corpus.check_results();
 }
 
 #[test]
 fn splitting_the_input_anywhere_changes_nothing() {
-    corpus().may_be_cut_anywhere();
+    corpus().check_all_cuts();
 }
 
 #[test]
 fn mutated_input_gives_the_same_result_in_any_pieces() {
-    corpus().mutations_are_judged_alike();
+    corpus().check_mutations();
 }
 
 /// Whole and byte by byte, which must agree.

@@ -31,9 +31,9 @@ fn limits() -> Limits {
 fn corpus() -> Corpus {
     Corpus {
         cases: corpus::read(&FILES, described, repeated),
-        judge: |pieces| steps(&limits(), pieces.iter().copied()),
-        is_good: |steps| !steps.iter().any(|step| step.starts_with("closed")),
-        spice: &[b"\x00", b"\x01", b"\x7e", b"\x7f", b"\x80", b"\x81", b"\x88", b"\x89", b"\xfe", b"\xff"],
+        parse: |pieces| steps(&limits(), pieces.iter().copied()),
+        is_accepted: |steps| !steps.iter().any(|step| step.starts_with("closed")),
+        confusing_bytes: &[b"\x00", b"\x01", b"\x7e", b"\x7f", b"\x80", b"\x81", b"\x88", b"\x89", b"\xfe", b"\xff"],
     }
 }
 
@@ -237,17 +237,17 @@ fn steps<'a>(limits: &Limits, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec
 fn the_corpus_gives_its_expected_steps() {
     let corpus = corpus();
     assert!(corpus.cases.len() >= 110, "only {} cases were read", corpus.cases.len());
-    corpus.gives_its_verdicts();
+    corpus.check_results();
 }
 
 #[test]
 fn splitting_the_input_anywhere_changes_nothing() {
-    corpus().may_be_cut_anywhere();
+    corpus().check_all_cuts();
 }
 
 #[test]
 fn mutated_input_gives_the_same_result_in_any_pieces() {
-    corpus().mutations_are_judged_alike();
+    corpus().check_mutations();
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::instance::{Cluster, Instance};
 use crate::measure::spread;
 use crate::process::settled_rss_kb;
 use crate::report::Verdict;
-use crate::support::fake::{FakeGemini, Memory};
+use crate::support::fake::{FakeGemini, Recording};
 use crate::support::message::{prompt, prompt_in, state_of, task_of, text_of};
 use crate::support::stamp;
 use std::io;
@@ -48,7 +48,7 @@ impl Table {
 pub fn run(plan: Plan) -> io::Result<Verdict> {
     let mut table = Table { verdict: Verdict::Met };
     println!("\nTasks in a bucket that is {DISTANCE:?} away:\n| | found | at most | |\n|---|---|---|---|");
-    let cluster = Cluster::with(FakeGcs::with_pages_of(1_000), FakeGemini::with(Memory::Forget)).with_times(1);
+    let cluster = Cluster::with(FakeGcs::with_pages_of(1_000), FakeGemini::with(Recording::Off)).with_times(1);
     {
         let a = far(&cluster, "a");
         table.row("memory of an instance that has done nothing", settled_rss_kb(a.pid())? / 1000.0, 8.0, "MB");

@@ -5,7 +5,7 @@
 
 use crate::support::TempDir;
 use crate::support::client::Client;
-use crate::support::fake::{FakeGemini, Memory};
+use crate::support::fake::{FakeGemini, Recording};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -196,7 +196,7 @@ impl Drop for Model {
 
 /// The life of the fake model's process.
 pub fn be_the_model() {
-    let fake = FakeGemini::with(Memory::Forget);
+    let fake = FakeGemini::with(Recording::Off);
     println!("{}", fake.url());
     // Nothing is ever sent: this returns when the benchmark is gone.
     let _ = io::stdin().read_to_end(&mut vec![]);

@@ -1,20 +1,20 @@
 //! Event streams: readers that stall, resume, or ask for positions that do not exist.
 
 use crate::drive::{Fixture, assert_in_order, seen, task_in};
-use crate::support::client::{Event, patient_read};
+use crate::support::client::{Event, read_some};
 use crate::support::http::Side;
 use crate::support::message::{kind_of, prompt, prompt_in, state_of, text_of};
 use crate::support::stamp;
 use serde_json::json;
 use std::net::TcpStream;
 
-/// More than the sockets of both sides hold, so that the one who does not read stops the server's writing to it.
-const MANY: usize = 2_500;
+/// More chunks than the socket buffers of both sides hold, so that the server cannot write to a client that does not read.
+const MANY_CHUNKS: usize = 2_500;
 
 #[test]
 fn a_stalled_reader_delays_nobody_and_catches_up() {
     let fixture = Fixture::new();
-    let script = format!("HOLD ++ STREAM {MANY} 0 2500");
+    let script = format!("HOLD ++ STREAM {MANY_CHUNKS} 0 2500");
     let mut prompting = fixture.client().stream("message/stream", prompt(&script));
     let first = prompting.next().expect("a task");
     let task = task_in(&[first]);
@@ -22,14 +22,14 @@ fn a_stalled_reader_delays_nobody_and_catches_up() {
     let (stalled, watching) = (watch(), watch());
     fixture.fake.release();
 
-    // Both run to their end while the third has not read a byte.
+    // Both streams end while the third client has read nothing.
     let reader = std::thread::spawn(move || watching.collect::<Vec<Event>>());
     let prompted: Vec<Event> = prompting.collect();
     let watched = reader.join().expect("a reader");
     let caught_up: Vec<Event> = stalled.collect();
 
     assert_in_order(&caught_up);
-    // Each saw the task first; from then on what they saw is the same, bodies and positions.
+    // Each stream begins with the task; after that all have the same bodies and positions.
     assert_eq!(seen(&watched[1..]), seen(&caught_up[1..]));
     let tail = &prompted[prompted.len() - (caught_up.len() - 1)..];
     assert_eq!(seen(tail), seen(&caught_up[1..]));
@@ -39,7 +39,7 @@ fn a_stalled_reader_delays_nobody_and_catches_up() {
         .flat_map(|event| stamp::find(&text_of(event.result())).collect::<Vec<_>>())
         .map(|stamp| stamp.index)
         .collect();
-    assert_eq!(chunks, (0..MANY as u64).collect::<Vec<_>>());
+    assert_eq!(chunks, (0..MANY_CHUNKS as u64).collect::<Vec<_>>());
     assert!(caught_up.last().is_some_and(Event::is_final));
 }
 
@@ -68,7 +68,7 @@ fn resuming_a_running_stream_continues_with_new_events() {
     let fixture = Fixture::new();
     let script = "STREAM 50 ++ HOLD ++ STREAM 50";
     let mut prompting = fixture.client().stream("message/stream", prompt(script));
-    // The task, its beginning and fifty chunks: all of these positions have been given out.
+    // The positions of the task, of the beginning of its turn and of fifty chunks exist.
     let mut prompted: Vec<Event> = prompting.by_ref().take(52).collect();
     let task = task_in(&prompted);
     let positions: Vec<u64> = (0..50).step_by(7).collect();
@@ -124,20 +124,20 @@ fn impossible_positions_are_refused() {
     let ask = |field: &str| -> Vec<Event> {
         fixture.client().resume("tasks/resubscribe", json!({ "id": task }), field).collect()
     };
-    // From the future: the client starts over, with a snapshot it can see that it must.
+    // A position beyond the log: the stream begins with a snapshot of the task.
     for future in ["1000000", "18446744073709551615"] {
         let answer = ask(future);
         assert_eq!(answer.len(), 1);
         assert_eq!(answer[0].result()["kind"], "task");
         assert_eq!(state_of(answer[0].result()), Some("input-required"));
     }
-    // Not one of ours: refused, because the client would miss events and not know it.
+    // An invalid position is refused, because the client would miss events without notice.
     for garbage in ["x", "-1", "1.5", "0x10", "18446744073709551616", "7 8"] {
         let answer = ask(garbage);
         assert_eq!(answer.len(), 1, "{garbage}");
         assert_eq!(answer[0].json["error"]["code"], -32602, "{garbage}");
     }
-    // The last one: nothing is left, and the stream says so by ending.
+    // The last position: the stream ends without events.
     let last = events.last().and_then(|event| event.id.clone()).expect("an id");
     assert_eq!(ask(&last), []);
 }
@@ -168,7 +168,7 @@ fn a_silent_stream_is_kept_alive_with_a_comment() {
     let mut text = Vec::new();
     let mut bytes = [0; 4096];
     while !text.windows(9).any(|window| window == b"\n: ping\n\n") {
-        let count = patient_read(&mut socket, &mut bytes).expect("a comment sooner or later");
+        let count = read_some(&mut socket, &mut bytes).expect("a comment sooner or later");
         assert_ne!(count, 0, "closed after {}", String::from_utf8_lossy(&text));
         text.extend_from_slice(&bytes[..count]);
     }
@@ -194,7 +194,7 @@ fn a_connection_is_reused_after_a_stream() {
     }
 }
 
-/// Frames are one line of data with a number above it; nothing else is on the wire.
+/// Each frame is an `id` line and a `data` line.
 #[test]
 fn stream_frames_byte_for_byte() {
     let fixture = Fixture::new();

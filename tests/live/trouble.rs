@@ -2,7 +2,7 @@
 //! section for each row of [`TROUBLES`], which ends with the warnings of the server's log. They are written anew as those of the story.
 
 use super::{DIALECTS, Dialect, FakeGemini, Server, Setup, Socket, Story, compare, eventually, none_differs, says};
-use crate::support::fake::Memory;
+use crate::support::fake::Recording;
 use serde_json::{Value, json};
 
 struct Trouble {
@@ -86,7 +86,7 @@ fn trouble_through_every_entry_point() {
 }
 
 fn live(dialect: &Dialect, trouble: &Trouble) -> String {
-    let fake = FakeGemini::down(Memory::Keep);
+    let fake = FakeGemini::down(Recording::On);
     if !matches!(trouble.meanwhile, Meanwhile::ComesUp) {
         fake.come_up();
     }

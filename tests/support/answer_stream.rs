@@ -1,5 +1,5 @@
-//! How the fake model speaks: script items as chunks of the Gemini API, in an event stream with one write per chunk, as the
-//! real one does it.
+//! The answers of the fake model: script items as chunks of the Gemini API, in an event stream with one write per chunk, as the real API
+//! sends them.
 
 use super::http::Head;
 use super::random::Random;
@@ -12,7 +12,7 @@ use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What every chunk of one answer repeats.
+/// The values that every chunk of one answer repeats.
 pub struct Chunk {
     model: String,
     number: u64,
@@ -43,7 +43,7 @@ impl Chunk {
     }
 }
 
-/// One answer on its way to the caller.
+/// One answer that is being sent.
 pub struct AnswerStream<'a> {
     out: &'a mut TcpStream,
     chunk: Chunk,
@@ -62,8 +62,8 @@ impl AnswerStream<'_> {
         self.out
     }
 
-    /// Says one item; `finish` goes with the last one of an answer.
-    pub fn say(&mut self, item: &Item, finish: Option<&str>) -> io::Result<()> {
+    /// Sends one item; `finish` is the finish reason of the last item of an answer.
+    pub fn send(&mut self, item: &Item, finish: Option<&str>) -> io::Result<()> {
         let parts = match item {
             Item::Stream { count, delay_us, bytes } => {
                 let flood = Flood { count: *count, delay: Duration::from_micros(*delay_us), bytes: *bytes };
@@ -100,9 +100,9 @@ impl AnswerStream<'_> {
 
     /// Breaks the connection.
     pub fn cut(&mut self) -> io::Error {
-        // The caller may have gone already; cut is cut.
+        // Fails if the caller has closed the connection already.
         let _ = self.out.shutdown(Shutdown::Both);
-        gone()
+        aborted()
     }
 
     pub fn end(self) -> io::Result<()> {
@@ -116,10 +116,10 @@ impl AnswerStream<'_> {
         self.out.write_all(self.buffer.as_bytes())
     }
 
-    /// Text on a fixed schedule. Written without a JSON tree, because this is what benchmarks spend their time in.
+    /// Stamped text on a fixed schedule. Written without a JSON tree, because benchmarks send most of their chunks here.
     fn flood(&mut self, flood: &Flood, finish: Option<&str>) -> io::Result<()> {
-        const HOLE: &str = "<text>";
-        let frame = |finish| self.chunk.json(json!([{ "text": HOLE }]), finish).to_string();
+        const PLACEHOLDER: &str = "<text>";
+        let frame = |finish| self.chunk.json(json!([{ "text": PLACEHOLDER }]), finish).to_string();
         let (middle, last) = (frame(None), frame(finish));
         let mut random = Random::new(self.chunk.number);
         let begin = Instant::now();
@@ -128,7 +128,7 @@ impl AnswerStream<'_> {
             let due = begin + flood.delay * index as u32;
             thread::sleep(due.saturating_duration_since(Instant::now()));
             let frame = if index + 1 == flood.count { &last } else { &middle };
-            let (before, after) = frame.split_once(HOLE).expect("the placeholder is in the frame");
+            let (before, after) = frame.split_once(PLACEHOLDER).expect("the placeholder is in the frame");
             event.clear();
             event.push_str(before);
             stamp::write(index, &mut event);
@@ -146,13 +146,13 @@ struct Flood {
     bytes: usize,
 }
 
-/// Made-up words: repeated text looks like a model caught in a loop, and agents stop it.
+/// Random words: agents stop a model that repeats the same text.
 fn write_words(random: &mut Random, bytes: usize, out: &mut String) {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz      ";
     out.extend((0..bytes).map(|_| char::from(random.one_of(LETTERS))));
 }
 
-/// The stream ends here, for whatever reason.
-pub fn gone() -> io::Error {
+/// The error of a stream that was broken off, by the script or by the caller.
+pub fn aborted() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the stream was broken off")
 }

@@ -1,5 +1,5 @@
-//! A blocking HTTP/1.1 client for tests: JSON-RPC calls over one kept connection, event streams over connections of their
-//! own, and raw bytes for what a well-behaved client would never send.
+//! A blocking HTTP/1.1 client for tests: JSON-RPC calls over one kept-alive connection, event streams over connections of their own, and
+//! raw bytes for invalid requests.
 
 use super::PATIENCE;
 use super::http::{Head, Message, Side};
@@ -31,18 +31,18 @@ impl Response {
     }
 }
 
-/// Talks to one server. Header fields given with [`Client::field`] go with every request.
+/// A client of one server. Header fields given with [`Client::field`] are in every request.
 pub struct Client {
     authority: String,
     fields: Vec<(String, String)>,
-    kept: Option<Conn>,
+    idle: Option<Conn>,
 }
 
 impl Client {
     /// `url` is `http://HOST:PORT`.
     pub fn new(url: &str) -> Client {
         let authority = url.trim_start_matches("http://").trim_end_matches('/').to_string();
-        Client { authority, fields: vec![], kept: None }
+        Client { authority, fields: vec![], idle: None }
     }
 
     pub fn field(mut self, name: &str, value: &str) -> Client {
@@ -64,7 +64,7 @@ impl Client {
         answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
-    /// The same for a server that may be gone.
+    /// The same for a server that may have been killed.
     pub fn try_request(
         &mut self,
         method: &str,
@@ -72,7 +72,7 @@ impl Client {
         fields: &[(&str, &str)],
         body: &[u8],
     ) -> io::Result<Response> {
-        let mut conn = match self.kept.take() {
+        let mut conn = match self.idle.take() {
             Some(conn) if conn.is_open() => conn,
             _ => Conn::open(&self.authority)?,
         };
@@ -80,12 +80,12 @@ impl Client {
         let side = if method == "HEAD" { Side::HeadOnly } else { Side::Response };
         let response = conn.response(side)?;
         if !response.head.closes() {
-            self.kept = Some(conn);
+            self.idle = Some(conn);
         }
         Ok(response)
     }
 
-    /// The whole JSON-RPC reply, checked to be one and to carry our id.
+    /// Makes a JSON-RPC call and returns the whole response, whose version and id are checked.
     pub fn rpc(&mut self, method: &str, params: Value) -> Value {
         let id = fresh();
         let reply = self.post("/", &envelope(id, method, params)).json();
@@ -108,12 +108,12 @@ impl Client {
         code.unwrap_or_else(|| panic!("{method} should have failed: {reply}"))
     }
 
-    /// Opens an event stream; it lives as long as the returned value.
+    /// Opens an event stream. Dropping the returned value closes it.
     pub fn stream(&self, method: &str, params: Value) -> Events {
         self.stream_with(method, params, &[])
     }
 
-    /// Opens an event stream that continues behind the event with this id.
+    /// Opens an event stream that continues after the event with this id.
     pub fn resume(&self, method: &str, params: Value, last: &str) -> Events {
         self.stream_with(method, params, &[("Last-Event-ID", last)])
     }
@@ -126,17 +126,17 @@ impl Client {
         Events::open(&self.authority, &self.bytes("POST", "/", &all, body.as_bytes()))
     }
 
-    /// Opens an event stream by any other request.
+    /// Opens an event stream by another request than a JSON-RPC call.
     pub fn events(&self, method: &str, path: &str, fields: &[(&str, &str)], body: &[u8]) -> Events {
         Events::open(&self.authority, &self.bytes(method, path, fields, body))
     }
 
-    /// A connection on which the test writes what it likes.
+    /// A new connection on which the test writes raw bytes.
     pub fn raw(&self) -> Conn {
         Conn::open(&self.authority).expect("connecting to the server")
     }
 
-    /// A request as bytes, with everything HTTP/1.1 asks for.
+    /// The bytes of a valid HTTP/1.1 request.
     pub fn bytes(&self, method: &str, path: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", self.authority);
         let own = self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -176,7 +176,7 @@ impl Conn {
         self.stream.write_all(bytes)
     }
 
-    /// Says that nothing more will be sent; answers can still be read.
+    /// Closes the sending side; responses can still be read.
     pub fn finish_sending(&mut self) -> io::Result<()> {
         self.stream.shutdown(Shutdown::Write)
     }
@@ -192,14 +192,14 @@ impl Conn {
         Ok(Response { head, body })
     }
 
-    /// Waits until the server has closed the connection, and gives whatever it still said.
+    /// Waits until the server has closed the connection. Returns the bytes that it sent before.
     pub fn until_closed(mut self) -> io::Result<Vec<u8>> {
         let mut rest = vec![];
         self.stream.read_to_end(&mut rest)?;
         Ok(rest)
     }
 
-    /// Whether the server has kept this idle connection.
+    /// Whether the server has not closed this idle connection.
     fn is_open(&self) -> bool {
         let peeked = self.stream.set_nonblocking(true).and_then(|()| self.stream.peek(&mut [0]));
         let waiting = peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
@@ -208,7 +208,7 @@ impl Conn {
 
     fn fill(&mut self, body: &mut Vec<u8>) -> io::Result<()> {
         let mut bytes = [0; 16 * 1024];
-        let read = patient_read(&mut self.stream, &mut bytes).map_err(|error| match error.kind() {
+        let read = read_some(&mut self.stream, &mut bytes).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => io::Error::other(format!("silent for {PATIENCE:?}")),
             _ => error,
         });
@@ -219,8 +219,8 @@ impl Conn {
     }
 }
 
-/// A read that a signal does not end.
-pub fn patient_read(stream: &mut TcpStream, bytes: &mut [u8]) -> io::Result<usize> {
+/// A read that is repeated if a signal interrupts it.
+pub fn read_some(stream: &mut TcpStream, bytes: &mut [u8]) -> io::Result<usize> {
     loop {
         match stream.read(bytes) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -249,8 +249,8 @@ impl Event {
     }
 }
 
-/// The events of one stream, each as it comes; ends when the response ends. A request that is refused before a stream begins
-/// gives its JSON body as the only event.
+/// An iterator over the events of one stream, which ends with the response. If the request is refused before a stream begins, the JSON
+/// body of the response is the only event.
 pub struct Events {
     conn: Conn,
     sse: Sse,
@@ -278,7 +278,7 @@ impl Events {
         &self.head
     }
 
-    /// Reads on up to the first event that fits, and gives it; an end before that fails the test.
+    /// Reads up to the first event that `fits`, and returns it. The end of the stream before that fails the test.
     pub fn until(&mut self, what: &str, mut fits: impl FnMut(&Event) -> bool) -> Event {
         let mut seen = vec![];
         for event in self.by_ref() {
@@ -290,7 +290,7 @@ impl Events {
         panic!("the stream ended without {what}; it had {seen:#?}");
     }
 
-    /// Waits until the stream has these words anywhere in what was not read as events yet, comments included.
+    /// Waits until the unparsed part of the stream, comments included, contains these words.
     pub fn until_words(&mut self, words: &str) {
         while !String::from_utf8_lossy(self.sse.input()).contains(words) {
             self.conn.fill(self.sse.input()).expect("more of a stream");

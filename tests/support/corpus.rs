@@ -1,42 +1,42 @@
-//! Bytes against a corpus of cases. A judge reads bytes in whatever pieces they come and says what it makes of them; here it is held to
-//! the same words for a case however the network cuts it, and for whatever a mutation makes of it.
+//! Tests of a parser with a corpus of cases. The parser takes bytes in pieces and returns lines that describe its results. The lines must
+//! be those of the corpus, must not depend on the pieces, and must not do so for random mutations of the cases either.
 
 #[path = "random.rs"]
 mod random;
 
 pub use random::Random;
 
-/// What is sent, and what is to be made of it.
+/// Bytes, and the lines that describe their parsing.
 pub struct Case {
     name: String,
     bytes: Vec<u8>,
-    verdicts: Vec<String>,
+    results: Vec<String>,
 }
 
 pub struct Corpus {
     pub cases: Vec<Case>,
-    pub judge: fn(&[&[u8]]) -> Vec<String>,
-    /// Whether it ends well.
-    pub is_good: fn(&[String]) -> bool,
-    /// What confuses such a judge.
-    pub spice: &'static [&'static [u8]],
+    pub parse: fn(&[&[u8]]) -> Vec<String>,
+    /// Whether the bytes were accepted.
+    pub is_accepted: fn(&[String]) -> bool,
+    /// Bytes that mutations insert because they confuse such parsers.
+    pub confusing_bytes: &'static [&'static [u8]],
 }
 
-/// The cases of some files, each with its theme. A line is a mark, a blank and a text: `##` a case's name, `<` what is sent, `>` what
-/// is made of it.
-pub fn read(files: &[(&str, &str)], sent: impl Fn(&str) -> Vec<u8>, verdict: impl Fn(&str) -> String) -> Vec<Case> {
+/// The cases of some files, each with a prefix for their names. A line is a mark, a space and a text: `##` the name of a case, `<` bytes,
+/// `>` a result.
+pub fn read(files: &[(&str, &str)], sent: impl Fn(&str) -> Vec<u8>, result: impl Fn(&str) -> String) -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
-    for (theme, text) in files {
+    for (prefix, text) in files {
         for line in text.lines().filter(|line| !line.is_empty()) {
             let (mark, rest) = line.split_once(' ').expect("a mark, a blank, a text");
             if mark == "##" {
-                cases.push(Case { name: format!("{theme}: {rest}"), bytes: Vec::new(), verdicts: Vec::new() });
+                cases.push(Case { name: format!("{prefix}: {rest}"), bytes: Vec::new(), results: Vec::new() });
                 continue;
             }
             let case = cases.last_mut().expect("a file begins with a name");
             match mark {
                 "<" => case.bytes.extend(sent(rest)),
-                ">" => case.verdicts.push(verdict(rest)),
+                ">" => case.results.push(result(rest)),
                 _ => panic!("{}: what is {line:?}?", case.name),
             }
         }
@@ -62,25 +62,25 @@ pub fn unescape(text: &str) -> Vec<u8> {
                 let digits = str::from_utf8(&digits).expect("digits");
                 u8::from_str_radix(digits, 16).expect("hexadecimal digits")
             }
-            other => panic!("an escape nobody knows, {other:?}, in {text}"),
+            other => panic!("an unknown escape, {other:?}, in {text}"),
         });
     }
     out
 }
 
 impl Corpus {
-    pub fn gives_its_verdicts(&self) {
+    pub fn check_results(&self) {
         for case in &self.cases {
-            let found = (self.judge)(&[&case.bytes]);
-            assert_eq!(found, case.verdicts, "{}", case.name);
+            let found = (self.parse)(&[&case.bytes]);
+            assert_eq!(found, case.results, "{}", case.name);
         }
     }
 
-    pub fn may_be_cut_anywhere(&self) {
+    pub fn check_all_cuts(&self) {
         for (n, case) in (0..).zip(&self.cases) {
             let bytes = &case.bytes[..];
             let expect = |how: &str, pieces: &[&[u8]]| {
-                assert_eq!((self.judge)(pieces), case.verdicts, "{}, {how}", case.name);
+                assert_eq!((self.parse)(pieces), case.results, "{}, {how}", case.name);
             };
             expect("byte by byte", &bytes.chunks(1).collect::<Vec<_>>());
             for at in 0..=bytes.len() {
@@ -94,27 +94,27 @@ impl Corpus {
         }
     }
 
-    pub fn mutations_are_judged_alike(&self) {
+    pub fn check_mutations(&self) {
         const MUTATIONS: u64 = 25_000;
         let mut refused = 0;
         for seed in 1..=MUTATIONS {
             let mut random = Random::new(seed);
             let bytes = self.mutate(&mut random);
-            let whole = (self.judge)(&[&bytes]);
+            let whole = (self.parse)(&[&bytes]);
             let pieces = random.cut(&bytes, 24);
-            assert_eq!((self.judge)(&pieces), whole, "seed {seed}: {}", bytes.escape_ascii());
-            refused += u64::from(!(self.is_good)(&whole));
+            assert_eq!((self.parse)(&pieces), whole, "seed {seed}: {}", bytes.escape_ascii());
+            refused += u64::from(!(self.is_accepted)(&whole));
         }
-        // Neither a test of the refusals only, nor one that refuses nothing.
+        // The mutations are useless if nearly all of them are accepted or nearly all are refused.
         assert!(refused > MUTATIONS / 4, "{refused} refused");
         assert!(refused < MUTATIONS * 3 / 4, "{refused} refused");
     }
 
-    /// One or two cases, the first of them a good one, with a few changes of the kind that confuse parsers.
+    /// An accepted case, perhaps followed by another case, with a few random changes.
     fn mutate(&self, random: &mut Random) -> Vec<u8> {
-        let good = self.cases.iter();
-        let good: Vec<&Case> = good.filter(|case| (self.is_good)(&case.verdicts)).collect();
-        let mut bytes = good[random.below(good.len())].bytes.clone();
+        let accepted = self.cases.iter();
+        let accepted: Vec<&Case> = accepted.filter(|case| (self.is_accepted)(&case.results)).collect();
+        let mut bytes = accepted[random.below(accepted.len())].bytes.clone();
         if random.below(4) == 0 {
             bytes.extend(&self.cases[random.below(self.cases.len())].bytes);
         }
@@ -124,8 +124,8 @@ impl Corpus {
             match random.below(5) {
                 0 => drop(bytes.drain(at..until)),
                 1 => {
-                    let spice = self.spice[random.below(self.spice.len())];
-                    bytes.splice(at..at, spice.iter().copied());
+                    let inserted = self.confusing_bytes[random.below(self.confusing_bytes.len())];
+                    bytes.splice(at..at, inserted.iter().copied());
                 }
                 2 => {
                     let again = bytes[at..until].to_vec();

@@ -1,8 +1,8 @@
-//! What tests of a task's log ask about an event.
+//! Properties of events for tests of a task's log.
 
 use gemini_a2a::task::log::event::Event;
 
-/// Whether it is about the webhooks of a task and not about the task itself: only such events may follow the task's end.
+/// Whether the event is about a webhook of the task. Only such events may follow the end of the task.
 pub fn is_of_hooks(event: &Event) -> bool {
     matches!(event, Event::HookSet { .. } | Event::HookDropped { .. } | Event::HookMoved { .. })
 }

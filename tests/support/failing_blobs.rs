@@ -1,4 +1,4 @@
-//! Stored content that cannot always be stored or read.
+//! A store of content in memory whose writes and reads can be made to fail.
 
 use gemini_a2a::task::log::blob::{Blobs, MemoryBlobs};
 use std::io;
@@ -27,14 +27,14 @@ impl FailingBlobs {
 impl Blobs for FailingBlobs {
     fn put(&self, bytes: &[u8]) -> io::Result<String> {
         if is_failing(&self.failing_puts) {
-            return Err(io::Error::other("the disk is told to store nothing"));
+            return Err(io::Error::other("the test makes this write fail"));
         }
         self.memory.put(bytes)
     }
 
     fn read(&self, sha256: &str, from: u64, max: usize) -> io::Result<(Vec<u8>, u64)> {
         if is_failing(&self.failing_reads) {
-            return Err(io::Error::other("the disk is told to fail its reads"));
+            return Err(io::Error::other("the test makes this read fail"));
         }
         self.memory.read(sha256, from, max)
     }

@@ -1,11 +1,10 @@
-//! The model API over HTTP on loopback, with as many threads as callers. What it answers is in the prompt ([`super::script`]).
+//! A fake of the model API over HTTP on loopback, with a thread per connection. The prompt contains the answers ([`super::script`]).
 //!
-//! It counts what happens to its streams and keeps every request, because what a server sends to the model (history,
-//! headers, retries) is half of what there is to test. A benchmark asks it to forget requests, and reaches it from another
-//! process: `GET /_counters`, `POST /_release`.
+//! It counts its streams and records every request, so that tests can check what a server sends to the model (history, headers, retries).
+//! A benchmark turns the recording off, and controls the fake from another process: `GET /_counters`, `POST /_release`.
 
-use super::answer_stream::{AnswerStream, Chunk, gone};
-use super::client::patient_read;
+use super::answer_stream::{AnswerStream, Chunk, aborted};
+use super::client::read_some;
 use super::http::{Head, Message, Side};
 use super::script::{self, Answer, Item};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -18,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-/// What has happened to the requests for streamed answers so far; `requests` counts all of them.
+/// The numbers of requests for streamed answers by their state; `requests` counts requests of all kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub requests: u64,
@@ -28,7 +27,7 @@ pub struct Counters {
     pub broken: u64,
 }
 
-/// One request as it came.
+/// One recorded request.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     pub head: Head,
@@ -49,9 +48,9 @@ impl Recorded {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Memory {
-    Keep,
-    Forget,
+pub enum Recording {
+    On,
+    Off,
 }
 
 pub struct FakeGemini {
@@ -61,10 +60,10 @@ pub struct FakeGemini {
 }
 
 struct Shared {
-    memory: Memory,
+    recording: Recording,
     state: Mutex<State>,
-    /// Rung when the model is released.
-    bell: Condvar,
+    /// Notified when the model is released.
+    changed: Condvar,
     stopping: AtomicBool,
     requests: AtomicU64,
 }
@@ -73,42 +72,42 @@ struct Shared {
 struct State {
     counters: Counters,
     recorded: Vec<Recorded>,
-    /// How often a script with an error or a break was asked for.
+    /// How many requests there were for each script with an error or a break.
     attempts: HashMap<String, u64>,
-    /// Holds passed, and holds that may be passed.
+    /// Answers that have reached a `HOLD`, and releases that no answer has used.
     held: u64,
     released: u64,
 }
 
 impl FakeGemini {
     pub fn start() -> FakeGemini {
-        FakeGemini::with(Memory::Keep)
+        FakeGemini::with(Recording::On)
     }
 
-    pub fn with(memory: Memory) -> FakeGemini {
-        let fake = FakeGemini::down(memory);
+    pub fn with(recording: Recording) -> FakeGemini {
+        let fake = FakeGemini::down(recording);
         fake.come_up();
         fake
     }
 
-    /// One whose address refuses connections until it comes up: its socket has a port and does not listen.
-    pub fn down(memory: Memory) -> FakeGemini {
+    /// A fake whose address refuses connections until [`FakeGemini::come_up`]: its socket has a port and does not listen.
+    pub fn down(recording: Recording) -> FakeGemini {
         let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
         let listener = TcpListener::from(socket.expect("a socket for the fake model"));
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         rustix::net::bind(&listener, &any).expect("a port for the fake model");
         let address = listener.local_addr().expect("the fake model's address");
         let shared = Arc::new(Shared {
-            memory,
+            recording,
             state: Mutex::default(),
-            bell: Condvar::new(),
+            changed: Condvar::new(),
             stopping: AtomicBool::new(false),
             requests: AtomicU64::new(0),
         });
         FakeGemini { address, listener, shared }
     }
 
-    /// From now on it answers.
+    /// Begins to listen.
     pub fn come_up(&self) {
         rustix::net::listen(&self.listener, 128).expect("the port is its own");
         let listener = self.listener.try_clone().expect("a descriptor");
@@ -116,7 +115,7 @@ impl FakeGemini {
         thread::spawn(move || accept(listener, accepting));
     }
 
-    /// What `GOOGLE_GEMINI_BASE_URL` is set to.
+    /// The value for `GOOGLE_GEMINI_BASE_URL`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -151,7 +150,7 @@ impl FakeGemini {
 impl Drop for FakeGemini {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Release);
-        // The accepting thread waits for a connection: give it one, so that it looks at the flag.
+        // The accepting thread waits for a connection; this one makes it read the flag.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -165,7 +164,7 @@ impl Shared {
         Counters { requests: self.requests.load(Ordering::Relaxed), ..self.lock().counters }
     }
 
-    /// Which attempt at this script this is, from 1 on.
+    /// Counts a request for this script. Returns its number, from 1 on.
     fn attempt(&self, script: String) -> u64 {
         let mut state = self.lock();
         let seen = state.attempts.entry(script).or_insert(0);
@@ -175,21 +174,21 @@ impl Shared {
 
     fn release(&self) {
         self.lock().released += 1;
-        self.bell.notify_all();
+        self.changed.notify_all();
     }
 
-    /// Waits at a hold, until released or until the caller has gone.
+    /// Waits at a `HOLD` until it is released or the caller has closed the connection.
     fn hold(&self, caller: &TcpStream) -> io::Result<()> {
         let mut state = self.lock();
         state.held += 1;
         while state.released == 0 {
             let (woken, _) = self
-                .bell
+                .changed
                 .wait_timeout(state, Duration::from_millis(20))
                 .expect("no thread of the fake panics while it holds this lock");
             state = woken;
-            if is_gone(caller) {
-                return Err(gone());
+            if is_closed(caller) {
+                return Err(aborted());
             }
         }
         state.released -= 1;
@@ -204,7 +203,7 @@ fn accept(listener: TcpListener, shared: Arc<Shared>) {
         }
         let shared = shared.clone();
         let serving = thread::Builder::new().stack_size(256 * 1024);
-        // A caller that breaks off ends its thread; what it did to the stream has been counted.
+        // An error ends the thread; the stream has been counted already.
         serving
             .spawn(move || {
                 let _ = serve(&shared, stream);
@@ -220,7 +219,7 @@ fn serve(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
     let mut bytes = vec![0; 64 * 1024];
     loop {
         while !message.is_done() {
-            let count = patient_read(&mut stream, &mut bytes)?;
+            let count = read_some(&mut stream, &mut bytes)?;
             if count == 0 {
                 return Ok(());
             }
@@ -264,7 +263,7 @@ fn answer(shared: &Shared, head: &Head, body: &[u8], out: &mut TcpStream) -> io:
     let number = shared.requests.fetch_add(1, Ordering::Relaxed) + 1;
     let request: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let chunk = Chunk::new(head, number, body.len());
-    if shared.memory == Memory::Keep {
+    if shared.recording == Recording::On {
         let recorded = Recorded { head: head.clone(), body: request.clone() };
         shared.lock().recorded.push(recorded);
     }
@@ -287,7 +286,7 @@ fn answer(shared: &Shared, head: &Head, body: &[u8], out: &mut TcpStream) -> io:
                 None => "Done.".into(),
             };
             let mut whole = chunk.json(json!([{ "text": text }]), Some("STOP"));
-            ground(&request, &mut whole);
+            add_grounding(&request, &mut whole);
             send(out, "200 OK", &whole)
         }
         ("POST", "countTokens") => send(out, "200 OK", &json!({ "totalTokens": body.len() / 4 })),
@@ -315,8 +314,8 @@ fn error(code: u16) -> Value {
     json!({ "error": { "code": code, "message": format!("fake error {code}"), "status": status } })
 }
 
-/// What the API's own tools add to an answer: a source for a search, and that every page was read.
-fn ground(request: &Value, whole: &mut Value) {
+/// Adds the results of the API's own tools to an answer: a source for a search, and a status for a page.
+fn add_grounding(request: &Value, whole: &mut Value) {
     let tools = request["tools"].as_array().map(Vec::as_slice);
     let has = |tool: &str| tools.unwrap_or_default().iter().any(|t| t.get(tool).is_some());
     if has("googleSearch") {
@@ -332,22 +331,22 @@ fn ground(request: &Value, whole: &mut Value) {
     }
 }
 
-/// Whether the request ends with asking for a summary of what stands before.
+/// Whether the last turn of the request asks for a summary of the conversation.
 fn wants_summary(request: &Value) -> bool {
     let last = request["contents"].as_array().and_then(|contents| contents.last());
     last.is_some_and(|turn| turn.to_string().contains("<state_snapshot>"))
 }
 
-/// The schema an answer must fit, if the request has one.
+/// The schema of the answer, if the request has one.
 fn schema(request: &Value) -> Option<&Value> {
     let config = &request["generationConfig"];
     config.get("responseJsonSchema").or_else(|| config.get("responseSchema"))
 }
 
-/// Some value of that schema.
+/// A value that fits the schema.
 fn example(schema: &Value) -> Value {
     if let Some(choices) = schema["enum"].as_array() {
-        // Asked who speaks next, the model says: the user. Otherwise it would be asked to go on for ever.
+        // The answer to "who speaks next" is the user, so that the turn ends.
         let user = choices.iter().find(|choice| *choice == "user");
         return user.or(choices.first()).cloned().unwrap_or_default();
     }
@@ -364,7 +363,7 @@ fn example(schema: &Value) -> Value {
 }
 
 fn stream(shared: &Shared, request: &Value, chunk: Chunk, out: &mut TcpStream) -> io::Result<()> {
-    let (items, breaks) = match script::due(request) {
+    let (items, breaks) = match script::answer_to(request) {
         (script, Answer::Items(items)) => {
             let breaks = items.contains(&Item::Break) && shared.attempt(script) == 1;
             (items, breaks)
@@ -384,9 +383,9 @@ fn stream(shared: &Shared, request: &Value, chunk: Chunk, out: &mut TcpStream) -
             (then, false)
         }
         (_, Answer::Hang) => {
-            // A byte from the caller or its end: either way it has stopped waiting for this answer.
-            let _ = patient_read(out, &mut [0]);
-            return Err(gone());
+            // Returns when the caller sends a byte or closes the connection: then it does not wait for this answer any more.
+            let _ = read_some(out, &mut [0]);
+            return Err(aborted());
         }
         (script, Answer::Error { code, times, then }) => {
             if shared.attempt(script) <= times {
@@ -404,13 +403,13 @@ fn stream(shared: &Shared, request: &Value, chunk: Chunk, out: &mut TcpStream) -
             _ => {}
         }
         let finish = (n == last).then_some("STOP");
-        answer_stream.say(item, finish)?;
+        answer_stream.send(item, finish)?;
     }
     answer_stream.end()
 }
 
-/// Whether the caller has closed: a read that would not wait finds the end.
-fn is_gone(caller: &TcpStream) -> bool {
+/// Whether the caller has closed the connection: a read without waiting returns its end.
+fn is_closed(caller: &TcpStream) -> bool {
     let peeked = caller.set_nonblocking(true).and_then(|()| caller.peek(&mut [0]));
     let back = caller.set_nonblocking(false);
     match peeked {

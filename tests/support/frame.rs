@@ -1,8 +1,8 @@
-//! A client's end of WebSocket, by hand, so that what reads the server's frames is not the library that the server reads frames with.
+//! The frames of a WebSocket client, implemented here, because the server uses a library for them.
 
 use std::ops::Range;
 
-/// The opcode of the frame at the front, and where its payload is, once it is whole. What is behind the payload is the next frame.
+/// The opcode and the range of the payload of the first frame, if it is complete. The next frame begins after the payload.
 pub fn front(bytes: &[u8]) -> Option<(u8, Range<usize>)> {
     let (first, second) = (*bytes.first()?, *bytes.get(1)?);
     assert_eq!(first & 0xf0, 0x80, "a server sends whole messages");
@@ -15,7 +15,7 @@ pub fn front(bytes: &[u8]) -> Option<(u8, Range<usize>)> {
     (bytes.len() >= head + len).then_some((first & 0x0f, head..head + len))
 }
 
-/// A frame as clients send them: whole and masked. 1 is text, 2 is binary.
+/// A frame of a client: a whole, masked message. Opcode 1 is text, 2 is binary.
 pub fn masked(opcode: u8, payload: &[u8]) -> Vec<u8> {
     const MASK: [u8; 4] = [1, 2, 3, 4];
     let mut out = vec![0x80 | opcode];

@@ -1,8 +1,8 @@
-//! Whole outputs that are compared with files of `tests/golden`.
+//! Comparison of whole outputs with files of `tests/golden`.
 
 use std::path::PathBuf;
 
-/// The output is as in the file; with `GOLDEN=write` it is written there instead. The first line that differs is shown.
+/// Fails at the first line in which the output differs from the file. With `GOLDEN=write` the output is written to the file first.
 pub fn compare(file: &str, seen: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file);
     if std::env::var_os("GOLDEN").is_some_and(|word| word == "write") {

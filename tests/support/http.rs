@@ -1,4 +1,4 @@
-//! An HTTP/1.1 message reader without a socket: bytes go in as they come, decoded body bytes come out. The fake model reads
+//! An HTTP/1.1 message parser without a socket: it takes bytes in pieces of any size and returns decoded body bytes. The fake model reads
 //! requests with it, the client and the load generator responses.
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,17 +54,17 @@ impl Head {
     }
 }
 
-/// Who sent the message: decides what a missing length means.
+/// The kind of the message, which decides what a missing length means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Request,
     Response,
-    /// A response that has no body whatever its head says: the answer to HEAD.
+    /// A response to HEAD, which has no body whatever its head says.
     HeadOnly,
 }
 
 #[derive(Debug)]
-enum At {
+enum State {
     Head,
     Length(usize),
     ChunkSize,
@@ -80,30 +80,30 @@ pub struct Message {
     side: Side,
     raw: Vec<u8>,
     used: usize,
-    at: At,
+    state: State,
     head: Head,
 }
 
 impl Message {
     pub fn new(side: Side) -> Message {
-        Message { side, raw: vec![], used: 0, at: At::Head, head: Head::default() }
+        Message { side, raw: vec![], used: 0, state: State::Head, head: Head::default() }
     }
 
     /// The head, once it is complete.
     pub fn head(&self) -> Option<&Head> {
-        (!matches!(self.at, At::Head)).then_some(&self.head)
+        (!matches!(self.state, State::Head)).then_some(&self.head)
     }
 
     pub fn is_done(&self) -> bool {
-        matches!(self.at, At::Done)
+        matches!(self.state, State::Done)
     }
 
-    /// Nothing of a message has arrived yet.
+    /// Whether no byte of the message has arrived.
     pub fn is_untouched(&self) -> bool {
-        matches!(self.at, At::Head) && self.raw.is_empty()
+        matches!(self.state, State::Head) && self.raw.is_empty()
     }
 
-    /// Takes bytes off the wire; what they decode to is appended to `body`.
+    /// Parses received bytes and appends decoded body bytes to `body`.
     pub fn feed(&mut self, bytes: &[u8], body: &mut Vec<u8>) -> Result<(), String> {
         self.raw.extend_from_slice(bytes);
         while self.step(body)? {}
@@ -112,73 +112,73 @@ impl Message {
         Ok(())
     }
 
-    /// The peer has closed: is that a whole message?
+    /// Called when the peer has closed the connection. An error if the message is incomplete.
     pub fn close(&mut self) -> Result<(), String> {
-        match self.at {
-            At::Done => Ok(()),
-            At::UntilClose => {
-                self.at = At::Done;
+        match self.state {
+            State::Done => Ok(()),
+            State::UntilClose => {
+                self.state = State::Done;
                 Ok(())
             }
-            _ => Err(format!("closed in the middle of a message, at {:?}", self.at)),
+            _ => Err(format!("closed in the middle of a message, at {:?}", self.state)),
         }
     }
 
-    /// Ready for the next message on the same connection; bytes already read belong to it.
+    /// Begins the next message on the same connection; bytes that were already received belong to it.
     pub fn restart(&mut self, side: Side, body: &mut Vec<u8>) -> Result<(), String> {
         self.side = side;
-        self.at = At::Head;
+        self.state = State::Head;
         self.feed(&[], body)
     }
 
-    /// What came behind a whole message, on a connection that speaks another protocol from there on.
+    /// The bytes after a whole message, for a connection that was upgraded to another protocol.
     pub fn take_rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.raw)
     }
 
     fn step(&mut self, body: &mut Vec<u8>) -> Result<bool, String> {
         let rest = &self.raw[self.used..];
-        match self.at {
-            At::Done => return Ok(false),
-            At::Head => {
+        match self.state {
+            State::Done => return Ok(false),
+            State::Head => {
                 let Some(end) = find(rest, b"\r\n\r\n") else {
                     return Ok(false);
                 };
                 self.head = Head::parse(&rest[..end])?;
                 self.used += end + 4;
-                self.at = self.framing()?;
+                self.state = self.framing()?;
             }
-            At::Length(left) | At::Chunk(left) => {
+            State::Length(left) | State::Chunk(left) => {
                 let take = left.min(rest.len());
                 body.extend_from_slice(&rest[..take]);
                 self.used += take;
-                self.at = match (&self.at, left - take) {
-                    (At::Length(_), 0) => At::Done,
-                    (At::Length(_), more) => At::Length(more),
-                    (_, 0) => At::ChunkEnd,
-                    (_, more) => At::Chunk(more),
+                self.state = match (&self.state, left - take) {
+                    (State::Length(_), 0) => State::Done,
+                    (State::Length(_), more) => State::Length(more),
+                    (_, 0) => State::ChunkEnd,
+                    (_, more) => State::Chunk(more),
                 };
                 return Ok(take > 0 && take == left);
             }
-            At::UntilClose => {
+            State::UntilClose => {
                 body.extend_from_slice(rest);
                 self.used += rest.len();
                 return Ok(false);
             }
-            At::ChunkSize | At::ChunkEnd | At::Trailer => {
+            State::ChunkSize | State::ChunkEnd | State::Trailer => {
                 let Some(end) = find(rest, b"\r\n") else {
                     return Ok(false);
                 };
                 let line = String::from_utf8_lossy(&rest[..end]).into_owned();
                 self.used += end + 2;
-                self.at = match self.at {
-                    At::ChunkEnd if line.is_empty() => At::ChunkSize,
-                    At::ChunkEnd => return Err(format!("chunk longer than its size: {line}")),
-                    At::Trailer if line.is_empty() => At::Done,
-                    At::Trailer => At::Trailer,
+                self.state = match self.state {
+                    State::ChunkEnd if line.is_empty() => State::ChunkSize,
+                    State::ChunkEnd => return Err(format!("chunk longer than its size: {line}")),
+                    State::Trailer if line.is_empty() => State::Done,
+                    State::Trailer => State::Trailer,
                     _ => match chunk_size(&line)? {
-                        0 => At::Trailer,
-                        size => At::Chunk(size),
+                        0 => State::Trailer,
+                        size => State::Chunk(size),
                     },
                 };
             }
@@ -186,18 +186,18 @@ impl Message {
         Ok(true)
     }
 
-    fn framing(&self) -> Result<At, String> {
+    fn framing(&self) -> Result<State, String> {
         let bodiless = matches!(self.head.status(), 100..=199 | 204 | 304);
         if self.side == Side::HeadOnly || (self.side == Side::Response && bodiless) {
-            return Ok(At::Done);
+            return Ok(State::Done);
         }
         if self.head.field("transfer-encoding").is_some_and(|v| v.eq_ignore_ascii_case("chunked")) {
-            return Ok(At::ChunkSize);
+            return Ok(State::ChunkSize);
         }
         match (self.head.field("content-length"), self.side) {
-            (Some("0"), _) | (None, Side::Request) => Ok(At::Done),
-            (Some(length), _) => length.parse().map(At::Length).map_err(|_| format!("content-length {length}")),
-            (None, _) => Ok(At::UntilClose),
+            (Some("0"), _) | (None, Side::Request) => Ok(State::Done),
+            (Some(length), _) => length.parse().map(State::Length).map_err(|_| format!("content-length {length}")),
+            (None, _) => Ok(State::UntilClose),
         }
     }
 }

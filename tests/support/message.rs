@@ -1,11 +1,11 @@
-//! Parameters of `message/send` and `message/stream` in A2A 0.3, as the clients of the reference server write them, and the
-//! few things tests ask of the events that come back.
+//! Parameters of `message/send` and `message/stream` in A2A 0.3, as the clients of the reference server write them, and accessors for
+//! members of the events.
 
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number no other request or message of this process has.
+/// A number that no other request or message of this process has.
 pub fn fresh() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -30,7 +30,7 @@ pub fn prompt_in(task: &str, text: &str) -> Value {
     inside(task, prompt(text))
 }
 
-/// The answer to one permission question: `proceed_once`, `cancel`, ….
+/// The answer to one question about a call: `proceed_once`, `cancel`, ….
 pub fn approval(task: &str, call: &str, outcome: &str) -> Value {
     let part = json!({ "kind": "data", "data": { "callId": call, "outcome": outcome } });
     inside(task, message(json!([part])))
@@ -47,7 +47,7 @@ fn inside(task: &str, mut params: Value) -> Value {
     params
 }
 
-/// The task a result is about: its own id, or the one an update names.
+/// The id of the task in a result: that of a task object, or the one that an update names.
 pub fn task_of(result: &Value) -> Option<&str> {
     match result["kind"].as_str() {
         Some("task") => result["id"].as_str(),
@@ -65,24 +65,24 @@ pub fn text_of(result: &Value) -> String {
     parts.into_iter().flatten().filter_map(|part| part["text"].as_str()).collect()
 }
 
-/// The tool call an update asks a permission for.
+/// The id of the tool call for which an update asks approval.
 pub fn asked_of(result: &Value) -> Option<&str> {
     let parts = result["status"]["message"]["parts"].as_array()?;
     let asking = parts.iter().find(|part| part["data"]["status"] == "awaiting_approval")?;
     asking["data"]["request"]["callId"].as_str()
 }
 
-/// What a status update is about: `text-content`, `tool-call-update`, ….
+/// The kind of a status update: `text-content`, `tool-call-update`, ….
 pub fn kind_of(result: &Value) -> &str {
     result["metadata"]["coderAgent"]["kind"].as_str().unwrap_or("")
 }
 
-/// The tool call an update carries.
+/// The tool call in an update.
 pub fn call_of(result: &Value) -> &Value {
     &result["status"]["message"]["parts"][0]["data"]
 }
 
-/// Where that call stands: `scheduled`, `executing`, `success`, ….
+/// The status of the tool call in an update: `scheduled`, `executing`, `success`, ….
 pub fn call_status_of(result: &Value) -> &str {
     call_of(result)["status"].as_str().unwrap_or("")
 }

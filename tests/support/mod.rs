@@ -1,13 +1,13 @@
-//! What end-to-end tests stand on: a scripted model API, the real binary as a child process, and a blocking client.
+//! The harness of end-to-end tests: a scripted model API, the real binary as a child process, and a blocking client.
 //!
-//! Nothing here uses the crate under test. HTTP, SSE and the model's language are read and written a second time, so that
-//! a mistake in our own parsers shows up as a failing test instead of agreeing with itself. A failed expectation, a closed
-//! connection or an expired wait panics with what was seen: in a test that is the wanted outcome.
+//! Nothing here uses the crate under test but the files that say so. HTTP, SSE and the model API are implemented a second time, so that a
+//! mistake in our own parsers makes a test fail. A failed expectation, a closed connection or a wait that takes too long panics with what
+//! was received.
 //!
-//! Tests wait for facts, never for a time: a stream's next event, [`eventually`], or a model held at
-//! [`HOLD`](script::Item::Hold) until the test lets it go on.
+//! Tests wait for conditions, never for a time: a stream's next event, [`eventually`], or a model that is held at
+//! [`HOLD`](script::Item::Hold) until the test releases it.
 
-// Each test binary and the benchmark use their own part of this.
+// Each test binary and the benchmark use only a part of this.
 #![allow(dead_code)]
 
 pub mod answer_stream;
@@ -28,11 +28,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long any wait may take before the test fails. Long, because the machine may be busy with other tests; it costs
-/// nothing where the fact arrives.
+/// How long any wait may take before the test fails. Long, because the machine may be busy with other tests; a wait ends as soon as its
+/// condition holds.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Looks again and again until `fact` answers, and gives that answer.
+/// Calls `fact` repeatedly until it returns a value, and returns that value.
 pub fn eventually<T>(what: &str, mut fact: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
     let mut pause = Duration::from_millis(1);
@@ -63,7 +63,7 @@ impl TempDir {
         &self.0
     }
 
-    /// A folder inside, made if need be.
+    /// A folder inside, which is created if it does not exist.
     pub fn folder(&self, name: &str) -> PathBuf {
         let path = self.0.join(name);
         std::fs::create_dir_all(&path).expect("a folder inside a temporary folder");

@@ -1,4 +1,4 @@
-//! What the fake model is told to answer, written in the prompt itself, so that a test reads as one piece.
+//! The language of the scripts for the fake model. A script is in the prompt, so that a test contains the answers of the model.
 //!
 //! The newest user text with a line that begins with a directive is the script. ` ;; ` separates answers: the next one is
 //! due when tool results have come back. ` ++ ` joins the items of one answer. After the last answer the model says `Done.`
@@ -73,7 +73,7 @@ pub enum Answer {
     Error {
         code: u16,
         times: u64,
-        /// What to say once the error has happened often enough.
+        /// The answer after that many errors.
         then: Vec<Item>,
     },
     /// An error while this tool is declared.
@@ -84,8 +84,8 @@ pub enum Answer {
     Hang,
 }
 
-/// The script of a model request: its text, and the answer that is due.
-pub fn due(request: &Value) -> (String, Answer) {
+/// The script of a model request, and the answer of the script to this request.
+pub fn answer_to(request: &Value) -> (String, Answer) {
     let (line, number) = newest(request);
     let answer = line.split(" ;; ").nth(number).map_or_else(done, answer);
     (line, answer)
@@ -141,7 +141,7 @@ fn items(text: &str) -> Vec<Item> {
     text.split(" ++ ").map(|part| item(part.trim())).collect()
 }
 
-/// A signature that no other word has.
+/// A thought signature that differs for each word.
 fn signature(word: &str) -> String {
     STANDARD.encode(format!("signature of {word}"))
 }
@@ -210,7 +210,7 @@ fn call(name: &str, args: Value) -> Item {
     Item::Calls(vec![plain(name, args)])
 }
 
-/// Arguments that are not JSON stay a string: a malformed call is something to test, too.
+/// Arguments that are not JSON become a string, so that tests can make malformed calls.
 fn any_call(text: &str) -> Call {
     let (name, args) = text.split_once(' ').unwrap_or((text, "{}"));
     plain(name, serde_json::from_str(args).unwrap_or_else(|_| json!(args)))

@@ -1,8 +1,8 @@
-//! The real binary as a child process: started on a free port with a workspace and state of its own, killed without
-//! ceremony, started again on the same state.
+//! The real binary as a child process: started on a free port with its own workspace and state directory, killed, and started again with
+//! the same state.
 //!
-//! Its environment is emptied first: what a developer has exported must not decide a test. The first line of its output that
-//! holds a loopback URL tells where it listens. All output is kept, and shown when something goes wrong.
+//! Its environment is cleared first, so that a developer's variables cannot change a test. The first loopback URL in its output is its
+//! address. All output is stored, and printed when a test fails.
 
 use super::fake::FakeGemini;
 use super::{PATIENCE, TempDir};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How a server is to be started.
+/// The program, arguments, environment and files with which a server is started.
 pub struct Setup {
     program: PathBuf,
     args: Vec<OsString>,
@@ -57,7 +57,7 @@ impl Setup {
         self
     }
 
-    /// Shares the state of another server.
+    /// Uses this state directory, for example that of another server.
     pub fn state_dir(mut self, dir: &Path) -> Setup {
         self.state = Some(dir.into());
         self
@@ -86,7 +86,7 @@ impl Setup {
 pub struct Server {
     setup: Setup,
     process: Process,
-    // Behind the process: it is killed before its folders go.
+    // Dropped after the process, so that the process is killed before its folders are removed.
     dir: TempDir,
 }
 
@@ -116,12 +116,12 @@ impl Server {
         self.setup.state.clone().unwrap_or_else(|| self.dir.folder("state"))
     }
 
-    /// Everything it has printed since it was last started.
+    /// Everything that it has printed since its last start.
     pub fn output(&self) -> String {
         self.process.output.text()
     }
 
-    /// Ends it as a power cut would: no warning, nothing flushed.
+    /// Kills it by SIGKILL.
     pub fn kill9(&mut self) {
         self.process.kill();
     }
@@ -138,7 +138,7 @@ impl Server {
         }
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the process has ended by itself.
     pub fn ended(&mut self) -> ExitStatus {
         let begin = Instant::now();
         loop {
@@ -194,7 +194,7 @@ impl Process {
         Process { child, port: 0, output }
     }
 
-    /// Waits for the line that says where it listens; the output if it never comes.
+    /// Waits for the line with its URL. Returns the output if the process ends or the line does not come.
     fn listening(mut self) -> Result<Process, String> {
         let begin = Instant::now();
         while begin.elapsed() < PATIENCE {
@@ -210,7 +210,7 @@ impl Process {
     }
 
     fn kill(&mut self) {
-        // Both fail only for a child that has been waited for, which is what we want.
+        // Both fail only if the child has been waited for already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -222,11 +222,11 @@ impl Drop for Process {
     }
 }
 
-/// What a process has printed, both streams as they come.
+/// The standard output and error of a process, mixed in the order of arrival.
 #[derive(Default)]
 struct Output {
     seen: Mutex<(String, Option<u16>)>,
-    bell: Condvar,
+    changed: Condvar,
 }
 
 impl Output {
@@ -241,7 +241,7 @@ impl Output {
                 seen.0.push_str(&text);
                 seen.1 = seen.1.or_else(|| loopback_port(&text));
                 drop(seen);
-                output.bell.notify_all();
+                output.changed.notify_all();
                 line.clear();
             }
         });
@@ -251,10 +251,10 @@ impl Output {
         self.seen.lock().expect("readers of output do not panic").0.clone()
     }
 
-    /// The port it has named, after waiting that long at most.
-    fn port(&self, patience: Duration) -> Option<u16> {
+    /// The port in the output. Waits for at most `limit` until there is one.
+    fn port(&self, limit: Duration) -> Option<u16> {
         let seen = self.seen.lock().expect("readers of output do not panic");
-        let waiting = self.bell.wait_timeout_while(seen, patience, |seen| seen.1.is_none());
+        let waiting = self.changed.wait_timeout_while(seen, limit, |seen| seen.1.is_none());
         waiting.expect("readers of output do not panic").0.1
     }
 }

@@ -1,26 +1,26 @@
-//! A WebSocket client for tests. The upgrade is written and read by hand, frames by the library: what is tested with it is what
-//! is said over a socket, not how bytes are framed.
+//! A WebSocket client for tests. The upgrade is implemented here, frames are read and written by a library: tests with this client check
+//! messages, not framing.
 
 use super::PATIENCE;
-use super::client::patient_read;
+use super::client::read_some;
 use serde_json::Value;
 use std::net::TcpStream;
 use tungstenite::protocol::{Role, WebSocket};
 use tungstenite::{Error, Message};
 
 pub struct Socket {
-    line: WebSocket<TcpStream>,
-    /// The sub-protocol the server agreed to.
+    socket: WebSocket<TcpStream>,
+    /// The sub-protocol that the server has chosen.
     pub protocol: Option<String>,
 }
 
 impl Socket {
-    /// `url` is `http://HOST:PORT`; `protocol` is offered if there is one. Anything but an agreement fails the test.
+    /// `url` is `http://HOST:PORT`; `protocol` is offered if given. Fails the test unless the server accepts the upgrade.
     pub fn open(url: &str, path: &str, protocol: Option<&str>) -> Socket {
         Socket::open_with(url, path, protocol, "")
     }
 
-    /// The same as a page of this origin opens it.
+    /// The same with an `Origin`, as a page in a browser opens it.
     pub fn open_from(url: &str, path: &str, protocol: Option<&str>, origin: &str) -> Socket {
         Socket::open_with(url, path, protocol, &format!("Origin: {origin}\r\n"))
     }
@@ -37,45 +37,45 @@ impl Socket {
         std::io::Write::write_all(&mut stream, ask.as_bytes()).expect("asking for a socket");
         let head = head(&mut stream);
         assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
-        // The answer to the key above that RFC 6455 itself gives.
+        // The response to the key above according to RFC 6455.
         let accept = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
         assert_eq!(field(&head, "sec-websocket-accept"), Some(accept), "{head}");
         Socket {
-            line: WebSocket::from_raw_socket(stream, Role::Client, None),
+            socket: WebSocket::from_raw_socket(stream, Role::Client, None),
             protocol: field(&head, "sec-websocket-protocol").map(str::to_owned),
         }
     }
 
     pub fn send(&mut self, value: &Value) {
         let message = Message::text(value.to_string());
-        self.line.send(message).expect("the server listens");
+        self.socket.send(message).expect("the server listens");
     }
 
     pub fn send_bytes(&mut self, bytes: &[u8]) {
-        self.line.send(Message::binary(bytes.to_vec())).expect("the server listens");
+        self.socket.send(Message::binary(bytes.to_vec())).expect("the server listens");
     }
 
     /// Several messages at once.
     pub fn send_all(&mut self, values: &[Value]) {
         for value in values {
-            self.line.write(Message::text(value.to_string())).expect("it is buffered");
+            self.socket.write(Message::text(value.to_string())).expect("it is buffered");
         }
-        self.line.flush().expect("the server listens");
+        self.socket.flush().expect("the server listens");
     }
 
-    /// The next thing the server says.
+    /// The next message of the server.
     pub fn read(&mut self) -> Value {
         self.read_past(|_| {})
     }
 
-    /// The same, which has to come before the server is silent for so long that it sends a ping.
+    /// The next message of the server, which must arrive before a ping.
     pub fn read_before_ping(&mut self) -> Value {
-        self.read_past(|message| panic!("nothing was said before {message:?}"))
+        self.read_past(|message| panic!("no message came before {message:?}"))
     }
 
     fn read_past(&mut self, ping: impl Fn(&Message)) -> Value {
         loop {
-            match self.line.read() {
+            match self.socket.read() {
                 Ok(Message::Text(text)) => {
                     return serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in a message: {text}"));
                 }
@@ -86,10 +86,10 @@ impl Socket {
         }
     }
 
-    /// Reads on until the server closes the socket; gives the code and the reason.
+    /// Reads until the server closes the socket. Returns the code and the reason.
     pub fn closed(mut self) -> (u16, String) {
         loop {
-            match self.line.read() {
+            match self.socket.read() {
                 Ok(Message::Close(Some(frame))) => return (frame.code.into(), frame.reason.to_string()),
                 Ok(_) => {}
                 Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -98,7 +98,7 @@ impl Socket {
         }
     }
 
-    /// Reads on up to the first message that fits, and gives it.
+    /// Reads up to the first message that `fits`, and returns it.
     pub fn until(&mut self, mut fits: impl FnMut(&Value) -> bool) -> Value {
         loop {
             let value = self.read();
@@ -114,7 +114,7 @@ fn head(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
-        let count = patient_read(stream, &mut byte).expect("the answer to an upgrade");
+        let count = read_some(stream, &mut byte).expect("the answer to an upgrade");
         assert!(count > 0, "{}", String::from_utf8_lossy(&head));
         head.push(byte[0]);
     }

@@ -1,15 +1,15 @@
-//! Server-sent events out of bytes, in whatever pieces they come.
+//! A parser of server-sent events that takes bytes in pieces of any size.
 
 use std::borrow::Cow;
 
 #[derive(Debug, Default)]
 pub struct Sse {
     text: Vec<u8>,
-    /// Where the search for the end of an event goes on.
+    /// The position from which the end of the next event is searched.
     seen: usize,
 }
 
-/// One event as it stood on the wire. A block of comments only is not an event.
+/// One event as it was sent. A block that has only comments is not an event.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     pub id: Option<&'a str>,
@@ -18,12 +18,12 @@ pub struct Frame<'a> {
 }
 
 impl Sse {
-    /// Where decoded body bytes are appended.
+    /// The buffer to which decoded body bytes are appended.
     pub fn input(&mut self) -> &mut Vec<u8> {
         &mut self.text
     }
 
-    /// Hands over every complete event.
+    /// Passes every complete event to `each` and removes it.
     pub fn drain(&mut self, mut each: impl FnMut(Frame<'_>)) -> Result<(), String> {
         let mut start = 0;
         while let Some(end) = self.blank_line() {

@@ -1,5 +1,5 @@
-//! A time mark inside streamed text: `@@<unix nanoseconds>@@ <index> `. The fake model writes it just before the chunk
-//! leaves; whoever finds it at the other end knows how long the server took, and whether chunks are missing or out of order.
+//! A timestamp in streamed text: `@@<unix nanoseconds>@@ <index> `. The fake model writes it just before it sends the chunk. A client
+//! that reads it knows how long the server took, and whether chunks are missing or out of order.
 
 use std::time::SystemTime;
 
@@ -16,13 +16,13 @@ pub fn now_ns() -> u64 {
     since.expect("the clock is past 1970").as_nanos() as u64
 }
 
-/// Appends a mark with the present time.
+/// Appends a stamp with the current time.
 pub fn write(index: u64, out: &mut String) {
     use std::fmt::Write;
     write!(out, "{MARK}{}{MARK} {index} ", now_ns()).expect("writing to a string");
 }
 
-/// Every mark in `text`, in order.
+/// Every stamp in `text`, in order.
 pub fn find(text: &str) -> impl Iterator<Item = Stamp> {
     let mut rest = text;
     std::iter::from_fn(move || {

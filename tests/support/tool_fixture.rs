@@ -1,4 +1,4 @@
-//! ToolFixture for tests of confinement: a workspace `base/ws`, and things around it that no tool may reach.
+//! A fixture for tests of the file tools: a workspace `base/ws`, and files around it that no tool may reach.
 
 #[path = "tool_context.rs"]
 mod tool_context;
@@ -46,7 +46,7 @@ impl ToolFixture {
         symlink(target, self.ws().join(name)).expect("ours");
     }
 
-    /// Hands a call to whatever runs it.
+    /// Makes a call by `tool`.
     pub fn run(&self, name: &str, args: Value, tool: impl FnOnce(&Run, &Ctx<'_>) -> RunEnd) -> RunEnd {
         let run = run_of(&self.ws(), name, args);
         self.context.with(&self.ws(), &"t".into(), &NoPrograms, |ctx| tool(&run, ctx))

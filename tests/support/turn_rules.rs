@@ -29,15 +29,15 @@ const INSIDE: [&str; 4] = ["image/png", "image/jpeg", "image/webp", "application
 
 /// Panics with the rule that the request breaks.
 pub fn check(body: &Value) {
-    if let Err(why) = broken(body) {
+    if let Err(why) = check_rules(body) {
         panic!("{why}\n{body:#}");
     }
 }
 
-fn broken(body: &Value) -> Result<(), String> {
-    only(body, &["contents", "systemInstruction", "tools", "generationConfig"])?;
+fn check_rules(body: &Value) -> Result<(), String> {
+    only_members(body, &["contents", "systemInstruction", "tools", "generationConfig"])?;
     let config = ["temperature", "topP", "topK", "thinkingConfig"];
-    only(&body["generationConfig"], &config)?;
+    only_members(&body["generationConfig"], &config)?;
     rule(body["systemInstruction"]["parts"][0]["text"].is_string(), "there is a system instruction")?;
     declarations(body)?;
     rule(body.to_string().len() < 20_000_000, "a request has at most 20 MB")?;
@@ -58,7 +58,7 @@ fn declarations(body: &Value) -> Result<(), String> {
     let tools = list(&body["tools"]);
     rule(tools.len() <= 1, "the functions are one tool")?;
     for tool in tools.iter().flat_map(|tools| list(&tools["functionDeclarations"])) {
-        only(tool, &["name", "description", "parametersJsonSchema"])?;
+        only_members(tool, &["name", "description", "parametersJsonSchema"])?;
         let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte));
         rule(tool["name"].as_str().is_some_and(|name| name.len() < 64 && is_name(name)), "functions have short names")?;
         rule(tool["parametersJsonSchema"]["type"] == "object", "parameters are an object")?;
@@ -67,7 +67,7 @@ fn declarations(body: &Value) -> Result<(), String> {
 }
 
 fn turn_is_valid(turn: &Value) -> Result<(), String> {
-    only(turn, &["role", "parts"])?;
+    only_members(turn, &["role", "parts"])?;
     let is_model = turn["role"] == "model";
     rule(is_model || turn["role"] == "user", "the role is user or model")?;
     rule(!list(&turn["parts"]).is_empty(), "a turn has parts")?;
@@ -82,16 +82,16 @@ fn turn_is_valid(turn: &Value) -> Result<(), String> {
         match name.as_str() {
             "text" => rule(value.is_string(), "text is a string")?,
             "functionCall" => {
-                only(value, &["id", "name", "args"])?;
+                only_members(value, &["id", "name", "args"])?;
                 rule(is_model && value["name"].is_string() && value["args"].is_object(), "the model calls functions")?;
             }
             "functionResponse" => {
-                only(value, &["id", "name", "response", "parts"])?;
+                only_members(value, &["id", "name", "response", "parts"])?;
                 rule(!is_model && value["response"].is_object(), "the user responds with an object")?;
                 list(&value["parts"]).iter().try_for_each(|part| media(&part["inlineData"], &INSIDE))?;
             }
             "inlineData" => media(value, &MEDIA)?,
-            "fileData" => only(value, &["mimeType", "fileUri"])?,
+            "fileData" => only_members(value, &["mimeType", "fileUri"])?,
             other => return Err(format!("{other} is no content of a part")),
         }
     }
@@ -110,14 +110,14 @@ fn answered(turn: &Value, next: Option<&Value>) -> Result<(), String> {
     Ok(())
 }
 
-/// In the part that the model is still working on, the first call of each of its turns is signed.
+/// After the last prompt of the user, the first call of each model turn has a signature.
 fn signed(turns: &[Value]) -> Result<(), String> {
-    let speaks = |turn: &Value| {
+    let is_prompt = |turn: &Value| {
         turn["role"] == "user"
             && responses(turn).count() == 0
             && list(&turn["parts"]).iter().any(|part| !part["text"].is_null())
     };
-    let active = turns.iter().rposition(speaks).unwrap_or(0);
+    let active = turns.iter().rposition(is_prompt).unwrap_or(0);
     for turn in &turns[active..] {
         let first = list(&turn["parts"]).iter().find(|part| part["functionCall"].is_object());
         rule(first.is_none_or(|part| part["thoughtSignature"].is_string()), "the first call of a turn is signed")?;
@@ -126,7 +126,7 @@ fn signed(turns: &[Value]) -> Result<(), String> {
 }
 
 fn media(data: &Value, types: &[&str]) -> Result<(), String> {
-    only(data, &["mimeType", "data"])?;
+    only_members(data, &["mimeType", "data"])?;
     rule(
         data["mimeType"].as_str().is_some_and(|mime| types.contains(&mime)),
         &format!("{} is known", data["mimeType"]),
@@ -146,7 +146,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-fn only(value: &Value, names: &[&str]) -> Result<(), String> {
+fn only_members(value: &Value, names: &[&str]) -> Result<(), String> {
     let none = Map::new();
     let unknown = value.as_object().unwrap_or(&none).keys().find(|name| !names.contains(&name.as_str()));
     unknown.map_or(Ok(()), |name| Err(format!("{name} is unknown")))

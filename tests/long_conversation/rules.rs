@@ -1,6 +1,6 @@
-//! What must hold of every request to the model beside the rules of [`turn_rules`]: the schema, that the model's own
-//! words are given back as it said them, and that each prompt is in it once and in its place. It reads the bodies of the requests and
-//! the scripts in them; nothing here uses the crate under test.
+//! What must hold of every request to the model beside the rules of [`turn_rules`]: the schema, that the model's own answers are in it
+//! unchanged, and that each prompt is in it once and in order. Reads the bodies of the requests and the scripts in them; nothing here uses
+//! the crate under test.
 
 use crate::schema;
 use crate::support::fake::Recorded;
@@ -9,21 +9,21 @@ use crate::support::turn_rules;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// Accepted by the API where it gave no signature.
+/// A placeholder that the API accepts in place of a signature that it has not given.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// What the program says in place of the model, so that roles alternate.
+/// Texts that the program adds as the model's, so that roles alternate.
 const BY_PROGRAM: [&str; 2] =
     ["I was interrupted before I could go on from these results.", "I have it in mind and go on from there."];
 
 /// The model's view of a conversation, request by request.
 #[derive(Default)]
 pub struct Review {
-    /// Texts of the model, each with what had been said when a stream could have been stopped.
+    /// Texts of the model, whole and as far as they were when the stream could have been stopped.
     texts: HashSet<String>,
     /// Calls of the model with their signatures.
     calls: HashMap<String, Option<String>>,
-    /// Texts that ended with a signature without a text, with it.
+    /// The signatures that came after a text in a part of their own, by that text.
     seals: HashMap<String, String>,
     /// Prompts that have reached the model.
     pub reached: BTreeSet<usize>,
@@ -47,7 +47,7 @@ impl Review {
         }
     }
 
-    /// Whatever the model is shown as its own was said by it, and has the signatures that it gave.
+    /// Every part with the role `model` is as the model sent it, with its signature.
     fn unchanged(&self, body: &Value) -> Result<(), String> {
         for turn in list(&body["contents"]).iter().filter(|turn| turn["role"] == "model") {
             let mut seal = None;
@@ -77,7 +77,7 @@ impl Review {
         Ok(())
     }
 
-    /// From the first prompt that is in it on, the request has every prompt once, in order.
+    /// From the first prompt in the request on, it contains every prompt once, in order.
     fn prompts(&mut self, body: &Value, hidden: &[usize]) -> Result<(), String> {
         let mut found = vec![];
         for part in list(&body["contents"]).iter().flat_map(|turn| list(&turn["parts"])) {
@@ -94,9 +94,9 @@ impl Review {
         Ok(())
     }
 
-    /// Remembers what the fake model says to this request.
+    /// Remembers the answer of the fake model to this request.
     fn note_answer(&mut self, body: &Value) {
-        let items = match script::due(body).1 {
+        let items = match script::answer_to(body).1 {
             Answer::Items(items) | Answer::Error { then: items, .. } => items,
             Answer::Refuse { .. } | Answer::Hang => vec![],
         };
@@ -117,7 +117,7 @@ impl Review {
     }
 }
 
-/// Models before Gemini 3 think for a budget, later ones at a level; the API refuses the other member.
+/// Models before Gemini 3 take a thinking budget, later ones a thinking level; the API refuses the other member.
 fn thinking(request: &Recorded) -> Result<(), String> {
     let path = request.head.target();
     let unknown = if path.contains("/gemini-2.5-") { "thinkingLevel" } else { "thinkingBudget" };

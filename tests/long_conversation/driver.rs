@@ -1,4 +1,4 @@
-//! Drives the day: prompts, answers and waits for what the log says. What must be found in the end is noted on the way.
+//! Drives the conversation: sends prompts and answers, and waits for events of the log. Notes what the test must find at the end.
 
 use crate::people::{Ann, Ben};
 use crate::support::fake::FakeGemini;
@@ -17,44 +17,44 @@ pub enum Person {
     Ben,
 }
 
-pub struct Day {
+pub struct Conversation {
     pub ann: Ann,
     pub ben: Ben,
     pub server: Server,
     pub fake: FakeGemini,
-    /// The conversation.
+    /// The task of the conversation.
     pub task: String,
-    pub chance: Random,
+    pub random: Random,
     /// The number of the last prompt.
     pub number: usize,
     /// The number in `notes.txt`.
     pub version: usize,
     /// Calls that wait for an answer, oldest first.
     open: VecDeque<String>,
-    /// Prompts whose answer must be found in the end.
+    /// Prompts whose answer must be in the log at the end.
     pub answered: Vec<usize>,
-    /// Prompts that are not part of the model's view.
+    /// Prompts that later requests to the model must not contain.
     pub hidden: Vec<usize>,
-    /// What some request to the model must contain.
+    /// Texts of which each must be in some request to the model.
     pub shown: Vec<String>,
     _home: TempDir,
 }
 
-impl Day {
-    pub fn begin(seed: u64, settings: Value) -> Day {
+impl Conversation {
+    pub fn begin(seed: u64, settings: Value) -> Conversation {
         let home = TempDir::new("home");
         fs::write(home.folder(".gemini").join("settings.json"), settings.to_string()).expect("settings");
         let fake = FakeGemini::start();
         let server = Setup::new(&fake).env("HOME", home.path()).args(["--retry-wait", "5ms"]).start();
         let mut ann = Ann::join(&server.url());
         let task = ann.call(json!({"session": {}})).as_str().expect("the id of a task").to_owned();
-        let mut day = Day {
+        let mut conversation = Conversation {
             ben: Ben::new(&server.url()),
             ann,
             server,
             fake,
             task,
-            chance: Random::new(seed),
+            random: Random::new(seed),
             number: 0,
             version: 1,
             open: VecDeque::new(),
@@ -63,12 +63,12 @@ impl Day {
             shown: vec!["<state_snapshot>what was said before".to_owned()],
             _home: home,
         };
-        day.furnish();
-        day
+        conversation.fill_workspace();
+        conversation
     }
 
-    /// Fills the workspace.
-    fn furnish(&mut self) {
+    /// Writes the files that turns read, edit and test.
+    fn fill_workspace(&mut self) {
         let test = "if grep -q \"version $1\" notes.txt; then echo \"passed: version $1.\"; exit; fi\n\
                     echo \"failed: version $1.\"\nexit 1\n";
         fs::write(self.file("test.sh"), test).expect("the workspace is ours");
@@ -83,14 +83,14 @@ impl Day {
         self.server.workspace().join(name)
     }
 
-    /// Text that says nothing and does not repeat itself.
+    /// Random words, so that the text does not repeat itself.
     pub fn words(&mut self, count: usize) -> String {
-        let word = |_| format!("{:x}", self.chance.below(0x100_0000));
+        let word = |_| format!("{:x}", self.random.below(0x100_0000));
         (0..count).map(word).collect::<Vec<String>>().join(" ")
     }
 
     pub fn person(&mut self) -> Person {
-        if self.chance.percent(50) { Person::Ann } else { Person::Ben }
+        if self.random.percent(50) { Person::Ann } else { Person::Ben }
     }
 
     /// The number of the next prompt.
@@ -99,14 +99,14 @@ impl Day {
         self.number
     }
 
-    /// The script of the answer to a prompt, which must be found in the end.
+    /// The script of the answer to a prompt. The answer must be in the log at the end.
     pub fn answer(&mut self, n: usize) -> String {
         self.answered.push(n);
-        let length = 10 + self.chance.below(50);
+        let length = 10 + self.random.below(50);
         format!("TEXT Answer {n:03}. {}", self.words(length))
     }
 
-    /// A turn by either of them, with an answer to each of its questions.
+    /// A whole turn: a random person prompts, and each question gets one of `replies`.
     pub fn turn(&mut self, n: usize, script: &str, replies: &[&str]) {
         let turn = self.say(n, script);
         for option in replies {
@@ -115,7 +115,7 @@ impl Day {
         self.done(turn);
     }
 
-    /// Either of them answers the next question.
+    /// A random person answers the next question.
     pub fn answer_question(&mut self, option: &str) {
         let call = self.question();
         let who = self.person();
@@ -127,7 +127,7 @@ impl Day {
         self.say_as(who, n, script, None)
     }
 
-    /// Sends a prompt and waits until it is in the log; gives its turn.
+    /// Sends a prompt and waits until it is in the log. Returns the number of its turn.
     pub fn say_as(&mut self, who: Person, n: usize, script: &str, image: Option<&str>) -> u64 {
         let text = format!("{}{script}", heading(n, who));
         match who {
@@ -137,7 +137,7 @@ impl Day {
                 let message = json!({"id": format!("m-{n}"), "role": "user", "parts": parts});
                 let say = json!({"say": {"task": self.task, "id": format!("key-{n}"), "message": message}});
                 // A client that is not sure whether it was heard sends its prompt again, with the same key.
-                let times = 1 + usize::from(self.chance.percent(20));
+                let times = 1 + usize::from(self.random.percent(20));
                 (0..times).for_each(|_| drop(self.ann.call(say.clone())));
             }
             Person::Ben => {
@@ -157,7 +157,7 @@ impl Day {
         })
     }
 
-    /// Waits until nothing goes on without an answer; gives the call that was asked about first.
+    /// Waits until the turn is paused. Returns the call with the oldest open question.
     pub fn question(&mut self) -> String {
         let open = &mut self.open;
         self.ann.until(|event| {
@@ -178,6 +178,7 @@ impl Day {
         self.ends(turn, |end| *end == "done");
     }
 
+    /// Waits until the turn has ended and Ben's stream, too.
     pub fn ends(&mut self, turn: u64, as_expected: fn(&Value) -> bool) {
         let end = self.ann.until(|event| {
             let ended = &event["turn_ended"];
@@ -187,14 +188,14 @@ impl Day {
         self.ben.finish();
     }
 
-    /// Arguments of the edit that counts the notes up.
+    /// Arguments of the edit that increments the version in `notes.txt`.
     pub fn edit(&self) -> Value {
         let version = |version| format!("version {version}");
         json!({"file_path": "notes.txt", "instruction": "Count up.", "old_string": version(self.version),
                "new_string": version(self.version + 1)})
     }
 
-    /// The notes have been counted up by so much.
+    /// Expects that the version in `notes.txt` was incremented `by` times.
     pub fn edited(&mut self, by: usize) {
         self.version += by;
         let text = fs::read_to_string(self.file("notes.txt")).expect("the notes");
@@ -206,16 +207,17 @@ impl Day {
         eventually(name, || file.exists().then_some(()));
     }
 
-    /// The model holds an answer back, which is not among the first `held`.
+    /// Waits until the model has held more than `held` answers back.
     pub fn until_held(&self, held: u64) {
         eventually("the model holds its answer", || (self.fake.held() > held).then_some(()));
     }
 
+    /// Some request to the model must contain this text.
     pub fn shows(&mut self, text: &str) {
         self.shown.push(text.to_owned());
     }
 
-    /// `kill -9`, a new process, and both come back.
+    /// `kill -9` and a new server process; both people connect again.
     pub fn crash(&mut self) {
         self.server.kill9();
         self.server.restart();
@@ -225,11 +227,11 @@ impl Day {
     }
 }
 
-/// How a prompt begins.
+/// The first line of a prompt.
 pub fn heading(n: usize, who: Person) -> String {
     format!("Request {n:03} of {who:?}.\n")
 }
 
 pub fn notes(version: usize) -> String {
-    format!("Notes of the day\nversion {version}\n")
+    format!("Notes\nversion {version}\n")
 }

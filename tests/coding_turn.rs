@@ -1,6 +1,6 @@
-//! A day's work in one turn, with the real binary and a fake model: look around a small repository, change a file, run its
-//! tests, see them fail, change it again, see them pass. Told three times: somebody answers every question, nobody is asked,
-//! and somebody writes the last edit in their own words.
+//! A typical turn with the real binary and a fake model: list and search a small repository, edit a file, run its tests, which fail,
+//! edit the file again and run the tests again, which pass. Three times: with every question answered, without questions, and with the
+//! last edit replaced by the user's own text.
 
 mod support;
 
@@ -11,7 +11,7 @@ use support::message::{approval, asked_of, call_of, call_status_of, kind_of, pro
 use support::server::{Server, Setup};
 
 const BROKEN: &str = "add() {\n  echo $(( $1 - $2 ))\n}\n";
-const RIGHT: &str = "add() {\n  echo $(( $1 + $2 ))\n}\n";
+const CORRECT: &str = "add() {\n  echo $(( $1 + $2 ))\n}\n";
 const TEST: &str = ". ./add.sh\necho testing\nsleep 0.3\ntest \"$(add 2 3)\" = 5 && echo passed\n";
 
 fn edit(old: &str, new: &str) -> String {
@@ -34,25 +34,25 @@ fn script() -> String {
     .join(" ;; ")
 }
 
-struct Story {
+struct CodingTurn {
     fake: FakeGemini,
     server: Server,
     client: Client,
     events: Vec<Event>,
 }
 
-impl Story {
-    fn begin(arrange: impl FnOnce(Setup) -> Setup) -> Story {
+impl CodingTurn {
+    fn begin(arrange: impl FnOnce(Setup) -> Setup) -> CodingTurn {
         let fake = FakeGemini::start();
         let server = arrange(Setup::new(&fake)).start();
         std::fs::write(server.workspace().join("add.sh"), BROKEN).expect("the workspace is ours");
         std::fs::write(server.workspace().join("test.sh"), TEST).expect("the workspace is ours");
         let client = Client::new(&server.url());
-        Story { fake, server, client, events: Vec::new() }
+        CodingTurn { fake, server, client, events: Vec::new() }
     }
 
-    /// Sends the prompt and answers every question with what `reply` says about the call, until none is left.
-    fn tell(&mut self, mut reply: impl FnMut(&Value) -> Value) {
+    /// Sends the prompt and approves every call, with the members that `reply` returns for it, until the turn has ended.
+    fn run(&mut self, mut reply: impl FnMut(&Value) -> Value) {
         let mut params = prompt(&script());
         loop {
             let seen: Vec<Event> = self.client.stream("message/stream", params).collect();
@@ -79,7 +79,7 @@ impl Story {
         std::fs::read_to_string(self.server.workspace().join("add.sh")).expect("it is there")
     }
 
-    /// Names and last words of the calls that were run, in order.
+    /// Names and final statuses of the calls, in the order in which they ended.
     fn calls(&self) -> Vec<(String, String)> {
         let ended = self
             .events
@@ -96,22 +96,22 @@ impl Story {
 
     fn questions(&self) -> usize {
         let asked = |event: &&Event| kind_of(event.result()) == "tool-call-confirmation";
-        let fresh = |event: &&Event| call_of(event.result())["outcome"].is_null();
-        self.events.iter().filter(asked).filter(fresh).count()
+        let open = |event: &&Event| call_of(event.result())["outcome"].is_null();
+        self.events.iter().filter(asked).filter(open).count()
     }
 
-    /// What the tests printed while they ran.
-    fn live(&self) -> String {
+    /// The live output of the test commands.
+    fn live_output(&self) -> String {
         let pieces = self.events.iter().map(Event::result).filter(|result| result["kind"] == "artifact-update");
         pieces.filter_map(|result| result["artifact"]["parts"][0]["text"].as_str()).collect()
     }
 
-    fn said(&self) -> String {
+    fn answer(&self) -> String {
         let texts = self.events.iter().filter(|event| kind_of(event.result()) == "text-content");
         texts.map(|event| support::message::text_of(event.result())).collect()
     }
 
-    fn ends_well(&self) {
+    fn check_events(&self) {
         let names: Vec<(String, String)> = self.calls();
         let expected = [
             "list_directory",
@@ -123,12 +123,12 @@ impl Story {
             "run_shell_command",
         ];
         let mut got: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
-        // The two of one answer run beside each other and may end in either order.
+        // The two calls of one model answer run in parallel and may end in either order.
         got[1..3].sort_unstable();
         assert_eq!(got, expected);
         assert!(names.iter().all(|(_, status)| status == "success"), "{names:?}");
-        assert_eq!(self.live(), "testing\ntesting\npassed\n");
-        assert_eq!(self.said(), "It adds now.");
+        assert_eq!(self.live_output(), "testing\ntesting\npassed\n");
+        assert_eq!(self.answer(), "It adds now.");
         assert!(self.events.last().expect("frames").is_final());
         let finals = self.events.iter().filter(|event| event.is_final()).count();
         assert_eq!(finals, self.questions() + 1, "each stream ends once");
@@ -139,34 +139,34 @@ impl Story {
 
 #[test]
 fn with_every_question_answered() {
-    let mut story = Story::begin(|setup| setup);
-    story.tell(|_| json!({}));
-    story.ends_well();
-    assert_eq!(story.questions(), 4, "two edits and two runs");
-    assert_eq!(story.file(), RIGHT);
+    let mut turn = CodingTurn::begin(|setup| setup);
+    turn.run(|_| json!({}));
+    turn.check_events();
+    assert_eq!(turn.questions(), 4, "two edits and two runs");
+    assert_eq!(turn.file(), CORRECT);
 }
 
 #[test]
 fn without_questions_in_a_trusted_workspace() {
-    let mut story = Story::begin(|setup| setup.arg("--trust-workspace").arg("--approval-mode").arg("yolo"));
-    story.tell(|call| panic!("nobody should be asked about {call}"));
-    story.ends_well();
-    assert_eq!(story.questions(), 0);
-    assert_eq!(story.file(), RIGHT);
+    let mut turn = CodingTurn::begin(|setup| setup.arg("--trust-workspace").arg("--approval-mode").arg("yolo"));
+    turn.run(|call| panic!("nobody should be asked about {call}"));
+    turn.check_events();
+    assert_eq!(turn.questions(), 0);
+    assert_eq!(turn.file(), CORRECT);
 }
 
 #[test]
-fn with_the_last_edit_in_the_users_own_words() {
-    let mut story = Story::begin(|setup| setup);
+fn with_the_last_edit_replaced_by_the_user() {
+    let mut turn = CodingTurn::begin(|setup| setup);
     let own = "add() { expr $1 + $2; }\n";
     let mut edits = 0;
-    story.tell(|call| {
+    turn.run(|call| {
         edits += u32::from(call["request"]["name"] == "replace");
         match (call["request"]["name"].as_str(), edits) {
             (Some("replace"), 2) => json!({ "newContent": own }),
             _ => json!({}),
         }
     });
-    story.ends_well();
-    assert_eq!(story.file(), own);
+    turn.check_events();
+    assert_eq!(turn.file(), own);
 }

@@ -1,5 +1,5 @@
 //! The public schema of a `GenerateContentRequest` of the Gemini API (v1beta), as a table of the members that a request for a
-//! conversation may have. It knows nothing of the order of turns, and nothing of this project's own types.
+//! conversation may have. It does not check the order of turns, and uses no types of this project.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};

@@ -1,4 +1,4 @@
-"""A server in a directory of its own, and clients of it: what scripts/tight is made from. Errors of the server are `Wrong`."""
+"""A server in a directory of its own, and its clients, for scripts/constrained. Errors of the server are raised as `Wrong`."""
 
 import http.client
 import json
@@ -18,11 +18,11 @@ FORK = multiprocessing.get_context("fork")
 
 
 class Skip(Exception):
-    """The place cannot be made here."""
+    """The environment cannot be set up here."""
 
 
 class Wrong(Exception):
-    """The server does not do what it should."""
+    """The server did something wrong."""
 
 
 def request(port, method, path, body=None, fields={}):
@@ -32,7 +32,7 @@ def request(port, method, path, body=None, fields={}):
         try:
             connection.request(method, path, body, {"Content-Type": "application/json", **fields} if body else fields)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # The server may refuse a long body before it has read it all. Its answer says why.
+            pass  # The server may refuse a long body before it has read all of it. Its response says why.
         answer = connection.getresponse()
         return answer.status, answer.headers, answer.read()
     finally:
@@ -69,7 +69,7 @@ def write_a_file(server, meanwhile=lambda: None):
 
 
 def run_a_command(server, *outputs):
-    """Its output must be that of the demo, or begin with one of these."""
+    """Lets the demo run its command. The output must be that of the demo, or begin with one of `outputs`."""
     task = approve(server, "run a command")
     # All events of the task, in the profile that shows what commands print.
     call = {"jsonrpc": "2.0", "id": 1, "method": "tasks/resubscribe", "params": {"id": task}}
@@ -84,17 +84,17 @@ def work(server):
 
 
 def answer_or_refusal(server, body):
-    """The status of a prompt that may be refused, if the refusal is a proper one."""
-    status, fields, said = request(server.port, "POST", "/message:send", body)
+    """The status of a prompt that may be refused. A refusal must have a proper status."""
+    status, fields, text = request(server.port, "POST", "/message:send", body)
     if status == 503 and "Retry-After" not in fields:
         raise Wrong("503 without Retry-After")
     if status not in (200, 413, 503):
-        raise Wrong(f"a prompt was answered with {status}: {said[:200].decode(errors='replace')}")
+        raise Wrong(f"a prompt was answered with {status}: {text[:200].decode(errors='replace')}")
     return status
 
 
 def at_once(count, action):
-    """Does the same in several threads. Returns how often each result came."""
+    """Calls `action` in `count` threads. Returns how often each result came."""
     results, errors = [], []
 
     def run():
@@ -118,8 +118,8 @@ def become(uid):
     os.setuid(uid)
 
 
-class Elsewhere:
-    """Does something in a process of its own, perhaps as another user."""
+class OtherProcess:
+    """Calls `action` in a process of its own, as another user if `uid` is given."""
 
     def __init__(self, action, uid=None):
         self.receiver, self.sender = FORK.Pipe(duplex=False)
@@ -151,7 +151,7 @@ class Elsewhere:
 
 
 class Server:
-    """The binary in one place. `before` are words in front of it, such as `chroot DIR`; it runs in the directory `dir`."""
+    """The binary in one environment. `before` are words in front of it, such as `chroot DIR`; it runs in the directory `dir`."""
 
     def __init__(
         self, dir, before=(), binary=None, options=(), limits=(), prepare=None, stderr=None, env={}, paths=None
@@ -164,7 +164,7 @@ class Server:
         self.log = os.path.join(dir, "log")
         self.words = [*before, *UNDER, binary or os.path.join(dir, "gemini-a2a"), "serve", "--a2a-port", str(self.port)]
         self.words += ["--workspace", workspace, "--state-dir", state, *options]
-        self.how = {"cwd": dir, "env": {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent", **env}}
+        self.process_options = {"cwd": dir, "env": {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent", **env}}
         self.stderr = stderr
 
         def in_child():
@@ -180,7 +180,7 @@ class Server:
     def start(self):
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                self.words, **self.how, stdin=subprocess.DEVNULL, stdout=log, stderr=self.stderr or log,
+                self.words, **self.process_options, stdin=subprocess.DEVNULL, stdout=log, stderr=self.stderr or log,
                 preexec_fn=self.in_child,
             )  # fmt: skip
         try:
@@ -191,19 +191,19 @@ class Server:
 
     def answers(self):
         if self.process.poll() is not None:
-            raise Wrong(f"it ended with {self.process.returncode}: {self.said()[-300:].strip()}")
+            raise Wrong(f"it ended with {self.process.returncode}: {self.logged()[-300:].strip()}")
         try:
             request(self.port, "GET", "/health")
         except ConnectionRefusedError:
             return False
         return True
 
-    def said(self):
+    def logged(self):
         with open(self.log, errors="replace") as log:
             return log.read()
 
     def pid(self):
-        """The server itself: a program in front of it may have started it as its child."""
+        """The process of the server itself, which may be a child of the program in front of it."""
         name = os.path.basename(UNDER[0] if UNDER else "gemini-a2a")[:15]
         candidates = [self.process.pid]
         while candidates:
@@ -233,7 +233,7 @@ def field(pid, name):
 
 
 def children(pid):
-    """Also those that have ended and were not reaped."""
+    """The child processes, also those that have ended and were not reaped."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return [one for one in pids if field(one, "PPid") == str(pid)]
 

@@ -5,15 +5,15 @@ use crate::support::client::{Client, Event, Events, envelope};
 use crate::support::socket::Socket;
 use serde_json::{Value, json};
 
-/// A message shows which kind of client Ben is; a request without one has to say so.
+/// The profile is derived from a message; a request without a message has to name it.
 const CODER: &str = "/?profile=coder";
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
 pub struct Ann {
     socket: Socket,
-    /// All records that she was sent, oldest first.
+    /// All records that the server has sent her, oldest first.
     pub records: Vec<Value>,
-    /// Records before this one were looked at.
+    /// The first record that [`Ann::until`] has not examined.
     next: usize,
     calls: u64,
 }
@@ -30,14 +30,14 @@ impl Ann {
         self.socket = socket(url, &format!("&after={task}:{seq}"));
     }
 
-    /// Sends a call and does not wait; gives its id.
+    /// Sends a call without waiting for its answer. Returns its id.
     pub fn send(&mut self, call: Value) -> u64 {
         self.calls += 1;
         self.socket.send(&json!({ "id": self.calls, "call": call }));
         self.calls
     }
 
-    /// The answer to a call. Records that come before it are kept.
+    /// The answer to a call. Records that arrive before it are stored.
     pub fn reply(&mut self, id: u64) -> Value {
         loop {
             let frame = self.receive();
@@ -55,7 +55,7 @@ impl Ann {
         reply["ok"].take()
     }
 
-    /// Reads on up to the first event from which `fact` takes something.
+    /// Reads events until `fact` returns a value for one of them. Returns that value.
     pub fn until<T>(&mut self, mut fact: impl FnMut(&Value) -> Option<T>) -> T {
         loop {
             while let Some(record) = self.records.get(self.next) {
@@ -68,7 +68,7 @@ impl Ann {
         }
     }
 
-    /// The next frame, if it is no record.
+    /// Reads a frame. A record is stored, any other frame is returned.
     fn receive(&mut self) -> Option<Value> {
         let frame = self.socket.read();
         match frame.get("event") {
@@ -105,7 +105,7 @@ impl Ben {
         Ben { client: Client::new(url), open: None, events: vec![] }
     }
 
-    /// Sends a message and listens, after the stream before it has ended.
+    /// Reads the previous stream to its end, then sends a message and opens its stream.
     pub fn stream(&mut self, params: Value) {
         self.finish();
         self.open = Some(self.client.stream("message/stream", params));
@@ -116,7 +116,7 @@ impl Ben {
         self.events.extend(self.open.take().into_iter().flatten());
     }
 
-    /// The server is another process now, and he reads on behind his last event.
+    /// Connects to the new server process and reads the events after the last one he has.
     pub fn rejoin(&mut self, url: &str, task: &str) {
         self.client = Client::new(url);
         let last = self.events.last().and_then(|event| event.id.clone()).expect("he has seen something");
