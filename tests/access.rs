@@ -47,23 +47,27 @@ fn token(state: &Path, args: &[&str]) -> String {
 }
 
 /// A server with a credential for each of these: id, subject, rights.
-struct Guarded {
+struct TokenServer {
     server: Server,
     state: TempDir,
     tokens: Vec<String>,
 }
 
-impl Guarded {
-    fn new(credentials: &[[&str; 3]]) -> Guarded {
-        Guarded::with(credentials, |setup| setup)
+impl TokenServer {
+    fn new(credentials: &[[&str; 3]]) -> TokenServer {
+        TokenServer::with(credentials, |setup| setup)
     }
 
-    fn with(credentials: &[[&str; 3]], change: impl FnOnce(Setup) -> Setup) -> Guarded {
-        Guarded::edited(credentials, |_| {}, change)
+    fn with(credentials: &[[&str; 3]], change: impl FnOnce(Setup) -> Setup) -> TokenServer {
+        TokenServer::edited(credentials, |_| {}, change)
     }
 
-    /// The same with another file of credentials.
-    fn edited(credentials: &[[&str; 3]], edit: impl Fn(&mut Value), change: impl FnOnce(Setup) -> Setup) -> Guarded {
+    /// A server whose credentials file was changed by `edit`.
+    fn edited(
+        credentials: &[[&str; 3]],
+        edit: impl Fn(&mut Value),
+        change: impl FnOnce(Setup) -> Setup,
+    ) -> TokenServer {
         let state = TempDir::new("state");
         let add = |[id, subject, rights]: &[&str; 3]| {
             token(state.path(), &["add", id, "--subject", subject, "--rights", rights])
@@ -71,19 +75,19 @@ impl Guarded {
         let tokens = credentials.iter().map(add).collect();
         edit_credentials(state.path(), edit);
         let setup = Setup::without_model().args(["--access", "token"]).state_dir(state.path());
-        Guarded { server: change(setup).start(), state, tokens }
+        TokenServer { server: change(setup).start(), state, tokens }
     }
 
     /// A client with one of the credentials.
     fn client(&self, number: usize) -> Client {
-        self.stranger().field("Authorization", &format!("Bearer {}", self.tokens[number]))
+        self.client_without_token().field("Authorization", &format!("Bearer {}", self.tokens[number]))
     }
 
-    fn stranger(&self) -> Client {
+    fn client_without_token(&self) -> Client {
         Client::new(&self.server.url())
     }
 
-    /// The first bytes of the answer to these bytes.
+    /// The first `bytes` bytes of the response to a raw request.
     fn begin(&self, head: &str, bytes: usize) -> String {
         let mut conn = TcpStream::connect(self.server.url().trim_start_matches("http://")).expect("it listens");
         conn.write_all(head.as_bytes()).expect("it is sent");
@@ -106,7 +110,7 @@ fn edit_credentials(state: &Path, edit: impl Fn(&mut Value)) {
     fs::write(&path, file.to_string()).expect("it is ours");
 }
 
-/// More calls than a test makes.
+/// Raises the limits of a credential above what a test needs.
 fn without_limits(credential: &mut Value) {
     credential["rate"] = json!({ "calls_per_minute": 4_000_000, "prompts_per_minute": 4_000_000 });
 }
@@ -161,7 +165,7 @@ fn a_server_that_would_let_everybody_in_does_not_start() {
     assert_eq!(serve(&["--access", "token"]).status.code(), Some(78), "broken");
 }
 
-/// The platform needs an answer from a server that nobody has set up yet.
+/// Cloud Run probes a server before anybody has set a credential.
 #[test]
 fn on_a_platform_a_server_without_credentials_serves_the_public_list() {
     let server = Setup::without_model().env("K_SERVICE", "agent").start();
@@ -181,35 +185,35 @@ fn on_a_platform_a_server_without_credentials_serves_the_public_list() {
 #[test]
 fn a_listener_that_others_can_reach_is_warned_of() {
     for (listen, is_warned) in [("0.0.0.0:0", true), ("127.0.0.1:0", false)] {
-        let guarded = Guarded::with(&[["a", "dev", "view"]], |setup| setup.args(["--listen", listen]));
+        let guarded = TokenServer::with(&[["a", "dev", "view"]], |setup| setup.args(["--listen", listen]));
         assert_eq!(guarded.server.output().contains("this server has no TLS"), is_warned, "{listen}");
     }
 }
 
 #[test]
 fn only_what_is_public_is_shown_without_a_credential() {
-    let guarded = Guarded::new(&[["a", "ann", "view"]]);
-    let mut stranger = guarded.stranger();
+    let guarded = TokenServer::new(&[["a", "ann", "view"]]);
+    let mut client_without_token = guarded.client_without_token();
     for path in ["/.well-known/agent-card.json", "/.well-known/agent.json", "/health"] {
         for method in ["GET", "HEAD"] {
             let head = format!("{method} {path} HTTP/1.1\r\nHost: other.example\r\nConnection: close\r\n\r\n");
             assert_eq!(guarded.begin(&head, 12), "HTTP/1.1 200", "{method} {path}");
         }
     }
-    assert_eq!(stranger.get("/health").json(), json!({ "status": "healthy" }));
+    assert_eq!(client_without_token.get("/health").json(), json!({ "status": "healthy" }));
     assert!(guarded.client(0).get("/health").json()["totalTasks"].is_number(), "with a credential it is whole");
 }
 
 #[test]
 fn every_form_of_a_credential_is_accepted_on_every_kind_of_request() {
-    let guarded = Guarded::new(&[["a", "ann", "view,prompt"], ["b", "bob", "view"]]);
+    let guarded = TokenServer::new(&[["a", "ann", "view,prompt"], ["b", "bob", "view"]]);
     let token = &guarded.tokens[0];
     let basic = |id: &str| format!("Basic {}", base64(&format!("{id}:{token}")));
     let (bearer, basic_a, basic_b) = (format!("Bearer {token}"), basic("a"), basic("b"));
     let forms = [("Authorization", bearer.as_str()), ("Authorization", &basic_a), ("X-API-Key", token)];
     let rpc = json!({ "jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": { "id": "t" } }).to_string();
     for form in forms {
-        let mut client = guarded.stranger();
+        let mut client = guarded.client_without_token();
         assert_eq!(client.request("GET", "/tasks", &[form], b"").status(), 200);
         assert_eq!(client.request("POST", "/", &[form, JSON], rpc.as_bytes()).json()["error"]["code"], -32001);
         let body = message("hello", json!({})).to_string();
@@ -233,10 +237,14 @@ fn every_form_of_a_credential_is_accepted_on_every_kind_of_request() {
         (vec![("Authorization", "Digest x")], 401),
         (vec![("Cookie", token.as_str())], 401),
     ] {
-        assert_eq!(guarded.stranger().request("GET", "/tasks", &fields, b"").status(), status, "{fields:?}");
+        assert_eq!(
+            guarded.client_without_token().request("GET", "/tasks", &fields, b"").status(),
+            status,
+            "{fields:?}"
+        );
     }
     let in_url = format!("/tasks?token={token}&access_token={token}&key={token}");
-    assert_eq!(guarded.stranger().get(&in_url).status(), 401, "a secret in the address is not read");
+    assert_eq!(guarded.client_without_token().get(&in_url).status(), 401, "a secret in the address is not read");
 }
 
 fn base64(text: &str) -> String {
@@ -247,7 +255,7 @@ fn base64(text: &str) -> String {
 #[test]
 fn each_right_allows_what_it_says_and_nothing_else() {
     let all = [["v", "dev", "view"], ["p", "dev", "prompt"], ["a", "dev", "approve"], ["m", "dev", "admin"]];
-    let guarded = Guarded::new(&all);
+    let guarded = TokenServer::new(&all);
     let mut admin = guarded.client(3);
     let asked = task_of(&send(&mut admin, "write a file", json!({})));
     let status = |number: usize, method: &str, path: &str, body: &Value| {
@@ -256,7 +264,7 @@ fn each_right_allows_what_it_says_and_nothing_else() {
     };
     let new = message("hello", json!({}));
     let command = |line: &str| json!({ "command": line });
-    // What is asked, and whether view, prompt, approve may.
+    // A request, and whether `view`, `prompt` and `approve` allow it.
     let table: [(&str, &str, Value, [bool; 3]); 13] = [
         ("GET", &format!("/tasks/{asked}"), Value::Null, [true, false, false]),
         ("GET", "/tasks", Value::Null, [true, false, false]),
@@ -331,8 +339,11 @@ fn requests_about_a_task() -> Vec<(&'static str, String, String)> {
 
 #[test]
 fn a_task_of_another_subject_looks_like_none() {
-    let guarded =
-        Guarded::new(&[["a", "ann", "view,prompt,approve"], ["b", "bob", "view,prompt,approve"], ["m", "m", "admin"]]);
+    let guarded = TokenServer::new(&[
+        ["a", "ann", "view,prompt,approve"],
+        ["b", "bob", "view,prompt,approve"],
+        ["m", "m", "admin"],
+    ]);
     let (mut ann, mut bob) = (guarded.client(0), guarded.client(1));
     let answer = send(&mut ann, "write a file", json!({}));
     let task = task_of(&answer);
@@ -347,7 +358,7 @@ fn a_task_of_another_subject_looks_like_none() {
         assert_eq!(theirs, nobodys, "{method} {path} {body}");
         assert!(theirs.0 >= 400 || theirs.1.contains("error"), "{method} {path} {body}: {theirs:?}");
     }
-    // Lists, counts and sockets show nothing of it.
+    // Lists, counts and sockets do not contain the task.
     assert_eq!(bob.request("GET", "/tasks", &[("A2A-Version", "1.0")], b"").json()["totalSize"], 0);
     assert_eq!(bob.get("/tasks/metadata").status(), 204);
     let mut socket = guarded.socket(1, "/ws?taskId=next");
@@ -355,14 +366,14 @@ fn a_task_of_another_subject_looks_like_none() {
     assert_eq!(socket.until(|frame| frame["id"] == 1)["ok"]["total"], 0);
     socket.send(&json!({ "id": 2, "call": { "watch": { "task": task } } }));
     assert_eq!(socket.until(|frame| frame["id"] == 2)["error"]["reason"], "TASK_NOT_FOUND");
-    // The same context is another conversation.
+    // The same context id of another subject is another conversation.
     let other = send(&mut bob, "hello", json!({ "contextId": context }));
     assert_ne!(task_of(&other), task);
     let listed = ann.request("GET", "/tasks", &[("A2A-Version", "1.0")], b"").json();
     assert_eq!((&listed["totalSize"], &listed["tasks"][0]["id"]), (&json!(1), &json!(task)));
     let all = guarded.client(2).request("GET", "/tasks", &[("A2A-Version", "1.0")], b"").json();
     assert_eq!(all["totalSize"], 2, "an admin sees both");
-    // After a restart it is still so.
+    // The same after a restart.
     let mut guarded = guarded;
     guarded.server.restart();
     let listed = guarded.client(1).request("GET", "/tasks", &[("A2A-Version", "1.0")], b"").json();
@@ -372,21 +383,21 @@ fn a_task_of_another_subject_looks_like_none() {
 #[test]
 fn each_subject_has_a_live_session_unless_it_is_shared() {
     let credentials = [["a", "ann", "view,prompt"], ["b", "bob", "view,prompt"]];
-    let session = |guarded: &Guarded, number| {
+    let session = |guarded: &TokenServer, number| {
         let mut socket = guarded.socket(number, "/ws?taskId=next");
         socket.send(&json!({ "id": 1, "call": { "session": {} } }));
         socket.until(|frame| frame["id"] == 1)["ok"].as_str().expect("an id").to_owned()
     };
-    let own = Guarded::new(&credentials);
+    let own = TokenServer::new(&credentials);
     assert_ne!(session(&own, 0), session(&own, 1));
     assert_eq!(session(&own, 0), session(&own, 0));
-    let shared = Guarded::with(&credentials, |setup| setup.arg("--shared-session"));
+    let shared = TokenServer::with(&credentials, |setup| setup.arg("--shared-session"));
     assert_eq!(session(&shared, 0), session(&shared, 1));
 }
 
 #[test]
 fn a_revoked_credential_ends_what_it_began_and_the_task_goes_on() {
-    let guarded = Guarded::new(&[["a", "dev", "view,prompt"], ["b", "dev", "view,prompt"]]);
+    let guarded = TokenServer::new(&[["a", "dev", "view,prompt"], ["b", "dev", "view,prompt"]]);
     let task = task_of(&send(&mut guarded.client(0), "write a file", json!({})));
     let mut socket = guarded.socket(0, "/ws?taskId=next");
     socket.send(&json!({ "id": 1, "call": { "watch": { "task": task } } }));
@@ -404,12 +415,12 @@ fn a_revoked_credential_ends_what_it_began_and_the_task_goes_on() {
     assert_eq!(shown["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "the question is still open");
 }
 
-/// A call that waits for the end of the turn is answered when its credential is revoked, and not when the turn ends: it cannot end before.
+/// A blocking call is answered when its credential is revoked. The turn cannot end before, so the answer does not come from its end.
 #[test]
 fn a_waiting_call_of_a_revoked_credential_is_answered_before_its_turn_ends() {
     let fake = FakeGemini::start();
     let guarded =
-        Guarded::with(&[["a", "dev", "view,prompt"], ["b", "dev", "view,prompt"]], |setup| setup.model(&fake));
+        TokenServer::with(&[["a", "dev", "view,prompt"], ["b", "dev", "view,prompt"]], |setup| setup.model(&fake));
     let mut client = guarded.client(0);
     let mut body = message("TEXT half ++ HOLD ++ TEXT whole", json!({}));
     body["configuration"] = json!({ "returnImmediately": false });
@@ -429,11 +440,11 @@ fn a_waiting_call_of_a_revoked_credential_is_answered_before_its_turn_ends() {
     });
 }
 
-/// Every place that tells how many tasks there are.
+/// Every response that contains the number of tasks.
 #[test]
 fn no_count_has_the_tasks_of_another_subject() {
-    let guarded = Guarded::new(&[["a", "ann", "view,prompt"], ["b", "bob", "view,prompt"]]);
-    // They wait for an answer, so that they are sessions that can be continued.
+    let guarded = TokenServer::new(&[["a", "ann", "view,prompt"], ["b", "bob", "view,prompt"]]);
+    // The tasks have an open question, so they are listed as sessions that can be continued.
     let begin = |number: usize| task_of(&send(&mut guarded.client(number), "write a file", json!({})));
     let (of_ann, of_bob) = ([begin(0), begin(0)], [begin(1)]);
     for (number, own, others) in [(0, &of_ann[..], &of_bob[..]), (1, &of_bob[..], &of_ann[..])] {
@@ -445,7 +456,7 @@ fn no_count_has_the_tasks_of_another_subject() {
         assert_eq!(total.unwrap_or_else(|| old.json()["totalSize"].to_string()), count.to_string(), "{}", old.text());
         assert_eq!(client.get("/health").json()["totalTasks"], count);
         let stats = client.post("/executeCommand", &json!({ "command": "stats" }));
-        // The command is a task, too.
+        // The command has created a task, too.
         assert!(stats.text().contains(&format!("\"totalTasks\":{},", count + 1)), "{}", stats.text());
         let protocol = format!("acp, bearer.{}", guarded.tokens[number]);
         let mut editor = Socket::open(&guarded.server.url(), "/acp", Some(&protocol));
@@ -461,24 +472,24 @@ fn no_count_has_the_tasks_of_another_subject() {
 
 #[test]
 fn a_rotated_token_is_accepted_for_its_overlap() {
-    let guarded = Guarded::new(&[["a", "dev", "view"], ["b", "dev", "view"]]);
+    let guarded = TokenServer::new(&[["a", "dev", "view"], ["b", "dev", "view"]]);
     let new = token(guarded.state.path(), &["rotate", "a", "--overlap", "1h"]);
     let status = |token: &str| {
         let bearer = format!("Bearer {token}");
-        guarded.stranger().request("GET", "/tasks", &[("Authorization", &bearer)], b"").status()
+        guarded.client_without_token().request("GET", "/tasks", &[("Authorization", &bearer)], b"").status()
     };
     eventually("the new token is known", || (status(&new) == 200).then_some(()));
     assert_eq!(status(&guarded.tokens[0]), 200, "the former one is too");
     let newest = token(guarded.state.path(), &["rotate", "b"]);
     eventually("the new token is known", || (status(&newest) == 200).then_some(()));
-    // The attempts before count as wrong ones.
+    // The earlier attempts count as wrong credentials.
     let former = status(&guarded.tokens[1]);
     assert!(matches!(former, 401 | 429), "without an overlap the former one is not accepted: {former}");
 }
 
 #[test]
 fn a_broken_file_changes_nothing_and_is_reported() {
-    let guarded = Guarded::new(&[["a", "dev", "view"]]);
+    let guarded = TokenServer::new(&[["a", "dev", "view"]]);
     let path = guarded.state.path().join("credentials.json");
     fs::write(&path, "{").expect("it is ours");
     let mut client = guarded.client(0);
@@ -501,7 +512,7 @@ fn the_environment_gives_the_operator_a_token() {
     assert_eq!(client.request("GET", "/tasks", &[("Authorization", &bearer)], b"").status(), 200);
     assert_eq!(client.get("/tasks").status(), 401);
     assert!(!server.output().contains(secret));
-    // On Cloud Run a server without any starts and says what to set.
+    // On Cloud Run a server without a credential starts, and its responses name the variable to set.
     let state = TempDir::new("state");
     let server = Setup::without_model().env("K_SERVICE", "agent").state_dir(state.path()).start();
     assert_eq!(Client::new(&server.url()).get("/tasks").status(), 401);
@@ -521,8 +532,8 @@ fn a_workspace_outside_of_the_roots_is_refused() {
 #[test]
 fn the_card_declares_what_is_needed() {
     let guarded =
-        Guarded::with(&[["a", "dev", "view"]], |setup| setup.args(["--public-url", "https://agent.example/x"]));
-    let mut client = guarded.stranger();
+        TokenServer::with(&[["a", "dev", "view"]], |setup| setup.args(["--public-url", "https://agent.example/x"]));
+    let mut client = guarded.client_without_token();
     let hybrid = client.get("/.well-known/agent-card.json").json();
     assert_eq!(hybrid["url"], "https://agent.example/x/");
     assert_eq!(hybrid["securitySchemes"]["bearer"]["type"], "http");

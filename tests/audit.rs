@@ -1,4 +1,4 @@
-//! The audit, with the real binary: what is recorded and when, what a change to its files shows, and what happens when it cannot be
+//! The audit, with the real binary: what is recorded and when, how changes to its files are found, and what happens when it cannot be
 //! written.
 
 mod support;
@@ -29,14 +29,14 @@ impl Fixture {
         Client::new(&self.server.url())
     }
 
-    /// Prompts a new task that asks about one call; gives the task and the call.
+    /// Creates a task whose turn asks about one call. Returns the ids of the task and the call.
     fn ask(&self, script: &str) -> (String, String) {
         let asked = self.client().call("message/send", prompt(script));
         let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("{asked}")).to_owned();
         (text(&asked["id"]), text(&asked["status"]["message"]["parts"][0]["data"]["request"]["callId"]))
     }
 
-    /// The same, and somebody allows it.
+    /// The same, and approves the call. Returns the id of the task.
     fn run(&self, script: &str) -> String {
         let (task, call) = self.ask(script);
         self.client().call("message/send", approval(&task, &call, "proceed_once"));
@@ -79,15 +79,15 @@ impl Fixture {
         command.output().expect("the program runs")
     }
 
-    /// What `audit` prints when it succeeds.
-    fn good(&self, words: &[&str]) -> String {
+    /// Runs a verb of `audit` that must succeed. Returns its output.
+    fn audit_ok(&self, words: &[&str]) -> String {
         let output = self.audit(words);
         assert_eq!(output.status.code(), Some(0), "{words:?}: {output:?}");
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// What `audit` complains of.
-    fn bad(&self, words: &[&str]) -> String {
+    /// Runs a verb of `audit` that must fail. Returns its errors.
+    fn audit_error(&self, words: &[&str]) -> String {
         let output = self.audit(words);
         assert_eq!(output.status.code(), Some(1), "{words:?}: {output:?}");
         String::from_utf8(output.stderr).expect("text")
@@ -121,7 +121,7 @@ fn nothing_is_audited_unless_the_operator_wants_it() {
     let fixture = Fixture::new(&[]);
     fixture.run("SHELL echo ran > ran.txt");
     assert!(!fixture.server.state_dir().join("audit").exists());
-    assert!(fixture.bad(&["verify"]).contains("start with --audit"));
+    assert!(fixture.audit_error(&["verify"]).contains("start with --audit"));
 }
 
 #[test]
@@ -142,13 +142,13 @@ fn a_turn_is_recorded_with_who_did_what() {
     let text = String::from_utf8(fixture.bytes()).expect("text");
     assert!(!text.contains("fake"), "neither the secret nor the prompt is in it");
     assert_eq!((mode(&fixture.file()), mode(&fixture.server.state_dir().join("audit"))), (0o600, 0o700));
-    // The log names the last line.
+    // The server's log contains the hash of the last line.
     fixture.terminate();
     let last = fixture.entries().pop().expect("an entry");
     assert_eq!(last["kind"], "ended");
     let hash = last["hash"].as_str().expect("a hash").to_owned();
     assert!(fixture.server.output().contains(&hash));
-    let shown = fixture.good(&["verify", "--tasks"]);
+    let shown = fixture.audit_ok(&["verify", "--tasks"]);
     let chain = fixture.file().file_stem().expect("a name").to_string_lossy().into_owned();
     assert_eq!(shown, format!("chain {chain} lines {} head {hash}\n", last["n"]));
 }
@@ -166,7 +166,7 @@ fn prompts_are_recorded_if_the_operator_wants_them() {
 fn entries_are_shown_by_task_kind_subject_and_time() {
     let fixture = Fixture::new(&["--audit"]);
     let (one, two) = (fixture.run("SHELL echo one > one.txt"), fixture.run("SHELL echo two > two.txt"));
-    let count = |words: &[&str]| fixture.good(&[&["show"], words].concat()).lines().count();
+    let count = |words: &[&str]| fixture.audit_ok(&[&["show"], words].concat()).lines().count();
     assert_eq!(count(&[]), fixture.entries().len());
     assert_eq!(count(&["--task", &one]), 6);
     assert_eq!(count(&["--kind", "ran"]), 2);
@@ -175,10 +175,10 @@ fn entries_are_shown_by_task_kind_subject_and_time() {
     assert_eq!(count(&["--subject", "nobody"]), 0);
     assert_eq!(count(&["--since", "1h"]), fixture.entries().len());
     assert_eq!(count(&["--since", "2999-01-01T00:00:00Z"]), 0);
-    let json = fixture.good(&["show", "--task", &one, "--kind", "ran", "--json"]);
+    let json = fixture.audit_ok(&["show", "--task", &one, "--kind", "ran", "--json"]);
     let entry: Value = serde_json::from_str(&json).expect("one entry");
     assert_eq!(entry["what"]["args"]["command"], "echo one > one.txt");
-    let text = fixture.good(&["show", "--task", &one, "--kind", "ran"]);
+    let text = fixture.audit_ok(&["show", "--task", &one, "--kind", "ran"]);
     assert!(text.contains(&format!(" ran via agent task {one}:")), "{text}");
 }
 
@@ -189,8 +189,8 @@ fn a_changed_byte_is_found_in_its_line_and_a_torn_line_is_cut() {
     fixture.run("SHELL echo ran > ran.txt");
     fixture.server.kill9();
     let (file, bytes) = (fixture.file(), fixture.bytes());
-    fixture.good(&["verify", "--tasks"]);
-    // One byte of each line, each in another place; and the very first and last ones.
+    fixture.audit_ok(&["verify", "--tasks"]);
+    // One byte of each line, at a different column each time, and the first and the last byte of the file.
     let starts = (0..bytes.len()).filter(|at| *at == 0 || bytes[at - 1] == b'\n');
     let places: Vec<usize> = starts.enumerate().map(|(line, start)| start + 23 * line).collect();
     for at in places.into_iter().chain([0, bytes.len() - 1]) {
@@ -198,18 +198,18 @@ fn a_changed_byte_is_found_in_its_line_and_a_torn_line_is_cut() {
         changed[at] ^= 1;
         std::fs::write(&file, &changed).expect("our own file");
         let line = bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
-        let told = fixture.bad(&["verify"]);
+        let told = fixture.audit_error(&["verify"]);
         assert!(told.contains(&format!("{}, line {line}: ", file.display())), "byte {at}: {told}");
     }
-    // A server that was killed in a write.
+    // An incomplete last line, as of a server that was killed while writing.
     let torn = &bytes[..100];
     std::fs::write(&file, [&bytes, torn].concat()).expect("our own file");
-    assert!(fixture.bad(&["verify"]).contains("it is not complete"));
+    assert!(fixture.audit_error(&["verify"]).contains("it is not complete"));
     fixture.server.restart();
     let began = |fixture: &Fixture| fixture.entries().into_iter().filter(|entry| entry["kind"] == "began").nth(1);
     let began = eventually("the new server's first entry", || began(&fixture));
     assert_eq!(began["what"]["torn_bytes"], json!(torn.len()));
-    fixture.good(&["verify", "--tasks"]);
+    fixture.audit_ok(&["verify", "--tasks"]);
 }
 
 /// Checklist 32.
@@ -217,7 +217,7 @@ fn a_changed_byte_is_found_in_its_line_and_a_torn_line_is_cut() {
 fn the_journals_miss_a_last_line_that_was_dropped() {
     let mut fixture = Fixture::new(&["--audit"]);
     let task = fixture.run("SHELL echo ran > ran.txt");
-    // The head and the end of the turn are next to each other, and no dialect shows the head.
+    // The event with the audit's hash is next to the end of the turn, and no dialect shows it.
     let journal = fixture.journal(&task);
     let at = journal.iter().position(|record| matches!(record.event, Event::TurnEnded { .. })).expect("an end");
     let Event::Audited { n, hash, .. } = &journal[at - 1].event else {
@@ -240,25 +240,25 @@ fn the_journals_miss_a_last_line_that_was_dropped() {
     let (file, bytes) = (fixture.file(), fixture.bytes());
     let end = bytes[..bytes.len() - 1].iter().rposition(|byte| *byte == b'\n').expect("lines") + 1;
     std::fs::write(&file, &bytes[..end]).expect("our own file");
-    fixture.good(&["verify"]);
-    let told = fixture.bad(&["verify", "--tasks"]);
+    fixture.audit_ok(&["verify"]);
+    let told = fixture.audit_error(&["verify", "--tasks"]);
     assert!(told.contains(&format!("entry {n} is missing")) && told.contains(&task), "{told}");
-    // A line with a hash of its own in its place is found too.
+    // The same if the last line was replaced by another one with a valid hash.
     let mut forged = bytes[..end].to_vec();
     let line = String::from_utf8(bytes[end..].to_vec()).expect("text").replace("\"success\"", "\"failure\"");
     let (hashed, _) = line.split_once(",\"hash\":").expect("a hash");
     let hash = gemini_a2a::task::log::blob::sha256(hashed.as_bytes());
     forged.extend(format!("{hashed},\"hash\":\"{hash}\"}}\n").bytes());
     std::fs::write(&file, &forged).expect("our own file");
-    fixture.good(&["verify"]);
-    let told = fixture.bad(&["verify", "--tasks"]);
+    fixture.audit_ok(&["verify"]);
+    let told = fixture.audit_error(&["verify", "--tasks"]);
     assert!(told.contains(&format!("entry {n} is not the one that")), "{told}");
-    // And a chain that is gone.
+    // The same if the whole chain is missing.
     std::fs::rename(&file, file.with_file_name("elsewhere.jsonl")).expect("our own file");
-    assert!(fixture.bad(&["verify", "--tasks"]).contains("has no file"));
+    assert!(fixture.audit_error(&["verify", "--tasks"]).contains("has no file"));
 }
 
-/// Checklist 33. A limit on the length of files makes the audit unwritable, which an earlier run has made long, and no journal.
+/// Checklist 33. A limit on the length of files makes the audit unwritable, because an earlier run has made it long. Journals are shorter.
 #[test]
 fn while_the_audit_cannot_be_written_no_tool_starts_and_reading_goes_on() {
     const LIMIT: usize = 160 * 1024;
@@ -271,7 +271,7 @@ fn while_the_audit_cannot_be_written_no_tool_starts_and_reading_goes_on() {
     let length = fixture.bytes().len();
     let Fixture { server: mut first, _fake: fake } = fixture;
     first.kill9();
-    // Room for what the task below needs until it asks, and not for the answer.
+    // Enough space for the entries of the task below up to its question, but not for the answer.
     let room = length + 2_600;
     let script = format!(
         "trap '' XFSZ; ulimit -S -f unlimited; exec prlimit --fsize={room}: {} serve \"$@\"",
@@ -286,7 +286,7 @@ fn while_the_audit_cannot_be_written_no_tool_starts_and_reading_goes_on() {
     let (task, call) = fixture.ask("SHELL echo ran > ran.txt");
     let answer = fixture.client().rpc("message/send", approval(&task, &call, "proceed_once"));
     assert!(answer["error"]["message"].as_str().is_some_and(|text| text.contains("audit")), "{answer}");
-    // Nothing new begins; everything can be read.
+    // New prompts are refused; tasks can be read.
     let refused = fixture.client().rpc("message/send", prompt("TEXT more"));
     assert!(refused["error"]["message"].as_str().is_some_and(|text| text.contains("audit")), "{refused}");
     let health = fixture.client().get("/health").json();
@@ -296,8 +296,8 @@ fn while_the_audit_cannot_be_written_no_tool_starts_and_reading_goes_on() {
     assert_eq!(kinds, ["created", "prompted", "asked"]);
     assert!(!fixture.server.workspace().join("ran.txt").exists(), "the tool has not started");
     assert_eq!(fixture.client().get("/.well-known/agent-card.json").status(), 200);
-    fixture.good(&["verify", "--tasks"]);
-    // With more room the answer that was given takes effect.
+    fixture.audit_ok(&["verify", "--tasks"]);
+    // When the limit is raised, the answer that was given takes effect.
     let pid = fixture.server.pid().to_string();
     let raised = Command::new("prlimit").args(["--fsize=unlimited:", "--pid", &pid]).status();
     assert!(raised.expect("prlimit runs").success());
@@ -305,10 +305,10 @@ fn while_the_audit_cannot_be_written_no_tool_starts_and_reading_goes_on() {
     eventually("its result is recorded", || {
         (fixture.kinds(&task) == ["created", "prompted", "asked", "answered", "ran", "result"]).then_some(())
     });
-    fixture.good(&["verify", "--tasks"]);
+    fixture.audit_ok(&["verify", "--tasks"]);
 }
 
-/// Checklist 34: the command itself looks at the audit.
+/// Checklist 34: the command itself reads the audit.
 #[test]
 fn the_answer_and_the_start_are_written_before_the_command_does_anything() {
     let fixture = Fixture::new(&["--audit"]);
@@ -340,15 +340,15 @@ fn nothing_that_ran_is_missing_after_servers_were_killed_at_any_time() {
         eventually("some entries", || (fixture.all_bytes().len() > before + 3_000 + 700 * round).then_some(()));
         fixture.server.kill9();
         asking.join().expect("a client");
-        fixture.good(&["verify", "--tasks"]);
+        fixture.audit_ok(&["verify", "--tasks"]);
         fixture.server.restart();
     }
-    fixture.good(&["verify", "--tasks"]);
-    // A process that a killed server was just starting may hold its lock for a moment: then the next server begins another chain.
+    fixture.audit_ok(&["verify", "--tasks"]);
+    // A process that the killed server was starting may hold its lock for a moment: then the next server begins another chain.
     let all = || entries(&fixture.all_bytes());
     let began = || all().iter().filter(|entry| entry["kind"] == "began").count();
     eventually("the first entry of the last server", || (began() == 7).then_some(()));
-    // Whatever ran is recorded.
+    // Every command that ran has its entries.
     let ran = std::fs::read_to_string(fixture.server.workspace().join("ran.txt")).expect("commands ran");
     let recorded = all().into_iter().filter(|entry| entry["kind"] == "ran");
     let recorded: Vec<Value> = recorded.map(|entry| entry["what"]["args"]["command"].clone()).collect();
@@ -374,7 +374,7 @@ fn a_tool_that_prompts_the_agent_is_refused_and_recorded() {
     assert_eq!(tasks, 1, "nothing but its own");
 }
 
-/// The file of the audit can be moved away; the chain goes on in a new one.
+/// After the audit file was moved away, SIGHUP makes the server continue the chain in a new file.
 #[test]
 fn a_hangup_opens_the_audit_again_and_the_chain_goes_on() {
     let fixture = Fixture::new(&["--audit"]);
@@ -392,5 +392,5 @@ fn a_hangup_opens_the_audit_again_and_the_chain_goes_on() {
     assert_eq!(begun["prev"], last["hash"], "the chain goes on");
     assert_eq!(begun["n"].as_u64(), last["n"].as_u64().map(|n| n + 1));
     let both = [moved.to_str().expect("a name"), file.to_str().expect("a name")];
-    assert!(fixture.good(&["verify", both[0], both[1]]).contains("head"));
+    assert!(fixture.audit_ok(&["verify", both[0], both[1]]).contains("head"));
 }

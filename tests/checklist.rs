@@ -1,9 +1,9 @@
-//! Eighty-seven behaviours that the reference server's own tests check, ninety of MCP servers and what belongs to them, and the tests of
-//! ours that check them.
+//! Eighty-seven behaviours that the reference server's own tests check, ninety of MCP servers and related features, and our tests that
+//! check them.
 //!
 //! Every number has one line in [`CHECKLIST`] or [`CHECKS`]: it names the tests that would fail if the behaviour were lost, or says why
-//! there is none. A renamed test breaks this one, so the list cannot grow stale unnoticed. Below it stand the tests for which
-//! no other file was the place: most of them count the frames of a whole stream, one by one.
+//! there is none. A renamed test breaks this one, so the list stays correct. Below are tests that
+//! belong to no other file: most of them compare all frames of a whole stream.
 
 mod support;
 
@@ -12,7 +12,7 @@ mod list;
 #[path = "checklist/mcp.rs"]
 mod mcp;
 
-use list::{CHECKLIST, Held};
+use list::{CHECKLIST, Coverage};
 use mcp::CHECKS;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ fn every_line_is_there_once_and_in_order() {
         let numbers: Vec<u32> = list.iter().map(|line| line.0).collect();
         assert_eq!(numbers, (1..=count).collect::<Vec<u32>>());
     }
-    let untested = CHECKS.iter().filter(|(.., held)| matches!(held, Held::Elsewhere(_))).count();
+    let untested = CHECKS.iter().filter(|(.., held)| matches!(held, Coverage::NotCovered(_))).count();
     assert!(untested <= 5, "{untested} checks have no test");
 }
 
@@ -40,8 +40,8 @@ fn every_test_that_is_named_exists() {
     let mut missing = vec![];
     for (number, what, held) in CHECKLIST.iter().chain(CHECKS) {
         let tests = match held {
-            Held::Covered(tests) => *tests,
-            Held::Elsewhere(reason) => {
+            Coverage::Covered(tests) => *tests,
+            Coverage::NotCovered(reason) => {
                 assert!(!reason.is_empty(), "({number}) {what}: no reason");
                 continue;
             }
@@ -91,7 +91,7 @@ impl Fixture {
         Fixture { fake, server }
     }
 
-    /// A server that asks nobody.
+    /// A server in mode `yolo`.
     fn without_questions() -> Fixture {
         Fixture::new(|setup| setup.arg("--trust-workspace").env("GEMINI_YOLO_MODE", "true"))
     }
@@ -101,13 +101,13 @@ impl Fixture {
         client.stream("message/stream", params).collect()
     }
 
-    /// Every frame of a new task's first turn.
+    /// Every frame of a new task's first turn, as [`outline`].
     fn turn(&self, script: &str) -> Vec<String> {
         outline(&self.stream(prompt(script)))
     }
 }
 
-/// Each frame as one line, none left out: its kind or state, and the call it is about, by its place among the calls.
+/// Each frame as one line: its kind or state, and the number of its call in order of appearance.
 fn outline(events: &[Event]) -> Vec<String> {
     let mut calls: Vec<Value> = vec![];
     let mut lines = vec![];
@@ -145,7 +145,7 @@ fn a_text_reply_is_four_frames() {
     assert_eq!(fixture.turn("TEXT Hello."), ["task submitted", "working", "text-content", "input-required final"]);
 }
 
-/// Between the beginning and the first call stands one more "working": the model has answered, and its calls are looked at.
+/// Before the first call there is one more `working`: the model has answered, and its calls are being prepared.
 #[test]
 fn a_question_is_asked_in_six_frames_and_two_in_eight() {
     let fixture = Fixture::new(|setup| setup);
@@ -175,7 +175,7 @@ fn a_question_is_asked_in_six_frames_and_two_in_eight() {
     );
 }
 
-/// The reference server announces "scheduled" three times here; once says as much.
+/// The reference server repeats `scheduled` three times here, which adds nothing.
 #[test]
 fn an_unasked_call_shows_each_status_once() {
     let expected = [
@@ -195,7 +195,7 @@ fn an_unasked_call_shows_each_status_once() {
     assert_eq!(daring.turn("WRITE a.txt x ;; TEXT Written."), expected);
 }
 
-/// Which of the two is faster is open, so they are looked at one by one.
+/// The two calls may end in either order, so each is compared by itself.
 #[test]
 fn two_unasked_calls_run_to_their_end() {
     let fixture = Fixture::without_questions();
@@ -211,7 +211,7 @@ fn two_unasked_calls_run_to_their_end() {
     assert_eq!(ends.count(), 1);
 }
 
-/// The user wrote something else; what the model asked for stays what it asked for.
+/// If the user edits the content of a call, the model still gets its own call back.
 #[test]
 fn a_call_is_sent_back_to_the_model_unchanged() {
     let fixture = Fixture::new(|setup| setup);
@@ -237,7 +237,7 @@ fn a_call_is_sent_back_to_the_model_unchanged() {
     assert_eq!(parts, [&json!({"file_path": "a.txt", "content": "model"})]);
 }
 
-/// The kernel's own table of listeners is asked: a connection from outside cannot be made in a test.
+/// Checked in the kernel's table of listening sockets, because a test cannot connect from another machine.
 #[test]
 fn nobody_outside_this_machine_can_connect() {
     let fixture = Fixture::new(|setup| setup);
@@ -258,8 +258,8 @@ fn nobody_outside_this_machine_can_connect() {
     assert!(listening.iter().all(|address| loopback.contains(&address.as_str())), "{listening:?}");
 }
 
-/// A tool that the user's settings rule out is not declared; called all the same it does not run, nobody is asked about it,
-/// and the model hears why.
+/// A tool that the user's settings exclude is not declared. If the model calls it anyway, it does not run, nobody is asked, and the model
+/// gets the reason.
 #[test]
 fn an_excluded_tool_does_not_run() {
     for tools in [json!({"exclude": ["write_file"]}), json!({"core": ["read_file"]})] {

@@ -76,8 +76,8 @@ impl Fixture {
         self.call(&self.task, "run_shell_command", args, &mut out)
     }
 
-    /// Calls a tool on behalf of a task; gives what the model reads.
-    fn told(&self, task: &TaskId, tool: &str, args: Value) -> Result<String, String> {
+    /// Calls a tool for a task. Returns the result or the error for the model.
+    fn tool_result(&self, task: &TaskId, tool: &str, args: Value) -> Result<String, String> {
         match self.call(task, tool, args, &mut |_| {}) {
             Ending::Success { output, .. } => Ok(output.to_string()),
             Ending::Error { error } => Err(error.message),
@@ -94,7 +94,7 @@ impl Fixture {
         }
     }
 
-    /// The number a command wrote into a file.
+    /// The process id that a command has written into a file.
     fn pid(&self, file: &str) -> u32 {
         pid_in(&self.dir.join(file)).unwrap_or_else(|| panic!("no pid in {file}"))
     }
@@ -117,7 +117,7 @@ fn success(output: &str, display: &str) -> Ending {
     }
 }
 
-/// Whether there is such a process, other than a dead one nobody has asked about.
+/// Whether the process exists and is not a zombie.
 fn runs(pid: u32) -> bool {
     procfs::stat(pid).is_some_and(|stat| !stat.is_over)
 }
@@ -146,23 +146,24 @@ fn both_outputs_come_in_order_and_there_is_no_input() {
 #[test]
 fn a_call_fails_at_once_while_a_supervisor_has_not_answered() {
     let fixture = Fixture::new();
-    // It fills its standard output and goes on waiting.
+    // The supervisor fills its standard output and does not read its input.
     let trial = Trial::start(Path::new("/usr/bin/yes")).expect("a program");
     fixture.children.await_trial(trial).expect("a thread");
-    let refused = fixture.told(&fixture.task, "run_shell_command", json!({"command": "true"})).expect_err("no answer");
+    let refused =
+        fixture.tool_result(&fixture.task, "run_shell_command", json!({"command": "true"})).expect_err("no answer");
     assert!(refused.contains("embed::child_main"), "{refused}");
 }
 
 #[test]
 fn a_command_waits_for_a_process() {
     let mut fixture = Fixture::new();
-    // A supervisor that first cannot start its program, and one that never can.
+    // A supervisor that can start its program only later, and one that never can.
     let script = |name: &str, condition: &str| {
         let path = fixture.dir.join(name);
         let own = env!("CARGO_BIN_EXE_gemini-a2a");
         let text =
             format!("#!/bin/sh\nif {condition}; then echo failed 11 no process >&0; else exec {own} \"$@\"; fi\n");
-        // Written by another process: a command that another test starts may hold a file open that this process writes.
+        // Another process writes the file: otherwise a command that another test starts could inherit it open for writing.
         let write =
             Command::new("sh").args(["-c", r#"printf %s "$1" > "$0"; chmod +x "$0""#]).arg(&path).arg(text).status();
         assert!(write.is_ok_and(|status| status.success()));
@@ -176,7 +177,8 @@ fn a_command_waits_for_a_process() {
     assert_eq!(fixture.run("echo hi"), success("Output: hi\n", "hi\n"));
     assert!(fixture.dir.join("once").is_dir());
     fixture.children = ever;
-    let refused = fixture.told(&fixture.task, "run_shell_command", json!({"command": "true"})).expect_err("no process");
+    let refused =
+        fixture.tool_result(&fixture.task, "run_shell_command", json!({"command": "true"})).expect_err("no process");
     assert!(refused.contains("Resource temporarily unavailable"), "{refused}");
 }
 
@@ -203,7 +205,7 @@ fn output_cannot_imitate_our_own_text() {
 #[test]
 fn live_output_comes_before_the_end() {
     let fixture = Fixture::new();
-    // The command goes on only once its first words have been seen.
+    // The command continues after its first output has arrived.
     let fifo = fixture.dir.join("go");
     let mut pieces = Vec::new();
     let ending = fixture.run_and_watch("mkfifo go; echo one; read x < go; echo $x", |piece| {
@@ -266,7 +268,8 @@ fn only_a_limited_number_of_left_processes_is_named() {
     let fixture = Fixture::new();
     for (count, named) in [(STRAYS_NAMED, STRAYS_NAMED), (STRAYS_NAMED + 1, STRAYS_NAMED)] {
         let command = format!("for n in {{1..{count}}}; do sleep 1000 & done");
-        let told = fixture.told(&fixture.task, "run_shell_command", json!({ "command": command })).expect("it ran");
+        let told =
+            fixture.tool_result(&fixture.task, "run_shell_command", json!({ "command": command })).expect("it ran");
         let (_, pids) = told.split_once("Background PIDs: ").expect("they were ended");
         let (pids, _) = pids.split_once(" (ended").expect("all numbers");
         assert_eq!(pids.split(", ").count(), named, "{told}");
@@ -379,7 +382,7 @@ fn a_tool_that_panics_leaves_nothing_running() {
     wait_until("its end", || !runs(fixture.pid("pid")));
 }
 
-/// Rules of the kernel only add: what is below a directory that commands may read cannot be closed to them.
+/// Landlock rules only add rights: a directory below one that commands may read cannot be excluded.
 #[test]
 fn no_command_is_confined_where_it_could_read_private_directories() {
     let fixture = Fixture::new();
@@ -426,7 +429,7 @@ impl Drop for KilledOnDrop {
 
 const SMALL_PARENT: &str = "GEMINI_A2A_TEST_PARENT";
 
-/// Not a test of its own: this is the process that the next tests kill.
+/// Not a test by itself: the following tests start it as a process and kill it.
 #[test]
 fn small_parent() {
     let Some(dir) = std::env::var_os(SMALL_PARENT) else {
@@ -444,7 +447,7 @@ fn small_parent() {
     );
 }
 
-/// The process above with its command, which has left processes in several ways.
+/// The process [`small_parent`] with its command, which has started processes in several ways.
 struct CommandTree {
     fixture: Fixture,
     parent: KilledOnDrop,
@@ -457,7 +460,7 @@ struct CommandTree {
 impl CommandTree {
     fn start() -> CommandTree {
         let fixture = Fixture::new();
-        // Started with a descriptor that is not ours to keep, and a key that is not the command's to see.
+        // The process inherits a descriptor and a key, which its commands must not get.
         let parent = Command::new("bash")
             .args(["-c", "exec 9</dev/null; exec \"$0\" --exact small_parent"])
             .arg(std::env::current_exe().expect("we run"))
@@ -502,7 +505,7 @@ fn a_supervisor_without_a_server_kills_the_program_that_it_has_just_started() {
     let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().expect("a socket pair");
     std::io::Write::write_all(&mut ours, b"g").expect("the buffer has room");
     drop(ours);
-    // A duration that no other process has among its arguments.
+    // No other process has this duration among its arguments.
     let duration = format!("1000.{}", std::process::id());
     let mut supervisor = Command::new(env!("CARGO_BIN_EXE_gemini-a2a"))
         .args(["__supervise", "--", "/bin/sleep", &duration])
@@ -520,17 +523,17 @@ fn a_supervisor_without_a_server_kills_the_program_that_it_has_just_started() {
 #[test]
 fn the_next_start_kills_processes_of_a_killed_server_and_supervisor() {
     let CommandTree { fixture: _place, parent, pids, supervisor, instance } = CommandTree::start();
-    // Nobody may have time to notice the death of the other.
+    // Both are killed at once, so that neither can react to the end of the other.
     kill(parent.0.id(), rustix::process::Signal::STOP);
     kill(supervisor, rustix::process::Signal::KILL);
     wait_until("the supervisor's end", || !runs(supervisor));
     drop(parent);
     assert_eq!(sweep(["another"]), Vec::<u32>::new());
-    // A shell that starts another one may still be on its way out, and is found, too.
+    // A shell that has started another one may not have ended yet, and is found, too.
     let (marked, swept) = (&pids[..3], sweep([instance.as_str()]));
     assert!(marked.iter().all(|pid| swept.contains(pid)), "{marked:?} are not all among {swept:?}");
     wait_until("their end", || marked.iter().all(|pid| !runs(*pid)));
     assert_eq!(sweep([instance.as_str()]), Vec::<u32>::new());
-    // What has removed the marker cannot be found by anybody.
+    // A process that has removed the marker variable cannot be found.
     kill(pids[3], rustix::process::Signal::KILL);
 }

@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 use support::eventually;
 use support::golden::compare;
 
-/// A program that serves, and clients of it.
+/// A running server, and the clients that a test starts.
 struct Served {
     program: Program,
     server: Child,
@@ -68,7 +68,7 @@ impl Served {
         finish(self.client(args).spawn().expect("the program"))
     }
 
-    /// What a person would see of these commands.
+    /// The commands with their output and exit statuses, as in a terminal.
     fn transcript(&self, commands: &[&[&str]]) -> String {
         let mut text = String::new();
         for args in commands {
@@ -76,10 +76,11 @@ impl Served {
             let status = status.expect("an exit status");
             writeln!(text, "$ gemini-a2a {}\n{out}{err}[{status}]\n", args.join(" ")).expect("text");
         }
-        self.steady(&text)
+        self.masked(&text)
     }
 
-    fn steady(&self, text: &str) -> String {
+    /// The text with ids, times and paths masked.
+    fn masked(&self, text: &str) -> String {
         let replacements = [
             (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "TASK"),
             (r"(?m)^[0-9a-f]{8}(  \S+ +)\d+s", "TASK${1}0s"),
@@ -138,7 +139,7 @@ fn a_question_is_answered_once() {
     assert_eq!(std::fs::read_to_string(served.program.workspace().join("a.txt")).expect("a file"), "one");
 }
 
-/// Prompts that nobody waits for, and answers that hold for longer.
+/// Prompts that are sent without waiting, and answers with "always".
 #[test]
 fn questions_are_watched_for_and_answered_for_longer() {
     let program = Program::new();
@@ -184,7 +185,7 @@ fn of_several_questions_one_is_named_and_edited_and_a_late_answer_is_told_who_wa
     assert_eq!((written("a.txt").as_deref(), written("b.txt")), (Some("mine"), None));
 }
 
-/// The exported records are those of the watch, and a deleted task is gone.
+/// The exported records are those that `watch` prints, and a deleted task cannot be read.
 #[test]
 fn tasks_are_exported_and_deleted() {
     let served = Served::start();
@@ -244,7 +245,7 @@ fn a_prompt_comes_from_standard_input() {
     assert_eq!(with(" \n").status, Some(2));
 }
 
-/// The server ends and comes back; the watch goes on behind the last record.
+/// The server ends and is started again; `watch` continues after the last record.
 #[test]
 fn a_watch_outlives_the_server() {
     let mut served = Served::start();
@@ -267,7 +268,7 @@ fn a_watch_outlives_the_server() {
     let _ = watch.wait();
 }
 
-/// The index is damaged and one task is missing in it; it is made anew when no server runs.
+/// The index is damaged and lacks a task; it is rebuilt while no server runs.
 #[test]
 fn the_index_is_made_anew() {
     let mut served = Served::start();
@@ -301,7 +302,7 @@ fn every_verb_of_the_help_is_in_the_completions_and_the_man_page() {
     let help = printed(&["--help"]);
     let usage = help.lines().filter_map(|line| line.trim_start_matches("Usage:").trim().strip_prefix("gemini-a2a "));
     let listed = help.lines().skip_while(|line| *line != "Verbs:").skip(1).take_while(|line| !line.is_empty());
-    // The description of an entry with a long name is on a line of its own, which is indented further.
+    // The description of an entry with a long name is on the next line, which is indented further.
     let listed = listed.filter(|line| !line.starts_with("   "));
     let first = |line: &str| line.split_whitespace().next().expect("a word").to_owned();
     let mut verbs: Vec<String> = usage.chain(listed).map(first).collect();
@@ -324,7 +325,7 @@ fn every_verb_of_the_help_is_in_the_completions_and_the_man_page() {
     }
 }
 
-/// Completes the last of these words with the printed script in a real shell.
+/// The completions of the last word, by the printed script in a real shell.
 fn completed(script: &str, words: &[&str]) -> Vec<String> {
     let call = "COMP_WORDS=(\"${@:2}\"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _gemini_a2a; printf '%s\\n' \"${COMPREPLY[@]}\"";
     let output = Command::new("bash").args(["-c", &format!("{script}{call}"), "bash", "_"]).args(words).output();
@@ -376,15 +377,15 @@ fn the_version_is_json_for_programs() {
     assert!(printed(&["--version"]).contains(env!("CARGO_PKG_VERSION")));
 }
 
-/// A server that wants credentials, and the tokens of some: `ann` may do everything but administrate, `eve` may only look.
-struct Guarded {
+/// A server with credentials and their tokens: `ann` has all rights but `admin`, `eve` only `view`.
+struct TokenServer {
     served: Served,
     ann: String,
     eve: String,
 }
 
-impl Guarded {
-    fn start() -> Guarded {
+impl TokenServer {
+    fn start() -> TokenServer {
         let program = Program::new();
         let add = |id: &str, rights: &str| {
             let ended = verb(&program, &["token", "add", id, "--rights", rights]);
@@ -392,7 +393,7 @@ impl Guarded {
             ended.out.trim().to_owned()
         };
         let (ann, eve) = (add("ann", "view,prompt,approve,admin"), add("eve", "view"));
-        Guarded { served: Served::with(program, &["--access", "token"]), ann, eve }
+        TokenServer { served: Served::with(program, &["--access", "token"]), ann, eve }
     }
 
     fn with_token(&self, token: &str, args: &[&str]) -> Ended {
@@ -411,7 +412,7 @@ fn verb(program: &Program, args: &[&str]) -> Ended {
 
 #[test]
 fn a_token_is_shown_by_every_client() {
-    let guarded = Guarded::start();
+    let guarded = TokenServer::start();
     let file = guarded.served.program.dir.folder("secret").join("token");
     std::fs::write(&file, format!("{}\n", guarded.ann)).expect("a file");
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).expect("our own file");
@@ -438,7 +439,7 @@ fn a_token_is_shown_by_every_client() {
 
 #[test]
 fn a_client_without_a_valid_token_or_a_right_is_told_what_to_do() {
-    let guarded = Guarded::start();
+    let guarded = TokenServer::start();
     let url = guarded.served.url.as_str();
     let wrong = format!("{}x", guarded.ann);
     for args in [&["tasks"][..], &["watch"], &["approve"], &["send", "TEXT Hello."], &["attach"]] {
@@ -459,7 +460,7 @@ fn a_client_without_a_valid_token_or_a_right_is_told_what_to_do() {
 
 #[test]
 fn a_revoked_token_ends_a_watch() {
-    let guarded = Guarded::start();
+    let guarded = TokenServer::start();
     let sent = guarded.with_token(&guarded.ann, &["send", "--new", "--wait", "--json", "TEXT One."]);
     let task = sent.lines()[0]["taskId"].as_str().expect("an id").to_owned();
     let mut command = guarded.served.client(&["watch", "--task", &task]);

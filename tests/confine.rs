@@ -37,7 +37,7 @@ impl ToolFixture {
         let end = self.run(name, args, |run, ctx| self.toolbox.run(run, ctx, &mut |_| {}));
         match end {
             RunEnd::Ended(ending) => ending,
-            // Without a base only a race makes a write stale; to us that is a refusal.
+            // Without a base version a write is stale only after a race, which counts as a refusal.
             RunEnd::Stale => Ending::cancelled("stale"),
         }
     }
@@ -81,8 +81,8 @@ fn kind(ending: &Ending) -> &'static str {
     }
 }
 
-/// Links that lead out, in every way we could think of.
-fn lay_traps(fixture: &ToolFixture) {
+/// Makes links of all kinds that lead out of the workspace.
+fn make_escaping_links(fixture: &ToolFixture) {
     let outside = fixture.base.join("outside");
     fixture.link("../outside", "rel");
     fixture.link(&outside, "abs");
@@ -180,7 +180,7 @@ const HOSTILE_PATHS: &[(&str, &str)] = &[
 #[test]
 fn hostile_paths_are_refused_or_stay_in_the_workspace() {
     let fixture = ToolFixture::new();
-    lay_traps(&fixture);
+    make_escaping_links(&fixture);
     let base = fixture.base.to_str().expect("plain").to_string();
     let tricks: Vec<(String, &str)> = HOSTILE_PATHS
         .iter()
@@ -215,7 +215,7 @@ fn hostile_paths_are_refused_or_stay_in_the_workspace() {
     }
 }
 
-/// Names that mean something elsewhere are only names here.
+/// Names with a special meaning to shells and URLs are plain file names here.
 #[test]
 fn unusual_names_are_files_of_the_workspace() {
     let fixture = ToolFixture::new();

@@ -45,7 +45,7 @@ fn exhausted_retries_switch_to_the_fallback_model() {
         .then(&[fell_back("gemini-2.5-flash")], &[think(4)]);
 }
 
-/// The time for retries is that of all models together.
+/// The time for retries is counted for all models together.
 #[test]
 fn a_fallback_model_is_asked_once_after_the_time_for_retries() {
     let mut log = thinking("gemini-2.5-pro");
@@ -265,7 +265,7 @@ fn repeated_text_is_cut_off_and_then_ends_the_turn() {
     panic!("the turn does not end");
 }
 
-/// Lines of code repeat. The marks around the code may be cut into pieces.
+/// Lines of code may repeat. The fences around the code may arrive in pieces.
 #[test]
 fn repetition_inside_code_is_not_a_loop() {
     let mut case = given(thinking("m"));

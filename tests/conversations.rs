@@ -1,5 +1,5 @@
-//! What the model API is sent: every request of some conversations, whole, compared with `tests/golden/requests`, one file for each. Who
-//! changes a request on purpose writes them anew with `GOLDEN=write cargo test --test conversations` and reads the difference.
+//! Every request to the model API in some conversations, compared with `tests/golden/requests`, one file for each conversation. After an
+//! intended change, write the files with `GOLDEN=write cargo test --test conversations` and read the difference.
 //!
 //! Paths and the date are masked. The system instruction and the declarations of the tools, which most requests repeat, are in
 //! `shared.json`, and requests refer to them by number. Every request is also checked against the rules of the API.
@@ -26,7 +26,7 @@ const RECORDING: &[u8] = b"RIFF\0\0\0\0WAVEfmt ";
 
 #[test]
 fn the_model_is_sent_what_the_golden_files_say() {
-    let conversations: [(&str, Hold); 13] = [
+    let conversations: [(&str, RunConversation); 13] = [
         ("hello", hello),
         ("tools", tools),
         ("parallel", parallel),
@@ -55,10 +55,10 @@ fn the_model_is_sent_what_the_golden_files_say() {
     );
 }
 
-/// Holds a conversation.
-type Hold = fn() -> Conversation;
+/// Runs a conversation.
+type RunConversation = fn() -> Conversation;
 
-/// A server, its model, and what lies around it.
+/// A server, its model and its directories.
 struct Conversation {
     fake: FakeGemini,
     server: Server,
@@ -81,7 +81,7 @@ impl Conversation {
         Conversation::new(|setup, _| setup)
     }
 
-    /// Prompts the task, or a new one, and gives every question this answer.
+    /// Prompts the task, or creates it, and gives each question this answer.
     fn say(&mut self, script: &str, answer: &str) {
         let message = if self.task.is_empty() { prompt(script) } else { prompt_in(&self.task, script) };
         self.send(message, answer);
@@ -128,7 +128,7 @@ fn put(path: &Path, content: impl AsRef<[u8]>) {
     fs::write(path, content).expect("it is ours");
 }
 
-/// A request with references to what several requests have in common.
+/// A request in which the parts that requests have in common are replaced by references.
 fn brief(request: Recorded, shared: &mut Vec<Value>) -> Value {
     let mut body = request.body;
     for name in ["systemInstruction", "tools"] {
@@ -144,7 +144,7 @@ fn brief(request: Recorded, shared: &mut Vec<Value>) -> Value {
     json!({ "target": target, "body": body })
 }
 
-/// What is wrong with a golden file, if anything is.
+/// The difference to the golden file, if there is one.
 fn compare(name: &str, found: &Value) -> Option<String> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/requests/{name}.json"));
     let found = format!("{found:#}\n");

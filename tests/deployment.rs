@@ -1,4 +1,4 @@
-//! The server as it is deployed: its environment, sockets of a service manager, a container with nothing in it, and the files of
+//! The server as it is deployed: environment variables, sockets of a service manager, a container without other files, and the files of
 //! `scripts/deploy`.
 //!
 //! A test that needs root or a missing program says so on standard error and passes.
@@ -37,14 +37,14 @@ fn serve(dir: &TempDir) -> Command {
     command
 }
 
-/// A process and what it has said on standard error. It is killed with this value.
+/// A process and its standard error. Dropping the value kills the process.
 struct Program {
     child: Child,
     said: Arc<Mutex<String>>,
 }
 
 impl Program {
-    /// Starts it. Standard input is what the command has, or nothing.
+    /// Starts the process with the standard input of the command.
     fn start(command: &mut Command) -> Program {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the program starts");
         let said = Arc::new(Mutex::new(String::new()));
@@ -57,20 +57,20 @@ impl Program {
         Program { child, said }
     }
 
-    /// The same, and waits until it says where it listens.
+    /// Starts the process and waits until it prints where it listens.
     fn listening(command: &mut Command) -> Program {
         let program = Program::start(command.stdin(Stdio::null()).stdout(Stdio::null()));
-        program.heard("Its listeners: ");
+        program.wait_for_log("Its listeners: ");
         program
     }
 
-    fn said(&self) -> String {
+    fn log(&self) -> String {
         self.said.lock().expect("no panic").clone()
     }
 
-    /// Waits until it has said these words.
-    fn heard(&self, words: &str) {
-        eventually(words, || self.said().contains(words).then_some(()));
+    /// Waits until the log contains these words.
+    fn wait_for_log(&self, words: &str) {
+        eventually(words, || self.log().contains(words).then_some(()));
     }
 
     fn signal(&self, signal: Signal) {
@@ -87,7 +87,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("--- the program has said within {PATIENCE:?}:\n{}---", self.said());
+            eprintln!("--- the program has said within {PATIENCE:?}:\n{}---", self.log());
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -100,7 +100,7 @@ fn free_port() -> u16 {
     listener.local_addr().expect("its address").port()
 }
 
-/// Whether this program can be run, perhaps only to say its version.
+/// Whether this program can be run.
 fn has(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {

@@ -1,4 +1,4 @@
-//! `gemini-a2a doctor` finds each fault that is planted, says what to do, and ends with 1 if the program could not work so.
+//! `gemini-a2a doctor` finds each fault that a test sets up, says what to do, and exits with 1 if the program could not work.
 
 #[path = "headless/program.rs"]
 #[allow(dead_code, reason = "this test runs other command lines")]
@@ -17,15 +17,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-struct Patient {
+/// A run of `doctor`: its directories, arguments and environment.
+struct Doctor {
     program: Program,
     args: Vec<String>,
     env: Vec<(&'static str, String)>,
 }
 
-impl Patient {
-    /// Nothing is wrong with it.
-    fn healthy() -> Patient {
+impl Doctor {
+    /// An environment in which `doctor` finds nothing.
+    fn without_faults() -> Doctor {
         let program = Program::new();
         let args = ["doctor", "--trust-workspace", "--a2a-port", "0", "--workspace"].map(str::to_owned);
         let mut args = Vec::from(args);
@@ -41,21 +42,21 @@ impl Patient {
         ];
         let mode = std::fs::Permissions::from_mode(0o700);
         std::fs::set_permissions(program.dir.folder("state"), mode).expect("our own folder");
-        Patient { program, args, env }
+        Doctor { program, args, env }
     }
 
-    fn set(mut self, name: &'static str, value: &str) -> Patient {
+    fn set(mut self, name: &'static str, value: &str) -> Doctor {
         self.env.retain(|(known, _)| *known != name);
         self.env.push((name, value.to_owned()));
         self
     }
 
-    fn with(mut self, args: &[&str]) -> Patient {
+    fn with(mut self, args: &[&str]) -> Doctor {
         self.args.extend(args.iter().map(|arg| (*arg).to_owned()));
         self
     }
 
-    fn settings(self, text: &str) -> Patient {
+    fn settings(self, text: &str) -> Doctor {
         std::fs::write(self.program.dir.folder(".gemini").join("settings.json"), text).expect("settings");
         self
     }
@@ -64,7 +65,7 @@ impl Patient {
         self.run_by(&[])
     }
 
-    /// Through another program, which is followed by this one and its arguments.
+    /// Runs `doctor` by another program, such as `strace`, whose words come first.
     fn run_by(&self, words: &[&str]) -> Ended {
         let program = [words, &[env!("CARGO_BIN_EXE_gemini-a2a")]].concat();
         let mut command = Command::new(program[0]);
@@ -73,7 +74,7 @@ impl Patient {
         finish(command.envs(self.env.iter().cloned()).spawn().expect("the program"))
     }
 
-    /// There is a line that begins so and contains these words, and the exit status fits.
+    /// The output has a line with this beginning and these words, and the exit status is `status`.
     fn expect(&self, status: i32, begin: &str, words: &str) {
         self.expect_by(&[], status, begin, words);
     }
@@ -86,8 +87,8 @@ impl Patient {
     }
 }
 
-/// An API that always answers so.
-fn answering(status: &'static str, date: &'static str) -> String {
+/// The URL of an API that gives every request this response.
+fn api_answering(status: &'static str, date: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     std::thread::spawn(move || {
@@ -109,41 +110,41 @@ fn answering(status: &'static str, date: &'static str) -> String {
 
 #[test]
 fn nothing_is_wrong_with_a_healthy_one() {
-    let ended = Patient::healthy().run();
+    let ended = Doctor::without_faults().run();
     assert_eq!(ended.status, Some(0), "{}", ended.out);
-    // The kernel of this machine may not confine.
+    // The kernel of this machine may lack what confinement needs.
     let wrong: Vec<&str> =
         ended.out.lines().filter(|line| !line.starts_with("ok ") && !line.contains("confinement")).collect();
     assert_eq!(wrong, [""; 0]);
     let lines = ended.out.lines().count();
-    let json: Value = serde_json::from_str(&Patient::healthy().with(&["--json"]).run().out).expect("JSON");
+    let json: Value = serde_json::from_str(&Doctor::without_faults().with(&["--json"]).run().out).expect("JSON");
     assert_eq!(json.as_array().map(Vec::len), Some(lines));
     assert_eq!(json[0], serde_json::json!({"level": "ok", "check": "settings", "found": "no errors", "advice": ""}));
 }
 
 #[test]
 fn keys_models_and_networks() {
-    let mut keyless = Patient::healthy();
+    let mut keyless = Doctor::without_faults();
     keyless.env.retain(|(name, _)| !["GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"].contains(name));
     keyless.expect(0, "warn  key:", "set GEMINI_API_KEY");
-    let api = |status, date| Patient::healthy().set("GOOGLE_GEMINI_BASE_URL", &answering(status, date));
+    let api = |status, date| Doctor::without_faults().set("GOOGLE_GEMINI_BASE_URL", &api_answering(status, date));
     api("403 Forbidden", "").expect(1, "fail  key:", "refused the key");
     api("404 Not Found", "").expect(1, "fail  key:", "gemini-3.1-pro-preview");
     api("200 OK", "Date: Sun, 01 Mar 2020 09:30:00 GMT\r\n").expect(0, "warn  clock:", "set the clock");
     let down = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
     let nobody = format!("http://{down}");
-    Patient::healthy().set("GOOGLE_GEMINI_BASE_URL", &nobody).expect(1, "fail  key:", "");
-    let outside = Patient::healthy().set("GOOGLE_GEMINI_BASE_URL", "https://gateway.invalid");
+    Doctor::without_faults().set("GOOGLE_GEMINI_BASE_URL", &nobody).expect(1, "fail  key:", "");
+    let outside = Doctor::without_faults().set("GOOGLE_GEMINI_BASE_URL", "https://gateway.invalid");
     let outside = outside.set("HTTPS_PROXY", "http://u:pass@127.0.0.1:1");
     outside.expect(1, "ok    proxy:", "http://127.0.0.1:1");
     assert!(!outside.run().out.contains("pass@"));
-    Patient::healthy().set("SSL_CERT_FILE", "/no/such/file").expect(1, "fail  settings:", "SSL_CERT_FILE");
-    let patient = Patient::healthy();
+    Doctor::without_faults().set("SSL_CERT_FILE", "/no/such/file").expect(1, "fail  settings:", "SSL_CERT_FILE");
+    let patient = Doctor::without_faults();
     let file = patient.program.dir.folder("ca").join("empty.pem");
     std::fs::write(&file, "nothing").expect("a file");
     let patient = patient.set("SSL_CERT_FILE", &file.display().to_string());
     patient.expect(1, "fail  certificates:", "PEM");
-    let outside = Patient::healthy().set("GOOGLE_GEMINI_BASE_URL", "https://gateway.invalid");
+    let outside = Doctor::without_faults().set("GOOGLE_GEMINI_BASE_URL", "https://gateway.invalid");
     outside.set("HTTPS_PROXY", "gopher://127.0.0.1:1").expect(1, "fail  proxy:", "correct the proxy variables");
 }
 
@@ -154,10 +155,10 @@ fn a_clock_that_was_never_set() {
         return;
     }
     let early = ["faketime", "2001-01-01 00:00:00"];
-    Patient::healthy().expect_by(&early, 1, "fail  clock: it says 2001-01-0", "set the clock");
+    Doctor::without_faults().expect_by(&early, 1, "fail  clock: it says 2001-01-0", "set the clock");
 }
 
-/// Whether this user may mount what only one process sees.
+/// Whether this user may create mount namespaces.
 fn can_mount() -> bool {
     let tried = Command::new("unshare").args(["-rm", "mount", "-t", "tmpfs", "none", "/mnt"]).output();
     let can = tried.is_ok_and(|output| output.status.success());
@@ -169,16 +170,18 @@ fn can_mount() -> bool {
 
 #[test]
 fn state_directories_that_cannot_be_used() {
-    let patient = Patient::healthy();
+    let patient = Doctor::without_faults();
     let state = patient.program.dir.folder("state").display().to_string();
     match rustix::process::geteuid().is_root() {
         true => {
             std::os::unix::fs::chown(&state, Some(12_345), None).expect("root may give it away");
             patient.expect(1, "fail  state:", "belongs to the user 12345");
         }
-        false => Patient::healthy().with(&["--state-dir", "/usr"]).expect(1, "fail  state:", "belongs to the user 0"),
+        false => {
+            Doctor::without_faults().with(&["--state-dir", "/usr"]).expect(1, "fail  state:", "belongs to the user 0")
+        }
     }
-    let locked = Patient::healthy();
+    let locked = Doctor::without_faults();
     let path = locked.program.dir.folder("state").join("index.jsonl");
     let file = std::fs::File::create(path).expect("a file");
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).expect("a lock");
@@ -192,14 +195,14 @@ fn state_directories_that_cannot_be_used() {
         ("size=1m,mode=700", 0, "warn  state: only ", "make room"),
         ("ro,mode=700", 1, "fail  state:", "cannot be written"),
     ] {
-        let patient = Patient::healthy();
+        let patient = Doctor::without_faults();
         let state = patient.program.dir.folder("state").display().to_string();
         let script = format!("mount -t tmpfs -o {options} none {state} && exec \"$@\"");
         patient.expect_by(&["unshare", "-rm", "sh", "-c", &script, "sh"], status, begin, words);
     }
 }
 
-/// Whether this machine lets us trace a program and change the results of its system calls.
+/// Whether strace can change the results of system calls here.
 fn can_inject() -> bool {
     let strace = Command::new("strace").args(["-f", "-qq", "-o", "/dev/null", "-e", NO_LANDLOCK, "true"]).output();
     let can = strace.is_ok_and(|ended| ended.status.success());
@@ -209,7 +212,7 @@ fn can_inject() -> bool {
     can
 }
 
-/// The kernel has no such system call.
+/// An argument of strace: the kernel lacks this system call.
 const NO_LANDLOCK: &str = "inject=landlock_create_ruleset:error=ENOSYS";
 
 #[test]
@@ -217,7 +220,7 @@ fn a_kernel_that_cannot_confine_commands() {
     if can_inject() {
         let strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", NO_LANDLOCK];
         let words = "every command needs approval on this machine";
-        Patient::healthy().expect_by(&strace, 0, "warn  confinement: The kernel", words);
+        Doctor::without_faults().expect_by(&strace, 0, "warn  confinement: The kernel", words);
     }
 }
 
@@ -225,34 +228,34 @@ fn a_kernel_that_cannot_confine_commands() {
 fn ports_and_directories() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();
-    Patient::healthy().with(&["--a2a-port", &port]).expect(1, "fail  port:", "--a2a-port");
-    let patient = Patient::healthy();
+    Doctor::without_faults().with(&["--a2a-port", &port]).expect(1, "fail  port:", "--a2a-port");
+    let patient = Doctor::without_faults();
     let state = patient.program.dir.folder("state");
     std::fs::set_permissions(&state, std::fs::Permissions::from_mode(0o777)).expect("our own folder");
     patient.expect(1, "fail  state:", "chmod go-w");
     let file = patient.program.dir.folder("x").join("file");
     std::fs::write(&file, "").expect("a file");
     let below = file.join("state").display().to_string();
-    Patient::healthy().with(&["--state-dir", &below]).expect(1, "fail  state:", "is no directory");
-    Patient::healthy().with(&["--workspace", "/no/such/dir"]).expect(1, "fail  settings:", "/no/such/dir");
+    Doctor::without_faults().with(&["--state-dir", &below]).expect(1, "fail  state:", "is no directory");
+    Doctor::without_faults().with(&["--workspace", "/no/such/dir"]).expect(1, "fail  settings:", "/no/such/dir");
 }
 
 #[test]
 fn settings_and_programs() {
-    Patient::healthy().settings("{\"model\": 7}").expect(0, "warn  settings:", "model");
-    Patient::healthy().set("EDITOR", "no-such-editor").expect(0, "warn  editor:", "set VISUAL or EDITOR");
-    let empty = Patient::healthy();
+    Doctor::without_faults().settings("{\"model\": 7}").expect(0, "warn  settings:", "model");
+    Doctor::without_faults().set("EDITOR", "no-such-editor").expect(0, "warn  editor:", "set VISUAL or EDITOR");
+    let empty = Doctor::without_faults();
     let nothing = empty.program.dir.folder("nothing").display().to_string();
     empty.set("PATH", &nothing).expect(0, "warn  git:", "install git");
-    let broken = Patient::healthy();
+    let broken = Doctor::without_faults();
     let programs = programs(&broken.program.dir.folder("bin"), &[("git", "exit 3"), ("vi", "")]);
     broken.set("PATH", &programs).expect(0, "warn  git: it ends with exit status: 3", "install git");
-    let mut untrusted = Patient::healthy();
+    let mut untrusted = Doctor::without_faults();
     untrusted.args.retain(|arg| arg != "--trust-workspace");
     untrusted.expect(0, "warn  workspace:", "--trust-workspace");
 }
 
-/// A search path for programs: these scripts, and nothing else.
+/// A `PATH` with only these scripts.
 fn programs(folder: &Path, scripts: &[(&str, &str)]) -> String {
     for (name, script) in scripts {
         let path = folder.join(name);
@@ -265,15 +268,15 @@ fn programs(folder: &Path, scripts: &[(&str, &str)]) -> String {
 #[test]
 fn options_of_tmux() {
     let inside = |values: &str| {
-        let patient = Patient::healthy();
-        // It answers only the question about these options.
+        let patient = Doctor::without_faults();
+        // The fake tmux answers only questions about these options.
         let script = format!("[ \"$1$TMUX\" = display-messagesocket ] && echo {values}");
         let path = programs(&patient.program.dir.folder("bin"), &[("tmux", &script), ("git", "echo git")]);
         patient.set("PATH", &path).set("TMUX", "socket")
     };
     inside("on,1,on,on").expect(0, "ok    tmux:", "");
     inside("always,on,on,all").expect(0, "ok    tmux:", "");
-    // Older versions do not know all of them.
+    // Older versions lack some of the options.
     inside(",1,on,").expect(0, "ok    tmux:", "");
     let some = inside("off,0,external,on");
     some.expect(
@@ -286,7 +289,7 @@ fn options_of_tmux() {
         "warn  tmux:",
         "in ~/.tmux.conf: set -g extended-keys on; set -g focus-events on; set -g set-clipboard on",
     );
-    assert!(!Patient::healthy().run().out.contains("tmux"));
+    assert!(!Doctor::without_faults().run().out.contains("tmux"));
 }
 
 /// Settings with one MCP server.
@@ -296,18 +299,18 @@ fn server(entry: &Value) -> String {
 
 #[test]
 fn mcp_servers_are_started() {
-    Patient::healthy().expect(0, "ok    MCP server:", "none is configured");
+    Doctor::without_faults().expect(0, "ok    MCP server:", "none is configured");
     let missing = server(&json!({"command": "no-such-program"}));
-    Patient::healthy().settings(&missing).expect(1, "fail  MCP server: one:", "no-such-program");
+    Doctor::without_faults().settings(&missing).expect(1, "fail  MCP server: one:", "no-such-program");
     let ends = server(&json!({"command": "sh", "args": ["-c", "echo out of memory >&2; exit 3"]}));
-    Patient::healthy().settings(&ends).expect(1, "fail  MCP server: one:", "mcp test one");
+    Doctor::without_faults().settings(&ends).expect(1, "fail  MCP server: one:", "mcp test one");
     let silent = server(&json!({"command": "sleep", "args": ["600"]}));
-    Patient::healthy().settings(&silent).expect(0, "warn  MCP server: one is still starting", "mcp test one");
+    Doctor::without_faults().settings(&silent).expect(0, "warn  MCP server: one is still starting", "mcp test one");
     let down = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
     let nobody = server(&json!({"httpUrl": format!("http://{down}/mcp")}));
-    Patient::healthy().settings(&nobody).expect(1, "fail  MCP server: one:", "");
+    Doctor::without_faults().settings(&nobody).expect(1, "fail  MCP server: one:", "");
     let entry = json!({"mcpServers": {"one": {"command": "sh"}}, "mcp": {"excluded": ["one"]}});
-    Patient::healthy().settings(&entry.to_string()).expect(0, "warn  MCP server: one:", "correct");
+    Doctor::without_faults().settings(&entry.to_string()).expect(0, "warn  MCP server: one:", "correct");
 }
 
 #[test]
@@ -316,14 +319,14 @@ fn an_mcp_server_that_works_is_connected() {
         return;
     }
     let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp/server.py");
-    let patient = Patient::healthy();
+    let patient = Doctor::without_faults();
     let heard = patient.program.dir.folder("heard").join("all");
     let entry = json!({"command": "python3", "args": [script], "env": {"HEARD": heard}});
     let patient = patient.settings(&server(&entry));
     patient.expect(0, "ok    MCP server:", "one is connected");
     assert!(std::fs::read_to_string(&heard).expect("it was started").contains("initialize"));
     // Nothing is started in a folder that is not trusted.
-    let mut untrusted = Patient::healthy();
+    let mut untrusted = Doctor::without_faults();
     let heard = untrusted.program.dir.folder("heard").join("all");
     let entry = json!({"command": "python3", "args": [script], "env": {"HEARD": heard}});
     untrusted.args.retain(|arg| arg != "--trust-workspace");
@@ -332,7 +335,7 @@ fn an_mcp_server_that_works_is_connected() {
     assert!(!heard.exists(), "it was started");
 }
 
-/// The lines of doctor in a terminal of this kind that answers its questions so.
+/// The lines of `doctor` in a pseudo-terminal with this `TERM`, size and answers to queries.
 fn in_terminal(name: &str, size: Option<(u16, u16)>, answers: &str) -> String {
     let place = Place::new();
     let words = [env!("CARGO_BIN_EXE_gemini-a2a"), "doctor", "--trust-workspace", "--a2a-port", "0"];
@@ -368,7 +371,7 @@ fn the_terminal_is_asked_what_it_can_do() {
 #[test]
 fn credentials_are_read_and_counted() {
     let with_file = |text: &str, mode: u32| {
-        let patient = Patient::healthy().with(&["--access", "token"]);
+        let patient = Doctor::without_faults().with(&["--access", "token"]);
         let file = patient.program.dir.folder("state").join("credentials.json");
         std::fs::write(&file, text).expect("a file");
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("our own file");
@@ -382,7 +385,7 @@ fn credentials_are_read_and_counted() {
         json!({"v": 1, "credentials": not_after.iter().enumerate().map(credential).collect::<Vec<_>>()}).to_string()
     };
     let (past, future) = ("2020-01-01T00:00:00Z", "2999-01-01T00:00:00Z");
-    Patient::healthy().expect(0, "ok    credentials:", "none are needed with --access local");
+    Doctor::without_faults().expect(0, "ok    credentials:", "none are needed with --access local");
     with_file(&file(&[future, future]), 0o600).expect(0, "ok    credentials:", "2 in /");
     with_file(&file(&[future, past]), 0o600).expect(0, "warn  credentials:", "expired: c1");
     with_file(&file(&[past]), 0o600).expect(1, "fail  credentials:", "all have expired");

@@ -1,8 +1,8 @@
-//! The documents this server was written for, five of them (S0 to S4), each describing another surface. Every JSON example and
-//! every schema of theirs is a row in `tests/documents`; here a client sends it to the real binary, or the binary is brought
-//! into the situation in which it has to send it. The agent is scripted, the tools are real.
+//! The five documents (S0 to S4) that specify the interfaces of this server. Every JSON example and every schema in them is a row in
+//! `tests/documents`. A test sends it to the real binary as a client, or makes the binary send it. The agent is scripted, the tools are
+//! real.
 //!
-//! Where documents contradict each other, the row names the clash and what is done instead; [`EXCEPTIONS`] lists them all.
+//! Where documents contradict each other, the row names the contradiction and what is done instead; [`EXCEPTIONS`] lists them all.
 
 #[path = "documents/examples.rs"]
 mod examples;
@@ -17,7 +17,7 @@ use support::socket::Socket;
 const EXTENSION: &str = "https://github.com/google-gemini/gemini-cli/blob/main/docs/a2a/developer-profile/v0/spec.md";
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
-/// The examples that are not met as written: document, row, and the number of the clash, or of the rule that settles it.
+/// The examples that the server does not follow as written: document, row, and the number of the contradiction or of the rule that decides.
 const EXCEPTIONS: [(&str, &str, &str); 4] = [
     ("S0", "3.1 agent card", "C14, 2.11"),
     ("S3", "5.1 pending tool call", "C15"),
@@ -25,10 +25,10 @@ const EXCEPTIONS: [(&str, &str, &str); 4] = [
     ("S4", "agent card", "2.11"),
 ];
 
-/// How many examples there are to the letter, in each document.
+/// How many examples each document has that are copied literally.
 const EXAMPLES: [usize; 5] = [2, 4, 10, 0, 2];
 
-const BOOKS: [(&str, &str); 5] = [
+const DOCUMENTS: [(&str, &str); 5] = [
     ("S0", include_str!("documents/s0.json")),
     ("S1", include_str!("documents/s1.json")),
     ("S2", include_str!("documents/s2.json")),
@@ -36,8 +36,8 @@ const BOOKS: [(&str, &str); 5] = [
     ("S4", include_str!("documents/s4.json")),
 ];
 
-fn book(name: &str) -> Examples {
-    let found = BOOKS.iter().find(|(known, _)| *known == name);
+fn document(name: &str) -> Examples {
+    let found = DOCUMENTS.iter().find(|(known, _)| *known == name);
     let (name, text) = found.expect("one of the five");
     Examples::open(name, text)
 }
@@ -59,7 +59,7 @@ fn file(server: &Server, name: &str) -> Option<String> {
 #[test]
 fn the_exceptions_are_exactly_these() {
     let mut found = Vec::new();
-    for (name, text) in BOOKS {
+    for (name, text) in DOCUMENTS {
         for row in Examples::open(name, text).rows {
             assert_eq!(row.clash.is_some(), row.instead.is_some(), "{}", row.at);
             assert!(row.values.is_empty() || row.clash.is_some(), "{}", row.at);
@@ -68,7 +68,7 @@ fn the_exceptions_are_exactly_these() {
     }
     let expected = EXCEPTIONS.map(|(name, at, clash)| (name, at.to_owned(), clash.to_owned()));
     assert_eq!(found, expected);
-    let examples = BOOKS.map(|(name, text)| {
+    let examples = DOCUMENTS.map(|(name, text)| {
         let rows = Examples::open(name, text).rows.into_iter();
         rows.filter(|row| row.of == Origin::Example).count()
     });
@@ -105,7 +105,7 @@ impl Developer {
     }
 }
 
-/// What an event of the extension says in one line: its kind, the task's state, a call's status, and whether it is the last.
+/// An event of the extension in one line: its kind, the state of the task, the status of the call, and whether it is the last one.
 fn outline(event: &Value) -> String {
     if event["kind"] == "task" {
         return format!("task {}", event["status"]["state"].as_str().unwrap_or("?"));
@@ -137,7 +137,7 @@ fn outlines(events: &[Value]) -> Vec<String> {
 
 #[test]
 fn the_development_tool_extension() {
-    let examples = book("S0");
+    let examples = document("S0");
     let server = server();
     let mut client = Client::new(&server.url());
     let card = client.get("/.well-known/agent-card.json");
@@ -169,7 +169,7 @@ fn an_edit(examples: &Examples, developer: &Developer, server: &Server) {
     examples.received("3.2 event metadata", &told[1]["metadata"][EXTENSION]);
     examples.received("3.2 thought", data(&told[2]));
     examples.received("3.2 tool call, pending, file", data(&told[3]));
-    // The request is in the event that asks for input, too.
+    // The event that asks for input contains the confirmation request, too.
     examples.received("3.2 tool call, pending, file", data(&told[4]));
 
     let call = data(&told[3])["tool_call_id"].clone();
@@ -181,7 +181,7 @@ fn an_edit(examples: &Examples, developer: &Developer, server: &Server) {
     examples.received("3.2 tool call, succeeded, diff", data(&done[1]));
     assert_eq!(file(server, "notes.txt").as_deref(), Some("mine\n"));
 
-    // It is complete but can be continued with the same task.
+    // The task is completed, but can be continued under the same id.
     let more = json!({ "kind": "message", "role": "user", "messageId": "m-3", "taskId": done[0]["taskId"],
         "parts": [{ "kind": "text", "text": "anything" }] });
     let more = developer.say(more);
@@ -226,7 +226,7 @@ fn slash_commands(examples: &Examples, client: &mut Client) {
 
 #[test]
 fn the_session_endpoint() {
-    let examples = book("S1");
+    let examples = document("S1");
     let server = server();
     let mut client = Client::new(&server.url());
     let card = client.get("/.well-known/agent-card.json").json();
@@ -241,13 +241,13 @@ fn the_session_endpoint() {
     let mut watcher = Socket::open(&server.url(), "/ws", None);
     let mut socket = Socket::open(&server.url(), "/ws", None);
     socket.send(&examples.sent("3 prompt", &[]));
-    // Both are told, and of the session.
+    // Both clients get the events of the session.
     let call = [&mut socket, &mut watcher].map(|line| {
         let text = line.until(|frame| frame["kind"] == "TEXT_CONTENT");
         examples.received("3 text content", &text);
         assert_eq!(text["taskId"], session.as_str());
         let asked = line.until(|frame| frame["kind"] == "TOOL_CALL_UPDATE");
-        // The document's command is one that no test should ever come near; this one makes a folder.
+        // The command of the document is destructive; this one makes a folder.
         examples.received("4 confirmation request", &asked);
         let details = &asked["confirmation_request"]["details"]["execute_details"];
         assert_eq!(details["command"], "mkdir made");
@@ -284,7 +284,7 @@ fn names(events: &[Event]) -> impl Iterator<Item = (Option<&str>, &Value)> {
 
 #[test]
 fn the_task_server() {
-    let examples = book("S2");
+    let examples = document("S2");
     let server = server();
     let mut client = Client::new(&server.url());
     let place = json!(server.workspace());
@@ -299,7 +299,7 @@ fn the_task_server() {
     let mut events = execute(examples.sent("POST /tasks/:taskId/execute, request", &[]));
     assert!(events.head().is_event_stream());
     let told = until_asked(&mut events);
-    // The document has no answers, and no state that waits: the stream stays open, and any spelling will do.
+    // The document defines no answers and no waiting state: the stream stays open, and any form of answer is accepted.
     let asked = told.last().expect("events").json["toolCallId"].clone();
     let answer = json!({ "confirmation": { "toolCallId": asked, "approved": true } });
     let answered = execute(answer);
@@ -317,7 +317,7 @@ fn the_task_server() {
     let summary = examples.among("THOUGHT_SUMMARY payload", names(&told));
     assert!(thought < summary);
     examples.among("TOOL_CALL_UPDATE payload, error", names(&told));
-    what_is_known(&examples, &server, &mut client, &task);
+    check_reads(&examples, &server, &mut client, &task);
     examples.close();
 }
 
@@ -329,7 +329,7 @@ fn until_asked(events: &mut Events) -> Vec<Event> {
     told
 }
 
-fn what_is_known(examples: &Examples, server: &Server, client: &mut Client, task: &str) {
+fn check_reads(examples: &Examples, server: &Server, client: &mut Client, task: &str) {
     let one = client.get(&format!("/tasks/{task}"));
     assert_eq!(one.status(), 200);
     examples.received("GET /tasks/:taskId", &one.json());
@@ -342,13 +342,13 @@ fn what_is_known(examples: &Examples, server: &Server, client: &mut Client, task
     let manifest_file = extension.join("gemini-extension.json");
     std::fs::write(manifest_file, manifest.to_string()).expect("a file of ours");
     let listed = client.post("/executeCommand", &json!({ "command": "list-extensions", "args": [] }));
-    // The document shows what the command gives; the endpoint says beside it which command that was.
+    // The document shows the result of the command; the endpoint also returns the name of the command.
     examples.received("list-extensions", &listed.json()["data"]);
 }
 
 #[test]
 fn the_requirements_of_the_session_endpoint() {
-    let examples = book("S3");
+    let examples = document("S3");
     let server = server();
     let mut client = Client::new(&server.url());
     let card = client.get("/.well-known/agent-card.json");
@@ -363,7 +363,7 @@ fn the_requirements_of_the_session_endpoint() {
     let prompt = json!({ "jsonrpc": "2.0", "method": "message/stream",
         "params": { "message": { "content": { "text": "create notes.txt" } } } });
     one.send(&prompt);
-    // Input is reflected, activity goes to everybody.
+    // Prompts and events are sent to all clients.
     let reflected = two.until(|frame| frame["kind"] == "USER_MESSAGE");
     assert_eq!(reflected["content"]["text"], "create notes.txt");
     for kind in ["THOUGHT", "TOOL_CALL_UPDATE"] {
@@ -380,7 +380,7 @@ fn the_requirements_of_the_session_endpoint() {
         examples.received("5.2 cancelled, to all clients", &ended);
         assert_eq!(ended["tool_call_id"], call);
     }
-    // The first answer was the one that counts.
+    // The first answer counts.
     one.send(&json!({ "tool_call_id": call, "selected_option_id": "proceed_once" }));
     let late = one.until(|frame| frame["error"].is_object());
     examples.received("6.1 a later answer", &late);
@@ -390,7 +390,7 @@ fn the_requirements_of_the_session_endpoint() {
     examples.close();
 }
 
-/// The form in which the document wants events is there for those who ask for it.
+/// Clients that ask for it get events in the form of the document.
 fn as_status_updates(server: &Server) {
     let mut socket = Socket::open(&server.url(), "/ws", Some("a2a.v0.3"));
     assert_eq!(socket.protocol.as_deref(), Some("a2a.v0.3"));
@@ -405,7 +405,7 @@ fn as_status_updates(server: &Server) {
 
 #[test]
 fn the_kebab_dialect() {
-    let examples = book("S4");
+    let examples = document("S4");
     let server = server();
     let mut client = Client::new(&server.url());
     let card = client.get("/.well-known/agent-card.json").json();
@@ -453,7 +453,7 @@ fn the_kebab_dialect() {
     let asked = &told[at("tool call confirmation", &told)];
     let done = kebab(&client, &answer(&examples, "confirmation, rejected", asked));
     at("tool call update, cancelled", &done);
-    what_can_be_run(&mut client);
+    check_commands(&mut client);
     examples.close();
 }
 
@@ -478,8 +478,8 @@ fn answer(examples: &Examples, row: &str, asked: &Value) -> Value {
     examples.sent(row, &run_time)
 }
 
-/// Those of its endpoints for which it has no example.
-fn what_can_be_run(client: &mut Client) {
+/// The endpoints for which the document has no example.
+fn check_commands(client: &mut Client) {
     let listed = client.get("/listCommands");
     assert_eq!(listed.status(), 200);
     assert!(listed.json()["commands"].is_array());

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tool_fixture::ToolFixture;
 
-/// What is outside, in names and in texts.
+/// Part of the names and contents of all files outside of the workspace.
 const SECRET: &str = "canary-5147";
 
 impl ToolFixture {
@@ -33,7 +33,7 @@ impl ToolFixture {
         )
     }
 
-    /// `@path` is what a prompt attaches; everything else is a tool.
+    /// Runs a tool; the name `@path` attaches a file as a prompt does.
     fn call(&self, name: &str, args: Value) -> Ending {
         let end = self.run(name, args, |run, ctx| match name {
             "@path" => RunEnd::Ended(attach(&run.args, ctx)),
@@ -45,19 +45,19 @@ impl ToolFixture {
         }
     }
 
-    /// The same place, asked for in every way.
+    /// A call of each tool with this path.
     fn calls(path: &str) -> [(&'static str, Value); 4] {
         [
             ("list_directory", json!({"dir_path": path})),
             ("glob", json!({"pattern": "**/*", "dir_path": path})),
             ("grep_search", json!({"pattern": "c[a]nary|inside", "dir_path": path, "no_ignore": true})),
-            // A full stop at the end of a word would be the sentence's, so that "." needs the slash.
+            // A full stop at the end of a word belongs to the sentence, so "." needs the slash.
             ("@path", json!({"prompt": format!("look at @{path}/")})),
         ]
     }
 }
 
-/// What a prompt attaches, as the end of a call: nothing is attached if the path cannot be used.
+/// The attachment of a prompt as the result of a call: an error if the path cannot be used.
 fn attach(args: &Value, ctx: &Ctx<'_>) -> Ending {
     let prompt = args["prompt"].as_str().expect("a text");
     match attached(prompt, ctx) {
@@ -100,7 +100,7 @@ fn no_path_or_link_leaves_the_workspace() {
             assert!(matches!(ending, Ending::Error { .. }), "{tool} {path}: {text}");
         }
     }
-    // From the top, links are seen and not followed.
+    // A search from the workspace's root lists links and does not follow them.
     for (tool, args) in ToolFixture::calls(".") {
         let ending = fixture.call(tool, args);
         assert!(matches!(ending, Ending::Success { .. }), "{tool}: {ending:?}");

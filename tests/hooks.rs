@@ -38,7 +38,7 @@ fn produced(id: &str, last: bool) -> Event {
     }
 }
 
-/// The pending deliveries of the only webhook, in short.
+/// The sequence numbers and contents of the pending deliveries of the only webhook.
 fn due(state: &State) -> Vec<(u64, String)> {
     let outline = |due: &Due| match due {
         Due::Status { status, outcome } => {
@@ -51,7 +51,7 @@ fn due(state: &State) -> Vec<(u64, String)> {
     hook.due.iter().map(|due| (due.seq().0, outline(due))).collect()
 }
 
-fn is_due(state: &State, expected: &[(u64, &str)]) {
+fn expect_due(state: &State, expected: &[(u64, &str)]) {
     let expected: Vec<(u64, String)> = expected.iter().map(|(n, s)| (*n, (*s).into())).collect();
     assert_eq!(due(state), expected);
 }
@@ -77,7 +77,7 @@ fn adding_and_removing_a_webhook_has_no_other_effect() {
 fn a_finished_task_may_have_webhooks() {
     let over = [task::closed(Final::Failed, "")];
     let case = given(over).when(set("a")).then(&[hook_set(&target("a"))], &[]).expect_settled();
-    is_due(&case.state, &[]);
+    expect_due(&case.state, &[]);
     assert!(case.state.is_over());
     let case = case.when(drop_hook("a")).then(&[Event::HookDropped { id: "a".into() }], &[]);
     assert_eq!(case.state.hooks, []);
@@ -112,7 +112,7 @@ fn every_status_and_every_complete_artifact_is_due_once() {
         task::answered(&[]),
         task::turn_ended(1, End::Done),
     ]);
-    is_due(
+    expect_due(
         &case.state,
         &[
             (4, "Working"),
@@ -140,8 +140,8 @@ fn only_plain_deliveries_contain_answers_and_0_3_deliveries_the_newest_status() 
         .state
     };
     let coder = Target { profile: Profile::Coder, ..target("h") };
-    is_due(&events(&coder), &[(4, "Working"), (5, "artifact a"), (7, "InputRequired at rest")]);
-    is_due(&events(&v03("h")), &[(7, "InputRequired at rest")]);
+    expect_due(&events(&coder), &[(4, "Working"), (5, "artifact a"), (7, "InputRequired at rest")]);
+    expect_due(&events(&v03("h")), &[(7, "InputRequired at rest")]);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn delivered_events_are_no_longer_due() {
         .when(moved("h", 4))
         .then(&[hook_moved("h", 4)], &[])
         .expect_settled();
-    is_due(&case.state, &[(5, "Canceled")]);
+    expect_due(&case.state, &[(5, "Canceled")]);
     // Reports that are late, or about another webhook, change nothing.
     let case = case
         .when(moved("h", 4))
@@ -159,7 +159,7 @@ fn delivered_events_are_no_longer_due() {
         .then(&[], &[])
         .when(moved("h", 5))
         .then(&[hook_moved("h", 5)], &[]);
-    is_due(&case.state, &[]);
+    expect_due(&case.state, &[]);
     assert_eq!(case.state.hooks[0].sent, Seq(5));
     assert_eq!(case.state.status.state, TaskState::Canceled);
 }
@@ -176,14 +176,14 @@ fn a_suspended_webhook_receives_nothing_until_it_is_set_again() {
         prompted(2, "more"),
         began(2),
     ]);
-    is_due(&case.state, &[]);
+    expect_due(&case.state, &[]);
     assert_eq!(case.state.hooks[0].health, health);
     let case = case
         .when(set("h"))
         .then(&[hook_set(&target("h"))], &[])
         .when(Input::Cancel)
         .then(&[task::canceled()], &[task::stop(8)]);
-    is_due(&case.state, &[(10, "Canceled")]);
+    expect_due(&case.state, &[(10, "Canceled")]);
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn pending_deliveries_move_to_the_new_url_if_the_format_is_the_same() {
     let before = [hook_set(&target("h")), prompted(1, "go"), began(1)];
     let moved = Target { url: "https://elsewhere.example/".into(), ..target("h") };
     let case = given(before.clone().into_iter().chain([hook_set(&moved)]));
-    is_due(&case.state, &[(4, "Working")]);
+    expect_due(&case.state, &[(4, "Working")]);
     assert_eq!(case.state.hooks[0].target.url, moved.url);
     let case = given(before.into_iter().chain([hook_set(&v03("h"))]));
     assert_eq!(case.state.hooks, [Hook::new(Arc::new(v03("h")), Seq(5))], "earlier deliveries are dropped");

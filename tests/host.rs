@@ -1,4 +1,4 @@
-//! A program with two agent servers in it, which brings its own tool, command, model, store and watcher.
+//! A program that embeds two agent servers with its own tool, command, model, store and watcher.
 
 #[path = "host/checks.rs"]
 mod checks;
@@ -26,7 +26,7 @@ impl Tool for Die {
     }
 }
 
-/// Throws a die, runs a command, and says how many tools it was told of.
+/// Calls `throw_die` and a command, and answers with the number of tools in the request.
 struct Gambler;
 
 impl ModelBackend for Gambler {
@@ -71,12 +71,12 @@ fn play(dir: &Path, signals: SignalHandling) {
         (name, url, stop, thread::spawn(move || server.run()))
     });
     for (name, url, stop, running) in servers {
-        checks::talk(&url, name);
+        checks::check_server(&url, name);
         stop.stop();
         running.join().expect("no panic").expect("the loop works");
     }
     drop(records);
-    checks::watched(&seen.iter().collect::<Vec<String>>(), dir);
+    checks::check_records(&seen.iter().collect::<Vec<String>>(), dir);
 }
 
 fn main() -> ExitCode {

@@ -12,20 +12,20 @@ use support::fake::FakeGemini;
 use support::message::{approval, asked_of, prompt, prompt_at, state_of, task_of, text_of};
 use support::server::{Server, Setup};
 
-/// Part of every text in the repository that must not reach anybody.
+/// Part of every text in the repository that must not reach the model or clients.
 const CANARY: &str = "CANARY-7f3a";
-/// In a file outside of the repository.
+/// The content of a file outside of the repository.
 const SECRET: &str = "SECRET-91bc";
 
-struct Hostile {
+struct HostileRepository {
     dir: TempDir,
-    /// Where the repository wants requests and keys to be sent.
+    /// The base URL that the repository's settings name for the model API.
     thief: FakeGemini,
 }
 
-impl Hostile {
-    fn new() -> Hostile {
-        let hostile = Hostile { dir: TempDir::new("hostile"), thief: FakeGemini::start() };
+impl HostileRepository {
+    fn new() -> HostileRepository {
+        let hostile = HostileRepository { dir: TempDir::new("hostile"), thief: FakeGemini::start() };
         let ran = hostile.ran();
         let ran = ran.display();
         let thief = hostile.thief.url();
@@ -78,12 +78,12 @@ impl Hostile {
         real.canonicalize().expect("it was just made")
     }
 
-    /// Made by anything that runs.
+    /// The file that any program of the repository would create.
     fn ran(&self) -> PathBuf {
         self.dir.path().join("ran")
     }
 
-    /// Made by its MCP server, which may start when the repository is trusted.
+    /// The file that its MCP server creates, which may start when the repository is trusted.
     fn started(&self) -> PathBuf {
         self.dir.path().join("started")
     }
@@ -103,7 +103,7 @@ impl Hostile {
     }
 }
 
-/// A prompt that claims everything a client can claim.
+/// A prompt with all metadata by which a client could ask for more rights.
 fn claiming(workspace: &Path, text: &str) -> Value {
     let mut params = prompt_at(workspace, text);
     let claims = &mut params["message"]["metadata"]["coderAgent"];
@@ -112,7 +112,7 @@ fn claiming(workspace: &Path, text: &str) -> Value {
     params
 }
 
-/// Runs a command that the model asks for, after its question was answered, and gives what the model was told of it.
+/// Approves the command of the model. Returns its result in the next model request.
 fn run(server: &Server, fake: &FakeGemini, params: Value) -> String {
     let client = Client::new(&server.url());
     let mut events = client.stream("message/stream", params);
@@ -145,7 +145,7 @@ fn everything_below(dir: &Path) -> Vec<u8> {
 
 #[test]
 fn opening_a_hostile_workspace_runs_and_loads_nothing() {
-    let hostile = Hostile::new();
+    let hostile = HostileRepository::new();
     let fake = FakeGemini::start();
     let server = hostile.open(&fake).start();
     let script = claiming(&hostile.repository(), "SHELL env; echo done-$((1+1))");
@@ -173,17 +173,17 @@ fn opening_a_hostile_workspace_runs_and_loads_nothing() {
 
 #[test]
 fn trusted_workspace_settings_apply_to_that_workspace_only() {
-    let hostile = Hostile::new();
+    let hostile = HostileRepository::new();
     let fake = FakeGemini::start();
     let server = hostile.open(&fake).arg("--trust-workspace").start();
-    // Its settings allow commands, and now they count.
+    // The settings of the trusted repository allow commands.
     let client = Client::new(&server.url());
     let command = prompt("SHELL env; printf done-%s 2");
     finish(client.stream("message/stream", command));
     let told = fake.turns().last().expect("the model was asked").body["contents"].to_string();
     assert!(told.contains("done-2") && !told.contains("PLANTED"), "{told}");
     for request in fake.requests() {
-        // The operator's key goes where the operator says, and nowhere else.
+        // The operator's key is sent only to the operator's base URL.
         assert_eq!(request.head.field("x-goog-api-key"), Some("fake"));
         assert!(request.head.target().contains("/models/gemini-hostile:"));
         let body = request.body.to_string();
@@ -205,7 +205,7 @@ fn trusted_workspace_settings_apply_to_that_workspace_only() {
 
 #[test]
 fn the_trusted_folders_file_is_used() {
-    let hostile = Hostile::new();
+    let hostile = HostileRepository::new();
     let home = hostile.dir.folder("home");
     let trust = |word: &str| {
         let file = home.join(".gemini/trustedFolders.json");
@@ -263,7 +263,7 @@ fn user_settings_apply_to_every_workspace() {
 }
 
 #[test]
-fn a_model_that_is_not_on_offer_is_refused() {
+fn a_model_that_is_not_allowed_is_refused() {
     let fake = FakeGemini::start();
     let server = Setup::new(&fake).arg("--allowed-model").arg("flash").start();
     let mut client = Client::new(&server.url());

@@ -41,7 +41,7 @@ impl Issuer {
         self.changed(email, &json!({}), &json!({}))
     }
 
-    /// A token whose head and claims have these members instead.
+    /// A token with these members changed in its header and claims.
     fn changed(&self, email: &str, head: &Value, claims: &Value) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
         let mut all = [
@@ -59,19 +59,19 @@ impl Issuer {
     }
 }
 
-/// Where the keys are published.
-struct Source {
+/// The server that publishes the issuer's keys.
+struct KeyServer {
     url: String,
-    /// None: it accepts connections and says nothing.
+    /// None: it accepts connections and sends nothing.
     body: Arc<Mutex<Option<String>>>,
     fetches: Arc<AtomicUsize>,
 }
 
-impl Source {
-    fn start(body: Option<String>) -> Source {
+impl KeyServer {
+    fn start(body: Option<String>) -> KeyServer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/keys", listener.local_addr().expect("an address"));
-        let source = Source { url, body: Arc::new(Mutex::new(body)), fetches: Arc::default() };
+        let source = KeyServer { url, body: Arc::new(Mutex::new(body)), fetches: Arc::default() };
         let (body, fetches) = (source.body.clone(), source.fetches.clone());
         thread::spawn(move || {
             let mut silent = Vec::new();
@@ -103,7 +103,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn start(source: &Source, header: &str) -> Fixture {
+    fn start(source: &KeyServer, header: &str) -> Fixture {
         let state = TempDir::new("state");
         let file = state.path().join("identity.json");
         let text = json!({"kind": "jwt", "header": header, "issuer": "https://issuer.example", "audience": "here",
@@ -143,7 +143,7 @@ const HEADER: &str = "X-Goog-IAP-JWT-Assertion";
 #[test]
 fn a_token_names_a_subject_and_a_credential_wins_over_it() {
     let (issuer, other) = (Issuer::new("1"), Issuer::new("1"));
-    let source = Source::start(Some(issuer.keys()));
+    let source = KeyServer::start(Some(issuer.keys()));
     let fixture = Fixture::start(&source, HEADER);
     fixture.until_ready();
     let [ann, bob, eve] = ["ann@example.com", "bob@example.com", "eve@example.org"].map(|email| issuer.token(email));
@@ -186,7 +186,7 @@ fn a_token_names_a_subject_and_a_credential_wins_over_it() {
 #[test]
 fn a_ticket_of_a_subject_opens_one_socket() {
     let issuer = Issuer::new("1");
-    let source = Source::start(Some(issuer.keys()));
+    let source = KeyServer::start(Some(issuer.keys()));
     let fixture = Fixture::start(&source, HEADER);
     fixture.until_ready();
     let ticket = |email: &str| {
@@ -219,11 +219,11 @@ fn a_ticket_of_a_subject_opens_one_socket() {
     assert_eq!(open(&forged), "401", "it was changed");
 }
 
-/// Each defect is refused, and the audit has all of them.
+/// A token with a defect is refused, and the audit records each refusal.
 #[test]
 fn tokens_with_a_defect_are_refused_and_audited() {
     let (issuer, other) = (Issuer::new("1"), Issuer::new("1"));
-    let source = Source::start(Some(issuer.keys()));
+    let source = KeyServer::start(Some(issuer.keys()));
     let fixture = Fixture::start(&source, HEADER);
     fixture.until_ready();
     let none = json!({});
@@ -255,7 +255,7 @@ fn tokens_with_a_defect_are_refused_and_audited() {
 #[test]
 fn a_token_may_be_the_bearer_of_a_request() {
     let issuer = Issuer::new("1");
-    let source = Source::start(Some(issuer.keys()));
+    let source = KeyServer::start(Some(issuer.keys()));
     let fixture = Fixture::start(&source, "Authorization");
     fixture.until_ready();
     let bearer = format!("Bearer {}", issuer.token("ann@example.com"));
@@ -266,11 +266,11 @@ fn a_token_may_be_the_bearer_of_a_request() {
 #[test]
 fn new_keys_are_fetched_and_unknown_ones_do_not_flood_the_source() {
     let (old, new) = (Issuer::new("1"), Issuer::new("2"));
-    let source = Source::start(Some(old.keys()));
+    let source = KeyServer::start(Some(old.keys()));
     let fixture = Fixture::start(&source, HEADER);
     fixture.until_ready();
     let of_new = new.token("ann@example.com");
-    // One address has ten wrong attempts a minute; the rest is refused otherwise.
+    // After ten wrong tokens a minute from one address the status is 429.
     for _ in 0..20 {
         assert!(matches!(fixture.get(&[(HEADER, &of_new)]).status(), 401 | 429));
     }
@@ -286,7 +286,7 @@ fn new_keys_are_fetched_and_unknown_ones_do_not_flood_the_source() {
 fn without_keys_tokens_are_refused_and_the_server_is_not_ready() {
     let issuer = Issuer::new("1");
     for body in [None, Some("<html>".to_owned()), Some(" ".repeat(70_000) + &issuer.keys())] {
-        let source = Source::start(body);
+        let source = KeyServer::start(body);
         let fixture = Fixture::start(&source, HEADER);
         let token = issuer.token("ann@example.com");
         assert_eq!(fixture.get(&[(HEADER, &token)]).status(), 401);

@@ -44,8 +44,8 @@ impl Fixture {
         kill_process(pid, signal).expect("it runs");
     }
 
-    /// The lines of an access log, with the id of a request among them.
-    fn access(&self, path: &Path, id: &str) -> Value {
+    /// The line of the access log for the request with this id.
+    fn access_line(&self, path: &Path, id: &str) -> Value {
         eventually(&format!("a line about {id}"), || {
             let text = fs::read_to_string(path).unwrap_or_default();
             let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
@@ -61,7 +61,7 @@ impl Fixture {
     }
 }
 
-/// Asks with a request id, and expects it in the answer.
+/// Makes a request with an id, and expects the id in the response.
 fn ask(client: &mut Client, method: &str, path: &str, id: &str, more: &[(&str, &str)], body: &str) -> Response {
     let fields = [&[("X-Request-Id", id), ("Content-Type", "application/json")], more].concat();
     let answer = client.request(method, path, &fields, body.as_bytes());
@@ -76,9 +76,9 @@ fn a_request_id_is_echoed_and_the_same_in_log_and_error() {
     let log = dir.path().join("access.log");
     let fixture = Fixture::with(|setup| setup.arg("--debug").arg("--access-log").arg(&log));
     let mut client = fixture.client();
-    // An answer, an error of each dialect that has room for the id, and one that has none.
+    // A success, an error of each dialect that has a member for the id, and one of a dialect that has none.
     assert_eq!(ask(&mut client, "GET", "/health?secret=1", "r-health", &[], "").status(), 200);
-    let line = fixture.access(&log, "r-health");
+    let line = fixture.access_line(&log, "r-health");
     assert_eq!((&line["method"], &line["path"], &line["status"]), (&json!("GET"), &json!("/health"), &json!(200)));
     assert_eq!(
         (&line["call"], &line["subject"], &line["peer"]),
@@ -97,8 +97,8 @@ fn a_request_id_is_echoed_and_the_same_in_log_and_error() {
     assert_eq!(error["error"]["details"][0]["metadata"]["requestId"], "r-rest-1");
     let error = ask(&mut client, "GET", "/tasks/none", "r-bare", &[], "").json();
     assert_eq!(error, json!({"error": "Task not found"}));
-    assert_eq!(fixture.access(&log, "r-bare")["task"], "none");
-    // Errors before a request is decoded, and of one that is not read to its end.
+    assert_eq!(fixture.access_line(&log, "r-bare")["task"], "none");
+    // Errors before the body is decoded, and of a body that is not read to its end.
     let foreign = ask(&mut client, "GET", "/v1/tasks/none", "r-origin", &[("Origin", "https://evil.example")], "");
     assert_eq!((foreign.status(), &foreign.json()["data"]["requestId"]), (403, &json!("r-origin")));
     let mut raw = fixture.client().raw();
@@ -108,13 +108,13 @@ fn a_request_id_is_echoed_and_the_same_in_log_and_error() {
     let refused = raw.response(support::http::Side::Response).expect("an answer");
     assert_eq!((refused.status(), refused.head.field("x-request-id")), (413, Some("r-long")));
     assert_eq!(refused.json()["data"]["requestId"], "r-long");
-    assert_eq!(fixture.access(&log, "r-long")["status"], 413);
+    assert_eq!(fixture.access_line(&log, "r-long")["status"], 413);
     let text = fs::read_to_string(&log).expect("a log");
     assert!(!text.contains("secret"), "no query");
     assert!(fixture.server.output().contains("request get none from a client (a2a-0.3), request id r-rpc"));
 }
 
-/// The same for what lasts, and for requests without an id.
+/// The same for streams and sockets, and for requests without an id.
 #[test]
 fn streams_and_sockets_are_logged_at_their_end_and_ids_are_made() {
     let dir = TempDir::new("access");
@@ -127,7 +127,7 @@ fn streams_and_sockets_are_logged_at_their_end_and_ids_are_made() {
     let events = fixture.client().events("POST", "/", &fields, body.as_bytes());
     assert_eq!(events.head().field("x-request-id"), Some("r-stream"));
     let task = events.filter_map(|event| task_of(event.result()).map(str::to_owned)).last().expect("a task");
-    let line = fixture.access(&log, "r-stream");
+    let line = fixture.access_line(&log, "r-stream");
     assert_eq!((&line["ended"], &line["task"], &line["call"]), (&json!("done"), &json!(task), &json!("say")), "{line}");
     assert!(line["from"].as_u64() < line["to"].as_u64() && line["dialect"].is_string(), "{line}");
     // A socket, at its end.
@@ -138,16 +138,16 @@ fn streams_and_sockets_are_logged_at_their_end_and_ids_are_made() {
     let joined = raw.response(support::http::Side::Response).expect("an answer");
     assert_eq!((joined.status(), joined.head.field("x-request-id")), (101, Some("r-ws")));
     drop(raw);
-    let line = fixture.access(&log, "r-ws");
+    let line = fixture.access_line(&log, "r-ws");
     assert_eq!((&line["status"], &line["ended"]), (&json!(101), &json!("peer")), "{line}");
-    // Without an id one is made, which no body has; the same without a valid one.
+    // Without a valid id the server makes one, which is in no body.
     for sent in [None, Some("not valid"), Some("a/b")] {
         let fields: Vec<(&str, &str)> = sent.map(|id| ("X-Request-Id", id)).into_iter().collect();
         let answer = client.request("GET", "/v1/tasks/none", &fields, b"");
         let made = answer.head.field("x-request-id").expect("an id").to_owned();
         assert!(made.len() > 12 && Some(made.as_str()) != sent, "{made}");
         assert_eq!(answer.json()["data"].get("requestId"), None);
-        assert_eq!(fixture.access(&log, &made)["status"], 404);
+        assert_eq!(fixture.access_line(&log, &made)["status"], 404);
     }
     let text = fs::read_to_string(&log).expect("a log");
     assert!(!text.contains("STREAM 3"), "no body");
@@ -186,7 +186,7 @@ fn random_word(random: &mut Random) -> String {
     (0..8).map(|_| (b'a' + random.below(26) as u8) as char).collect()
 }
 
-/// Makes a thousand random requests, and gives the random words in them.
+/// Makes a thousand random requests. Returns the random words in them.
 fn ask_at_random(client: &mut Client) -> BTreeSet<String> {
     let mut random = Random::new(36);
     let mut words = BTreeSet::new();
@@ -331,7 +331,7 @@ fn live_answers_while_the_disk_hangs_and_ready_says_why() {
     assert_eq!(why, json!({"ready": false, "why": ["store"]}));
     assert_eq!(client.get("/health").status(), 200);
     assert!(fixture.scrape().value("a2a_lane_jobs", &[("lane", "disk"), ("state", "running")]) >= 1.0);
-    // Somebody opens the other end: the read goes on.
+    // Opening the other end lets the read continue.
     drop(OpenOptions::new().write(true).open(&blob).expect("the server reads it"));
     socket.until(|frame| frame["id"] == 1);
     eventually("/ready to notice that too", || (client.get("/ready").status() == 200).then_some(()));
@@ -344,7 +344,7 @@ fn find(dir: &Path, name: &str) -> Option<std::path::PathBuf> {
     })
 }
 
-/// The other half of line 37: SIGHUP opens the access log again, and ends nothing.
+/// Line 37, second part: SIGHUP reopens the access log and does not end the server.
 #[test]
 fn a_hangup_opens_the_access_log_again_and_the_server_goes_on() {
     let dir = TempDir::new("access");
@@ -352,16 +352,16 @@ fn a_hangup_opens_the_access_log_again_and_the_server_goes_on() {
     let fixture = Fixture::with(|setup| setup.arg("--access-log").arg(&log));
     let ask = |id: &str| fixture.client().request("GET", "/live", &[("X-Request-Id", id)], b"");
     ask("r-1");
-    fixture.access(&log, "r-1");
+    fixture.access_line(&log, "r-1");
     fs::rename(&log, &moved).expect("it is ours");
     ask("r-2");
-    fixture.access(&moved, "r-2");
+    fixture.access_line(&moved, "r-2");
     fixture.signal(Signal::HUP);
     eventually("a new file", || log.exists().then_some(()));
     ask("r-3");
-    fixture.access(&log, "r-3");
+    fixture.access_line(&log, "r-3");
     assert!(!fs::read_to_string(&moved).expect("a log").contains("r-3"));
     fixture.signal(Signal::HUP);
     ask("r-4");
-    fixture.access(&log, "r-4");
+    fixture.access_line(&log, "r-4");
 }

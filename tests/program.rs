@@ -21,15 +21,15 @@ use support::message::{approval, asked_of, prompt, task_of};
 use support::server::Setup;
 
 fn main() -> ExitCode {
-    // Whoever runs tests may pass flags and names of tests. A word that begins with two underscores is the library's own: it starts
-    // tools through the same program.
+    // `cargo test` may pass flags and names of tests. An argument that begins with two underscores is the library's: it starts tools
+    // through this program.
     let is_program = |word: String| word == "serve" || word == "--trust-workspace" || word.starts_with("__");
     match std::env::args().nth(1).is_some_and(is_program) {
         true => program::run(commands()),
         false => {
             a_further_command_is_one_like_the_others();
             println!("a further command is one like the others: ok");
-            children_of_the_program_are_no_tools();
+            children_of_the_program_may_prompt();
             println!("children of the program are no tools: ok");
             #[cfg(feature = "tui")]
             {
@@ -62,7 +62,7 @@ fn commands() -> Commands {
     commands
 }
 
-/// The command of a session in a terminal panics: the session says so and goes on, and nothing else is written over its screen.
+/// A command panics in a session in a terminal: the session shows an error and continues, and nothing else is written over its screen.
 #[cfg(feature = "tui")]
 fn a_panic_of_a_worker_leaves_the_terminal_alone() {
     let place = pty::Place::new();
@@ -95,7 +95,7 @@ fn relayed(asked: &Asked) -> Result<Commanded, String> {
 }
 
 /// While a tool runs, a child of the program itself may still prompt: it descends from no supervisor of tools.
-fn children_of_the_program_are_no_tools() {
+fn children_of_the_program_may_prompt() {
     if Command::new("curl").arg("--version").output().is_err() {
         eprintln!("skipped: there is no curl here");
         return;

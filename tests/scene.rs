@@ -1,5 +1,5 @@
-//! The scene of recorded journals. It is folded without the task machine, so both folds are compared after every record: what people
-//! see must be what the machine believes.
+//! The view model (`Scene`) of recorded journals. It is folded without the task machine, so both are compared after every record: the
+//! terminal must show the state of the machine.
 
 use gemini_a2a::base::id::CallId;
 use gemini_a2a::task::log::event::Event;
@@ -8,7 +8,7 @@ use gemini_a2a::task::machine::state::{Phase as MachinePhase, Stage as MachineSt
 use gemini_a2a::ui::scene::{Item, Phase, Scene, Stage};
 use std::path::{Path, PathBuf};
 
-/// All recorded journals: those of every version of the format, and the story of the golden transcripts.
+/// All recorded journals: those of every version of the format, and that of the golden transcripts.
 fn journals() -> Vec<PathBuf> {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let in_folder = |folder: &str| {
@@ -110,7 +110,7 @@ fn the_scene_agrees_with_the_task_machine_after_every_record() {
     assert!(kinds.len() >= 40, "{} kinds of events", kinds.len());
 }
 
-/// A reader that drops what it has shown sees the same present as one that keeps everything.
+/// A scene that drops old items shows the same newest items as a complete one.
 #[test]
 fn a_trimmed_scene_goes_on_as_the_whole_one() {
     for path in journals() {

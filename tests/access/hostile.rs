@@ -1,14 +1,14 @@
-//! Attacks on the admission of clients, each on a server of its own: what is refused, and that the audit names it.
+//! Attacks on the access checks, each on a server of its own: the request is refused, and the audit records it.
 
 use crate::support::client::Client;
 use crate::support::eventually;
 use crate::support::http::Side;
 use crate::support::server::Setup;
-use crate::{Guarded, JSON, program, send, task_of};
+use crate::{JSON, TokenServer, program, send, task_of};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// What `audit show` prints about refusals.
+/// The audit entries of refused requests.
 fn refusals(state: &Path) -> Vec<Value> {
     let shown = program(state, &["audit", "show", "--json"]);
     assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
@@ -17,8 +17,8 @@ fn refusals(state: &Path) -> Vec<Value> {
     entries.filter(|entry| matches!(entry["kind"].as_str(), Some("denied" | "child_refused"))).collect()
 }
 
-/// Waits until the audit names a refusal for this reason.
-fn is_audited(state: &Path, reason: &str) -> Value {
+/// Waits for the audit entry of a refusal for this reason.
+fn audited_refusal(state: &Path, reason: &str) -> Value {
     eventually(&format!("a refusal: {reason}"), || {
         refusals(state).into_iter().find(|entry| entry["kind"] == "denied" && entry["what"]["reason"] == reason)
     })
@@ -42,7 +42,7 @@ fn open(client: &Client, ticket: &str, more: &[(&str, &str)]) -> u16 {
 
 #[test]
 fn a_stolen_ticket_is_worth_nothing() {
-    let guarded = Guarded::with(&[["a", "ann", "view"]], |setup| {
+    let guarded = TokenServer::with(&[["a", "ann", "view"]], |setup| {
         setup.args(["--allowed-origin", "https://page.example", "--allowed-origin", "https://other.example"])
     });
     let page = [("Origin", "https://page.example"), JSON];
@@ -51,26 +51,30 @@ fn a_stolen_ticket_is_worth_nothing() {
         assert_eq!(issued.status(), 201, "{}", issued.text());
         issued.json()["ticket"].as_str().expect("a text").to_owned()
     };
-    let stranger = guarded.stranger();
+    let client_without_token = guarded.client_without_token();
     let first = ticket();
-    assert_eq!(open(&stranger, &first, &[("Origin", "https://other.example")]), 403, "another page shows it");
-    assert_eq!(open(&stranger, &first, &page[..1]), 401, "its own page is too late");
+    assert_eq!(
+        open(&client_without_token, &first, &[("Origin", "https://other.example")]),
+        403,
+        "another page shows it"
+    );
+    assert_eq!(open(&client_without_token, &first, &page[..1]), 401, "its own page is too late");
     let second = ticket();
-    assert_eq!(open(&stranger, &second, &page[..1]), 101);
-    assert_eq!(open(&stranger, &second, &page[..1]), 401, "it is shown again");
+    assert_eq!(open(&client_without_token, &second, &page[..1]), 101);
+    assert_eq!(open(&client_without_token, &second, &page[..1]), 401, "it is shown again");
     let third = ticket();
     let longer = format!("{}{}", &third[..40], third[40..].replace(['A', 'B', 'C'], "D"));
-    assert_eq!(open(&stranger, &longer, &page[..1]), 401, "it was changed");
-    let listed = stranger.bytes("GET", "/tasks", &[("Authorization", &format!("Bearer {third}"))], b"");
-    let mut conn = stranger.raw();
+    assert_eq!(open(&client_without_token, &longer, &page[..1]), 401, "it was changed");
+    let listed = client_without_token.bytes("GET", "/tasks", &[("Authorization", &format!("Bearer {third}"))], b"");
+    let mut conn = client_without_token.raw();
     conn.send(&listed).expect("it is sent");
     assert_eq!(conn.response(Side::Response).expect("it is answered").status(), 401, "it is no token");
-    is_audited(guarded.state.path(), "credential");
+    audited_refusal(guarded.state.path(), "credential");
 }
 
 #[test]
 fn headers_that_name_somebody_else_count_for_nothing() {
-    let guarded = Guarded::new(&[["a", "ann", "view"], ["b", "bob", "view,prompt"]]);
+    let guarded = TokenServer::new(&[["a", "ann", "view"], ["b", "bob", "view,prompt"]]);
     task_of(&send(&mut guarded.client(1), "write a file", json!({})));
     let bearer = |number: usize| format!("Bearer {}", guarded.tokens[number]);
     let (ann, bob) = (bearer(0), bearer(1));
@@ -82,19 +86,19 @@ fn headers_that_name_somebody_else_count_for_nothing() {
         ("X-Forwarded-For", "127.0.0.1"),
         ("X-Remote-User", "operator"),
     ] {
-        let mut client = guarded.stranger();
+        let mut client = guarded.client_without_token();
         assert_eq!(client.request("GET", "/tasks", &[(name, value)], b"").status(), 401, "{name}");
         let own = client.request("GET", "/tasks", &[("Authorization", &ann), (name, value)], b"");
         assert_eq!(own.json()["totalSize"], 0, "{name}: {}", own.text());
     }
-    // Two credentials in one request are refused, whichever of them is right.
+    // Two credentials in one request are refused, even if one of them is valid.
     for fields in [
         [("Authorization", ann.as_str()), ("Authorization", bob.as_str())],
         [("Authorization", &ann), ("X-API-Key", guarded.tokens[1].as_str())],
     ] {
-        assert_eq!(guarded.stranger().request("GET", "/tasks", &fields, b"").status(), 400);
+        assert_eq!(guarded.client_without_token().request("GET", "/tasks", &fields, b"").status(), 400);
     }
-    let refused = is_audited(guarded.state.path(), "credential");
+    let refused = audited_refusal(guarded.state.path(), "credential");
     assert!(refused["what"]["count"].as_u64().is_some_and(|count| count > 0), "{refused}");
 }
 
@@ -105,13 +109,13 @@ fn a_local_proxy_does_not_lend_its_user_to_others() {
         let mut client = Client::new(&server.url());
         assert_eq!(client.get("/tasks").status(), 200);
         assert_eq!(client.request("GET", "/tasks", &[(name, value)], b"").status(), 403, "{name}");
-        is_audited(&server.state_dir(), "host_or_origin");
+        audited_refusal(&server.state_dir(), "host_or_origin");
     }
 }
 
 #[test]
 fn ids_of_another_subject_open_nothing() {
-    let guarded = Guarded::new(&[["a", "ann", "view,prompt,approve"], ["b", "bob", "view,prompt,approve"]]);
+    let guarded = TokenServer::new(&[["a", "ann", "view,prompt,approve"], ["b", "bob", "view,prompt,approve"]]);
     let task = task_of(&send(&mut guarded.client(0), "write a file", json!({})));
     let mut bob = guarded.client(1);
     for path in [format!("/tasks/{task}"), format!("/tasks/{task}/metadata")] {
@@ -119,6 +123,6 @@ fn ids_of_another_subject_open_nothing() {
     }
     assert_eq!(bob.request("POST", &format!("/tasks/{task}:cancel"), &[JSON], b"{}").status(), 404);
     assert_eq!(send(&mut bob, "more", json!({ "taskId": task })).status(), 404);
-    let refused = is_audited(guarded.state.path(), "ownership");
+    let refused = audited_refusal(guarded.state.path(), "ownership");
     assert_eq!((&refused["who"]["credential"], &refused["who"]["subject"]), (&json!("b"), &json!("bob")), "{refused}");
 }

@@ -1,17 +1,17 @@
-//! How often: wrong credentials per address, and calls of a credential. How much is read of a request with a wrong one: its head.
+//! Limits: wrong credentials per address, and calls per credential. Of a request with a wrong credential only the head is read.
 
 use crate::support::client::Client;
 use crate::support::eventually;
-use crate::{Guarded, edit_credentials, send, token};
+use crate::{TokenServer, edit_credentials, send, token};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// The statuses of as many requests with wrong tokens, which say that they come from these addresses in turn.
-fn wrong(guarded: &Guarded, count: usize, addresses: &[&str]) -> Vec<u16> {
-    let mut client = guarded.stranger();
+/// The statuses of `count` requests with wrong tokens, whose `X-Forwarded-For` has these addresses in turn.
+fn wrong_tokens(guarded: &TokenServer, count: usize, addresses: &[&str]) -> Vec<u16> {
+    let mut client = guarded.client_without_token();
     let mut one = |n: usize| {
         let id = if n.is_multiple_of(2) { "a" } else { "unknown" };
         let bearer = format!("Bearer ga2a_{id}_{n}");
@@ -23,8 +23,8 @@ fn wrong(guarded: &Guarded, count: usize, addresses: &[&str]) -> Vec<u16> {
 
 #[test]
 fn ten_thousand_wrong_tokens_lock_nobody_out() {
-    let guarded = Guarded::new(&[["a", "dev", "view"]]);
-    let statuses = wrong(&guarded, 10_000, &["192.0.2.1"]);
+    let guarded = TokenServer::new(&[["a", "dev", "view"]]);
+    let statuses = wrong_tokens(&guarded, 10_000, &["192.0.2.1"]);
     assert_eq!(statuses[..10], [401; 10]);
     let refused = statuses.iter().filter(|status| **status == 429).count();
     assert!(refused > 9_000, "{refused}");
@@ -37,21 +37,21 @@ fn ten_thousand_wrong_tokens_lock_nobody_out() {
 #[test]
 fn only_a_trusted_proxy_is_believed_about_addresses() {
     let addresses = ["192.0.2.1", "192.0.2.2", "192.0.2.3"];
-    let open = Guarded::new(&[["a", "dev", "view"]]);
-    let statuses = wrong(&open, 30, &addresses);
+    let open = TokenServer::new(&[["a", "dev", "view"]]);
+    let statuses = wrong_tokens(&open, 30, &addresses);
     assert!(statuses[15..].contains(&429), "all are one address: {statuses:?}");
-    let behind = Guarded::with(&[["a", "dev", "view"]], |setup| setup.args(["--trusted-proxy", "127.0.0.0/8"]));
-    assert_eq!(wrong(&behind, 30, &addresses), [401; 30], "ten of each");
-    // The right-most one that is not a proxy counts; what is left of it, the client may have made up.
+    let behind = TokenServer::with(&[["a", "dev", "view"]], |setup| setup.args(["--trusted-proxy", "127.0.0.0/8"]));
+    assert_eq!(wrong_tokens(&behind, 30, &addresses), [401; 30], "ten of each");
+    // The right-most address that is not a proxy counts; the client may have invented those before it.
     let made_up = ["198.51.100.1, 192.0.2.1", "198.51.100.2, 192.0.2.1, 127.0.0.9"];
-    let statuses = wrong(&behind, 6, &made_up);
+    let statuses = wrong_tokens(&behind, 6, &made_up);
     assert_eq!(statuses[..1], [429], "{statuses:?}");
 }
 
 #[test]
-fn the_time_to_wait_is_true() {
+fn a_request_after_the_retry_after_time_is_served() {
     let rate = |entry: &mut serde_json::Value| entry["rate"] = json!({ "calls_per_minute": 60 });
-    let guarded = Guarded::edited(&[["a", "dev", "view"], ["b", "dev", "view"]], rate, |setup| setup);
+    let guarded = TokenServer::edited(&[["a", "dev", "view"], ["b", "dev", "view"]], rate, |setup| setup);
     let mut client = guarded.client(0);
     let refused = eventually("the budget is used up", || {
         let answer = client.get("/tasks");
@@ -66,7 +66,7 @@ fn the_time_to_wait_is_true() {
 
 #[test]
 fn a_limit_that_is_changed_counts_at_once() {
-    let guarded = Guarded::new(&[["a", "dev", "view,prompt"]]);
+    let guarded = TokenServer::new(&[["a", "dev", "view,prompt"]]);
     let mut client = guarded.client(0);
     assert_eq!(client.get("/tasks").status(), 200);
     edit_credentials(guarded.state.path(), |entry| entry["rate"] = json!({ "prompts_per_minute": 1 }));
@@ -79,7 +79,7 @@ fn a_limit_that_is_changed_counts_at_once() {
 
 #[test]
 fn a_former_token_is_refused_when_its_overlap_has_ended() {
-    let guarded = Guarded::new(&[["a", "dev", "view"]]);
+    let guarded = TokenServer::new(&[["a", "dev", "view"]]);
     let former = format!("Bearer {}", guarded.tokens[0]);
     let new = token(guarded.state.path(), &["rotate", "a", "--overlap", "2s"]);
     let status = |bearer: &str| {
@@ -91,8 +91,8 @@ fn a_former_token_is_refused_when_its_overlap_has_ended() {
 
 #[test]
 fn many_wrong_tokens_lock_nobody_out() {
-    let guarded = Guarded::new(&[["a", "dev", "view"]]);
-    let mut client = guarded.stranger();
+    let guarded = TokenServer::new(&[["a", "dev", "view"]]);
+    let mut client = guarded.client_without_token();
     let mut statuses = Vec::new();
     for n in 0..200 {
         let id = if n % 2 == 0 { "a" } else { "unknown" };
@@ -111,7 +111,7 @@ fn many_wrong_tokens_lock_nobody_out() {
 
 #[test]
 fn a_credential_that_calls_too_often_waits_and_others_do_not() {
-    let guarded = Guarded::new(&[["a", "dev", "view"], ["b", "dev", "view"]]);
+    let guarded = TokenServer::new(&[["a", "dev", "view"], ["b", "dev", "view"]]);
     edit_credentials(guarded.state.path(), |entry| {
         if entry["id"] == "a" {
             entry["rate"] = json!({ "calls_per_minute": 2 });
@@ -127,14 +127,14 @@ fn a_credential_that_calls_too_often_waits_and_others_do_not() {
 
 #[test]
 fn a_body_is_not_read_without_a_credential() {
-    let guarded = Guarded::new(&[["a", "dev", "prompt"]]);
-    let mut conn = guarded.stranger().raw();
+    let guarded = TokenServer::new(&[["a", "dev", "prompt"]]);
+    let mut conn = guarded.client_without_token().raw();
     let head = "POST /message:send HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9000000\r\n\
                 Expect: 100-continue\r\nAuthorization: Bearer wrong\r\n\r\n";
     conn.send(head.as_bytes()).expect("it is sent");
     let answer = conn.until_closed().expect("it is answered");
     assert!(answer.starts_with(b"HTTP/1.1 401"), "{}", String::from_utf8_lossy(&answer));
-    // Whoever has one is asked for the body.
+    // With a valid token the server asks for the body.
     let head = head.replace("wrong", &guarded.tokens[0]);
     assert_eq!(guarded.begin(&head, 12), "HTTP/1.1 100");
 }
@@ -142,7 +142,7 @@ fn a_body_is_not_read_without_a_credential() {
 /// The body of 10 MiB is sent without being asked for. The answer comes when the head is complete, before any of the body.
 #[test]
 fn a_body_that_was_not_asked_for_is_refused_at_its_head() {
-    let guarded = Guarded::new(&[["a", "dev", "prompt"]]);
+    let guarded = TokenServer::new(&[["a", "dev", "prompt"]]);
     const BODY: usize = 10 << 20;
     let mut conn = TcpStream::connect(guarded.server.url().trim_start_matches("http://")).expect("it listens");
     let mut sender = conn.try_clone().expect("a second handle");
@@ -154,7 +154,7 @@ fn a_body_that_was_not_asked_for_is_refused_at_its_head() {
     let mut begin = [0; 12];
     conn.read_exact(&mut begin).expect("it is answered before the body");
     assert_eq!(&begin, b"HTTP/1.1 401");
-    // How much of the body the kernel takes is its own, because nobody reads it.
+    // This may fail: the server does not read the body, so the kernel takes only a part of it.
     let _ = sender.write_all(&vec![b' '; BODY]);
     assert_eq!(guarded.client(0).request("GET", "/health", &[], b"").status(), 200);
 }

@@ -3,7 +3,7 @@
 use crate::support::client::Client;
 use crate::support::server::Setup;
 use crate::support::{TempDir, eventually};
-use crate::{Guarded, program, token};
+use crate::{TokenServer, program, token};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -24,8 +24,9 @@ fn ask(path: &Path, request: &str) -> String {
 fn only_at_the_servers_own_socket_the_same_user_is_the_operator() {
     let dir = TempDir::new("socket");
     let named = dir.path().join("named.sock");
-    let guarded =
-        Guarded::with(&[["a", "dev", "view"]], |setup| setup.arg("--listen").arg(format!("unix:{}", named.display())));
+    let guarded = TokenServer::with(&[["a", "dev", "view"]], |setup| {
+        setup.arg("--listen").arg(format!("unix:{}", named.display()))
+    });
     assert_eq!(ask(&named, "GET /tasks"), "401", "a proxy may run as this user");
     let run = fs::read_dir(guarded.state.path().join("run")).expect("a directory");
     let own = run.map(|entry| entry.expect("an entry").path()).next().expect("a socket");
@@ -40,7 +41,7 @@ fn a_file_that_others_could_have_written_is_refused() {
     let path = state.path().join("credentials.json");
     let secret = token(state.path(), &["add", "a", "--rights", "view"]);
     let serve = || program(state.path(), &["serve", "--a2a-port", "0", "--access", "token"]);
-    // Larger than a mebibyte.
+    // A file larger than 1 MiB.
     let good = fs::read_to_string(&path).expect("it is ours");
     fs::write(&path, format!("{good}{}", " ".repeat(1 << 20))).expect("it is ours");
     let ended = serve();
@@ -72,13 +73,14 @@ fn a_file_that_others_could_have_written_is_refused() {
 
 #[test]
 fn a_hangup_reads_the_credentials_again() {
-    let guarded = Guarded::new(&[["a", "dev", "view"]]);
+    let guarded = TokenServer::new(&[["a", "dev", "view"]]);
     let new = token(guarded.state.path(), &["add", "b", "--rights", "view"]);
     let pid = rustix::process::Pid::from_raw(guarded.server.pid() as i32).expect("a process id");
     rustix::process::kill_process(pid, rustix::process::Signal::HUP).expect("it runs");
     let bearer = format!("Bearer {new}");
     eventually("the new credential is known", || {
-        let status = guarded.stranger().request("GET", "/tasks", &[("Authorization", &bearer)], b"").status();
+        let status =
+            guarded.client_without_token().request("GET", "/tasks", &[("Authorization", &bearer)], b"").status();
         (status == 200).then_some(())
     });
 }

@@ -1,12 +1,12 @@
-//! What a refusal looks like in each dialect, as a file.
+//! The refusals of each dialect, compared with a golden file.
 
 use crate::support::golden;
 use crate::support::socket::Socket;
-use crate::{Guarded, JSON, edit_credentials, message};
+use crate::{JSON, TokenServer, edit_credentials, message};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// A name, a path, a body and headers.
+/// A POST request: its name, path, body and header fields.
 type Post = (&'static str, &'static str, String, Vec<(&'static str, &'static str)>);
 
 /// A request of each family of dialects.
@@ -32,12 +32,12 @@ fn refusals_of_every_dialect_are_as_in_the_file() {
     let rights = [["none", "dev", "view"], ["often", "dev", "view,prompt"]];
     let mut seen = String::new();
     for kind in ["no credential", "a wrong one", "a page without one", "no right", "too often"] {
-        let guarded = Guarded::new(&rights);
+        let guarded = TokenServer::new(&rights);
         for (name, path, body, mut fields) in requests() {
             let mut client = match kind {
                 "no right" => guarded.client(0),
                 "too often" => guarded.client(1),
-                _ => guarded.stranger(),
+                _ => guarded.client_without_token(),
             };
             match kind {
                 "a wrong one" => fields.push(("Authorization", "Bearer ga2a_none_wrong")),
@@ -68,24 +68,24 @@ fn refused_handshakes(seen: &mut String) {
         ("Sec-WebSocket-Version", "13"),
         ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
     ];
-    let guarded = Guarded::new(&[["none", "dev", "prompt"], ["often", "dev", "view,prompt"]]);
+    let guarded = TokenServer::new(&[["none", "dev", "prompt"], ["often", "dev", "view,prompt"]]);
     for path in ["/ws", "/acp", "/ws/acp"] {
         let mut put = |kind: &str, mut client: crate::support::client::Client, more: &[(&str, &str)]| {
             let answer = client.request("GET", path, &[&fields, more].concat(), b"");
             writeln!(seen, "{kind}, handshake at {path}: {}\n  {}", answer.status(), answer.text().trim())
                 .expect("a string");
         };
-        put("no credential", guarded.stranger(), &[]);
-        put("a wrong one", guarded.stranger(), &[("Sec-WebSocket-Protocol", "bearer.ga2a_none_wrong")]);
-        put("a wrong ticket", guarded.stranger(), &[("Sec-WebSocket-Protocol", "ticket.tk_wrong")]);
+        put("no credential", guarded.client_without_token(), &[]);
+        put("a wrong one", guarded.client_without_token(), &[("Sec-WebSocket-Protocol", "bearer.ga2a_none_wrong")]);
+        put("a wrong ticket", guarded.client_without_token(), &[("Sec-WebSocket-Protocol", "ticket.tk_wrong")]);
         put("no right", guarded.client(0), &[]);
     }
 }
 
-/// What an open socket of our own dialect is told, and with which code it is closed.
+/// The errors on an open socket of our own dialect, and the codes with which it is closed.
 fn refused_on_sockets(seen: &mut String) {
     let open = |rights: &str| {
-        let guarded = Guarded::new(&[["a", "dev", rights], ["often", "dev", "view"]]);
+        let guarded = TokenServer::new(&[["a", "dev", rights], ["often", "dev", "view"]]);
         let protocol = format!("gemini-a2a.v1, bearer.{}", guarded.tokens[0]);
         let socket = Socket::open(&guarded.server.url(), "/ws?taskId=next", Some(&protocol));
         (guarded, socket)
@@ -110,8 +110,8 @@ fn refused_on_sockets(seen: &mut String) {
     writeln!(seen, "an open socket, changed: {:?}", socket.closed()).expect("a string");
 }
 
-/// Uses up all calls of the credential `often`.
-fn use_up(guarded: &Guarded) {
+/// Makes requests with the credential `often` until its limit is reached.
+fn use_up(guarded: &TokenServer) {
     edit_credentials(guarded.state.path(), |entry| entry["rate"] = json!({ "calls_per_minute": 1 }));
     let mut client = guarded.client(1);
     crate::support::eventually("it is refused", || (client.get("/tasks").status() == 429).then_some(()));
@@ -119,7 +119,7 @@ fn use_up(guarded: &Guarded) {
 
 #[test]
 fn a_socket_says_which_right_is_missing() {
-    let guarded = Guarded::new(&[["a", "dev", "view"]]);
+    let guarded = TokenServer::new(&[["a", "dev", "view"]]);
     let protocol = format!("gemini-a2a.v1, bearer.{}", guarded.tokens[0]);
     let mut socket = Socket::open(&guarded.server.url(), "/ws?taskId=next", Some(&protocol));
     assert_eq!(socket.protocol.as_deref(), Some("gemini-a2a.v1"), "never the token");

@@ -1,9 +1,9 @@
-//! Every route of the table with every method: what it says without a credential, and with each right alone. A route that is in
-//! no row here fails the test.
+//! Every route of the server with every method: its status without a credential, and with each right alone. A route without a row in
+//! this table fails the test.
 
 use crate::support::client::Client;
 use crate::support::http::Side;
-use crate::{Guarded, JSON, without_limits};
+use crate::{JSON, TokenServer, without_limits};
 use gemini_a2a::a2a::{Route, method_names, route};
 use serde_json::{Value, json};
 
@@ -61,12 +61,12 @@ const ROUTES: &[(&str, &[(&str, Needs)])] = &[
     ("other", &[]),
 ];
 
-/// They contain secrets, so that reading them is more than viewing.
+/// Webhook configurations contain secrets, so reading them takes more than `view`.
 const CONFIGS: &[(&str, Needs)] = &[("GET", Prompt), ("HEAD", Prompt), ("POST", Prompt)];
 const CONFIG: &[(&str, Needs)] = &[("GET", Prompt), ("HEAD", Prompt), ("DELETE", Prompt)];
 const CARD: &[(&str, Needs)] = &[("GET", View), ("HEAD", View)];
 
-/// The methods of JSON-RPC in 0.3, which has no list, and in 1.0.
+/// The methods of JSON-RPC in 0.3 and in 1.0; empty if a version lacks the method.
 const METHODS_OF_RPC: [(&str, &str, Needs); 14] = [
     ("message/send", "SendMessage", Prompt),
     ("message/stream", "SendStreamingMessage", Prompt),
@@ -84,7 +84,7 @@ const METHODS_OF_RPC: [(&str, &str, Needs); 14] = [
     ("command/execute", "command/execute", Prompt),
 ];
 
-/// Every route that a path leads to. Some of 0.3 exist only below its base.
+/// Every route that a request can reach. Some routes of 0.3 exist only below `/v1`.
 fn routes() -> impl Iterator<Item = Route> {
     Route::all().filter(|of| route(&path(*of)) == *of)
 }
@@ -104,13 +104,13 @@ fn needs(route: Route, method: &str) -> Option<Needs> {
     match (method, route.base, route.pattern) {
         // Only the reference server creates tasks without a prompt, and it has no prefix.
         ("POST", "/v1" | "/{tenant}", "/tasks") => None,
-        // This card is one of 1.0.
+        // Only 1.0 has this card.
         (_, "/v1", "/extendedAgentCard") => None,
         _ => methods.iter().find(|(name, _)| *name == method).map(|(_, needs)| *needs),
     }
 }
 
-/// A body that is valid there.
+/// A body that is valid for the route.
 fn body(route: Route) -> Value {
     let is_03 = route.base == "/v1";
     match route.pattern {
@@ -174,13 +174,13 @@ fn status(client: &mut Client, method: &str, path: &str, needs: Option<Needs>, b
 const RIGHTS: [[&str; 3]; 4] =
     [["v", "dev", "view"], ["p", "dev", "prompt"], ["a", "dev", "approve"], ["m", "dev", "admin"]];
 
-/// A server with all of them, and with an extended card.
-fn guarded() -> Guarded {
+/// A server with a credential for each of [`RIGHTS`], and with an extended card.
+fn guarded() -> TokenServer {
     let card = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kit/extended-card.json");
-    Guarded::edited(&RIGHTS, without_limits, |setup| setup.args(["--extended-card", card]))
+    TokenServer::edited(&RIGHTS, without_limits, |setup| setup.args(["--extended-card", card]))
 }
 
-/// Whether the credential of `RIGHTS` with this number may.
+/// Whether the credential with this number in [`RIGHTS`] has what the route needs.
 fn may(needs: Option<Needs>, number: usize) -> bool {
     match needs {
         None | Some(Public | Any) => true,
@@ -192,12 +192,12 @@ fn may(needs: Option<Needs>, number: usize) -> bool {
 
 #[test]
 fn without_a_credential_only_the_public_routes_answer() {
-    let guarded = Guarded::new(&RIGHTS);
-    let mut stranger = guarded.stranger();
+    let guarded = TokenServer::new(&RIGHTS);
+    let mut client_without_token = guarded.client_without_token();
     for route in routes() {
         for method in METHODS {
             let (path, needs) = (path(route), needs(route, method));
-            let answer = stranger.request(method, &path, &[JSON], b"{}");
+            let answer = client_without_token.request(method, &path, &[JSON], b"{}");
             if needs == Some(Public) {
                 assert_eq!(answer.status(), 200, "{method} {path}: {}", answer.text());
                 continue;
@@ -216,7 +216,7 @@ fn each_right_alone_opens_the_routes_that_need_it() {
         for method in METHODS {
             let (path, needs, body) = (path(route), needs(route, method), body(route));
             for (number, [_, _, right]) in RIGHTS.iter().enumerate() {
-                // JSON-RPC is below.
+                // The methods of JSON-RPC have a test of their own.
                 if needs == Some(Any) {
                     continue;
                 }
@@ -237,7 +237,7 @@ fn every_method_of_json_rpc_is_in_a_row() {
     assert_eq!(rows, method_names().collect::<Vec<_>>());
 }
 
-/// A credential is the same in every form, and a wrong one is none on any route that is not public.
+/// A valid credential is accepted in every form, and a wrong one is refused on every route that is not public.
 #[test]
 fn every_form_of_a_credential_counts_on_every_route() {
     let guarded = guarded();
@@ -246,13 +246,13 @@ fn every_form_of_a_credential_counts_on_every_route() {
     let wrong_name = format!("Basic {}", crate::base64(&format!("v:{token}")));
     let forms =
         [("Authorization", basic.as_str(), true), ("X-API-Key", token, true), ("Authorization", &wrong_name, false)];
-    // Wrong ones are answered with 401 until the budget of the address is spent.
+    // A wrong credential gets 401 until the limit of the address is reached, then 429.
     let is_refused = |status: u16| matches!(status, 401 | 429);
     for route in routes() {
         for method in METHODS {
             let (path, needs, body) = (path(route), needs(route, method), body(route));
             for (name, value, is_right) in forms {
-                let mut client = guarded.stranger().field(name, value);
+                let mut client = guarded.client_without_token().field(name, value);
                 let got = status(&mut client, method, &path, needs, &body);
                 let is_served = is_right || needs == Some(Public);
                 assert_eq!(!is_refused(got), is_served, "{method} {path} with {name}: {got}");

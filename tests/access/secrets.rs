@@ -1,4 +1,4 @@
-//! What tools and logs must not get: a tool that has a credential cannot use it, and no secret is written anywhere.
+//! Secrets: a tool that has a credential cannot use it, and no log, file or response contains a secret.
 
 use crate::support::TempDir;
 use crate::support::client::Client;
@@ -13,7 +13,7 @@ use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
 
-/// A server with a credential, whose model does what prompts say.
+/// A server with one credential and a fake model.
 fn guarded(change: impl FnOnce(Setup) -> Setup) -> (Server, String, TempDir, FakeGemini) {
     let fake = FakeGemini::start();
     let state = TempDir::new("state");
@@ -112,7 +112,7 @@ fn no_secret_is_written_anywhere() {
     let ticket = dev.post("/ticket", &json!({})).json()["ticket"].as_str().expect("a text").to_owned();
     dev.request("GET", "/ws", &[("Sec-WebSocket-Protocol", &format!("ticket.{ticket}x"))], b"");
     dev.get(&format!("/tasks/{ticket}"));
-    // A command that has secrets in it, and prints them. Its task has both: they are its content.
+    // A command that contains and prints secrets. The journal of its task has them, because they are its content.
     let encoded = base64::engine::general_purpose::STANDARD.encode(ENVIRONMENT);
     run(&mut dev, &format!("SHELL touch asks; echo {token} Basic {basic} {ENVIRONMENT} {encoded} {ticket}"));
     let rotated = token_of(state.path(), &["rotate", "a", "--overlap", "1h"]);

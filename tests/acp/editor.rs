@@ -10,56 +10,56 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-/// Where the messages go.
-enum Line {
+/// How messages are exchanged with the program.
+enum Transport {
     Pipes { input: Option<ChildStdin>, lines: Receiver<String> },
     Socket(Box<Socket>),
 }
 
 pub struct Editor {
-    line: Line,
+    transport: Transport,
     last: u64,
-    /// Messages that were read while another one was waited for.
+    /// Messages that were read before the one that the test waited for.
     pub seen: Vec<Value>,
 }
 
 impl Editor {
     pub fn over(socket: Socket) -> Editor {
-        Editor { line: Line::Socket(Box::new(socket)), last: 0, seen: Vec::new() }
+        Editor { transport: Transport::Socket(Box::new(socket)), last: 0, seen: Vec::new() }
     }
 
     pub fn send(&mut self, mut message: Value) {
         message["jsonrpc"] = json!("2.0");
-        match &mut self.line {
-            Line::Pipes { input, .. } => {
+        match &mut self.transport {
+            Transport::Pipes { input, .. } => {
                 let input = input.as_mut().expect("standard input is open");
                 input.write_all(format!("{message}\n").as_bytes()).expect("the program reads");
             }
-            Line::Socket(socket) => socket.send(&message),
+            Transport::Socket(socket) => socket.send(&message),
         }
     }
 
     pub fn read(&mut self) -> Value {
-        match &mut self.line {
-            Line::Pipes { lines, .. } => {
+        match &mut self.transport {
+            Transport::Pipes { lines, .. } => {
                 let line = lines.recv_timeout(PATIENCE).expect("a message");
                 serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
             }
-            Line::Socket(socket) => socket.read(),
+            Transport::Socket(socket) => socket.read(),
         }
     }
 
-    /// A message that is none: several at once, or bytes.
+    /// The WebSocket, for messages that are not JSON-RPC objects.
     pub fn socket(&mut self) -> &mut Socket {
-        match &mut self.line {
-            Line::Socket(socket) => socket,
-            Line::Pipes { .. } => panic!("it has pipes"),
+        match &mut self.transport {
+            Transport::Socket(socket) => socket,
+            Transport::Pipes { .. } => panic!("it has pipes"),
         }
     }
 
-    /// Standard input ends. What is still printed comes back.
+    /// Closes standard input. Returns the lines that are printed after that.
     pub fn end(&mut self) -> Vec<String> {
-        let Line::Pipes { input, lines } = &mut self.line else { panic!("only pipes end so") };
+        let Transport::Pipes { input, lines } = &mut self.transport else { panic!("only pipes have a standard input") };
         *input = None;
         let mut rest = Vec::new();
         while let Ok(line) = lines.recv_timeout(PATIENCE) {
@@ -68,7 +68,7 @@ impl Editor {
         rest
     }
 
-    /// Reads up to the first message that fits, and gives it; those before it are in `seen`.
+    /// Reads up to the first message that `fits`, and returns it; earlier ones go into `seen`.
     pub fn until(&mut self, mut fits: impl FnMut(&Value) -> bool) -> Value {
         loop {
             let message = self.read();
@@ -110,14 +110,14 @@ impl Editor {
         self.request("session/prompt", json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]}))
     }
 
-    /// Says something and gives the reason why the turn ended.
+    /// Sends a prompt and returns the stop reason of its turn, or the whole response if it is an error.
     pub fn prompt(&mut self, session: &str, text: &str) -> Value {
         let id = self.say(session, text);
         let answer = self.answer(id);
         answer["result"].get("stopReason").unwrap_or(&answer).clone()
     }
 
-    /// The next request of the agent.
+    /// Waits for a request of the agent with this method.
     pub fn asked(&mut self, method: &str) -> Value {
         self.until(|message| message["method"] == method)
     }
@@ -136,7 +136,7 @@ impl Editor {
         self.until(|message| message["params"]["update"]["sessionUpdate"] == kind)["params"]["update"].clone()
     }
 
-    /// The updates of a session that were seen so far, and are then forgotten.
+    /// Takes the updates of a session out of `seen`, which is emptied.
     pub fn updates(&mut self, session: &str) -> Vec<Value> {
         let updates = std::mem::take(&mut self.seen).into_iter();
         let updates = updates.filter(|message| message["params"]["sessionId"] == session);
@@ -186,11 +186,11 @@ impl Program {
             .expect("the program");
         let output = lines(child.stdout.take().expect("a pipe"));
         let errors = lines(child.stderr.take().expect("a pipe"));
-        let line = Line::Pipes { input: child.stdin.take(), lines: output };
-        (Running { child, errors }, Editor { line, last: 0, seen: Vec::new() })
+        let transport = Transport::Pipes { input: child.stdin.take(), lines: output };
+        (Running { child, errors }, Editor { transport, last: 0, seen: Vec::new() })
     }
 
-    /// The same with an editor that has said who it is and has a session.
+    /// Starts the program with an editor that has sent `initialize` and opened a session.
     pub fn begin(&self, flags: &[&str]) -> (Running, Editor, String) {
         let (running, mut editor) = self.start(flags);
         editor.initialize(json!({}));
@@ -201,7 +201,7 @@ impl Program {
 }
 
 impl Running {
-    /// The address that it says it listens on.
+    /// The URL that the program prints when it listens.
     pub fn url(&self) -> String {
         loop {
             let line = self.errors.recv_timeout(PATIENCE).expect("an address");

@@ -14,7 +14,7 @@ fn only_the_protocol_is_on_standard_output_and_the_end_of_input_is_the_end() {
         assert_eq!(message["jsonrpc"], "2.0");
     }
     assert_eq!(running.status(), Some(0));
-    // The turn was interrupted and is kept.
+    // The turn was interrupted, and its journal has what was said before.
     let (_running, mut editor) = program.start(&[]);
     editor.initialize(json!({}));
     let params = json!({"sessionId": session, "cwd": program.workspace(), "mcpServers": []});
@@ -50,7 +50,7 @@ fn a_loaded_session_is_shown_as_it_was_seen() {
     assert!(live.iter().any(|update| update["sessionUpdate"] == "plan"), "{live:?}");
     let is_own = |update: &Value| update["sessionUpdate"] == "user_message_chunk";
     let params = json!({"sessionId": session, "cwd": program.workspace(), "mcpServers": []});
-    // In the same process, from memory; and in another one, from the journal.
+    // First in the same process, from memory; then in a new process, from the journal.
     assert!(editor.ask("session/load", params.clone())["result"].is_object());
     let (own, again): (Vec<Value>, Vec<Value>) = editor.updates(&session).into_iter().partition(is_own);
     assert_eq!(again, live);
@@ -111,7 +111,7 @@ fn sessions_are_listed_closed_and_deleted() {
     assert_eq!(editor.ask("session/prompt", json!({"sessionId": second, "prompt": []}))["error"]["code"], -32602);
     assert_eq!(editor.prompt(&second, "x")["error"]["code"], -32002);
     for session in [&first, &second] {
-        // The request to the model that was stopped may take a moment to end.
+        // The session cannot be deleted before the stopped model request has ended.
         crate::support::eventually("the session is deleted", || {
             let answer = editor.ask("session/delete", json!({"sessionId": session}));
             (answer["result"] == json!({})).then_some(())
@@ -163,7 +163,7 @@ fn the_editor_brings_servers() {
     assert_eq!(editor.answer(prompt)["result"]["stopReason"], "end_turn");
     editor.end();
     assert_eq!(running.status(), Some(0));
-    // They are named again with the session.
+    // After a restart the editor names the servers again when it loads the session.
     let (_running, mut editor) = program.start(&[]);
     editor.initialize(json!({}));
     let params = json!({"sessionId": session, "cwd": program.workspace(), "mcpServers": servers});
@@ -199,7 +199,7 @@ fn wrong_requests_have_the_codes_of_the_protocol() {
     }
 }
 
-/// Reads a file in a session and gives the status of the call.
+/// Lets the agent read a file and returns the status of the call.
 fn read_status(editor: &mut crate::editor::Editor, session: &str, file: &std::path::Path) -> Value {
     editor.updates(session);
     assert_eq!(editor.prompt(session, &format!("READ {} ;; TEXT done", file.display())), "end_turn");
@@ -228,7 +228,7 @@ fn directories_beside_the_workspace_are_for_the_session_that_names_them() {
     assert_eq!(read_status(&mut editor, &plain, &file), "failed");
     editor.end();
     assert_eq!(running.status(), Some(0));
-    // A list replaces the former one, an absent one too.
+    // Each request replaces the list of directories, also a request without a list.
     let (_running, mut editor) = program.start(&flags);
     editor.initialize(json!({}));
     let known = json!({"sessionId": session});
@@ -267,7 +267,7 @@ fn directories_that_may_not_be_used_are_refused_with_the_reason() {
     assert!(editor.ask("session/new", params)["result"].is_object());
 }
 
-/// Whoever has the task is named by its address, and nothing is told about the files of the server.
+/// The error has the address of the server that has the task open, and names no file.
 #[test]
 fn a_session_that_another_process_has_is_not_opened() {
     let program = Program::new();
@@ -286,7 +286,7 @@ fn a_session_that_another_process_has_is_not_opened() {
 }
 
 #[test]
-fn a_request_that_is_taken_back_is_answered_as_cancelled() {
+fn a_withdrawn_request_is_answered_as_cancelled() {
     let program = Program::new();
     let (_running, mut editor, session) = program.begin(&[]);
     let first = editor.say(&session, "TEXT half ++ HOLD ++ TEXT never");
@@ -295,7 +295,7 @@ fn a_request_that_is_taken_back_is_answered_as_cancelled() {
     let take_back = |editor: &mut crate::editor::Editor, id: &Value| {
         editor.send(json!({"method": "$/cancel_request", "params": {"requestId": id}}));
     };
-    // Neither is a request of this client that waits.
+    // The same for a request of this client that waits.
     for unknown in [json!(999), json!("x"), Value::Null] {
         take_back(&mut editor, &unknown);
     }

@@ -1,4 +1,4 @@
-//! The same over WebSocket, and a session that an editor, such clients and others share.
+//! The Agent Client Protocol over WebSocket, and a session that an editor, WebSocket clients and others share.
 
 use crate::editor::{Editor, Program, Running, lines};
 use crate::support::PATIENCE;
@@ -31,14 +31,14 @@ fn an_editor_and_other_clients_share_a_session() {
     let mut other = client(&url, "/ws", None);
     assert_eq!(other.open(&program.workspace()), session);
     let mut plain = Socket::open(&url, "/ws", None);
-    // Prompts of others are shown, with who sent them.
+    // Prompts of others are shown with their sender.
     plain.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": {"message": {"content": {"text": "WRITE a.txt hi"}}}}));
     for seen in [&mut editor, &mut other] {
         let prompt = seen.update("user_message_chunk");
         let text = prompt["content"]["text"].as_str().expect("a text");
         assert!(text.starts_with("[A2A] ") && text.ends_with(": WRITE a.txt hi"), "{text}");
     }
-    // Both are asked. The first answer counts, and the other request is withdrawn.
+    // Both clients get the question. The first answer counts, and the request to the other one is withdrawn.
     let (first, second) = (editor.asked("session/request_permission"), other.asked("session/request_permission"));
     other.select(&second, "proceed_once");
     let withdrawn = editor.asked("$/cancel_request");
@@ -47,14 +47,14 @@ fn an_editor_and_other_clients_share_a_session() {
     plain.until(|event| {
         event["state"] == "input-required" && event["final"] == true && program.workspace().join("a.txt").exists()
     });
-    // A prompt of the editor is seen by all others, and answered to the editor alone.
+    // A prompt of the editor is shown to all others, and only the editor gets its response.
     assert_eq!(editor.prompt(&session, "TEXT from the editor"), "end_turn");
     assert_eq!(
         other.until(|m| m["params"]["update"]["content"]["text"] == "TEXT from the editor")["method"],
         "session/update"
     );
     plain.until(|event| event["content"]["text"] == "from the editor");
-    // What is chosen here is told there.
+    // A mode that one client chooses is reported to the other.
     other.ask("session/set_mode", json!({"sessionId": session, "modeId": "plan"}));
     assert_eq!(editor.update("current_mode_update")["currentModeId"], "plan");
 }
@@ -88,7 +88,7 @@ fn every_endpoint_gives_its_session() {
         listed["result"]["sessions"].as_array().expect("a list").iter().map(|s| &s["sessionId"]).collect();
     assert_eq!(ids, [&json!(live), &json!(session)]);
     assert!(load(&mut own, &live)["result"].is_object());
-    // Batches are refused, binary messages are passed over.
+    // Batches are refused, binary messages are ignored.
     own.socket().send_bytes(b"{}");
     own.socket().send(&json!([]));
     let refused = own.until(|message| message.get("error").is_some());
@@ -96,7 +96,7 @@ fn every_endpoint_gives_its_session() {
 }
 
 #[test]
-fn nobody_ends_the_session_of_all() {
+fn the_shared_session_cannot_be_closed_or_deleted() {
     let fake = FakeGemini::start();
     let server = Server::start(&fake);
     let mut first = client(&server.url(), "/ws/acp", None);
@@ -135,7 +135,7 @@ fn a_lost_connection_stops_nothing_and_its_questions_are_asked_again() {
 }
 
 #[test]
-fn http_is_told_what_there_is_instead() {
+fn plain_http_requests_get_an_error_that_names_the_alternatives() {
     let fake = FakeGemini::start();
     let server = Server::start(&fake);
     let mut client = Client::new(&server.url());
@@ -146,7 +146,7 @@ fn http_is_told_what_there_is_instead() {
     assert_eq!(client.get("/acp").status(), 405);
 }
 
-/// Stands between a client and the server. Nobody gets through while the line is down.
+/// A TCP proxy in front of the server, whose connections can be cut.
 struct Proxy {
     port: u16,
     is_down: Arc<AtomicBool>,
@@ -183,7 +183,7 @@ impl Proxy {
     }
 }
 
-/// The editor opens another session, which the watch follows; what happens there while the watch has no connection is not lost.
+/// The editor opens another session, which `watch` follows. Events of a time in which `watch` is disconnected are not lost.
 #[test]
 fn a_watch_that_followed_a_new_session_goes_on_there() {
     let program = Program::new();

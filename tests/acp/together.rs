@@ -1,11 +1,11 @@
-//! An editor, a terminal and a page in a browser on one session: what each says is seen by all, and the first answer counts.
+//! An editor, a terminal and a page in a browser share a session: the prompts of each are shown to all, and the first answer counts.
 
 use crate::editor::{Program, Running};
 use crate::pty::{PROGRAM, Place, Pty};
 use crate::support::socket::Socket;
 use serde_json::{Value, json};
 
-/// A page speaks our own protocol, with ids of its own.
+/// A page in a browser, which speaks `gemini-a2a.v1`.
 struct Page {
     socket: Socket,
     last: u64,
@@ -43,12 +43,12 @@ fn an_editor_a_terminal_and_a_page_share_a_session() {
     let mut terminal = Pty::start(&place, &[], &[PROGRAM, "attach", &url, "--name", "ann"]);
     terminal.wait("Ask anything");
 
-    // The terminal says something: editor and page see it, and who said it.
+    // The terminal sends a prompt: editor and page see it with its sender.
     terminal.say("WRITE a.txt from the terminal");
     let text = editor.update("user_message_chunk")["content"]["text"].as_str().expect("a text").to_owned();
     assert!(text.contains("ann: WRITE a.txt from the terminal"), "{text}");
     assert_eq!(page.event("prompted")["by"]["client"], "ann");
-    // All three are asked. The editor answers, and the two others see who did.
+    // All three get the question. The editor answers, and the two others see who answered.
     let request = editor.asked("session/request_permission");
     page.event("call_asked");
     terminal.wait("? Write a.txt");
@@ -58,12 +58,12 @@ fn an_editor_a_terminal_and_a_page_share_a_session() {
     page.event("turn_ended");
     assert!(program.workspace().join("a.txt").exists());
 
-    // The page says something, and the terminal answers: the request of the editor is withdrawn.
+    // The page sends a prompt, and the terminal answers the question: the request of the editor is withdrawn.
     page.call("say", json!({"task": session, "text": "WRITE b.txt from the page"}));
     terminal.wait("page: WRITE b.txt from the page");
     let request = editor.asked("session/request_permission");
     terminal.wait("? Write b.txt");
-    // A question does not take the keys of somebody who types.
+    // A question does not get the keys while somebody is typing.
     if terminal.wait_or(&["tab answers", "Esc = no"]) == 0 {
         terminal.keys("\t");
         terminal.wait("Esc = no");
@@ -75,7 +75,7 @@ fn an_editor_a_terminal_and_a_page_share_a_session() {
     assert_eq!((&answered["by"]["client"], &answered["choice"]), (&json!("ann"), &json!("proceed_once")));
     page.event("turn_ended");
 
-    // The editor says something, and the page answers.
+    // The editor sends a prompt, and the page answers the question.
     let prompt = editor.say(&session, "WRITE c.txt from the editor");
     let call = page.event("call_asked")["call"].clone();
     terminal.wait("? Write c.txt");
@@ -84,7 +84,7 @@ fn an_editor_a_terminal_and_a_page_share_a_session() {
     terminal.wait("allowed by page");
     assert!(program.workspace().join("c.txt").exists());
 
-    // Whoever leaves takes nothing along.
+    // A client that disconnects does not end the session.
     terminal.keys("\x03\x03");
     assert!(terminal.end().0.success());
     drop(page);

@@ -58,13 +58,13 @@ fn a_prompt_can_be_cancelled_in_every_phase() {
     // While the model answers.
     let prompt = editor.say(&session, "TEXT half ++ HOLD ++ TEXT whole");
     editor.update("agent_message_chunk");
-    // A second prompt waits, and is taken back too.
+    // A second prompt is queued, and is cancelled too.
     let queued = editor.say(&session, "TEXT never");
     editor.cancel(&session);
     ends(&mut editor, prompt);
     ends(&mut editor, queued);
     program.fake.release();
-    // While a call waits for permission. The request is withdrawn, and an answer to it comes too late.
+    // While a call waits for permission. The request is withdrawn, and a later answer to it has no effect.
     let prompt = editor.say(&session, "WRITE a.txt hello");
     let request = editor.asked("session/request_permission");
     editor.cancel(&session);
@@ -79,7 +79,7 @@ fn a_prompt_can_be_cancelled_in_every_phase() {
     eventually("the command has begun", || program.workspace().join("begun").exists().then_some(()));
     editor.cancel(&session);
     ends(&mut editor, prompt);
-    // While it waits to ask the model again.
+    // While the agent waits before it repeats a model request.
     let (_patient, mut other) = program.start(&["--retry-wait", "30s"]);
     other.initialize(json!({"session": {"notices": {}}}));
     let waiting = other.open(&program.workspace());
@@ -88,7 +88,7 @@ fn a_prompt_can_be_cancelled_in_every_phase() {
     other.cancel(&waiting);
     ends(&mut other, prompt);
     assert_eq!(other.prompt(&waiting, "TEXT again"), "end_turn");
-    // When nothing is under way, it does nothing; and the session goes on.
+    // Without a running turn a cancellation has no effect, and the session continues.
     editor.cancel(&session);
     assert_eq!(editor.prompt(&session, "TEXT still here"), "end_turn");
     assert!(!program.workspace().join("a.txt").exists());
@@ -129,7 +129,7 @@ fn the_agents_questions_are_forms_or_choices() {
     editor.send(json!({"id": request["id"], "result": {"action": "accept", "content": content}}));
     assert_eq!(editor.answer(prompt)["result"]["stopReason"], "end_turn");
     assert!(results(&program).contains("because"), "{}", results(&program));
-    // One choice can be asked as a permission. What cannot be asked is not waited for.
+    // Without forms one question with choices becomes a permission request. Other questions fail at once.
     let (_running, mut editor, session) = program.begin(&[]);
     let prompt = editor.say(&session, &one);
     let request = editor.asked("session/request_permission");
@@ -163,7 +163,7 @@ fn slash_commands_answer_in_the_session() {
     editor.asked("session/request_permission");
     editor.cancel(&session);
     assert_eq!(editor.answer(prompt)["result"]["stopReason"], "cancelled");
-    // What is no command is for the model.
+    // An unknown command goes to the model.
     assert_eq!(editor.prompt(&session, "/nothing\nTEXT said"), "end_turn");
     assert!(texts(&editor.updates(&session), "agent_message_chunk").contains("said"));
 }

@@ -1,13 +1,13 @@
 //! The list: a number, the behaviour in our words, and the tests that check it.
 
-pub enum Held {
-    /// By these tests, `file::name`.
+pub enum Coverage {
+    /// Checked by these tests, `file::name`.
     Covered(&'static [&'static str]),
-    /// By none, for this reason.
-    Elsewhere(&'static str),
+    /// Checked by no test, for this reason.
+    NotCovered(&'static str),
 }
 
-use Held::{Covered, Elsewhere};
+use Coverage::{Covered, NotCovered};
 
 const WORKSPACE: &str =
     "a server always has a workspace, so that no command can lack one; tests/e2e/commands.rs runs them in it";
@@ -15,11 +15,11 @@ const SUBAGENTS: &str = "there is no such switch: an agent is there if a file of
 const ONLY_THE_CLOUD: &str =
     "belongs to the cloud edition of the reference server; we talk to the model with a key or a token";
 
-pub type Line = (u32, &'static str, Held);
+pub type Behaviour = (u32, &'static str, Coverage);
 
 #[rustfmt::skip]
-pub const CHECKLIST: &[Line] = &[
-    // Answers that race with what they answer.
+pub const CHECKLIST: &[Behaviour] = &[
+    // Answers that come too early, late or twice.
     (1, "a second answer that comes while the first call runs is not lost, and the turn ends", Covered(&[
         "tests/decide/approvals.rs::two_questions_are_answered_one_after_the_other",
         "tests/scenarios/calls.rs::parallel",
@@ -33,7 +33,7 @@ pub const CHECKLIST: &[Line] = &[
         "tests/decide/edits.rs::edits_run_one_at_a_time_and_a_command_beside_them",
     ])),
 
-    // Calls as their task tells about them.
+    // Tool calls in the events of their task.
     (4, "updates of a call belong to its task and carry the state the task is in", Covered(&[
         "src/a2a/tests/coder_calls.rs::a_call_from_plan_to_start",
         "tests/scenarios/shapes.rs::the_shape_of_a_call_in_every_status",
@@ -152,7 +152,7 @@ pub const CHECKLIST: &[Line] = &[
         "src/tool/files/replace/tests.rs::line_ends_and_the_end_of_the_file_stay_as_they_are",
     ])),
 
-    // Tasks and those who watch them.
+    // Tasks and their subscribers.
     (35, "a second message joins the running task, and no connection that ends stops it", Covered(&[
         "tests/scenarios/approvals.rs::two_turns_at_once",
         "tests/scenarios/reading.rs::disconnect",
@@ -178,7 +178,7 @@ pub const CHECKLIST: &[Line] = &[
         "tests/scenarios/calls.rs::shell_cancel_running",
     ])),
 
-    // Whole streams, and the paths beside the protocol.
+    // Whole streams, and the endpoints beside the protocol.
     (40, "an answer in words is four frames, the last of them final", Covered(&[
         "tests/checklist.rs::a_text_reply_is_four_frames",
     ])),
@@ -203,7 +203,7 @@ pub const CHECKLIST: &[Line] = &[
         "src/a2a/commands.rs::both_lists",
     ])),
     (48, "commands that contain each other",
-        Elsewhere("commands are registered by their phrases, so that none can contain itself; src/task/definitions/slash/tests.rs::a_name_cannot_be_registered_twice holds that")),
+        NotCovered("commands are registered by their phrases, so that none can contain itself; src/task/definitions/slash/tests.rs::a_name_cannot_be_registered_twice holds that")),
     (49, "a command is run by name", Covered(&[
         "tests/e2e/commands.rs::slash_command_results_come_with_the_answer",
         "src/task/definitions/slash/tests.rs::a_command_is_found_by_its_whole_name",
@@ -219,9 +219,9 @@ pub const CHECKLIST: &[Line] = &[
         "tests/e2e/commands.rs::an_invalid_slash_command_is_refused",
         "src/a2a/commands.rs::bodies_of_an_execution",
     ])),
-    (53, "a command that needs no workspace", Elsewhere(WORKSPACE)),
-    (54, "a command that needs one and has none", Elsewhere(WORKSPACE)),
-    (55, "a command that needs one and has it", Elsewhere(WORKSPACE)),
+    (53, "a command that needs no workspace", NotCovered(WORKSPACE)),
+    (54, "a command that needs one and has none", NotCovered(WORKSPACE)),
+    (55, "a command that needs one and has it", NotCovered(WORKSPACE)),
     (56, "a command can start a turn", Covered(&[
         "tests/e2e/commands.rs::init_starts_the_model_once",
     ])),
@@ -290,16 +290,16 @@ pub const CHECKLIST: &[Line] = &[
         "tests/policy/rules.rs::settings_become_rules",
         "tests/policy/rules.rs::tools_core_limits_the_tools_and_approves_none",
     ])),
-    (77, "subagents are on unless switched off", Elsewhere(SUBAGENTS)),
+    (77, "subagents are on unless switched off", NotCovered(SUBAGENTS)),
     (78, "whether somebody sits at a terminal",
-        Elsewhere("a command never has input, whether the program has a terminal or not; tests/children.rs holds that")),
+        NotCovered("a command never has input, whether the program has a terminal or not; tests/children.rs holds that")),
     (79, "going without questions is the operator's to allow, by variable or flag; otherwise the usual rules hold", Covered(&[
         "src/config/mod.rs::permissive_modes_need_the_operator_and_a_trusted_workspace",
         "tests/checklist.rs::two_unasked_calls_run_to_their_end",
         "tests/policy.rs::modes_decide_about_the_other_tools",
     ])),
-    (80, "an administrator's remote controls", Elsewhere(ONLY_THE_CLOUD)),
-    (81, "signing in with an account", Elsewhere(ONLY_THE_CLOUD)),
+    (80, "an administrator's remote controls", NotCovered(ONLY_THE_CLOUD)),
+    (81, "signing in with an account", NotCovered(ONLY_THE_CLOUD)),
 
     // Commands, and tasks in a bucket.
     (82, "the command for extensions", Covered(&[

@@ -1,10 +1,10 @@
 //! The checks of MCP servers, extensions, hooks and restores: the number, the behaviour in our words, and the tests that check it.
 
-use super::list::Held::{Covered, Elsewhere};
-use super::list::Line;
+use super::list::Behaviour;
+use super::list::Coverage::{Covered, NotCovered};
 
 #[rustfmt::skip]
-pub const CHECKS: &[Line] = &[
+pub const CHECKS: &[Behaviour] = &[
     // Servers that are programs.
     (1, "lines that are no messages are logged and do no harm", Covered(&[
         "src/mcp/session/tests.rs::check_1_lines_that_are_no_messages_are_logged_and_counted",
@@ -118,7 +118,7 @@ pub const CHECKS: &[Line] = &[
         "src/mcp/session/tests.rs::check_28_a_server_with_resources_only_is_connected",
     ])),
     (29, "tools of a server that has no handshake are used",
-        Elsewhere("later work: such servers are refused with both versions, which tests/mcp/hostile.rs records in modern.txt")),
+        NotCovered("later work: such servers are refused with both versions, which tests/mcp/hostile.rs records in modern.txt")),
 
     // Names and schemas of tools.
     (30, "long names are cut so that they stay different and the same", Covered(&[

@@ -2,13 +2,13 @@
 
 use super::*;
 
-/// Starts a command in the background and gives its number.
+/// Starts a command in the background and returns its number.
 fn start_in_background(fixture: &Fixture, task: &TaskId, command: &str) -> u32 {
     let args = json!({"command": command, "is_background": true, "delay_ms": 1});
-    let told = fixture.told(task, "run_shell_command", args).expect("it starts");
-    let (_, rest) = told.split_once("Background PID: ").unwrap_or_else(|| panic!("no number in {told}"));
+    let tool_result = fixture.tool_result(task, "run_shell_command", args).expect("it starts");
+    let (_, rest) = tool_result.split_once("Background PID: ").unwrap_or_else(|| panic!("no number in {tool_result}"));
     let pid = rest.lines().next().and_then(|pid| pid.parse().ok());
-    pid.unwrap_or_else(|| panic!("no number in {told}"))
+    pid.unwrap_or_else(|| panic!("no number in {tool_result}"))
 }
 
 #[test]
@@ -22,25 +22,25 @@ fn the_output_of_a_background_command_can_be_read() {
     );
     let read = |lines: u32, delay: u32| {
         let args = json!({"pid": pid, "lines": lines, "delay_ms": delay});
-        fixture.told(&mine, "read_background_output", args)
+        fixture.tool_result(&mine, "read_background_output", args)
     };
     let shown = |status: &str, lines: &str, text: &str| {
         Ok(format!("Process {pid} [{status}], last {lines} lines:\n<untrusted_context>\n{text}\n</untrusted_context>"))
     };
     wait_until("its first lines", || read(9, 0) == shown("running", "2 of 2", "one\ntwo"));
     assert_eq!(read(1, 0), shown("running", "1 of 2", "two"));
-    let list = |task: &TaskId| fixture.told(task, "list_background_processes", json!({}));
+    let list = |task: &TaskId| fixture.tool_result(task, "list_background_processes", json!({}));
     assert!(list(&mine).is_ok_and(|list| list.starts_with(&format!("{pid} [running] echo one;"))));
-    // Another task neither sees it nor may it ask.
+    // Another task neither sees the command nor can it read its output.
     assert_eq!(list(&other), Ok("No commands were started in the background.".into()));
     assert_eq!(
-        fixture.told(&other, "read_background_output", json!({"pid": pid})),
+        fixture.tool_result(&other, "read_background_output", json!({"pid": pid})),
         Err(format!(
             "{pid} is no process that was started in the background here. Those that were: list_background_processes."
         ))
     );
     std::fs::write(fixture.dir.join("go"), "").expect("mine");
-    // The wait ends with the command, long before its time.
+    // The wait ends with the command, long before its time limit.
     assert_eq!(read(9, 60_000), shown("Exit Code: 3", "3 of 3", "one\ntwo\nthree"));
     wait_until("its end", || !runs(pid));
 }
@@ -54,7 +54,7 @@ fn a_background_command_that_ends_at_once_gives_its_result() {
         success("Output: done\n\nExit Code: 2", "done\n")
     );
     assert_eq!(
-        fixture.told(&fixture.task, "list_background_processes", json!({})),
+        fixture.tool_result(&fixture.task, "list_background_processes", json!({})),
         Ok("No commands were started in the background.".into())
     );
 }
@@ -63,7 +63,7 @@ fn a_background_command_that_ends_at_once_gives_its_result() {
 fn background_commands_end_with_their_task() {
     let fixture = Fixture::new();
     let (mine, other) = (TaskId::from("mine"), TaskId::from("other"));
-    // One that does not listen to TERM, with a child that left its session.
+    // A command that ignores TERM, with a child in a session of its own.
     let stubborn = "trap '' TERM; setsid sleep 1000 & echo $! > inner; while :; do sleep 1; done";
     let pid = start_in_background(&fixture, &mine, stubborn);
     let theirs = start_in_background(&fixture, &other, "sleep 1000");
@@ -86,8 +86,8 @@ fn cancelling_a_call_ends_its_background_command() {
             wait_until("its start", || pid_in(&fixture.dir.join("pid")).is_some());
             fixture.context.cancel.set();
         });
-        let told = fixture.told(&fixture.task, "run_shell_command", args);
-        assert!(told.is_err_and(|text| text.starts_with("The command was cancelled and ended.")));
+        let tool_result = fixture.tool_result(&fixture.task, "run_shell_command", args);
+        assert!(tool_result.is_err_and(|text| text.starts_with("The command was cancelled and ended.")));
     });
     wait_until("its end", || !runs(fixture.pid("pid")));
     wait_until("the end of its supervisor", || fixture.children.supervisors().pids().is_empty());
@@ -102,13 +102,13 @@ fn background_commands_are_limited_in_number_and_output() {
     let pid = start_in_background(&fixture, &task, "echo 12345678ü; echo 9; sleep 1000");
     let args = json!({"command": "echo", "is_background": true});
     assert_eq!(
-        fixture.told(&task, "run_shell_command", args),
+        fixture.tool_result(&task, "run_shell_command", args),
         Err("1 commands run in the background already, and no more are allowed. End one that is not needed.".into())
     );
     let mut last = String::new();
     wait_until("its output", || {
-        let told = fixture.told(&task, "read_background_output", json!({"pid": pid}));
-        last = told.expect("it runs");
+        let tool_result = fixture.tool_result(&task, "read_background_output", json!({"pid": pid}));
+        last = tool_result.expect("it runs");
         last.contains("\n9\n")
     });
     assert!(

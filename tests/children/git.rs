@@ -10,14 +10,14 @@ fn git_works_in_that_environment() {
         eprintln!("skipped: there is no git here");
         return;
     }
-    // Git tidies up behind a commit, in a process that it leaves behind.
+    // After a commit git runs its maintenance in a background process.
     let command = "git init -q . && git config maintenance.auto false && git config gc.auto 0 && printf 'touch hooked' > .git/hooks/pre-commit && chmod +x .git/hooks/pre-commit \
                    && echo a > a && git add a && git -c user.name=x -c user.email=x@x commit -qm first \
                    && git -c user.name=x -c user.email=x@x commit -q --amend && echo b > a && git diff | tail -1 && ls";
     assert_eq!(fixture.run(command), success("Output: +b\na\n", "+b\na\n"));
 }
 
-/// A commit has the user's name, or the one of its repository, and nothing else of the user's configuration counts.
+/// A commit has the name from the user's configuration or from the repository's; the rest of the user's configuration is not used.
 #[test]
 fn git_knows_the_user_and_nothing_else_of_their_configuration() {
     let home = Fixture::new();

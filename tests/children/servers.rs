@@ -5,7 +5,7 @@ use gemini_a2a::tool::{Child, Io, Launch, Pipes};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 
-/// A server that runs, with its ends of the pipes.
+/// A running server and our ends of its pipes.
 struct Started {
     child: Box<dyn Child>,
     input: File,
@@ -55,7 +55,7 @@ fn a_server_gets_its_own_variables_and_none_of_a_command() {
     assert!(!text.contains("s3cret") && !text.contains("GIT_CONFIG"), "{text}");
 }
 
-/// A server that ignores the end of its input and the request to end is killed with everything it started.
+/// A server that ignores the end of its input and SIGTERM is killed with all processes that it started.
 #[test]
 fn nothing_of_a_server_is_left_when_it_is_ended() {
     let fixture = Fixture::new();
@@ -78,7 +78,7 @@ fn a_missing_server_is_an_error() {
     let launch = Launch { io: Io::Piped, ..Launch::command(vec!["no-such-server".into()], dir()) };
     match fixture.children.spawn(launch) {
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound),
-        // This process has inherited files, which a shell closes before it looks for the program.
+        // This process has inherited descriptors, so a shell closes them before it starts the program.
         Ok(mut child) => {
             let Pipes { errors, .. } = child.take_pipes().expect("it has pipes");
             let mut text = String::new();

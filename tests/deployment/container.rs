@@ -1,4 +1,4 @@
-//! A root file system with nothing in it but the libraries that the test build of the program needs: no `/etc`, no `/tmp`, no shell.
+//! A root file system with only the program and the libraries that its test build needs: no `/etc`, no `/tmp`, no shell.
 
 use crate::support::client::Client;
 use crate::support::fake::FakeGemini;
@@ -48,7 +48,7 @@ fn container(dir: &TempDir, variables: &[(&str, String)]) -> Option<Program> {
         .stdout(Stdio::null());
     let program = Program::start(&mut command);
     eventually("the start or the end", || {
-        let said = program.said();
+        let said = program.log();
         (said.contains("Its listeners: ") || said.contains("gemini-a2a: ")).then_some(())
     });
     Some(program)
@@ -78,7 +78,7 @@ fn nothing_but_the_binary_is_needed() {
     let Some(mut program) = container(&dir, &variables) else {
         return;
     };
-    program.heard("neither bash nor sh in PATH: no command can be run, run_shell_command is not declared");
+    program.wait_for_log("neither bash nor sh in PATH: no command can be run, run_shell_command is not declared");
     let client = Client::new(&format!("http://127.0.0.1:{port}"));
     let mut client = client.field("Authorization", &format!("Bearer {TOKEN}"));
     let task = client.call("message/send", prompt("TEXT Hello."));
@@ -86,13 +86,13 @@ fn nothing_but_the_binary_is_needed() {
     let request = fake.turns().pop().expect("a request").body;
     assert!(declared(&request).contains(&"write_file") && !declared(&request).contains(&"run_shell_command"));
     assert_eq!(owner_and_mode(&dir.path().join("state/a2a")), (65_532, 0o700));
-    // A model that calls the tool all the same gets an error.
+    // A model that calls the tool anyway gets an error.
     let again = client.call("message/send", prompt("SHELL true"));
     assert_eq!(again["status"]["state"], "input-required", "{again}");
     assert_eq!(client.call("tasks/get", json!({ "id": task["id"] }))["id"], task["id"]);
     program.signal(rustix::process::Signal::TERM);
     assert!(program.ended().success());
-    assert!(!program.said().contains("panicked"));
+    assert!(!program.log().contains("panicked"));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn without_resolv_conf_a_model_that_is_not_found_is_an_error_of_the_task() {
     assert!(task["id"].is_string(), "{task}");
     program.signal(rustix::process::Signal::TERM);
     assert!(program.ended().success());
-    assert!(!program.said().contains("panicked"));
+    assert!(!program.log().contains("panicked"));
 }
 
 #[test]
@@ -126,5 +126,5 @@ fn a_container_without_a_token_ends() {
         return;
     };
     assert_eq!(program.ended().code(), Some(78));
-    program.heard("A2A_TOKEN");
+    program.wait_for_log("A2A_TOKEN");
 }

@@ -24,7 +24,7 @@ fn cloud_run(port: u16) -> [(&'static str, String); 6] {
     ]
 }
 
-/// The answer to a request that comes through the platform.
+/// The response to a request that Cloud Run forwards.
 fn ask(port: u16, path: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     let head = format!("GET {path} HTTP/1.1\r\nHost: a2a-server-abc-uc.a.run.app\r\nConnection: close\r\n\r\n");
@@ -42,8 +42,8 @@ fn the_original_cloud_run_command_starts_a_server_that_says_what_to_set() {
     // The arguments of the image's entry point.
     command.args(["--access", "token"]).env(IMAGE.0, IMAGE.1).envs(cloud_run(port));
     let mut program = Program::listening(&mut command);
-    program.heard(&format!("Its listeners: 0.0.0.0:{port}"));
-    program.heard("A2A_TOKEN");
+    program.wait_for_log(&format!("Its listeners: 0.0.0.0:{port}"));
+    program.wait_for_log("A2A_TOKEN");
     for path in ["/live", "/ready", "/.well-known/agent-card.json"] {
         let answer = ask(port, path);
         assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
@@ -51,8 +51,8 @@ fn the_original_cloud_run_command_starts_a_server_that_says_what_to_set() {
     let refused = ask(port, "/tasks");
     assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
     assert!(refused.contains("A2A_TOKEN") && refused.contains("A2A_CREDENTIALS_FILE"), "{refused}");
-    assert!(program.said().lines().any(|line| line.starts_with('{')), "the log is that of Google Cloud");
-    assert!(!program.said().contains("your-api-key"));
+    assert!(program.log().lines().any(|line| line.starts_with('{')), "the log is that of Google Cloud");
+    assert!(!program.log().contains("your-api-key"));
     program.signal(rustix::process::Signal::TERM);
     assert!(program.ended().success());
 }
@@ -81,7 +81,7 @@ fn a_container_without_credentials_ends_and_names_the_variable() {
     command.args(["--access", "token"]).env(IMAGE.0, IMAGE.1).env("NODE_ENV", "production");
     let mut program = Program::start(command.stdin(Stdio::null()));
     assert_eq!(program.ended().code(), Some(78));
-    program.heard("A2A_TOKEN");
+    program.wait_for_log("A2A_TOKEN");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn variables_are_as_the_flags_of_their_names() {
     // The port of CODER_AGENT_PORT replaces that of A2A_LISTEN; PORT is ignored elsewhere than on Cloud Run.
     command.env(IMAGE.0, "127.0.0.1:1").env("CODER_AGENT_PORT", port.to_string()).env("PORT", "tcp://10.0.0.1:80");
     let program = Program::listening(command.env("A2A_LOG_FORMAT", "json").arg("--debug"));
-    program.heard(&format!("127.0.0.1:{port}"));
+    program.wait_for_log(&format!("127.0.0.1:{port}"));
     let client = Client::new(&format!("http://127.0.0.1:{port}"));
     let mut client = client.field("Authorization", &format!("Bearer {token}"));
     assert_eq!(client.get("/tasks").status(), 200);
@@ -107,6 +107,6 @@ fn variables_are_as_the_flags_of_their_names() {
         let mut command = serve(&dir);
         let mut program = Program::start(command.env(name, value).stdin(Stdio::null()));
         assert_eq!(program.ended().code(), Some(78), "{name}");
-        program.heard(name);
+        program.wait_for_log(name);
     }
 }

@@ -1,4 +1,4 @@
-//! The files of `scripts/deploy` say what the images, the platforms and the program agree on.
+//! The files of `scripts/deploy`: they fit the program, the images and the platforms.
 
 use crate::support::TempDir;
 use crate::{Program, has, serve};
@@ -35,7 +35,7 @@ fn expect(document: &Value, fields: &[(&str, Value)]) {
     }
 }
 
-/// The words behind the entry point of the images.
+/// The arguments in the entry point of the images.
 fn entry_point() -> Vec<String> {
     let file = text("Dockerfile");
     let lines = file.lines().filter_map(|line| line.strip_prefix("ENTRYPOINT "));
@@ -49,7 +49,7 @@ fn is_accepted(words: &[String]) {
     assert!(args::parse(words.to_vec()).is_ok(), "{words:?}: {:?}", args::parse(words.to_vec()).err());
 }
 
-/// The arguments of a container, behind those of the image.
+/// The arguments of the image's entry point and of the container.
 fn arguments(container: &Value) -> Vec<String> {
     let given = container["args"].as_array().expect("arguments").iter();
     let words = given.map(|word| word.as_str().expect("a word").to_owned());
@@ -201,5 +201,5 @@ fn the_credential_of_the_unit_is_accepted() {
     let mut command = serve(&dir);
     command.args(["--a2a-port", "0", "--access", "token"]).env("CREDENTIALS_DIRECTORY", dir.path());
     let program = Program::start(command.env("A2A_CREDENTIALS_FILE", &file).stdin(Stdio::null()));
-    program.heard("Its listeners: ");
+    program.wait_for_log("Its listeners: ");
 }

@@ -14,11 +14,11 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 
-/// When the manager has been told that the server is ready, this is answered with 200.
+/// Answered with 200 after the server has sent `READY=1`.
 const REQUEST: &[u8] = b"GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
-/// Connects and sends a request, whether anybody accepts or not.
-fn knock(listener: &TcpListener) -> TcpStream {
+/// Connects and sends [`REQUEST`]. The connection may wait in the kernel's backlog.
+fn connect_and_ask(listener: &TcpListener) -> TcpStream {
     let mut stream = TcpStream::connect(listener.local_addr().expect("an address")).expect("it is queued");
     stream.write_all(REQUEST).expect("the system takes it");
     stream
@@ -37,7 +37,7 @@ fn inheriting(dir: &TempDir, socket: impl Into<OwnedFd>) -> Command {
     command
 }
 
-/// The message of a manager's socket.
+/// The next message to the socket of the service manager.
 fn message(receiver: &UnixDatagram) -> String {
     let mut bytes = [0; 64];
     let count = receiver.recv(&mut bytes).expect("a message");
@@ -47,7 +47,7 @@ fn message(receiver: &UnixDatagram) -> String {
 #[test]
 fn start_reload_and_restart_lose_no_connection_of_the_backlog() {
     let dir = TempDir::new("socket");
-    // The test is the service manager: it keeps the socket.
+    // The test is the service manager: it holds the socket open.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let notify = UnixDatagram::bind(dir.path().join("notify")).expect("a socket");
     let start = || {
@@ -55,23 +55,23 @@ fn start_reload_and_restart_lose_no_connection_of_the_backlog() {
         Program::start(inheriting(&dir, socket).env("NOTIFY_SOCKET", dir.path().join("notify")))
     };
     for _ in 0..2 {
-        let early: Vec<TcpStream> = (0..20).map(|_| knock(&listener)).collect();
+        let early: Vec<TcpStream> = (0..20).map(|_| connect_and_ask(&listener)).collect();
         let mut program = start();
         assert_eq!(message(&notify), "READY=1");
         assert!(early.into_iter().all(|stream| answer(stream) == "200"));
-        let while_reloading: Vec<TcpStream> = (0..20).map(|_| knock(&listener)).collect();
+        let while_reloading: Vec<TcpStream> = (0..20).map(|_| connect_and_ask(&listener)).collect();
         program.signal(Signal::HUP);
         assert!(while_reloading.into_iter().all(|stream| answer(stream) == "200"));
-        program.heard("SIGHUP");
+        program.wait_for_log("SIGHUP");
         program.signal(Signal::TERM);
         assert_eq!(message(&notify), "STOPPING=1");
         assert!(program.ended().success());
-        program.heard(&format!("Its listeners: {}", listener.local_addr().expect("an address")));
+        program.wait_for_log(&format!("Its listeners: {}", listener.local_addr().expect("an address")));
     }
 }
 
 #[test]
-fn abstract_names_are_told_too() {
+fn messages_are_sent_to_abstract_socket_names_too() {
     let dir = TempDir::new("abstract");
     let name = format!("gemini-a2a-test-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).expect("a name");
@@ -90,7 +90,7 @@ fn a_unix_socket_of_the_manager_is_served_and_stays() {
     let path = dir.path().join("a2a.sock");
     let listener = UnixListener::bind(&path).expect("a socket");
     let mut program = Program::start(&mut inheriting(&dir, listener.try_clone().expect("a copy")));
-    program.heard(&format!("Its listeners: unix:{}", path.display()));
+    program.wait_for_log(&format!("Its listeners: unix:{}", path.display()));
     let mut stream = UnixStream::connect(&path).expect("it listens");
     stream.write_all(REQUEST).expect("it is sent");
     assert_eq!(answer(stream), "200");
@@ -111,7 +111,7 @@ fn commands_do_not_inherit_the_socket() {
     // As systemd-socket-activate passes it, on both streams.
     let program = Program::start(command.stdout(Stdio::from(copy)));
     drop(command);
-    program.heard("Its listeners: ");
+    program.wait_for_log("Its listeners: ");
     for stream in [0, 1] {
         let link = fs::read_link(format!("/proc/{}/fd/{stream}", program.child.id())).expect("it runs");
         assert_eq!(link.to_string_lossy(), "/dev/null");
@@ -127,19 +127,19 @@ fn commands_do_not_inherit_the_socket() {
 }
 
 #[test]
-fn what_is_no_listening_socket_is_refused() {
+fn a_standard_input_that_is_no_listening_socket_is_refused() {
     let dir = TempDir::new("refused");
     let ended = |command: &mut Command| {
         let mut program = Program::start(command);
         assert_eq!(program.ended().code(), Some(78));
         program
     };
-    ended(serve(&dir).args(["--listen", "fd"]).stdin(Stdio::null())).heard("no socket that listens");
+    ended(serve(&dir).args(["--listen", "fd"]).stdin(Stdio::null())).wait_for_log("no socket that listens");
     let (stream, _other) = UnixStream::pair().expect("two sockets");
-    ended(&mut inheriting(&dir, stream)).heard("StandardInput=socket");
-    // Whoever can connect would be let in.
+    ended(&mut inheriting(&dir, stream)).wait_for_log("StandardInput=socket");
+    // A socket on another address than loopback needs credentials.
     let wide = TcpListener::bind("0.0.0.0:0").expect("a free port");
-    ended(&mut inheriting(&dir, wide)).heard("is not a loopback address");
+    ended(&mut inheriting(&dir, wide)).wait_for_log("is not a loopback address");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn systemd_socket_activate_starts_and_restarts_it() {
         .map(|word| word.to_string_lossy().into_owned())
         .chain(["--listen".into(), "fd".into()])
         .collect();
-    // The shell keeps the socket over the restart, as the manager does.
+    // The shell holds the socket open during the restart, as the service manager does.
     let script = r#"exec 3<&0; "$0" "$@" <&3 3<&- & echo $! > pid; wait $!; exec "$0" "$@" 3<&-"#;
     let mut command = Command::new("systemd-socket-activate");
     command
@@ -167,7 +167,7 @@ fn systemd_socket_activate_starts_and_restarts_it() {
         .stdin(Stdio::null())
         .stdout(Stdio::null());
     let program = Program::start(&mut command);
-    program.heard("Listening on");
+    program.wait_for_log("Listening on");
     let connect = || {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
         stream.write_all(REQUEST).expect("it is sent");
@@ -179,7 +179,7 @@ fn systemd_socket_activate_starts_and_restarts_it() {
     rustix::process::kill_process(first, Signal::HUP).expect("it runs");
     assert_eq!(answer(connect()), "200");
     rustix::process::kill_process(first, Signal::TERM).expect("it runs");
-    program.heard("ending on SIGTERM");
+    program.wait_for_log("ending on SIGTERM");
     let waiting: Vec<TcpStream> = (0..20).map(|_| connect()).collect();
     assert!(waiting.into_iter().all(|stream| answer(stream) == "200"), "the next server answers them");
 }

@@ -1,7 +1,7 @@
-//! One of the documents, as the rows of its examples. A row is an example as it is written there or, where the document has only
-//! a schema or a sentence, one that follows from it; who sends it; which of its members have a value that exists only at
-//! run time (an id, a path, a time, what a model says); and, where the documents contradict each other, the number of
-//! that clash in our register, or of the rule that settles it, with what we do instead.
+//! The examples of one document as rows. A row has an example copied from the document or, where the document has only a schema or a
+//! sentence, one that follows from it; who sends it; which members get their value at run time (an id, a path, a time, the text of a
+//! model); and, where the documents contradict each other, the number of the contradiction or of the rule that decides, with what the
+//! server does instead.
 //!
 //! A client's example is sent with those members filled in and no others. A server's example fits what was received if each of
 //! its members is there: with the same value, or at run time with a value of the same type. More members may be there.
@@ -24,7 +24,7 @@ pub struct Row {
     pub run_time: Vec<String>,
     pub clash: Option<String>,
     pub instead: Option<String>,
-    /// What is there instead of the example's values, by JSON pointer.
+    /// The values that the server sends instead of the example's, by JSON pointer.
     #[serde(default)]
     pub values: Map<String, Value>,
 }
@@ -36,13 +36,13 @@ pub enum Side {
     Server,
 }
 
-/// What the document has in this place.
+/// Whether the document has the example or only implies it.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
-    /// JSON, taken over to the letter.
+    /// JSON, copied literally.
     Example,
-    /// A schema or a sentence, of which the row is an instance.
+    /// A schema or a sentence from which the row follows.
     Schema,
 }
 
@@ -58,7 +58,7 @@ impl Examples {
         Examples { name, rows, used: RefCell::default() }
     }
 
-    /// What a client sends, with what only run time knows.
+    /// The example that a client sends, with its run-time values.
     pub fn sent(&self, at: &str, run_time: &[(&str, Value)]) -> Value {
         let row = self.row(at, Side::Client);
         let given: Vec<&str> = run_time.iter().map(|(pointer, _)| *pointer).collect();
@@ -78,7 +78,7 @@ impl Examples {
         }
     }
 
-    /// Fails unless the example is among these, with its event's name if it shows one; says where.
+    /// Fails unless the example is among these values, with its event name if it has one. Returns the position.
     pub fn among<'a>(&self, at: &str, all: impl IntoIterator<Item = (Option<&'a str>, &'a Value)>) -> usize {
         let row = self.row(at, Side::Server);
         let all: Vec<(Option<&str>, &Value)> = all.into_iter().collect();

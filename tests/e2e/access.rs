@@ -9,11 +9,11 @@ use std::process::Command;
 const TYPES: [Option<&str>; 4] =
     [Some("application/json"), Some("text/plain"), Some("application/x-www-form-urlencoded"), None];
 
-/// Everything that a request could have changed.
+/// The files that a request could change.
 fn traces(fixture: &Fixture) -> (Value, usize, Vec<(std::path::PathBuf, Vec<u8>)>) {
     let health = fixture.client().get("/health").json();
     let mut files = files_below(&fixture.server.state_dir());
-    // The server tries now and then whether it can write.
+    // The server checks from time to time whether it can write.
     files.retain(|(path, _)| !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("trial.")));
     (health["totalTasks"].clone(), fixture.fake.requests().len(), files)
 }
@@ -94,7 +94,7 @@ fn a_body_that_a_form_could_send_is_not_read() {
     for origin in [None, Some(own.as_str())] {
         for media in TYPES.into_iter().filter(|media| *media != Some("application/json")) {
             if origin.is_none() && media.is_none() {
-                continue; // A program that does not say what it sends, and no page: allowed.
+                continue; // A request without `Content-Type` and `Origin` does not come from a page: allowed.
             }
             let mut fields: Vec<(&str, &str)> = origin.map(|origin| ("Origin", origin)).into_iter().collect();
             fields.extend(media.map(|media| ("Content-Type", media)));
@@ -149,7 +149,7 @@ fn a_foreign_host_name_is_refused() {
         let status = ask("/", host);
         assert!([400, 403].contains(&status), "{host:?}: {status}");
     }
-    // The target may name a host as well, and must not talk around the other.
+    // A host in the request target must be allowed, too.
     let status = ask("http://evil.test/", "localhost");
     assert!([400, 403].contains(&status), "{status}");
     assert_eq!(traces(&fixture), before, "nothing has changed");
@@ -199,7 +199,7 @@ fn an_allowed_origin_gets_cors_headers() {
         assert_eq!(answer.status(), status, "{path}");
         let reads = answer.head.field("access-control-allow-origin");
         assert_eq!(reads, Some(page.1), "{path}");
-        // On the same connection, for somebody who is no page.
+        // The same connection without `Origin`.
         let answer = client.request("GET", path, &[], b"");
         assert_eq!(answer.head.field("access-control-allow-origin"), None);
     }
@@ -232,7 +232,7 @@ fn another_user_gets_the_card_and_health_only() {
         assert_eq!(curl(method, &path, &body), expected, "{method} {path}");
     }
     assert_eq!(traces(&fixture), before, "nothing has changed");
-    // Nor can they read what is kept.
+    // They cannot read the state directory either.
     let state = fixture.server.state_dir();
     let look = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "ls"])
@@ -260,7 +260,7 @@ fn a_process_of_a_tool_may_not_prompt_or_approve() {
         )
     };
     let (answer, prompt) = (curl("answer.json"), curl("prompt.json"));
-    // As it is, in a session of its own, without its environment, and from a grandchild.
+    // Directly, in a new session, without its environment, and from a grandchild.
     let script = format!("SHELL {answer}; {prompt}; setsid {answer}; env -i PATH=$PATH {answer}; (({answer}) | cat)");
     let (task, calls) = fixture.ask(&script);
     let before = fixture.client().get("/health").json()["totalTasks"].clone();
@@ -311,7 +311,7 @@ fn no_response_contains_a_secret() {
     for secret in [KEY, TOKEN] {
         assert!(!seen.contains(secret), "{secret} got out:\n{seen}");
     }
-    // To the model it goes in a header, never in an address that proxies write down.
+    // The key is sent to the model API in a header, not in the URL, which proxies log.
     for request in fixture.fake.requests() {
         assert_eq!(request.head.field("x-goog-api-key"), Some(KEY));
         assert!(!request.head.target().contains(KEY), "{}", request.head.target());

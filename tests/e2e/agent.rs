@@ -1,4 +1,4 @@
-//! What the model is told of its situation: the mode, memory, directories.
+//! The context that the model gets: the mode, memory, directories.
 
 use crate::drive::{Fixture, task_in};
 use crate::support::client::Event;
@@ -39,11 +39,11 @@ fn in_plan_mode_the_model_is_told_and_has_no_tools_that_write() {
     for name in ["write_file", "replace", "run_shell_command"] {
         assert!(!declared.contains(&name), "{name} is declared");
     }
-    // A model that calls one all the same is refused.
+    // A call of such a tool is refused anyway.
     let ended = events.iter().find(|event| call_status_of(event.result()) == "error").expect("it is refused");
     assert_eq!(call_of(ended.result())["response"]["errorType"], "policy_violation");
     assert_eq!(fixture.file("a.txt"), None);
-    // It follows the mode of the task.
+    // The tools follow the mode of the task.
     let mut socket = Socket::open(&fixture.server.url(), "/ws", Some("gemini-a2a.v1"));
     let task = task_in(&events);
     socket.send(&json!({"id": 1, "call": {"tune": {"task": task, "mode": "default"}}}));
@@ -62,7 +62,7 @@ fn a_conversation_that_is_too_long_for_the_model_is_summarised_or_refused() {
     let said = text_of(last);
     assert!(said.contains("reads 1048576") && said.contains("begin a new conversation"), "{said}");
     assert_eq!(fixture.fake.requests().len(), 0, "nothing was sent");
-    // The conversation goes on without it, and its older part is summarised when it has become too long.
+    // The conversation continues without the model, and its older part is summarised when it has become too long.
     let task = task_in(&events);
     for (megabytes, requests) in [(3, 1), (2, 3)] {
         let next = prompt_in(&task, &text(megabytes, "TEXT ok"));
@@ -73,7 +73,7 @@ fn a_conversation_that_is_too_long_for_the_model_is_summarised_or_refused() {
     assert!(request(&fixture).to_string().contains("<state_snapshot>"));
 }
 
-/// The results of all calls of the last request, as the model read them.
+/// The results of all calls in the last model request.
 pub fn outputs(request: &Value) -> Vec<String> {
     let parts = request["contents"].as_array().expect("turns").iter().flat_map(|turn| turn["parts"].as_array());
     let response = |part: &Value| Some(part["functionResponse"]["response"]["output"].as_str()?.to_owned());
@@ -111,7 +111,7 @@ fn what_the_model_saves_is_asked_about_and_told_from_then_on() {
     let after = request(&fixture);
     assert!(instruction(&after).contains("I-like-19"));
     assert!(after["contents"][0]["parts"][0]["text"].as_str().expect("text").contains("I-like-9"));
-    // Nothing else there may be read or written, by whatever name.
+    // No other file there may be read or written, under any name.
     put(&home.join(".gemini/settings.json"), "{}");
     let settings = home.join(".gemini/settings.json");
     for path in ["~/.gemini/settings.json", settings.to_str().expect("plain"), "~/.gemini/../.gemini/settings.json"] {
@@ -188,7 +188,7 @@ fn the_model_is_named_truly_after_a_fallback() {
     let task = task_in(&events);
     let metadata = fixture.client().get(&format!("/tasks/{task}/metadata")).json();
     assert_eq!(metadata["metadata"]["model"], INSTEAD);
-    // It stays the model of the task, also for those who come later.
+    // It stays the model of the task, also after later messages.
     let next: Vec<Event> = fixture.client().stream("message/stream", prompt_in(&task, "TEXT x")).collect();
     assert_eq!(named(&next), [INSTEAD]);
     assert!(fixture.fake.turns().last().expect("a request").head.target().contains(INSTEAD));
@@ -211,7 +211,7 @@ fn a_conversation_is_summarised_when_a_user_asks_for_it() {
     let contents = request(&fixture)["contents"].to_string();
     assert!(contents.contains("<state_snapshot>") && !contents.contains("plumage"), "{contents}");
     assert!(!contents.contains("/compress"), "{contents}");
-    // Another time there is nothing new but one turn, and an unknown conversation is none.
+    // A later prompt adds one turn. An unknown context has no earlier conversation.
     let refused = fixture.client().post("/executeCommand", &json!({ "command": "compact" })).json();
     assert!(refused.to_string().contains("no conversation"), "{refused}");
 }

@@ -1,6 +1,6 @@
 //! Approvals, the order of prompts, and cancellation.
 
-use crate::drive::{Fixture, odd_seconds, running, task_in};
+use crate::drive::{Fixture, running, task_in, unique_seconds};
 use crate::support::client::{Client, Event};
 use crate::support::eventually;
 use crate::support::message::{
@@ -9,7 +9,7 @@ use crate::support::message::{
 use serde_json::{Value, json};
 use std::sync::Barrier;
 
-/// An answer with the user's own text for the file.
+/// An approval with other content for the file.
 fn edited(task: &str, call: &str, content: &str) -> Value {
     let mut params = approval(task, call, "proceed_once");
     params["message"]["parts"][0]["data"]["newContent"] = json!(content);
@@ -92,14 +92,14 @@ fn an_edit_of_a_changed_file_asks_again() {
         assert!(present.contains("by the user"), "{present}");
         std::fs::write(&path, format!("{present}and by the user\n")).expect("a file");
     }
-    // The last change made the last question old again: one more, and then it is true.
+    // The last change outdated the last question: after one more question the edit is made.
     for _ in 0..2 {
         fixture.client().call("message/send", approval(&task, &calls[0], "proceed_once"));
     }
     assert_eq!(fixture.file("notes.txt").as_deref(), Some("by the model\n"));
 }
 
-/// How often the calls of a task were asked about.
+/// How many questions there were about each call of a task.
 fn questions(fixture: &Fixture, task: &str) -> usize {
     let asks = |event: &&Event| call_status_of(event.result()) == "awaiting_approval";
     fixture.whole(task).iter().filter(asks).count()
@@ -141,14 +141,14 @@ fn edits_of_one_file_are_asked_about_once_each_in_any_order_and_over_a_crash() {
     assert_eq!(answer(&fixture, &task, &calls[1], "proceed_always"), "I\n2\n");
     assert_eq!(questions(&fixture, &task), 3);
 
-    // What an earlier edit leaves alone is still the change that was shown; what depends on it cannot be made.
+    // An edit that does not depend on the refused one is made as it was shown; one that depends on it fails.
     let (task, calls) = ask(&fixture);
     assert_eq!(answer(&fixture, &task, &calls[0], "cancel"), "one\ntwo\n");
     assert_eq!(answer(&fixture, &task, &calls[1], "proceed_once"), "one\n2\n");
     assert_eq!(answer(&fixture, &task, &calls[2], "proceed_once"), "one\n2\n");
     assert_eq!(questions(&fixture, &task), 3);
 
-    // A change by others between two of them is asked about.
+    // If somebody else changes the file between two edits, the next one is asked about again.
     let (task, calls) = ask(&fixture);
     assert_eq!(answer(&fixture, &task, &calls[0], "proceed_once"), "1\ntwo\n");
     std::fs::write(&path, "1\ntwo\nthree\n").expect("a file");
@@ -233,7 +233,7 @@ fn proceed_always_lasts_for_the_task_only() {
 #[test]
 fn cancelling_ends_commands_and_their_processes() {
     let fixture = Fixture::new();
-    let (plain, escaped, stubborn) = (odd_seconds(), odd_seconds(), odd_seconds());
+    let (plain, escaped, stubborn) = (unique_seconds(), unique_seconds(), unique_seconds());
     let script = format!(
         "SHELL trap '' TERM; echo begin; setsid -f sleep {escaped}; (trap '' TERM; exec sleep {stubborn}) & sleep {plain}"
     );

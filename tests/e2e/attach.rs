@@ -1,5 +1,5 @@
-//! `gemini-a2a attach` from outside: which server it finds, what it says when there is none, and who may attach. What it shows is tested
-//! in `tests/attach.rs`; without a terminal it ends once it is connected, and says that it lacks one.
+//! `gemini-a2a attach`: which server it finds, its errors when there is none, and who may attach. Its screen is tested in
+//! `tests/attach.rs`; without a terminal it ends with an error as soon as it is connected.
 
 use crate::drive::Fixture;
 use crate::peers::{Tool, socket};
@@ -14,7 +14,7 @@ use std::thread;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_gemini-a2a");
 const CONNECTED: &str = "attach shows a session in a terminal";
 
-/// The status and the line of an attempt; the state directory is `gemini-a2a` in this one.
+/// The exit status and the error of `attach`; its state directory is `gemini-a2a` in `state`.
 fn attach(state: &Path, args: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(PROGRAM)
         .arg("attach")
@@ -86,7 +86,7 @@ fn what_is_no_server_is_named() {
     assert!(status == Some(3) && said.contains("Connection refused"), "{status:?} {said}");
 }
 
-/// The process cannot be looked into, but over the Unix socket the server knows which one it is.
+/// The server cannot inspect the process of `attach`, but over the Unix socket the kernel names it.
 #[test]
 fn people_may_attach_while_a_tool_runs_and_tools_may_not() {
     let fixture = Fixture::new();

@@ -22,8 +22,8 @@ fn server(home: &TempDir, settings: &Value, more: &[&str]) -> Fixture {
 
 const YOLO: &[&str] = &["--approval-mode", "yolo", "--trust-workspace"];
 
-/// What a client was told in all events.
-fn told(events: &[Event]) -> String {
+/// All texts of the events.
+fn texts(events: &[Event]) -> String {
     events.iter().map(|event| text_of(event.result()) + "\n").collect()
 }
 
@@ -52,10 +52,10 @@ fn a_hook_before_a_tool_denies_with_its_errors_and_other_ends_are_notices() {
             }
             None => {
                 assert_eq!(fixture.file("a.txt").as_deref(), Some("hello"), "{command}");
-                assert!(told(&events).contains("The hook guard failed"), "{}", told(&events));
+                assert!(texts(&events).contains("The hook guard failed"), "{}", texts(&events));
             }
         }
-        // It is about writing only.
+        // The hook is only for `write_file`.
         fixture.say("SHELL touch b ;; TEXT ok");
         assert_eq!(fixture.file("b").as_deref(), Some(""));
     }
@@ -77,7 +77,7 @@ fn rewritten_arguments_are_asked_about_and_a_hook_grants_nothing() {
     let _ = fixture.client().stream("message/stream", approval(&task, &call, "proceed_once")).count();
     assert_eq!((fixture.file("safe.txt").as_deref(), fixture.file("a.txt")), (Some("hello"), None));
 
-    // New arguments have to fit the schema, and a hook may have a question asked that nobody else would.
+    // New arguments must fit the schema, and a hook may demand approval for a call that would need none.
     let wrong = r#"echo '{"hookSpecificOutput": {"tool_input": {"file_path": 7}}}'"#;
     let fixture = server(&home, &one("BeforeTool", "write_file", wrong), YOLO);
     assert_eq!(refusal(&fixture.say("WRITE a.txt hello"))["errorType"], "invalid_tool_params");
@@ -106,7 +106,7 @@ fn hooks_of_a_project_never_run_before_they_are_allowed() {
     assert_eq!(fixture.file("ran"), None, "still not allowed");
     let list = fixture.client().post("/executeCommand", &json!({ "command": "hooks" })).json();
     assert_eq!(list["data"]["hooks"][0]["state"], "not allowed", "{list}");
-    // As it is after somebody allowed it at the machine.
+    // As after `/hooks allow` in a terminal.
     let hash = gemini_a2a::task::log::blob::sha256(br#"["guard","touch ran"]"#);
     let workspace = fixture.server.workspace().canonicalize().expect("it is there");
     put(
@@ -115,7 +115,7 @@ fn hooks_of_a_project_never_run_before_they_are_allowed() {
     );
     fixture.say("SHELL mkdir c ;; TEXT ok");
     assert_eq!(fixture.file("ran").as_deref(), Some(""));
-    // In a workspace that is not trusted its settings are not read.
+    // The settings of an untrusted workspace are not read.
     let fixture = server(&home, &json!({}), &[]);
     put(&fixture.server.workspace().join(".gemini/settings.json"), &settings.to_string());
     fixture.say("READ none.txt ;; TEXT ok");
@@ -185,7 +185,7 @@ fn a_hook_refuses_a_prompt_keeps_a_turn_going_and_ends_one() {
     let fixture = server(&home, &one("AfterAgent", "", again), &[]);
     let events = fixture.say("TEXT first");
     assert_eq!(fixture.fake.requests().len(), 4, "three times more");
-    assert_eq!(told(&events).matches("once more\n").count(), 3 + 4, "its answers, and what the hook says of each");
+    assert_eq!(texts(&events).matches("once more\n").count(), 3 + 4, "its answers, and what the hook says of each");
     assert_eq!(state_of(events.last().expect("an end").result()), Some("input-required"));
 
     let stop = r#"echo '{"continue": false, "stopReason": "enough"}'"#;
@@ -195,12 +195,12 @@ fn a_hook_refuses_a_prompt_keeps_a_turn_going_and_ends_one() {
     let last = events.last().expect("an end").result();
     assert!(text_of(last).contains("A hook ended the turn: enough"), "{last}");
 
-    // The answer is complete: that its turn ends is no failure.
+    // The answer is complete, so the end of the turn is no failure.
     let fixture = server(&home, &one("AfterAgent", "", stop), &[]);
     let events = fixture.say("TEXT done");
     assert_eq!(state_of(events.last().expect("an end").result()), Some("input-required"));
-    assert!(told(&events).contains("The hook guard ended the turn: enough"), "{}", told(&events));
-    assert!(!told(&events).contains("A hook ended the turn"), "{}", told(&events));
+    assert!(texts(&events).contains("The hook guard ended the turn: enough"), "{}", texts(&events));
+    assert!(!texts(&events).contains("A hook ended the turn"), "{}", texts(&events));
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn a_hook_for_several_tools_misses_none_of_them() {
     assert_eq!(count(), 1, "once for a call");
     fixture.say(r#"CALL grep_search {"pattern": "hello"} ;; TEXT ok"#);
     assert_eq!(count(), 2);
-    // The name that the tool had before.
+    // The former name of the tool.
     fixture.say(r#"CALL search_file_content {"pattern": "hello"} ;; TEXT ok"#);
     assert_eq!(count(), 3);
 }
@@ -326,12 +326,12 @@ fn a_hook_is_told_before_a_conversation_is_summarised() {
     assert_eq!((&seen["hook_event_name"], &seen["trigger"]), (&json!("PreCompress"), &json!("auto")));
     assert_eq!(seen["session_id"], task);
     assert_eq!(fixture.file("manual"), None, "it is about another trigger");
-    // It only looks on: the conversation is summarised, and people are told what it said.
+    // The hook cannot prevent the summary; its message is shown.
     let requests = fixture.fake.requests();
     let summary = requests.iter().position(|request| request.verb() == "generateContent").expect("a summary");
     assert_eq!(summary, requests.len() - 2, "before the next request");
     assert!(requests[summary + 1].body["contents"].to_string().contains("what was said before"));
-    assert!(told(&events).contains("Not now."), "{}", told(&events));
+    assert!(texts(&events).contains("Not now."), "{}", texts(&events));
 }
 
 #[test]

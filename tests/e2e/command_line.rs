@@ -19,7 +19,7 @@ struct Ended {
 const SERVER: &str = env!("CARGO_BIN_EXE_gemini-a2a");
 const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
 
-/// Runs the program to its end, which is expected to come by itself.
+/// Runs the program until it ends by itself.
 fn run(dir: &TempDir, args: &[&str]) -> Ended {
     finish(dir, Command::new(SERVER).args(args))
 }
@@ -132,7 +132,7 @@ fn a_variable_with_a_bad_value_is_named() {
     }
 }
 
-/// Root may write everywhere, so root becomes somebody else for this.
+/// Root may write everywhere, so the test runs the program as another user.
 #[test]
 fn an_unwritable_state_directory_is_named() {
     let dir = TempDir::new("cli");
@@ -180,8 +180,8 @@ fn shutdown_cuts_a_model_request_and_says_so() {
     assert_eq!(fixture.server.ended().code(), Some(0));
 }
 
-/// A model that does not answer and a command that does not end are given up; streams end before that, and the next start finds a task
-/// to go on with.
+/// At shutdown streams end first, then a model request and a command that do not end by themselves are stopped. After the next start the
+/// tasks can be continued.
 #[test]
 fn streams_end_at_shutdown_and_their_tasks_can_be_continued() {
     let mut fixture = Fixture::new();
@@ -195,7 +195,7 @@ fn streams_end_at_shutdown_and_their_tasks_can_be_continued() {
     let last = thinking.last().expect("a last frame");
     assert!(last.is_final() && state_of(last.result()) == Some("input-required"), "{last:?}");
     assert_ne!(text_of(last.result()), "", "it says why");
-    // The command runs on for a while, and its stream does not wait for it.
+    // The command continues to run for a while, and its stream does not wait for that.
     running.until_words(": restarting\n");
     assert!(running.all(|event| !event.is_final()));
     assert_eq!(fixture.server.ended().code(), Some(130));
@@ -207,7 +207,7 @@ fn streams_end_at_shutdown_and_their_tasks_can_be_continued() {
     }
 }
 
-/// Nothing will happen for these any more: a prompt behind another one, a watcher of a question that nobody answers.
+/// Calls that wait for a queued prompt, and for an answer to a question, are answered at shutdown.
 #[test]
 fn a_blocking_call_is_answered_at_shutdown() {
     let mut fixture = Fixture::new();
@@ -249,7 +249,7 @@ fn an_open_question_does_not_delay_shutdown() {
 fn two_servers_share_a_state_dir_but_never_a_task() {
     let mut first = Fixture::new();
     let state = first.server.state_dir();
-    // What the harness appends is overridden by what the script appends after it.
+    // The script appends its own `--state-dir`, which overrides the one of the test harness.
     let script = format!("exec {} serve \"$@\" --state-dir {}", SERVER, state.display());
     let setup = crate::support::server::Setup::of("/bin/sh".as_ref())
         .arg("-c")
@@ -261,7 +261,7 @@ fn two_servers_share_a_state_dir_but_never_a_task() {
     let second = setup.start();
     let mut client = crate::support::client::Client::new(&second.url());
 
-    // Its own tasks work, and those of the first are refused in words.
+    // The second server serves its own tasks, and refuses those of the first one with a reason.
     let own = client.call("message/send", prompt("TEXT mine"));
     assert_eq!(state_of(&own), Some("input-required"));
     let refused = client.rpc("message/send", approval(&held, &calls[0], "proceed_once"));
@@ -270,7 +270,7 @@ fn two_servers_share_a_state_dir_but_never_a_task() {
     first.client().call("message/send", approval(&held, &calls[0], "proceed_once"));
     assert_eq!(first.file("held.txt").as_deref(), Some("x"));
 
-    // The first dies; what it held is free.
+    // When the first server has died, the second one can open its tasks.
     first.server.kill9();
     let free = eventually("the task to be free", || {
         let reply = client.rpc("message/send", prompt_in(&held, "TEXT taken over"));

@@ -1,4 +1,4 @@
-//! Slash commands over both of their APIs: lists, results, receipts, and the command that starts the model.
+//! Slash commands over both of their APIs: lists, results, execution ids, and the command that starts a turn of the model.
 
 use crate::support::TempDir;
 use crate::support::client::{Client, Event};
@@ -147,7 +147,7 @@ fn an_invalid_slash_command_is_refused() {
 }
 
 #[test]
-fn a_receipt_names_the_task_to_watch() {
+fn the_execution_id_is_the_task_to_watch() {
     let fixture = Fixture::new(&[]);
     let mut client = fixture.client();
     let params = json!({ "command_path": ["memory", "add"], "args": "it's 5 o'clock" });
@@ -207,7 +207,7 @@ fn init_starts_the_model_once() {
 #[test]
 fn a_command_waits_over_a_crash_like_any_task() {
     let mut fixture = Fixture::new(&[]);
-    // Nobody allows what the model wants to write, so the task waits while the server dies.
+    // The edit of the model is not approved, so the task waits while the server is killed.
     let events = fixture.init();
     let task = events[0].result()["id"].as_str().expect("a task").to_owned();
     let last = events.last().expect("an end").result();

@@ -1,4 +1,4 @@
-//! Many real connections: of another user, silent ones, and of stalled readers.
+//! Many connections: those of another user, silent ones, and those of stalled readers.
 
 use crate::drive::{can_be_another_user, has};
 use crate::support::client::Client;
@@ -23,7 +23,7 @@ fn small(fake: &FakeGemini) -> Server {
         .start()
 }
 
-/// Another user who opens connections and says nothing on them, until the value is dropped.
+/// A process of another user that holds silent connections open until the value is dropped.
 struct OtherUser(Child);
 
 impl OtherUser {
@@ -50,8 +50,8 @@ impl Drop for OtherUser {
     }
 }
 
-/// Asks on so many connections, each a new one, and has a whole turn.
-fn served(server: &Server, requests: usize) {
+/// Makes requests on as many new connections, and runs a turn.
+fn expect_service(server: &Server, requests: usize) {
     let client = || Client::new(&server.url());
     for n in 0..requests {
         assert_eq!(client().get("/health").status(), 200, "request {n}");
@@ -67,11 +67,11 @@ fn another_user_cannot_use_up_the_connections() {
     }
     let fake = FakeGemini::start();
     let server = small(&fake);
-    // What is under way when they come goes on.
+    // Requests that have begun before continue.
     let mut stream = Client::new(&server.url()).stream("message/stream", prompt("TEXT begun ++ HOLD ++ TEXT ended"));
     stream.until("the first words", |event| event.json.to_string().contains("begun"));
     let _strangers: Vec<OtherUser> = (0..3).map(|_| OtherUser::with(200, server.port())).collect();
-    served(&server, 100);
+    expect_service(&server, 100);
     fake.release();
     assert!(stream.any(|event| event.json.to_string().contains("ended")));
     let told = "other users of this machine have 32 connections open";
@@ -84,17 +84,17 @@ fn silent_connections_are_closed_when_the_limit_is_reached() {
     let server = small(&fake);
     let connect = |_| TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
     let _silent: Vec<TcpStream> = (0..300).map(connect).collect();
-    served(&server, 100);
-    // Those that rest between two requests are no different.
+    expect_service(&server, 100);
+    // The same for kept-alive connections without a request.
     let mut rest: Vec<Client> = (0..200).map(|_| Client::new(&server.url())).collect();
     for client in &mut rest {
         assert_eq!(client.get("/health").status(), 200);
     }
-    served(&server, 100);
+    expect_service(&server, 100);
 }
 
-/// How much the kernel holds for the peer at `port`, as the server's end of the connection; None if that end is gone.
-fn held_for(port: u16, server: &Server) -> Option<u64> {
+/// The bytes in the kernel's send buffer of the server's connection to `port`; None if that connection is closed.
+fn send_buffer_of(port: u16, server: &Server) -> Option<u64> {
     let table = std::fs::read_to_string("/proc/net/tcp").expect("the table of connections");
     let ends = [format!(":{:04X}", server.port()), format!(":{port:04X}")];
     table.lines().find_map(|line| {
@@ -109,7 +109,7 @@ fn held_for(port: u16, server: &Server) -> Option<u64> {
 fn a_stalled_reader_uses_little_memory_and_is_reset() {
     let fake = FakeGemini::start();
     let server = Setup::new(&fake).start();
-    // Another client makes the task say megabytes.
+    // Another client starts a turn with megabytes of text.
     let client = Client::new(&server.url());
     let task = client.stream("message/stream", prompt("STREAM 1500 0 4096")).find_map(|event| {
         let task = event.json["result"]["taskId"].as_str().or(event.json["result"]["id"].as_str());
@@ -120,24 +120,24 @@ fn a_stalled_reader_uses_little_memory_and_is_reset() {
     let port = stopped.local_addr().expect("an address").port();
     let request = client.bytes("GET", &format!("/v1/tasks/{task}:subscribe?after=0"), &[], b"");
     stopped.write_all(&request).expect("a request");
-    eventually("the kernel holds something", || held_for(port, &server).filter(|held| *held > 0));
+    eventually("the kernel holds something", || send_buffer_of(port, &server).filter(|held| *held > 0));
     let mut most = 0;
-    // Not a byte is read until the server cuts the connection off.
+    // The client reads nothing until the server resets the connection.
     eventually("the connection is cut off", || {
-        let held = held_for(port, &server);
+        let held = send_buffer_of(port, &server);
         most = most.max(held.unwrap_or(0));
         held.is_none().then_some(())
     });
-    // The kernel doubles what it is told, for its own use, and takes a last piece beyond that. Left alone it takes megabytes.
+    // The kernel doubles the configured size for its own use and accepts one more piece. Without a limit it takes megabytes.
     assert!(most <= 4 * 64 * 1024, "the kernel held {most} bytes for a peer that does not read");
     let end = stopped.read_to_end(&mut Vec::new()).expect_err("not as if that had been all");
     assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset, "{end}");
-    // Who reads gets all of it, and an end.
+    // A client that reads gets all events and the end of the stream.
     let whole = Client::new(&server.url()).events("GET", &format!("/v1/tasks/{task}:subscribe?after=0"), &[], b"");
     assert!(whole.count() > 1_000);
 }
 
-/// Messages that a worker decodes stop the reading of their socket. No event says that it can be read on.
+/// A socket is not read while a worker decodes its long message. The server must continue to read without a new readiness event.
 #[test]
 fn long_messages_follow_each_other_on_a_socket() {
     let fake = FakeGemini::start();
@@ -146,7 +146,7 @@ fn long_messages_follow_each_other_on_a_socket() {
     let pad = "x".repeat(100_000);
     let text = format!("HANG\n{pad}");
     let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]});
-    // The turn does not end, so nothing is written meanwhile.
+    // The turn does not end, so the server writes nothing meanwhile.
     socket.send_all(&[
         json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}),
         json!({"jsonrpc": "2.0", "id": 2, "method": "GetTask", "params": {"id": "none", "pad": pad}}),

@@ -1,6 +1,6 @@
 //! The server dies without warning and is started again on the same state.
 
-use crate::drive::{EXTENSION, Fixture, assert_in_order, odd_seconds, running, seen, task_in};
+use crate::drive::{EXTENSION, Fixture, assert_in_order, running, seen, task_in, unique_seconds};
 use crate::support::client::Event;
 use crate::support::eventually;
 use crate::support::message::{approval, call_of, call_status_of, kind_of, prompt, prompt_in, state_of, text_of};
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use std::thread;
 use std::time::Duration;
 
-/// What a socket of the live session is shown until somebody else has the next word.
-fn shown(socket: &mut Socket) -> Vec<Value> {
+/// The events of the live session on a socket, up to the final one.
+fn events_of_turn(socket: &mut Socket) -> Vec<Value> {
     let mut shown = vec![];
     loop {
         let event = socket.read();
@@ -34,21 +34,21 @@ fn a_session_continues_after_a_crash_and_is_not_confused_with_another() {
     };
     let mut socket = Socket::open(&fixture.server.url(), "/ws", None);
     say(&mut socket, "STREAM 5");
-    let all = shown(&mut socket);
+    let all = events_of_turn(&mut socket);
     let (task, seq) = (all[1]["taskId"].as_str().expect("a task"), &all[1]["seq"]);
     let place = format!("/ws?after={task}:{seq}");
     fixture.server.kill9();
     fixture.server.restart();
     let mut again = Socket::open(&fixture.server.url(), &place, None);
-    assert_eq!(shown(&mut again), all[2..]);
+    assert_eq!(events_of_turn(&mut again), all[2..]);
 
-    // A server that never had that session shows its own, and all that comes.
+    // A server without that session shows its own session from now on.
     let other = Fixture::new();
     let mut first = Socket::open(&other.server.url(), "/ws", None);
     say(&mut first, "STREAM 5 ++ TEXT more");
-    let before = shown(&mut first);
+    let before = events_of_turn(&mut first);
     let mut stranger = Socket::open(&other.server.url(), &place, None);
-    let told = shown(&mut stranger);
+    let told = events_of_turn(&mut stranger);
     assert_eq!(told.len(), 1, "{told:#?}");
     assert_eq!(
         (&told[0]["kind"], &told[0]["taskId"], &told[0]["seq"]),
@@ -56,7 +56,7 @@ fn a_session_continues_after_a_crash_and_is_not_confused_with_another() {
     );
     assert_ne!(told[0]["taskId"], task);
     say(&mut first, "TEXT then");
-    assert_eq!(shown(&mut stranger), shown(&mut first));
+    assert_eq!(events_of_turn(&mut stranger), events_of_turn(&mut first));
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_stream_continues_after_a_crash() {
     assert_eq!(state_of(end.result()), Some("input-required"));
     assert!(text_of(end.result()).contains("restarted"), "{end:?}");
     assert_in_order(&read);
-    // The task itself, which a new stream begins with, is not an event of the log.
+    // A new stream begins with the task, which is not an event of the log.
     assert_eq!(seen(&read[1..]), seen(&fixture.whole(&task)));
 
     let next: Vec<Event> = fixture.client().stream("message/stream", prompt_in(&task, "TEXT Back.")).collect();
@@ -172,7 +172,7 @@ fn an_open_approval_survives_a_crash_and_is_answered_once() {
     assert_eq!(fixture.file("runs.txt").as_deref(), Some("ran\n"));
 }
 
-/// Between the acceptance of an answer and the end of the command lies everything: the server dies somewhere in there.
+/// The server is killed at a random moment between the acceptance of an answer and the end of the command.
 #[test]
 fn an_accepted_approval_survives_a_crash_and_runs_at_most_once() {
     let mut fixture = Fixture::new();
@@ -183,7 +183,7 @@ fn an_accepted_approval_survives_a_crash_and_runs_at_most_once() {
         let mut params = approval(&task, &calls[0], "proceed_once");
         params["configuration"] = json!({ "blocking": false });
         fixture.client().call("message/send", params.clone());
-        // Not a wait for anything: the moment of the crash is what is thrown here.
+        // Chooses the moment of the crash.
         thread::sleep(Duration::from_micros(random.within(0, 24_999)));
         fixture.server.kill9();
         fixture.server.restart();
@@ -211,7 +211,7 @@ fn an_accepted_approval_survives_a_crash_and_runs_at_most_once() {
 #[test]
 fn a_running_command_ends_with_the_server_and_its_call_is_interrupted() {
     let mut fixture = Fixture::new();
-    let (child, escaped) = (odd_seconds(), odd_seconds());
+    let (child, escaped) = (unique_seconds(), unique_seconds());
     let script = format!("SHELL echo begin; setsid -f sleep {escaped}; sleep {child}");
     let (task, calls) = fixture.ask(&script);
     let mut stream = fixture.client().stream("message/stream", approval(&task, &calls[0], "proceed_once"));
@@ -228,14 +228,14 @@ fn a_running_command_ends_with_the_server_and_its_call_is_interrupted() {
     assert_eq!(ended["response"]["errorType"], "interrupted");
     let end = tail.last().expect("events");
     assert!(end.is_final() && state_of(end.result()) == Some("input-required"), "{end:?}");
-    // Also for those to whom a turn that came to its end is a completed task.
+    // Also in the profile in which a turn that has ended is a completed task.
     let told = fixture.client().field("A2A-Extensions", EXTENSION).call("tasks/get", json!({ "id": task }));
     assert_eq!(state_of(&told), Some("input-required"));
     assert_eq!(told["status"]["message"]["parts"], end.result()["status"]["message"]["parts"]);
 
     let next: Vec<Event> = fixture.client().stream("message/stream", prompt_in(&task, "TEXT Going on.")).collect();
     assert_eq!(text_of(next[1].result()), "Going on.");
-    // The model is told what became of its call.
+    // The model gets the result of its call.
     let asked = fixture.fake.turns().pop().expect("a request").body.to_string();
     assert!(asked.contains("functionResponse"), "{asked}");
 }
@@ -247,7 +247,7 @@ fn accepted_prompts_get_their_turns_after_a_crash() {
     let task = task_in(&[stream.next().expect("a task")]);
     for n in 1..=3 {
         let mut params = prompt_in(&task, &format!("TEXT answer {n}"));
-        // The same id every time: each message counts.
+        // The message id is the same every time: each message counts.
         params["message"]["messageId"] = json!("one-for-all");
         params["configuration"] = json!({ "blocking": false });
         fixture.client().call("message/send", params);
@@ -269,7 +269,7 @@ fn accepted_prompts_get_their_turns_after_a_crash() {
 #[test]
 fn after_a_crash_the_running_call_is_interrupted_and_the_other_still_asks() {
     let mut fixture = Fixture::new();
-    let name = odd_seconds();
+    let name = unique_seconds();
     let script = format!("CALL run_shell_command {{\"command\":\"echo begin; sleep {name}\"}} ++ WRITE second.txt x");
     let (task, calls) = fixture.ask(&script);
     assert_eq!(calls.len(), 2);
@@ -310,7 +310,7 @@ fn truncated_and_damaged_journals_are_logged() {
         fixture.server.output().contains("its last events are lost").then_some(())
     });
     assert!(!fixture.server.output().contains("is damaged"), "nobody has read it yet");
-    // Whoever asks is told, and so is the log.
+    // Requests for the task get an error, and the log has a message.
     assert_eq!(fixture.client().fault("tasks/get", json!({ "id": bad })), -32603);
     eventually("the log tells of the damaged journal", || {
         fixture.server.output().contains("is damaged and cannot be used").then_some(())

@@ -9,7 +9,7 @@ use crate::support::message::{approval, asked_of, call_of, state_of, text_of};
 use crate::support::socket::Socket;
 use serde_json::{Value, json};
 
-/// A server with a home in which these files are, and others in the workspace.
+/// A server with these files, in the home directory or in the workspace.
 fn fixture(home: &TempDir, files: &[(&str, &str)], more: &[&str]) -> Fixture {
     for (name, text) in files {
         put(&home.path().join(".gemini").join(name), text);

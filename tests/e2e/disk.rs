@@ -1,6 +1,6 @@
 //! A full disk, and a low limit of open files. The tests with a full disk mount a small file system, which needs root.
 
-use crate::drive::{has, is_root, odd_seconds, running, task_in};
+use crate::drive::{has, is_root, running, task_in, unique_seconds};
 use crate::support::client::{Client, Event};
 use crate::support::fake::FakeGemini;
 use crate::support::message::{prompt, prompt_in, state_of, task_of, text_of};
@@ -154,7 +154,7 @@ fn a_command_that_fills_the_disk_can_be_canceled() {
     let fake = FakeGemini::start();
     let server = disk.serve("--approval-mode yolo --trust-workspace", &fake);
     let client = || Client::new(&server.url());
-    let mark = odd_seconds();
+    let mark = unique_seconds();
     let ballast = disk.path.join("ballast").display().to_string();
     // The command keeps printing, so that there is always an event to record.
     let command = format!("cat /dev/zero > {ballast}; while echo full; do sleep 0.05; done & sleep {mark}");

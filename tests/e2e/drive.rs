@@ -1,5 +1,4 @@
-//! Shared by the tests of this folder: starting a server with its model, waiting for a question, reading a whole log, and finding
-//! processes.
+//! Helpers of these tests: a server with its fake model, prompts and questions, the whole log of a task, and processes.
 
 use crate::support::client::{Client, Event};
 use crate::support::fake::FakeGemini;
@@ -32,8 +31,8 @@ impl Fixture {
         Fixture { server, fake }
     }
 
-    /// A server that is the first process of a PID namespace, after it was a shell that ran `before`. None, and a line that says so, if
-    /// there can be no such namespace.
+    /// A server as the first process of a PID namespace: a shell runs `before` and then executes the server. Prints a line and returns None
+    /// if no such namespace can be made.
     pub fn in_pid_namespace(before: &str) -> Option<Fixture> {
         let unshare = ["--pid", "--fork", "--kill-child", "--mount-proc"];
         let able = Command::new("unshare").args(unshare).arg("true").output();
@@ -57,7 +56,7 @@ impl Fixture {
         self.client().stream("message/stream", prompt(script)).collect()
     }
 
-    /// Prompts a new task whose calls will ask; gives the task and the calls.
+    /// Creates a task whose turn asks about calls. Returns the ids of the task and the calls.
     pub fn ask(&self, script: &str) -> (String, Vec<String>) {
         let events = self.say(script);
         let task = task_in(&events);
@@ -80,7 +79,7 @@ impl Fixture {
         task["status"]["state"].as_str().unwrap_or("?").to_string()
     }
 
-    /// Everything a client of the task could have seen, read in one go from its beginning.
+    /// All events of the task, read from its beginning.
     pub fn whole(&self, id: &str) -> Vec<Event> {
         self.client().resume("tasks/resubscribe", json!({ "id": id }), "0").collect()
     }
@@ -95,8 +94,8 @@ pub fn task_in(events: &[Event]) -> String {
     task.unwrap_or_else(|| panic!("no task in {events:#?}")).to_string()
 }
 
-/// What must be the same for every reader of an event: its id and its body. Whether a stream ends with it is the stream's
-/// own, so `final` and the token counts that come with it are left out.
+/// The part of events that is the same for every reader: id and body, without `final` and the token counts, which depend on where a
+/// stream ends.
 pub fn seen(events: &[Event]) -> Vec<(Option<String>, Value)> {
     let one = |event: &Event| {
         let mut result = event.result().clone();
@@ -111,7 +110,7 @@ pub fn seen(events: &[Event]) -> Vec<(Option<String>, Value)> {
     events.iter().map(one).collect()
 }
 
-/// Positions are ascending: nothing came twice, nothing out of order.
+/// Event ids are ascending: no event is repeated or out of order.
 pub fn assert_in_order(events: &[Event]) {
     let ids: Vec<u64> = events
         .iter()
@@ -121,8 +120,8 @@ pub fn assert_in_order(events: &[Event]) {
     assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "{ids:?}");
 }
 
-/// A number no other process has in its arguments: `sleep` with it is found again.
-pub fn odd_seconds() -> String {
+/// A number of seconds that no other process has in its arguments, so that a `sleep` with it can be found.
+pub fn unique_seconds() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     format!("9{}.{number}", std::process::id())
@@ -138,7 +137,7 @@ pub fn running(argument: &str) -> Vec<u32> {
     procfs::pids().filter(|pid| named(*pid) && is_alive(*pid)).collect()
 }
 
-/// Whether a process is there and not only waiting to be collected.
+/// Whether the process exists and is not a zombie.
 fn is_alive(pid: u32) -> bool {
     procfs::stat(pid).is_some_and(|stat| !stat.is_over)
 }
@@ -148,7 +147,7 @@ pub fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
-/// Whether this test can start programs as another user; says so when it cannot, because a test that needs it then passes.
+/// Whether this test can start programs as another user. If not, prints that the test is skipped.
 pub fn can_be_another_user() -> bool {
     if !is_root() {
         eprintln!("skipped: becoming another user takes root");
@@ -156,7 +155,7 @@ pub fn can_be_another_user() -> bool {
     is_root() && has("setpriv")
 }
 
-/// Whether a program can be started; says so when it cannot, because a test that needs it then passes.
+/// Whether a program can be started. If not, prints that the test is skipped.
 pub fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|dir| dir.join(program).exists());
@@ -166,7 +165,7 @@ pub fn has(program: &str) -> bool {
     found
 }
 
-/// Every file below a folder, with what is in it.
+/// Every file below a folder, with its content.
 pub fn files_below(dir: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     let mut found = vec![];
     let mut dirs = vec![dir.to_path_buf()];

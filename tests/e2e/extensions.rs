@@ -35,14 +35,14 @@ fn an_extension_tells_the_model_and_forbids_tools() {
     assert!(fixture.server.workspace().join("b").is_dir());
     assert_eq!(fixture.file("a"), None);
 
-    // Switched off for the workspace, nothing of it is used there.
+    // An extension that is switched off for the workspace is not used there.
     let off = json!({ "command": "extensions disable", "args": ["guard", "--scope", "workspace"] });
     let answer = fixture.client().post("/executeCommand", &off).json();
     assert_eq!(answer["data"], "The extension guard is switched off in this workspace.", "{answer}");
     fixture.say("SHELL touch a ;; TEXT ok");
     assert_eq!(fixture.file("a").as_deref(), Some(""));
     assert!(!request(&fixture)["contents"][0].to_string().contains("Guard every gate."));
-    // In another workspace it is used, unless the server was started without it.
+    // In another workspace it is used, unless the server was started with `-e none`.
     for (more, used) in [(&[][..], true), (&["-e", "none"], false), (&["--extensions", "other,Guard"], true)] {
         let fixture = start(more);
         fixture.say("TEXT ok");

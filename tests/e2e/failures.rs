@@ -30,7 +30,7 @@ fn a_failed_turn_says_so_in_every_response() {
         let text = &task["status"]["message"]["parts"][0]["text"];
         assert!(text.as_str().is_some_and(|text| text.starts_with(WHY)), "{dialect}: {task}");
     }
-    // The coder profile says it beside the state, until the next turn begins.
+    // The coder profile has the reason beside the state until the next turn begins.
     let error = |task: &Value| task["metadata"]["error"].as_str().is_some_and(|error| error.starts_with(WHY));
     let task = &rows[0].1;
     assert!(error(task) && rows[1..].iter().all(|(_, task, _)| !error(task)), "{rows:#?}");
@@ -48,7 +48,7 @@ fn a_failed_turn_says_so_in_every_response() {
 
 #[test]
 fn a_proxy_that_cannot_be_reached_is_named() {
-    // No request gets farther than this machine.
+    // The proxy is a closed port of this machine, so no request leaves it.
     let setup = Setup::without_model().env("GEMINI_API_KEY", "k-1").env("HTTPS_PROXY", "http://127.0.0.1:1");
     let server = setup.args(["--max-attempts", "1", "--model", "gemma-4-31b-it"]).start();
     let task = Client::new(&server.url()).call("message/send", prompt("hello"));

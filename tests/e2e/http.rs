@@ -184,7 +184,7 @@ fn an_invalid_request_is_refused_and_the_connection_closed() {
     assert_eq!(fixture.client().get("/health").status(), 200);
 }
 
-/// The body is longer than allowed and really sent: the client reads why, it is not just cut off.
+/// The body is longer than allowed and is sent: the client can read the error before the connection is closed.
 #[test]
 fn a_too_large_body_is_answered_while_it_arrives() {
     let fixture = Fixture::new();
@@ -192,7 +192,7 @@ fn a_too_large_body_is_answered_while_it_arrives() {
         "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
     let mut conn = send(&fixture, head.as_bytes());
     let piece = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
-    // Where the sending fails is the server's to choose; the answer is what counts.
+    // Sending may fail at any point; only the response counts.
     for _ in 0..400 {
         if conn.send(piece.as_bytes()).is_err() {
             break;
@@ -203,7 +203,7 @@ fn a_too_large_body_is_answered_while_it_arrives() {
     assert_eq!(refused.json()["error"]["code"], -32600);
 }
 
-/// What is only too large is refused in the words of its dialect, and nobody is asked to send it.
+/// A request that is too large gets an error of its dialect, and no `100 Continue`.
 #[test]
 fn a_too_large_content_length_is_refused() {
     let fixture = Fixture::new();
@@ -245,7 +245,7 @@ fn a_wrong_method_gets_405_and_an_unknown_path_404() {
         assert!([400, 404].contains(&answer.status()), "{path}: {}", answer.status());
         assert!(answer.json()["error"].is_string(), "{path}");
     }
-    // Slashes too many or at the end are forgiven.
+    // Repeated and trailing slashes are accepted.
     assert_eq!(client.get("//health/").status(), 200);
 }
 
@@ -273,7 +273,7 @@ fn only_json_is_read() {
     assert_eq!(text.status(), 400);
 }
 
-/// More comes in than one turn of the loop takes, on many connections and again and again: all are gone on with, and none twice.
+/// Large requests arrive on many connections, faster than one turn of the loop reads: each is answered exactly once.
 #[test]
 fn large_requests_at_once_are_all_answered() {
     let fixture = Fixture::new();

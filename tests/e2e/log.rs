@@ -1,4 +1,4 @@
-//! The log on standard error: what an operator is told at each level.
+//! The log on standard error: its messages at each level.
 
 use crate::drive::Fixture;
 use crate::support::eventually;
@@ -68,7 +68,7 @@ fn info_has_what_an_operator_needs_and_no_more() {
     assert!(lines.iter().all(|line| !line.starts_with("debug")), "{lines:?}");
 }
 
-/// What a command refuses is no concern of the operator; a model that cannot be asked is.
+/// A slash command that is refused is not logged as a warning; a model that cannot be reached is.
 #[test]
 fn a_refused_command_is_no_warning() {
     let fixture = Fixture::with(|setup| setup.env("GEMINI_API_KEY", "key").arg("--trust-workspace"));

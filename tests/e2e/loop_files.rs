@@ -1,5 +1,5 @@
-//! The loop's thread opens no file after the start but the journal of a new task: whatever else is read or written there would
-//! make all clients wait for a slow disk. strace watches that thread, which is the process's first.
+//! After the start the loop's thread opens no file but the journal of a new task: any other access would make all clients wait for a slow
+//! disk. strace traces that thread, which is the first one of the process.
 
 use crate::drive::{Fixture, has};
 use crate::support::message::{approval, prompt, prompt_at};
@@ -10,16 +10,16 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// strace on one thread, ended with the value.
-struct Watch {
+/// strace on one thread, until the value is dropped.
+struct Trace {
     strace: Child,
     log: PathBuf,
     _dir: TempDir,
 }
 
-impl Watch {
-    /// None where it cannot be had.
-    fn on(pid: u32) -> Option<Watch> {
+impl Trace {
+    /// None if strace is missing or not permitted.
+    fn on(pid: u32) -> Option<Trace> {
         if !has("strace") {
             eprintln!("skipped: strace is not installed");
             return None;
@@ -40,17 +40,17 @@ impl Watch {
             eprintln!("skipped: strace cannot watch the server: {line}");
             return None;
         }
-        Some(Watch { strace, log, _dir: dir })
+        Some(Trace { strace, log, _dir: dir })
     }
 
-    /// What was opened so far.
+    /// The calls that have opened files so far.
     fn opened(&self) -> Vec<String> {
         let text = std::fs::read_to_string(&self.log).expect("a log of calls");
         text.lines().filter(|line| line.contains("open") || line.contains("creat")).map(str::to_owned).collect()
     }
 }
 
-impl Drop for Watch {
+impl Drop for Trace {
     fn drop(&mut self) {
         let _ = (self.strace.kill(), self.strace.wait());
     }
@@ -69,9 +69,9 @@ fn id(task: &Value) -> String {
 fn the_loop_opens_no_file_but_new_journals() {
     let mut setup = Fixture::with(|setup| setup.arg("--audit"));
     let mut client = setup.client();
-    // Answered when the start is over.
+    // This request is answered when the start is complete.
     assert_eq!(client.get("/health").status(), 200);
-    let Some(watch) = Watch::on(setup.server.pid()) else {
+    let Some(watch) = Trace::on(setup.server.pid()) else {
         return;
     };
     let created = client.post("/tasks", &json!({"workspacePath": setup.server.workspace()}));
@@ -100,17 +100,17 @@ fn the_loop_opens_no_file_but_new_journals() {
     assert!(others.is_empty(), "the loop opened {others:#?}");
     drop(watch);
 
-    // After a restart nothing is in memory, and the task has three ancestors.
+    // After a restart no task is in memory, and this one continues three others.
     setup.server.restart();
     let mut client = setup.client();
     assert_eq!(client.get("/health").status(), 200);
-    let watch = Watch::on(setup.server.pid()).expect("strace worked before");
+    let watch = Trace::on(setup.server.pid()).expect("strace worked before");
     assert_eq!(client.call("tasks/get", json!({ "id": newest }))["id"], newest.as_str());
     let listed = client.rpc("ListTasks", json!({"pageSize": 50}));
     assert!(listed["result"]["tasks"].as_array().is_some_and(|tasks| tasks.len() > 4), "{listed}");
     assert_eq!(watch.opened(), [""; 0]);
 
-    // Another server rewrites the index and holds its lock: the next lines wait for it.
+    // While another process holds the lock of the index, new lines are added later.
     let index = setup.server.state_dir().join("index.jsonl");
     let held = std::fs::File::open(&index).expect("an index");
     flock(&held, FlockOperation::LockExclusive).expect("nobody holds it for long");

@@ -1,5 +1,4 @@
-//! Images and other files for the model, by `read_file`, by `@` and in messages: what the model API is sent, what the journal has, what
-//! clients are shown.
+//! Images and other files by `read_file`, by `@` and in messages: in requests to the model API, in the journal, and in events.
 
 use crate::drive::{Fixture, task_in};
 use crate::support::message::{call_of, call_status_of, prompt, prompt_in, text_of};
@@ -10,7 +9,7 @@ use gemini_a2a::limits::INLINE_PROMPT_BYTES;
 use serde_json::{Value, json};
 use std::fs;
 
-/// A file that begins like a picture.
+/// The content of a file that begins like a PNG.
 fn picture(bytes: usize) -> Vec<u8> {
     let mut picture = b"\x89PNG\r\n\x1a\n\0".to_vec();
     picture.resize(bytes, 7);
@@ -55,7 +54,7 @@ fn a_picture_that_is_read_reaches_the_model_and_is_stored_by_its_hash() {
     assert_eq!(response["parts"], json!([inline(&long)]));
     let task = task_in(&events);
     assert!(!journal(&fixture, &task).contains("iVBORw"), "the journal has its hash only");
-    // It is read again from there for every later request, also after a crash.
+    // The picture is read from the stored file for every later request, also after a crash.
     fixture.server.restart();
     let _ = fixture.client().stream("message/stream", prompt_in(&task, "TEXT Still.")).count();
     assert_eq!(sent(&fixture, 2)[0]["functionResponse"]["parts"], json!([inline(&long)]));
@@ -130,7 +129,7 @@ fn a_picture_that_the_api_refuses_does_not_spoil_the_conversation() {
 }
 
 #[test]
-fn what_cannot_be_shown_is_refused_with_advice() {
+fn a_file_that_cannot_be_shown_is_refused_with_advice() {
     let fixture = Fixture::with(|setup| setup);
     let mut params = with_picture("TEXT x", b"GIF89a");
     params["message"]["parts"][1]["file"]["mimeType"] = "image/gif".into();

@@ -1,4 +1,4 @@
-//! What the model and clients get of the output of calls, also if it is too long for a result.
+//! The output of calls for the model and for clients, also output that is too long for a result.
 
 use crate::drive::{EXTENSION, Fixture};
 use crate::support::client::Event;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// What the model was told of its last call.
+/// The result of the last call in the last model request.
 fn last_result(fixture: &Fixture) -> String {
     let turns = fixture.fake.turns();
     let contents = turns.last().expect("a request").body["contents"].as_array().cloned().unwrap_or_default();
@@ -48,7 +48,7 @@ fn long_output_is_kept_until_its_task_is_deleted_and_the_model_reads_on() {
     eventually("the output to be deleted with its task", || (!dir.exists()).then_some(()));
 }
 
-/// What people see of a call that reads or searches is what it found, not a count.
+/// Clients are shown the result of a call that reads or searches, not only a count.
 #[test]
 fn clients_are_shown_what_was_read_and_found() {
     let fixture = Fixture::new();

@@ -18,7 +18,7 @@ const SERVER: &str = env!("CARGO_BIN_EXE_gemini-a2a");
 const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
 const JSON: &str = "Content-Type: application/json\r\n";
 
-/// What the server says of itself under `instances/`.
+/// The content of the server's file under `instances/`.
 fn instance(server: &Server) -> Value {
     let own = |text: String| serde_json::from_str::<Value>(&text).ok().filter(|own| own["pid"] == server.pid());
     let entries = std::fs::read_dir(server.state_dir().join("instances")).expect("a directory");
@@ -26,7 +26,7 @@ fn instance(server: &Server) -> Value {
     texts.find_map(own).expect("it says where it is")
 }
 
-/// The Unix socket that is there by default.
+/// The default Unix socket of the server.
 pub fn socket(server: &Server) -> PathBuf {
     let listen = instance(server)["listen"].clone();
     let mut names = listen.as_array().expect("a list").iter().filter_map(Value::as_str);
@@ -54,7 +54,7 @@ fn mode(path: &Path) -> u32 {
     std::fs::symlink_metadata(path).expect("it is there").mode() & 0o7777
 }
 
-/// A tool that runs until it is let go.
+/// A tool that runs until [`Tool::end`].
 pub struct Tool {
     go: PathBuf,
     stream: Option<JoinHandle<()>>,
@@ -65,7 +65,7 @@ impl Tool {
         Tool::script(fixture, "while ! [ -e go ]; do sleep 0.02; done")
     }
 
-    /// Runs some commands first.
+    /// A tool that runs these shell commands first.
     fn script(fixture: &Fixture, script: &str) -> Tool {
         let (task, calls) = fixture.ask(&format!("SHELL touch began; {script}"));
         let client = fixture.client();
@@ -235,7 +235,7 @@ fn the_server_starts_without_a_directory_for_its_socket() {
     says(&fixture, "only this user can write to");
 }
 
-/// What a tool can reach over the Unix socket and with upgrades; what it does over TCP is tried in `doors`.
+/// A tool's requests over the Unix socket and its upgrades. `tests/self_approval.rs` tests TCP.
 #[test]
 fn a_tool_process_may_only_read() {
     if !has("curl") {
@@ -264,7 +264,7 @@ fn a_tool_process_may_only_read() {
     .iter()
     .map(|rest| curl(rest))
     .collect();
-    // A program that may not be read is not dumpable: nobody but root can see what it holds.
+    // A process whose program is not readable is not dumpable: only root can see its open files.
     let hidden = curl(&format!("{post} {url}/")).replace("curl", "./hidden");
     let hide = "cp \"$(command -v curl)\" hidden; chmod 111 hidden";
     let (task, calls) = fixture.ask(&format!("SHELL {script}{hide}; {hidden}"));
@@ -284,7 +284,7 @@ fn a_tool_process_may_only_read() {
 fn the_user_is_served_while_a_tool_runs() {
     let fixture = Fixture::new();
     let tool = Tool::start(&fixture);
-    // Over both, from a process that is above the server and one beside it.
+    // Over TCP and the Unix socket, from the parent of the server and from a process beside it.
     let (task, calls) = fixture.ask("WRITE allowed.txt x");
     let events: Vec<_> =
         fixture.client().stream("message/stream", approval(&task, &calls[0], "proceed_once")).collect();
@@ -319,7 +319,7 @@ fn the_user_is_served_while_a_tool_runs() {
     assert_eq!(fixture.client().get("/health").json()["refused_peers"], 0);
 }
 
-/// Two servers that share their state: neither's tools may speak to the other.
+/// Two servers that share a state directory: a tool of one may not prompt the other.
 #[test]
 fn a_tool_of_another_server_may_only_read() {
     if !has("curl") {
@@ -343,14 +343,14 @@ fn a_tool_of_another_server_may_only_read() {
     let events: Vec<_> = stream.collect();
     let done = events.iter().find(|event| call_status_of(event.result()) == "success").expect("the tool ended");
     assert_eq!(call_of(done.result())["response"]["resultDisplay"], "403 403 ");
-    // Their user is let in by both, though each knows of the other.
+    // Both serve their user.
     for fixture in [&first, &second] {
         fixture.say("TEXT hi");
     }
     assert_eq!(first.client().get("/health").json()["refused_peers"], 2);
 }
 
-/// A server in a pid namespace of its own sees no process of its clients, so they cannot be told from tools while one runs.
+/// A server in its own PID namespace cannot see the processes of its clients, so it cannot distinguish them from tools while one runs.
 #[test]
 fn an_unidentified_peer_is_refused_until_the_tool_has_ended() {
     let Some(fixture) = Fixture::in_pid_namespace(":") else {
@@ -372,6 +372,6 @@ fn an_unidentified_peer_is_refused_until_the_tool_has_ended() {
     assert!(status == 403 && told, "{status} {said}");
     assert_eq!(fixture.client().get("/tasks/metadata").status(), 200, "it may read");
     tool.end();
-    // The listeners are seen empty once before newcomers are trusted again.
+    // New connections are trusted again after the listeners' backlogs were seen empty once.
     eventually("it is let in", || (post().0 == 200).then_some(()));
 }

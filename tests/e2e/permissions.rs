@@ -1,4 +1,4 @@
-//! What was allowed with "always" is listed and taken back, by a slash command and by a call of the native dialect.
+//! Approvals with "always" are listed and revoked, by a slash command and by a call of the native dialect.
 
 use crate::drive::Fixture;
 use crate::support::TempDir;
@@ -64,7 +64,7 @@ fn the_native_dialect_lists_permissions_and_takes_them_back() {
     assert!(asks(&fixture, &task, "WRITE a.txt y"));
 }
 
-/// What was saved holds in every task at once and after a restart, until it is taken back.
+/// A saved approval holds in every task at once and after a restart, until it is revoked.
 #[test]
 fn saved_permissions_are_taken_back_for_good() {
     let home = TempDir::new("home");
@@ -86,6 +86,6 @@ fn saved_permissions_are_taken_back_for_good() {
     command(&fixture, "permissions revoke", &["all", &other]);
     assert!(asks(&fixture, &other, "SHELL mkdir -p d"));
     crate::support::eventually("the file", || (!file().contains("mkdir")).then_some(()));
-    // The task in which it was allowed has it from its own log.
+    // In the task in which it was given the approval also comes from the task's own log.
     assert!(!asks(&fixture, &task, "SHELL mkdir -p e"));
 }

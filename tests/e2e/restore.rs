@@ -1,4 +1,4 @@
-//! Going back: `restore`, `undo`, `redo` and `diff`, from the outside.
+//! `restore`, `undo`, `redo` and `diff` with the real binary.
 
 use crate::drive::{Fixture, files_below, task_in};
 use crate::support::TempDir;
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-/// A server that asks nothing.
+/// A server in mode `yolo`.
 fn fixture() -> Fixture {
     Fixture::with(|setup| setup.arg("--trust-workspace").arg("--yolo"))
 }
@@ -32,7 +32,7 @@ fn content(data: &Value) -> &str {
     data["content"].as_str().unwrap_or_else(|| panic!("no content in {data}"))
 }
 
-/// A further prompt in a task, to its end.
+/// A whole turn of the task. Returns the id of the task.
 fn say(fixture: &Fixture, task: &str, script: &str) -> String {
     fixture.client().stream("message/stream", prompt_in(task, script)).map(|event| text_of(event.result())).collect()
 }
@@ -58,7 +58,7 @@ fn last_request(fixture: &Fixture) -> String {
     fixture.fake.requests().last().expect("a request").body["contents"].to_string()
 }
 
-/// Edits of all kinds in one prompt; afterwards a prompt that only talks.
+/// A task with a prompt that makes edits of all kinds, and a prompt without calls.
 fn edited(fixture: &Fixture) -> String {
     let root = fixture.server.workspace();
     fs::write(root.join("crlf.txt"), "one\r\ntwo\r\n").expect("written");
@@ -121,7 +121,7 @@ fn an_undo_and_a_redo_change_files_and_conversation() {
     assert_eq!(command(&fixture, &format!("redo {task}"))["messageType"], "error", "a prompt came after the undo");
 }
 
-/// Over JSON-RPC commands have a method of their own: a prompt that begins with a slash is for the model.
+/// In JSON-RPC commands have a method of their own: a prompt that begins with a slash goes to the model.
 #[test]
 fn an_undo_over_json_rpc_is_a_command_and_no_prompt() {
     let fixture = fixture();
@@ -235,7 +235,7 @@ fn a_restore_survives_a_crash_and_is_shown_to_those_who_watch() {
     assert_eq!(files(&fixture), before);
     say(&fixture, &task, "TEXT next");
     assert!(!last_request(&fixture).contains("WRITE crlf.txt"));
-    // The files of a task that is over can be put back too.
+    // The files of a task that has ended can be restored, too.
     say(&fixture, &task, "WRITE last.txt x");
     fixture.client().call("tasks/cancel", json!({ "id": task }));
     let undone = command(&fixture, &format!("undo {task}"));
@@ -264,7 +264,7 @@ fn without_checkpoints_nothing_can_be_undone() {
     assert_eq!(undone["messageType"], "info", "{undone}");
 }
 
-/// The server dies at some moment of an undo, whichever it is: no file is half, and the undo can be given again.
+/// The server is killed at a random moment of an undo: every file is whole, and the undo can be repeated.
 #[test]
 fn an_undo_that_was_killed_can_be_given_again() {
     let mut fixture = fixture();
@@ -296,7 +296,7 @@ fn an_undo_that_was_killed_can_be_given_again() {
     }
 }
 
-/// The server dies at some moment of an edit. If the file is the new one, its old content is stored and named by the journal.
+/// The server is killed at a random moment of an edit. If the file has the new content, the old content is stored and named in the journal.
 #[test]
 fn an_edit_that_was_killed_has_left_the_old_content() {
     let mut fixture = fixture();

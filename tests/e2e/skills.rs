@@ -1,4 +1,4 @@
-//! Skills: told to the model, activated with approval, readable and not writable, over restarts and summaries.
+//! Skills: in the model's instructions, activated with approval, readable and not writable, also after restarts and summaries.
 
 use crate::agent::{declared, instruction, outputs, put, refusal, request};
 use crate::drive::{Fixture, task_in};
@@ -52,7 +52,7 @@ fn a_skill_is_activated_with_approval_and_can_be_read_and_not_written() {
     fixture.server.restart();
     say(&fixture, &task, &format!("READ {fields} ;; TEXT ok"));
     assert_eq!(outputs(&request(&fixture)).last().map(String::as_str), Some("Name, date."), "also after a restart");
-    // What somebody puts in the place of its directory is not the skill.
+    // A directory that replaces the skill's directory is not the skill.
     let (elsewhere, moved) = (TempDir::new("elsewhere"), dir.with_file_name("moved"));
     put(&elsewhere.path().join("secret"), "x");
     std::fs::rename(&dir, &moved).expect("it is ours");

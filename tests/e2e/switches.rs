@@ -1,5 +1,5 @@
-//! Switches of the real binary that only time or several clients show. What each value means to the parser is tested beside it, and
-//! what the core makes of them in `tests/switches.rs`.
+//! Options whose effect needs the real binary: time limits and several clients. Parsing is tested beside the parser, other effects in
+//! `tests/switches.rs`.
 
 use crate::drive::{Fixture, task_in};
 use crate::support::eventually;

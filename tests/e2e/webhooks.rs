@@ -1,4 +1,4 @@
-//! Webhooks from end to end: a receiver on this machine that fails, stalls and sees the server die.
+//! Webhooks from end to end, with a receiver on this machine that fails and stalls, and a server that is killed.
 
 use crate::drive::Fixture;
 use crate::support::client::Client;
@@ -12,22 +12,22 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-/// What a receiver does with a delivery; afterwards it accepts everything.
+/// The response of the receiver to a delivery. After the given responses it accepts every delivery.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Status(u16),
-    /// Nothing, with the connection held open.
+    /// No response; the connection is held open.
     Silence,
 }
 
 #[derive(Clone, Debug)]
-struct Told {
-    /// In small letters.
+struct Delivery {
+    /// The header fields, with names in lower case.
     head: String,
     body: Value,
 }
 
-impl Told {
+impl Delivery {
     fn field(&self, name: &str) -> Option<&str> {
         let lines = self.head.lines();
         let mut fields = lines.filter_map(|line| line.split_once(": "));
@@ -38,26 +38,26 @@ impl Told {
         self.field("x-a2a-event-id").expect("an event id").to_owned()
     }
 
-    /// What a 1.0 delivery is about.
-    fn gist(&self) -> String {
+    /// The state or the artifact id that a 1.0 delivery is about.
+    fn subject(&self) -> String {
         let status = &self.body["statusUpdate"]["status"]["state"];
         let artifact = &self.body["artifactUpdate"]["artifact"]["artifactId"];
-        let gist = status.as_str().or(artifact.as_str());
-        gist.unwrap_or_else(|| panic!("{}", self.body)).to_owned()
+        let subject = status.as_str().or(artifact.as_str());
+        subject.unwrap_or_else(|| panic!("{}", self.body)).to_owned()
     }
 }
 
 #[derive(Default)]
-struct Memory {
+struct ReceiverState {
     answers: VecDeque<Answer>,
-    told: Vec<Told>,
+    deliveries: Vec<Delivery>,
     held: Vec<TcpStream>,
 }
 
 #[derive(Clone)]
 struct Receiver {
     port: u16,
-    memory: Arc<Mutex<Memory>>,
+    state: Arc<Mutex<ReceiverState>>,
 }
 
 impl Receiver {
@@ -65,7 +65,10 @@ impl Receiver {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let receiver = Receiver {
             port: listener.local_addr().expect("bound").port(),
-            memory: Arc::new(Mutex::new(Memory { answers: answers.into_iter().collect(), ..Memory::default() })),
+            state: Arc::new(Mutex::new(ReceiverState {
+                answers: answers.into_iter().collect(),
+                ..ReceiverState::default()
+            })),
         };
         let own = receiver.clone();
         thread::spawn(move || {
@@ -80,7 +83,7 @@ impl Receiver {
         let mut reader = BufReader::new(stream.try_clone().expect("a socket"));
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
-            // The caller may have been killed.
+            // The server may have been killed.
             if reader.read_line(&mut head).unwrap_or(0) == 0 {
                 return;
             }
@@ -91,17 +94,17 @@ impl Receiver {
             Some((name, value)) => format!("{}: {value}\n", name.to_lowercase()),
             None => "\n".into(),
         });
-        let mut told = Told { head: names.collect(), body: Value::Null };
-        let length = told.field("content-length").and_then(|n| n.parse().ok());
+        let mut delivery = Delivery { head: names.collect(), body: Value::Null };
+        let length = delivery.field("content-length").and_then(|n| n.parse().ok());
         let mut body = vec![0; length.expect("a length")];
         if reader.read_exact(&mut body).is_err() {
             return;
         }
-        told.body = serde_json::from_slice(&body).expect("JSON");
-        let mut memory = self.memory();
-        memory.told.push(told);
-        match memory.answers.pop_front().unwrap_or(Answer::Status(200)) {
-            Answer::Silence => memory.held.push(stream),
+        delivery.body = serde_json::from_slice(&body).expect("JSON");
+        let mut state = self.state();
+        state.deliveries.push(delivery);
+        match state.answers.pop_front().unwrap_or(Answer::Status(200)) {
+            Answer::Silence => state.held.push(stream),
             Answer::Status(status) => {
                 let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
                 let _ = stream.write_all(answer.as_bytes());
@@ -109,8 +112,8 @@ impl Receiver {
         }
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().expect("nobody panics with it")
+    fn state(&self) -> MutexGuard<'_, ReceiverState> {
+        self.state.lock().expect("nobody panics with it")
     }
 
     fn config(&self) -> Value {
@@ -122,11 +125,11 @@ impl Receiver {
         })
     }
 
-    /// What it was told, once the last of it is this.
-    fn told_until(&self, what: &str, last: impl Fn(&Told) -> bool) -> Vec<Told> {
+    /// All deliveries, as soon as the last one fits.
+    fn deliveries_until(&self, what: &str, last: impl Fn(&Delivery) -> bool) -> Vec<Delivery> {
         eventually(what, || {
-            let told = self.memory().told.clone();
-            told.last().is_some_and(&last).then_some(told)
+            let deliveries = self.state().deliveries.clone();
+            deliveries.last().is_some_and(&last).then_some(deliveries)
         })
     }
 }
@@ -139,7 +142,7 @@ fn new_client(fixture: &Fixture) -> Client {
     fixture.client().field("A2A-Version", "1.0")
 }
 
-/// A prompt of 1.0 with a webhook; gives the task.
+/// Sends a prompt of 1.0 with a webhook. Returns the id of the task.
 fn prompt_with(fixture: &Fixture, text: &str, config: Value) -> String {
     let message = json!({ "messageId": format!("m-{}", fresh()), "role": "ROLE_USER", "parts": [{ "text": text }] });
     let configuration = json!({ "returnImmediately": true, "taskPushNotificationConfig": config });
@@ -154,11 +157,11 @@ fn failed_deliveries_are_retried_in_order() {
     let fixture = private_fixture();
     let receiver = Receiver::start([Answer::Status(503), Answer::Status(500)]);
     let task = prompt_with(&fixture, "TEXT Hello.", receiver.config());
-    let told = receiver.told_until("the end", |told| told.gist() == "TASK_STATE_COMPLETED");
-    let gists: Vec<String> = told.iter().map(Told::gist).collect();
+    let deliveries = receiver.deliveries_until("the end", |deliveries| deliveries.subject() == "TASK_STATE_COMPLETED");
+    let gists: Vec<String> = deliveries.iter().map(Delivery::subject).collect();
     let working = "TASK_STATE_WORKING";
     assert_eq!(gists, [working, working, working, "answer-1", "TASK_STATE_COMPLETED"]);
-    for one in &told {
+    for one in &deliveries {
         for (name, value) in [
             ("content-type", "application/a2a+json"),
             ("a2a-version", "1.0"),
@@ -170,7 +173,7 @@ fn failed_deliveries_are_retried_in_order() {
         let agent = one.field("user-agent").expect("a name");
         assert!(agent.starts_with("gemini-a2a/"), "{agent}");
     }
-    let events: Vec<String> = told.iter().map(Told::event).collect();
+    let events: Vec<String> = deliveries.iter().map(Delivery::event).collect();
     assert_eq!(events[0], events[1], "the same event has the same id");
     assert_eq!(events[0], events[2]);
     let seq = |event: &String| -> u64 {
@@ -179,8 +182,8 @@ fn failed_deliveries_are_retried_in_order() {
     };
     let seqs: Vec<u64> = events[2..].iter().map(seq).collect();
     assert!(seqs.is_sorted_by(|a, b| a < b), "{seqs:?}");
-    assert_eq!(told[3].body["artifactUpdate"]["artifact"]["parts"][0]["text"], "Hello.");
-    // How it went is told to those whose dialect has a place for it.
+    assert_eq!(deliveries[3].body["artifactUpdate"]["artifact"]["parts"][0]["text"], "Hello.");
+    // Dialects that have a member for it show the state of deliveries.
     let health = eventually("everything is written down", || {
         let params = json!({ "id": task, "pushNotificationConfigId": "hook" });
         let config = fixture.client().call("tasks/pushNotificationConfig/get", params);
@@ -204,8 +207,8 @@ fn a_task_that_expired_while_no_server_ran_is_delivered_first() {
     let receiver = Receiver::start([Answer::Status(200), Answer::Silence]);
     let task = prompt_with(&fixture, "TEXT Hello.", receiver.config());
     let log = fixture.server.state_dir().join(format!("tasks/{task}.jsonl"));
-    receiver.told_until("the answer", |told| told.gist() == "answer-1");
-    // Its webhook is still to be told, so it can be asked for as long as that takes.
+    receiver.deliveries_until("the answer", |deliveries| deliveries.subject() == "answer-1");
+    // Its webhook has pending deliveries, so the task can be read until they are done.
     eventually("the end of the turn", || {
         let task = new_client(&fixture).call("GetTask", json!({ "id": task }));
         (task["status"]["state"] == "TASK_STATE_COMPLETED").then_some(())
@@ -217,8 +220,8 @@ fn a_task_that_expired_while_no_server_ran_is_delivered_first() {
         (age > Duration::from_millis(1_200)).then_some(())
     });
     fixture.server.restart();
-    let told = receiver.told_until("the end", |told| told.gist() == "TASK_STATE_COMPLETED");
-    let gists: Vec<String> = told[1..].iter().map(Told::gist).collect();
+    let deliveries = receiver.deliveries_until("the end", |deliveries| deliveries.subject() == "TASK_STATE_COMPLETED");
+    let gists: Vec<String> = deliveries[1..].iter().map(Delivery::subject).collect();
     assert_eq!(gists, ["answer-1", "answer-1", "TASK_STATE_COMPLETED"]);
 }
 
@@ -227,21 +230,21 @@ fn deliveries_continue_after_the_server_is_killed() {
     let mut fixture = private_fixture();
     let receiver = Receiver::start([Answer::Status(200), Answer::Silence]);
     let task = prompt_with(&fixture, "TEXT Hello.", receiver.config());
-    let before = receiver.told_until("the answer", |told| told.gist() == "answer-1");
-    // The turn is over, but its receiver does not say whether it knows.
+    let before = receiver.deliveries_until("the answer", |deliveries| deliveries.subject() == "answer-1");
+    // The turn has ended, but the receiver has not acknowledged that.
     eventually("the end of the turn", || {
         let task = new_client(&fixture).call("GetTask", json!({ "id": task }));
         (task["status"]["state"] == "TASK_STATE_COMPLETED").then_some(())
     });
     fixture.server.kill9();
     fixture.server.restart();
-    let told = receiver.told_until("the end", |told| told.gist() == "TASK_STATE_COMPLETED");
+    let deliveries = receiver.deliveries_until("the end", |deliveries| deliveries.subject() == "TASK_STATE_COMPLETED");
     assert_eq!(before.len(), 2);
-    let gists: Vec<String> = told[1..].iter().map(Told::gist).collect();
+    let gists: Vec<String> = deliveries[1..].iter().map(Delivery::subject).collect();
     assert_eq!(gists, ["answer-1", "answer-1", "TASK_STATE_COMPLETED"]);
-    assert_eq!(told[1].event(), told[2].event());
-    assert_eq!(told[1].body, told[2].body);
-    // Having told everything, it has nothing to say after another restart.
+    assert_eq!(deliveries[1].event(), deliveries[2].event());
+    assert_eq!(deliveries[1].body, deliveries[2].body);
+    // Everything is delivered, so there are no deliveries after another restart.
     eventually("everything is written down", || {
         let health = fixture.client().get("/health").json();
         (health["webhooks"]["pending"] == 0).then_some(())
@@ -249,9 +252,10 @@ fn deliveries_continue_after_the_server_is_killed() {
     fixture.server.kill9();
     fixture.server.restart();
     let next = prompt_with(&fixture, "TEXT Again.", receiver.config());
-    let told = receiver
-        .told_until("the next end", |told| told.gist() == "TASK_STATE_COMPLETED" && told.event().starts_with(&next));
-    let others = told[4..].iter().filter(|told| told.event().starts_with(&task));
+    let deliveries = receiver.deliveries_until("the next end", |deliveries| {
+        deliveries.subject() == "TASK_STATE_COMPLETED" && deliveries.event().starts_with(&next)
+    });
+    let others = deliveries[4..].iter().filter(|deliveries| deliveries.event().starts_with(&task));
     assert_eq!(others.count(), 0);
 }
 
@@ -276,16 +280,16 @@ fn a_0_3_webhook_receives_whole_tasks_after_a_restart() {
     assert_eq!(client.call(get, by_default), named);
     let list = "tasks/pushNotificationConfig/list";
     assert_eq!(client.call(list, json!({ "id": task })), json!([named]));
-    // REST and 1.0 see the same one.
+    // REST and 1.0 show the same webhook.
     let path = format!("/tasks/{task}/pushNotificationConfigs/{task}");
     let flat = new_client(&fixture).get(&path).json();
     assert_eq!((&flat["id"], &flat["url"]), (&json!(task), &json!(url)));
     assert_eq!(flat["authentication"]["scheme"], "Bearer");
 
     client.call("message/send", prompt_in(&task, "TEXT Two."));
-    let rests = |told: &Told| told.body["status"]["state"] == "input-required";
-    let told = receiver.told_until("the end of the turn", rests);
-    let last = told.last().expect("something");
+    let rests = |deliveries: &Delivery| deliveries.body["status"]["state"] == "input-required";
+    let deliveries = receiver.deliveries_until("the end of the turn", rests);
+    let last = deliveries.last().expect("something");
     assert_eq!((&last.body["kind"], &last.body["id"]), (&json!("task"), &json!(task)));
     assert_eq!(last.field("content-type"), Some("application/json"));
     assert_eq!(last.field("authorization"), Some("Bearer x"));
@@ -318,7 +322,7 @@ fn the_operator_decides_which_webhook_hosts_are_allowed() {
         assert_eq!(answer["error"]["code"], -32602, "{url}: {answer}");
         assert_eq!(answer["error"]["data"]["field"], "url", "{answer}");
     }
-    // Nothing is wrong with this one but its task.
+    // A valid webhook for a task that does not exist.
     assert_eq!(client.fault(set, config("https://client.example/")), -32001);
     let off = Fixture::with(|setup| setup.arg("--push").arg("off"));
     let mut client = off.client();

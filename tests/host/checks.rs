@@ -1,4 +1,4 @@
-//! What is checked of the host program: what its servers answer, and that they leave nothing behind.
+//! The checks of the host program: the answers of its servers, and that threads, descriptors and signal handlers are gone after them.
 
 use gemini_a2a::embed::SignalHandling;
 use serde_json::{Value, json};
@@ -9,19 +9,19 @@ use std::process::{self, Command, ExitCode};
 use std::time::Duration;
 use std::{env, fs, net, thread};
 
-/// The word that starts the program a second time, to end by a signal.
+/// The argument of the second run of the program, which ends by a signal.
 const END_BY_SIGNAL: &str = "end-by-signal";
 
 pub fn run(play: fn(&Path, SignalHandling)) -> ExitCode {
     let dir = env::temp_dir().join(format!("gemini-a2a-host-{}", process::id()));
     fs::create_dir_all(dir.join("work")).expect("the temporary directory is writable");
-    let before = of_this_process();
+    let before = process_resources();
     for _ in 0..2 {
         play(&dir, SignalHandling::Untouched);
-        assert_eq!(of_this_process(), before);
+        assert_eq!(process_resources(), before);
     }
     play(&dir, SignalHandling::EndTheServer);
-    let after = of_this_process();
+    let after = process_resources();
     assert_eq!((after.0, after.1), (before.0, before.1));
     fs::remove_dir_all(&dir).expect("it was made above");
     if env::args().nth(1).as_deref() == Some(END_BY_SIGNAL) {
@@ -34,8 +34,8 @@ pub fn run(play: fn(&Path, SignalHandling)) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs the command of the host and has a game played.
-pub fn talk(url: &str, name: &str) {
+/// Checks the slash command of the host and a turn of its model.
+pub fn check_server(url: &str, name: &str) {
     assert!(post(url, "/executeCommand", &json!({"command": "hello"})).contains(&format!("hello from {name}")));
     let part = json!({"kind": "text", "text": "Play."});
     let message = json!({"kind": "message", "messageId": "m", "role": "user", "parts": [part]});
@@ -44,8 +44,8 @@ pub fn talk(url: &str, name: &str) {
     assert!(answer.contains("I won with 14 tools."), "{answer}");
 }
 
-/// The records of both servers, from their beginning to their end.
-pub fn watched(records: &[String], dir: &Path) {
+/// Checks that the watcher got the records of both servers.
+pub fn check_records(records: &[String], dir: &Path) {
     let work = dir.join("work").canonicalize().expect("it exists").display().to_string();
     for part in ["Created", "four", &work, "I won with 14 tools."] {
         let count = records.iter().filter(|record| record.contains(part)).count();
@@ -64,9 +64,9 @@ fn post(url: &str, path: &str, body: &Value) -> String {
     answer
 }
 
-/// Descriptors, threads, and which signals are handled or ignored: those below 32, because the others belong to the C library, which
+/// The numbers of descriptors and threads, and the signals that are handled or ignored: those below 32, because the others belong to the C library, which
 /// handles some of them as soon as there is a second thread.
-fn of_this_process() -> (usize, usize, Vec<u64>) {
+fn process_resources() -> (usize, usize, Vec<u64>) {
     let count = |path: &str| fs::read_dir(path).expect("/proc is mounted").count();
     let status = fs::read_to_string("/proc/self/status").expect("/proc is mounted");
     let masks = status.lines().filter_map(|line| line.strip_prefix("SigCgt:").or(line.strip_prefix("SigIgn:")));

@@ -1,7 +1,7 @@
 //! Servers as programs: what they get, how they end, and what a server that misbehaves does to others.
 
 use crate::commands::said;
-use crate::drive::{odd_seconds, running, task_in};
+use crate::drive::{running, task_in, unique_seconds};
 use crate::support::eventually;
 use crate::{Mcp, python};
 use gemini_a2a::limits::Limits;
@@ -50,7 +50,7 @@ fn a_server_that_needs_a_variable_that_is_not_set_is_not_started() {
 /// One server that prints a line without end does not disturb another one.
 #[test]
 fn a_server_that_breaks_the_protocol_is_ended_and_others_go_on() {
-    let seconds = odd_seconds();
+    let seconds = unique_seconds();
     let marked = |words: &str| with_argument(python(words, json!({})), &seconds);
     let servers = json!({"bad": marked("line"), "flood": marked("flood"), "old": marked("old"),
         "x": python("", json!({}))});
@@ -122,7 +122,7 @@ fn a_list_without_end_ends() {
 /// A server that ignores the end of its input and the request to end is gone with ours, together with what it started.
 #[test]
 fn nothing_of_a_server_outlives_the_program() {
-    let seconds = odd_seconds();
+    let seconds = unique_seconds();
     let server = with_argument(python("stubborn", json!({})), &seconds);
     let Some(mut mcp) = Mcp::new(json!({ "x": server })) else { return };
     mcp.fixture.say("TEXT hello");
@@ -136,7 +136,7 @@ fn nothing_of_a_server_outlives_the_program() {
 fn a_server_that_does_not_want_to_end_is_killed_with_what_it_started() {
     assert_eq!((STOP_MS, Limits::default().kill_ms), (2_000, 2_000));
     for how in ["disable", "reload", "end"] {
-        let (first, second) = (odd_seconds(), odd_seconds());
+        let (first, second) = (unique_seconds(), unique_seconds());
         let server = with_argument(python("stubborn", json!({})), &first);
         let Some(mut mcp) = Mcp::new(json!({ "x": server })) else { return };
         mcp.fixture.say("TEXT hello");

@@ -1,4 +1,4 @@
-//! The orderly end: what becomes of streams, sockets, waiting calls and running tools.
+//! The orderly shutdown of the server: what happens to streams, sockets, waiting calls and running tools.
 
 use crate::Fixture;
 use crate::support::client::Event;
@@ -10,7 +10,7 @@ use serde_json::json;
 use std::fs;
 use std::thread;
 
-/// Asks for a command and approves it; gives the task once the command runs, which has made the file `began`.
+/// Starts an approved command that creates the file `began`. Returns the task when the command runs.
 fn run_command(fixture: &Fixture, command: &str) -> (String, thread::JoinHandle<serde_json::Value>) {
     let mut client = fixture.client();
     let script = format!("SHELL {command} ;; TEXT over");
@@ -50,7 +50,7 @@ fn everything_ends_in_order_and_can_be_resumed() {
     sockets.iter_mut().for_each(|socket| drop(socket.read()));
     assert!(runs(&format!("sleep {seconds}")));
     fixture.signal(Signal::TERM);
-    // The call is answered with the task as it stands: its command runs on.
+    // The blocking call is answered with the task while its command still runs.
     let answer = waiting.join().expect("an answer");
     assert_eq!(state_of(&answer), Some("working"), "{answer}");
     for socket in sockets {
@@ -65,7 +65,7 @@ fn everything_ends_in_order_and_can_be_resumed() {
     }
     assert_eq!(fixture.server.ended().code(), Some(0));
     eventually("no process to be left", || (!runs(&format!("sleep {seconds}"))).then_some(()));
-    // Whoever comes back continues behind what it has seen: the call was interrupted.
+    // A client that resumes gets the rest of the events: the call was interrupted.
     fixture.server.restart();
     let mut resumed = fixture.client().resume("tasks/resubscribe", json!({ "id": task }), &last);
     resumed.until("the end of the turn", |event| state_of(event.result()) == Some("input-required"));
@@ -86,7 +86,7 @@ fn a_tool_that_ends_in_time_is_not_interrupted() {
     assert!(journal.contains("finished") && !journal.contains("\"interrupted\",\"message\""), "{journal}");
 }
 
-/// A load balancer is told before connections are refused.
+/// `/ready` fails before connections are refused, so that a load balancer notices in time.
 #[test]
 fn a_draining_server_is_not_ready_and_still_answers() {
     let mut fixture = Fixture::with(|setup| setup.args(["--drain-delay", "3s"]));

@@ -160,8 +160,9 @@ const PIECES: &[&str] = &[
     "(", ")", "2>&1", ">&2", " 2>/dev/null", ">/dev/null", "</dev/null", ">out", ">> out", "<in", ">", "<", "\\ ", "\\\n", "if", "time", "in",
 ];
 
-/// Commands that every shell knows as functions, which write their words to a file. All of them succeed.
-const PRELUDE: &str = "aa() { w aa \"$@\"; }; bb() { w bb \"$@\"; }; cc() { w cc \"$@\"; }
+/// Commands that every shell knows as functions, which write their words to a file. All of them succeed. The trap waits for commands in the
+/// background: in `aa&>FILE` dash reads `&` and `>FILE`.
+const PRELUDE: &str = "trap wait EXIT; aa() { w aa \"$@\"; }; bb() { w bb \"$@\"; }; cc() { w cc \"$@\"; }
     w() { printf '%s\\001' \"$@\" END >> \"$LOG\"; }\n";
 
 /// The judges of the reader are the shells: for every line it accepts, they run the same commands with the same words.

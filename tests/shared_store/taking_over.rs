@@ -14,7 +14,7 @@ use serde_json::json;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The argument of a `sleep` that no other process has.
-fn odd_seconds() -> String {
+fn unique_seconds() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     format!("8{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
@@ -30,7 +30,7 @@ fn is_running(argument: &str) -> bool {
 
 /// Starts a long command on an instance. Gives the task and the argument of the command's `sleep`.
 fn begin_command(cluster: &Cluster, instance: &Instance) -> (String, String) {
-    let seconds = odd_seconds();
+    let seconds = unique_seconds();
     let (task, call) = ask(instance, &format!("SHELL echo began >> runs.txt; sleep {seconds} ;; TEXT Finished."));
     instance.client().call("message/send", without_waiting(approval(&task, &call, "proceed_once")));
     let file = cluster.path("workspace", "runs.txt");
