@@ -69,7 +69,7 @@ def ask(url, token, origin):
 
 
 def open_page(place, address):
-    """Opens a page in a browser of its own, and gives what it reports."""
+    """Opens a page in a new browser. Returns the results that it reports."""
     profile = place / "profile"
     shutil.rmtree(profile, ignore_errors=True)
     command = [

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Our clients of object stores against programs of others.
+"""Our clients of object stores with servers of other projects.
 
     bucket.py KIT PLACE
 
@@ -49,7 +49,7 @@ def listening(port):
 
 
 def live(name, what, **variables):
-    """Runs one of the ignored tests with these variables and none of the caller's that are about stores."""
+    """Runs one of the ignored tests with these variables, without those of the caller that configure stores."""
     foreign = ("AWS_", "GOOGLE_", "A2A_", "GCS_", "STORAGE_", "HTTP_PROXY", "HTTPS_PROXY")
     environment = {key: value for key, value in os.environ.items() if not key.upper().startswith(foreign)}
     command = ["cargo", "test", "--quiet", "--test", "bucket", "--", "--ignored", "--exact", f"live::{name}"]
@@ -81,7 +81,7 @@ def with_moto(program, log):
 
 
 def moto_user(url):
-    """The keys of a user who may do everything."""
+    """The keys of a user with all rights."""
 
     def iam(**form):
         body = urllib.parse.urlencode({"Version": "2010-05-08", "UserName": "u", **form}).encode()
@@ -110,7 +110,7 @@ def with_gcp_storage_emulator(program, log, place):
 
 
 def with_pyjwt(place):
-    """A token server that verifies what it gets by another library."""
+    """A token server that verifies requests with another library."""
     import jwt
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa

@@ -4,8 +4,8 @@
     proxy.py BINARY KIT PLACE CLIENT…
 
 BINARY is our program, KIT has the clients' packages, PLACE is an empty directory. A CLIENT is the name of a folder of KIT. The
-configuration of nginx is the one of the manual, with other ports and paths. Beside the clients: event streams are not buffered, our own
-clients come in by wss, curl by Unix sockets, Prometheus reads the metrics, and what is smuggled past the proxy is refused.
+configuration of nginx is the one of the manual, with other ports and paths. It also checks that event streams are not buffered, that our
+own clients connect by wss and curl by Unix sockets, that Prometheus reads the metrics, and that request smuggling is refused.
 """
 
 import json
@@ -154,7 +154,7 @@ def client(place, name):
     folder = place.kit / name
     if kind == "python":
         variables |= {"SSL_CERT_FILE": str(place.certificate), "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
-        command = [folder / "bin/python", HERE / "python/guarded.py"]
+        command = [folder / "bin/python", HERE / "python/with_token.py"]
     else:
         variables |= {"NODE_EXTRA_CA_CERTS": str(place.certificate)}
         home = place.place / name
@@ -162,7 +162,7 @@ def client(place, name):
         for program in (HERE / "js").glob("*.mjs"):
             shutil.copy(program, home)
         (home / "node_modules").symlink_to(folder / "node_modules")
-        command = ["node", home / "guarded.mjs"]
+        command = ["node", home / "with_token.mjs"]
     print(place.run(*map(str, command), version, place.url, str(place.workspace), env=variables), end="")
 
 
@@ -237,7 +237,7 @@ def metrics(place):
     with place.open("/metrics", place.admin) as answer:
         text = answer.read()
     checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, timeout=PATIENCE)
-    # Its advice on names is about conventions that the names of OpenTelemetry do not follow.
+    # promtool criticises names that follow the conventions of OpenTelemetry; that is ignored.
     expect(checked.returncode in (0, 3), f"promtool: {checked.stderr.decode()}")
     port, folder = free_port(), place.place / "prometheus"
     folder.mkdir()
@@ -266,7 +266,7 @@ def metrics(place):
 
 
 def smuggling(place):
-    """Requests as no client sends them, over TLS to nginx. Each must be refused, by it or by us."""
+    """Malformed requests over TLS to nginx. Each must be refused by nginx or by our server."""
 
     def raw(*lines, body=b""):
         with socket.create_connection(("localhost", place.proxy_port), timeout=PATIENCE) as plain:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Gives the bytes of the terminal's screens to pyte, a terminal in Python, and compares what it shows with the terminal model of the tests.
+"""Passes the bytes of the terminal's screens to pyte, a terminal in Python, and compares its screens with those of the tests' terminal model.
 
     tests/interop/terminal.py FOLDER         compare FOLDER/NAME.COLUMNSxROWS.bytes with FOLDER/NAME.COLUMNSxROWS.txt
     tests/interop/terminal.py --ready        succeeds if pyte is installed
@@ -46,7 +46,7 @@ def main(folder):
         if has_emoji(expected):
             continue
         columns, rows = map(int, file.stem.rsplit(".", 1)[1].split("x"))
-        # How keys are sent shows nothing; pyte would print a part of it.
+        # Sequences that set the keyboard protocol show nothing; pyte would print a part of them.
         data = file.read_bytes().replace(b"\x1b[>1u", b"").replace(b"\x1b[<u", b"")
         seen = shown(data, columns, rows)
         compared += 1

@@ -11,11 +11,11 @@ import { Readable, Writable } from 'node:stream';
 import * as sdk from '@agentclientprotocol/sdk';
 import * as zed from '@zed-industries/agent-client-protocol';
 import { Seen, capabilities, checkUpdate, initialize, isText, messagesChecked, newer, socket, text, watched } from './acp_client.mjs';
-import { expect, same, tell } from './terms.mjs';
+import { expect, same, runSteps } from './common.mjs';
 
 const [binary, script, place, url, workspace] = process.argv.slice(2);
 
-/** The client under its old name. */
+/** The package under its old name. */
 function older(stream, seen) {
   const client = { requestPermission: async (params) => seen.permission(params), sessionUpdate: async (params) => seen.update(params) };
   const connection = new zed.ClientSideConnection(() => client, stream);
@@ -49,8 +49,8 @@ async function end({ agent, child, failures, over }) {
   if (failures.length) throw failures[0];
 }
 
-/** A prompt, a permission, cancellations, and the same again when it is loaded. */
-async function story(name) {
+/** A prompt, permissions and cancellations; then the session is loaded and gives the same updates. */
+async function sessionSteps(name) {
   const home = join(place, name.replace(' ', '-'));
   const one = await start(name, home);
   const { agent, seen } = one;
@@ -60,7 +60,7 @@ async function story(name) {
   seen.take();
   same((await say('say hello')).stopReason, 'end_turn', 'an answer');
   same(seen.updates.filter(isText).map((update) => update.content.text).join(''), 'Hello from the script.', 'its text');
-  // Allowed, refused, and cancelled while it is asked about.
+  // A call that is allowed, one that is refused, and one whose turn is cancelled while the permission is asked for.
   const file = join(one.workspace, 'interop.txt');
   seen.answer = ({ toolCall, options }) => {
     same(toolCall.content[0].type, 'diff', 'an edit is shown');
@@ -97,7 +97,7 @@ async function story(name) {
 // One red pixel.
 const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==';
 
-/** A client that can show everything is sent everything: forms, plans, thoughts, notices, live output and images. */
+/** A client with all capabilities gets forms, plans, thoughts, notices, live output and images. */
 async function everythingThatCanBeShown() {
   const editor = await start('sdk 2.4', join(place, 'everything'), ['--yolo', '--retry-wait', '10ms'], capabilities);
   const { agent, seen } = editor;
@@ -179,14 +179,14 @@ async function sockets() {
 }
 
 async function theNewerClient() {
-  await story('sdk 2.4');
+  await sessionSteps('sdk 2.4');
 }
 
 async function theOlderClient() {
-  await story('zed 0.4');
+  await sessionSteps('zed 0.4');
 }
 
-/** Updates that no scripted agent leads to: those of the golden file, and the use of the context window, as the tests of the agent have it. */
+/** Updates that no scripted agent causes: those of the golden file, and the use of the context window. */
 async function updatesOfTheGoldenFile() {
   const golden = readFileSync(join(dirname(script), '../golden/acp.txt'), 'utf8');
   const updates = golden.split('\n').map((line) => /^\d+\t(\{"sessionUpdate".*)$/.exec(line)?.[1]).filter(Boolean);
@@ -199,7 +199,7 @@ async function everyMessageIsAsTheSchemaSays() {
   expect(messagesChecked() > 100, `${messagesChecked()} messages`);
 }
 
-// The older client prints updates that it does not know, and goes on.
+// The older client prints updates that it does not know, and continues.
 console.error = () => {};
 const steps = [theNewerClient, theOlderClient, everythingThatCanBeShown, shared, sockets, updatesOfTheGoldenFile, everyMessageIsAsTheSchemaSays];
-process.exit((await tell('acp', steps)) === 0 ? 0 : 1);
+process.exit((await runSteps('acp', steps)) === 0 ? 0 : 1);

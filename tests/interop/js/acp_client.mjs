@@ -6,7 +6,7 @@ import * as sdk from '@agentclientprotocol/sdk';
 import { createWebSocketStream } from '@agentclientprotocol/sdk/experimental/ws-client';
 import Ajv from 'ajv/dist/2020.js';
 import { WebSocket } from 'ws';
-import { expect, same } from './terms.mjs';
+import { expect, same } from './common.mjs';
 
 const schemaFile = join(import.meta.dirname, 'node_modules/@agentclientprotocol/sdk/schema/v1/schema.json');
 const schema = JSON.parse(readFileSync(schemaFile, 'utf8'));
@@ -40,7 +40,7 @@ function checkMessage(message, asked) {
   else check(definition(asked.get(message.id), 'Response'), message.result);
 }
 
-/** A stream that is watched in both directions: `messages` is all that the agent has sent. */
+/** A stream whose messages are checked in both directions: `messages` are those of the agent. */
 export function watched({ readable, writable }) {
   const asked = new Map();
   const failures = [];
@@ -66,7 +66,7 @@ export function watched({ readable, writable }) {
   return { stream: { readable: readable.pipeThrough(incoming), writable: out.writable }, failures, messages };
 }
 
-/** What a client has seen and how it answers. */
+/** A client: the messages it got, and its answers to requests. */
 export class Seen {
   updates = [];
   answer = () => 'proceed_once';
@@ -106,18 +106,18 @@ export function newer(stream, seen) {
       ready({ request: (...given) => context.request(...given), notify: (...given) => context.notify(...given), end });
       await over;
     });
-    // A connection that is lost fails its open requests; that is enough.
+    // When the connection is lost, its open requests fail, which the steps notice.
     connected.catch(() => {});
   });
 }
 
 export const initialize = { protocolVersion: 1, clientCapabilities: {}, clientInfo: { name: 'interop', version: '1' } };
-/** All that a client can say it shows. */
+/** All capabilities of a client. */
 export const capabilities = { elicitation: { form: {} }, session: { notices: {}, compaction: {} } };
 export const text = (words) => [{ type: 'text', text: words }];
 export const isText = (update) => update.sessionUpdate === 'agent_message_chunk';
 
-/** A client over WebSocket that has introduced itself. `cut` ends its connection without a word to the agent. */
+/** A client over WebSocket that has sent `initialize`. `cut` closes its connection without a close frame. */
 export async function socket(address, clientInfo = initialize.clientInfo) {
   let cut;
   class Cuttable extends WebSocket {

@@ -7,18 +7,18 @@
 
 import { existsSync, readFileSync, unlinkSync } from 'node:fs';
 import { isText, messagesChecked, socket, text } from './acp_client.mjs';
-import { expect, same, tell } from './terms.mjs';
-import { pause, prepare, start, terminalScene } from './tmux.mjs';
+import { expect, same, runSteps } from './common.mjs';
+import { pause, prepare, start, terminalFixture } from './tmux.mjs';
 
 const open = { cwd: '/', mcpServers: [] };
 const isPrompt = (update) => update.sessionUpdate === 'user_message_chunk';
 const textOf = (updates) => updates.filter(isText).map((update) => update.content.text).join('');
 const isAnswer = (update) => isText(update) && update.content.text.endsWith('script.');
 
-const connect = (scene, name) => socket(`ws://localhost:${scene.port}/ws`, { name, version: '1' });
+const connect = (fixture, name) => socket(`ws://localhost:${fixture.port}/ws`, { name, version: '1' });
 const say = ({ agent, sessionId }, words) => agent.request('session/prompt', { sessionId, prompt: text(words) });
 
-/** Waits for what is not on the screen. The step has a time limit. */
+/** Waits for a condition that the screen does not show. The step has a time limit. */
 async function until(holds) {
   for (;;) {
     const found = holds();
@@ -27,7 +27,7 @@ async function until(holds) {
   }
 }
 
-/** Lets the client hold questions back: gives the questions that it was asked, and a function that answers all of them. */
+/** Makes the client collect questions. Returns them and a function that answers all of them. */
 function holdQuestions({ seen }) {
   const asked = [];
   let choose;
@@ -40,12 +40,12 @@ function holdQuestions({ seen }) {
 }
 
 /** Waits until the dialog of the terminal is answered, and checks who did it. */
-async function answeredBy(scene, who) {
-  const { terminal } = scene;
+async function answeredBy(fixture, who) {
+  const { terminal } = fixture;
   const allowed = () => terminal.all().split('\n').filter((row) => row.includes('allowed by'));
-  await terminal.shows((screen) => allowed().length > scene.answers && !screen.includes('1  Yes'));
+  await terminal.shows((screen) => allowed().length > fixture.answers && !screen.includes('1  Yes'));
   expect(allowed().at(-1).includes(`allowed by ${who}`), `${who} has answered:\n${terminal.screen()}`);
-  scene.answers = allowed().length;
+  fixture.answers = allowed().length;
 }
 
 function isWritten(file) {
@@ -54,16 +54,16 @@ function isWritten(file) {
 }
 
 // Success criterion 1.
-async function oneCommandStartsTheTerminalAndAnAgentForEditors(scene) {
-  await start(scene, '--a2a-port', scene.port);
-  await scene.terminal.shows('Do you trust the files in');
-  scene.terminal.press('1');
-  await scene.terminal.shows(`http://localhost:${scene.port}`);
-  scene.zed = await connect(scene, 'zed');
-  const { sessionId, _meta } = await scene.zed.agent.request('session/new', open);
+async function oneCommandStartsTheTerminalAndAnAgentForEditors(fixture) {
+  await start(fixture, '--a2a-port', fixture.port);
+  await fixture.terminal.shows('Do you trust the files in');
+  fixture.terminal.press('1');
+  await fixture.terminal.shows(`http://localhost:${fixture.port}`);
+  fixture.zed = await connect(fixture, 'zed');
+  const { sessionId, _meta } = await fixture.zed.agent.request('session/new', open);
   expect(_meta.workspace.endsWith('/workspace'), `the workspace is that of the terminal, not ${_meta.workspace}`);
-  scene.zed.sessionId = scene.sessionId = sessionId;
-  await scene.terminal.shows('2 clients');
+  fixture.zed.sessionId = fixture.sessionId = sessionId;
+  await fixture.terminal.shows('2 clients');
 }
 
 // Success criterion 2.
@@ -91,8 +91,8 @@ async function promptsOfTheEditorAreOnTheScreen({ terminal, zed }) {
 }
 
 // Success criterion 5.
-async function theEditorAnswersTheDialogOfTheTerminal(scene) {
-  const { terminal, zed, file } = scene;
+async function theEditorAnswersTheDialogOfTheTerminal(fixture) {
+  const { terminal, zed, file } = fixture;
   const { asked, choose } = holdQuestions(zed);
   await terminal.say('write the file please');
   await terminal.dialog();
@@ -101,12 +101,12 @@ async function theEditorAnswersTheDialogOfTheTerminal(scene) {
   await terminal.shows('also asked: zed');
   expect(!existsSync(file), 'nothing is written before the answer');
   choose(options.find((option) => option.kind === 'allow_once').optionId);
-  await answeredBy(scene, 'zed');
+  await answeredBy(fixture, 'zed');
   isWritten(file);
 }
 
-async function theTerminalAnswersTheQuestionOfTheEditor(scene) {
-  const { terminal, zed, file } = scene;
+async function theTerminalAnswersTheQuestionOfTheEditor(fixture) {
+  const { terminal, zed, file } = fixture;
   const { asked, choose } = holdQuestions(zed);
   const turn = say(zed, 'write the file please');
   await terminal.dialog();
@@ -117,13 +117,13 @@ async function theTerminalAnswersTheQuestionOfTheEditor(scene) {
   const question = zed.messages.findLast((message) => message.method === 'session/request_permission');
   const isWithdrawn = (message) => message.method === '$/cancel_request' && message.params.requestId === question.id;
   await until(() => zed.messages.some(isWithdrawn));
-  // An answer that comes too late changes nothing.
+  // A late answer has no effect.
   choose('cancel');
-  await answeredBy(scene, 'you');
+  await answeredBy(fixture, 'you');
 }
 
-async function aConnectionThatIsCutInAQuestionIsResumed(scene) {
-  const { terminal, zed, file, sessionId } = scene;
+async function aConnectionThatIsCutInAQuestionIsResumed(fixture) {
+  const { terminal, zed, file, sessionId } = fixture;
   const { asked } = holdQuestions(zed);
   const lost = say(zed, 'write the file please').then(() => 'answered', () => 'lost');
   await until(() => asked[0]);
@@ -133,38 +133,38 @@ async function aConnectionThatIsCutInAQuestionIsResumed(scene) {
   same(await lost, 'lost', 'the prompt has no answer');
   await terminal.shows((screen) => !screen.includes('also asked'));
   expect(terminal.screen().includes('1  Yes'), `the terminal asks on:\n${terminal.screen()}`);
-  const again = await connect(scene, 'zed');
+  const again = await connect(fixture, 'zed');
   const held = holdQuestions(again);
   await again.agent.request('session/resume', { ...open, sessionId });
   const { toolCall } = await until(() => held.asked[0]);
   same(toolCall.toolCallId, asked[0].toolCall.toolCallId, 'the same question');
   expect(!again.seen.updates.some(isPrompt), 'a resumed session is not replayed');
   held.choose('proceed_once');
-  await answeredBy(scene, 'zed');
+  await answeredBy(fixture, 'zed');
   isWritten(file);
   await again.seen.until((update) => isText(update) && update.content.text.includes('dealt with'));
-  scene.zed = Object.assign(again, { sessionId });
+  fixture.zed = Object.assign(again, { sessionId });
 }
 
-async function aLoadedSessionIsAskedTheOpenQuestionToo(scene) {
-  const { terminal, zed, file, sessionId } = scene;
+async function aLoadedSessionIsAskedTheOpenQuestionToo(fixture) {
+  const { terminal, zed, file, sessionId } = fixture;
   holdQuestions(zed);
   await terminal.say('write the file please');
   await terminal.dialog();
-  const late = await connect(scene, 'vim');
+  const late = await connect(fixture, 'vim');
   const held = holdQuestions(late);
   await late.agent.request('session/load', { ...open, sessionId });
   const prompts = late.seen.updates.filter(isPrompt).map((update) => update.content.text);
   same(prompts.slice(0, 2), ['say hello', '[terminal] say hello'], 'it is shown what an editor and the terminal said');
   await until(() => held.asked[0]);
   held.choose('proceed_once');
-  await answeredBy(scene, 'vim');
+  await answeredBy(fixture, 'vim');
   isWritten(file);
-  scene.vim = Object.assign(late, { sessionId });
+  fixture.vim = Object.assign(late, { sessionId });
 }
 
-async function anEditorThatClosesOrDeletesTheSessionEndsNothing(scene) {
-  const { terminal, zed, vim, file, sessionId } = scene;
+async function anEditorThatClosesOrDeletesTheSessionEndsNothing(fixture) {
+  const { terminal, zed, vim, file, sessionId } = fixture;
   holdQuestions(zed);
   holdQuestions(vim);
   await terminal.say('write the file please');
@@ -177,25 +177,25 @@ async function anEditorThatClosesOrDeletesTheSessionEndsNothing(scene) {
   zed.seen.take();
   terminal.press('1');
   await zed.seen.until((update) => isText(update) && update.content.text.includes('dealt with'));
-  await answeredBy(scene, 'you');
+  await answeredBy(fixture, 'you');
   isWritten(file);
   await terminal.say('say hello');
   await zed.seen.until(isAnswer);
-  // An answer on its connection shows that nothing sent before it is still on its way.
+  // A response on the connection means that all earlier messages have arrived.
   const { sessions } = await vim.agent.request('session/list', {});
   same(sessions[0].sessionId, sessionId, 'the live session is still the first');
   same(vim.seen.updates, [], 'who has closed the session is told nothing more of it');
   same((await vim.agent.request('session/new', open)).sessionId, sessionId, 'and can join it again');
 }
 
-async function everyMessageIsAsTheSchemaSays(scene) {
-  for (const { failures } of [scene.zed, scene.vim]) if (failures.length) throw failures[0];
+async function everyMessageIsAsTheSchemaSays(fixture) {
+  for (const { failures } of [fixture.zed, fixture.vim]) if (failures.length) throw failures[0];
   expect(messagesChecked() > 50, `${messagesChecked()} messages`);
 }
 
-async function theTerminalEnds(scene) {
-  scene.terminal.press('C-c', 'C-c');
-  await scene.terminal.isClean(scene.modes);
+async function theTerminalEnds(fixture) {
+  fixture.terminal.press('C-c', 'C-c');
+  await fixture.terminal.isClean(fixture.modes);
 }
 
 const STEPS = [
@@ -212,8 +212,8 @@ const STEPS = [
   theTerminalEnds,
 ];
 
-const scene = { ...(await terminalScene(prepare(process.argv.slice(2)))), answers: 0 };
-const failed = await tell('acp-terminal', STEPS, scene);
-if (failed) console.log(`--- the terminal:\n${scene.terminal.all()}`);
-scene.terminal.tmux('kill-server');
+const fixture = { ...(await terminalFixture(prepare(process.argv.slice(2)))), answers: 0 };
+const failed = await runSteps('acp-terminal', STEPS, fixture);
+if (failed) console.log(`--- the terminal:\n${fixture.terminal.all()}`);
+fixture.terminal.tmux('kill-server');
 process.exit(failed ? 1 : 0);

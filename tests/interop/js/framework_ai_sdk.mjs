@@ -1,6 +1,6 @@
 // a2a-ai-provider: a remote agent as a language model of Vercel's AI SDK.
 //
-// The user chooses the context. Version 0.5.0-alpha.1 cannot name a task, and its streams have the words of a question only in the raw
+// The user chooses the context. Version 0.5.0-alpha.1 cannot name a task, and its streams have the text of a question only in the raw
 // events.
 
 import { randomUUID } from 'node:crypto';

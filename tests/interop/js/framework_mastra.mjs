@@ -1,7 +1,7 @@
 // @mastra/core: A2AAgent, which has a client of its own for both versions.
 //
 // Version 1.71 gives each prompt a context of its own: only answers to a question name a context, and they name the task too. A stream
-// has the words of a question in its payload for resuming.
+// has the text of a question in its payload for resuming.
 
 import { A2AAgent } from '@mastra/core/a2a';
 

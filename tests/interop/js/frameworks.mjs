@@ -9,11 +9,11 @@
 //     CANNOT       which conversations the framework cannot hold, and why
 //     talk         begins a conversation: given the URL and the options, it returns say(text, to)
 //
-// What say returns, what `to` means and what is checked besides: see there.
+// frameworks.py describes the result of say, the meaning of `to` and the further checks.
 
 import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, report, same, tell } from './terms.mjs';
+import { expect, report, same, runSteps } from './common.mjs';
 
 const [name, url, workspace] = process.argv.slice(2);
 const file = join(workspace, 'interop.txt');
@@ -27,7 +27,7 @@ async function tasks() {
   return (await response.json()).tasks;
 }
 
-// Holds a conversation and returns what it sent, as the recorder wrote it down.
+// Holds a conversation and returns its recorded requests.
 async function hold({ turns, tasks: count }, say) {
   rmSync(file, { force: true });
   const before = (await tasks()).map((task) => task.id);
@@ -65,6 +65,6 @@ for (const [way, options] of Object.entries(WAYS)) {
     if (title in CANNOT) report(`${name}, ${way}: ${title}: left out, ${CANNOT[title]}`);
     else steps.push(Object.defineProperty(step, 'name', { value: title }));
   }
-  failed += await tell(`${name}, ${way}`, steps);
+  failed += await runSteps(`${name}, ${way}`, steps);
 }
 process.exit(failed ? 1 : 0);

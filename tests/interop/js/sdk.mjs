@@ -4,7 +4,7 @@
 import { ClientFactory, JsonRpcTransportFactory, RestTransportFactory } from '@a2a-js/sdk/client';
 
 export class Kit {
-  // fetchImpl is what requests are sent with, if not with fetch.
+  // fetchImpl replaces fetch for requests.
   static async connect(url, binding, fetchImpl) {
     const transports = [new JsonRpcTransportFactory({ fetchImpl }), new RestTransportFactory({ fetchImpl })];
     const only = transports.filter((transport) => transport.protocolName === binding);

@@ -1,8 +1,8 @@
-// The JavaScript A2A SDK, version 0.3, in the terms of the story.
+// Adapts the JavaScript A2A SDK, version 0.3, to the types of common.mjs.
 
 import { randomUUID } from 'node:crypto';
 import { Kit } from './sdk.mjs';
-import { expect, joined, same } from './terms.mjs';
+import { expect, joined, same } from './common.mjs';
 
 export class Sdk extends Kit {
   streamsStartWithTask = false;
@@ -66,7 +66,7 @@ function messageOf(said, task) {
       messageId: randomUUID(),
       parts: [{ kind: 'text', text: said }],
       ...(task && { contextId: task.context }),
-      // A finished turn ends its task: the conversation goes on in its context.
+      // The end of a turn completes its task: the conversation continues in its context.
       ...(task && task.state !== 'completed' && { taskId: task.id }),
     },
   };

@@ -1,9 +1,9 @@
-// The JavaScript A2A SDK, version 1, in the terms of the story.
+// Adapts the JavaScript A2A SDK, version 1, to the types of common.mjs.
 
 import { randomUUID } from 'node:crypto';
 import { Role, StreamResponse, TaskState } from '@a2a-js/sdk';
 import { Kit } from './sdk.mjs';
-import { joined, same } from './terms.mjs';
+import { joined, same } from './common.mjs';
 
 export class Sdk extends Kit {
   streamsStartWithTask = true;
@@ -72,7 +72,7 @@ function messageOf(said, task) {
       messageId: randomUUID(),
       parts: [{ content: { $case: 'text', value: said } }],
       contextId: task?.context,
-      // A finished turn ends its task: the conversation goes on in its context.
+      // The end of a turn completes its task: the conversation continues in its context.
       taskId: task?.state === 'completed' ? undefined : task?.id,
     },
   };

@@ -1,11 +1,11 @@
-// A WebSocket client of the live session at /ws, and the words of its messages.
+// A WebSocket client of the live session at /ws, and its messages.
 
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import WebSocket from 'ws';
-import { expect, joined, same } from './terms.mjs';
+import { expect, joined, same } from './common.mjs';
 
-// One connection: keeps every object it was sent, answers to its own questions apart.
+// One connection. Stores every received object, and the responses to its own requests separately.
 export class Socket {
   static async open(base, query = {}, protocols = []) {
     const address = new URL('/ws', base.replace(/^http/, 'ws'));
@@ -31,7 +31,7 @@ export class Socket {
     this.ws.send(JSON.stringify(value));
   }
 
-  // Waits for a condition on what has arrived; the caller bounds the time.
+  // Waits for a condition on the received objects; the caller limits the time.
   until(condition) {
     return new Promise((resolve) => {
       const check = () => {
@@ -45,7 +45,7 @@ export class Socket {
     });
   }
 
-  // Asks and waits for the first reply.
+  // Sends a request and waits for the first response.
   async ask(method, params) {
     const id = randomUUID();
     this.say({ jsonrpc: '2.0', id, method, params });
@@ -59,7 +59,7 @@ export class Socket {
     return this.until(({ replies }) => replies.find((reply) => reply.id === id));
   }
 
-  // Asks and collects replies up to the one that satisfies.
+  // Sends a request and collects responses up to the one that satisfies the condition.
   async stream(method, params, last) {
     const id = randomUUID();
     this.say({ jsonrpc: '2.0', id, method, params });
@@ -87,7 +87,7 @@ export const textOf = (objects) => joined(objects.filter((one) => one.kind === '
 export const ended = (object) => object.kind === 'STATE_CHANGE' && object.state === 'input-required';
 export const asks = (object) => object.kind === 'TOOL_CALL_UPDATE' && object.status === 'PENDING' && object.confirmation_request;
 
-// Has the client say something in the session; gives what each watcher sees of that turn, until it waits for somebody.
+// Sends a prompt in the session. Returns the events of the turn that each watcher got, up to its end or a question.
 export async function turn(client, watchers, method, params) {
   const before = watchers.map((watcher) => watcher.seen.length);
   const reply = await client.ask(method, params);

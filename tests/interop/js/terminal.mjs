@@ -8,25 +8,25 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Socket, asks, decision, ended, prompt, textOf, turn } from './socket.mjs';
-import { expect, same, tell } from './terms.mjs';
-import { Terminal, pause, prepare, start, terminalScene } from './tmux.mjs';
+import { expect, same, runSteps } from './common.mjs';
+import { Terminal, pause, prepare, start, terminalFixture } from './tmux.mjs';
 
-async function theUserIsAskedOnceWhetherToTrustTheFolder(scene) {
-  await start(scene);
-  await scene.terminal.shows('Do you trust the files in');
-  scene.terminal.press('1');
-  await scene.terminal.shows('Ask anything');
-  scene.terminal.press('C-c', 'C-c');
-  await scene.terminal.isClean(scene.modes);
+async function theUserIsAskedOnceWhetherToTrustTheFolder(fixture) {
+  await start(fixture);
+  await fixture.terminal.shows('Do you trust the files in');
+  fixture.terminal.press('1');
+  await fixture.terminal.shows('Ask anything');
+  fixture.terminal.press('C-c', 'C-c');
+  await fixture.terminal.isClean(fixture.modes);
 }
 
 // Success criterion 1.
-async function oneCommandStartsTheTerminalAndTheServer(scene) {
-  await start(scene, '--a2a-port', scene.port);
-  await scene.terminal.shows(`http://localhost:${scene.port}`);
-  expect(!scene.terminal.screen().includes('Do you trust'), 'the answer is remembered');
-  scene.ann = await Socket.open(scene.url, { client: 'ann' });
-  await scene.terminal.shows('2 clients');
+async function oneCommandStartsTheTerminalAndTheServer(fixture) {
+  await start(fixture, '--a2a-port', fixture.port);
+  await fixture.terminal.shows(`http://localhost:${fixture.port}`);
+  expect(!fixture.terminal.screen().includes('Do you trust'), 'the answer is remembered');
+  fixture.ann = await Socket.open(fixture.url, { client: 'ann' });
+  await fixture.terminal.shows('2 clients');
 }
 
 // Success criterion 2.
@@ -81,8 +81,8 @@ async function theTerminalAnswersTheQuestionOfAClient({ terminal, ann, file }) {
   unlinkSync(file);
 }
 
-async function twoAttachedTerminalsAndAClientRaceForOneAnswer(scene) {
-  const { terminal, ann, file, port } = scene;
+async function twoAttachedTerminalsAndAClientRaceForOneAnswer(fixture) {
+  const { terminal, ann, file, port } = fixture;
   const others = ['left', 'right'].map((name) => new Terminal(terminal.server, name));
   for (const other of others) {
     await other.run(`"$BINARY" attach ${port} --name ${other.name}`);
@@ -98,7 +98,7 @@ async function twoAttachedTerminalsAndAClientRaceForOneAnswer(scene) {
   others.forEach((other) => other.press('1'));
   await ann.ask('message/stream', decision(call, 'proceed_once'));
   const succeeded = (object) => object.tool_call_id === call && object.status === 'SUCCEEDED';
-  // The pause for the question may be told after the question itself, so the end of the call is waited for before that of the turn.
+  // The event for the pause may come after the question, so the step waits for the end of the call before the end of the turn.
   await ann.until(({ seen }) => seen.slice(before).some(succeeded));
   await ann.until(({ seen }) => seen.slice(seen.findIndex(succeeded)).some(ended));
   const done = ann.seen.slice(before).filter(succeeded);
@@ -113,48 +113,48 @@ async function twoAttachedTerminalsAndAClientRaceForOneAnswer(scene) {
   }
   for (const other of others) {
     other.press('C-c', 'C-c');
-    await other.isClean(scene.modes);
+    await other.isClean(fixture.modes);
   }
   expect(terminal.screen().includes('Ask anything') || terminal.screen().includes('›'), 'the session goes on without them');
 }
 
-async function controlCTwiceEndsIt(scene) {
-  scene.terminal.press('C-c', 'C-c');
-  await scene.terminal.isClean(scene.modes);
+async function controlCTwiceEndsIt(fixture) {
+  fixture.terminal.press('C-c', 'C-c');
+  await fixture.terminal.isClean(fixture.modes);
 }
 
-async function theSessionGoesOnAfterResume(scene) {
-  const before = scene.terminal.all();
+async function theSessionGoesOnAfterResume(fixture) {
+  const before = fixture.terminal.all();
   expect(!before.includes('[A2A] ann'), 'the screen was cleared');
-  await start(scene, '--resume');
-  await scene.terminal.shows('[A2A] ann: write the file please');
-  await scene.terminal.say('/quit');
-  await scene.terminal.isClean(scene.modes);
+  await start(fixture, '--resume');
+  await fixture.terminal.shows('[A2A] ann: write the file please');
+  await fixture.terminal.say('/quit');
+  await fixture.terminal.isClean(fixture.modes);
 }
 
-async function terminateEndsIt(scene) {
-  await start(scene);
-  await scene.terminal.shows('Ask anything');
+async function terminateEndsIt(fixture) {
+  await start(fixture);
+  await fixture.terminal.shows('Ask anything');
   execFileSync('pkill', ['-TERM', '-f', `${process.env.BINARY} --workspace ${process.env.PLACE}`]);
-  await scene.terminal.isClean(scene.modes);
+  await fixture.terminal.isClean(fixture.modes);
 }
 
-async function controlZSuspendsIt(scene) {
-  await start(scene);
-  await scene.terminal.shows('Ask anything');
-  scene.terminal.type('half a prompt');
-  await scene.terminal.shows('half a prompt');
-  scene.terminal.press('C-z');
-  await scene.terminal.shows('Stopped');
-  await scene.terminal.isClean(scene.modes);
-  await scene.terminal.run('fg');
-  await scene.terminal.shows((screen) => screen.split('\n').some((row) => row.startsWith('› half a prompt')));
-  scene.terminal.press('C-c', 'C-c', 'C-c');
-  await scene.terminal.isClean(scene.modes);
+async function controlZSuspendsIt(fixture) {
+  await start(fixture);
+  await fixture.terminal.shows('Ask anything');
+  fixture.terminal.type('half a prompt');
+  await fixture.terminal.shows('half a prompt');
+  fixture.terminal.press('C-z');
+  await fixture.terminal.shows('Stopped');
+  await fixture.terminal.isClean(fixture.modes);
+  await fixture.terminal.run('fg');
+  await fixture.terminal.shows((screen) => screen.split('\n').some((row) => row.startsWith('› half a prompt')));
+  fixture.terminal.press('C-c', 'C-c', 'C-c');
+  await fixture.terminal.isClean(fixture.modes);
 }
 
-async function itEndsWithItsTerminal(scene) {
-  const lost = new Terminal(scene.terminal.server, 'lost');
+async function itEndsWithItsTerminal(fixture) {
+  const lost = new Terminal(fixture.terminal.server, 'lost');
   await lost.run('"$BINARY" --workspace "$PLACE/workspace" --state-dir "$PLACE/lost" --script "$SCRIPT"');
   await lost.shows('Ask anything');
   const running = () => {
@@ -170,7 +170,7 @@ async function itEndsWithItsTerminal(scene) {
   same(running(), '', 'it has ended');
 }
 
-/** Numbers that look random, and are the same for a seed. */
+/** A random number generator with a seed. */
 function random(seed) {
   let state = BigInt(seed);
   return (below) => {
@@ -180,7 +180,7 @@ function random(seed) {
 }
 
 // While an answer of 150 lines comes, the window is resized 25 times.
-async function resizingLosesAndDoublesNothing(scene) {
+async function resizingLosesAndDoublesNothing(fixture) {
   const lines = Array.from({ length: 150 }, (_, at) => `line ${String(at + 1).padStart(3, '0')}`);
   const steps = [];
   for (let at = 0; at < lines.length; at += 5) steps.push({ text: lines.slice(at, at + 5).map((line) => `- ${line}\n`).join('') }, { wait_ms: 60 });
@@ -188,7 +188,7 @@ async function resizingLosesAndDoublesNothing(scene) {
   writeFileSync(script, JSON.stringify({ rules: [], default: [...steps, { text: '\nAll of them.' }] }));
   const seed = Number(process.env.SEED ?? Date.now() % 1_000_000);
   const below = random(seed);
-  const resized = new Terminal(scene.terminal.server, 'resized');
+  const resized = new Terminal(fixture.terminal.server, 'resized');
   await resized.run(`"$BINARY" --workspace "$PLACE/workspace" --state-dir "$PLACE/resized" --script ${script}`);
   await resized.shows('Ask anything');
   await resized.say('count');
@@ -205,7 +205,7 @@ async function resizingLosesAndDoublesNothing(scene) {
   same(rows.filter((row) => row.startsWith('›')), ['› count', '›'], `one prompt and one composer (SEED=${seed})`);
   same(rows.filter((row) => row.endsWith('· asks')).length, 1, `one footer (SEED=${seed})`);
   resized.press('C-c', 'C-c');
-  await resized.isClean(scene.modes);
+  await resized.isClean(fixture.modes);
 }
 
 const STEPS = [
@@ -225,8 +225,8 @@ const STEPS = [
   resizingLosesAndDoublesNothing,
 ];
 
-const scene = await terminalScene(prepare(process.argv.slice(2)));
-const failed = await tell('terminal', STEPS, scene);
-if (failed) console.log(`--- the terminal:\n${scene.terminal.all()}`);
-scene.terminal.tmux('kill-server');
+const fixture = await terminalFixture(prepare(process.argv.slice(2)));
+const failed = await runSteps('terminal', STEPS, fixture);
+if (failed) console.log(`--- the terminal:\n${fixture.terminal.all()}`);
+fixture.terminal.tmux('kill-server');
 process.exit(failed ? 1 : 0);

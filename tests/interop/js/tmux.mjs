@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, realpathSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { same } from './terms.mjs';
+import { same } from './common.mjs';
 
 export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -20,7 +20,7 @@ export class Terminal {
     return execFileSync('tmux', ['-L', this.server, ...words], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
   }
 
-  // Text as if it were typed.
+  // Types a text.
   type(text) {
     this.tmux('send-keys', '-t', this.name, '-l', text);
   }
@@ -33,12 +33,12 @@ export class Terminal {
     return this.tmux('capture-pane', '-p', '-t', this.name);
   }
 
-  // What is on the screen and above it.
+  // The screen and the scrollback.
   all() {
     return this.tmux('capture-pane', '-p', '-S', '-', '-t', this.name);
   }
 
-  // Waits until the screen shows a text, or satisfies a condition. The caller bounds the time.
+  // Waits until the screen shows a text or satisfies a condition. The caller limits the time.
   async shows(wanted) {
     const holds = typeof wanted === 'string' ? (screen) => screen.includes(wanted) : wanted;
     for (let tries = 0; tries < 200; tries += 1) {
@@ -69,9 +69,9 @@ export class Terminal {
     await pause(500);
   }
 
-  // The shell has the terminal again, as it was before.
+  // Waits until the shell has the terminal back, with its former modes.
   async isClean(modes) {
-    // What is typed before the shell reads again would be lost.
+    // Keys that are typed before the shell reads would be lost.
     await this.shows((screen) => screen.trimEnd().endsWith('ready$'));
     await this.run('stty -g > "$PLACE/modes"; echo shell is back');
     await this.shows((screen) => screen.split('\n').some((row) => row.trim() === 'shell is back'));
@@ -111,15 +111,15 @@ export function prepare(words) {
 }
 
 /** Starts the session in a terminal. */
-export const start = (scene, ...flags) =>
-  scene.terminal.run(`"$BINARY" --workspace "$PLACE/workspace" --state-dir "$PLACE/state" --script "$SCRIPT" ${flags.join(' ')}`);
+export const start = (fixture, ...flags) =>
+  fixture.terminal.run(`"$BINARY" --workspace "$PLACE/workspace" --state-dir "$PLACE/state" --script "$SCRIPT" ${flags.join(' ')}`);
 
-/** A terminal with its shell, and what the steps use: a free port, the file that the scripted agent writes. */
-export async function terminalScene(place) {
+/** What the steps use: a terminal with its shell, a free port, the file that the scripted agent writes. */
+export async function terminalFixture(place) {
   const terminal = new Terminal('gemini-a2a', 'main');
   const port = await freePort();
-  const scene = { terminal, port, url: `http://localhost:${port}`, file: join(place, 'workspace', 'interop.txt') };
+  const fixture = { terminal, port, url: `http://localhost:${port}`, file: join(place, 'workspace', 'interop.txt') };
   await terminal.shows('ready$');
-  scene.modes = await modesOf(terminal);
-  return scene;
+  fixture.modes = await modesOf(terminal);
+  return fixture;
 }

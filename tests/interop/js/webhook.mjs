@@ -1,4 +1,4 @@
-// A local webhook receiver: keeps what is delivered, by path, and lets the story wait for it.
+// A local webhook receiver: stores deliveries by path, and lets steps wait for them.
 
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
@@ -20,10 +20,10 @@ export async function receiver() {
   await once(server, 'listening');
 
   return {
-    // A new address nobody has posted to.
+    // A new URL without deliveries.
     url: () => `http://127.0.0.1:${server.address().port}/${randomUUID()}`,
     at: (url) => at(new URL(url).pathname),
-    // Waits until what was delivered to the address satisfies; the caller bounds the time.
+    // Waits until the deliveries to the URL satisfy a condition; the caller limits the time.
     until(url, satisfied) {
       const deliveries = at(new URL(url).pathname);
       return new Promise((resolve, reject) => {

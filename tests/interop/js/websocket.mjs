@@ -2,8 +2,8 @@
 //
 //     node websocket.mjs URL WORKSPACE
 //
-// Two people, ann and ben, watch one session: what either of them says or decides is seen by both, in the same order. Then the
-// sub-protocols that speak A2A, or our own dialect, over a socket.
+// Two people, ann and ben, watch one session: both see the prompts and answers of either, in the same order. Then the sub-protocols of
+// A2A and of our own dialect.
 
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
@@ -12,7 +12,7 @@ import { get } from 'node:http';
 import { join } from 'node:path';
 import { StreamResponse } from '@a2a-js/sdk';
 import { Socket, asks, decision, ended, prompt, textOf, turn } from './socket.mjs';
-import { expect, joined, same, tell } from './terms.mjs';
+import { expect, joined, same, runSteps } from './common.mjs';
 
 async function withoutAnUpgrade({ url }) {
   const [response] = await once(get(new URL('/ws', url)), 'response');
@@ -30,8 +30,8 @@ async function aPromptIsSeenByAll({ ann, ben }) {
   same(echo?.content.text, 'say hello', "ann's prompt is shown to ben");
 }
 
-async function theOtherOneApproves(scene) {
-  const { ann, ben, file } = scene;
+async function theOtherOneApproves(fixture) {
+  const { ann, ben, file } = fixture;
   const [, question] = await turn(ann, [ann, ben], 'message/stream', prompt('write the file please'));
   const call = question.find(asks);
   expect(call, `ben is asked: ${JSON.stringify(question)}`);
@@ -51,8 +51,8 @@ async function theOtherOneApproves(scene) {
   same(late.error?.code, -32602, `one who answers too late is told: ${JSON.stringify(late)}`);
 }
 
-async function theFirstAnswerWins(scene) {
-  const { ann, ben, file } = scene;
+async function theFirstAnswerWins(fixture) {
+  const { ann, ben, file } = fixture;
   const [, question] = await turn(ann, [ann, ben], 'message/stream', prompt('write the file please'));
   const call = question.find(asks).tool_call_id;
   const from = [ann.seen.length, ben.seen.length];
@@ -80,8 +80,8 @@ async function oneContinuesWhereOneWas({ url, ann }) {
   await cleo.close();
 }
 
-async function a2a03(scene) {
-  const socket = await Socket.open(scene.url, { client: 'dora' }, ['a2a.v0.3']);
+async function a2a03(fixture) {
+  const socket = await Socket.open(fixture.url, { client: 'dora' }, ['a2a.v0.3']);
   const message = { kind: 'message', role: 'user', messageId: randomUUID(), parts: [{ kind: 'text', text: 'say hello' }] };
   const events = await socket.stream('message/stream', { message }, (result) => result.final);
   same(events[0].kind, 'task', 'the first reply is the task');
@@ -92,11 +92,11 @@ async function a2a03(scene) {
   same([task.id, task.status.state], [events[0].id, 'completed'], 'the task is found again');
   const { error } = await socket.ask('tasks/get', { id: 'no-such-task' });
   same(error.code, -32001, 'an unknown task');
-  await expectQuiet(scene, socket);
+  await expectQuiet(fixture, socket);
 }
 
-async function a2a10(scene) {
-  const socket = await Socket.open(scene.url, { client: 'emil' }, ['a2a.v1.0']);
+async function a2a10(fixture) {
+  const socket = await Socket.open(fixture.url, { client: 'emil' }, ['a2a.v1.0']);
   const message = { role: 'ROLE_USER', messageId: randomUUID(), parts: [{ text: 'say hello' }] };
   const isLast = (result) => result.statusUpdate?.status.state === 'TASK_STATE_COMPLETED';
   const results = await socket.stream('SendStreamingMessage', { message }, isLast);
@@ -109,10 +109,10 @@ async function a2a10(scene) {
   same(task.status.state, 'TASK_STATE_COMPLETED', 'the task is found again');
   const { error } = await socket.ask('GetTask', { id: 'no-such-task' });
   same(error.code, -32001, 'an unknown task');
-  await expectQuiet(scene, socket);
+  await expectQuiet(fixture, socket);
 }
 
-// A socket that speaks A2A hears only what it asked for, whatever happens in the session.
+// A socket of A2A gets only the events that it has requested, whatever happens in the session.
 async function expectQuiet({ ann }, socket) {
   const heard = socket.replies.length;
   await turn(ann, [ann], 'message/stream', prompt('say hello'));
@@ -122,7 +122,7 @@ async function expectQuiet({ ann }, socket) {
   await socket.close();
 }
 
-// Our own dialect shows the journal itself, from its start, and takes part in the session like the others.
+// Our own dialect sends the journal from its beginning, and takes part in the session.
 async function ourOwnDialect({ url, ann }) {
   const fritz = await Socket.open(url, { client: 'fritz' }, ['gemini-a2a.v1']);
   const { ok: session } = await fritz.call({ session: {} });
@@ -159,8 +159,8 @@ const STEPS = [
 const [url, workspace] = process.argv.slice(2);
 const ann = await Socket.open(url, { client: 'ann' });
 const ben = await Socket.open(url, { client: 'ben' });
-const scene = { url, ann, ben, file: join(workspace, 'interop.txt') };
-const failed = await tell('websocket', STEPS, scene);
+const fixture = { url, ann, ben, file: join(workspace, 'interop.txt') };
+const failed = await runSteps('websocket', STEPS, fixture);
 if (failed) {
   const lines = (values) => values.map((value) => JSON.stringify(value)).join('\n');
   console.log(`--- ann has seen:\n${lines(ann.seen)}\n--- ben has seen:\n${lines(ben.seen)}`);

@@ -1,6 +1,6 @@
 """google-adk 1 and 2: RemoteA2aAgent in a runner with a session.
 
-A question comes as a call of a function that the framework makes up; its argument has the words. The user answers with the result of
+A question comes as a call of a function that the framework invents; its argument has the text. The user answers with the result of
 the call or with a text. Version 2.13 names the task with both, version 1.39 only with a result. Version 1.39 also shows the user's
 prompt as a thought before a streamed answer. Without streaming both show no question if the agent said something before it.
 """

@@ -8,7 +8,7 @@ The module `framework_FRAMEWORK`, without the version if the name ends with one,
     CANNOT       which conversations the framework cannot hold, and why
     talk(url, …) an asynchronous context manager: one conversation, as a function
 
-The function, `say(text, to)`, is a coroutine that returns all that the user is shown. `to` is None for a new prompt. Otherwise the text
+The function, `say(text, to)`, is a coroutine that returns the texts that the user is shown. `to` is None for a new prompt. Otherwise the text
 is an answer, and `to` says what it must name: "task" for the task and its context, "context" for the context alone, "open question" for
 what the framework names by itself.
 
@@ -27,7 +27,7 @@ import traceback
 import urllib.request
 from pathlib import Path
 
-from terms import expect, same
+from common import expect, same
 
 PATIENCE = 30.0
 
@@ -40,7 +40,7 @@ def tasks_of(url):
 
 
 async def hold(url, workspace, conversation, questions, say):
-    """Holds a conversation and returns what it sent, as the recorder wrote it down."""
+    """Holds a conversation and returns its recorded requests."""
     file, record = workspace / "interop.txt", workspace.parent / "sent"
     file.unlink(missing_ok=True)
     before, written = [task["id"] for task in tasks_of(url)], len(record.read_text())
@@ -65,7 +65,7 @@ def check_sent(turns, sent, streaming):
 
 
 async def main(name, url, workspace):
-    """Holds all conversations in all ways; the number of those that failed."""
+    """Holds all conversations in all ways. Returns the number of those that failed."""
     framework = importlib.import_module("framework_" + re.sub(r"-\d+$", "", name).replace("-", "_"))
     table = json.loads((Path(__file__).parent.parent / "conversations.json").read_text())
     questions = {"WRITE": table["write"].replace("WORKSPACE", workspace)}

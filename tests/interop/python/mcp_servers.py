@@ -1,9 +1,9 @@
-"""Our program with real MCP servers: it starts or reaches each of them, lists their tools, calls some, and ends them.
+"""Our program with real MCP servers: it starts each server or connects to it, lists its tools, calls some, and ends it.
 
     mcp_servers.py BINARY KIT PLACE
 
-KIT has the installed packages, PLACE is an empty folder. A scripted agent calls the tools, so no model is needed; what a call returned is
-read from the records of its task.
+KIT has the installed packages, PLACE is an empty folder. A scripted agent calls the tools, so no model is needed; the results of calls are
+read from the records of their task.
 """
 import json
 import os
@@ -121,7 +121,7 @@ def listens(port):
 
 
 def more_rules(known):
-    """What the agent does beside the numbered calls."""
+    """Further uses of the servers by the agent."""
     def rule(text, call, args):
         return {"when": {"text": text}, "steps": [{"call": call, "args": args}, {"text": "Called."}]}
 
@@ -229,7 +229,7 @@ def events(program, task):
 
 
 def everything_else(program):
-    """A prompt, resources, questions of a server and a cancelled call, with the server that has everything."""
+    """A prompt, resources, questions of a server and a cancelled call, with the reference server `everything`."""
     failures = []
 
     def check(what, found, words):
@@ -268,7 +268,7 @@ def questions(program, check):
     ending = wait_for("the end of the call", has(task, "call_ended"))
     for words in ("Ann Other", '\\"integer\\": 7', '\\"check\\": true', "accept"):
         check("the values of the form", ending, words)
-    # The call ends without its server, which goes on.
+    # Only the call ends; its server continues to run.
     task = begin("take long")
     wait_for("progress of the call", has(task, "call_output"))
     check("a cancelled task", ask(program, "tasks/cancel", {"id": task}), "canceled")
@@ -281,7 +281,7 @@ def conversation(program, known, listed):
     last = {}
 
     def connected():
-        """A task notes the state of the servers when its turns begin, and slow servers connect later."""
+        """Waits for the server in the metadata of the task: it records servers when its turns begin, and slow servers connect later."""
         nonlocal last
         program.send("begin")
         last = program.servers()
@@ -298,7 +298,7 @@ def conversation(program, known, listed):
 
 
 def named_by_client(known, workspace):
-    """A development tool brings its own server: it is the task's own, and its tools are asked about, whatever the mode."""
+    """A development tool names its own server, which belongs to the task. Its calls need approval in every mode."""
     listed = [("mine", "echo", {"message": "from the editor"}, "from the editor", True)]
     program = Program(PLACE / "editor", {}, listed, workspace, ["--yolo", "--client-mcp", "loopback"])
     try:

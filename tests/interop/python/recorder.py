@@ -1,4 +1,4 @@
-"""Passes connections on to a server and writes down what its A2A clients ask for.
+"""Forwards connections to a server and records the requests of its A2A clients.
 
     recorder.py URL FILE
 

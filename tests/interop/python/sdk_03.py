@@ -1,4 +1,4 @@
-"""The Python A2A SDK, version 0.3, in the terms of the story."""
+"""Adapts the Python A2A SDK, version 0.3, to the types of common.py."""
 
 import uuid
 
@@ -18,8 +18,8 @@ from a2a.types import (
 )
 from a2a.types import Task as SdkTask
 
-import terms
-from terms import Card, Event, Hook
+import common
+from common import Card, Event, Hook
 
 
 class Sdk:
@@ -28,7 +28,7 @@ class Sdk:
     has_all_hook_calls = False
     push_media_type = "application/json"
     push_is_whole_task = True
-    terminal_task_fault = terms.INVALID_REQUEST
+    terminal_task_fault = common.INVALID_REQUEST
     cancels_twice = False
 
     async def connect(self, http, url, binding):
@@ -43,7 +43,7 @@ class Sdk:
     async def card(self):
         card = self._card
         offered = {card.preferred_transport, *(other.transport for other in card.additional_interfaces or [])}
-        terms.expect(card.protocol_version.startswith("0.3"), f"protocol 0.3, not {card.protocol_version}")
+        common.expect(card.protocol_version.startswith("0.3"), f"protocol 0.3, not {card.protocol_version}")
         capabilities = card.capabilities
         skills = [skill.id for skill in card.skills]
         return Card(card.name, capabilities.streaming, capabilities.push_notifications, skills, offered)
@@ -77,12 +77,12 @@ class Sdk:
         return _hook(task, await self._streaming.get_task_callback(wanted))
 
     def delivered(self, body):
-        terms.same(body["kind"], "task", "a webhook of 0.3 gets the task")
+        common.same(body["kind"], "task", "a webhook of 0.3 gets the task")
         task = SdkTask.model_validate(body)
         return Event("task", task.id, task.context_id, task.status.state.value)
 
     def shows(self, error, fault):
-        """Over REST this client keeps nothing of an error but its HTTP status."""
+        """Over REST this client only reports the HTTP status of an error."""
         match error:
             case A2AClientJSONRPCError():
                 return error.error.code == fault.code
@@ -96,7 +96,7 @@ def _message(said, task):
         role=Role.user,
         message_id=str(uuid.uuid4()),
         parts=[Part(root=TextPart(text=said))],
-        # A finished turn ends its task: the conversation goes on in its context.
+        # The end of a turn completes its task: the conversation continues in its context.
         task_id=task.id if task and task.state != "completed" else None,
         context_id=task and task.context,
     )
@@ -106,11 +106,11 @@ def _task(task):
     status = [task.status.message] if task.status.message else []
     owners = [*status, *(task.history or []), *(task.artifacts or [])]
     texts = [part.root.text for owner in owners for part in owner.parts if part.root.kind == "text"]
-    return terms.Task(task.id, task.context_id, task.status.state.value, texts, len(task.artifacts or []))
+    return common.Task(task.id, task.context_id, task.status.state.value, texts, len(task.artifacts or []))
 
 
 def _event(task, update):
-    """The SDK hands out the task as it stands, and what changed it; without a change it is the server's own snapshot."""
+    """The SDK returns the current task and the update that changed it; without an update the task is the snapshot of the server."""
     if update is None:
         return Event("task", task.id, task.context_id, task.status.state.value)
     if update.kind == "artifact-update":
@@ -133,9 +133,9 @@ def _config(hook):
 
 
 def _hook(task, kept):
-    terms.same(kept.task_id, task, "the configuration names its task")
+    common.same(kept.task_id, task, "the configuration names its task")
     config = kept.push_notification_config
     auth = config.authentication
     if auth:
-        terms.same(auth.schemes, ["Bearer"], "the configuration keeps its scheme")
+        common.same(auth.schemes, ["Bearer"], "the configuration keeps its scheme")
     return Hook(config.url, config.id, config.token or None, auth.credentials if auth else None)

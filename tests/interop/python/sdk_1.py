@@ -1,4 +1,4 @@
-"""The Python A2A SDK, version 1, in the terms of the story."""
+"""Adapts the Python A2A SDK, version 1, to the types of common.py."""
 
 import uuid
 
@@ -22,8 +22,8 @@ from a2a.types.a2a_pb2 import (
 )
 from google.protobuf.json_format import ParseDict
 
-import terms
-from terms import Card, Event, Hook
+import common
+from common import Card, Event, Hook
 
 
 class Sdk:
@@ -32,7 +32,7 @@ class Sdk:
     has_all_hook_calls = True
     push_media_type = "application/a2a+json"
     push_is_whole_task = False
-    terminal_task_fault = terms.UNSUPPORTED_OPERATION
+    terminal_task_fault = common.UNSUPPORTED_OPERATION
     cancels_twice = True
 
     async def connect(self, http, url, binding):
@@ -46,9 +46,9 @@ class Sdk:
         return ClientFactory(ClientConfig(**self._base, **config)).create(self._card)
 
     async def card(self):
-        # The first card was asked for without a version; making a client has made the HTTP client name it.
+        # The first request for the card named no version; since the client was created, the HTTP client names it.
         card = await self._resolver.get_agent_card()
-        terms.same(card, self._card, "the card for all versions says the same")
+        common.same(card, self._card, "the card for all versions says the same")
         offered = {offer.protocol_binding for offer in card.supported_interfaces if offer.protocol_version == "1.0"}
         capabilities = card.capabilities
         skills = [skill.id for skill in card.skills]
@@ -98,7 +98,7 @@ class Sdk:
         await self._streaming.delete_task_push_notification_config(wanted)
 
     def delivered(self, body):
-        """Unlike the client this parses strictly: a member the protocol does not know is an error."""
+        """Parses strictly, unlike the client: a member that the protocol does not define is an error."""
         return _event(ParseDict(body, StreamResponse()))
 
     def shows(self, error, fault):
@@ -109,7 +109,7 @@ def _request(said, task):
     message = Message(role=Role.ROLE_USER, message_id=str(uuid.uuid4()), parts=[Part(text=said)])
     if task:
         message.context_id = task.context
-        # A finished turn ends its task: the conversation goes on in its context.
+        # The end of a turn completes its task: the conversation continues in its context.
         if task.state != "completed":
             message.task_id = task.id
     return SendMessageRequest(message=message)
@@ -130,7 +130,7 @@ def _texts(owner):
 def _task(task):
     owners = [task.status.message, *task.history, *task.artifacts]
     texts = [text for owner in owners for text in _texts(owner)]
-    return terms.Task(task.id, task.context_id, _state(task.status.state), texts, len(task.artifacts))
+    return common.Task(task.id, task.context_id, _state(task.status.state), texts, len(task.artifacts))
 
 
 def _event(event):
@@ -142,7 +142,7 @@ def _event(event):
         artifact = change.artifact
         chunk = (artifact.artifact_id, change.append, change.last_chunk)
         return Event("artifact", change.task_id, change.context_id, said="".join(_texts(artifact)), chunk=chunk)
-    terms.same(about, "status_update", "an event of the stream")
+    common.same(about, "status_update", "an event of the stream")
     said = "".join(_texts(change.status.message))
     return Event("status", change.task_id, change.context_id, _state(change.status.state), said=said)
 
@@ -155,8 +155,8 @@ def _config(task, hook):
 
 
 def _hook(task, config):
-    terms.same(config.task_id, task, "the configuration names its task")
+    common.same(config.task_id, task, "the configuration names its task")
     auth = config.authentication if config.HasField("authentication") else None
     if auth:
-        terms.same(auth.scheme, "Bearer", "the configuration keeps its scheme")
+        common.same(auth.scheme, "Bearer", "the configuration keeps its scheme")
     return Hook(config.url, config.id, config.token or None, auth.credentials if auth else None)

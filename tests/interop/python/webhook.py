@@ -1,4 +1,4 @@
-"""A local webhook receiver: keeps what is delivered, by path, and lets the story wait for it."""
+"""A local webhook receiver: stores deliveries by path, and lets steps wait for them."""
 
 import asyncio
 import json
@@ -24,14 +24,14 @@ class Receiver:
         self._server.close()
 
     def url(self):
-        """A new address nobody has posted to."""
+        """A new URL without deliveries."""
         return f"http://127.0.0.1:{self._port}/{uuid.uuid4()}"
 
     def at(self, url):
         return self._kept.setdefault(url.rsplit("/", 1)[1], [])
 
     async def until(self, url, satisfied):
-        """Waits until what was delivered to the address satisfies; the caller bounds the time."""
+        """Waits until the deliveries to the URL satisfy a condition; the caller limits the time."""
         async with self._arrived:
             await self._arrived.wait_for(lambda: satisfied(self.at(url)))
         return self.at(url)

@@ -1,16 +1,16 @@
-// What a JavaScript client of A2A can do with our agent: the same story as in Python, where the conventions in which the versions
-// differ are explained (../python/story.py).
+// What a JavaScript client of A2A can do with our agent: the same steps as in Python. ../python/steps.py explains where the versions
+// differ.
 //
-//     node story.mjs VERSION URL WORKSPACE
+//     node steps.mjs VERSION URL WORKSPACE
 
 import { existsSync, readFileSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { BINDINGS, allOf, expect, joined, same, shows, tell } from './terms.mjs';
+import { BINDINGS, allOf, expect, joined, same, shows, runSteps } from './common.mjs';
 import { receiver } from './webhook.mjs';
 
 const said = (events) => joined(events.map((event) => event.said ?? ''));
 
-// The rules of a stream in reply to a message about a task, or about none yet.
+// Checks the stream of a message to a task, or of one that creates a task.
 function expectStream({ sdk }, events, task, state, what) {
   const [first] = events;
   const last = events.at(-1);
@@ -43,8 +43,8 @@ async function theCard({ sdk, binding }) {
   expect(card.bindings.includes(binding), `${binding} is among ${card.bindings}`);
 }
 
-async function aSendThatWaits(scene) {
-  const task = await scene.sdk.send('say hello');
+async function aSendThatWaits(fixture) {
+  const task = await fixture.sdk.send('say hello');
   same(task.state, 'completed', 'the turn is over');
   expect(task.texts.includes('Hello from the script.'), `the whole answer is in ${task.texts}`);
 }
@@ -56,10 +56,10 @@ async function aSendThatDoesNotWait({ sdk }) {
   same((await sdk.cancel(task.id)).state, 'canceled', 'and cancelled');
 }
 
-async function aStreamAndItsTask(scene) {
-  const { sdk } = scene;
+async function aStreamAndItsTask(fixture) {
+  const { sdk } = fixture;
   const events = await allOf(sdk.stream('say hello'));
-  expectStream(scene, events, undefined, 'completed', 'a turn');
+  expectStream(fixture, events, undefined, 'completed', 'a turn');
   same(said(events), 'Hello from the script.', 'all text, in order');
   const chunks = events.map((event) => event.chunk).filter(Boolean);
   same(chunks, [['answer-1', false, true]], 'the answer is one artifact, whole');
@@ -77,22 +77,22 @@ async function aStreamAndItsTask(scene) {
   expect(again[0].task !== task.id, 'a second turn is another task');
 }
 
-async function aCancelledTurn(scene) {
-  const { sdk } = scene;
+async function aCancelledTurn(fixture) {
+  const { sdk } = fixture;
   const events = [];
   for await (const event of sdk.stream('take for ever')) {
     if (event.state === 'working') same((await sdk.cancel(event.task)).state, 'canceled', 'the answer to a cancel');
     events.push(event);
   }
-  expectStream(scene, events, undefined, 'canceled', 'a cancelled turn');
+  expectStream(fixture, events, undefined, 'canceled', 'a cancelled turn');
   const again = sdk.cancel(events[0].task);
   if (sdk.cancelsTwice) same((await again).state, 'canceled', 'the answer to a second cancel');
   else await expectFault('TaskNotCancelableError', again, 'cancelling what is cancelled');
 }
 
-// One that joins while the agent works sees the task as it is, and then what the first one sees.
-async function aSecondReader(scene) {
-  const { sdk } = scene;
+// A client that subscribes during a turn gets the task, and then the same events as the first client.
+async function aSecondReader(fixture) {
+  const { sdk } = fixture;
   const first = [];
   let joining;
   for await (const event of sdk.stream('pause in the middle')) {
@@ -100,41 +100,41 @@ async function aSecondReader(scene) {
     if (event.state === 'working') joining ??= allOf(sdk.join(event.task));
   }
   const second = await joining;
-  expectStream(scene, first, undefined, 'completed', "the first reader's stream");
-  expectStream(scene, second, undefined, 'completed', "the second reader's stream");
+  expectStream(fixture, first, undefined, 'completed', "the first reader's stream");
+  expectStream(fixture, second, undefined, 'completed', "the second reader's stream");
   same(second[0].task, first[0].task, 'it is the same task');
   same([said(first), said(second)], Array(2).fill('First half, second half.'), 'both have all');
 }
 
-// Has the agent ask for a file to be written; gives the waiting task.
-async function asked(scene) {
-  const { sdk } = scene;
+// A turn that asks for approval to write a file. Returns the task.
+async function asked(fixture) {
+  const { sdk } = fixture;
   const events = await allOf(sdk.stream('write the file please'));
-  expectStream(scene, events, undefined, 'input-required', 'a turn that asks');
+  expectStream(fixture, events, undefined, 'input-required', 'a turn that asks');
   expect(events.at(-1).said.includes('Reply with yes, no'), `it says how to answer: ${events.at(-1).said}`);
   return sdk.get(events[0].task);
 }
 
-async function aRefusedCall(scene) {
-  const { sdk, file } = scene;
-  const task = await asked(scene);
+async function aRefusedCall(fixture) {
+  const { sdk, file } = fixture;
+  const task = await asked(fixture);
   const events = await allOf(sdk.stream('no', task));
-  expectStream(scene, events, task, 'completed', 'a refused turn');
+  expectStream(fixture, events, task, 'completed', 'a refused turn');
   expect(!existsSync(file), 'a refused call does nothing');
 }
 
-async function anApprovedCall(scene) {
-  const { sdk, file } = scene;
-  const task = await asked(scene);
+async function anApprovedCall(fixture) {
+  const { sdk, file } = fixture;
+  const task = await asked(fixture);
   expect(!existsSync(file), 'nothing is written before the answer');
   const events = await allOf(sdk.stream('yes', task));
-  expectStream(scene, events, task, 'completed', 'the approved turn');
+  expectStream(fixture, events, task, 'completed', 'the approved turn');
   same(said(events), 'The file is dealt with.', 'the agent goes on');
   same(readFileSync(file, 'utf8'), 'from the script\n', 'the file is written');
   unlinkSync(file);
 }
 
-// Three tasks of one context, found by pages, newest first, and by state.
+// Three tasks of one context, listed in pages, newest first, and by state.
 async function theList({ sdk }) {
   const first = await sdk.send('say hello');
   const second = await sdk.send('say hello', { task: first });
@@ -156,10 +156,10 @@ async function theList({ sdk }) {
   await sdk.cancel(third.id);
 }
 
-// Configurations can be set, read, listed and deleted; what is left of them is told how the task goes on.
-async function theHooksOfATask(scene) {
-  const { sdk, webhooks } = scene;
-  const task = await asked(scene);
+// Webhook configurations can be set, read, listed and deleted; the remaining one gets the further updates of the task.
+async function theHooksOfATask(fixture) {
+  const { sdk, webhooks } = fixture;
+  const task = await asked(fixture);
   const kept = { url: webhooks.url(), id: 'kept', token: 'a token', credentials: 'secret' };
   const dropped = { url: webhooks.url(), id: 'dropped' };
   same(await sdk.setHook(task.id, kept), kept, 'what was set');
@@ -172,25 +172,25 @@ async function theHooksOfATask(scene) {
   await expectFault('TaskNotFoundError', sdk.getHook(task.id, 'dropped'), 'reading a deleted one');
 
   await allOf(sdk.stream('no', task));
-  await expectTold(scene, kept, task);
+  await expectTold(fixture, kept, task);
   same(webhooks.at(dropped.url), [], 'a deleted one is told nothing');
 }
 
-// A configuration that comes with the prompt misses nothing of its turn.
-async function aHookInTheRequest(scene) {
-  const { sdk, webhooks } = scene;
+// A webhook that is set with the prompt gets all updates of its turn.
+async function aHookInTheRequest(fixture) {
+  const { sdk, webhooks } = fixture;
   const hook = { url: webhooks.url(), id: 'inline', token: 'another token', credentials: 'another secret' };
   const task = await sdk.send('say hello', { hook });
-  const events = await expectTold(scene, hook, task);
+  const events = await expectTold(fixture, hook, task);
   if (!sdk.pushIsWholeTask) {
     expect(events.some((event) => event.state === 'working'), 'the start is told');
     same(said(events), 'Hello from the script.', 'the answer is told, whole');
   }
 }
 
-// Waits until a webhook was told that the turn ended, and checks all that it was told.
-async function expectTold(scene, hook, task) {
-  const { sdk, webhooks } = scene;
+// Waits until a webhook got the end of the turn, and checks all its deliveries.
+async function expectTold(fixture, hook, task) {
+  const { sdk, webhooks } = fixture;
   const ended = (deliveries) => deliveries.length > 0 && sdk.delivered(deliveries.at(-1).body).state === 'completed';
   const deliveries = await webhooks.until(hook.url, ended);
   const seqs = deliveries.map(({ headers }) => {
@@ -240,9 +240,9 @@ let failed = 0;
 for (const binding of BINDINGS) {
   const sdk = await Sdk.connect(url, binding);
   const webhooks = await receiver();
-  const scene = { sdk, binding, webhooks, file: join(workspace, 'interop.txt') };
+  const fixture = { sdk, binding, webhooks, file: join(workspace, 'interop.txt') };
   const steps = STEPS.filter((step) => step !== theList || sdk.hasList);
-  failed += await tell(`javascript ${version} ${binding}`, steps, scene);
+  failed += await runSteps(`javascript ${version} ${binding}`, steps, fixture);
   webhooks.close();
 }
 process.exit(failed ? 1 : 0);

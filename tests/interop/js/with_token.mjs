@@ -1,13 +1,13 @@
 // A JavaScript client with a bearer token, through a proxy with TLS.
 //
-//     guarded.mjs VERSION URL WORKSPACE
+//     with_token.mjs VERSION URL WORKSPACE
 //
-// The token is in the variable TOKEN, the certificate in NODE_EXTRA_CA_CERTS. How it is sent, the client reads in the agent card.
+// The token is in the variable TOKEN, the certificate in NODE_EXTRA_CA_CERTS. The agent card says how the token is sent.
 
 import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { createAuthenticatingFetchWithRetry } from '@a2a-js/sdk/client';
-import { allOf, BINDINGS, expect, same } from './terms.mjs';
+import { allOf, BINDINGS, expect, same } from './common.mjs';
 
 const [version, url, workspace] = process.argv.slice(2);
 const { Sdk } = await import(`./sdk_${version.replace('.', '')}.mjs`);
@@ -15,7 +15,7 @@ const file = join(workspace, 'interop.txt');
 
 const card = await (await fetch(`${url}/.well-known/agent-card.json`)).json();
 
-// The header that shows the token, as the card wants it.
+// The header field with the token, according to the card.
 function shown() {
   for (const name of card.security.flatMap(Object.keys)) {
     const scheme = card.securitySchemes[name];

@@ -1,9 +1,9 @@
 """A Python client with a bearer token, through a proxy with TLS.
 
-    guarded.py CLIENT URL WORKSPACE
+    with_token.py CLIENT URL WORKSPACE
 
-CLIENT is a version of the A2A SDK, or a framework. The token is in the variable TOKEN, the certificate in SSL_CERT_FILE. A client is told
-only its token: how it is sent, it reads in the agent card. Each client says hello, and approves a call.
+CLIENT is a version of the A2A SDK, or a framework. The token is in the variable TOKEN, the certificate in SSL_CERT_FILE. A client only
+gets its token; it reads in the agent card how to send it. Each client sends a prompt and approves a call.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import httpx
-from terms import BINDINGS, expect, same
+from common import BINDINGS, expect, same
 
 TOKEN = os.environ["TOKEN"]
 
@@ -23,7 +23,7 @@ def http(**options):
 
 
 async def shown(url):
-    """The header that shows the token, as the card of the agent wants it."""
+    """The header field with the token, according to the card."""
     async with http() as client:
         card = (await client.get(f"{url}/.well-known/agent-card.json")).json()
     for requirement in card["security"]:
@@ -58,7 +58,7 @@ async def sdk(version, url, file):
                 expect(False, f"{binding}: refused without a token")
             except Exception as error:
                 expect("401" in repr(error) or "credential" in repr(error), f"{binding}: a refusal, not {error!r}")
-        # Version 0.3 asks nobody for credentials over REST.
+        # In version 0.3 the client sends no credentials over REST.
         given = {"headers": await shown(url)} if (version, binding) == ("0.3", "HTTP+JSON") else {}
         async with http(**given) as client:
             agent = await Guarded().connect(client, url, binding)

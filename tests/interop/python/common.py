@@ -1,13 +1,13 @@
-"""The words the story is told in, the same for every version of the SDK.
+"""The types that the steps use, the same for every version of the SDK.
 
-An SDK module (`sdk_03`, `sdk_1`) turns its own types into these and offers a class `Sdk`: one client for one binding, with the
+An SDK module (`sdk_03`, `sdk_1`) converts its own types into these and offers a class `Sdk`: one client for one binding, with the
 conventions of its version as attributes, and
 
-    card()                            what the agent says about itself
+    card()                            the agent card
     send(said, task, wait, hook)      a prompt or an answer, without a stream
-    stream(said, task)                the same with one
+    stream(said, task)                the same, with a stream
     get(id) cancel(id) join(id)       the task, the cancelled task, a further stream of it
-    list(...)                         pages of tasks, where the version has it
+    list(...)                         pages of tasks, if the version can list them
     set_hook get_hook list_hooks delete_hook
     delivered(body)                   a webhook's body as an event
     shows(error, fault)               whether an exception is that fault, as far as this client can tell
@@ -35,7 +35,7 @@ class Task:
     context: str
     state: str
     texts: list
-    """Everything said in its status, its history and its artifacts."""
+    """All texts of its status, its history and its artifacts."""
     artifacts: int = 0
 
 
@@ -47,9 +47,9 @@ class Event:
     context: str
     state: str | None = None
     said: str = ""
-    """What the agent said to the user, if it is in this event."""
+    """The text of the agent for the user in this event, if any."""
     final: bool | None = None
-    """Whether the event says that the stream ends here; None if the version has no such mark."""
+    """Whether the event is marked as the last one of the stream; None if the version has no such mark."""
     chunk: tuple | None = None
     """For artifacts: their id, whether to append, whether it is the last chunk."""
 

@@ -1,17 +1,17 @@
-// The words the story is told in, the same for every version of the SDK.
+// The types that the steps use, the same for every version of the SDK.
 //
-// An SDK module (sdk_03.mjs, sdk_1.mjs) turns its own types into these and exports a class Sdk, one client for one binding:
+// An SDK module (sdk_03.mjs, sdk_1.mjs) converts its own types into these and exports a class Sdk, one client for one binding:
 //
-//     card()                                          what the agent says about itself
+//     card()                                          the agent card
 //     send(said, {task, wait, hook})                  a prompt or an answer, without a stream
-//     stream(said, task)                              the same with one
+//     stream(said, task)                              the same, with a stream
 //     get(id)  cancel(id)  join(id)                   the task, the cancelled task, a further stream of it
-//     list({context, state, page, size, artifacts})   pages of tasks, where the version has it
+//     list({context, state, page, size, artifacts})   pages of tasks, if the version can list them
 //     setHook  getHook  listHooks  deleteHook
 //     delivered(body)                                 a webhook's body as an event
 //
-// A task is {id, context, state, texts, artifacts}: texts is everything said in its status, history and artifacts. An event is
-// {about, task, context, state, said, final, chunk}: about is task, status or artifact; said is what the agent said to the user;
+// A task is {id, context, state, texts, artifacts}: texts are all texts of its status, history and artifacts. An event is
+// {about, task, context, state, said, final, chunk}: about is task, status or artifact; said is the text of the agent for the user;
 // final is undefined if the version has no such mark; chunk is [id, append, last] of an artifact. A hook is a push configuration,
 // {url, id, token, credentials}, its credentials for the scheme Bearer.
 
@@ -23,14 +23,14 @@ export const joined = (texts) => texts.join('');
 
 export const expect = (holds, what) => assert.ok(holds, what);
 
-// Compares as JSON would: members without a value do not count.
+// Compares values as JSON: members that are undefined are ignored.
 export function same(found, wanted, what) {
   const plain = (value) => (value === undefined ? value : JSON.parse(JSON.stringify(value)));
   const message = `${what}: expected ${JSON.stringify(wanted)}, found ${JSON.stringify(found)}`;
   assert.deepEqual(plain(found), plain(wanted), message);
 }
 
-// Tells whether an error is the named fault. The clients hide a fault that is found in a stream behind a plain error.
+// Whether an error is the named fault. The clients wrap a fault that occurs in a stream in a generic error.
 export function shows(error, fault) {
   const code = { InvalidRequestError: -32600 }[fault];
   return [error, error.cause].some((shown) => shown?.name === fault || (code && shown?.message?.includes(`(Code: ${code})`)));
@@ -54,13 +54,13 @@ function inTime(work) {
   return Promise.race([work, late]);
 }
 
-// Runs the steps in order, prints a line for each, and gives the number of those that failed.
-export async function tell(who, steps, scene) {
+// Runs the steps in order and prints a line for each. Returns the number of failed steps.
+export async function runSteps(who, steps, fixture) {
   let failed = 0;
   for (const step of steps) {
     const name = `${who}: ${step.name.replace(/[A-Z]/g, (capital) => ` ${capital.toLowerCase()}`)}`;
     try {
-      await inTime(step(scene));
+      await inTime(step(fixture));
       report(`${name}: ok`);
     } catch (error) {
       failed += 1;
