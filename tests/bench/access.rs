@@ -1,5 +1,6 @@
-//! What credentials cost: requests per second with a token beside none, with the audit and the access log beside neither, and how long
-//! a valid credential waits during a flood of wrong ones. Reading writes no audit entry, and a prompt writes two. The servers take turns, so that what else the machine does hits all alike.
+//! The cost of credentials: requests per second without a token, with a token, and with the audit and the access log too; and the
+//! latency of a valid credential during a flood of wrong ones. Reading writes no audit entry, and a prompt writes two. The servers are
+//! measured in turns, so that other load of the machine affects all of them.
 
 use crate::measure::{MANY_CONNECTIONS, Spread, median, repeat};
 use crate::others::waits_of;
@@ -24,24 +25,25 @@ pub struct Plan {
 pub const FULL: Plan = Plan { rounds: 9, time: Duration::from_secs(1) };
 pub const QUICK: Plan = Plan { rounds: 3, time: Duration::from_millis(200) };
 
-/// At least so much of what a server without credentials answers.
+/// The required rates, as fractions of that of a server without credentials.
 const WITH_TOKEN: f64 = 0.9;
 const WITH_LOGS: f64 = 0.8;
 
-/// What is asked again and again, and over how many connections. A credential may send twenty prompts within a millisecond.
-const ASKED: [(&str, usize); 2] = [("GET /tasks", MANY_CONNECTIONS), ("message/send", 10)];
+/// The repeated requests, and over how many connections they are made. A credential may send twenty prompts within a millisecond.
+const REQUESTS: [(&str, usize); 2] = [("GET /tasks", MANY_CONNECTIONS), ("message/send", 10)];
 
-struct Side {
+/// A server with certain options, and its results.
+struct Variant {
     name: &'static str,
     server: Running,
     token: Option<String>,
     required: Option<f64>,
-    /// For each of what is asked.
-    rates: [Vec<f64>; ASKED.len()],
+    /// The rates of each round, for each of [`REQUESTS`].
+    rates: [Vec<f64>; REQUESTS.len()],
 }
 
-impl Side {
-    fn requests(&self) -> [Vec<u8>; ASKED.len()] {
+impl Variant {
+    fn requests(&self) -> [Vec<u8>; REQUESTS.len()] {
         let body = envelope(1, "message/send", prompt("TEXT hello")).to_string();
         let json = [("Content-Type", "application/json")];
         let client = self.client();
@@ -58,51 +60,52 @@ impl Side {
 }
 
 pub fn run(model: &Model, plan: Plan) -> io::Result<Verdict> {
-    let local = |name, required, args: &[&str]| side(model, name, required, args, None);
-    let guarded = |name, required, args: &[&str]| {
+    let without_token = |name, required, args: &[&str]| variant(model, name, required, args, None);
+    let with_token = |name, required, args: &[&str]| {
         let dir = TempDir::new("bench");
         let token = credential(&dir)?;
-        side(model, name, required, args, Some((dir, token)))
+        variant(model, name, required, args, Some((dir, token)))
     };
-    let mut sides = [
-        local("no credential, no audit, no access log", None, &[])?,
-        guarded("a token", Some(WITH_TOKEN), &["--access", "token", "--access-log", "off"])?,
-        guarded(
+    let mut variants = [
+        without_token("no credential, no audit, no access log", None, &[])?,
+        with_token("a token", Some(WITH_TOKEN), &["--access", "token", "--access-log", "off"])?,
+        with_token(
             "a token, the audit, an access log",
             Some(WITH_LOGS),
             &["--access", "token", "--access-log", "access"],
         )?,
     ];
     for _ in 0..plan.rounds {
-        for side in &mut sides {
-            for ((request, rates), (_, connections)) in side.requests().iter().zip(&mut side.rates).zip(ASKED) {
-                let (rate, _) = repeat(&side.server, request, connections, plan.time)?;
+        for variant in &mut variants {
+            for ((request, rates), (_, connections)) in variant.requests().iter().zip(&mut variant.rates).zip(REQUESTS)
+            {
+                let (rate, _) = repeat(&variant.server, request, connections, plan.time)?;
                 rates.push(rate);
             }
         }
     }
-    let verdicts: Vec<Verdict> = (0..ASKED.len()).map(|at| print(&sides, at)).collect();
+    let verdicts: Vec<Verdict> = (0..REQUESTS.len()).map(|at| print(&variants, at)).collect();
     let verdict = if verdicts.iter().all(|one| matches!(one, Verdict::Met)) { Verdict::Met } else { Verdict::Missed };
-    flood(&sides[1], plan);
+    flood(&variants[1], plan);
     Ok(verdict)
 }
 
-fn side(
+fn variant(
     model: &Model,
     name: &'static str,
     required: Option<f64>,
     args: &[&str],
     given: Option<(TempDir, String)>,
-) -> io::Result<Side> {
+) -> io::Result<Variant> {
     let (dir, token) = match given {
         Some((dir, token)) => (dir, Some(token)),
         None => (TempDir::new("bench"), None),
     };
     let server = Subject::Ours.start_with(model, dir, args)?;
-    let side = Side { name, server, token, required, rates: Default::default() };
-    // A task to list, and in the audit.
-    side.client().call("message/send", prompt("TEXT hello"));
-    Ok(side)
+    let variant = Variant { name, server, token, required, rates: Default::default() };
+    // A task for `GET /tasks`, which is also in the audit.
+    variant.client().call("message/send", prompt("TEXT hello"));
+    Ok(variant)
 }
 
 /// A credential without limits.
@@ -120,21 +123,21 @@ fn credential(dir: &TempDir) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&made.stdout).trim().to_owned())
 }
 
-fn print(sides: &[Side], at: usize) -> Verdict {
-    let ((what, connections), bases) = (ASKED[at], &sides[0].rates[at]);
+fn print(variants: &[Variant], at: usize) -> Verdict {
+    let ((what, connections), bases) = (REQUESTS[at], &variants[0].rates[at]);
     println!("\n{what} over {connections} kept connections, the median of {} rounds in turn:", bases.len());
     println!("| with | requests/s | ratio | required |");
     println!("|---|---|---|---|");
     let base = median(bases.clone(), |rate| *rate);
     let mut verdict = Verdict::Met;
-    for side in sides {
-        // Of the rounds beside each other: the machine is not the same for a second.
-        let ratios = side.rates[at].iter().zip(bases).map(|(rate, base)| rate / base).collect();
+    for variant in variants {
+        // The median of the ratios of each round, because the speed of the machine varies.
+        let ratios = variant.rates[at].iter().zip(bases).map(|(rate, base)| rate / base).collect();
         let ratio: f64 = median(ratios, |ratio| *ratio);
-        let rate = median(side.rates[at].clone(), |rate| *rate);
-        let required = side.required.map_or(String::new(), |least| format!("≥ {least}"));
-        println!("| {} | {rate:.0} | {ratio:.2} | {required} |", side.name);
-        if side.required.is_some_and(|least| ratio < least) {
+        let rate = median(variant.rates[at].clone(), |rate| *rate);
+        let required = variant.required.map_or(String::new(), |least| format!("≥ {least}"));
+        println!("| {} | {rate:.0} | {ratio:.2} | {required} |", variant.name);
+        if variant.required.is_some_and(|least| ratio < least) {
             verdict = Verdict::Missed;
         }
     }
@@ -142,20 +145,20 @@ fn print(sides: &[Side], at: usize) -> Verdict {
     verdict
 }
 
-/// How long a valid credential waits while wrong ones come from the same address.
-fn flood(side: &Side, plan: Plan) {
+/// The latency of a valid credential while wrong ones come from the same address.
+fn flood(variant: &Variant, plan: Plan) {
     let time = plan.time * 3;
-    let quiet = waits_of(side.client(), time);
+    let quiet = waits_of(variant.client(), time);
     let (over, count) = (AtomicBool::new(false), AtomicU64::new(0));
     let found = thread::scope(|scope| {
         scope.spawn(|| {
-            let mut client = side.server.client().field("Authorization", "Bearer ga2a_bench_wrong");
+            let mut client = variant.server.client().field("Authorization", "Bearer ga2a_bench_wrong");
             while !over.load(Ordering::Relaxed) {
                 client.get("/tasks");
                 count.fetch_add(1, Ordering::Relaxed);
             }
         });
-        let found = waits_of(side.client(), time);
+        let found = waits_of(variant.client(), time);
         over.store(true, Ordering::Relaxed);
         found
     });

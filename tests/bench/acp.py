@@ -1,4 +1,4 @@
-"""Measures what an editor waits for: `acp` from its start to the answer of `initialize`, and its memory then.
+"""Measures `acp` for an editor: the time from its start to the answer of `initialize`, and its memory at that time.
 
     acp.py BINARY [--quick]
 
@@ -21,7 +21,7 @@ INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"pro
 
 
 def anonymous(pid):
-    """Resident bytes that are no pages of the program's file and its libraries."""
+    """Resident bytes except pages of the program's file and its libraries."""
     with open(f"/proc/{pid}/status") as status:
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith("RssAnon"))
 

@@ -1,9 +1,9 @@
-//! A client's end of WebSocket, as far as the generator needs it beside [`frame`](crate::frame): the request that begins it, and
-//! whole text messages in.
+//! The parts of a WebSocket client that the load generator needs beside [`frame`](crate::frame): the upgrade request, and a parser of
+//! text messages.
 
 use crate::frame;
 
-/// Asks to become a socket. The key is the RFC's own example; the generator trusts the answer.
+/// The upgrade request. The key is the example of RFC 6455; the generator does not check the response.
 pub fn upgrade(target: &str) -> Vec<u8> {
     format!(
         "GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -12,19 +12,19 @@ pub fn upgrade(target: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Messages out of bytes, in whatever pieces they come.
+/// A parser that takes bytes in pieces of any size.
 #[derive(Debug, Default)]
 pub struct Frames {
     bytes: Vec<u8>,
 }
 
 impl Frames {
-    /// Where bytes off the wire are appended.
+    /// The buffer to which received bytes are appended.
     pub fn input(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Hands over every whole text message. Pings are left unanswered: a measurement is over before they count.
+    /// Passes every complete text message to `each`. Pings are not answered: a measurement ends before the server would close for that.
     pub fn drain(&mut self, mut each: impl FnMut(&str)) -> Result<(), String> {
         const TEXT: u8 = 1;
         const CLOSE: u8 = 8;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! scripts/bench                    ours
-//! scripts/bench --peer             ours and the reference server, with the ratios we hold ourselves to
+//! scripts/bench --peer             ours and the reference server, with the required ratios
 //! scripts/bench --peer-only        the reference server alone
 //! scripts/bench --access           credentials, the audit and the access log beside none of them
 //! scripts/bench --store            tasks in a bucket that is 50 ms away
@@ -14,8 +14,8 @@
 //! Three processes share the machine: the server, the fake model and this generator. The fake is this program under a hidden
 //! verb, so that its CPU time is not the generator's and not the server's; the generator is one thread on one poll
 //! (`swarm.rs`), because a thread per client would measure the scheduler. Server CPU and memory are read from `/proc`, so
-//! they hold whatever else runs; rates and latencies are only comparable within one run. The row about the load generator itself says how
-//! far it is from being the limit.
+//! they do not depend on other load; rates and latencies are only comparable within one run. The line about the load generator itself
+//! shows how far it is from being the bottleneck.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -72,11 +72,11 @@ enum Only {
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if args.first().is_some_and(|arg| arg == subject::FAKE_VERB) {
-        subject::be_the_model();
+    if args.first().is_some_and(|arg| arg == subject::FAKE_MODEL_VERB) {
+        subject::run_fake_model();
         return ExitCode::SUCCESS;
     }
-    // `cargo test --all-targets` starts benchmarks without this word; nothing is to be measured then.
+    // `cargo test --all-targets` starts benchmarks without this word; then nothing is measured.
     if !args.iter().any(|arg| arg == "--bench") {
         return ExitCode::SUCCESS;
     }

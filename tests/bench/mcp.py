@@ -1,4 +1,4 @@
-"""Measures MCP servers beside none, and a call beside the same call by the official Python client.
+"""Measures the program with and without MCP servers, and a call compared with the same call by the official Python client.
 
     mcp.py BINARY KIT [--quick]
 
@@ -23,10 +23,10 @@ SERVER = [str(KIT / "python-mcp-2/bin/python"), str(HERE.parent / "interop/pytho
 SERVERS = 10
 STARTS = 5 if QUICK else 21
 CALLS = 20 if QUICK else 200
-# A start with servers takes at most so many times as long as one without; they are started beside it.
+# The time of a start with servers, as a multiple of one without, is at most this: servers are started in the background.
 SLOWER = 1.25
 
-# Run by the Python of the kit.
+# Run by the Python interpreter of the kit.
 OFFICIAL = """
 import asyncio, sys, time
 from mcp import ClientSession, StdioServerParameters
@@ -89,7 +89,7 @@ class Program:
 
 
 def starts():
-    """The time of starts without servers and with ten, in turns, so that both meet the same noise."""
+    """The times of starts without servers and with ten, measured in turns, so that other load affects both."""
     times = {0: [], SERVERS: []}
     for _ in range(STARTS):
         for servers in times:
@@ -114,7 +114,7 @@ def memories():
 
 
 def calls():
-    """Whole turns with many calls, of which one without calls is taken away; every call is in the journal before and after it."""
+    """The time per call: that of a turn with many calls minus that of a turn without calls. Each call is journaled before and after it runs."""
     steps = [step for number in range(CALLS)
              for step in ({"call": "mcp_s0_add", "args": {"a": number, "b": 2}}, {"text": f"{number}. "})]
     rules = [{"when": {"text": "call"}, "steps": steps}]

@@ -1,33 +1,33 @@
-//! The measurements, one function each, and the numbers they are made with.
+//! The measurements, one function each, and their parameters.
 
 use crate::frames;
 use crate::process::{Usage, open_files_limit, settled_rss_kb, usage};
 use crate::subject::{CARD, Model, Running, Subject};
 use crate::support::client::envelope;
 use crate::support::message::{fresh, prompt, prompt_at, task_of, text_of};
-use crate::swarm::{Lags, Line, Swarm};
+use crate::swarm::{Connection, Latencies, Swarm};
 use serde_json::{Value, json};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How much is measured. The reference server gets smaller numbers where it would take minutes.
+/// The parameters of the measurements. They are smaller for the reference server where it would take minutes.
 pub struct Plan {
     starts: usize,
-    /// Memory is looked at when so many tasks have had one turn; ascending.
+    /// The numbers of tasks with one turn at which memory is read; ascending.
     marks: Vec<usize>,
-    /// Chunks of the one stream that latency and CPU are taken from.
+    /// Chunks of the stream that latency and CPU are measured with.
     chunks: u64,
     load: Vec<Burst>,
-    /// Each load is repeated so often, and the median counts.
+    /// How often each load is repeated; the median counts.
     rounds: usize,
     card: Duration,
     fan: Vec<Burst>,
-    /// The same over WebSocket.
+    /// The fan-outs over WebSocket.
     sockets: Vec<Burst>,
     idle: usize,
 }
 
-/// So many at once, with so many chunks each.
+/// A number of simultaneous streams, and the chunks of each.
 #[derive(Clone, Copy, Debug)]
 pub struct Burst {
     pub count: usize,
@@ -92,7 +92,7 @@ impl Plan {
 pub struct Figures {
     pub start_ms: f64,
     pub idle_kb: f64,
-    /// Tasks, and memory of each beyond the first.
+    /// Numbers of tasks, and the memory per task beyond the first.
     pub task_kb: Vec<(usize, f64)>,
     pub lag_us: Spread,
     pub chunk_cpu_us: f64,
@@ -127,11 +127,11 @@ pub enum Link {
     Socket,
 }
 
-/// One task shown to many. What it cost the server is told per delivery: one chunk to one subscriber.
+/// One task with many subscribers. Costs are per delivery: one chunk to one subscriber.
 #[derive(Clone, Debug)]
 pub struct Fan {
     pub link: Link,
-    /// How fast the model spoke.
+    /// The speed of the model.
     pub pace: Pace,
     pub subscribers: usize,
     pub complete: usize,
@@ -143,13 +143,13 @@ pub struct Fan {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pace {
-    /// As fast as it can: a subscriber may get several chunks in one write.
+    /// As fast as possible: a subscriber may get several chunks in one write.
     Full,
-    /// Slow enough for every chunk to be a write of its own.
+    /// So slow that every chunk is written by itself.
     Single,
 }
 
-/// Everything about one server. Each group gets a fresh process, so that none inherits another's memory.
+/// All measurements of one server. Each group has a new process, so that none inherits another's memory.
 pub fn measure(subject: &Subject, model: &Model, plan: &Plan) -> io::Result<Figures> {
     let say = |what: &str| eprintln!("{}: {what}", subject.name());
     let mut figures = Figures::default();
@@ -206,27 +206,27 @@ pub fn measure(subject: &Subject, model: &Model, plan: &Plan) -> io::Result<Figu
     Ok(figures)
 }
 
-/// What the generator and the fake can do without a server between them.
+/// The rates of the load generator and the fake model without a server between them.
 pub fn ceiling(model: &Model) -> io::Result<(Load, Spread)> {
     let address = model.address()?;
     let request = |script: &str| {
         let body = json!({ "contents": [{ "role": "user", "parts": [{ "text": script }] }] });
         post("/v1beta/models/fake:streamGenerateContent?alt=sse", &body)
     };
-    let mut swarm = Swarm::new(Lags::Keep)?;
+    let mut swarm = Swarm::new(Latencies::Keep)?;
     swarm.connect(address, 1)?;
     swarm.send(0, &request("STREAM 400 5000"));
-    swarm.run(Line::is_over)?;
+    swarm.run(Connection::is_over)?;
     let lag = spread(swarm.lines()[0].lags_us.clone());
 
     let all = burst(100, 1000);
-    let mut swarm = Swarm::new(Lags::Ignore)?;
+    let mut swarm = Swarm::new(Latencies::Ignore)?;
     swarm.connect(address, all.count)?;
     let begin = Instant::now();
     for line in 0..all.count {
         swarm.send(line, &request(&format!("STREAM {}", all.chunks)));
     }
-    swarm.run(Line::is_over)?;
+    swarm.run(Connection::is_over)?;
     let seconds = begin.elapsed().as_secs_f64();
     let whole = swarm.lines().iter().filter(|line| line.chunks == all.chunks).count();
     let load = Load {
@@ -256,7 +256,7 @@ fn memory(server: &Running, marks: &[usize]) -> io::Result<Vec<(usize, f64)>> {
         }
         let now = settled_rss_kb(server.pid())?;
         match first {
-            // The first one also pays for everything that is set up once.
+            // The first task includes all memory that is allocated once.
             None => first = Some(now),
             Some(first) => found.push((made, (now - first) / (made - 1) as f64)),
         }
@@ -264,13 +264,13 @@ fn memory(server: &Running, marks: &[usize]) -> io::Result<Vec<(usize, f64)>> {
     Ok(found)
 }
 
-/// One stream with a chunk every 5 ms: from the model's write to our read, and what each chunk cost the server.
+/// One stream with a chunk every 5 ms: the time from the model's write to our read, and the CPU time of the server per chunk.
 fn latency(server: &Running, chunks: u64) -> io::Result<(Spread, f64)> {
-    let mut swarm = Swarm::new(Lags::Keep)?;
+    let mut swarm = Swarm::new(Latencies::Keep)?;
     swarm.connect(server.address(), 1)?;
     let before = usage(server.pid())?;
     swarm.send(0, &turn(server, &format!("STREAM {chunks} 5000")));
-    swarm.run(Line::is_over)?;
+    swarm.run(Connection::is_over)?;
     let cpu = usage(server.pid())?.cpu_us() - before.cpu_us();
     match swarm.complaint(chunks) {
         Some(complaint) => Err(io::Error::other(format!("a stream fell short: {complaint}"))),
@@ -278,16 +278,16 @@ fn latency(server: &Running, chunks: u64) -> io::Result<(Spread, f64)> {
     }
 }
 
-/// So many new tasks at once, each streamed as fast as the model can.
+/// New tasks at the same time, each streamed as fast as the model can.
 fn load(server: &Running, burst: Burst) -> io::Result<Load> {
-    let mut swarm = Swarm::new(Lags::Ignore)?;
+    let mut swarm = Swarm::new(Latencies::Ignore)?;
     swarm.connect(server.address(), burst.count)?;
     let before = usage(server.pid())?;
     let begin = Instant::now();
     for line in 0..burst.count {
         swarm.send(line, &turn(server, &format!("STREAM {}", burst.chunks)));
     }
-    swarm.run(Line::is_over)?;
+    swarm.run(Connection::is_over)?;
     let seconds = begin.elapsed().as_secs_f64();
     let cpu = usage(server.pid())?.cpu_us() - before.cpu_us();
     let complete = swarm.lines().iter().filter(|line| line.is_complete(burst.chunks)).count();
@@ -301,16 +301,16 @@ fn load(server: &Running, burst: Burst) -> io::Result<Load> {
     })
 }
 
-/// The card, again and again.
+/// Repeated requests for the agent card.
 fn card(server: &Running, time: Duration) -> io::Result<(f64, Spread)> {
     repeat(server, &server.client().bytes("GET", CARD, &[], b""), MANY_CONNECTIONS, time)
 }
 
 pub const MANY_CONNECTIONS: usize = 50;
 
-/// A request, again and again over kept connections: how often per second, and how long each took.
+/// Repeats a request over kept-alive connections. Returns the rate per second and the latencies.
 pub fn repeat(server: &Running, request: &[u8], connections: usize, time: Duration) -> io::Result<(f64, Spread)> {
-    let mut swarm = Swarm::new(Lags::Ignore)?;
+    let mut swarm = Swarm::new(Latencies::Ignore)?;
     swarm.connect(server.address(), connections)?;
     let begin = Instant::now();
     let mut sent = vec![begin; connections];
@@ -346,23 +346,23 @@ fn fan_out(server: &Running, model: &Model, burst: Burst) -> io::Result<Fan> {
     let task = task_of(ready.result()).unwrap_or("").to_string();
     drop(first);
 
-    let mut swarm = Swarm::new(Lags::Ignore)?;
+    let mut swarm = Swarm::new(Latencies::Ignore)?;
     swarm.connect(server.address(), burst.count)?;
     for line in 0..burst.count {
         let body = envelope(fresh(), "tasks/resubscribe", json!({ "id": task }));
         swarm.send(line, &post("/", &body));
     }
     swarm.run(|line| line.events > 0 || line.is_over())?;
-    let told = Told::of(server, || {
+    let cost = Cost::of(server, || {
         model.release();
-        swarm.run(Line::is_over)
+        swarm.run(Connection::is_over)
     })?;
-    Ok(told.fan(Link::Stream, Pace::Full, &swarm, burst))
+    Ok(cost.fan(Link::Stream, Pace::Full, &swarm, burst))
 }
 
-/// The live session over WebSocket: everybody is in it, one of them prompts, and all are shown the turn.
+/// The live session over WebSocket: one client prompts, and all get the events of the turn.
 fn broadcast(server: &Running, burst: Burst, pace: Pace) -> io::Result<Fan> {
-    let mut swarm = Swarm::new(Lags::Ignore)?;
+    let mut swarm = Swarm::new(Latencies::Ignore)?;
     swarm.connect(server.address(), burst.count)?;
     for line in 0..burst.count {
         swarm.send(line, &frames::upgrade("/ws"));
@@ -373,30 +373,30 @@ fn broadcast(server: &Running, burst: Burst, pace: Pace) -> io::Result<Fan> {
         Pace::Single => format!("STREAM {} {SINGLE_US}", burst.chunks),
     };
     let words = envelope(fresh(), "message/stream", prompt(&script)).to_string();
-    let told = Told::of(server, || {
-        swarm.say(0, &words);
-        swarm.run(Line::is_over)
+    let cost = Cost::of(server, || {
+        swarm.send_text(0, &words);
+        swarm.run(Connection::is_over)
     })?;
-    Ok(told.fan(Link::Socket, pace, &swarm, burst))
+    Ok(cost.fan(Link::Socket, pace, &swarm, burst))
 }
 
-/// The pause between two chunks that a thousand subscribers can be told of one after the other.
+/// The pause between two chunks in which one chunk can be sent to a thousand subscribers.
 const SINGLE_US: u64 = 30_000;
 
-/// What it took to tell a swarm everything.
-struct Told {
+/// The CPU usage of the server around a fan-out, and its duration.
+struct Cost {
     before: Usage,
     after: Usage,
     seconds: f64,
 }
 
-impl Told {
-    /// What the server spends while `all` is done.
-    fn of(server: &Running, all: impl FnOnce() -> io::Result<()>) -> io::Result<Told> {
+impl Cost {
+    /// Measures the server while `all` runs.
+    fn of(server: &Running, all: impl FnOnce() -> io::Result<()>) -> io::Result<Cost> {
         let before = usage(server.pid())?;
         let begin = Instant::now();
         all()?;
-        Ok(Told { before, after: usage(server.pid())?, seconds: begin.elapsed().as_secs_f64() })
+        Ok(Cost { before, after: usage(server.pid())?, seconds: begin.elapsed().as_secs_f64() })
     }
 
     fn fan(&self, link: Link, pace: Pace, swarm: &Swarm, burst: Burst) -> Fan {
@@ -415,11 +415,11 @@ impl Told {
     }
 }
 
-/// Connections that have asked for the card once and then stay silent. Opened in small groups: the kernel's queue of
-/// connections not yet accepted is short, and a client turned away there waits for a second.
+/// Connections that request the card once and then stay idle. They are opened in small groups, because the kernel's backlog is short and
+/// a client whose connection is dropped there waits for a second.
 fn idle(server: &Running, count: usize) -> io::Result<Option<(usize, f64)>> {
     const GROUP: usize = 100;
-    // A few for the poll, the pipes and the terminal.
+    // Descriptors for the poll, the pipes and the terminal.
     const OTHERS: usize = 64;
     if open_files_limit() < count + OTHERS {
         eprintln!("skipped: {count} connections need `ulimit -n` above {}", count + OTHERS);
@@ -427,16 +427,16 @@ fn idle(server: &Running, count: usize) -> io::Result<Option<(usize, f64)>> {
     }
     let request = server.client().bytes("GET", CARD, &[], b"");
     let before = settled_rss_kb(server.pid())?;
-    let mut swarm = Swarm::new(Lags::Ignore)?;
+    let mut swarm = Swarm::new(Latencies::Ignore)?;
     for group in 0..count.div_ceil(GROUP) {
         swarm.connect(server.address(), GROUP)?;
         for line in group * GROUP..(group + 1) * GROUP {
             swarm.send(line, &request);
         }
-        swarm.run(Line::is_over)?;
+        swarm.run(Connection::is_over)?;
     }
     let after = settled_rss_kb(server.pid())?;
-    // Whoever was closed meanwhile is not an idle connection.
+    // Finds connections that the server has closed meanwhile.
     swarm.pump(Duration::ZERO)?;
     match swarm.lines().iter().filter(|line| line.broken.is_some() || line.status() != 200).count() {
         0 => Ok(Some((swarm.lines().len(), after - before))),

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Prometheus reads the metrics of a server under load, and counts what was asked.
+"""Prometheus reads the metrics of a server under load; its counts must be those of the requests that were made.
 
     metrics.py BINARY [--quick]
 
-BINARY is our program. Prometheus is Debian's package. The server's listener for metrics is scraped every second while clients on kept
-connections ask for tasks and send messages. In the end the query for each route has to give the number of requests that were made.
+BINARY is our program. Prometheus is Debian's package. The server's listener for metrics is scraped every second while clients on kept-alive
+connections list tasks and send messages. At the end the query for each route has to give the number of requests that were made.
 """
 
 import http.client
@@ -63,7 +63,7 @@ def ask(port, method, path, body, count):
 
 
 def load(port, method, path, body, clients, each):
-    """So many clients at once with so many requests each; gives the seconds that they took."""
+    """Makes requests by several clients at once. Returns the seconds that they took."""
     begin = time.monotonic()
     with ThreadPoolExecutor(clients) as pool:
         for asked in [pool.submit(ask, port, method, path, body, each) for _ in range(clients)]:

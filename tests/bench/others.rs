@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy)]
 pub struct Plan {
-    /// How long requests are made in each of the situations, and how many readers stop.
+    /// The duration of each measurement, and the number of readers that stop reading.
     time: Duration,
     readers: usize,
 }
@@ -55,7 +55,7 @@ pub fn run(model: &Model, plan: Plan) -> io::Result<()> {
     Ok(())
 }
 
-/// How long requests take, made one after the other with a little time in between.
+/// The latencies of requests that are made one after the other with a short pause.
 fn waits(server: &Running, time: Duration) -> Spread {
     waits_of(server.client(), time)
 }
@@ -72,13 +72,13 @@ pub fn waits_of(mut client: Client, time: Duration) -> Spread {
     spread(took)
 }
 
-/// The same while a client posts such messages without a pause; and how many of them were answered.
+/// The same while a client posts such messages without a pause. Also returns how many of them were answered.
 fn beside_posts(server: &Running, parts: usize, time: Duration) -> (Spread, u64) {
     let part = json!({ "kind": "text", "text": "x" });
     beside_messages(server, &json!(vec![part; parts]), time)
 }
 
-/// The same while prompts are posted that are as long as a request may be.
+/// The same while a client posts prompts of the maximum length.
 fn beside_long_prompts(server: &Running, time: Duration) -> (Spread, u64) {
     beside_messages(server, &json!([{ "kind": "text", "text": "x\"y\n".repeat(PROMPT_BYTES / 6) }]), time)
 }
@@ -93,7 +93,7 @@ fn beside_messages(server: &Running, parts: &Value, time: Duration) -> (Spread, 
     })
 }
 
-/// The same while a client fetches this task without a pause; and how often it was fetched.
+/// The same while a client fetches this task without a pause. Also returns how often it was fetched.
 fn beside_gets(server: &Running, task: &str, time: Duration) -> (Spread, u64) {
     let path = format!("/v1/tasks/{task}");
     beside(server, time, || {
@@ -102,7 +102,7 @@ fn beside_gets(server: &Running, task: &str, time: Duration) -> (Spread, u64) {
     })
 }
 
-/// How long requests take while another thread makes requests without a pause; and how many of those were answered.
+/// The latencies of requests while another thread makes requests without a pause, and how many of the latter were answered.
 fn beside<R: FnMut()>(server: &Running, time: Duration, requests: impl FnOnce() -> R + Send) -> (Spread, u64) {
     let (over, count) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -125,7 +125,7 @@ fn long_task(server: &Running) -> io::Result<String> {
     task_of(&told).map(Into::into).ok_or_else(|| io::Error::other(format!("no task in {told}")))
 }
 
-/// Readers of a task that read nothing.
+/// Subscribers of a task that do not read.
 fn stopped_readers(server: &Running, task: &str, count: usize) -> io::Result<Vec<TcpStream>> {
     let request = server.client().bytes("GET", &format!("/v1/tasks/{task}:subscribe?after=0"), &[], b"");
     (0..count)

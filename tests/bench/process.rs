@@ -1,4 +1,4 @@
-//! What `/proc` knows of a process, and of our own limits.
+//! The resource usage of a process from `/proc`, and our own limits.
 
 use std::fs;
 use std::io;
@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
-    /// Time of all threads, also of those that have ended. The kernel counts finer but tells it in ticks of 10 ms, so a run
-    /// must cost many of them.
+    /// CPU time of all threads, also of those that have ended. The kernel reports it in ticks of 10 ms, so a run must take many of them.
     pub user_us: f64,
     pub system_us: f64,
     pub rss_kb: f64,
@@ -23,7 +22,7 @@ impl Usage {
 pub fn usage(pid: u32) -> io::Result<Usage> {
     const US_PER_TICK: f64 = 10_000.0;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // Fields are counted behind the command's name, which may hold anything.
+    // Fields are counted after the command's name, which may contain any character.
     let (_, behind) = stat.rsplit_once(')').ok_or_else(|| unreadable("stat"))?;
     let field = |number: usize| -> Option<f64> { behind.split(' ').nth(number)?.parse().ok() };
     let (user, system) = field(12).zip(field(13)).ok_or_else(|| unreadable("stat"))?;
@@ -37,7 +36,7 @@ pub fn usage(pid: u32) -> io::Result<Usage> {
     })
 }
 
-/// The resident set once it has stopped moving, or after a few seconds.
+/// The resident set size when it has become stable, or after a few seconds.
 pub fn settled_rss_kb(pid: u32) -> io::Result<f64> {
     const LOOKS: usize = 8;
     let begin = Instant::now();

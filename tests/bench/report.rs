@@ -1,4 +1,4 @@
-//! One table: what was measured, for each server, and how the two compare with what we hold ourselves to.
+//! The table of the results for each server, their ratios, and the requirements.
 
 use crate::measure::{Fan, Figures, Link, Load, Pace, Spread};
 
@@ -8,19 +8,19 @@ pub enum Verdict {
     Missed,
 }
 
-/// What a row demands of us.
+/// The requirement for our value in a row.
 #[derive(Clone, Copy)]
-enum Demand {
+enum Requirement {
     Nothing,
-    /// At most one so-manieth of the reference server's value.
+    /// At most the reference server's value divided by this.
     Fraction(f64),
-    /// At least so many times the reference server's value.
+    /// At least the reference server's value times this.
     Times(f64),
     /// At most this value, whatever the reference server does.
     AtMost(f64),
 }
 
-/// A value in the unit it is measured in, and how to show it.
+/// The unit of a value, which decides how it is printed.
 #[derive(Clone, Copy)]
 enum Unit {
     Ms,
@@ -34,13 +34,13 @@ struct Row {
     unit: Unit,
     ours: Option<f64>,
     peer: Option<f64>,
-    demand: Demand,
-    /// Something a number alone would hide.
+    requirement: Requirement,
+    /// A remark that is printed after the numbers.
     note: String,
 }
 
 const IDLE_CONNECTIONS_KB: f64 = 60.0 * 1000.0;
-/// What one socket of many may cost per event, in the server's own code; what the kernel takes to send it is printed.
+/// The limit of the server's user time per event and socket; the kernel's time is only printed.
 const SOCKET_USER_US: f64 = 3.0;
 
 pub fn print(ceiling: &(Load, Spread), ours: Option<&Figures>, peer: Option<&Figures>) -> Verdict {
@@ -62,7 +62,7 @@ pub fn print(ceiling: &(Load, Spread), ours: Option<&Figures>, peer: Option<&Fig
     verdict
 }
 
-/// The two servers side by side; either may be missing.
+/// The figures of the two servers; either may be missing.
 struct Sides<'a> {
     ours: Option<&'a Figures>,
     peer: Option<&'a Figures>,
@@ -70,7 +70,7 @@ struct Sides<'a> {
 
 impl Sides<'_> {
     fn rows(&self) -> Vec<Row> {
-        use Demand::{Fraction, Nothing};
+        use Requirement::{Fraction, Nothing};
         let mut rows = vec![
             self.row("start to first card", Unit::Ms, Fraction(200.0), |f| Some(f.start_ms)),
             self.row("memory when idle", Unit::Kb, Fraction(80.0), |f| Some(f.idle_kb)),
@@ -91,18 +91,24 @@ impl Sides<'_> {
         rows
     }
 
-    fn row(&self, what: impl Into<String>, unit: Unit, demand: Demand, of: impl Fn(&Figures) -> Option<f64>) -> Row {
+    fn row(
+        &self,
+        what: impl Into<String>,
+        unit: Unit,
+        requirement: Requirement,
+        of: impl Fn(&Figures) -> Option<f64>,
+    ) -> Row {
         let (ours, peer) = (self.ours.and_then(&of), self.peer.and_then(&of));
-        Row { what: what.into(), unit, ours, peer, demand, note: String::new() }
+        Row { what: what.into(), unit, ours, peer, requirement, note: String::new() }
     }
 
-    /// Compared at a hundred tasks: at fewer the first ones still warm something up, and more would take the reference server
+    /// Compared at a hundred tasks: at fewer the memory that is allocated once weighs too much, and more would take the reference server
     /// minutes.
     fn memory(&self) -> Vec<Row> {
         let marks = self.sizes(|f| f.task_kb.iter().map(|(tasks, _)| *tasks).collect());
         let row = |tasks: usize| {
-            let demand = if tasks == 100 { Demand::Fraction(20.0) } else { Demand::Nothing };
-            self.row(format!("memory per task, {tasks} tasks"), Unit::Kb, demand, |f| {
+            let requirement = if tasks == 100 { Requirement::Fraction(20.0) } else { Requirement::Nothing };
+            self.row(format!("memory per task, {tasks} tasks"), Unit::Kb, requirement, |f| {
                 f.task_kb.iter().find(|(mark, _)| *mark == tasks).map(|(_, kb)| *kb)
             })
         };
@@ -113,17 +119,20 @@ impl Sides<'_> {
         let mut rows = vec![];
         for tasks in self.sizes(|f| f.load.iter().map(|load| load.tasks).collect()) {
             let at = |f: &Figures| f.load.iter().find(|load| load.tasks == tasks).cloned();
-            let demand = if tasks == 100 { Demand::Times(40.0) } else { Demand::Nothing };
-            let mut rate = self.row(format!("chunks per second, {tasks} at once"), Unit::PerSecond, demand, |f| {
+            let requirement = if tasks == 100 { Requirement::Times(40.0) } else { Requirement::Nothing };
+            let mut rate = self.row(format!("chunks per second, {tasks} at once"), Unit::PerSecond, requirement, |f| {
                 at(f).map(|load| load.chunks_per_s)
             });
             for load in [self.ours, self.peer].into_iter().flatten().filter_map(at) {
                 rate.note += &shortfall(load.complete, tasks, load.complaint.as_deref());
             }
             rows.push(rate);
-            rows.push(self.row(format!("server CPU per chunk, {tasks} at once"), Unit::Us, Demand::Nothing, |f| {
-                at(f).map(|load| load.cpu_us)
-            }));
+            rows.push(self.row(
+                format!("server CPU per chunk, {tasks} at once"),
+                Unit::Us,
+                Requirement::Nothing,
+                |f| at(f).map(|load| load.cpu_us),
+            ));
         }
         rows
     }
@@ -133,25 +142,27 @@ impl Sides<'_> {
         for kind in self.sizes(|f| f.fan.iter().map(fan_kind).collect()) {
             let at = |f: &Figures| f.fan.iter().find(|fan| fan_kind(fan) == kind).cloned();
             let (link, n, pace) = kind;
-            let (link, demand) = match link {
-                Link::Stream => ("SSE", Demand::Nothing),
-                Link::Socket => ("WebSocket", Demand::AtMost(SOCKET_USER_US)),
+            let (link, requirement) = match link {
+                Link::Stream => ("SSE", Requirement::Nothing),
+                Link::Socket => ("WebSocket", Requirement::AtMost(SOCKET_USER_US)),
             };
             let pace = match pace {
                 Pace::Full => "",
                 Pace::Single => ", one by one",
             };
             let what = |figure: &str| format!("{link} to {n}{pace}: {figure}");
-            let mut rate = self.row(what("deliveries per second"), Unit::PerSecond, Demand::Nothing, |f| {
+            let mut rate = self.row(what("deliveries per second"), Unit::PerSecond, Requirement::Nothing, |f| {
                 at(f).map(|fan| fan.deliveries_per_s)
             });
             for fan in [self.ours, self.peer].into_iter().flatten().filter_map(at) {
                 rate.note += &shortfall(fan.complete, n, fan.complaint.as_deref());
             }
             rows.push(rate);
-            rows.push(self.row(what("user per delivery"), Unit::Us, demand, |f| at(f).map(|fan| fan.user_us)));
+            rows.push(self.row(what("user per delivery"), Unit::Us, requirement, |f| at(f).map(|fan| fan.user_us)));
             rows.push(
-                self.row(what("system per delivery"), Unit::Us, Demand::Nothing, |f| at(f).map(|fan| fan.system_us)),
+                self.row(what("system per delivery"), Unit::Us, Requirement::Nothing, |f| {
+                    at(f).map(|fan| fan.system_us)
+                }),
             );
         }
         rows
@@ -160,10 +171,10 @@ impl Sides<'_> {
     fn idle(&self) -> Option<Row> {
         let (count, _) = self.ours?.idle?;
         let what = format!("memory added by {count} idle connections");
-        Some(self.row(what, Unit::Kb, Demand::AtMost(IDLE_CONNECTIONS_KB), |f| f.idle.map(|(_, kb)| kb)))
+        Some(self.row(what, Unit::Kb, Requirement::AtMost(IDLE_CONNECTIONS_KB), |f| f.idle.map(|(_, kb)| kb)))
     }
 
-    /// The sizes either server was measured at, ascending.
+    /// The sizes at which at least one server was measured, ascending.
     fn sizes<T: Ord>(&self, of: impl Fn(&Figures) -> Vec<T>) -> Vec<T> {
         let both = [self.ours, self.peer].into_iter().flatten();
         let mut all: Vec<T> = both.flat_map(of).collect();
@@ -173,7 +184,7 @@ impl Sides<'_> {
     }
 }
 
-/// What makes two fan-outs comparable.
+/// Fan-outs with the same kind are compared.
 fn fan_kind(fan: &Fan) -> (Link, usize, Pace) {
     (fan.link, fan.subscribers, fan.pace)
 }
@@ -187,19 +198,19 @@ impl Row {
         let show = |value: Option<f64>| value.map_or("–".into(), |value| self.unit.show(value));
         let both = self.ours.zip(self.peer);
         let ratio = both.map_or(String::new(), |(ours, peer)| ratio(ours, peer));
-        let met = match (self.demand, self.ours, self.peer) {
-            // A reference server that gave memory back while it worked is nothing to compare with.
-            (Demand::Fraction(_), _, Some(peer)) if peer <= 0.0 => None,
-            (Demand::Fraction(part), Some(ours), Some(peer)) => Some(ours * part <= peer),
-            (Demand::Times(times), Some(ours), Some(peer)) => Some(ours >= peer * times),
-            (Demand::AtMost(most), Some(ours), _) => Some(ours <= most),
+        let met = match (self.requirement, self.ours, self.peer) {
+            // If the memory of the reference server shrank during the run, there is no ratio.
+            (Requirement::Fraction(_), _, Some(peer)) if peer <= 0.0 => None,
+            (Requirement::Fraction(part), Some(ours), Some(peer)) => Some(ours * part <= peer),
+            (Requirement::Times(times), Some(ours), Some(peer)) => Some(ours >= peer * times),
+            (Requirement::AtMost(most), Some(ours), _) => Some(ours <= most),
             _ => None,
         };
-        let required = match self.demand {
-            Demand::Nothing => String::new(),
-            Demand::Fraction(part) => format!("≤ 1/{part}"),
-            Demand::Times(times) => format!("≥ {times}×"),
-            Demand::AtMost(most) => format!("≤ {}", self.unit.show(most)),
+        let required = match self.requirement {
+            Requirement::Nothing => String::new(),
+            Requirement::Fraction(part) => format!("≤ 1/{part}"),
+            Requirement::Times(times) => format!("≥ {times}×"),
+            Requirement::AtMost(most) => format!("≤ {}", self.unit.show(most)),
         };
         let (word, verdict) = match met {
             Some(true) => ("  met", Verdict::Met),

@@ -1,9 +1,9 @@
-//! The tools that look at files, beside the programs people use for it: `grep_search` beside `rg` and `grep -r`, `glob` beside
-//! `fd` and `find`, and a thousand edits through `write_file`.
+//! The search tools compared with usual programs: `grep_search` with `rg` and `grep -r`, `glob` with `fd` and `find`; and a thousand edits
+//! by `write_file`.
 //!
-//! Ours runs through the toolbox, in this process, as a worker runs it; the others are started anew each time, as a shell would.
-//! All find the same, which is checked. The tree is made once and stays in the temporary directory, so everything comes from the
-//! page cache: measured is the work and not the disk. A program that is not installed is left out of the table.
+//! Our tools run in this process, as a worker runs them; the programs are started for each search, as a shell would. The results are
+//! checked to be the same. The tree is made once and stays in the temporary directory, so that it is read from the page cache and not from
+//! the disk. A program that is not installed is left out of the table.
 
 use crate::report::Verdict;
 use crate::support::random::Random;
@@ -23,10 +23,10 @@ use std::time::Instant;
 pub const FILES: usize = 50_000;
 pub const FEW_FILES: usize = 2_000;
 
-/// We may take so many times as long as `rg`.
+/// The time that our search may take, as a multiple of that of `rg`.
 const REQUIRED: f64 = 3.0;
 const EDITS: usize = 1_000;
-/// Each is measured so often; the median counts.
+/// How often each search is measured; the median counts.
 const RUNS: usize = 5;
 
 /// Measures and prints one table.
@@ -69,7 +69,7 @@ struct Search {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Required {
     Yes,
-    /// Worth knowing: what the fallback costs.
+    /// No requirement; shows the cost of the fallback.
     No,
 }
 
@@ -82,7 +82,7 @@ const SEARCHES: [Search; 5] = [
 ];
 
 impl Search {
-    /// The number of lines that our answer to people names.
+    /// The number of lines that the result of our tool names.
     fn lines(&self, shown: &str) -> usize {
         let number = shown.split(' ').nth(1).and_then(|word| word.parse().ok());
         number.unwrap_or(0)
@@ -164,7 +164,7 @@ fn edits() -> io::Result<()> {
     Ok(())
 }
 
-/// The median time in milliseconds, after one run to warm up, and what came out.
+/// The median time in milliseconds, after a first run that does not count, and the result.
 fn median<T>(mut once: impl FnMut() -> io::Result<T>) -> io::Result<(f64, T)> {
     let mut last = once()?;
     let mut times = Vec::with_capacity(RUNS);
@@ -188,7 +188,7 @@ struct Tree {
 }
 
 impl Tree {
-    /// Makes it, unless an earlier run has.
+    /// Makes the tree, unless an earlier run has made it.
     fn make(files: usize) -> io::Result<Tree> {
         let path = std::env::temp_dir().join(format!("gemini-a2a-bench-tree-{files}"));
         let ready = path.join(".git/complete");
@@ -197,7 +197,7 @@ impl Tree {
             return Ok(Tree { path, bytes });
         }
         eprintln!("making {files} files in {}", path.display());
-        // A directory of that name is what makes it a repository to everybody here.
+        // For all of these programs a directory with this name makes the tree a repository.
         fs::create_dir_all(path.join(".git"))?;
         fs::write(path.join(".gitignore"), "*.o\n/target\n**/generated/**\n!keep.o\n")?;
         let mut random = Random::new(7);
@@ -266,7 +266,7 @@ impl Ours {
         Ok(Ours { toolbox: Toolbox::built_in(), path: path.canonicalize()?, context: ToolContext::default() })
     }
 
-    /// Plans a call and runs it, and gives what people see of it.
+    /// Plans and runs a call. Returns the result as clients show it.
     fn call(&self, name: &str, args: Value) -> io::Result<String> {
         self.context.with(&self.path, &"bench".into(), &NoPrograms, |ctx| self.call_in(ctx, name, args))
     }

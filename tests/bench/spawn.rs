@@ -1,5 +1,5 @@
 //! How long it takes to start a command and to see its end: directly, below a supervisor, and below one that confines it. The
-//! three are measured in turns, so that a busy moment of the machine falls on all of them.
+//! three are measured in turns, so that other load of the machine affects all of them.
 
 use gemini_a2a::limits::Limits;
 use gemini_a2a::shell::children::{Children, Plan};
@@ -63,7 +63,7 @@ fn measure(dir: &Path, rounds: usize) -> io::Result<[Option<Duration>; 3]> {
 fn start(children: &Children, dir: &Path, read_only: Option<ReadOnly>) -> io::Result<()> {
     let launch = Launch::command(vec!["true".into()], File::open(dir)?.into());
     let child = children.spawn(Launch { read_only, ..launch })?;
-    // At its end when the program and its supervisor are gone.
+    // The pipe is closed when the program and its supervisor have ended.
     while rustix::io::read(child.output(), &mut [0; 64])? > 0 {}
     child.finish().map(drop)
 }

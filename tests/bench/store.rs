@@ -1,6 +1,6 @@
-//! What a store in a bucket costs when each request takes 50 ms: from an event to the client, requests of a turn, taking over, starting with
-//! ten thousand tasks, loading a long task, memory at rest. The bucket is the strict fake of the tests, in this process, and the times of
-//! the protocol are undivided.
+//! The cost of a store in a bucket whose requests take 50 ms: the time from an event to the client, the requests of a turn, taking over,
+//! starting with ten thousand tasks, loading a long task, memory at rest. The bucket is the strict fake of the tests, in this process, and
+//! the time limits of the protocol are the real ones.
 
 use crate::client::{Next, follow, get, run as prompt_new, whole_at};
 use crate::fake_gcs::{FakeGcs, Link};
@@ -35,7 +35,7 @@ struct Table {
 }
 
 impl Table {
-    /// Prints a figure beside the most that it may be.
+    /// Prints a figure with its limit.
     fn row(&mut self, what: &str, found: f64, most: f64, unit: &str) {
         let met = found <= most;
         println!("| {what} | {found:.1} {unit} | {most:.0} {unit} | {} |", if met { "" } else { "MISSED" });
@@ -74,7 +74,7 @@ pub fn run(plan: Plan) -> io::Result<Verdict> {
     Ok(table.verdict)
 }
 
-/// An instance that is [`DISTANCE`] away from the bucket.
+/// An instance whose requests to the bucket take [`DISTANCE`].
 fn far(cluster: &Cluster, name: &str) -> Instance {
     let mut instance = cluster.stopped(name, "workspace");
     instance.front.set_link(Link::Slow(DISTANCE));
@@ -82,7 +82,7 @@ fn far(cluster: &Cluster, name: &str) -> Instance {
     instance
 }
 
-/// How many milliseconds after it was written by the model each chunk of a text reaches the client.
+/// The milliseconds from the model's write of each chunk to the client's read.
 fn waits_of_chunks(instance: &Instance, chunks: u64) -> Vec<f64> {
     let task = prompt_new(instance, "TEXT Hello.");
     let mut after = whole_at(&instance.url(), &task).last().map_or(0, crate::client::number);
@@ -90,7 +90,7 @@ fn waits_of_chunks(instance: &Instance, chunks: u64) -> Vec<f64> {
     let (mut waits, begin) = (vec![], Instant::now());
     thread::scope(|scope| {
         scope.spawn(|| instance.client().call("message/send", prompt_in(&task, &format!("STREAM {chunks} 20000"))));
-        // A stream ends where the task rests, also before the turn begins.
+        // A stream ends when the task is at rest, which it also is before the turn begins.
         while (waits.len() as u64) < chunks && begin.elapsed() < Duration::from_secs(60) {
             follow(&url, &task, after, Duration::from_secs(60), |event| {
                 let now = stamp::now_ns();
@@ -104,7 +104,7 @@ fn waits_of_chunks(instance: &Instance, chunks: u64) -> Vec<f64> {
     waits
 }
 
-/// How many requests a turn of a known task takes, all that follow from it included and those of an idle instance deducted.
+/// The requests to the bucket per turn of a known task, including those that follow later, without those of an idle instance.
 fn requests_of_a_turn(instance: &Instance, turns: usize) -> f64 {
     const SETTLING: Duration = Duration::from_secs(6);
     let task = prompt_new(instance, "TEXT Hello.");
@@ -122,8 +122,8 @@ fn requests_of_a_turn(instance: &Instance, turns: usize) -> f64 {
     (all - idle_per_s * began.elapsed().as_secs_f64()) / turns as f64
 }
 
-/// Kills an instance. Gives the seconds until another one has answered a prompt to a task at rest of it, and until that one shows a task at
-/// work of it as interrupted.
+/// Kills an instance. Returns the seconds until another one has answered a prompt to a task that was at rest, and until it shows a task
+/// that was at work as interrupted.
 fn taking_over(a: &mut Instance, b: &Instance) -> (f64, f64) {
     let resting = prompt_new(a, "TEXT Hello.");
     let begun =
@@ -140,12 +140,12 @@ fn taking_over(a: &mut Instance, b: &Instance) -> (f64, f64) {
     (rest, killed.elapsed().as_secs_f64())
 }
 
-/// Makes a task with a long log, by an instance that is near the bucket. Gives its id and the number of its last event.
+/// Makes a task with a long log, by an instance without delay. Returns its id and the number of its last event.
 fn long_task(cluster: &Cluster, events: u64) -> (String, u64) {
     let near = cluster.start("e", "workspace");
     let task = prompt_new(&near, &format!("STREAM {events} 100 8"));
     let last = whole_at(&near.url(), &task).last().map_or(0, crate::client::number);
-    // Its summary is what the next figure begins with.
+    // The next measurement copies the summary of the task.
     let begin = Instant::now();
     while !cluster.store.has_object(&format!("index/{task}")) && begin.elapsed() < Duration::from_secs(30) {
         thread::sleep(Duration::from_millis(50));

@@ -1,7 +1,7 @@
-//! The processes of a measurement: the server that is measured, ours or the reference server, and the fake model.
+//! The processes of a measurement: the measured server, ours or the reference server, and the fake model.
 //!
-//! Both servers start the same way, with an empty home, a workspace of their own and nothing else in the environment. Their
-//! ports are below the ephemeral range: a poll of a free ephemeral port can connect to itself and look like an answer.
+//! Both servers are started in the same way, with an empty home directory, their own workspace and no other environment. Their ports are
+//! below the ephemeral range, because a connection attempt to a free ephemeral port can connect to itself.
 
 use crate::support::TempDir;
 use crate::support::client::Client;
@@ -43,7 +43,7 @@ impl Subject {
         self.start_with(model, TempDir::new("bench"), &[])
     }
 
-    /// The same in a directory that may have a state already, with further arguments.
+    /// The same in a directory that may contain a state, with further arguments.
     pub fn start_with(&self, model: &Model, dir: TempDir, args: &[&str]) -> io::Result<Running> {
         let port = free_port()?;
         let mut command = self.command(port, &dir);
@@ -113,7 +113,7 @@ impl Running {
         const LONGEST: Duration = Duration::from_secs(60);
         let mut client = self.client();
         loop {
-            // A refused connection costs less than setting up a client, so the port is tried first.
+            // A plain connection is cheaper than a client, so the port is tried first.
             if TcpStream::connect(self.address()).is_ok()
                 && client.try_request("GET", CARD, &[], b"").is_ok_and(|card| card.status() == 200)
             {
@@ -146,7 +146,7 @@ fn read(path: &Path) -> String {
 fn free_port() -> io::Result<u16> {
     const FIRST: u16 = 20_000;
     const COUNT: u16 = 12_000;
-    // Different runs begin at different places, so that a port lingering from the last one is not the first choice.
+    // Different runs begin at different ports, because ports of the last run may still be in use.
     let begin = (std::process::id() as u16).wrapping_mul(17) % COUNT;
     (0..COUNT)
         .map(|n| FIRST + (begin + n) % COUNT)
@@ -154,9 +154,9 @@ fn free_port() -> io::Result<u16> {
         .ok_or_else(|| io::Error::other("no free port below the ephemeral range"))
 }
 
-pub const FAKE_VERB: &str = "be-the-model";
+pub const FAKE_MODEL_VERB: &str = "run-fake-model";
 
-/// The fake model in a process of its own. It ends when we do, however we end: its standard input closes.
+/// The fake model in a process of its own. It ends when its standard input is closed, so also when the benchmark is killed.
 pub struct Model {
     child: Child,
     pub url: String,
@@ -165,7 +165,7 @@ pub struct Model {
 impl Model {
     pub fn start() -> io::Result<Model> {
         let mut child = Command::new(std::env::current_exe()?)
-            .arg(FAKE_VERB)
+            .arg(FAKE_MODEL_VERB)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -189,15 +189,15 @@ impl Model {
 impl Drop for Model {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        // It ends by itself; waiting only reaps it.
+        // The process ends by itself; waiting reaps it.
         let _ = self.child.wait();
     }
 }
 
-/// The life of the fake model's process.
-pub fn be_the_model() {
+/// The main function of the fake model's process.
+pub fn run_fake_model() {
     let fake = FakeGemini::with(Recording::Off);
     println!("{}", fake.url());
-    // Nothing is ever sent: this returns when the benchmark is gone.
+    // Nothing is sent: this returns when the benchmark has ended.
     let _ = io::stdin().read_to_end(&mut vec![]);
 }

@@ -1,7 +1,7 @@
-//! Many clients on one thread: a poll over any number of connections, each with one request under way, or a socket.
+//! Many clients on one thread: a poll over any number of connections, each with one pending request or a WebSocket.
 //!
-//! Events of streamed text are not parsed, only searched for their stamps: the generator must stay cheaper than what it
-//! measures. A chunk counts only if it is the next one of its stream, so a lost, repeated or reordered chunk shows.
+//! Events of streamed text are only searched for their stamps and not parsed, because the generator must use less CPU than the server. A
+//! chunk counts only if it is the next one of its stream, so lost, repeated and reordered chunks are noticed.
 
 use crate::frame;
 use crate::frames::Frames;
@@ -15,11 +15,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// Silence of a whole swarm after which a measurement is given up.
+/// A measurement fails after this time without any received byte.
 const SILENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lags {
+pub enum Latencies {
     Keep,
     Ignore,
 }
@@ -27,30 +27,30 @@ pub enum Lags {
 pub struct Swarm {
     poll: Poll,
     events: Events,
-    lines: Vec<Line>,
-    lags: Lags,
+    lines: Vec<Connection>,
+    lags: Latencies,
     buffer: Vec<u8>,
     touched: Vec<usize>,
 }
 
-/// One connection and what has come over it.
-pub struct Line {
+/// One connection and the state of its response.
+pub struct Connection {
     stream: TcpStream,
     message: Message,
     sse: Sse,
-    /// From when it is a socket.
+    /// The parser of its messages, after an upgrade to WebSocket.
     frames: Option<Frames>,
-    /// Events of the present answer.
+    /// Events of the current response.
     pub events: u64,
-    /// Chunks of the present answer, in order and without a gap.
+    /// Chunks of the current response, in order and without a gap.
     pub chunks: u64,
     pub is_final: bool,
     pub lags_us: Vec<f64>,
     pub broken: Option<String>,
 }
 
-impl Line {
-    /// The present answer has come to its end, good or bad; on a socket, where answers have none, the turn has.
+impl Connection {
+    /// Whether the current response has ended, or failed; on a WebSocket, whether the turn has.
     pub fn is_over(&self) -> bool {
         let is_done = match self.frames {
             Some(_) => self.is_final,
@@ -80,15 +80,15 @@ impl Line {
     }
 
     fn write(&mut self, request: &[u8]) -> io::Result<()> {
-        // Requests are small and the socket is idle: the kernel takes all of it, or something is badly wrong.
+        // Requests are small and the socket is idle, so the kernel takes all of it.
         match self.stream.write(request)? {
             all if all == request.len() => Ok(()),
             some => Err(io::Error::other(format!("{some} of {} bytes sent", request.len()))),
         }
     }
 
-    /// Reads until there is nothing more for now.
-    fn receive(&mut self, buffer: &mut [u8], lags: Lags) -> Result<(), String> {
+    /// Reads until no more bytes are available.
+    fn receive(&mut self, buffer: &mut [u8], lags: Latencies) -> Result<(), String> {
         loop {
             match self.stream.read(buffer) {
                 Ok(0) => return self.message.close(),
@@ -100,7 +100,7 @@ impl Line {
         }
     }
 
-    fn take(&mut self, bytes: &[u8], lags: Lags) -> Result<(), String> {
+    fn take(&mut self, bytes: &[u8], lags: Latencies) -> Result<(), String> {
         match &mut self.frames {
             Some(frames) => frames.input().extend_from_slice(bytes),
             None => self.message.feed(bytes, self.sse.input())?,
@@ -119,7 +119,7 @@ impl Line {
                 stamped = true;
                 if stamp.index == *chunks {
                     *chunks += 1;
-                    if lags == Lags::Keep {
+                    if lags == Latencies::Keep {
                         lags_us.push(now.saturating_sub(stamp.written_ns) as f64 / 1e3);
                     }
                 }
@@ -142,7 +142,7 @@ fn is_event_stream(message: &Message) -> bool {
 }
 
 impl Swarm {
-    pub fn new(lags: Lags) -> io::Result<Swarm> {
+    pub fn new(lags: Latencies) -> io::Result<Swarm> {
         Ok(Swarm {
             poll: Poll::new()?,
             events: Events::with_capacity(1024),
@@ -153,7 +153,7 @@ impl Swarm {
         })
     }
 
-    /// Opens so many further connections.
+    /// Opens `count` further connections.
     pub fn connect(&mut self, address: SocketAddr, count: usize) -> io::Result<()> {
         for _ in 0..count {
             let stream = TcpStream::connect_timeout(&address, SILENCE)?;
@@ -161,7 +161,7 @@ impl Swarm {
             stream.set_nonblocking(true)?;
             let token = Token(self.lines.len());
             self.poll.registry().register(&mut SourceFd(&stream.as_raw_fd()), token, Interest::READABLE)?;
-            self.lines.push(Line {
+            self.lines.push(Connection {
                 stream,
                 message: Message::new(Side::Response),
                 sse: Sse::default(),
@@ -176,7 +176,7 @@ impl Swarm {
         Ok(())
     }
 
-    pub fn lines(&self) -> &[Line] {
+    pub fn lines(&self) -> &[Connection] {
         &self.lines
     }
 
@@ -188,15 +188,15 @@ impl Swarm {
         }
     }
 
-    /// Says something on a socket.
-    pub fn say(&mut self, line: usize, text: &str) {
+    /// Sends a text message on a WebSocket.
+    pub fn send_text(&mut self, line: usize, text: &str) {
         let line = &mut self.lines[line];
         if let Err(error) = line.write(&frame::masked(1, text.as_bytes())) {
             line.broken = Some(error.to_string());
         }
     }
 
-    /// Waits for something to arrive, takes it, and says on which connections.
+    /// Waits for bytes, processes them, and returns the connections on which they arrived.
     pub fn pump(&mut self, wait: Duration) -> io::Result<&[usize]> {
         self.touched.clear();
         match self.poll.poll(&mut self.events, Some(wait)) {
@@ -214,8 +214,8 @@ impl Swarm {
         Ok(&self.touched)
     }
 
-    /// Goes on until `enough` holds for every connection; gives up when nothing at all comes for a long time.
-    pub fn run(&mut self, enough: impl Fn(&Line) -> bool) -> io::Result<()> {
+    /// Continues until `enough` holds for every connection. Fails if nothing arrives for [`SILENCE`].
+    pub fn run(&mut self, enough: impl Fn(&Connection) -> bool) -> io::Result<()> {
         let mut waiting: Vec<bool> = self.lines.iter().map(|line| !enough(line)).collect();
         let mut left = waiting.iter().filter(|waits| **waits).count();
         let mut last = Instant::now();
@@ -236,7 +236,7 @@ impl Swarm {
         Ok(())
     }
 
-    /// What went wrong, most telling first.
+    /// An error of the connections, the most important kind first.
     pub fn complaint(&self, chunks: u64) -> Option<String> {
         let short = self.lines.iter().find(|line| !line.is_complete(chunks))?;
         Some(

@@ -1,4 +1,4 @@
-"""Measures the session in a terminal from outside, through a pseudo-terminal.
+"""Measures the session in a terminal through a pseudo-terminal.
 
     terminal.py BINARY [--quick] [NAME=PROGRAM…]
 
@@ -24,14 +24,14 @@ import urllib.request
 
 FRAME = b"\x1b[?2026h"
 ESCAPES = re.compile(rb"\x1b\[[0-9;?>=]*[a-zA-Z~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1bP[^\x1b]*\x1b\\|\x1b[>=()][0-9A-Z]?")
-# Must hold.
+# The requirements.
 FRAMES_PER_SECOND = 60
 ECHO_P99_MS = 30
 MEMORY_OVER_TEXT = 4 << 20
 
 
 def thread_switches(pid):
-    """How often each thread of a process has gone to sleep so far."""
+    """The number of voluntary context switches of each thread of a process."""
     counts = {}
     for task in os.listdir(f"/proc/{pid}/task"):
         try:
@@ -78,7 +78,7 @@ class Session:
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def read(self, wait):
-        """Reads what comes within this time; answers what terminals are asked."""
+        """Reads output for this time, and answers the queries in it as a terminal does."""
         ready, _, _ = select.select([self.fd], [], [], wait)
         if not ready:
             return b""
@@ -180,7 +180,7 @@ def soak(binary, pieces):
 
 
 def stopped_reader(binary):
-    """A terminal that reads nothing for ten seconds, while a client over HTTP asks."""
+    """A terminal that reads nothing for ten seconds, while an HTTP client makes requests."""
     place = place_for({"rules": [], "default": [{"text": "x " * 200_000, "chunks": 2_000}]})
     session = Session(words(binary, place, "--a2a-port", "0"), place)
     session.until(b"localhost:")
@@ -207,7 +207,7 @@ def idle(binary, seconds):
     switches, count = thread_switches(session.pid), len(session.seen)
     time.sleep(seconds)
     session.read(0)
-    # A worker thread that had nothing to do may have ended meanwhile.
+    # An idle worker thread may have ended meanwhile.
     woken = sum(now - switches.get(task, 0) for task, now in thread_switches(session.pid).items())
     result = woken, len(session.seen) - count, resident(session.pid)
     session.end()
