@@ -148,9 +148,9 @@ fn a_server_that_would_let_everybody_in_does_not_start() {
         (&["--access", "token"], "needs a credential"),
     ] {
         let ended = serve(args);
-        let told = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(78), "{args:?}: {told}");
-        assert!(told.contains(words) && !told.contains("listens on"), "{args:?}: {told}");
+        let errors = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(78), "{args:?}: {errors}");
+        assert!(errors.contains(words) && !errors.contains("listens on"), "{args:?}: {errors}");
     }
     let path = state.path().join("credentials.json");
     token(state.path(), &["add", "a", "--rights", "view"]);

@@ -198,8 +198,8 @@ fn a_changed_byte_is_found_in_its_line_and_a_torn_line_is_cut() {
         changed[at] ^= 1;
         std::fs::write(&file, &changed).expect("our own file");
         let line = bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
-        let told = fixture.audit_error(&["verify"]);
-        assert!(told.contains(&format!("{}, line {line}: ", file.display())), "byte {at}: {told}");
+        let errors = fixture.audit_error(&["verify"]);
+        assert!(errors.contains(&format!("{}, line {line}: ", file.display())), "byte {at}: {errors}");
     }
     // An incomplete last line, as of a server that was killed while writing.
     let torn = &bytes[..100];
@@ -241,8 +241,8 @@ fn the_journals_miss_a_last_line_that_was_dropped() {
     let end = bytes[..bytes.len() - 1].iter().rposition(|byte| *byte == b'\n').expect("lines") + 1;
     std::fs::write(&file, &bytes[..end]).expect("our own file");
     fixture.audit_ok(&["verify"]);
-    let told = fixture.audit_error(&["verify", "--tasks"]);
-    assert!(told.contains(&format!("entry {n} is missing")) && told.contains(&task), "{told}");
+    let errors = fixture.audit_error(&["verify", "--tasks"]);
+    assert!(errors.contains(&format!("entry {n} is missing")) && errors.contains(&task), "{errors}");
     // The same if the last line was replaced by another one with a valid hash.
     let mut forged = bytes[..end].to_vec();
     let line = String::from_utf8(bytes[end..].to_vec()).expect("text").replace("\"success\"", "\"failure\"");
@@ -251,8 +251,8 @@ fn the_journals_miss_a_last_line_that_was_dropped() {
     forged.extend(format!("{hashed},\"hash\":\"{hash}\"}}\n").bytes());
     std::fs::write(&file, &forged).expect("our own file");
     fixture.audit_ok(&["verify"]);
-    let told = fixture.audit_error(&["verify", "--tasks"]);
-    assert!(told.contains(&format!("entry {n} is not the one that")), "{told}");
+    let errors = fixture.audit_error(&["verify", "--tasks"]);
+    assert!(errors.contains(&format!("entry {n} is not the one that")), "{errors}");
     // The same if the whole chain is missing.
     std::fs::rename(&file, file.with_file_name("elsewhere.jsonl")).expect("our own file");
     assert!(fixture.audit_error(&["verify", "--tasks"]).contains("has no file"));

@@ -284,8 +284,8 @@ fn an_excluded_tool_does_not_run() {
         assert!(!fixture.server.workspace().join("a.txt").exists());
         let turns = fixture.fake.turns();
         let body = &turns.last().expect("a turn").body;
-        let told = body["contents"].to_string();
-        assert!(told.contains("This call of write_file is not allowed here"), "{told}");
+        let contents = body["contents"].to_string();
+        assert!(contents.contains("This call of write_file is not allowed here"), "{contents}");
         let declared = body["tools"].to_string();
         assert!(declared.contains("\"read_file\""), "{declared}");
         assert!(!declared.contains("\"write_file\""), "{declared}");
@@ -306,7 +306,7 @@ fn further_ignore_files_come_from_settings_and_a_variable() {
     }
     fixture.turn("CALL glob {\"pattern\":\"*.txt\"} ;; TEXT Well.");
     let turns = fixture.fake.turns();
-    let told = turns.last().expect("a turn").body["contents"].to_string();
-    assert!(told.contains("/c.txt"), "{told}");
-    assert!(!told.contains("/a.txt") && !told.contains("/b.txt"), "{told}");
+    let contents = turns.last().expect("a turn").body["contents"].to_string();
+    assert!(contents.contains("/c.txt"), "{contents}");
+    assert!(!contents.contains("/a.txt") && !contents.contains("/b.txt"), "{contents}");
 }

@@ -268,11 +268,11 @@ fn only_a_limited_number_of_left_processes_is_named() {
     let fixture = Fixture::new();
     for (count, named) in [(STRAYS_NAMED, STRAYS_NAMED), (STRAYS_NAMED + 1, STRAYS_NAMED)] {
         let command = format!("for n in {{1..{count}}}; do sleep 1000 & done");
-        let told =
+        let output =
             fixture.tool_result(&fixture.task, "run_shell_command", json!({ "command": command })).expect("it ran");
-        let (_, pids) = told.split_once("Background PIDs: ").expect("they were ended");
+        let (_, pids) = output.split_once("Background PIDs: ").expect("they were ended");
         let (pids, _) = pids.split_once(" (ended").expect("all numbers");
-        assert_eq!(pids.split(", ").count(), named, "{told}");
+        assert_eq!(pids.split(", ").count(), named, "{output}");
     }
 }
 

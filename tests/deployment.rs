@@ -40,21 +40,21 @@ fn serve(dir: &TempDir) -> Command {
 /// A process and its standard error. Dropping the value kills the process.
 struct Program {
     child: Child,
-    said: Arc<Mutex<String>>,
+    log: Arc<Mutex<String>>,
 }
 
 impl Program {
     /// Starts the process with the standard input of the command.
     fn start(command: &mut Command) -> Program {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the program starts");
-        let said = Arc::new(Mutex::new(String::new()));
-        let (lines, heard) = (BufReader::new(child.stderr.take().expect("it is piped")).lines(), said.clone());
+        let log = Arc::new(Mutex::new(String::new()));
+        let (lines, heard) = (BufReader::new(child.stderr.take().expect("it is piped")).lines(), log.clone());
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 heard.lock().expect("no panic").push_str(&format!("{line}\n"));
             }
         });
-        Program { child, said }
+        Program { child, log }
     }
 
     /// Starts the process and waits until it prints where it listens.
@@ -65,7 +65,7 @@ impl Program {
     }
 
     fn log(&self) -> String {
-        self.said.lock().expect("no panic").clone()
+        self.log.lock().expect("no panic").clone()
     }
 
     /// Waits until the log contains these words.

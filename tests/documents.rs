@@ -93,8 +93,8 @@ impl Developer {
         self.say(message)
     }
 
-    fn answer(&self, told: &[Value], answer: Value) -> Vec<Value> {
-        let last = told.last().expect("events");
+    fn answer(&self, received: &[Value], answer: Value) -> Vec<Value> {
+        let last = received.last().expect("events");
         self.say(json!({ "kind": "message", "role": "user", "messageId": "m-2",
             "taskId": last["taskId"], "contextId": last["contextId"], "parts": [{ "kind": "data", "data": answer }] }))
     }
@@ -156,7 +156,7 @@ fn the_development_tool_extension() {
 
 /// The flow of appendix A, event by event.
 fn an_edit(examples: &Examples, developer: &Developer, server: &Server) {
-    let told = developer.prompt("create notes.txt");
+    let received = developer.prompt("create notes.txt");
     let expected = [
         "task submitted",
         "STATE_CHANGE working",
@@ -164,17 +164,17 @@ fn an_edit(examples: &Examples, developer: &Developer, server: &Server) {
         "TOOL_CALL_UPDATE PENDING",
         "STATE_CHANGE input-required final",
     ];
-    assert_eq!(outlines(&told), expected);
-    examples.received("A.2 first event", &told[0]);
-    examples.received("3.2 event metadata", &told[1]["metadata"][EXTENSION]);
-    examples.received("3.2 thought", data(&told[2]));
-    examples.received("3.2 tool call, pending, file", data(&told[3]));
+    assert_eq!(outlines(&received), expected);
+    examples.received("A.2 first event", &received[0]);
+    examples.received("3.2 event metadata", &received[1]["metadata"][EXTENSION]);
+    examples.received("3.2 thought", data(&received[2]));
+    examples.received("3.2 tool call, pending, file", data(&received[3]));
     // The event that asks for input contains the confirmation request, too.
-    examples.received("3.2 tool call, pending, file", data(&told[4]));
+    examples.received("3.2 tool call, pending, file", data(&received[4]));
 
-    let call = data(&told[3])["tool_call_id"].clone();
+    let call = data(&received[3])["tool_call_id"].clone();
     let answer = examples.sent("3.2 confirmation with modified file", &[("/tool_call_id", call)]);
-    let done = developer.answer(&told, answer);
+    let done = developer.answer(&received, answer);
     let expected =
         ["TOOL_CALL_UPDATE EXECUTING", "TOOL_CALL_UPDATE SUCCEEDED", "TEXT_CONTENT", "STATE_CHANGE completed final"];
     assert_eq!(outlines(&done), expected);
@@ -190,11 +190,11 @@ fn an_edit(examples: &Examples, developer: &Developer, server: &Server) {
 }
 
 fn a_command(examples: &Examples, developer: &Developer) {
-    let told = developer.prompt("build");
-    let asked = told.iter().rev().nth(1).expect("a call");
+    let received = developer.prompt("build");
+    let asked = received.iter().rev().nth(1).expect("a call");
     examples.received("3.2 tool call, pending, command", data(asked));
     let call = data(asked)["tool_call_id"].clone();
-    let done = developer.answer(&told, examples.sent("A.6 confirmation", &[("/tool_call_id", call)]));
+    let done = developer.answer(&received, examples.sent("A.6 confirmation", &[("/tool_call_id", call)]));
     let calls = || unnamed(done.iter().map(data));
     let live = examples.among("3.2 tool call, executing, live", calls());
     let end = examples.among("3.2 tool call, succeeded, text", calls());
@@ -202,13 +202,13 @@ fn a_command(examples: &Examples, developer: &Developer) {
 }
 
 fn ends_of_calls(examples: &Examples, developer: &Developer, server: &Server) {
-    let told = developer.prompt("read gone.txt");
-    examples.among("3.2 tool call, failed", unnamed(told.iter().map(data)));
+    let received = developer.prompt("read gone.txt");
+    examples.among("3.2 tool call, failed", unnamed(received.iter().map(data)));
     std::fs::remove_file(server.workspace().join("notes.txt")).expect("it was written");
-    let told = developer.prompt("create notes.txt");
-    let call = data(told.last().expect("events"))["tool_call_id"].clone();
+    let received = developer.prompt("create notes.txt");
+    let call = data(received.last().expect("events"))["tool_call_id"].clone();
     let refusal = json!({ "tool_call_id": call, "selected_option_id": "cancel" });
-    let done = developer.answer(&told, refusal);
+    let done = developer.answer(&received, refusal);
     examples.among("3.2 tool call, cancelled", unnamed(done.iter().map(data)));
     assert_eq!(file(server, "notes.txt"), None, "its execution is skipped");
 }
@@ -270,11 +270,11 @@ fn the_session_endpoint() {
     let body = examples.sent("3 prompt", &[]).to_string();
     let events = client.events("POST", &path, &JSON, body.as_bytes());
     assert!(events.head().is_event_stream());
-    let told: Vec<Value> = events.map(|event| event.json).collect();
-    assert_eq!(told[0]["kind"], "STATE_CHANGE");
-    assert_eq!(told[0]["state"], "working");
-    examples.among("3 text content", unnamed(&told));
-    examples.among("4 confirmation request", unnamed(&told));
+    let received: Vec<Value> = events.map(|event| event.json).collect();
+    assert_eq!(received[0]["kind"], "STATE_CHANGE");
+    assert_eq!(received[0]["state"], "working");
+    examples.among("3 text content", unnamed(&received));
+    examples.among("4 confirmation request", unnamed(&received));
     examples.close();
 }
 
@@ -298,35 +298,35 @@ fn the_task_server() {
     let execute = |body: Value| client.events("POST", &path, &JSON, body.to_string().as_bytes());
     let mut events = execute(examples.sent("POST /tasks/:taskId/execute, request", &[]));
     assert!(events.head().is_event_stream());
-    let told = until_asked(&mut events);
+    let received = until_asked(&mut events);
     // The document defines no answers and no waiting state: the stream stays open, and any form of answer is accepted.
-    let asked = told.last().expect("events").json["toolCallId"].clone();
+    let asked = received.last().expect("events").json["toolCallId"].clone();
     let answer = json!({ "confirmation": { "toolCallId": asked, "approved": true } });
     let answered = execute(answer);
-    let told: Vec<Event> = told.into_iter().chain(events).collect();
+    let received: Vec<Event> = received.into_iter().chain(events).collect();
     drop(answered);
 
-    let text = examples.among("event text_content", names(&told));
-    let requested = examples.among("event tool_call_update, requested", names(&told));
-    let executing = examples.among("TOOL_CALL_UPDATE payload, executing", names(&told));
-    let completed = examples.among("event tool_call_update, completed", names(&told));
-    let end = examples.among("event state_change", names(&told));
+    let text = examples.among("event text_content", names(&received));
+    let requested = examples.among("event tool_call_update, requested", names(&received));
+    let executing = examples.among("TOOL_CALL_UPDATE payload, executing", names(&received));
+    let completed = examples.among("event tool_call_update, completed", names(&received));
+    let end = examples.among("event state_change", names(&received));
     assert!(text < requested && requested < executing && executing < completed);
-    assert_eq!(end, told.len() - 1, "the stream ends with it");
-    let thought = examples.among("THOUGHT payload", names(&told));
-    let summary = examples.among("THOUGHT_SUMMARY payload", names(&told));
+    assert_eq!(end, received.len() - 1, "the stream ends with it");
+    let thought = examples.among("THOUGHT payload", names(&received));
+    let summary = examples.among("THOUGHT_SUMMARY payload", names(&received));
     assert!(thought < summary);
-    examples.among("TOOL_CALL_UPDATE payload, error", names(&told));
+    examples.among("TOOL_CALL_UPDATE payload, error", names(&received));
     check_reads(&examples, &server, &mut client, &task);
     examples.close();
 }
 
 fn until_asked(events: &mut Events) -> Vec<Event> {
-    let mut told = Vec::new();
-    while !told.last().is_some_and(|event: &Event| event.json["confirmationRequest"].is_object()) {
-        told.push(events.next().expect("a question"));
+    let mut received = Vec::new();
+    while !received.last().is_some_and(|event: &Event| event.json["confirmationRequest"].is_object()) {
+        received.push(events.next().expect("a question"));
     }
-    told
+    received
 }
 
 fn check_reads(examples: &Examples, server: &Server, client: &mut Client, task: &str) {
@@ -423,19 +423,19 @@ fn the_kebab_dialect() {
     assert_eq!(all[0]["id"], task.as_str());
 
     let body = json!({ "taskId": task, "userMessage": "create a file" });
-    let told = kebab(&client, &body);
-    let at = |row: &str, told: &[Value]| examples.among(row, unnamed(told));
+    let received = kebab(&client, &body);
+    let at = |row: &str, received: &[Value]| examples.among(row, unnamed(received));
     let order = [
-        at("event state-change, working", &told),
-        at("event thought", &told),
-        at("tool call update, pending", &told),
-        at("tool call confirmation", &told),
-        at("event state-change, input-required", &told),
+        at("event state-change, working", &received),
+        at("event thought", &received),
+        at("tool call update, pending", &received),
+        at("tool call confirmation", &received),
+        at("event state-change, input-required", &received),
     ];
-    assert_eq!(order, [0, 1, 2, 3, 4], "{told:#?}");
-    assert_eq!(told.len(), 5, "and the stream ends: {told:#?}");
+    assert_eq!(order, [0, 1, 2, 3, 4], "{received:#?}");
+    assert_eq!(received.len(), 5, "and the stream ends: {received:#?}");
 
-    let done = kebab(&client, &answer(&examples, "confirmation, approved", &told[3]));
+    let done = kebab(&client, &answer(&examples, "confirmation, approved", &received[3]));
     let order = [
         at("event state-change, working", &done),
         at("tool call update, executing", &done),
@@ -447,10 +447,10 @@ fn the_kebab_dialect() {
     assert_eq!(done.len(), 5, "{done:#?}");
     assert_eq!(file(&server, "notes.txt").as_deref(), Some("hi"));
 
-    let told = kebab(&client, &json!({ "userMessage": "read gone.txt" }));
-    at("tool call update, failed", &told);
-    let told = kebab(&client, &json!({ "userMessage": "create a file" }));
-    let asked = &told[at("tool call confirmation", &told)];
+    let received = kebab(&client, &json!({ "userMessage": "read gone.txt" }));
+    at("tool call update, failed", &received);
+    let received = kebab(&client, &json!({ "userMessage": "create a file" }));
+    let asked = &received[at("tool call confirmation", &received)];
     let done = kebab(&client, &answer(&examples, "confirmation, rejected", asked));
     at("tool call update, cancelled", &done);
     check_commands(&mut client);

@@ -169,8 +169,8 @@ fn a_session_of_the_real_server_survives_its_process() {
     let mut server = Server::start(&fake);
     let client = Client::new(&server.url());
     let events: Vec<_> = client.stream("message/stream", prompt("TEXT one ++ TEXT two")).collect();
-    let said: String = events.iter().map(|event| text_of(event.result())).collect();
-    assert_eq!(said, "onetwo");
+    let text: String = events.iter().map(|event| text_of(event.result())).collect();
+    assert_eq!(text, "onetwo");
     assert!(events.last().is_some_and(|event| event.is_final()), "{events:#?}");
     let task = task_of(events[0].result()).expect("the first event is the task").to_string();
 

@@ -149,11 +149,11 @@ fn opening_a_hostile_workspace_runs_and_loads_nothing() {
     let fake = FakeGemini::start();
     let server = hostile.open(&fake).start();
     let script = claiming(&hostile.repository(), "SHELL env; echo done-$((1+1))");
-    let told = run(&server, &fake, script);
+    let request_text = run(&server, &fake, script);
 
-    assert!(told.contains("done-2"), "the command ran, once it was allowed: {told}");
+    assert!(request_text.contains("done-2"), "the command ran, once it was allowed: {request_text}");
     for variable in ["PLANTED", "YOLO", "LD_PRELOAD", "BASH_ENV", "TRUST_WORKSPACE", "API_KEY", "PROXY"] {
-        assert!(!told.contains(variable), "{variable} reached a child: {told}");
+        assert!(!request_text.contains(variable), "{variable} reached a child: {request_text}");
     }
     for request in fake.requests() {
         assert_eq!(request.head.field("x-goog-api-key"), Some("fake"));
@@ -180,8 +180,8 @@ fn trusted_workspace_settings_apply_to_that_workspace_only() {
     let client = Client::new(&server.url());
     let command = prompt("SHELL env; printf done-%s 2");
     finish(client.stream("message/stream", command));
-    let told = fake.turns().last().expect("the model was asked").body["contents"].to_string();
-    assert!(told.contains("done-2") && !told.contains("PLANTED"), "{told}");
+    let request_text = fake.turns().last().expect("the model was asked").body["contents"].to_string();
+    assert!(request_text.contains("done-2") && !request_text.contains("PLANTED"), "{request_text}");
     for request in fake.requests() {
         // The operator's key is sent only to the operator's base URL.
         assert_eq!(request.head.field("x-goog-api-key"), Some("fake"));
@@ -191,14 +191,14 @@ fn trusted_workspace_settings_apply_to_that_workspace_only() {
         assert!(!body.contains(SECRET), "links and imports do not lead out: {body}");
     }
     let output = server.output();
-    for told in [
+    for request_text in [
         "policyPaths cannot be set by a workspace",
         "security.folderTrust.enabled cannot be set by a workspace",
         "all.toml is not read",
         "LINK.md leads out of",
         "@../secret.md is not imported",
     ] {
-        assert!(output.contains(told), "{told}: {output}");
+        assert!(output.contains(request_text), "{request_text}: {output}");
     }
     hostile.nothing_but_servers_ran();
 }

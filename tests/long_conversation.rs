@@ -146,16 +146,18 @@ fn both_saw_the_same(conversation: &Conversation, (whole, task): &(Vec<Event>, V
     }
 
     let history = task["history"].as_array().expect("a history");
-    let said = |role: &str| -> Vec<usize> {
+    let numbers_in_history = |role: &str| -> Vec<usize> {
         let messages = history.iter().filter(|message| message["role"] == role);
         let word = if role == "user" { "Request " } else { "Answer " };
         messages.flat_map(|message| numbers(&message["parts"].to_string(), word)).collect()
     };
     let taken_back: Vec<&Value> = events(conversation, "dropped").map(|dropped| &dropped["turn"]).collect();
-    let kept = events(conversation, "prompted").filter(|prompted| !taken_back.contains(&&prompted["turn"]));
-    let kept = kept.flat_map(|prompted| numbers(&prompted["message"].to_string(), "Request "));
-    assert_eq!(said("user"), kept.collect::<Vec<usize>>());
-    assert_eq!(said("agent"), conversation.answered);
+    let prompts_in_history =
+        events(conversation, "prompted").filter(|prompted| !taken_back.contains(&&prompted["turn"]));
+    let prompts_in_history =
+        prompts_in_history.flat_map(|prompted| numbers(&prompted["message"].to_string(), "Request "));
+    assert_eq!(numbers_in_history("user"), prompts_in_history.collect::<Vec<usize>>());
+    assert_eq!(numbers_in_history("agent"), conversation.answered);
 }
 
 /// An event without the members that differ between two streams: the mark of a stream's last event, and the token usage.

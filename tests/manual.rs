@@ -407,6 +407,6 @@ fn the_program_prints_its_manual() {
     }
     let unknown = run(&["help", "no-such-page"]);
     assert_eq!((unknown.status.code(), unknown.stdout.len()), (Some(2), 0));
-    let told = String::from_utf8_lossy(&unknown.stderr);
-    assert!(told.contains("no-such-page") && told.contains(manual::contents().trim_end()), "{told}");
+    let errors = String::from_utf8_lossy(&unknown.stderr);
+    assert!(errors.contains("no-such-page") && errors.contains(manual::contents().trim_end()), "{errors}");
 }

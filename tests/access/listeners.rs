@@ -49,9 +49,9 @@ fn a_file_that_others_could_have_written_is_refused() {
     fs::write(&path, &good).expect("it is ours");
     if chown(&path, Some(65_534), None).is_ok() {
         let ended = serve();
-        let told = String::from_utf8_lossy(&ended.stderr).into_owned();
-        assert_eq!(ended.status.code(), Some(78), "{told}");
-        assert!(told.contains("belongs to"), "{told}");
+        let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(78), "{errors}");
+        assert!(errors.contains("belongs to"), "{errors}");
         chown(&path, Some(0), None).expect("we are root");
     } else {
         println!("skipped: giving a file to another user takes root");

@@ -54,8 +54,8 @@ fn a_loaded_session_is_shown_as_it_was_seen() {
     assert!(editor.ask("session/load", params.clone())["result"].is_object());
     let (own, again): (Vec<Value>, Vec<Value>) = editor.updates(&session).into_iter().partition(is_own);
     assert_eq!(again, live);
-    let said: Vec<&Value> = own.iter().map(|update| &update["content"]["text"]).collect();
-    assert_eq!(said, scripts);
+    let prompts: Vec<&Value> = own.iter().map(|update| &update["content"]["text"]).collect();
+    assert_eq!(prompts, scripts);
     editor.end();
     assert_eq!(running.status(), Some(0));
     let (_running, mut editor) = program.start(&[]);

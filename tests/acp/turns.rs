@@ -183,9 +183,9 @@ fn an_undo_that_is_typed_puts_files_back() {
     editor.updates(&session);
     for (command, expected) in [("/undo", &before), ("/redo", &written), ("/undo 1 --files", &before)] {
         assert_eq!(editor.prompt(&session, command), "end_turn");
-        let told = texts(&editor.updates(&session), "agent_message_chunk");
-        assert!(told.contains("old.txt") && told.contains("new.txt"), "{command}: {told}");
-        assert_eq!(&texts_now(), expected, "{command}: {told}");
+        let answer = texts(&editor.updates(&session), "agent_message_chunk");
+        assert!(answer.contains("old.txt") && answer.contains("new.txt"), "{command}: {answer}");
+        assert_eq!(&texts_now(), expected, "{command}: {answer}");
     }
     assert_eq!(program.fake.turns().len(), 3, "no command asks the model");
 }

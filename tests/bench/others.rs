@@ -121,8 +121,8 @@ fn beside<R: FnMut()>(server: &Running, time: Duration, requests: impl FnOnce() 
 
 /// A task of some megabytes.
 fn long_task(server: &Running) -> io::Result<String> {
-    let told = server.client().call("message/send", prompt("STREAM 1000 0 4096"));
-    task_of(&told).map(Into::into).ok_or_else(|| io::Error::other(format!("no task in {told}")))
+    let task = server.client().call("message/send", prompt("STREAM 1000 0 4096"));
+    task_of(&task).map(Into::into).ok_or_else(|| io::Error::other(format!("no task in {task}")))
 }
 
 /// Subscribers of a task that do not read.

@@ -50,7 +50,7 @@ pub fn run(plan: Plan) -> io::Result<Verdict> {
     println!("\nTasks in a bucket that is {DISTANCE:?} away:\n| | found | at most | |\n|---|---|---|---|");
     let cluster = Cluster::with(FakeGcs::with_pages_of(1_000), FakeGemini::with(Recording::Off)).with_times(1);
     {
-        let a = far(&cluster, "a");
+        let a = distant_instance(&cluster, "a");
         table.row("memory of an instance that has done nothing", settled_rss_kb(a.pid())? / 1000.0, 8.0, "MB");
         let waits = waits_of_chunks(&a, plan.chunks);
         table.row("event to client, p50", spread(waits.clone()).p50, 120.0, "ms");
@@ -59,13 +59,13 @@ pub fn run(plan: Plan) -> io::Result<Verdict> {
         println!("| … after these turns | {:.1} MB | | |", settled_rss_kb(a.pid())? / 1000.0);
     }
     {
-        let (mut a, b) = (far(&cluster, "c"), far(&cluster, "d"));
+        let (mut a, b) = (distant_instance(&cluster, "c"), distant_instance(&cluster, "d"));
         let (rest, work) = taking_over(&mut a, &b);
         table.row("going on with a task at rest of a killed instance", rest, 1.0, "s");
         table.row("taking over a task at work of a killed instance", work, 45.0, "s");
     }
     let events = long_task(&cluster, plan.events);
-    let reader = far(&cluster, "f");
+    let reader = distant_instance(&cluster, "f");
     let begin = Instant::now();
     get(&reader, &events.0);
     table.row(&format!("loading a task of {} events", events.1), begin.elapsed().as_secs_f64(), 2.0, "s");
@@ -75,7 +75,7 @@ pub fn run(plan: Plan) -> io::Result<Verdict> {
 }
 
 /// An instance whose requests to the bucket take [`DISTANCE`].
-fn far(cluster: &Cluster, name: &str) -> Instance {
+fn distant_instance(cluster: &Cluster, name: &str) -> Instance {
     let mut instance = cluster.stopped(name, "workspace");
     instance.front.set_link(Link::Slow(DISTANCE));
     instance.restart();

@@ -217,19 +217,19 @@ impl Swarm {
     /// Continues until `enough` holds for every connection. Fails if nothing arrives for [`SILENCE`].
     pub fn run(&mut self, enough: impl Fn(&Connection) -> bool) -> io::Result<()> {
         let mut waiting: Vec<bool> = self.lines.iter().map(|line| !enough(line)).collect();
-        let mut left = waiting.iter().filter(|waits| **waits).count();
+        let mut unfinished = waiting.iter().filter(|waits| **waits).count();
         let mut last = Instant::now();
-        while left > 0 {
+        while unfinished > 0 {
             let touched = self.pump(Duration::from_millis(500))?.to_vec();
             if !touched.is_empty() {
                 last = Instant::now();
             } else if last.elapsed() > SILENCE {
-                return Err(io::Error::other(format!("{left} clients got nothing for {SILENCE:?}")));
+                return Err(io::Error::other(format!("{unfinished} clients got nothing for {SILENCE:?}")));
             }
             for number in touched {
                 if waiting[number] && enough(&self.lines[number]) {
                     waiting[number] = false;
-                    left -= 1;
+                    unfinished -= 1;
                 }
             }
         }

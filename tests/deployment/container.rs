@@ -48,8 +48,8 @@ fn container(dir: &TempDir, variables: &[(&str, String)]) -> Option<Program> {
         .stdout(Stdio::null());
     let program = Program::start(&mut command);
     eventually("the start or the end", || {
-        let said = program.log();
-        (said.contains("Its listeners: ") || said.contains("gemini-a2a: ")).then_some(())
+        let log = program.log();
+        (log.contains("Its listeners: ") || log.contains("gemini-a2a: ")).then_some(())
     });
     Some(program)
 }

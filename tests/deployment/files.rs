@@ -185,8 +185,8 @@ fn systemd_accepts_the_units() {
     fs::copy(deploy("gemini-a2a.socket"), dir.path().join("gemini-a2a.socket")).expect("the folder is ours");
     let units = ["gemini-a2a.socket", "gemini-a2a.service"].map(|unit| dir.path().join(unit));
     let verified = Command::new("systemd-analyze").arg("verify").args(units).output().expect("it starts");
-    let said = String::from_utf8_lossy(&verified.stderr);
-    assert!(verified.status.success() && !said.contains("gemini-a2a"), "{said}");
+    let messages = String::from_utf8_lossy(&verified.stderr);
+    assert!(verified.status.success() && !messages.contains("gemini-a2a"), "{messages}");
 }
 
 #[test]

@@ -184,10 +184,10 @@ fn an_allowed_origin_gets_cors_headers() {
     ];
     let leave = client.request("OPTIONS", "/message:stream", &asks, b"");
     assert_eq!(leave.status(), 204);
-    let told = |name: &str| leave.head.field(name);
-    assert_eq!(told("access-control-allow-origin"), Some(page.1));
-    assert_eq!(told("access-control-allow-methods"), Some("POST"));
-    assert_eq!(told("access-control-allow-headers"), Some("a2a-version,content-type"));
+    let field = |name: &str| leave.head.field(name);
+    assert_eq!(field("access-control-allow-origin"), Some(page.1));
+    assert_eq!(field("access-control-allow-methods"), Some("POST"));
+    assert_eq!(field("access-control-allow-headers"), Some("a2a-version,content-type"));
 
     let json = ("Content-Type", "application/json");
     let body = json!({ "message": "TEXT hi" }).to_string();

@@ -59,8 +59,8 @@ fn a_conversation_that_is_too_long_for_the_model_is_summarised_or_refused() {
     let text = |megabytes: usize, script: &str| format!("{script}\n{}", "word ".repeat(megabytes * 200_000));
     let events = fixture.say(&text(5, "TEXT never"));
     let last = events.last().expect("an end").result();
-    let said = text_of(last);
-    assert!(said.contains("reads 1048576") && said.contains("begin a new conversation"), "{said}");
+    let answer = text_of(last);
+    assert!(answer.contains("reads 1048576") && answer.contains("begin a new conversation"), "{answer}");
     assert_eq!(fixture.fake.requests().len(), 0, "nothing was sent");
     // The conversation continues without the model, and its older part is summarised when it has become too long.
     let task = task_in(&events);
@@ -137,8 +137,8 @@ fn memory_of_a_subdirectory_is_told_once_when_a_call_comes_there() {
         put(&ws.join("c.txt"), "c");
         let events = fixture.say("READ c.txt ;; READ api/a.txt ;; READ api/a.txt ;; LS api/v1 ;; TEXT ok");
         let outputs = outputs(&request(&fixture));
-        let told = |output: &String| output.matches("--- Context from:").count();
-        assert_eq!(outputs.iter().map(told).collect::<Vec<_>>(), expected, "{outputs:#?}");
+        let prompt_text = |output: &String| output.matches("--- Context from:").count();
+        assert_eq!(outputs.iter().map(prompt_text).collect::<Vec<_>>(), expected, "{outputs:#?}");
         assert!(expected == [0; 4] || outputs[1].contains("Use tabs here.") && outputs[3].contains("Never break"));
         let again = prompt_in(&task_in(&events), "Look at @api/v1/b.txt\nTEXT ok");
         let _ = fixture.client().stream("message/stream", again).count();
@@ -160,8 +160,8 @@ fn included_directories_are_told_and_used_like_the_workspace() {
     let script = format!("READ {0}/a.rs ;; CALL grep_search {{\"pattern\":\"needle\"}} ;; TEXT ok", lib.display());
     fixture.say(&script);
     let request = request(&fixture);
-    let told = request["contents"][0]["parts"][0]["text"].as_str().expect("text");
-    assert!([&lib, &docs].iter().all(|dir| told.contains(dir.to_str().expect("plain"))), "{told}");
+    let prompt_text = request["contents"][0]["parts"][0]["text"].as_str().expect("text");
+    assert!([&lib, &docs].iter().all(|dir| prompt_text.contains(dir.to_str().expect("plain"))), "{prompt_text}");
     let outputs = outputs(&request);
     assert_eq!(outputs[0], "fn needle() {}");
     assert!(["lib/a.rs", "docs/b.md"].iter().all(|file| outputs[1].contains(file)), "{}", outputs[1]);

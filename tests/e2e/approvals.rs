@@ -205,12 +205,12 @@ fn a_late_answer_with_text_is_ignored_and_the_text_is_a_prompt() {
     let parts = params["message"]["parts"].as_array_mut().expect("parts");
     parts.push(json!({ "kind": "text", "text": "TEXT heard" }));
     let events: Vec<Event> = fixture.client().stream("message/stream", params).collect();
-    let said: String = events
+    let texts: String = events
         .iter()
         .filter(|event| kind_of(event.result()) == "text-content")
         .map(|event| text_of(event.result()))
         .collect();
-    assert_eq!(said, "heard");
+    assert_eq!(texts, "heard");
 }
 
 #[test]
@@ -318,12 +318,12 @@ fn prompts_are_answered_in_the_order_they_were_accepted() {
     prompting.for_each(drop);
     for (n, stream) in (1..=5).zip(streams) {
         let events: Vec<Event> = stream.collect();
-        let said: Vec<String> = events
+        let texts: Vec<String> = events
             .iter()
             .filter(|event| kind_of(event.result()) == "text-content")
             .map(|event| text_of(event.result()))
             .collect();
-        assert_eq!(said.last(), Some(&n.to_string()), "its stream ends with its own answer");
+        assert_eq!(texts.last(), Some(&n.to_string()), "its stream ends with its own answer");
         assert!(events.last().is_some_and(Event::is_final));
     }
     let history = fixture.task(&task)["history"].clone();

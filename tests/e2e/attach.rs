@@ -25,9 +25,9 @@ fn attach(state: &Path, args: &[&str]) -> (Option<i32>, String) {
         .stdin(Stdio::null())
         .output()
         .expect("it ends by itself");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(said.lines().count(), 1, "{said}");
-    (output.status.code(), said)
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(error.lines().count(), 1, "{error}");
+    (output.status.code(), error)
 }
 
 #[test]
@@ -45,14 +45,14 @@ fn a_server_is_found_by_its_port_its_socket_or_by_itself() {
         &[&in_state],
         &[&in_state, &port.to_string()],
     ] {
-        let (status, said) = attach(none.path(), args);
-        assert!(status == Some(2) && said.contains(CONNECTED), "{args:?}: {status:?} {said}");
+        let (status, error) = attach(none.path(), args);
+        assert!(status == Some(2) && error.contains(CONNECTED), "{args:?}: {status:?} {error}");
     }
     assert_eq!(fixture.client().get("/health").json()["refused_peers"], 0);
-    let (status, said) = attach(none.path(), &[&in_state, "--task", "nope"]);
-    assert!(status == Some(4) && said.contains("Task not found: nope"), "{status:?} {said}");
-    let (status, said) = attach(none.path(), &[]);
-    assert!(status == Some(3) && said.contains("no server of yours is running"), "{status:?} {said}");
+    let (status, error) = attach(none.path(), &[&in_state, "--task", "nope"]);
+    assert!(status == Some(4) && error.contains("Task not found: nope"), "{status:?} {error}");
+    let (status, error) = attach(none.path(), &[]);
+    assert!(status == Some(3) && error.contains("no server of yours is running"), "{status:?} {error}");
 }
 
 #[test]
@@ -79,11 +79,11 @@ fn what_is_no_server_is_named() {
         }
     });
     for (answer, expected, words) in answers {
-        let (status, said) = attach(state.path(), &[&port]);
-        assert!(status == Some(expected) && said.contains(words), "{answer:?}: {status:?} {said}");
+        let (status, error) = attach(state.path(), &[&port]);
+        assert!(status == Some(expected) && error.contains(words), "{answer:?}: {status:?} {error}");
     }
-    let (status, said) = attach(state.path(), &[&port]);
-    assert!(status == Some(3) && said.contains("Connection refused"), "{status:?} {said}");
+    let (status, error) = attach(state.path(), &[&port]);
+    assert!(status == Some(3) && error.contains("Connection refused"), "{status:?} {error}");
 }
 
 /// The server cannot inspect the process of `attach`, but over the Unix socket the kernel names it.
@@ -94,8 +94,8 @@ fn people_may_attach_while_a_tool_runs_and_tools_may_not() {
     let tool = Tool::start(&fixture);
     let none = TempDir::new("none");
     for args in [&[state.as_str()][..], &[&state, &fixture.server.port().to_string()]] {
-        let (status, said) = attach(none.path(), args);
-        assert!(status == Some(2) && said.contains(CONNECTED), "{args:?}: {status:?} {said}");
+        let (status, error) = attach(none.path(), args);
+        assert!(status == Some(2) && error.contains(CONNECTED), "{args:?}: {status:?} {error}");
     }
     tool.end();
     let script: String = ["", &format!(" {}", fixture.server.port())]

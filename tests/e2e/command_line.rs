@@ -225,12 +225,12 @@ fn a_blocking_call_is_answered_at_shutdown() {
     }
     assert_eq!(fixture.server.ended().code(), Some(0));
     fixture.server.restart();
-    let said = eventually("the queued prompt's answer", || {
+    let answer = eventually("the queued prompt's answer", || {
         let history = fixture.task(&task)["history"].clone();
         let last = history.as_array().and_then(|history| history.last().cloned())?;
         (last["role"] == "agent").then_some(last["parts"][0]["text"].clone())
     });
-    assert_eq!(said, "queued", "what was accepted is done");
+    assert_eq!(answer, "queued", "what was accepted is done");
 }
 
 #[test]

@@ -189,18 +189,18 @@ fn init_starts_the_model_once() {
     let task = events[0].result()["id"].as_str().expect("a task").to_owned();
     assert!(events.iter().all(|event| event.json["id"] == task.as_str()));
     assert_eq!(text(&events[0].result()["history"][0]), "/init");
-    let said = events.iter().filter(|event| kind_of(event.result()) == "text-content");
-    let said: Vec<String> = said.map(|event| text_of(event.result())).collect();
-    assert_eq!(said, ["Written."]);
+    let texts = events.iter().filter(|event| kind_of(event.result()) == "text-content");
+    let texts: Vec<String> = texts.map(|event| text_of(event.result())).collect();
+    assert_eq!(texts, ["Written."]);
     let last = events.last().expect("an end");
     assert_eq!((state_of(last.result()), last.is_final()), (Some("completed"), true));
     let file = fixture.server.workspace().join("GEMINI.md");
     assert_eq!(std::fs::read_to_string(file).expect("it was written"), "# It\n");
 
     let events = fixture.init();
-    let said = events.iter().filter(|event| kind_of(event.result()) == "text-content");
-    let said: Vec<String> = said.map(|event| text_of(event.result())).collect();
-    assert_eq!(said, ["A GEMINI.md file already exists in this directory. No changes were made."]);
+    let texts = events.iter().filter(|event| kind_of(event.result()) == "text-content");
+    let texts: Vec<String> = texts.map(|event| text_of(event.result())).collect();
+    assert_eq!(texts, ["A GEMINI.md file already exists in this directory. No changes were made."]);
     assert_eq!(state_of(events.last().expect("an end").result()), Some("completed"));
 }
 

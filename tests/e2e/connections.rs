@@ -56,8 +56,8 @@ fn expect_service(server: &Server, requests: usize) {
     for n in 0..requests {
         assert_eq!(client().get("/health").status(), 200, "request {n}");
     }
-    let told = client().call("message/send", prompt("TEXT hello"));
-    assert_eq!(state_of(&told), Some("input-required"), "{told}");
+    let task = client().call("message/send", prompt("TEXT hello"));
+    assert_eq!(state_of(&task), Some("input-required"), "{task}");
 }
 
 #[test]
@@ -74,8 +74,8 @@ fn another_user_cannot_use_up_the_connections() {
     expect_service(&server, 100);
     fake.release();
     assert!(stream.any(|event| event.json.to_string().contains("ended")));
-    let told = "other users of this machine have 32 connections open";
-    assert_eq!(server.output().matches(told).count(), 1, "{}", server.output());
+    let message = "other users of this machine have 32 connections open";
+    assert_eq!(server.output().matches(message).count(), 1, "{}", server.output());
 }
 
 #[test]

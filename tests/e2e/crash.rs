@@ -48,13 +48,13 @@ fn a_session_continues_after_a_crash_and_is_not_confused_with_another() {
     say(&mut first, "STREAM 5 ++ TEXT more");
     let before = events_of_turn(&mut first);
     let mut stranger = Socket::open(&other.server.url(), &place, None);
-    let told = events_of_turn(&mut stranger);
-    assert_eq!(told.len(), 1, "{told:#?}");
+    let events = events_of_turn(&mut stranger);
+    assert_eq!(events.len(), 1, "{events:#?}");
     assert_eq!(
-        (&told[0]["kind"], &told[0]["taskId"], &told[0]["seq"]),
+        (&events[0]["kind"], &events[0]["taskId"], &events[0]["seq"]),
         (&json!("STATE_CHANGE"), &before[0]["taskId"], &before[before.len() - 1]["seq"])
     );
-    assert_ne!(told[0]["taskId"], task);
+    assert_ne!(events[0]["taskId"], task);
     say(&mut first, "TEXT then");
     assert_eq!(events_of_turn(&mut stranger), events_of_turn(&mut first));
 }
@@ -229,9 +229,10 @@ fn a_running_command_ends_with_the_server_and_its_call_is_interrupted() {
     let end = tail.last().expect("events");
     assert!(end.is_final() && state_of(end.result()) == Some("input-required"), "{end:?}");
     // Also in the profile in which a turn that has ended is a completed task.
-    let told = fixture.client().field("A2A-Extensions", EXTENSION).call("tasks/get", json!({ "id": task }));
-    assert_eq!(state_of(&told), Some("input-required"));
-    assert_eq!(told["status"]["message"]["parts"], end.result()["status"]["message"]["parts"]);
+    let task_for_devtools =
+        fixture.client().field("A2A-Extensions", EXTENSION).call("tasks/get", json!({ "id": task }));
+    assert_eq!(state_of(&task_for_devtools), Some("input-required"));
+    assert_eq!(task_for_devtools["status"]["message"]["parts"], end.result()["status"]["message"]["parts"]);
 
     let next: Vec<Event> = fixture.client().stream("message/stream", prompt_in(&task, "TEXT Going on.")).collect();
     assert_eq!(text_of(next[1].result()), "Going on.");
@@ -256,12 +257,12 @@ fn accepted_prompts_get_their_turns_after_a_crash() {
     fixture.server.restart();
     let answers = eventually("three answers", || {
         let history = fixture.task(&task)["history"].clone();
-        let said = history.as_array().into_iter().flatten();
-        let said: Vec<String> = said
+        let texts = history.as_array().into_iter().flatten();
+        let texts: Vec<String> = texts
             .filter(|message| message["role"] == "agent")
             .filter_map(|message| Some(message["parts"][0]["text"].as_str()?.to_string()))
             .collect();
-        (said.len() >= 3).then_some(said)
+        (texts.len() >= 3).then_some(texts)
     });
     assert_eq!(answers, ["answer 1", "answer 2", "answer 3"]);
 }

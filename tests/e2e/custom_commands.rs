@@ -92,8 +92,8 @@ fn a_prompt_gets_its_arguments_and_files() {
     let sent = prompt(&server);
     assert!(sent.starts_with("TEXT ok\nFix !{touch y} now in "), "{sent}");
     assert!(sent.contains("Remember !{touch z} and {{args}}.") && sent.ends_with(" and @{none.md}."), "{sent}");
-    let told: String = events.iter().map(|event| text_of(event.result())).collect();
-    assert!(told.contains("none.md is not there"), "{told}");
+    let text: String = events.iter().map(|event| text_of(event.result())).collect();
+    assert!(text.contains("none.md is not there"), "{text}");
     run(&server, "plain", &["it's", "late"]);
     assert_eq!(prompt(&server), "TEXT ok\n\n/plain it's late");
     for name in ["y", "z"] {

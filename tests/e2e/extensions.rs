@@ -26,8 +26,8 @@ fn an_extension_tells_the_model_and_forbids_tools() {
     assert_eq!(refusal(&events)["errorType"], "policy_violation");
     let asked = request(&fixture);
     assert!(!declared(&asked).contains(&"glob") && declared(&asked).contains(&"run_shell_command"));
-    let told = asked["contents"][0].to_string();
-    assert!(told.contains("Guard every gate.") && !told.contains("Not for the model."), "{told}");
+    let prompt_text = asked["contents"][0].to_string();
+    assert!(prompt_text.contains("Guard every gate.") && !prompt_text.contains("Not for the model."), "{prompt_text}");
     let refused = fixture.say("SHELL touch a");
     let response = refusal(&refused);
     assert!(response.to_string().contains("the extension guard excludes it"), "{response}");

@@ -24,9 +24,9 @@ fn long_output_is_kept_until_its_task_is_deleted_and_the_model_reads_on() {
     let (task, calls) = fixture.ask("SHELL for n in $(seq 1 20000); do echo line $n; done");
     let done = fixture.client().call("message/send", approval(&task, &calls[0], "proceed_once"));
     assert_eq!(done["status"]["state"], "input-required");
-    let told = last_result(&fixture);
-    assert!(told.contains(" characters left out ...]") && told.chars().count() < 41_000, "{told}");
-    let (_, rest) = told.split_once("\nAll of it is in ").expect("where it is");
+    let result = last_result(&fixture);
+    assert!(result.contains(" characters left out ...]") && result.chars().count() < 41_000, "{result}");
+    let (_, rest) = result.split_once("\nAll of it is in ").expect("where it is");
     let (path, rest) =
         rest.split_once(" (20000 lines). Read on with read_file from start_line ").expect("how long it is");
     let line: u64 = rest.split(',').next().and_then(|number| number.parse().ok()).expect("where to read on");

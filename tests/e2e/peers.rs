@@ -188,14 +188,14 @@ fn a_socket_in_use_is_not_replaced() {
         assert_eq!(output.status.code(), Some(78));
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    let said = second(&format!("unix:{}", taken.display()));
-    assert!(said.contains("another server listens on"), "{said}");
+    let message = second(&format!("unix:{}", taken.display()));
+    assert!(message.contains("another server listens on"), "{message}");
     assert_eq!(ask(&taken, "GET", "/health", "", "").0, 200);
     let long = dir.path().join("x".repeat(120));
-    let said = second(&format!("unix:{}", long.display()));
-    assert!(said.contains("the system allows 107"), "{said}");
-    let said = second("0.0.0.0:0");
-    assert!(said.contains("is not a loopback address"), "{said}");
+    let message = second(&format!("unix:{}", long.display()));
+    assert!(message.contains("the system allows 107"), "{message}");
+    let message = second("0.0.0.0:0");
+    assert!(message.contains("is not a loopback address"), "{message}");
 }
 
 #[test]
@@ -367,9 +367,10 @@ fn an_unidentified_peer_is_refused_until_the_tool_has_ended() {
     assert_eq!(post().0, 200);
     assert_eq!(ask(&socket, "POST", "/", JSON, &body).0, 403, "the kernel names no process there");
     let tool = Tool::start(&fixture);
-    let (status, said) = post();
-    let told = said.contains("Wait until the tool has ended") && said.contains(&socket.display().to_string());
-    assert!(status == 403 && told, "{status} {said}");
+    let (status, message) = post();
+    let names_the_way_out =
+        message.contains("Wait until the tool has ended") && message.contains(&socket.display().to_string());
+    assert!(status == 403 && names_the_way_out, "{status} {message}");
     assert_eq!(fixture.client().get("/tasks/metadata").status(), 200, "it may read");
     tool.end();
     // New connections are trusted again after the listeners' backlogs were seen empty once.

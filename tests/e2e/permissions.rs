@@ -39,8 +39,8 @@ fn permissions_are_listed_and_taken_back() {
 
     let wrong = command(&fixture, "permissions revoke", &["2", &task]);
     assert!(wrong.to_string().contains("There is no such permission in task"), "{wrong}");
-    let gone = command(&fixture, "permissions revoke", &["1", &task]);
-    assert_eq!(gone["data"]["revoked"], listed["data"]["permissions"], "{gone}");
+    let revoked = command(&fixture, "permissions revoke", &["1", &task]);
+    assert_eq!(revoked["data"]["revoked"], listed["data"]["permissions"], "{revoked}");
     fixture.server.kill9();
     fixture.server.restart();
     assert_eq!(command(&fixture, "permissions", &[&task])["data"]["permissions"], json!([]));

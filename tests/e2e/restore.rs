@@ -132,8 +132,8 @@ fn an_undo_over_json_rpc_is_a_command_and_no_prompt() {
     assert_eq!(files(&fixture), after);
     let params = json!({ "command_path": ["undo"], "args": format!("2 {task}") });
     let events: Vec<_> = fixture.client().stream("command/execute", params).collect();
-    let told: String = events.iter().map(|event| text_of(event.result())).collect();
-    assert!(told.contains("crlf.txt"), "{told}");
+    let text: String = events.iter().map(|event| text_of(event.result())).collect();
+    assert!(text.contains("crlf.txt"), "{text}");
     assert_eq!(fixture.file("crlf.txt").as_deref(), Some("one\r\ntwo\r\n"));
     let wide = fs::read(fixture.server.workspace().join("wide.txt")).expect("read");
     assert_eq!(wide, utf16("alpha beta\n"));

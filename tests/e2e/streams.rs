@@ -105,12 +105,12 @@ fn ends_of_earlier_turns_in_a_tail_do_not_end_it() {
         fixture.client().call("message/send", prompt_in(&task, &script));
     }
     let whole = fixture.whole(&task);
-    let said: Vec<String> = whole
+    let texts: Vec<String> = whole
         .iter()
         .filter(|event| kind_of(event.result()) == "text-content")
         .map(|event| text_of(event.result()))
         .collect();
-    assert_eq!(said, ["one", "two", "three"]);
+    assert_eq!(texts, ["one", "two", "three"]);
     let finals: Vec<bool> = whole.iter().map(Event::is_final).collect();
     assert_eq!(finals.iter().filter(|end| **end).count(), 1);
     assert_eq!(finals.last(), Some(&true));

@@ -42,15 +42,15 @@ fn an_idle_task_is_completed_even_after_a_restart() {
 #[test]
 fn a_finished_task_is_deleted_after_its_retention() {
     let fixture = switched(&["--retention", "1s"]);
-    let (kept, task) = (fixture.say("TEXT one"), fixture.say("TEXT two"));
-    let (kept, task) = (task_in(&kept), task_in(&task));
+    let (remaining, task) = (fixture.say("TEXT one"), fixture.say("TEXT two"));
+    let (remaining, task) = (task_in(&remaining), task_in(&task));
     let log = |task: &str| fixture.server.state_dir().join(format!("tasks/{task}.jsonl"));
     assert!(log(&task).exists());
     fixture.client().call("tasks/cancel", json!({ "id": task }));
     eventually("its log's end", || (!log(&task).exists()).then_some(()));
-    let gone = fixture.client().fault("tasks/get", json!({ "id": task }));
-    assert_eq!(gone, -32001);
-    assert_eq!(fixture.state(&kept), "input-required");
+    let error = fixture.client().fault("tasks/get", json!({ "id": task }));
+    assert_eq!(error, -32001);
+    assert_eq!(fixture.state(&remaining), "input-required");
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn the_oldest_finished_tasks_are_deleted_if_all_take_too_much_space() {
     assert_eq!([&asked, &ended, &newest].map(|task| log(task).exists()), [true, false, true]);
     assert_eq!(fixture.client().fault("tasks/get", json!({ "id": idle })), -32001);
     assert_eq!(fixture.state(&asked), "input-required");
-    let said = format!("(--state-max): the oldest 2 that were finished are deleted: {ended}, {idle}");
-    assert!(fixture.server.output().contains(&said), "{}", fixture.server.output());
+    let message = format!("(--state-max): the oldest 2 that were finished are deleted: {ended}, {idle}");
+    assert!(fixture.server.output().contains(&message), "{}", fixture.server.output());
 }
 
 #[test]

@@ -100,19 +100,19 @@ impl Review {
             Answer::Items(items) | Answer::Error { then: items, .. } => items,
             Answer::Refuse { .. } | Answer::Hang => vec![],
         };
-        let mut said = String::new();
+        let mut text_so_far = String::new();
         for item in items {
             match item {
-                Item::Text(text) => said.push_str(&text),
-                Item::Finish(_) => said.push_str("Partial."),
-                Item::Seal { signature } => _ = self.seals.insert(said.clone(), signature),
+                Item::Text(text) => text_so_far.push_str(&text),
+                Item::Finish(_) => text_so_far.push_str("Partial."),
+                Item::Seal { signature } => _ = self.seals.insert(text_so_far.clone(), signature),
                 Item::Calls(calls) => {
                     let key = |call: &script::Call| call.part()["functionCall"].to_string();
                     self.calls.extend(calls.into_iter().map(|call| (key(&call), call.signature)));
                 }
                 _ => {}
             }
-            self.texts.insert(said.clone());
+            self.texts.insert(text_so_far.clone());
         }
     }
 }

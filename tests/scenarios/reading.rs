@@ -15,8 +15,8 @@ fn send_blocking() {
     let task = reply["result"]["id"].as_str().expect("a task").to_string();
     let state = scenario.state(&task);
     assert_eq!(reply["result"], state, "the whole text, not its first chunk");
-    let said = state["history"][1]["parts"][0]["text"].as_str().unwrap_or("");
-    let stamps: Vec<u64> = support::stamp::find(said).map(|stamp| stamp.index).collect();
+    let text = state["history"][1]["parts"][0]["text"].as_str().unwrap_or("");
+    let stamps: Vec<u64> = support::stamp::find(text).map(|stamp| stamp.index).collect();
     assert_eq!(stamps, [0, 1, 2]);
     scenario.expect(&["
         > message/send
@@ -143,8 +143,8 @@ fn disconnect() {
     });
     assert_eq!(scenario.fake.counters().broken, 0, "the request to the model was not stopped");
     let history = scenario.state(&task)["history"].clone();
-    let said = history[1]["parts"][0]["text"].as_str().unwrap_or("");
-    assert!(said.ends_with("end"), "{history:#?}");
+    let text = history[1]["parts"][0]["text"].as_str().unwrap_or("");
+    assert!(text.ends_with("end"), "{history:#?}");
     scenario.send_to(&task, "TEXT Back again.");
     scenario.expect_but(
         "a task does not depend on its readers: the turn continues, and the next turn is a normal one",

@@ -48,12 +48,12 @@ impl Random {
 
     /// One of several values, each with its weight.
     pub fn weighted<T: Copy>(&mut self, from: &[(u64, T)]) -> T {
-        let mut left = self.next() % from.iter().map(|(weight, _)| weight).sum::<u64>();
+        let mut remaining = self.next() % from.iter().map(|(weight, _)| weight).sum::<u64>();
         for (weight, what) in from {
-            if left < *weight {
+            if remaining < *weight {
                 return *what;
             }
-            left -= weight;
+            remaining -= weight;
         }
         unreachable!("the weights add up")
     }
