@@ -46,12 +46,12 @@ pub const CHECKLIST: &[Behaviour] = &[
         "tests/decide/approvals.rs::a_rejection_ends_its_call_only",
         "tests/decide/approvals.rs::an_option_that_is_not_on_offer_refuses_the_whole_message",
     ])),
-    (7, "answers to calls of MCP servers, each with its own reach", Covered(&[
+    (7, "answers to calls of MCP servers, each with its own scope", Covered(&[
         "tests/mcp/approvals.rs::an_answer_for_longer_holds_for_the_tool_or_the_server_and_only_in_its_task",
         "tests/decide/mcp.rs::a_call_is_asked_about_and_an_answer_holds_for_the_tool_or_its_server",
         "tests/policy/mcp.rs::a_pattern_is_for_exactly_one_server_and_never_for_a_name",
     ])),
-    (8, "without questions nobody is asked and no answer is made up", Covered(&[
+    (8, "in a mode without questions nobody is asked and no answer is invented", Covered(&[
         "tests/checklist.rs::two_unasked_calls_run_to_their_end",
         "tests/decide/calls.rs::calls_that_are_allowed_run_without_a_question",
     ])),
@@ -62,11 +62,11 @@ pub const CHECKLIST: &[Behaviour] = &[
     (10, "a success ends its call, and nothing is left open", Covered(&[
         "tests/decide/calls.rs::calls_that_are_allowed_run_without_a_question",
     ])),
-    (11, "chunks of one utterance share a message id, the next one has another", Covered(&[
+    (11, "chunks of one answer share a message id, the next answer has another", Covered(&[
         "tests/scenarios/tasks.rs::stream_text",
         "tests/decide/model.rs::a_model_answer_is_recorded_whole_with_the_position_of_its_text",
     ])),
-    (12, "two open questions can be answered apart and differently", Covered(&[
+    (12, "two open questions can be answered separately and differently", Covered(&[
         "tests/decide/approvals.rs::two_questions_are_answered_differently_in_one_message_with_a_prompt",
         "tests/scenarios/calls.rs::parallel_one_cancelled",
     ])),
@@ -81,28 +81,28 @@ pub const CHECKLIST: &[Behaviour] = &[
     (15, "a task waits for its user only when nothing of it runs", Covered(&[
         "tests/decide/calls.rs::the_task_waits_only_when_everything_waits",
     ])),
-    (16, "an answer to a call that is not there changes nothing and is shown to nobody", Covered(&[
+    (16, "an answer to an unknown call changes nothing and is sent to nobody", Covered(&[
         "tests/decide/approvals.rs::late_and_unknown_answers_are_refused",
         "tests/e2e/approvals.rs::answers_to_calls_that_are_not_waiting_change_nothing",
     ])),
 
     // The turn.
-    (17, "what the model asked for stays as it asked for it, whatever becomes of it", Covered(&[
+    (17, "a call stays in the conversation as the model made it, whatever its result", Covered(&[
         "tests/checklist.rs::a_call_is_sent_back_to_the_model_unchanged",
         "tests/decide/approvals.rs::an_approval_is_of_exactly_what_was_shown",
     ])),
-    (18, "no checkpoint where nothing is edited", Covered(&[
+    (18, "no checkpoint without an edit", Covered(&[
         "src/task/restore/tests.rs::the_first_version_before_and_the_last_after_count",
         "tests/e2e/restore.rs::points_are_names_and_not_paths",
     ])),
-    (19, "a checkpoint before an edit, where switched on", Covered(&[
+    (19, "a checkpoint before an edit, if checkpoints are on", Covered(&[
         "tests/e2e/restore.rs::an_undo_and_a_redo_change_files_and_conversation",
         "tests/e2e/restore.rs::without_checkpoints_nothing_can_be_undone",
     ])),
     (20, "one checkpoint for all edits of a batch", Covered(&[
         "src/task/restore/tests.rs::the_first_version_before_and_the_last_after_count",
     ])),
-    (21, "the trace id of the model's answer is on what came of it", Covered(&[
+    (21, "the trace id of the model's answer is on the events that follow from it", Covered(&[
         "src/a2a/tests/coder.rs::text_and_thoughts",
         "tests/scenarios/shapes.rs::the_shape_of_every_kind_of_frame",
     ])),
@@ -111,7 +111,7 @@ pub const CHECKLIST: &[Behaviour] = &[
         "src/a2a/tests/coder.rs::changes_of_state_that_streams_end_with",
         "tests/decide/model.rs::a_model_answer_is_recorded_whole_with_the_position_of_its_text",
     ])),
-    (24, "the model that answered is the one that is told", Covered(&[
+    (24, "the model that answered is the one in the events", Covered(&[
         "tests/decide/model.rs::a_model_answer_is_recorded_whole_with_the_position_of_its_text",
     ])),
     (25, "a request that is tried again cancels no call and shows no error", Covered(&[
@@ -123,13 +123,13 @@ pub const CHECKLIST: &[Behaviour] = &[
         "tests/decide/model.rs::a_model_answer_is_recorded_whole_with_the_position_of_its_text",
         "tests/decide/prompts.rs::queued_prompts_get_their_turns_in_order",
     ])),
-    (27, "a call that is still looked at keeps the task working", Covered(&[
+    (27, "a call that is being prepared keeps the task working", Covered(&[
         "tests/decide/calls.rs::the_task_waits_only_when_everything_waits",
     ])),
     (28, "when all calls ask, the task waits", Covered(&[
         "tests/decide/calls.rs::calls_that_need_an_answer_are_asked_about_and_the_task_waits",
     ])),
-    (29, "news that belong to something else are passed over", Covered(&[
+    (29, "reports of workers for another turn or call are ignored", Covered(&[
         "tests/decide/worker_notes.rs::a_result_of_an_unknown_job_is_dropped",
         "tests/decide/worker_notes.rs::a_result_that_does_not_fit_its_job_is_dropped",
     ])),
@@ -137,10 +137,10 @@ pub const CHECKLIST: &[Behaviour] = &[
         "tests/decide/approvals.rs::an_approval_starts_the_call_and_the_task_continues",
         "tests/search.rs::no_order_of_events_violates_an_invariant",
     ])),
-    (31, "a call that is looked at is shown as scheduled, and an answered one with its answer", Covered(&[
+    (31, "a call that is being prepared is shown as scheduled, and an answered one with its answer", Covered(&[
         "src/a2a/tests/coder_calls.rs::a_call_from_plan_to_start",
     ])),
-    (32, "the same status is told once, and again when it has an answer", Covered(&[
+    (32, "an unchanged status of a call is sent once, and again when the call has an answer", Covered(&[
         "tests/scenarios/calls.rs::parallel_wait_for_final",
         "tests/checklist.rs::an_unasked_call_shows_each_status_once",
         "src/a2a/tests/coder_calls.rs::a_call_from_plan_to_start",
@@ -148,7 +148,7 @@ pub const CHECKLIST: &[Behaviour] = &[
     (33, "a text with plain line ends is found in a file with CRLF, which keeps them", Covered(&[
         "src/tool/files/replace/tests.rs::line_ends_and_the_end_of_the_file_stay_as_they_are",
     ])),
-    (34, "so is a text with CRLF", Covered(&[
+    (34, "a text with CRLF is found in such a file, too", Covered(&[
         "src/tool/files/replace/tests.rs::line_ends_and_the_end_of_the_file_stay_as_they_are",
     ])),
 
@@ -157,7 +157,7 @@ pub const CHECKLIST: &[Behaviour] = &[
         "tests/scenarios/approvals.rs::two_turns_at_once",
         "tests/scenarios/reading.rs::disconnect",
     ])),
-    (36, "a task that is over takes nothing more and leaves nothing running", Covered(&[
+    (36, "a task that has ended accepts no prompts and leaves nothing running", Covered(&[
         "tests/decide/prompts.rs::a_finished_task_accepts_no_message",
         "tests/tools.rs::a_background_command_ends_when_its_task_is_cancelled",
         "src/shell/journal/tests.rs::the_marker_follows_the_task",
@@ -167,25 +167,25 @@ pub const CHECKLIST: &[Behaviour] = &[
         "tests/decide/restart.rs::a_restart_in_every_phase",
         "tests/scenarios/reading.rs::send_write",
     ])),
-    (38, "cancelling stops the work once and says so", Covered(&[
+    (38, "cancelling stops the work once and is shown", Covered(&[
         "tests/scenarios/cancel.rs::cancel_streaming",
         "tests/scenarios/cancel.rs::cancel_idle",
         "tests/e2e/approvals.rs::every_subscriber_sees_the_cancellation",
     ])),
-    (39, "cancelling is kept, also in the middle of a turn", Covered(&[
+    (39, "a cancellation is recorded, also in the middle of a turn", Covered(&[
         "tests/decide/endings.rs::a_cancel_ends_the_task_in_every_phase",
         "tests/decide/status.rs::every_log_of_these_tests_round_trips_through_the_journal",
         "tests/scenarios/calls.rs::shell_cancel_running",
     ])),
 
     // Whole streams, and the endpoints beside the protocol.
-    (40, "an answer in words is four frames, the last of them final", Covered(&[
+    (40, "a text reply is four frames, the last of them final", Covered(&[
         "tests/checklist.rs::a_text_reply_is_four_frames",
     ])),
-    (41, "a call that asks is six frames", Covered(&[
+    (41, "a call that needs approval is six frames", Covered(&[
         "tests/checklist.rs::a_question_is_asked_in_six_frames_and_two_in_eight",
     ])),
-    (42, "two that ask are eight, both announced before either asks", Covered(&[
+    (42, "two calls that need approval are eight frames, both announced before either asks", Covered(&[
         "tests/checklist.rs::a_question_is_asked_in_six_frames_and_two_in_eight",
     ])),
     (43, "without questions two calls run through, and one final frame ends it", Covered(&[
@@ -194,10 +194,10 @@ pub const CHECKLIST: &[Behaviour] = &[
     (44, "a call that needs no answer is shown in every status; once each, not \"scheduled\" three times", Covered(&[
         "tests/checklist.rs::an_unasked_call_shows_each_status_once",
     ])),
-    (45, "and the same without questions", Covered(&[
+    (45, "the same in a mode without questions", Covered(&[
         "tests/checklist.rs::an_unasked_call_shows_each_status_once",
     ])),
-    (46, "words and thoughts carry the trace id", Covered(&["tests/scenarios/shapes.rs::the_shape_of_every_kind_of_frame"])),
+    (46, "texts and thoughts carry the trace id", Covered(&["tests/scenarios/shapes.rs::the_shape_of_every_kind_of_frame"])),
     (47, "the list of commands", Covered(&[
         "tests/e2e/commands.rs::both_apis_list_the_slash_commands",
         "src/a2a/commands.rs::both_lists",
@@ -235,9 +235,9 @@ pub const CHECKLIST: &[Behaviour] = &[
         "tests/checklist.rs::nobody_outside_this_machine_can_connect",
         "src/config/mod.rs::wrong_values_are_named",
     ])),
-    (60, "a task can be made before anything is said in it", Covered(&["tests/scenarios/tasks.rs::create_task"])),
-    (61, "what is known of a task can be read", Covered(&["tests/scenarios/tasks.rs::metadata"])),
-    (62, "and of all of them", Covered(&["tests/scenarios/tasks.rs::metadata"])),
+    (60, "a task can be created without a prompt", Covered(&["tests/scenarios/tasks.rs::create_task"])),
+    (61, "the metadata of a task can be read", Covered(&["tests/scenarios/tasks.rs::metadata"])),
+    (62, "the metadata of all tasks can be read", Covered(&["tests/scenarios/tasks.rs::metadata"])),
     (63, "an unknown task is not found", Covered(&[
         "tests/scenarios/tasks.rs::metadata",
         "tests/scenarios/tasks.rs::unknown_task",
@@ -249,11 +249,11 @@ pub const CHECKLIST: &[Behaviour] = &[
         "tests/hostile.rs::opening_a_hostile_workspace_runs_and_loads_nothing",
         "src/config/settings.rs::a_workspace_cannot_decide_about_trust_or_policies",
     ])),
-    (66, "none of the variables it brings count while it is not trusted", Covered(&[
+    (66, "the variables of a repository have no effect while it is not trusted", Covered(&[
         "tests/hostile.rs::opening_a_hostile_workspace_runs_and_loads_nothing",
         "src/shell/start/workspace_settings.rs::files_of_an_untrusted_workspace_are_not_used",
     ])),
-    (67, "trusted, they count for configuration and reach no environment", Covered(&[
+    (67, "the variables of a trusted repository configure the server and reach no environment", Covered(&[
         "src/shell/start/workspace_settings.rs::files_of_a_trusted_workspace_override_the_users_but_not_the_systems",
         "tests/hostile.rs::trusted_workspace_settings_apply_to_that_workspace_only",
     ])),
@@ -261,25 +261,25 @@ pub const CHECKLIST: &[Behaviour] = &[
         "tests/hostile.rs::opening_a_hostile_workspace_runs_and_loads_nothing",
         "src/shell/start/workspace_settings.rs::files_of_an_untrusted_workspace_are_not_used",
     ])),
-    (69, "those of a trusted one count, over the user's", Covered(&[
+    (69, "settings of a trusted repository override the user's", Covered(&[
         "src/shell/start/workspace_settings.rs::files_of_a_trusted_workspace_override_the_users_but_not_the_systems",
         "src/config/settings.rs::later_files_override_earlier_ones_but_prohibitions_stay",
     ])),
-    (70, "where policies are read from is never up to a workspace", Covered(&[
+    (70, "a workspace cannot choose where policies are read from", Covered(&[
         "src/config/settings.rs::a_workspace_cannot_decide_about_trust_or_policies",
     ])),
     (71, "settings of both generations are read, and unknown ones do no harm", Covered(&[
         "src/config/settings.rs::old_and_new_keys_have_the_same_effect",
         "src/config/settings.rs::an_invalid_value_is_reported_and_the_rest_is_used",
     ])),
-    (72, "the operator's explicit word beats the variable; a client's word about trust is no word", Covered(&[
+    (72, "the operator's flag overrides the variable; a client cannot grant trust", Covered(&[
         "src/config/trust.rs::the_operators_decision_applies_to_the_servers_workspace",
         "tests/hostile.rs::opening_a_hostile_workspace_runs_and_loads_nothing",
     ])),
-    (73, "the variable says yes or no", Covered(&[
+    (73, "the variable grants or denies trust", Covered(&[
         "src/config/trust.rs::the_operators_decision_applies_to_the_servers_workspace",
     ])),
-    (74, "nothing said is not trusted", Covered(&[
+    (74, "without flag, variable and file a workspace is not trusted", Covered(&[
         "src/config/trust.rs::the_operators_decision_applies_to_the_servers_workspace",
         "src/shell/start/workspace_settings.rs::an_invalid_file_of_trusted_folders_is_an_error",
     ])),
@@ -293,7 +293,7 @@ pub const CHECKLIST: &[Behaviour] = &[
     (77, "subagents are on unless switched off", NotCovered(SUBAGENTS)),
     (78, "whether somebody sits at a terminal",
         NotCovered("a command never has input, whether the program has a terminal or not; tests/children.rs holds that")),
-    (79, "going without questions is the operator's to allow, by variable or flag; otherwise the usual rules hold", Covered(&[
+    (79, "only the operator can allow a mode without questions, by variable or flag; otherwise the usual rules hold", Covered(&[
         "src/config/mod.rs::permissive_modes_need_the_operator_and_a_trusted_workspace",
         "tests/checklist.rs::two_unasked_calls_run_to_their_end",
         "tests/policy.rs::modes_decide_about_the_other_tools",

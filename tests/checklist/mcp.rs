@@ -25,7 +25,7 @@ pub const CHECKS: &[Behaviour] = &[
         "tests/mcp/calls.rs::a_server_that_ends_in_a_call_fails_it_at_once_and_is_started_again",
         "tests/mcp/calls.rs::a_call_does_not_wait_for_the_server_to_be_started_again",
     ])),
-    (6, "a server is started five times, and then when somebody asks for it", Covered(&[
+    (6, "a server is started five times in ten minutes, and then only by a command", Covered(&[
         "src/mcp/state.rs::check_6_a_server_is_started_five_times_in_ten_minutes",
         "tests/mcp/life.rs::a_server_that_always_ends_is_started_five_times",
         "tests/mcp/life.rs::a_server_that_ends_while_it_is_started_again_is_started_once_more",
@@ -49,7 +49,7 @@ pub const CHECKS: &[Behaviour] = &[
     (10, "both forms of an answer mean the same", Covered(&[
         "tests/mcp/network.rs::answers_as_json_and_as_events_are_the_same",
     ])),
-    (11, "line ends and the borders of packets change no event", Covered(&[
+    (11, "line ends and packet boundaries change no event", Covered(&[
         "src/mcp/transport/http/tests.rs::check_11_line_ends_and_splits_do_not_change_the_events",
     ])),
     (12, "session and version are on each request after the first", Covered(&[
@@ -63,11 +63,11 @@ pub const CHECKS: &[Behaviour] = &[
     (14, "a session that is lost twice in a row is an error, also with status 400", Covered(&[
         "tests/mcp/network.rs::a_lost_session_is_begun_again_and_the_call_is_repeated_once",
     ])),
-    (15, "a stream with event ids goes on where it broke off", Covered(&[
+    (15, "a stream with event ids continues where it broke off", Covered(&[
         "src/mcp/transport/http/tests.rs::check_15_a_stream_that_is_cut_goes_on_after_its_last_event",
         "tests/mcp/network.rs::a_stream_that_breaks_is_resumed_if_it_has_ids",
     ])),
-    (16, "a stream without ids is lost, and nothing is called twice", Covered(&[
+    (16, "a stream without ids is lost, and no call is repeated", Covered(&[
         "src/mcp/transport/http/tests.rs::check_16_a_stream_that_is_cut_without_ids_is_lost",
         "tests/mcp/network.rs::a_stream_that_breaks_is_resumed_if_it_has_ids",
     ])),
@@ -88,13 +88,13 @@ pub const CHECKS: &[Behaviour] = &[
         "src/mcp/transport/http/tests.rs::check_20_the_older_transport_names_its_endpoint_first",
         "tests/mcp/network.rs::the_older_transport_is_found_or_named",
     ])),
-    (21, "an error under a foreign id is told to people", Covered(&[
+    (21, "an error with an unknown id is shown to people", Covered(&[
         "src/mcp/transport/http/tests.rs::check_21_the_error_of_a_body_with_a_foreign_id_answers_its_request",
         "tests/mcp/network.rs::an_error_body_with_another_id_reaches_the_user",
     ])),
 
     // Sessions.
-    (22, "older versions are spoken, and an unknown one ends the connection", Covered(&[
+    (22, "older versions are supported, and an unknown one ends the connection", Covered(&[
         "src/mcp/session/tests.rs::check_22_older_versions_are_used_and_unknown_ones_end_the_connection",
         "tests/mcp/programs.rs::a_server_that_breaks_the_protocol_is_ended_and_others_go_on",
     ])),
@@ -130,11 +130,11 @@ pub const CHECKS: &[Behaviour] = &[
         "src/mcp/names.rs::check_31_names_that_become_the_same_are_both_changed",
         "tests/mcp/hostile.rs::two_servers_with_the_same_tool",
     ])),
-    (32, "a rule for one server is for no other whose name begins so", Covered(&[
+    (32, "a rule for one server is not for another whose name begins with the same text", Covered(&[
         "src/task/origin.rs::patterns_name_exactly_one_server",
         "tests/policy/mcp.rs::a_pattern_is_for_exactly_one_server_and_never_for_a_name",
     ])),
-    (33, "references in schemas end, and none is left", Covered(&[
+    (33, "references in schemas are resolved, also recursive ones, and none is left", Covered(&[
         "src/mcp/schema/tests.rs::check_33_references_are_put_in_place_and_recursion_ends",
         "src/mcp/schema/tests.rs::any_schema_becomes_a_finite_one_of_known_keywords",
     ])),
@@ -152,7 +152,7 @@ pub const CHECKS: &[Behaviour] = &[
         "src/mcp/declared.rs::check_37_the_budget_of_a_request_is_kept",
         "tests/mcp/hostile.rs::five_hundred_tools",
     ])),
-    (38, "characters that nobody sees are removed from descriptions", Covered(&[
+    (38, "invisible characters are removed from descriptions", Covered(&[
         "src/mcp/text.rs::check_38_characters_that_hide_or_reorder_text_are_removed",
         "tests/mcp/hostile.rs::a_rug_pull",
     ])),
@@ -163,7 +163,7 @@ pub const CHECKS: &[Behaviour] = &[
         "tests/mcp/calls.rs::progress_is_live_output",
         "src/tool/live.rs::live_text_comes_at_most_every_so_often",
     ])),
-    (40, "a call without a sign of life is cancelled", Covered(&[
+    (40, "a call without progress is cancelled after its time limit", Covered(&[
         "src/mcp/session/tests/calls.rs::check_40_silence_cancels_the_call",
         "tests/mcp/calls.rs::a_silent_call_is_cancelled_after_the_servers_timeout",
     ])),
@@ -176,11 +176,11 @@ pub const CHECKS: &[Behaviour] = &[
         "src/mcp/content.rs::check_42_the_text_of_an_error_is_exactly_that_of_the_server",
         "tests/mcp/calls.rs::an_error_of_a_tool_is_told_to_the_model_as_it_is",
     ])),
-    (43, "the model sees an image and not its letters", Covered(&[
+    (43, "the model gets an image as an image and not as base64 text", Covered(&[
         "src/mcp/content.rs::check_43_an_image_is_media_and_not_text",
         "tests/mcp/calls.rs::an_image_is_shown_to_the_model_as_an_image",
     ])),
-    (44, "what is in a result twice is sent once", Covered(&[
+    (44, "a content that a result has twice is sent once", Covered(&[
         "src/mcp/content.rs::check_44_structured_content_that_is_the_text_is_sent_once",
     ])),
     (45, "a missing structured part is no failure", Covered(&[
@@ -195,7 +195,7 @@ pub const CHECKS: &[Behaviour] = &[
         "src/mcp/resources.rs::check_47_only_uris_that_are_offered_are_read",
         "tests/mcp/resources.rs::check_47_a_link_of_a_result_can_be_read_in_its_task_and_an_unknown_uri_cannot",
     ])),
-    (48, "a long text is cut, and all of it is kept", Covered(&[
+    (48, "a long text is cut in the result, and stored whole", Covered(&[
         "src/tool/mcp_call/tests.rs::a_long_result_is_cut_and_kept_and_media_stay",
         "src/tool/mcp_call/tests.rs::a_long_error_of_the_server_is_cut_and_kept",
         "tests/mcp/calls.rs::a_long_result_is_cut_and_can_be_read_on",
@@ -211,12 +211,12 @@ pub const CHECKS: &[Behaviour] = &[
     ])),
 
     // Approvals and trust.
-    (51, "a call asks with its arguments in every protocol, and a yes may hold for the tool", Covered(&[
+    (51, "a question contains the arguments in every protocol, and an approval may hold for the tool", Covered(&[
         "tests/mcp/approvals.rs::every_dialect_shows_the_question",
         "tests/mcp/approvals.rs::an_answer_for_longer_holds_for_the_tool_or_the_server_and_only_in_its_task",
         "tests/decide/mcp.rs::a_call_is_asked_about_and_an_answer_holds_for_the_tool_or_its_server",
     ])),
-    (52, "a yes for a server holds for its tools in this task only", Covered(&[
+    (52, "an approval for a server holds for its tools in this task only", Covered(&[
         "tests/mcp/approvals.rs::an_answer_for_longer_holds_for_the_tool_or_the_server_and_only_in_its_task",
     ])),
     (53, "a tool that has changed is asked about again", Covered(&[
@@ -247,7 +247,7 @@ pub const CHECKS: &[Behaviour] = &[
     (59, "a server cannot approve calls at our port", Covered(&[
         "tests/mcp/trust.rs::a_server_cannot_approve_calls",
     ])),
-    (60, "secrets of settings are nowhere to be read", Covered(&[
+    (60, "secrets of settings are in no log, event or file", Covered(&[
         "src/mcp/config/tests.rs::check_60_no_secret_is_printed_and_all_are_removed_from_texts",
         "tests/mcp/secrets.rs::no_secret_of_the_settings_is_shown_or_stored",
     ])),
@@ -257,7 +257,7 @@ pub const CHECKS: &[Behaviour] = &[
         "src/mcp/form.rs::check_61_a_form_with_all_kinds_of_fields_gives_typed_values",
         "tests/mcp/questions.rs::check_61_the_first_valid_answer_of_several_clients_is_given_to_the_server_with_typed_values",
     ])),
-    (62, "what people fill in is not written down", Covered(&[
+    (62, "the values that people enter are not recorded", Covered(&[
         "tests/decide/inquiries.rs::check_62_the_values_in_a_message_are_not_recorded",
         "tests/mcp/questions.rs::check_62_the_values_of_answers_are_not_in_the_journal",
     ])),
@@ -273,7 +273,7 @@ pub const CHECKS: &[Behaviour] = &[
         "src/mcp/session/tests/calls.rs::check_65_a_call_that_needs_pages_is_repeated_once",
         "tests/mcp/questions.rs::check_65_a_call_that_needs_a_page_is_repeated_once_after_the_visit",
     ])),
-    (66, "a restart voids what was asked", Covered(&[
+    (66, "a restart cancels the open questions of servers", Covered(&[
         "tests/decide/inquiries.rs::check_66_a_restart_interrupts_a_call_whose_server_asks",
         "tests/mcp/questions.rs::check_66_after_a_restart_the_call_is_interrupted_and_its_question_void",
     ])),
@@ -287,7 +287,7 @@ pub const CHECKS: &[Behaviour] = &[
     ])),
 
     // Servers that clients name.
-    (69, "without the operator's word no client names a server", Covered(&[
+    (69, "clients can name servers only if the operator allows it", Covered(&[
         "tests/mcp/clients.rs::without_the_option_every_named_server_is_refused",
     ])),
     (70, "a client never names a program", Covered(&[
@@ -332,18 +332,18 @@ pub const CHECKS: &[Behaviour] = &[
         "tests/agents/fakes.rs::check_79_a_card_of_another_origin_gets_no_credentials",
         "tests/agents/together.rs::a_cancelled_call_is_cancelled_there",
     ])),
-    (80, "a hook denies with status 2, and other failures only if it is to", Covered(&[
+    (80, "a hook denies with status 2, and with other failures only if it has `failClosed`", Covered(&[
         "src/task/definitions/command_hook.rs::exit_codes_decide",
         "tests/e2e/command_hooks.rs::a_hook_before_a_tool_denies_with_its_errors_and_other_ends_are_notices",
     ])),
-    (81, "people are asked about the arguments that a hook made", Covered(&[
+    (81, "a question contains the arguments as a hook has changed them", Covered(&[
         "tests/decide/command_hooks.rs::rewritten_arguments_take_the_place_of_those_of_the_call",
         "tests/e2e/command_hooks.rs::rewritten_arguments_are_asked_about_and_a_hook_grants_nothing",
     ])),
-    (82, "a project's hook waits for a person", Covered(&[
+    (82, "a hook of a project does not run before somebody allows it", Covered(&[
         "tests/e2e/command_hooks.rs::hooks_of_a_project_never_run_before_they_are_allowed",
     ])),
-    (83, "a hook's yes replaces no approval", Covered(&[
+    (83, "a hook that allows a call does not replace its approval", Covered(&[
         "tests/decide/command_hooks.rs::a_hook_may_have_a_call_asked_about_in_every_mode_and_grants_none",
         "tests/e2e/command_hooks.rs::rewritten_arguments_are_asked_about_and_a_hook_grants_nothing",
     ])),
@@ -369,10 +369,10 @@ pub const CHECKS: &[Behaviour] = &[
         "src/tool/files/restore/tests.rs::check_88_a_restore_that_dies_between_its_steps_can_be_made_again",
         "tests/e2e/restore.rs::an_edit_that_was_killed_has_left_the_old_content",
     ])),
-    (89, "a point is looked up and never a path", Covered(&[
+    (89, "a point is found by its name and never used as a path", Covered(&[
         "tests/e2e/restore.rs::points_are_names_and_not_paths",
     ])),
-    (90, "a purge leaves what another task needs", Covered(&[
+    (90, "deleting a task leaves content that another task needs", Covered(&[
         "src/shell/journal/tests.rs::content_that_two_logs_name_goes_with_the_second",
         "src/shell/journal/blobs.rs::old_content_that_no_journal_names_is_deleted",
     ])),
