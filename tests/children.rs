@@ -11,7 +11,7 @@ mod servers;
 mod tool_context;
 
 use gemini_a2a::base::id::TaskId;
-use gemini_a2a::limits::{Limits, STRAYS_NAMED};
+use gemini_a2a::limits::{LEFTOVERS_NAMED, Limits};
 use gemini_a2a::shell::children::procfs;
 use gemini_a2a::shell::children::trial::Trial;
 use gemini_a2a::shell::children::{Children, MARKER, Plan, sweep};
@@ -266,7 +266,7 @@ fn processes_left_behind_end_with_the_command() {
 #[test]
 fn only_a_limited_number_of_left_processes_is_named() {
     let fixture = Fixture::new();
-    for (count, named) in [(STRAYS_NAMED, STRAYS_NAMED), (STRAYS_NAMED + 1, STRAYS_NAMED)] {
+    for (count, named) in [(LEFTOVERS_NAMED, LEFTOVERS_NAMED), (LEFTOVERS_NAMED + 1, LEFTOVERS_NAMED)] {
         let command = format!("for n in {{1..{count}}}; do sleep 1000 & done");
         let output =
             fixture.tool_result(&fixture.task, "run_shell_command", json!({ "command": command })).expect("it ran");

@@ -281,7 +281,7 @@ fn repetition_inside_code_is_not_a_loop() {
 
 #[test]
 fn loop_detection_can_be_switched_off() {
-    let mut case = given(thinking("m")).with_limits(|limits| limits.loop_strikes = 0);
+    let mut case = given(thinking("m")).with_limits(|limits| limits.loop_repetitions = 0);
     for _ in 0..100 {
         let text = NoteBody::Text("The same sentence, said for the hundredth time now. ".into());
         let decision = case.decide(note(3, text)).expect("text is accepted");

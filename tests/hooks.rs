@@ -85,7 +85,7 @@ fn a_finished_task_may_have_webhooks() {
 
 #[test]
 fn webhooks_per_task_are_limited() {
-    let case = given([hook_set(&target("a")), hook_set(&target("b"))]).with_limits(|l| l.hooks = 2);
+    let case = given([hook_set(&target("a")), hook_set(&target("b"))]).with_limits(|l| l.webhooks = 2);
     case.clone().when(set("c")).refused(Refusal::HooksFull);
     case.when(set("b")).then(&[hook_set(&target("b"))], &[]);
 }

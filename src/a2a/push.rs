@@ -21,7 +21,7 @@ use crate::a2a::{present, result, snapshot as whole};
 use crate::base::http::Response;
 use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::secret::Secret;
-use crate::limits::{HOOK_TEXT_BYTES, PAGE_TASKS_MOST};
+use crate::limits::{PAGE_TASKS_MOST, WEBHOOK_TEXT_BYTES};
 use crate::task::call::{Call, Push};
 use crate::task::fault::Fault;
 use crate::task::log::event::{Created, Profile, Protocol};
@@ -142,8 +142,9 @@ pub fn resource(name: &str) -> (Option<&str>, Option<&str>) {
 
 /// Values of header lines must not contain line breaks.
 fn check_values(wish: &Wish) -> Result<(), Fault> {
-    let clean =
-        |text: &str| text.len() <= HOOK_TEXT_BYTES && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+    let clean = |text: &str| {
+        text.len() <= WEBHOOK_TEXT_BYTES && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
+    };
     let word = |text: &str| clean(text) && !text.is_empty() && !text.contains(' ');
     let id = wish.id.as_ref().map(ConfigId::as_str);
     let rows = [

@@ -399,7 +399,7 @@ impl Core {
         if !std::mem::replace(&mut audit.retry_armed, true) {
             self.timers.arm(now.mono_ms + self.settings.limits.store_retry_ms, Timer::Audit);
         }
-        let pause = self.settings.limits.store_tell_ms;
+        let pause = self.settings.limits.store_log_ms;
         if audit.told.is_none_or(|told| now.mono_ms >= told + pause) {
             audit.told = Some(now.mono_ms);
             self.out.push(Out::Log { level: Level::Error, text });

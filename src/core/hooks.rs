@@ -186,7 +186,7 @@ impl Core {
                 None => loaded.couriers.push(sent),
             }
             let (target, state, due) = (target.clone(), loaded.state.clone(), due.clone());
-            let (history, tools) = (self.settings.limits.hook_history, self.tools.shown.clone());
+            let (history, tools) = (self.settings.limits.webhook_history, self.tools.shown.clone());
             self.out.push(Out::Deliver(Delivery {
                 task: task.clone(),
                 hook: target.id.clone(),
@@ -231,7 +231,7 @@ impl Core {
                 return;
             }
             Err(DeliveryError { retry: Retry::Again { after_ms }, .. })
-                if courier.tries < self.settings.limits.hook_retries =>
+                if courier.tries < self.settings.limits.webhook_retries =>
             {
                 let jitter = 80 + self.settings.entropy.below(41);
                 let until = now.mono_ms + pause(courier.tries, jitter, after_ms, &self.settings.limits);
@@ -242,7 +242,7 @@ impl Core {
                 return;
             }
             Err(DeliveryError { message, .. }) => {
-                let health = hook.health.after_failure(&message, self.settings.limits.hook_streak);
+                let health = hook.health.after_failure(&message, self.settings.limits.webhook_failures);
                 let text = notice(task, id, &health);
                 self.out.extend(text.map(Out::warning));
                 health
@@ -308,8 +308,8 @@ fn notice(task: &TaskId, id: &ConfigId, health: &Health) -> Option<String> {
 
 /// How long to wait after so many failures, `jitter` being per cent.
 fn pause(tries: u32, jitter: u64, asked_ms: Option<u64>, limits: &Limits) -> u64 {
-    let usual = (limits.hook_retry_ms << tries.min(16)) * jitter / 100;
-    let asked = asked_ms.unwrap_or(0).min(limits.hook_longest_ms);
+    let usual = (limits.webhook_retry_ms << tries.min(16)) * jitter / 100;
+    let asked = asked_ms.unwrap_or(0).min(limits.webhook_longest_retry_ms);
     usual.max(asked)
 }
 
@@ -325,7 +325,7 @@ impl Registrations {
         while self.0.front().is_some_and(is_old) {
             self.0.pop_front();
         }
-        let may = self.0.len() < limits.hooks_per_minute;
+        let may = self.0.len() < limits.webhooks_per_minute;
         if may {
             self.0.push_back(now_ms);
         }

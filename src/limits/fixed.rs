@@ -3,10 +3,11 @@
 use super::{KIB, MIB};
 use std::time::Duration;
 
-/// Bytes after which a page of a list ends: with messages and artifacts, a hundred tasks may be hundreds of megabytes.
+/// Bytes after which a page of a list ends, because a hundred tasks with messages and artifacts may be hundreds of megabytes. The other
+/// tasks are on the next page.
 pub const LIST_BYTES: usize = 8 * MIB;
 
-/// Tasks on a page of a list: the default, and the most that a client may ask for, as in A2A 1.0.
+/// Tasks on a page of a list: the default, and the most that a client may ask for, as in A2A 1.0. A request for more is invalid.
 pub const PAGE_TASKS: usize = 50;
 pub const PAGE_TASKS_MOST: usize = 100;
 
@@ -29,13 +30,13 @@ pub const PROMPT_KEYS: usize = 256;
 /// Tasks that one conversation continues. What was said before the oldest of them is not told to the model.
 pub const CONVERSATION_TASKS: usize = 64;
 
-/// Bytes of a line of the log on standard error. A pipe that polls as writable takes this many without waiting (PIPE_BUF). A longer
-/// line is cut.
+/// Bytes of a line of the log on standard error. A pipe that is writable according to poll accepts this many without blocking
+/// (PIPE_BUF). A longer line is cut.
 pub const LOG_LINE_BYTES: usize = 4 * KIB;
-/// Bytes of the shortest secret that no line of the log contains in base64 either.
+/// Known secrets of at least this many bytes are also removed from log lines where they occur in base64. Shorter ones occur by chance.
 pub const ENCODED_SECRET_BYTES: usize = 16;
-/// Bytes of an id that a client gives to its request, and of the id of a trace. A longer id of a request is replaced by one of ours, another
-/// id of a trace is ignored.
+/// Bytes of the id that a client gives to its request, and of a trace id. A longer request id is replaced by one of ours; a trace id of
+/// another length is ignored.
 pub const REQUEST_ID_BYTES: usize = 64;
 pub const TRACE_ID_BYTES: usize = 32;
 
@@ -48,16 +49,15 @@ pub const ACCESS_NAME_BYTES: usize = 136;
 /// lines are dropped and counted.
 pub const ACCESS_PIECE_BYTES: usize = 64 * KIB;
 pub const ACCESS_PIECES: usize = 128;
-/// How long the end of the server waits for the last lines of the access log.
+/// How long the shutdown waits until the last lines of the access log are written.
 pub const ACCESS_END_MS: u64 = 1_000;
 
-/// How often the loop looks whether jobs are delayed, when it turns at all: it takes the lock of each lane.
-pub const LANE_LOOK_MS: u64 = 500;
+/// The shortest time between two checks of the event loop for delayed jobs, because a check takes the lock of each lane.
+pub const LANE_CHECK_MS: u64 = 500;
 /// Directories beside the workspace that tools may use; each call opens them all. Further ones are reported and not used.
 pub const INCLUDED_DIRECTORIES: usize = 32;
 
-/// Entries of a directory of extensions that are looked at. Their manifests are read for every model request. Further ones are
-/// reported and not used.
+/// Entries of the directory of extensions. Their manifests are read for every model request. Further ones are reported and not used.
 pub const EXTENSIONS: usize = 100;
 
 /// Custom commands of a workspace, with those of its user and extensions, the length of a file, the depth of directories, and the
@@ -83,12 +83,12 @@ pub const SKILL_LIST_BYTES: usize = 16 * KIB;
 pub const SKILL_FILES: usize = 200;
 pub const SKILL_TREE_DEPTH: usize = 8;
 
-/// Tasks whose first request in this process is remembered, for the hooks of a session. At the limit all are forgotten, and such hooks
-/// may run again.
+/// Tasks for which this process remembers that the command hooks of `SessionStart` have run. At the limit all are forgotten, and such
+/// hooks may run again.
 pub const BEGUN_TASKS: usize = 10_000;
-/// Command hooks that run at one point, how long one may take if its settings say nothing and at most, how long it has to end when it
-/// is asked to, and the length of each of its outputs. A call waits for its hooks. Further hooks are reported and not run; the rest of an
-/// output is dropped; one that takes longer is ended.
+/// Command hooks that run at one point; the default and the greatest time limit of a hook, which is ended then because its call waits for
+/// it; the time between SIGTERM and SIGKILL; and the bytes of each of its outputs. Further hooks are reported and not run; the rest of an
+/// output is dropped.
 pub const HOOKS: usize = 32;
 pub const HOOK_MS: u64 = 60_000;
 pub const HOOK_LONGEST_MS: u64 = 600_000;
@@ -96,42 +96,44 @@ pub const HOOK_END_MS: u64 = 5_000;
 pub const HOOK_OUTPUT_BYTES: usize = 256 * KIB;
 /// Characters of a reason or a text of a hook, which become part of the log and of model requests. The rest is cut.
 pub const HOOK_TEXT_CHARS: usize = 10_000;
-/// How often hooks may keep a turn from ending.
-pub const HOOK_AGAINS: u32 = 3;
+/// How often command hooks may continue one turn instead of letting it end. Then it ends.
+pub const HOOK_REPROMPTS: u32 = 3;
 
-/// Directories below the workspace whose memory files a task was told of. At the limit all are forgotten and may be told again.
-pub const MET_DIRECTORIES: usize = 10_000;
+/// Directories below the workspace whose memory files the model of a task was shown. At the limit all are forgotten, and their files may
+/// be shown again.
+pub const VISITED_DIRECTORIES: usize = 10_000;
 /// Messages about a workspace's files that are remembered so that each is logged once. At the limit all are forgotten and may be
 /// logged again.
 pub const LOGGED_ONCE: usize = 1_000;
 
-/// Bytes of a line of a journal that the index does not name: the largest event contains one request body. What follows a longer
-/// line is not read.
+/// Bytes of a line of a journal that is not in the index: the largest event contains one request body. A longer line, and everything
+/// after it, is not read.
 pub const JOURNAL_LINE_BYTES: u64 = 64 * MIB as u64;
 
-/// Depth of maps and lists in a settings file. No setting is nested like that, and the parsers are recursive. A deeper file is
-/// refused; of a YAML file only the deeper part is left out.
+/// Depth of maps and lists in a settings file. No setting needs as much, and the parsers are recursive. A deeper file is refused; of a
+/// YAML file only the deeper part is left out.
 pub const SETTINGS_DEPTH: usize = 64;
 
 /// Bytes of a URL that a tool visits or a webhook is sent to, as in common browsers and proxies. A longer one is refused.
 pub const URL_BYTES: usize = 2 * KIB;
 /// Bytes of the id, token, scheme and credentials of a webhook, each. They become header lines of every delivery, and receivers accept
 /// some KiB of these. A longer one is refused.
-pub const HOOK_TEXT_BYTES: usize = 4 * KIB;
+pub const WEBHOOK_TEXT_BYTES: usize = 4 * KIB;
 
-/// Requests to a client of the Agent Client Protocol that wait for its answer. Further calls are asked about when some were answered.
+/// Unanswered requests of the server to one client of the Agent Client Protocol. Further approvals are requested after some of them were
+/// answered.
 pub const ACP_OPEN_REQUESTS: usize = 256;
-/// Sessions on a page of its list. The rest is on further pages.
+/// Sessions on a page of a list in the Agent Client Protocol. The rest is on further pages.
 pub const ACP_PAGE: usize = 100;
-/// How long the first message of a WebSocket is waited for before it is greeted, because the message may say what the client speaks. A
-/// client that sends nothing is greeted as one of the live session.
+/// How long the server waits for the first message of a WebSocket before it sends its greeting, because that message shows which dialect
+/// the client uses. A client that sends nothing is greeted in the dialect of the live session.
 pub const GREETING_MS: u64 = 100;
 
-/// How long a server that ends waits for the disk, or for a bucket that takes the last events, the releases and the end of the heartbeat.
+/// How long the shutdown waits for the disk, or for a bucket: for the last events, the release of the tasks and the end of the heartbeat.
 pub const FLUSH_MS: u64 = 2_000;
-/// Journals that are flushed at the same time at the end.
+/// Journals that are synced at the same time during the shutdown. The others wait for their turn.
 pub const FLUSHED_AT_ONCE: usize = 16;
-/// How long the end waits until somebody has read what was written to standard output. What nobody reads until then is lost.
+/// How long the shutdown waits until the reader of standard output has read everything. What is not read by then is lost.
 pub const LAST_OUTPUT_MS: u64 = 2_000;
 /// Characters of the name of a client. The rest is cut.
 pub const CLIENT_NAME_CHARS: usize = 80;
@@ -151,10 +153,10 @@ pub const PATH_LINKS: usize = 40;
 /// is refused as an invalid parameter.
 pub const MESSAGE_PARTS: usize = 1_000;
 
-/// Output of a running call that is kept for views that show all of it each time: a screen and what was scrolled out of it. The oldest
-/// is dropped; the call's result has all of it.
+/// Bytes of output of a running call that are kept for views that repeat the whole output in each update: enough for a screen and some
+/// scrolling. The oldest output is dropped; the call's result has all of it.
 pub const LIVE_TAIL_BYTES: usize = 64 * KIB;
-/// Time between two updates that show it: nobody reads faster, and each update repeats the whole tail.
+/// Time between two such updates: nobody reads faster, and each update repeats the whole tail.
 pub const LIVE_SHOWN_MS: u64 = 100;
 
 /// Characters of the output of a user's own command that the model is shown. The rest is left out.
@@ -163,7 +165,8 @@ pub const SHELL_CHARS: usize = 10_000;
 /// Length of a command line, and the commands in it. A longer line needs approval; a longer prompt is no slash command.
 pub const COMMAND_CHARS: usize = 64 * KIB;
 pub const COMMAND_PARTS: usize = 256;
-/// Directories that a command may run in, because each `cd` before it may succeed or fail. With more the line needs approval.
+/// Directories in which a command of a line may run: each `cd` before it doubles them, because it may succeed or fail. With more the line
+/// needs approval.
 pub const LINE_DIRECTORIES: usize = 16;
 /// Paths and directory entries that are checked before a line runs without approval: the operands of its commands, and what its
 /// patterns are compared with. With more it needs approval.
@@ -189,7 +192,8 @@ pub const GIT_IDENTITIES: usize = 16;
 /// seconds; sorting and searching large files needs a tenth of this. More memory is not given to the process.
 pub const CONFINED_DATA_BYTES: u64 = 1 << 30;
 
-/// A question points out a command that does not fit a screen, and a run of blanks that could move part of it out of sight.
+/// A command with more characters or lines than this, or with a longer run of blanks, gets a warning in its question: part of it may be
+/// outside the screen.
 pub const COMMAND_LONG_CHARS: usize = 2_000;
 pub const COMMAND_LONG_LINES: usize = 40;
 pub const PADDING_CHARS: usize = 32;
@@ -202,26 +206,26 @@ pub const PATTERN_BYTES: usize = 4 * MIB;
 /// Patterns that the braces of one glob pattern may stand for: `{a,b}` makes two. A pattern with more is refused.
 pub const GLOB_ALTERNATIVES: usize = 256;
 
-/// A forward step of the time of day that no machine makes by itself. After it, the periods after which tasks are completed or deleted
-/// begin anew: a board without a clock starts in 1970. After a downtime of more than this, tasks are kept longer than they need.
+/// If the time of day jumps forward by more than this, the clock was set: a board without a battery starts in 1970. The periods after
+/// which tasks are completed or deleted then begin anew. After a longer downtime, tasks are therefore kept longer than needed.
 pub const CLOCK_STEP_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// How long the start of a server waits for the first answer of a supervisor. A program that does not answer is none.
+/// How long a starting server waits for the first answer of a supervisor. A program that does not answer is not used as a supervisor.
 pub const SUPERVISOR_TRIAL_MS: u64 = 1_000;
 
 /// A supervisor that has not yet reported the start of its program gets SIGCONT this often, because another command may have stopped it.
 pub const SUPERVISOR_CONTINUE_MS: u64 = 100;
-/// How long a supervisor kills the processes of its command. Longer than `supervisor_end_ms`, so that the server decides when it takes
-/// too long; a supervisor whose server is gone continues alone.
+/// How long a supervisor tries to kill the processes of its command. Longer than `supervisor_end_ms`, so that normally the server decides
+/// that it takes too long; a supervisor without a server continues alone.
 pub const SUPERVISOR_KILL_MS: u64 = 600_000;
-/// How long the processes that a supervisor left are killed at a time, because no command can be started meanwhile, and the wait
-/// before the next time.
+/// Time limit of one attempt to kill the processes that a dead supervisor left behind, because no command can be started meanwhile, and
+/// the wait before the next attempt.
 pub const ORPHANS_KILL_MS: u64 = 1_000;
 pub const ORPHANS_RETRY_MS: u64 = 500;
-/// Killed processes that the model is told of by number: enough to recognise them.
-pub const STRAYS_NAMED: usize = 32;
-/// How often a starting server searches for processes of a dead one. It stops all of them before it kills them; a process that forks
-/// faster than that escapes.
+/// Killed leftover processes whose process ids the model is told. Of further ones it is told the number.
+pub const LEFTOVERS_NAMED: usize = 32;
+/// How often a starting server searches for processes of a dead server. It stops all that it finds before it kills them; a process that
+/// forks faster than the searches escapes.
 pub const SWEEP_ROUNDS: usize = 200;
 /// How long a starting server waits for a process that it killed. One that is stuck in the kernel ends later.
 pub const SWEEP_WAIT_MS: u64 = 1_000;
@@ -229,22 +233,22 @@ pub const SWEEP_WAIT_MS: u64 = 1_000;
 /// Bytes read of another server's file in `instances/`. Usual files have about a hundred.
 pub const INSTANCE_BYTES: u64 = 64 * KIB as u64;
 
-/// Clients that are listed for a client that shows them: more do not fit a screen.
+/// Connected clients in a list for a client: more do not fit a screen. The others are left out.
 pub const CLIENTS_LISTED: usize = 100;
 
-/// Paths that one query for files is answered with, and files that are looked at for it.
+/// Paths in the answer to one query for files, and files that are compared with the query. The search ends at either limit.
 pub const FILES_FOUND: usize = 200;
 pub const FILES_LOOKED_AT: usize = 50_000;
 
-/// Characters of the title of a task, which is the first line of its first prompt.
+/// Characters of the title of a task, which is the first line of its first prompt. The rest is cut.
 pub const TITLE_CHARS: usize = 80;
 
-/// Tasks that are deleted after one measurement because all take too much space. If these are not enough, the next one finds more.
+/// Tasks that are deleted after one measurement of the disk space of all tasks. If they are not enough, more follow after the next one.
 pub const TASKS_DELETED_AT_ONCE: usize = 1_000;
-/// Of these, those that the log names. The rest is counted.
+/// Deleted tasks that the log names. Of the rest it has the number.
 pub const DELETED_NAMED: usize = 20;
 
-/// Truncated journals that are named at start. The rest is counted: a power failure may truncate many.
+/// Truncated journals that the log names at the start. Of the rest it has the number, because a power failure may truncate many.
 pub const SHORTENED_NAMED: usize = 20;
 
 /// How often, and at what interval, a start tries to lock the index of the journals that another server is writing. Then the start reads
@@ -258,41 +262,41 @@ pub const GIVE_WAY_PART: usize = 64;
 /// request. New ones wait in the kernel's backlog.
 pub const GIVE_WAY_MS: u64 = 250;
 
-/// Names without effect that are reported of one settings file. The rest is counted, because a file can have any number of names.
+/// Unknown names that are reported of one settings file. Of the rest the number is reported, because a file can have any number of names.
 pub const UNKNOWN_SETTINGS: usize = 20;
 
 /// Addresses to listen on, beside the default Unix socket. More are refused at start.
 pub const LISTENERS: usize = 32;
 
-/// How many ancestors of a connecting process are checked for a tool's supervisor. Shells, editors and build tools are some tens deep.
-/// A process with more is not identified and may only read.
+/// Ancestors of a connecting process that are checked for a tool's supervisor. Processes of shells, editors and build tools have some
+/// tens. A process with more is not identified and may only read.
 pub const PEER_ANCESTORS: usize = 256;
 
-/// A text of a plan or a result that is written into the journal itself. A longer one is stored beside it, so that loading a task and
-/// reading its journal do not take the time and memory of every file that was edited.
+/// Bytes of a text of a plan or a result that is written into the journal itself. A longer text is stored beside the journal, so that
+/// reading the journal does not take the time and memory of every file that was edited.
 pub const INLINE_BYTES: usize = 64 * KIB;
 
-/// The texts of a prompt that are written into the journal itself, together. People read prompts, so this is more than other texts have.
-/// What does not fit is stored beside the journal, so that writing an event takes the loop a few milliseconds.
+/// Bytes of all texts of a prompt that are written into the journal itself. It is more than [`INLINE_BYTES`], because people read prompts
+/// in journals. What does not fit is stored beside the journal, so that writing an event takes the loop only a few milliseconds.
 pub const INLINE_PROMPT_BYTES: usize = 256 * KIB;
 
-/// Bytes of a request beside the texts and files of its message, as JSON: data, metadata, edited files, ids, names. Texts and files can
-/// be stored beside the journal, all else is in it and is handled by the loop, some milliseconds for each MiB. A request with more is
-/// refused.
+/// Bytes of a request as JSON without the texts and files of its message: data, metadata, edited files, ids, names. Texts and files can
+/// be stored beside the journal; everything else is written into it by the loop, which takes some milliseconds for each MiB. A request
+/// with more is refused.
 pub const CALL_BYTES: usize = MIB;
-/// Characters of an error about a long request. They may contain names that the client chose. The rest is cut.
+/// Characters of an error about a long request, because it may repeat names that the client chose. The rest is cut.
 pub const FAULT_CHARS: usize = 1_000;
 
-/// Stored content that no journal names is deleted after this time: its event may still be on the way to the disk.
+/// Stored content that no journal names is deleted only after this time, because the event that names it may not be on disk yet.
 pub const BLOB_GRACE_MS: u64 = 3_600_000;
 
-/// Points that can be gone back to, the newest ones: a list of more is not read. What came before them can be seen with version control.
+/// Restore points of a task, the newest ones: nobody reads a longer list. Older states can be restored with version control.
 pub const RESTORE_POINTS: usize = 100;
 
 /// Characters of a diff that a command shows. The middle of a longer one is left out.
 pub const RESTORE_DIFF_CHARS: usize = 40_000;
 
-/// Milliseconds that a restore waits until the copies of files that it will overwrite are named in a journal. Journals are written within
+/// Milliseconds that a restore waits until a journal names the copies of the files that it will overwrite. Journals are written within
 /// milliseconds; if one cannot be written, nothing is overwritten.
 pub const COPIES_NAMED_MS: u64 = 5_000;
 
@@ -300,8 +304,9 @@ pub const COPIES_NAMED_MS: u64 = 5_000;
 /// that nobody writes to; without a byte the server starts.
 pub const FIRST_BYTE_MS: u32 = 500;
 
-/// Standard input that becomes a part of a prompt. Models read about 4 MiB; a longer one is refused, and files are named with `@`.
+/// Bytes of standard input that become a part of a prompt. Models read about 4 MiB. Longer input is refused; a prompt can name files with
+/// `@` instead.
 pub const STDIN_BYTES: usize = 8 * MIB;
 
-/// Schema of an MCP tool that is shown with a question about a call and is in the log with it. A longer one is left out.
+/// Bytes of the schema of an MCP tool that is shown, and logged, with the question about a call. A longer schema is left out.
 pub const MCP_SHOWN_SCHEMA_BYTES: usize = 16 * KIB;

@@ -8,8 +8,9 @@ const ENOUGH_BYTES: u64 = 4 << 30;
 /// The program itself: code, the event loop, one thread per kind of job.
 const PROGRAM_BYTES: u64 = 6 * MIB as u64;
 
-/// Memory that a request takes for each of its bytes, at most: while it is decoded it exists as bytes, as JSON and as a message, and
-/// while the model is asked as a message, as the model's JSON and as the bytes that are sent. Buffers that grow take the rest.
+/// Memory that a request takes for each of its bytes, at most. While it is decoded, its bytes, its JSON values and its message exist at
+/// the same time; while the model is asked, the message, the JSON of the model request and its bytes. Spare capacity of growing buffers
+/// takes the rest.
 const REQUEST_FACTOR: usize = 4;
 
 impl Limits {
@@ -18,9 +19,10 @@ impl Limits {
         Limits::default().with_memory(Some(bytes))
     }
 
-    /// Reduces them to a memory budget; None is any amount. Each line gives the part of the budget that a limit follows, and the least
-    /// that a server can work with; below about 8 MiB it takes more than the budget. What requests, tasks and answers take together
-    /// is counted and has five eighths of what the program leaves; the other lines are about memory that is not counted.
+    /// Reduces the limits to a memory budget; None is any amount. Each line below gives the share of the budget that a limit gets, and the
+    /// least value with which a server can work; with a budget below about 8 MiB these least values exceed the budget. The memory of
+    /// requests, tasks and answers is counted together and gets five eighths of what the program itself does not need. The other lines
+    /// limit memory that is not counted.
     pub fn with_memory(self, bytes: Option<u64>) -> Limits {
         let Some(budget) = bytes.filter(|bytes| *bytes < ENOUGH_BYTES) else {
             return Limits { memory: None, ..self };
@@ -42,7 +44,7 @@ impl Limits {
             task_total_bytes: self.task_total_bytes.min(counted / 4),
             model_event_bytes: self.model_event_bytes.min(counted / 8),
             model_answer_bytes: self.model_answer_bytes.min(counted / 8),
-            // The number of things that are kept: so many bytes of the budget for each.
+            // Numbers: one for so many bytes of the budget.
             connections: part(self.connections, 32 * KIB, 16),
             subs: part(self.subs, 32 * KIB, 16),
             tasks: part(self.tasks, 32 * KIB, 16),
@@ -54,12 +56,12 @@ impl Limits {
             // Threads, with their stacks and what their jobs read.
             model_threads: part(self.model_threads, 4 * MIB, 1),
             model_idle: part(self.model_idle, 4 * MIB, 1),
-            hook_threads: part(self.hook_threads, 16 * MIB, 1),
+            webhook_threads: part(self.webhook_threads, 16 * MIB, 1),
             bucket_threads: part(self.bucket_threads, 16 * MIB, 2),
             tool_threads: part(self.tool_threads, 32 * MIB, 1),
             disk_threads: part(self.disk_threads, 32 * MIB, 1),
             compute_threads: part(self.compute_threads, 64 * MIB, 1),
-            // The length of things: this part of the budget.
+            // Lengths: the budget divided by this number.
             hot_total_bytes: part(self.hot_total_bytes, 32, 64 * KIB),
             output_bytes: part(self.output_bytes, 32, 64 * KIB),
             file_bytes: part_u64(self.file_bytes, 64, 64 * KIB),
@@ -81,7 +83,8 @@ impl Limits {
         if self.memory.is_some() { request_bytes * REQUEST_FACTOR } else { request_bytes }
     }
 
-    /// Memory that is reserved to encode so many bytes of a task: the values and the JSON of them, or the JSON and what is sent.
+    /// Memory that is reserved to encode so many bytes of a task: first its values and their JSON exist at the same time, then the JSON and
+    /// the bytes to be sent.
     pub fn encoded(&self, bytes: usize) -> usize {
         if self.memory.is_some() { 2 * bytes } else { bytes }
     }
@@ -97,12 +100,12 @@ mod tests {
         assert_eq!(Limits::default().with_memory(None), Limits::default());
         let less = Limits::within(ENOUGH_BYTES - 1);
         let other = Limits { memory: None, output_bytes_total: Limits::default().output_bytes_total, ..less.clone() };
-        assert_eq!(other, Limits::default(), "only what is counted is counted otherwise");
+        assert_eq!(other, Limits::default(), "only the counted memory differs");
         assert!(less.output_bytes_total > less.reserved(Limits::default().output_bytes_total));
     }
 
     #[test]
-    fn every_limit_follows_a_budget() {
+    fn limits_shrink_with_the_budget() {
         let caps = |mib: u64| {
             let limits = Limits::within(mib << 20);
             (limits.body_bytes / KIB, limits.connections, limits.model_threads, limits.tool_threads, limits.file_bytes)

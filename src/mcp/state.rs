@@ -1,6 +1,6 @@
 //! The states of a server, their words on the wire, and when a server that ended is started again.
 
-use crate::limits::mcp::{FAILURES_TOLD, RESTART_MS, RESTARTS_WITHIN_MS, UNREACHED_MS};
+use crate::limits::mcp::{FAILURES_REPORTED, RESTART_MS, RESTARTS_WITHIN_MS, UNREACHED_MS};
 use std::collections::{BTreeSet, VecDeque};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub struct Told(BTreeSet<String>);
 impl Told {
     /// Whether this one is new to them.
     pub fn is_new(&mut self, why: &str) -> bool {
-        if self.0.len() >= FAILURES_TOLD && !self.0.contains(why) {
+        if self.0.len() >= FAILURES_REPORTED && !self.0.contains(why) {
             self.0.clear();
         }
         self.0.insert(why.to_owned())
@@ -104,9 +104,9 @@ mod tests {
     fn a_failure_is_told_once() {
         let mut told = Told::default();
         let mut is_new = |number: usize| told.is_new(&format!("failure {number}"));
-        assert!((0..FAILURES_TOLD).all(&mut is_new));
-        assert!(!(0..FAILURES_TOLD).any(&mut is_new), "as many as are remembered");
-        assert!(is_new(FAILURES_TOLD) && is_new(0) && !is_new(0), "one more empties the memory");
+        assert!((0..FAILURES_REPORTED).all(&mut is_new));
+        assert!(!(0..FAILURES_REPORTED).any(&mut is_new), "as many as are remembered");
+        assert!(is_new(FAILURES_REPORTED) && is_new(0) && !is_new(0), "one more empties the memory");
     }
 
     #[test]

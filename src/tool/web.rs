@@ -86,7 +86,7 @@ impl Web {
     fn follow(&self, agent: &Agent, url: &Url, limits: &Limits) -> Result<String, String> {
         let until = Instant::now() + Duration::from_millis(limits.fetch_ms);
         let mut url = url.clone();
-        for _ in 0..=limits.fetch_hops {
+        for _ in 0..=limits.fetch_redirects {
             let left = until.saturating_duration_since(Instant::now());
             let request = agent.get(url.uri().clone()).config();
             let request = request.timeout_global(Some(left)).build();
@@ -106,7 +106,7 @@ impl Web {
                 .join(target, self.judge)
                 .map_err(|wrong| format!("redirected to a place that is not visited: {wrong}"))?;
         }
-        Err(format!("redirected more than {} times", limits.fetch_hops))
+        Err(format!("redirected more than {} times", limits.fetch_redirects))
     }
 }
 
@@ -323,7 +323,7 @@ pub(super) mod tests {
 
     #[test]
     fn redirections_end() {
-        let limits = Limits { fetch_hops: 2, ..Limits::default() };
+        let limits = Limits { fetch_redirects: 2, ..Limits::default() };
         let hop = || ("/", redirect("/"));
         let enough = serve(vec![hop(), hop(), ("/", page("text/plain", "end"))]);
         assert_eq!(get(enough, "/", &limits), Ok("end".into()));

@@ -3,7 +3,7 @@
 
 use crate::base::clock::Now;
 use crate::base::id::{CallId, Seq, TaskId};
-use crate::limits::ui::{FILES_ASKED, FRAME_MS, PROSE_COLUMNS, SPINNER_MS, TOAST_MS};
+use crate::limits::ui::{FILES_REQUESTED, FRAME_MS, PROSE_COLUMNS, SPINNER_MS, TOAST_MS};
 use crate::task::form::ReplyAction;
 use crate::task::log::event::{Event, hooks};
 use crate::task::log::record::Record;
@@ -193,7 +193,7 @@ impl Ui {
             self.leave_hidden_question();
         }
         if let (Some(query), Some(task)) = (self.composer.wish.take(), self.task.clone()) {
-            self.ask(Ask::Files { task, query, limit: FILES_ASKED });
+            self.ask(Ask::Files { task, query, limit: FILES_REQUESTED });
         }
         std::mem::take(&mut self.acts)
     }

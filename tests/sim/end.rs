@@ -50,7 +50,7 @@ impl Simulation {
     /// Every receiver has received what it should, or the log says why not.
     pub(super) fn check_webhooks(&mut self) {
         self.ledger.refresh();
-        let well = self.webhooks.audit(&self.ledger, self.limits.hook_retries);
+        let well = self.webhooks.audit(&self.ledger, self.limits.webhook_retries);
         for _ in 0..well {
             self.tally.count("webhook received everything");
         }

@@ -326,7 +326,7 @@ impl Simulation {
                     false => DeliveryOutcome::Arrives,
                 };
                 self.trace_step(|| format!("{delivery:?} {outcome:?}"));
-                let history = self.limits.hook_history;
+                let history = self.limits.webhook_history;
                 self.webhooks.take(delivery, at, outcome, &mut self.ledger, history);
             }
             Out::Files(request) => panic!("no client of the simulation looks for files: {request:?}"),

@@ -102,7 +102,7 @@ fn faults_name_the_wrong_member() {
         let fault = read(given.clone()).expect_err("refused");
         assert_eq!(fault.kind, FaultKind::InvalidParams, "{given}");
     }
-    let long = "x".repeat(HOOK_TEXT_BYTES + 1);
+    let long = "x".repeat(WEBHOOK_TEXT_BYTES + 1);
     assert!(read(json!({"url": url, "token": long})).is_err());
 }
 

@@ -304,7 +304,9 @@ pub const OPTIONS: &[Row] = &[
         .takes(Time(|s, ms| s.limits.model_retry_ms = ms)),
     operator("--retry-wait a2a.retryWait", "first wait before it is made again; doubled each time, up to 30s")
         .default("5s")
-        .takes(Length(|s, ms| (s.limits.backoff_ms, s.limits.rebreak_ms) = (ms, ms.min(Limits::default().rebreak_ms)))),
+        .takes(Length(|s, ms| {
+            (s.limits.backoff_ms, s.limits.stream_retry_ms) = (ms, ms.min(Limits::default().stream_retry_ms))
+        })),
     operator("--idle-ttl a2a.idleTtl", "a task that nobody continues for this time is completed")
         .default("never")
         .takes(Time(|s, ms| s.limits.times.idle_ms = ms)),
@@ -335,7 +337,7 @@ pub const OPTIONS: &[Row] = &[
         .default("0.5")
         .takes(Share(|s, share| s.limits.compress_tokens = (share * CONTEXT_TOKENS) as u64)),
     workspace("model.disableLoopDetection", "`true` turns loop detection off")
-        .takes(Switch(|s, off| s.limits.loop_strikes = if off { 0 } else { Limits::default().loop_strikes })),
+        .takes(Switch(|s, off| s.limits.loop_repetitions = if off { 0 } else { Limits::default().loop_repetitions })),
     workspace("general.maxAttempts", "attempts of a model request that fails, at most 10").default("10").takes(Number(
         1,
         "a whole number from 1 on",

@@ -181,7 +181,7 @@ fn time_and_space_cases() -> Vec<Case> {
         ("--model-timeout 1m", "a2a.modelTimeout", "\"60s\"", Settings::default()),
         ("--retry-for 2m", "a2a.retryFor", "\"120s\"", Settings::default()),
         ("--retry-for never", "a2a.retryFor", "\"never\"", limits(|l| l.model_retry_ms = None)),
-        ("--retry-wait 9ms", "a2a.retryWait", "\"9ms\"", limits(|l| (l.backoff_ms, l.rebreak_ms) = (9, 9))),
+        ("--retry-wait 9ms", "a2a.retryWait", "\"9ms\"", limits(|l| (l.backoff_ms, l.stream_retry_ms) = (9, 9))),
         ("--idle-ttl never", "a2a.idleTtl", "\"never\"", Settings::default()),
         ("--idle-ttl 24h", "a2a.idleTtl", "\"24h\"", times(|t| t.idle_ms = Some(86_400_000))),
         ("--retention 30d", "a2a.retention", "\"30d\"", Settings::default()),

@@ -16,7 +16,7 @@ use crate::core::test_core::TestCore;
 use crate::core::test_core::core_harness::waiting;
 use crate::core::{Input, Setup};
 use crate::limits::Limits;
-use crate::limits::access::CREDENTIALS_LOOK_MS;
+use crate::limits::access::CREDENTIALS_CHECK_MS;
 use crate::task::access::credentials::CredentialsFile;
 use crate::task::access::token::{self, Hash};
 use ::core::net::IpAddr;
@@ -154,7 +154,7 @@ impl Server {
     /// The credentials file is changed and looked at.
     pub fn change(&mut self, credentials: &[Value]) {
         self.test.credentials = Some(Ok(file(credentials)));
-        self.test.later(CREDENTIALS_LOOK_MS);
+        self.test.later(CREDENTIALS_CHECK_MS);
     }
 
     /// The requests that the access log was told of since the last look.

@@ -10,7 +10,7 @@ use crate::core::connections::guard;
 use crate::core::operation::exchange::CloseReason;
 use crate::core::timers::Timer;
 use crate::core::{Core, Out};
-use crate::limits::access::CREDENTIALS_LOOK_MS;
+use crate::limits::access::CREDENTIALS_CHECK_MS;
 use crate::task::access::Principal;
 use crate::task::access::credentials::CredentialsFile;
 use crate::task::audit::{Entry, Kind, What, Who};
@@ -27,7 +27,7 @@ impl Core {
             return;
         }
         access.is_watched = true;
-        let due = access.looked_at + CREDENTIALS_LOOK_MS;
+        let due = access.looked_at + CREDENTIALS_CHECK_MS;
         if now.mono_ms < due {
             return self.timers.arm(due, Timer::Credentials);
         }
@@ -90,7 +90,7 @@ impl Core {
         }
         self.access.is_watched = self.connections.iter().next().is_some();
         if self.access.is_watched {
-            self.timers.arm(now.mono_ms + CREDENTIALS_LOOK_MS, Timer::Credentials);
+            self.timers.arm(now.mono_ms + CREDENTIALS_CHECK_MS, Timer::Credentials);
         }
     }
     /// Serves a request, after the credentials file was looked at if it may have changed unnoticed. Public requests never wait.

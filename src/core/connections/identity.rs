@@ -152,7 +152,7 @@ impl Core {
 
     /// Counts a connection that was refused, and writes to the log from time to time.
     pub(in crate::core) fn count_refusal(&mut self, why: &str, now: Now) {
-        let pause = self.settings.limits.refusal_tell_ms;
+        let pause = self.settings.limits.refusal_log_ms;
         let text = self.connections.refusals.count(why, pause, now);
         self.out.extend(text.map(Out::warning));
     }
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn the_first_refusal_is_logged_and_then_some_from_time_to_time() {
         let mut client = Client::new(Peer::Stranger);
-        let limit = client.test.limits.refusal_tell_ms;
+        let limit = client.test.limits.refusal_log_ms;
         let refused = |client: &mut Client| {
             client.key = client.test.core.opened(Peer::Stranger, client.test.now);
             let (_, first) = client.send(GET);

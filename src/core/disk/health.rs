@@ -74,7 +74,7 @@ impl Core {
             format!("Journals cannot be written: {hint}. Until then nothing new begins and what was begun waits.");
         self.disk.health.problem = Some(problem);
         self.arm_trial(now.mono_ms + self.settings.limits.store_retry_ms);
-        let pause = self.settings.limits.store_tell_ms;
+        let pause = self.settings.limits.store_log_ms;
         let told = self.disk.health.told;
         if told.is_some_and(|told| now.mono_ms < told + pause) {
             return;

@@ -171,7 +171,7 @@ fn tries_are_spaced_and_end() {
 fn what_takes_the_place_of_something_that_failed_has_its_own_tries() {
     let mut test = TestCore::new();
     let task = test.begin(Dialect::RPC_03, Some(wish(None)));
-    for _ in 1..test.limits.hook_retries {
+    for _ in 1..test.limits.webhook_retries {
         let delivery = test.taken();
         test.answer(&delivery, Err(again()));
         test.later(20_000);
@@ -181,7 +181,7 @@ fn what_takes_the_place_of_something_that_failed_has_its_own_tries() {
     // One try is left when the task comes to its end.
     test.cancel(&task);
     test.later(20_000);
-    for _ in 0..=test.limits.hook_retries {
+    for _ in 0..=test.limits.webhook_retries {
         let delivery = test.taken();
         assert_eq!(gist(&delivery), "task canceled");
         test.answer(&delivery, Err(again()));
@@ -212,7 +212,7 @@ fn a_receiver_that_asks_for_patience_gets_some() {
 
 #[test]
 fn a_dead_receiver_is_left_alone_until_it_is_set_again() {
-    let limits = Limits { hook_streak: 3, ..Limits::default() };
+    let limits = Limits { webhook_failures: 3, ..Limits::default() };
     let mut test = TestCore::with(limits, Switches::default());
     let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
     test.end_turn();
@@ -321,7 +321,7 @@ fn a_webhook_that_is_set_again_during_a_delivery_gets_the_event_at_its_new_url()
     test.answer(&second, Err(again()));
     assert_eq!(test.sent, []);
     test.push(&task, Push::Set(moved(2)));
-    for _ in 0..=test.limits.hook_retries {
+    for _ in 0..=test.limits.webhook_retries {
         let delivery = test.taken();
         assert_eq!(delivery.url, "https://client.example/2");
         assert_eq!(test.health(&task).failed, 0);
@@ -359,7 +359,7 @@ fn webhooks_are_asked_for_by_their_names() {
 
 #[test]
 fn a_task_has_so_many_webhooks_and_a_minute_so_many_registrations() {
-    let limits = Limits { hooks: 2, hooks_per_minute: 4, ..Limits::default() };
+    let limits = Limits { webhooks: 2, webhooks_per_minute: 4, ..Limits::default() };
     let mut test = TestCore::with(limits, Switches::default());
     let task = test.begin(Dialect::REST_10, None);
     for (id, fine) in [("a", true), ("b", true), ("c", false), ("b", true), ("a", false)] {
@@ -447,7 +447,7 @@ fn a_receiver_that_never_answers_keeps_a_task_for_its_tries_and_no_longer() {
     test.drain();
     test.cancel(&task);
     test.note(NoteBody::Died("stopped".into()));
-    for _ in 0..=test.limits.hook_retries {
+    for _ in 0..=test.limits.webhook_retries {
         let delivery = test.taken();
         assert!(test.remembers(&task));
         test.answer(&delivery, Err(again()));

@@ -15,7 +15,7 @@ use crate::core::requests::answer::explain;
 use crate::core::requests::needs::Needs;
 use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::{Core, Out, Site};
-use crate::limits::store::HEARD_MS;
+use crate::limits::store::OWNER_DECISION_MS;
 use crate::task::access::{Principal, of_inbox_call};
 use crate::task::call::Call;
 use crate::task::fault::{Fault, FaultKind};
@@ -94,7 +94,7 @@ impl Core {
         let left = InboxRequest { request: id.clone(), at: now.unix_ms, by: request.caller.by.clone(), call };
         let bytes = crate::base::json::bytes(&left).into();
         self.connections.begin_call(request.caller.conn);
-        let end_ms = now.mono_ms + HEARD_MS;
+        let end_ms = now.mono_ms + OWNER_DECISION_MS;
         self.disk.sharing.sent.push(SentRequest { task: task.clone(), id: id.clone(), request, end_ms });
         self.ask_shared(SharedRequest::Send { task: task.clone(), id, request: bytes });
     }

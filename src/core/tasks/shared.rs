@@ -12,7 +12,7 @@ use crate::core::requests::Caller;
 use crate::core::tasks::loaded_task::{LoadedTask, Mark};
 use crate::core::timers::Timer;
 use crate::core::{Core, Out};
-use crate::limits::store::{FOLLOW_FIRST_MS, FOLLOW_MS, LOOK_MS, SUMMARIES_MS};
+use crate::limits::store::{CHECK_MS, FOLLOW_FIRST_MS, FOLLOW_MS, SUMMARIES_MS};
 use crate::task::call::Call;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::Event;
@@ -78,7 +78,7 @@ impl Core {
 
     /// Once a second.
     fn looked(&mut self, standing: Standing, now: Now) {
-        self.timers.arm(now.mono_ms + LOOK_MS, Timer::Look);
+        self.timers.arm(now.mono_ms + CHECK_MS, Timer::Look);
         if let Some(trouble) = &standing.trouble {
             self.tell_trouble(trouble, now);
         }

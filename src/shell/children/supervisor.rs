@@ -14,7 +14,7 @@
 
 use super::confine::{self, Bounds};
 use super::processes;
-use crate::limits::{STRAYS_NAMED, SUPERVISOR_KILL_MS};
+use crate::limits::{LEFTOVERS_NAMED, SUPERVISOR_KILL_MS};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -133,7 +133,7 @@ fn supervise(order: Order, control: &mut UnixStream) -> io::Result<()> {
     let Ok(killed) = watch.kill_all(control) else {
         return Ok(());
     };
-    let names: Vec<String> = killed.iter().take(STRAYS_NAMED).map(u32::to_string).collect();
+    let names: Vec<String> = killed.iter().take(LEFTOVERS_NAMED).map(u32::to_string).collect();
     // The server may have ended.
     let _ = writeln!(control, "gone {}", names.join(" "));
     Ok(())

@@ -8,7 +8,7 @@ use crate::core::disk::store::Archive;
 use crate::core::operation::process::{Figures, LaneJobs};
 use crate::core::operation::readiness::Delays;
 use crate::core::{self, BlobRequest, Close, FilesRequest, Input, Out, Shell, SiteWish, Written};
-use crate::limits::{LANE_LOOK_MS, Limits};
+use crate::limits::{LANE_CHECK_MS, Limits};
 use crate::shell::event_loop::access_log::AccessLog;
 use crate::shell::event_loop::figures::{self, Reports, Stopwatch};
 use crate::shell::event_loop::log::Log;
@@ -250,7 +250,7 @@ impl Outside {
         if now.mono_ms < self.look_at {
             return None;
         }
-        self.look_at = now.mono_ms + LANE_LOOK_MS;
+        self.look_at = now.mono_ms + LANE_CHECK_MS;
         let most = Duration::from_millis(self.limits.lane_delay_ms);
         let mut delays = Delays::default();
         for load in self.jobs.lanes.loads() {

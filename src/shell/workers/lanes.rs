@@ -61,7 +61,7 @@ impl Lane {
             Lane::Tool => limits.tool_threads,
             Lane::Disk => limits.disk_threads,
             Lane::Compute => limits.compute_threads,
-            Lane::Hook => limits.hook_threads,
+            Lane::Hook => limits.webhook_threads,
             Lane::Bucket => limits.bucket_threads,
         }
     }

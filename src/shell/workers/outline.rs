@@ -24,7 +24,7 @@ pub fn draw(workspace: &Path, wanted: Wanted, limits: &Limits) -> String {
         return String::new();
     };
     let mut entries = vec![Entry::default()];
-    let mut looks = limits.tree_looks;
+    let mut looks = limits.tree_visits;
     let mut shown = 0;
     let mut queue = VecDeque::from([Ahead {
         entry: 0,
@@ -185,8 +185,8 @@ mod tests {
     #[test]
     fn what_is_too_much_is_cut_breadth_first() {
         let scratch = scratch();
-        let draw = |tree_items, tree_looks| {
-            let limits = Limits { tree_items, tree_looks, ..Limits::default() };
+        let draw = |tree_items, tree_visits| {
+            let limits = Limits { tree_items, tree_visits, ..Limits::default() };
             draw(scratch.path(), Wanted::ALL, &limits)
         };
         let whole = "a/\n  1\n  2\n  deep/\n    x\nb/\n  3\nc\nout\n";

@@ -9,7 +9,7 @@ use crate::config::WorkspaceSettings;
 use crate::config::definitions::extension::Extension;
 use crate::config::settings::Context;
 use crate::config::trust::Trust;
-use crate::limits::{BEGUN_TASKS, LOGGED_ONCE, Limits, MET_DIRECTORIES};
+use crate::limits::{BEGUN_TASKS, LOGGED_ONCE, Limits, VISITED_DIRECTORIES};
 use crate::model::memory::{Memory, Notes, Surroundings};
 use crate::model::system::Repository;
 use crate::shell::event_loop::log::Log;
@@ -149,7 +149,7 @@ impl PromptContext {
             state.met.len() - 1
         });
         let known = &mut state.met[at_task].1;
-        if known.len() >= MET_DIRECTORIES {
+        if known.len() >= VISITED_DIRECTORIES {
             known.clear();
         }
         change(known);
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(met("two", Some("one"), "a/b"), "<a><a/b>");
         assert_eq!(met("three", None, "c"), "<c>");
         assert_eq!(met("one", None, "a"), "<a>", "two tasks are remembered");
-        let many = (0..MET_DIRECTORIES).map(|n| n.to_string());
+        let many = (0..VISITED_DIRECTORIES).map(|n| n.to_string());
         context.remember_met(&"one".into(), None, |known| known.extend(many.map(PathBuf::from)));
         assert_eq!(met("one", None, "a"), "<a>", "all were forgotten");
     }

@@ -3,7 +3,7 @@
 
 use super::{Principal, Right, Rights};
 use crate::base::id::Subject;
-use crate::limits::access::{JWT_BYTES, JWT_KEYS, JWT_LEEWAY_MS, JWT_MOST_MS, SUBJECT_CHARS};
+use crate::limits::access::{JWT_BYTES, JWT_CONNECTION_MS, JWT_KEYS, JWT_LEEWAY_MS, SUBJECT_CHARS};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::signature::{ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey};
@@ -165,7 +165,7 @@ impl Rules {
         let subject = self.subject_of(claims)?;
         let principal = self.principal_of(subject).ok_or(Defect::Subject)?;
         // A time that no clock reaches is one as well; timers need a sum that fits.
-        let until = expires.saturating_add(JWT_LEEWAY_MS).min(unix_ms.saturating_add(JWT_MOST_MS));
+        let until = expires.saturating_add(JWT_LEEWAY_MS).min(unix_ms.saturating_add(JWT_CONNECTION_MS));
         Ok((Principal { until: Some(until), ..principal }, expires))
     }
 

@@ -19,7 +19,7 @@ mod time;
 mod tool_facts;
 
 use crate::base::id::{CallId, ConfigId, Seq};
-use crate::limits::{HOOK_AGAINS, Limits};
+use crate::limits::{HOOK_REPROMPTS, Limits};
 use crate::task::form::{Inquired, Reply, Wrong};
 use crate::task::log::answer::Answer;
 use crate::task::log::event::{End, Event, Final, Lifecycle, Outcome, Tries};
@@ -468,7 +468,7 @@ impl Deciding<'_> {
     /// What a command hook wants done before the turn ends. A hook that is never content is not heard for ever.
     fn kept_on_by_hook(&self) -> Option<String> {
         let hooks = &self.state.turn.hooks;
-        hooks.again.clone().filter(|_| hooks.agains < HOOK_AGAINS && self.worn_out().is_none())
+        hooks.again.clone().filter(|_| hooks.agains < HOOK_REPROMPTS && self.worn_out().is_none())
     }
 
     fn end_turn(&mut self, end: End) {

@@ -2,7 +2,7 @@
 //! Nothing is painted, and no escape sequence is ever sent.
 
 use crate::base::clock::Now;
-use crate::limits::ui::{ARM_MS, LINE_BYTES, STILL_MS, WAITING_BYTES};
+use crate::limits::ui::{ARM_MS, LINE_BYTES, STILL_WORKING_MS, WAITING_BYTES};
 use crate::task::form::ReplyAction;
 use crate::task::log::event::Event;
 use crate::task::log::record::Record;
@@ -242,7 +242,7 @@ impl Linear {
         let scene = &transcript.scene;
         let rests = matches!(scene.phase, Phase::Idle | Phase::Interrupted | Phase::Closed);
         let works = scene.runs_shell() || (!rests && scene.asked.is_empty());
-        works.then_some(self.said_at + STILL_MS)
+        works.then_some(self.said_at + STILL_WORKING_MS)
     }
 
     /// Says that the agent still works.

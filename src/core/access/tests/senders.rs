@@ -5,7 +5,7 @@ use crate::core::connections::connection::{Link, Peer};
 use crate::core::connections::identity::Identity;
 use crate::core::operation::metrics::labels::Refused;
 use crate::core::{Input, Out};
-use crate::limits::access::{CALLS_BURST, CREDENTIALS_LOOK_MS, WRONG_PER_ADDRESS};
+use crate::limits::access::{CALLS_BURST, CREDENTIALS_CHECK_MS, WRONG_PER_ADDRESS};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
@@ -178,7 +178,7 @@ fn a_preflight_needs_no_credential_and_every_other_options_does() {
 fn public_requests_do_not_wait_for_the_disk() {
     let mut server = server();
     server.test.credentials_hang = true;
-    server.test.later(10 * CREDENTIALS_LOOK_MS);
+    server.test.later(10 * CREDENTIALS_CHECK_MS);
     for path in ["/live", "/ready", "/health", "/.well-known/agent-card.json"] {
         assert_eq!(server.ask(&get(path, "")).status, 200, "{path}");
     }

@@ -2,7 +2,7 @@
 //! seconds, and nothing waits for it: what was claimed, answered and started is in the logs of the tasks anyway.
 
 use crate::bucket::names;
-use crate::limits::store::{AUDIT_COPY_ASKED_MS, AUDIT_COPY_BYTES, AUDIT_COPY_LINES, AUDIT_COPY_MS};
+use crate::limits::store::{AUDIT_COPY_BYTES, AUDIT_COPY_LINES, AUDIT_COPY_MS, AUDIT_COPY_START_MS};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl AuditCopy {
         };
         let asks = is_due && !self.is_under_way && now_ms >= self.asked_until_ms;
         if asks {
-            self.asked_until_ms = now_ms + AUDIT_COPY_ASKED_MS;
+            self.asked_until_ms = now_ms + AUDIT_COPY_START_MS;
         }
         asks
     }
@@ -114,7 +114,7 @@ mod tests {
         assert!(!copy.is_due(AUDIT_COPY_MS - 1));
         assert!(copy.is_due(AUDIT_COPY_MS));
         assert!(!copy.is_due(AUDIT_COPY_MS), "a worker has been asked");
-        assert!(copy.is_due(AUDIT_COPY_MS + AUDIT_COPY_ASKED_MS), "no worker had time");
+        assert!(copy.is_due(AUDIT_COPY_MS + AUDIT_COPY_START_MS), "no worker had time");
         let sent = text(copy.take());
         assert_eq!(sent, Some(("audit/i/000000000041.jsonl".into(), "a\nb\n".into())));
         assert!(!copy.is_due(3 * AUDIT_COPY_MS) && copy.take().is_none(), "it is under way");

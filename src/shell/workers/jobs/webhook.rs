@@ -47,7 +47,7 @@ impl Webhooks {
         let verdict = judge(&response);
         // Whether the rest of the answer arrives changes nothing.
         let rest = response.into_body().into_reader();
-        let _ = io::copy(&mut rest.take(limits.hook_reply_bytes), &mut io::sink());
+        let _ = io::copy(&mut rest.take(limits.webhook_reply_bytes), &mut io::sink());
         verdict
     }
 
@@ -58,7 +58,7 @@ impl Webhooks {
             .proxy(None)
             .max_redirects(0)
             .http_status_as_error(false)
-            .timeout_global(Some(Duration::from_millis(limits.hook_ms)))
+            .timeout_global(Some(Duration::from_millis(limits.webhook_ms)))
             .max_response_header_size(limits.model_buffer_bytes)
             .user_agent(concat!("gemini-a2a/", env!("CARGO_PKG_VERSION")))
             .build();
@@ -233,7 +233,7 @@ mod tests {
     fn a_receiver_that_is_silent_or_not_there_is_tried_again() {
         let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = silent.local_addr().expect("bound").port();
-        let limits = Limits { hook_ms: 50, ..Limits::default() };
+        let limits = Limits { webhook_ms: 50, ..Limits::default() };
         let url = || format!("http://127.0.0.1:{port}/");
         let slow = sent(url(), anywhere(), &limits).expect_err("nobody answers");
         assert_eq!(slow, again("the receiver was too slow".into()));

@@ -87,8 +87,9 @@ impl Deciding<'_> {
     pub(in crate::task) fn said(&mut self, text: String) {
         let said = &self.state.utterance;
         let (had, has) = (said.text.len(), said.text.len() + text.len());
-        let look =
-            had / LOOK_EVERY != has / LOOK_EVERY && self.rules.limits.loop_strikes > 0 && said.fences.is_multiple_of(2);
+        let look = had / LOOK_EVERY != has / LOOK_EVERY
+            && self.rules.limits.loop_repetitions > 0
+            && said.fences.is_multiple_of(2);
         let tail = look.then(|| {
             let from = said.text.floor_char_boundary(had.saturating_sub(loops::WINDOW));
             format!("{}{text}", &said.text[from..])
@@ -123,7 +124,7 @@ impl Deciding<'_> {
     pub(in crate::task) fn calls_go_in_circles(&self, answer: &Answer) -> bool {
         let mut marks = self.state.turn.marks.clone();
         marks.push(answer.mark());
-        let looked_for = self.rules.limits.loop_strikes > 0 && answer.has_calls();
+        let looked_for = self.rules.limits.loop_repetitions > 0 && answer.has_calls();
         looked_for && loops::calls_repeat(&marks)
     }
 
@@ -143,7 +144,7 @@ impl Deciding<'_> {
     }
 
     fn strikes_out(&self) -> bool {
-        self.state.turn.strikes + 1 >= self.rules.limits.loop_strikes
+        self.state.turn.strikes + 1 >= self.rules.limits.loop_repetitions
     }
 }
 

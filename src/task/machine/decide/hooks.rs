@@ -8,7 +8,7 @@ impl Deciding<'_> {
             HookInput::Set(target) => {
                 let hooks = &self.state.hooks;
                 let known = hooks.iter().any(|hook| hook.target.id == target.id);
-                if !known && hooks.len() >= self.rules.limits.hooks {
+                if !known && hooks.len() >= self.rules.limits.webhooks {
                     return Err(Refusal::HooksFull);
                 }
                 self.push(Event::HookSet { target: Arc::new(target) });

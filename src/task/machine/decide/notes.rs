@@ -189,7 +189,7 @@ impl Deciding<'_> {
                 if tries.broken >= limits.stream_tries {
                     return self.end_turn(End::Failed(error.message));
                 }
-                (tries, limits.rebreak_ms.saturating_mul(1 << broken.min(20)))
+                (tries, limits.stream_retry_ms.saturating_mul(1 << broken.min(20)))
             }
         };
         let reason = error.message;
