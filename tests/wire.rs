@@ -230,7 +230,7 @@ fn decode<'a>(cap: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Events 
         decoder.feed(piece);
         events.extend(decoder.by_ref().map(|event| event.map(|event| event.data)));
     }
-    (events, decoder.is_cut())
+    (events, decoder.ends_inside_event())
 }
 
 #[test]

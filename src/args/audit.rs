@@ -2,7 +2,7 @@
 
 use super::verbs::Given;
 use crate::base::clock::read_rfc3339;
-use crate::base::text::span;
+use crate::base::text::duration;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditArgs {
@@ -68,7 +68,7 @@ pub fn read(given: &Given) -> Result<AuditArgs, String> {
 
 fn since(text: &str) -> Result<Since, String> {
     let time = read_rfc3339(text).map(Since::Time);
-    time.or_else(|| span::parse(text).map(Since::Ago))
+    time.or_else(|| duration::parse(text).map(Since::Ago))
         .ok_or_else(|| format!("--since must be a time such as 2026-03-01T09:30:00Z, or how long ago: 24h; not {text}"))
 }
 

@@ -2,7 +2,7 @@
 
 use super::verbs::Given;
 use crate::base::id::Seq;
-use crate::base::text::span;
+use crate::base::text::duration;
 use crate::config::remote::{self, Remote};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ fn send(given: &Given) -> Result<Action, String> {
         None => Wait::No,
         Some("") => Wait::ForAnswer(None),
         Some(time) => Wait::ForAnswer(Some(
-            span::parse(time).ok_or_else(|| format!("--wait must be a time such as 30s or 5m, not {time}"))?,
+            duration::parse(time).ok_or_else(|| format!("--wait must be a time such as 30s or 5m, not {time}"))?,
         )),
     };
     let begin = given.has("--new");

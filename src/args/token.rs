@@ -1,7 +1,7 @@
 //! The command line of `token`: credentials for clients of a server with `--access token`.
 
 use super::verbs::Given;
-use crate::base::text::span;
+use crate::base::text::duration;
 use crate::task::access::Right;
 use crate::task::access::credentials::all_rights;
 
@@ -69,8 +69,9 @@ fn rights(words: Option<String>) -> Result<Vec<Right>, String> {
 }
 
 fn time(given: &Given, name: &str) -> Result<Option<u64>, String> {
-    let read =
-        |text: String| span::parse(&text).ok_or_else(|| format!("{name} must be a time such as 1h or 30d, not {text}"));
+    let read = |text: String| {
+        duration::parse(&text).ok_or_else(|| format!("{name} must be a time such as 1h or 30d, not {text}"))
+    };
     given.one(name)?.map(read).transpose()
 }
 

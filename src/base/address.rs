@@ -1,8 +1,7 @@
-//! IP addresses and host names as values: which addresses are public, and what the host of a URL is before it is resolved. Nothing
-//! here makes a lookup.
+//! IP addresses and host names as values: which addresses are public, and how the host of a URL is parsed. No names are resolved here.
 //!
-//! An address that a page, a model or a client chose must not lead to what only this machine can reach: its own services, the local
-//! network, the cloud's metadata. So it must be global unicast, and an IPv4 address inside an IPv6 address (mapped, translated or
+//! An address that a page, a model or a client chose must not lead to something that only this machine can reach: its own services, the
+//! local network, the metadata server of the cloud. So it must be global unicast, and an IPv4 address inside an IPv6 address (mapped, translated or
 //! tunnelled) is checked instead of the outer one.
 //!
 //! IPv4 addresses are accepted only as four decimal numbers. Programs disagree about `127.1`, `0x7f000001` and `017700000001`, and
@@ -81,7 +80,7 @@ fn inner_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
     Address(IpAddr),
-    /// A name to be resolved; `local` if it always means this machine or its network.
+    /// A name to be resolved. `local`: its last label is reserved for this machine or its network.
     Name {
         local: bool,
     },
@@ -163,7 +162,7 @@ mod tests {
         }
     }
 
-    /// The address itself and everything it can hide in.
+    /// The address itself, and the IPv6 addresses that contain it.
     fn forms(address: Ipv4Addr) -> [IpAddr; 4] {
         let bits = u128::from(address.to_bits());
         [

@@ -15,7 +15,7 @@ pub struct Cancel(Arc<Inner>);
 struct Inner {
     set: AtomicBool,
     hook: Mutex<Option<Hook>>,
-    /// It was set, for those who wait for that.
+    /// Wakes the threads in [`Cancel::wait`] when the flag is set.
     was_set: Condvar,
 }
 
@@ -36,7 +36,7 @@ impl Cancel {
 
     /// Waits until the time is over or the flag is set.
     pub fn wait(&self, time: Duration) {
-        // Under this lock, so that it is not set between the look at it and the wait.
+        // [`Cancel::set`] takes this lock before it notifies, so the notification cannot come between the check and the wait.
         drop(self.0.was_set.wait_timeout_while(lock(&self.0.hook), time, |_| !self.is_set()));
     }
 

@@ -76,8 +76,8 @@ pub fn read_rfc3339(text: &str) -> Option<u64> {
 }
 
 /// Parses `N` numbers with exactly these numbers of digits.
-fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Option<[u64; N]> {
-    let mut pieces = text.split(between);
+fn numbers<const N: usize>(text: &str, separator: char, digits: [usize; N]) -> Option<[u64; N]> {
+    let mut pieces = text.split(separator);
     let mut found = [0; N];
     for (number, digits) in found.iter_mut().zip(digits) {
         let piece = pieces.next()?;
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_of_http_come_back() {
+    fn written_http_dates_are_parsed_back() {
         for unix_ms in [0, 951_827_696_000, 1_772_357_400_000] {
             assert_eq!(read_http_date(&http_date(unix_ms)), Some(unix_ms));
         }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn times_come_back_whoever_wrote_them() {
+    fn times_in_every_valid_form_are_parsed() {
         for unix_ms in [0, 951_827_696_789, 1_772_357_400_125, 4_107_542_399_999] {
             assert_eq!(read_rfc3339(&rfc3339(unix_ms)), Some(unix_ms));
         }

@@ -1,6 +1,8 @@
-//! CRC-32 (IEEE 802.3) and CRC-32C (Castagnoli) with tables, eight bytes at a time, and lines of JSON that end with the first of them:
-//! `{…,"crc":"9ae0f1c2"}`, over the bytes before `,"crc"`. It detects damaged and missing bytes in the journals and in their index. A line can be ten megabytes, and the loop
-//! computes its checksum before it appends it.
+//! CRC-32 (IEEE 802.3) and CRC-32C (Castagnoli), computed eight bytes at a time with tables, because a line can have ten megabytes and the
+//! event loop computes its checksum.
+//!
+//! Lines of journals and of their index are JSON objects that end with the CRC-32 of the bytes before `,"crc"`: `{…,"crc":"9ae0f1c2"}`. It
+//! shows whether bytes of a line are damaged or missing.
 
 use crate::base::json;
 use serde::Serialize;
@@ -15,20 +17,20 @@ pub fn write_line<T: Serialize>(out: &mut Vec<u8>, object: &T) {
     writeln!(out, ",\"crc\":\"{crc:08x}\"}}").expect("memory takes it");
 }
 
-/// Whether a line, without its line break, is as [`write_line`] wrote it.
+/// Whether a line, without its line break, is complete and undamaged, as [`write_line`] wrote it.
 pub fn is_whole(line: &[u8]) -> bool {
     const TAIL: usize = r#","crc":"00000000"}"#.len();
     line.split_at_checked(line.len().wrapping_sub(TAIL))
         .is_some_and(|(head, tail)| tail == format!(",\"crc\":\"{:08x}\"}}", crc32(head)).as_bytes())
 }
 
-/// `[n]` is the effect of a byte that is followed by `n` zero bytes.
+/// Table `n` has the checksum of each byte value when `n` zero bytes follow it.
 type Tables = [[u32; 256]; 8];
 
 static IEEE: Tables = tables(0xedb8_8320);
 static CASTAGNOLI: Tables = tables(0x82f6_3b78);
 
-/// For a polynomial with its bits reversed.
+/// The tables for a polynomial, which is given with its bits reversed.
 const fn tables(polynomial: u32) -> Tables {
     let mut tables = [[0; 256]; 8];
     let mut i = 0;
@@ -64,7 +66,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     checksum(&CASTAGNOLI, bytes)
 }
 
-/// The names of the tables are written out, because an iterator over them takes twice as long in code that is compiled for size.
+/// The eight table lookups are written out, because a loop over the tables takes twice as long when compiled for size.
 fn checksum(tables: &Tables, bytes: &[u8]) -> u32 {
     let [t0, t1, t2, t3, t4, t5, t6, t7] = tables;
     let (blocks, rest) = bytes.as_chunks::<8>();
@@ -84,7 +86,7 @@ mod tests {
         assert_eq!(super::crc32(b""), 0);
     }
 
-    /// Those of RFC 3720, appendix B.4, beside the usual check value.
+    /// The values of RFC 3720, appendix B.4, and the usual check value.
     #[test]
     fn known_values_of_castagnoli() {
         let ascending: Vec<u8> = (0..32).collect();

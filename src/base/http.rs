@@ -48,7 +48,7 @@ impl Headers {
         elements.map(|element| element.trim_matches([' ', '\t'])).filter(|element| !element.is_empty())
     }
 
-    /// Whether such a list contains a word, in any case.
+    /// Whether the list of [`Headers::list`] contains a word, ignoring case.
     pub fn lists(&self, name: &str, word: &str) -> bool {
         self.list(name).any(|element| element.eq_ignore_ascii_case(word))
     }
@@ -62,7 +62,7 @@ impl Headers {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     pub method: Method,
-    /// Percent-decoded, repeated slashes collapsed, no trailing slash (but `/` itself).
+    /// Percent-decoded, without repeated slashes, and without a trailing slash unless it is `/`.
     pub path: String,
     /// Decoded query parameters in order.
     pub query: Vec<(String, String)>,
@@ -80,7 +80,7 @@ impl Request {
     }
 }
 
-/// A complete response. A stream is not one: it has a head and then frames.
+/// A complete response. Streams do not use this type: they have a head and then frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     pub status: u16,

@@ -95,7 +95,7 @@ impl fmt::Display for Seq {
     }
 }
 
-/// Where random bytes come from.
+/// A source of random bytes.
 pub struct Entropy(Box<dyn FnMut() -> [u8; 16] + Send>);
 
 impl Entropy {
@@ -103,8 +103,7 @@ impl Entropy {
         Entropy(Box::new(source))
     }
 
-    /// A source for simulations and tests: the same ids in the same order each time. A source that starts after `n` ids repeats none
-    /// of them.
+    /// A source for simulations and tests that counts upwards from `n + 1`, so that every run gets the same ids.
     pub fn counting_after(mut n: u128) -> Entropy {
         Entropy::new(move || {
             n += 1;

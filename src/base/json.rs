@@ -11,7 +11,8 @@ pub fn write<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     serde_json::to_writer(Growing(out), value).expect("our values serialise, and memory takes them");
 }
 
-/// A buffer that grows by an eighth once it is long. A vector would double, and one long text would take twice its length.
+/// A writer into a vector that grows it by an eighth once it is long. By itself a vector doubles its capacity, so that one long text would
+/// take twice its length.
 struct Growing<'a>(&'a mut Vec<u8>);
 
 impl io::Write for Growing<'_> {
@@ -37,7 +38,7 @@ pub fn bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
     out
 }
 
-/// The length of [`bytes`], which are not kept.
+/// The length of [`bytes`], without allocating them.
 pub fn len<T: Serialize + ?Sized>(value: &T) -> usize {
     let mut counted = Counted(0);
     serde_json::to_writer(&mut counted, value).expect("our values serialise");
@@ -57,12 +58,12 @@ impl io::Write for Counted {
     }
 }
 
-/// Parses JSON of a client, a model or a script.
+/// Parses JSON from a client, a model or a script, with at most [`JSON_DEPTH`] levels and [`JSON_CONTAINERS`] lists and objects.
 pub fn read<'a, T: Deserialize<'a>>(json: &'a [u8]) -> serde_json::Result<T> {
     read_within(JSON_CONTAINERS, json)
 }
 
-/// The same with another number of lists and objects.
+/// [`read`] with another limit on the number of lists and objects.
 pub fn read_within<'a, T: Deserialize<'a>>(most: usize, json: &'a [u8]) -> serde_json::Result<T> {
     let (depth, containers) = shape(json, most);
     if depth > JSON_DEPTH {
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_too_deeply_is_refused() {
+    fn json_that_is_nested_too_deeply_is_refused() {
         let read = |text: &str| read::<Value>(text.as_bytes()).map_err(|error| error.to_string());
         assert!(read(&nested(JSON_DEPTH)).is_ok());
         assert_eq!(read(&nested(JSON_DEPTH + 1)), Err("values are nested deeper than 100 levels".into()));
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_too_many_lists_and_objects_is_refused() {
+    fn json_with_too_many_lists_and_objects_is_refused() {
         let read = |count: usize| {
             let text = format!("[{}]", vec!["{}"; count - 1].join(","));
             read::<Value>(text.as_bytes()).map(|_| ()).map_err(|error| error.to_string())

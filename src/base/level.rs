@@ -1,4 +1,4 @@
-//! The levels of the log.
+//! The severity levels of log messages.
 
 use crate::base::text::words::words;
 

@@ -1,4 +1,5 @@
-//! Locks whose holders may panic. Everything they protect is valid after each step, so the next holder goes on with it.
+//! Locks a mutex even if a thread has panicked while it held the lock. The data behind such mutexes is valid after every single change, so
+//! it can be used further.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,5 +1,5 @@
-//! One line of the log, in the format that its reader expects. A line is one line and at most [`LOG_LINE_BYTES`] long, whatever its
-//! message contains: control characters are escaped, and a long message is cut, never the JSON around it.
+//! Formats log messages. Each message becomes exactly one line of at most [`LOG_LINE_BYTES`], whatever it contains: control characters are
+//! escaped, and a long message is cut, but never the JSON around it.
 
 use crate::base::clock::rfc3339;
 use crate::base::level::Level;
@@ -16,11 +16,12 @@ words! {
         Text = "text",
         /// `{"severity":"WARNING","time":"2026-03-01T09:30:00.125Z","message":"…"}`.
         Json = "json",
-        /// The same with what Google Cloud's logging adds for requests.
+        /// As `Json`; the access log also has the members that Google Cloud's logging knows for requests.
         Gcp = "gcp",
     }
 }
 
+/// Ends a message that was cut.
 const CUT: &str = " [cut]";
 
 /// The name of a level in JSON.
@@ -33,7 +34,7 @@ pub fn severity(level: Level) -> &'static str {
     }
 }
 
-/// A line with its end.
+/// The line for a message, line break included.
 pub fn line(format: LogFormat, unix_ms: u64, level: Level, text: &str) -> String {
     let time = rfc3339(unix_ms);
     match format {

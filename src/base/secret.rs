@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A value that is never printed. It is serialised as it is: into journals, and for the client that set it.
+/// A value that `Debug` never prints. Serialising it writes the value itself: into journals, and to the client that set it.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secret(String);
 
@@ -17,7 +17,7 @@ impl Secret {
         &self.0
     }
 
-    /// The text without the secret in it.
+    /// The text with every occurrence of the secret replaced by `…`.
     pub fn hide_in(&self, text: &str) -> String {
         if self.0.is_empty() { text.to_owned() } else { text.replace(&self.0, "…") }
     }

@@ -18,8 +18,8 @@ impl Key {
     }
 }
 
-/// The bits of an index, and of a generation, so that both fit into a `usize`. On 32-bit machines a slot has the same key again after
-/// it was reused 65,536 times.
+/// The number of bits of an index, and of a generation, so that both fit into a `usize`. On 32-bit machines a key repeats after its slot was
+/// reused 65,536 times.
 const HALF: u32 = usize::BITS / 2;
 const GENERATIONS: u32 = u32::MAX >> (32 - HALF);
 

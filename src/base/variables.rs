@@ -1,13 +1,13 @@
-//! Variables in texts of settings: `$NAME`, `${NAME}` and `${NAME:-default}`.
+//! References to environment variables in settings: `$NAME`, `${NAME}` and `${NAME:-default}`.
 
 use regex_lite::{Captures, Regex};
 use std::sync::LazyLock;
 
-/// A variable as a text names it.
+/// A reference to a variable.
 pub struct Variable<'a> {
     pub name: &'a str,
     pub default: Option<&'a str>,
-    /// The whole of it, with its dollar sign.
+    /// The whole reference as it is written, with the dollar sign.
     pub written: &'a str,
 }
 
@@ -19,7 +19,7 @@ impl Variable<'_> {
     }
 }
 
-/// Replaces every variable.
+/// Replaces every reference by the result of `value`.
 pub fn replace(text: &str, value: &mut dyn FnMut(&Variable<'_>) -> String) -> String {
     static VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::-([^}]*))?\})").expect("the expression is valid")

@@ -8,8 +8,8 @@ mod rows;
 mod table;
 mod unsupported;
 
+use crate::base::text::duration;
 use crate::base::text::nearest::nearest;
-use crate::base::text::span;
 use crate::config::formats::tree::{Node, Value};
 use crate::config::settings::{Layer, Settings};
 use std::borrow::Cow;
@@ -158,9 +158,9 @@ impl Row {
             Kind::OneOf(words, set) => set(settings, words.iter().position(|known| is_same_word(known, word))?),
             Kind::Time(set) => match word {
                 "never" => set(settings, None),
-                length => set(settings, Some(span::parse(length)?)),
+                length => set(settings, Some(duration::parse(length)?)),
             },
-            Kind::Length(set) => set(settings, span::parse(word)?),
+            Kind::Length(set) => set(settings, duration::parse(word)?),
             Kind::Number(least, _, set) => {
                 set(settings, word.parse().ok().filter(|n| (least..=u32::MAX.into()).contains(n))?);
             }

@@ -74,7 +74,7 @@ impl Reader {
         }
     }
 
-    /// The path of the request whose body is read or was refused, if it is known.
+    /// The path of the request whose body is being read or was refused, if it is known.
     pub fn path(&self) -> Option<&str> {
         match &self.state {
             State::Refused(refusal) => refusal.path.as_deref(),
@@ -83,7 +83,7 @@ impl Reader {
         }
     }
 
-    /// The head of the request whose body is read, as a request without a body.
+    /// The request whose body is being read, without the body.
     pub fn head(&self) -> Option<Request> {
         match &self.state {
             State::Body(request, _) => Some(Request {
@@ -99,7 +99,7 @@ impl Reader {
         }
     }
 
-    /// The header fields of the request whose body is read or was refused, if they are known.
+    /// The header fields of the request whose body is being read or was refused, if they are known.
     pub fn headers(&self) -> Option<&Headers> {
         match &self.state {
             State::Refused(refusal) => refusal.headers.as_deref(),
@@ -108,8 +108,8 @@ impl Reader {
         }
     }
 
-    /// The bytes it holds of an incomplete body.
-    pub fn held(&self) -> usize {
+    /// The length of the part of an incomplete body that the reader holds.
+    pub fn body_bytes(&self) -> usize {
         match &self.state {
             State::Body(request, _) => request.body.len(),
             State::Head(_) | State::Ended | State::Refused(_) => 0,
@@ -117,9 +117,9 @@ impl Reader {
     }
 
     /// The length of an incomplete body as far as it is known: all of it, or up to the end of the present chunk.
-    pub fn announced(&self) -> usize {
+    pub fn announced_bytes(&self) -> usize {
         match &self.state {
-            State::Body(request, body) => request.body.len() + body.left(),
+            State::Body(request, body) => request.body.len() + body.remaining(),
             State::Head(_) | State::Ended | State::Refused(_) => 0,
         }
     }
@@ -136,11 +136,12 @@ impl Reader {
 enum State {
     Head(Search),
     Body(Box<Request>, Body),
+    /// The last request of the connection was read.
     Ended,
     Refused(Box<Refusal>),
 }
 
-/// A refusal and the path of its request.
+/// A refusal, with the path and the header fields of the request if its head was parsed.
 #[derive(Debug)]
 struct Refusal {
     reject: Reject,

@@ -43,7 +43,7 @@ impl Codec {
         self.is_open
     }
 
-    /// Nothing more is sent or read.
+    /// Closes the connection: nothing more is sent or read.
     pub fn close(&mut self) {
         self.is_open = false;
     }
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_messages_however_they_are_cut() {
+    fn lines_are_messages_however_the_input_is_split() {
         let limits = Limits { ws_message_bytes: 8, ..Limits::default() };
         let text = |text: &str| Step::Text(text.to_owned());
         for piece in 1..20 {

@@ -53,7 +53,7 @@ pub struct Decoder {
     event: Event,
     /// The `event` field of the current event.
     name: String,
-    /// The last `id` field. It counts when its event is complete.
+    /// The last `id` field, which becomes `last_id` when its event is complete.
     next_id: String,
     last_id: String,
     retry_ms: Option<u64>,
@@ -124,8 +124,8 @@ impl Decoder {
         }
     }
 
-    /// Whether the input could not end here: the last event was not ended by an empty line.
-    pub fn is_cut(&self) -> bool {
+    /// Whether the input that was fed ends inside an event: its last event is not ended by an empty line.
+    pub fn ends_inside_event(&self) -> bool {
         let is_between = match self.text(&self.line) {
             [] | [b':' | b' ' | b'\t', ..] => true,
             _ => self.is_first_line && BYTE_ORDER_MARK.starts_with(&self.line),
@@ -139,7 +139,7 @@ impl Decoder {
         }
         self.line.extend_from_slice(bytes);
         match data_of(self.text(&self.line)).map(<[u8]>::len) {
-            // Before the end of the line, because it may never come.
+            // Checked before the line ends, because its end may never arrive.
             Some(added) => self.check_size(added),
             None => self.line.truncate(FIELD_BYTES + 1),
         }
@@ -156,7 +156,7 @@ impl Decoder {
                 self.last_id.clone_from(&self.next_id);
             }
             [b':' | b' ' | b'\t', ..] => {}
-            // The name alone is an empty line of data.
+            // A line that is only the name `data` adds an empty line of data.
             b"data" => self.add_data(b""),
             text => match data_of(text) {
                 Some(data) => self.add_data(data),
@@ -244,7 +244,7 @@ mod tests {
         decoder.feed(input);
         let events =
             decoder.by_ref().map(|event| event.map(|event| String::from_utf8(event.data).expect("UTF-8"))).collect();
-        (events, decoder.is_cut())
+        (events, decoder.ends_inside_event())
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_over_the_cap_costs_only_itself() {
+    fn an_event_over_the_cap_is_dropped_and_the_others_are_not() {
         let ok = |data: &str| Ok(data.to_owned());
         assert_eq!(
             decode(3, b"data: abc\n\ndata: abcd\ndata: e\n\ndata: f\ndata: g\n\n"),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn names_ids_and_times_however_they_are_cut() {
+    fn names_ids_and_retry_times_however_the_input_is_split() {
         let long = format!("id: {}\ndata: c\n\n", "x".repeat(FIELD_BYTES));
         let input = format!(
             "\u{feff}id: 1\r\nretry: 250\r\ndata:\r\n\r\nevent: endpoint\rdata: /m\r\rid: p\n\n{long}retry: 1x\nid: lost"

@@ -13,7 +13,7 @@ use ::core::net::Ipv6Addr;
 pub struct Target {
     /// The server, when the target was absolute (`http://host/path`).
     pub authority: Option<Authority>,
-    /// Decoded, begins with a slash, has no empty segments and no trailing slash (but `/` itself).
+    /// Decoded. It begins with a slash and has no empty segments and no trailing slash, unless it is `/`.
     pub path: String,
     /// Decoded parameters in order; one without `=` has an empty value.
     pub query: Vec<(String, String)>,

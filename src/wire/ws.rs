@@ -16,7 +16,7 @@ mod client;
 mod upgrade;
 
 #[cfg(feature = "tui")]
-pub use client::{Ask, Denied};
+pub use client::{Denied, HandshakeRequest};
 pub use upgrade::{Refused, Upgrade, upgrade, write_upgrade};
 
 use crate::base::buf::Buf;
@@ -38,12 +38,12 @@ pub struct Codec {
     binary: Binary,
 }
 
-/// What becomes of binary messages.
+/// What a binary message leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binary {
     /// They close the connection.
     Refused,
-    /// They are passed over.
+    /// They are ignored.
     Ignored,
 }
 
@@ -72,7 +72,7 @@ impl Codec {
         }
     }
 
-    /// Decides about the binary messages that follow.
+    /// Sets what the binary messages that follow lead to.
     pub fn set_binary(&mut self, binary: Binary) {
         self.binary = binary;
     }
@@ -106,15 +106,15 @@ impl Codec {
     /// Whether messages may be sent: neither side has sent a close frame.
     pub fn is_open(&self) -> bool {
         match self.phase {
-            Phase::Idle | Phase::Amid(_) => true,
+            Phase::Idle | Phase::InMessage(_) => true,
             Phase::Closing | Phase::Closed => false,
         }
     }
 
-    /// The bytes it holds of an incomplete message.
-    pub fn held(&self) -> usize {
+    /// The length of the part of an incomplete message that the codec holds.
+    pub fn buffered_bytes(&self) -> usize {
         match &self.phase {
-            Phase::Amid(partial) => partial.held,
+            Phase::InMessage(partial) => partial.bytes,
             Phase::Idle | Phase::Closing | Phase::Closed => 0,
         }
     }
@@ -170,11 +170,11 @@ impl Codec {
         Ok((len <= rx.len() as u64).then_some((header, len as usize)))
     }
 
-    /// Reads a complete frame, and returns what it completes.
+    /// Processes a complete frame. Returns the step that the frame completes, if any.
     fn take(&mut self, header: &FrameHeader, frame: &[u8], out: &mut Vec<u8>) -> Result<Option<Step>, Violation> {
-        let (mut partial, amid) = match mem::take(&mut self.phase) {
+        let (mut partial, is_in_message) = match mem::take(&mut self.phase) {
             Phase::Idle => (Box::new(self.partial()), false),
-            Phase::Amid(partial) => (partial, true),
+            Phase::InMessage(partial) => (partial, true),
             phase @ (Phase::Closing | Phase::Closed) => {
                 let answer = header.opcode == OpCode::Control(Control::Close);
                 self.phase = if answer { Phase::Closed } else { phase };
@@ -204,13 +204,13 @@ impl Codec {
         };
         let goes_on = match header.opcode {
             OpCode::Data(_) => {
-                partial.held += frame.len();
+                partial.bytes += frame.len();
                 !header.is_final
             }
-            OpCode::Control(_) => amid,
+            OpCode::Control(_) => is_in_message,
         };
         if goes_on {
-            self.phase = Phase::Amid(partial);
+            self.phase = Phase::InMessage(partial);
         }
         Ok(step)
     }
@@ -221,7 +221,7 @@ impl Codec {
             .write_buffer_size(0)
             .max_message_size(Some(self.message_bytes as usize))
             .max_frame_size(Some((self.message_bytes as usize).max(CONTROL_BYTES)));
-        Partial { reader: WebSocketContext::new(Role::Server, Some(config)), held: 0 }
+        Partial { reader: WebSocketContext::new(Role::Server, Some(config)), bytes: 0 }
     }
 }
 
@@ -239,7 +239,7 @@ enum Phase {
     #[default]
     Idle,
     /// A message is incomplete.
-    Amid(Box<Partial>),
+    InMessage(Box<Partial>),
     /// We have sent a close frame and wait for the client's.
     Closing,
     Closed,
@@ -249,8 +249,8 @@ enum Phase {
 #[derive(Debug)]
 struct Partial {
     reader: WebSocketContext,
-    /// The length of its frames, without control frames in between.
-    held: usize,
+    /// The length of its data frames so far.
+    bytes: usize,
 }
 
 /// Why the connection is closed: the code and the reason for the client.
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_messages_may_be_passed_over() {
+    fn binary_messages_may_be_ignored() {
         let mut codec = Codec::new(&Limits::default());
         codec.set_binary(Binary::Ignored);
         let bytes =
@@ -354,14 +354,14 @@ mod tests {
         let mut out = Vec::new();
         assert_eq!(codec.read(&mut rx, &mut out), Step::Ping, "between the pieces of a message");
         assert_eq!(codec.read(&mut rx, &mut out), Step::Text("a".into()));
-        assert_eq!(codec.held(), 0);
+        assert_eq!(codec.buffered_bytes(), 0);
         codec.set_binary(Binary::Refused);
         rx.push(&frame(0x82, b"x"));
         assert_eq!(codec.read(&mut rx, &mut out), Step::Closed);
     }
 
     #[test]
-    fn an_idle_codec_owns_nothing() {
+    fn an_idle_codec_owns_no_buffers() {
         assert!(mem::size_of::<Codec>() <= 32, "{}", mem::size_of::<Codec>());
         let mut codec = Codec::new(&Limits::default());
         let large = vec![b'x'; 1 << 20];
@@ -374,13 +374,13 @@ mod tests {
             assert!(matches!(codec.phase, Phase::Idle));
         }
         assert_eq!(read(&mut codec, &frame(0x01, &large)).0, Step::More);
-        let held = frame(0x01, &large).len();
+        let buffered = frame(0x01, &large).len();
         for _ in 0..3 {
-            assert_eq!(codec.held(), held, "pings are answered and not kept");
+            assert_eq!(codec.buffered_bytes(), buffered, "pings are answered and not kept");
             assert_eq!(read(&mut codec, &frame(0x89, b"there?")).0, Step::Ping);
         }
         assert_eq!(read(&mut codec, &frame(0x89, b"")).0, Step::Ping);
-        assert!(matches!(codec.phase, Phase::Amid(_)));
+        assert!(matches!(codec.phase, Phase::InMessage(_)));
         assert!(matches!(read(&mut codec, &frame(0x80, b"")).0, Step::Text(_)));
         assert!(matches!(codec.phase, Phase::Idle));
     }

@@ -1,7 +1,7 @@
-//! Texts: words of closed sets, sizes, spans, similar names, characters that deceive.
+//! Parsing and checking of short texts: fixed words, sizes, durations, similar names, unsafe characters.
 
+pub mod duration;
 pub mod nearest;
 pub mod size;
-pub mod span;
 pub mod unsafe_char;
 pub mod words;

@@ -22,18 +22,18 @@ pub fn edit_distance<T: PartialEq>(a: &[T], b: &[T], most: usize) -> Option<usiz
     if a.len().abs_diff(b.len()) > most {
         return None;
     }
-    let far = most + 1;
-    let mut row: Vec<usize> = (0..=b.len()).map(|j| j.min(far)).collect();
+    let too_many = most + 1;
+    let mut row: Vec<usize> = (0..=b.len()).map(|j| j.min(too_many)).collect();
     for i in 1..=a.len() {
         let from = i.saturating_sub(most).max(1);
         let to = (i + most).min(b.len());
         let mut diagonal = row[from - 1];
-        row[from - 1] = if from == 1 { i.min(far) } else { far };
+        row[from - 1] = if from == 1 { i.min(too_many) } else { too_many };
         let mut least = row[from - 1];
         for j in from..=to {
             let replaced = diagonal + usize::from(a[i - 1] != b[j - 1]);
             diagonal = row[j];
-            row[j] = replaced.min(diagonal + 1).min(row[j - 1] + 1).min(far);
+            row[j] = replaced.min(diagonal + 1).min(row[j - 1] + 1).min(too_many);
             least = least.min(row[j]);
         }
         if least > most {

@@ -1,5 +1,6 @@
-//! Amounts of memory as people write them: `64M`, `1GB`, or a number of bytes. The units are powers of 1024.
+//! Amounts of memory as text: `64M`, `1GB`, or a number of bytes. The units are powers of 1024.
 
+/// The number of bytes; None if the text is not a whole number above 0 with a known unit or none.
 pub fn parse(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -14,7 +15,7 @@ pub fn parse(text: &str) -> Option<u64> {
     number.checked_mul(unit_bytes).filter(|bytes| *bytes > 0)
 }
 
-/// In whole kibibytes, mebibytes or gibibytes, for messages.
+/// The size in whole kibibytes, mebibytes or gibibytes, for messages.
 pub fn spell(bytes: u64) -> String {
     match bytes {
         0..0x10_0000 => format!("{} KiB", bytes >> 10),

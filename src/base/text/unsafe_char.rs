@@ -1,5 +1,5 @@
-//! Characters that drive a terminal, break lines or turn the order of what is read. Where others chose a text that people or models
-//! read as a line, they are escaped.
+//! Characters that control a terminal, end a line or change the direction of text. They are escaped or removed in untrusted texts that
+//! people or models read as one line.
 
 pub fn is_unsafe(c: char) -> bool {
     c.is_control()

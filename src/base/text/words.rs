@@ -1,6 +1,6 @@
-//! Enums whose variants have fixed words, as JSON, settings and people write them.
+//! Enums whose variants have fixed words, which are used in JSON, in settings and on the command line.
 
-/// Declares an enum together with `ALL`, its variants in order, `word` and `from_word`.
+/// Declares an enum with the word of each variant, together with `ALL` (the variants in order), `word` and `from_word`.
 macro_rules! words {
     ($(#[$attribute:meta])* pub enum $name:ident { $($(#[$of_variant:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$attribute])*

@@ -280,7 +280,7 @@ impl Client {
                 }
             }
         }
-        if events.is_cut() {
+        if events.ends_inside_event() {
             let what = "its last event is incomplete".into();
             return Err(error::network(&Trouble::Cut(what)));
         }

@@ -11,7 +11,7 @@ use std::io::Write;
 /// Tells a waiting client to send its body.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// What a response depends on in its request.
+/// The properties of a request on which the form of its response depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     pub version: Version,
@@ -59,18 +59,18 @@ pub enum Framing {
 }
 
 impl Framing {
-    /// Before a piece of `payload_len` bytes, which is not 0: an empty chunk would end the stream.
+    /// Writes what goes before a piece of `payload_len` bytes. The length is not 0, because an empty chunk would end the stream.
     pub fn open(self, out: &mut Vec<u8>, payload_len: usize) {
         assert!(payload_len > 0, "an empty chunk ends the stream: use `end`");
         self.write(out, format_args!("{payload_len:x}\r\n"));
     }
 
-    /// After a piece.
+    /// Writes what goes after a piece.
     pub fn close(self, out: &mut Vec<u8>) {
         self.write(out, format_args!("\r\n"));
     }
 
-    /// After the last piece.
+    /// Writes what goes after the last piece.
     pub fn end(self, out: &mut Vec<u8>) {
         self.write(out, format_args!("0\r\n\r\n"));
     }
@@ -83,7 +83,7 @@ impl Framing {
     }
 }
 
-/// Writes a head: the status line, these fields, `Connection` and `Date`.
+/// Writes a head: the status line, the given fields, `Connection` and `Date`.
 fn write_fields<'a>(
     out: &mut Vec<u8>,
     status: u16,
@@ -100,7 +100,8 @@ fn write_fields<'a>(
     out.extend_from_slice(b"\r\n");
 }
 
-/// A value may contain text of a client. A line end in it would start another field, so control bytes become spaces.
+/// Writes a header field. Control bytes in the value become spaces, because the value may contain text of a client, and a line end in it
+/// would start another field.
 fn write_field(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");

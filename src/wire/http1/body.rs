@@ -11,19 +11,20 @@ use crate::limits::Limits;
 
 pub(super) const TOO_LARGE: Reject = Reject { status: 413, message: "the body is larger than this server takes" };
 
-/// What is left to read of a body.
+/// The part of a body that is still to be read.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// The announced length is too large. It is refused after the head was parsed, so that the error is in the request's dialect.
+    /// The announced length is too large. The request is refused only after its head was parsed, so that the error can be written in the
+    /// dialect of the request.
     TooLarge,
     Fixed {
-        left: usize,
+        remaining: usize,
     },
     ChunkLine {
         scanned: usize,
     },
     ChunkData {
-        left: usize,
+        remaining: usize,
     },
     ChunkEnd,
     Trailers {
@@ -40,13 +41,13 @@ pub(super) enum Filled {
 impl Body {
     /// Whether the client should send the body.
     pub fn is_wanted(&self) -> bool {
-        !matches!(self, Body::Fixed { left: 0 } | Body::TooLarge)
+        !matches!(self, Body::Fixed { remaining: 0 } | Body::TooLarge)
     }
 
-    /// The bytes that are announced and have not come.
-    pub fn left(&self) -> usize {
+    /// The number of bytes that are announced and have not arrived.
+    pub fn remaining(&self) -> usize {
         match self {
-            Body::Fixed { left } | Body::ChunkData { left } => *left,
+            Body::Fixed { remaining } | Body::ChunkData { remaining } => *remaining,
             Body::TooLarge | Body::ChunkLine { .. } | Body::ChunkEnd | Body::Trailers { .. } => 0,
         }
     }
@@ -56,10 +57,10 @@ impl Body {
         loop {
             match self {
                 Body::TooLarge => return Err(TOO_LARGE),
-                Body::Fixed { left } => {
-                    let whole = body.len() + *left;
-                    *left -= take(body, rx, *left, whole);
-                    return Ok(if *left == 0 { Filled::Wholly } else { Filled::Partly });
+                Body::Fixed { remaining } => {
+                    let whole = body.len() + *remaining;
+                    *remaining -= take(body, rx, *remaining, whole);
+                    return Ok(if *remaining == 0 { Filled::Wholly } else { Filled::Partly });
                 }
                 Body::ChunkLine { scanned } => {
                     let too_long = bad("the line of a chunk is too long");
@@ -71,13 +72,13 @@ impl Body {
                     rx.consume(end);
                     *self = match usize::try_from(size) {
                         Ok(0) => Body::Trailers { scanned: 0 },
-                        Ok(left) if left <= limits.body_bytes - body.len() => Body::ChunkData { left },
+                        Ok(remaining) if remaining <= limits.body_bytes - body.len() => Body::ChunkData { remaining },
                         _ => return Err(TOO_LARGE),
                     };
                 }
-                Body::ChunkData { left } => {
-                    *left -= take(body, rx, *left, limits.body_bytes);
-                    if *left > 0 {
+                Body::ChunkData { remaining } => {
+                    *remaining -= take(body, rx, *remaining, limits.body_bytes);
+                    if *remaining > 0 {
                         return Ok(Filled::Partly);
                     }
                     *self = Body::ChunkEnd;
@@ -103,10 +104,10 @@ impl Body {
     }
 }
 
-/// Moves up to `left` bytes and returns how many. The capacity doubles, so that the total copying is linear, but never exceeds
+/// Moves up to `remaining` bytes and returns how many. The capacity doubles, so that the total copying is linear, but never exceeds
 /// `most`: `Vec` alone would exceed the limit by half.
-fn take(body: &mut Vec<u8>, rx: &mut Buf, left: usize, most: usize) -> usize {
-    let n = rx.len().min(left);
+fn take(body: &mut Vec<u8>, rx: &mut Buf, remaining: usize, most: usize) -> usize {
+    let n = rx.len().min(remaining);
     let needed = body.len() + n;
     if needed > body.capacity() {
         let room = (body.capacity() * 2).min(most).max(needed);
@@ -133,7 +134,7 @@ fn chunk_size(line: &[u8]) -> Result<u64, Reject> {
     }))
 }
 
-/// Whether the text is any number of `;name`, `;name=token` or `;name="quoted"`, with blanks only before each part.
+/// Whether the text consists of any number of `;name`, `;name=token` or `;name="quoted"`, with blanks only before each part.
 fn is_extension(mut rest: &[u8]) -> bool {
     while !rest.is_empty() {
         let Some(after) = blanks(rest).strip_prefix(b";") else {

@@ -159,8 +159,8 @@ fn host(headers: &Headers, version: Version) -> Result<Option<Authority>, Reject
     }
 }
 
-/// Refuses repeated fields that decide about access or about the body: code that reads the first and code that reads the last would
-/// decide differently.
+/// Refuses repetitions of the fields on which access or the body depends: code that uses the first field and code that uses the last one
+/// would decide differently.
 fn check_single(headers: &Headers) -> Result<(), Reject> {
     for (name, message) in [
         ("origin", "more than one Origin"),
@@ -203,7 +203,7 @@ fn framing(headers: &Headers, version: Version, limits: &Limits) -> Result<Body,
     let mut lengths = headers.all("content-length");
     let mut codings = headers.all("transfer-encoding");
     match (lengths.next(), codings.next()) {
-        (None, None) => Ok(Body::Fixed { left: 0 }),
+        (None, None) => Ok(Body::Fixed { remaining: 0 }),
         (Some(_), Some(_)) => Err(bad("both Content-Length and Transfer-Encoding")),
         (Some(_), None) if lengths.next().is_some() => Err(bad("more than one Content-Length")),
         (Some(length), None) => fixed(length, limits),
@@ -220,7 +220,7 @@ fn fixed(length: &str, limits: &Limits) -> Result<Body, Reject> {
     }
     let length: u64 = length.parse().map_err(|_| bad("Content-Length has too many digits"))?;
     match usize::try_from(length) {
-        Ok(left) if left <= limits.body_bytes => Ok(Body::Fixed { left }),
+        Ok(remaining) if remaining <= limits.body_bytes => Ok(Body::Fixed { remaining }),
         _ => Ok(Body::TooLarge),
     }
 }

@@ -1,5 +1,5 @@
-//! The client's side of the handshake: the request for a WebSocket, and what the server answers. Whatever is not the agreement that was
-//! asked for is a refusal.
+//! The client's side of the handshake: writes the request for a WebSocket and checks the response. A response that does not agree to
+//! exactly what was requested is an error.
 
 use super::upgrade::accept;
 use crate::base::http::Headers;
@@ -9,7 +9,7 @@ use httparse::{EMPTY_HEADER, Response, Status};
 
 /// A request for a WebSocket.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct HandshakeRequest {
     /// The value of the field `Host`.
     pub host: String,
     /// The path and the query.
@@ -22,18 +22,18 @@ pub struct Ask {
     pub token: Option<Secret>,
 }
 
-/// Why there is no WebSocket.
+/// Why the handshake failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denied {
     /// The server answered with this status, and gave this reason if any.
     Status(u16, Option<String>),
-    /// What answers is no server of ours: how it differs.
+    /// The server is not one of ours; the text says how its response differs.
     Foreign(&'static str),
 }
 
-impl Ask {
+impl HandshakeRequest {
     pub fn request(&self) -> String {
-        let Ask { host, target, key, protocol, token } = self;
+        let HandshakeRequest { host, target, key, protocol, token } = self;
         let authorization = token.as_ref().map(|token| format!("Authorization: Bearer {}\r\n", token.reveal()));
         let authorization = authorization.unwrap_or_default();
         format!(
@@ -42,7 +42,8 @@ impl Ask {
         )
     }
 
-    /// Reads what has come of the response: the length of its head if the server agrees, None if more has to come.
+    /// Reads the part of the response that has arrived. Returns the length of the head if the server agrees, None if the response is
+    /// incomplete.
     pub fn response(&self, bytes: &[u8]) -> Result<Option<usize>, Denied> {
         let mut fields = [EMPTY_HEADER; ANSWER_FIELDS];
         let mut response = Response::new(&mut fields);
@@ -86,7 +87,7 @@ impl Ask {
     }
 }
 
-/// The message of an error of ours: `{"error": "…"}` or `{"error": {"message": "…"}}`.
+/// The message in the body of an error response of our servers: `{"error": "…"}` or `{"error": {"message": "…"}}`.
 fn reason(body: &[u8]) -> Option<String> {
     let body: serde_json::Value = serde_json::from_slice(body).ok()?;
     let error = &body["error"];
@@ -102,9 +103,9 @@ mod tests {
 
     const PROTOCOL: &str = "gemini-a2a.v1";
 
-    fn ask() -> Ask {
+    fn ask() -> HandshakeRequest {
         let target = format!("/ws?client={}", percent::encoded("ann & bob@höst"));
-        Ask {
+        HandshakeRequest {
             host: "localhost".into(),
             target,
             key: "dGhlIHNhbXBsZSBub25jZQ==".into(),
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_takes_the_request() {
+    fn the_server_accepts_the_request() {
         let text = ask().request();
         let mut lines = text.lines();
         let target = lines.next().and_then(|line| line.strip_prefix("GET ")?.strip_suffix(" HTTP/1.1"));
@@ -138,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_token_is_sent_and_never_shown() {
-        let ask = Ask { token: Some(Secret::new("ga2a_a_xyz")), ..ask() };
+        let ask = HandshakeRequest { token: Some(Secret::new("ga2a_a_xyz")), ..ask() };
         assert!(ask.request().contains("\r\nAuthorization: Bearer ga2a_a_xyz\r\n"));
         assert!(ask.request().ends_with("\r\n\r\n") && !format!("{ask:?}").contains("xyz"));
         let body = r#"{"error":"Who is ga2a_a_xyz?"}"#;
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agreement_comes_in_pieces_and_frames_follow_it() {
+    fn an_agreement_may_arrive_in_pieces_and_frames_may_follow_it() {
         let agreement = agreement();
         for cut in 0..agreement.len() {
             assert_eq!(ask().response(&agreement.as_bytes()[..cut]), Ok(None), "{cut}");
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn other_servers_are_told_apart() {
+    fn responses_of_other_servers_are_refused() {
         let agreement = agreement();
         for (from, to, why) in [
             ("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", "s3pPLMBiTxaQ9kYGzzhZRbK+xOO=", "handshake is wrong"),
@@ -204,7 +205,7 @@ mod tests {
         let fields = |count: usize| format!("{begin}{}\r\n", "X: y\r\n".repeat(count));
         assert_eq!(ask().response(fields(ANSWER_FIELDS).as_bytes()), Err(Denied::Status(403, None)));
         assert_eq!(ask().response(fields(ANSWER_FIELDS + 1).as_bytes()), long);
-        // Of a long body only so much is waited for.
+        // No more than this is awaited of a long body.
         let mut text = format!("{begin}Content-Length: 4294967295\r\n\r\n");
         text.push_str(&"x".repeat(ANSWER_BYTES - text.len() - 1));
         assert_eq!(ask().response(text.as_bytes()), Ok(None));

@@ -26,6 +26,7 @@ pub struct Refused {
     pub headers: Vec<(&'static str, String)>,
 }
 
+/// Checks a request for a WebSocket.
 pub fn upgrade(request: &Request) -> Result<Upgrade, Refused> {
     if request.method != Method::Get {
         return Err(Refused {
@@ -72,7 +73,7 @@ pub fn write_upgrade(out: &mut Vec<u8>, accept: &str, protocol: Option<&str>, mo
 const VERSION: &str = "13";
 const NONCE_BYTES: usize = 16;
 
-/// The hash that proves that the server understood the handshake (RFC 6455 §4.2.2).
+/// The value of `Sec-WebSocket-Accept`, which proves that the server understood the handshake (RFC 6455 §4.2.2).
 pub(super) fn accept(key: &str) -> String {
     const CONSTANT: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
     let bytes = [key, CONSTANT].concat();
@@ -143,7 +144,7 @@ mod tests {
         }
     }
 
-    /// The good request with one field in another way: left out, once, or as often as there are values.
+    /// The good request with other values of one field: the field is repeated for each value, and absent if there are none.
     fn with(name: &str, values: &[&str]) -> Request {
         let others = GOOD.into_iter().filter(|(known, _)| *known != name);
         let fields: Vec<_> = others.chain(values.iter().map(|value| (name, *value))).collect();
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_hold_other_words_too_and_case_does_not_count() {
+    fn fields_may_list_other_words_and_case_is_ignored() {
         for (name, values) in [
             ("Upgrade", &["WebSocket"][..]),
             ("Upgrade", &["h2c, websocket"]),
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn another_method() {
+    fn other_methods_are_refused() {
         for method in [Method::Post, Method::Head, Method::Other] {
             let request = Request { method, ..request(&GOOD) };
             let refused = Refused {
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version() {
+    fn other_versions_are_refused() {
         let refused = Refused {
             status: 426,
             message: "the WebSocket spoken here is the one of `Sec-WebSocket-Version: 13`",
@@ -278,7 +279,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "checked when they were read")]
-    fn no_line_ends_come_in_with_a_protocol() {
+    fn a_protocol_with_line_ends_panics() {
         write_upgrade(&mut Vec::new(), "", Some("a\r\nSet-Cookie: b"), &[]);
     }
 }

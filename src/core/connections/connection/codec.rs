@@ -30,9 +30,9 @@ impl Codec {
         matches!(self, Codec::Lines(_))
     }
 
-    pub fn held(&self) -> usize {
+    pub fn buffered_bytes(&self) -> usize {
         match self {
-            Codec::WebSocket(codec) => codec.held(),
+            Codec::WebSocket(codec) => codec.buffered_bytes(),
             Codec::Lines(_) => 0,
         }
     }

@@ -15,9 +15,9 @@ impl Conn {
     /// The memory of a request or message that is not complete yet. With a budget it is reserved before the request comes.
     pub fn held(&self, limits: &Limits) -> usize {
         let bytes = match &self.activity {
-            Activity::Reading if limits.memory.is_some() => self.reader.announced() + self.rx.len(),
-            Activity::Reading => self.reader.held() + self.rx.len(),
-            Activity::Socket(socket) => socket.codec.held() + self.rx.len(),
+            Activity::Reading if limits.memory.is_some() => self.reader.announced_bytes() + self.rx.len(),
+            Activity::Reading => self.reader.body_bytes() + self.rx.len(),
+            Activity::Socket(socket) => socket.codec.buffered_bytes() + self.rx.len(),
             Activity::Answering(_) | Activity::Streaming { .. } | Activity::Closing => 0,
         };
         limits.reserved(bytes)

@@ -14,7 +14,7 @@ use crate::shell::event_loop::sys::Clock;
 use crate::shell::terminal::connection::link::{Arrival, Link};
 use crate::shell::terminal::connection::remote::{Attempt, Place};
 use crate::shell::terminal::connection::tls::Stream;
-use crate::wire::ws::{Ask, Denied};
+use crate::wire::ws::{Denied, HandshakeRequest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -50,7 +50,7 @@ enum Phase {
 
 struct Asking {
     queue: Queue,
-    ask: Ask,
+    ask: HandshakeRequest,
     answer: Vec<u8>,
     /// None until the first look at the clock.
     until: Option<u64>,
@@ -193,7 +193,7 @@ impl WebSocketLink {
         let host = self.place.remote.host_field();
         let key = STANDARD.encode(self.entropy.bytes());
         let token = self.place.token.clone();
-        let ask = Ask { host, target: self.target.clone(), key, protocol: PROTOCOL, token };
+        let ask = HandshakeRequest { host, target: self.target.clone(), key, protocol: PROTOCOL, token };
         let mut queue = Queue { stream, out: Buf::default() };
         queue.out.push(ask.request().as_bytes());
         Asking { queue, ask, answer: Vec::new(), until: None }

@@ -3,7 +3,7 @@
 
 use super::restart::RESTARTED;
 use super::*;
-use crate::base::text::span;
+use crate::base::text::duration;
 use crate::limits::Times;
 
 /// When a turn that is under way should be told the time, in Unix milliseconds. Nothing changes by [`Input::Time`] before, and
@@ -26,7 +26,7 @@ impl Deciding<'_> {
             }
         } else if is_in_turn(self.state) {
             if let Some(limit) = lasted(self.state.turn.began_at, times.turn_ms) {
-                let limit = span::spell(limit);
+                let limit = duration::spell(limit);
                 self.stop_everything("The turn took too long.");
                 let text = format!("The turn took longer than {limit} and was stopped.");
                 self.end_turn(End::Failed(text));
@@ -47,7 +47,7 @@ impl Deciding<'_> {
             | TaskState::Canceled
             | TaskState::Rejected => Final::Completed,
         };
-        let limit = span::spell(limit);
+        let limit = duration::spell(limit);
         self.push(Event::Closed { state, text: Some(format!("Nobody went on with this task for {limit}.")) });
     }
 
