@@ -4,7 +4,7 @@
 use gemini_a2a::a2a::{DIALECTS, Tools};
 use gemini_a2a::base::crc::crc32;
 use gemini_a2a::base::id::Seq;
-use gemini_a2a::model::history::{ResultMedia, Scene, contents};
+use gemini_a2a::model::history::{HistoryContext, ResultMedia, contents};
 use gemini_a2a::shell::start::replay::{self, Log};
 use gemini_a2a::task::log::blob::MemoryBlobs;
 use gemini_a2a::task::log::record::Record;
@@ -81,7 +81,7 @@ fn seen(name: &str, journal: &[u8]) -> String {
         replay::snapshot(Log { journal, blobs: &MemoryBlobs::default() }, *view, state.seq, &mut end).expect("a task");
         writeln!(out, "{name} {dialect} {:08x} {:08x}", crc32(&events), crc32(&end)).expect("memory");
     }
-    let scene = Scene {
+    let scene = HistoryContext {
         workspace: "/w",
         directories: &[],
         os: "linux",
@@ -126,7 +126,7 @@ fn journals_of_version_2_are_written_again_as_they_are() {
     let named: Vec<String> = state.blobs.keys().map(|hash| hash[..1].to_owned()).collect();
     assert_eq!(named.concat(), "abcdef", "clients may read all stored content");
     assert_eq!(state.stored_bytes(), 0, "nothing is left to show of calls that have ended");
-    let scene = Scene {
+    let scene = HistoryContext {
         workspace: "/w",
         directories: &[],
         os: "linux",

@@ -1,17 +1,17 @@
 //! The interface to models. There are two back-ends, the Gemini API (`shell/workers/client.rs`) and scripts
-//! (`shell/workers/scripted.rs`). Requests and answers are our own types: a back-end translates them and keeps nothing between two
+//! (`shell/workers/scripted.rs`). Requests and answers are our own types, which a back-end translates. A back-end has no state between two
 //! requests.
 
 use crate::base::cancel::Cancel;
 use crate::base::secret::Secret;
-use crate::model::memory::Surroundings;
+use crate::model::memory::RequestContext;
 use crate::task::log::answer::Answer;
 use crate::task::machine::job::{ModelError, NoteBody, Think};
 use crate::task::spec::ToolSpec;
 
 /// Answers requests, from any number of threads at once.
 pub trait ModelBackend: Send + Sync {
-    /// One attempt, on a thread that may wait. What the model says is reported as it comes; `cancel` ends the attempt with an error.
+    /// One attempt, on a thread that may block. Reports the pieces of the answer as they arrive. `cancel` ends the attempt with an error.
     fn answer(
         &self,
         request: &ModelRequest,
@@ -26,10 +26,10 @@ pub trait ModelBackend: Send + Sync {
 /// Everything that a request is made from.
 pub struct ModelRequest<'a> {
     pub think: &'a Think,
-    /// The tools there are; [`Think::tools`] may restrict them.
+    /// All available tools; [`Think::tools`] may restrict them.
     pub tools: &'a [ToolSpec],
-    /// Reads what the model is told beside the conversation. Not every back-end uses it.
-    pub surroundings: &'a dyn Fn() -> Surroundings,
+    /// Reads what the model is told besides the conversation. Not every back-end calls it.
+    pub context: &'a dyn Fn() -> RequestContext,
     /// The key of the client, to be used instead of the server's own.
     pub key: Option<&'a Secret>,
 }

@@ -56,14 +56,14 @@ fn size(item: &Item) -> usize {
         Item::Said(message) | Item::Steered(message) | Item::Dropped(message) => message.text().len() + 16,
         Item::Summary(text) => text.len(),
         Item::Nudge(text) => text.bytes() as usize,
-        // Its size says little about its tokens.
+        // The size of media says little about their tokens.
         Item::Media(_) => 0,
         Item::Answered(answer) => answer.parts.iter().map(|part| json::bytes(part).len()).sum(),
         Item::Results(results) => results.iter().map(|result| size_of_ending(&result.ending)).sum(),
     }
 }
 
-/// About what the model is sent of it.
+/// About the number of bytes of a result that the model is sent.
 fn size_of_ending(ending: &Ending) -> usize {
     match ending {
         Ending::Success { output, .. } => output.bytes() as usize,
@@ -72,17 +72,19 @@ fn size_of_ending(ending: &Ending) -> usize {
     }
 }
 
-/// Whether there is an older part that can be summarised, and not only a summary.
+/// Whether the conversation has an older part that can be summarised and that is not itself only a summary.
 pub fn can_compact(think: &Think) -> bool {
     think.history[..older_part(think)].iter().any(|item| !matches!(item.as_ref(), Item::Summary(_)))
 }
 
+/// The number of items in the part of the conversation that would be summarised.
 fn older_part(think: &Think) -> usize {
     let all = if think.compress { think.history.len() } else { 0 };
     cut(&think.history).map_or(all, |at| at.max(think.given))
 }
 
-/// Lets the model of the conversation summarise its older part; if that is too long itself, the newer part of it.
+/// Lets the model of the conversation summarise the older part. If that is too long for the model, its oldest half is left out, repeatedly
+/// if needed.
 pub fn compact(backend: &dyn ModelBackend, request: &ModelRequest, cancel: &Cancel) -> Result<Compaction, ModelError> {
     let think = request.think;
     let at = match think.compress && !can_compact(think) {
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_who_asks_for_it_gets_a_summary_of_a_single_turn_too() {
+    fn a_single_turn_is_summarised_only_on_request() {
         let think = |history: Vec<Arc<Item>>, compress| Think { history, compress, ..gemini::tests::think("m") };
         let one = vec![said("go"), answered("done")];
         assert!(!can_compact(&think(one.clone(), false)));
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_snapshot_itself_is_taken() {
+    fn only_the_snapshot_element_is_used() {
         let whole = "Sure:\n<state_snapshot><goal>x</goal></state_snapshot> bye";
         assert_eq!(summary(&answer(whole)).unwrap(), "<state_snapshot><goal>x</goal></state_snapshot>");
         assert_eq!(summary(&answer("no")), None);

@@ -9,7 +9,7 @@ use regex_lite::Regex;
 use serde_json::Value;
 use std::sync::LazyLock;
 
-/// How a message begins when the API does not accept the key.
+/// The beginning of the message if the API does not accept the key.
 pub const KEY_REFUSED: &str = "The API refused the key";
 
 /// An error response of the API.
@@ -23,12 +23,12 @@ pub struct Refusal<'a> {
     pub body: &'a [u8],
 }
 
-/// Why a request got no complete response.
+/// Why a request got no complete response from the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// No connection, or it ended before the answer began.
     Unreachable(String),
-    /// The same with a proxy between: its address, and what happened.
+    /// No connection through a proxy: the address of the proxy, and what happened.
     NotThroughProxy(String, String),
     /// The answer did not begin in time.
     Slow,
@@ -40,14 +40,14 @@ pub enum Trouble {
     Cut(String),
     /// The stream sent nothing for too long.
     Silent,
-    /// The user stopped it.
+    /// The request was canceled, because its turn was stopped.
     Canceled,
 }
 
 /// Classifies an error response. If the API asks to wait longer than `longest_ms`, the request is not repeated.
 pub fn classify(refusal: &Refusal, longest_ms: u64) -> ModelError {
     let report = Report::read(refusal.body);
-    let said = report.said(refusal.status);
+    let said = report.sentence(refusal.status);
     let model = refusal.model;
     match refusal.status {
         404 => unusable(format!("The model {model} was not found: {said} Choose another one with --model.")),
@@ -65,7 +65,8 @@ pub fn classify(refusal: &Refusal, longest_ms: u64) -> ModelError {
     }
 }
 
-/// The number of the tool declaration that the API names when it refuses a request. None: it refused another thing, or named none.
+/// Which tool declaration an error is about. None: the error is not about the content of the request. `Some(None)`: it may be about a
+/// declaration, but the API does not say which. `Some(Some(n))`: it is about the declaration with index `n`.
 pub fn refused_declaration(error: &ModelError) -> Option<Option<usize>> {
     if error.kind != ModelErrorKind::Fatal || !error.message.contains("(status 400)") {
         return None;
@@ -75,7 +76,7 @@ pub fn refused_declaration(error: &ModelError) -> Option<Option<usize>> {
     Some(numbers.and_then(|(_, rest)| rest.split(']').next()?.parse().ok()))
 }
 
-/// The API has no capacity for this request now: for a short time, or for longer than a turn can wait.
+/// Classifies an error that says that the API has no capacity for the request: for a short time, or for longer than a turn can wait.
 fn over_quota(refusal: &Refusal, report: &Report, said: String, longest_ms: u64) -> ModelError {
     let model = refusal.model;
     if report.text.contains("limit: 0") {
@@ -127,7 +128,7 @@ pub fn network(trouble: &Trouble) -> ModelError {
     }
 }
 
-/// The same failure after a part of the answer was shown: that part is invalid, so it counts as a broken stream.
+/// The error for the same failure after a part of the answer was shown: that part is void, so it counts as a broken stream.
 pub fn midway(error: ModelError) -> ModelError {
     let kind = match error.kind {
         ModelErrorKind::Busy { .. } | ModelErrorKind::BadStream => ModelErrorKind::BadStream,
@@ -161,13 +162,14 @@ fn busy_after(after_ms: Option<u64>, longest_ms: u64, said: String) -> ModelErro
     }
 }
 
-/// Only the form in seconds. The other form, a date, would need a clock; then the normal backoff is used.
+/// The `Retry-After` field in milliseconds, if it has the form in seconds. The other form, a date, would need a clock; with it the normal
+/// backoff is used.
 fn retry_after(refusal: &Refusal) -> Option<u64> {
     let seconds: u64 = refusal.retry_after?.trim().parse().ok()?;
     seconds.checked_mul(1000)
 }
 
-/// The content of an error body, from the innermost error object in its message.
+/// The content of an error body. If its message contains further error objects, the innermost one counts.
 #[derive(Default)]
 struct Report {
     message: String,
@@ -219,20 +221,20 @@ impl Report {
     }
 
     /// The message of the API as one sentence.
-    fn said(&self, status: u16) -> String {
+    fn sentence(&self, status: u16) -> String {
         const LONGEST: usize = 600;
-        let mut said: String = match self.message.as_str() {
+        let mut sentence: String = match self.message.as_str() {
             "" => format!("it answered with status {status}"),
             message => message.split_whitespace().collect::<Vec<_>>().join(" "),
         };
-        if let Some((cut, _)) = said.char_indices().nth(LONGEST) {
-            said.truncate(cut);
-            said.push('…');
+        if let Some((cut, _)) = sentence.char_indices().nth(LONGEST) {
+            sentence.truncate(cut);
+            sentence.push('…');
         }
-        if !said.ends_with(['.', '!', '?', '…']) {
-            said.push('.');
+        if !sentence.ends_with(['.', '!', '?', '…']) {
+            sentence.push('.');
         }
-        said
+        sentence
     }
 
     fn has_reason(&self, reasons: &[&str]) -> bool {
@@ -366,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_not_json_is_still_an_answer() {
+    fn a_body_that_is_not_json_is_classified_by_its_status() {
         let refusal = Refusal { model: "m", status: 502, retry_after: None, body: b"<html>\xff bad gateway" };
         let error = classify(&refusal, LONGEST);
         assert_eq!(error.kind, busy(None));

@@ -1,8 +1,8 @@
-//! A request to the Gemini API, as bytes: where it goes, what it is headed with and what is in it.
+//! Builds requests to the Gemini API: the URL, the header fields and the body. `shell/workers/client.rs` sends them.
 //!
-//! Knows nothing of connections; `shell/workers/client.rs` sends what is made here. Models come as users name them and leave as the
-//! API names them. The API answers a field that a model family does not know with an error, so what differs between families
-//! is decided by the model's name, and a name of no known family gets nothing special.
+//! Users may write short names of models, which are replaced by the API's names. The API refuses a request with a field that the model's
+//! family does not support, so fields that differ between families depend on the model's name, and a model of an unknown family gets none
+//! of them.
 
 #[cfg(test)]
 pub(in crate::model) mod tests;
@@ -11,9 +11,9 @@ use crate::base::clock::rfc3339;
 use crate::base::json;
 use crate::base::secret::Secret;
 use crate::model::error::fatal;
-use crate::model::history::{self, ResultMedia, Scene};
-use crate::model::memory::Surroundings;
-use crate::model::system::{self, Situation};
+use crate::model::history::{self, HistoryContext, ResultMedia};
+use crate::model::memory::RequestContext;
+use crate::model::system::{self, InstructionInputs};
 use crate::model::{compact, window};
 use crate::task::machine::job::{ModelError, ModelErrorKind, Think};
 use crate::task::spec::ToolSpec;
@@ -29,7 +29,7 @@ pub const UTILITY_MODEL: &str = "flash";
 
 const OS: &str = "linux";
 
-/// How the key is shown to the server.
+/// How the key is sent to the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Auth {
     /// In the API's own header field.
@@ -37,11 +37,11 @@ pub enum Auth {
     Key,
     /// Also as a bearer token, for gateways.
     KeyAndBearer,
-    /// As a bearer token alone: it is one, and no key.
+    /// Only as a bearer token, because it is a token and not a key.
     Bearer,
 }
 
-/// Which API is asked, and so where its models are found.
+/// Which API is used. The host and the paths of the models depend on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Service {
     #[default]
@@ -86,9 +86,9 @@ impl Service {
 pub enum KeyOrigin {
     /// [`Endpoint::key`].
     Given,
-    /// A file that is read before each request: tokens last an hour and are renewed by somebody else.
+    /// A file that is read before each request, because its token lasts an hour and is renewed by another program.
     File(PathBuf),
-    /// Tokens for the operator's Google credentials: those of a file, or else of the machine.
+    /// Tokens that are fetched with the operator's Google credentials: those in a file, or else those of the machine.
     Google { file: Option<PathBuf>, metadata_host: Option<String> },
 }
 
@@ -98,7 +98,7 @@ pub struct Endpoint {
     pub service: Service,
     pub base_url: String,
     pub api_version: String,
-    /// May be empty when a gateway adds its own.
+    /// May be empty if a gateway adds its own key.
     pub key: Secret,
     pub key_origin: KeyOrigin,
     pub auth: Auth,
@@ -128,17 +128,17 @@ impl Endpoint {
         }
     }
 
-    /// Where a streamed answer of this model is asked for.
+    /// The URL for a streamed answer of this model.
     pub fn url(&self, model: &str) -> Result<String, ModelError> {
         self.method(model, "streamGenerateContent?alt=sse")
     }
 
-    /// Where a whole answer of this model is asked for.
+    /// The URL for an answer of this model in one piece.
     pub fn whole_url(&self, model: &str) -> Result<String, ModelError> {
         self.method(model, "generateContent")
     }
 
-    /// Where tokens are counted, which costs nothing.
+    /// The URL that counts tokens, which costs nothing.
     pub fn count_url(&self, model: &str) -> Result<String, ModelError> {
         self.method(model, "countTokens")
     }
@@ -150,7 +150,7 @@ impl Endpoint {
         Ok(format!("{base}/{version}/{model}:{method}"))
     }
 
-    /// The header fields of a request, the user's own last; those replace ours of the same name.
+    /// The header fields of a request. The user's own fields are the last ones and replace ours of the same name.
     pub fn headers(&self, model: &str) -> Vec<(String, Secret)> {
         let product = concat!("gemini-a2a/", env!("CARGO_PKG_VERSION"));
         let key = self.key.reveal();
@@ -195,11 +195,12 @@ pub fn header_list(text: &str) -> Vec<(String, Secret)> {
 }
 
 fn is_token(name: &str) -> bool {
-    let ok = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    !name.is_empty() && name.bytes().all(ok)
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    !name.is_empty() && name.bytes().all(is_plain)
 }
 
-/// The API's name of a model, from one the user may write. The name goes into a URL, so what could change the URL is refused.
+/// The API's name of a model, for the name that a user wrote. It becomes a part of a URL, so a name that could change the URL otherwise is
+/// refused.
 pub fn resolve(model: &str) -> Result<&str, ModelError> {
     let resolved = match model {
         "auto" | "pro" | "auto-gemini-3" | "gemini-3-pro-preview" => "gemini-3.1-pro-preview",
@@ -217,7 +218,7 @@ pub fn resolve(model: &str) -> Result<&str, ModelError> {
     Ok(resolved)
 }
 
-/// What is offered to people who choose a model, where any of Google's may be asked. Other names can be written.
+/// The models in lists for people, if any model of Google may be used. People can type other names too.
 pub const OFFERED: &[&str] = &[
     "auto",
     "gemini-3.1-pro-preview",
@@ -228,8 +229,7 @@ pub const OFFERED: &[&str] = &[
     "gemini-2.5-flash",
 ];
 
-/// Whether a client may ask for this model without it being named by the operator: one of Google's families, or a model of
-/// one's own.
+/// Whether clients may choose this model even if the operator has not named it: it is of one of Google's families, or a tuned model.
 pub fn is_known_family(model: &str) -> bool {
     let name = model.strip_prefix("models/").unwrap_or(model);
     ["gemini-", "gemma-", "tunedModels/"].iter().any(|family| name.starts_with(family))
@@ -239,40 +239,40 @@ pub fn is_known_family(model: &str) -> bool {
 pub fn body(
     think: &Think,
     tools: &[ToolSpec],
-    surroundings: &Surroundings,
+    context: &RequestContext,
     now_unix_ms: u64,
 ) -> Result<Vec<u8>, ModelError> {
     let family = Family::of(resolve(&think.model)?);
     let now = rfc3339(now_unix_ms);
     let date = now.split('T').next().unwrap_or_default();
-    let scene = Scene {
+    let history_context = HistoryContext {
         workspace: &think.workspace,
-        directories: &surroundings.directories,
+        directories: &context.directories,
         os: OS,
         date,
-        tree: &surroundings.tree,
-        memory: &surroundings.memory.project,
-        servers: &surroundings.servers,
+        tree: &context.tree,
+        memory: &context.memory.project,
+        servers: &context.servers,
         media: match family {
             Family::Gemini3 => ResultMedia::Inside,
             Family::Gemini25 | Family::Gemma4 | Family::Other => ResultMedia::Behind,
         },
     };
-    let system = system::instruction(&Situation {
+    let system = system::instruction(&InstructionInputs {
         mode: think.mode,
         family,
-        repository: surroundings.repository,
-        memory: &surroundings.memory.system,
-        notes: &surroundings.notes,
-        skills: &surroundings.skills,
+        repository: context.repository,
+        memory: &context.memory.system,
+        notes: &context.notes,
+        skills: &context.skills,
     });
     let mut body = json!({
         "systemInstruction": {"role": "user", "parts": [{"text": system}]},
         "generationConfig": {"temperature": 1, "topP": 0.95, "topK": 64},
     });
-    body["contents"] = history::contents(&think.history, &scene).into();
-    let wanted = tools.iter().filter(|spec| think.may_declare(spec));
-    let declarations: Vec<Value> = wanted.map(declaration).collect();
+    body["contents"] = history::contents(&think.history, &history_context).into();
+    let declared = tools.iter().filter(|spec| think.may_declare(spec));
+    let declarations: Vec<Value> = declared.map(declaration).collect();
     if !declarations.is_empty() {
         body["tools"] = json!([{"functionDeclarations": declarations}]);
     }
@@ -283,8 +283,8 @@ pub fn body(
     Ok(json::bytes(&body))
 }
 
-/// Makes sure that the model can read all of a request. One that is too long is refused if its conversation can be summarised; if not,
-/// old results are shortened.
+/// Makes sure that a request fits into the model's context window. A request that is too long is an error if its conversation can be
+/// summarised; otherwise old results are shortened.
 fn fit(body: &mut Value, think: &Think) -> Result<(), ModelError> {
     let (tokens, most) = (window::tokens(body), window::of(&think.model));
     let too_long = |kind| {
@@ -303,7 +303,7 @@ fn fit(body: &mut Value, think: &Think) -> Result<(), ModelError> {
     match think.compact_at {
         _ if shortened >= excess => Ok(()),
         Some(_) => too_long(ModelErrorKind::Fatal),
-        // For a summary, less will do.
+        // A request for a summary can be made again with less of the conversation.
         None => too_long(ModelErrorKind::TooLong),
     }
 }
@@ -312,7 +312,7 @@ fn declaration(tool: &ToolSpec) -> Value {
     json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters})
 }
 
-/// Models that are asked in the same way.
+/// Models whose requests have the same form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     Gemini3,
@@ -337,7 +337,7 @@ impl Family {
     }
 }
 
-/// Families are told how hard to think in different words, and refuse each other's.
+/// The fields that say how much to think. They differ between families, and each family refuses the fields of the others.
 fn thinking(family: Family) -> Option<Value> {
     match family {
         Family::Gemini3 | Family::Gemma4 => Some(json!({"includeThoughts": true, "thinkingLevel": "HIGH"})),

@@ -1,15 +1,15 @@
-//! Our conversation as the API's `contents`. The API refuses a conversation that breaks one of its rules, and a refused one
-//! stays refused with every further prompt, so the rules are kept here, whatever the log holds:
+//! Converts our conversation to the API's `contents`. The API refuses a conversation that breaks one of its rules, and then refuses it
+//! again with every further prompt. So the result keeps these rules, whatever the log contains:
 //!
 //! - turns alternate between user and model; neighbours of one role are merged, empty parts and thoughts are left out;
 //! - every function call is answered, right after the turn that made it, all of a batch in one user turn in the calls' order.
 //!   A call without a result in the log (the turn was canceled, the server stopped) is answered with an error;
-//! - media that a call read goes into its response or behind it, as the model family wants it; audio and video may be neither, and are
-//!   a turn of their own;
+//! - media that a call read are inside its response or after it, as the model family requires; audio and video may be in neither place
+//!   and get a turn of their own;
 //! - a prompt of the user never shares a turn with results: a short model turn goes between them;
 //! - in the part of the conversation that the model is still working on, the first call of each model turn has a signature.
 //!
-//! The first turn tells the model where it is. Like everything here it depends on the arguments alone.
+//! The first turn tells the model in which environment it works.
 
 #[cfg(test)]
 mod tests;
@@ -27,25 +27,25 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Where and when the conversation takes place.
+/// What the contents depend on besides the conversation: the environment, for the first turn, and the place of media.
 #[derive(Clone, Copy, Debug)]
-pub struct Scene<'a> {
+pub struct HistoryContext<'a> {
     pub workspace: &'a str,
     /// Directories beside the workspace that tools may use.
     pub directories: &'a [String],
     pub os: &'a str,
     /// `2026-03-01`: a day, not an instant, so that the beginning of every request stays the same and can be cached.
     pub date: &'a str,
-    /// The directory tree, cut to a size; empty when there is none to show.
+    /// The directory tree, cut to a size; empty if there is none.
     pub tree: &'a str,
-    /// What the project's memory files say; empty for nothing.
+    /// The text of the project's memory files; empty if there is none.
     pub memory: &'a str,
-    /// What MCP servers say about their use, marked as untrusted; empty for nothing.
+    /// The instructions of MCP servers, marked as untrusted; empty if there are none.
     pub servers: &'a str,
     pub media: ResultMedia,
 }
 
-/// Where a model family wants the media of a result.
+/// Where a model family accepts the media of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultMedia {
     /// In the function response.
@@ -57,26 +57,26 @@ pub enum ResultMedia {
 /// Accepted by the API in place of a signature that it never gave.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// The model turn between results without an answer and the user's next prompt.
+/// The text of the model turn that is inserted between results without an answer and the user's next prompt.
 const INTERRUPTED: &str = "I was interrupted before I could go on from these results.";
 
-/// The model turn between results and media that may not be in the same turn.
+/// The text of the model turn that is inserted between results and media that may not be in the same turn.
 const SHOW_ME: &str = "Next I look at the files that were read.";
 
-/// Error of a call that was never run to its end.
+/// The error of a call without a result in the log.
 const UNANSWERED: &str = "The call was interrupted; whether it had an effect is not known.";
 
 /// The `contents` of a request.
-pub fn contents(history: &[Arc<Item>], scene: &Scene) -> Vec<Value> {
+pub fn contents(history: &[Arc<Item>], context: &HistoryContext) -> Vec<Value> {
     let mut turns = Turns::default();
-    turns.push(Role::User, vec![json!({"text": introduction(scene)})]);
+    turns.push(Role::User, vec![json!({"text": introduction(context)})]);
     for (i, item) in history.iter().enumerate() {
         match item.as_ref() {
-            Item::Said(message) => turns.say(message),
-            Item::Steered(message) => turns.push(Role::User, message.parts.iter().filter_map(spoken).collect()),
+            Item::Said(message) => turns.push_message(message),
+            Item::Steered(message) => turns.push(Role::User, message.parts.iter().filter_map(message_part).collect()),
             Item::Answered(answer) => {
-                turns.push(Role::Agent, said(answer));
-                let Results { turn, after } = results(answer, &history[i + 1..], scene.media);
+                turns.push(Role::Agent, answer_parts(answer));
+                let Results { turn, after } = results(answer, &history[i + 1..], context.media);
                 turns.push(Role::User, turn);
                 if !after.is_empty() {
                     turns.push(Role::Agent, vec![json!({ "text": SHOW_ME })]);
@@ -91,7 +91,7 @@ pub fn contents(history: &[Arc<Item>], scene: &Scene) -> Vec<Value> {
             }
             Item::Nudge(text) => turns.push(Role::User, vec![json!({ "text": text.as_str() })]),
             Item::Media(media) => turns.push(Role::User, media.iter().map(gemini::write_media).collect()),
-            // Results are written with the answer they belong to; a dropped prompt is not for the model.
+            // Results are written with their answer. The model is not shown dropped prompts.
             Item::Results(_) | Item::Dropped(_) => {}
         }
     }
@@ -122,8 +122,9 @@ impl Turn {
 struct Turns(Vec<Turn>);
 
 impl Turns {
+    /// Adds parts: to the last turn if it has the same role, otherwise as a new turn.
     fn push(&mut self, role: Role, mut parts: Vec<Value>) {
-        parts.retain(says_something);
+        parts.retain(is_sendable);
         if parts.is_empty() {
             return;
         }
@@ -133,10 +134,11 @@ impl Turns {
         }
     }
 
-    fn say(&mut self, message: &Message) {
-        let parts: Vec<Value> = message.parts.iter().filter_map(spoken).collect();
+    /// Adds a message. A prompt after results is separated from them by a model turn.
+    fn push_message(&mut self, message: &Message) {
+        let parts: Vec<Value> = message.parts.iter().filter_map(message_part).collect();
         let after_results = self.0.last().is_some_and(|turn| turn.has("functionResponse"));
-        if after_results && message.role == Role::User && parts.iter().any(says_something) {
+        if after_results && message.role == Role::User && parts.iter().any(is_sendable) {
             self.push(Role::Agent, vec![json!({"text": INTERRUPTED})]);
         }
         self.push(message.role, parts);
@@ -144,8 +146,8 @@ impl Turns {
 
     /// Gives the first call of each model turn a signature, from the user's last prompt on. The API does not check those before.
     fn sign(&mut self) {
-        let words = |turn: &Turn| turn.role == Role::User && turn.has("text") && !turn.has("functionResponse");
-        let active = self.0.iter().rposition(words).unwrap_or(0);
+        let is_prompt = |turn: &Turn| turn.role == Role::User && turn.has("text") && !turn.has("functionResponse");
+        let active = self.0.iter().rposition(is_prompt).unwrap_or(0);
         for turn in &mut self.0[active..] {
             let first =
                 turn.parts.iter_mut().filter_map(Value::as_object_mut).find(|part| part.contains_key("functionCall"));
@@ -156,8 +158,8 @@ impl Turns {
     }
 }
 
-/// Not an empty object, not a bare empty text, not a thought.
-fn says_something(part: &Value) -> bool {
+/// Whether the API accepts the part: it is not an empty object, not only an empty text, and not a thought.
+fn is_sendable(part: &Value) -> bool {
     let Some(members) = part.as_object() else {
         return false;
     };
@@ -166,15 +168,15 @@ fn says_something(part: &Value) -> bool {
     !members.is_empty() && !thought && !bare_empty
 }
 
-/// The parts of an answer. Another API's signatures and opaque values mean nothing to this one.
-fn said(answer: &Answer) -> Vec<Value> {
-    let own = answer.api.as_deref() == Some(gemini::API);
-    let known = |part: &&log::Part| own || !matches!(part.content, log::Content::Opaque(_));
+/// The parts of an answer, without the signatures and opaque values of another API.
+fn answer_parts(answer: &Answer) -> Vec<Value> {
+    let is_own = answer.api.as_deref() == Some(gemini::API);
+    let known = |part: &&log::Part| is_own || !matches!(part.content, log::Content::Opaque(_));
     answer
         .parts
         .iter()
         .filter(known)
-        .map(|part| match own {
+        .map(|part| match is_own {
             true => gemini::write_part(part),
             false => gemini::write_part(&log::Part::new(part.content.clone())),
         })
@@ -184,9 +186,9 @@ fn said(answer: &Answer) -> Vec<Value> {
 /// The results of the calls of an answer.
 #[derive(Default)]
 struct Results {
-    /// One response per call, in the order of the calls, and media behind them.
+    /// One response per call, in the order of the calls, and then media.
     turn: Vec<Value>,
-    /// Media for a turn of its own.
+    /// Media for a turn of their own.
     after: Vec<Value>,
 }
 
@@ -255,8 +257,8 @@ fn outcome(ending: Option<&Ending>) -> Value {
     }
 }
 
-fn introduction(scene: &Scene) -> String {
-    let Scene { workspace, directories, os, date, tree, memory, servers, media: _ } = scene;
+fn introduction(context: &HistoryContext) -> String {
+    let HistoryContext { workspace, directories, os, date, tree, memory, servers, media: _ } = context;
     let mut text = format!(
         "Context of this session, given by the program you run in:\n- Today is {date}.\n- The operating system is {os}.\n- The workspace is {workspace}. Relative paths start there, and files outside it are off limits."
     );
@@ -279,8 +281,8 @@ fn introduction(scene: &Scene) -> String {
     text
 }
 
-/// A part of a message as the model gets it; None for what is meant for the program alone.
-fn spoken(part: &Part) -> Option<Value> {
+/// A part of a message as the model gets it; None for data that is meant only for the program.
+fn message_part(part: &Part) -> Option<Value> {
     match &part.content {
         Content::Text(text) => Some(json!({"text": text.as_str()})),
         Content::Bytes(file) => Some(attached(part, file)),
@@ -300,7 +302,7 @@ fn spoken(part: &Part) -> Option<Value> {
     }
 }
 
-/// Media goes as it is, text as text. Anything else would make the API refuse the conversation, so the model is only told.
+/// An attached file: media unchanged, text as text. For any other content, which would make the API refuse the conversation, a note.
 fn attached(part: &Part, file: &MediaContent) -> Value {
     let given = part.media_type.as_deref().unwrap_or_default();
     let media_type = given.split(';').next().unwrap_or_default().trim();
@@ -344,7 +346,7 @@ fn is_fetchable(uri: &str) -> bool {
     HOSTS.iter().any(|host| uri.starts_with(host))
 }
 
-/// Answers to questions and settings travel as data parts too; the model has no use for either.
+/// Whether the data is an answer to a question or settings of a client, which the model does not need.
 fn is_for_the_program(data: &Value) -> bool {
     const CALL: [&str; 3] = ["tool_call_id", "toolCallId", "callId"];
     const SETTINGS: [&str; 3] = ["workspace_path", "workspacePath", "workspaceRoot"];

@@ -1,8 +1,8 @@
-//! Memory files, such as `GEMINI.md`: instructions that people write for the agent. The user's own become part of the system
+//! Memory files, such as `GEMINI.md`: instructions that people write for the agent. The user's own files become part of the system
 //! instruction, those of a project part of the first turn.
 //!
-//! A file may import others by writing `@./other.md`. The caller finds and reads files; here are the syntax of imports, which does
-//! not apply in code, and how the texts are combined.
+//! A file may import others by writing `@./other.md`, except in code. This module parses imports and combines the texts; the caller finds
+//! and reads the files.
 
 use crate::model::system::Repository;
 use regex_lite::Regex;
@@ -10,9 +10,9 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-/// What the model is told beside the conversation.
+/// What the model is told besides the conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Surroundings {
+pub struct RequestContext {
     pub memory: Memory,
     /// The directory tree of the workspace.
     pub tree: String,
@@ -20,13 +20,13 @@ pub struct Surroundings {
     /// The directories beside the workspace that tools may use.
     pub directories: Vec<String>,
     pub repository: Repository,
-    /// What MCP servers say about their use, marked as untrusted.
+    /// The instructions of MCP servers, marked as untrusted.
     pub servers: String,
-    /// What the model is told of skills; empty if there are none.
+    /// The list of skills; empty if there are none.
     pub skills: String,
 }
 
-/// The memory files that the model may add to.
+/// The paths of the memory files that the model may write to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     /// For all projects. None: there is no home directory.
@@ -54,10 +54,10 @@ pub struct File {
     pub text: String,
 }
 
-/// Reads the file that `path` means in an import of the file `from`; an error says why it cannot be read.
+/// Reads an imported file, given the file that contains the import and the path in it. An error says why it cannot be read.
 pub type Load<'a> = &'a mut dyn FnMut(&File, &str) -> Result<File, String>;
 
-/// Files one after the other, each between lines that name it. Empty ones are left out.
+/// Joins the texts of files, each between lines with its path. Empty files are left out.
 pub fn framed<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut out = String::new();
     for (path, text) in files {
@@ -73,24 +73,24 @@ pub fn framed<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> String
     out
 }
 
-/// The text of a file with its imports, nested at most `depth` deep. An import that is not possible stays as it is written; the
-/// second value says why.
+/// The text of a file with its imports inserted, nested at most `depth` deep. An import that is not possible stays as it is written; the
+/// second value has a message for each of these.
 pub fn expand(file: &File, depth: usize, load: Load) -> (String, Vec<String>) {
     let mut expansion = Expansion { depth, chain: vec![file.id], messages: Vec::new(), load };
-    let text = expansion.of(file);
+    let text = expansion.expand(file);
     (text, expansion.messages)
 }
 
 struct Expansion<'a> {
     depth: usize,
-    /// The file that is expanded, and those that import it.
+    /// The ids of the file that is expanded and of the files that import it, to find cycles.
     chain: Vec<(u64, u64)>,
     messages: Vec<String>,
     load: Load<'a>,
 }
 
 impl Expansion<'_> {
-    fn of(&mut self, file: &File) -> String {
+    fn expand(&mut self, file: &File) -> String {
         let mut out = String::new();
         let mut fence = None;
         for line in file.text.split_inclusive('\n') {
@@ -128,7 +128,7 @@ impl Expansion<'_> {
         match loaded {
             Ok(file) if !self.chain.contains(&file.id) => {
                 self.chain.push(file.id);
-                let text = self.of(&file);
+                let text = self.expand(&file);
                 self.chain.pop();
                 return Some(framed([(file.path.to_string_lossy().as_ref(), text.as_str())]));
             }
@@ -177,7 +177,7 @@ fn imports(line: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// Distinguishes an import from the name of a person, which may begin with `@` too.
+/// Whether a text after `@` is the path of an import and not, for example, the name of a person.
 fn is_path(text: &str) -> bool {
     ["./", "../", "/"].iter().any(|start| text.starts_with(start)) || text.ends_with(".md")
 }

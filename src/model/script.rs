@@ -1,10 +1,10 @@
-//! A scripted agent: a file says what the agent does instead of a model. It produces the same notes as a model's stream, so that
-//! clients can be tested, and the program tried, without a key.
+//! A scripted agent: a file defines the answers instead of a model. It produces the same notes as the stream of a model, so that clients
+//! can be tested, and the program tried, without a key.
 //!
 //! A file is `{"rules":[{"when":{…},"steps":[…]}],"default":[…]}`. The first rule that matches the prompt has the steps of the turn.
 //! Consecutive calls end a round, as an answer with calls does: the next step follows when their results have arrived. A script
-//! has no state: the number of the round and of the attempt are in the [`Think`]. Unknown names are errors, and messages say where
-//! they are, because a script with a typing error would test nothing.
+//! has no state: the number of the round and of the attempt are in the [`Think`]. An unknown name is an error with its place in the file,
+//! because a script with a typing error would test nothing.
 
 #[cfg(test)]
 mod tests;
@@ -32,10 +32,10 @@ const COMPARED_BYTES: usize = 64 * 1024;
 /// The script that is used if there is neither a key nor a script.
 pub const DEMO: &str = include_str!("demo.script.json");
 
-/// One step of a script that runs: a pause, or a note.
+/// One output of a script: a pause, or a note.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "a play is short, and each note is moved out of it once")]
-pub enum Beat {
+#[expect(clippy::large_enum_variant, reason = "a round has few outputs, and each note is moved only once")]
+pub enum ScriptOutput {
     Wait { ms: u64 },
     Note(NoteBody),
 }
@@ -75,20 +75,20 @@ impl Script {
             Some(Step::Message(text)) => Some(text.clone()),
             Some(_) | None => None,
         };
-        // Few scripts do so, and comparing patterns takes long.
+        // Few scripts have such rules, and comparing patterns takes long.
         let all = self.rules.iter().map(|rule| &rule.steps).chain([&self.default]);
         all.into_iter().find_map(|steps| bare(steps))?;
         bare(self.steps(message.id.as_str(), &message.text(), 1))
     }
 
-    /// One answer of the scripted agent. The last note is always `Answered`.
-    pub fn play(&self, think: &Think) -> Vec<Beat> {
+    /// The outputs of one round. The last one is always the note `Answered`.
+    pub fn outputs(&self, think: &Think) -> Vec<ScriptOutput> {
         let steps = self.steps(think.prompt.id.as_str(), &think.prompt.text(), think.turn);
-        let mut stage = Stage { think, beats: Vec::new(), answer: Answer::default(), failures: 0 };
-        let end = round(steps, think.round).iter().find_map(|step| stage.perform(step).err());
-        let answer = end.map_or(Ok(stage.answer), Err);
-        stage.beats.push(Beat::Note(NoteBody::Answered(answer)));
-        stage.beats
+        let mut run = RoundRun { think, outputs: Vec::new(), answer: Answer::default(), failures: 0 };
+        let failure = round(steps, think.round).iter().find_map(|step| run.step(step).err());
+        let answer = failure.map_or(Ok(run.answer), Err);
+        run.outputs.push(ScriptOutput::Note(NoteBody::Answered(answer)));
+        run.outputs
     }
 
     fn steps(&self, message_id: &str, text: &str, turn: u32) -> &[Step] {
@@ -134,7 +134,7 @@ enum Step {
     },
     Call(Request),
     /// A thought, an artifact or a pause.
-    Beats(Vec<Beat>),
+    Outputs(Vec<ScriptOutput>),
     Message(String),
     End(Outcome),
     Error {
@@ -155,24 +155,24 @@ fn round(steps: &[Step], number: u32) -> &[Step] {
     end.map_or(rest, |last_call| &rest[..=last_call])
 }
 
-/// A round that is being performed.
-struct Stage<'a> {
+/// The outputs and the answer of a round, while its steps are executed.
+struct RoundRun<'a> {
     think: &'a Think,
-    beats: Vec<Beat>,
+    outputs: Vec<ScriptOutput>,
     answer: Answer,
-    /// The attempts that the errors of this round make fail.
+    /// How many attempts the `error` steps so far make fail.
     failures: u32,
 }
 
-impl Stage<'_> {
-    fn perform(&mut self, step: &Step) -> Result<(), ModelError> {
+impl RoundRun<'_> {
+    fn step(&mut self, step: &Step) -> Result<(), ModelError> {
         match step {
             Step::Text { text, chunks } => self.say(text, *chunks),
             Step::Message(text) => self.say(text, 1),
             Step::Call(request) => {
                 self.answer.parts.push(log::Part::new(log::Content::Call(request.clone())));
             }
-            Step::Beats(beats) => self.beats.extend_from_slice(beats),
+            Step::Outputs(outputs) => self.outputs.extend_from_slice(outputs),
             Step::End(outcome) => self.answer.verdict = Some(outcome.clone()),
             Step::Error { code, times } => {
                 self.failures = self.failures.saturating_add(*times);
@@ -186,18 +186,18 @@ impl Stage<'_> {
 
     fn say(&mut self, text: &str, chunks: usize) {
         for piece in split(text, chunks) {
-            self.beats.push(Beat::Note(NoteBody::Text(piece.to_owned())));
+            self.outputs.push(ScriptOutput::Note(NoteBody::Text(piece.to_owned())));
         }
         self.answer.say(text);
     }
 
-    /// Fails as the API would with this status.
+    /// The error as the API would cause it with this status.
     fn fail(&self, code: u16) -> ModelError {
         let body = json!({"error": {"code": code, "message": "The script says so."}}).to_string();
         let refusal = Refusal { model: &self.think.model, status: code, retry_after: None, body: body.as_bytes() };
         let error = error::classify(&refusal, Limits::default().backoff_longest_ms);
-        let spoke = self.beats.iter().any(|beat| matches!(beat, Beat::Note(_)));
-        if spoke { error::midway(error) } else { error }
+        let has_notes = self.outputs.iter().any(|output| matches!(output, ScriptOutput::Note(_)));
+        if has_notes { error::midway(error) } else { error }
     }
 }
 
@@ -232,15 +232,15 @@ fn step(value: &Value, place: &str) -> Result<Step, String> {
             let pair = |value| <(String, String)>::deserialize(value).ok();
             let pair = step.read("thought", "[\"subject\", \"description\"]", pair)?;
             let (subject, description) = pair.unwrap_or_default();
-            Step::Beats(vec![Beat::Note(NoteBody::Thought { subject, description })])
+            Step::Outputs(vec![ScriptOutput::Note(NoteBody::Thought { subject, description })])
         }
         "call" => {
             let args = step.read("args", "an object", |args| args.is_object().then(|| args.clone()))?;
             let (call, args) = (CallId::from(""), args.unwrap_or_else(|| json!({})));
             Step::Call(Request { call, name: step.need("call")?, args, api_id: None })
         }
-        "artifact" => Step::Beats(artifact(step.take("artifact"), place)?),
-        "wait_ms" => Step::Beats(vec![Beat::Wait { ms: step.number("wait_ms")?.unwrap_or(0) }]),
+        "artifact" => Step::Outputs(artifact(step.take("artifact"), place)?),
+        "wait_ms" => Step::Outputs(vec![ScriptOutput::Wait { ms: step.number("wait_ms")?.unwrap_or(0) }]),
         "ask" => Step::End(Outcome::Ask(step.need("ask")?)),
         "complete" => Step::End(Outcome::Complete(step.need("complete")?)),
         "fail" => Step::End(Outcome::Fail(step.need("fail")?)),
@@ -267,7 +267,7 @@ fn failure(value: Option<&Value>, place: &str) -> Result<Step, String> {
 }
 
 /// An artifact: whole, divided into chunks, or in the pieces that the script lists.
-fn artifact(value: Option<&Value>, place: &str) -> Result<Vec<Beat>, String> {
+fn artifact(value: Option<&Value>, place: &str) -> Result<Vec<ScriptOutput>, String> {
     let place = &format!("{place}, artifact");
     let mut members = Members::of(value.unwrap_or(&Value::Null), place)?;
     let id = members.need("id")?;
@@ -292,7 +292,7 @@ fn artifact(value: Option<&Value>, place: &str) -> Result<Vec<Beat>, String> {
     let produced = |(i, part): (usize, Part)| {
         let (id, name, description) = (id.clone(), name.clone(), description.clone());
         let artifact = Artifact { id, name, description, parts: vec![part] };
-        Beat::Note(NoteBody::Produced { artifact, append: i > 0, last: i == last })
+        ScriptOutput::Note(NoteBody::Produced { artifact, append: i > 0, last: i == last })
     };
     Ok(parts.into_iter().enumerate().map(produced).collect())
 }
@@ -354,24 +354,24 @@ fn shares(total: usize, count: usize) -> impl Iterator<Item = Range<usize>> {
     (0..count).map(move |i| total * i / count..total * (i + 1) / count)
 }
 
-/// The members of an object. Each is taken once; members that are left are unknown.
+/// The members of an object that were not read yet. Members that remain at the end are unknown.
 struct Members<'a> {
     place: String,
-    left: Vec<(&'a str, &'a Value)>,
+    unread: Vec<(&'a str, &'a Value)>,
 }
 
 impl<'a> Members<'a> {
     fn of(value: &'a Value, place: &str) -> Result<Members<'a>, String> {
         let object: &Map<String, Value> = value.as_object().ok_or_else(|| format!("{place} must be an object."))?;
-        Ok(Members { place: place.to_owned(), left: object.iter().map(|(name, v)| (name.as_str(), v)).collect() })
+        Ok(Members { place: place.to_owned(), unread: object.iter().map(|(name, v)| (name.as_str(), v)).collect() })
     }
 
     fn take(&mut self, name: &str) -> Option<&'a Value> {
-        let i = self.left.iter().position(|(n, _)| *n == name)?;
-        Some(self.left.swap_remove(i).1)
+        let i = self.unread.iter().position(|(n, _)| *n == name)?;
+        Some(self.unread.swap_remove(i).1)
     }
 
-    /// A member that must be `what`, if it is there.
+    /// Reads an optional member. `what` says what its value must be.
     fn read<T>(
         &mut self,
         name: &str,
@@ -415,7 +415,7 @@ impl<'a> Members<'a> {
     }
 
     fn end(self) -> Result<(), String> {
-        match self.left.first() {
+        match self.unread.first() {
             None => Ok(()),
             Some((name, _)) => Err(format!("{}: {name:?} is not known here. Check its spelling.", self.place)),
         }

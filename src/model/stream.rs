@@ -2,8 +2,8 @@
 //! what the next request must repeat is collected until the end.
 //!
 //! The parts of a chunk stay raw until their kind is known; only a part that must be sent back unchanged (a call, a signature)
-//! becomes a tree. Whether the stream was an answer is decided at its end, in [`Decoder::finish`]: a stream may end without an
-//! error and contain no text.
+//! becomes a tree. [`Decoder::finish`] decides at the end whether the stream was an answer, because a stream may end without an error and
+//! contain no text.
 
 #[cfg(test)]
 mod tests;
@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-/// What the request ended with. After results the model may have nothing to add; after a prompt an empty answer is an error.
+/// The end of the request. After results of calls the model may have nothing to add; after a prompt an empty answer is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     Prompt,
@@ -38,9 +38,9 @@ pub struct Decoder {
     bytes: usize,
     /// The answer so far, without its finish reason and token counts.
     answer: Answer,
-    /// Whether some chunk has been read.
-    begun: bool,
-    thought: bool,
+    /// Whether a chunk has been read.
+    has_begun: bool,
+    has_thoughts: bool,
     finish: Option<Finish>,
     citations: BTreeSet<String>,
     /// The token counts of the last chunk that had any.
@@ -59,9 +59,9 @@ impl Decoder {
         }
     }
 
-    /// Whether a part of the answer has arrived, which a failure makes invalid.
+    /// Whether a part of the answer has arrived. A failure makes that part void.
     pub fn has_begun(&self) -> bool {
-        self.begun
+        self.has_begun
     }
 
     /// Reads one chunk and appends its notes: thoughts first, then text.
@@ -78,17 +78,17 @@ impl Decoder {
                 self.most_bytes
             )));
         }
-        self.begun = true;
-        self.note_facts(&mut chunk, out)?;
+        self.has_begun = true;
+        self.read_metadata(&mut chunk, out)?;
         let Some(candidate) = chunk.candidates.unwrap_or_default().into_iter().next() else {
             return Ok(());
         };
-        let mut said = String::new();
+        let mut text = String::new();
         for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
-            self.part(&part, &mut said, out)?;
+            self.part(&part, &mut text, out)?;
         }
-        if !said.is_empty() {
-            out.push(NoteBody::Text(said));
+        if !text.is_empty() {
+            out.push(NoteBody::Text(text));
         }
         let citations = candidate.citation_metadata.and_then(|metadata| metadata.citations).unwrap_or_default();
         self.citations.extend(citations.into_iter().filter_map(Citation::line));
@@ -102,7 +102,7 @@ impl Decoder {
     pub fn finish(self, asked: Asked, out: &mut Vec<NoteBody>) -> Result<Answer, ModelError> {
         if !self.answer.has_calls() {
             let visible = is_visible(&self.answer.text());
-            self.judge(asked, visible)?;
+            self.check_answer(asked, visible)?;
             if let Some(note) = self.finish.as_ref().and_then(cut_off).filter(|_| visible) {
                 out.push(NoteBody::Text(note));
             }
@@ -119,8 +119,8 @@ impl Decoder {
         })
     }
 
-    /// Takes what a chunk contains beside its candidates.
-    fn note_facts(&mut self, chunk: &mut Chunk, out: &mut Vec<NoteBody>) -> Result<(), ModelError> {
+    /// Reads the members of a chunk besides its candidates.
+    fn read_metadata(&mut self, chunk: &mut Chunk, out: &mut Vec<NoteBody>) -> Result<(), ModelError> {
         if let Some(id) = chunk.response_id.take()
             && self.answer.trace.as_ref() != Some(&id)
         {
@@ -139,18 +139,19 @@ impl Decoder {
         )))
     }
 
-    fn part(&mut self, raw: &RawValue, said: &mut String, out: &mut Vec<NoteBody>) -> Result<(), ModelError> {
+    /// Reads a part: adds its text to `text_so_far`, and the part to the answer.
+    fn part(&mut self, raw: &RawValue, text_so_far: &mut String, out: &mut Vec<NoteBody>) -> Result<(), ModelError> {
         let malformed = || bad("The model API sent a part of an answer that cannot be read");
         let part: Part = json::read(raw.get().as_bytes()).map_err(|_| malformed())?;
         let text = part.text.as_deref().unwrap_or_default();
         if part.thought == Some(true) {
-            self.thought = true;
+            self.has_thoughts = true;
             if !text.is_empty() {
                 out.push(thought(text));
             }
             return Ok(());
         }
-        said.push_str(text);
+        text_so_far.push_str(text);
         let plain = part.text.is_some() && part.thought_signature.is_none();
         if plain && part.function_call.is_none() {
             self.answer.say(text);
@@ -175,11 +176,11 @@ impl Decoder {
         };
         let refusal = Refusal { model: &self.model, status, retry_after: None, body: json };
         let error = error::classify(&refusal, self.longest_wait_ms);
-        if self.begun { error::midway(error) } else { error }
+        if self.has_begun { error::midway(error) } else { error }
     }
 
     /// Whether a stream without a call is an answer. `visible`: it has text that people can see.
-    fn judge(&self, asked: Asked, visible: bool) -> Result<(), ModelError> {
+    fn check_answer(&self, asked: Asked, visible: bool) -> Result<(), ModelError> {
         let (word, what) = match &self.finish {
             None if asked == Asked::Prompt => ("NO_FINISH_REASON", "The model's answer broke off"),
             Some(Finish::Other(word))
@@ -197,7 +198,7 @@ impl Decoder {
             }
             Some(Finish::Other(word)) if word == "OTHER" => ("OTHER_BLOCKED", "The API blocked the answer"),
             Some(Finish::Other(word)) => (word.as_str(), "The API blocked the answer"),
-            _ if self.thought => ("THINKING_ONLY_RESPONSE", "The model thought but said nothing"),
+            _ if self.has_thoughts => ("THINKING_ONLY_RESPONSE", "The model thought but said nothing"),
             _ if asked == Asked::Prompt => ("NO_RESPONSE_TEXT", "The model said nothing"),
             _ => return Ok(()),
         };
@@ -317,7 +318,7 @@ fn cut_off(finish: &Finish) -> Option<String> {
     Some(format!("\n[The answer was cut off: {why}.]"))
 }
 
-/// Whether anything is left without white space, zero-width characters and HTML comments.
+/// Whether the text has more than white space, zero-width characters and HTML comments.
 fn is_visible(text: &str) -> bool {
     static COMMENT: LazyLock<Regex> = LazyLock::new(|| Regex::new("(?s)<!--.*?-->").expect("the expression is valid"));
     let hidden = |c: char| c.is_whitespace() || matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}');

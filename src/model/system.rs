@@ -1,5 +1,5 @@
-//! The system instruction: what the model is told before every conversation. Most of it is the same for all; the rest depends on what the
-//! task may do, on the workspace and on the model family.
+//! The system instruction: what the model is told before every conversation. Most of it is the same for all tasks; the rest depends on the
+//! approval mode, on the workspace and on the model family.
 
 use crate::model::gemini::Family;
 use crate::model::memory::Notes;
@@ -9,14 +9,14 @@ const ALWAYS: &str = include_str!("system.md");
 
 /// What the instruction depends on.
 #[derive(Clone, Copy, Debug)]
-pub struct Situation<'a> {
+pub struct InstructionInputs<'a> {
     pub mode: Mode,
     pub family: Family,
     pub repository: Repository,
-    /// What the user's memory files say; empty for nothing.
+    /// The text of the user's memory files; empty if there is none.
     pub memory: &'a str,
     pub notes: &'a Notes,
-    /// What there is to say of skills; empty for nothing.
+    /// The list of skills; empty if there are none.
     pub skills: &'a str,
 }
 
@@ -28,23 +28,23 @@ pub enum Repository {
     None,
 }
 
-pub fn instruction(situation: &Situation) -> String {
-    let mut text = format!("{ALWAYS}\n# What you may do now\n\n{}\n", mode(situation.mode));
-    text.push_str(match situation.repository {
+pub fn instruction(inputs: &InstructionInputs) -> String {
+    let mut text = format!("{ALWAYS}\n# What you may do now\n\n{}\n", mode(inputs.mode));
+    text.push_str(match inputs.repository {
         Repository::Git => GIT,
         Repository::None => NO_GIT,
     });
-    if situation.mode != Mode::Plan {
-        text.push_str(&remembering(situation.notes));
+    if inputs.mode != Mode::Plan {
+        text.push_str(&remembering(inputs.notes));
     }
-    text.push_str(habits(situation.family));
-    if !situation.skills.is_empty() {
+    text.push_str(family_instructions(inputs.family));
+    if !inputs.skills.is_empty() {
         text.push_str(SKILLS);
-        text.push_str(situation.skills);
+        text.push_str(inputs.skills);
     }
-    if !situation.memory.is_empty() {
+    if !inputs.memory.is_empty() {
         text.push_str("\n# What the user wants you to remember\n\n");
-        text.push_str(situation.memory);
+        text.push_str(inputs.memory);
     }
     text
 }
@@ -76,8 +76,8 @@ The workspace is not in a git repository, so nothing brings back what you overwr
 user asks for it.
 ";
 
-/// What models of a family have to be told, and others not.
-fn habits(family: Family) -> &'static str {
+/// Instructions that only models of one family need.
+fn family_instructions(family: Family) -> &'static str {
     match family {
         Family::Gemini3 => {
             "
@@ -146,14 +146,14 @@ mod tests {
 
     const FAMILIES: [Family; 4] = [Family::Gemini3, Family::Gemini25, Family::Gemma4, Family::Other];
 
-    fn told(mode: Mode, family: Family, repository: Repository, memory: &str) -> String {
+    fn instruction_for(mode: Mode, family: Family, repository: Repository, memory: &str) -> String {
         let notes = Notes { user: Some("/h/GEMINI.md".into()), project: None };
-        instruction(&Situation { mode, family, repository, memory, notes: &notes, skills: "" })
+        instruction(&InstructionInputs { mode, family, repository, memory, notes: &notes, skills: "" })
     }
 
     #[test]
-    fn the_situation_is_told() {
-        let usual = |mode, memory| told(mode, Family::Gemini3, Repository::Git, memory);
+    fn the_instruction_depends_on_its_inputs() {
+        let usual = |mode, memory| instruction_for(mode, Family::Gemini3, Repository::Git, memory);
         assert!(usual(Mode::Plan, "").contains("You are planning."));
         for mode in [Mode::Default, Mode::AutoEdit, Mode::Yolo] {
             assert!(!usual(mode, "").contains("planning"), "{mode:?}");
@@ -163,18 +163,21 @@ mod tests {
         assert!(usual(Mode::Default, "tea").ends_with("remember\n\ntea"));
         assert_eq!(remembering(&Notes::default()), "");
         assert!(usual(Mode::Default, "").contains("in a git repository. Some"));
-        assert!(told(Mode::Default, Family::Other, Repository::None, "").contains("not in a git repository"));
-        let [three, two, gemma, other] = FAMILIES.map(|family| told(Mode::Default, family, Repository::Git, ""));
+        assert!(
+            instruction_for(Mode::Default, Family::Other, Repository::None, "").contains("not in a git repository")
+        );
+        let [three, two, gemma, other] =
+            FAMILIES.map(|family| instruction_for(Mode::Default, family, Repository::Git, ""));
         assert!(two.contains("`write_todos`") && !three.contains("`write_todos`") && gemma == other && three != other);
     }
 
-    /// It is sent with every request.
+    /// The instruction is sent with every request.
     #[test]
-    fn it_stays_short() {
+    fn the_instruction_stays_short() {
         for mode in Mode::ALL {
             for family in FAMILIES {
                 for repository in [Repository::Git, Repository::None] {
-                    let length = told(mode, family, repository, "").len();
+                    let length = instruction_for(mode, family, repository, "").len();
                     assert!(length < 8 * 1024, "{mode:?} {family:?} {repository:?}: {length}");
                 }
             }

@@ -1,9 +1,9 @@
-//! Whether a request fits into the context window of its model. The API counts tokens only after it was sent everything, so here they are
-//! estimated: text by its characters, media by what the API charges for it.
+//! Estimates whether a request fits into the context window of its model, because the API counts tokens only after it has received the
+//! whole request. Text is estimated by its characters, media by the tokens that the API counts for them.
 
 use serde_json::Value;
 
-/// The context window, in tokens.
+/// The context window of a model, in tokens.
 pub fn of(model: &str) -> u64 {
     let name = model.strip_prefix("models/").unwrap_or(model);
     if name.starts_with("gemma-") { 256_000 } else { 1_048_576 }
@@ -22,7 +22,7 @@ pub fn tokens(value: &Value) -> u64 {
     }
 }
 
-/// Words of English and code have about four characters; other scripts have a token for about every character.
+/// English text and code have about four characters per token; other scripts have about one.
 fn tokens_of_text(text: &str) -> u64 {
     let ascii = text.bytes().filter(u8::is_ascii).count() as u64;
     let others = text.chars().filter(|c| !c.is_ascii()).count() as u64;
@@ -32,19 +32,19 @@ fn tokens_of_text(text: &str) -> u64 {
 fn tokens_of_media(mime: &str, bytes: u64) -> u64 {
     match mime.split('/').next() {
         Some("image") => 3_000,
-        // A hundred pages.
+        // A document of a hundred pages.
         Some("application") => 25_800,
         // 32 tokens for a second, which takes about 2 KB if it is well compressed.
         _ => bytes / 64,
     }
 }
 
-/// How much of an old result is left, in characters: a part of its beginning, and more of its end.
+/// Characters of a shortened result that are kept: a part of its beginning, and more of its end.
 const HEAD: usize = 400;
 const TAIL: usize = 1_600;
 
-/// Shortens results of calls, the oldest first, until the conversation takes this many tokens less. The newest results, which the model
-/// has not seen, stay whole. Returns how many tokens less it takes.
+/// Shortens results of calls, the oldest first, until the conversation takes `excess` tokens less. The newest results, which the model
+/// has not seen, stay whole. Returns the number of tokens saved.
 pub fn shorten_results(contents: &mut [Value], excess: u64) -> u64 {
     let mut saved = 0;
     let old = contents.len().saturating_sub(1);

@@ -1,3 +1,5 @@
+//! Tests of URLs, header fields and bodies of requests.
+
 use super::*;
 use crate::task::machine::state::Item;
 use crate::task::message::{Message, Part, Role};
@@ -57,7 +59,7 @@ fn models_have_short_names_and_an_address() {
 }
 
 #[test]
-fn vertex_has_hosts_by_place_and_its_own_credentials() {
+fn vertex_has_a_host_per_location_and_its_own_credentials() {
     let at = |location: &str| Service::Vertex { project: "p-1".into(), location: location.into() };
     let table = [
         (
@@ -104,7 +106,7 @@ fn vertex_has_hosts_by_place_and_its_own_credentials() {
 fn a_name_that_could_change_the_address_is_refused() {
     for model in ["", "a..b", "a?b", "a&b", "a b", "a#b", "a%2e", "a\n", "/a", "a/", "a//b", "ä", "a:b"] {
         assert!(endpoint().url(model).is_err(), "{model:?}");
-        assert!(body(&think(model), &[], &Surroundings::default(), 0).is_err(), "{model:?}");
+        assert!(body(&think(model), &[], &RequestContext::default(), 0).is_err(), "{model:?}");
     }
 }
 
@@ -133,15 +135,15 @@ fn the_key_goes_into_its_header_and_nowhere_else() {
 }
 
 #[test]
-fn the_body_whole() {
+fn the_whole_body_of_a_request() {
     let tool = ToolSpec::new("glob", "FindFiles", Kind::Search, "Finds files.", json!({"type": "object"}));
     let other = ToolSpec { name: "replace".into(), ..tool.clone() };
     let think = Think { tools: Some(vec!["glob".into(), "unknown".into()]), ..think("pro") };
-    let bytes = body(&think, &[other, tool], &Surroundings::default(), 1_772_357_400_125).unwrap();
+    let bytes = body(&think, &[other, tool], &RequestContext::default(), 1_772_357_400_125).unwrap();
     let mut value: Value = serde_json::from_slice(&bytes).unwrap();
     let introduction = value["contents"].take();
     assert!(introduction[0]["parts"][0]["text"].as_str().unwrap().contains("Today is 2026-03-01."));
-    let told = system::instruction(&Situation {
+    let instruction = system::instruction(&InstructionInputs {
         mode: think.mode,
         family: Family::Gemini3,
         repository: Default::default(),
@@ -153,7 +155,7 @@ fn the_body_whole() {
         value,
         json!({
             "contents": null,
-            "systemInstruction": {"role": "user", "parts": [{"text": told}]},
+            "systemInstruction": {"role": "user", "parts": [{"text": instruction}]},
             "tools": [{"functionDeclarations": [
                 {"name": "glob", "description": "Finds files.", "parametersJsonSchema": {"type": "object"}},
             ]}],
@@ -166,12 +168,12 @@ fn the_body_whole() {
 }
 
 #[test]
-fn what_the_user_wants_remembered_is_part_of_the_instruction() {
-    let mut surroundings = Surroundings::default();
-    surroundings.memory.system = "Use tabs.".into();
-    surroundings.memory.project = "Run make.".into();
-    surroundings.tree = "src/\n".into();
-    let bytes = body(&think("pro"), &[], &surroundings, 0).unwrap();
+fn memory_files_are_part_of_the_instruction_and_of_the_first_turn() {
+    let mut context = RequestContext::default();
+    context.memory.system = "Use tabs.".into();
+    context.memory.project = "Run make.".into();
+    context.tree = "src/\n".into();
+    let bytes = body(&think("pro"), &[], &context, 0).unwrap();
     let value: Value = serde_json::from_slice(&bytes).unwrap();
     let text = |value: &Value| value["parts"][0]["text"].as_str().unwrap().to_owned();
     let system = text(&value["systemInstruction"]);
@@ -181,7 +183,7 @@ fn what_the_user_wants_remembered_is_part_of_the_instruction() {
 }
 
 #[test]
-fn families_are_told_to_think_in_their_own_words() {
+fn each_family_gets_its_own_thinking_fields() {
     let level = json!({"includeThoughts": true, "thinkingLevel": "HIGH"});
     let budget = json!({"includeThoughts": true, "thinkingBudget": 8192});
     let table = [
@@ -197,7 +199,7 @@ fn families_are_told_to_think_in_their_own_words() {
         ("mine", Value::Null),
     ];
     for (model, expected) in table {
-        let bytes = body(&think(model), &[], &Surroundings::default(), 0).unwrap();
+        let bytes = body(&think(model), &[], &RequestContext::default(), 0).unwrap();
         let value: Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(value["generationConfig"]["thinkingConfig"], expected, "{model}");
         assert_eq!(value.get("tools"), None);
@@ -205,14 +207,14 @@ fn families_are_told_to_think_in_their_own_words() {
 }
 
 #[test]
-fn what_the_model_cannot_read_is_refused_before_it_is_sent() {
+fn a_request_that_exceeds_the_context_window_is_refused() {
     let said = |chars: usize| {
         let message = Message::new("m", Role::User, vec![Part::text("x".repeat(chars))]);
         Arc::new(Item::Said(Arc::new(message)))
     };
     let sent = |history: Vec<Arc<Item>>, compact_at| {
         let think = Think { history, compact_at, ..think("gemma-4-31b-it") };
-        body(&think, &[], &Surroundings::default(), 0).map(drop).map_err(|error| error.kind)
+        body(&think, &[], &RequestContext::default(), 0).map(drop).map_err(|error| error.kind)
     };
     let window = 4 * 256_000;
     let (fits, half) = (window - 40_000, window / 2);
@@ -225,6 +227,6 @@ fn what_the_model_cannot_read_is_refused_before_it_is_sent() {
     let summary = Arc::new(Item::Summary("s".into()));
     assert_eq!(sent(vec![summary, said(half)], Some(100_000)), Ok(()), "it is summarised already");
     let think = Think { history: vec![said(window)], ..think("gemma-4-31b-it") };
-    let error = body(&think, &[], &Surroundings::default(), 0).unwrap_err();
+    let error = body(&think, &[], &RequestContext::default(), 0).unwrap_err();
     assert!(error.message.contains("gemma-4-31b-it") && error.message.contains("reads 256000"), "{}", error.message);
 }

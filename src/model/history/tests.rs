@@ -1,8 +1,10 @@
+//! Tests of conversations in the form of the API.
+
 use super::*;
 use crate::task::log::answer::Request;
 use crate::task::spec::{Display, ErrorKind};
 
-const SCENE: Scene = Scene {
+const CONTEXT: HistoryContext = HistoryContext {
     workspace: "/w",
     directories: &[],
     os: "linux",
@@ -51,9 +53,9 @@ fn success(output: &str) -> Ending {
 
 /// Without the introduction, which starts every conversation.
 fn after_introduction(history: &[Arc<Item>]) -> Value {
-    let mut turns = contents(history, &SCENE);
+    let mut turns = contents(history, &CONTEXT);
     let first = turns[0]["parts"].as_array_mut().unwrap();
-    assert_eq!(first.remove(0), json!({"text": introduction(&SCENE)}));
+    assert_eq!(first.remove(0), json!({"text": introduction(&CONTEXT)}));
     if first.is_empty() {
         turns.remove(0);
     }
@@ -71,7 +73,7 @@ fn signed(name: &str, signature: &str) -> Value {
 #[test]
 fn the_first_turn_tells_where_the_model_is() {
     assert_eq!(
-        contents(&[text("hi")], &SCENE),
+        contents(&[text("hi")], &CONTEXT),
         vec![json!({"role": "user", "parts": [
             {"text": "Context of this session, given by the program you run in:\n- Today is 2026-03-01.\n- The operating system is linux.\n- The workspace is /w. Relative paths start there, and files outside it are off limits."},
             {"text": "hi"},
@@ -135,7 +137,7 @@ fn a_batch_is_answered_in_one_turn_in_the_order_of_its_calls() {
 }
 
 #[test]
-fn unanswered_calls_get_an_error_and_new_words_a_turn_of_their_own() {
+fn unanswered_calls_get_an_error_and_the_next_prompt_a_turn_of_its_own() {
     let (a, b) = (request("1", "read_file", None), request("2", "glob", None));
     let history = [
         text("go"),
@@ -160,7 +162,7 @@ fn unanswered_calls_get_an_error_and_new_words_a_turn_of_their_own() {
 }
 
 #[test]
-fn words_between_a_call_and_its_result_come_after_the_result() {
+fn a_prompt_between_a_call_and_its_result_comes_after_the_result() {
     let a = request("1", "glob", None);
     let history = [
         text("go"),
@@ -249,7 +251,7 @@ fn parts_of_messages_as_the_model_gets_them() {
             file(bytes("/9j/"), None, Some("IMAGE/JPG; q=1")),
             Some(json!({"inlineData": {"mimeType": "image/jpeg", "data": "/9j/"}})),
         ),
-        // Without a type, the bytes tell it.
+        // Without a declared type, the type is detected from the bytes.
         (
             file(bytes("iVBORw=="), None, None),
             Some(json!({"inlineData": {"mimeType": "image/png", "data": "iVBORw=="}})),
@@ -284,7 +286,7 @@ fn parts_of_messages_as_the_model_gets_them() {
         ),
     ];
     for (part, expected) in table {
-        assert_eq!(spoken(&part), expected, "{part:?}");
+        assert_eq!(message_part(&part), expected, "{part:?}");
     }
 }
 
@@ -300,7 +302,7 @@ fn data_is_text_for_the_model_unless_it_is_for_the_server() {
         (Part::data(json!({"callId": "1", "outcome": "proceed_once"})), None),
     ];
     for (part, expected) in table {
-        assert_eq!(spoken(&part), expected, "{part:?}");
+        assert_eq!(message_part(&part), expected, "{part:?}");
     }
 }
 
@@ -318,7 +320,7 @@ fn with_media(media: ResultMedia) -> Value {
         results(requests.into_iter().zip(endings).collect()),
         Arc::new(Item::Steered(Arc::new(Message::new("m", Role::User, vec![Part::text("quick")])))),
     ];
-    let mut turns = contents(&history, &Scene { media, ..SCENE });
+    let mut turns = contents(&history, &HistoryContext { media, ..CONTEXT });
     turns.drain(..2);
     turns.into()
 }
@@ -342,7 +344,7 @@ fn media_of_results_is_where_the_model_family_wants_it() {
 }
 
 #[test]
-fn media_that_is_not_in_memory_is_only_told_of() {
+fn media_that_is_not_in_memory_is_replaced_by_a_note() {
     let stored: MediaContent = serde_json::from_value(json!({"sha256": "00", "bytes": 70_000})).unwrap();
     let media = Media { mime: "image/png".into(), content: stored.clone() };
     let note = "[Media of 70000 bytes (image/png) that is not part of this request any more.]";

@@ -1,4 +1,7 @@
+//! Tests of the parser of scripts and of their outputs.
+
 use super::*;
+use crate::model::gemini;
 use crate::task::machine::job::ModelErrorKind;
 use crate::task::message::Role;
 
@@ -7,28 +10,7 @@ fn message(id: &str, text: &str) -> Message {
 }
 
 fn think(text: &str) -> Think {
-    Think {
-        directories: Default::default(),
-        workspace: "/w".into(),
-        model: "m".into(),
-        mode: Default::default(),
-        tools: None,
-        forbidden: Vec::new(),
-        declared: None,
-        skills: Default::default(),
-        servers: Default::default(),
-        compact_at: None,
-        compress: false,
-        given: 0,
-        history: Vec::new(),
-        prompt: message("id-1", text).into(),
-        turn: 1,
-        round: 0,
-        attempt: 1,
-        begins: false,
-        agains: 0,
-        blob_room: 0,
-    }
+    Think { prompt: message("id-1", text).into(), ..gemini::tests::think("m") }
 }
 
 fn script(file: Value) -> Script {
@@ -39,24 +21,24 @@ fn steps_of(steps: Value) -> Script {
     script(json!({"default": steps}))
 }
 
-fn said(text: &str) -> Beat {
-    Beat::Note(NoteBody::Text(text.into()))
+fn said(text: &str) -> ScriptOutput {
+    ScriptOutput::Note(NoteBody::Text(text.into()))
 }
 
-fn answered(text: &str, calls: &[(&str, Value)], verdict: Option<Outcome>) -> Beat {
+fn answered(text: &str, calls: &[(&str, Value)], verdict: Option<Outcome>) -> ScriptOutput {
     let calls = calls.iter().map(|(name, args)| Request {
         call: "".into(),
         name: (*name).into(),
         args: args.clone(),
         api_id: None,
     });
-    Beat::Note(NoteBody::Answered(Ok(Answer { verdict, ..Answer::new(text, calls) })))
+    ScriptOutput::Note(NoteBody::Answered(Ok(Answer { verdict, ..Answer::new(text, calls) })))
 }
 
 /// The text of the answer to a prompt.
 fn reply(script: &Script, think: &Think) -> String {
-    match script.play(think).pop() {
-        Some(Beat::Note(NoteBody::Answered(Ok(answer)))) => answer.text(),
+    match script.outputs(think).pop() {
+        Some(ScriptOutput::Note(NoteBody::Answered(Ok(answer)))) => answer.text(),
         other => panic!("{other:?}"),
     }
 }
@@ -100,36 +82,36 @@ fn calls_in_a_row_end_a_round() {
         {"call": "glob"},
         {"complete": "done"},
     ]));
-    let play = |round: u32| script.play(&Think { round, ..think("") });
+    let outputs = |round: u32| script.outputs(&Think { round, ..think("") });
     assert_eq!(
-        play(0),
+        outputs(0),
         vec![
-            Beat::Note(NoteBody::Thought { subject: "subject".into(), description: "description".into() }),
+            ScriptOutput::Note(NoteBody::Thought { subject: "subject".into(), description: "description".into() }),
             said("a"),
             said("bc"),
             said("dé"),
-            Beat::Wait { ms: 5 },
+            ScriptOutput::Wait { ms: 5 },
             said("!"),
             answered("abcdé!", &[("glob", json!({"pattern": "*"})), ("read_file", json!({}))], None),
         ]
     );
-    assert_eq!(play(1), vec![said("between"), answered("between", &[("glob", json!({}))], None)]);
+    assert_eq!(outputs(1), vec![said("between"), answered("between", &[("glob", json!({}))], None)]);
     let done = Some(Outcome::Complete("done".into()));
-    assert_eq!(play(2), vec![answered("", &[], done)]);
-    assert_eq!(play(3), vec![answered("", &[], None)]);
+    assert_eq!(outputs(2), vec![answered("", &[], done)]);
+    assert_eq!(outputs(3), vec![answered("", &[], None)]);
 }
 
 #[test]
 fn a_script_may_end_with_calls_or_be_empty() {
     let script = steps_of(json!([{"call": "glob"}]));
-    let after = script.play(&Think { round: 1, ..think("") });
+    let after = script.outputs(&Think { round: 1, ..think("") });
     assert_eq!(after, vec![answered("", &[], None)]);
     let empty = Script::parse("{}").unwrap();
-    assert_eq!(empty.play(&think("")), vec![answered("", &[], None)]);
+    assert_eq!(empty.outputs(&think("")), vec![answered("", &[], None)]);
 }
 
 #[test]
-fn final_words() {
+fn a_step_may_end_the_turn() {
     let table = [
         (json!({"ask": "which?"}), Outcome::Ask("which?".into())),
         (json!({"complete": "ok"}), Outcome::Complete("ok".into())),
@@ -138,14 +120,14 @@ fn final_words() {
         (json!({"auth": "who?"}), Outcome::Auth("who?".into())),
     ];
     for (step, outcome) in table {
-        assert_eq!(steps_of(json!([step])).play(&think("")), vec![answered("", &[], Some(outcome))]);
+        assert_eq!(steps_of(json!([step])).outputs(&think("")), vec![answered("", &[], Some(outcome))]);
     }
 }
 
 #[test]
 fn artifacts_come_whole_or_in_pieces() {
     let produced = |content: Content, append: bool, last: bool| {
-        Beat::Note(NoteBody::Produced {
+        ScriptOutput::Note(NoteBody::Produced {
             artifact: Artifact {
                 id: "a".into(),
                 name: Some("n".into()),
@@ -156,30 +138,30 @@ fn artifacts_come_whole_or_in_pieces() {
             last,
         })
     };
-    let play = |member: &str, value: Value, chunks: Option<u64>| {
+    let outputs = |member: &str, value: Value, chunks: Option<u64>| {
         let mut artifact = json!({"id": "a", "name": "n", "mediaType": "text/plain"});
         artifact[member] = value;
         if let Some(chunks) = chunks {
             artifact["chunks"] = chunks.into();
         }
-        let mut beats = steps_of(json!([{"artifact": artifact}])).play(&think(""));
-        assert_eq!(beats.pop(), Some(answered("", &[], None)));
-        beats
+        let mut outputs = steps_of(json!([{"artifact": artifact}])).outputs(&think(""));
+        assert_eq!(outputs.pop(), Some(answered("", &[], None)));
+        outputs
     };
     let text = |text: &str| Content::Text(text.into());
     let bytes = |data: &str| Content::Bytes(data.into());
     assert_eq!(
-        play("text", json!("one two"), Some(2)),
+        outputs("text", json!("one two"), Some(2)),
         vec![produced(text("one"), false, false), produced(text(" two"), true, true)]
     );
-    assert_eq!(play("text", json!(""), Some(2)), vec![produced(text(""), false, true)]);
+    assert_eq!(outputs("text", json!(""), Some(2)), vec![produced(text(""), false, true)]);
     assert_eq!(
-        play("bytes", json!("aGVsbG8="), Some(2)),
+        outputs("bytes", json!("aGVsbG8="), Some(2)),
         vec![produced(bytes("aGU="), false, false), produced(bytes("bGxv"), true, true)]
     );
-    assert_eq!(play("bytes", json!("aGVsbG8="), None), vec![produced(bytes("aGVsbG8="), false, true)]);
-    assert_eq!(play("url", json!("https://x"), None), vec![produced(Content::Uri("https://x".into()), false, true)]);
-    assert_eq!(play("data", json!({"k": 1}), None), vec![produced(Content::Data(json!({"k": 1})), false, true)]);
+    assert_eq!(outputs("bytes", json!("aGVsbG8="), None), vec![produced(bytes("aGVsbG8="), false, true)]);
+    assert_eq!(outputs("url", json!("https://x"), None), vec![produced(Content::Uri("https://x".into()), false, true)]);
+    assert_eq!(outputs("data", json!({"k": 1}), None), vec![produced(Content::Data(json!({"k": 1})), false, true)]);
 }
 
 #[test]
@@ -196,14 +178,14 @@ fn pieces_of_an_artifact_may_differ_in_kind() {
         ..part(Content::Uri("https://x".into()))
     };
     let produced = |part: Part, append: bool, last: bool| {
-        Beat::Note(NoteBody::Produced {
+        ScriptOutput::Note(NoteBody::Produced {
             artifact: Artifact { id: "a".into(), name: None, description: None, parts: vec![part] },
             append,
             last,
         })
     };
     assert_eq!(
-        script.play(&think("")),
+        script.outputs(&think("")),
         vec![
             produced(part(Content::Text("chunk-1 ".into())), false, false),
             produced(file, true, false),
@@ -222,21 +204,21 @@ fn errors_fail_the_first_attempts_of_their_round() {
         {"call": "glob"},
         {"error": {"code": 401}},
     ]));
-    let play = |round: u32, attempt: u32| {
-        let beats = script.play(&Think { round, attempt, ..think("") });
-        match beats.last() {
-            Some(Beat::Note(NoteBody::Answered(Err(error)))) => Some(error.kind),
-            Some(Beat::Note(NoteBody::Answered(Ok(_)))) => None,
+    let outputs = |round: u32, attempt: u32| {
+        let outputs = script.outputs(&Think { round, attempt, ..think("") });
+        match outputs.last() {
+            Some(ScriptOutput::Note(NoteBody::Answered(Err(error)))) => Some(error.kind),
+            Some(ScriptOutput::Note(NoteBody::Answered(Ok(_)))) => None,
             other => panic!("{other:?}"),
         }
     };
     let busy = Some(ModelErrorKind::Busy { after_ms: None });
-    assert_eq!(play(0, 1), busy);
-    assert_eq!(play(0, 2), busy);
-    assert_eq!(play(0, 3), Some(ModelErrorKind::BadStream));
-    assert_eq!(play(0, 4), None);
-    assert_eq!(play(1, 1), Some(ModelErrorKind::Fatal));
-    assert_eq!(play(1, 2), None);
+    assert_eq!(outputs(0, 1), busy);
+    assert_eq!(outputs(0, 2), busy);
+    assert_eq!(outputs(0, 3), Some(ModelErrorKind::BadStream));
+    assert_eq!(outputs(0, 4), None);
+    assert_eq!(outputs(1, 1), Some(ModelErrorKind::Fatal));
+    assert_eq!(outputs(1, 2), None);
 }
 
 #[test]
@@ -256,7 +238,7 @@ fn a_rule_that_begins_with_a_message_answers_without_a_task() {
 }
 
 #[test]
-fn mistakes_are_named_with_their_place() {
+fn errors_of_a_script_name_their_place() {
     let table = [
         ("[]", "the script must be an object."),
         (r#"{"rule":[]}"#, "the script: \"rule\" is not known here. Check its spelling."),
@@ -305,8 +287,8 @@ fn mistakes_are_named_with_their_place() {
 fn the_demo_greets_writes_and_runs() {
     let demo = Script::parse(DEMO).unwrap();
     assert!(reply(&demo, &think("hi")).contains("GEMINI_API_KEY"));
-    let calls = |text: &str| match demo.play(&think(text)).pop() {
-        Some(Beat::Note(NoteBody::Answered(Ok(answer)))) => answer.calls().cloned().collect::<Vec<Request>>(),
+    let calls = |text: &str| match demo.outputs(&think(text)).pop() {
+        Some(ScriptOutput::Note(NoteBody::Answered(Ok(answer)))) => answer.calls().cloned().collect::<Vec<Request>>(),
         other => panic!("{other:?}"),
     };
     let names = |text: &str| -> Vec<String> { calls(text).into_iter().map(|call| call.name).collect() };

@@ -1,3 +1,5 @@
+//! Tests of the decoder of answers.
+
 use super::*;
 use crate::task::log::answer::{Content, Part, Usage};
 
@@ -5,7 +7,7 @@ fn decoder() -> Decoder {
     Decoder::new("gemini-x", 10_000, 300_000)
 }
 
-/// Feeds chunks and finishes; the notes and the verdict.
+/// The notes and the answer of a stream with these chunks.
 fn read(asked: Asked, chunks: &[Value]) -> (Vec<NoteBody>, Result<Answer, ModelError>) {
     let mut decoder = decoder();
     let mut out = Vec::new();
@@ -30,7 +32,7 @@ fn text(text: &str) -> NoteBody {
     NoteBody::Text(text.into())
 }
 
-fn says(subject: &str, description: &str) -> NoteBody {
+fn thought_note(subject: &str, description: &str) -> NoteBody {
     NoteBody::Thought { subject: subject.into(), description: description.into() }
 }
 
@@ -42,8 +44,8 @@ fn signed(content: Content, signature: &str) -> Part {
     Part { signature: Some(signature.into()), ..Part::new(content) }
 }
 
-/// The parts as the API gets them back.
-fn given_back(answer: &Answer) -> Vec<Value> {
+/// The parts as they are sent back to the API.
+fn sent_back(answer: &Answer) -> Vec<Value> {
     answer.parts.iter().map(gemini::write_part).collect()
 }
 
@@ -79,7 +81,7 @@ fn a_whole_answer() {
         notes,
         vec![
             NoteBody::Traced("r-1".into()),
-            says("Looking around", "I need the file."),
+            thought_note("Looking around", "I need the file."),
             text("Héllo\n"),
             text("world."),
             NoteBody::Cited("Citations:\n(A) https://a\nhttps://b".into()),
@@ -106,7 +108,7 @@ fn a_whole_answer() {
 }
 
 #[test]
-fn signed_parts_stay_as_they_came_and_thoughts_leave_nothing() {
+fn signed_parts_are_sent_back_unchanged_and_thoughts_are_not() {
     let (notes, answer) = read(
         Asked::Prompt,
         &[
@@ -119,7 +121,7 @@ fn signed_parts_stay_as_they_came_and_thoughts_leave_nothing() {
     );
     assert_eq!(notes, vec![text("abc"), text("d")]);
     assert_eq!(
-        given_back(&answer.unwrap()),
+        sent_back(&answer.unwrap()),
         vec![
             json!({"text": "a"}),
             json!({"text": "b", "thoughtSignature": "s"}),
@@ -135,7 +137,7 @@ fn a_call_without_name_or_arguments_gets_both() {
     let (_, answer) =
         read(Asked::Prompt, &[parts(json!([{"functionCall": {"name": " ", "id": ""}}, {"functionCall": {}}]))]);
     let answer = answer.unwrap();
-    assert_eq!(given_back(&answer)[1], json!({"functionCall": {"name": "generic_tool"}}));
+    assert_eq!(sent_back(&answer)[1], json!({"functionCall": {"name": "generic_tool"}}));
     assert!(answer.calls().eq(&[call("generic_tool", json!({}), None), call("generic_tool", json!({}), None)]));
     assert_eq!(answer.finish, Finish::Unspecified);
 }
@@ -143,10 +145,10 @@ fn a_call_without_name_or_arguments_gets_both() {
 #[test]
 fn thoughts_have_a_subject_and_a_description() {
     let table = [
-        ("**Plan** do it", says("Plan", "do it")),
-        ("first **Plan**\n\nthen **more**", says("Plan", "first \n\nthen **more**")),
-        ("no pair ** here", says("", "no pair ** here")),
-        ("****x", says("", "x")),
+        ("**Plan** do it", thought_note("Plan", "do it")),
+        ("first **Plan**\n\nthen **more**", thought_note("Plan", "first \n\nthen **more**")),
+        ("no pair ** here", thought_note("", "no pair ** here")),
+        ("****x", thought_note("", "x")),
     ];
     for (text, expected) in table {
         assert_eq!(thought(text), expected, "{text}");
@@ -154,7 +156,7 @@ fn thoughts_have_a_subject_and_a_description() {
 }
 
 #[test]
-fn what_counts_as_an_answer() {
+fn streams_that_are_no_answer_are_errors() {
     let thinks = |reason: &str| ends(json!([{"text": "hm", "thought": true}]), reason);
     let table = [
         (vec![], Some("NO_FINISH_REASON"), None),
@@ -221,7 +223,7 @@ fn a_blocked_prompt_fails_with_its_reason() {
 }
 
 #[test]
-fn an_error_object_in_the_stream_is_a_refusal_and_voids_what_came_before() {
+fn an_error_object_in_the_stream_is_an_error_and_voids_earlier_chunks() {
     let busy = json!({"error": {"code": 503, "message": "overloaded", "status": "UNAVAILABLE"}});
     let denied = json!({"error": {"code": 403, "message": "no"}});
     let odd = json!({"error": {"code": 7}});
@@ -234,7 +236,7 @@ fn an_error_object_in_the_stream_is_a_refusal_and_voids_what_came_before() {
 }
 
 #[test]
-fn garbage_is_a_bad_stream_and_never_a_panic() {
+fn invalid_chunks_are_a_bad_stream_and_never_a_panic() {
     for json in [
         &b""[..],
         b"{",

@@ -179,7 +179,7 @@ impl Client {
     ) -> Result<Answer, ModelError> {
         let think = request.think;
         let model = gemini::resolve(&think.model)?;
-        let body = gemini::body(think, request.tools, &(request.surroundings)(), sys::unix_ms())?;
+        let body = gemini::body(think, request.tools, &(request.context)(), sys::unix_ms())?;
         let url = endpoint.url(model)?;
         let wait = Duration::from_millis(self.limits.model_head_ms);
         self.interruptible(cancel, |agent| {
@@ -328,7 +328,7 @@ impl ModelBackend for Client {
         let mut think = request.think.clone();
         let question = Message::new("question", Role::User, vec![Part::text(question)]);
         think.history.push(Arc::new(Item::Said(question.into())));
-        let body = gemini::body(&think, request.tools, &(request.surroundings)(), sys::unix_ms())?;
+        let body = gemini::body(&think, request.tools, &(request.context)(), sys::unix_ms())?;
         let body: Value = serde_json::from_slice(&body).map_err(|e| error::fatal(e.to_string()))?;
         let answer = self.whole(model, &body, request.key, cancel)?;
         whole_answer(model, &json::bytes(&answer), &self.limits)

@@ -338,10 +338,10 @@ impl WorkerContext {
                 let reports = self.look_on(at, HookPoint::PreCompress, trigger, json!({ "trigger": trigger }));
                 reports.into_iter().for_each(|report| emit(NoteBody::HookRan(report)));
                 let loaded = self.load_content(think);
-                let surroundings = || self.prompt_context.of(&id.task, &think.workspace, &think.directories);
+                let context = || self.prompt_context.of(&id.task, &think.workspace, &think.directories);
                 let compacted = loaded.and_then(|()| self.keys.of(&created)).and_then(|key| {
                     let (tools, key) = (&*self.specs, key.as_ref());
-                    let request = ModelRequest { think, tools, surroundings: &surroundings, key };
+                    let request = ModelRequest { think, tools, context: &context, key };
                     compact::compact(&*self.backend, &request, cancel)
                 });
                 self.prompt_context.forget_met(&id.task);

@@ -10,7 +10,7 @@ use crate::config::definitions::extension::Extension;
 use crate::config::settings::Context;
 use crate::config::trust::Trust;
 use crate::limits::{BEGUN_TASKS, LOGGED_ONCE, Limits, VISITED_DIRECTORIES};
-use crate::model::memory::{Memory, Notes, Surroundings};
+use crate::model::memory::{Memory, Notes, RequestContext};
 use crate::model::system::Repository;
 use crate::shell::event_loop::log::Log;
 use crate::shell::start::workspace_settings::SettingsReader;
@@ -57,7 +57,7 @@ impl PromptContext {
     }
 
     /// What surrounds a task that works in this directory, given by its real path. Its client has chosen `directories` beside it.
-    pub fn of(&self, task: &TaskId, workspace: &str, directories: &[String]) -> Surroundings {
+    pub fn of(&self, task: &TaskId, workspace: &str, directories: &[String]) -> RequestContext {
         let dir = Path::new(workspace);
         let local = self.local(dir);
         let memory = self.memory(dir, &local);
@@ -77,7 +77,7 @@ impl PromptContext {
         let is_git = dir.ancestors().any(|dir| dir.join(".git").symlink_metadata().is_ok());
         let repository = if is_git { Repository::Git } else { Repository::None };
         let directories = beside.map(shown).collect();
-        Surroundings { memory, tree, notes, directories, repository, servers: String::new(), skills: String::new() }
+        RequestContext { memory, tree, notes, directories, repository, servers: String::new(), skills: String::new() }
     }
 
     /// The included directories, and those that the client of a task has chosen.

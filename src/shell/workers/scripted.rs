@@ -3,7 +3,7 @@
 use crate::base::cancel::Cancel;
 use crate::model::backend::{ModelBackend, ModelRequest};
 use crate::model::error::{self, Trouble};
-use crate::model::script::{Beat, Script};
+use crate::model::script::{Script, ScriptOutput};
 use crate::task::log::answer::Answer;
 use crate::task::machine::job::{ModelError, NoteBody};
 use std::time::Duration;
@@ -15,7 +15,7 @@ impl ModelBackend for Script {
         cancel: &Cancel,
         emit: &mut dyn FnMut(NoteBody),
     ) -> Result<Answer, ModelError> {
-        play(self.play(request.think), cancel, emit)
+        play(self.outputs(request.think), cancel, emit)
     }
 
     fn consult(&self, _: &ModelRequest, _: &str, _: &Cancel) -> Result<Answer, ModelError> {
@@ -24,14 +24,14 @@ impl ModelBackend for Script {
 }
 
 /// Performs the steps of a script. A cancel ends a wait at once, and the answer with it.
-fn play(beats: Vec<Beat>, cancel: &Cancel, emit: &mut dyn FnMut(NoteBody)) -> Result<Answer, ModelError> {
+fn play(outputs: Vec<ScriptOutput>, cancel: &Cancel, emit: &mut dyn FnMut(NoteBody)) -> Result<Answer, ModelError> {
     let mut answer = None;
-    for beat in beats {
-        match beat {
+    for output in outputs {
+        match output {
             _ if cancel.is_set() => break,
-            Beat::Wait { ms } => cancel.wait(Duration::from_millis(ms)),
-            Beat::Note(NoteBody::Answered(end)) => answer = Some(end),
-            Beat::Note(note) => emit(note),
+            ScriptOutput::Wait { ms } => cancel.wait(Duration::from_millis(ms)),
+            ScriptOutput::Note(NoteBody::Answered(end)) => answer = Some(end),
+            ScriptOutput::Note(note) => emit(note),
         }
     }
     answer.unwrap_or_else(|| Err(error::network(&Trouble::Canceled)))
@@ -47,10 +47,11 @@ mod tests {
     fn a_play_tells_its_notes_and_a_cancel_ends_its_longest_wait() {
         let end = NoteBody::Answered(Ok(Answer::default()));
         let text = |text: &str| NoteBody::Text(text.into());
-        let hour = Beat::Wait { ms: 3_600_000 };
+        let hour = ScriptOutput::Wait { ms: 3_600_000 };
         let mut notes = Vec::new();
-        let beats = vec![Beat::Wait { ms: 1 }, Beat::Note(text("a")), Beat::Note(end.clone())];
-        let answer = play(beats, &Cancel::default(), &mut |note| notes.push(note));
+        let outputs =
+            vec![ScriptOutput::Wait { ms: 1 }, ScriptOutput::Note(text("a")), ScriptOutput::Note(end.clone())];
+        let answer = play(outputs, &Cancel::default(), &mut |note| notes.push(note));
         assert_eq!((notes, answer), (vec![text("a")], Ok(Answer::default())));
 
         let cancel = &Cancel::default();
@@ -60,8 +61,9 @@ mod tests {
                 assert_eq!(heard.recv().unwrap(), text("a"));
                 cancel.set();
             });
-            let beats = vec![Beat::Note(text("a")), hour, Beat::Note(text("b")), Beat::Note(end)];
-            let answer = play(beats, cancel, &mut |note| told.send(note).unwrap());
+            let outputs =
+                vec![ScriptOutput::Note(text("a")), hour, ScriptOutput::Note(text("b")), ScriptOutput::Note(end)];
+            let answer = play(outputs, cancel, &mut |note| told.send(note).unwrap());
             assert_eq!(answer, Err(error::network(&Trouble::Canceled)));
         });
     }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::gemini::{Auth, Service};
-use crate::model::memory::Surroundings;
+use crate::model::memory::RequestContext;
 use crate::task::machine::job::ModelErrorKind;
 use crate::task::message::{Message, Part, Role};
 use std::io::{BufRead, BufReader, Write};
@@ -45,7 +45,7 @@ fn client(listener: &TcpListener, limits: Limits) -> Client {
 
 /// The notes of one request, its answer last.
 fn tell(client: &Client, cancel: &Cancel, emit: &mut dyn FnMut(NoteBody)) {
-    let request = ModelRequest { think: &think(), tools: &[], surroundings: &Surroundings::default, key: None };
+    let request = ModelRequest { think: &think(), tools: &[], context: &RequestContext::default, key: None };
     let answer = client.answer(&request, cancel, emit);
     emit(NoteBody::Answered(answer));
 }

@@ -59,7 +59,7 @@ impl WorkerContext {
     ) -> Result<Answer, ModelError> {
         let scope = McpScope::new(created, Path::new(&*think.workspace));
         let has_skills = tools.iter().any(|spec| spec.origin == Origin::Skills);
-        let surroundings = || {
+        let context = || {
             let mut around = self.prompt_context.of(&created.task, &think.workspace, &think.directories);
             around.servers = self.mcp.instructions(scope);
             if has_skills {
@@ -70,7 +70,7 @@ impl WorkerContext {
             around
         };
         let key = self.keys.of(created)?;
-        let request = ModelRequest { think, tools, surroundings: &surroundings, key: key.as_ref() };
+        let request = ModelRequest { think, tools, context: &context, key: key.as_ref() };
         self.backend.answer(&request, cancel, emit)
     }
 
