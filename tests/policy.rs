@@ -3,7 +3,7 @@
 
 use gemini_a2a::limits::STARTER_WORDS;
 use gemini_a2a::task::origin::Origin;
-use gemini_a2a::task::policy::{Ask, Mode, Policy, Rule, Ruling, Tier, ToolSettings, always, kept};
+use gemini_a2a::task::policy::{CallContext, Mode, Policy, Rule, Ruling, Tier, ToolSettings, always, saved_rule};
 use gemini_a2a::task::spec::{Choice, Confinement, Kind, Plan, Question, Verdict};
 use gemini_a2a::tool::Toolbox;
 use serde_json::{Value, json};
@@ -88,7 +88,7 @@ impl Case {
         args: &Value,
         plan: &Plan,
     ) -> Ruling {
-        self.policy.judge(&Ask {
+        self.policy.judge(&CallContext {
             tool,
             kind,
             origin,

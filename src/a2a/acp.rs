@@ -151,7 +151,7 @@ fn modes(state: &State, tools: &Tools) -> Value {
 fn options(state: &State, tools: &Tools) -> Value {
     let mode = |(mode, name, description)| json!({ "value": mode_id(mode), "name": name, "description": description });
     let modes: Vec<Value> = offered(state, tools).into_iter().map(mode).collect();
-    let asks = state.asks.as_ref();
+    let asks = state.requested_model.as_ref();
     let mut models: Vec<&str> = tools.offers.models.iter().map(String::as_str).collect();
     if !models.contains(&asks) {
         models.insert(0, asks);

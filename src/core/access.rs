@@ -469,7 +469,7 @@ impl Core {
         }
         self.spend(&principal, rate, |budgets| &mut budgets.calls, "calls", now)?;
         let other = sent.filter(|_| named.is_none()).and_then(|sent| self.identify_token(sent, now));
-        Ok(other.map_or(principal.clone(), |other| Arc::new(principal.beside(&other.subject))))
+        Ok(other.map_or(principal.clone(), |other| Arc::new(principal.with_identity(&other.subject))))
     }
 
     /// Takes one from a budget of the credential. In the mode `local` there is none.

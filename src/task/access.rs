@@ -53,7 +53,7 @@ impl Rights {
     pub const NONE: Rights = Rights(0);
     pub const ALL: Rights = Rights(0b1111);
 
-    /// Whether it contains this right. The right `admin` contains the others.
+    /// Whether the set contains this right. The right `admin` implies the others.
     pub fn has(self, right: Right) -> bool {
         self.0 & (bit(right) | bit(Right::Admin)) != 0
     }
@@ -62,17 +62,17 @@ impl Rights {
         Rights(self.0 | bit(right))
     }
 
-    /// What either contains.
+    /// The rights of both sets.
     pub fn union(self, other: Rights) -> Rights {
         Rights(self.0 | other.0)
     }
 
-    /// The first of these rights that is missing here.
+    /// The first of the needed rights that this set does not have.
     pub fn lacks(self, needed: Rights) -> Option<Right> {
         needed.iter().find(|right| !self.has(*right))
     }
 
-    /// What both contain.
+    /// The rights of this set that the other one has too.
     pub fn within(self, other: Rights) -> Rights {
         self.iter().filter(|right| other.has(*right)).collect()
     }
@@ -109,18 +109,18 @@ pub struct Partition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     pub subject: Subject,
-    /// The id of the credential that was shown; None: the process of the operator is known by its connection.
+    /// The id of the credential that was sent. None: the connection itself shows that the client is a process of the operator.
     pub credential: Option<Arc<str>>,
-    /// Whom the valid token of a proxy names beside the credential. It is audited and decides nothing.
+    /// The subject that the valid token of a proxy names in addition to the credential. It is only recorded in the audit.
     pub identity: Option<Arc<str>>,
     pub rights: Rights,
-    /// Directories that contain all workspaces it may use; empty: any that the server allows.
+    /// The workspaces that it may use are below these directories; empty: all that the server allows.
     pub roots: Arc<[String]>,
     /// The only tenant that it may use.
     pub tenant: Option<Tenant>,
     /// The only task that it may use, if a ticket names one.
     pub task: Option<TaskId>,
-    /// When what it has shown is no longer valid, in Unix milliseconds.
+    /// When its credential, token or ticket expires, in Unix milliseconds.
     pub until: Option<u64>,
 }
 
@@ -139,12 +139,12 @@ impl Principal {
         }
     }
 
-    /// The same; the token of a proxy names this subject.
-    pub fn beside(&self, other: &Subject) -> Principal {
+    /// This principal, with the subject that the token of a proxy names.
+    pub fn with_identity(&self, other: &Subject) -> Principal {
         Principal { identity: Some(other.as_str().into()), ..self.clone() }
     }
 
-    /// Somebody who has shown nothing.
+    /// A client without a credential.
     pub fn nobody() -> Principal {
         Principal {
             subject: "nobody".into(),
@@ -158,22 +158,22 @@ impl Principal {
         }
     }
 
-    /// Whether nothing is known of it.
+    /// Whether it is a client without a credential.
     pub fn is_nobody(&self) -> bool {
         self.credential.is_none() && self.rights == Rights::NONE
     }
 
-    /// Whether it may see a task. What it may not see looks like what does not exist.
+    /// Whether it may see a task. To a client that may not see a task, the task does not exist.
     pub fn sees(&self, owner: &Subject, is_shared: bool) -> bool {
         self.rights.has(Right::Admin) || *owner == self.subject || is_shared
     }
 
-    /// Whether a task is its own to manage: its webhooks tell another server what happens there.
+    /// Whether it may manage the task's webhooks, which send the content of the task to another server.
     pub fn owns(&self, owner: &Subject) -> bool {
         self.rights.has(Right::Admin) || *owner == self.subject
     }
 
-    /// Whether a workspace is one that it may use.
+    /// Whether it may use the workspace with this path.
     pub fn may_work_in(&self, path: &str) -> bool {
         let is_below = |root: &String| {
             let rest = path.strip_prefix(root.trim_end_matches('/'));
@@ -183,7 +183,7 @@ impl Principal {
     }
 }
 
-/// The rights that a call needs, all of them. A message that answers a question in words is not known as an answer yet: see
+/// The rights that a call needs. A message that answers a question in plain text cannot be recognised as an answer yet: see
 /// [`Needed::Either`].
 pub fn needed(call: &Call) -> Needed {
     use Right::{Admin, Approve, Prompt, View};
@@ -199,7 +199,7 @@ pub fn needed(call: &Call) -> Needed {
             one(if changes { Prompt } else { View })
         }
         Call::Commands
-        // Whoever may only look has no session begun: that is refused when there is none.
+        // With the right to view alone, no live session is created: the call is refused later if there is none.
         | Call::Session
         | Call::Get { .. }
         | Call::List(_)
@@ -215,9 +215,9 @@ pub fn needed(call: &Call) -> Needed {
         | Call::Introduce(_)
         | Call::Open(Open::Live)
         | Call::Sessions { .. }
-        // What it answers is checked when it is known.
+        // The rights for the answered question are checked later, when the question is known.
         | Call::Reply { .. }
-        // It is a request of its own, which needed its right.
+        // It takes back a request of the same client, whose rights were checked.
         | Call::Recall { .. }
         | Call::ExtendedCard
         // A ticket is for sockets, and allows no more than its credential.
@@ -241,7 +241,7 @@ pub fn needed(call: &Call) -> Needed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needed {
     All(Rights),
-    /// One of these two: the words of the message may be a prompt or an answer, which the task decides.
+    /// One of these two: the text may be a prompt or an answer, which depends on the state of the task.
     Either(Right, Right),
 }
 
@@ -264,9 +264,9 @@ fn of_message(say: &Say) -> Needed {
     }
 }
 
-/// The same for a message of which it is known whether it answers.
+/// The rights for a message of which it is known whether it answers a question.
 pub fn of_known_message(say: &Say) -> Rights {
-    let mut needed = of_words(&say.said);
+    let mut needed = of_content(&say.said);
     if say.push.is_some() {
         needed = needed.and(Right::Prompt);
     }
@@ -276,10 +276,10 @@ pub fn of_known_message(say: &Say) -> Rights {
     needed
 }
 
-/// The rights for what a message says: prompts and answers.
-fn of_words(said: &Said) -> Rights {
+/// The rights for the prompt and the answers in a message.
+fn of_content(said: &Said) -> Rights {
     let mut needed = Rights::NONE;
-    if said.answers.is_empty() || said.message.speaks() {
+    if said.answers.is_empty() || said.message.has_prompt() {
         needed = needed.and(Right::Prompt);
     }
     if !said.answers.is_empty() {
@@ -297,14 +297,14 @@ pub fn of_inbox_call(call: &InboxCall) -> Rights {
         InboxCall::Cancel | InboxCall::CancelTurn { .. } | InboxCall::Abort { .. } | InboxCall::Drop { .. } => {
             Rights::NONE.and(Right::Prompt)
         }
-        InboxCall::Answer { said } => of_words(said),
+        InboxCall::Answer { said } => of_content(said),
     }
 }
 
 /// Whether a call makes the agent work, which costs money.
 pub fn is_prompt(call: &Call) -> bool {
     match call {
-        Call::Say(say) => say.said.answers.is_empty() || say.said.message.speaks(),
+        Call::Say(say) => say.said.answers.is_empty() || say.said.message.has_prompt(),
         Call::Execute(_) => true,
         _ => false,
     }
@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn admin_contains_the_other_rights_and_no_other_does() {
+    fn admin_implies_the_other_rights_and_no_other_right_does() {
         for right in Right::ALL {
             let only = Rights::NONE.and(right);
             for other in Right::ALL {
@@ -337,7 +337,7 @@ mod tests {
         let [view, prompt] = [Right::View, Right::Prompt].map(|right| Rights::NONE.and(right));
         assert_eq!(Rights::ALL.within(view), view);
         assert_eq!(view.within(prompt), Rights::NONE);
-        // Admin contains view, so a ticket for view may be made of it.
+        // `admin` implies `view`, so its owner may get a ticket for `view`.
         assert_eq!(view.within(Rights::NONE.and(Right::Admin)), view);
         assert_eq!(Rights::NONE.and(Right::Admin).within(view), Rights::NONE);
     }

@@ -1,6 +1,5 @@
-//! Answers to questions as plain text, for clients that know nothing of tool calls and send what the user typed. Only a call that waits
-//! while nothing else of its task runs is answered so, because only then the user has been asked. Text that is not clearly an answer
-//! is a prompt.
+//! Answers to questions as plain text, for clients that do not know tool calls and send what the user typed. A text can answer a call only
+//! while nothing else of its task runs, because only then has the user been asked. A text that is not clearly an answer is a prompt.
 
 use crate::base::id::CallId;
 use crate::task::machine::job::{Pick, Said};
@@ -13,13 +12,13 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Meaning<'a> {
     Prompt,
-    /// It answers a question of this task; the message is as the task is given it.
+    /// It answers a question of this task; the value is what the task is given.
     Answer(&'a State, Said),
-    /// It is an answer, and several questions are open.
+    /// It is an answer, but several questions are open, so it is not clear to which one.
     Unclear,
 }
 
-/// What a message means to these tasks, all of which it may be for.
+/// What a message means if it may be for any of these tasks.
 pub fn meaning<'a>(tasks: &[&'a State], said: &Said) -> Meaning<'a> {
     let is_text = |part: &Part| matches!(part.content, Content::Text(_));
     if !said.answers.is_empty() || !said.message.parts.iter().all(is_text) {
@@ -51,7 +50,7 @@ pub fn meaning<'a>(tasks: &[&'a State], said: &Said) -> Meaning<'a> {
     }
 }
 
-/// The answer that `text` is to a question: a choice, or to questions of the agent any text, one line for each if there are several.
+/// Parses a text as the answer to a call: the name of an option, or for questions of the agent any text, one line per question.
 fn typed_answer(call: &CallState, text: &str) -> Option<Pick> {
     if let Some(choice) = choice(call, text) {
         return Some(pick(call.id(), choice, None));
@@ -68,8 +67,8 @@ fn typed_answer(call: &CallState, text: &str) -> Option<Pick> {
     }
 }
 
-/// The option that is on offer and that `text` names: by its word; if the call needs approval also by its name, by its number, or as
-/// `yes` or `no`.
+/// The offered option that the text names: by its word, and if the call needs approval also by its name, by its number, or by `yes` or
+/// `no`.
 fn choice(call: &CallState, text: &str) -> Option<Choice> {
     let word = text.trim_end_matches(['.', '!']).to_lowercase();
     let options = call.options();
@@ -108,7 +107,7 @@ fn replies(questions: &[Inquiry], text: &str) -> Option<Answers> {
     answered.then(|| numbered.map(|(n, (line, asked))| (n.to_string(), reply(asked, line).to_owned())).collect())
 }
 
-/// A line of an answer; the number of one of the choices stands for it.
+/// The answer in a line. The number of an option is replaced by the option's label.
 fn reply<'a>(asked: &'a Inquiry, line: &'a str) -> &'a str {
     let number = line.parse::<usize>().ok().filter(|_| asked.kind == InquiryKind::Choice);
     let chosen = number.and_then(|number| asked.options.get(number.checked_sub(1)?));
@@ -180,10 +179,10 @@ mod tests {
     }
 
     /// The answer that a text is to the only question of a task.
-    fn heard(state: &State, text: &str) -> Option<Pick> {
+    fn answer_to(state: &State, text: &str) -> Option<Pick> {
         match meaning(&[state], &says(text)) {
             Meaning::Answer(_, said) => {
-                assert_eq!(said.message.parts, [], "what answers is no prompt any more");
+                assert_eq!(said.message.parts, [], "an answer is not a prompt too");
                 said.answers.first().cloned()
             }
             Meaning::Prompt | Meaning::Unclear => None,
@@ -228,7 +227,7 @@ mod tests {
                 answers: None,
                 seen: None,
             });
-            assert_eq!(heard(&state, text), expected, "{text:?}");
+            assert_eq!(answer_to(&state, text), expected, "{text:?}");
         }
     }
 
@@ -249,8 +248,8 @@ mod tests {
         assert_eq!(meaning(&[&both], &says("yes")), Meaning::Unclear);
         assert_eq!(meaning(&[&both], &says("cancel")), Meaning::Unclear);
         assert_eq!(meaning(&[&both], &says("something else")), Meaning::Prompt);
-        assert_eq!(heard(&both, "a yes"), Some(pick(&"a".into(), Choice::ProceedOnce, None)));
-        let words = heard(&both, "b: any words").and_then(|pick| pick.answers);
+        assert_eq!(answer_to(&both, "a yes"), Some(pick(&"a".into(), Choice::ProceedOnce, None)));
+        let words = answer_to(&both, "b: any words").and_then(|pick| pick.answers);
         assert_eq!(words.as_deref().and_then(|words| words.get("0")).map(String::as_str), Some("any words"));
         assert_eq!(meaning(&[&waiting(&[])], &says("yes")), Meaning::Prompt);
         let mut state = waiting(&[permission(), permission()]);
@@ -275,7 +274,7 @@ mod tests {
     #[test]
     fn any_text_answers_a_question_of_the_agent() {
         let said = |question: Question, text: &str| {
-            let pick = heard(&waiting(&[question]), text)?;
+            let pick = answer_to(&waiting(&[question]), text)?;
             let answers = pick.answers.as_deref().cloned().unwrap_or_default();
             let answers: Vec<String> = answers.into_values().collect();
             Some((pick.option, answers))

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! `hash` is the SHA-256 of the bytes before `,"hash"`, `prev` the hash of the line before. So a line cannot be changed, left out or
-//! moved without changing every later one, and the last hash is in the journals of the tasks ([`Audited`]). Here is what a line is and
-//! how a chain is made and checked; `entries` has what the events of a task become, `chain` the check. Files are in `shell/journal`.
+//! moved without changing every later one, and the last hash is in the journals of the tasks ([`Audited`]). This file writes lines;
+//! `entries` makes entries from the events of a task, and `chain` checks a chain. `shell/journal` has the files.
 //!
 //! [`Audited`]: crate::task::log::event::Event::Audited
 
@@ -24,16 +24,16 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
-/// What stands before the hash in a line.
+/// The bytes before the hash in a line.
 const HASH: &[u8] = b",\"hash\":\"";
 /// The `prev` of the first line.
-const NOTHING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 words! {
     /// What an entry is about.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum Kind {
-        /// A server started to write the chain, and ended.
+        /// A server started to write the chain; a server ended.
         Began = "began",
         Ended = "ended",
         /// The credentials changed; a ticket was issued; somebody logged in or out.
@@ -55,11 +55,11 @@ words! {
         Canceled = "canceled",
         HookSet = "hook_set",
         HookDropped = "hook_dropped",
-        /// A rule was kept for later sessions.
+        /// A rule was saved for later sessions.
         Saved = "saved",
         Exported = "exported",
         Deleted = "deleted",
-        /// Of tasks in a shared store.
+        /// A task in a shared store was claimed by an instance, was lost to another one, or was released.
         Claimed = "claimed",
         Fenced = "fenced",
         Released = "released",
@@ -79,19 +79,19 @@ pub struct Who {
     pub credential: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// Whom the token of a proxy names beside the credential.
+    /// The subject that the token of a proxy names in addition to the credential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<String>,
     /// Where the request came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
-    /// The dialect of the request; `agent` for what the agent did, `server` for what the server did by itself.
+    /// The dialect of the request; `agent` if the agent acted, `server` if the server acted by itself.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub via: String,
 }
 
 impl Who {
-    /// The agent, for the owner of its task.
+    /// The agent, which acts for the owner of its task.
     pub fn agent() -> Who {
         Who { via: "agent".into(), ..Who::default() }
     }
@@ -108,7 +108,7 @@ impl Who {
     }
 }
 
-/// What was done: members in the order of the line.
+/// What was done: members in the order in which they are written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct What(pub Vec<(&'static str, Value)>);
 
@@ -118,7 +118,7 @@ impl What {
         self
     }
 
-    /// The same with a member that may be absent.
+    /// Adds a member if there is a value.
     pub fn maybe(self, name: &'static str, value: Option<impl Into<Value>>) -> What {
         match value {
             Some(value) => self.with(name, value),
@@ -137,7 +137,7 @@ impl Serialize for What {
     }
 }
 
-/// An entry before it has its place in the chain.
+/// An entry that was not added to a chain yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     pub kind: Kind,
@@ -145,7 +145,7 @@ pub struct Entry {
     /// The id of the request that caused it.
     pub request: Option<String>,
     pub task: Option<TaskId>,
-    /// The event of the task that it tells of.
+    /// The event of the task that it records.
     pub seq: Option<Seq>,
     pub what: What,
 }
@@ -167,7 +167,7 @@ pub struct Head {
 
 impl Default for Head {
     fn default() -> Head {
-        Head { n: 0, hash: NOTHING.to_owned() }
+        Head { n: 0, hash: NO_HASH.to_owned() }
     }
 }
 
@@ -188,7 +188,7 @@ struct Line<'a> {
 }
 
 impl Head {
-    /// Adds an entry: appends its line, line break included, and becomes the head behind it.
+    /// Adds an entry: appends its line to `out`, line break included, and becomes the head after this line.
     pub fn add(&mut self, entry: &Entry, at: u64, out: &mut Vec<u8>) {
         let Entry { kind, who, request, task, seq, what } = entry;
         let line = Line {
@@ -235,7 +235,7 @@ mod tests {
         let (mut head, mut line) = (Head::default(), Vec::new());
         head.add(&entry, 1_767_225_600_123, &mut line);
         let hashed = format!(
-            "{{\"n\":1,\"at\":1767225600123,\"prev\":\"{NOTHING}\",\"kind\":\"answered\",\"who\":{{\"credential\":\"laptop\",\
+            "{{\"n\":1,\"at\":1767225600123,\"prev\":\"{NO_HASH}\",\"kind\":\"answered\",\"who\":{{\"credential\":\"laptop\",\
              \"subject\":\"dev\",\"peer\":\"10.0.0.7\",\"via\":\"own\"}},\"request\":\"7f3a\",\"task\":\"t-1\",\"seq\":88,\
              \"what\":{{\"call\":\"c-1\",\"args\":{{\"a\":[true],\"b\":1}}}}"
         );

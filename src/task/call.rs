@@ -1,4 +1,4 @@
-//! Requests of clients without a dialect. Dialects parse into these; the core performs them.
+//! Requests of clients, independent of the dialect. The dialects parse requests into these types; the core executes them.
 
 use crate::base::id::{ConfigId, ContextId, Seq, TaskId};
 use crate::base::json;
@@ -33,7 +33,7 @@ pub enum Call {
     Cancel {
         task: TaskId,
     },
-    /// Stops the turn that is under way; the task stays. Without a task: that of the live session.
+    /// Stops the current turn; the task continues to exist. Without a task: the turn of the live session.
     Abort {
         task: Option<TaskId>,
     },
@@ -42,7 +42,7 @@ pub enum Call {
         task: TaskId,
         turn: u32,
     },
-    /// Sets the approval mode or the model of the requests that follow.
+    /// Sets the approval mode, or the model for later requests.
     Tune {
         task: TaskId,
         mode: Option<policy::Mode>,
@@ -53,17 +53,17 @@ pub enum Call {
         task: TaskId,
         command: String,
     },
-    /// Lists what was allowed with "always" in the task or for all, after these rules were taken back.
+    /// Revokes these rules, then lists what is allowed with "always", in the task and for all tasks.
     Permissions {
         task: TaskId,
         revoke: Vec<policy::Rule>,
     },
-    /// Follows a task; with `after` it continues at a position instead of starting with a snapshot.
+    /// Subscribes to a task; with `after` from a position on instead of starting with a snapshot.
     Subscribe {
         task: TaskId,
         after: Option<Seq>,
     },
-    /// Follows a task no longer.
+    /// Ends the subscription to a task.
     Unsubscribe {
         task: TaskId,
     },
@@ -81,11 +81,11 @@ pub enum Call {
         task: TaskId,
         ask: Push,
     },
-    /// What this server is.
+    /// Properties of this server.
     About,
-    /// A line about each task.
+    /// A summary of each task.
     Briefs,
-    /// The whole of a task is about to be taken elsewhere.
+    /// A client exports a whole task, which is recorded in the audit.
     Export {
         task: TaskId,
     },
@@ -93,7 +93,7 @@ pub enum Call {
     Delete {
         task: TaskId,
     },
-    /// Who is connected.
+    /// The connected clients.
     Clients,
     /// Files of the task's workspace whose paths fit a query.
     Files {
@@ -101,9 +101,9 @@ pub enum Call {
         query: String,
         limit: Option<usize>,
     },
-    /// A client of a socket says who it is, before anything else.
+    /// The first message of a WebSocket client, with its name.
     Introduce(Introduction),
-    /// A socket opens a conversation: it is told what can be chosen there, and follows it.
+    /// A WebSocket opens a conversation: it gets the available modes and models, and a subscription.
     Open(Open),
     /// A page of the conversations that can be continued.
     Sessions {
@@ -111,40 +111,40 @@ pub enum Call {
         workspace: Option<String>,
         after: Option<Mark>,
     },
-    /// A socket takes its prompts in a task back: those that wait, and the turn that is under way.
+    /// A WebSocket withdraws its prompts in a task: the queued ones, and the one of the current turn.
     TakeBack {
         task: TaskId,
     },
-    /// A socket closes a conversation, whose turn is stopped unless it is shared.
+    /// A WebSocket closes a conversation. Its turn is stopped unless other clients share the conversation.
     Leave {
         task: TaskId,
     },
-    /// A socket takes one of its requests back, which it names by the id that it gave it.
+    /// A WebSocket withdraws one of its own requests, by the id of that request.
     Recall {
         id: Value,
     },
-    /// The answer to a request of ours; without a result, that the client has none.
+    /// The response to a request that the server has sent to the client. Without a result, the client responded with an error.
     Reply {
         id: Value,
         result: Option<Value>,
     },
     /// A ticket, with which a web page opens a WebSocket.
-    Ticket(TicketWish),
+    Ticket(TicketRequest),
     Health,
     /// Whether the server works at all.
     Live,
-    /// Whether it should be sent requests.
+    /// Whether a load balancer should send requests to the server.
     Ready,
-    /// What it counts.
+    /// The metrics of the server.
     Metrics,
     Card,
     ExtendedCard,
-    /// Opens a WebSocket that follows tasks and sends calls.
+    /// Opens a WebSocket that subscribes to tasks and sends calls.
     Join(Join),
 }
 
 impl Call {
-    /// The task that it creates.
+    /// The properties of the task that the call creates, if it creates one.
     pub fn creates(&self) -> Option<&Create> {
         match self {
             Call::Say(Say { task: None, create, .. }) | Call::Create(create) | Call::Open(Open::New(create)) => {
@@ -155,7 +155,7 @@ impl Call {
         }
     }
 
-    /// Its name in the log.
+    /// The name of the call in the log.
     pub fn name(&self) -> &'static str {
         match self {
             Call::Say(_) => "say",
@@ -206,42 +206,42 @@ pub struct Introduction {
     pub name: Option<String>,
 }
 
-/// Which conversation a socket opens.
+/// Which conversation a WebSocket opens.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Open {
     New(Create),
     /// The live session.
     Live,
-    /// This one, which it is shown from its beginning.
-    Load(Known),
-    /// This one, as it goes on.
-    Resume(Known),
+    /// An existing conversation, which is sent to the client from its beginning.
+    Load(KnownSession),
+    /// An existing conversation, of which only new events are sent.
+    Resume(KnownSession),
 }
 
-/// A conversation that exists, and what its client says about it anew.
+/// An existing conversation, and the settings that the client sends for it again.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known {
+pub struct KnownSession {
     pub task: TaskId,
     /// The MCP servers that the client names again.
     pub servers: Option<Secret>,
-    /// All directories beside the workspace that tools may use from now on.
+    /// All additional directories that tools may use from now on.
     pub directories: Vec<String>,
 }
 
-/// What a ticket is to allow. What is absent is as its credential says.
+/// The requested restrictions of a ticket. For an absent one, that of the credential applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TicketWish {
+pub struct TicketRequest {
     pub rights: Option<Rights>,
     pub task: Option<TaskId>,
     /// The origin of the page that asks.
     pub origin: Option<String>,
 }
 
-/// Webhooks of a task.
+/// An operation on the webhooks of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Push {
     Set(Wish),
-    /// Without an id: the only one, or the one whose id is that of the task.
+    /// Without an id: the only webhook, or the one with the id of the task.
     Get(Option<ConfigId>),
     List,
     Delete(ConfigId),
@@ -252,7 +252,7 @@ pub enum Push {
 pub struct List {
     pub context: Option<ContextId>,
     pub state: Option<TaskState>,
-    /// Unix milliseconds: only tasks whose status is from then or later.
+    /// Only tasks whose status is not older than this, in Unix milliseconds.
     pub since: Option<u64>,
     /// The size of a page; 0 is the largest.
     pub size: usize,
@@ -273,14 +273,14 @@ pub struct Mark {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Join {
     pub follow: Follow,
-    /// The last position it has seen.
+    /// The last position that the client has received.
     pub after: Option<LogPosition>,
 }
 
 /// A position in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPosition {
-    /// None: the task that is followed.
+    /// None: the task that the WebSocket follows.
     pub task: Option<TaskId>,
     pub seq: Seq,
 }
@@ -290,11 +290,11 @@ pub struct LogPosition {
 pub enum Follow {
     Session,
     Task(TaskId),
-    /// All tasks, also later ones.
+    /// All tasks, including later ones.
     All,
-    /// No task until it subscribes to one or a new live session begins; that one is followed.
+    /// No task until the client subscribes to one or a new live session begins, which is then followed.
     NextSession,
-    /// No task, until it subscribes to one.
+    /// No task until the client subscribes to one.
     Nothing,
 }
 
@@ -317,7 +317,7 @@ impl Say {
         Say { said, task, create, push: None, mode, history: None }
     }
 
-    /// The length of all but the texts and files of its message, about as it is in the log.
+    /// The approximate length of the request in the log, without the texts and files of its message.
     pub fn bytes_beside_content(&self) -> usize {
         let said = json::len(&self.said) - self.said.message.inline_bytes();
         let task = self.task.as_ref().map_or(0, |task| task.as_str().len());
@@ -327,7 +327,7 @@ impl Say {
     }
 }
 
-/// Properties of a task that this request creates.
+/// Properties of a new task that follow from the dialect of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskTraits {
     pub lifecycle: Lifecycle,
@@ -336,21 +336,23 @@ pub struct TaskTraits {
 }
 
 impl TaskTraits {
-    /// Of the live session, and of tasks of clients that speak no version of the protocol.
+    /// The properties of the live session, and of tasks of clients whose dialect is not a version of the protocol.
     pub const SESSION: TaskTraits =
         TaskTraits { lifecycle: Lifecycle::Conversational, protocol: Protocol::V03, profile: Profile::Coder };
 }
 
+/// When and how a request is responded to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Answer when the turn is over or waits for an answer.
+    /// Respond when the turn has ended or waits for an answer.
     Wait,
-    /// Answer at once.
+    /// Respond immediately.
     Now,
+    /// Respond with a stream of events.
     Stream,
 }
 
-/// What a new task is to be.
+/// The requested properties of a new task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Create {
     pub context: Option<ContextId>,
@@ -358,39 +360,39 @@ pub struct Create {
     pub traits: TaskTraits,
 }
 
-/// A slash command to be run, as a task of its own.
+/// A slash command, which is run as a task of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Execute {
     pub typed: Typed,
-    /// The task that it is about if no argument names one; without it, the live session.
+    /// The task that the command is about if no argument names one. None: the live session.
     pub about: Option<TaskId>,
     pub create: Create,
     pub mode: Mode,
-    /// What is said if there is no such command.
+    /// The prompt that is sent if there is no such command.
     pub otherwise: Option<Box<Say>>,
 }
 
-/// What a client may choose for a new task. Trust is not among it: only the operator decides about that.
+/// The settings of a new task that a client may choose. Whether the workspace is trusted is not one of them: only the operator decides that.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     pub workspace: Option<String>,
-    /// Directories beside it that tools may use.
+    /// Additional directories that tools may use.
     pub directories: Vec<String>,
     pub model: Option<String>,
-    /// No approvals; only if the operator allows clients to ask for it.
+    /// Tools run without approval, if the operator allows clients to request that.
     pub auto_execute: Option<bool>,
-    /// The only tools that may be used, of those that the operator allows.
+    /// If given, only these of the tools that the operator allows may be used.
     pub tools: Option<Vec<String>>,
-    /// The MCP servers that it names, as JSON. May contain credentials, so it is never logged.
+    /// The MCP servers that the client names, as JSON. Never logged, because it may contain credentials.
     pub servers: Option<Secret>,
-    /// The key for the model API that the task is to use. It is never logged or stored.
+    /// The client's key for the model API. Never logged or stored.
     pub api_key: Option<Secret>,
-    /// Through how many agents the request came.
+    /// The number of agents through which the request came.
     pub depth: u8,
 }
 
 impl Settings {
-    /// The length of its texts.
+    /// The length of all texts.
     fn bytes(&self) -> usize {
         let texts =
             self.workspace.iter().chain(&self.model).chain(&self.directories).chain(self.tools.iter().flatten());
@@ -403,7 +405,7 @@ impl Settings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestPolicy {
     pub new_tasks: NewTasks,
-    /// How long a blocking call waits for the end of the turn; then it returns the task as it is. None: for ever.
+    /// How long a blocking call waits for the end of the turn. Then it returns the task in its present state. None: without limit.
     pub blocking_timeout_ms: Option<u64>,
     pub durability: Durability,
     pub disconnect: Disconnect,
@@ -427,11 +429,11 @@ pub enum Disconnect {
     /// It continues; a client that reconnects sees its result.
     #[default]
     GoesOn,
-    /// It is aborted, for clients of the coder profile, as by the reference server.
+    /// It is aborted, for clients of the coder profile, as the reference server does.
     Aborts,
 }
 
-/// Which task a prompt gets that names neither a task nor a context.
+/// Which task receives a prompt that names neither a task nor a context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NewTasks {
     /// A task of its own.

@@ -1,18 +1,18 @@
-//! Reads a command line into the simple commands it runs.
+//! Parses a command line into the simple commands that it runs.
 //!
 //! The reader is deliberately small. It accepts simple commands of literal words, joined by `|`, `&&`, `||`, `;` and line
 //! ends, with a few redirections. Everything else (expansion, substitution, assignment, compound commands, here documents) is
 //! [`Unclear`], with the reason: such a line needs approval. What it accepts, bash and a POSIX `sh` read in the same way.
 //!
-//! The policy, "always" rules and the question that people see all use this reader. It knows nothing of rules and reads no
-//! files. The text comes from a model: its length and the number of commands are limited, the time is linear, and no input
-//! makes it panic.
+//! The policy, "always" rules and the question that people see all use this reader. It does not depend on rules and reads no
+//! files. The text comes from a model, so its length and the number of commands are limited, the time is linear, and no input
+//! causes a panic.
 
 mod programs;
 mod shown;
 
-pub use programs::{Known, is_builtin, read_only};
-pub use shown::{hides, visible, warnings};
+pub use programs::{ReadAccess, is_builtin, read_only};
+pub use shown::{has_hidden_text, visible, warnings};
 
 use crate::limits::{COMMAND_CHARS, COMMAND_PARTS};
 use std::collections::HashSet;
@@ -31,6 +31,7 @@ pub struct Simple {
     pub joint: Joint,
 }
 
+/// How a command is joined to the command before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joint {
     /// The first command of the line, or one after `;` or a line end.
@@ -88,7 +89,7 @@ pub fn parse(line: &str) -> Result<Vec<Simple>, Unclear> {
     if line.chars().count() > COMMAND_CHARS {
         return Err(Unclear(format!("it is longer than {COMMAND_CHARS} characters")));
     }
-    if hides(line) {
+    if has_hidden_text(line) {
         return unclear("it holds characters that are not shown as they are, or a long run of blanks");
     }
     let mut reader =
@@ -205,7 +206,7 @@ impl Reader {
         Ok(())
     }
 
-    /// At the sign, or at the digit before it.
+    /// Parses a redirection, at its operator or at the digit before it.
     fn redirect(&mut self) -> Result<(), Unclear> {
         let digit = self.peek(0).filter(char::is_ascii_digit);
         self.at += usize::from(digit.is_some());
@@ -245,7 +246,7 @@ impl Reader {
         Ok(())
     }
 
-    /// One word, up to a blank or an operator. Empty if there is none.
+    /// Parses a word, up to a blank or an operator. The word is empty if there is none.
     fn word(&mut self) -> Result<Word, Unclear> {
         let (mut text, mut quoted, mut wild) = (String::new(), false, None);
         while let Some(c) = self.peek(0) {
@@ -285,7 +286,7 @@ impl Reader {
         Ok(Word { text, is_pattern: wild.is_some() })
     }
 
-    /// A quoted part of a word, at its first character `sign`.
+    /// Parses a quoted part of a word, at its first character `sign`.
     fn quoted(&mut self, sign: char, text: &mut String) -> Result<(), Unclear> {
         self.at += 1;
         if sign == '\\' {
@@ -319,7 +320,7 @@ impl Reader {
         unclear("a quote does not end")
     }
 
-    /// Braces as in `stash@{0}`; others may be a list of words.
+    /// Parses braces as in `stash@{0}`. Other braces are refused, because they may stand for a list of words.
     fn braces(&mut self, text: &mut String) -> Result<(), Unclear> {
         let inner = self.chars[self.at + 1..].iter().take_while(|c| c.is_ascii_alphanumeric() || **c == '-');
         let len = inner.count() + 2;
@@ -333,8 +334,8 @@ impl Reader {
     }
 }
 
-/// Whether all that a pattern can match is a path that begins as its text does up to `wild`, where its first wildcard is. It
-/// must not become an option, and hidden names may be the parent directory.
+/// Whether a pattern can match only paths that begin with its text before `wild`, the position of the first wildcard. A match must not be
+/// an option, and hidden names are refused because they include the parent directory.
 fn is_safe_pattern(text: &str, wild: usize) -> bool {
     let start = &text[..wild];
     let option = start.starts_with('-') && !(start.starts_with("--") && start.contains('=') && !text.contains('/'));

@@ -1,4 +1,4 @@
-//! Errors of requests without a dialect. The table in `a2a::fault` has the codes of each.
+//! Errors of requests, independent of the dialect. The table in `a2a::fault` has their codes in each dialect.
 
 use crate::base::id::{CallId, TaskId};
 use crate::task::access::Right;
@@ -20,12 +20,12 @@ pub enum FaultKind {
     MethodNotFound,
     InvalidParams,
     TaskNotFound(TaskId),
-    /// The log of the task names no such stored content.
+    /// The log of the task does not name this stored content.
     ContentNotFound,
     TaskNotCancelable(TaskId),
     /// The task is over; nothing can be sent to it.
     TaskIsOver(TaskId),
-    /// Another instance works on the task, or has its workspace.
+    /// Another instance owns the task, or has its workspace.
     TaskHeld {
         task: TaskId,
         /// The instance, and where clients reach it.
@@ -41,8 +41,9 @@ pub enum FaultKind {
     /// The client does not list an extension that the operator requires.
     ExtensionRequired,
     VersionNotSupported,
-    /// There is no valid credential. A wrong one was shown, or none.
+    /// The request has no valid credential.
     Unauthenticated {
+        /// Whether it has an invalid one.
         shown: bool,
         /// Whether the client may be offered `Basic`: a browser would ask its user for a password.
         basic: bool,
@@ -50,14 +51,14 @@ pub enum FaultKind {
     Forbidden,
     /// The credential is valid and lacks a right.
     RightMissing(Right),
-    /// A client did something too often; it may try again after this time.
+    /// A client exceeded a rate limit; it may try again after this time.
     RateLimited {
         retry_after_ms: u64,
     },
     /// The answered call is not waiting for an answer (any more).
     NotPending(CallId),
     UnknownOption(CallId),
-    /// The answer is to a plan of the call that another one has replaced.
+    /// The answer is for an earlier plan of the call.
     Stale(CallId),
     /// A client may not name this MCP server.
     McpServerNotAllowed,
@@ -70,7 +71,7 @@ pub enum FaultKind {
     Overloaded {
         retry_after_s: u32,
     },
-    /// The client took its request back.
+    /// The client withdrew its request.
     Recalled,
     /// The journal cannot be written.
     Storage,
@@ -85,13 +86,13 @@ impl Fault {
         Fault::new(FaultKind::InvalidParams, message)
     }
 
-    /// One member is wrong; the message is its name followed by `what`.
+    /// An error about one member of the request. The message is the member's name followed by `what`.
     pub fn field(field: impl Into<String>, what: &str) -> Fault {
         let field = field.into();
         Fault { field: Some(field.clone()), ..Fault::params(format!("{field} {what}")) }
     }
 
-    /// Without the rest of a message or of the name of a member that is longer than this.
+    /// Cuts the message and the member's name to this number of characters.
     pub fn cut(mut self, chars: usize) -> Fault {
         for text in std::iter::once(&mut self.message).chain(&mut self.field) {
             if let Some((end, _)) = text.char_indices().nth(chars) {

@@ -1,5 +1,5 @@
-//! Forms that a server of tools asks people to fill in while one of its calls runs: what is asked, and whether answers fit. The
-//! values of answers are passed on and never kept.
+//! Forms that an MCP server asks people to fill in while one of its calls runs: their fields, and the validation of answers. The values are
+//! passed on to the server and never stored.
 
 use crate::base::clock::read_rfc3339;
 use crate::base::text::unsafe_char::is_unsafe;
@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// A question of a server in the course of a call.
+/// A question that an MCP server asks while one of its calls runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Inquired {
-    /// Of the questions of the call, from 1 on.
+    /// The number of the question within the call, counted from 1.
     pub nr: u32,
-    /// As clients are shown it.
+    /// The question as clients are shown it.
     pub question: Question,
-    /// What is answered, in the order of the questions. Without fields it is a question of yes or no.
+    /// The fields of the form, in the order of the questions. Without fields it is a yes-or-no question.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<Field>,
     pub server: String,
@@ -31,7 +31,7 @@ pub struct Field {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     pub required: bool,
-    /// What an answer that is left out means; null if nothing.
+    /// The value of a field without an answer; null if there is none.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub default: Value,
     pub kind: FieldKind,
@@ -53,7 +53,7 @@ pub struct FieldOption {
     pub value: Value,
 }
 
-/// What the server is told.
+/// The reply to the server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     Accept(Values),
@@ -62,7 +62,7 @@ pub enum Reply {
 }
 
 words! {
-    /// What came of a question.
+    /// The result of a question, without values.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum ReplyAction {
@@ -90,7 +90,7 @@ impl Reply {
     }
 }
 
-/// The values of a form. They may be anything, so they are not printed, and there is no way to store them.
+/// The values of a form. They may be secret, so `Debug` does not print them, and they cannot be serialised.
 #[derive(Clone, Default, PartialEq)]
 pub struct Values(pub Map<String, Value>);
 
@@ -104,12 +104,12 @@ impl fmt::Debug for Values {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     pub field: String,
-    /// Goes on after the name of the field: "must be …".
+    /// The end of a sentence that begins with the name of the field: "must be …".
     pub why: String,
 }
 
 impl Inquired {
-    /// What the server gets if people accept with these answers, by the number of the question or by the name of the field.
+    /// The reply for an acceptance with these answers, whose keys are numbers of questions or names of fields.
     pub fn accept(&self, answers: &Answers) -> Result<Reply, Wrong> {
         let is_no = || answers.get("0").is_some_and(|answer| boolean(answer) == Some(false));
         if self.fields.is_empty() && is_no() {
@@ -129,8 +129,8 @@ impl Inquired {
         Ok(Reply::Accept(Values(content)))
     }
 
-    /// The answers that lines of text are: one line for each question, `-` for one that is left out, or lines that begin with the name
-    /// of a field and a colon.
+    /// Parses a text with answers: one line for each question, with `-` for no answer, or lines that begin with the name of a field and a
+    /// colon.
     pub fn typed(&self, text: &str) -> Option<Answers> {
         let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
         let named = |line: &str| {
@@ -149,7 +149,7 @@ impl Inquired {
 }
 
 impl Field {
-    /// It as a question.
+    /// The question for the field.
     pub fn inquiry(&self) -> Inquiry {
         let (kind, options) = match &self.kind {
             FieldKind::Boolean => (InquiryKind::YesNo, &[][..]),
@@ -171,6 +171,7 @@ impl Field {
         }
     }
 
+    /// The value for an answer. The error is the end of a sentence that begins with the name of the field.
     fn value(&self, given: &str) -> Result<Value, String> {
         match &self.kind {
             FieldKind::Boolean => boolean(given).map(Value::from).ok_or_else(|| "must be yes or no".into()),
@@ -262,7 +263,7 @@ fn check_format(format: &str, given: &str) -> Result<(), String> {
     if fits { Ok(()) } else { Err(format!("must be a valid {format}")) }
 }
 
-/// A pattern that cannot be compiled is left to the server.
+/// Checks an answer with the pattern of its field. If the pattern cannot be compiled, the server has to check the answer.
 fn check_pattern(pattern: &str, given: &str) -> Result<(), String> {
     if pattern.is_empty() || pattern.chars().count() > PATTERN_CHARS {
         return Ok(());

@@ -51,7 +51,7 @@ impl Message {
     }
 
     /// Whether it contains something for the model: text or a file.
-    pub fn speaks(&self) -> bool {
+    pub fn has_prompt(&self) -> bool {
         self.parts.iter().any(|part| match &part.content {
             Content::Text(text) => !text.is_empty(),
             Content::Bytes(_) | Content::Uri(_) => true,

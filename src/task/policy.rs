@@ -17,14 +17,14 @@ mod risky;
 mod rule;
 mod settings;
 
-pub use always::{always, kept};
+pub use always::{always, saved_rule};
 pub use rule::{Names, Rule, Tier};
 pub use settings::{ToolSettings, exclusion};
 
 use crate::base::text::words::words;
 use crate::task::origin::Origin;
 use crate::task::spec::{Confinement, Kind, Plan, Question, ToolSpec, Verdict};
-use rule::{Held, Subject};
+use rule::{RankedRule, Subject};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -64,7 +64,7 @@ pub struct Grant {
 
 /// A call that is about to run, with everything that rules depend on.
 #[derive(Clone, Copy)]
-pub struct Ask<'a> {
+pub struct CallContext<'a> {
     pub tool: &'a str,
     pub kind: Kind,
     pub origin: &'a Origin,
@@ -103,7 +103,7 @@ impl Ruling {
 #[derive(Clone, Debug)]
 pub struct Policy {
     /// Highest rank first.
-    held: Vec<Held>,
+    rules: Vec<RankedRule>,
     /// Whether somebody can be asked. A task of a server waits for as long as it takes, because somebody may always come.
     interactive: bool,
 }
@@ -116,8 +116,8 @@ impl Default for Policy {
 
 impl Policy {
     pub fn built_in() -> Policy {
-        let mut policy = Policy { held: Vec::new(), interactive: true };
-        policy.hold(settings::built_in());
+        let mut policy = Policy { rules: Vec::new(), interactive: true };
+        policy.insert(settings::built_in());
         policy
     }
 
@@ -132,53 +132,53 @@ impl Policy {
 
     /// Adds the rules of a JSON list. Returns a message for each rule that is invalid and therefore left out.
     pub fn add(&mut self, tier: Tier, rules: &Value) -> Vec<String> {
-        let (held, problems) = read(tier, rules);
-        self.hold(held);
+        let (added, problems) = read(tier, rules);
+        self.insert(added);
         problems
     }
 
     /// Adds rules that people saved with "always".
     pub fn add_saved(&mut self, rules: &Value) -> Vec<String> {
-        let (held, problems) = read(Tier::User, rules);
-        self.hold(held.into_iter().map(|held| Held { saved: true, ..held }).collect());
+        let (added, problems) = read(Tier::User, rules);
+        self.insert(added.into_iter().map(|ranked| RankedRule { saved: true, ..ranked }).collect());
         problems
     }
 
     /// The rules that people saved with "always".
     pub fn saved(&self) -> impl Iterator<Item = &Rule> {
-        self.held.iter().filter(|held| held.saved).map(|held| &held.rule)
+        self.rules.iter().filter(|ranked| ranked.saved).map(|ranked| &ranked.rule)
     }
 
     /// Forgets the saved rules that say the same as this one, and returns them.
     pub fn forget(&mut self, rule: &Rule) -> Vec<Rule> {
-        let gone = self.held.extract_if(.., |held| held.saved && held.rule.is_like(rule));
-        gone.map(|held| held.rule).collect()
+        let removed = self.rules.extract_if(.., |ranked| ranked.saved && ranked.rule.is_like(rule));
+        removed.map(|ranked| ranked.rule).collect()
     }
 
     /// Adds the rules that the `tools` settings mean.
     pub fn configure(&mut self, tools: &ToolSettings) -> Vec<String> {
-        let (held, problems) = settings::translated(tools);
-        self.hold(held);
+        let (added, problems) = settings::translated(tools);
+        self.insert(added);
         problems
     }
 
-    fn hold(&mut self, more: Vec<Held>) {
-        self.held.extend(more);
+    fn insert(&mut self, more: Vec<RankedRule>) {
+        self.rules.extend(more);
         // Of rules with the same rank the stricter one is first.
-        self.held.sort_by_key(|held| (std::cmp::Reverse(held.rank), strictness(held.rule.decision)));
+        self.rules.sort_by_key(|ranked| (std::cmp::Reverse(ranked.rank), strictness(ranked.rule.decision)));
     }
 
-    pub fn judge(&self, ask: &Ask<'_>) -> Ruling {
-        let outcome = self.outcome(ask);
+    pub fn judge(&self, call: &CallContext<'_>) -> Ruling {
+        let outcome = self.outcome(call);
         let ruling = outcome.ruling;
         match ruling.verdict {
             Verdict::Allow | Verdict::Deny => ruling,
-            Verdict::Ask if ask.auto_execute && outcome.may_be_denied => Ruling::new(Verdict::Deny, ruling.reason),
-            Verdict::Ask if ask.auto_execute && ask.tool == ASK_USER => {
+            Verdict::Ask if call.auto_execute && outcome.may_be_denied => Ruling::new(Verdict::Deny, ruling.reason),
+            Verdict::Ask if call.auto_execute && call.tool == ASK_USER => {
                 Ruling::new(Verdict::Deny, "this task runs without questions")
             }
-            Verdict::Ask if ask.auto_execute => Ruling::new(Verdict::Allow, "this task runs without questions"),
-            Verdict::Ask if !ask.interactive => {
+            Verdict::Ask if call.auto_execute => Ruling::new(Verdict::Allow, "this task runs without questions"),
+            Verdict::Ask if !call.interactive => {
                 let reason = format!("it needs approval ({}), and nobody can be asked", ruling.reason);
                 Ruling::new(Verdict::Deny, reason)
             }
@@ -188,50 +188,53 @@ impl Policy {
 
     /// Whether rules deny every call of a tool in this mode. Then the model is not told of the tool.
     pub fn forbids(&self, tool: &ToolSpec, mode: Mode) -> bool {
-        let concerns = |held: &&Held| {
-            held.concerns_tool(&tool.name, tool.kind, &tool.origin, mode)
-                && held.rule.interactive.is_none_or(|with| with == self.interactive)
-                && !held.unless.iter().any(|rule| rule.is_about(&tool.name, &tool.origin))
+        let concerns = |ranked: &&RankedRule| {
+            ranked.concerns_tool(&tool.name, tool.kind, &tool.origin, mode)
+                && ranked.rule.interactive.is_none_or(|with| with == self.interactive)
+                && !ranked.unless.iter().any(|rule| rule.is_about(&tool.name, &tool.origin))
         };
-        let decisive = |held: &&Held| held.rule.decision != Verdict::Deny || !held.rule.is_narrow();
-        let first = self.held.iter().filter(concerns).find(decisive);
-        first.is_some_and(|held| held.rule.decision == Verdict::Deny)
+        let decisive = |ranked: &&RankedRule| ranked.rule.decision != Verdict::Deny || !ranked.rule.is_narrow();
+        let first = self.rules.iter().filter(concerns).find(decisive);
+        first.is_some_and(|ranked| ranked.rule.decision == Verdict::Deny)
     }
 
-    fn outcome(&self, ask: &Ask<'_>) -> Outcome {
-        let by_default = Held::by_default(ask.tool, ask.by_default);
-        let denied = ask.denied.iter().map(|rule| Held::plain(rule.clone(), Tier::Extension, "an extension"));
-        let local: Vec<Held> = ask.session.iter().cloned().map(Held::of_session).chain(denied).collect();
-        let mut rules: Vec<&Held> = self.held.iter().chain(&local).collect();
+    fn outcome(&self, call: &CallContext<'_>) -> Outcome {
+        let by_default = RankedRule::by_default(call.tool, call.by_default);
+        let denied = call.denied.iter().map(|rule| RankedRule::plain(rule.clone(), Tier::Extension, "an extension"));
+        let local: Vec<RankedRule> = call.session.iter().cloned().map(RankedRule::of_session).chain(denied).collect();
+        let mut rules: Vec<&RankedRule> = self.rules.iter().chain(&local).collect();
         rules.push(&by_default);
-        let may_allow = !ask.origin.is_of_client();
-        rules.retain(|held| held.concerns(ask) && (may_allow || held.rule.decision != Verdict::Allow));
-        rules.sort_by_key(|held| (std::cmp::Reverse(held.rank), strictness(held.rule.decision)));
-        match &ask.plan.question {
-            Question::Exec { command, needs_approval, edits, .. } => {
-                line::judge(&rules, ask, command, &line::Found { needs_approval: needs_approval.as_deref(), edits })
-            }
+        let may_allow = !call.origin.is_of_client();
+        rules.retain(|ranked| ranked.concerns(call) && (may_allow || ranked.rule.decision != Verdict::Allow));
+        rules.sort_by_key(|ranked| (std::cmp::Reverse(ranked.rank), strictness(ranked.rule.decision)));
+        match &call.plan.question {
+            Question::Exec { command, needs_approval, edits, .. } => line::judge(
+                &rules,
+                call,
+                command,
+                &line::FileFindings { needs_approval: needs_approval.as_deref(), edits },
+            ),
             Question::Edit { .. } | Question::Mcp { .. } | Question::Info { .. } | Question::AskUser { .. } => {
-                first_fit(&rules, &Subject::Call(ask)).0
+                first_match(&rules, &Subject::Call(call)).0
             }
         }
     }
 }
 
 /// The rules of a JSON list, and a message for each one that is invalid.
-fn read(tier: Tier, rules: &Value) -> (Vec<Held>, Vec<String>) {
+fn read(tier: Tier, rules: &Value) -> (Vec<RankedRule>, Vec<String>) {
     let Some(list) = rules.as_array() else {
         return (Vec::new(), vec!["rules must be a list".to_owned()]);
     };
-    let (mut held, mut problems) = (Vec::new(), Vec::new());
+    let (mut valid, mut problems) = (Vec::new(), Vec::new());
     for (n, value) in list.iter().enumerate() {
         let origin = format!("{} rule {}", tier.word(), n + 1);
-        match Rule::read(value).and_then(|rule| Held::new(rule, tier, origin.clone())) {
-            Ok(rule) => held.push(rule),
+        match Rule::read(value).and_then(|rule| RankedRule::new(rule, tier, origin.clone())) {
+            Ok(rule) => valid.push(rule),
             Err(problem) => problems.push(format!("{origin} is not used: {problem}")),
         }
     }
-    (held, problems)
+    (valid, problems)
 }
 
 const ASK_USER: &str = "ask_user";
@@ -244,35 +247,35 @@ struct Outcome {
 
 /// The first rule that matches decides. If a rule before it may deny the call, the call needs approval. Returns the
 /// rule too.
-fn first_fit<'r>(rules: &[&'r Held], subject: &Subject<'_>) -> (Outcome, Option<&'r Held>) {
-    let mut suspect: Option<&Held> = None;
-    for held in rules {
-        let fits = match (held.fit(subject), held.rule.decision) {
+fn first_match<'r>(rules: &[&'r RankedRule], subject: &Subject<'_>) -> (Outcome, Option<&'r RankedRule>) {
+    let mut possible_deny: Option<&RankedRule> = None;
+    for ranked in rules {
+        let fits = match (ranked.fit(subject), ranked.rule.decision) {
             (rule::Fit::No, _) | (rule::Fit::Maybe, Verdict::Allow) => false,
             (rule::Fit::Yes, _) | (rule::Fit::Maybe, Verdict::Ask) => true,
             (rule::Fit::Maybe, Verdict::Deny) => {
-                suspect = suspect.or(Some(held));
+                possible_deny = possible_deny.or(Some(ranked));
                 false
             }
         };
         if !fits {
             continue;
         }
-        let ruling = match (held.rule.decision, suspect) {
-            (Verdict::Allow | Verdict::Ask, Some(suspect)) => {
-                let reason = format!("{} may deny it, and it cannot be told", suspect.origin);
+        let ruling = match (ranked.rule.decision, possible_deny) {
+            (Verdict::Allow | Verdict::Ask, Some(possible_deny)) => {
+                let reason = format!("{} may deny it, and it cannot be told", possible_deny.origin);
                 Ruling::new(Verdict::Ask, reason)
             }
-            (Verdict::Deny, _) => match &held.rule.deny_message {
+            (Verdict::Deny, _) => match &ranked.rule.deny_message {
                 Some(message) => Ruling::new(Verdict::Deny, message.clone()),
-                None => Ruling::new(Verdict::Deny, held.origin.clone()),
+                None => Ruling::new(Verdict::Deny, ranked.origin.clone()),
             },
-            (verdict, None) => Ruling::new(verdict, held.origin.clone()),
+            (verdict, None) => Ruling::new(verdict, ranked.origin.clone()),
         };
-        return (Outcome { ruling, may_be_denied: suspect.is_some() }, Some(held));
+        return (Outcome { ruling, may_be_denied: possible_deny.is_some() }, Some(ranked));
     }
     let ruling = Ruling::new(Verdict::Ask, "no rule speaks about it");
-    (Outcome { ruling, may_be_denied: suspect.is_some() }, None)
+    (Outcome { ruling, may_be_denied: possible_deny.is_some() }, None)
 }
 
 fn strictness(verdict: Verdict) -> u8 {

@@ -101,14 +101,18 @@ impl Due {
 
 /// The delivery for an event that led from the status `before` to this state: a status that changed or waits for the user, or a
 /// complete artifact or answer.
-pub fn news(state: &State, before: TaskState, record: &Record) -> Option<Due> {
+pub fn delivery_for(state: &State, before: TaskState, record: &Record) -> Option<Due> {
     let seq = record.seq;
     match &record.event {
         Event::Produced { artifact, last: true, .. } => Some(Due::Artifact { seq, id: artifact.id.clone() }),
         Event::Answered { answer } if answer.has_text() => {
-            Some(Due::Answer { seq, turn: state.turn.number, number: state.turn.spoken })
+            Some(Due::Answer { seq, turn: state.turn.number, number: state.turn.answers_with_text })
         }
-        event if state.status.seq == seq && (state.status.state != before || halts(event)) && !state.goes_on() => {
+        event
+            if state.status.seq == seq
+                && (state.status.state != before || ends_or_waits(event))
+                && !state.continues_with_queue() =>
+        {
             let outcome = state.outcome().filter(|_| state.is_idle());
             Some(Due::Status { status: state.status.clone(), outcome })
         }
@@ -117,7 +121,7 @@ pub fn news(state: &State, before: TaskState, record: &Record) -> Option<Due> {
 }
 
 /// Whether the task waits for the user, or is over, after an event that announces a status.
-fn halts(event: &Event) -> bool {
+fn ends_or_waits(event: &Event) -> bool {
     matches!(event, Event::Paused | Event::TurnEnded { .. } | Event::Interrupted { .. } | Event::Closed { .. })
 }
 
@@ -141,7 +145,7 @@ impl Hook {
 
     /// Queues a delivery if the receiver is to get it. In 0.3 a delivery is the whole task as it is when it is sent, so only the
     /// newest status is queued.
-    pub fn tell(&mut self, due: &Due) {
+    pub fn queue(&mut self, due: &Due) {
         if self.health.suspended {
             return;
         }
@@ -160,7 +164,7 @@ impl Hook {
         }
     }
 
-    pub fn moved(&mut self, upto: Seq, health: &Health) {
+    pub fn advance_to(&mut self, upto: Seq, health: &Health) {
         self.sent = upto;
         self.health = health.clone();
         if health.suspended {
@@ -173,7 +177,7 @@ impl Hook {
 
 /// The number of webhooks and deliveries of several tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Census {
+pub struct WebhookCounts {
     pub active: usize,
     pub suspended: usize,
     /// Deliveries that are left.
@@ -182,9 +186,9 @@ pub struct Census {
     pub failed: u64,
 }
 
-impl Census {
-    pub fn of<'h>(hooks: impl Iterator<Item = &'h Hook>) -> Census {
-        let mut census = Census::default();
+impl WebhookCounts {
+    pub fn of<'h>(hooks: impl Iterator<Item = &'h Hook>) -> WebhookCounts {
+        let mut census = WebhookCounts::default();
         for hook in hooks {
             if hook.health.suspended {
                 census.suspended += 1;

@@ -6,8 +6,8 @@
 //! still as the last of them left it. A restore is itself a change, so what was undone cancels out, and an undo can be undone by going back
 //! to the position before it.
 
+pub mod arguments;
 pub mod report;
-pub mod wish;
 
 use crate::base::clock::rfc3339;
 use crate::base::id::{CallId, Seq, TaskId};
@@ -72,7 +72,7 @@ pub struct FilePlan {
 
 /// What is there now.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Present {
+pub enum CurrentFile {
     Nothing,
     File(FileVersion),
     /// Why it cannot be compared, as a clause: "is a directory now".
@@ -80,7 +80,7 @@ pub enum Present {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RestoreVerdict {
     /// It is as it is to be.
     Nothing,
     Restore,
@@ -91,22 +91,22 @@ pub enum Verdict {
 }
 
 impl FilePlan {
-    pub fn verdict(&self, present: &Present) -> Verdict {
+    pub fn verdict(&self, present: &CurrentFile) -> RestoreVerdict {
         let now = match present {
-            Present::Nothing => None,
-            Present::File(version) => Some(version),
-            Present::Unclear(why) => return Verdict::Conflict(why.clone()),
+            CurrentFile::Nothing => None,
+            CurrentFile::File(version) => Some(version),
+            CurrentFile::Unclear(why) => return RestoreVerdict::Conflict(why.clone()),
         };
         if is_same(now, self.target.as_ref()) {
-            Verdict::Nothing
+            RestoreVerdict::Nothing
         } else if !is_same(now, self.expected.as_ref()) {
-            Verdict::Conflict("was changed by somebody else since".into())
+            RestoreVerdict::Conflict("was changed by somebody else since".into())
         } else if self.interleaved {
-            Verdict::Conflict("was changed by somebody else between two edits".into())
+            RestoreVerdict::Conflict("was changed by somebody else between two edits".into())
         } else if self.target.as_ref().is_some_and(|target| target.unstored) {
-            Verdict::Lost
+            RestoreVerdict::Lost
         } else {
-            Verdict::Restore
+            RestoreVerdict::Restore
         }
     }
 }

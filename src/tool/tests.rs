@@ -122,7 +122,7 @@ pub(crate) fn run_of(scratch: &Scratch, name: &str, args: Value) -> Run {
         name: name.into(),
         args,
         base: None,
-        left: None,
+        after_earlier_edits: None,
         edited: None,
         answers: None,
         confinement: Default::default(),

@@ -4,7 +4,7 @@
 use crate::tool_context::ToolContext;
 use gemini_a2a::limits::Limits;
 use gemini_a2a::shell::children::{Children, Plan, sweep};
-use gemini_a2a::task::policy::{Ask, Mode, Policy, Ruling};
+use gemini_a2a::task::policy::{CallContext, Mode, Policy, Ruling};
 use gemini_a2a::task::spec::Verdict;
 use gemini_a2a::tool::commands::run_shell_command::Shell;
 use gemini_a2a::tool::{Launch, ReadOnly, Spawn, Tool};
@@ -152,7 +152,7 @@ impl Fixture {
             Err(error) => return Ruling::new(Verdict::Deny, error.message),
         };
         let spec = Shell.spec();
-        Policy::built_in().judge(&Ask {
+        Policy::built_in().judge(&CallContext {
             tool: &spec.name,
             kind: spec.kind,
             origin: &spec.origin,

@@ -102,7 +102,7 @@ fn a_hook_keeps_a_turn_going_at_most_three_times() {
     let Some(Work::Think(asks)) = job(&case.state, case.state.seq, &case.limits).map(|job| job.work) else {
         panic!("the model is asked");
     };
-    assert_eq!((asks.agains, asks.begins), (3, false));
+    assert_eq!((asks.reprompts, asks.hooks_pending), (3, false));
     case.when(note(at, body))
         .then(&[event], &[])
         .when(note(at, model_answers(&[])))
@@ -128,7 +128,7 @@ fn a_hook_ends_a_turn_after_the_calls() {
 #[test]
 fn hooks_before_a_turn_run_once_and_add_to_the_conversation() {
     let begins = |state| match job(state, state.seq, &gemini_a2a::limits::Limits::default()).map(|job| job.work) {
-        Some(Work::Think(think)) => think.begins,
+        Some(Work::Think(think)) => think.hooks_pending,
         other => panic!("{other:?}"),
     };
     let case = given(thinking());

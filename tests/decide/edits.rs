@@ -100,7 +100,7 @@ fn an_edit_that_no_longer_fits_the_changed_file_fails() {
 /// The file as the run that has just started is told that earlier edits left it.
 fn left(case: &Case) -> Option<Base> {
     match job(&case.state, case.state.seq, &case.limits) {
-        Some(Job { work: Work::Run(run), .. }) => run.left,
+        Some(Job { work: Work::Run(run), .. }) => run.after_earlier_edits,
         other => panic!("{other:?}"),
     }
 }

@@ -22,7 +22,7 @@ fn tuned(mode: Option<Mode>, model: Option<&str>) -> Event {
 fn a_chosen_mode_and_model_hold_from_the_next_request_on() {
     let case =
         given(idle()).when(tune(Some(Mode::Plan), Some("other"))).then(&[tuned(Some(Mode::Plan), Some("other"))], &[]);
-    assert_eq!((case.state.mode, &*case.state.asks, &*case.state.model), (Mode::Plan, "other", "other"));
+    assert_eq!((case.state.mode, &*case.state.requested_model, &*case.state.model), (Mode::Plan, "other", "other"));
     case.clone().when(tune(Some(Mode::Plan), Some("other"))).ignored();
     case.when(tune(Some(Mode::AutoEdit), Some("other"))).then(&[tuned(Some(Mode::AutoEdit), None)], &[]);
     given(over()).when(tune(Some(Mode::Plan), None)).refused(Refusal::Over);

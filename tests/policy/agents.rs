@@ -39,7 +39,7 @@ fn always_is_for_the_agent_as_it_is_defined() {
     assert_eq!(said(Choice::ProceedAlways)[0].described(), "invoke_agent a");
     assert_eq!(said(Choice::ProceedOnce), vec![]);
     let mut case = plain();
-    let saved = said(Choice::ProceedAlwaysAndSave).into_iter().map(gemini_a2a::task::policy::kept).collect();
+    let saved = said(Choice::ProceedAlwaysAndSave).into_iter().map(gemini_a2a::task::policy::saved_rule).collect();
     assert_eq!(case.policy.add_saved(&saved), Vec::<String>::new());
     assert_eq!([judged(&case, "a", "f"), judged(&case, "a", "changed")], [Allow, Asks]);
 }

@@ -145,7 +145,7 @@ fn an_answer_for_longer_is_bound_to_the_tool_or_the_servers_configuration() {
         Mode::Default,
     );
     let mut case = plain();
-    let lines: Vec<Value> = saved.into_iter().map(kept).collect();
+    let lines: Vec<Value> = saved.into_iter().map(saved_rule).collect();
     assert_eq!(case.policy.add_saved(&Value::from(lines)), Vec::<String>::new());
     assert_eq!(verdicts(&case), [Allow, Asks, Asks, Asks, Asks, Asks]);
 }

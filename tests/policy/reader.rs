@@ -3,7 +3,7 @@
 use super::number;
 use super::random::Random;
 use gemini_a2a::limits::{COMMAND_CHARS, COMMAND_PARTS, PADDING_CHARS};
-use gemini_a2a::task::command_line::{Joint, Simple, hides, parse, programs, visible, warnings};
+use gemini_a2a::task::command_line::{Joint, Simple, has_hidden_text, parse, programs, visible, warnings};
 use std::process::{Command, Stdio};
 
 /// A line as what it runs: words with `|` between them, `*` before a pattern, how the command is joined before all.
@@ -114,7 +114,7 @@ fn hidden_characters_are_made_visible() {
     assert_eq!(visible(&format!("a{blanks}b")), format!("a{blanks}b"));
     assert_eq!(visible(&format!("a {blanks}b\u{7f}")), format!("a⟨{} blanks⟩b⟨U+007F⟩", PADDING_CHARS + 1));
     assert_eq!(visible(&format!("a{}b", "\n".repeat(100))), "a⟨100 blanks and line ends⟩b");
-    assert!(hides("a\u{feff}") && hides(&"\n".repeat(100)) && !hides("a b\n"));
+    assert!(has_hidden_text("a\u{feff}") && has_hidden_text(&"\n".repeat(100)) && !has_hidden_text("a b\n"));
 }
 
 #[test]

@@ -189,7 +189,7 @@ fn saved_rules_are_read_again() {
         |tool: &str, plan: &Plan, mode| always(tool, &Origin::BuiltIn, &Value::Null, plan, Choice::ProceedAlways, mode);
     let mut rules = always(SHELL, &exec("git add ."), Mode::Default);
     rules.extend(always("write_file", &edit("/w/a"), Mode::AutoEdit));
-    let saved: Vec<Value> = rules.into_iter().map(kept).collect();
+    let saved: Vec<Value> = rules.into_iter().map(saved_rule).collect();
     let case = plain().rules(Tier::User, Value::from(saved));
     case.holds(&[("git add x", Allow, "saved"), ("git push", Asks, "not saved")]);
     assert_eq!(case.edit("write_file", "/w/a"), Asks, "saved for a more permissive mode");

@@ -68,7 +68,7 @@ pub fn run_of(workspace: &Path, name: &str, args: Value) -> Run {
         name: name.into(),
         args,
         base: None,
-        left: None,
+        after_earlier_edits: None,
         edited: None,
         answers: None,
         confinement: Default::default(),

@@ -12,7 +12,7 @@ use crate::base::id::TaskId;
 use crate::base::json;
 use crate::base::secret::Secret;
 use crate::limits::{CLIENT_NAME_CHARS, COMMAND_CHARS, INCLUDED_DIRECTORIES};
-use crate::task::call::{Call, Create, Execute, Introduction, Known, Mode, Open, Say, Settings, TaskTraits};
+use crate::task::call::{Call, Create, Execute, Introduction, KnownSession, Mode, Open, Say, Settings, TaskTraits};
 use crate::task::definitions::slash::{Args, Typed};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::Lifecycle;
@@ -149,9 +149,9 @@ fn new_session(asked: &mut Asked, form: &Form) -> Result<Open, Fault> {
     Ok(Open::New(Create { context: None, settings, traits: TaskTraits::SESSION }))
 }
 
-fn known_session(asked: &mut Asked, form: &Form) -> Result<Known, Fault> {
+fn known_session(asked: &mut Asked, form: &Form) -> Result<KnownSession, Fault> {
     let directories = directories(asked)?;
-    Ok(Known { task: asked.need("sessionId")?, servers: servers(asked, form)?, directories })
+    Ok(KnownSession { task: asked.need("sessionId")?, servers: servers(asked, form)?, directories })
 }
 
 /// The directories beside the workspace.

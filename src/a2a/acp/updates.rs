@@ -122,7 +122,7 @@ pub const VIA: &str = "acp";
 /// The calls of an answer, and the length of the conversation.
 fn answered(state: &State, answer: &Answer, tools: &Tools) -> Vec<Vec<u8>> {
     let mut lines: Vec<Vec<u8>> = answer.calls().map(|request| announced(state, request, tools)).collect();
-    let size = (tools.offers.window)(&state.asks);
+    let size = (tools.offers.window)(&state.requested_model);
     if answer.usage.is_some() && size > 0 {
         let used = state.context_tokens;
         lines.push(object(|o| {

@@ -52,7 +52,7 @@ fn prompts_and_answers() {
     let Ok(Call::Say(say)) = one(json!({ "answer": answer })) else {
         panic!("an answer");
     };
-    assert!(!say.said.message.speaks(), "an answer is no prompt");
+    assert!(!say.said.message.has_prompt(), "an answer is no prompt");
     assert_eq!(
         say.said.answers,
         [Pick {

@@ -19,7 +19,7 @@ use crate::task::call::{Call, Create, Say, Settings};
 use crate::task::fault::Fault;
 use crate::task::log::event::Protocol;
 use crate::task::machine::state::State;
-use crate::task::push::Census;
+use crate::task::push::WebhookCounts;
 use serde_json::{Value, json};
 
 /// `POST /tasks`. Without a body it asks for the live session; with one it makes a task, and whose words the settings are in
@@ -180,7 +180,7 @@ pub struct HealthReport<'a> {
     pub uptime_ms: u64,
     pub active: usize,
     pub total: usize,
-    pub hooks: Census,
+    pub hooks: WebhookCounts,
     /// Requests that were refused because a tool's process may have sent them.
     pub refused_peers: u64,
     /// Why commands without approval cannot be confined, so that all commands need approval.

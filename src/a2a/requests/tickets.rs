@@ -6,7 +6,7 @@ use crate::a2a::requests::route::Incoming;
 use crate::base::http::Response;
 use crate::task::access::credentials::all_rights;
 use crate::task::access::{Right, Rights};
-use crate::task::call::{Call, TicketWish};
+use crate::task::call::{Call, TicketRequest};
 use crate::task::fault::Fault;
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ pub fn ask(incoming: Incoming<'_>, _: &mut Form) -> Result<Call, Fault> {
         return Err(Fault::field(unknown.clone(), "is not known; a ticket has rights and a task."));
     }
     let origin = request.headers.get("origin").map(str::to_owned);
-    Ok(Call::Ticket(TicketWish { rights, task, origin }))
+    Ok(Call::Ticket(TicketRequest { rights, task, origin }))
 }
 
 fn right(word: &Value) -> Result<Right, Fault> {

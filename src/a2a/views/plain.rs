@@ -31,13 +31,15 @@ pub fn frame<'a>(update: &Update<'a>, outputs: Outputs) -> Option<Frame<'a>> {
     let state = update.state;
     match update.change {
         Change::Working => Some(working(update, None)),
-        Change::Stopped if state.goes_on() => Some(working(update, Some(state.status.text.as_deref()?.into()))),
+        Change::Stopped if state.continues_with_queue() => {
+            Some(working(update, Some(state.status.text.as_deref()?.into())))
+        }
         Change::Paused | Change::Stopped => Some(Frame::Status(present(state, outputs))),
         Change::Text { text, .. } if outputs.pieces => next_piece(state, text),
         Change::Answered(answered) if answered.has_text() => {
             let text = answered.text();
             let before = if outputs.pieces { sent(&text) } else { "" };
-            let artifact = artifact(state, state.turn.spoken, &text[before.len()..]);
+            let artifact = artifact(state, state.turn.answers_with_text, &text[before.len()..]);
             Some(Frame::Artifact(ArtifactUpdate { artifact, append: !before.is_empty(), last: true }))
         }
         Change::Notice { is_trouble: true, ref text, .. } => Some(working(update, Some(text.clone()))),
@@ -112,7 +114,7 @@ fn next_piece<'a>(state: &State, text: &str) -> Option<Frame<'a>> {
     let whole = &state.utterance.text;
     let before = sent(&whole[..whole.len() - text.len()]);
     let next = &sent(whole)[before.len()..];
-    let artifact = artifact(state, state.turn.spoken + 1, next);
+    let artifact = artifact(state, state.turn.answers_with_text + 1, next);
     let update = ArtifactUpdate { artifact, append: !before.is_empty(), last: false };
     (!next.is_empty()).then_some(Frame::Artifact(update))
 }

@@ -11,7 +11,7 @@ use crate::limits::access::{TICKET_MS, TICKETS};
 use crate::task::access::Principal;
 use crate::task::access::ticket::{Ticket, TicketKey, Unchecked};
 use crate::task::audit::{Kind, What};
-use crate::task::call::TicketWish;
+use crate::task::call::TicketRequest;
 use crate::task::fault::{Fault, FaultKind};
 use serde_json::json;
 use std::collections::HashMap;
@@ -78,8 +78,13 @@ impl Access {
 
 impl Core {
     /// Issues a ticket.
-    pub(in crate::core) fn issue_ticket(&mut self, caller: &Caller, wish: TicketWish, now: Now) -> Result<(), Fault> {
-        let TicketWish { rights, task, origin } = wish;
+    pub(in crate::core) fn issue_ticket(
+        &mut self,
+        caller: &Caller,
+        wish: TicketRequest,
+        now: Now,
+    ) -> Result<(), Fault> {
+        let TicketRequest { rights, task, origin } = wish;
         let nonce = self.settings.entropy.uuid();
         let ticket = Ticket::new(&caller.principal, rights, task, origin, now.unix_ms + TICKET_MS, nonce);
         let ticket = ticket.map_err(right_missing)?;

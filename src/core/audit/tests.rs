@@ -437,7 +437,7 @@ fn refused_calls_are_audited_with_who_made_them() {
 fn changes_of_credentials_former_secrets_tickets_and_exports_are_audited() {
     use crate::task::access::credentials::CredentialsFile;
     use crate::task::access::token::Hash;
-    use crate::task::call::TicketWish;
+    use crate::task::call::TicketRequest;
     let mut test = audited();
     let credential = |id: &str, rights: &[&str]| {
         let sha256 = Hash::of(id).to_string();
@@ -466,7 +466,7 @@ fn changes_of_credentials_former_secrets_tickets_and_exports_are_audited() {
     assert_eq!(entries(&test).len(), before, "nothing has changed");
     let task = test.begin(Dialect::RPC_03, None);
     test.ask(Dialect::NATIVE, Call::Export { task: task.clone() });
-    let wish = TicketWish { rights: None, task: Some(task.clone()), origin: Some("https://a.example".into()) };
+    let wish = TicketRequest { rights: None, task: Some(task.clone()), origin: Some("https://a.example".into()) };
     let ticket = test.ask(Dialect::GEMINI, Call::Ticket(wish))["ticket"].take();
     let all = entries(&test);
     let of_kind = |kind: &str| all.iter().find(|entry| entry.kind == kind).unwrap_or_else(|| panic!("{kind}"));

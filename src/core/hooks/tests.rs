@@ -8,7 +8,7 @@ use crate::limits::Times;
 use crate::task::call::Call;
 use crate::task::machine::job::NoteBody;
 use crate::task::message::{Artifact, Part};
-use crate::task::push::Census;
+use crate::task::push::WebhookCounts;
 use serde_json::{Value, json};
 
 impl PartialEq for Delivery {
@@ -221,7 +221,7 @@ fn a_dead_receiver_is_left_alone_until_it_is_set_again() {
         test.answer(&delivery, Err(never()));
     }
     assert!(test.health(&task).suspended);
-    assert_eq!(Census::of(test.core.tasks.values().flat_map(|loaded| &loaded.state.hooks)).suspended, 1);
+    assert_eq!(WebhookCounts::of(test.core.tasks.values().flat_map(|loaded| &loaded.state.hooks)).suspended, 1);
     assert_eq!(
         test.notices,
         [

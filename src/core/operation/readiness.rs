@@ -8,7 +8,7 @@ use crate::core::requests::Caller;
 use crate::core::tasks::loaded_task::LoadedTask;
 use crate::task::access::Right;
 use crate::task::log::brief::Brief;
-use crate::task::push::Census;
+use crate::task::push::WebhookCounts;
 
 /// Which jobs take longer than they should.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Core {
             uptime_ms: now.mono_ms - self.settings.started.mono_ms,
             active: self.tasks.values().filter(is_seen).filter(|loaded| loaded.is_open()).count(),
             total: self.tasks.known.iter().filter(|(_, brief)| sees(brief)).count(),
-            hooks: Census::of(self.tasks.values().filter(is_seen).flat_map(|loaded| &loaded.state.hooks)),
+            hooks: WebhookCounts::of(self.tasks.values().filter(is_seen).flat_map(|loaded| &loaded.state.hooks)),
             refused_peers: self.connections.refused(),
             unconfined: self.settings.unconfined.as_deref(),
         })

@@ -15,7 +15,7 @@ use crate::core::tasks::create_task::NewTaskOptions;
 use crate::core::{Core, Site};
 use crate::mcp::config::client::ClientServers;
 use crate::task::access::Right;
-use crate::task::call::{Call, Create, Introduction, Known, Mark, Mode, Open, Say, Settings, TaskTraits};
+use crate::task::call::{Call, Create, Introduction, KnownSession, Mark, Mode, Open, Say, Settings, TaskTraits};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::machine::decide::Input;
 use crate::task::machine::job::{Pick, Said};
@@ -113,7 +113,7 @@ impl Core {
             }
             Open::Live => self.session(&caller.principal, now)?,
             Open::Load(known) | Open::Resume(known) => {
-                let Known { task, servers, directories } = known;
+                let KnownSession { task, servers, directories } = known;
                 let settings = Settings { servers, ..Settings::default() };
                 let servers = self.named_servers(caller, Some(&task), &settings)?;
                 // A client that joins the live session has no say in its directories, nor has one that may only look.

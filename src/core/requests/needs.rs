@@ -1,7 +1,7 @@
 //! What has to be known of a call before it is carried out.
 
 use crate::base::id::{ContextId, TaskId};
-use crate::task::call::{Call, Follow, Join, Known, Open, TicketWish};
+use crate::task::call::{Call, Follow, Join, KnownSession, Open, TicketRequest};
 
 /// What has to be known of a call before it is carried out.
 pub(in crate::core) struct Needs<'a> {
@@ -44,8 +44,8 @@ impl Needs<'_> {
             Call::Cancel { task }
             | Call::TakeBack { task }
             | Call::Leave { task }
-            | Call::Open(Open::Load(Known { task, .. }) | Open::Resume(Known { task, .. })) => (Some(task), Other, Short),
-            Call::Abort { task } | Call::Ticket(TicketWish { task, .. }) => (task.as_ref(), Other, Short),
+            | Call::Open(Open::Load(KnownSession { task, .. }) | Open::Resume(KnownSession { task, .. })) => (Some(task), Other, Short),
+            Call::Abort { task } | Call::Ticket(TicketRequest { task, .. }) => (task.as_ref(), Other, Short),
             Call::Permissions { task, revoke } if revoke.is_empty() => (Some(task), Read, Short),
             Call::Drop { task, .. }
             | Call::Tune { task, .. }

@@ -99,7 +99,7 @@ impl Core {
         let policy = &mut self.settings.approval.policy;
         if !policy.saved().any(|saved| saved.is_like(rule)) {
             // A rule that an answer made is valid.
-            policy.add_saved(&vec![crate::task::policy::kept(rule.clone())].into());
+            policy.add_saved(&vec![crate::task::policy::saved_rule(rule.clone())].into());
         }
     }
 }

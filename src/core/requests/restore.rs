@@ -11,7 +11,7 @@ use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::restored::Restored;
 use crate::task::machine::decide::Input;
 use crate::task::machine::job::NoteBody;
-use crate::task::restore::wish::{Name, Wish};
+use crate::task::restore::arguments::{Name, RestoreRequest};
 
 impl Core {
     /// The task that a restore is of: the one that an argument names, by its id or the id of a point; else the one that the client is at, the
@@ -54,19 +54,19 @@ impl Core {
         let words = command.path[1..].iter().chain(&command.args);
         let words = words.filter(|word| task.as_ref().is_none_or(|task| task.as_str() != word.as_str()));
         let words: Vec<String> = words.cloned().collect();
-        let wish = Wish::parse(name, &words).map_err(Fault::params)?;
+        let request = RestoreRequest::parse(name, &words).map_err(Fault::params)?;
         let loaded = task.as_ref().and_then(|task| self.tasks.get(task));
         if let Some(why) = loaded.and_then(|loaded| loaded.broken.as_ref()) {
             let message = format!("The task's journal cannot be written: {why}. Try again later.");
             return Err(Fault::new(FaultKind::Storage, message));
         }
-        if wish.changes() && loaded.is_some_and(|loaded| !loaded.state.can_restore() || self.is_restoring(loaded)) {
+        if request.changes() && loaded.is_some_and(|loaded| !loaded.state.can_restore() || self.is_restoring(loaded)) {
             return Err(Fault::params(IN_TURN));
         }
         let given = [task.as_ref().map(TaskId::to_string).unwrap_or_default()];
         command.args =
             given.into_iter().chain([caller.by.client.clone(), caller.by.via.clone()]).chain(words).collect();
-        Ok(task.filter(|_| wish.changes()))
+        Ok(task.filter(|_| request.changes()))
     }
 
     /// The command runs: the task begins no turn before it has ended.

@@ -16,7 +16,7 @@ use crate::task::fault::Fault;
 use crate::task::machine::decide::Input;
 use crate::task::machine::job::Said;
 use crate::task::message::{Message, Part, Role};
-use crate::task::restore::wish::Name;
+use crate::task::restore::arguments::Name;
 use std::sync::Arc;
 
 impl Core {

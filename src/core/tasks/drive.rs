@@ -165,7 +165,7 @@ impl Core {
             }
             Work::Command(command) => {
                 let facts = facts.expect("they are gathered for every command").clone();
-                let model = loaded.state.asks.to_string();
+                let model = loaded.state.requested_model.to_string();
                 command.facts = Arc::new(Facts { model, ..facts });
             }
             Work::Think(_) | Work::Compact(_) | Work::Attach { .. } | Work::Prepare { .. } | Work::Run(_) => {}

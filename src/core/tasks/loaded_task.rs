@@ -111,7 +111,7 @@ impl Mark {
     /// `state` is the state right after the event.
     pub fn of(event: &Event, state: &State) -> Mark {
         match event {
-            Event::TurnEnded { .. } if state.goes_on() => Mark::Plain,
+            Event::TurnEnded { .. } if state.continues_with_queue() => Mark::Plain,
             Event::TurnEnded { turn, end, .. } => Mark::TurnEnd {
                 turn: *turn,
                 rest: match end {

@@ -30,8 +30,8 @@ pub(in crate::model) fn think(model: &str) -> Think {
         turn: 1,
         round: 0,
         attempt: 1,
-        begins: false,
-        agains: 0,
+        hooks_pending: false,
+        reprompts: 0,
         blob_room: 0,
     }
 }

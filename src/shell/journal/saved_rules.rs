@@ -146,11 +146,11 @@ mod tests {
         let path = scratch.path().join("auto-saved.json");
         let rule = |tool: &str| Rule::new(tool, Verdict::Allow);
         for tool in ["glob", "write_file"] {
-            add(&path, policy::kept(rule(tool)), MOST).expect("it can be written");
+            add(&path, policy::saved_rule(rule(tool)), MOST).expect("it can be written");
         }
         remove(&path, &rule("glob"), MOST).expect("it can be written");
         remove(&path, &rule("replace"), MOST).expect("there is nothing to do");
-        assert_eq!(read(&path, MOST), rules(json!([policy::kept(rule("write_file"))])));
+        assert_eq!(read(&path, MOST), rules(json!([policy::saved_rule(rule("write_file"))])));
         let mut held = policy::Policy::built_in();
         assert_eq!(held.add_saved(&read(&path, MOST).rules.into()), [""; 0]);
         assert_eq!(held.saved().count(), 1);

@@ -221,7 +221,7 @@ impl Jobs {
     /// Keeps a rule that somebody allowed for good.
     pub fn save(&mut self, rule: Rule) {
         self.change_saved("a rule holds until this server ends", move |path, most| {
-            saved_rules::add(path, policy::kept(rule), most)
+            saved_rules::add(path, policy::saved_rule(rule), most)
         });
     }
 
@@ -406,7 +406,7 @@ impl WorkerContext {
     ) -> Result<Answer, ModelError> {
         let workspace = think.workspace.clone();
         let at = HookSite { task: &created.task, workspace: &workspace, cancel };
-        if think.begins {
+        if think.hooks_pending {
             self.begin_turn(at, think, emit)?;
         }
         self.load_content(think)?;

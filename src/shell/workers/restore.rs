@@ -10,9 +10,9 @@ use crate::task::log::restored::{Conversation, Restored, RestoredFile};
 use crate::task::machine::job::NoteBody;
 use crate::task::machine::state::State;
 use crate::task::message::{Artifact, Part, Source};
-use crate::task::restore::report::{self, Condition, Left, Outcome};
-use crate::task::restore::wish::{Action, Conflicts, Name, Scope, Wish};
-use crate::task::restore::{Point, Present, Timeline, Verdict};
+use crate::task::restore::arguments::{Action, Conflicts, Name, RestoreRequest, Scope};
+use crate::task::restore::report::{self, Condition, Outcome, SkippedFile};
+use crate::task::restore::{CurrentFile, Point, RestoreVerdict, Timeline};
 use crate::task::spec::Kind;
 use crate::tool::files::path::Workspace;
 use crate::tool::files::restore::{BrokenOff, Copied, Restorer};
@@ -76,7 +76,7 @@ impl WorkerContext {
         if task.is_empty() {
             return Ok(report::refused("There is no live session. Name the task as the last argument.".into()));
         }
-        let wish = Wish::parse(name, words)?;
+        let request = RestoreRequest::parse(name, words)?;
         let kind = |tool: &str| {
             let spec = self.specs.iter().find(|spec| spec.names().any(|name| name == tool))?;
             // It changes nothing but its own list.
@@ -93,7 +93,7 @@ impl WorkerContext {
             hint: (!self.settings.has_checkpoints()).then_some(OFF),
         };
         let name_copies = |files: &[RestoredFile]| self.name_copies(own, files, emit);
-        Ok(work.run(&wish, name_copies))
+        Ok(work.run(&request, name_copies))
     }
 
     fn restorer(&self, state: &State) -> Result<Restorer<'_>, String> {
@@ -140,9 +140,13 @@ fn names(log: &dyn LogFile, from: u64, sha256: &str) -> bool {
 }
 
 impl Work<'_> {
-    fn run(&self, wish: &Wish, name_copies: impl FnOnce(&[RestoredFile]) -> Result<(), String>) -> Commanded {
+    fn run(
+        &self,
+        request: &RestoreRequest,
+        name_copies: impl FnOnce(&[RestoredFile]) -> Result<(), String>,
+    ) -> Commanded {
         let timeline = self.timeline;
-        let destination = match &wish.action {
+        let destination = match &request.action {
             Action::List => return self.list(),
             Action::Diff(name) => {
                 let point = match name {
@@ -152,11 +156,11 @@ impl Work<'_> {
                 return point.map_or_else(|| self.no_point(name.as_deref()), |point| self.diff(point));
             }
             Action::To(name) => match timeline.find(name) {
-                Some(point) => Destination::point(point, wish.scope),
+                Some(point) => Destination::point(point, request.scope),
                 None => return self.no_point(Some(name)),
             },
             Action::Undo(count) => match timeline.before_turns(*count) {
-                Some(point) => Destination::point(point, wish.scope),
+                Some(point) => Destination::point(point, request.scope),
                 None => {
                     return report::refused(format!("There are no {count} prompts to undo in task {}.", timeline.task));
                 }
@@ -177,7 +181,7 @@ impl Work<'_> {
                 }
             },
         };
-        self.go_back(&destination, wish, name_copies)
+        self.go_back(&destination, request, name_copies)
     }
 
     fn no_point(&self, name: Option<&str>) -> Commanded {
@@ -190,7 +194,7 @@ impl Work<'_> {
     }
 
     fn list(&self) -> Commanded {
-        let mut seen: HashMap<(String, String), Present> = HashMap::new();
+        let mut seen: HashMap<(String, String), CurrentFile> = HashMap::new();
         let points = self.timeline.points().map(|point| {
             let plans = self.timeline.plan(point.seq);
             let verdicts = plans.iter().map(|plan| {
@@ -198,9 +202,9 @@ impl Work<'_> {
                 plan.verdict(seen.entry(key).or_insert_with(|| self.restorer.present(plan)))
             });
             let condition = verdicts.fold(Condition::Ok, |condition, verdict| match (condition, verdict) {
-                (_, Verdict::Conflict(_)) | (Condition::Conflict, _) => Condition::Conflict,
-                (_, Verdict::Lost) => Condition::NoPreImage,
-                (condition, Verdict::Nothing | Verdict::Restore) => condition,
+                (_, RestoreVerdict::Conflict(_)) | (Condition::Conflict, _) => Condition::Conflict,
+                (_, RestoreVerdict::Lost) => Condition::NoPreImage,
+                (condition, RestoreVerdict::Nothing | RestoreVerdict::Restore) => condition,
             });
             (point, plans.into_iter().map(|plan| plan.path).collect(), condition)
         });
@@ -222,13 +226,13 @@ impl Work<'_> {
     fn go_back(
         &self,
         destination: &Destination,
-        wish: &Wish,
+        request: &RestoreRequest,
         name_copies: impl FnOnce(&[RestoredFile]) -> Result<(), String>,
     ) -> Commanded {
         let Destination { to, words, scope, conversation, items, call } = destination;
         let plans = if scope.has_files() { self.timeline.plan(*to) } else { Vec::new() };
-        let (copied, mut left) = self.restorer.look(&plans, wish.conflicts);
-        if !left.is_empty() && wish.conflicts != Conflicts::Skip {
+        let (copied, mut left) = self.restorer.look(&plans, request.conflicts);
+        if !left.is_empty() && request.conflicts != Conflicts::Skip {
             return report::conflicts(words, &left, self.hint);
         }
         let mut restored = Restored {
@@ -240,7 +244,7 @@ impl Work<'_> {
             by: self.by.clone(),
         };
         let not_undone = self.timeline.not_undone(*to);
-        if !wish.dry_run {
+        if !request.dry_run {
             let foreign: Vec<RestoredFile> =
                 copied.iter().filter(|copied| copied.is_foreign()).map(Copied::file).collect();
             if let Err(why) = name_copies(&foreign) {
@@ -252,7 +256,7 @@ impl Work<'_> {
                     return report::refused(format!("Nothing was changed: {why}."));
                 }
                 Err(BrokenOff { why, changed }) => {
-                    left.push(Left { path: "The restore".into(), why: format!("was broken off ({why})") });
+                    left.push(SkippedFile { path: "The restore".into(), why: format!("was broken off ({why})") });
                     restored = Restored { files: changed, conversation: Conversation::Kept, ..restored };
                 }
             }
@@ -262,10 +266,10 @@ impl Work<'_> {
             restored: &restored,
             left: &left,
             not_undone: &not_undone,
-            dry_run: wish.dry_run,
+            dry_run: request.dry_run,
         };
         match report::outcome(&outcome) {
-            Commanded::Done { text, data } if !wish.dry_run => {
+            Commanded::Done { text, data } if !request.dry_run => {
                 Commanded::Restored { restored: Box::new(restored), text, data }
             }
             said => said,

@@ -1,5 +1,5 @@
-//! The credentials file: who may use the server with which secret. It is read whole and checked whole; a file with a mistake is
-//! refused, because a right that is misspelt must not be lost silently.
+//! The credentials file: who may use the server with which secret. A file with any mistake is refused as a whole, because a misspelt right
+//! must not be lost silently.
 
 use super::token::Hash;
 use super::{Principal, Right, Rights};
@@ -31,13 +31,13 @@ pub struct Credential {
     pub subject: Subject,
     pub rights: Vec<RightWord>,
     pub sha256: Hash,
-    /// The secret before the last rotation, which is accepted until a time.
+    /// The secret before the last rotation, which is still accepted for some time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub was: Option<Former>,
     /// When it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_after: Option<Time>,
-    /// Directories that contain all workspaces it may use; empty: any that the server allows.
+    /// The workspaces that it may use are below these directories; empty: all that the server allows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roots: Vec<String>,
     /// The only tenant that it may use.
@@ -57,7 +57,7 @@ pub struct Former {
     pub until: Time,
 }
 
-/// How much a credential may do; what is absent is as the server's limits say.
+/// The rate limits of a credential. For an absent one, the limit of the server applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rate {
@@ -89,13 +89,13 @@ impl<'de> Deserialize<'de> for RightWord {
     }
 }
 
-/// The rights there are, for messages.
+/// The words of all rights, for messages.
 pub fn all_rights() -> String {
     let words: Vec<&str> = Right::ALL.into_iter().map(Right::word).collect();
     words.join(", ")
 }
 
-/// A time as it is written, with its value in Unix milliseconds.
+/// A time as it is written in the file, and its value in Unix milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Time {
     pub text: String,
@@ -144,7 +144,7 @@ impl CredentialsFile {
         Ok(file)
     }
 
-    /// As the file is written: for people too.
+    /// The content of the file, indented, because people read it too.
     pub fn write(&self) -> Vec<u8> {
         let mut text = serde_json::to_vec_pretty(self).expect("credentials are JSON");
         text.push(b'\n');
@@ -153,7 +153,7 @@ impl CredentialsFile {
 }
 
 impl Credential {
-    /// What is wrong with it.
+    /// Checks the values of an entry. The error says what is wrong.
     pub fn check(&self) -> Result<(), String> {
         check_id(&self.id)?;
         check_subject(&self.subject)?;
@@ -190,7 +190,7 @@ impl Credential {
     }
 }
 
-/// Ids are parts of tokens, where `_` ends them.
+/// Checks an id. It must not contain `_`, which ends the id in a token.
 pub fn check_id(id: &str) -> Result<(), String> {
     let is_valid = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-');
     match !id.is_empty() && id.len() <= CREDENTIAL_ID_CHARS && id.chars().all(is_valid) {

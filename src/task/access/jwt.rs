@@ -1,5 +1,5 @@
-//! JSON Web Tokens of a proxy that knows who its users are: RS256 and ES256, checked with the keys that the proxy's operator publishes.
-//! Everything that is not known to be right is refused.
+//! JSON Web Tokens of a proxy that authenticates its users: RS256 and ES256, checked with the keys that the issuer publishes. A token is
+//! refused unless every check succeeds.
 
 use super::{Principal, Right, Rights};
 use crate::base::id::Subject;
@@ -11,14 +11,14 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// What tokens have to contain, and what they allow.
+/// What tokens must contain, and which rights their subjects have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     pub issuer: String,
     pub audience: String,
     /// The claim that names the subject.
     pub subject: String,
-    /// Rights by subject; `*` at the beginning stands for anything.
+    /// Rights by subject; a `*` at the beginning of a subject matches any text.
     pub rights: Vec<(String, Rights)>,
 }
 
@@ -39,12 +39,12 @@ enum Material {
     P256(Vec<u8>),
 }
 
-/// Why a token is not accepted. Clients are not told: it would help whoever forges one.
+/// Why a token is not accepted. Clients do not get the reason, because it would help to forge a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
     Form,
     Algorithm,
-    /// The issuer may have new keys.
+    /// No key has this id; the issuer may have new keys.
     UnknownKey,
     Signature,
     Issuer,
@@ -62,10 +62,10 @@ struct Header {
     crit: Option<Value>,
 }
 
-/// IAP has verified every address.
+/// The issuer of Identity-Aware Proxy, whose tokens have only verified addresses.
 const IAP: &str = "https://cloud.google.com/iap";
 
-/// The keys of a key set. Those that cannot be used are left out; a set without any is an error.
+/// The usable keys of a key set. A set without any is an error.
 pub fn keys(text: &[u8]) -> Result<Vec<Key>, String> {
     let set: Value = serde_json::from_slice(text).map_err(|error| format!("it is no JSON: {error}"))?;
     let all = set["keys"].as_array().ok_or("it has no member keys")?;
@@ -108,7 +108,7 @@ impl Key {
     }
 }
 
-/// What the credential of a principal begins with that a token names; its subject follows.
+/// The prefix of the credential of a principal that a token names; its subject follows.
 pub const CREDENTIAL: &str = "jwt:";
 
 /// Whether a text has the form of a token: three parts with dots between them.
@@ -164,7 +164,7 @@ impl Rules {
         }
         let subject = self.subject_of(claims)?;
         let principal = self.principal_of(subject).ok_or(Defect::Subject)?;
-        // A time that no clock reaches is one as well; timers need a sum that fits.
+        // An expiry in the far future is shortened, so that timers do not overflow.
         let until = expires.saturating_add(JWT_LEEWAY_MS).min(unix_ms.saturating_add(JWT_CONNECTION_MS));
         Ok((Principal { until: Some(until), ..principal }, expires))
     }
@@ -197,7 +197,7 @@ impl Rules {
     }
 }
 
-/// Whether a token may name this subject: not the operator, nor what stands for nobody.
+/// Whether a token may name this subject. The names of the operator and of clients without a credential are reserved.
 fn is_subject(subject: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"@._-".contains(&byte);
     let is_reserved =
@@ -212,7 +212,7 @@ fn fits(pattern: &str, subject: &str) -> bool {
     }
 }
 
-/// Rights as a file has them.
+/// Parses the rights in a configuration file.
 pub fn rights(words: &[String]) -> Result<Rights, String> {
     let right = |word: &String| Right::from_word(word).ok_or_else(|| format!("there is no right \"{word}\""));
     words.iter().map(right).collect()

@@ -1,8 +1,8 @@
-//! Tickets: what a web page shows to open a WebSocket, because browsers let pages set no header there. A ticket is made of a credential,
-//! is valid for a short time, for one connection from one origin, and may allow less than the credential.
+//! Tickets, with which web pages open WebSockets, because browsers do not let pages set header fields there. A ticket is issued for a
+//! credential, is valid for a short time and for one connection from one origin, and may have fewer rights than the credential.
 //!
-//! It carries what it allows and an HMAC of that. The key is derived from what is stored of the credential, so every server with the
-//! same credentials file can check a ticket, and one of a changed credential is worth nothing.
+//! A ticket contains its rights and an HMAC of its content. The key of the HMAC is derived from the stored hash of the credential, so every
+//! server with the same credentials file can check a ticket, and a ticket of a changed credential is invalid.
 
 use crate::base::id::TaskId;
 use crate::task::access::credentials::RightWord;
@@ -16,34 +16,34 @@ use serde::{Deserialize, Serialize};
 const PREFIX: &str = "tk_";
 const TAG_BYTES: usize = 32;
 
-/// What a ticket says.
+/// The content of a ticket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ticket {
-    /// The id of its credential; None: it is the operator's.
+    /// The id of its credential. None: it was issued to the operator without a credential.
     #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<String>,
-    /// Until when it can be shown, in Unix milliseconds.
+    /// Until when it can be used to open a connection, in Unix milliseconds.
     #[serde(rename = "e")]
     pub expires: u64,
-    /// What makes it differ from every other ticket.
+    /// A random value that makes every ticket unique.
     #[serde(rename = "n")]
     pub nonce: String,
     #[serde(rename = "r")]
     rights: Vec<RightWord>,
-    /// The only task that it is for.
+    /// The only task that it may be used for.
     #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskId>,
-    /// The origin of the page that it is for.
+    /// The only origin of a page that may use it.
     #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
-    /// When what was shown for it is no longer valid.
+    /// When the credential or token that it was issued for expires.
     #[serde(rename = "u", default, skip_serializing_if = "Option::is_none")]
     pub until: Option<u64>,
 }
 
 impl Ticket {
-    /// A ticket for somebody who may do this much; None if it asks for a right that is missing, which is the error.
+    /// A ticket for a principal, with the wanted rights or all of the principal's. The error is a wanted right that the principal lacks.
     pub fn new(
         principal: &Principal,
         wanted: Option<Rights>,
@@ -71,7 +71,7 @@ impl Ticket {
         self.rights.iter().map(|right| right.0).collect()
     }
 
-    /// What its bearer may do, given what the owner of its credential may do now.
+    /// The principal of the ticket's bearer, given the present principal of the ticket's credential.
     pub fn narrow(&self, owner: &Principal) -> Principal {
         Principal {
             rights: self.rights().within(owner.rights),
@@ -90,7 +90,7 @@ impl Ticket {
     }
 }
 
-/// A ticket that was shown and not checked.
+/// A ticket whose HMAC was not checked yet.
 #[derive(Debug)]
 pub struct Unchecked {
     ticket: Ticket,
@@ -106,24 +106,24 @@ impl Unchecked {
         Some(Unchecked { ticket, signed, tag })
     }
 
-    /// The credential that it claims to be of.
+    /// The id of the credential that the ticket names.
     pub fn credential(&self) -> Option<&str> {
         self.ticket.credential.as_deref()
     }
 
-    /// The ticket, if it was made with this key and its time is not over.
+    /// The ticket, if it was signed with this key and has not expired.
     pub fn check(self, key: &TicketKey, unix_ms: u64) -> Option<Ticket> {
         hmac::verify(&key.0, &self.signed, &self.tag).ok()?;
         Some(self.ticket).filter(|ticket| unix_ms < ticket.expires)
     }
 }
 
-/// What tickets are signed with.
+/// The key that signs tickets.
 #[derive(Clone)]
 pub struct TicketKey(hmac::Key);
 
 impl TicketKey {
-    /// The key for tickets of a credential. It is another one as soon as anything changes that the credential may do.
+    /// The key for tickets of a credential. It changes with every property of the credential that affects access.
     pub fn of_credential(hash: &Hash, principal: &Principal) -> TicketKey {
         let Principal { subject, credential, rights, roots, tenant, .. } = principal;
         let all = format!("ticket 1 {subject:?} {credential:?} {rights:?} {roots:?} {tenant:?}");
@@ -180,7 +180,7 @@ mod tests {
             let mut bytes = text.clone().into_bytes();
             bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(bytes).expect("letters");
-            // The last letter has bits that say nothing.
+            // Some bits of the last letter are not part of the content.
             let is_same = URL_SAFE_NO_PAD.decode(&changed[3..]) == URL_SAFE_NO_PAD.decode(&text[3..]);
             let found = Unchecked::read(&changed).and_then(|unchecked| unchecked.check(&key, 0));
             assert!(found.is_none() || is_same, "{at}");

@@ -1,4 +1,4 @@
-//! Tokens: the secrets of credentials. A token names its credential, so that it is compared with one stored value only.
+//! Tokens: the secrets of credentials. A token contains the id of its credential, so that it is compared with only one stored hash.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,7 +13,7 @@ const PREFIX: &str = "ga2a_";
 /// 256 bits, so that nobody can guess one.
 pub const RANDOM_BYTES: usize = 32;
 
-/// No secret is shorter than this.
+/// The length of the random part of a token. Shorter texts are not secrets.
 const SHORTEST: usize = 43;
 
 /// The text of a new token.
@@ -26,8 +26,8 @@ pub fn credential(token: &str) -> Option<&str> {
     token.strip_prefix(PREFIX)?.split_once('_').map(|(id, _)| id)
 }
 
-/// The text with every token and ticket in it made unreadable, also where they are part of something in base64, as in the header of
-/// `Basic`. The id of a credential is no secret.
+/// The text with the secret part of every token and ticket replaced, also where it is base64, as in the header field of `Basic`. The id of
+/// a credential is not secret.
 pub fn redact(text: &str) -> Cow<'_, str> {
     match redact_encoded(text) {
         Cow::Borrowed(text) => redact_plain(text),
@@ -35,11 +35,11 @@ pub fn redact(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// How a token begins in base64: three forms, because three bytes have four characters.
+/// The beginning of a token in base64. It has three forms, because three bytes become four characters.
 const ENCODED: [&str; 3] = ["Z2EyYV", "dhMmFf", "nYTJhX"];
 
-/// The places of some words in a text. A word is searched for again only behind the last place where it was found, so that the time it takes
-/// to find all of them grows with the text and not with its square.
+/// Finds the positions of some words in a text, one after the other. Each word is searched for only after the position where it was last
+/// found, so that finding all of them takes linear time.
 struct Places<'a, const N: usize> {
     text: &'a str,
     words: [&'static str; N],
@@ -51,7 +51,7 @@ impl<'a, const N: usize> Places<'a, N> {
         Places { text, words, next: words.map(|word| text.find(word)) }
     }
 
-    /// The first place of any of the words from here on. `from` must not be less than it was before.
+    /// The first position of any of the words at or after `from`, which must not decrease between calls.
     fn first(&mut self, from: usize) -> Option<usize> {
         for (word, next) in self.words.iter().zip(&mut self.next) {
             if next.is_some_and(|at| at < from) {
@@ -62,7 +62,7 @@ impl<'a, const N: usize> Places<'a, N> {
     }
 }
 
-/// Makes words of base64 unreadable that contain a whole token.
+/// Replaces base64 words that contain a whole token.
 fn redact_encoded(text: &str) -> Cow<'_, str> {
     let is_of_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '-' | '_');
     let shortest = SHORTEST.div_ceil(3) * 4;
@@ -113,7 +113,7 @@ fn redact_plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(redacted)
 }
 
-/// The SHA-256 of a token: all that is stored of it.
+/// The SHA-256 of a token. The token itself is not stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Hash([u8; 32]);
 
@@ -146,7 +146,7 @@ impl fmt::Display for Hash {
     }
 }
 
-/// Not even a hash is printed by accident.
+/// Does not print the hash.
 impl fmt::Debug for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Hash(…)")
@@ -166,16 +166,16 @@ impl<'de> Deserialize<'de> for Hash {
     }
 }
 
-/// Compares hashes in a time that does not depend on them, by the HMAC of each under a key that only this process has.
+/// Compares hashes in constant time, by their HMACs under a key that only this process has.
 pub struct Comparison {
     key: hmac::Key,
-    /// What an unknown credential is compared with, so that it takes as long as a known one.
+    /// The tag that is compared for an unknown credential, so that the check takes as long as for a known one.
     dummy: Tag,
     #[cfg(test)]
     comparisons: std::sync::atomic::AtomicU64,
 }
 
-/// A hash as it is kept for comparisons.
+/// The HMAC of a hash, for comparisons.
 #[derive(Clone)]
 pub struct Tag(hmac::Tag);
 
@@ -201,7 +201,7 @@ impl Comparison {
         Tag(hmac::sign(&self.key, hash.as_bytes()))
     }
 
-    /// Whether the token has the hash that this tag was made of. Without a tag the answer is no, after as much work.
+    /// Whether the token has the hash for which the tag was computed. Without a tag the result is false, after as much work.
     pub fn is_equal(&self, token: &str, tag: Option<&Tag>) -> bool {
         let tag = tag.unwrap_or(&self.dummy);
         #[cfg(test)]
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn very_many_beginnings_are_read_once() {
+    fn many_token_prefixes_take_linear_time() {
         // This would take hours if each of them caused a search to the end of the text.
         for begin in ["Z2EyYV ", "ga2a_ ", "tk_ "] {
             let text = begin.repeat(500_000);

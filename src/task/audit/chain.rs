@@ -1,4 +1,4 @@
-//! The check of a chain: whether each line is as it was written, and follows the line before it.
+//! Checks a chain: whether each line is unchanged and follows the line before it.
 
 use super::{HASH, Head, Who};
 use crate::task::log::blob::sha256;
@@ -30,11 +30,11 @@ pub struct ReadEntry {
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadEntry {
-    /// It does not end as an entry does, or is no JSON object with the members of one.
+    /// It does not end as an entry does, or is not a JSON object with the members of an entry.
     NoEntry,
     /// Its hash is not that of its bytes.
     Changed,
-    /// It has another number than its place.
+    /// Its number is not that of its place.
     Number { expected: u64, found: u64 },
     /// It does not name the hash of the line before.
     Unlinked,
@@ -66,7 +66,7 @@ pub fn read(line: &[u8]) -> Result<ReadEntry, BadEntry> {
     serde_json::from_slice(line).map_err(|_| BadEntry::NoEntry)
 }
 
-/// Follows a chain line by line.
+/// Checks a chain line by line.
 #[derive(Clone, Debug, Default)]
 pub struct Verifier {
     head: Option<Head>,
@@ -74,20 +74,20 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// For a chain from its first line on.
+    /// A verifier for a chain from its first line on.
     pub fn from_start() -> Verifier {
         Verifier { head: Some(Head::default()), lines: 0 }
     }
 
-    /// For a part of a chain: its first line may have any number.
+    /// A verifier for a part of a chain, whose first line may have any number.
     pub fn from_anywhere() -> Verifier {
         Verifier::default()
     }
 
-    /// Takes the next line, without its line break.
+    /// Checks the next line, given without its line break.
     pub fn take(&mut self, line: &[u8]) -> Result<ReadEntry, BadEntry> {
         let entry = read(line)?;
-        // A first line follows nothing, wherever the check begins.
+        // Line 1 of a chain must have the initial `prev`, wherever the check begins.
         let first = (entry.n == 1).then(Head::default);
         if let Some(head) = self.head.as_ref().or(first.as_ref()) {
             let expected = head.n + 1;
@@ -103,7 +103,7 @@ impl Verifier {
         Ok(entry)
     }
 
-    /// The last line that was taken.
+    /// The last line that was checked.
     pub fn head(&self) -> Head {
         self.head.clone().unwrap_or_default()
     }
@@ -182,12 +182,12 @@ mod tests {
         ] {
             assert_eq!(of(order), Err((line, BadEntry::Number { expected, found })), "{order:?}");
         }
-        // The last line alone is missed by nothing in the file; the journals have its hash.
+        // The file alone does not show that the last line is missing; the journals have its hash.
         assert_eq!(of(&[0, 1, 2]).map(|head| head.n), Ok(3));
     }
 
     #[test]
-    fn a_line_whose_hash_was_made_anew_is_found_by_the_next() {
+    fn a_forged_line_with_a_correct_hash_is_found_at_the_next_line() {
         let lines = chain(3);
         let text = String::from_utf8(lines[1].clone()).unwrap().replace("\"turn\":2", "\"turn\":7");
         let (hashed, _) = text.split_once(",\"hash\"").unwrap();

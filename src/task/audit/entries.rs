@@ -1,5 +1,5 @@
-//! What the events of a task become in the audit. An entry names texts by their hash and length; the arguments of calls are in it as they
-//! are, with their keys in order, unless they are long. Known secrets are replaced first.
+//! Makes audit entries from the events of a task. An entry contains texts only as hash and length. Arguments of calls are in it unchanged,
+//! with sorted keys, unless they are long. Known secrets are replaced first.
 
 use super::{Kind, What};
 use crate::base::id::ConfigId;
@@ -15,7 +15,7 @@ use crate::task::push::Target;
 use crate::task::spec::{Confinement, Ending, Question};
 use serde_json::{Map, Value, json};
 
-/// The members that name a text by its hash and its length.
+/// The names of the members with the hash and the length of a text.
 const EDITED: (&str, &str) = ("edited_sha256", "edited_bytes");
 const ANSWERS: (&str, &str) = ("answers_sha256", "answers_bytes");
 const OUTPUT: (&str, &str) = ("output_sha256", "output_bytes");
@@ -34,20 +34,20 @@ pub enum Prompts {
 /// Who caused an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Whoever sent the request under way.
+    /// The sender of the current request.
     Person,
     /// The agent, in its turn.
     Agent,
 }
 
-/// What is written of texts.
+/// How texts are written into entries.
 pub struct Texts {
     pub redact: Redact,
     pub prompts: Prompts,
 }
 
 impl Texts {
-    /// What is to be recorded of an event; `state` is the one before it. None: nothing.
+    /// The entry for an event, given the state before it. None: the event is not audited.
     pub fn of_event(&self, state: &State, event: &Event) -> Option<(Kind, Cause, What)> {
         if let Event::CommandBegan = event {
             let command = state.created.command.as_ref()?;
@@ -135,7 +135,7 @@ impl Texts {
         }
     }
 
-    /// A webhook by its host: the rest of its address may be a secret.
+    /// A webhook with its host only, because the rest of its URL may be secret.
     fn hook(&self, id: &ConfigId, target: Option<&Target>) -> What {
         let host = target.map(|target| self.text(host(&target.url)));
         What::default().with("hook", self.text(id.as_str())).maybe("host", host)
@@ -180,7 +180,7 @@ impl Texts {
         }
     }
 
-    /// A call with its tool, its arguments and the file that it is about.
+    /// A call with its tool, its arguments and the file that it edits.
     fn call(&self, call: &CallState) -> What {
         let what = What::default().with("call", self.text(call.id().as_str()));
         let what = what.with("tool", self.text(&call.request.name));
@@ -207,7 +207,7 @@ impl Texts {
         }
     }
 
-    /// The value without secrets, in keys and in strings.
+    /// The value with secrets replaced in keys and in strings.
     pub fn value(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => Value::String((self.redact)(text)),
@@ -220,7 +220,7 @@ impl Texts {
         }
     }
 
-    /// A short text without secrets.
+    /// The beginning of a text, with secrets replaced.
     pub fn text(&self, text: &str) -> Value {
         let mut text = (self.redact)(text);
         let end = text.floor_char_boundary(AUDIT_TEXT_BYTES);
@@ -253,7 +253,7 @@ fn output_of(what: What, output: &LongText) -> What {
 }
 
 impl What {
-    /// Names a text by its hash and its length.
+    /// Adds the hash and the length of a text.
     fn hashed(self, (hash, length): (&'static str, &'static str), bytes: &[u8]) -> What {
         self.with(hash, sha256(bytes)).with(length, bytes.len())
     }

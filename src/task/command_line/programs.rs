@@ -5,23 +5,23 @@
 //! df read /proc) are left out, so that they can be approved and then run unconfined.
 //!
 //! A program's options are written as words: `-abc` are flags, `-n:` takes a value, `-w?` takes one that must be attached, `-f@`
-//! takes a path, `-#` is any number; `--all`, `--lines:`, `--color?`, `--file@` likewise. [`Known`] says which operands are paths;
+//! takes a path, `-#` is any number; `--all`, `--lines:`, `--color?`, `--file@` likewise. [`ReadAccess`] says which operands are paths;
 //! the shell tool checks where they lead.
 
 use super::{Simple, Word};
 
-/// What a command that only reads accesses.
+/// The files that a command accesses which only reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct ReadAccess {
     /// Files and directories, relative to where it runs.
     pub paths: Vec<Word>,
-    /// It follows links in directories, so its paths must be files.
+    /// The command follows links in directories, so its paths must be files.
     pub only_files: bool,
-    /// It changes the directory of the following commands to this one.
+    /// The command changes the directory of the commands after it to this one.
     pub moves_to: Option<String>,
-    /// It reads the git repository that it runs in.
+    /// The command reads the git repository of its directory.
     pub is_git: bool,
-    /// Files of the workspace may make it run a program, so it may only run confined.
+    /// Files of the workspace may make the command run a program, so it may only run confined.
     pub only_confined: bool,
 }
 
@@ -37,7 +37,7 @@ enum Operands {
     /// A script or pattern, unless an option gives it, then paths.
     Script(fn(&str) -> bool),
     /// This function checks all words, options included.
-    Free(fn(&[Word], &mut Known) -> Read<()>),
+    Free(fn(&[Word], &mut ReadAccess) -> Read<()>),
 }
 
 type Read<T> = Result<T, String>;
@@ -177,14 +177,14 @@ const GIT: &[(&str, &[&str], Operands)] = &[
     ("symbolic-ref", &["-q --quiet --short"], OnePath),
 ];
 
-/// Builtins of the shell: no program is searched for them.
+/// Whether a command is a builtin of the shell, for which no program is searched.
 pub fn is_builtin(name: &str) -> bool {
     matches!(name, "[" | "cd" | "command" | "echo" | "false" | "printf" | "pwd" | "test" | "true" | "type")
 }
 
-/// What a command accesses if it is known to only read; otherwise why it is not.
-pub fn read_only(simple: &Simple) -> Result<Known, String> {
-    let mut known = Known::default();
+/// What a command accesses if it is known to only read; otherwise why it is not known to.
+pub fn read_only(simple: &Simple) -> Result<ReadAccess, String> {
+    let mut known = ReadAccess::default();
     known.paths.extend(simple.reads.iter().map(|file| literal(file)));
     let (program, words) = (simple.program(), &simple.words[1..]);
     if let Some((_, short)) = VERSIONED.iter().find(|(names, _)| is_one_of(names, program)) {
@@ -209,7 +209,7 @@ fn literal(text: &str) -> Word {
     Word { text: text.to_owned(), is_pattern: false }
 }
 
-fn check(spec: &[&str], operands: &Operands, words: &[Word], known: &mut Known) -> Read<()> {
+fn check(spec: &[&str], operands: &Operands, words: &[Word], known: &mut ReadAccess) -> Read<()> {
     if let Free(check) = operands {
         return check(words, known);
     }
@@ -255,11 +255,11 @@ struct Given<'a> {
     options: Vec<String>,
     /// The values of `-e` and its long forms.
     scripts: Vec<&'a str>,
-    /// An option says that the first operand is a path.
+    /// Because of an option, the first operand is a path and not a script.
     is_without_script: bool,
 }
 
-fn options<'a>(spec: &[&str], words: &'a [Word], known: &mut Known) -> Read<Given<'a>> {
+fn options<'a>(spec: &[&str], words: &'a [Word], known: &mut ReadAccess) -> Read<Given<'a>> {
     let mut given = Given::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -335,13 +335,13 @@ fn texts(words: &[Word]) -> Read<Vec<&str>> {
     words.iter().map(|word| word.literal().ok_or_else(|| plain(word))).collect()
 }
 
-/// Accepts all words; only the names that match a pattern are read from a directory.
-fn any(words: &[Word], known: &mut Known) -> Read<()> {
+/// Accepts all words. Only patterns access files, because the shell reads directories to expand them.
+fn any(words: &[Word], known: &mut ReadAccess) -> Read<()> {
     known.paths.extend(words.iter().filter(|word| word.is_pattern).cloned());
     Ok(())
 }
 
-fn cd(words: &[Word], known: &mut Known) -> Read<()> {
+fn cd(words: &[Word], known: &mut ReadAccess) -> Read<()> {
     match texts(words)?[..] {
         [dir] if !dir.is_empty() && !dir.starts_with('-') => known.moves_to = Some(dir.to_owned()),
         _ => return Err("runs unasked only with one directory".into()),
@@ -349,14 +349,14 @@ fn cd(words: &[Word], known: &mut Known) -> Read<()> {
     Ok(())
 }
 
-fn command(words: &[Word], _: &mut Known) -> Read<()> {
+fn command(words: &[Word], _: &mut ReadAccess) -> Read<()> {
     match texts(words)?[..] {
         ["-v" | "-V", ..] => Ok(()),
         _ => Err("runs unasked only with -v".into()),
     }
 }
 
-fn find(words: &[Word], known: &mut Known) -> Read<()> {
+fn find(words: &[Word], known: &mut ReadAccess) -> Read<()> {
     const TESTS: &str = "! ( ) , -P -a -amin: -and -anewer@ -atime: -cmin: -cnewer@ -ctime: -daystart -depth -empty -executable -false \
         -group: -ilname: -iname: -inum: -ipath: -iregex: -iwholename: -links: -lname: -ls -maxdepth: -mindepth: -mmin: -mount \
         -mtime: -name: -newer@ -newerct: -newermt: -nogroup -not -nouser -o -or -path: -perm: -print -print0 -printf: -prune \
@@ -377,8 +377,8 @@ fn find(words: &[Word], known: &mut Known) -> Read<()> {
     Ok(())
 }
 
-/// `%n` sets a variable.
-fn printf(words: &[Word], _: &mut Known) -> Read<()> {
+/// Refuses `%n`, which sets a variable.
+fn printf(words: &[Word], _: &mut ReadAccess) -> Read<()> {
     let format = *texts(words)?.first().unwrap_or(&"-");
     let counts = format.split('%').skip(1).any(|rest| {
         rest.trim_start_matches(|c: char| c.is_ascii_digit() || "#-+ '.*hlLjzt".contains(c)).starts_with('n')
@@ -389,7 +389,7 @@ fn printf(words: &[Word], _: &mut Known) -> Read<()> {
     }
 }
 
-fn test(words: &[Word], known: &mut Known) -> Read<()> {
+fn test(words: &[Word], known: &mut ReadAccess) -> Read<()> {
     let words = texts(words)?;
     let words = words.strip_suffix(&["]"]).unwrap_or(&words);
     match words {
@@ -407,10 +407,10 @@ fn jq(filter: &str) -> bool {
     !["#", "import", "include", "module"].iter().any(|word| filter.trim_start().starts_with(word))
 }
 
-/// `3,9p`, `/a/,/b/p`, `$=`, `5q`, `s/a/b/g`, several of them with `;` between.
+/// Accepts `3,9p`, `/a/,/b/p`, `$=`, `5q` and `s/a/b/g`, and several of them separated by `;`.
 ///
-/// An expression must not end in a backslash: the slash behind it would be a part of it, and what looks like the next expression
-/// would be commands. `/\/p;/e touch x/p` runs a program.
+/// An address must not end in a backslash, because the slash after it would be part of the address, and the text that looks like the next
+/// address would be a command: `/\/p;/e touch x/p` runs a program.
 fn sed(script: &str) -> bool {
     let address = |text: &str| {
         let inner = text.strip_prefix('/').and_then(|text| text.strip_suffix('/'));
@@ -434,7 +434,7 @@ fn sed(script: &str) -> bool {
     })
 }
 
-fn git(words: &[Word], known: &mut Known) -> Read<()> {
+fn git(words: &[Word], known: &mut ReadAccess) -> Read<()> {
     let words = match words.first() {
         Some(first) if matches!(first.text.as_str(), "--no-pager" | "-P") => &words[1..],
         _ => words,
@@ -450,7 +450,7 @@ fn git(words: &[Word], known: &mut Known) -> Read<()> {
     let Some((_, spec, operands)) = GIT.iter().find(|(names, ..)| is_one_of(names, name)) else {
         return Err(format!("{name} is not known to only read"));
     };
-    let Given { operands: given, options: names, .. } = options(spec, rest, &mut Known::default())?;
+    let Given { operands: given, options: names, .. } = options(spec, rest, &mut ReadAccess::default())?;
     let given: Vec<&str> = given.iter().map(|word| word.text.as_str()).collect();
     let lists =
         |option: &String| is_one_of("-l --list --contains --no-contains --merged --no-merged --points-at", option);

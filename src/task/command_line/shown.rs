@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 /// The text with hidden characters written out: `⟨U+202E⟩`, `⟨300 blanks⟩`. Line ends and tabs stay.
 pub fn visible(text: &str) -> Cow<'_, str> {
-    if !hides(text) {
+    if !has_hidden_text(text) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
@@ -32,8 +32,8 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether the text looks different from what it contains.
-pub fn hides(text: &str) -> bool {
+/// Whether the text contains hidden characters or a long run of blanks.
+pub fn has_hidden_text(text: &str) -> bool {
     text.chars().any(is_hidden) || is_padded(text)
 }
 

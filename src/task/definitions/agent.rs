@@ -1,4 +1,4 @@
-//! Other agents that the model may call, as values. The shell layer finds them and talks to them.
+//! Data types for other agents that the model may call. The shell layer finds the agents and sends the requests.
 
 use crate::limits::agents::AGENT_THREADS;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The name of the tool that calls them.
 pub const INVOKE: &str = "invoke_agent";
 
-/// The header that says through how many agents a request has come.
+/// The header field with the number of agents through which a request has come.
 pub const DEPTH_HEADER: &str = "x-gemini-a2a-depth";
 
 /// An agent that can be called.
@@ -15,27 +15,27 @@ pub struct Callee {
     pub name: String,
     pub display_name: String,
     pub description: String,
-    /// Where it is, without secrets: scheme, host and port.
+    /// The origin of its URL: scheme, host and port. It contains no secrets.
     pub origin: String,
-    /// The hash of its definition: another definition of the same name is another agent.
+    /// The hash of its definition. An agent with another definition counts as another agent, even if it has the same name.
     pub fingerprint: String,
 }
 
-/// A conversation of a task with an agent, which the next call goes on with.
+/// A conversation of a task with an agent, which the next call continues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentThread {
     pub agent: String,
     pub fingerprint: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
-    /// The agent's task, unless it is over.
+    /// The agent's task, unless it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
 }
 
 impl AgentThread {
-    /// Adds it to the conversations of a task, in place of the one with the same agent. The newest is the last.
-    pub fn keep_in(&self, threads: &mut Vec<AgentThread>) {
+    /// Adds it to the conversations of a task, replacing the one with the same agent. The newest is the last.
+    pub fn add_to(&self, threads: &mut Vec<AgentThread>) {
         threads.retain(|known| known.agent != self.agent);
         threads.push(self.clone());
         if threads.len() > AGENT_THREADS {
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_agent_has_one_conversation_and_only_so_many_are_remembered() {
+    fn an_agent_has_one_conversation_and_the_oldest_is_forgotten() {
         let mut threads = Vec::new();
         let thread = |n: usize, task: &str| AgentThread {
             agent: n.to_string(),
@@ -57,10 +57,10 @@ mod tests {
             context: None,
             task: Some(task.into()),
         };
-        (0..AGENT_THREADS).for_each(|n| thread(n, "old").keep_in(&mut threads));
-        thread(0, "new").keep_in(&mut threads);
+        (0..AGENT_THREADS).for_each(|n| thread(n, "old").add_to(&mut threads));
+        thread(0, "new").add_to(&mut threads);
         assert_eq!((threads.len(), threads.last()), (AGENT_THREADS, Some(&thread(0, "new"))));
-        thread(AGENT_THREADS, "old").keep_in(&mut threads);
+        thread(AGENT_THREADS, "old").add_to(&mut threads);
         assert_eq!((threads.len(), &threads[0]), (AGENT_THREADS, &thread(2, "old")));
     }
 }

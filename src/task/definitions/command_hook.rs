@@ -1,7 +1,8 @@
-//! Command hooks as values: commands of the user that run at points of a task, what they are told, and what their answers mean. They
-//! are no webhooks, which are `push`.
+//! Command hooks: commands of the user that run at certain points of a task, and what their output means. Webhooks are something else:
+//! see `push`.
 //!
-//! A hook can only object: it denies, asks, rewrites arguments (which are judged anew) or adds text for the model. It grants nothing.
+//! A hook can deny a call, require approval, change arguments (to which the policy applies again) or add text for the model. It cannot
+//! allow anything.
 
 use crate::base::id::CallId;
 use crate::base::json;
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 words! {
-    /// When a hook runs, with the words of settings.
+    /// When a hook runs, with the words that settings use.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     pub enum HookPoint {
         BeforeTool = "BeforeTool",
@@ -30,22 +31,22 @@ words! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandHook {
     pub point: HookPoint,
-    /// Which tools, or which kinds of the point, it is about; empty and `*` are all.
+    /// For which tools, or for which variants of the point, it runs; empty and `*` mean all.
     pub matcher: String,
     pub name: String,
     pub command: String,
     pub timeout_ms: u64,
-    /// A hook that does not answer denies.
+    /// If the hook fails, the call is denied.
     pub fail_closed: bool,
     /// All hooks of the point run one after the other.
     pub sequential: bool,
-    /// It comes with the project, so it runs only if somebody allowed it.
+    /// The settings of the project define it, so it runs only after somebody has allowed it.
     pub of_project: bool,
-    /// Variables for it: the settings of its extension.
+    /// Environment variables for it: the settings of its extension.
     pub variables: Vec<(String, crate::base::secret::Secret)>,
 }
 
-/// A run of a hook, as the log keeps it.
+/// A run of a hook, as the log records it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HookReport {
     pub point: HookPoint,
@@ -73,7 +74,7 @@ pub struct HookReport {
     pub clear_context: bool,
 }
 
-/// What a hook wants, the stricter the higher.
+/// The decision of a hook. A stricter decision is greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HookDecision {
@@ -84,7 +85,7 @@ pub enum HookDecision {
     Deny,
 }
 
-/// What a hook answered.
+/// The parsed output of a hook.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HookAnswer {
     pub decision: HookDecision,
@@ -107,11 +108,11 @@ pub enum HookEnd {
         output: String,
         errors: String,
     },
-    /// It did not answer, and why.
+    /// It did not run to its end, and why.
     Failed(String),
 }
 
-/// What people are told of the end of a hook: 0 is an answer, 2 denies, and anything else is reported and changes nothing.
+/// The meaning of the end of a hook. With exit code 0 the output is its answer, 2 denies, and any other code is reported as a failure.
 pub fn answer(end: &HookEnd, hook: &CommandHook) -> HookAnswer {
     let failed = |why: &str| {
         let text = format!("The hook {} failed: {why}", hook.name);
@@ -122,7 +123,7 @@ pub fn answer(end: &HookEnd, hook: &CommandHook) -> HookAnswer {
     };
     match end {
         HookEnd::Failed(why) => failed(why),
-        HookEnd::Exit { code: 0, output, .. } => said(output.trim(), hook),
+        HookEnd::Exit { code: 0, output, .. } => parsed_output(output.trim(), hook),
         HookEnd::Exit { code: 2, errors, output } => {
             let reason = [errors.trim(), output.trim()].into_iter().find(|text| !text.is_empty());
             denied(reason.unwrap_or("it gave no reason"), hook)
@@ -137,9 +138,9 @@ fn denied(reason: &str, hook: &CommandHook) -> HookAnswer {
     HookAnswer { decision: HookDecision::Deny, reason, text, ..HookAnswer::default() }
 }
 
-/// The output of a hook that ended well: JSON, or a text for people.
-fn said(output: &str, hook: &CommandHook) -> HookAnswer {
-    // Parts of it become part of the log, so it must not be nested too deeply.
+/// Parses the output of a hook that succeeded: JSON, or a text for people.
+fn parsed_output(output: &str, hook: &CommandHook) -> HookAnswer {
+    // Parts of the output become part of the log, so it must not be nested too deeply.
     let Ok(Value::Object(answer)) = json::read::<Value>(output.as_bytes()) else {
         return HookAnswer { text: shortened(output), ..HookAnswer::default() };
     };
@@ -150,11 +151,11 @@ fn said(output: &str, hook: &CommandHook) -> HookAnswer {
         Some("deny" | "block") => denied(&text("reason"), hook),
         Some("ask") => {
             let (name, reason) = (&hook.name, text("reason"));
-            let told = match reason.is_empty() {
+            let text = match reason.is_empty() {
                 true => String::new(),
                 false => format!("The hook {name} wants this approved: {reason}"),
             };
-            HookAnswer { decision: HookDecision::Ask, reason, text: told, ..HookAnswer::default() }
+            HookAnswer { decision: HookDecision::Ask, reason, text, ..HookAnswer::default() }
         }
         _ => HookAnswer::default(),
     };

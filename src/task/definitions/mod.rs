@@ -1,4 +1,4 @@
-//! What users define and a task uses: agents, command hooks, skills, slash commands.
+//! Data types for things that users define and tasks use: agents, command hooks, skills, slash commands.
 
 pub mod agent;
 pub mod command_hook;

@@ -1,9 +1,9 @@
-//! Skills as values: instructions in a directory that the model may ask for. The shell layer finds them.
+//! Data types for skills: directories with instructions that the model may activate. The shell layer finds them.
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The name of the tool that activates them.
+/// The name of the tool that activates skills.
 pub const ACTIVATE: &str = "activate_skill";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Skill {
     pub dir: PathBuf,
     /// The instructions.
     pub body: String,
-    /// The settings do not switch it off.
+    /// The settings have not disabled it.
     pub enabled: bool,
 }
 
@@ -26,7 +26,7 @@ pub struct ActiveSkill {
 }
 
 impl Skill {
-    /// What the model is given when it is activated.
+    /// The text that the model gets when it activates the skill.
     pub fn block(&self, files: &str) -> String {
         let (name, dir) = (&self.name, self.dir.display());
         format!(
@@ -38,8 +38,8 @@ impl Skill {
 }
 
 impl ActiveSkill {
-    /// Adds it to the skills of a task, once.
-    pub fn keep_in(&self, skills: &mut Vec<ActiveSkill>) {
+    /// Adds it to the skills of a task, unless it is there already.
+    pub fn add_to(&self, skills: &mut Vec<ActiveSkill>) {
         if !skills.contains(self) {
             skills.push(self.clone());
         }

@@ -1,4 +1,4 @@
-//! Slash commands as values: the registry, and finding a command by its name. `shell/workers/slash_commands` runs them.
+//! Slash commands: their declarations, and the registry that finds a command by its name. `shell/workers/slash_commands` runs them.
 //!
 //! A [`Spec`] owns its sub-commands, so the registry is a tree. A command is found by its path from the top (`memory show`) or by an
 //! alias (`list-extensions`). Its [`Invocation`] is part of the event that creates a task, so a command is watched, canceled and
@@ -21,24 +21,24 @@ use std::sync::Arc;
 /// Words of a line that are compared with the names of commands, which have two or three.
 const COMMAND_WORDS: usize = 8;
 
-/// The command that the core itself carries out before it is run: it stops the turn of a task.
+/// The command that stops the turn of a task. The core does that before it runs the command.
 pub const STOP: &str = "stop";
-/// The command that the core gives to the task that it is about, as a prompt: it asks for a summary of the conversation.
+/// The command that requests a summary of the conversation. The core sends it as a prompt to the task that it is about.
 pub const COMPRESS: &str = "compress";
-/// The group of commands that the core prepares: it gives them permissions in place of their arguments, as [`Granted`].
+/// The group of commands about permissions. The core replaces their arguments by the permissions, as [`Granted`].
 pub const PERMISSIONS: &str = "permissions";
 
-/// What the commands that go back take.
+/// The description of the argument of the restore commands.
 const POINT: &str = "The point: its number in the list, its id or its checkpoint name.";
 
-/// The group of commands about command hooks; `allow` is not for clients over the network.
+/// The group of commands about command hooks. `allow` is not available to clients over the network.
 pub const HOOKS: &str = "hooks";
 
 /// Something that was allowed with "always".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Granted {
     pub rule: Rule,
-    /// It holds for all tasks, also after the next start.
+    /// It applies to all tasks, also after a restart.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub saved: bool,
 }
@@ -51,7 +51,7 @@ pub struct Spec {
     pub description: String,
     pub arguments: Vec<Argument>,
     pub subs: Vec<Spec>,
-    /// The sub-command that the name alone means. A command without one can be run itself.
+    /// The sub-command that runs if only the name of the group is given. A command without one can be run itself.
     pub default: Option<String>,
     /// Other names, each complete: an alias of a sub-command does not begin with the name of its group.
     pub aliases: Vec<String>,
@@ -166,7 +166,7 @@ pub enum Unrunnable {
     Incomplete { name: String, argument: Argument },
 }
 
-/// The name belongs to another command, or is not one word.
+/// A name that another command has, or that is not one word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken(pub String);
 
@@ -176,7 +176,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Adds a command with its sub-commands. No name that is already registered is replaced.
+    /// Adds a command with its sub-commands. If one of its names is taken, nothing is added.
     pub fn register(&mut self, spec: Spec) -> Result<(), Taken> {
         let known = phrases(&self.commands);
         let mut fresh = phrases(std::slice::from_ref(&spec));
@@ -189,8 +189,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Adds a custom command. If its name is taken, it is known by its owner's name with its own, `owner.name`. Returns the name that it
-    /// has; None if both are taken.
+    /// Adds a custom command. If its name is taken, it gets the name `owner.name`. Returns its name; None if both are taken.
     pub fn add_custom(&mut self, owner: &str, name: &str, description: &str) -> Option<String> {
         let arguments = vec![Argument { name: "args".into(), description: "For its prompt.".into(), required: false }];
         let spec = |name: String| Spec {
@@ -205,8 +204,8 @@ impl Registry {
         names.into_iter().find(|name| self.register(spec(name.clone())).is_ok())
     }
 
-    /// Adds the commands `server:prompt` of the prompts of MCP servers, with descriptions and arguments; also as the prompt alone, if
-    /// that names nothing else, and no prompt of another server.
+    /// Adds the prompts of MCP servers as commands with the name `server:prompt`. A prompt also gets the alias `prompt`, if no other command
+    /// and no prompt of another server has this name. Each item has the command, its description and the description of its arguments.
     pub fn add_prompts(&mut self, prompts: &[(&str, &str, &str)]) {
         let servers: BTreeSet<(&str, &str)> =
             prompts.iter().filter_map(|(command, ..)| command.split_once(':')).collect();
@@ -230,7 +229,7 @@ impl Registry {
         };
         let taken = self.register(spec(bare.into_iter().map(str::to_owned).collect()));
         if taken.is_err() {
-            // A command that is there keeps its name.
+            // The existing command keeps its name; this one has no alias then.
             let _ = self.register(spec(Vec::new()));
         }
     }
@@ -303,7 +302,7 @@ impl Registry {
             Spec {
                 answers: Answers::Streaming,
                 ..Spec::new("init", "Looks at the project and writes a GEMINI.md for it.")
-                    .here()
+                    .in_workspace()
                     .needing(Right::Approve)
             },
             Spec::group("extensions", "Manages extensions.", extensions()),
@@ -327,7 +326,7 @@ impl Registry {
 }
 
 impl Spec {
-    fn here(self) -> Spec {
+    fn in_workspace(self) -> Spec {
         Spec { needs_workspace: true, ..self }
     }
 
@@ -343,9 +342,10 @@ impl Spec {
         Spec { aliases: vec![alias.into()], ..self }
     }
 
-    /// About one entry of the list that the command beside it shows.
+    /// A command about one entry of the list that the group's `list` shows.
     fn about_one(name: &str, description: &str) -> Spec {
-        let spec = Spec::new(name, description).here().with(vec![Argument::required("name", "Its name in the list.")]);
+        let spec =
+            Spec::new(name, description).in_workspace().with(vec![Argument::required("name", "Its name in the list.")]);
         Spec { takes: Takes::Line, ..spec }
     }
 }
@@ -382,7 +382,7 @@ fn names(path: &[String], spec: &Spec) -> Vec<Vec<String>> {
     std::iter::once(path.to_vec()).chain(spec.aliases.iter().map(words)).collect()
 }
 
-/// Every name of every command. A name of several words, or of none, could never be typed and is empty here.
+/// All names of all commands. In place of a name that is not one word, and so could never be typed, there is an empty list.
 fn phrases(specs: &[Spec]) -> Vec<Vec<String>> {
     let phrases = |(path, spec): (Vec<String>, &Spec)| match spec.name.split_whitespace().count() {
         1 => names(&path, spec),
@@ -449,7 +449,7 @@ pub struct Command {
     pub facts: Arc<Facts>,
 }
 
-/// Figures of the server when a command starts; workers have no access to them.
+/// Statistics of the server at the start of a command, because workers have no access to the core.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     pub uptime_ms: u64,
@@ -477,13 +477,13 @@ pub struct McpCounts {
 pub enum Commanded {
     /// Its result as text and as data.
     Done { text: String, data: Value },
-    /// The model continues, with this prompt.
+    /// The model is asked with this prompt.
     Ask { prompt: String },
-    /// The same, with media for the model.
+    /// The model is asked with this prompt and media.
     AskWith { prompt: String, media: Vec<Media> },
-    /// It restored a task, in whose log that is recorded.
+    /// It restored files or the conversation of a task, whose log records that.
     Restored { restored: Box<Restored>, text: String, data: Value },
-    /// The model continues, with a prompt that contains the output of commands. The calls have no ids yet.
+    /// The model is asked with a prompt that contains the output of commands. The calls have no ids yet.
     Expanded {
         parts: Vec<PromptPart>,
         /// What to tell the user.
@@ -491,7 +491,7 @@ pub enum Commanded {
     },
 }
 
-/// A part of the prompt that a custom command makes.
+/// A part of the prompt of a custom command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PromptPart {

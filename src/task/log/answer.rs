@@ -1,5 +1,5 @@
-//! A model's answer in types of our own: its text, its tool calls, why it ended and its token counts. Of an API's own JSON only what the
-//! API wants back and nobody else can read is stored.
+//! A model's answer in our own types: its text, its tool calls, why it ended and its token counts. The JSON of an API is stored only where
+//! the API requires it back unchanged.
 
 use crate::base::crc::crc32;
 use crate::base::id::{CallId, Seq};
@@ -14,7 +14,7 @@ use serde_json::Value;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     pub parts: Vec<Part>,
-    /// The API that gave the answer. Signatures and opaque values of the parts are given back to this API only.
+    /// The API that sent the answer. Signatures and opaque values of the parts are sent back only to this API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api: Option<String>,
     #[serde(default)]
@@ -27,10 +27,10 @@ pub struct Answer {
     /// The model that answered, if the API names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Where the visible text of this answer began in the log: the number in its message id.
+    /// The position in the log where the visible text of this answer began. It is the number in the message id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said_at: Option<Seq>,
-    /// How the turn ends after this answer. Scripts decide that, models do not.
+    /// How the turn ends after this answer. Only scripts set it, models do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Outcome>,
 }
@@ -44,7 +44,7 @@ impl Answer {
         answer
     }
 
-    /// Adds text: to the last part if that is text without a signature.
+    /// Adds text, to the last part if that is a text without a signature.
     pub fn say(&mut self, text: &str) {
         match self.parts.last_mut() {
             _ if text.is_empty() => {}
@@ -85,7 +85,7 @@ impl Answer {
     pub fn store_media(&mut self, blobs: &dyn Blobs, limits: &Limits, room: &mut u64) {
         for media in self.media_mut() {
             media.content.store(blobs, limits, room);
-            // It is needed again with the next request only.
+            // The content is not needed before the next request.
             media.content.unload();
         }
     }
@@ -97,7 +97,7 @@ impl Answer {
         })
     }
 
-    /// The media that are stored.
+    /// References to the media that are stored beside the log.
     pub fn stored_media(&self) -> impl Iterator<Item = &BlobRef> {
         self.parts.iter().filter_map(|part| match &part.content {
             Content::Media(media) => media.content.blob(),
@@ -105,8 +105,8 @@ impl Answer {
         })
     }
 
-    /// A checksum of the calls: equal for answers that make equal calls, whatever they say.
-    pub fn mark(&self) -> u32 {
+    /// A checksum of the calls. It is equal for answers with equal calls, whatever their text is.
+    pub fn calls_checksum(&self) -> u32 {
         let calls: String = self.calls().map(|request| format!("{} {}\n", request.name, request.args)).collect();
         crc32(calls.as_bytes())
     }
@@ -117,10 +117,10 @@ impl Answer {
 pub struct Part {
     #[serde(flatten)]
     pub content: Content,
-    /// What the API wants back with this part.
+    /// A signature that the API requires back with this part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
-    /// The part as the API sent it, if `content` and `signature` do not say all of it; without the data of media.
+    /// The part as the API sent it, without the data of media, if `content` and `signature` do not contain all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<Value>,
 }
@@ -143,7 +143,7 @@ impl Part {
 #[serde(rename_all = "snake_case")]
 pub enum Content {
     Text(String),
-    /// Never shown as text, and given back only to an API that wants its thoughts back.
+    /// Never shown as text, and sent back only to an API that requires its thoughts back.
     Thought(String),
     Call(Request),
     Media(Media),
@@ -151,7 +151,7 @@ pub enum Content {
     Opaque(Value),
 }
 
-/// A tool call as the model asked for it.
+/// A tool call as the model requested it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     /// `call` in journals of version 1.
@@ -159,7 +159,7 @@ pub struct Request {
     pub call: CallId,
     pub name: String,
     pub args: Value,
-    /// The API's own id of the call, to be given back with its result.
+    /// The API's own id of the call, which is sent back with its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_id: Option<String>,
 }
@@ -168,7 +168,7 @@ pub struct Request {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
-    /// The model was done, or wants the results of its calls.
+    /// The model has finished, or waits for the results of its calls.
     #[default]
     Stop,
     /// The answer reached the limit of output tokens.
@@ -177,7 +177,7 @@ pub enum Finish {
     Safety,
     /// The answer repeats something published.
     Recitation,
-    /// The model repeated itself and was interrupted by us.
+    /// The model repeated itself, so the program stopped it.
     Repetition,
     /// Somebody stopped the model.
     Stopped,
@@ -185,7 +185,7 @@ pub enum Finish {
     Command,
     /// The API gave no reason.
     Unspecified,
-    /// Any other reason, in the API's word.
+    /// Any other reason, in the word of the API.
     Other(String),
 }
 
@@ -196,12 +196,12 @@ pub struct Usage {
     pub prompt: u64,
     pub output: u64,
     pub total: u64,
-    /// How much of the prompt the API had in its cache.
+    /// How many tokens of the prompt were in the cache of the API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thoughts: Option<u64>,
-    /// What the results of the API's own tools added to the prompt.
+    /// How many tokens the results of the API's own tools added to the prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<u64>,
 }
@@ -231,7 +231,7 @@ mod tests {
     use serde_json::{from_value, json, to_value};
 
     #[test]
-    fn long_media_is_by_hash_in_the_log_and_whole_in_the_next_request() {
+    fn the_log_has_the_hash_of_long_media_and_the_next_request_has_its_data() {
         let sent = |bytes: usize| {
             json!({"inlineData": {"mimeType": "image/png", "data": STANDARD.encode(vec![7; bytes])},
                    "thoughtSignature": "s"})

@@ -1,5 +1,5 @@
-//! Content that is stored beside the logs, under its SHA-256: files before and after an edit, long texts, media. A log names it; who may
-//! read the log may read it.
+//! Content that is stored beside the logs under its SHA-256: files before and after an edit, long texts, media. Logs refer to it, and
+//! everybody who may read a log may read the content that the log refers to.
 
 #[cfg(test)]
 #[allow(clippy::duplicate_mod, reason = "the harness of the core includes it too, also outside of this crate")]
@@ -15,12 +15,12 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Mutex;
 
-/// Where content is stored. Used by worker threads: every method may wait for the disk.
+/// A store of content. Every method may wait for the disk, so only worker threads use it.
 pub trait Blobs: Send + Sync {
-    /// Stores the bytes, safe from power failures, and gives their SHA-256 in hex. What is stored already stays as it is.
+    /// Stores the bytes durably and returns their SHA-256 in hex. Content that is already stored is not written again.
     fn put(&self, bytes: &[u8]) -> io::Result<String>;
 
-    /// At most `max` bytes from `from` on, and how many there are in all.
+    /// At most `max` bytes from `from` on, and the length of the whole content.
     fn read(&self, sha256: &str, from: u64, max: usize) -> io::Result<(Vec<u8>, u64)>;
 }
 
@@ -28,7 +28,7 @@ pub fn sha256(bytes: &[u8]) -> String {
     digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Stored content without a disk.
+/// A store in memory.
 #[derive(Default)]
 pub struct MemoryBlobs {
     stored: Mutex<HashMap<String, Vec<u8>>>,
@@ -49,7 +49,7 @@ impl Blobs for MemoryBlobs {
     }
 }
 
-/// Stored content, as a log names it.
+/// A reference to stored content in a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlobRef {
     pub sha256: String,
@@ -62,7 +62,7 @@ impl BlobRef {
         Ok(BlobRef { sha256: blobs.put(bytes)?, bytes: bytes.len() as u64 })
     }
 
-    /// Reads all of it. It is checked: a file may be missing, cut or changed.
+    /// Reads the whole content and checks its hash, because a file may be missing, truncated or changed.
     pub fn read(&self, blobs: &dyn Blobs) -> io::Result<Vec<u8>> {
         let most = usize::try_from(self.bytes).unwrap_or(usize::MAX);
         let (bytes, _) = blobs.read(&self.sha256, 0, most)?;
@@ -73,13 +73,13 @@ impl BlobRef {
     }
 }
 
-/// Whether the content is gone or damaged. After any other error it may be readable later.
+/// Whether an error means that the content is missing or damaged. After any other error it may be readable later.
 pub fn is_lost(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
     matches!(error.kind(), NotFound | InvalidData | UnexpectedEof)
 }
 
-/// What a tool call did to a file.
+/// The change of a file by a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FileChange {
     pub call: CallId,
@@ -101,7 +101,7 @@ impl FileChange {
     }
 }
 
-/// A file at some moment.
+/// The content and the permissions of a file at some time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FileVersion {
     pub sha256: String,

@@ -1,4 +1,4 @@
-//! The summary of a task: what lists and lookups need of one that is not in memory.
+//! The summary of a task, for lists and lookups of tasks that are not in memory.
 
 use crate::base::id::{ContextId, Subject, TaskId, Tenant};
 use crate::limits::TITLE_CHARS;
@@ -18,12 +18,12 @@ pub struct Brief {
     pub shared: bool,
     pub protocol: Protocol,
     pub profile: Profile,
-    /// As last announced.
+    /// The state that was announced last.
     pub state: TaskState,
     /// The last turn is over and the next one is the user's.
     #[serde(default)]
     pub idle: bool,
-    /// It failed.
+    /// The last turn failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
     /// Unix milliseconds of the last status.
@@ -46,7 +46,7 @@ fn is_zero(count: &usize) -> bool {
 }
 
 impl Brief {
-    /// The summary of a task of which only the context is known.
+    /// The summary of a task of which nothing but the context is known.
     pub fn bare(context: ContextId) -> Brief {
         Brief {
             context,
@@ -86,7 +86,7 @@ impl Brief {
         }
     }
 
-    /// The part of the tasks that it belongs to.
+    /// The partition of the task.
     pub fn partition(&self) -> Partition {
         Partition { tenant: self.tenant.clone(), owner: self.owner.clone() }
     }
@@ -104,7 +104,7 @@ impl Brief {
 
 /// The first line of the first prompt.
 fn title(state: &State) -> String {
-    let said = state.history.iter().find_map(|item| match item.as_ref() {
+    let prompt = state.history.iter().find_map(|item| match item.as_ref() {
         Item::Said(message) | Item::Dropped(message) => Some(message.text()),
         Item::Steered(_)
         | Item::Answered(_)
@@ -114,6 +114,6 @@ fn title(state: &State) -> String {
         | Item::Results(_) => None,
     });
     let queued = || state.queue.front().map(|queued| queued.message.text());
-    let text = said.or_else(queued).unwrap_or_default();
+    let text = prompt.or_else(queued).unwrap_or_default();
     text.trim().lines().next().unwrap_or_default().chars().take(TITLE_CHARS).collect()
 }

@@ -1,4 +1,4 @@
-//! What of an event clients may be shown.
+//! Removes from events what clients must not see.
 
 use crate::base::id::Subject;
 use crate::task::log::event::{Created, Event, calls, detours, errands, hooks, shells, speech};
@@ -6,8 +6,8 @@ use crate::task::message::Source;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Who caused an event, if it names somebody. One list for `&Event` and `&mut Event`, and complete, so that a new event that names
-/// somebody is not forgotten.
+/// The source of an event, if it has one. It is a macro so that the same list works for `&Event` and `&mut Event`. The list has all events,
+/// so that a new event with a source is not forgotten.
 macro_rules! source {
     ($event:expr, $restored:ident => $by:expr) => {
         match $event {
@@ -81,8 +81,8 @@ impl Event {
         Cow::Owned(event)
     }
 
-    /// The event as every subscriber of the task may see it: without secrets. The list is complete, so that a new event that contains
-    /// a secret is not forgotten.
+    /// The event without secrets, as every subscriber of the task may see it. The list has all events, so that a new event with a secret
+    /// is not forgotten.
     pub fn without_secrets(&self) -> Cow<'_, Event> {
         match self {
             Event::HookSet { target } => Cow::Owned(Event::HookSet { target: Arc::new(target.without_secrets()) }),

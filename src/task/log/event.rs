@@ -1,11 +1,11 @@
-//! The events of a task, named in the past tense. A task is its log of events; nothing else of it is stored.
+//! The events of a task, named in the past tense. The log of events is all that is stored of a task.
 //!
-//! An event gives at most one frame in any dialect, so answering, becoming ready and starting are three events. Events that
-//! hardly any dialect shows (`Attached`, `Traced`) are in the log too, so the sequence numbers that clients see have gaps. Old lines
-//! are never rewritten: members are only added, with a default.
+//! An event becomes at most one frame in any dialect, so answering a call, its readiness and its start are three events. Events that
+//! hardly any dialect shows (`Attached`, `Traced`) are in the log too, so the sequence numbers that clients see have gaps. Existing lines
+//! are never rewritten, so new members of events have a default.
 //!
-//! Code that reads events matches all of them, so that a new one cannot be overlooked. Events that are mostly handled alike are groups,
-//! which are patterns: `errands`, `speech`, `detours`, `calls`, `shells`, `hooks`.
+//! Code that reads events matches all variants, so that a new one cannot be overlooked. Groups of events that are mostly handled alike
+//! have macros that expand to patterns: `errands`, `speech`, `detours`, `calls`, `shells`, `hooks`.
 
 use crate::base::id::{CallId, ConfigId, ContextId, Seq, Subject, TaskId, Tenant};
 use crate::task::definitions::agent::AgentThread;
@@ -42,17 +42,16 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Delivery::is_default")]
         delivery: Delivery,
     },
-    /// A prompt that was queued as turn `turn` was given to the model in the turn that is under way, with the results of its calls.
+    /// The queued prompt of turn `turn` was sent to the model in the current turn, together with the results of its calls.
     Steered {
         turn: u32,
     },
-    /// Somebody took a queued prompt back.
+    /// Somebody withdrew a queued prompt.
     Dropped {
         turn: u32,
         by: Source,
     },
-    /// Somebody chose the approval mode or the model of the requests that follow, or the directories beside the workspace that their
-    /// tools may use.
+    /// Somebody set the approval mode, the model of later requests, or the additional directories that tools may use.
     Tuned {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mode: Option<Mode>,
@@ -62,20 +61,20 @@ pub enum Event {
         directories: Option<Vec<String>>,
         by: Source,
     },
-    /// A user's own command starts, beside the turns of the agent. Written before it does.
+    /// A user's own command, which is independent of the turns of the agent, is about to start.
     ShellBegan {
         command: String,
         by: Source,
     },
-    /// Output of that command, in order.
+    /// A piece of the output of the user's own command, in order.
     ShellOutput {
         text: String,
     },
-    /// The command ended: what it printed and how it ended. The model is shown it with the next prompt.
+    /// The user's own command ended. The text has its output and how it ended; the model gets it with the next prompt.
     ShellEnded {
         text: String,
     },
-    /// As many turns of the credential of a queued prompt run as may. Its turn begins when others have ended.
+    /// The turn of a queued prompt waits, because the greatest number of turns of its credential is running.
     Delayed {
         /// How many turns wait before it, itself included.
         place: usize,
@@ -84,9 +83,9 @@ pub enum Event {
     TurnBegan {
         turn: u32,
     },
-    /// The prompt names files with `@`; they are being read.
+    /// The prompt refers to files with `@`, which are being read.
     AttachmentsWanted,
-    /// They were read: what the model gets of them, if anything.
+    /// The files that the prompt refers to were read. The model gets this content.
     Attached {
         text: LongText,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -104,11 +103,11 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         media: Vec<Media>,
     },
-    /// The tools that the model is told of differ from those of its last request in this task.
+    /// The tools declared to the model differ from those of the last request in this task.
     Tools(Arc<ToolSet>),
-    /// An MCP server of the task has another status than the log said before.
+    /// The status of an MCP server of the task has changed.
     ServerSeen(Arc<ServerSeen>),
-    /// The API named the response that follows.
+    /// The API sent the id of the response that follows.
     Traced {
         trace: String,
     },
@@ -125,7 +124,7 @@ pub enum Event {
     Cited {
         text: String,
     },
-    /// The text since the last `Answered` is void: the model's stream broke and the request is made again.
+    /// The text since the last `Answered` is void, because the model's stream broke. The request is made again.
     Retracted {
         reason: String,
     },
@@ -159,11 +158,11 @@ pub enum Event {
     Nudged {
         text: String,
     },
-    /// Something that the client wanted is not done, and why.
+    /// Something that the client requested is not done; the text says why.
     Declined {
         text: String,
     },
-    /// Somebody took back what "always" had allowed: such calls are asked about again.
+    /// Somebody revoked what "always" had allowed: such calls need approval again.
     Revoked {
         rules: Vec<Rule>,
         by: Source,
@@ -174,7 +173,7 @@ pub enum Event {
     Answered {
         answer: Arc<Answer>,
     },
-    /// A call was prepared: what it would do.
+    /// A call was prepared. The plan says what it would do.
     CallPlanned {
         call: CallId,
         plan: Arc<Plan>,
@@ -182,11 +181,11 @@ pub enum Event {
     /// A call waits for somebody's answer.
     CallAsked {
         call: CallId,
-        /// How long an "always" may last: part of what is on offer, and shown to everybody who may answer.
+        /// How long an "always" may last. The offered options depend on it.
         #[serde(default, skip_serializing_if = "ApprovalScope::is_session")]
         keeping: ApprovalScope,
     },
-    /// Somebody answered. The first answer wins, so there is one per question. A task that waited works again.
+    /// Somebody answered the question about a call. Only the first answer counts, so there is one per question. A waiting task works again.
     CallAnswered {
         call: CallId,
         choice: Choice,
@@ -194,20 +193,20 @@ pub enum Event {
         /// For edits: the content the user wants instead of the proposed one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         edited: Option<Arc<str>>,
-        /// For questions of the agent: what the user said to them.
+        /// For questions of the agent: the user's answers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         answers: Option<Arc<Answers>>,
         /// What the answer allows from now on.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         rules: Vec<Rule>,
     },
-    /// The call may run: allowed by a rule or by an answer.
+    /// The call may run, because a rule or an answer allows it.
     CallReady {
         call: CallId,
         #[serde(default, skip_serializing_if = "Confinement::is_none")]
         confinement: Confinement,
     },
-    /// The call starts. Written before it does: from here on it may have had effects.
+    /// The call is about to start. After this event it may have had effects.
     CallStarted {
         call: CallId,
     },
@@ -216,13 +215,14 @@ pub enum Event {
         call: CallId,
         text: String,
     },
-    /// The server that carries a call out asks people something meanwhile.
+    /// The MCP server of a running call asks people a question.
     CallInquired {
         call: CallId,
         #[serde(flatten)]
         inquired: Arc<Inquired>,
     },
-    /// Somebody answered that, nobody did in time, or the answer is not needed any more. What was answered is nowhere in the log.
+    /// The question of an MCP server was answered, was not answered in time, or is not open any more. The values of answers are not in the
+    /// log.
     CallReplied {
         call: CallId,
         nr: u32,
@@ -236,15 +236,15 @@ pub enum Event {
         call: CallId,
         ending: Arc<Ending>,
     },
-    /// A call wrote a file. Comes in the same append as the end of the call, or later if the call was stopped too late.
+    /// A call wrote a file. This event is appended together with the end of the call, or later if the call was stopped too late.
     FileChanged(Arc<FileChange>),
-    /// A call activated a skill: its files can be read from now on.
+    /// A call activated a skill. The files of the skill can be read from now on.
     SkillActivated(Arc<ActiveSkill>),
-    /// A call has spoken with another agent: the next one goes on there.
+    /// A call sent a message to another agent. The next call of that agent continues the conversation.
     AgentCalled(Arc<AgentThread>),
     /// A command hook has run.
     HookRan(Arc<HookReport>),
-    /// A command hook wants the agent to go on instead of ending its turn, with this prompt.
+    /// A command hook continues the turn with this prompt instead of letting it end.
     Reprompted {
         text: String,
     },
@@ -252,7 +252,7 @@ pub enum Event {
     CallStale {
         call: CallId,
     },
-    /// Every unfinished call waits for an answer.
+    /// Every unfinished call waits for an answer, so the task waits.
     Paused,
     /// All calls have ended and their results go to the model.
     ResultsSent,
@@ -270,29 +270,29 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Source>,
     },
-    /// The server was restarted in the middle of a turn. What had finished is kept; what remains waits for the user.
+    /// The server was restarted during a turn. Results of ended calls are kept, and the other calls wait for the user.
     Interrupted {
         text: String,
     },
-    /// The user let an interrupted turn go on: the task works again.
+    /// The user continued an interrupted turn: the task works again.
     Resumed,
-    /// The task is over for good. Only its webhooks may still change, and its files may be restored.
+    /// The task has ended. Only its webhooks may still change, and its files may be restored.
     Closed {
         state: Final,
         text: Option<String>,
     },
-    /// The last line of the audit when the turn or the task ended, right before the event that says so. No dialect shows it.
+    /// The last line of the audit, recorded immediately before the event that ends the turn or the task. No dialect shows it.
     Audited {
-        /// The server whose chain it is.
+        /// The server that writes the chain.
         chain: Arc<str>,
         n: u64,
         hash: String,
     },
-    /// An instance owns the task from here on. This event and the four that follow are only in shared stores, and no dialect shows them.
+    /// An instance owns the task from here on. This event and the next four are only in shared stores, and no dialect shows them.
     Owned(Arc<Owned>),
-    /// The owner gave the task up: any instance may own it.
+    /// The owner released the task: any instance may claim it.
     Released,
-    /// Commands of the task go on running in the background of its owner, or none does any more.
+    /// Whether commands of the task run in the background of its owner.
     Background {
         runs: bool,
     },
@@ -300,14 +300,14 @@ pub enum Event {
     Heard(Arc<Heard>),
     /// The task was deleted. The last event of a log.
     Deleted,
-    /// A webhook was set or replaced: it is sent what happens from here on.
+    /// A webhook was set or replaced. It receives the changes after this event.
     HookSet {
         target: Arc<Target>,
     },
     HookDropped {
         id: ConfigId,
     },
-    /// A webhook was sent everything up to here, or could not be reached.
+    /// Everything up to this position was delivered to a webhook, or was skipped because the webhook could not be reached.
     HookMoved {
         id: ConfigId,
         upto: Seq,
@@ -315,7 +315,7 @@ pub enum Event {
     },
 }
 
-/// Preparations of a model request, and records that no dialect but the native one shows.
+/// Events about the preparation of a model request, and records that only the native dialect shows.
 macro_rules! errands {
     () => {
         Event::AttachmentsWanted
@@ -355,7 +355,7 @@ macro_rules! speech {
 }
 pub(crate) use speech;
 
-/// Retries, summaries, stopped repetitions, declined wishes, withdrawn permissions and restores.
+/// Retries, summaries, stopped repetitions, declined requests, revoked permissions and restores.
 macro_rules! detours {
     () => {
         Event::BackedOff { .. }
@@ -409,7 +409,7 @@ macro_rules! hooks {
 }
 pub(crate) use hooks;
 
-/// What users are told of a turn that waits for others of its credential.
+/// The message for users about a turn that waits for other turns of its credential.
 pub fn delayed(place: usize) -> String {
     let before = match place {
         0 | 1 => "it is the next one".to_owned(),
@@ -422,23 +422,23 @@ pub fn delayed(place: usize) -> String {
 pub struct Created {
     pub task: TaskId,
     pub context: ContextId,
-    /// The partition it belongs to; others do not see it.
+    /// The tenant of the task; clients of other tenants do not see it.
     #[serde(default, skip_serializing_if = "Tenant::is_default")]
     pub tenant: Tenant,
-    /// Whose task it is.
+    /// The owner of the task.
     #[serde(default, skip_serializing_if = "Subject::is_operator")]
     pub owner: Subject,
-    /// Everybody who may look at tasks sees it.
+    /// Every client with the right to view sees the task.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
-    /// The task that the conversation continues, and the position: the latest one in the same context.
+    /// The task whose conversation this one continues, and the position in it: the latest task of the same context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<(TaskId, Seq)>,
     pub lifecycle: Lifecycle,
     pub protocol: Protocol,
     pub profile: Profile,
     pub workspace: String,
-    /// The id of the workspace, in a store that is shared: other instances may have other files at the same path.
+    /// The id of the workspace, in a shared store, because another instance may have other files at the same path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<Arc<str>>,
     /// The operator trusts the files of the workspace.
@@ -447,19 +447,19 @@ pub struct Created {
     pub model: String,
     #[serde(default)]
     pub mode: Mode,
-    /// The client wants no questions. The operator's settings decide each time whether that is granted.
+    /// The client requested to run tools without approval. The operator's settings decide for each call whether that is granted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub auto_execute: bool,
-    /// The only tools that the client wants used. It can only restrict what the operator allows.
+    /// If given, only these of the tools that the operator allows may be used. The client chose them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
     /// The MCP servers that the client named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<NamedServer>,
-    /// The client gave an API key for it, which is only in memory.
+    /// The client gave a key for the model API, which is only in memory.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub client_key: bool,
-    /// Through how many agents the request for it came.
+    /// The number of agents through which the request for the task came.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub depth: u8,
     /// The slash command that the first turn runs instead of asking the model.
@@ -472,8 +472,8 @@ fn is_zero(depth: &u8) -> bool {
 }
 
 impl Created {
-    /// The version and the profile of the client that created it. None: it is the live session, which all clients share; only a
-    /// session has the id of its context.
+    /// The version and the profile of the client that created the task. None for the live session, which all clients share. The id of a
+    /// live session is that of its context.
     pub fn made(&self) -> Option<(Protocol, Profile)> {
         (self.task.as_str() != self.context.as_str()).then_some((self.protocol, self.profile))
     }
@@ -485,10 +485,10 @@ pub struct Delivery {
     /// The client's key for the prompt: the same key from the same client is the same prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// It is given to the model with the next results of calls, instead of waiting for the end of the turn.
+    /// It is sent to the model with the next results of calls, instead of waiting for the end of the turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub steer: bool,
-    /// It asks for a summary of the conversation and not for an answer. The model is not shown it.
+    /// It requests a summary of the conversation instead of an answer. It does not become part of the conversation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compress: bool,
 }
@@ -499,15 +499,15 @@ impl Delivery {
     }
 }
 
-/// The tools that a model is told of. Their declarations are stored content: a JSON list of `name`, `description` and `parameters`.
+/// The tools declared to a model. Their declarations are stored beside the log: a JSON list of `name`, `description` and `parameters`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSet {
     pub names: Vec<String>,
     pub declarations: BlobRef,
-    /// Those that are not built in.
+    /// The tools that are not built in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<ToolEntry>,
-    /// What the extensions of the workspace forbid.
+    /// The rules with which extensions of the workspace forbid tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denied: Vec<Rule>,
 }

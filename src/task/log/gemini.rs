@@ -1,5 +1,5 @@
-//! Parts, token counts and finish reasons in the spelling of the Gemini API. They are here and not in `model` because journals of
-//! version 1 contain them, and some dialects show token counts in this form.
+//! Parts, token counts and finish reasons in the JSON of the Gemini API. They are here and not in `model` because journals of version 1
+//! contain them, and some dialects show token counts in this form.
 
 use crate::task::log::answer::{Content, Finish, Part, Request, Usage};
 use crate::task::log::media::Media;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 /// The name of this API in [`crate::task::log::answer::Answer::api`].
 pub const API: &str = "gemini";
 
-/// Our form of a part; `request` is its call, if it is one. What our form does not say is kept as it came.
+/// Converts a part to our type; `request` is its call, if it has one. If our type cannot represent all of the part, the JSON is kept too.
 pub fn read_part(sent: Map<String, Value>, request: Option<Request>) -> Part {
     let is_thought = sent.get("thought") == Some(&Value::Bool(true));
     let content = match (request, sent.get("text")) {
@@ -35,7 +35,7 @@ pub fn read_part(sent: Map<String, Value>, request: Option<Request>) -> Part {
     Part { raw: Some(sent), ..part }
 }
 
-/// The part as the API sent it, or would have. Media that is not in memory is a text.
+/// Converts a part to the JSON of the API. In place of media that is not in memory there is a text.
 pub fn write_part(part: &Part) -> Value {
     let mut json = match (&part.content, &part.raw) {
         (Content::Media(media), raw) => match (media.content.data(), raw) {
@@ -63,7 +63,7 @@ pub fn write_part(part: &Part) -> Value {
     json
 }
 
-/// Media as a part. If it is not in memory, a text says so.
+/// Converts media to a part, or to a text if the media is not in memory.
 pub fn write_media(media: &Media) -> Value {
     let Media { mime, content } = media;
     match content.data() {
@@ -91,7 +91,7 @@ pub fn finish(word: &str) -> Finish {
     }
 }
 
-/// Token counts.
+/// Token counts in the JSON of the API.
 #[derive(Serialize, Deserialize)]
 pub struct UsageMetadata(#[serde(with = "Counts")] pub Usage);
 

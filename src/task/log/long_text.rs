@@ -1,5 +1,5 @@
-//! A text in a log. One that is longer than [`INLINE_BYTES`] is stored beside the log, which has only its hash and its length. In
-//! memory the text is there as long as somebody may have to be shown it: see [`State::load_texts`].
+//! A text in a log. A text that is longer than [`INLINE_BYTES`] is stored beside the log, which has only its hash and its length. It is
+//! loaded into memory only while views may have to show it: see [`State::load_texts`].
 //!
 //! [`State::load_texts`]: crate::task::machine::state::State::load_texts
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::{fmt, io};
 
-/// Written as a string, or as `{"sha256":"…","bytes":70000}`.
+/// In JSON it is a string, or `{"sha256":"…","bytes":70000}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum LongText {
@@ -25,7 +25,7 @@ pub struct StoredText {
     text: Option<Arc<str>>,
 }
 
-/// Texts with the same hash are the same, whether they are in memory or not.
+/// Texts with the same hash are equal, whether they are in memory or not.
 impl PartialEq for StoredText {
     fn eq(&self, other: &StoredText) -> bool {
         self.blob == other.blob
@@ -36,7 +36,7 @@ impl PartialEq for StoredText {
 const NOT_LOADED: &str = "[This text is stored apart from the log and was not read.]";
 
 impl LongText {
-    /// The text, or a notice if it is lost.
+    /// The text, or a notice if it is lost or not in memory.
     pub fn as_str(&self) -> &str {
         match self {
             LongText::Inline(text) => text,
@@ -56,7 +56,7 @@ impl LongText {
         }
     }
 
-    /// What the log names.
+    /// The reference in the log, if the text is stored beside it.
     pub fn blob(&self) -> Option<&BlobRef> {
         match self {
             LongText::Inline(_) => None,
@@ -64,7 +64,7 @@ impl LongText {
         }
     }
 
-    /// What has to be read before the text can be shown.
+    /// The reference to the text, if it must be loaded before it can be shown.
     pub fn missing(&self) -> Option<&BlobRef> {
         match self {
             LongText::Stored(stored) if stored.text.is_none() => Some(&stored.blob),
@@ -72,12 +72,13 @@ impl LongText {
         }
     }
 
-    /// Stores a long text; `room` is how many bytes may still be stored for the task. One that cannot be stored stays inline.
+    /// Stores a long text beside the log. `room` is the number of bytes that may still be stored for the task. A text that cannot be stored
+    /// stays inline.
     pub fn store(&mut self, blobs: &dyn Blobs, limits: &Limits, room: &mut u64) {
         self.store_above(INLINE_BYTES, blobs, limits, room);
     }
 
-    /// The same for a text that is longer than `most`.
+    /// [`LongText::store`] for a text that is longer than `most`.
     pub fn store_above(&mut self, most: usize, blobs: &dyn Blobs, limits: &Limits, room: &mut u64) {
         let LongText::Inline(text) = self else {
             return;
@@ -135,7 +136,7 @@ impl From<&str> for LongText {
     }
 }
 
-/// A stored text, or a notice that it is lost. After an error it may be readable later.
+/// Reads a stored text, or returns a notice that it is lost. After an error it may be readable later.
 fn read(blob: &BlobRef, blobs: &dyn Blobs) -> io::Result<String> {
     let text = |bytes| String::from_utf8(bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e));
     match blob.read(blobs).and_then(text) {
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_inline_up_to_the_limit_and_by_hash_above_it() {
+    fn a_text_is_inline_up_to_the_limit_and_stored_above_it() {
         let blobs = FailingBlobs::default();
         let (short, long) = ("x".repeat(INLINE_BYTES), "x".repeat(INLINE_BYTES + 1));
         assert_eq!(to_value(stored(&short, &blobs, &mut u64::MAX.clone())).unwrap(), json!(short));
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_and_damaged_content_is_a_notice() {
+    fn missing_and_damaged_content_is_replaced_by_a_notice() {
         let (damaged, blobs) = (BlobRef { sha256: "0".repeat(64), bytes: 3 }, FailingBlobs::default());
         let notice = read(&damaged, &blobs).unwrap();
         assert_eq!(notice, "[A text of 3 bytes belongs here. It cannot be read: entity not found.]");

@@ -1,5 +1,5 @@
-//! Bytes that are not text, such as an image: in messages, in answers of the model and in results of calls. They are in base64, because
-//! clients and models send and get them so. Long ones are stored beside the log as the bytes themselves, and the log has their hash.
+//! Media, such as images: in messages, in answers of the model and in results of calls. They are kept in base64, because clients and models
+//! send and receive them in base64. Long media are stored as bytes beside the log, and the log has their hash.
 
 use crate::limits::{INLINE_BYTES, Limits};
 use crate::task::log::blob::{BlobRef, Blobs, is_lost};
@@ -35,12 +35,12 @@ pub enum MediaContent {
 pub struct StoredMedia {
     #[serde(flatten)]
     blob: BlobRef,
-    /// In base64, as long as somebody may have to be shown it.
+    /// The bytes in base64, while they are in memory.
     #[serde(skip)]
     data: Option<Arc<str>>,
 }
 
-/// Media with the same hash are the same, whether they are in memory or not.
+/// Media with the same hash are equal, whether they are in memory or not.
 impl PartialEq for StoredMedia {
     fn eq(&self, other: &StoredMedia) -> bool {
         self.blob == other.blob
@@ -56,7 +56,7 @@ impl MediaContent {
         }
     }
 
-    /// What the log names.
+    /// The reference in the log, if the content is stored beside it.
     pub fn blob(&self) -> Option<&BlobRef> {
         match self {
             MediaContent::Inline { .. } => None,
@@ -72,12 +72,13 @@ impl MediaContent {
         }
     }
 
-    /// Stores long media; `room` is how many bytes may still be stored for the task. What cannot be stored stays inline.
+    /// Stores long media beside the log. `room` is the number of bytes that may still be stored for the task. Media that cannot be stored
+    /// stay inline.
     pub fn store(&mut self, blobs: &dyn Blobs, limits: &Limits, room: &mut u64) {
         self.store_above(INLINE_BYTES, blobs, limits, room);
     }
 
-    /// The same for media with more than `most` bytes of base64.
+    /// [`MediaContent::store`] for media with more than `most` bytes of base64.
     pub fn store_above(&mut self, most: usize, blobs: &dyn Blobs, limits: &Limits, room: &mut u64) {
         let MediaContent::Inline { data } = self else {
             return;
@@ -85,7 +86,7 @@ impl MediaContent {
         if data.len() <= most {
             return;
         }
-        // Only what becomes the same base64 again.
+        // Only base64 in its canonical form can be restored from the bytes.
         let bytes = STANDARD.decode(&*data).ok().filter(|bytes| STANDARD.encode(bytes) == *data);
         let Some(bytes) = bytes.filter(|bytes| bytes.len() as u64 <= limits.blob_bytes.min(*room)) else {
             return;
@@ -96,7 +97,7 @@ impl MediaContent {
         }
     }
 
-    /// Reads stored media. What is gone or damaged stays as it is.
+    /// Loads stored media into memory. Missing or damaged media stay unloaded.
     pub fn load(&mut self, blobs: &dyn Blobs) -> io::Result<()> {
         if let MediaContent::Stored(stored) = self
             && stored.data.is_none()
@@ -109,7 +110,8 @@ impl MediaContent {
         Ok(())
     }
 
-    /// The same, if there is room for it; otherwise it is dropped from memory, and nothing else has room.
+    /// Loads stored media if there is room for it. Otherwise drops it from memory and sets the room to 0, so that no older media is loaded
+    /// either.
     pub fn load_within(&mut self, blobs: &dyn Blobs, room: &mut u64) -> io::Result<()> {
         match room.checked_sub(self.bytes()) {
             Some(left) => {
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_a_message_is_by_hash_in_the_log() {
+    fn the_log_has_the_hash_of_a_long_file_of_a_message() {
         let (content, blobs) = stored(60_000, &mut u64::MAX.clone());
         let (blob, data) = (content.blob().cloned().unwrap(), content.data().map(str::to_owned));
         let log = to_value(Content::Bytes(content)).unwrap();

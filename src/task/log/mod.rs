@@ -1,4 +1,4 @@
-//! The log of a task: its events, the lines they are in the journal, and what lists need of it.
+//! The log of a task: its events, their lines in the journal, and the summary for lists.
 
 pub mod answer;
 pub mod blob;

@@ -1,4 +1,4 @@
-//! What the log of a task in a shared store says about the instances that use the store. No dialect shows any of it.
+//! Events about the instances that share a store, and requests that one instance sends to another. No dialect shows them.
 
 use crate::limits::store::INBOX_WAITING;
 use crate::task::log::event::Event;
@@ -12,30 +12,30 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owned {
     pub instance: Arc<str>,
-    /// One more than that of the owner before it.
+    /// One more than the epoch of the owner before it.
     pub epoch: u64,
-    /// Where clients reach the instance, if it says so.
+    /// The URL at which clients reach the instance, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
 
-/// The owner has decided a request that came through another instance. What came of it follows in the same segment.
+/// The owner has decided a request that came through another instance. The resulting events follow in the same segment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heard {
     /// The number of the request in the task's inbox.
     pub n: u64,
     /// The id that the sender gave the request.
     pub request: Arc<str>,
-    /// Nothing came of it: the call or the turn that it names was not open any more.
+    /// The request had no effect, because the call or the turn that it names was not open any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub void: bool,
 }
 
-/// A request to the owner of a task that came through another instance, as it is in the task's inbox. That instance has checked the rights
-/// of its client, and the owner checks them again: the credential may have been revoked meanwhile.
+/// A request to the owner of a task in the task's inbox, where another instance has put it. That instance has checked the rights of its
+/// client, and the owner checks them again, because the credential may have been revoked meanwhile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InboxRequest {
-    /// No two requests have the same.
+    /// A unique id.
     pub request: Arc<str>,
     /// Unix milliseconds.
     pub at: u64,
@@ -46,9 +46,9 @@ pub struct InboxRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InboxCall {
-    /// Cancel the task, whatever it does by then. Earlier versions leave this.
+    /// Cancel the task, whatever it does then. Only earlier versions write this.
     Cancel,
-    /// Cancel the task while this turn is under way.
+    /// Cancel the task if this turn is still the current one.
     CancelTurn {
         turn: u32,
     },
@@ -56,7 +56,7 @@ pub enum InboxCall {
     Abort {
         turn: u32,
     },
-    /// Take the prompt of this turn back.
+    /// Withdraw the queued prompt of this turn.
     Drop {
         turn: u32,
     },
@@ -65,23 +65,23 @@ pub enum InboxCall {
     },
 }
 
-/// The fold of these events.
+/// The state that these events fold to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ownership {
     /// The last owner.
     pub owner: Option<Arc<Owned>>,
-    /// The owner has given the task up since.
+    /// The owner has released the task since.
     pub is_released: bool,
     /// Commands of the task run in the background of the owner.
     pub has_background: bool,
     /// The task was deleted. Nothing follows.
     pub is_deleted: bool,
-    /// The last requests that were heard; older ones have been reported.
+    /// The last requests that were decided; the results of older ones have been reported.
     heard: VecDeque<Arc<Heard>>,
 }
 
 impl Ownership {
-    /// Folds one of these events.
+    /// Applies an event.
     pub fn fold(&mut self, event: &Event) {
         match event {
             Event::Owned(owned) => {
@@ -91,7 +91,7 @@ impl Ownership {
             Event::Background { runs } => self.has_background = *runs,
             Event::Heard(heard) => self.hear(heard),
             Event::Deleted => self.is_deleted = true,
-            // The others say nothing about instances.
+            // The other events are not about instances.
             _ => {}
         }
     }
@@ -108,12 +108,12 @@ impl Ownership {
         self.owner.as_ref().map_or(0, |owned| owned.epoch)
     }
 
-    /// The number of the last request that was heard.
+    /// The number of the last request that was decided.
     pub fn last_heard(&self) -> u64 {
         self.heard.back().map_or(0, |heard| heard.n)
     }
 
-    /// What the log says about a request.
+    /// The decision about a request, if it is one of the last ones.
     pub fn outcome(&self, request: &str) -> Option<&Heard> {
         self.heard.iter().find(|heard| *heard.request == *request).map(Arc::as_ref)
     }

@@ -1,7 +1,8 @@
 //! An event with its number and time, and its line in the journal:
-//! `{"seq":7,"at":1767225600123,"v":2,"event":{…},"crc":"9ae0f1c2"}`, the crc over the bytes before `,"crc"`.
+//! `{"seq":7,"at":1767225600123,"v":2,"event":{…},"crc":"9ae0f1c2"}`, where `crc` is the checksum of the bytes before `,"crc"`.
 //!
-//! Lines are never rewritten. A journal may contain lines of several versions; lines of older ones are read as today's events.
+//! Lines are never rewritten. A journal may contain lines of several versions; older ones are converted to present events when they are
+//! read.
 
 use crate::base::crc::{is_whole, write_line};
 use crate::base::id::Seq;
@@ -43,7 +44,7 @@ struct Read<'a> {
 pub enum BadLine {
     /// The end of the line is missing or its crc does not match.
     Damaged,
-    /// Written whole, by another version of the program. The file must stay as it is; the text says what to do.
+    /// The line is undamaged, but another version of the program wrote it. The file must not be changed; the text says what to do.
     Unknown(String),
 }
 
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_comes_back_as_it_went() {
+    fn a_written_line_is_read_back() {
         let bytes = line();
         let record = Record::read(&bytes[..bytes.len() - 1]).unwrap();
         assert_eq!(record.seq, Seq(7));
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_or_missing_byte_is_noticed() {
+    fn every_changed_or_missing_byte_is_detected() {
         let bytes = line();
         let whole = &bytes[..bytes.len() - 1];
         for i in 0..whole.len() {
@@ -106,9 +107,9 @@ mod tests {
         }
     }
 
-    /// Whatever others may send is read again: where it stands deepest in a line there is still room.
+    /// JSON of clients and models with the greatest allowed depth can be read back, also where it is nested deepest in a line.
     #[test]
-    fn the_deepest_values_come_back() {
+    fn the_most_deeply_nested_values_are_read_back() {
         let deep = (1..JSON_DEPTH).fold(json!({}), |inner, _| json!({ "a": inner }));
         let metadata = deep.as_object().cloned();
         let part = Part { metadata: metadata.clone(), ..Part::data(deep.clone()) };

@@ -1,4 +1,4 @@
-//! A restore as the log has it: the files that were put back, and whether the model still sees the conversation after the position.
+//! The event of a restore: the files that were restored, and whether the model still sees the conversation after the position.
 
 use crate::base::id::{CallId, Seq};
 use crate::task::log::blob::FileVersion;
@@ -10,31 +10,31 @@ const NAMED_FILES: usize = 5;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Restored {
-    /// The position: right before this event. If it is a restore, that one was taken back.
+    /// The position is immediately before this event. If this event is a restore, that restore was undone.
     pub to: Seq,
-    /// The call before which the position is; none if it is before a turn or a restore.
+    /// The call before which the position is. None: the position is before a turn or a restore.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<RestoredFile>,
     pub conversation: Conversation,
-    /// How many entries of the task's history are before the position.
+    /// The number of entries of the task's history before the position.
     #[serde(default)]
     pub items: usize,
     pub by: Source,
 }
 
-/// What became of the conversation after the position.
+/// What happened to the conversation after the position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Conversation {
-    /// The model sees it, and a note about the files.
+    /// The model still sees it, and a note about the files.
     Kept,
-    /// It is as it was at the position: the model no longer sees what came after it. Clients do.
+    /// The model sees the conversation only up to the position. Clients still see all of it.
     Rewound,
 }
 
-/// A file that was put back. None: no file.
+/// A restored file, with its versions before and after the restore. None: no file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RestoredFile {
     pub root: String,
@@ -43,7 +43,7 @@ pub struct RestoredFile {
     pub from: Option<FileVersion>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<FileVersion>,
-    /// How many of its directories, from the innermost on, were created for it.
+    /// How many of its directories, from the innermost on, were created for the file.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dirs: usize,
 }
@@ -53,12 +53,12 @@ pub(in crate::task) fn is_zero(count: &usize) -> bool {
 }
 
 impl Restored {
-    /// The content that it names and that is stored.
+    /// The versions of files that the event names.
     pub fn versions(&self) -> impl Iterator<Item = &FileVersion> {
         self.files.iter().flat_map(|file| file.from.iter().chain(&file.to))
     }
 
-    /// What happened, in a sentence for people.
+    /// A sentence for people about the restore.
     pub fn described(&self) -> String {
         let by = &self.by.client;
         let files = match self.files.len() {

@@ -1,4 +1,4 @@
-//! What the log of a task says about an MCP server: its status, and why it has no tools. Nothing of its configuration that may be secret.
+//! The status of an MCP server in the log of a task, and why the server has no tools. Secret parts of its configuration are not included.
 
 use crate::base::text::words::words;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ pub struct ServerSeen {
     /// `stdio`, `http` or `sse`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
-    /// Whose settings define it: `user`, `workspace`, `system`, `extension:NAME` or `client`.
+    /// Where the server is configured: `user`, `workspace`, `system`, `extension:NAME` or `client`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -26,7 +26,7 @@ impl ServerSeen {
         ServerSeen { server, status, error: None, transport: None, origin: None, protocol_version: None }
     }
 
-    /// The server is not configured any more.
+    /// The record that the server is not configured any more.
     pub fn removed(&self) -> ServerSeen {
         ServerSeen::new(&self.server, ServerStatus::Removed)
     }
@@ -41,7 +41,7 @@ pub struct NamedServer {
 }
 
 words! {
-    /// The words of the Gemini endpoints.
+    /// The status of a server, with the words of the Gemini endpoints.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum ServerStatus {

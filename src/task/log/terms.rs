@@ -1,4 +1,4 @@
-//! The words of events: life cycles, versions and profiles of clients, and how turns and tasks end.
+//! Types of values in events: life cycles, protocol versions, profiles, and how turns and tasks end.
 
 use crate::base::text::words::words;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ pub enum Protocol {
 }
 
 words! {
-    /// What Gemini payload is inside the protocol's envelope.
+    /// Which payload of the Gemini clients the messages of the protocol contain.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Profile {
@@ -31,7 +31,7 @@ words! {
     }
 }
 
-/// An end that the agent itself chose.
+/// The end of a turn that a script chose.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -42,11 +42,12 @@ pub enum Outcome {
     Reject(String),
 }
 
+/// How a turn ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
     Done,
-    /// The prompt had nothing in it for the model.
+    /// The prompt contained nothing for the model.
     Nothing,
     /// The user refused every call of the last answer.
     Refused,
@@ -54,12 +55,13 @@ pub enum End {
     Asked(String),
     /// A credential is missing.
     NeedsAuth(String),
-    /// The model or the agent failed; the user can go on.
+    /// The model or the agent failed; the user can continue with another prompt.
     Failed(String),
     /// Somebody stopped it, or the server was restarted.
     Interrupted(String),
 }
 
+/// The final state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Final {
@@ -69,12 +71,12 @@ pub enum Final {
     Rejected,
 }
 
-/// Failed tries of one model request: those that failed before anything came, and those whose stream broke.
+/// The failed attempts of one model request: those that failed before a response began, and those whose stream broke.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tries {
     pub failed: u32,
     pub broken: u32,
-    /// When the first of them failed, in Unix milliseconds; 0 if none has.
+    /// When the first attempt failed, in Unix milliseconds; 0 if none has.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub since: u64,
 }

@@ -1,5 +1,5 @@
-//! Events of version 1 of the journal, read as those of today. Only the model's answers have changed: their parts, token counts and
-//! finish reasons were the Gemini API's.
+//! Converts events of version 1 of the journal. They differ only in the model's answers, whose parts, token counts and finish reasons are
+//! in the JSON of the Gemini API.
 
 use crate::base::id::Seq;
 use crate::task::log::answer::{Answer, Content, Finish, Part, Request};

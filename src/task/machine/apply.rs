@@ -59,7 +59,7 @@ impl State {
             context_tokens: 0,
             tools: None,
             servers: Arc::default(),
-            asks: created.model.as_str().into(),
+            requested_model: created.model.as_str().into(),
             requests: 0,
             incompressible: false,
             model: created.model.as_str().into(),
@@ -95,9 +95,9 @@ impl State {
         (self.seq, self.at) = (record.seq, record.at);
         self.fold(record);
         if !self.hooks.is_empty()
-            && let Some(due) = push::news(self, before, record)
+            && let Some(due) = push::delivery_for(self, before, record)
         {
-            self.hooks.iter_mut().for_each(|hook| hook.tell(&due));
+            self.hooks.iter_mut().for_each(|hook| hook.queue(&due));
         }
     }
 
@@ -141,10 +141,10 @@ impl State {
             Event::Answered { answer } => self.take_answer(answer, record),
             calls!() => self.fold_call(record),
             Event::FileChanged(change) => self.change_file(change),
-            Event::HookRan(report) => self.hear_hook(report),
+            Event::HookRan(report) => self.apply_hook_report(report),
             Event::Reprompted { text } => self.reprompt(text, record),
-            Event::SkillActivated(skill) => skill.keep_in(Arc::make_mut(&mut self.skills)),
-            Event::AgentCalled(thread) => thread.keep_in(Arc::make_mut(&mut self.threads)),
+            Event::SkillActivated(skill) => skill.add_to(Arc::make_mut(&mut self.skills)),
+            Event::AgentCalled(thread) => thread.add_to(Arc::make_mut(&mut self.threads)),
             Event::Audited { .. } => {}
             ownership!() => self.ownership.fold(&record.event),
             Event::Paused => self.pause(record),
@@ -191,8 +191,8 @@ impl State {
     fn tune(&mut self, mode: Option<Mode>, model: Option<&str>) {
         self.mode = mode.unwrap_or(self.mode);
         if let Some(model) = model {
-            self.asks = model.into();
-            self.model = self.asks.clone();
+            self.requested_model = model.into();
+            self.model = self.requested_model.clone();
         }
     }
 
@@ -290,9 +290,9 @@ impl State {
     }
 
     fn fall_back(&mut self, model: &str, record: &Record) {
-        self.turn.tried.push(self.asks.to_string());
-        self.asks = model.into();
-        self.model = self.asks.clone();
+        self.turn.tried.push(self.requested_model.to_string());
+        self.requested_model = model.into();
+        self.model = self.requested_model.clone();
         self.turn.tries = Tries { since: self.turn.tries.since, ..Tries::default() };
         self.utterance = Utterance::default();
         self.think(record);
@@ -312,12 +312,12 @@ impl State {
     }
 
     fn count_loop(&mut self) {
-        self.turn.strikes += 1;
-        self.turn.marks.clear();
+        self.turn.repetitions += 1;
+        self.turn.call_checksums.clear();
     }
 
     fn nudge(&mut self, text: &str, record: &Record) {
-        self.turn.strikes += 1;
+        self.turn.repetitions += 1;
         self.history.push(Arc::new(Item::Nudge(text.into())));
         self.think(record);
     }
@@ -326,7 +326,7 @@ impl State {
         self.name_stored(answer.stored_media());
         self.history.push(Arc::new(Item::Answered(answer.clone())));
         self.utterance = Utterance::default();
-        self.turn.spoken += usize::from(answer.has_text());
+        self.turn.answers_with_text += usize::from(answer.has_text());
         self.turn.round += 1;
         self.turn.tries = Default::default();
         self.turn.usage = answer.usage.or(self.turn.usage);
@@ -339,7 +339,7 @@ impl State {
             self.model = model.as_str().into();
         }
         if answer.has_calls() {
-            self.turn.marks.push(answer.mark());
+            self.turn.call_checksums.push(answer.calls_checksum());
         }
         self.calls = answer.calls().cloned().map(CallState::named).collect();
         if self.calls.is_empty() {
@@ -475,7 +475,7 @@ impl State {
     }
 
     fn move_hook(&mut self, id: &ConfigId, upto: Seq, health: &Health) {
-        self.hook_mut(id).into_iter().for_each(|hook| hook.moved(upto, health));
+        self.hook_mut(id).into_iter().for_each(|hook| hook.advance_to(upto, health));
     }
 
     fn hook_mut(&mut self, id: &ConfigId) -> Option<&mut Hook> {

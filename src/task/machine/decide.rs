@@ -29,7 +29,7 @@ use crate::task::machine::job::{
 };
 use crate::task::machine::state::{Awaited, CallState, Item, Phase, Stage, State, Step, TaskState};
 use crate::task::message::Source;
-use crate::task::policy::{self, Ask, Grant, Mode, Policy, Rule, Ruling};
+use crate::task::policy::{self, CallContext, Grant, Mode, Policy, Rule, Ruling};
 use crate::task::push::{Health, Hook, Target};
 use crate::task::spec::{
     ApprovalScope, CallError, Choice, Confinement, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
@@ -262,7 +262,7 @@ pub fn job(state: &State, at: Seq, limits: &Limits) -> Option<Job> {
             name: call.request.name.clone(),
             args: call.request.args.clone(),
             base: call.plan.as_ref().and_then(|plan| plan.base.clone()),
-            left: state.left_by_earlier_edits(call),
+            after_earlier_edits: state.file_after_earlier_edits(call),
             edited: call.edited.clone(),
             answers: call.answers.clone(),
             confinement: call.confinement.clone(),
@@ -284,7 +284,7 @@ fn think(state: &State, limits: &Limits, blob_room: u64) -> Think {
     history.extend(state.shown_history(summary.map_or(0, |summary| summary.items)));
     Think {
         workspace: state.workspace.clone(),
-        model: state.asks.clone(),
+        model: state.requested_model.clone(),
         mode: state.mode,
         tools: state.created.tools.clone(),
         // The policy is the core's.
@@ -305,8 +305,8 @@ fn think(state: &State, limits: &Limits, blob_room: u64) -> Think {
         round: state.turn.round,
         attempt: state.turn.tries.failed + state.turn.tries.broken + 1,
         compress: state.turn.compress,
-        begins: state.turn.round == 0 && !state.turn.hooks.began,
-        agains: state.turn.hooks.agains,
+        hooks_pending: state.turn.round == 0 && !state.turn.hooks.began,
+        reprompts: state.turn.hooks.reprompts,
         blob_room,
     }
 }
@@ -349,9 +349,9 @@ impl Deciding<'_> {
             return;
         };
         let behind = self.state.queue.len() - 1;
-        if let Some(why) = self.worn_out() {
+        if let Some(why) = self.requests_used_up() {
             self.end(queued.turn, End::Failed(why), behind);
-        } else if queued.message.speaks() {
+        } else if queued.message.has_prompt() {
             let job = self.push(Event::TurnBegan { turn: queued.turn });
             if self.state.created.auto_execute && !self.rules.grant.auto_execute && queued.turn == 1 {
                 self.push(Event::Declined { text: NO_AUTO_EXECUTE.into() });
@@ -385,7 +385,7 @@ impl Deciding<'_> {
             if refused {
                 return self.end_turn(End::Refused);
             }
-            if let Some(why) = self.stopped_by_hook().or_else(|| self.worn_out()) {
+            if let Some(why) = self.stopped_by_hook().or_else(|| self.requests_used_up()) {
                 return self.end_turn(End::Failed(why));
             }
             let job = self.push(Event::ResultsSent);
@@ -394,7 +394,8 @@ impl Deciding<'_> {
         let mut editing = calls.iter().any(|call| {
             matches!(call.stage, Stage::Running { .. } | Stage::Inquired { .. }) && self.tool(call).kind == Kind::Edit
         });
-        for call in calls.iter().filter(|call| call.stage == Stage::Ready && !self.state.is_held(call)) {
+        for call in calls.iter().filter(|call| call.stage == Stage::Ready && !self.state.waits_for_earlier_calls(call))
+        {
             let ToolFacts { kind, .. } = self.tool(call);
             // Edits run one after the other: two paths may lead to the same file.
             if kind == Kind::Edit && std::mem::replace(&mut editing, true) {
@@ -443,8 +444,8 @@ impl Deciding<'_> {
             _ => None,
         };
         // The answer is complete: a hook that ends the turn now only outdoes those that want it to go on.
-        let kept_on = self.kept_on_by_hook().filter(|_| verdict.is_none() && self.stopped_by_hook().is_none());
-        if let Some(text) = kept_on {
+        let reprompt = self.reprompt_of_hook().filter(|_| verdict.is_none() && self.stopped_by_hook().is_none());
+        if let Some(text) = reprompt {
             let job = self.push(Event::Reprompted { text });
             return self.ask_model(job);
         }
@@ -466,9 +467,9 @@ impl Deciding<'_> {
     }
 
     /// What a command hook wants done before the turn ends. A hook that is never content is not heard for ever.
-    fn kept_on_by_hook(&self) -> Option<String> {
+    fn reprompt_of_hook(&self) -> Option<String> {
         let hooks = &self.state.turn.hooks;
-        hooks.again.clone().filter(|_| hooks.agains < HOOK_REPROMPTS && self.worn_out().is_none())
+        hooks.reprompt.clone().filter(|_| hooks.reprompts < HOOK_REPROMPTS && self.requests_used_up().is_none())
     }
 
     fn end_turn(&mut self, end: End) {

@@ -8,7 +8,7 @@ use crate::task::spec::{Base, Question};
 impl State {
     /// Whether the call waits for others: an edit for earlier ones of the same file, and a command of a prompt for all decisions
     /// about the commands of the prompt and for the end of the earlier ones.
-    pub fn is_held(&self, call: &CallState) -> bool {
+    pub fn waits_for_earlier_calls(&self, call: &CallState) -> bool {
         let is_decided = |other: &CallState| matches!(other.stage, Stage::Ready | Stage::Running { .. } | Stage::Ended);
         let mut before = self.calls.iter().take_while(|other| other.id() != call.id());
         match self.turn.expansion {
@@ -19,7 +19,7 @@ impl State {
 
     /// The file as the earlier edits of it left it. None: there are none, or the file was changed by others meanwhile, so that what was
     /// shown has to be the file itself.
-    pub fn left_by_earlier_edits(&self, call: &CallState) -> Option<Base> {
+    pub fn file_after_earlier_edits(&self, call: &CallState) -> Option<Base> {
         let first = self.earlier_edits(call).next()?.plan.as_ref()?;
         if call.stale > 0 || self.earlier_edits(call).any(|earlier| earlier.stale > 0) {
             return None;

@@ -6,7 +6,7 @@ use crate::task::machine::state::{Item, Phase, State, Step};
 use std::sync::Arc;
 
 impl State {
-    pub(super) fn hear_hook(&mut self, report: &HookReport) {
+    pub(super) fn apply_hook_report(&mut self, report: &HookReport) {
         let call = report.call.as_ref().and_then(|id| self.calls.iter_mut().find(|call| call.id() == id));
         if let Some(call) = call.filter(|_| report.point == HookPoint::BeforeTool) {
             call.must_ask |= report.decision == HookDecision::Ask;
@@ -22,7 +22,8 @@ impl State {
             (HookPoint::BeforeAgent, _) => hooks.began = true,
             (HookPoint::AfterAgent, HookDecision::Deny) => {
                 let reason = report.reason.as_str();
-                hooks.again = Some([hooks.again.as_deref().unwrap_or_default(), reason].join("\n").trim().to_owned());
+                hooks.reprompt =
+                    Some([hooks.reprompt.as_deref().unwrap_or_default(), reason].join("\n").trim().to_owned());
             }
             _ => {}
         }
@@ -42,8 +43,8 @@ impl State {
     /// The agent goes on with what a hook wants.
     pub(super) fn reprompt(&mut self, text: &str, record: &Record) {
         self.clear_context(record);
-        self.turn.hooks.again = None;
-        self.turn.hooks.agains += 1;
+        self.turn.hooks.reprompt = None;
+        self.turn.hooks.reprompts += 1;
         self.history.push(Arc::new(Item::Nudge(text.into())));
         self.phase = Phase::Working { job: record.seq, step: Step::Think };
     }

@@ -103,9 +103,9 @@ pub struct Think {
     /// 1 for the first try.
     pub attempt: u32,
     /// The command hooks before the turn are still to run.
-    pub begins: bool,
+    pub hooks_pending: bool,
     /// How often hooks have kept the turn from ending.
-    pub agains: u32,
+    pub reprompts: u32,
     /// How many bytes of content may still be stored for the task.
     pub blob_room: u64,
 }
@@ -125,7 +125,7 @@ pub struct Run {
     pub args: Value,
     pub base: Option<Base>,
     /// The file as the earlier edits of it in the same answer left it, if there are any.
-    pub left: Option<Base>,
+    pub after_earlier_edits: Option<Base>,
     pub edited: Option<Arc<str>>,
     /// What the user answered, when the call was a question to them.
     pub answers: Option<Arc<Answers>>,
@@ -151,7 +151,7 @@ impl Run {
             edited: None,
             answers: None,
             confinement: Confinement::None,
-            left: Default::default(),
+            after_earlier_edits: None,
             blob_room,
         }
     }

@@ -173,9 +173,9 @@ pub struct TurnHooks {
     /// Why the turn is to end.
     pub stop: Option<String>,
     /// Why the turn is not to end yet.
-    pub again: Option<String>,
+    pub reprompt: Option<String>,
     /// How often it did not end.
-    pub agains: u32,
+    pub reprompts: u32,
     /// The conversation is hidden from the model after the turn.
     pub clears_context: bool,
 }
@@ -195,16 +195,16 @@ pub struct Turn {
     /// Tries of the current model request: those that failed before anything came, and those that broke in the middle.
     pub tries: Tries,
     /// How many answers so far have text.
-    pub spoken: usize,
+    pub answers_with_text: usize,
     /// Of the last answer; shown at the end of the turn.
     pub usage: Option<Usage>,
     pub trace: Option<String>,
     /// Models given up on.
     pub tried: Vec<String>,
     /// Marks of the answers that made calls, to see whether they repeat.
-    pub marks: Vec<u32>,
+    pub call_checksums: Vec<u32>,
     /// How often the agent repeated itself.
-    pub strikes: u32,
+    pub repetitions: u32,
     /// Its prompt asks for a summary of the conversation, and nothing else is done in it.
     pub compress: bool,
     /// The round before which the conversation was last summarised.
@@ -241,7 +241,7 @@ pub struct State {
     pub calls: Vec<CallState>,
     /// It was announced that everything waits for answers.
     pub paused: bool,
-    /// After a restart in the middle of a turn: nothing starts until the user speaks.
+    /// After a restart in the middle of a turn: nothing starts until the user sends a message.
     pub suspended: bool,
     /// The last turn left something open that only the user can settle: the agent asked, or was cut off.
     pub questioned: bool,
@@ -276,7 +276,7 @@ pub struct State {
     /// The MCP servers, by name.
     pub servers: Arc<Vec<ServerSeen>>,
     /// The model that is asked: the task's own, or what it fell back to.
-    pub asks: Arc<str>,
+    pub requested_model: Arc<str>,
     /// Model requests of the whole task.
     pub requests: u32,
     /// A summary failed; it is not tried again.
@@ -333,7 +333,7 @@ impl State {
     }
 
     /// Whether a turn ended and the task works on by itself: a task that is over with its turn answers its queued prompts first.
-    pub fn goes_on(&self) -> bool {
+    pub fn continues_with_queue(&self) -> bool {
         self.created.lifecycle == Lifecycle::OneShot && self.phase == Phase::Idle && !self.queue.is_empty()
     }
 
@@ -371,7 +371,7 @@ impl State {
     pub fn waits_for_answers(&self) -> bool {
         let waits = |call: &CallState| match call.stage {
             Stage::Asked | Stage::Inquired { .. } | Stage::Ended => true,
-            Stage::Ready => self.is_held(call),
+            Stage::Ready => self.waits_for_earlier_calls(call),
             Stage::Named | Stage::Planned | Stage::Answered | Stage::Running { .. } | Stage::Replanning { .. } => false,
         };
         self.phase == Phase::Tools && self.asked().next().is_some() && self.calls.iter().all(waits)

@@ -59,7 +59,7 @@ pub fn always(tool: &str, origin: &Origin, args: &Value, plan: &Plan, choice: Ch
 }
 
 /// A rule as it is written to the file of saved rules.
-pub fn kept(rule: Rule) -> Value {
+pub fn saved_rule(rule: Rule) -> Value {
     let rule = Rule { priority: SAVED_PRIORITY, ..rule };
     serde_json::to_value(rule).expect("rules are JSON")
 }

@@ -1,6 +1,6 @@
 //! One rule: which calls it is about, and whether it matches a call or a part of a command line.
 
-use super::{Ask, Mode, risky};
+use super::{CallContext, Mode, risky};
 use crate::base::text::words::words;
 use crate::limits::{PATTERN_BYTES, PATTERN_CHARS};
 use crate::task::command_line::Simple;
@@ -207,7 +207,7 @@ impl Tier {
 
 /// A rule of a policy.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct RankedRule {
     pub rule: Rule,
     pub tier: Tier,
     pub rank: u32,
@@ -215,39 +215,39 @@ pub(super) struct Held {
     pub origin: String,
     /// Somebody answered a question with "always" and had it saved.
     pub saved: bool,
-    pub which: Which,
+    pub filter: ToolFilter,
     /// It does not apply to calls that one of these matches.
     pub unless: Vec<Rule>,
     pub command: Option<Regex>,
     pub args: Option<Regex>,
 }
 
-/// Which of the tools that a rule names it is about.
+/// ToolFilter of the tools that a rule names it is about.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Which {
+pub(super) enum ToolFilter {
     All,
     OfKinds(&'static [Kind]),
     /// Those of which an MCP server says that they only read.
     ReadOnlyMcp,
 }
 
-impl Which {
+impl ToolFilter {
     fn has(self, kind: Kind, origin: &Origin) -> bool {
         match self {
-            Which::All => true,
-            Which::OfKinds(kinds) => kinds.contains(&kind),
-            Which::ReadOnlyMcp => origin.mcp().is_some_and(|mcp| mcp.read_only),
+            ToolFilter::All => true,
+            ToolFilter::OfKinds(kinds) => kinds.contains(&kind),
+            ToolFilter::ReadOnlyMcp => origin.mcp().is_some_and(|mcp| mcp.read_only),
         }
     }
 }
 
 /// What a rule is compared with.
 pub(super) enum Subject<'a> {
-    Call(&'a Ask<'a>),
+    Call(&'a CallContext<'a>),
     /// One command of a line.
-    Command(&'a Ask<'a>, &'a Simple),
+    Command(&'a CallContext<'a>, &'a Simple),
     /// A line that could not be read: it may run anything.
-    Anything(&'a Ask<'a>),
+    Anything(&'a CallContext<'a>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -257,18 +257,18 @@ pub(super) enum Fit {
     Yes,
 }
 
-impl Held {
-    pub fn new(rule: Rule, tier: Tier, origin: impl Into<String>) -> Result<Held, String> {
+impl RankedRule {
+    pub fn new(rule: Rule, tier: Tier, origin: impl Into<String>) -> Result<RankedRule, String> {
         let command =
             rule.command_regex.as_deref().map(|text| pattern("commandRegex", text, ("^(?:", ")"))).transpose()?;
         let args = rule.args_pattern.as_deref().map(|text| pattern("argsPattern", text, ("", ""))).transpose()?;
-        Ok(Held {
+        Ok(RankedRule {
             rank: tier.rank(rule.priority),
             rule,
             tier,
             origin: origin.into(),
             saved: false,
-            which: Which::All,
+            filter: ToolFilter::All,
             unless: Vec::new(),
             command,
             args,
@@ -276,33 +276,36 @@ impl Held {
     }
 
     /// A rule without patterns, which cannot be invalid.
-    pub fn plain(rule: Rule, tier: Tier, origin: impl Into<String>) -> Held {
-        Held::new(rule, tier, origin).expect("a rule without patterns")
+    pub fn plain(rule: Rule, tier: Tier, origin: impl Into<String>) -> RankedRule {
+        RankedRule::new(rule, tier, origin).expect("a rule without patterns")
     }
 
     /// The default of the tool itself, below all other rules.
-    pub fn by_default(tool: &str, verdict: Verdict) -> Held {
+    pub fn by_default(tool: &str, verdict: Verdict) -> RankedRule {
         let mut rule = Rule::new(tool, verdict);
         rule.priority = 10;
-        Held::plain(rule, Tier::BuiltIn, format!("the default of {tool}"))
+        RankedRule::plain(rule, Tier::BuiltIn, format!("the default of {tool}"))
     }
 
     /// An answer for the rest of the session. Rules of users and administrators have a higher rank.
-    pub fn of_session(rule: Rule) -> Held {
+    pub fn of_session(rule: Rule) -> RankedRule {
         const PRIORITY: u16 = 950;
         let origin = format!("what was allowed in this session: {}", rule.described());
         // Answers create rules without patterns. A rule with a pattern in the log of another program matches nothing.
-        let mut held =
-            Held::plain(Rule { command_regex: None, args_pattern: None, ..rule.clone() }, Tier::Workspace, origin);
-        held.rule = rule;
-        held.rank = Tier::Workspace.rank(PRIORITY);
-        held
+        let mut ranked = RankedRule::plain(
+            Rule { command_regex: None, args_pattern: None, ..rule.clone() },
+            Tier::Workspace,
+            origin,
+        );
+        ranked.rule = rule;
+        ranked.rank = Tier::Workspace.rank(PRIORITY);
+        ranked
     }
 
     /// Whether it applies to calls of this tool in this mode.
-    pub fn concerns(&self, ask: &Ask<'_>) -> bool {
-        self.concerns_tool(ask.tool, ask.kind, ask.origin, ask.mode)
-            && self.rule.interactive.is_none_or(|with| with == ask.interactive)
+    pub fn concerns(&self, call: &CallContext<'_>) -> bool {
+        self.concerns_tool(call.tool, call.kind, call.origin, call.mode)
+            && self.rule.interactive.is_none_or(|with| with == call.interactive)
     }
 
     /// Whether it applies to calls of this tool in this mode, where somebody can be asked or where nobody can.
@@ -310,7 +313,7 @@ impl Held {
         let rule = &self.rule;
         rule.is_about(tool, origin)
             && rule.modes.as_ref().is_none_or(|modes| modes.contains(&mode))
-            && self.which.has(kind, origin)
+            && self.filter.has(kind, origin)
     }
 
     pub fn fit(&self, subject: &Subject<'_>) -> Fit {
@@ -319,8 +322,8 @@ impl Held {
             Verdict::Ask | Verdict::Deny => Strict::No,
         };
         let excepted = |rule: &Rule| {
-            let (Subject::Call(ask) | Subject::Command(ask, _) | Subject::Anything(ask)) = subject;
-            rule.is_about(ask.tool, ask.origin) && prefix_fit(rule, subject, Strict::Yes) == Fit::Yes
+            let (Subject::Call(call) | Subject::Command(call, _) | Subject::Anything(call)) = subject;
+            rule.is_about(call.tool, call.origin) && prefix_fit(rule, subject, Strict::Yes) == Fit::Yes
         };
         if self.unless.iter().any(excepted) {
             return Fit::No;
@@ -370,16 +373,16 @@ impl Held {
         let Some(regex) = &self.args else {
             return Fit::No;
         };
-        let whole = |ask: &Ask<'_>| regex.is_match(&stable(ask.args, None));
+        let whole = |call: &CallContext<'_>| regex.is_match(&canonical_json(call.args, None));
         match (subject, self.rule.decision) {
-            (Subject::Call(ask), _) => yes_or_no(whole(ask)),
-            (Subject::Anything(ask), Verdict::Ask | Verdict::Deny) if whole(ask) => Fit::Yes,
+            (Subject::Call(call), _) => yes_or_no(whole(call)),
+            (Subject::Anything(call), Verdict::Ask | Verdict::Deny) if whole(call) => Fit::Yes,
             (Subject::Anything(_), _) => Fit::Maybe,
-            (Subject::Command(ask, simple), decision) => {
-                let part = regex.is_match(&stable(ask.args, Some(&simple.text())));
+            (Subject::Command(call, simple), decision) => {
+                let part = regex.is_match(&canonical_json(call.args, Some(&simple.text())));
                 match decision {
                     Verdict::Allow => yes_or_no(part && is_certain(simple)),
-                    Verdict::Ask | Verdict::Deny if part || whole(ask) => Fit::Yes,
+                    Verdict::Ask | Verdict::Deny if part || whole(call) => Fit::Yes,
                     Verdict::Ask | Verdict::Deny if is_certain(simple) => Fit::No,
                     Verdict::Ask | Verdict::Deny => Fit::Maybe,
                 }
@@ -442,7 +445,7 @@ fn file_fit(rule: &Rule, subject: &Subject<'_>) -> Fit {
         return Fit::Yes;
     };
     match subject {
-        Subject::Call(ask) => match &ask.plan.question {
+        Subject::Call(call) => match &call.plan.question {
             Question::Edit { file_path, .. } => yes_or_no(file_path == path),
             Question::Exec { .. } | Question::Mcp { .. } | Question::Info { .. } | Question::AskUser { .. } => Fit::No,
         },
@@ -451,9 +454,9 @@ fn file_fit(rule: &Rule, subject: &Subject<'_>) -> Fit {
 }
 
 fn agent_fit(rule: &Rule, subject: &Subject<'_>) -> Fit {
-    let (Subject::Call(ask) | Subject::Command(ask, _) | Subject::Anything(ask)) = subject;
-    let called = ask.args.get("agent_name").and_then(Value::as_str).filter(|_| *ask.origin == Origin::Agents);
-    let planned = called.and(ask.plan.base.as_ref()).and_then(|base| base.sha256.as_deref());
+    let (Subject::Call(call) | Subject::Command(call, _) | Subject::Anything(call)) = subject;
+    let called = call.args.get("agent_name").and_then(Value::as_str).filter(|_| *call.origin == Origin::Agents);
+    let planned = called.and(call.plan.base.as_ref()).and_then(|base| base.sha256.as_deref());
     let is_meant = |wanted: &Option<String>, given: Option<&str>| wanted.is_none() || wanted.as_deref() == given;
     yes_or_no(is_meant(&rule.agent_name, called) && is_meant(&rule.agent_hash, planned))
 }
@@ -468,7 +471,7 @@ fn is_certain(simple: &Simple) -> bool {
 
 /// The arguments as JSON with sorted keys. Every member is between NULs, which JSON cannot contain, so that a pattern can
 /// distinguish a member from text in a value that looks like one.
-fn stable(args: &Value, command: Option<&str>) -> String {
+fn canonical_json(args: &Value, command: Option<&str>) -> String {
     let Some(members) = args.as_object() else {
         return args.to_string();
     };

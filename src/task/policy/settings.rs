@@ -1,6 +1,6 @@
 //! The built-in rules, and the rules that the `tools` settings mean.
 
-use super::rule::{Held, Names, Rule, Tier, Which};
+use super::rule::{Names, RankedRule, Rule, Tier, ToolFilter};
 use super::{ASK_USER, Mode};
 use crate::task::spec::{Kind, Verdict};
 use serde::Deserialize;
@@ -23,59 +23,59 @@ const SHELL: &str = "run_shell_command";
 
 /// The built-in rules, above the tools' own defaults. They match by the kinds that built-in tools declare. What others declare about
 /// their tools is not trusted: such tools have the kind `Other`.
-pub(super) fn built_in() -> Vec<Held> {
+pub(super) fn built_in() -> Vec<RankedRule> {
     let message = Some("only looking is allowed while planning".to_owned());
     let planning = Rule { deny_message: message, ..Rule::new("*", Verdict::Deny) };
     let alone = Rule { interactive: Some(false), ..Rule::new(ASK_USER, Verdict::Deny) };
     let unsure = Names::Many([ASK_USER, "activate_skill", "web_fetch"].map(String::from).into());
     [
-        (Rule::new("*", Verdict::Allow), 50, None, Which::OfKinds(&[Kind::Read, Kind::Search])),
-        (Rule::new("*", Verdict::Allow), 15, Some(Mode::AutoEdit), Which::OfKinds(&[Kind::Edit, Kind::Fetch])),
-        (planning, 40, Some(Mode::Plan), Which::All),
-        (Rule::new(unsure, Verdict::Ask), 50, Some(Mode::Plan), Which::All),
-        (Rule::new("mcp_*", Verdict::Ask), 50, Some(Mode::Plan), Which::ReadOnlyMcp),
-        (Rule::new("*", Verdict::Allow), 998, Some(Mode::Yolo), Which::All),
-        (Rule::new(ASK_USER, Verdict::Ask), 999, Some(Mode::Yolo), Which::All),
-        (alone, 999, None, Which::All),
+        (Rule::new("*", Verdict::Allow), 50, None, ToolFilter::OfKinds(&[Kind::Read, Kind::Search])),
+        (Rule::new("*", Verdict::Allow), 15, Some(Mode::AutoEdit), ToolFilter::OfKinds(&[Kind::Edit, Kind::Fetch])),
+        (planning, 40, Some(Mode::Plan), ToolFilter::All),
+        (Rule::new(unsure, Verdict::Ask), 50, Some(Mode::Plan), ToolFilter::All),
+        (Rule::new("mcp_*", Verdict::Ask), 50, Some(Mode::Plan), ToolFilter::ReadOnlyMcp),
+        (Rule::new("*", Verdict::Allow), 998, Some(Mode::Yolo), ToolFilter::All),
+        (Rule::new(ASK_USER, Verdict::Ask), 999, Some(Mode::Yolo), ToolFilter::All),
+        (alone, 999, None, ToolFilter::All),
     ]
     .into_iter()
-    .map(|(rule, priority, mode, which)| {
+    .map(|(rule, priority, mode, filter)| {
         let origin = mode.map_or("a built-in rule".into(), |mode| format!("a built-in rule in mode {}", mode.word()));
         let rule = Rule { priority, modes: mode.map(|mode| vec![mode]), ..rule };
-        Held { which, ..Held::plain(rule, Tier::BuiltIn, origin) }
+        RankedRule { filter, ..RankedRule::plain(rule, Tier::BuiltIn, origin) }
     })
     .collect()
 }
 
-pub(super) fn translated(tools: &ToolSettings) -> (Vec<Held>, Vec<String>) {
+pub(super) fn translated(tools: &ToolSettings) -> (Vec<RankedRule>, Vec<String>) {
     let mut problems = Vec::new();
-    let mut rules = |list: &[String], key: &str, rule: Rule| -> Vec<Held> {
-        let mut held = Vec::new();
+    let mut rules = |list: &[String], key: &str, rule: Rule| -> Vec<RankedRule> {
+        let mut added = Vec::new();
         for entry in list {
             match entry_rule(entry, &rule) {
-                Ok(rule) => held.push(Held::plain(rule, Tier::User, format!("tools.{key}: {entry}"))),
+                Ok(rule) => added.push(RankedRule::plain(rule, Tier::User, format!("tools.{key}: {entry}"))),
                 Err(problem) => problems.push(format!("tools.{key}: {entry} {problem}")),
             }
         }
-        held
+        added
     };
     let any = |priority, verdict| Rule { priority, ..Rule::new("*", verdict) };
     // A tool that needs no approval is still limited by the mode `plan`.
     let unasked = |priority| Rule { modes: Some(Mode::Default.and_above()), ..any(priority, Verdict::Allow) };
-    let mut held = rules(&tools.exclude, "exclude", any(400, Verdict::Deny));
-    held.extend(rules(&tools.confirmation_required, "confirmationRequired", any(350, Verdict::Ask)));
-    held.extend(rules(&tools.allowed, "allowed", unasked(300)));
+    let mut ranked = rules(&tools.exclude, "exclude", any(400, Verdict::Deny));
+    ranked.extend(rules(&tools.confirmation_required, "confirmationRequired", any(350, Verdict::Ask)));
+    ranked.extend(rules(&tools.allowed, "allowed", unasked(300)));
     if let Some(core) = &tools.core {
         let listed = rules(core, "core", any(0, Verdict::Allow));
-        let unless = listed.into_iter().map(|held| held.rule).collect();
-        let rest = Held::plain(any(240, Verdict::Deny), Tier::User, "tools.core, which does not list it");
-        held.push(Held { unless, ..rest });
+        let unless = listed.into_iter().map(|ranked| ranked.rule).collect();
+        let rest = RankedRule::plain(any(240, Verdict::Deny), Tier::User, "tools.core, which does not list it");
+        ranked.push(RankedRule { unless, ..rest });
     }
     if tools.auto_accept {
-        let reading = Held::plain(unasked(100), Tier::User, "tools.autoAccept");
-        held.push(Held { which: Which::OfKinds(&[Kind::Read, Kind::Search]), ..reading });
+        let reading = RankedRule::plain(unasked(100), Tier::User, "tools.autoAccept");
+        ranked.push(RankedRule { filter: ToolFilter::OfKinds(&[Kind::Read, Kind::Search]), ..reading });
     }
-    (held, problems)
+    (ranked, problems)
 }
 
 /// The rule for an entry of the tools that an extension excludes.
@@ -113,7 +113,7 @@ fn entry_rule(entry: &str, rule: &Rule) -> Result<Rule, &'static str> {
 mod tests {
     use super::*;
     use crate::task::origin::Origin;
-    use crate::task::policy::{Ask, Policy};
+    use crate::task::policy::{CallContext, Policy};
     use crate::task::spec::Plan;
     use serde_json::json;
 
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(exclusion("glob(x)", "guard"), Err("has brackets, which only the shell tool can have"));
         let judge = |policy: &Policy, tool: &str| {
             let plan = Plan::info("", "", "");
-            let ruling = policy.judge(&Ask {
+            let ruling = policy.judge(&CallContext {
                 tool,
                 origin: &Origin::BuiltIn,
                 kind: Kind::Fetch,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// A file that is not as the position has it, and why; a clause.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct SkippedFile {
     pub path: String,
     pub why: String,
 }
@@ -81,7 +81,7 @@ pub struct Outcome<'a> {
     pub to: String,
     pub restored: &'a Restored,
     /// Files that were left as they are.
-    pub left: &'a [Left],
+    pub left: &'a [SkippedFile],
     /// What was run after the position and is not undone by this.
     pub not_undone: &'a [String],
     pub dry_run: bool,
@@ -119,7 +119,7 @@ pub fn outcome(outcome: &Outcome) -> Commanded {
 }
 
 /// Why nothing was changed.
-pub fn conflicts(to: &str, left: &[Left], hint: Option<&str>) -> Commanded {
+pub fn conflicts(to: &str, left: &[SkippedFile], hint: Option<&str>) -> Commanded {
     let lines: Vec<String> = left.iter().map(|left| format!("  {} {}", left.path, left.why)).collect();
     refused(format!(
         "Nothing was changed. Going back to {to} would touch files that are not as the agent left them:\n{}\n\

@@ -135,24 +135,24 @@ fn verdicts() {
         dirs: 0,
         interleaved: false,
     };
-    let since = || Verdict::Conflict("was changed by somebody else since".into());
+    let since = || RestoreVerdict::Conflict("was changed by somebody else since".into());
     for (present, verdict) in [
-        (Present::File(version("1", 0o644)), Verdict::Nothing),
-        (Present::File(version("2", 0o644)), Verdict::Restore),
-        (Present::File(version("2", 0o600)), since()),
-        (Present::File(version("1", 0o600)), since()),
-        (Present::File(version("3", 0o644)), since()),
-        (Present::Nothing, since()),
-        (Present::Unclear("is a directory now".into()), Verdict::Conflict("is a directory now".into())),
+        (CurrentFile::File(version("1", 0o644)), RestoreVerdict::Nothing),
+        (CurrentFile::File(version("2", 0o644)), RestoreVerdict::Restore),
+        (CurrentFile::File(version("2", 0o600)), since()),
+        (CurrentFile::File(version("1", 0o600)), since()),
+        (CurrentFile::File(version("3", 0o644)), since()),
+        (CurrentFile::Nothing, since()),
+        (CurrentFile::Unclear("is a directory now".into()), RestoreVerdict::Conflict("is a directory now".into())),
     ] {
         assert_eq!(plan.verdict(&present), verdict, "{present:?}");
     }
-    let ours = Present::File(version("2", 0o644));
-    let between = Verdict::Conflict("was changed by somebody else between two edits".into());
+    let ours = CurrentFile::File(version("2", 0o644));
+    let between = RestoreVerdict::Conflict("was changed by somebody else between two edits".into());
     assert_eq!(FilePlan { interleaved: true, ..plan.clone() }.verdict(&ours), between);
     let target = Some(FileVersion { unstored: true, ..version("1", 0o644) });
-    assert_eq!(FilePlan { target, ..plan.clone() }.verdict(&ours), Verdict::Lost);
-    assert_eq!(FilePlan { target: None, ..plan }.verdict(&ours), Verdict::Restore);
+    assert_eq!(FilePlan { target, ..plan.clone() }.verdict(&ours), RestoreVerdict::Lost);
+    assert_eq!(FilePlan { target: None, ..plan }.verdict(&ours), RestoreVerdict::Restore);
 }
 
 #[test]

@@ -63,7 +63,7 @@ impl Proposal {
         }
         let old = self.current.text();
         run.edited.is_none()
-            && run.left.as_ref().is_some_and(|left| left.sha256 == now)
+            && run.after_earlier_edits.as_ref().is_some_and(|base| base.sha256 == now)
             && shown.change == Some(change_of(&Comparison::new(&old, &self.new, ctx.limits.diff_steps)))
     }
 
@@ -301,7 +301,11 @@ mod tests {
                     changes: &changes,
                     ..*ctx
                 };
-                toolbox.run(&Run { base, left, edited, ..run_of(&scratch, name, args) }, &ctx, &mut |_| {})
+                toolbox.run(
+                    &Run { base, after_earlier_edits: left, edited, ..run_of(&scratch, name, args) },
+                    &ctx,
+                    &mut |_| {},
+                )
             };
             // The first was refused: the file is as it was.
             assert_eq!(run(1, None, None), RunEnd::Stale, "nothing explains this file");

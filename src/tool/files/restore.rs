@@ -7,9 +7,9 @@
 use crate::limits::Limits;
 use crate::task::log::blob::{BlobRef, Blobs, FileVersion, sha256};
 use crate::task::log::restored::RestoredFile;
-use crate::task::restore::report::Left;
-use crate::task::restore::wish::Conflicts;
-use crate::task::restore::{FilePlan, Present, Verdict, is_same};
+use crate::task::restore::arguments::Conflicts;
+use crate::task::restore::report::SkippedFile;
+use crate::task::restore::{CurrentFile, FilePlan, RestoreVerdict, is_same};
 use crate::tool::files::diff::Comparison;
 use crate::tool::files::path::{Found, ResolvedPath, Workspace};
 use crate::tool::files::put;
@@ -60,11 +60,11 @@ pub struct BrokenOff {
 
 impl Restorer<'_> {
     /// What is at the place of a file now.
-    pub fn present(&self, plan: &FilePlan) -> Present {
+    pub fn present(&self, plan: &FilePlan) -> CurrentFile {
         match self.read(plan) {
-            Ok(None) => Present::Nothing,
-            Ok(Some((version, _))) => Present::File(version),
-            Err(why) => Present::Unclear(why),
+            Ok(None) => CurrentFile::Nothing,
+            Ok(Some((version, _))) => CurrentFile::File(version),
+            Err(why) => CurrentFile::Unclear(why),
         }
     }
 
@@ -98,36 +98,40 @@ impl Restorer<'_> {
     }
 
     /// The files that are to change, each with a copy, and those that are left as they are. Nothing is changed yet.
-    pub fn look<'p>(&self, plans: &'p [FilePlan], conflicts: Conflicts) -> (Vec<Copied<'p>>, Vec<Left>) {
+    pub fn look<'p>(&self, plans: &'p [FilePlan], conflicts: Conflicts) -> (Vec<Copied<'p>>, Vec<SkippedFile>) {
         let (mut copied, mut left) = (Vec::new(), Vec::new());
         for plan in plans {
             let present = self.present(plan);
             let is_lost = plan.target.as_ref().is_some_and(|target| target.unstored);
             let copy = match plan.verdict(&present) {
-                Verdict::Nothing => continue,
-                Verdict::Lost => Err("cannot be restored: its earlier content was not stored".to_owned()),
-                Verdict::Conflict(_) if conflicts == Conflicts::Overwrite && !is_lost => self.copy(plan, &present),
-                Verdict::Conflict(why) => Err(why),
-                Verdict::Restore => self.copy(plan, &present),
+                RestoreVerdict::Nothing => continue,
+                RestoreVerdict::Lost => Err("cannot be restored: its earlier content was not stored".to_owned()),
+                RestoreVerdict::Conflict(_) if conflicts == Conflicts::Overwrite && !is_lost => {
+                    self.copy(plan, &present)
+                }
+                RestoreVerdict::Conflict(why) => Err(why),
+                RestoreVerdict::Restore => self.copy(plan, &present),
             };
             match copy {
                 Ok(copy) => copied.push(copy),
-                Err(why) => left.push(Left { path: plan.path.clone(), why }),
+                Err(why) => left.push(SkippedFile { path: plan.path.clone(), why }),
             }
         }
         (copied, left)
     }
 
     /// Keeps a copy of a file that is to change and checks that its other version is there. An error is a clause.
-    fn copy<'p>(&self, plan: &'p FilePlan, judged: &Present) -> Result<Copied<'p>, String> {
+    fn copy<'p>(&self, plan: &'p FilePlan, judged: &CurrentFile) -> Result<Copied<'p>, String> {
         let changed = "was changed by somebody else just now";
         if let Some(target) = &plan.target {
             self.stored(target)
                 .map_err(|error| format!("cannot be put back, its earlier content is gone ({error}),"))?;
         }
         let (mut from, bytes) = match (self.read(plan)?, judged) {
-            (None, Present::Nothing) => return Ok(Copied { plan, from: None, unstored: None }),
-            (Some((version, bytes)), Present::File(known)) if is_same(Some(&version), Some(known)) => (version, bytes),
+            (None, CurrentFile::Nothing) => return Ok(Copied { plan, from: None, unstored: None }),
+            (Some((version, bytes)), CurrentFile::File(known)) if is_same(Some(&version), Some(known)) => {
+                (version, bytes)
+            }
             _ => return Err(changed.into()),
         };
         let may_store = self.limits.blob_bytes.min(self.room.get()) >= from.len;

@@ -8,7 +8,7 @@ use crate::core::disk::store::{Archive, Openness, Store};
 use crate::core::test_core::{TestCore, say};
 use crate::task::access::{Principal, Right};
 use crate::task::call::{
-    Call, Create, Execute, Follow, Join, Known, Mode, Open, Push, Say, Settings, TaskTraits, TicketWish,
+    Call, Create, Execute, Follow, Join, KnownSession, Mode, Open, Push, Say, Settings, TaskTraits, TicketRequest,
 };
 use crate::task::definitions::slash::{Args, Typed};
 use crate::task::log::brief::Brief;
@@ -43,7 +43,7 @@ fn unknown(task: &TaskId) -> TaskId {
 /// Every call that names a task.
 fn calls(task: &TaskId) -> Vec<Call> {
     let task = || task.clone();
-    let known = || Known { task: task(), servers: None, directories: Vec::new() };
+    let known = || KnownSession { task: task(), servers: None, directories: Vec::new() };
     let create = || Create { context: None, settings: Settings::default(), traits: TaskTraits::SESSION };
     let execute = |line: &str, about| {
         let typed = Typed { phrase: line.into(), args: Args::InPhrase };
@@ -79,7 +79,7 @@ fn calls(task: &TaskId) -> Vec<Call> {
         Call::Open(Open::Load(known())),
         Call::Open(Open::Resume(known())),
         Call::TakeBack { task: task() },
-        Call::Ticket(TicketWish { rights: None, task: Some(task()), origin: None }),
+        Call::Ticket(TicketRequest { rights: None, task: Some(task()), origin: None }),
         Call::Leave { task: task() },
         Call::Join(Join { follow: Follow::Task(task()), after: None }),
         execute("/help", Some(task())),

@@ -8,8 +8,8 @@ use crate::core::disk::Parked;
 use crate::core::test_core::{TestCore, say};
 use crate::task::access::{Principal, Right, Rights, needed};
 use crate::task::call::{
-    Call, Create, Execute, Follow, Introduction, Join, Known, List, Mode, Open, Push, Say, Settings, TaskTraits,
-    TicketWish,
+    Call, Create, Execute, Follow, Introduction, Join, KnownSession, List, Mode, Open, Push, Say, Settings, TaskTraits,
+    TicketRequest,
 };
 use crate::task::definitions::slash::{Args, Typed};
 use crate::task::log::event::{Event, Protocol};
@@ -36,8 +36,8 @@ fn execute(line: &str, about: Option<TaskId>) -> Call {
     Call::Execute(Execute { typed, about, create: create(), mode: Mode::Now, otherwise: None })
 }
 
-fn known(task: &TaskId) -> Known {
-    Known { task: task.clone(), servers: None, directories: Vec::new() }
+fn known(task: &TaskId) -> KnownSession {
+    KnownSession { task: task.clone(), servers: None, directories: Vec::new() }
 }
 
 /// An answer to a question, perhaps with words beside it.
@@ -53,8 +53,8 @@ fn wish() -> Wish {
     Wish { id: None, url: "https://hook.example/".into(), token: None, schemes: Vec::new(), credentials: None }
 }
 
-fn known_with_directories(task: &TaskId) -> Known {
-    Known { directories: vec!["/w/x".into()], ..known(task) }
+fn known_with_directories(task: &TaskId) -> KnownSession {
+    KnownSession { directories: vec!["/w/x".into()], ..known(task) }
 }
 
 /// Every call, with the right that it needs.
@@ -105,7 +105,7 @@ fn calls(task: &TaskId) -> Vec<(Call, Option<Right>)> {
         (Call::Leave { task: task() }, Some(Prompt)),
         (Call::Reply { id: Value::Null, result: None }, Some(View)),
         (Call::Recall { id: Value::Null }, Some(View)),
-        (Call::Ticket(TicketWish { rights: None, task: None, origin: None }), Some(View)),
+        (Call::Ticket(TicketRequest { rights: None, task: None, origin: None }), Some(View)),
         (Call::Health, None),
         (Call::Live, None),
         (Call::Ready, None),
@@ -327,7 +327,7 @@ fn over_socket(test: &mut TestCore, call: Call) -> String {
 #[test]
 fn whoever_may_only_look_opens_a_conversation_as_it_is() {
     let (mut test, task) = with_task();
-    let set = Known { directories: vec!["/w/x".into()], ..known(&task) };
+    let set = KnownSession { directories: vec!["/w/x".into()], ..known(&task) };
     over_socket(&mut test, Call::Open(Open::Load(set)));
     assert_eq!(*test.state(&task).directories, ["/w/x"]);
     let before = test.state(&task).seq;
@@ -368,8 +368,9 @@ fn directories_are_within_the_roots() {
     ann.roots = Arc::new(["/w".into()]);
     ann.rights = [Right::View, Right::Prompt].into_iter().collect();
     test.principal = Arc::new(ann);
-    let open =
-        |directory: &str| Call::Open(Open::Resume(Known { directories: vec![directory.into()], ..known(&task) }));
+    let open = |directory: &str| {
+        Call::Open(Open::Resume(KnownSession { directories: vec![directory.into()], ..known(&task) }))
+    };
     let before = test.state(&task).seq;
     assert!(over_socket(&mut test, open("/etc")).contains("/etc"), "it is refused");
     assert_eq!(test.state(&task).seq, before);

@@ -29,8 +29,8 @@ fn think() -> Think {
         turn: 1,
         round: 0,
         attempt: 1,
-        begins: false,
-        agains: 0,
+        hooks_pending: false,
+        reprompts: 0,
         blob_room: 0,
     }
 }

@@ -10,7 +10,7 @@ use crate::shell::start::workspace_settings::real_directory;
 use crate::task::definitions::slash::{Command, Commanded};
 use crate::task::log::event::Created;
 use crate::task::machine::job::NoteBody;
-use crate::task::restore::wish::Name;
+use crate::task::restore::arguments::Name;
 use crate::tool::files::changes::FileChanges;
 use crate::tool::mcp_call::{McpScope, McpWish};
 use crate::tool::search::paths;

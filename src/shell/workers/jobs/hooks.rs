@@ -250,7 +250,7 @@ impl WorkerContext {
     /// The hooks after the last answer of a turn.
     pub(super) fn end_of_turn(&self, at: HookSite<'_>, think: &Think, given: &Answer, emit: &mut dyn FnMut(NoteBody)) {
         let input = json!({
-            "prompt": think.prompt.text(), "prompt_response": given.text(), "stop_hook_active": think.agains > 0,
+            "prompt": think.prompt.text(), "prompt_response": given.text(), "stop_hook_active": think.reprompts > 0,
         });
         for (hook, answer) in self.run_hooks(at, HookPoint::AfterAgent, "", || input) {
             let mut report = HookReport::new(&hook, &answer);

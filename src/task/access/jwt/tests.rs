@@ -1,9 +1,11 @@
+//! Tests of JSON Web Tokens, and an issuer for tests of other modules.
+
 use super::*;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::json;
 
-/// Made with python's `cryptography`; the private key was thrown away.
+/// A public key and tokens made with Python's `cryptography`; the private key was not kept.
 const RSA: &str = include_str!("rsa.json");
 const NOW: u64 = 1_800_000_000_000;
 

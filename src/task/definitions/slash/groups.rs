@@ -6,16 +6,16 @@ use crate::task::access::Right;
 pub(super) fn memory() -> Vec<Spec> {
     let add = Spec::new("add", "Writes a line into your own memory file.").needing(Right::Admin);
     vec![
-        Spec::new("show", "Shows what is remembered, and from where.").here(),
-        Spec::new("refresh", "Reads the memory files again.").here().also("memory reload"),
-        Spec::new("list", "Lists the memory files in use.").here(),
+        Spec::new("show", "Shows what is remembered, and from where.").in_workspace(),
+        Spec::new("refresh", "Reads the memory files again.").in_workspace().also("memory reload"),
+        Spec::new("list", "Lists the memory files in use.").in_workspace(),
         Spec { takes: Takes::Line, ..add.with(vec![Argument::required("text", "What to remember.")]) },
     ]
 }
 
 pub(super) fn extensions() -> Vec<Spec> {
     let switched = |name: &str, description: &str| {
-        Spec::new(name, description).here().needing(Right::Admin).with(vec![
+        Spec::new(name, description).in_workspace().needing(Right::Admin).with(vec![
             Argument::required("name", "Its name in the list."),
             Argument::optional("--scope", "`user`, the default, or `workspace`."),
         ])
@@ -29,16 +29,16 @@ pub(super) fn extensions() -> Vec<Spec> {
 
 pub(super) fn skills() -> Vec<Spec> {
     vec![
-        Spec::new("list", "Lists the skills.").here(),
+        Spec::new("list", "Lists the skills.").in_workspace(),
         Spec::about_one("enable", "Switches a skill on.").needing(Right::Admin),
         Spec::about_one("disable", "Switches a skill off.").needing(Right::Admin),
-        Spec::new("reload", "Reads the skills again.").here(),
+        Spec::new("reload", "Reads the skills again.").in_workspace(),
     ]
 }
 
 pub(super) fn hooks() -> Vec<Spec> {
     vec![
-        Spec::new("list", "Lists the command hooks, and which of them run.").here(),
+        Spec::new("list", "Lists the command hooks, and which of them run.").in_workspace(),
         Spec::about_one("allow", "Allows a hook of the project, by its name, or `all`.").needing(Right::Admin),
     ]
 }

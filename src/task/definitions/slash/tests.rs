@@ -1,3 +1,5 @@
+//! Tests of the registry of slash commands.
+
 use super::*;
 
 fn found(registry: &Registry, phrase: &str) -> Option<String> {

@@ -23,14 +23,14 @@ impl Deciding<'_> {
         if self.state.is_over() {
             return Err(Refusal::Over);
         }
-        let speaks = said.message.speaks() || said.answers.is_empty();
+        let has_prompt = said.message.has_prompt() || said.answers.is_empty();
         let picks = valid_picks(self.state, &said.answers)?;
         let replies = valid_replies(self.state, &said.answers)?;
         let is_late = picks.is_empty() && replies.is_empty();
-        if let (Some(first), true, false) = (said.answers.first(), is_late, speaks) {
+        if let (Some(first), true, false) = (said.answers.first(), is_late, has_prompt) {
             return Err(Refusal::NotPending(first.call.clone()));
         }
-        if speaks && self.state.queue.len() >= self.rules.limits.queued_prompts {
+        if has_prompt && self.state.queue.len() >= self.rules.limits.queued_prompts {
             return Err(Refusal::QueueFull);
         }
         if self.state.suspended {
@@ -45,7 +45,7 @@ impl Deciding<'_> {
         if always.len() > self.state.always.len() {
             self.answer_covered(&picks, &always, &by);
         }
-        if speaks {
+        if has_prompt {
             let turn = self.state.last_turn + 1;
             self.push(Event::Prompted { message, by, turn, delivery: said.delivery });
         }
@@ -145,7 +145,7 @@ impl Deciding<'_> {
             return Err(Refusal::NotGranted(mode));
         }
         let mode = mode.filter(|mode| *mode != self.state.mode);
-        let model = model.filter(|model| **model != *self.state.asks);
+        let model = model.filter(|model| **model != *self.state.requested_model);
         if mode.is_some() || model.is_some() {
             self.push(Event::Tuned { mode, model, directories: None, by });
         }

@@ -12,7 +12,7 @@ use crate::task::spec::{Ending, ErrorKind};
 use std::sync::Arc;
 
 /// The text is checked for repetition whenever it has grown by so many bytes.
-const LOOK_EVERY: usize = 1024;
+const CHECK_EVERY: usize = 1024;
 
 const CALLS_REPEAT: &str = "You have made the same calls with the same arguments several times in a row, so this one was not \
                             run. Stop, think about why they do not get you further, and do something else or ask the user.";
@@ -21,7 +21,7 @@ const WORDS_REPEAT: &str = "You are repeating yourself. Stop, think about what y
 
 impl Deciding<'_> {
     /// Why the model may not be asked again in this task, if so.
-    pub(in crate::task) fn worn_out(&self) -> Option<String> {
+    pub(in crate::task) fn requests_used_up(&self) -> Option<String> {
         let most = self.rules.limits.session_requests;
         (most > 0 && self.state.requests >= most)
             .then(|| format!("{REQUESTS_USED_UP} {most} times, as often as it may. Start a new task."))
@@ -73,7 +73,7 @@ impl Deciding<'_> {
 
     /// The model is unavailable: another one is asked, or the turn is over.
     pub(in crate::task) fn fall_back(&mut self, reason: String) {
-        let Some(model) = fallback::next(&self.state.asks, &self.state.turn.tried) else {
+        let Some(model) = fallback::next(&self.state.requested_model, &self.state.turn.tried) else {
             return self.end_turn(End::Failed(reason));
         };
         if self.state.utterance.since.is_some() {
@@ -84,31 +84,31 @@ impl Deciding<'_> {
     }
 
     /// The next piece of the model's text.
-    pub(in crate::task) fn said(&mut self, text: String) {
-        let said = &self.state.utterance;
-        let (had, has) = (said.text.len(), said.text.len() + text.len());
-        let look = had / LOOK_EVERY != has / LOOK_EVERY
+    pub(in crate::task) fn model_text(&mut self, text: String) {
+        let utterance = &self.state.utterance;
+        let (old_len, new_len) = (utterance.text.len(), utterance.text.len() + text.len());
+        let is_due = old_len / CHECK_EVERY != new_len / CHECK_EVERY
             && self.rules.limits.loop_repetitions > 0
-            && said.fences.is_multiple_of(2);
-        let tail = look.then(|| {
-            let from = said.text.floor_char_boundary(had.saturating_sub(loops::WINDOW));
-            format!("{}{text}", &said.text[from..])
+            && utterance.fences.is_multiple_of(2);
+        let tail = is_due.then(|| {
+            let from = utterance.text.floor_char_boundary(old_len.saturating_sub(loops::WINDOW));
+            format!("{}{text}", &utterance.text[from..])
         });
-        let circles = tail.is_some_and(|tail| loops::text_repeats(&tail));
-        let whole = circles.then(|| format!("{}{text}", said.text));
+        let repeats = tail.is_some_and(|tail| loops::text_repeats(&tail));
+        let whole = repeats.then(|| format!("{}{text}", utterance.text));
         let seq = self.push(Event::Text { text });
         if let Some(whole) = whole {
-            self.words_repeat(whole, seq);
+            self.stop_repeated_text(whole, seq);
         }
     }
 
     /// The model is stopped in mid-sentence and told; the second time the turn is over.
-    fn words_repeat(&mut self, whole: String, seq: Seq) {
+    fn stop_repeated_text(&mut self, whole: String, seq: Seq) {
         let Phase::Working { job, .. } = self.state.phase else {
             return;
         };
         self.effect(Effect::Stop { job });
-        if self.strikes_out() {
+        if self.is_last_repetition() {
             return self.end_turn(End::Failed(given_up("the model keeps repeating itself")));
         }
         let answer = Answer {
@@ -121,17 +121,17 @@ impl Deciding<'_> {
         self.start(job);
     }
 
-    pub(in crate::task) fn calls_go_in_circles(&self, answer: &Answer) -> bool {
-        let mut marks = self.state.turn.marks.clone();
-        marks.push(answer.mark());
+    pub(in crate::task) fn repeats_calls(&self, answer: &Answer) -> bool {
+        let mut marks = self.state.turn.call_checksums.clone();
+        marks.push(answer.calls_checksum());
         let looked_for = self.rules.limits.loop_repetitions > 0 && answer.has_calls();
         looked_for && loops::calls_repeat(&marks)
     }
 
     /// The calls are not run; the model is told why, and the second time the turn is over.
-    pub(in crate::task) fn stop_circling(&mut self, answer: Answer) {
+    pub(in crate::task) fn reject_repeated_calls(&mut self, answer: Answer) {
         let calls: Vec<Request> = answer.calls().cloned().collect();
-        let over = self.strikes_out();
+        let over = self.is_last_repetition();
         self.push(Event::Looped);
         self.push(Event::Answered { answer: Arc::new(answer) });
         for request in calls {
@@ -143,8 +143,8 @@ impl Deciding<'_> {
         }
     }
 
-    fn strikes_out(&self) -> bool {
-        self.state.turn.strikes + 1 >= self.rules.limits.loop_repetitions
+    fn is_last_repetition(&self) -> bool {
+        self.state.turn.repetitions + 1 >= self.rules.limits.loop_repetitions
     }
 }
 

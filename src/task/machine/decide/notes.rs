@@ -26,7 +26,7 @@ impl Deciding<'_> {
 
     fn take_result(&mut self, awaited: Awaited<'_>, body: NoteBody, at: u64) {
         match (awaited, body) {
-            (Awaited::Step(Step::Think), body) => self.heard(body, at),
+            (Awaited::Step(Step::Think), body) => self.model_note(body, at),
             (Awaited::Step(Step::Attach), NoteBody::Attached(found)) => self.attached(found),
             // The prompt is sent without the files that it names.
             (Awaited::Step(Step::Attach), NoteBody::Died(_)) => self.attached(Attachments::default()),
@@ -54,7 +54,7 @@ impl Deciding<'_> {
             (Awaited::Plan(call), NoteBody::Died(message)) => {
                 self.prepared(slice::from_ref(call), Vec::new(), died(message));
             }
-            (Awaited::Run(call), body) => self.heard_from_call(call, body),
+            (Awaited::Run(call), body) => self.call_note(call, body),
             (Awaited::Shell(_), NoteBody::Output(text)) if text.is_empty() => {}
             (Awaited::Shell(_), NoteBody::Output(text)) => drop(self.push(Event::ShellOutput { text })),
             (Awaited::Shell(_), NoteBody::Ended(RunEnd::Ended(ending))) => self.shell_ended(&ending),
@@ -69,7 +69,7 @@ impl Deciding<'_> {
         }
     }
 
-    fn heard_from_call(&mut self, call: &CallState, body: NoteBody) {
+    fn call_note(&mut self, call: &CallState, body: NoteBody) {
         match body {
             NoteBody::Output(text) => self.printed(call, text),
             NoteBody::SkillActivated(skill) => drop(self.push(Event::SkillActivated(Arc::new(skill)))),
@@ -94,7 +94,7 @@ impl Deciding<'_> {
         }
     }
 
-    fn heard(&mut self, body: NoteBody, at: u64) {
+    fn model_note(&mut self, body: NoteBody, at: u64) {
         match body {
             NoteBody::Tools(set) => drop(self.push(Event::Tools(Arc::new(set)))),
             NoteBody::ServerSeen(seen) => drop(self.push(Event::ServerSeen(Arc::new(seen)))),
@@ -105,7 +105,7 @@ impl Deciding<'_> {
             }
             NoteBody::Text(text) if text.is_empty() => {}
             NoteBody::Cited(text) if text.trim().is_empty() => {}
-            NoteBody::Text(text) => self.said(text),
+            NoteBody::Text(text) => self.model_text(text),
             NoteBody::Cited(text) => drop(self.push(Event::Cited { text })),
             NoteBody::Produced { artifact, append, last } => {
                 self.push(Event::Produced { artifact: Arc::new(artifact), append, last });
@@ -122,8 +122,8 @@ impl Deciding<'_> {
     fn answered(&mut self, mut answer: Answer) {
         self.name_calls(&mut answer);
         answer.said_at = self.state.utterance.since;
-        if self.calls_go_in_circles(&answer) {
-            return self.stop_circling(answer);
+        if self.repeats_calls(&answer) {
+            return self.reject_repeated_calls(answer);
         }
         let has_calls = answer.has_calls();
         let job = self.push(Event::Answered { answer: Arc::new(answer) });
@@ -285,7 +285,7 @@ impl Deciding<'_> {
             0 => always,
             _ => &[],
         };
-        let mut ruling = self.rules.policy.judge(&Ask {
+        let mut ruling = self.rules.policy.judge(&CallContext {
             tool: tool.name,
             kind: tool.kind,
             origin: &tool.origin,

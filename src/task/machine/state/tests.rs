@@ -1,3 +1,5 @@
+//! Tests of the live output of calls.
+
 use super::*;
 use crate::limits::LIVE_TAIL_BYTES;
 use crate::task::log::event::Event;

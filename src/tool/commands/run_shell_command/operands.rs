@@ -6,7 +6,7 @@
 
 use super::repository;
 use crate::limits::{LINE_DIRECTORIES, LINE_EDITS, LINE_PATHS};
-use crate::task::command_line::{Joint, Known, Simple, Word, is_builtin, parse, read_only};
+use crate::task::command_line::{Joint, ReadAccess, Simple, Word, is_builtin, parse, read_only};
 use crate::tool::Ctx;
 use crate::tool::files::path::{Found, ResolvedPath, Workspace, is_protected};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
@@ -70,7 +70,7 @@ impl Walk<'_> {
     }
 
     /// Checks everything that a command reads if it runs in this directory.
-    fn reach(&mut self, simple: &Simple, known: Option<&Known>, dir: &Path) -> Result<(), String> {
+    fn reach(&mut self, simple: &Simple, known: Option<&ReadAccess>, dir: &Path) -> Result<(), String> {
         for file in simple.reads.iter().filter(|_| known.is_none()) {
             self.inside(dir, file)?;
         }

@@ -16,7 +16,7 @@ words! {
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct RestoreRequest {
     pub action: Action,
     pub scope: Scope,
     pub conflicts: Conflicts,
@@ -67,13 +67,13 @@ pub enum Conflicts {
     Overwrite,
 }
 
-impl Wish {
+impl RestoreRequest {
     /// Whether carrying it out may change anything.
     pub fn changes(&self) -> bool {
         !self.dry_run && matches!(self.action, Action::To(_) | Action::Undo(_) | Action::Redo)
     }
 
-    pub fn parse(name: Name, args: &[String]) -> Result<Wish, String> {
+    pub fn parse(name: Name, args: &[String]) -> Result<RestoreRequest, String> {
         let (flags, words): (Vec<&str>, Vec<&str>) =
             args.iter().map(String::as_str).partition(|arg| arg.starts_with("--"));
         let [word] = match words.as_slice() {
@@ -95,15 +95,15 @@ impl Wish {
             (Name::Redo, Some(word)) => return Err(format!("/redo takes no \"{word}\"; it takes back the last undo.")),
             (Name::Diff, point) => Action::Diff(point.map(str::to_owned)),
         };
-        let mut wish = Wish { action, scope: Scope::Both, conflicts: Conflicts::Refuse, dry_run: false };
+        let mut request = RestoreRequest { action, scope: Scope::Both, conflicts: Conflicts::Refuse, dry_run: false };
         for flag in flags {
             match flag {
-                "--files" => wish.scope = Scope::Files,
-                "--conversation" => wish.scope = Scope::Conversation,
-                "--both" => wish.scope = Scope::Both,
-                "--partial" => wish.conflicts = Conflicts::Skip,
-                "--force" => wish.conflicts = Conflicts::Overwrite,
-                "--dry-run" => wish.dry_run = true,
+                "--files" => request.scope = Scope::Files,
+                "--conversation" => request.scope = Scope::Conversation,
+                "--both" => request.scope = Scope::Both,
+                "--partial" => request.conflicts = Conflicts::Skip,
+                "--force" => request.conflicts = Conflicts::Overwrite,
+                "--dry-run" => request.dry_run = true,
                 other => {
                     return Err(format!(
                         "{other} is not known. Use --files, --conversation, --both, --partial, --force or --dry-run."
@@ -111,7 +111,7 @@ impl Wish {
                 }
             }
         }
-        Ok(wish)
+        Ok(request)
     }
 }
 
@@ -124,19 +124,20 @@ mod tests {
         let parse = |line: &str| {
             let mut words = line.split(' ').map(str::to_owned);
             let name = Name::from_word(&words.next().unwrap()).unwrap();
-            Wish::parse(name, &words.collect::<Vec<_>>())
+            RestoreRequest::parse(name, &words.collect::<Vec<_>>())
         };
-        let wish = |action| Ok(Wish { action, scope: Scope::Both, conflicts: Conflicts::Refuse, dry_run: false });
-        assert_eq!(parse("restore"), wish(Action::List));
-        assert_eq!(parse("restore list"), wish(Action::List));
-        assert_eq!(parse("restore ../../x"), wish(Action::To("../../x".into())));
-        assert_eq!(parse("undo"), wish(Action::Undo(1)));
-        assert_eq!(parse("undo 3"), wish(Action::Undo(3)));
-        assert_eq!(parse("redo"), wish(Action::Redo));
-        assert_eq!(parse("diff"), wish(Action::Diff(None)));
+        let request =
+            |action| Ok(RestoreRequest { action, scope: Scope::Both, conflicts: Conflicts::Refuse, dry_run: false });
+        assert_eq!(parse("restore"), request(Action::List));
+        assert_eq!(parse("restore list"), request(Action::List));
+        assert_eq!(parse("restore ../../x"), request(Action::To("../../x".into())));
+        assert_eq!(parse("undo"), request(Action::Undo(1)));
+        assert_eq!(parse("undo 3"), request(Action::Undo(3)));
+        assert_eq!(parse("redo"), request(Action::Redo));
+        assert_eq!(parse("diff"), request(Action::Diff(None)));
         assert_eq!(
             parse("restore --files p --force --dry-run"),
-            Ok(Wish {
+            Ok(RestoreRequest {
                 action: Action::To("p".into()),
                 scope: Scope::Files,
                 conflicts: Conflicts::Overwrite,
