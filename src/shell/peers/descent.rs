@@ -19,7 +19,7 @@ use crate::limits::PEER_ANCESTORS;
 use crate::shell::children::VERB;
 use crate::shell::children::procfs;
 use crate::shell::children::procfs::Stat;
-use crate::shell::peers::peer;
+use crate::shell::peers::socket_owner;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
@@ -287,7 +287,7 @@ impl Processes for ProcFs {
     }
 
     fn is_held(&mut self, socket: u64) -> bool {
-        peer::is_in_tables(socket)
+        socket_owner::is_in_tables(socket)
     }
 }
 

@@ -1,6 +1,7 @@
-//! Whose process is at the other end of a connection.
+//! Finds out which user and which process is at the other end of a connection.
 
 pub mod descent;
-pub mod own_address;
-pub mod peer;
+mod netlink;
+mod own_address;
 pub mod peer_check;
+mod socket_owner;

@@ -22,8 +22,7 @@ use crate::shell::event_loop::sys;
 use crate::shell::journal::instances;
 use crate::shell::peers::descent;
 use crate::shell::peers::descent::{Finding, ProcFs, Roots, Subject};
-use crate::shell::peers::peer;
-use crate::shell::peers::peer::{Owner, Peers};
+use crate::shell::peers::socket_owner::{self, Owner, SocketOwners};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::net::sockopt::socket_peercred;
 use std::mem::MaybeUninit;
@@ -51,7 +50,7 @@ pub enum Caller {
 
 /// Decides about connections, on the loop.
 pub struct PeerCheck {
-    peers: Peers,
+    socket_owners: SocketOwners,
     others: Others,
     facts: Arc<ServerFacts>,
     /// When the accept queues were last known to be empty, and when the current poll began.
@@ -116,7 +115,7 @@ impl PeerCheck {
             late_ticks: limits.late_connection_ms * sys::ticks_per_second() / 1_000,
         };
         PeerCheck {
-            peers: Peers::open(),
+            socket_owners: SocketOwners::open(),
             others: Others::new(&facts),
             facts: Arc::new(facts),
             empty: now,
@@ -131,7 +130,7 @@ impl PeerCheck {
 
     /// What users should know if peers over TCP cannot be identified.
     pub fn problem(&self) -> Option<String> {
-        (!self.peers.can_answer()).then(|| {
+        (!self.socket_owners.can_answer()).then(|| {
             "Clients over TCP may only read, because neither netlink nor /proc says who they are. Clients over the Unix socket may do \
              everything."
                 .to_owned()
@@ -162,12 +161,12 @@ impl PeerCheck {
         // Checked before the kernel is asked: if a tool owns the socket when the kernel answers, its supervisor has been counted
         // by now, because it connected before. In the other order the tool could end in between.
         let ours = self.of_our_user();
-        match self.peers.owner(peer, local) {
+        match self.socket_owners.owner(peer, local) {
             Owner::User { uid, inode } if uid == self.facts.uid => (ours, Caller::Known(Subject::Socket(inode))),
             // Whoever cannot be a tool's process is nobody in particular.
             Owner::User { .. } | Owner::Nobody if ours == Peer::SameUser => (Peer::Stranger, Caller::Nobody),
             Owner::User { uid, inode } => (Peer::OtherUser, Caller::OtherUser(Subject::SocketOf { inode, uid })),
-            Owner::Nobody if self.peers.is_of_this_machine(peer, local) => (Peer::Gone, Caller::Nobody),
+            Owner::Nobody if self.socket_owners.is_of_this_machine(peer, local) => (Peer::Gone, Caller::Nobody),
             Owner::Nobody => (Peer::Stranger, Caller::Nobody),
             Owner::Unknown => (Peer::OwnerUnknown, Caller::Connection { peer, local, ours }),
         }
@@ -365,14 +364,16 @@ impl ServerFacts {
             Caller::Known(subject) => Ok((subject, Identity::SameUser)),
             Caller::OtherUser(subject) => Ok((subject, Identity::Stranger)),
             Caller::Nobody => Err(Identity::Stranger),
-            Caller::Connection { peer, local, ours } => match peer::in_tables(peer, local) {
+            Caller::Connection { peer, local, ours } => match socket_owner::owner_by_tables(peer, local) {
                 Owner::User { uid, .. } if uid == self.uid && ours == Peer::SameUser => Err(Identity::SameUser),
                 Owner::User { uid, inode } if uid == self.uid => Ok((Subject::Socket(inode), Identity::SameUser)),
                 Owner::User { .. } | Owner::Nobody | Owner::Unknown if ours == Peer::SameUser => {
                     Err(Identity::Stranger)
                 }
                 Owner::User { uid, inode } => Ok((Subject::SocketOf { inode, uid }, Identity::Stranger)),
-                Owner::Nobody | Owner::Unknown if Peers::open().is_of_this_machine(peer, local) => Err(Identity::Gone),
+                Owner::Nobody | Owner::Unknown if SocketOwners::open().is_of_this_machine(peer, local) => {
+                    Err(Identity::Gone)
+                }
                 Owner::Nobody | Owner::Unknown => Err(Identity::Stranger),
             },
         }

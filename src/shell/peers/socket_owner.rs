@@ -1,20 +1,20 @@
-//! Who owns the other end of a TCP connection. If both ends are on this machine the kernel knows the owner of the peer's socket;
-//! we ask for exactly that one socket (sock_diag, one question, one answer, no dump), whatever its address: an entry with exactly
-//! this pair of addresses is a socket of this machine, and no entry means that the peer is elsewhere.
+//! Which user owns the socket at the other end of a TCP connection. If both ends are on this machine the kernel knows the owner of the
+//! peer's socket. We ask it for exactly that one socket (sock_diag, without a dump), whatever its address: an entry with exactly this
+//! pair of addresses is a socket of this machine, and no entry means that the peer is on another machine.
 //!
-//! What is admitted has to be proven: an entry that a process holds (its inode is not 0), of our own effective user. A peer that is
-//! already gone shows uid 0 and inode 0 and is not admitted. Which process holds the socket is another question (`descent.rs`).
+//! A peer is admitted only if the entry proves it: a process holds the socket (its inode is not 0), and it belongs to our own effective
+//! user. A peer that has already closed its socket has uid 0 and inode 0 and is not admitted. `descent.rs` finds out which process holds
+//! the socket.
 //!
-//! Where netlink cannot be used the same facts are in /proc/net/tcp and tcp6, at the price of reading all of it. The loop reads no
+//! Where netlink cannot be used, /proc/net/tcp and tcp6 contain the same facts, but all of both has to be read. The loop reads no
 //! files, so the disk lane does that. Whether netlink can be used is found out once, when the server starts.
 
+use crate::shell::peers::netlink::{AF_INET, AF_INET6, Netlink, Response, field};
 use crate::shell::peers::own_address::OwnAddresses;
-use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
+use rustix::net::netlink::SOCK_DIAG;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// Who owns the peer's socket.
@@ -25,17 +25,16 @@ pub enum Owner {
         /// Names the socket among the descriptors of processes.
         inode: u64,
     },
-    /// Not on this machine, or gone already.
+    /// The socket is not on this machine, or is closed already.
     Nobody,
-    /// Netlink cannot be used; [`in_tables`] can answer.
+    /// Netlink cannot be used; [`owner_by_tables`] can tell.
     Unknown,
 }
 
-/// Asks the kernel. Keeps its socket between questions.
-pub struct Peers {
-    /// None where netlink gives no answers.
-    netlink: Option<OwnedFd>,
-    question: u32,
+/// Asks the kernel for the owners of sockets.
+pub struct SocketOwners {
+    /// Closed where the kernel does not respond.
+    netlink: Netlink,
     own_addresses: OwnAddresses,
 }
 
@@ -48,16 +47,15 @@ struct Entry {
     inode: u64,
 }
 
-impl Peers {
-    /// Opens netlink and tries it on a connection of our own: a kernel without this ability answers as if there were no such socket.
-    pub fn open() -> Peers {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let netlink = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(SOCK_DIAG)).ok();
-        let mut peers = Peers { netlink, question: 0, own_addresses: OwnAddresses::open() };
-        if peers.try_out().is_none() {
-            peers.netlink = None;
+impl SocketOwners {
+    /// Opens netlink and tries it on a connection of our own: a kernel without sock_diag responds as if there were no such socket.
+    pub fn open() -> SocketOwners {
+        let netlink = Netlink::open(Some(SOCK_DIAG));
+        let mut owners = SocketOwners { netlink, own_addresses: OwnAddresses::open() };
+        if owners.try_out().is_none() {
+            owners.netlink = Netlink::closed();
         }
-        peers
+        owners
     }
 
     fn try_out(&mut self) -> Option<()> {
@@ -69,9 +67,9 @@ impl Peers {
         (entry.from == from && entry.to == to).then_some(())
     }
 
-    /// Whether owners can be found out at all, in one way or the other.
+    /// Whether owners can be found out, by netlink or by the tables in /proc.
     pub fn can_answer(&self) -> bool {
-        self.netlink.is_some() || Path::new("/proc/net/tcp").exists()
+        self.netlink.is_open() || Path::new("/proc/net/tcp").exists()
     }
 
     /// The owner of the other end of an accepted connection: `peer` is its address for the other end, `local` for ours.
@@ -90,29 +88,12 @@ impl Peers {
         peer == local || self.own_addresses.contains(peer)
     }
 
-    /// One question, one answer. The kernel answers within the call that asks, so there is nothing to wait for: no answer now
-    /// is no answer.
     fn ask(&mut self, peer: SocketAddr, local: SocketAddr) -> io::Result<Entry> {
-        let netlink = self.netlink.as_ref().ok_or(io::ErrorKind::Unsupported)?;
-        self.question = self.question.wrapping_add(1);
-        sendto(
-            netlink,
-            &diag::question(self.question, peer, local),
-            SendFlags::empty(),
-            &SocketAddrNetlink::new(0, 0),
-        )?;
-        let mut bytes = [0; 512];
-        loop {
-            let (count, _) = recv(netlink, &mut bytes, RecvFlags::empty())?;
-            // Answers to earlier questions may still be queued.
-            if let Some(answer) = diag::answer(&bytes[..count], self.question) {
-                return answer;
-            }
-        }
+        self.netlink.request(diag::SOCK_DIAG_BY_FAMILY, &diag::request(peer, local), diag::entry)
     }
 }
 
-/// The tables of all connections. Not for the loop.
+/// The tables of all connections. Reading them is file access, which the loop may not do.
 fn tables() -> impl Iterator<Item = String> {
     ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().filter_map(|path| fs::read_to_string(path).ok())
 }
@@ -122,8 +103,8 @@ pub fn is_in_tables(inode: u64) -> bool {
     tables().any(|table| table.lines().skip(1).filter_map(read_row).any(|entry| entry.inode == inode))
 }
 
-/// The same as [`Peers::owner`], by reading the tables of all connections.
-pub fn in_tables(peer: SocketAddr, local: SocketAddr) -> Owner {
+/// The same as [`SocketOwners::owner`], by reading the tables of all connections.
+pub fn owner_by_tables(peer: SocketAddr, local: SocketAddr) -> Owner {
     let (peer, local) = (canonical(peer), canonical(local));
     tables()
         .find_map(|table| find_in_table(&table, peer, local))
@@ -147,29 +128,19 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 mod diag {
     use super::*;
 
-    const SOCK_DIAG_BY_FAMILY: u16 = 20;
-    const NLMSG_ERROR: u16 = 2;
-    const NLM_F_REQUEST: u16 = 1;
-    const AF_INET: u8 = 2;
-    const AF_INET6: u8 = 10;
+    pub const SOCK_DIAG_BY_FAMILY: u16 = 20;
     const IPPROTO_TCP: u8 = 6;
-    /// `struct nlmsghdr`, and where in the answer the socket's addresses and owner are.
-    const HEADER: usize = 16;
-    const ADDRESSES: usize = HEADER + 4;
+    /// The positions of the socket's addresses and owner in the response, and the response's length.
+    const ADDRESSES: usize = 4;
     const OWNER: usize = ADDRESSES + 48 + 12;
-    const ANSWER: usize = OWNER + 8;
+    const RESPONSE: usize = OWNER + 8;
 
-    pub fn question(number: u32, from: SocketAddr, to: SocketAddr) -> Vec<u8> {
+    pub fn request(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
         let family = match from {
             SocketAddr::V4(_) => AF_INET,
             SocketAddr::V6(_) => AF_INET6,
         };
-        let mut out = Vec::with_capacity(HEADER + 56);
-        out.extend_from_slice(&(HEADER as u32 + 56).to_ne_bytes());
-        out.extend_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-        out.extend_from_slice(&NLM_F_REQUEST.to_ne_bytes());
-        out.extend_from_slice(&number.to_ne_bytes());
-        out.extend_from_slice(&[0; 4]);
+        let mut out = Vec::with_capacity(56);
         // Family, protocol, no extensions, padding, every state.
         out.extend_from_slice(&[family, IPPROTO_TCP, 0, 0]);
         out.extend_from_slice(&u32::MAX.to_ne_bytes());
@@ -189,37 +160,24 @@ mod diag {
         out
     }
 
-    /// The answer to the question of this number; None if it is to another one.
-    pub fn answer(bytes: &[u8], number: u32) -> Option<io::Result<Entry>> {
-        let kind = u16::from_ne_bytes(field(bytes, 4)?);
-        if u32::from_ne_bytes(field(bytes, 8)?) != number {
+    /// The entry in a response; None if the response is not valid.
+    pub fn entry(Response { kind, body }: Response<'_>) -> Option<Entry> {
+        if kind != SOCK_DIAG_BY_FAMILY || body.len() < RESPONSE {
             return None;
         }
-        if kind == NLMSG_ERROR {
-            let code = i32::from_ne_bytes(field(bytes, HEADER)?);
-            return Some(Err(io::Error::from_raw_os_error(-code)));
-        }
-        if kind != SOCK_DIAG_BY_FAMILY || bytes.len() < ANSWER {
-            return Some(Err(io::ErrorKind::InvalidData.into()));
-        }
-        let family = bytes[HEADER];
-        let port = |at| Some(u16::from_be_bytes(field(bytes, ADDRESSES + at)?));
+        let port = |at| Some(u16::from_be_bytes(field(body, ADDRESSES + at)?));
         let ip = |at| -> Option<IpAddr> {
-            match family {
-                AF_INET => Some(Ipv4Addr::from(field::<4>(bytes, ADDRESSES + at)?).into()),
-                _ => Some(Ipv6Addr::from(field::<16>(bytes, ADDRESSES + at)?).into()),
+            match body[0] {
+                AF_INET => Some(Ipv4Addr::from(field::<4>(body, ADDRESSES + at)?).into()),
+                _ => Some(Ipv6Addr::from(field::<16>(body, ADDRESSES + at)?).into()),
             }
         };
-        Some(Ok(Entry {
+        Some(Entry {
             from: canonical(SocketAddr::new(ip(4)?, port(0)?)),
             to: canonical(SocketAddr::new(ip(20)?, port(2)?)),
-            uid: u32::from_ne_bytes(field(bytes, OWNER)?),
-            inode: u32::from_ne_bytes(field(bytes, OWNER + 4)?).into(),
-        }))
-    }
-
-    fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-        bytes.get(at..at + N)?.try_into().ok()
+            uid: u32::from_ne_bytes(field(body, OWNER)?),
+            inode: u32::from_ne_bytes(field(body, OWNER + 4)?).into(),
+        })
     }
 }
 
@@ -270,10 +228,10 @@ mod tests {
         (stream, peer, local)
     }
 
-    /// Netlink and the tables in /proc, which must say the same.
-    fn both(peers: &mut Peers, peer: SocketAddr, local: SocketAddr) -> Owner {
-        let owner = peers.owner(peer, local);
-        assert_eq!(in_tables(peer, local), owner);
+    /// The owner by netlink, which must be the same by the tables in /proc.
+    fn owner_in_both_ways(owners: &mut SocketOwners, peer: SocketAddr, local: SocketAddr) -> Owner {
+        let owner = owners.owner(peer, local);
+        assert_eq!(owner_by_tables(peer, local), owner);
         owner
     }
 
@@ -298,7 +256,7 @@ mod tests {
 
     #[test]
     fn our_own_connection_is_ours() {
-        let mut peers = Peers::open();
+        let mut owners = SocketOwners::open();
         for (bind, connect) in
             [("127.0.0.1:0", "127.0.0.1"), ("[::1]:0", "::1"), ("[::]:0", "127.0.0.1"), ("[::]:0", "::ffff:127.0.0.1")]
         {
@@ -310,7 +268,7 @@ mod tests {
             let client = TcpStream::connect((ip, port)).unwrap();
             let (_stream, peer, local) = accepted(&listener);
             let expected = Owner::User { uid: sys::effective_uid(), inode: rustix::fs::fstat(&client).unwrap().st_ino };
-            assert_eq!(both(&mut peers, peer, local), expected, "{connect} at {bind}");
+            assert_eq!(owner_in_both_ways(&mut owners, peer, local), expected, "{connect} at {bind}");
         }
     }
 
@@ -327,7 +285,7 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (_stream, peer, local) = accepted(&listener);
         let expected = Owner::User { uid: sys::effective_uid(), inode: rustix::fs::fstat(&client).unwrap().st_ino };
-        assert_eq!(both(&mut Peers::open(), peer, local), expected);
+        assert_eq!(owner_in_both_ways(&mut SocketOwners::open(), peer, local), expected);
     }
 
     #[test]
@@ -335,11 +293,11 @@ mod tests {
         let listener = listener("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut stream, peer, local) = accepted(&listener);
-        let mut peers = Peers::open();
-        assert!(matches!(both(&mut peers, peer, local), Owner::User { .. }));
+        let mut owners = SocketOwners::open();
+        assert!(matches!(owner_in_both_ways(&mut owners, peer, local), Owner::User { .. }));
         drop(client);
         assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
-        assert_eq!(both(&mut peers, peer, local), Owner::Nobody);
+        assert_eq!(owner_in_both_ways(&mut owners, peer, local), Owner::Nobody);
     }
 
     #[test]
@@ -347,7 +305,7 @@ mod tests {
         let listener = listener("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, peer, local) = accepted(&listener);
-        let mut peers = Peers::open();
+        let mut owners = SocketOwners::open();
         // Our side closes first, so it is the one that lingers and the peer's end vanishes at once.
         drop(stream);
         assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
@@ -356,18 +314,18 @@ mod tests {
             println!("skipped: somebody else took {peer}");
             return;
         };
-        let found = peers.ask(peer, local).unwrap();
+        let found = owners.ask(peer, local).unwrap();
         assert_eq!((found.from, found.to.port()), (peer, 0), "the bystander");
-        assert_eq!(both(&mut peers, peer, local), Owner::Nobody);
+        assert_eq!(owner_in_both_ways(&mut owners, peer, local), Owner::Nobody);
     }
 
     #[test]
     fn a_peer_on_another_machine_has_no_owner() {
         let far: SocketAddr = "192.0.2.1:80".parse().unwrap();
         let near: SocketAddr = "127.0.0.1:80".parse().unwrap();
-        let mut peers = Peers::open();
+        let mut owners = SocketOwners::open();
         for (peer, local) in [(far, near), (near, far)] {
-            assert_eq!(both(&mut peers, peer, local), Owner::Nobody);
+            assert_eq!(owner_in_both_ways(&mut owners, peer, local), Owner::Nobody);
         }
     }
 
@@ -376,9 +334,9 @@ mod tests {
         let listener = listener("127.0.0.1:0").unwrap();
         let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (_stream, peer, local) = accepted(&listener);
-        let mut without = Peers { netlink: None, question: 0, own_addresses: OwnAddresses::open() };
+        let mut without = SocketOwners { netlink: Netlink::closed(), own_addresses: OwnAddresses::open() };
         assert_eq!(without.owner(peer, local), Owner::Unknown);
-        assert!(without.try_out().is_none() && Peers::open().netlink.is_some());
+        assert!(without.try_out().is_none() && SocketOwners::open().netlink.is_open());
     }
 
     #[test]
@@ -396,7 +354,7 @@ mod tests {
         let mut command = Command::new("setpriv");
         let child = command.args(switch).args(["bash", "-c", &script]).stdin(Stdio::null()).spawn();
         let (stream, peer, local) = accepted(&listener);
-        assert!(matches!(both(&mut Peers::open(), peer, local), Owner::User { uid: 65534, .. }));
+        assert!(matches!(owner_in_both_ways(&mut SocketOwners::open(), peer, local), Owner::User { uid: 65534, .. }));
         drop(stream);
         child.unwrap().wait().unwrap();
     }
@@ -420,13 +378,14 @@ mod tests {
     }
 
     #[test]
-    fn a_short_answer_is_no_answer() {
-        let (from, to) = ("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
-        let question = diag::question(7, from, to);
-        assert_eq!(question.len(), 72);
-        assert!(diag::answer(&question, 8).is_none());
-        for len in 0..question.len() {
-            assert!(!matches!(diag::answer(&question[..len], 7), Some(Ok(_))));
+    fn a_short_response_has_no_entry() {
+        let entry = |kind: u16, len: usize| diag::entry(Response { kind, body: &[0; 72][..len] });
+        assert!(entry(diag::SOCK_DIAG_BY_FAMILY, 72).is_some());
+        assert!(entry(diag::SOCK_DIAG_BY_FAMILY + 1, 72).is_none());
+        for len in 0..72 {
+            assert!(entry(diag::SOCK_DIAG_BY_FAMILY, len).is_none());
         }
+        let (from, to) = ("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
+        assert_eq!(diag::request(from, to).len(), 56);
     }
 }
