@@ -54,9 +54,18 @@ impl Findings {
     }
 }
 
-/// Why a task cannot be opened whose journal another server has. Clients are told, so it names no path: it names where that server is,
-/// if it is one of those with the same state directory.
-fn held(path: &Path) -> String {
+/// Locks a log. False: another server has locked it.
+fn try_lock(file: &File, path: &Path) -> Result<bool, StoreError> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(failed("lock", path, &error.into())),
+    }
+}
+
+/// The message for a task whose log another server has locked. Clients are shown it, so it names no path. It names the addresses of the
+/// servers with the same state directory. To find them, it opens their files under `instances/`.
+fn in_use(path: &Path) -> String {
     let state = path.parent().and_then(Path::parent);
     let own = std::process::id();
     let others = state.map(|state| instances::living(&state.join("instances"))).unwrap_or_default();
@@ -74,33 +83,32 @@ impl FileLog {
     /// Opens and locks an existing log and repairs its torn end.
     pub fn open(path: PathBuf, marker: PathBuf, findings: Findings) -> Result<FileLog, StoreError> {
         let file = private_file(&path, OpenOptions::new().read(true)).map_err(|e| failed("open", &path, &e))?;
-        let log = FileLog::locked(file, path, marker, findings)?;
-        log.mend()?;
+        if !try_lock(&file, &path)? {
+            return Err(StoreError::locked(in_use(&path)));
+        }
+        let log = FileLog::new(file, path, marker, findings);
+        log.repair_end()?;
         if log.is_empty() {
             return Err(StoreError::new(format!("{} has no events: the task was never begun", log.name())));
         }
         Ok(log)
     }
 
-    /// A new log, locked; None if there is one already. An empty file does not count: nothing was ever written there.
+    /// A new log, locked; None if there is one already, or if another server is creating it. An empty file does not count: nothing was
+    /// ever written to it. The loop calls this, so no file but the log itself is opened.
     pub fn create(path: PathBuf, marker: PathBuf, findings: Findings) -> Result<Option<FileLog>, StoreError> {
         let file =
             private_file(&path, OpenOptions::new().read(true).create(true)).map_err(|e| failed("create", &path, &e))?;
-        let log = FileLog::locked(file, path, marker, findings)?;
+        if !try_lock(&file, &path)? {
+            return Ok(None);
+        }
+        let log = FileLog::new(file, path, marker, findings);
         let size = log.size()?;
         log.new_file.store(true, Ordering::Release);
         Ok((size == 0).then_some(log))
     }
 
-    fn locked(file: File, path: PathBuf, marker: PathBuf, findings: Findings) -> Result<FileLog, StoreError> {
-        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| match e {
-            rustix::io::Errno::WOULDBLOCK => StoreError::locked(held(&path)),
-            other => failed("lock", &path, &other.into()),
-        })?;
-        Ok(FileLog::over(file, path, marker, findings))
-    }
-
-    fn over(file: File, path: PathBuf, marker: PathBuf, findings: Findings) -> FileLog {
+    fn new(file: File, path: PathBuf, marker: PathBuf, findings: Findings) -> FileLog {
         FileLog {
             path,
             marker,
@@ -117,9 +125,9 @@ impl FileLog {
 
     /// Whole lines, in one write. Only the loop calls this, so no other thread moves `end`.
     pub fn append(&self, lines: &[u8]) -> Result<(), StoreError> {
-        self.sound()?;
+        self.check_undamaged()?;
         if self.torn.load(Ordering::Acquire) {
-            self.cut().map_err(|e| failed("repair", &self.path, &e))?;
+            self.truncate().map_err(|e| failed("repair", &self.path, &e))?;
         }
         if lines.is_empty() {
             return Ok(());
@@ -133,7 +141,7 @@ impl FileLog {
         };
         self.torn.store(true, Ordering::Release);
         // If cutting fails too, the next append or the next open repeats it.
-        let _ = self.cut();
+        let _ = self.truncate();
         Err(failed("write", &self.path, &error))
     }
 
@@ -174,7 +182,7 @@ impl FileLog {
     }
 
     /// Finds where the whole lines end and makes the file end there.
-    fn mend(&self) -> Result<(), StoreError> {
+    fn repair_end(&self) -> Result<(), StoreError> {
         let size = self.size()?;
         let tail = self.after_last_break(size).map_err(|e| failed("read", &self.path, &e))?;
         self.end.store(size - tail.len() as u64, Ordering::Release);
@@ -191,7 +199,7 @@ impl FileLog {
             self.end.store(size + 1, Ordering::Release);
             return Ok(());
         }
-        self.cut().map_err(|e| failed("repair", &self.path, &e))
+        self.truncate().map_err(|e| failed("repair", &self.path, &e))
     }
 
     /// The bytes after the last line break: none in an undamaged file.
@@ -216,7 +224,7 @@ impl FileLog {
         Ok(tail)
     }
 
-    fn cut(&self) -> io::Result<()> {
+    fn truncate(&self) -> io::Result<()> {
         self.file.set_len(self.len())?;
         self.torn.store(false, Ordering::Release);
         Ok(())
@@ -226,7 +234,7 @@ impl FileLog {
         Ok(self.file.metadata().map_err(|e| failed("look at", &self.path, &e))?.len())
     }
 
-    fn sound(&self) -> Result<(), StoreError> {
+    fn check_undamaged(&self) -> Result<(), StoreError> {
         self.damaged.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
@@ -250,7 +258,7 @@ impl Drop for FileLog {
 
 impl LogFile for FileLog {
     fn sync(&self) -> Result<(), StoreError> {
-        self.sound()?;
+        self.check_undamaged()?;
         if let Some(error) = self.unsynced.get() {
             return Err(error.clone());
         }
@@ -261,7 +269,7 @@ impl LogFile for FileLog {
     }
 
     fn page(&self, offset: u64, max: usize) -> Result<Vec<u8>, StoreError> {
-        self.sound()?;
+        self.check_undamaged()?;
         let end = self.len();
         let mut page = Vec::new();
         let mut want = max.max(1);
@@ -361,7 +369,7 @@ mod tests {
     fn a_disk_on_which_nothing_works_takes_nothing_and_admits_it() {
         let path = Path::new("/dev/full");
         let file = private_file(path, OpenOptions::new().read(true)).unwrap();
-        let log = FileLog::over(file, path.into(), "marker".into(), Findings::default());
+        let log = FileLog::new(file, path.into(), "marker".into(), Findings::default());
         let full = log.append(b"line\n").unwrap_err();
         assert!(full.message.contains("free some space"), "{full}");
         let torn = log.append(b"line\n").unwrap_err();

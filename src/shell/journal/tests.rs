@@ -272,6 +272,20 @@ fn a_task_has_one_server_at_a_time() {
     assert_eq!(load(&mut second, "t").unwrap(), three("t"));
 }
 
+/// The loop creates logs, so it may not look for the other server, which takes opening files.
+#[test]
+fn a_log_that_another_server_has_locked_cannot_be_created() {
+    let scratch = Scratch::new();
+    written(&scratch, "t");
+    let (ours, mut theirs) = (scratch.open(), scratch.open());
+    ours.archive().open(&"t".into()).unwrap();
+    let error = theirs.create(&"t".into(), &Brief::bare("c".into())).unwrap_err();
+    assert!(error.message.contains("exists already"), "{error}");
+    assert_eq!(error.lasts, Lasts::Long);
+    let error = theirs.archive().open(&"t".into()).err().expect("it is locked");
+    assert_eq!(error.lasts, Lasts::WhileLocked);
+}
+
 #[test]
 fn a_log_that_was_lent_is_anybodys_when_it_was_read() {
     let scratch = Scratch::new();
