@@ -2,8 +2,8 @@
 //! `<instance>.1.jsonl`, `<instance>.2.jsonl` and so on. The chain of hashes goes on from part to part, and from one run of the server to
 //! the next that has the same id.
 //!
-//! The loop appends; workers flush, begin the next part and open the file again. The lock inside is never held while one waits for
-//! the disk.
+//! The loop appends. Workers flush, begin the next part and open the file again; while they wait for the disk they hold no lock that the
+//! loop needs.
 
 use super::file::{sync_entry, write_whole};
 use super::{failed, names, private_dir, private_file};
@@ -23,8 +23,11 @@ pub struct AuditFile {
     dir: PathBuf,
     instance: String,
     /// The length at which the next part is begun.
-    most: u64,
+    part_bytes: u64,
     current: Mutex<Current>,
+    /// Held by the worker that flushes, begins the next part or opens the file again: one at a time, because one that flushes what
+    /// another one has just flushed must not return before that is done.
+    worker: Mutex<()>,
     /// Why it cannot be flushed any more.
     unsynced: OnceLock<StoreError>,
 }
@@ -77,7 +80,7 @@ impl Locked {
 
 impl AuditFile {
     /// Opens the audit of a server in its state directory, making it if need be, and cuts off an incomplete last line.
-    pub fn open(state: &Path, instance: &str, most: u64) -> Result<Opened, StoreError> {
+    pub fn open(state: &Path, instance: &str, part_bytes: u64) -> Result<Opened, StoreError> {
         let dir = state.join("audit");
         private_dir(&dir)?;
         let path = dir.join(part_name(instance, None));
@@ -104,10 +107,17 @@ impl AuditFile {
             torn: false,
             before: Vec::new(),
             new_entries: true,
-            roll_at: most,
+            roll_at: part_bytes,
         };
-        let (instance, current) = (instance.to_owned(), Mutex::new(current));
-        Ok(Opened { file: AuditFile { dir, instance, most, current, unsynced: OnceLock::new() }, head, torn })
+        let file = AuditFile {
+            dir,
+            instance: instance.to_owned(),
+            part_bytes,
+            current: Mutex::new(current),
+            worker: Mutex::default(),
+            unsynced: OnceLock::new(),
+        };
+        Ok(Opened { file, head, torn })
     }
 
     /// Whole lines, in one write. What a failed write left is cut off at once, or before the next one.
@@ -132,6 +142,11 @@ impl AuditFile {
 
     /// Flushes what was appended before the call. After a failure it fails for good: the system may have dropped the bytes.
     pub fn sync(&self) -> Result<(), StoreError> {
+        let _worker = lock(&self.worker);
+        self.flush()
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
         if let Some(error) = self.unsynced.get() {
             return Err(error.clone());
         }
@@ -160,42 +175,38 @@ impl AuditFile {
         let is_full = current.end >= current.roll_at;
         if is_full {
             // If it fails, it is tried again when the file has grown some more.
-            current.roll_at = current.end + self.most / 16;
+            current.roll_at = current.end + self.part_bytes / 16;
         }
         is_full
     }
 
     /// Begins the next part.
     pub fn roll(&self) -> Result<(), StoreError> {
+        let _worker = lock(&self.worker);
         let path = self.path();
         let next = self.dir.join(format!("{}.next", self.instance));
         let fresh = Locked::open(&next)?;
         fresh.0.set_len(0).map_err(|e| failed("write", &next, &e))?;
         let number = numbers(&self.dir, &self.instance).last().map_or(1, |last| last + 1);
         let full = self.dir.join(part_name(&self.instance, Some(number)));
-        {
-            let mut current = lock(&self.current);
-            fs::rename(&path, &full).map_err(|e| failed("rename", &path, &e))?;
-            if let Err(error) = fs::rename(&next, &path) {
-                // A start that finds no file goes on from the last part, so it does not matter if this fails too.
-                let _ = fs::rename(&full, &path);
-                return Err(failed("rename", &next, &error));
-            }
-            let before = std::mem::replace(&mut current.file, Arc::new(fresh));
-            if current.torn {
-                let _ = before.0.set_len(current.end);
-            }
-            current.before.push(before);
-            (current.end, current.torn, current.new_entries, current.roll_at) = (0, false, true, self.most);
+        // The loop appends to the full part until `replace`, whatever its name is.
+        fs::rename(&path, &full).map_err(|e| failed("rename", &path, &e))?;
+        if let Err(error) = fs::rename(&next, &path) {
+            // A start that finds no file goes on from the last part, so it does not matter if this fails too.
+            let _ = fs::rename(&full, &path);
+            return Err(failed("rename", &next, &error));
         }
-        self.sync()
+        self.replace(fresh);
+        self.flush()
     }
 
     /// Opens the file again if somebody moved it away: then the chain goes on in a new one.
     pub fn reopen(&self) -> Result<(), StoreError> {
+        let _worker = lock(&self.worker);
         let path = self.path();
         let in_place = fs::metadata(&path).ok().map(|found| (found.dev(), found.ino()));
-        let own = lock(&self.current).file.0.metadata().map_err(|e| failed("look at", &path, &e))?;
+        let current = lock(&self.current).file.clone();
+        let own = current.0.metadata().map_err(|e| failed("look at", &path, &e))?;
         if in_place == Some((own.dev(), own.ino())) {
             return Ok(());
         }
@@ -205,14 +216,21 @@ impl AuditFile {
             let message = "is not the file that this server began; move it away and send HUP again";
             return Err(StoreError::new(format!("{} {message}", path.display())));
         }
+        self.replace(fresh);
+        Ok(())
+    }
+
+    /// Makes an empty file the one that is appended to.
+    fn replace(&self, fresh: Locked) {
         let mut current = lock(&self.current);
         let before = std::mem::replace(&mut current.file, Arc::new(fresh));
-        if current.torn {
-            let _ = before.0.set_len(current.end);
+        let torn_at = current.torn.then_some(current.end);
+        current.before.push(before.clone());
+        (current.end, current.torn, current.new_entries, current.roll_at) = (0, false, true, self.part_bytes);
+        drop(current);
+        if let Some(end) = torn_at {
+            let _ = before.0.set_len(end);
         }
-        current.before.push(before);
-        (current.end, current.torn, current.new_entries, current.roll_at) = (0, false, true, self.most);
-        Ok(())
     }
 
     fn path(&self) -> PathBuf {

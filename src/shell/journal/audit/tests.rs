@@ -104,6 +104,24 @@ fn a_full_part_is_followed_by_the_next() {
     assert_eq!(opened.head, head);
 }
 
+/// The next part is begun by one worker while another one flushes.
+#[test]
+fn workers_flush_and_begin_parts_at_the_same_time() {
+    let scratch = Scratch::new();
+    let Opened { file, mut head, .. } = open(&scratch, 1_000_000);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| (0..300).for_each(|_| file.sync().unwrap()));
+        }
+        for n in 0..100 {
+            file.append(&line(&mut head, &n.to_string())).unwrap();
+            file.roll().unwrap();
+        }
+    });
+    assert_eq!(verified(&whole(&scratch)), head);
+    assert!(lock(&file.current).before.is_empty());
+}
+
 #[test]
 fn a_file_that_was_moved_away_is_begun_anew() {
     let scratch = Scratch::new();
