@@ -1,21 +1,23 @@
-//! What a service manager is told, as sd_notify(3) describes it: a datagram when the server is ready, and one when it begins to end.
+//! Tells a service manager the state of the server, as sd_notify(3) describes it: a datagram when the server is ready, and one when it
+//! begins to end. The loop sends them, so a manager that does not read them is not waited for: they are sent again later.
 
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sendto, socket_with};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Duration;
 
-/// How long a manager that does not read its datagrams may delay the event loop.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// When to send a datagram again that the manager's queue had no room for.
+pub const RETRY_MS: u64 = 100;
 
-/// The manager that started this process. Each message is sent once.
+/// The manager that started this process. It gets each message once.
 pub struct ServiceManager {
     socket: OwnedFd,
     address: SocketAddrUnix,
     knows_ready: bool,
     knows_stopping: bool,
+    /// The manager's queue was full when the last message was sent.
+    is_queue_full: bool,
 }
 
 impl ServiceManager {
@@ -25,28 +27,35 @@ impl ServiceManager {
             Some(name) => SocketAddrUnix::new_abstract_name(name)?,
             None => SocketAddrUnix::new(name)?,
         };
-        let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-        set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
-        Ok(ServiceManager { socket, address, knows_ready: false, knows_stopping: false })
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+        Ok(ServiceManager { socket, address, knows_ready: false, knows_stopping: false, is_queue_full: false })
     }
 
-    /// Says that connections are served.
+    /// Tells the manager that connections are served.
     pub fn ready(&mut self) {
-        if !std::mem::replace(&mut self.knows_ready, true) {
-            self.send("READY=1");
+        if !self.knows_ready {
+            self.knows_ready = self.send("READY=1");
         }
     }
 
-    /// Says that the server ends.
+    /// Tells the manager that the server ends.
     pub fn stopping(&mut self) {
-        if !std::mem::replace(&mut self.knows_stopping, true) {
-            self.send("STOPPING=1");
+        if !self.knows_stopping {
+            self.knows_stopping = self.send("STOPPING=1");
         }
     }
 
-    /// A manager that has gone need not be told.
-    fn send(&self, message: &str) {
-        let _ = sendto(&self.socket, message.as_bytes(), SendFlags::NOSIGNAL, &self.address);
+    /// Whether the last message has to be sent again, by calling the same function after [`RETRY_MS`].
+    pub fn must_retry(&self) -> bool {
+        self.is_queue_full
+    }
+
+    /// False: the manager's queue is full. Any other error means that the manager is gone; then nobody needs the message.
+    fn send(&mut self, message: &str) -> bool {
+        let sent = sendto(&self.socket, message.as_bytes(), SendFlags::NOSIGNAL, &self.address);
+        self.is_queue_full = sent == Err(Errno::AGAIN);
+        !self.is_queue_full
     }
 }
 
@@ -81,6 +90,29 @@ mod tests {
             assert_eq!(received().as_deref(), Some(b"STOPPING=1".as_slice()));
             assert_eq!(received(), None);
         }
+    }
+
+    #[test]
+    fn a_manager_that_reads_nothing_is_not_waited_for_and_gets_the_message_later() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("notify");
+        let receiver = UnixDatagram::bind(&path).expect("a free name");
+        let other = UnixDatagram::unbound().expect("a socket");
+        other.set_nonblocking(true).expect("a mode");
+        while other.send_to(b"WATCHDOG=1", &path).is_ok() {}
+        let mut manager = ServiceManager::at(&path).expect("a socket");
+        let begin = std::time::Instant::now();
+        manager.ready();
+        assert!(manager.must_retry() && begin.elapsed() < std::time::Duration::from_millis(500));
+        receiver.set_nonblocking(true).expect("a mode");
+        let mut bytes = [0; 32];
+        let mut received = || receiver.recv(&mut bytes).ok().map(|count| bytes[..count].to_vec());
+        while received().is_some() {}
+        manager.ready();
+        manager.ready();
+        assert!(!manager.must_retry());
+        assert_eq!(received().as_deref(), Some(b"READY=1".as_slice()));
+        assert_eq!(received(), None);
     }
 
     #[test]

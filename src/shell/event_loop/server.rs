@@ -13,7 +13,7 @@ use crate::limits::Limits;
 use crate::shell::event_loop::figures::Reports;
 use crate::shell::event_loop::flush::flush;
 use crate::shell::event_loop::listen::{Listener, Serves};
-use crate::shell::event_loop::notify::ServiceManager;
+use crate::shell::event_loop::notify::{self, ServiceManager};
 use crate::shell::event_loop::outside::{Outside, Socket};
 use crate::shell::event_loop::signals::{OnHangup, Signal, Signals};
 use crate::shell::event_loop::stop::{StopHandle, Wake};
@@ -57,7 +57,7 @@ pub struct Server {
     starved: bool,
     /// The signal that ended the server.
     signal: Option<Signal>,
-    manager: Option<ServiceManager>,
+    service_manager: Option<ServiceManager>,
     outside: Outside,
 }
 
@@ -118,15 +118,15 @@ impl Server {
             threads_at: None,
             starved: false,
             signal: None,
-            manager: None,
+            service_manager: None,
             outside: Outside::new(jobs, peer_check, reports, limits.clone()),
             limits,
         })
     }
 
-    /// Tells a service manager when the server is ready and when it ends.
-    pub fn notifies(&mut self, manager: ServiceManager) {
-        self.manager = Some(manager);
+    /// Sets the service manager that is told when the server is ready and when it ends.
+    pub fn set_service_manager(&mut self, manager: ServiceManager) {
+        self.service_manager = Some(manager);
     }
 
     /// Stops it, from any thread.
@@ -192,7 +192,7 @@ impl Server {
         if !self.core.accepts() {
             self.close_listeners();
         }
-        self.notify_manager();
+        self.notify_service_manager();
         if std::mem::take(&mut self.outside.closed) {
             self.look_at_listeners();
         }
@@ -208,8 +208,8 @@ impl Server {
         }
     }
 
-    fn notify_manager(&mut self) {
-        let Some(manager) = &mut self.manager else {
+    fn notify_service_manager(&mut self) {
+        let Some(manager) = &mut self.service_manager else {
             return;
         };
         if !self.core.is_running() {
@@ -260,9 +260,12 @@ impl Server {
             return Some(Duration::ZERO);
         }
         let linger = self.outside.lingering.front().map(|(at, _)| *at);
-        let due = [self.core.deadline(), linger, self.accept_at, self.threads_at];
+        let now_ms = self.clock.now().mono_ms;
+        let must_retry = self.service_manager.as_ref().is_some_and(ServiceManager::must_retry);
+        let notify = must_retry.then_some(now_ms + notify::RETRY_MS);
+        let due = [self.core.deadline(), linger, self.accept_at, self.threads_at, notify];
         let due = due.into_iter().flatten().min()?;
-        Some(Duration::from_millis(due.saturating_sub(self.clock.now().mono_ms)))
+        Some(Duration::from_millis(due.saturating_sub(now_ms)))
     }
 
     /// Whether the accept queues of all listeners were empty when the last poll returned.

@@ -73,7 +73,7 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
         store(&mut plan, &instances, &workspace, &stopwatch)?;
     let store = Box::new(Observed { store, stopwatch: stopwatch.clone(), watch: plan.watch.take() });
     let mut listeners = listeners(&plan, instances.own())?;
-    let manager = manager(&plan);
+    let service_manager = service_manager(&plan);
     let metrics = plan.settings.operation.metrics_listen.map(Listener::open_metrics);
     let metrics = metrics.transpose().map_err(OpenError::Listen)?;
     let provider = provider(&plan.model);
@@ -113,7 +113,7 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     let reports = Reports { log, access_log, stopwatch };
     let server = server::Server::new(listeners, signals, Core::new(setup), store, context, peer_check, reports);
     let mut server = server.map_err(|e| OpenError::System("the event queue cannot be made", e))?;
-    manager.into_iter().for_each(|manager| server.notifies(manager));
+    service_manager.into_iter().for_each(|manager| server.set_service_manager(manager));
     Ok(Server { server, instance, instances, problems })
 }
 
@@ -312,8 +312,8 @@ fn listeners(plan: &Plan, instance: &str) -> Result<Vec<Listener>, OpenError> {
     Ok(listeners)
 }
 
-/// Who is told that the server is ready. A service manager that cannot be told may end the server, so that is logged.
-fn manager(plan: &Plan) -> Option<ServiceManager> {
+/// The service manager that `NOTIFY_SOCKET` names. One that cannot be told that the server is ready may end it, so that is logged.
+fn service_manager(plan: &Plan) -> Option<ServiceManager> {
     let name = plan.notify.as_ref()?;
     let failed = |error| plan.log.warn(format_args!("NOTIFY_SOCKET: {} cannot be used: {error}", name.display()));
     ServiceManager::at(name).map_err(failed).ok()
