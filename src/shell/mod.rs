@@ -1,5 +1,5 @@
-//! Everything that touches the world: sockets, files, threads, processes, signals. It is small and boring on purpose; what
-//! is decided is decided in the core. `server.rs` is the loop and the place to begin.
+//! Everything that uses the operating system: sockets, files, threads, processes, signals. It makes as few decisions as possible; the core
+//! makes them. Begin with `event_loop/server.rs`, the event loop.
 
 pub mod access;
 #[cfg(feature = "agents")]
@@ -24,4 +24,5 @@ pub mod peers;
 pub mod start;
 #[cfg(feature = "tui")]
 pub mod terminal;
+pub mod user_files;
 pub mod workers;

@@ -3,7 +3,7 @@
 
 use crate::limits::access::CREDENTIALS_BYTES;
 use crate::shell::event_loop::sys;
-use crate::shell::journal::saved_rules::replace;
+use crate::shell::user_files::replace;
 use crate::task::access::credentials::CredentialsFile;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use std::fs::{self, File, OpenOptions};

@@ -4,16 +4,13 @@
 //! have written it by hand.
 
 use crate::base::json;
-use crate::base::lock::lock;
 use crate::config::formats::jsonc;
 use crate::shell::start::workspace_settings::read_plain;
+use crate::shell::user_files::{lock_for_change, replace, with_suffix};
 use crate::task::policy::Rule;
 use serde_json::{Value, json};
-use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::io;
+use std::path::Path;
 
 /// The rules, and what to tell the user when there is something wrong with the file.
 #[derive(Debug, Default, PartialEq)]
@@ -47,13 +44,11 @@ pub fn remove(path: &Path, rule: &Rule, most: u64) -> io::Result<()> {
 }
 
 fn change(path: &Path, most: u64, change: impl FnOnce(&mut Vec<Value>)) -> io::Result<()> {
-    // Two answers at the same time must not lose one of them.
-    static WRITING: Mutex<()> = Mutex::new(());
-    let _writing = lock(&WRITING);
+    let _changing = lock_for_change();
     let mut rules = match parse(path, most) {
         Ok(rules) => rules,
         Err(_) => {
-            std::fs::rename(path, beside(path, ".bak"))?;
+            std::fs::rename(path, with_suffix(path, ".bak"))?;
             Vec::new()
         }
     };
@@ -80,41 +75,13 @@ fn parse(path: &Path, most: u64) -> Result<Vec<Value>, String> {
     }
 }
 
-/// Replaces a file by one with these bytes and this mode, or leaves everything as it was.
-pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let dir = path.parent().unwrap_or(Path::new("/"));
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    let new = beside(path, &format!(".{}", std::process::id()));
-    let written = write_new(&new, bytes, mode).and_then(|()| std::fs::rename(&new, path));
-    if written.is_err() {
-        // Best effort: the error itself is what counts.
-        let _ = std::fs::remove_file(&new);
-    }
-    written?;
-    File::open(dir)?.sync_all()
-}
-
-fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    // A killed process may have left it. No other process uses this name.
-    let _ = std::fs::remove_file(path);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(bytes)?;
-    file.set_permissions(Permissions::from_mode(mode))?;
-    file.sync_all()
-}
-
-fn beside(path: &Path, end: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(end);
-    name.into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::task::policy;
     use crate::task::spec::Verdict;
     use crate::tool::tests::Scratch;
+    use std::os::unix::fs::PermissionsExt;
 
     const MOST: u64 = 1024;
 
@@ -167,7 +134,7 @@ mod tests {
         assert!(saved.message.expect("a message").contains("line 2"));
         add(&path, json!(1), MOST).expect("it can be written");
         assert_eq!(read(&path, MOST), rules(json!([1])));
-        let aside = std::fs::read_to_string(beside(&path, ".bak")).expect("it was kept");
+        let aside = std::fs::read_to_string(with_suffix(&path, ".bak")).expect("it was kept");
         assert_eq!(aside, "{\n\"rules\": [}");
         assert!(read(&scratch.put("x", "[1]"), MOST).message.is_some());
         assert!(read(&scratch.put("y", " ".repeat(2000)), MOST).message.is_some());

@@ -10,8 +10,8 @@ use crate::config::definitions::hooks::parse;
 use crate::config::formats::jsonc;
 use crate::config::settings::SettingScope;
 use crate::limits::{HOOK_END_MS, HOOK_OUTPUT_BYTES};
-use crate::shell::journal::saved_rules;
 use crate::shell::start::workspace_settings::{read_inside, read_plain};
+use crate::shell::user_files::{lock_for_change, replace};
 use crate::shell::workers::prompt_context::PromptContext;
 use crate::task::definitions::command_hook::{CommandHook, HookEnd, HookPoint};
 use crate::task::log::blob::sha256;
@@ -111,12 +111,13 @@ fn allowed(context: &PromptContext) -> BTreeMap<String, Vec<String>> {
 /// Allows a hook of a project in its workspace.
 pub fn allow(context: &PromptContext, workspace: &str, hook: &CommandHook) -> io::Result<()> {
     let path = context.home().ok_or_else(|| io::Error::other("there is no home directory"))?.join(ALLOWED);
+    let _changing = lock_for_change();
     let mut all = allowed(context);
     let hashes = all.entry(workspace.to_owned()).or_default();
     if !hashes.contains(&hash(hook)) {
         hashes.push(hash(hook));
     }
-    saved_rules::replace(&path, &json::bytes(&all), 0o600)
+    replace(&path, &json::bytes(&all), 0o600)
 }
 
 /// Runs a hook in a directory, with this value on its standard input.

@@ -6,8 +6,8 @@ use crate::config::definitions::extension::Switch;
 use crate::config::definitions::skill;
 use crate::config::trust::Trust;
 use crate::limits::{SKILL_BYTES, SKILL_LIST_BYTES, SKILLS};
-use crate::shell::journal::saved_rules;
 use crate::shell::start::workspace_settings::{read_inside, read_plain};
+use crate::shell::user_files::{lock_for_change, replace};
 use crate::shell::workers::prompt_context::PromptContext;
 use crate::task::definitions::skill::{ActiveSkill, Skill};
 use crate::tool::files::activate_skill::{Skills, tree};
@@ -63,12 +63,13 @@ fn switches(context: &PromptContext) -> Value {
 /// Switches a skill on or off, for all workspaces.
 pub fn switch(context: &PromptContext, name: &str, to: Switch) -> io::Result<()> {
     let path = context.home().ok_or_else(|| io::Error::other("there is no home directory"))?.join(SWITCHES);
+    let _changing = lock_for_change();
     let mut all = switches(context);
     if !all.is_object() {
         all = json!({});
     }
     all[name.to_lowercase()] = json!({ "enabled": to == Switch::On });
-    saved_rules::replace(&path, &json::bytes(&all), 0o600)
+    replace(&path, &json::bytes(&all), 0o600)
 }
 
 struct Search {

@@ -2,14 +2,12 @@
 
 use super::{Asked, said};
 use crate::base::json;
-use crate::base::lock::lock;
 use crate::config::definitions::extension::{Extension, Switch, switch};
-use crate::shell::journal::saved_rules;
 use crate::shell::start::workspace_settings::extensions::SWITCHES;
+use crate::shell::user_files::{lock_for_change, replace};
 use crate::task::definitions::slash::Commanded;
 use serde_json::{Value, json};
 use std::path::Path;
-use std::sync::Mutex;
 
 pub fn list(asked: &Asked) -> Result<Commanded, String> {
     let found = asked.prompt_context.extensions(asked.command);
@@ -47,12 +45,10 @@ fn turn(asked: &Asked, to: Switch) -> Result<Commanded, String> {
     let home =
         asked.prompt_context.home().ok_or("There is no home directory to keep this in; set HOME and start again.")?;
     let path = home.join(SWITCHES);
-    // Two commands at the same time must not lose the change of one of them.
-    static WRITING: Mutex<()> = Mutex::new(());
-    let _writing = lock(&WRITING);
+    let _changing = lock_for_change();
     let mut switches: Value = asked.prompt_context.reader().switches();
     switch(&mut switches, name, dir, to);
-    saved_rules::replace(&path, &json::bytes(&switches), 0o600)
+    replace(&path, &json::bytes(&switches), 0o600)
         .map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
     let now = if to == Switch::On { "on" } else { "off" };
     said(format!("The extension {name} is switched {now} {shown}."))

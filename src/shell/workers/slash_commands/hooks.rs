@@ -87,6 +87,18 @@ mod tests {
         assert!(harness.run("hooks allow", &["own"]).is_err(), "it does not wait");
         assert!(harness.run("hooks allow", &["its"]).is_ok());
         assert_eq!(listed(), lines("check [runs"));
+        // Hooks that are allowed at the same time are all allowed.
+        let (first, _) = find(&harness.prompt_context, &harness.scratch.path().join("w")).remove(0);
+        let more: Vec<CommandHook> = (0..8).map(|n| CommandHook { command: n.to_string(), ..first.clone() }).collect();
+        std::thread::scope(|scope| {
+            for hook in &more {
+                scope.spawn(|| hooks::allow(&harness.prompt_context, "/w", hook).expect("it is kept"));
+            }
+        });
+        let kept = std::fs::read_to_string(harness.scratch.path().join("home/.gemini/hooks-allowed.json"));
+        let kept: std::collections::BTreeMap<String, Vec<String>> =
+            serde_json::from_str(&kept.expect("it was written")).expect("JSON");
+        assert_eq!(kept["/w"].len(), more.len());
         // Another command under the same name is another hook.
         harness.scratch.put("w/.gemini/settings.json", settings(&hook("its", "rm -rf x"), ""));
         assert_eq!(listed(), lines("rm -rf x [not allowed"));

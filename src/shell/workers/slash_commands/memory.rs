@@ -5,15 +5,13 @@
 //! replaced whole, so that no reader sees half of it, and one that is a link stays a link.
 
 use super::{Asked, said};
-use crate::base::lock::lock;
-use crate::shell::journal::saved_rules;
 use crate::shell::start::workspace_settings::read_plain;
+use crate::shell::user_files::{lock_for_change, replace};
 use crate::task::definitions::slash::Commanded;
 use serde_json::json;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 /// Where added lines go: the section that existing memory files have for them.
 const HEADING: &str = "## Gemini Added Memories";
@@ -86,9 +84,7 @@ fn entry(text: &str) -> String {
 }
 
 fn write(path: &Path, entry: &str, most: u64) -> io::Result<()> {
-    // Two commands at the same time must not lose a line of one of them.
-    static WRITING: Mutex<()> = Mutex::new(());
-    let _writing = lock(&WRITING);
+    let _changing = lock_for_change();
     let path = target(path)?;
     let (text, mode) = match std::fs::metadata(&path) {
         Ok(meta) if !meta.is_file() => return Err(io::Error::other("it is not a file")),
@@ -101,7 +97,7 @@ fn write(path: &Path, entry: &str, most: u64) -> io::Result<()> {
         let text = format!("it would be larger than {most} bytes and not be read any more");
         return Err(io::Error::other(text));
     }
-    saved_rules::replace(&path, text.as_bytes(), mode)
+    replace(&path, text.as_bytes(), mode)
 }
 
 /// Where a link leads, also if there is nothing yet.

@@ -96,6 +96,20 @@ mod tests {
     }
 
     #[test]
+    fn skills_that_are_switched_off_at_the_same_time_are_all_off() {
+        let harness = Harness::new();
+        let names: Vec<String> = (0..8).map(|n| format!("s{n}")).collect();
+        std::thread::scope(|scope| {
+            for name in &names {
+                scope.spawn(|| switch(&harness.prompt_context, name, Switch::Off).expect("it is kept"));
+            }
+        });
+        let kept = std::fs::read_to_string(harness.scratch.path().join("home/.gemini/skill-enablement.json"));
+        let kept = kept.expect("it was written");
+        assert!(names.iter().all(|name| kept.contains(&format!("\"{name}\""))), "{kept}");
+    }
+
+    #[test]
     fn skills_have_limits() {
         let harness = Harness::new();
         let put =
