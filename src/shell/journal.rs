@@ -4,9 +4,9 @@
 //! tasks/<task>.jsonl      the log, appended to, locked (flock) by the one server that has the task loaded
 //! blobs/<2 hex>/<sha256>  content that logs name
 //! outputs/<task>/         output of commands that is too long for their results; workers write it
-//! open/<task>             an empty file while the task has an unfinished turn, an open question or news for a webhook
+//! open/<task>             an empty file while the task has an unfinished turn, an open question or an update for a webhook
 //! index.jsonl             {"task","at","brief","end"}: a line when a task is created and each time it becomes idle
-//! trial.<id>              exists for a moment when a server checks whether it can write
+//! trial.<id>              exists only while a server checks whether it can write
 //! audit/<id>.jsonl        the audit of a server, and its full parts <id>.<n>.jsonl
 //! instances/<id>          locked by the living server that marks its child processes with this id; says where it listens
 //! ```
@@ -45,10 +45,10 @@ use crate::task::machine::state::{State, TaskState};
 use audit::AuditFile;
 use blobs::FileBlobs;
 use file::{FileLog, Findings};
-use index::{Entry, Index, Places};
+use index::{Entry, Index, StatePaths};
 use instances::Instances;
 use rustix::io::Errno;
-use size::Measured;
+use size::DiskUsage;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};
@@ -57,35 +57,35 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-/// What a trial writes: more than a log could find room for in a block that it has already.
+/// Bytes that a trial writes: more than the free rest of a block that a log has already.
 const TRIAL_BYTES: usize = 8 * 1024;
 
-/// The loop's half of the store.
+/// The half of the store that the loop owns.
 pub struct Journal {
     files: Arc<Files>,
-    /// When stored content was last swept, in Unix milliseconds.
+    /// When unused stored content was last deleted, in Unix milliseconds.
     swept_ms: u64,
-    /// Logs that were created and never written to: there are no such tasks, and workers delete the files.
+    /// Logs that were closed without a line: their tasks do not exist, and workers delete the files.
     unwritten: Vec<Arc<FileLog>>,
 }
 
-/// What the loop shares with the disk lane.
+/// The half of the store that the loop shares with the disk lane.
 struct Files {
-    places: Places,
+    paths: StatePaths,
     markers: PathBuf,
     /// Written and removed to check whether the directory can be written.
     trial: PathBuf,
     index: Mutex<Index>,
     /// Held only for a moment, so that the loop never waits for a thread that waits for the disk.
     logs: Mutex<Logs>,
-    /// Held by the thread that opens a log: a lock that another thread of this process holds would look like another server's.
+    /// Held by the thread that opens a log: a log that another thread of this process has locked would look like one of another server.
     opening: Mutex<()>,
     /// Problems that were found and are not reported yet.
     findings: Findings,
     blobs: Arc<FileBlobs>,
-    /// Where workers keep output of tasks; a directory per task.
+    /// The directory of kept output, with a directory per task.
     outputs: PathBuf,
-    /// Stored content may be named by no journal any more.
+    /// There may be stored content that no journal names.
     unswept: AtomicBool,
     audit: OnceLock<AuditFile>,
 }
@@ -93,28 +93,28 @@ struct Files {
 #[derive(Default)]
 struct Logs {
     loaded: HashMap<TaskId, Loaded>,
-    /// Logs that are not loaded, or no longer, while the disk lane still reads them, and so still locked.
-    leaving: HashMap<TaskId, Weak<FileLog>>,
+    /// Logs of tasks that are not loaded, while the disk lane reads them. They are locked until it has read them.
+    unloaded: HashMap<TaskId, Weak<FileLog>>,
 }
 
 struct Loaded {
     log: Arc<FileLog>,
     open: Openness,
-    /// What the index is told after the first append.
+    /// The entry for the index, until it is added after the first append.
     unlisted: Option<Brief>,
 }
 
 impl Journal {
-    /// Opens the state directory, making it if need be: for its owner only, before anything is in it. `instances` are those that
-    /// this server has in the same directory.
+    /// Opens the state directory, and creates it if it does not exist: for its owner only, before anything is in it. `instances` are the
+    /// instance ids that this server has in the same directory.
     pub fn open(dir: &Path, limits: &Limits, instances: &Instances) -> Result<Journal, StoreError> {
-        let (places, markers) = (Places::of(dir), dir.join("open"));
-        for path in [dir, &places.tasks, &markers] {
+        let (paths, markers) = (StatePaths::of(dir), dir.join("open"));
+        for path in [dir, &paths.tasks, &markers] {
             private_dir(path)?;
         }
         let files = Files {
-            index: Mutex::new(Index::open(places.clone(), limits.index_stale_lines)?),
-            places,
+            index: Mutex::new(Index::open(paths.clone(), limits.index_stale_lines)?),
+            paths,
             markers,
             trial: dir.join(format!("trial.{}", instances.own())),
             logs: Mutex::default(),
@@ -128,13 +128,12 @@ impl Journal {
         Ok(Journal { files: Arc::new(files), swept_ms: 0, unwritten: Vec::new() })
     }
 
-    /// Keeps the audit too.
+    /// Sets the file of the audit. It is set once.
     pub fn keep_audit(&mut self, file: AuditFile) {
-        // There is one for each server.
         let _ = self.files.audit.set(file);
     }
 
-    /// Deletes stored content that no journal names any more: at the start, and after tasks were deleted.
+    /// The deletion of stored content that no journal names, if it is due: at the start, and after tasks were deleted.
     fn sweep(&mut self) -> Option<Maintenance> {
         let now_ms = sys::unix_ms();
         if now_ms < self.swept_ms + BLOB_GRACE_MS || !self.files.unswept.swap(false, Ordering::AcqRel) {
@@ -143,7 +142,7 @@ impl Journal {
         self.swept_ms = now_ms;
         let files = self.files.clone();
         Some(Maintenance(Box::new(move || {
-            let swept = files.blobs.sweep(&files.places.tasks).and_then(|()| files.sweep_outputs());
+            let swept = files.blobs.sweep(&files.paths.tasks).and_then(|()| files.sweep_outputs());
             swept.map_err(|e| StoreError::new(format!("content that no task names could not be deleted: {e}")))
         })))
     }
@@ -156,17 +155,17 @@ impl Files {
             return Ok(loaded.log.clone());
         }
         let log = self.unloaded(task)?;
-        // Read under the lock: no other server changes it now.
+        // Read while the log is locked: no other server changes it.
         let open = log.openness();
         lock(&self.logs).loaded.insert(task.clone(), Loaded { log: log.clone(), open, unlisted: None });
         Ok(log)
     }
 
-    /// The log of a task that is not loaded; a thread may still have it.
+    /// The log of a task that is not loaded. It is not opened again while another thread reads it.
     fn unloaded(&self, task: &TaskId) -> Result<Arc<FileLog>, StoreError> {
-        let (path, marker) = self.paths(task)?;
-        let leaving = lock(&self.logs).leaving.remove(task);
-        match leaving.and_then(|log| log.upgrade()) {
+        let (path, marker) = self.log_and_marker(task)?;
+        let open = lock(&self.logs).unloaded.remove(task);
+        match open.and_then(|log| log.upgrade()) {
             Some(log) => Ok(log),
             None => Ok(Arc::new(FileLog::open(path, marker, self.findings.clone())?)),
         }
@@ -176,11 +175,11 @@ impl Files {
         self.audit.get().ok_or_else(|| StoreError::new("this server keeps no audit"))
     }
 
-    /// Finds logs that are shorter than they were: whole lines are missing at their end, which the remaining lines
-    /// do not show. Such a log can be used, but the operator is told.
+    /// Reports logs that are shorter than the index says: whole lines are missing at their end, which the remaining lines do not show. Such
+    /// a log can be used.
     fn find_shortened(&self, entries: &[Entry]) {
         let shortened = entries.iter().filter_map(|entry| {
-            let path = self.places.log(entry.task.as_str());
+            let path = self.paths.log(entry.task.as_str());
             let (size, end) = (fs::metadata(&path).ok()?.len(), entry.end?);
             (size < end).then_some((path, size, end))
         });
@@ -197,35 +196,35 @@ impl Files {
         }
     }
 
-    /// Deletes kept output of tasks that are no more: their server died before it had deleted it.
+    /// Deletes kept output of deleted tasks: their server died before it had deleted it.
     fn sweep_outputs(&self) -> io::Result<()> {
-        let gone = names(&self.outputs).filter(|task| !self.places.log(task).exists());
-        gone.map(|task| self.outputs.join(task)).try_for_each(fs::remove_dir_all)
+        let deleted = names(&self.outputs).filter(|task| !self.paths.log(task).exists());
+        deleted.map(|task| self.outputs.join(task)).try_for_each(fs::remove_dir_all)
     }
 
-    /// The log and the marker of a task. An id that is no plain file name has neither.
-    fn paths(&self, task: &TaskId) -> Result<(PathBuf, PathBuf), StoreError> {
+    /// The paths of the log and the marker of a task. An error if its id is not a plain file name.
+    fn log_and_marker(&self, task: &TaskId) -> Result<(PathBuf, PathBuf), StoreError> {
         let id = task.as_str();
         if !is_file_name(id) {
             return Err(StoreError::new(format!(
                 "{id:?} cannot be the id of a task: use 1 to 128 letters, digits, - and _"
             )));
         }
-        Ok((self.places.log(id), self.markers.join(id)))
+        Ok((self.paths.log(id), self.markers.join(id)))
     }
 }
 
 impl Logs {
-    /// Remembers a log that is not loaded, or no longer, for as long as a thread has it.
-    fn lets_go(&mut self, task: &TaskId, log: &Arc<FileLog>) {
-        self.leaving.retain(|_, log| log.strong_count() > 0);
-        self.leaving.insert(task.clone(), Arc::downgrade(log));
+    /// Remembers the log of a task that is not loaded, for as long as a thread reads it.
+    fn remember_unloaded(&mut self, task: &TaskId, log: &Arc<FileLog>) {
+        self.unloaded.retain(|_, log| log.strong_count() > 0);
+        self.unloaded.insert(task.clone(), Arc::downgrade(log));
     }
 }
 
 impl Store for Journal {
     fn create(&mut self, task: &TaskId, brief: &Brief) -> Result<(), StoreError> {
-        let (path, marker) = self.files.paths(task)?;
+        let (path, marker) = self.files.log_and_marker(task)?;
         let mut logs = lock(&self.files.logs);
         if logs.loaded.contains_key(task) {
             return Err(exists(task));
@@ -267,7 +266,7 @@ impl Store for Journal {
     fn close(&mut self, task: &TaskId) {
         let mut logs = lock(&self.files.logs);
         if let Some(loaded) = logs.loaded.remove(task) {
-            logs.lets_go(task, &loaded.log);
+            logs.remember_unloaded(task, &loaded.log);
             if loaded.log.is_empty() {
                 self.unwritten.push(loaded.log);
             }
@@ -302,7 +301,7 @@ impl Store for Journal {
 
 impl Archive for Files {
     fn known(&self) -> Vec<Known> {
-        let mut unlisted: HashSet<String> = names(&self.places.tasks)
+        let mut unlisted: HashSet<String> = names(&self.paths.tasks)
             .filter_map(|name| Some(name.strip_suffix(".jsonl")?.to_owned()))
             .filter(|id| is_file_name(id))
             .collect();
@@ -310,11 +309,11 @@ impl Archive for Files {
         entries.retain(|entry| unlisted.remove(entry.task.as_str()));
         let (mut found, mut damaged) = (Vec::new(), Vec::new());
         for id in unlisted {
-            match read_entry(&self.places.log(&id), &id) {
+            match read_entry(&self.paths.log(&id), &id) {
                 Ok(entry) => found.extend(entry),
-                // Listed, so that a request for it is answered with the problem.
+                // The task is listed, so that a request for it is answered with the problem.
                 Err(why) => {
-                    self.findings.add(format!("the journal {} {why}", self.places.log(&id).display()));
+                    self.findings.add(format!("the journal {} {why}", self.paths.log(&id).display()));
                     let brief = Brief { state: TaskState::Failed, ..Brief::bare(ContextId::from("")) };
                     damaged.push(Entry { task: id.as_str().into(), at: 0, brief, end: None });
                 }
@@ -325,7 +324,7 @@ impl Archive for Files {
         lock(&self.index).add_all(&found);
         let maintenance = lock(&self.index).take_maintenance();
         if let Some(maintenance) = maintenance {
-            // No client waits yet. If this fails, only the next start takes longer.
+            // Clients are not served yet, so this may take time. If it fails, only the next start takes longer.
             let _ = (maintenance.0)();
         }
         entries.append(&mut damaged);
@@ -350,7 +349,7 @@ impl Archive for Files {
             return Ok(loaded.log.clone());
         }
         let log = self.unloaded(task)?;
-        lock(&self.logs).lets_go(task, &log);
+        lock(&self.logs).remember_unloaded(task, &log);
         Ok(log)
     }
 
@@ -363,28 +362,28 @@ impl Archive for Files {
     }
 
     fn excess(&self, most: u64, kept: &HashSet<TaskId>) -> Result<Excess, StoreError> {
-        let (places, markers, outputs, blobs) = (&self.places, &*self.markers, &*self.outputs, &*self.blobs.dir);
-        let excess = Measured { places, markers, outputs, blobs }.excess(most, kept);
+        let (paths, markers, outputs, blobs) = (&self.paths, &*self.markers, &*self.outputs, &*self.blobs.dir);
+        let excess = DiskUsage { paths, markers, outputs, blobs }.excess(most, kept);
         excess.map_err(|e| StoreError::new(format!("the size of the state directory could not be found out: {e}")))
     }
 
     fn remove(&self, task: &TaskId) -> Result<Removal, StoreError> {
-        let (path, marker) = self.paths(task)?;
+        let (path, marker) = self.log_and_marker(task)?;
         if !lock(&self.logs).loaded.contains_key(task) && marker.exists() {
             return Ok(Removal::LeftOpen);
         }
-        // Under its lock, so that no server is writing to it.
+        // Locked, so that no other server writes to it.
         let log = match self.load(task) {
             Ok(log) => log,
             Err(_) if !path.exists() => return Ok(Removal::Removed),
             Err(error) => return Err(error),
         };
         log.delete()?;
-        // What cannot be deleted now is deleted by a later sweep.
+        // Kept output that cannot be deleted is deleted by a later sweep.
         let _ = fs::remove_dir_all(self.outputs.join(task.as_str()));
         lock(&self.logs).loaded.remove(task);
         self.unswept.store(true, Ordering::Release);
-        lock(&self.index).strike(task);
+        lock(&self.index).remove(task);
         Ok(Removal::Removed)
     }
 
@@ -400,19 +399,19 @@ impl Archive for Files {
         let path = &self.trial;
         let written = private_file(path, OpenOptions::new().create(true))
             .and_then(|file| file::write_whole(&file, &[b'\n'; TRIAL_BYTES]));
-        // Also a file that an earlier trial could not remove.
+        // This also removes a file that an earlier trial could not remove.
         let _ = fs::remove_file(path);
         written.map_err(|e| failed("write", path, &e))
     }
 }
 
-/// The entry of a task as it is now.
+/// The entry of a task at this time.
 fn entry(task: &TaskId, brief: Brief, end: Option<u64>) -> Entry {
     Entry { task: task.clone(), at: sys::unix_ms(), brief, end }
 }
 
-/// The entry of a log that the index does not name: folds the whole log. None if the task was never begun; an error says why the
-/// log cannot be used.
+/// The entry of a log that the index does not name, made by folding the whole log. None if the log has no event; an error says why
+/// the log cannot be used.
 fn read_entry(path: &Path, id: &str) -> Result<Option<Entry>, String> {
     let damaged = || "is damaged: its task cannot be used; replay shows what can be read of it".to_owned();
     let mut lines = BufReader::new(File::open(path).map_err(|_| damaged())?);
@@ -421,7 +420,7 @@ fn read_entry(path: &Path, id: &str) -> Result<Option<Entry>, String> {
     loop {
         let mut line = Vec::new();
         let read = (&mut lines).take(JOURNAL_LINE_BYTES).read_until(b'\n', &mut line);
-        // What follows the last whole line was never acknowledged.
+        // An incomplete last line was never acknowledged.
         let (Ok(read), Some(line)) = (read, line.strip_suffix(b"\n")) else {
             let brief = state.as_ref().map(Brief::of);
             return Ok(brief.map(|brief| Entry { task: id.into(), at, brief, end: Some(end) }));
@@ -473,7 +472,7 @@ fn failed(what: &str, path: &Path, error: &io::Error) -> StoreError {
         _ => "check the disk",
     };
     let hint = format!("{error}; {advice}");
-    // More files can be opened when some are closed.
+    // Too many open files: more can be opened when some are closed.
     let lasts = match Errno::from_io_error(error) {
         Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Lasts::Shortly,
         Some(_) | None => Lasts::Long,

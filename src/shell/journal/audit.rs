@@ -32,12 +32,12 @@ pub struct AuditFile {
     unsynced: OnceLock<StoreError>,
 }
 
-/// An audit that was opened.
+/// The result of opening an audit.
 pub struct Opened {
     pub file: AuditFile,
-    /// Its last line.
+    /// The number and the hash of its last line.
     pub head: Head,
-    /// How many bytes of an incomplete line were cut off.
+    /// How many bytes of an incomplete last line were cut off.
     pub torn: u64,
 }
 
@@ -45,19 +45,20 @@ struct Current {
     file: Arc<Locked>,
     /// The length of the valid bytes.
     end: u64,
-    /// There may be bytes behind `end`.
+    /// A write has failed, so there may be bytes after `end`.
     torn: bool,
-    /// Parts that are full and not flushed yet.
-    before: Vec<Arc<Locked>>,
+    /// Earlier parts that were not flushed yet.
+    unflushed: Vec<Arc<Locked>>,
     /// The directory has entries that were not flushed.
     new_entries: bool,
     /// The length at which a worker is to begin the next part.
     roll_at: u64,
 }
 
+/// A file that is locked until this is dropped.
 struct Locked(File);
 
-/// Closing the descriptor would not be enough: a child that is being started has a copy of it until it executes.
+/// Closing the descriptor would not unlock the file at once: a child that is being started has a copy of the descriptor until it executes.
 impl Drop for Locked {
     fn drop(&mut self) {
         let _ = flock(&self.0, FlockOperation::Unlock);
@@ -79,7 +80,7 @@ impl Locked {
 }
 
 impl AuditFile {
-    /// Opens the audit of a server in its state directory, making it if need be, and cuts off an incomplete last line.
+    /// Opens the audit of a server in its state directory, creates it if it does not exist, and cuts off an incomplete last line.
     pub fn open(state: &Path, instance: &str, part_bytes: u64) -> Result<Opened, StoreError> {
         let dir = state.join("audit");
         private_dir(&dir)?;
@@ -105,7 +106,7 @@ impl AuditFile {
             file: Arc::new(file),
             end: size - torn,
             torn: false,
-            before: Vec::new(),
+            unflushed: Vec::new(),
             new_entries: true,
             roll_at: part_bytes,
         };
@@ -120,12 +121,12 @@ impl AuditFile {
         Ok(Opened { file, head, torn })
     }
 
-    /// Whole lines, in one write. What a failed write left is cut off at once, or before the next one.
+    /// Appends whole lines in one write. The bytes of a failed write are cut off at once or, if that fails too, before the next write.
     pub fn append(&self, lines: &[u8]) -> Result<(), StoreError> {
         let mut current = lock(&self.current);
         let path = self.path();
         if current.torn {
-            current.cut().map_err(|e| failed("repair", &path, &e))?;
+            current.truncate().map_err(|e| failed("repair", &path, &e))?;
         }
         match write_whole(&current.file.0, lines) {
             Ok(()) => {
@@ -134,7 +135,7 @@ impl AuditFile {
             }
             Err(error) => {
                 current.torn = true;
-                let _ = current.cut();
+                let _ = current.truncate();
                 Err(failed("write", &path, &error))
             }
         }
@@ -152,14 +153,14 @@ impl AuditFile {
         }
         let (files, full, new_entries) = {
             let mut current = lock(&self.current);
-            let files = [current.before.clone(), vec![current.file.clone()]].concat();
-            (files, current.before.len(), std::mem::take(&mut current.new_entries))
+            let files = [current.unflushed.clone(), vec![current.file.clone()]].concat();
+            (files, current.unflushed.len(), std::mem::take(&mut current.new_entries))
         };
         let flushed = files.iter().try_for_each(|file| file.0.sync_data());
         let flushed = flushed.and_then(|()| if new_entries { sync_entry(&self.path()) } else { Ok(()) });
         match flushed {
             Ok(()) => {
-                lock(&self.current).before.drain(..full);
+                lock(&self.current).unflushed.drain(..full);
                 Ok(())
             }
             Err(error) => {
@@ -169,12 +170,12 @@ impl AuditFile {
         }
     }
 
-    /// Whether a worker should begin the next part. Says so once.
+    /// Whether a worker should begin the next part. True only once per part.
     pub fn is_full(&self) -> bool {
         let mut current = lock(&self.current);
         let is_full = current.end >= current.roll_at;
         if is_full {
-            // If it fails, it is tried again when the file has grown some more.
+            // If beginning the next part fails, it is tried again when the file has grown some more.
             current.roll_at = current.end + self.part_bytes / 16;
         }
         is_full
@@ -225,7 +226,7 @@ impl AuditFile {
         let mut current = lock(&self.current);
         let before = std::mem::replace(&mut current.file, Arc::new(fresh));
         let torn_at = current.torn.then_some(current.end);
-        current.before.push(before.clone());
+        current.unflushed.push(before.clone());
         (current.end, current.torn, current.new_entries, current.roll_at) = (0, false, true, self.part_bytes);
         drop(current);
         if let Some(end) = torn_at {
@@ -239,7 +240,7 @@ impl AuditFile {
 }
 
 impl Current {
-    fn cut(&mut self) -> io::Result<()> {
+    fn truncate(&mut self) -> io::Result<()> {
         self.file.0.set_len(self.end)?;
         self.torn = false;
         Ok(())
@@ -284,7 +285,7 @@ fn last_of_parts(dir: &Path, instance: &str) -> Result<Option<(PathBuf, Vec<u8>)
     Ok(last_line(&tail).map(|line| (path, line.to_vec())))
 }
 
-/// The end of a file: long enough to contain the last line, whole, and what was written of another one.
+/// The end of a file: long enough to contain the whole last line and an incomplete one after it.
 fn tail(file: &File, size: u64) -> io::Result<Vec<u8>> {
     let from = size.saturating_sub(2 * AUDIT_LINE_BYTES);
     let mut tail = vec![0; (size - from) as usize];

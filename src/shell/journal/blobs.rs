@@ -28,8 +28,8 @@ impl FileBlobs {
         Ok(FileBlobs { dir })
     }
 
-    /// The content that a journal names, where the server that wrote it stored it. Only to be read.
-    pub fn beside(journal: &Path) -> FileBlobs {
+    /// The content store of the server that wrote a journal, for reading only.
+    pub fn of_journal(journal: &Path) -> FileBlobs {
         let path = fs::canonicalize(journal).unwrap_or_default();
         let state_dir = path.parent().and_then(Path::parent).unwrap_or(Path::new(""));
         FileBlobs { dir: state_dir.join("blobs") }
@@ -49,7 +49,7 @@ impl FileBlobs {
         Ok(dir)
     }
 
-    /// Deletes what no file in `journals` names. Stops at the first file that cannot be read, and deletes nothing then.
+    /// Deletes content that no file in `journals` names. If a file cannot be read, nothing is deleted.
     pub fn sweep(&self, journals: &Path) -> io::Result<()> {
         let old = self.old(BLOB_GRACE_MS)?;
         if old.is_empty() {
@@ -67,7 +67,7 @@ impl FileBlobs {
         Ok(())
     }
 
-    /// Deletes everything of this age: it is stored elsewhere too.
+    /// Deletes all content that is older: it is also stored in the bucket.
     #[cfg(feature = "bucket")]
     pub fn sweep_older(&self, age_ms: u64) -> io::Result<()> {
         self.old(age_ms)?.iter().try_for_each(|path| self.delete_old(path, age_ms))
@@ -130,7 +130,7 @@ impl Blobs for FileBlobs {
     }
 }
 
-/// A file that is gone is not old.
+/// Whether a file exists and is older.
 fn is_old(path: &Path, age_ms: u64) -> io::Result<bool> {
     match fs::metadata(path) {
         Ok(data) => Ok(data.modified()?.elapsed().unwrap_or_default() > Duration::from_millis(age_ms)),
@@ -139,7 +139,7 @@ fn is_old(path: &Path, age_ms: u64) -> io::Result<bool> {
     }
 }
 
-/// Adds every hash in a journal. It need not be whole: damaged ones may be repaired by people.
+/// Adds every hash in a journal. The journal may be damaged: people may repair it later.
 pub(super) fn read_names(journal: &Path, names: &mut HashSet<String>) -> io::Result<()> {
     let file = match File::open(journal) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -154,7 +154,7 @@ pub(super) fn read_names(journal: &Path, names: &mut HashSet<String>) -> io::Res
     Ok(())
 }
 
-/// Gives every hash in lines of a journal to `each`.
+/// Calls `each` with every hash in lines of a journal.
 pub fn each_name(lines: &[u8], each: &mut dyn FnMut(String)) {
     const MEMBER: &[u8] = br#""sha256":""#;
     for at in memchr::memmem::find_iter(lines, MEMBER) {
@@ -202,9 +202,9 @@ mod tests {
         }
     }
 
-    /// Both versions of a file that was put back are kept, because that can be taken back.
+    /// Both versions of a restored file are kept, because the restore can be undone.
     #[test]
-    fn what_a_restore_names_is_kept() {
+    fn content_that_a_restore_names_is_kept() {
         let scratch = Scratch::new();
         let _journal = scratch.open();
         let blobs = FileBlobs::open(scratch.dir().join("blobs")).unwrap();
@@ -233,7 +233,7 @@ mod tests {
             age(&blobs, old);
         }
         blobs.put(b"kep").unwrap();
-        // Also one that was set aside, and a line without its end.
+        // Journals that were set aside and incomplete lines count, too.
         let line = format!("{{\"x\":1}}\n{{\"after\":{{\"sha256\":\"{named}\",\"len\"");
         fs::write(scratch.dir().join("tasks/t.jsonl.damaged-1"), line).unwrap();
         blobs.sweep(&scratch.dir().join("tasks")).unwrap();

@@ -1,11 +1,11 @@
-//! One log on disk. Appended to by the loop, read and synced by the disk lane, so everything here works on `&self`.
+//! One log on disk. The loop appends to it, the disk lane reads and syncs it, so everything here works on `&self`.
 //!
-//! `end` is the length of the valid bytes; bytes after it are ignored. An append moves it only when every byte was written. What a
-//! failed append left is truncated at once or, if that fails too, before the next append.
+//! `end` is the length of the valid bytes; bytes after it are ignored. An append moves it only when every byte was written. The bytes of a
+//! failed append are truncated at once or, if that fails too, before the next append.
 //!
 //! Opening checks only the end of the file. A crash may leave a line without its line break: it is truncated, or gets its line break if
-//! nothing else is missing. Everything before is checked by its crc when it is read, in the disk lane and once per load; checking
-//! it here as well would take time in proportion to the length of the log.
+//! nothing else is missing. All lines before it are checked by their crc when they are read, in the disk lane and once per load; checking
+//! them here as well would take time in proportion to the length of the log.
 
 use super::{failed, instances, private_file};
 use crate::base::lock::lock;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Read at once when looking for a line's beginning or end.
+/// How many bytes are read at a time when looking for a line break.
 const STEP: usize = 64 * 1024;
 
 pub struct FileLog {
@@ -28,15 +28,15 @@ pub struct FileLog {
     file: File,
     /// The length of the valid bytes.
     end: AtomicU64,
-    /// There may be bytes behind `end`.
+    /// A write has failed, so there may be bytes after `end`.
     torn: AtomicBool,
-    /// The directory entries that the next sync has to flush as well.
+    /// The next sync also has to flush the directory entry of the log, and of the marker.
     new_file: AtomicBool,
     new_marker: AtomicBool,
     /// Why the log was set aside, and why it cannot be synced.
     damaged: OnceLock<StoreError>,
     unsynced: OnceLock<StoreError>,
-    /// Where it is reported that the log was set aside.
+    /// Gets the message that the log was set aside.
     findings: Findings,
 }
 
@@ -123,7 +123,7 @@ impl FileLog {
         }
     }
 
-    /// Whole lines, in one write. Only the loop calls this, so no other thread moves `end`.
+    /// Appends whole lines in one write. Only the loop calls this, so no other thread moves `end`.
     pub fn append(&self, lines: &[u8]) -> Result<(), StoreError> {
         self.check_undamaged()?;
         if self.torn.load(Ordering::Acquire) {
@@ -140,7 +140,7 @@ impl FileLog {
             Err(error) => error,
         };
         self.torn.store(true, Ordering::Release);
-        // If cutting fails too, the next append or the next open repeats it.
+        // If truncating fails too, the next append or the next open repeats it.
         let _ = self.truncate();
         Err(failed("write", &self.path, &error))
     }
@@ -151,7 +151,7 @@ impl FileLog {
 
     /// Creates the marker that tells the next start that the task is open.
     pub fn mark(&self) -> Result<(), StoreError> {
-        // Without opening it: the only files that the loop opens are the journals of new tasks.
+        // mknod does not open the file: the loop may open no file but the log of a new task.
         let made = mknodat(CWD, &self.marker, FileType::RegularFile, Mode::RUSR | Mode::WUSR, 0);
         if let Err(error) = made
             && error != rustix::io::Errno::EXIST
@@ -162,7 +162,7 @@ impl FileLog {
         Ok(())
     }
 
-    /// Whether the marker is gone. One that stays costs the next start one load.
+    /// Removes the marker. False: it could not be removed; then the next start loads the task once.
     pub fn unmark(&self) -> bool {
         match fs::remove_file(&self.marker) {
             Ok(()) => true,
@@ -170,7 +170,7 @@ impl FileLog {
         }
     }
 
-    /// Removes the log and its marker. The index entry does not count without the log.
+    /// Removes the log and its marker. Without the log its entry in the index is ignored.
     pub fn delete(&self) -> Result<(), StoreError> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("delete", &self.path, &error)),
@@ -181,7 +181,7 @@ impl FileLog {
         }
     }
 
-    /// Finds where the whole lines end and makes the file end there.
+    /// Finds the end of the last whole line and makes the file end there.
     fn repair_end(&self) -> Result<(), StoreError> {
         let size = self.size()?;
         let tail = self.after_last_break(size).map_err(|e| failed("read", &self.path, &e))?;
@@ -193,9 +193,8 @@ impl FileLog {
             return Err(self.set_aside("its last line break is damaged"));
         }
         if is_whole(&tail) {
-            // It is whole, so a client may have seen it: it is kept.
-            let mended = write_once(&self.file, b"\n");
-            mended.map_err(|e| failed("repair", &self.path, &e))?;
+            // A client may have seen this line, so it is kept.
+            write_once(&self.file, b"\n").map_err(|e| failed("repair", &self.path, &e))?;
             self.end.store(size + 1, Ordering::Release);
             return Ok(());
         }
@@ -207,7 +206,7 @@ impl FileLog {
         let mut tail = Vec::new();
         let mut start = size;
         while start > 0 {
-            // One byte first: nearly always it is the line break.
+            // The first step is one byte, which is nearly always the line break.
             let step = if start == size { 1 } else { STEP as u64 };
             let from = start.saturating_sub(step);
             let mut piece = vec![0; (start - from) as usize];
@@ -249,7 +248,7 @@ impl FileLog {
     }
 }
 
-/// Closing the descriptor would not be enough: a child that is being started has a copy of it until it executes.
+/// Closing the descriptor would not unlock the file at once: a child that is being started has a copy of the descriptor until it executes.
 impl Drop for FileLog {
     fn drop(&mut self) {
         let _ = flock(&self.file, FlockOperation::Unlock);
@@ -272,28 +271,28 @@ impl LogFile for FileLog {
         self.check_undamaged()?;
         let end = self.len();
         let mut page = Vec::new();
-        let mut want = max.max(1);
+        let mut step = max.max(1);
         loop {
-            let had = page.len();
-            let left = end.saturating_sub(offset + had as u64);
-            if left == 0 {
+            let len = page.len();
+            let unread = end.saturating_sub(offset + len as u64);
+            if unread == 0 {
                 break;
             }
-            page.resize(had + left.min(want as u64) as usize, 0);
+            page.resize(len + unread.min(step as u64) as usize, 0);
             self.file
-                .read_exact_at(&mut page[had..], offset + had as u64)
+                .read_exact_at(&mut page[len..], offset + len as u64)
                 .map_err(|e| failed("read", &self.path, &e))?;
             let is_break = |byte: &u8| *byte == b'\n';
-            // Within `max` as many lines as fit; beyond it, the rest of the one line that did not.
-            let at = match had {
+            // The first step returns as many lines as fit into `max`; further steps return the rest of one line that does not fit.
+            let at = match len {
                 0 => page.iter().rposition(is_break),
-                _ => page[had..].iter().position(is_break),
+                _ => page[len..].iter().position(is_break),
             };
             if let Some(at) = at {
-                page.truncate(had + at + 1);
+                page.truncate(len + at + 1);
                 return Ok(page);
             }
-            want = STEP;
+            step = STEP;
         }
         match page.is_empty() {
             true => Ok(page),
@@ -307,7 +306,7 @@ impl LogFile for FileLog {
 
     fn set_aside(&self, why: &str) -> StoreError {
         let error = self.damaged.get_or_init(|| {
-            // The lock is ours, so nobody else picks a number for this log.
+            // This server has locked the log, so no other one chooses a number for it.
             let aside = (1..)
                 .map(|n| PathBuf::from(format!("{}.damaged-{n}", self.path.display())))
                 .find(|path| !path.exists())
@@ -334,7 +333,7 @@ fn is_whole(line: &[u8]) -> bool {
     !matches!(Record::read(line), Err(BadLine::Damaged))
 }
 
-/// All of it in one write, or an error.
+/// Writes all bytes in one write, or returns an error.
 pub fn write_whole(file: &File, bytes: &[u8]) -> io::Result<()> {
     match write_once(file, bytes)? {
         written if written == bytes.len() => Ok(()),
@@ -342,7 +341,7 @@ pub fn write_whole(file: &File, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// One write(2). A signal that arrives before anything was written is no reason to fail.
+/// Calls write(2), again if a signal has interrupted it before it wrote anything.
 fn write_once(mut file: &File, bytes: &[u8]) -> io::Result<usize> {
     loop {
         match file.write(bytes) {
@@ -364,9 +363,9 @@ pub fn sync_entry(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// The device that is always full also refuses to be cut and flushed: everything fails, and fails in order.
+    /// `/dev/full` refuses writes, truncation and flushes.
     #[test]
-    fn a_disk_on_which_nothing_works_takes_nothing_and_admits_it() {
+    fn errors_of_the_disk_are_returned() {
         let path = Path::new("/dev/full");
         let file = private_file(path, OpenOptions::new().read(true)).unwrap();
         let log = FileLog::new(file, path.into(), "marker".into(), Findings::default());

@@ -7,7 +7,7 @@
 //! border, which may have the beginning of one line and the end of another.
 //!
 //! Other servers may append at the same time, so writers and readers hold the lock of the file. The loop, if it cannot
-//! get the lock or meets a full disk, does not wait: its lines stay pending and are appended later. A rewrite, in the disk lane, waits.
+//! get the lock or the disk is full, does not wait: its lines stay pending and are appended later. A rewrite, in the disk lane, waits.
 
 use super::file::write_whole;
 use super::{failed, private_file};
@@ -38,13 +38,13 @@ pub struct Entry {
 }
 
 pub struct Index {
-    places: Places,
+    paths: StatePaths,
     file: File,
     /// Entries that are not written yet, the last one of each task.
     pending: BTreeMap<TaskId, Entry>,
-    /// Lines that a later one replaces. What other servers append after the start is not counted.
+    /// Lines that a later line replaces. Lines that other servers append after the start are not counted, here and below.
     stale_lines: usize,
-    /// Lines that count, likewise.
+    /// The last lines of tasks that exist.
     live_lines: usize,
     /// With more stale lines the file is rewritten.
     most_stale_lines: usize,
@@ -52,16 +52,16 @@ pub struct Index {
 
 /// Paths in the state directory.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct StatePaths {
     pub index: PathBuf,
     /// The directory of the logs.
     pub tasks: PathBuf,
 }
 
-impl Places {
-    /// In this state directory.
-    pub fn of(state: &Path) -> Places {
-        Places { index: state.join("index.jsonl"), tasks: state.join("tasks") }
+impl StatePaths {
+    /// The paths in this state directory.
+    pub fn of(state: &Path) -> StatePaths {
+        StatePaths { index: state.join("index.jsonl"), tasks: state.join("tasks") }
     }
 
     pub fn log(&self, id: &str) -> PathBuf {
@@ -70,10 +70,10 @@ impl Places {
 }
 
 impl Index {
-    pub fn open(places: Places, most_stale_lines: usize) -> Result<Index, StoreError> {
+    pub fn open(paths: StatePaths, most_stale_lines: usize) -> Result<Index, StoreError> {
         Ok(Index {
-            file: open(&places.index).map_err(|e| failed("open", &places.index, &e))?,
-            places,
+            file: open(&paths.index).map_err(|e| failed("open", &paths.index, &e))?,
+            paths,
             pending: BTreeMap::new(),
             stale_lines: 0,
             live_lines: 0,
@@ -84,8 +84,8 @@ impl Index {
     /// The last entry of each task whose log exists. An index that cannot be read, or that another server keeps locked, counts as
     /// empty.
     pub fn read(&mut self) -> Vec<Entry> {
-        let bytes = bytes(&self.places);
-        let entries = live_entries(&bytes, &self.places).unwrap_or_default();
+        let bytes = read_index(&self.paths);
+        let entries = live_entries(&bytes, &self.paths).unwrap_or_default();
         self.live_lines = entries.len();
         self.stale_lines = lines(&bytes).count() - self.live_lines;
         entries
@@ -118,15 +118,15 @@ impl Index {
         self.flush_pending();
     }
 
-    /// The log of a task was deleted: its entry does not count any more.
-    pub fn strike(&mut self, task: &TaskId) {
+    /// Removes the pending entry of a task whose log was deleted, and counts its line as stale.
+    pub fn remove(&mut self, task: &TaskId) {
         self.pending.remove(task);
         self.stale_lines += 1;
         self.live_lines = self.live_lines.saturating_sub(1);
     }
 
-    /// To rewrite the file, if there are too many stale lines and more stale than live ones: rewriting a large file has to be worth
-    /// it.
+    /// Maintenance that rewrites the file, if there are too many stale lines and more stale than live ones: otherwise rewriting a large file
+    /// saves too little.
     pub fn take_maintenance(&mut self) -> Option<Maintenance> {
         self.flush_pending();
         if self.stale_lines <= self.most_stale_lines.max(self.live_lines) {
@@ -134,8 +134,8 @@ impl Index {
         }
         // If it fails it is tried again after as many stale lines.
         self.stale_lines = 0;
-        let places = self.places.clone();
-        Some(Maintenance(Box::new(move || rewrite(&places).map_err(|e| failed("rewrite", &places.index, &e)))))
+        let paths = self.paths.clone();
+        Some(Maintenance(Box::new(move || rewrite(&paths).map_err(|e| failed("rewrite", &paths.index, &e)))))
     }
 
     /// Appends the pending entries, if that is possible now.
@@ -143,45 +143,45 @@ impl Index {
         if self.pending.is_empty() {
             return;
         }
-        // A failure is not reported: this is tried again, and if it never succeeds the next start finds the task by its log.
+        // A failure is not reported: appending is tried again, and if it never succeeds the next start finds the task by its log.
         if self.append().is_ok() {
             self.pending.clear();
         }
     }
 
     fn append(&mut self) -> io::Result<()> {
-        let held = locked(&self.file, FlockOperation::NonBlockingLockExclusive)?;
+        let locked = lock_file(&self.file, FlockOperation::NonBlockingLockExclusive)?;
         let mut lines = Vec::new();
-        // Part of a line, left by a short write or a crash, is ended here; readers skip it.
-        if !ends_whole(held.0)? {
+        // An incomplete line, left by a short write or a crash, gets a line break; readers skip it.
+        if !ends_whole(locked.0)? {
             lines.push(b'\n');
         }
         for entry in self.pending.values() {
             write_line(&mut lines, entry);
         }
-        write_whole(held.0, &lines)
+        write_whole(locked.0, &lines)
     }
 }
 
-/// The last entry of each task whose log exists, for threads other than the loop: no lock of this process is taken.
-pub fn entries(places: &Places) -> Vec<Entry> {
-    live_entries(&bytes(places), places).unwrap_or_default()
+/// The last entry of each task whose log exists. For threads other than the loop: it needs no lock of this process.
+pub fn entries(paths: &StatePaths) -> Vec<Entry> {
+    live_entries(&read_index(paths), paths).unwrap_or_default()
 }
 
-/// The whole file; nothing if it cannot be read or another server keeps it locked.
-fn bytes(places: &Places) -> Vec<u8> {
-    let read = open(&places.index).and_then(|file| read_from(lock_to_read(&file)?.0, 0));
+/// The content of the index; empty if it cannot be read or another server keeps it locked.
+fn read_index(paths: &StatePaths) -> Vec<u8> {
+    let read = open(&paths.index).and_then(|file| read_from(lock_to_read(&file)?.0, 0));
     read.unwrap_or_default()
 }
 
-/// Leaves one line per task.
-fn rewrite(places: &Places) -> io::Result<()> {
-    // Not for appending: then every write would be at the end.
+/// Rewrites the file with one line per task.
+fn rewrite(paths: &StatePaths) -> io::Result<()> {
+    // Not opened for appending: then every write would be at the end.
     let file =
-        OpenOptions::new().read(true).write(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(&places.index)?;
-    let _held = locked(&file, FlockOperation::LockExclusive)?;
+        OpenOptions::new().read(true).write(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(&paths.index)?;
+    let _locked = lock_file(&file, FlockOperation::LockExclusive)?;
     let mut lines = Vec::new();
-    for entry in live_entries(&read_from(&file, 0)?, places)? {
+    for entry in live_entries(&read_from(&file, 0)?, paths)? {
         write_line(&mut lines, &entry);
     }
     if file.write_at(&lines, 0)? < lines.len() {
@@ -193,29 +193,29 @@ fn rewrite(places: &Places) -> io::Result<()> {
 }
 
 /// The last entry of each task whose log exists, in the order and with the time of the first entry.
-fn live_entries(bytes: &[u8], places: &Places) -> io::Result<Vec<Entry>> {
+fn live_entries(bytes: &[u8], paths: &StatePaths) -> io::Result<Vec<Entry>> {
     let mut positions: HashMap<TaskId, usize> = HashMap::new();
-    let mut kept: Vec<Entry> = Vec::new();
+    let mut entries: Vec<Entry> = Vec::new();
     let whole = lines(bytes).filter(|line| is_whole(line));
     for entry in whole.filter_map(|line| serde_json::from_slice::<Entry>(line).ok()) {
         match positions.get(&entry.task) {
             Some(at) => {
-                kept[*at].brief = entry.brief;
-                kept[*at].end = entry.end;
+                entries[*at].brief = entry.brief;
+                entries[*at].end = entry.end;
             }
             None => {
-                positions.insert(entry.task.clone(), kept.len());
-                kept.push(entry);
+                positions.insert(entry.task.clone(), entries.len());
+                entries.push(entry);
             }
         }
     }
     // Listed after the lines were read: a task has a log before it has a line.
     let mut logs = HashSet::new();
-    for file in fs::read_dir(&places.tasks)? {
-        logs.insert(places.tasks.join(file?.file_name()));
+    for file in fs::read_dir(&paths.tasks)? {
+        logs.insert(paths.tasks.join(file?.file_name()));
     }
-    kept.retain(|entry| logs.contains(&places.log(entry.task.as_str())));
-    Ok(kept)
+    entries.retain(|entry| logs.contains(&paths.log(entry.task.as_str())));
+    Ok(entries)
 }
 
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -239,13 +239,13 @@ fn ends_whole(file: &File) -> io::Result<bool> {
     Ok(matches!(last.last(), None | Some(b'\n')))
 }
 
-/// A lock that is held.
-struct Held<'a>(&'a File);
+/// A file that is locked until this is dropped.
+struct LockedFile<'a>(&'a File);
 
-fn locked(file: &File, how: FlockOperation) -> io::Result<Held<'_>> {
+fn lock_file(file: &File, how: FlockOperation) -> io::Result<LockedFile<'_>> {
     loop {
         match flock(file, how) {
-            Ok(()) => return Ok(Held(file)),
+            Ok(()) => return Ok(LockedFile(file)),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -253,10 +253,10 @@ fn locked(file: &File, how: FlockOperation) -> io::Result<Held<'_>> {
 }
 
 /// Tries for a limited time: another server may append or rewrite, and one that was stopped keeps the lock.
-fn lock_to_read(file: &File) -> io::Result<Held<'_>> {
+fn lock_to_read(file: &File) -> io::Result<LockedFile<'_>> {
     let pause = Timespec::try_from(INDEX_LOCK_PAUSE).map_err(io::Error::other)?;
     for _ in 0..INDEX_LOCK_TRIES {
-        match locked(file, FlockOperation::NonBlockingLockShared) {
+        match lock_file(file, FlockOperation::NonBlockingLockShared) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let _ = nanosleep(&pause);
             }
@@ -268,7 +268,7 @@ fn lock_to_read(file: &File) -> io::Result<Held<'_>> {
 
 /// The index of this state directory, if another process keeps it locked for longer than a start waits.
 pub fn locked_by_another(state: &Path) -> Option<PathBuf> {
-    let path = Places::of(state).index;
+    let path = StatePaths::of(state).index;
     let file = File::open(&path).ok()?;
     match lock_to_read(&file) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(path),
@@ -276,8 +276,8 @@ pub fn locked_by_another(state: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Closing the descriptor would not be enough: a child that is being started has a copy of it until it executes.
-impl Drop for Held<'_> {
+/// Closing the descriptor would not unlock the file at once: a child that is being started has a copy of the descriptor until it executes.
+impl Drop for LockedFile<'_> {
     fn drop(&mut self) {
         let _ = flock(self.0, FlockOperation::Unlock);
     }

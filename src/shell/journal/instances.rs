@@ -3,8 +3,8 @@
 //! whatever its content; a locked empty one to a server that is starting, or it is the file of a dead server that another one holds.
 //!
 //! The names of the files are the ids of the servers. A child process has its server's id in its environment, and a server that starts
-//! ends the children of dead servers. Each running server holds the locks of its own id and of every dead one that it found, so a
-//! child belongs to one server only.
+//! ends the children of dead servers. Each running server holds the locks of its own id and of the id of every dead server that it found,
+//! so a child belongs to one server only.
 
 use super::{failed, is_file_name, names, private_dir, private_file};
 use crate::base::id::Entropy;
@@ -19,11 +19,11 @@ use std::path::{Path, PathBuf};
 
 pub struct Instances {
     dir: PathBuf,
-    /// Never empty; the first is our own.
-    held: Vec<Held>,
+    /// The ids whose files this server has locked. Never empty; the first is our own.
+    locked: Vec<LockedId>,
 }
 
-struct Held {
+struct LockedId {
     id: String,
     /// Locked for as long as the server lives.
     file: File,
@@ -41,7 +41,7 @@ pub struct Instance {
     pub started: String,
 }
 
-impl Drop for Held {
+impl Drop for LockedId {
     fn drop(&mut self) {
         // Emptied before it is unlocked: a locked file must not name a dead server.
         let _ = self.file.set_len(0);
@@ -50,32 +50,33 @@ impl Drop for Held {
 }
 
 impl Instances {
-    /// Takes an id in a state directory, making both if need be. The id outlives the server: the next one may have it too.
+    /// Locks an id in a state directory, and creates both if they do not exist. The next server may have the same id.
     pub fn open(state: &Path, entropy: &mut Entropy) -> Result<Instances, StoreError> {
         let dir = &state.join("instances");
         private_dir(state)?;
         private_dir(dir)?;
         let mut ids: Vec<String> = names(dir).filter(|id| is_file_name(id)).collect();
         ids.sort_unstable();
-        let mut held = Vec::new();
+        let mut locked = Vec::new();
         for id in ids {
-            held.extend(Held::take(dir, id)?);
+            locked.extend(LockedId::take(dir, id)?);
         }
         // Another server may take a new id before it is locked here; then the next one is tried.
-        while held.is_empty() {
-            held.extend(Held::take(dir, entropy.uuid())?);
+        while locked.is_empty() {
+            locked.extend(LockedId::take(dir, entropy.uuid())?);
         }
-        Ok(Instances { dir: dir.to_owned(), held })
+        Ok(Instances { dir: dir.to_owned(), locked })
     }
 
     /// The id that this server marks its child processes with.
     pub fn own(&self) -> &str {
-        &self.held[0].id
+        &self.locked[0].id
     }
 
-    /// Our own id and those of servers that have ended. Children that have one of them when the server starts are left over.
+    /// Our own id and those of servers that have ended. Child processes with one of these ids that run when the server starts are those of
+    /// servers that have died.
     pub fn all(&self) -> impl Iterator<Item = &str> {
-        self.held.iter().map(|held| held.id.as_str())
+        self.locked.iter().map(|locked| locked.id.as_str())
     }
 
     pub fn dir(&self) -> &Path {
@@ -84,7 +85,7 @@ impl Instances {
 
     /// Tells other programs where this server is.
     pub fn announce(&mut self, instance: &Instance) -> Result<(), StoreError> {
-        let Held { id, file } = &mut self.held[0];
+        let LockedId { id, file } = &mut self.locked[0];
         let path = self.dir.join(id);
         let text = serde_json::to_vec(instance).expect("plain strings and numbers are JSON");
         // One write, so that a reader sees nothing or all of it.
@@ -92,15 +93,15 @@ impl Instances {
     }
 }
 
-impl Held {
-    /// None if a running server has it. The file of a dead one is emptied: while we hold its lock it would seem to be running.
-    fn take(dir: &Path, id: String) -> Result<Option<Held>, StoreError> {
+impl LockedId {
+    /// Locks an id. None if a running server has it. The file of a dead server is emptied: locked, it would look like that of a running one.
+    fn take(dir: &Path, id: String) -> Result<Option<LockedId>, StoreError> {
         let path = dir.join(&id);
         let file = private_file(&path, OpenOptions::new().create(true)).map_err(|e| failed("open", &path, &e))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
                 file.set_len(0).map_err(|e| failed("write", &path, &e))?;
-                Ok(Some(Held { id, file }))
+                Ok(Some(LockedId { id, file }))
             }
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(failed("lock", &path, &error.into())),
@@ -108,7 +109,7 @@ impl Held {
     }
 }
 
-/// The running servers of a directory, except those that are starting; ours is among them.
+/// The running servers of a directory, except those that are starting. Our own server is among them.
 pub fn living(dir: &Path) -> Vec<Instance> {
     names(dir).filter(|id| is_file_name(id)).filter_map(|id| read_locked(&dir.join(id)).ok()?).collect()
 }

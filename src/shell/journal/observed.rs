@@ -1,4 +1,4 @@
-//! A store whose appends are measured, and told to a program in the same process.
+//! A store that measures the appends to another one and passes the records to a program in the same process.
 
 use crate::base::id::TaskId;
 use crate::core::disk::store::{Archive, Maintenance, Openness, Store, StoreError};
@@ -7,17 +7,17 @@ use crate::task::log::brief::Brief;
 use crate::task::log::record::Record;
 use std::sync::Arc;
 
-/// Is given every record after the store has it, in the order of each task. It runs on the loop's thread: it must not wait, or all
-/// clients wait with it.
+/// Is called with every record after the store has it, in the order of each task. It runs on the loop's thread, so it must not block: all
+/// clients would wait.
 pub type Watch = Box<dyn FnMut(&TaskId, &Record) + Send>;
 
-pub struct Observed {
+pub struct ObservedStore {
     pub store: Box<dyn Store>,
     pub stopwatch: Stopwatch,
     pub watch: Option<Watch>,
 }
 
-impl Store for Observed {
+impl Store for ObservedStore {
     fn create(&mut self, task: &TaskId, brief: &Brief) -> Result<(), StoreError> {
         self.store.create(task, brief)
     }

@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 use std::io;
 use std::path::Path;
 
-/// The rules, and what to tell the user when there is something wrong with the file.
+/// The rules, and a message for the user if the file cannot be used.
 #[derive(Debug, Default, PartialEq)]
 pub struct Saved {
     pub rules: Vec<Value>,
     pub message: Option<String>,
 }
 
-/// Reads the rules as they are written. A missing file is no rules.
+/// Reads the rules as they are written. A missing file has no rules.
 pub fn read(path: &Path, most: u64) -> Saved {
     match parse(path, most) {
         Ok(rules) => Saved { rules, message: None },

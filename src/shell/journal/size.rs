@@ -1,11 +1,12 @@
-//! How many bytes the state directory has, and which tasks to delete if these are too many: the oldest that have ended, then the oldest
-//! conversations in which nothing is going on.
+//! How many bytes the state directory has, and which tasks to delete if these are too many: first the oldest tasks that have ended, then
+//! the oldest idle conversations.
 //!
-//! Content is shared between journals, so it counts only as long as a journal that stays names it. To know that, all journals are read;
-//! that is done only if the directory is too large. Content that no journal names does not count: it is deleted by the sweep.
+//! Journals share stored content, so content counts as long as a remaining journal names it. To find that out, all journals are read,
+//! but only if the directory is too large. Content that no journal names does not count: [`FileBlobs::sweep`](super::blobs::FileBlobs::sweep)
+//! deletes it.
 
 use super::blobs::read_names;
-use super::index::{self, Entry, Places};
+use super::index::{self, Entry, StatePaths};
 use super::names;
 use crate::base::id::{ContextId, TaskId};
 use crate::core::disk::store::Excess;
@@ -16,50 +17,51 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where the bytes are.
-pub struct Measured<'a> {
-    pub places: &'a Places,
+/// The paths whose sizes count.
+pub struct DiskUsage<'a> {
+    pub paths: &'a StatePaths,
     pub markers: &'a Path,
     pub outputs: &'a Path,
     pub blobs: &'a Path,
 }
 
-impl Measured<'_> {
-    /// What to delete so that at most `most` bytes are left. Tasks in `kept` are not deleted.
+impl DiskUsage<'_> {
+    /// Which tasks to delete so that at most `most` bytes remain. Tasks in `kept` are not deleted.
     pub fn excess(&self, most: u64, kept: &HashSet<TaskId>) -> io::Result<Excess> {
         let blobs = self.blob_sizes()?;
-        let others = bytes_below(&self.places.tasks)? + bytes_below(self.outputs)?;
+        let others = bytes_below(&self.paths.tasks)? + bytes_below(self.outputs)?;
         let bytes = others + blobs.values().sum::<u64>();
         if bytes <= most {
             return Ok(Excess { bytes, delete: Vec::new() });
         }
         let mut uses: HashMap<String, u32> = HashMap::new();
-        for journal in fs::read_dir(&self.places.tasks)? {
+        for journal in fs::read_dir(&self.paths.tasks)? {
             self.names_in(&journal?.path())?.into_iter().for_each(|name| *uses.entry(name).or_default() += 1);
         }
         let size = |hash: &String| blobs.get(hash).copied().unwrap_or_default();
         let bytes = others + uses.keys().map(size).sum::<u64>();
-        let (mut left, mut delete) = (bytes, Vec::new());
+        let (mut remaining, mut delete) = (bytes, Vec::new());
         for task in self.oldest(kept) {
-            if left <= most || delete.len() == TASKS_DELETED_AT_ONCE {
+            if remaining <= most || delete.len() == TASKS_DELETED_AT_ONCE {
                 break;
             }
-            let log = self.places.log(task.as_str());
+            let log = self.paths.log(task.as_str());
             let mut freed = fs::metadata(&log)?.len() + bytes_below(&self.outputs.join(task.as_str()))?;
             for name in self.names_in(&log)? {
                 let count = uses.entry(name.clone()).or_insert(1);
                 *count -= 1;
                 freed += if *count == 0 { size(&name) } else { 0 };
             }
-            left = left.saturating_sub(freed);
+            remaining = remaining.saturating_sub(freed);
             delete.push(task);
         }
         Ok(Excess { bytes, delete })
     }
 
-    /// The tasks that may be deleted, in that order. One that a later task continues is part of its conversation and stays.
+    /// The tasks that may be deleted, in the order in which they are deleted. A task that a later one continues is part of the later one's
+    /// conversation and is not among them.
     fn oldest(&self, kept: &HashSet<TaskId>) -> Vec<TaskId> {
-        let mut entries = index::entries(self.places);
+        let mut entries = index::entries(self.paths);
         entries.sort_by_key(|entry| entry.at);
         let context = |entry: &Entry| (entry.brief.partition(), entry.brief.context.clone());
         let last: HashMap<(Partition, ContextId), TaskId> =
@@ -68,7 +70,7 @@ impl Measured<'_> {
         entries.retain(|entry| {
             let brief = &entry.brief;
             (brief.state.is_terminal() || brief.idle)
-                // The time of a log that cannot be read is not known; it is kept for the operator.
+                // A log that cannot be read has the time 0; it is kept for the operator.
                 && brief.at > 0
                 && !kept.contains(&entry.task)
                 && !open.contains(entry.task.as_str())
@@ -96,7 +98,7 @@ impl Measured<'_> {
     }
 }
 
-/// The lengths of all files in a directory and in the directories in it. One that does not exist has none.
+/// The sum of the lengths of all files in a directory and its direct subdirectories; 0 if the directory does not exist.
 fn bytes_below(dir: &Path) -> io::Result<u64> {
     let mut sum = 0;
     for (path, bytes) in files_in(dir)? {
@@ -113,7 +115,7 @@ fn files_in(dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     let mut files = Vec::new();
     for entry in entries {
         let entry = entry?;
-        // One that is gone meanwhile has no length.
+        // A file that was deleted meanwhile is left out.
         files.extend(entry.metadata().ok().map(|data| (entry.path(), data.len())));
     }
     Ok(files)

@@ -13,7 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory of its own for each test, gone afterwards.
+/// A state directory for one test, which is deleted afterwards.
 pub(super) struct Scratch(pub PathBuf, Mutex<Vec<Instances>>);
 
 impl Scratch {
@@ -28,11 +28,11 @@ impl Scratch {
     }
 
     pub fn open_with(&self, limits: &Limits) -> Journal {
-        // Each journal is another server's: the ids stay locked until the end of the test.
+        // Each journal belongs to another server: the ids stay locked until the end of the test.
         let instances = self.instances();
         let mut journal = Journal::open(&self.0, limits, &instances).unwrap();
         self.1.lock().unwrap().push(instances);
-        // Tests of the index count its chores only.
+        // Tests of the index count only the maintenance of the index.
         journal.swept_ms = u64::MAX / 2;
         journal
     }
@@ -95,22 +95,22 @@ pub(super) fn lines(records: &[Record]) -> Vec<u8> {
     out
 }
 
-fn three(task: &str) -> [Record; 3] {
+fn three_records(task: &str) -> [Record; 3] {
     [created(task, "c"), text(2, "two"), text(3, "three")]
 }
 
 /// A journal with one task of three events, closed again.
-fn written(scratch: &Scratch, task: &str) {
+fn write_task(scratch: &Scratch, task: &str) {
     let mut journal = scratch.open();
     journal.create(&task.into(), &Brief::bare("c".into())).unwrap();
-    journal.append(&task.into(), &lines(&three(task)), Openness::Settled).unwrap();
+    journal.append(&task.into(), &lines(&three_records(task)), Openness::Settled).unwrap();
 }
 
 #[test]
 fn a_log_is_removed_only_when_no_server_has_it_open() {
     let scratch = Scratch::new();
-    written(&scratch, "a");
-    written(&scratch, "b");
+    write_task(&scratch, "a");
+    write_task(&scratch, "b");
     let (mut one, other) = (scratch.open(), scratch.open());
     let lines = lines(&[text(4, "four")]);
     one.archive().open(&"a".into()).unwrap();
@@ -135,8 +135,8 @@ fn a_log_is_removed_only_when_no_server_has_it_open() {
 #[test]
 fn kept_output_is_removed_with_its_log_or_by_a_later_sweep() {
     let scratch = Scratch::new();
-    written(&scratch, "a");
-    written(&scratch, "b");
+    write_task(&scratch, "a");
+    write_task(&scratch, "b");
     let mut journal = scratch.open();
     let outputs = journal.archive().outputs().expect("a directory");
     let keep = |task: &str| {
@@ -196,14 +196,14 @@ fn load(journal: &mut Journal, task: &str) -> Result<Vec<Record>, StoreError> {
     Ok(records)
 }
 
-/// What a start learns of a task, but for how it stands.
-type Learnt = (String, String, bool);
+/// What a start reads of a task: its id, its context, whether it is open.
+type KnownTask = (String, String, bool);
 
-fn known(task: &str, context: &str, open: bool) -> Learnt {
+fn known(task: &str, context: &str, open: bool) -> KnownTask {
     (task.into(), context.into(), open)
 }
 
-fn learnt(known: Vec<Known>) -> Vec<Learnt> {
+fn known_tasks(known: Vec<Known>) -> Vec<KnownTask> {
     let each = known.into_iter().map(|known| {
         let context = known.brief.context.to_string();
         (known.task.to_string(), context, known.open)
@@ -212,11 +212,11 @@ fn learnt(known: Vec<Known>) -> Vec<Learnt> {
 }
 
 #[test]
-fn what_was_appended_is_there_after_a_restart() {
+fn events_are_there_after_a_restart() {
     let scratch = Scratch::new();
     let mut journal = scratch.open();
     journal.create(&"t".into(), &Brief::bare("c".into())).unwrap();
-    let records = three("t");
+    let records = three_records("t");
     for record in &records {
         journal.append(&"t".into(), &lines(std::slice::from_ref(record)), Openness::Open).unwrap();
     }
@@ -224,7 +224,7 @@ fn what_was_appended_is_there_after_a_restart() {
     assert_eq!(load(&mut journal, "t").unwrap(), records);
     drop(journal);
     let mut journal = scratch.open();
-    assert_eq!(learnt(journal.archive().known()), [known("t", "c", true)]);
+    assert_eq!(known_tasks(journal.archive().known()), [known("t", "c", true)]);
     assert_eq!(load(&mut journal, "t").unwrap(), records);
     let again = journal.create(&"t".into(), &Brief::bare("c".into())).unwrap_err();
     assert!(again.message.contains("exists already"), "{again}");
@@ -235,7 +235,7 @@ fn other_users_can_read_no_file() {
     let scratch = Scratch::new();
     let mut journal = scratch.open();
     journal.create(&"t".into(), &Brief::bare("c".into())).unwrap();
-    journal.append(&"t".into(), &lines(&three("t")), Openness::Open).unwrap();
+    journal.append(&"t".into(), &lines(&three_records("t")), Openness::Open).unwrap();
     journal.archive().blobs().put(b"abc").unwrap();
     let mut seen = Vec::new();
     let mut look = vec![scratch.0.clone()];
@@ -258,25 +258,25 @@ fn other_users_can_read_no_file() {
 #[test]
 fn a_task_has_one_server_at_a_time() {
     let scratch = Scratch::new();
-    written(&scratch, "t");
+    write_task(&scratch, "t");
     let (mut first, mut second) = (scratch.open(), scratch.open());
     let reading = first.archive().open(&"t".into()).unwrap();
     let error = load(&mut second, "t").unwrap_err();
     assert!(error.message.contains("another server"), "{error}");
-    assert_eq!(learnt(second.archive().known()), [known("t", "c", false)], "locked, but listed");
+    assert_eq!(known_tasks(second.archive().known()), [known("t", "c", false)], "locked, but listed");
     first.close(&"t".into());
     assert!(load(&mut second, "t").is_err(), "somebody still reads it");
     assert!(load(&mut first, "t").is_ok(), "it is still the first one's");
     first.close(&"t".into());
     drop(reading);
-    assert_eq!(load(&mut second, "t").unwrap(), three("t"));
+    assert_eq!(load(&mut second, "t").unwrap(), three_records("t"));
 }
 
 /// The loop creates logs, so it may not look for the other server, which takes opening files.
 #[test]
 fn a_log_that_another_server_has_locked_cannot_be_created() {
     let scratch = Scratch::new();
-    written(&scratch, "t");
+    write_task(&scratch, "t");
     let (ours, mut theirs) = (scratch.open(), scratch.open());
     ours.archive().open(&"t".into()).unwrap();
     let error = theirs.create(&"t".into(), &Brief::bare("c".into())).unwrap_err();
@@ -287,10 +287,10 @@ fn a_log_that_another_server_has_locked_cannot_be_created() {
 }
 
 #[test]
-fn a_log_that_was_lent_is_anybodys_when_it_was_read() {
+fn a_lent_log_is_unlocked_after_it_was_read() {
     let scratch = Scratch::new();
     for task in ["lent", "loaded"] {
-        written(&scratch, task);
+        write_task(&scratch, task);
     }
     let (ours, theirs) = (scratch.open(), scratch.open());
     let [lent, loaded] = ["lent", "loaded"].map(TaskId::from);
@@ -304,10 +304,10 @@ fn a_log_that_was_lent_is_anybodys_when_it_was_read() {
 }
 
 #[test]
-fn the_marker_follows_the_task() {
+fn there_is_a_marker_while_a_task_is_open() {
     let scratch = Scratch::new();
     let mut journal = scratch.open();
-    let (task, batch) = (TaskId::from("t"), three("t").map(|r| lines(&[r])));
+    let (task, batch) = (TaskId::from("t"), three_records("t").map(|r| lines(&[r])));
     journal.create(&task, &Brief::bare("c".into())).unwrap();
     assert!(!scratch.marked("t"));
     for (line, open) in batch.iter().zip([Openness::Open, Openness::Settled, Openness::Open]) {
@@ -318,23 +318,23 @@ fn the_marker_follows_the_task() {
     assert!(scratch.marked("t"), "closing settles nothing");
     drop(journal);
     let mut journal = scratch.open();
-    assert_eq!(learnt(journal.archive().known()), [known("t", "c", true)]);
+    assert_eq!(known_tasks(journal.archive().known()), [known("t", "c", true)]);
     journal.archive().open(&task).unwrap();
     journal.append(&task, b"", Openness::Settled).unwrap();
-    assert_eq!(learnt(journal.archive().known()), [known("t", "c", false)]);
+    assert_eq!(known_tasks(journal.archive().known()), [known("t", "c", false)]);
 }
 
 #[test]
-fn the_index_is_found_again_from_the_logs() {
+fn the_index_is_rebuilt_from_the_logs() {
     let scratch = Scratch::new();
     for task in ["b", "a"] {
-        written(&scratch, task);
+        write_task(&scratch, task);
     }
     scratch.open().create(&"never".into(), &Brief::bare("c".into())).unwrap();
     let index = scratch.0.join("index.jsonl");
     let whole = fs::read(&index).unwrap();
     let all = |known: Vec<Known>| {
-        let mut known = learnt(known);
+        let mut known = known_tasks(known);
         known.sort();
         known
     };
@@ -342,7 +342,7 @@ fn the_index_is_found_again_from_the_logs() {
     for cut in 0..=whole.len() {
         fs::write(&index, &whole[..cut]).unwrap();
         assert_eq!(all(scratch.open().archive().known()), expected, "cut at {cut}");
-        written(&scratch, "late");
+        write_task(&scratch, "late");
         fs::remove_file(scratch.log("late")).unwrap();
         assert_eq!(all(scratch.open().archive().known()), expected, "cut at {cut}");
         assert!(fs::read(&index).unwrap().ends_with(b"\n"), "cut at {cut}");
@@ -373,9 +373,9 @@ fn a_log_without_a_readable_first_line_is_listed() {
     let scratch = Scratch::new();
     let mut journal = scratch.open();
     fs::write(scratch.log("t"), "{}\n").unwrap();
-    assert_eq!(learnt(journal.archive().known()), [known("t", "", false)]);
+    assert_eq!(known_tasks(journal.archive().known()), [known("t", "", false)]);
     assert!(load(&mut journal, "t").is_err());
-    assert_eq!(learnt(journal.archive().known()), Vec::<Learnt>::new());
+    assert_eq!(known_tasks(journal.archive().known()), Vec::<KnownTask>::new());
 }
 
 #[test]
@@ -396,7 +396,7 @@ fn an_id_is_a_plain_file_name_or_nothing() {
 }
 
 #[test]
-fn pages_are_whole_lines_however_long() {
+fn a_page_is_whole_lines() {
     let scratch = Scratch::new();
     let mut journal = scratch.open();
     let (task, long) = (TaskId::from("t"), "x".repeat(200_000));
@@ -415,7 +415,7 @@ fn pages_are_whole_lines_however_long() {
     assert!(file.page(0, 1 << 20).unwrap() == lines(&records));
 }
 
-/// Runs a test in a process of its own, because it changes what belongs to the whole process. True: this is that process.
+/// Runs a test again in a process of its own, because it changes limits of the whole process. True: this is that process.
 pub(super) fn alone(test: &str) -> bool {
     const INNER: &str = "JOURNAL_TEST_ALONE";
     if std::env::var_os(INNER).is_some() {
@@ -432,16 +432,16 @@ pub(super) fn alone(test: &str) -> bool {
     false
 }
 
-/// A limit on the size of files makes the system write a part and stop, as a full disk does.
+/// With a limit on the size of files the system writes only a part, as with a full disk.
 #[test]
-fn a_short_write_is_cut_back_and_can_be_given_again() {
-    if !alone("shell::journal::tests::a_short_write_is_cut_back_and_can_be_given_again") {
+fn a_short_write_is_truncated_and_can_be_repeated() {
+    if !alone("shell::journal::tests::a_short_write_is_truncated_and_can_be_repeated") {
         return;
     }
     let scratch = Scratch::new();
     let mut journal = scratch.open();
     let task = TaskId::from("t");
-    let [first, second, third] = three("t").map(|record| lines(&[record]));
+    let [first, second, third] = three_records("t").map(|record| lines(&[record]));
     journal.create(&task, &Brief::bare("c".into())).unwrap();
     journal.append(&task, &first, Openness::Settled).unwrap();
     let before = getrlimit(Resource::Fsize);
@@ -457,13 +457,13 @@ fn a_short_write_is_cut_back_and_can_be_given_again() {
         let named = format!("{trial:?}").matches("journal-").count();
         assert_eq!(named, 1, "only the message names the place: {trial:?}");
         assert_eq!(fs::read(scratch.log("t")).unwrap(), first);
-        assert_eq!(load(&mut journal, "t").unwrap(), three("t")[..1]);
+        assert_eq!(load(&mut journal, "t").unwrap(), three_records("t")[..1]);
     }
     setrlimit(Resource::Fsize, before).unwrap();
     assert_eq!(journal.archive().probe(), Ok(()));
     assert!(!names(&scratch.0).any(|name| name.starts_with("trial")));
     journal.append(&task, &more, Openness::Settled).unwrap();
-    assert_eq!(load(&mut journal, "t").unwrap(), three("t"));
+    assert_eq!(load(&mut journal, "t").unwrap(), three_records("t"));
 }
 
 #[test]

@@ -12,37 +12,38 @@ use std::sync::Arc;
 
 const FOLDER: &str = ".gemini";
 
-/// The id of a workspace in which a task is to be created, or is to be continued that has been created. A workspace that cannot be
-/// written has none: its tasks stay with their instance.
+/// The id of a workspace, for a task that is created or continued in it. Only for a new task the id is created. A workspace that cannot
+/// be written has no id: only the instance that created its tasks can continue them.
 pub fn of(workspace: &Path, wish: SiteWish) -> Option<Arc<str>> {
     match wish {
-        SiteWish::KnownPlace => known(workspace).ok(),
-        SiteWish::Place | SiteWish::Commands | SiteWish::StartedCommands => made(workspace).ok(),
+        SiteWish::KnownPlace => read(workspace).ok(),
+        SiteWish::Place | SiteWish::Commands | SiteWish::StartedCommands => read_or_create(workspace).ok(),
     }
 }
 
-/// The id of a workspace. It is made if there is none.
-pub fn made(workspace: &Path) -> io::Result<Arc<str>> {
+/// The id of a workspace. It is created if there is none.
+pub fn read_or_create(workspace: &Path) -> io::Result<Arc<str>> {
     let (folder, path) = (workspace.join(FOLDER), file(workspace));
     fs::create_dir_all(&folder)?;
-    // It may come with a repository, and lead anywhere.
+    // A link may come with a repository, and lead anywhere.
     if fs::symlink_metadata(&folder)?.is_symlink() {
         return Err(io::Error::other(format!("{} is a link", folder.display())));
     }
     if !path.exists() {
-        make(&folder, &path)?;
+        create(&folder, &path)?;
     }
-    known(workspace)
+    read(workspace)
 }
 
-/// Makes the file with the id, unless another instance makes it at the same time: nobody reads an id that is not whole.
-fn make(folder: &Path, path: &Path) -> io::Result<()> {
+/// Creates the file with the id, unless another instance creates it at the same time. The file gets its name when it is complete, so that
+/// nobody reads a part of an id.
+fn create(folder: &Path, path: &Path) -> io::Result<()> {
     let id = sys::entropy().uuid();
     let aside = folder.join(format!("a2a-workspace-{id}"));
     let created = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
     let linked =
         created(&aside).and_then(|mut file| file.write_all(id.as_bytes())).and_then(|()| fs::hard_link(&aside, path));
-    // If it cannot be deleted, it is in nobody's way.
+    // If the temporary file cannot be deleted, it does no harm.
     let _ = fs::remove_file(&aside);
     let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AlreadyExists;
     match linked {
@@ -56,8 +57,8 @@ fn make(folder: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
-/// The id that a workspace has.
-fn known(workspace: &Path) -> io::Result<Arc<str>> {
+/// The id that a workspace has already.
+fn read(workspace: &Path) -> io::Result<Arc<str>> {
     let path = file(workspace);
     let text = read_plain(&path, WORKSPACE_ID_BYTES)?.unwrap_or_default();
     match text.trim() {
@@ -81,7 +82,8 @@ mod tests {
         for n in 0..200 {
             let workspace = root.join(n.to_string());
             let ids: Vec<_> = thread::scope(|scope| {
-                let makers: Vec<_> = (0..4).map(|_| scope.spawn(|| made(&workspace).expect("an id"))).collect();
+                let makers: Vec<_> =
+                    (0..4).map(|_| scope.spawn(|| read_or_create(&workspace).expect("an id"))).collect();
                 makers.into_iter().map(|maker| maker.join().expect("it ends")).collect()
             });
             assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");

@@ -24,7 +24,7 @@ use crate::shell::event_loop::server;
 use crate::shell::event_loop::signals::Signals;
 use crate::shell::event_loop::sys;
 use crate::shell::journal::instances::{Instance, Instances};
-use crate::shell::journal::observed::Observed;
+use crate::shell::journal::observed::ObservedStore;
 use crate::shell::journal::saved_rules;
 use crate::shell::peers::peer_check::PeerCheck;
 use crate::shell::start::access::{access, discovery};
@@ -71,7 +71,7 @@ pub(super) fn assemble(mut plan: Plan) -> Result<Server, OpenError> {
     let stopwatch = Stopwatch::default();
     let Records { store, audit, shared, workspace: workspace_id, tools } =
         store(&mut plan, &instances, &workspace, &stopwatch)?;
-    let store = Box::new(Observed { store, stopwatch: stopwatch.clone(), watch: plan.watch.take() });
+    let store = Box::new(ObservedStore { store, stopwatch: stopwatch.clone(), watch: plan.watch.take() });
     let mut listeners = listeners(&plan, instances.own())?;
     let service_manager = service_manager(&plan);
     let metrics = plan.settings.operation.metrics_listen.map(Listener::open_metrics);

@@ -1,4 +1,4 @@
-//! `gemini-a2a tasks reindex`: makes the index of the tasks anew from their logs. The index is only a cache, so nothing is lost by it.
+//! `gemini-a2a tasks reindex`: rebuilds the index of the tasks from their logs. The index is only a cache, so nothing is lost.
 
 #[cfg(feature = "bucket")]
 use crate::bucket::Bucket;
@@ -6,7 +6,7 @@ use crate::config::options::Flag;
 #[cfg(feature = "bucket")]
 use crate::shell::bucket::{chosen, reindex::reindex};
 use crate::shell::headless;
-use crate::shell::journal::index::{self, Entry, Places};
+use crate::shell::journal::index::{self, Entry, StatePaths};
 use crate::shell::journal::instances;
 #[cfg(feature = "bucket")]
 use crate::shell::start::assemble::lookup;
@@ -27,21 +27,21 @@ use std::path::Path;
 #[cfg(feature = "bucket")]
 use std::sync::Arc;
 
-/// What was repaired, in one line.
+/// Rebuilds the index. Returns one line about what was repaired.
 pub fn run(flags: &[Flag], environment: Vec<(OsString, OsString)>) -> Result<String, String> {
     let Configured { mut plan, .. } = configure(flags, environment, Commands::built_in(), LogOutput::Nowhere)?;
     #[cfg(feature = "bucket")]
     if let Some(bucket) = bucket(&plan)? {
         return reindex(bucket);
     }
-    let (state, places) = (plan.state.clone(), Places::of(&plan.state));
+    let (state, paths) = (plan.state.clone(), StatePaths::of(&plan.state));
     if let Some(running) = instances::living(&state.join("instances")).first() {
         return Err(format!("a server runs with {}: {}; stop it first", state.display(), running.url));
     }
-    let before = index::entries(&places);
-    if places.index.exists() {
-        let emptied = OpenOptions::new().write(true).open(&places.index).and_then(|file| file.set_len(0));
-        emptied.map_err(|error| format!("{} cannot be written: {error}", places.index.display()))?;
+    let before = index::entries(&paths);
+    if paths.index.exists() {
+        let emptied = OpenOptions::new().write(true).open(&paths.index).and_then(|file| file.set_len(0));
+        emptied.map_err(|error| format!("{} cannot be written: {error}", paths.index.display()))?;
     }
     headless::restrict(&mut plan);
     plan.signals = SignalHandling::Untouched;
@@ -52,7 +52,7 @@ pub fn run(flags: &[Flag], environment: Vec<(OsString, OsString)>) -> Result<Str
     // A server that lists its tasks has added those that its index lacks.
     sessions::list(stream, Path::new("")).map_err(failed)?;
     running.end().map_err(failed)?;
-    Ok(changes(&before, &index::entries(&places)))
+    Ok(changes(&before, &index::entries(&paths)))
 }
 
 /// The bucket that the tasks are in, if they are in one.

@@ -20,7 +20,7 @@ pub fn run(replay: &Replay, out: impl Write) -> Result<(), String> {
     let journal = std::fs::read(file).map_err(|e| format!("{file} cannot be read: {e}"))?;
     let tools = Tools::new(&Toolbox::built_in().specs());
     let mut out = io::BufWriter::new(out);
-    let log = Log { journal: &journal, blobs: &FileBlobs::beside(file.as_ref()) };
+    let log = Log { journal: &journal, blobs: &FileBlobs::of_journal(file.as_ref()) };
     let shown = match (replay.shown, replay.at) {
         (Shown::Dialect(view), Some(at)) => snapshot(log, view, at, &mut out),
         (Shown::Dialect(view), None) => events(log, view, &tools, &mut out),

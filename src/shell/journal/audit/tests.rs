@@ -119,7 +119,7 @@ fn workers_flush_and_begin_parts_at_the_same_time() {
         }
     });
     assert_eq!(verified(&whole(&scratch)), head);
-    assert!(lock(&file.current).before.is_empty());
+    assert!(lock(&file.current).unflushed.is_empty());
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn the_journal_has_a_worker_begin_the_next_part() {
     let scratch = Scratch::new();
     let instances = Instances::open(scratch.path(), &mut sys::entropy()).expect("an id");
     let mut journal = Journal::open(scratch.path(), &Limits::default(), &instances).expect("a journal");
-    assert!(journal.append_audit(b"").is_err(), "it keeps no audit yet");
+    assert!(journal.append_audit(b"").is_err(), "there is no audit yet");
     let Opened { file, mut head, .. } = AuditFile::open(scratch.path(), INSTANCE, 1_000).expect("an audit");
     journal.keep_audit(file);
     for n in 0..20 {

@@ -6,7 +6,7 @@ use crate::shell::journal::tests::{Scratch, alone, created, lines as records};
 use crate::task::machine::state::TaskState;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Where a test's index is.
+/// The path of a test's index.
 fn index(scratch: &Scratch) -> PathBuf {
     scratch.0.join("index.jsonl")
 }
@@ -22,13 +22,13 @@ fn begin(journal: &mut Journal, task: &str) {
     journal.append(&task.into(), &first, Openness::Settled).unwrap();
 }
 
-/// The task comes to rest for the `n`th time.
+/// The task becomes idle for the `n`th time.
 fn rest(journal: &mut Journal, task: &str, n: u64) {
     let brief = Brief { at: n, state: TaskState::InputRequired, ..Brief::bare("c".into()) };
     journal.update_summary(&task.into(), &brief);
 }
 
-/// Each task with its last rest, as a start learns of them.
+/// Each task with the time when it last became idle, as a start reads them.
 fn rests(journal: &mut Journal) -> Vec<(String, u64)> {
     let known = journal.archive().known().into_iter();
     known.map(|known| (known.task.to_string(), known.brief.at)).collect()
@@ -45,7 +45,7 @@ fn one(task: &str, n: u64) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn a_start_writes_it_anew_when_more_lines_are_spent_than_may_be() {
+fn a_start_rewrites_an_index_with_too_many_stale_lines() {
     for (stale_lines, left) in [(3, 4), (4, 1)] {
         let scratch = Scratch::new();
         let mut before = journal(&scratch, 100);
@@ -61,7 +61,7 @@ fn a_start_writes_it_anew_when_more_lines_are_spent_than_may_be() {
 }
 
 #[test]
-fn a_long_one_is_written_anew_only_when_half_of_it_is_spent() {
+fn a_long_index_is_rewritten_only_when_half_of_its_lines_are_stale() {
     let scratch = Scratch::new();
     let mut before = journal(&scratch, 100);
     for task in ["a", "b", "c"] {
@@ -79,7 +79,7 @@ fn a_long_one_is_written_anew_only_when_half_of_it_is_spent() {
 }
 
 #[test]
-fn a_running_server_has_it_done_beside_the_loop_and_goes_on() {
+fn a_worker_rewrites_the_index_while_the_server_goes_on() {
     let scratch = Scratch::new();
     let (mut ours, mut other) = (journal(&scratch, 3), journal(&scratch, 100));
     begin(&mut ours, "t");
@@ -113,21 +113,21 @@ fn a_crash_at_any_byte_leaves_the_last_line_of_a_task_or_none() {
     for task in ["a", "b", "long", "c"] {
         begin(&mut ours, task);
     }
-    let places = ours.files.places.clone();
+    let paths = ours.files.paths.clone();
     let mut all_rest = |rests: &[(&str, u64)]| rests.iter().for_each(|(task, n)| rest(&mut ours, task, *n));
     all_rest(&[("a", 1), ("b", 1767225600123), ("long", 3), ("c", 4)]);
-    rewrite(&places).unwrap();
+    rewrite(&paths).unwrap();
     // The new line of `a` moves that of `b` by three bytes: at some borders, the only line of `b` lacks three digits of its time.
     all_rest(&[("c", 6), ("long", 7), ("a", 9999)]);
     let old = fs::read(index(&scratch)).unwrap();
-    rewrite(&places).unwrap();
+    rewrite(&paths).unwrap();
     let new = fs::read(index(&scratch)).unwrap();
     assert_eq!(lines(&new).count(), 4);
-    let last = live_entries(&new, &places).unwrap();
-    assert_eq!(last, live_entries(&old, &places).unwrap());
+    let last = live_entries(&new, &paths).unwrap();
+    assert_eq!(last, live_entries(&old, &paths).unwrap());
     for cut in 0..=new.len() {
         let mixed = [&new[..cut], &old[cut..]].concat();
-        let found = live_entries(&mixed, &places).unwrap();
+        let found = live_entries(&mixed, &paths).unwrap();
         let is_last = |entry: &Entry| last.iter().any(|it| Entry { at: it.at, ..entry.clone() } == *it);
         assert!(found.iter().all(is_last), "cut at {cut}: {found:?}");
         // Lost are the line at the border, and of tasks whose last line has become longer those that it overwrites.
@@ -136,7 +136,7 @@ fn a_crash_at_any_byte_leaves_the_last_line_of_a_task_or_none() {
 }
 
 #[test]
-fn what_others_add_is_not_lost() {
+fn lines_of_other_servers_are_not_lost() {
     let scratch = Scratch::new();
     let (mut ours, mut other) = (journal(&scratch, 100), journal(&scratch, 100));
     begin(&mut ours, "t");
@@ -146,15 +146,15 @@ fn what_others_add_is_not_lost() {
     for cut in 0..=whole.len() {
         fs::write(index(&scratch), &whole[..cut]).unwrap();
         rest(&mut other, "t", 2);
-        rewrite(&other.files.places).unwrap();
+        rewrite(&other.files.paths).unwrap();
         rest(&mut ours, "t", 3);
-        rewrite(&ours.files.places).unwrap();
+        rewrite(&ours.files.paths).unwrap();
         assert_eq!((line_count(&scratch), rests(&mut scratch.open())), (1, one("t", 3)), "cut at {cut}");
     }
 }
 
 #[test]
-fn tasks_that_were_removed_take_their_lines_with_them() {
+fn the_lines_of_deleted_tasks_are_removed() {
     let scratch = Scratch::new();
     let mut ours = journal(&scratch, 3);
     for task in ["a", "b", "c", "d", "e"] {
@@ -169,7 +169,7 @@ fn tasks_that_were_removed_take_their_lines_with_them() {
     assert_eq!(line_count(&scratch), 1);
     assert_eq!(rests(&mut ours), one("e", 0));
     ours.archive().remove(&"e".into()).unwrap();
-    rewrite(&ours.files.places).unwrap();
+    rewrite(&ours.files.paths).unwrap();
     assert_eq!(fs::read(index(&scratch)).unwrap(), b"");
     assert_eq!(rests(&mut scratch.open()), []);
 }
@@ -180,7 +180,7 @@ fn a_writer_without_the_lock_does_not_wait_and_appends_later() {
     let mut ours = journal(&scratch, 100);
     begin(&mut ours, "t");
     let theirs = open(&index(&scratch)).unwrap();
-    let held = locked(&theirs, FlockOperation::LockExclusive).unwrap();
+    let held = lock_file(&theirs, FlockOperation::LockExclusive).unwrap();
     begin(&mut ours, "u");
     rest(&mut ours, "t", 1);
     rest(&mut ours, "t", 2);
@@ -192,20 +192,20 @@ fn a_writer_without_the_lock_does_not_wait_and_appends_later() {
 }
 
 #[test]
-fn a_start_that_cannot_lock_it_reads_the_journals() {
+fn a_start_that_cannot_lock_the_index_reads_the_journals() {
     let scratch = Scratch::new();
     let mut ours = journal(&scratch, 100);
     begin(&mut ours, "t");
     rest(&mut ours, "t", 1);
     let theirs = open(&index(&scratch)).unwrap();
-    let _held = locked(&theirs, FlockOperation::LockExclusive).unwrap();
+    let _held = lock_file(&theirs, FlockOperation::LockExclusive).unwrap();
     assert_eq!(rests(&mut scratch.open()), one("t", 1001), "the time of its only event");
 }
 
-/// A limit on the size of files makes the system write a part and stop, as a full disk does.
+/// With a limit on the size of files the system writes only a part, as with a full disk.
 #[test]
-fn a_full_disk_costs_neither_the_old_one_nor_what_was_to_be_added() {
-    if !alone("shell::journal::index::tests::a_full_disk_costs_neither_the_old_one_nor_what_was_to_be_added") {
+fn a_full_disk_loses_neither_old_nor_pending_lines() {
+    if !alone("shell::journal::index::tests::a_full_disk_loses_neither_old_nor_pending_lines") {
         return;
     }
     let scratch = Scratch::new();
@@ -220,7 +220,7 @@ fn a_full_disk_costs_neither_the_old_one_nor_what_was_to_be_added() {
     };
     let whole = fs::read(index(&scratch)).unwrap();
     most(20);
-    rewrite(&ours.files.places).unwrap_err();
+    rewrite(&ours.files.paths).unwrap_err();
     assert_eq!(fs::read(index(&scratch)).unwrap(), whole);
     most(whole.len() + 20);
     rest(&mut ours, "t", 3);
@@ -229,7 +229,7 @@ fn a_full_disk_costs_neither_the_old_one_nor_what_was_to_be_added() {
     assert_eq!(rests(&mut scratch.open()), one("t", 2));
     assert!(ours.take_maintenance().is_none());
     assert_eq!(rests(&mut scratch.open()), one("t", 3));
-    rewrite(&ours.files.places).unwrap();
+    rewrite(&ours.files.paths).unwrap();
     assert_eq!(line_count(&scratch), 1);
     assert_eq!(rests(&mut scratch.open()), one("t", 3));
 }

@@ -1,22 +1,22 @@
-//! Logs that are torn, changed, shortened, or of a newer version.
+//! Logs that are truncated, damaged, shortened, or of a newer version.
 
 use super::*;
 
 #[test]
-fn a_line_torn_anywhere_is_cut_and_the_log_goes_on() {
-    let whole = lines(&three("t"));
-    let last = lines(&three("t")[..2]).len();
+fn an_incomplete_last_line_is_truncated_and_the_log_goes_on() {
+    let whole = lines(&three_records("t"));
+    let last = lines(&three_records("t")[..2]).len();
     for cut in last..whole.len() {
         let scratch = Scratch::new();
-        written(&scratch, "t");
+        write_task(&scratch, "t");
         fs::write(scratch.log("t"), &whole[..cut]).unwrap();
         let mut journal = scratch.open();
         // Only its line break is missing: that one is whole.
         let kept = if cut == whole.len() - 1 { 3 } else { 2 };
-        assert_eq!(load(&mut journal, "t").unwrap(), three("t")[..kept], "cut at {cut}");
+        assert_eq!(load(&mut journal, "t").unwrap(), three_records("t")[..kept], "cut at {cut}");
         let next = text(kept as u64 + 1, "next");
         journal.append(&"t".into(), &lines(std::slice::from_ref(&next)), Openness::Settled).unwrap();
-        let all = [&three("t")[..kept], &[next]].concat();
+        let all = [&three_records("t")[..kept], &[next]].concat();
         assert_eq!(load(&mut journal, "t").unwrap(), all, "cut at {cut}");
         assert_eq!(fs::read(scratch.log("t")).unwrap(), lines(&all));
     }
@@ -24,9 +24,9 @@ fn a_line_torn_anywhere_is_cut_and_the_log_goes_on() {
 
 #[test]
 fn a_flipped_byte_anywhere_sets_the_log_aside() {
-    let whole = lines(&three("t"));
+    let whole = lines(&three_records("t"));
     let scratch = Scratch::new();
-    written(&scratch, "t");
+    write_task(&scratch, "t");
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
         bytes[at] ^= 1;
@@ -38,14 +38,14 @@ fn a_flipped_byte_anywhere_sets_the_log_aside() {
         assert_eq!(scratch.tasks(), ["t.jsonl.damaged-1"]);
         assert_eq!(fs::read(&aside).unwrap(), bytes, "kept as it was");
         fs::remove_file(aside).unwrap();
-        assert_eq!(learnt(journal.archive().known()), Vec::<Learnt>::new());
+        assert_eq!(known_tasks(journal.archive().known()), Vec::<KnownTask>::new());
     }
 }
 
 #[test]
-fn what_was_set_aside_takes_no_more_lines_and_gives_none() {
+fn a_log_that_was_set_aside_can_be_neither_written_nor_read() {
     let scratch = Scratch::new();
-    written(&scratch, "t");
+    write_task(&scratch, "t");
     fs::write(scratch.log("t.jsonl.damaged-1").with_extension(""), "older").unwrap();
     let mut journal = scratch.open();
     let file = journal.archive().open(&"t".into()).unwrap();
@@ -62,7 +62,7 @@ fn what_was_set_aside_takes_no_more_lines_and_gives_none() {
 #[test]
 fn a_log_of_a_newer_version_is_left_where_it_is() {
     let scratch = Scratch::new();
-    written(&scratch, "t");
+    write_task(&scratch, "t");
     let head = r#"{"seq":1,"at":5,"v":99,"event":{"type":"created"}"#;
     let crc = crate::base::crc::crc32(head.as_bytes());
     let line = format!("{head},\"crc\":\"{crc:08x}\"}}");
@@ -81,23 +81,23 @@ fn a_log_of_a_newer_version_is_left_where_it_is() {
 }
 
 #[test]
-fn a_log_that_lost_whole_lines_is_told_of_at_the_start_and_can_be_used() {
+fn a_log_that_lost_whole_lines_is_reported_at_the_start_and_can_be_used() {
     let scratch = Scratch::new();
     for task in ["cut", "emptied", "torn", "whole"] {
         let mut journal = scratch.open();
         journal.create(&task.into(), &Brief::bare("c".into())).unwrap();
-        journal.append(&task.into(), &lines(&three(task)[..1]), Openness::Settled).unwrap();
-        journal.append(&task.into(), &lines(&three(task)[1..]), Openness::Settled).unwrap();
+        journal.append(&task.into(), &lines(&three_records(task)[..1]), Openness::Settled).unwrap();
+        journal.append(&task.into(), &lines(&three_records(task)[1..]), Openness::Settled).unwrap();
         journal.update_summary(&task.into(), &Brief { at: 7, ..Brief::bare("c".into()) });
     }
     let mut journal = scratch.open();
     assert_eq!((journal.archive().known().len(), journal.findings()), (4, vec![]));
     drop(journal);
     let shorten = |task: &str, records: &[Record]| fs::write(scratch.log(task), lines(records)).unwrap();
-    shorten("cut", &three("cut")[..2]);
+    shorten("cut", &three_records("cut")[..2]);
     shorten("emptied", &[]);
     // A crash in the middle of an append leaves half a line, and takes nothing that was there.
-    let torn = [lines(&three("torn")), b"{\"seq\":4,".to_vec()].concat();
+    let torn = [lines(&three_records("torn")), b"{\"seq\":4,".to_vec()].concat();
     fs::write(scratch.log("torn"), torn).unwrap();
     let mut journal = scratch.open();
     assert_eq!(journal.archive().known().len(), 4);
@@ -110,7 +110,7 @@ fn a_log_that_lost_whole_lines_is_told_of_at_the_start_and_can_be_used() {
     let mut seen = 0;
     read_all(&*journal.archive().open(&"cut".into()).unwrap(), &mut |_| seen += 1).unwrap();
     assert_eq!(seen, 2);
-    // From the next rest on, it is as long as it is.
+    // When the task becomes idle again, the index has the present length.
     journal.update_summary(&"cut".into(), &Brief { at: 8, ..Brief::bare("c".into()) });
     drop(journal);
     let mut journal = scratch.open();
@@ -122,7 +122,7 @@ fn a_log_that_lost_whole_lines_is_told_of_at_the_start_and_can_be_used() {
 fn many_shortened_logs_are_counted() {
     let scratch = Scratch::new();
     for n in 0..SHORTENED_NAMED + 3 {
-        written(&scratch, &format!("t{n}"));
+        write_task(&scratch, &format!("t{n}"));
         fs::write(scratch.log(&format!("t{n}")), "").unwrap();
     }
     let mut journal = scratch.open();
@@ -135,7 +135,7 @@ fn many_shortened_logs_are_counted() {
 #[test]
 fn a_damaged_log_is_reported_once() {
     let scratch = Scratch::new();
-    written(&scratch, "t");
+    write_task(&scratch, "t");
     let mut bytes = fs::read(scratch.log("t")).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
@@ -153,9 +153,9 @@ fn a_damaged_log_is_reported_once() {
 }
 
 #[test]
-fn a_damaged_log_that_no_index_names_is_told_of_at_the_start() {
+fn a_damaged_log_that_no_index_names_is_reported_at_the_start() {
     let scratch = Scratch::new();
-    written(&scratch, "t");
+    write_task(&scratch, "t");
     fs::remove_file(scratch.0.join("index.jsonl")).unwrap();
     fs::write(scratch.log("t"), "no line of ours\n").unwrap();
     let mut journal = scratch.open();

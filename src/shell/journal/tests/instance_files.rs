@@ -4,7 +4,7 @@ use super::*;
 use crate::shell::journal::instances::Instance;
 
 #[test]
-fn an_instance_id_outlives_its_server_and_is_shared_with_no_living_one() {
+fn the_id_of_a_dead_server_is_taken_by_one_other_server() {
     let scratch = Scratch::new();
     let (first, second) = (scratch.instances(), scratch.instances());
     let ids = [first.own().to_owned(), second.own().to_owned()];
@@ -23,10 +23,10 @@ fn an_instance_id_outlives_its_server_and_is_shared_with_no_living_one() {
 }
 
 #[test]
-fn living_servers_say_where_they_are_and_dead_ones_say_nothing() {
+fn only_living_servers_are_listed() {
     let scratch = Scratch::new();
     let dir = scratch.0.join("instances");
-    let said = |pid| Instance {
+    let instance = |pid| Instance {
         pid,
         listen: vec!["127.0.0.1:41242".into(), "unix:/run/a.sock".into()],
         url: "http://localhost:41242/".into(),
@@ -39,16 +39,16 @@ fn living_servers_say_where_they_are_and_dead_ones_say_nothing() {
     };
     let (mut first, mut second) = (scratch.instances(), scratch.instances());
     assert_eq!(living(), [], "they are starting");
-    first.announce(&said(1)).unwrap();
-    second.announce(&said(2)).unwrap();
-    assert_eq!(living(), [said(1), said(2)]);
-    second.announce(&Instance { listen: vec![], ..said(2) }).unwrap();
-    assert_eq!(living(), [said(1), Instance { listen: vec![], ..said(2) }]);
+    first.announce(&instance(1)).unwrap();
+    second.announce(&instance(2)).unwrap();
+    assert_eq!(living(), [instance(1), instance(2)]);
+    second.announce(&Instance { listen: vec![], ..instance(2) }).unwrap();
+    assert_eq!(living(), [instance(1), Instance { listen: vec![], ..instance(2) }]);
     drop(first);
     assert_eq!(living().len(), 1, "it ended in order");
 
-    // One that was killed leaves what it said, and nobody who holds it.
-    let text = serde_json::to_string(&said(3)).unwrap();
+    // A server that was killed leaves its file, unlocked.
+    let text = serde_json::to_string(&instance(3)).unwrap();
     assert_eq!(
         text,
         r#"{"pid":3,"listen":["127.0.0.1:41242","unix:/run/a.sock"],"url":"http://localhost:41242/","started":"2026-01-01T12:00:00.000Z"}"#
@@ -61,9 +61,9 @@ fn living_servers_say_where_they_are_and_dead_ones_say_nothing() {
     assert_eq!(fs::read(&killed).unwrap(), b"");
     drop(third);
     let room = usize::try_from(INSTANCE_BYTES).unwrap()
-        - serde_json::to_vec(&Instance { url: "".into(), ..said(2) }).unwrap().len();
+        - serde_json::to_vec(&Instance { url: "".into(), ..instance(2) }).unwrap().len();
     for (more, count) in [(0, 1), (1, 0)] {
-        second.announce(&Instance { url: "x".repeat(room + more), ..said(2) }).unwrap();
+        second.announce(&Instance { url: "x".repeat(room + more), ..instance(2) }).unwrap();
         assert_eq!(living().len(), count, "{more} more bytes than are read");
     }
     drop(second);

@@ -108,7 +108,7 @@ fn shared(
         store.keep_audit(file, setup.head.n);
         setup
     });
-    let workspace = workspace_id::made(workspace);
+    let workspace = workspace_id::read_or_create(workspace);
     if let Err(error) = &workspace {
         plan.log.warn(format_args!("the workspace has no id, so no other instance can continue its tasks: {error}"));
     }
