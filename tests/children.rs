@@ -14,7 +14,7 @@ use gemini_a2a::base::id::TaskId;
 use gemini_a2a::limits::{LEFTOVERS_NAMED, Limits};
 use gemini_a2a::shell::children::procfs;
 use gemini_a2a::shell::children::trial::Trial;
-use gemini_a2a::shell::children::{Children, MARKER, Plan, sweep};
+use gemini_a2a::shell::children::{ChildSettings, Children, MARKER, sweep};
 use gemini_a2a::task::machine::job::RunEnd;
 use gemini_a2a::task::spec::{Display, Ending};
 use gemini_a2a::tool::{Spawn, Toolbox};
@@ -37,8 +37,9 @@ struct Fixture {
 
 fn children(exe: PathBuf, instance: &str, env: Vec<(OsString, OsString)>, dir: &Path, limits: &Limits) -> Children {
     let git = env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| Path::new(home).join("state/git"));
-    let plan = Plan { exe, instance: instance.into(), env, workspaces: vec![dir.to_owned()], private: vec![], git };
-    Children::new(plan, limits).expect("a thread")
+    let settings =
+        ChildSettings { exe, instance: instance.into(), env, workspaces: vec![dir.to_owned()], private: vec![], git };
+    Children::new(settings, limits).expect("a thread")
 }
 
 impl Fixture {
@@ -119,7 +120,7 @@ fn success(output: &str, display: &str) -> Ending {
 
 /// Whether the process exists and is not a zombie.
 fn runs(pid: u32) -> bool {
-    procfs::stat(pid).is_some_and(|stat| !stat.is_over)
+    procfs::stat(pid).is_some_and(|stat| !stat.has_ended)
 }
 
 fn wait_until(what: &str, mut fact: impl FnMut() -> bool) {
@@ -387,7 +388,7 @@ fn a_tool_that_panics_leaves_nothing_running() {
 fn no_command_is_confined_where_it_could_read_private_directories() {
     let fixture = Fixture::new();
     let confine = |private: &Path| {
-        let plan = Plan {
+        let settings = ChildSettings {
             exe: env!("CARGO_BIN_EXE_gemini-a2a").into(),
             instance: "private".into(),
             env: vec![],
@@ -395,7 +396,7 @@ fn no_command_is_confined_where_it_could_read_private_directories() {
             private: vec![private.to_owned()],
             git: None,
         };
-        Children::new(plan, &fixture.context.limits).expect("a thread").can_confine(&fixture.dir)
+        Children::new(settings, &fixture.context.limits).expect("a thread").can_confine(&fixture.dir)
     };
     if let Err(why) = confine(Path::new("/home/me")) {
         println!("skipped: {why}");

@@ -114,7 +114,7 @@ fn a_background_command_ends_when_its_task_is_cancelled() {
         let text = std::fs::read_to_string(fixture.server.workspace().join("pid")).ok()?;
         text.trim().parse::<u32>().ok()
     });
-    let is_alive = || procfs::stat(pid).is_some_and(|stat| !stat.is_over);
+    let is_alive = || procfs::stat(pid).is_some_and(|stat| !stat.has_ended);
     assert!(is_alive());
     fixture.client.call("tasks/cancel", json!({ "id": waiting.task }));
     eventually("its end", || (!is_alive()).then_some(()));

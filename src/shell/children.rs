@@ -1,22 +1,22 @@
 //! Starts programs for tools and makes sure that none of them outlives its call.
 //!
 //! Every program has a supervisor (`supervisor.rs`): this binary, executed again as a process between the server and the program. All
-//! descendants of the program stay below it. When a call ends, or the server dies, the supervisor's control socket is closed, and it
-//! kills all its descendants. A command may kill its supervisor, because it runs as the same user. Its processes then become children
-//! of the server, if the server is a child subreaper (the binary is; a host program that embeds it decides for itself), and are killed
-//! here: a direct child that the server did not start is an orphan of a killed supervisor.
+//! descendants of the program stay below the supervisor. When a call ends, or the server dies, the supervisor's control socket is closed,
+//! and the supervisor kills all its descendants. A command may kill its supervisor, because it runs as the same user. Its processes then
+//! become children of the server, if the server is a child subreaper (the binary is; a host program that embeds it decides for itself),
+//! and are killed here: a direct child that the server did not start is an orphan of a killed supervisor.
 //!
-//! One thread owns the direct children (`keeper.rs`).
+//! One thread owns the direct children (`reaper.rs`).
 //!
-//! If the server and a supervisor are killed at the same time, the processes below it go on. They have a marker in their environment,
-//! by which the next server finds them ([`sweep`]), unless they have removed it.
+//! If the server and a supervisor are killed at the same time, the processes below the supervisor go on. They have a marker in their
+//! environment, by which the next server finds them ([`sweep`]), unless they have removed it.
 
 pub mod confine;
 pub mod environment;
 mod git_identity;
-pub mod keeper;
 mod processes;
 pub mod procfs;
+pub mod reaper;
 mod supervisor;
 pub mod supervisors;
 pub mod trial;
@@ -27,7 +27,7 @@ pub use supervisor::child_main;
 use crate::limits::{Limits, SUPERVISOR_CONTINUE_MS};
 use crate::tool::{Child, Finished, Io, Launch, Pipes, ReadOnly, Spawn};
 use environment::Environment;
-use keeper::{Keeper, KeeperThread, signal, wait_for_end};
+use reaper::{Reaper, ReaperThread, signal, wait_for_end};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Signal};
@@ -50,63 +50,65 @@ use trial::Trial;
 pub const MARKER: &str = "GEMINI_A2A_CHILD";
 
 /// How children are started.
-pub struct Plan {
+pub struct ChildSettings {
     /// The binary whose main calls [`child_main`]: `/proc/self/exe` for the server itself, so that replacing the file does not matter.
     pub exe: PathBuf,
     /// Marks the children of this server. The next server in the same state directory may have the same id.
     pub instance: String,
     /// The environment to choose from.
     pub env: Vec<(OsString, OsString)>,
-    /// Real paths of all directories that tasks may work in. Programs from there are not system programs.
+    /// Real paths of all directories that tasks may work in. Programs in them are not system programs.
     pub workspaces: Vec<PathBuf>,
     /// Real paths that no command may read without approval: the home directory and the state directory.
     pub private: Vec<PathBuf>,
-    /// The directory for the files that tell git the user's name. None: git does not know the user.
+    /// The directory for the files that tell git the user's name. None: git is not told it.
     pub git: Option<PathBuf>,
 }
 
 /// Starts children. Dropping it ends them all.
 pub struct Children {
-    keeper: KeeperThread,
+    reaper: ReaperThread,
     exe: PathBuf,
     instance: String,
     next: AtomicU64,
+    /// The environment of approved commands.
     approved: Environment,
+    /// The environment of commands that run without approval.
     read_only: Environment,
-    /// Of programs that are servers.
+    /// The environment of programs that are servers.
     server: Environment,
     /// Directories with programs that commands without approval may run.
     programs: Vec<PathBuf>,
     private: Vec<PathBuf>,
     git: Option<PathBuf>,
-    /// Whether the kernel can confine commands.
+    /// Whether the kernel can confine commands; an error says why not.
     confinement: Result<(), String>,
     supervisors: Supervisors,
-    patience: Patience,
+    timeouts: Timeouts,
 }
 
 impl Children {
-    pub fn new(plan: Plan, limits: &Limits) -> io::Result<Children> {
+    pub fn new(settings: ChildSettings, limits: &Limits) -> io::Result<Children> {
         // Otherwise a child could read the environment and memory of the server under /proc. Root always can.
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-        let server = environment::server(&plan.env);
-        let approved = environment::approved(plan.env);
-        let programs = environment::program_directories(&approved, &plan.workspaces, &plan.private);
+        let server = environment::server(&settings.env);
+        let approved = environment::approved(settings.env);
+        let programs = environment::program_directories(&approved, &settings.workspaces, &settings.private);
         let supervisors = Supervisors::of_process();
         Ok(Children {
-            keeper: KeeperThread::start(supervisors.clone())?,
-            exe: plan.exe,
-            instance: plan.instance,
+            reaper: ReaperThread::start(supervisors.clone())?,
+            exe: settings.exe,
+            instance: settings.instance,
             next: AtomicU64::new(1),
             read_only: environment::read_only(&approved, &programs),
             approved,
             server,
             programs,
-            private: plan.private,
-            git: plan.git,
+            private: settings.private,
+            git: settings.git,
             confinement: confine::available(),
             supervisors,
-            patience: Patience {
+            timeouts: Timeouts {
                 start: Duration::from_millis(limits.supervisor_start_ms),
                 retry: Duration::from_millis(limits.thread_retry_ms),
                 end: Duration::from_millis(limits.supervisor_end_ms),
@@ -114,16 +116,16 @@ impl Children {
         })
     }
 
-    /// Starts no command until a supervisor that was tried has answered. If it has not by the time that supervisors have, it is killed,
-    /// and no command is ever started.
+    /// Starts no command until a trial has been answered. If it is not answered within the time that supervisors have to start, it is
+    /// killed, and no command is ever started.
     pub fn await_trial(&self, trial: Trial) -> io::Result<()> {
-        let until = Instant::now() + self.patience.start;
-        self.keeper.run(Duration::MAX, move |keeper| keeper.await_trial(trial, until))
+        let until = Instant::now() + self.timeouts.start;
+        self.reaper.run(Duration::MAX, move |reaper| reaper.await_trial(trial, until))
     }
 
-    /// Reaps processes that this process has adopted and that have ended. Does not wait.
+    /// Reaps processes that this process has adopted and that have ended. Returns at once.
     pub fn reap_adopted(&self) {
-        self.keeper.reap_adopted();
+        self.reaper.reap_adopted();
     }
 
     /// Whether commands find this program.
@@ -137,14 +139,14 @@ impl Children {
 
     /// Ends every command, for the end of the server. Waits for their processes up to a limit.
     pub fn end_all(&self) {
-        let until = Instant::now() + self.patience.end;
+        let until = Instant::now() + self.timeouts.end;
         for control in self.supervisors.end_commands(|pid| signal(pid, Signal::CONT)) {
             let left = || Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
-            // The end of a supervisor may be a signal to this thread.
+            // SIGCHLD may interrupt the wait.
             while poll(&mut [PollFd::new(&*control, PollFlags::empty())], left().as_ref()) == Err(Errno::INTR) {}
         }
-        // A supervisor that still runs is stuck; the processes of a killed one are children of the server.
-        let _ = self.keeper.run(self.patience.end, Keeper::kill_all);
+        // Kills supervisors that are stuck, and the processes of killed supervisors, which are children of the server.
+        let _ = self.reaper.run(self.timeouts.end, Reaper::kill_all);
     }
 
     fn try_spawn(&self, launch: &Launch, env: &Environment) -> io::Result<Box<dyn Child>> {
@@ -166,15 +168,15 @@ impl Children {
         command.stdout(writer);
         let control = Arc::new(ours);
         let server_end = control.clone();
-        let child = self.keeper.run(Duration::MAX, move |keeper| keeper.start(command, server_end, input))??;
+        let child = self.reaper.run(Duration::MAX, move |reaper| reaper.start(command, server_end, input))??;
         let mut process = Process {
             child: Some(child),
             control,
             pid: 0,
             output: OwnedFd::from(output),
             pipes,
-            keeper: self.keeper.clone(),
-            patience: self.patience,
+            reaper: self.reaper.clone(),
+            timeouts: self.timeouts,
         };
         process.pid = process.handshake()?;
         Ok(Box::new(process))
@@ -198,10 +200,10 @@ impl Children {
         env
     }
 
-    /// A file with the user's name and e-mail as git knows them where the command starts.
+    /// A file with the user's name and e-mail, as git's configuration has them for the directory of the command.
     fn git_configuration(&self, launch: &Launch) -> Option<PathBuf> {
         let dir = self.git.as_ref()?;
-        // A program of a workspace must not be asked.
+        // No program of a workspace may be run here.
         let find = |name: &str| environment::find_program(name.as_ref(), &self.programs);
         let argv = git_identity::question(find("bash").or_else(|| find("sh"))?, find("git")?);
         let question = Launch::command(argv, launch.dir.try_clone().ok()?);
@@ -228,7 +230,7 @@ impl Children {
         }
         let (program, args) =
             launch.argv.split_first().map_or((OsStr::new(""), &[][..]), |(first, rest)| (first, rest));
-        // The server chose the program, so no program of a workspace may replace it.
+        // The server chose the program by its name, so no program of a workspace may replace it.
         let path = environment::find_program(program, &self.programs);
         command
             .arg(supervisor::END)
@@ -237,21 +239,21 @@ impl Children {
             .env_clear()
             .envs(env.iter().map(|(name, value)| (name, value)))
             .env(MARKER, format!("{}:{number}", self.instance))
-            // By its descriptor: its name may refer to another directory by now.
+            // By its descriptor: its name may refer to another directory meanwhile.
             .current_dir(format!("/proc/self/fd/{}", launch.dir.as_raw_fd()));
         command
     }
 }
 
 impl Spawn for Children {
-    /// If no process can be had, it waits for one: idle threads of this server end soon.
+    /// If the system has no process left, waits for one: idle threads of this server end soon.
     fn spawn(&self, launch: Launch) -> io::Result<Box<dyn Child>> {
         let env = self.environment(&launch);
-        let until = Instant::now() + self.patience.start;
+        let until = Instant::now() + self.timeouts.start;
         loop {
             match self.try_spawn(&launch, &env) {
                 Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && Instant::now() < until => {
-                    thread::sleep(self.patience.retry);
+                    thread::sleep(self.timeouts.retry);
                 }
                 spawned => return spawned,
             }
@@ -282,19 +284,19 @@ impl Spawn for Children {
 
 /// A program and its descendants, below their supervisor.
 struct Process {
-    /// None after it was given to the keeper to be reaped.
+    /// The supervisor. None after it was passed to the reaper.
     child: Option<std::process::Child>,
     control: Arc<UnixStream>,
     pid: u32,
     output: OwnedFd,
     pipes: Option<Pipes>,
-    keeper: KeeperThread,
-    patience: Patience,
+    reaper: ReaperThread,
+    timeouts: Timeouts,
 }
 
-/// How long supervisors are waited for. See `limits.rs`.
+/// How long supervisors are waited for.
 #[derive(Clone, Copy)]
-struct Patience {
+struct Timeouts {
     start: Duration,
     /// Between two attempts to start one.
     retry: Duration,
@@ -302,12 +304,12 @@ struct Patience {
 }
 
 impl Process {
-    /// Waits for the supervisor's first line, which says whether the program was started. It is read byte by byte: the next line must
-    /// stay in the socket, where `over` sees it.
+    /// Waits for the supervisor's first line, which says whether the program was started. The line is read byte by byte: the next line must
+    /// stay in the socket, so that [`Child::over`] becomes readable.
     fn handshake(&mut self) -> io::Result<u32> {
         let step = Duration::from_millis(SUPERVISOR_CONTINUE_MS);
-        self.control.set_read_timeout(Some(step.min(self.patience.start)))?;
-        let until = Instant::now() + self.patience.start;
+        self.control.set_read_timeout(Some(step.min(self.timeouts.start)))?;
+        let until = Instant::now() + self.timeouts.start;
         let mut line = Vec::new();
         let mut byte = [0];
         while line.last() != Some(&b'\n') {
@@ -315,7 +317,7 @@ impl Process {
                 Ok(0) => return Err(io::Error::other("the supervisor ended before it started the program")),
                 Ok(_) => line.push(byte[0]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) if Instant::now() < until => self.go_on(),
+                Err(_) if Instant::now() < until => self.continue_supervisor(),
                 Err(_) => return Err(io::Error::other("the supervisor did not start the program in time")),
             }
         }
@@ -336,8 +338,8 @@ impl Process {
         .ok_or_else(|| io::Error::other("the supervisor's answer cannot be read"))
     }
 
-    /// Continues the supervisor: its command may have stopped it.
-    fn go_on(&self) {
+    /// Continues the supervisor (SIGCONT): its command may have stopped it.
+    fn continue_supervisor(&self) {
         if let Some(child) = &self.child {
             signal(child.id(), Signal::CONT);
         }
@@ -345,27 +347,27 @@ impl Process {
 
     fn end_all(&mut self) -> io::Result<Finished> {
         let _ = self.control.shutdown(Shutdown::Write);
-        self.go_on();
+        self.continue_supervisor();
         let Some(mut child) = self.child.take() else {
-            return Err(io::Error::other("it has been ended before"));
+            return Err(io::Error::other("the command has been ended before"));
         };
         let (status, strays) = self.report();
-        // It has finished, or it was killed or stopped or is stuck. In the latter cases its processes become children of the server.
+        // The supervisor has ended, or it was killed or stopped or is stuck. Then its processes become children of the server.
         let _ = child.kill();
         let is_orderly = strays.is_some();
-        self.keeper.run(Duration::MAX, move |keeper| {
+        self.reaper.run(Duration::MAX, move |reaper| {
             wait_for_end(child.id());
-            if is_orderly { keeper.reap(child) } else { keeper.reap_killed(child) }
+            if is_orderly { reaper.reap(child) } else { reaper.reap_killed(child) }
         })?;
         let killed = || ExitStatus::from_raw(Signal::KILL.as_raw());
         Ok(Finished { status: status.unwrap_or_else(killed), strays: strays.unwrap_or_default() })
     }
 
     /// What the supervisor reports until it ends or the time limit passes: the status of the program, and the processes that it
-    /// killed. These are None if it did not report that nothing is left.
+    /// killed. The processes are None if the supervisor did not report that no process is left.
     fn report(&self) -> (Option<ExitStatus>, Option<Vec<u32>>) {
         let mut exited = None;
-        let _ = self.control.set_read_timeout(Some(self.patience.end));
+        let _ = self.control.set_read_timeout(Some(self.timeouts.end));
         for line in BufReader::new(&*self.control).lines().map_while(Result::ok) {
             if let Some(status) = line.strip_prefix("exited ") {
                 exited = status.parse().ok().map(ExitStatus::from_raw);
@@ -411,8 +413,8 @@ impl Drop for Process {
     }
 }
 
-/// Ends every process with the marker of one of `instances`, which are servers that have ended, and returns them. One pass finds
-/// them all, because it reads the environment of every process.
+/// Kills every process with the marker of one of `instances`, which are servers that have ended, and returns the pids. One pass finds
+/// all of them, because it reads the environment of every process.
 pub fn sweep<'a>(instances: impl IntoIterator<Item = &'a str>) -> Vec<u32> {
     let markers: Vec<Vec<u8>> = instances.into_iter().map(|id| format!("{MARKER}={id}:").into_bytes()).collect();
     let is_marked = |pid: u32| {
@@ -420,14 +422,14 @@ pub fn sweep<'a>(instances: impl IntoIterator<Item = &'a str>) -> Vec<u32> {
         environ.split(|byte| *byte == 0).any(|variable| markers.iter().any(|marker| variable.starts_with(marker)))
     };
     let find = || {
-        // Nearly always there is none, and then no start times have to be read.
+        // Nearly always no process is marked; then no start times have to be read.
         if !procfs::pids().any(is_marked) {
             return Vec::new();
         }
         let all = processes::all();
         let marked: Vec<processes::Process> = all.iter().filter(|one| is_marked(one.pid)).copied().collect();
-        let below = marked.iter().flat_map(|one| processes::below(&all, one.pid));
-        marked.iter().copied().chain(below).filter(|one| one.pid != std::process::id()).collect()
+        let descendants = marked.iter().flat_map(|one| processes::descendants(&all, one.pid));
+        marked.iter().copied().chain(descendants).filter(|one| one.pid != std::process::id()).collect()
     };
     let mut pids: Vec<u32> =
         processes::kill_all(find, processes::wait_for_end).iter().map(|process| process.pid).collect();
@@ -445,10 +447,10 @@ mod tests {
         let (server, supervisor) = UnixStream::pair().expect("sockets can be made");
         (&supervisor).write_all(line.as_bytes()).expect("the socket takes a line");
         let output = OwnedFd::from(server.try_clone().expect("a descriptor"));
-        let keeper = KeeperThread::start(Supervisors::default()).expect("a thread");
-        let patience = Patience { start, retry: start, end: start };
+        let reaper = ReaperThread::start(Supervisors::default()).expect("a thread");
+        let timeouts = Timeouts { start, retry: start, end: start };
         let mut process =
-            Process { child: None, control: Arc::new(server), pid: 0, output, pipes: None, keeper, patience };
+            Process { child: None, control: Arc::new(server), pid: 0, output, pipes: None, reaper, timeouts };
         (process.handshake(), process.control.read_timeout().expect("a socket has one"))
     }
 

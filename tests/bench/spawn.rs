@@ -2,7 +2,7 @@
 //! three are measured in turns, so that other load of the machine affects all of them.
 
 use gemini_a2a::limits::Limits;
-use gemini_a2a::shell::children::{Children, Plan};
+use gemini_a2a::shell::children::{ChildSettings, Children};
 use gemini_a2a::tool::{Launch, ReadOnly, Spawn};
 use std::fs::File;
 use std::io;
@@ -35,7 +35,7 @@ pub fn run(rounds: usize) -> io::Result<()> {
 }
 
 fn measure(dir: &Path, rounds: usize) -> io::Result<[Option<Duration>; 3]> {
-    let plan = Plan {
+    let plan = ChildSettings {
         exe: PathBuf::from(env!("CARGO_BIN_EXE_gemini-a2a")),
         instance: "bench".into(),
         env: std::env::vars_os().collect(),

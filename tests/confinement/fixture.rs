@@ -3,7 +3,7 @@
 
 use crate::tool_context::ToolContext;
 use gemini_a2a::limits::Limits;
-use gemini_a2a::shell::children::{Children, Plan, sweep};
+use gemini_a2a::shell::children::{ChildSettings, Children, sweep};
 use gemini_a2a::task::policy::{CallContext, Mode, Policy, Ruling};
 use gemini_a2a::task::spec::Verdict;
 use gemini_a2a::tool::commands::run_shell_command::Shell;
@@ -251,7 +251,7 @@ impl Snapshot {
 fn children(root: &Path, workspace: &Path, token: &str) -> Children {
     let path = format!(".:{}:/usr/local/bin:/usr/bin:/bin", root.join("tools").display());
     let env = [("PATH", path), ("HOME", root.join("home").display().to_string()), ("LC_ALL", "C.UTF-8".to_owned())];
-    let plan = Plan {
+    let plan = ChildSettings {
         exe: PathBuf::from(env!("CARGO_BIN_EXE_gemini-a2a")),
         instance: token.to_owned(),
         env: env.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),

@@ -139,7 +139,7 @@ pub fn running(argument: &str) -> Vec<u32> {
 
 /// Whether the process exists and is not a zombie.
 fn is_alive(pid: u32) -> bool {
-    procfs::stat(pid).is_some_and(|stat| !stat.is_over)
+    procfs::stat(pid).is_some_and(|stat| !stat.has_ended)
 }
 
 pub fn is_root() -> bool {

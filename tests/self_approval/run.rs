@@ -498,5 +498,5 @@ impl Asked {
 
 /// Whether a process is there. A zombie whose other threads run is.
 fn is_alive(pid: u32) -> bool {
-    procfs::stat(pid).is_some_and(|stat| !stat.is_over)
+    procfs::stat(pid).is_some_and(|stat| !stat.has_ended)
 }

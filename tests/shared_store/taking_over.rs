@@ -25,7 +25,7 @@ fn is_running(argument: &str) -> bool {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.split(|byte| *byte == 0).any(|word| word == argument.as_bytes())
     };
-    procfs::pids().any(|pid| is_named(pid) && procfs::stat(pid).is_some_and(|stat| !stat.is_over))
+    procfs::pids().any(|pid| is_named(pid) && procfs::stat(pid).is_some_and(|stat| !stat.has_ended))
 }
 
 /// Starts a long command on an instance. Gives the task and the argument of the command's `sleep`.

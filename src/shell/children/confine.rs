@@ -1,5 +1,5 @@
-//! What the kernel allows a command without approval: read one workspace and the system's programs, run those programs, write
-//! `/dev/null` and nothing else.
+//! Confines a command that runs without approval: the kernel lets it read one workspace and the system's programs, run those programs,
+//! write to `/dev/null`, and nothing else.
 //!
 //! Two mechanisms, because neither is enough. Landlock decides about opening, creating, removing and executing files by where
 //! they are, and keeps signals and abstract sockets inside the domain where the kernel knows how to. It does not decide about
@@ -147,17 +147,17 @@ fn restrict_files(bounds: &Bounds) -> Result<(), Box<dyn std::error::Error>> {
 
 fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| said(path, errno))
+    rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| with_path(path, errno))
 }
 
 /// A file below the workspace, without any link on the way: a rule is about the file that was opened, whatever its name means later.
 fn open_below(workspace: &OwnedFd, root: &Path, file: &Path) -> io::Result<OwnedFd> {
-    let relative = file.strip_prefix(root).map_err(|_| said(file, rustix::io::Errno::XDEV))?;
+    let relative = file.strip_prefix(root).map_err(|_| with_path(file, rustix::io::Errno::XDEV))?;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     rustix::fs::openat2(workspace, relative, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
-        .map_err(|errno| said(file, errno))
+        .map_err(|errno| with_path(file, errno))
 }
 
-fn said(path: &Path, errno: rustix::io::Errno) -> io::Error {
+fn with_path(path: &Path, errno: rustix::io::Errno) -> io::Error {
     io::Error::new(errno.kind(), format!("{}: {errno}", path.display()))
 }

@@ -1,5 +1,5 @@
-//! The environment of child processes. It is built from a list of names and not inherited, so that no key or token of the
-//! server reaches a command.
+//! The environment of child processes. It contains only variables of a list of names, so that no key or token of the server reaches a
+//! command.
 
 use crate::mcp::config::is_inherited;
 use std::ffi::{OsStr, OsString};
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub type Environment = Vec<(OsString, OsString)>;
 
 /// Variables that are passed on: about the user, and where tools are installed. None of them contains secrets.
-const HANDED_ON: [&str; 33] = [
+const PASSED_ON: [&str; 33] = [
     "PATH",
     "HOME",
     "USER",
@@ -89,7 +89,7 @@ const GIT_READ_ONLY: [(&str, &str); 5] = [
 
 /// The environment of an approved command.
 pub fn approved(env: impl IntoIterator<Item = (OsString, OsString)>) -> Environment {
-    let mut clean: Environment = env.into_iter().filter(|(name, value)| is_handed_on(name, value)).collect();
+    let mut clean: Environment = env.into_iter().filter(|(name, value)| is_passed_on(name, value)).collect();
     for (_, path) in clean.iter_mut().filter(|(name, _)| name == "PATH") {
         // A relative directory is in the workspace, and its programs would replace those of the system.
         let absolute: Vec<PathBuf> = std::env::split_paths(path).filter(|dir| dir.is_absolute()).collect();
@@ -102,10 +102,10 @@ pub fn approved(env: impl IntoIterator<Item = (OsString, OsString)>) -> Environm
 
 /// The environment of an MCP server, to which its settings add. It may use the user's git configuration.
 pub fn server(env: &Environment) -> Environment {
-    let is_passed_on = |(name, value): &&(OsString, OsString)| {
+    let passes = |(name, value): &&(OsString, OsString)| {
         name.to_str().zip(value.to_str()).is_some_and(|(name, value)| is_inherited(name, value))
     };
-    let known = env.iter().filter(is_passed_on);
+    let known = env.iter().filter(passes);
     known.cloned().chain([("GEMINI_CLI".into(), "1".into())]).collect()
 }
 
@@ -161,14 +161,14 @@ fn git_settings(settings: &[(&str, &str)]) -> Environment {
     env
 }
 
-fn is_handed_on(name: &OsStr, value: &OsStr) -> bool {
+fn is_passed_on(name: &OsStr, value: &OsStr) -> bool {
     let Some(name) = name.to_str() else {
         return false;
     };
     if name == "LANG" || name.starts_with("LC_") {
         return value.to_str().is_some_and(is_read_as_we_do);
     }
-    HANDED_ON.contains(&name) || (PROXIES.contains(&name) && value.to_str().is_some_and(names_only_a_host))
+    PASSED_ON.contains(&name) || (PROXIES.contains(&name) && value.to_str().is_some_and(names_only_a_host))
 }
 
 /// Whether characters in this locale are those that we see in a command line. In some others (GBK, Big5, Shift_JIS) the second byte of
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn only_listed_names_are_handed_on() {
+    fn only_listed_names_are_passed_on() {
         let given = env(&[
             ("PATH", ".:/bin::bin"),
             ("LC_ALL", "C"),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn no_credential_of_this_program_is_handed_on() {
+    fn no_credential_of_this_program_is_passed_on() {
         let given = || crate::config::options::credential_variables().map(|name| (name.into(), "secret".into()));
         let all: Environment = given().collect();
         assert!(all.len() > 5);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn only_locales_with_our_own_characters_are_handed_on() {
+    fn only_locales_with_our_own_characters_are_passed_on() {
         for name in ["LANG", "LC_ALL", "LC_CTYPE"] {
             let kept = |value: &str| approved(env(&[(name, value)])).iter().any(|(given, _)| given == name);
             for good in ["", "C", "POSIX", "C.UTF-8", "en_US.UTF-8", "de_DE.utf8@euro"] {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_is_handed_on_only_if_it_names_nothing_but_a_host() {
+    fn a_proxy_is_passed_on_only_if_it_names_nothing_but_a_host() {
         for good in ["http://proxy:3128", "proxy:3128", "http://proxy.example/", "socks5://[::1]:1080", "http://10_a-b"]
         {
             assert!(names_only_a_host(good), "{good}");

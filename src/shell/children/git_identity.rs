@@ -32,7 +32,7 @@ pub fn without_configuration(approved: &Environment) -> Environment {
     approved.iter().filter(|(name, _)| name != VARIABLE).cloned().collect()
 }
 
-/// The output of a program up to its end. None if it prints too much or takes too long.
+/// The whole output of a program. None if it prints too much or takes too long.
 pub fn answer(child: &dyn Child) -> Option<String> {
     let until = Instant::now() + Duration::from_millis(GIT_IDENTITY_MS);
     let mut bytes = Vec::new();
@@ -55,7 +55,7 @@ pub fn answer(child: &dyn Child) -> Option<String> {
 }
 
 /// The configuration that commands get, made of git's answer: `user.name`, a line break, the value, a zero byte. Of several values the
-/// last one counts, for git as well. None if there is nothing to say.
+/// last one counts, as it does for git. None if git knows neither.
 pub fn configuration(answer: &str) -> Option<String> {
     let mut text = String::new();
     for key in ["name", "email"] {
@@ -69,7 +69,8 @@ pub fn configuration(answer: &str) -> Option<String> {
     (!text.is_empty()).then(|| format!("[user]\n{text}"))
 }
 
-/// Writes a configuration to the directory, under its hash, unless it is there already. A command may have changed it: it is compared.
+/// Writes a configuration to a file whose name is its hash, unless the file is there already. A command may have changed the file, so its
+/// content is compared.
 pub fn store(dir: &Path, configuration: &str) -> io::Result<PathBuf> {
     let path = dir.join(sha256(configuration.as_bytes()));
     if fs::read(&path).is_ok_and(|bytes| bytes == configuration.as_bytes()) {

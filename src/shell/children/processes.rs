@@ -27,17 +27,17 @@ pub fn pid(number: u32) -> Option<Pid> {
 
 /// Every process that has not ended. Processes come and go while they are listed.
 pub fn all() -> Vec<Process> {
-    procfs::pids().filter_map(look).collect()
+    procfs::pids().filter_map(by_pid).collect()
 }
 
-/// None when there is no such process, or when it has ended and is not reaped yet.
-pub fn look(pid: u32) -> Option<Process> {
-    let procfs::Stat { parent, start, is_over } = procfs::stat(pid)?;
-    (!is_over).then_some(Process { pid, parent, start })
+/// A process by its pid; None if there is no such process, or if it has ended and is not reaped yet.
+pub fn by_pid(pid: u32) -> Option<Process> {
+    let procfs::Stat { parent, start, has_ended } = procfs::stat(pid)?;
+    (!has_ended).then_some(Process { pid, parent, start })
 }
 
-/// Those of `all` that descend from `ancestor`.
-pub fn below(all: &[Process], ancestor: u32) -> Vec<Process> {
+/// The processes among `all` that descend from `ancestor`.
+pub fn descendants(all: &[Process], ancestor: u32) -> Vec<Process> {
     let mut family = HashSet::from([ancestor]);
     let mut found = Vec::new();
     loop {
@@ -51,21 +51,21 @@ pub fn below(all: &[Process], ancestor: u32) -> Vec<Process> {
 }
 
 impl Process {
-    /// Sends a signal to exactly this process. None if it is gone or not ours to signal; otherwise a handle that becomes readable
-    /// when the process has ended.
+    /// Sends a signal to exactly this process. None if the process has ended or may not be signalled; otherwise a handle that becomes
+    /// readable when the process has ended.
     pub fn signal(&self, signal: Signal) -> Option<OwnedFd> {
         let handle = rustix::process::pidfd_open(pid(self.pid)?, PidfdFlags::empty()).ok()?;
-        let is_same = look(self.pid).is_some_and(|now| now.start == self.start);
+        let is_same = by_pid(self.pid).is_some_and(|now| now.start == self.start);
         (is_same && rustix::process::pidfd_send_signal(&handle, signal).is_ok()).then_some(handle)
     }
 }
 
-/// The direct children of this process, also those that are over and were not reaped. An error says nothing about
+/// The direct children of this process, also those that have ended and were not reaped. An error does not mean that there are no
 /// children: a process of our user may have limited the files that we can open.
 ///
-/// If we are a child subreaper and only the caller reaps, a list without unknown children proves that nothing else is below
-/// us: a process that ends hands its children to us before it is over, and stays in the list until it is reaped. A look
-/// at all of `/proc` proves nothing: processes that fork and end while it is read may be seen nowhere.
+/// If this process is a child subreaper and only the caller reaps, a list without unknown children proves that there are no other
+/// descendants: the children of a process that ends become children of this process before it has ended, and it stays in the list until
+/// it is reaped. Reading all of `/proc` proves nothing: processes that fork and end while it is read may be missed.
 fn children() -> io::Result<Vec<u32>> {
     if !Path::new("/proc/thread-self/children").exists() {
         return children_among_all();
@@ -74,7 +74,7 @@ fn children() -> io::Result<Vec<u32>> {
     for thread in std::fs::read_dir("/proc/self/task")? {
         match std::fs::read_to_string(thread?.path().join("children")) {
             Ok(list) => found.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<u32>().ok())),
-            // The thread has ended, and its children have become another thread's.
+            // The thread has ended, and its children have become those of another thread.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => {}
             Err(error) => return Err(error),
         }
@@ -108,7 +108,7 @@ pub fn kill_children(
     mut reaped: impl FnMut(Pid, WaitStatus),
     patience: Duration,
 ) -> io::Result<HashSet<u32>> {
-    /// Killing takes about this long.
+    /// A process needs about this long to end after it was killed.
     const PAUSE: Duration = Duration::from_micros(100);
     const LONGEST_PAUSE: Duration = Duration::from_millis(20);
     // A command that runs as our user may have lowered our limit, so that we cannot look for it.
@@ -192,7 +192,7 @@ mod tests {
         // 7 and 8 name each other: seen while numbers were reused.
         let all = [process(4, 3), process(3, 2), process(2, 1), process(5, 1), process(7, 8), process(8, 7)];
         let pids = |root| {
-            let mut pids: Vec<u32> = below(&all, root).iter().map(|one| one.pid).collect();
+            let mut pids: Vec<u32> = descendants(&all, root).iter().map(|one| one.pid).collect();
             pids.sort_unstable();
             pids
         };
@@ -220,10 +220,10 @@ mod tests {
         // Whenever the process was killed, there is another one.
         let find = || {
             let mut started = started.borrow_mut();
-            let last = started.last().and_then(|child: &std::process::Child| look(child.id()));
+            let last = started.last().and_then(|child: &std::process::Child| by_pid(child.id()));
             vec![last.unwrap_or_else(|| {
                 started.push(std::process::Command::new("sleep").arg("1000").spawn().expect("sleep starts"));
-                look(started[started.len() - 1].id()).expect("it runs")
+                by_pid(started[started.len() - 1].id()).expect("it runs")
             })]
         };
         let wait = |handle: &OwnedFd, patience| {
@@ -241,8 +241,8 @@ mod tests {
         // Other tests of this process have children, too.
         let start = || std::process::Command::new("sleep").arg("1000").spawn().expect("sleep starts").id();
         let (target, dead, other) = (start(), start(), start());
-        look(dead).expect("it runs").signal(Signal::KILL).expect("it is ours");
-        while look(dead).is_some() {
+        by_pid(dead).expect("it runs").signal(Signal::KILL).expect("it is ours");
+        while by_pid(dead).is_some() {
             thread::sleep(Duration::from_millis(1));
         }
         let listed = children().expect("/proc");
@@ -260,7 +260,7 @@ mod tests {
         let mut expected = [(target, Some(9)), (dead, Some(9))];
         expected.sort_unstable();
         assert_eq!(ends, expected);
-        assert!(look(other).is_some());
+        assert!(by_pid(other).is_some());
         let late = kill_children(|pid| pid == other, |_, _| {}, Duration::ZERO);
         assert_eq!(late.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
         kill_children(|pid| pid == other, |_, _| {}, patience).expect("nothing is left");
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn a_signal_reaches_only_the_process_that_was_seen() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("sleep starts");
-        let seen = look(child.id()).expect("it runs");
+        let seen = by_pid(child.id()).expect("it runs");
         let another = Process { start: seen.start + 1, ..seen };
         assert!(another.signal(Signal::KILL).is_none());
         assert!(child.try_wait().expect("a child").is_none());

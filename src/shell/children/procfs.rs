@@ -1,14 +1,14 @@
-//! What `/proc` says about processes. Reading it is file access and not for the loop.
+//! Reads facts about processes from `/proc`. This is file access, so the loop may not do it.
 
 /// One process at one moment. Pids are reused, so it is identified by pid and start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// 0 if there is none that we could see.
+    /// The pid of the parent; 0 if the parent is not visible.
     pub parent: u32,
     /// In clock ticks since the machine started.
     pub start: u64,
-    /// It has ended and is not reaped yet.
-    pub is_over: bool,
+    /// The process has ended and is not reaped yet.
+    pub has_ended: bool,
 }
 
 /// The numbers of all processes, in any order; none if they cannot be read. Processes come and go while they are listed.
@@ -40,12 +40,12 @@ fn read_stat(stat: &[u8]) -> Option<Stat> {
     let fields: Vec<&str> = std::str::from_utf8(&stat[end + 1..]).ok()?.split_ascii_whitespace().collect();
     // A process whose first thread has ended is a zombie with threads: it is over only when no thread is left.
     let threads: u64 = fields.get(17)?.parse().ok()?;
-    let is_over = match *fields.first()? {
+    let has_ended = match *fields.first()? {
         "X" | "x" => true,
         "Z" => threads <= 1,
         _ => false,
     };
-    Some(Stat { parent: fields.get(1)?.parse().ok()?, start: fields.get(19)?.parse().ok()?, is_over })
+    Some(Stat { parent: fields.get(1)?.parse().ok()?, start: fields.get(19)?.parse().ok()?, has_ended })
 }
 
 #[cfg(test)]
@@ -57,7 +57,7 @@ mod tests {
         let line = |name: &str, state: &str, threads: u32| {
             format!("12 ({name}) {state} 7 1 1 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 {threads} 0 4242 1 1")
         };
-        let stat = |is_over| Some(Stat { parent: 7, start: 4242, is_over });
+        let stat = |has_ended| Some(Stat { parent: 7, start: 4242, has_ended });
         for name in ["sh", "a b", "x) S 1 (", "\u{fffd}"] {
             assert_eq!(read_stat(line(name, "S", 1).as_bytes()), stat(false), "{name}");
         }
@@ -82,7 +82,7 @@ mod tests {
         let me = std::process::id();
         let seen = stat(me).expect("this process runs");
         assert_eq!(Some(seen.parent), rustix::process::getppid().map(|pid| pid.as_raw_pid().unsigned_abs()));
-        assert!(!seen.is_over && pids().any(|pid| pid == me));
+        assert!(!seen.has_ended && pids().any(|pid| pid == me));
         assert_eq!(stat(u32::MAX), None);
     }
 }

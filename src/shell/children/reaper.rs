@@ -1,5 +1,6 @@
-//! The thread that owns the direct children of the server. It alone starts, reaps and classifies them, so that a supervisor that has
-//! just been started is never taken for an orphan. They are reaped by pid: other code of this process may wait for children of its own.
+//! The thread that owns the direct children of the server. It alone starts, classifies and reaps them, so that a supervisor that has
+//! just been started is never taken for an orphan. Children are reaped by pid, because other code of this process may wait for its own
+//! children.
 
 use super::trial::{Answer, Trial};
 use super::{processes, supervisor};
@@ -17,60 +18,60 @@ use std::time::{Duration, Instant};
 
 /// Runs work on the thread that owns the direct children.
 #[derive(Clone)]
-pub struct KeeperThread(mpsc::Sender<Work>);
+pub struct ReaperThread(mpsc::Sender<Work>);
 
-type Work = Box<dyn FnOnce(&mut Keeper) + Send>;
+type Work = Box<dyn FnOnce(&mut Reaper) + Send>;
 
-impl KeeperThread {
-    pub fn start(supervisors: Supervisors) -> io::Result<KeeperThread> {
+impl ReaperThread {
+    pub fn start(supervisors: Supervisors) -> io::Result<ReaperThread> {
         let (sender, inbox) = mpsc::channel();
-        let keeper = Keeper::new(supervisors);
-        thread::Builder::new().name("children".into()).stack_size(256 * 1024).spawn(move || keeper.run(&inbox))?;
-        Ok(KeeperThread(sender))
+        let reaper = Reaper::new(supervisors);
+        thread::Builder::new().name("children".into()).stack_size(256 * 1024).spawn(move || reaper.run(&inbox))?;
+        Ok(ReaperThread(sender))
     }
 
-    /// Returns the result of `work`. An error means that the thread is gone, or that `work` took longer than `patience`.
+    /// Runs `work` on the thread and returns its result. An error means that the thread has ended, or that `work` took longer than `patience`.
     pub fn run<T: Send + 'static>(
         &self,
         patience: Duration,
-        work: impl FnOnce(&mut Keeper) -> T + Send + 'static,
+        work: impl FnOnce(&mut Reaper) -> T + Send + 'static,
     ) -> io::Result<T> {
-        let gone = || io::Error::other("the thread that starts programs is gone");
+        let ended = || io::Error::other("the thread that starts programs is gone");
         let (reply, result) = mpsc::channel();
-        let work = move |keeper: &mut Keeper| drop(reply.send(work(keeper)));
-        self.0.send(Box::new(work)).map_err(|_| gone())?;
-        result.recv_timeout(patience).map_err(|_| gone())
+        let work = move |reaper: &mut Reaper| drop(reply.send(work(reaper)));
+        self.0.send(Box::new(work)).map_err(|_| ended())?;
+        result.recv_timeout(patience).map_err(|_| ended())
     }
 
     /// Reaps adopted processes that have ended, without waiting for that.
     pub fn reap_adopted(&self) {
-        let _ = self.0.send(Box::new(|keeper| keeper.reap_adopted()));
+        let _ = self.0.send(Box::new(|reaper| reaper.reap_adopted()));
     }
 }
 
 /// Owns the direct children: starts them, reaps them, and kills the orphans of killed supervisors.
-pub struct Keeper {
+pub struct Reaper {
     supervisors: Supervisors,
     /// Supervisors that have ended and whose processes may still run.
-    unclear: Vec<std::process::Child>,
+    with_orphans: Vec<std::process::Child>,
     trial: TrialState,
 }
 
 /// What is known about the program that supervisors are started from.
 enum TrialState {
     Passed,
-    /// It was started and has not answered yet. After the time it never will.
-    Silent(Trial, Instant),
+    /// It was started and has not answered yet. It has until this time.
+    Waiting(Trial, Instant),
     Failed(String),
 }
 
-impl Keeper {
-    fn new(supervisors: Supervisors) -> Keeper {
-        Keeper { supervisors, unclear: Vec::new(), trial: TrialState::Passed }
+impl Reaper {
+    fn new(supervisors: Supervisors) -> Reaper {
+        Reaper { supervisors, with_orphans: Vec::new(), trial: TrialState::Passed }
     }
 
     fn run(mut self, inbox: &mpsc::Receiver<Work>) {
-        // The program that this process was before may have had children.
+        // The program that this process executed before may have had children.
         self.reap_adopted();
         loop {
             match inbox.recv_timeout(self.wait()) {
@@ -78,27 +79,27 @@ impl Keeper {
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
             }
-            for child in std::mem::take(&mut self.unclear) {
+            for child in std::mem::take(&mut self.with_orphans) {
                 self.reap_killed(child);
             }
-            if matches!(self.trial, TrialState::Silent(_, until) if until <= Instant::now()) {
+            if matches!(self.trial, TrialState::Waiting(_, until) if until <= Instant::now()) {
                 let _ = self.check_trial();
             }
         }
     }
 
-    /// How long it waits for work before it kills what supervisors have left, or a program that is none.
+    /// How long to wait for work before killing the orphans of supervisors, or a trial that was not answered in time.
     fn wait(&self) -> Duration {
-        let retry = if self.unclear.is_empty() { Duration::MAX } else { Duration::from_millis(ORPHANS_RETRY_MS) };
+        let retry = if self.with_orphans.is_empty() { Duration::MAX } else { Duration::from_millis(ORPHANS_RETRY_MS) };
         match self.trial {
-            TrialState::Silent(_, until) => retry.min(until.saturating_duration_since(Instant::now())),
+            TrialState::Waiting(_, until) => retry.min(until.saturating_duration_since(Instant::now())),
             TrialState::Passed | TrialState::Failed(_) => retry,
         }
     }
 
-    /// Starts no command until this trial has been answered, which may take until the given time.
+    /// Starts no command until this trial has been answered, for which it has until the given time.
     pub fn await_trial(&mut self, trial: Trial, until: Instant) {
-        self.trial = TrialState::Silent(trial, until);
+        self.trial = TrialState::Waiting(trial, until);
     }
 
     /// An error says why no command can be started, or not yet.
@@ -106,7 +107,7 @@ impl Keeper {
         let why = match &self.trial {
             TrialState::Passed => return Ok(()),
             TrialState::Failed(why) => why.clone(),
-            TrialState::Silent(trial, until) => {
+            TrialState::Waiting(trial, until) => {
                 let (answer, why) = (trial.answer(Duration::ZERO), trial.refusal());
                 match answer {
                     Answer::AsSupervisor => {
@@ -131,12 +132,12 @@ impl Keeper {
     ) -> io::Result<std::process::Child> {
         self.check_trial()?;
         let child = command.spawn();
-        // It still holds the child's ends of pipe and socket; both must close with the child.
+        // The command still holds the child's ends of the pipe and the socket, which must close when the child ends.
         drop(command);
         if let Ok(child) = &child {
             // Registered before its program can start: from then on a peer may be a tool's process.
             self.supervisors.begin(child.id(), control.clone());
-            let _ = supervisor::let_go(&control, input.as_ref());
+            let _ = supervisor::send_go(&control, input.as_ref());
         }
         child
     }
@@ -155,12 +156,12 @@ impl Keeper {
         let _ = child.wait();
     }
 
-    /// Reaps a supervisor that has ended, after the processes that it left were killed. Until then it counts as alive, because a
-    /// peer may be one of its processes.
+    /// Kills the orphans of a supervisor that has ended, then reaps it. Until then the supervisor counts as alive, because a peer may be one
+    /// of the orphans.
     pub fn reap_killed(&mut self, child: std::process::Child) {
         match self.kill_orphans() {
             Ok(()) => self.reap(child),
-            Err(_) => self.unclear.push(child),
+            Err(_) => self.with_orphans.push(child),
         }
     }
 
@@ -177,12 +178,13 @@ impl Keeper {
     /// Reaps every direct child that is no supervisor and has ended: the first process of a PID namespace inherits all orphans in it.
     fn reap_adopted(&mut self) {
         if let Some(is_orphan) = self.orphans() {
-            // They can be listed only if /proc is mounted. They are reaped the next time, or never.
+            // They can be listed only if /proc is mounted. After an error they are reaped the next time, or never.
             let _ = processes::reap_children(is_orphan);
         }
     }
 
-    /// Tells which direct children are orphans. None if this process does not adopt any: then its other children are the host program's own.
+    /// A function that tells which direct children are orphans. None if this process does not adopt orphans: then its other children are
+    /// those of the host program.
     fn orphans(&self) -> Option<impl Fn(u32) -> bool + use<>> {
         rustix::process::child_subreaper().ok()??;
         let known = self.supervisors.pids();
@@ -190,19 +192,19 @@ impl Keeper {
     }
 }
 
-/// Direct children that belong to the user: an editor in the terminal.
+/// Direct children that the user has started, such as an editor in the terminal.
 static PROGRAMS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 /// Starts a program of the user, which is never taken for an orphan.
 pub fn start_program(mut command: Command) -> io::Result<std::process::Child> {
-    // Locked until its pid is known: whoever looks for orphans meanwhile waits.
+    // Locked until its pid is known, so that a search for orphans waits.
     let mut programs = lock(&PROGRAMS);
     let child = command.spawn()?;
     programs.push(child.id());
     Ok(child)
 }
 
-/// A program of the user has ended and was waited for.
+/// Removes a program of the user that has ended and was waited for.
 pub fn forget_program(pid: u32) {
     lock(&PROGRAMS).retain(|known| *known != pid);
 }
@@ -228,42 +230,42 @@ mod tests {
 
     #[test]
     fn the_keeper_retries_only_while_a_supervisor_has_left_processes() {
-        let mut keeper = Keeper::new(Supervisors::default());
-        assert_eq!(keeper.wait(), Duration::MAX);
-        keeper.unclear.push(Command::new("true").spawn().expect("a program starts"));
-        assert_eq!(keeper.wait(), Duration::from_millis(ORPHANS_RETRY_MS));
-        keeper.unclear[0].wait().expect("it ends");
+        let mut reaper = Reaper::new(Supervisors::default());
+        assert_eq!(reaper.wait(), Duration::MAX);
+        reaper.with_orphans.push(Command::new("true").spawn().expect("a program starts"));
+        assert_eq!(reaper.wait(), Duration::from_millis(ORPHANS_RETRY_MS));
+        reaper.with_orphans[0].wait().expect("it ends");
     }
 
-    fn start(keeper: &mut Keeper) -> Result<(), String> {
+    fn start(reaper: &mut Reaper) -> Result<(), String> {
         let control = Arc::new(UnixStream::pair().expect("sockets can be made").0);
-        let mut child = keeper.start(Command::new("true"), control, None).map_err(|error| error.to_string())?;
+        let mut child = reaper.start(Command::new("true"), control, None).map_err(|error| error.to_string())?;
         child.wait().expect("it ends");
-        keeper.supervisors.end(child.id());
+        reaper.supervisors.end(child.id());
         Ok(())
     }
 
     #[test]
     fn no_command_is_started_until_the_trial_is_answered() {
         let scratch = Scratch::new();
-        let mut keeper = Keeper::new(Supervisors::default());
-        assert_eq!(start(&mut keeper), Ok(()));
+        let mut reaper = Reaper::new(Supervisors::default());
+        assert_eq!(start(&mut reaper), Ok(()));
         let later = Instant::now() + Duration::from_secs(60);
         let fifo = scratch.path().join("fifo");
         Command::new("mkfifo").arg(&fifo).status().expect("mkfifo");
-        keeper.await_trial(
+        reaper.await_trial(
             script(&scratch, "late", &format!("read word < {}; echo failed 0 >&0", fifo.display())),
             later,
         );
-        let refused = start(&mut keeper).expect_err("it waits");
+        let refused = start(&mut reaper).expect_err("it waits");
         assert!(refused.contains("embed::child_main"), "{refused}");
-        assert!(keeper.wait() < Duration::MAX);
+        assert!(reaper.wait() < Duration::MAX);
         std::fs::write(&fifo, "go\n").expect("the script reads");
-        while start(&mut keeper).is_err() {
+        while start(&mut reaper).is_err() {
             assert!(Instant::now() < later);
             thread::yield_now();
         }
-        assert_eq!(keeper.wait(), Duration::MAX);
+        assert_eq!(reaper.wait(), Duration::MAX);
     }
 
     #[test]
@@ -271,14 +273,14 @@ mod tests {
         let scratch = Scratch::new();
         let trial = script(&scratch, "hangs", "exec sleep 1000");
         let pid = pid(&trial);
-        let thread = KeeperThread::start(Supervisors::default()).expect("a thread");
-        thread.run(Duration::MAX, |keeper| keeper.await_trial(trial, Instant::now())).expect("it works");
+        let thread = ReaperThread::start(Supervisors::default()).expect("a thread");
+        thread.run(Duration::MAX, |reaper| reaper.await_trial(trial, Instant::now())).expect("it works");
         let until = Instant::now() + Duration::from_secs(60);
-        while processes::look(pid).is_some() {
+        while processes::by_pid(pid).is_some() {
             assert!(Instant::now() < until);
             thread::yield_now();
         }
-        let (started, wait) = thread.run(Duration::MAX, |keeper| (start(keeper), keeper.wait())).expect("it works");
+        let (started, wait) = thread.run(Duration::MAX, |reaper| (start(reaper), reaper.wait())).expect("it works");
         assert!(started.expect_err("no answer").contains("embed::child_main"));
         assert_eq!(wait, Duration::MAX);
     }

@@ -4,10 +4,11 @@
 //! has ended becomes the supervisor's child. When the server ends the command, or the server itself ends (the control socket
 //! closes in both cases), the supervisor kills its descendants and exits.
 //!
-//! Standard input is the control socket. The server sends `g` when the program may start, with the descriptor that a server reads
-//! from, and `t` to ask it to end; closing its side means: end everything. The supervisor answers in lines: `started PID` or `failed ERRNO MESSAGE`, then `exited STATUS` (as wait(2)
-//! has it), then `gone` with the processes that it had to kill. If it cannot be sure that nothing is left, it ends without `gone`, and the
-//! server, which adopts what is left, kills it. Standard output and error are the program's.
+//! Standard input is the control socket. The server sends `g` when the program may start, with the descriptor of the program's standard
+//! input if it has one, and `t` to ask the program to end; closing the socket means: kill all processes. The supervisor sends lines:
+//! `started PID` or `failed ERRNO MESSAGE`, then `exited STATUS` (as wait(2) has it), then `gone` with the processes that it had to kill.
+//! If it cannot be sure that no process is left, it ends without `gone`, and the server, which adopts the remaining processes, kills them.
+//! Standard output and error are the program's.
 //!
 //! A program without approval is started by a thread that confined itself first; see [`super::confine`]. The supervisor's other
 //! thread stays free: it needs `/proc`.
@@ -44,14 +45,14 @@ pub const PROGRAMS: &str = "--programs";
 pub const PIPED: &str = "--piped";
 pub const END: &str = "--";
 
-/// Closes descriptors of a server.
+/// The shell that closes inherited descriptors before it executes a program with piped input.
 const BASH: &str = "/bin/bash";
 
-/// What the server sends.
+/// The bytes that the server sends.
 const GO: u8 = b'g';
 pub const TERMINATE: u8 = b't';
 
-/// What main does first: if the arguments say so, this process is a supervisor until its end, and the result is its exit code.
+/// Must be called first in `main`. If the arguments are those of a supervisor, supervises a command until it ends, and returns the exit code.
 pub fn child_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let mut args = args.into_iter().skip(1);
     if args.next()? != VERB {
@@ -61,7 +62,7 @@ pub fn child_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> 
         return Some(ExitCode::from(127));
     };
     let mut control = UnixStream::from(control);
-    let done = Order::read(args).and_then(|order| supervise(order, &mut control));
+    let done = Request::read(args).and_then(|request| supervise(request, &mut control));
     if let Err(error) = done {
         let errno = error.raw_os_error().unwrap_or(0);
         let _ = writeln!(control, "failed {errno} {}", error.to_string().replace('\n', " "));
@@ -71,7 +72,7 @@ pub fn child_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> 
 }
 
 /// The program to start.
-struct Order {
+struct Request {
     argv: Vec<OsString>,
     /// None for an approved program.
     bounds: Option<Bounds>,
@@ -84,15 +85,15 @@ enum Input {
     Pipe,
 }
 
-impl Order {
-    fn read(mut args: impl Iterator<Item = OsString>) -> io::Result<Order> {
+impl Request {
+    fn read(mut args: impl Iterator<Item = OsString>) -> io::Result<Request> {
         let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "a supervisor is started by the server only");
         let mut bounds: Option<Bounds> = None;
         let mut input = Input::None;
         loop {
             let word = args.next().ok_or_else(wrong)?;
             if word == END {
-                return Ok(Order { argv: args.collect(), bounds, input });
+                return Ok(Request { argv: args.collect(), bounds, input });
             }
             if word == PIPED {
                 input = Input::Pipe;
@@ -111,12 +112,12 @@ impl Order {
     }
 }
 
-fn supervise(order: Order, control: &mut UnixStream) -> io::Result<()> {
+fn supervise(request: Request, control: &mut UnixStream) -> io::Result<()> {
     rustix::process::setsid()?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    // The command may stop us. The server continues us to end the command, and the kernel does when the server is killed.
+    // The command may stop this process. The server continues it to end the command, and the kernel continues it when the server is killed.
     rustix::process::set_parent_process_death_signal(Some(Signal::CONT))?;
-    // The program runs as the same user. It may kill us, which the server notices, but neither trace us nor take our descriptors.
+    // The program runs as the same user. It may kill this process, which the server notices, but neither trace it nor take its descriptors.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let (mut signals, writer) = UnixStream::pair()?;
     signals.set_nonblocking(true)?;
@@ -124,13 +125,13 @@ fn supervise(order: Order, control: &mut UnixStream) -> io::Result<()> {
     let Some(input) = wait_for_go(control)? else {
         return Ok(());
     };
-    let program = start(order, input)?;
-    // From here on no error may end us before everything below us is killed. If the server is gone, `until_over` notices.
+    let program = start(request, input)?;
+    // From here on no error may end this process before all its descendants are killed. `until_over` notices if the server has ended.
     let _ = writeln!(control, "started {}", program.as_raw_pid());
-    let mut watch = Watch { program, has_exited: false };
-    watch.until_over(control, &mut signals);
-    // Only a supervisor that is sure says `gone`. Otherwise its end hands what is left to the server.
-    let Ok(killed) = watch.kill_all(control) else {
+    let mut supervision = Supervision { program, has_exited: false };
+    supervision.until_over(control, &mut signals);
+    // `gone` is sent only if no process is left. Otherwise the remaining processes become children of the server when this one ends.
+    let Ok(killed) = supervision.kill_all(control) else {
         return Ok(());
     };
     let names: Vec<String> = killed.iter().take(LEFTOVERS_NAMED).map(u32::to_string).collect();
@@ -139,8 +140,8 @@ fn supervise(order: Order, control: &mut UnixStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Tells a supervisor that its program may start, and what it reads.
-pub fn let_go(control: &UnixStream, input: Option<&OwnedFd>) -> io::Result<()> {
+/// Tells a supervisor that its program may start, and passes the program's standard input.
+pub fn send_go(control: &UnixStream, input: Option<&OwnedFd>) -> io::Result<()> {
     let fds: Vec<BorrowedFd<'_>> = input.into_iter().map(AsFd::as_fd).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut message = SendAncillaryBuffer::new(&mut space);
@@ -151,7 +152,7 @@ pub fn let_go(control: &UnixStream, input: Option<&OwnedFd>) -> io::Result<()> {
     Ok(())
 }
 
-/// What the program reads. None: the server has ended, or wants no program.
+/// Waits until the program may start, and returns its standard input. None: the server has ended, or starts no program.
 fn wait_for_go(control: &UnixStream) -> io::Result<Option<Stdio>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut message = RecvAncillaryBuffer::new(&mut space);
@@ -173,10 +174,10 @@ fn wait_for_go(control: &UnixStream) -> io::Result<Option<Stdio>> {
     Ok(Some(input.map_or_else(Stdio::null, Stdio::from)))
 }
 
-fn start(order: Order, input: Stdio) -> io::Result<Pid> {
-    let mut command = command(&order.argv, order.input)?;
+fn start(request: Request, input: Stdio) -> io::Result<Pid> {
+    let mut command = command(&request.argv, request.input)?;
     command.stdin(input);
-    let child = match order.bounds {
+    let child = match request.bounds {
         None => command.spawn()?,
         Some(bounds) => {
             let confined = move || {
@@ -188,7 +189,7 @@ fn start(order: Order, input: Stdio) -> io::Result<Pid> {
             thread::Builder::new().spawn(confined)?.join().unwrap_or_else(died)?
         }
     };
-    // It is reaped together with all others, so the handle is not needed.
+    // The program is reaped together with all other processes, so the handle is not needed.
     Ok(Pid::from_child(&child))
 }
 
@@ -198,8 +199,8 @@ fn command(argv: &[OsString], input: Input) -> io::Result<Command> {
     let mut command = if leaks.is_empty() {
         Command::new(program)
     } else {
-        // Inherited from the parent of the server. Code without `unsafe` cannot close descriptors that it does not own, but a
-        // shell can, and the programs of tools are shells. Some can close only those below 10.
+        // The server has inherited descriptors from its parent. Code without `unsafe` cannot close descriptors that it does not own, but
+        // a shell can, and the programs of tools are shells. Some shells can close only descriptors below 10.
         let closing: String = leaks.iter().map(|fd| format!(" {fd}>&-")).collect();
         let refusal = "The command was not started: this shell cannot close all files that the server has inherited from its parent. \
                        Install bash, or start the server without open files.";
@@ -218,7 +219,7 @@ fn command(argv: &[OsString], input: Input) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Descriptors beyond the first three that would survive an exec. All our own are marked not to.
+/// Descriptors, except the first three, that stay open in the program. All descriptors of this program are marked to be closed.
 fn inheritable() -> io::Result<Vec<u32>> {
     const CLOSES_ON_EXEC: u32 = 0o2_000_000;
     let mut leaks = Vec::new();
@@ -239,12 +240,12 @@ fn inheritable() -> io::Result<Vec<u32>> {
     Ok(leaks)
 }
 
-struct Watch {
+struct Supervision {
     program: Pid,
     has_exited: bool,
 }
 
-impl Watch {
+impl Supervision {
     /// Waits until the server ends the command, or no process is left.
     fn until_over(&mut self, control: &mut UnixStream, signals: &mut UnixStream) {
         while self.reap(control) {
@@ -254,20 +255,20 @@ impl Watch {
                 // For example because the command has lowered the limit of our descriptors.
                 Err(_) => return,
             }
-            let told = !fds[0].revents().is_empty();
+            let has_request = !fds[0].revents().is_empty();
             drain(signals);
-            if told && !self.obey(control) {
+            if has_request && !self.take_request(control) {
                 return;
             }
         }
     }
 
-    /// Reads one byte of the server and does what it says. False if the command has to end.
-    fn obey(&self, control: &mut UnixStream) -> bool {
+    /// Reads one byte that the server has sent, and carries it out. False if the command has to end.
+    fn take_request(&self, control: &mut UnixStream) -> bool {
         let mut word = [0];
         match control.read(&mut word) {
             Ok(1) if word == [TERMINATE] => {
-                // Before it is reaped, its pid is not reused.
+                // Until the program is reaped, its pid is not reused.
                 if !self.has_exited {
                     let _ = rustix::process::kill_process_group(self.program, Signal::TERM);
                 }
@@ -278,7 +279,7 @@ impl Watch {
         }
     }
 
-    /// Reaps every child that has ended, and reports the status of the program. True if a process is left below us.
+    /// Reaps every child that has ended, and reports the status of the program. True if there are still children.
     fn reap(&mut self, control: &mut UnixStream) -> bool {
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
@@ -333,12 +334,12 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_read_whole_or_not_at_all() {
-        let read = |list: &[&str]| Order::read(list.iter().map(OsString::from));
-        let order = read(&["--read-only", "/w", "--writable", "/w/f", "--programs", "/bin", "--", "ls", "--", "-l"]);
-        let order = order.expect("it is complete");
-        assert_eq!(order.argv, ["ls", "--", "-l"]);
-        let bounds = order.bounds.expect("it is confined");
+    fn incomplete_arguments_are_refused() {
+        let read = |list: &[&str]| Request::read(list.iter().map(OsString::from));
+        let request = read(&["--read-only", "/w", "--writable", "/w/f", "--programs", "/bin", "--", "ls", "--", "-l"]);
+        let request = request.expect("it is complete");
+        assert_eq!(request.argv, ["ls", "--", "-l"]);
+        let bounds = request.bounds.expect("it is confined");
         assert_eq!(bounds.workspace.to_str(), Some("/w"));
         assert_eq!((bounds.writable.len(), bounds.programs.len()), (1, 1));
         assert!(read(&["--", "ls"]).expect("approved").bounds.is_none());

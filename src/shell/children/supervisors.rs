@@ -1,8 +1,8 @@
-//! The supervisors of tools that are alive now, with the control socket of each. A process that descends from one of them is a
-//! tool's process and may not prompt or approve, so the peer check (`peer_check.rs`) has to know them all.
+//! The supervisors of tools that are alive, with the control socket of each. A process that descends from one of them belongs to a
+//! tool and may not prompt or approve, so the peer check (`peer_check.rs`) has to know them all.
 //!
-//! The order makes it safe: [`Supervisors::begin`] comes before the supervisor can start its program, and [`Supervisors::end`] after
-//! its last descendant is gone and before its pid can be reused. So whenever a tool's process is alive, a [`Snapshot`] shows it.
+//! [`Supervisors::begin`] is called before a supervisor can start its program, and [`Supervisors::end`] after its last descendant has
+//! ended and before its pid can be reused. So whenever a process of a tool is alive, a [`Snapshot`] contains its supervisor.
 
 use crate::base::lock::lock;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ pub struct Supervisors {
 #[derive(Default)]
 struct Live {
     pids: BTreeSet<u32>,
-    /// How many have begun since the first server started.
+    /// How many supervisors have begun since the first server started.
     begun: u64,
 }
 
@@ -32,7 +32,7 @@ pub struct Snapshot {
 }
 
 impl Supervisors {
-    /// For a server of this process, which shares the list of all supervisors with the others. Those of `default` share none.
+    /// For a server of this process: all of them share the list of all supervisors. A `default` value shares it with none.
     pub fn of_process() -> Supervisors {
         static ALL: LazyLock<Arc<Mutex<Live>>> = LazyLock::new(Arc::default);
         Supervisors { own: Arc::default(), all: ALL.clone() }
@@ -50,24 +50,24 @@ impl Supervisors {
         lock(&self.all).pids.remove(&pid);
     }
 
-    /// Those of this server.
+    /// The pids of this server's supervisors.
     pub fn own_pids(&self) -> Vec<u32> {
         lock(&self.own).keys().copied().collect()
     }
 
-    /// Those of all servers in this process.
+    /// The pids of the supervisors of all servers in this process.
     pub fn pids(&self) -> Vec<u32> {
         lock(&self.all).pids.iter().copied().collect()
     }
 
-    /// Tells every supervisor of this server to end its command. `go_on` continues a supervisor, because its command may have stopped
-    /// it. Returns their control sockets.
-    pub fn end_commands(&self, go_on: impl Fn(u32)) -> Vec<Arc<UnixStream>> {
+    /// Tells every supervisor of this server to end its command. `resume` continues a supervisor, because its command may have stopped
+    /// it. Returns the control sockets of the supervisors.
+    pub fn end_commands(&self, resume: impl Fn(u32)) -> Vec<Arc<UnixStream>> {
         // While this is locked none of them is reaped, so their pids are not reused.
         let own = lock(&self.own);
         for (pid, control) in own.iter() {
             let _ = control.shutdown(Shutdown::Write);
-            go_on(*pid);
+            resume(*pid);
         }
         own.values().cloned().collect()
     }

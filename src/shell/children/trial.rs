@@ -1,5 +1,5 @@
-//! Whether commands can be started at all, found out before the first one is wanted: a supervisor is started without a command, and
-//! has to answer that it has none.
+//! Finds out at the start of the server whether commands can be started at all: a supervisor is started without a command, and has to
+//! answer that it has none.
 
 use crate::shell::children::VERB;
 use crate::shell::children::supervisors::Supervisors;
@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A supervisor that was started without a command. Dropping it kills it: it ends by itself, unless it is another program.
+/// A supervisor that was started without a command. It ends by itself, unless it is another program; dropping it kills that.
 pub struct Trial {
     exe: PathBuf,
     child: Child,
@@ -19,11 +19,11 @@ pub struct Trial {
     supervisors: Supervisors,
 }
 
-/// How the program has answered.
+/// The answer of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     AsSupervisor,
-    /// It has ended, or is another program.
+    /// The program has ended, or it is not a supervisor.
     Otherwise,
     NotYet,
 }
@@ -47,7 +47,7 @@ impl Trial {
         Ok(Trial { exe: exe.to_owned(), child, control, supervisors })
     }
 
-    /// Waits for the answer. Without patience it is what has arrived already.
+    /// Waits for the answer. With a `patience` of zero it returns at once.
     pub fn answer(&self, patience: Duration) -> Answer {
         match self.read(patience) {
             Ok(true) => Answer::AsSupervisor,
@@ -65,7 +65,7 @@ impl Trial {
         )
     }
 
-    /// Whether the answer begins as that of a supervisor without a command, which sends this much at once.
+    /// Whether the answer begins like that of a supervisor without a command, which sends these bytes in one piece.
     fn read(&self, patience: Duration) -> io::Result<bool> {
         const ANSWER: &[u8] = b"failed ";
         let mut control = &*self.control;

@@ -369,7 +369,7 @@ fn children(
     children::sweep(instances.all());
     let home = plan.environment.iter().find(|(name, _)| name == "HOME").map(|(_, dir)| PathBuf::from(dir));
     let private = home.iter().chain([&plan.state]).filter_map(|dir| dir.canonicalize().ok());
-    let children = children::Plan {
+    let settings = children::ChildSettings {
         exe,
         instance: instances.own().to_owned(),
         env: plan.environment.clone(),
@@ -378,7 +378,7 @@ fn children(
         git: Some(plan.state.join("git")),
     };
     let mut silent = None;
-    match Trial::start(&children.exe) {
+    match Trial::start(&settings.exe) {
         Err(why) => problems.push(format!("No command can be started: {why}. Tools that start commands fail.")),
         Ok(trial) => match trial.answer(Duration::from_millis(SUPERVISOR_TRIAL_MS)) {
             Answer::AsSupervisor => {}
@@ -391,7 +391,7 @@ fn children(
         },
     }
     let no_thread = |e| OpenError::System("no thread for child processes", e);
-    let children = Children::new(children, &plan.limits).map_err(no_thread)?;
+    let children = Children::new(settings, &plan.limits).map_err(no_thread)?;
     if let Some(trial) = silent {
         children.await_trial(trial).map_err(no_thread)?;
     }

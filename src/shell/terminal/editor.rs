@@ -4,7 +4,7 @@
 //! continues both. Ctrl-C is the editor's; see `signals.rs`.
 
 use crate::limits::ui::{AT_ONCE_MS, EDITOR_END_MS, PASTE_BYTES};
-use crate::shell::children::keeper::{forget_program, start_program};
+use crate::shell::children::reaper::{forget_program, start_program};
 use crate::shell::event_loop::sys;
 use crate::shell::terminal::tty::Tty;
 use rustix::process::{Pid, Signal, kill_process};

@@ -57,8 +57,8 @@ const SIGNALS: &[libc::c_long] = &[
     libc::SYS_rt_tgsigqueueinfo,
 ];
 
-/// What fcntl does to others: it names the process that gets a signal when a descriptor is ready, without sending one itself,
-/// holds up whoever opens or locks a file, and sets a hint of the file. Not every kernel with Landlock keeps those signals inside
+/// Commands of fcntl with an effect on other processes: they choose the process that gets a signal when a descriptor is ready, make other
+/// processes wait that open or lock a file, and set a hint of the file. Not every kernel with Landlock keeps those signals inside
 /// the domain. A lock needs no right to write.
 const FCNTLS: [libc::c_int; 10] = [
     libc::F_SETOWN,
@@ -117,7 +117,7 @@ const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWCGROUP,
 ];
 
-/// Enters all filters. They bind the calling thread for good.
+/// Installs all filters. The calling thread cannot remove them.
 pub fn restrict_calls() -> io::Result<()> {
     for filter in [filter()?, filter_of_clone3()?] {
         seccompiler::apply_filter(&filter).map_err(io::Error::other)?;

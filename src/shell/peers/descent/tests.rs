@@ -102,7 +102,7 @@ impl Processes for Table {
 }
 
 fn row(parent: u32, start: u64) -> Row {
-    Row { process: Stat { parent, start, is_over: false }, sockets: Vec::new(), is_supervisor: false, uid: None }
+    Row { process: Stat { parent, start, has_ended: false }, sockets: Vec::new(), is_supervisor: false, uid: None }
 }
 
 fn holding(parent: u32, start: u64) -> Row {
