@@ -26,10 +26,10 @@ pub struct AccessLog {
     log: Log,
     /// The project of Google Cloud that traces belong to.
     project: Option<String>,
-    /// Lines of this turn, and how many they are.
+    /// The lines of this turn, and their number.
     lines: String,
     count: u64,
-    /// Lines that were dropped since that was last said.
+    /// How many lines were dropped since the last warning about it.
     lost: u64,
 }
 
@@ -38,12 +38,12 @@ impl AccessLog {
         AccessLog { target: Target::Nowhere, log, project: None, lines: String::new(), count: 0, lost: 0 }
     }
 
-    /// Lines between those of the log.
+    /// Writes the lines to the log.
     pub fn in_log(log: Log, project: Option<String>) -> AccessLog {
         AccessLog { target: Target::Log, project, ..AccessLog::off(log) }
     }
 
-    /// Lines in a file of their own, which is made if there is none.
+    /// Writes the lines to a file of their own, which is created if it does not exist.
     pub fn in_file(path: &Path, log: Log, project: Option<String>) -> io::Result<AccessLog> {
         let writer = Writer::start(path, log.clone())?;
         Ok(AccessLog { target: Target::File(writer), project, ..AccessLog::off(log) })
@@ -53,12 +53,12 @@ impl AccessLog {
         !matches!(self.target, Target::Nowhere)
     }
 
-    /// A request has ended.
+    /// Adds the line of a request that has ended.
     pub fn add(&mut self, entry: &Entry) {
         let line = entry.line(self.log.format(), self.project.as_deref());
         match &self.target {
             Target::Nowhere => {}
-            Target::Log => self.log.put(&line),
+            Target::Log => self.log.write_line(&line),
             Target::File(_) => {
                 self.lines.push_str(&line);
                 self.count += 1;
@@ -69,7 +69,7 @@ impl AccessLog {
         }
     }
 
-    /// Hands over what has come.
+    /// Hands the lines to the writer.
     pub fn flush(&mut self) {
         let Target::File(writer) = &self.target else {
             return;
@@ -89,7 +89,7 @@ impl AccessLog {
         }
     }
 
-    /// The operator may have moved the file: it is opened again by its name.
+    /// Has the writer open the file again by its name, because the operator may have moved it.
     pub fn reopen(&mut self) {
         self.flush();
         if let Target::File(writer) = &self.target
@@ -99,7 +99,7 @@ impl AccessLog {
         }
     }
 
-    /// Waits a moment until the last lines are written.
+    /// Waits until the last lines are written, for [`ACCESS_END_MS`] at most.
     pub fn end(&mut self) {
         self.flush();
         if let Target::File(Writer { pieces, ended }) = std::mem::replace(&mut self.target, Target::Nowhere) {
@@ -141,27 +141,27 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
-/// Writes until the loop has ended.
+/// The thread of the writer: writes until the loop has ended.
 fn write(mut file: File, path: &Path, pieces: &Receiver<Piece>, log: &Log) {
-    let mut is_told = false;
+    let mut is_reported = false;
     for piece in pieces {
         let result = match piece {
             Piece::Lines(lines) => file.write_all(lines.as_bytes()),
             Piece::Reopen => open(path).map(|opened| file = opened),
         };
         match result {
-            Ok(()) => is_told = false,
-            // Once, until it can be written again.
-            Err(error) if !is_told => {
+            Ok(()) => is_reported = false,
+            // Reported once, until writing succeeds again.
+            Err(error) if !is_reported => {
                 log.warn(format_args!("the access log {} cannot be written: {error}", path.display()));
-                is_told = true;
+                is_reported = true;
             }
             Err(_) => {}
         }
     }
 }
 
-/// The formats in which lines have members of their own.
+/// The project, if lines of this format name it.
 pub fn project(format: LogFormat, project: Option<String>) -> Option<String> {
     project.filter(|_| format == LogFormat::Gcp)
 }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_in_the_file_at_the_end_and_in_a_new_one_after_it_was_moved() {
+    fn after_the_file_was_moved_lines_go_to_a_new_one() {
         let scratch = Scratch::new();
         let (path, moved) = (scratch.path().join("access.log"), scratch.path().join("access.log.1"));
         let mut access = AccessLog::in_file(&path, Log::off(), None).unwrap();
@@ -203,11 +203,11 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_takes_nothing_costs_lines_and_no_time() {
+    fn lines_are_dropped_without_delay_while_the_file_cannot_be_written() {
         let scratch = Scratch::new();
         let path = scratch.path().join("pipe");
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-        // Somebody has it open and reads nothing.
+        // A pipe that is open and from which nothing is read.
         let reader = OpenOptions::new().read(true).write(true).open(&path).unwrap();
         let mut access = AccessLog::in_file(&path, Log::off(), None).unwrap();
         let line = entry("r").line(LogFormat::Text, None).len();

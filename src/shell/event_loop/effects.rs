@@ -1,4 +1,4 @@
-//! What the core has effects on: sockets, jobs, and the log.
+//! Carries out the effects of the core: writes to sockets, starts jobs, writes lines of logs.
 
 use crate::base::clock::Now;
 use crate::base::slots::Key;
@@ -12,7 +12,7 @@ use crate::limits::{LANE_CHECK_MS, Limits};
 use crate::shell::event_loop::access_log::AccessLog;
 use crate::shell::event_loop::figures::{self, Reports, Stopwatch};
 use crate::shell::event_loop::log::Log;
-use crate::shell::peers::peer_check::{Answers, Caller, PeerCheck};
+use crate::shell::peers::peer_check::{Answers, PeerCheck, PeerProcess};
 use crate::shell::workers::jobs::{Jobs, Mail};
 use crate::shell::workers::lanes::Lane;
 use rustix::io::Errno;
@@ -23,41 +23,42 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Everything that the core has effects on.
-pub(super) struct Outside {
+/// What the effects of the core need.
+pub(super) struct Effects {
     pub jobs: Jobs,
     pub peer_check: PeerCheck,
     pub log: Log,
     pub access_log: AccessLog,
     pub stopwatch: Stopwatch,
     pub sockets: HashMap<Key, Socket>,
-    /// Connections to continue with although no event will say so.
-    pub again: Vec<Key>,
+    /// Connections to continue with in the next turn, for which the poll reports no event.
+    pub unfinished: Vec<Key>,
+    /// Streams that stay open until a time, oldest first.
     pub lingering: VecDeque<(u64, OwnedFd)>,
     limits: Limits,
     /// A connection was closed, so there may be room for another one.
-    pub closed: bool,
+    pub has_closed: bool,
     /// Connections that were written to in this turn.
     pub written: Vec<Key>,
-    /// Whether jobs were delayed when that was last looked at, and when to look again.
+    /// Whether jobs were delayed at the last check, and when the next check is due.
     delays: Delays,
-    look_at: u64,
+    check_at: u64,
 }
 
 pub(super) struct Socket {
     pub stream: OwnedFd,
-    pub caller: Caller,
-    /// It is in `again`, which names each connection once.
-    pub again: bool,
-    /// Reading, and writing, has not met `WouldBlock` since the last event.
+    pub process: PeerProcess,
+    /// The connection is in [`Effects::unfinished`], which names each connection once.
+    pub is_unfinished: bool,
+    /// Reading, and writing, has not returned `WouldBlock` since the last event.
     pub readable: bool,
     pub writable: bool,
     /// How many bytes may still be written in this turn.
     pub budget: usize,
 }
 
-/// What lanes are asked for, each with the input that its answer becomes.
-impl Outside {
+/// Jobs whose result is an input of the core.
+impl Effects {
     fn resolve(&mut self, request: u64, path: String, directories: Vec<String>, wish: SiteWish) {
         self.jobs.ask(
             Lane::Disk,
@@ -123,36 +124,36 @@ impl Outside {
     }
 }
 
-impl Shell for Outside {
+impl Shell for Effects {
     fn start(&mut self, out: Out) {
         match out {
             Out::Start(job) => self.jobs.start(job),
             Out::Stop(job) => self.jobs.stop(&job),
             Out::Reply { job, nr, reply } => self.jobs.reply(&job, nr, reply),
             Out::Store(request) => self.ask_store(request),
-            Out::Tidy(maintenance) => self.jobs.tidy(maintenance),
+            Out::Tidy(maintenance) => self.jobs.maintain(maintenance),
             Out::Resolve { request, path, directories, wish } => self.resolve(request, path, directories, wish),
             Out::Blob(request) => self.read_blob(request),
             Out::Files(request) => self.find_files(request),
             Out::Compute(computation) => self.compute(computation),
             Out::Identify { conn } => {
                 if let Some(socket) = self.sockets.get(&conn) {
-                    self.peer_check.ask(conn, socket.caller);
+                    self.peer_check.ask(conn, socket.process);
                 }
             }
             Out::ReadCredentials => self.read_credentials(),
             Out::FetchKeys => self.fetch_keys(),
-            Out::Hook(notice) => self.jobs.look_on(*notice),
+            Out::Hook(notice) => self.jobs.run_observing_hooks(*notice),
             Out::Over { task } => self.jobs.forget(&task),
             Out::Servers { task, servers } => self.jobs.adopt(task, servers),
             Out::ClientKey { task, key } => self.jobs.keep_key(task, key),
-            Out::SaveRule { rule } => self.jobs.save(rule),
+            Out::SaveRule { rule } => self.jobs.save_rule(rule),
             Out::ForgetRule { rule } => self.jobs.forget_rule(rule),
             Out::Deliver(delivery) => self.jobs.deliver(delivery),
             Out::Scrape(caller) => self.scrape(caller),
             Out::Reload => self.access_log.reopen(),
             Out::Access(entry) => self.access_log.add(&entry),
-            Out::Log { level, text } => self.log.say(level, &text),
+            Out::Log { level, text } => self.log.log(level, &text),
         }
     }
 
@@ -192,7 +193,7 @@ impl Shell for Outside {
         let Some(socket) = self.sockets.remove(&conn) else {
             return;
         };
-        self.closed = true;
+        self.has_closed = true;
         if how == Close::Reset {
             // With this option closing the socket resets the connection.
             let _ = sockopt::set_socket_linger(&socket.stream, Some(Duration::ZERO));
@@ -203,8 +204,8 @@ impl Shell for Outside {
     }
 }
 
-/// Carries a request to the store out; a flush is measured.
-fn measured(request: &StoreRequest, archive: &dyn Archive, stopwatch: &Stopwatch) -> Input<'static> {
+/// Carries out a request to the store, and measures the time of a flush.
+fn run_measured(request: &StoreRequest, archive: &dyn Archive, stopwatch: &Stopwatch) -> Input<'static> {
     if !matches!(request, StoreRequest::Sync { .. }) {
         return request.run(archive);
     }
@@ -225,39 +226,39 @@ fn linger<T>(lingering: &mut VecDeque<(u64, T)>, stream: T, now_ms: u64, limits:
     }
 }
 
-impl Outside {
-    pub fn new(jobs: Jobs, peer_check: PeerCheck, reports: Reports, limits: Limits) -> Outside {
+impl Effects {
+    pub fn new(jobs: Jobs, peer_check: PeerCheck, reports: Reports, limits: Limits) -> Effects {
         let Reports { log, access_log, stopwatch } = reports;
-        Outside {
+        Effects {
             jobs,
             peer_check,
             log,
             access_log,
             stopwatch,
             sockets: HashMap::new(),
-            again: Vec::new(),
+            unfinished: Vec::new(),
             lingering: VecDeque::new(),
             limits,
-            closed: false,
+            has_closed: false,
             written: Vec::new(),
             delays: Delays::default(),
-            look_at: 0,
+            check_at: 0,
         }
     }
 
-    /// Whether jobs take too long, if that has changed since it was last looked at.
+    /// Whether jobs take too long. None if that has not changed since the last check, or if no check is due.
     pub fn delays(&mut self, now: Now) -> Option<Delays> {
-        if now.mono_ms < self.look_at {
+        if now.mono_ms < self.check_at {
             return None;
         }
-        self.look_at = now.mono_ms + LANE_CHECK_MS;
+        self.check_at = now.mono_ms + LANE_CHECK_MS;
         let most = Duration::from_millis(self.limits.lane_delay_ms);
         let mut delays = Delays::default();
         for load in self.jobs.lanes.loads() {
             match load.lane {
-                Lane::Disk => delays.store |= load.waits.max(load.runs) >= most,
+                Lane::Disk => delays.store |= load.oldest_wait.max(load.longest_run) >= most,
                 Lane::Model | Lane::Tool | Lane::Compute | Lane::Hook | Lane::Bucket => {
-                    delays.lanes |= load.waits >= most
+                    delays.lanes |= load.oldest_wait >= most
                 }
             }
         }
@@ -266,13 +267,14 @@ impl Outside {
 
     fn ask_store(&mut self, request: StoreRequest) {
         let (failed, stopwatch) = (request.clone(), self.stopwatch.clone());
-        // What waits for the network has threads of its own, and what says whether it answers does not wait for them.
+        // Requests to a shared store wait for the network, so they have threads of their own. Requests that find out whether the store
+        // responds do not need those threads.
         let is_quick = matches!(&request, StoreRequest::Probe | StoreRequest::Shared(SharedRequest::Look));
         let lane = if self.jobs.has_shared_store() && !is_quick { Lane::Bucket } else { Lane::Disk };
         self.jobs.ask(
             lane,
             move |context| {
-                let mut input = measured(&request, &*context.archive, &stopwatch);
+                let mut input = run_measured(&request, &*context.archive, &stopwatch);
                 if let Input::Shared(SharedAnswer::Standing(standing)) = &mut input {
                     standing.background = context.background.tasks();
                 }
@@ -282,7 +284,7 @@ impl Outside {
         );
     }
 
-    /// Collects what only the shell can measure, for a scrape.
+    /// Collects for `/metrics` what only the shell can measure.
     fn scrape(&mut self, caller: Arc<core::Caller>) {
         let lanes = self.jobs.lanes.loads().map(|load| LaneJobs {
             lane: load.lane.word(),
@@ -301,21 +303,21 @@ impl Outside {
         );
     }
 
-    /// Lists a connection for which no event will come.
+    /// Has the next turn continue with a connection, because the poll reports no event for it.
     pub fn continue_next_turn(&mut self, key: Key) {
         if let Some(socket) = self.sockets.get_mut(&key)
-            && !socket.again
+            && !socket.is_unfinished
         {
-            socket.again = true;
-            self.again.push(key);
+            socket.is_unfinished = true;
+            self.unfinished.push(key);
         }
     }
 
-    pub fn take_again(&mut self) -> Vec<Key> {
-        let keys = std::mem::take(&mut self.again);
+    pub fn take_unfinished(&mut self) -> Vec<Key> {
+        let keys = std::mem::take(&mut self.unfinished);
         for key in &keys {
             if let Some(socket) = self.sockets.get_mut(key) {
-                socket.again = false;
+                socket.is_unfinished = false;
             }
         }
         keys

@@ -1,4 +1,4 @@
-//! What the shell measures for `/metrics`: how long the loop and the disk take, and what the process takes of the machine.
+//! What the shell measures for `/metrics`: how long the loop and the disk take, and what the process uses of the machine.
 
 use crate::base::lock::lock;
 #[cfg(feature = "bucket")]
@@ -10,7 +10,7 @@ use crate::shell::event_loop::sys::{self, Clock};
 use std::fs;
 use std::sync::{Arc, Mutex};
 
-/// Where the server reports to operators.
+/// What operators get: the log, the access log, and timings for `/metrics`.
 pub struct Reports {
     pub log: Log,
     pub access_log: AccessLog,
@@ -24,12 +24,12 @@ pub struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Measures an append; the result says whether it succeeded.
+    /// Measures an append to a journal; an error is counted.
     pub fn append<T, E>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         self.measure(work, |timings, us| timings.append.observe(us))
     }
 
-    /// The same for a sync.
+    /// Measures a flush of a journal; an error is counted.
     pub fn sync<T, E>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         self.measure(work, |timings, us| timings.sync.observe(us))
     }
@@ -50,7 +50,7 @@ impl Stopwatch {
         answer
     }
 
-    /// A turn of the loop took so many microseconds.
+    /// Adds the duration of a turn of the loop, in microseconds.
     pub fn turn(&self, us: u64) {
         lock(&self.timings).turn.observe(us);
     }
@@ -73,8 +73,8 @@ impl Stopwatch {
     }
 }
 
-/// What this process takes. It reads `/proc`, so a worker does it: not one of the disk lane, so that it works while a disk hangs.
-/// `getrusage` would give the highest memory so far instead of the present one, and no number of files.
+/// What this process uses of memory, files and CPU time. It is read from `/proc` by a worker, but not by one of the disk lane, so that it
+/// works while a disk hangs. `getrusage` reports the highest memory use so far and not the present one, and no number of files.
 pub fn process() -> Option<ProcessFigures> {
     let ticks = sys::ticks_per_second();
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
@@ -86,7 +86,7 @@ pub fn process() -> Option<ProcessFigures> {
     let running_ms = sys::boot_ticks().saturating_sub(number(19)?) * 1_000 / ticks;
     Some(ProcessFigures {
         resident_bytes: resident * rustix::param::page_size() as u64,
-        // Without the one that is open to list them.
+        // Without the descriptor that lists them.
         open_files: (fs::read_dir("/proc/self/fd").ok()?.count() as u64).saturating_sub(1),
         cpu_ms: (number(11)? + number(12)?) * 1_000 / ticks,
         started_ms: sys::unix_ms().saturating_sub(running_ms),
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_figures_of_this_process_are_those_that_it_has() {
+    fn the_figures_of_this_process_are_plausible() {
         let before = process().expect("there is /proc");
         assert!(before.resident_bytes > 1 << 20 && before.started_ms <= sys::unix_ms() && before.started_ms > 1 << 40);
         let files: Vec<_> = (0..50).map(|_| fs::File::open("/dev/null").unwrap()).collect();
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_measured_too_and_counted() {
+    fn failed_appends_and_flushes_are_measured_and_counted() {
         let stopwatch = Stopwatch::default();
         assert_eq!(stopwatch.append(|| Ok::<_, ()>(1)), Ok(1));
         assert_eq!(stopwatch.append(|| Err::<(), _>(2)), Err(2));

@@ -1,4 +1,4 @@
-//! The last flush: the audit and the journals are on the disk before the server ends, unless the disk hangs.
+//! The flush at the end of the server: the audit and the journals are on the disk before it ends, unless the disk hangs.
 
 use crate::base::id::TaskId;
 use crate::core::disk::store::Archive;
@@ -7,7 +7,8 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// Waits for a moment at most: a disk that hangs does not keep the server from ending.
+/// Flushes the audit and the journals of these tasks. Waits for [`FLUSH_MS`] at most, so that a disk that hangs does not keep the server
+/// from ending.
 pub fn flush(archive: Arc<dyn Archive>, tasks: Vec<TaskId>) {
     let (sender, done) = mpsc::channel();
     let flushing = thread::Builder::new().name("flush".into()).spawn(move || {

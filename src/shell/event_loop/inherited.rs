@@ -20,7 +20,7 @@ const FIRST_FREE: i32 = 3;
 /// Where an inherited socket listens.
 pub enum InheritedAddress {
     Tcp(SocketAddr),
-    /// None: its name is abstract. The file, if there is one, is the manager's.
+    /// The path of the socket; None if its name is abstract. The file belongs to the service manager.
     Unix(Option<PathBuf>),
 }
 
@@ -45,7 +45,7 @@ pub fn take_standard_input() -> Result<(OwnedFd, InheritedAddress), String> {
         }
         (Err(_), Err(_)) => return Err("--listen fd: standard input is neither a TCP nor a Unix socket".into()),
     };
-    leave_standard_streams(&socket);
+    replace_standard_streams(&socket);
     Ok((socket, address))
 }
 
@@ -53,8 +53,9 @@ fn is_listener(socket: BorrowedFd<'_>) -> bool {
     sockopt::socket_acceptconn(socket) == Ok(true) && sockopt::socket_type(socket) == Ok(SocketType::STREAM)
 }
 
-/// Without `/dev/null` the streams stay as they are: no command can be started then.
-fn leave_standard_streams(socket: &OwnedFd) {
+/// Replaces standard input, and standard output if it is the same socket, by `/dev/null`. Without `/dev/null` they stay as they are; no
+/// command can be started then.
+fn replace_standard_streams(socket: &OwnedFd) {
     let Ok(null) = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) else {
         return;
     };

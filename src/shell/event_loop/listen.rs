@@ -1,8 +1,8 @@
 //! Listeners: TCP, Unix sockets for this user alone, and a socket that a service manager passes.
 //!
-//! A Unix socket is created with mode 0600. A file that is in the way goes only if it is a socket on which
-//! nobody listens any more, which a connection attempt shows. When the server ends in order its socket files go too, unless
-//! somebody else has put theirs there.
+//! A Unix socket is created with mode 0600. A file with its path is removed only if it is a socket on which no process listens, which a
+//! connection attempt shows. When the server ends in an orderly way it removes its socket files, unless another file has taken
+//! their place.
 
 use crate::config::listen::Listen;
 use crate::core::connections::connection::Link;
@@ -22,44 +22,44 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// What the name of a Unix socket may be long, in bytes: what fits into the kernel's `sun_path` with its final zero.
+/// The longest path of a Unix socket, in bytes: what fits into the kernel's `sun_path` with its final zero.
 const MOST_PATH_BYTES: usize = 107;
 
 /// The accept queue of a Unix socket: as long as the system allows, because a connection that finds it full is refused at once.
 const BACKLOG: i32 = -1;
 
-/// How all our sockets are made.
+/// The flags of every socket here.
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
 pub struct Listener {
     pub socket: OwnedFd,
-    place: Place,
-    /// It is there without being asked for.
+    address: Address,
+    /// The Unix socket that every server has, whatever its settings.
     is_default: bool,
-    /// A service manager keeps it open.
+    /// A service manager keeps the socket open.
     is_inherited: bool,
     serves: Serves,
 }
 
-/// What a listener is for.
+/// Which requests a listener accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serves {
     Everything,
-    /// Only `/metrics`, to everybody.
+    /// Only `/metrics`, from everybody.
     Metrics,
 }
 
-enum Place {
+enum Address {
     Tcp(SocketAddr),
     Unix(SocketFile),
     /// A Unix socket of the service manager, with its path if it has one.
     InheritedUnix(Option<PathBuf>),
 }
 
-/// The file of a socket that we listen on; removed with it.
+/// The file of a Unix socket. It is removed when this is dropped.
 struct SocketFile {
     path: PathBuf,
-    /// Device and inode: what is there later may be another's.
+    /// Device and inode, by which another file with the same path is recognised.
     id: (u64, u64),
 }
 
@@ -80,7 +80,7 @@ impl Listener {
                 let path =
                     std::path::absolute(path).map_err(|e| format!("cannot listen on {}: {e}", path.display()))?;
                 let dir = path.parent().unwrap_or(Path::new("/"));
-                is_safe(dir).and_then(|()| unix(&path))
+                check_directory(dir).and_then(|()| unix(&path))
             }
             Listen::Inherited => inherited(),
         }
@@ -91,11 +91,17 @@ impl Listener {
         let failed = |error| format!("--metrics-listen: cannot listen on {address}: {error}");
         let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
-        let place = Place::Tcp(listener.local_addr().map_err(failed)?);
-        Ok(Listener { socket: listener.into(), place, serves: Serves::Metrics, is_default: false, is_inherited: false })
+        let address = Address::Tcp(listener.local_addr().map_err(failed)?);
+        Ok(Listener {
+            socket: listener.into(),
+            address,
+            serves: Serves::Metrics,
+            is_default: false,
+            is_inherited: false,
+        })
     }
 
-    /// Whether it stays open when this process ends, so that connections that were not accepted wait for the next one.
+    /// Whether the socket stays open when this process ends, so that connections that were not accepted wait for the next server.
     pub fn is_inherited(&self) -> bool {
         self.is_inherited
     }
@@ -104,7 +110,7 @@ impl Listener {
         self.serves
     }
 
-    /// The socket of this server that is there without being asked for: `NAME.sock` in a directory of its own, for its owner only.
+    /// Opens the Unix socket that every server has: `NAME.sock` in a directory of its own, for its owner only.
     pub fn open_default(dir: &Path, name: &str) -> Result<Listener, String> {
         DirBuilder::new()
             .recursive(true)
@@ -118,12 +124,12 @@ impl Listener {
         unix(&dir.join(format!("{name}.sock"))).map(|listener| Listener { is_default: true, ..listener })
     }
 
-    /// What a connection to it is, if it is a Unix socket.
+    /// The link of connections to this listener, if it is a Unix socket.
     pub fn unix_link(&self) -> Link {
         if self.is_default { Link::Unix } else { Link::NamedUnix }
     }
 
-    /// The next connection, and the address of its other end if it has one.
+    /// Accepts the next connection. Returns its stream, and the address of the peer if it is a TCP connection.
     pub fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<SocketAddr>)> {
         let (stream, remote) = acceptfrom_with(&self.socket, FLAGS)?;
         let address = remote.and_then(|remote| SocketAddr::try_from(remote).ok());
@@ -133,30 +139,30 @@ impl Listener {
         Ok((stream, address))
     }
 
-    /// As it is written behind `--listen`.
+    /// The address in the form of the option `--listen`.
     pub fn name(&self) -> String {
-        match &self.place {
-            Place::Tcp(address) => address.to_string(),
-            Place::Unix(file) => format!("unix:{}", file.path.display()),
-            Place::InheritedUnix(Some(path)) => format!("unix:{}", path.display()),
-            Place::InheritedUnix(None) => "an abstract Unix socket".into(),
+        match &self.address {
+            Address::Tcp(address) => address.to_string(),
+            Address::Unix(file) => format!("unix:{}", file.path.display()),
+            Address::InheritedUnix(Some(path)) => format!("unix:{}", path.display()),
+            Address::InheritedUnix(None) => "an abstract Unix socket".into(),
         }
     }
 
     /// The address of a TCP listener.
     pub fn address(&self) -> Option<SocketAddr> {
-        match self.place {
-            Place::Tcp(address) => Some(address),
-            Place::Unix(_) | Place::InheritedUnix(_) => None,
+        match self.address {
+            Address::Tcp(address) => Some(address),
+            Address::Unix(_) | Address::InheritedUnix(_) => None,
         }
     }
 
     /// The path of a Unix socket.
     pub fn path(&self) -> Option<&Path> {
-        match &self.place {
-            Place::Tcp(_) => None,
-            Place::Unix(file) => Some(&file.path),
-            Place::InheritedUnix(path) => path.as_deref(),
+        match &self.address {
+            Address::Tcp(_) => None,
+            Address::Unix(file) => Some(&file.path),
+            Address::InheritedUnix(path) => path.as_deref(),
         }
     }
 }
@@ -173,22 +179,28 @@ fn tcp(address: SocketAddr) -> Result<Listener, String> {
     };
     let listener = TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
-    let place = Place::Tcp(listener.local_addr().map_err(failed)?);
-    Ok(Listener { socket: listener.into(), place, serves: Serves::Everything, is_default: false, is_inherited: false })
+    let address = Address::Tcp(listener.local_addr().map_err(failed)?);
+    Ok(Listener {
+        socket: listener.into(),
+        address,
+        serves: Serves::Everything,
+        is_default: false,
+        is_inherited: false,
+    })
 }
 
-/// The socket that standard input is. Its file stays when the server ends.
+/// Takes the socket that is standard input. Its file stays when the server ends.
 fn inherited() -> Result<Listener, String> {
     let (socket, address) = take_standard_input()?;
-    let place = match address {
-        InheritedAddress::Tcp(address) => Place::Tcp(address),
-        InheritedAddress::Unix(path) => Place::InheritedUnix(path),
+    let address = match address {
+        InheritedAddress::Tcp(address) => Address::Tcp(address),
+        InheritedAddress::Unix(path) => Address::InheritedUnix(path),
     };
-    Ok(Listener { socket, place, serves: Serves::Everything, is_default: false, is_inherited: true })
+    Ok(Listener { socket, address, serves: Serves::Everything, is_default: false, is_inherited: true })
 }
 
-/// Whether a socket in this directory stays ours: nobody else may replace it.
-fn is_safe(dir: &Path) -> Result<(), String> {
+/// An error if another user could replace a socket in this directory.
+fn check_directory(dir: &Path) -> Result<(), String> {
     const STICKY: u32 = 0o1000;
     let there = fs::metadata(dir).map_err(|e| format!("the directory {} cannot be used: {e}", dir.display()))?;
     let is_owned = there.uid() == sys::effective_uid() || there.uid() == 0;
@@ -213,20 +225,20 @@ fn unix(path: &Path) -> Result<Listener, String> {
             bytes.len()
         ));
     }
-    make_way(path)?;
+    remove_dead_socket(path)?;
     let socket = bind_private(path).map_err(|e| format!("cannot listen on unix:{shown}: {e}"))?;
     let there = fs::symlink_metadata(path).map_err(|e| format!("cannot look at {shown}: {e}"))?;
     let file = SocketFile { path: path.to_owned(), id: (there.dev(), there.ino()) };
     Ok(Listener {
         socket,
-        place: Place::Unix(file),
+        address: Address::Unix(file),
         serves: Serves::Everything,
         is_default: false,
         is_inherited: false,
     })
 }
 
-/// Creates the socket file with mode 0600: Linux gives it the mode of the unbound socket. The umask would affect all threads.
+/// Creates the socket file with mode 0600: Linux gives it the mode of the unbound socket. Setting the umask would affect all threads.
 fn bind_private(path: &Path) -> rustix::io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
@@ -235,8 +247,8 @@ fn bind_private(path: &Path) -> rustix::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Removes a socket of ours on which nobody listens any more. Anything else that is there stays, and is an error.
-fn make_way(path: &Path) -> Result<(), String> {
+/// Removes a socket on which no process listens. Any other file with this path stays, and is an error.
+fn remove_dead_socket(path: &Path) -> Result<(), String> {
     let shown = path.display();
     let there = match fs::symlink_metadata(path) {
         Ok(there) => there,
@@ -249,7 +261,7 @@ fn make_way(path: &Path) -> Result<(), String> {
     match try_connect(path) {
         Err(Errno::CONNREFUSED) => fs::remove_file(path)
             .map_err(|e| format!("the socket {shown} of a server that is gone cannot be removed: {e}")),
-        // The queue of a busy server is full: it is alive.
+        // A full queue means that the server is alive, but busy.
         Ok(()) | Err(Errno::AGAIN) => {
             Err(format!("another server listens on unix:{shown}; end it or choose another path"))
         }
@@ -286,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_for_its_owner_and_goes_with_its_server() {
+    fn a_socket_is_for_its_owner_and_is_removed_with_its_server() {
         let scratch = Scratch::new();
         let dir = scratch.path().join("run/gemini-a2a");
         let listener = Listener::open_default(&dir, "x").unwrap();
@@ -321,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_directory_must_keep_the_socket_ours() {
+    fn others_must_not_be_able_to_replace_a_socket() {
         let scratch = Scratch::new();
         let dir = scratch.path().join("d");
         fs::create_dir(&dir).unwrap();
@@ -337,10 +349,10 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_socket_makes_way_and_everything_else_stays() {
+    fn only_a_dead_socket_is_removed() {
         let scratch = Scratch::new();
         let path = scratch.path().join("x");
-        // Bound and closed without a word, as a server that was killed leaves it.
+        // Bound and closed without removing its file, as a server that was killed leaves it.
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         // A program that another test starts may have a copy of the socket for a moment.
         while try_connect(&path).is_ok() {

@@ -1,12 +1,12 @@
-//! What the server says to whoever runs it: lines on standard error, `[2026-03-01T09:30:00.125Z] warn message`.
+//! The log for operators: lines on standard error, `[2026-03-01T09:30:00.125Z] warn message`.
 //!
-//! Three promises. A line is one line: control characters are escaped, so what a client or a model sent cannot forge entries
-//! or drive a terminal. No line holds a secret that the log was told of. And logging never waits for a reader: lines that a
+//! A message is one line: control characters are escaped, so text of clients or of the model cannot forge entries or control a
+//! terminal. No line contains a secret that the log was created with. Logging never waits for a reader: lines that a
 //! terminal stopped with Ctrl-S or a full pipe cannot take are dropped, counted, and reported later.
 
 use crate::base::level::Level;
 use crate::base::lock::lock;
-use crate::base::log_line::{LogFormat, line};
+use crate::base::log_line::{self, LogFormat};
 use crate::limits::ENCODED_SECRET_BYTES;
 use crate::shell::event_loop::sys;
 use crate::task::access::token;
@@ -19,7 +19,7 @@ use std::io::{self, Write as _};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
-/// Texts that no line may hold, beside tokens and tickets, which are known by their form.
+/// Secrets that are replaced in every line, beside tokens and tickets, which are recognised by their form.
 #[derive(Clone, Default)]
 pub struct Redacted(Vec<String>);
 
@@ -29,7 +29,7 @@ impl Redacted {
             secrets.into_iter().map(|secret| secret.trim().to_owned()).filter(|secret| !secret.is_empty()).collect();
         let encoded: Vec<String> = secrets.iter().flat_map(|secret| in_base64(secret)).collect();
         secrets.extend(encoded);
-        // Of two secrets that share a beginning the longer one goes first, or its end would stay.
+        // Of two secrets that share a beginning the longer one is replaced first, otherwise its end would remain.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         Redacted(secrets)
     }
@@ -40,8 +40,8 @@ impl Redacted {
     }
 }
 
-/// What a secret is in base64, without the characters that depend on what is before and behind it. Three bytes have four characters, so
-/// there are three forms. A short secret has none: they could be part of any text.
+/// A secret in base64, without the characters that depend on the text before and after it. Three bytes are four characters, so there are
+/// three forms. A short secret has none: its forms could be part of any text.
 fn in_base64(secret: &str) -> Vec<String> {
     if secret.len() < ENCODED_SECRET_BYTES {
         return Vec::new();
@@ -79,7 +79,7 @@ struct Out {
 }
 
 impl Log {
-    /// A log on standard error that leaves out what is less urgent than `level`. Without standard error nothing is logged.
+    /// A log on standard error without messages that are less important than `level`. Without standard error nothing is logged.
     /// Every message begins with `prefix`.
     pub fn new(level: Level, prefix: &'static str, redacted: Redacted) -> Log {
         Log::to(standard_error(), level, prefix, redacted)
@@ -89,7 +89,7 @@ impl Log {
         Log::to(Some(file), level, "", redacted)
     }
 
-    /// Logs nothing.
+    /// A log that is written nowhere.
     pub fn off() -> Log {
         Log::to(None, Level::Error, "", Redacted::default())
     }
@@ -99,7 +99,7 @@ impl Log {
         Log::formatted(file, LogFormat::Text, level, prefix, redacted)
     }
 
-    /// The same in another format.
+    /// A log on any file, in any format.
     pub fn formatted(
         file: Option<File>,
         format: LogFormat,
@@ -110,9 +110,9 @@ impl Log {
         Log(Arc::new(Inner { level, format, prefix, redacted, out: Mutex::new(Out { file, lost: 0 }) }))
     }
 
-    /// A whole line of another kind, which has no level.
-    pub fn put(&self, whole: &str) {
-        self.write(&self.redact(whole));
+    /// Writes a line that is formatted already and has no level.
+    pub fn write_line(&self, line: &str) {
+        self.write(&self.redact(line));
     }
 
     pub fn format(&self) -> LogFormat {
@@ -120,22 +120,22 @@ impl Log {
     }
 
     pub fn error(&self, message: impl fmt::Display) {
-        self.say(Level::Error, &message);
+        self.log(Level::Error, &message);
     }
 
     pub fn warn(&self, message: impl fmt::Display) {
-        self.say(Level::Warn, &message);
+        self.log(Level::Warn, &message);
     }
 
     pub fn info(&self, message: impl fmt::Display) {
-        self.say(Level::Info, &message);
+        self.log(Level::Info, &message);
     }
 
     pub fn debug(&self, message: impl fmt::Display) {
-        self.say(Level::Debug, &message);
+        self.log(Level::Debug, &message);
     }
 
-    /// The text without the secrets that no line may hold.
+    /// The text with its secrets replaced.
     pub fn redact(&self, text: &str) -> String {
         self.0.redacted.apply(text)
     }
@@ -145,23 +145,23 @@ impl Log {
         self.0.level
     }
 
-    pub fn say(&self, level: Level, message: &dyn fmt::Display) {
+    pub fn log(&self, level: Level, message: &dyn fmt::Display) {
         if level > self.0.level {
             return;
         }
         let text = self.0.redacted.apply(&format!("{}{message}", self.0.prefix));
-        self.write(&line(self.0.format, sys::unix_ms(), level, &text));
+        self.write(&log_line::line(self.0.format, sys::unix_ms(), level, &text));
     }
 
-    fn write(&self, whole: &str) {
+    fn write(&self, line: &str) {
         let mut out = lock(&self.0.out);
         if out.lost > 0 {
             let note = format!("{} lines of this log were lost: nobody took them", out.lost);
-            if out.put(&line(self.0.format, sys::unix_ms(), Level::Warn, &note)) {
+            if out.put(&log_line::line(self.0.format, sys::unix_ms(), Level::Warn, &note)) {
                 out.lost = 0;
             }
         }
-        if !out.put(whole) {
+        if !out.put(line) {
             out.lost += 1;
         }
     }
@@ -173,7 +173,7 @@ pub fn standard_error() -> Option<File> {
 }
 
 impl Out {
-    /// Whether the line was taken. It is not when that would mean to wait.
+    /// Writes a line. False: it was not written, because that would have meant to wait.
     fn put(&mut self, line: &str) -> bool {
         let Some(file) = &mut self.file else {
             return true;
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_less_urgent_is_left_out() {
+    fn messages_below_the_level_are_not_logged() {
         let (log, reader) = piped(Level::Info, &[]);
         log.error("e");
         log.clone().warn("w");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_stay_out_whole_and_everywhere() {
+    fn secrets_are_replaced_wherever_they_are() {
         let (log, reader) = piped(Level::Debug, &["key", "key-of-mine\n", ""]);
         log.debug("?key=key-of-mine&key");
         assert_eq!(lines(log, reader), ["debug ?[redacted]=[redacted]&[redacted]"]);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_stopped_costs_lines_and_no_time() {
+    fn lines_are_dropped_without_delay_while_nobody_reads() {
         let (log, mut reader) = piped(Level::Info, &[]);
         let text = "x".repeat(1000);
         let lost = |log: &Log| log.0.out.lock().unwrap().lost;

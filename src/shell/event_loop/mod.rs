@@ -1,13 +1,13 @@
-//! The loop's thread: sockets, signals, the clock, and lines on standard error.
+//! The event loop and what its thread uses: listeners, sockets, signals, the clock, and the logs.
 
 pub mod access_log;
+mod effects;
 pub mod figures;
 mod flush;
 mod inherited;
 pub mod listen;
 pub mod log;
 pub mod notify;
-mod outside;
 pub mod server;
 pub mod signals;
 pub mod stop;

@@ -1,8 +1,8 @@
 //! The event loop: one thread, one poll. Read `Server::turn` first, then `Core::turn`.
 //!
 //! Events are written to the journal before they are sent or start jobs. The core decides everything; this file has the
-//! order of the steps, `outside.rs` the sockets and the jobs. Readiness is edge-triggered, so a connection that stops on a budget instead of
-//! `WouldBlock` is listed in `again` and continued in the next turn.
+//! order of the steps, `effects.rs` the sockets and the jobs. Readiness is edge-triggered, so a connection that stops on a budget instead of
+//! `WouldBlock` is listed in `Effects::unfinished` and continued in the next turn.
 
 use crate::base::clock::Now;
 use crate::base::slots::Key;
@@ -10,15 +10,15 @@ use crate::core::connections::connection::{Link, Peer};
 use crate::core::disk::store::Store;
 use crate::core::{Core, Input};
 use crate::limits::Limits;
+use crate::shell::event_loop::effects::{Effects, Socket};
 use crate::shell::event_loop::figures::Reports;
 use crate::shell::event_loop::flush::flush;
 use crate::shell::event_loop::listen::{Listener, Serves};
 use crate::shell::event_loop::notify::{self, ServiceManager};
-use crate::shell::event_loop::outside::{Outside, Socket};
 use crate::shell::event_loop::signals::{OnHangup, Signal, Signals};
 use crate::shell::event_loop::stop::{StopHandle, Wake};
 use crate::shell::event_loop::sys::{self, Clock};
-use crate::shell::peers::peer_check::{Accepted, Caller, PeerCheck};
+use crate::shell::peers::peer_check::{Accepted, PeerCheck, PeerProcess};
 use crate::shell::workers::jobs::{Jobs, Mail, WorkerContext};
 use crate::shell::workers::lanes::Lanes;
 use mio::unix::SourceFd;
@@ -34,10 +34,10 @@ use std::time::Duration;
 
 const WAKE: Token = Token(usize::MAX);
 const SIGNAL: Token = Token(usize::MAX - 1);
-/// The first listener's; those of the others follow.
+/// The token of the first listener; the tokens of the others follow.
 const LISTEN: usize = usize::MAX - 1_000;
 
-/// Read into and handed on; one for all connections.
+/// Bytes of the buffer that all connections are read into, one after the other.
 const SCRATCH: usize = 64 * 1024;
 
 pub struct Server {
@@ -53,22 +53,22 @@ pub struct Server {
     accept_at: Option<u64>,
     /// When to try again to start threads.
     threads_at: Option<u64>,
-    /// Jobs have no thread, and the core knows it.
+    /// The core was told that no thread can be started for jobs.
     starved: bool,
     /// The signal that ended the server.
     signal: Option<Signal>,
     service_manager: Option<ServiceManager>,
-    outside: Outside,
+    effects: Effects,
 }
 
 struct Listening {
     listener: Listener,
-    /// It may have connections to accept.
+    /// There may be connections to accept.
     backlog: bool,
-    /// Accepting stopped before its backlog was seen to be empty.
-    is_left_over: bool,
-    /// Connections that were accepted since its backlog was seen to be empty.
-    taken: usize,
+    /// Accepting stopped before the accept queue was seen to be empty.
+    is_unfinished: bool,
+    /// Connections that were accepted since the accept queue was last seen to be empty.
+    accepted: usize,
 }
 
 /// Why the server has ended.
@@ -80,7 +80,7 @@ pub enum Ended {
 }
 
 impl Server {
-    /// Without `signals` it installs no handlers.
+    /// Without `signals` no signal is handled.
     #[inline(never)]
     pub fn new(
         listeners: Vec<Listener>,
@@ -101,7 +101,7 @@ impl Server {
         if let Some(signals) = &signals {
             register(&signals.socket, SIGNAL)?;
         }
-        let listening = |listener| Listening { listener, backlog: true, is_left_over: false, taken: 0 };
+        let listening = |listener| Listening { listener, backlog: true, is_unfinished: false, accepted: 0 };
         let wake = Arc::new(Wake::new(&poll, WAKE)?);
         let waker = wake.clone();
         let limits = context.settings.limits.clone();
@@ -119,7 +119,7 @@ impl Server {
             starved: false,
             signal: None,
             service_manager: None,
-            outside: Outside::new(jobs, peer_check, reports, limits.clone()),
+            effects: Effects::new(jobs, peer_check, reports, limits.clone()),
             limits,
         })
     }
@@ -129,12 +129,12 @@ impl Server {
         self.service_manager = Some(manager);
     }
 
-    /// Stops it, from any thread.
+    /// Stops the server, from any thread.
     pub fn stop_handle(&self) -> StopHandle {
         StopHandle::new(&self.wake)
     }
 
-    /// Runs until it is stopped or a signal ends it.
+    /// Runs until the server is stopped or a signal ends it.
     pub fn run(mut self) -> io::Result<Ended> {
         let known = self.store.archive().known();
         self.core.input(Input::Listed(known), self.clock.now());
@@ -145,63 +145,63 @@ impl Server {
         }
         self.turn(&mut events, &mut scratch)?;
         flush(self.store.archive(), self.core.unflushed());
-        self.core.end(&mut self.outside);
-        self.outside.jobs.end();
-        self.outside.access_log.end();
+        self.core.end(&mut self.effects);
+        self.effects.jobs.end();
+        self.effects.access_log.end();
         Ok(self.signal.map_or(Ended::Stopped, Ended::Signal))
     }
 
     fn turn(&mut self, events: &mut Events, scratch: &mut [u8]) -> io::Result<()> {
         // Wait until something happens, or until the nearest deadline.
         let poll_timeout = self.poll_timeout();
-        self.outside.peer_check.polls();
+        self.effects.peer_check.poll_begins();
         if let Err(error) = self.poll.poll(events, poll_timeout)
             && error.kind() != io::ErrorKind::Interrupted
         {
             return Err(error);
         }
-        // One time for everything in this turn.
+        // Everything in this turn happens at one time.
         let (now, began) = (self.clock.now(), self.clock.micros());
         // Everything that happened goes into the core.
-        if let Some(delays) = self.outside.delays(now) {
+        if let Some(delays) = self.effects.delays(now) {
             self.core.input(Input::Delayed(delays), now);
         }
-        let mut left = self.outside.take_again();
+        let mut unfinished = self.effects.take_unfinished();
         if self.accept_queues_were_empty(events) {
-            self.outside.peer_check.accept_queues_were_empty();
+            self.effects.peer_check.accept_queues_were_empty();
         }
-        let fresh = self.take_events(events, now);
+        let ready = self.take_events(events, now);
         self.accept(now);
-        // The order: one connection left over from the last turn, the new events, the other left-over connections. So a new
-        // request waits for at most one left-over connection, and no left-over connection waits forever.
-        let others = left.split_off(left.len().min(1));
-        let work = [left, fresh, others].concat();
+        // The order: one unfinished connection of the last turn, the connections of new events, the other unfinished ones. So a new
+        // request waits for at most one unfinished connection, and no unfinished connection waits forever.
+        let others = unfinished.split_off(unfinished.len().min(1));
+        let work = [unfinished, ready, others].concat();
         self.take_requests(&work, scratch, now);
         self.take_mail(now);
         for conn in &work {
             self.core.input(Input::Writable { conn: *conn }, now);
         }
-        // What follows from it: timers, appends, frames and jobs, writes, closed connections.
-        self.core.turn(self.store.as_mut(), &mut self.outside, now);
-        self.outside.end_turn(now);
-        self.look_after_threads(now);
-        for key in std::mem::take(&mut self.outside.written).into_iter().chain(work) {
+        // The core reacts: timers, appends, frames and jobs, writes, closed connections.
+        self.core.turn(self.store.as_mut(), &mut self.effects, now);
+        self.effects.end_turn(now);
+        self.check_threads(now);
+        for key in std::mem::take(&mut self.effects.written).into_iter().chain(work) {
             let room = self.core.room(key);
-            self.outside.after_write(key, room, self.limits.turn_bytes);
+            self.effects.after_write(key, room, self.limits.turn_bytes);
         }
         if !self.core.accepts() {
             self.close_listeners();
         }
         self.notify_service_manager();
-        if std::mem::take(&mut self.outside.closed) {
-            self.look_at_listeners();
+        if std::mem::take(&mut self.effects.has_closed) {
+            self.assume_backlogs();
         }
-        self.outside.stopwatch.turn(self.clock.micros() - began);
+        self.effects.stopwatch.turn(self.clock.micros() - began);
         Ok(())
     }
 
-    /// Whoever connects from now on is refused by the system, and tries elsewhere. An inherited socket stays open in the service manager,
-    /// and connections to it wait for the next server.
+    /// From now on the system refuses connections, so that clients try another server. An inherited socket stays open in the service
+    /// manager, and connections to it wait for the next server.
     fn close_listeners(&mut self) {
         for listening in self.listeners.drain(..) {
             let _ = self.poll.registry().deregister(&mut SourceFd(&listening.listener.socket.as_raw_fd()));
@@ -219,9 +219,9 @@ impl Server {
         }
     }
 
-    /// Notes what the events say about listeners and sockets. Returns the connections that can be read or written.
+    /// Records which listeners and sockets are ready. Returns the connections that can be read or written.
     fn take_events(&mut self, events: &Events, now: Now) -> Vec<Key> {
-        let mut fresh = Vec::new();
+        let mut ready = Vec::new();
         for event in events.iter() {
             match event.token() {
                 WAKE => {
@@ -237,29 +237,29 @@ impl Server {
                 }
                 Token(packed) => {
                     let key = Key::unpack(packed);
-                    if let Some(socket) = self.outside.sockets.get_mut(&key) {
+                    if let Some(socket) = self.effects.sockets.get_mut(&key) {
                         socket.readable |= event.is_readable() || event.is_read_closed();
                         socket.writable |= event.is_writable();
                         if event.is_error() || event.is_write_closed() {
                             self.core.input(Input::Broke { conn: key }, now);
                         } else {
-                            fresh.push(key);
+                            ready.push(key);
                         }
                     }
                 }
             }
         }
-        fresh
+        ready
     }
 
     fn poll_timeout(&self) -> Option<Duration> {
         let accepting =
             self.listeners.iter().any(|listening| listening.backlog) && self.core.has_room(self.clock.now());
-        let busy = !self.outside.again.is_empty() || self.core.has_more() || self.outside.jobs.has_more();
+        let busy = !self.effects.unfinished.is_empty() || self.core.has_more() || self.effects.jobs.has_more();
         if busy || accepting || self.core.is_over() {
             return Some(Duration::ZERO);
         }
-        let linger = self.outside.lingering.front().map(|(at, _)| *at);
+        let linger = self.effects.lingering.front().map(|(at, _)| *at);
         let now_ms = self.clock.now().mono_ms;
         let must_retry = self.service_manager.as_ref().is_some_and(ServiceManager::must_retry);
         let notify = must_retry.then_some(now_ms + notify::RETRY_MS);
@@ -270,22 +270,23 @@ impl Server {
 
     /// Whether the accept queues of all listeners were empty when the last poll returned.
     fn accept_queues_were_empty(&self, events: &Events) -> bool {
-        !may_have_listener(events) && !self.listeners.iter().any(|listening| listening.is_left_over)
+        !may_have_listener(events) && !self.listeners.iter().any(|listening| listening.is_unfinished)
     }
 
     fn accept(&mut self, now: Now) {
         if self.accept_at.take_if(|at| *at <= now.mono_ms).is_some() {
-            self.look_at_listeners();
+            self.assume_backlogs();
         }
         for at in 0..self.listeners.len() {
-            // The next server answers those that wait at an inherited socket.
+            // While this server ends, connections to an inherited socket wait for the next server.
             if self.core.accepts() || !self.listeners[at].listener.is_inherited() {
                 self.accept_from(at, now);
             }
         }
     }
 
-    fn look_at_listeners(&mut self) {
+    /// Has every listener accept until it is seen to have no connections.
+    fn assume_backlogs(&mut self) {
         for listening in &mut self.listeners {
             listening.backlog = true;
         }
@@ -294,11 +295,11 @@ impl Server {
     fn accept_from(&mut self, at: usize, now: Now) {
         // Each listener has its own budget, so that many connections to one do not delay those to another.
         let mut budget = self.limits.turn_accepts;
-        let accepted = if self.listeners[at].is_left_over { Accepted::Late } else { Accepted::AtOnce };
+        let accepted = if self.listeners[at].is_unfinished { Accepted::Late } else { Accepted::AtOnce };
         while self.listeners[at].backlog {
             let listening = &mut self.listeners[at];
             if budget == 0 || !self.core.has_room(now) {
-                listening.is_left_over = true;
+                listening.is_unfinished = true;
                 // An idle connection may have to be a little older before it is closed for a new one.
                 self.accept_at.get_or_insert(now.mono_ms + self.limits.accept_retry_ms);
                 return;
@@ -306,26 +307,26 @@ impl Server {
             budget -= 1;
             match listening.listener.accept() {
                 Ok((stream, address)) => {
-                    listening.taken += 1;
-                    if listening.taken >= self.limits.accept_queue {
-                        self.outside.peer_check.accept_queue_was_full();
+                    listening.accepted += 1;
+                    if listening.accepted >= self.limits.accept_queue {
+                        self.effects.peer_check.accept_queue_was_full();
                     }
                     let from = (address, listening.listener.unix_link(), listening.listener.serves());
-                    self.welcome(stream, from, accepted, now);
+                    self.admit(stream, from, accepted, now);
                 }
                 Err(Errno::AGAIN) => {
                     listening.backlog = false;
-                    listening.is_left_over = false;
-                    listening.taken = 0;
+                    listening.is_unfinished = false;
+                    listening.accepted = 0;
                 }
                 Err(Errno::INTR) => {}
                 // A command of the same user may have lowered the limit; clients must still be able to connect and cancel it.
                 Err(Errno::MFILE) if sys::restore_file_limit() => {}
                 Err(error) => {
                     // Most likely out of descriptors: the backlog waits until a connection or a file of a worker is closed.
-                    self.outside.log.warn(format_args!("could not accept a connection: {error}"));
+                    self.effects.log.warn(format_args!("could not accept a connection: {error}"));
                     listening.backlog = false;
-                    listening.is_left_over = true;
+                    listening.is_unfinished = true;
                     self.accept_at = Some(now.mono_ms + self.limits.accept_retry_ms);
                 }
             }
@@ -333,7 +334,7 @@ impl Server {
     }
 
     /// Takes an accepted connection. Only TCP has an address.
-    fn welcome(
+    fn admit(
         &mut self,
         stream: OwnedFd,
         (address, unix, serves): (Option<SocketAddr>, Link, Serves),
@@ -341,55 +342,55 @@ impl Server {
         now: Now,
     ) {
         // Lingering sockets count against the connection limit.
-        let outside = &mut self.outside;
-        if outside.sockets.len() + outside.lingering.len() >= self.limits.connections {
-            outside.lingering.pop_front();
+        let effects = &mut self.effects;
+        if effects.sockets.len() + effects.lingering.len() >= self.limits.connections {
+            effects.lingering.pop_front();
         }
-        let (link, (peer, caller)): (Link, (Peer, Caller)) = match address {
-            Some(_) if serves == Serves::Metrics => (Link::Tcp, (Peer::Stranger, Caller::Nobody)),
+        let (link, (peer, process)): (Link, (Peer, PeerProcess)) = match address {
+            Some(_) if serves == Serves::Metrics => (Link::Tcp, (Peer::Stranger, PeerProcess::Stranger)),
             Some(address) => {
                 let Some(local) = getsockname(&stream).ok().and_then(|local| SocketAddr::try_from(local).ok()) else {
-                    // It broke before we got to it.
+                    // The connection was reset before it was accepted.
                     return;
                 };
-                (Link::Tcp, outside.peer_check.tcp(address, local))
+                (Link::Tcp, effects.peer_check.tcp(address, local))
             }
-            None => (unix, outside.peer_check.unix(&stream, accepted)),
+            None => (unix, effects.peer_check.unix(&stream, accepted)),
         };
         if !self.core.keeps(peer, now) {
             return;
         }
         // Connections that were closed to make room keep their descriptors until here.
-        self.core.close_connections(&mut self.outside, now);
+        self.core.close_connections(&mut self.effects, now);
         let _ = sockopt::set_socket_send_buffer_size(&stream, self.limits.socket_send_bytes);
         let address = address.map(|address| address.ip());
         let key = match serves {
             Serves::Everything => self.core.opened_from(address, link, peer, now),
             Serves::Metrics => self.core.opened_for_metrics(address, now),
         };
-        if let Err(error) = self.watch(key, stream, caller) {
-            self.outside.log.warn(format_args!("could not watch a connection: {error}"));
+        if let Err(error) = self.watch(key, stream, process) {
+            self.effects.log.warn(format_args!("could not watch a connection: {error}"));
             self.core.input(Input::Broke { conn: key }, now);
         }
     }
 
-    /// Polls the stream of a connection.
-    fn watch(&mut self, key: Key, stream: OwnedFd, caller: Caller) -> io::Result<()> {
+    /// Registers the stream of a connection with the poll.
+    fn watch(&mut self, key: Key, stream: OwnedFd, process: PeerProcess) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.poll.registry().register(&mut SourceFd(&stream.as_raw_fd()), Token(key.pack()), interest)?;
         let budget = self.limits.turn_bytes;
-        let socket = Socket { stream, caller, again: false, readable: true, writable: true, budget };
-        self.outside.sockets.insert(key, socket);
+        let socket = Socket { stream, process, is_unfinished: false, readable: true, writable: true, budget };
+        self.effects.sockets.insert(key, socket);
         Ok(())
     }
 
-    /// A connection for a client in this process: messages of the native dialect, one a line.
+    /// Opens a connection for a client in this process: messages of the native dialect, one a line.
     pub fn connect(&mut self) -> io::Result<UnixStream> {
         let key = self.core.terminal(self.clock.now());
         self.pair(key)
     }
 
-    /// The same for an editor: messages of the Agent Client Protocol, one a line.
+    /// Opens a connection for an editor: messages of the Agent Client Protocol, one a line.
     pub fn connect_editor(&mut self) -> io::Result<UnixStream> {
         let key = self.core.editor(self.clock.now());
         self.pair(key)
@@ -398,7 +399,7 @@ impl Server {
     fn pair(&mut self, key: Key) -> io::Result<UnixStream> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
-        self.watch(key, ours.into(), Caller::Nobody)?;
+        self.watch(key, ours.into(), PeerProcess::Stranger)?;
         Ok(theirs)
     }
 
@@ -407,7 +408,7 @@ impl Server {
         let end = self.clock.now().mono_ms + self.limits.turn_ms;
         for (at, key) in from.iter().enumerate() {
             if self.clock.now().mono_ms > end {
-                from[at..].iter().for_each(|key| self.outside.continue_next_turn(*key));
+                from[at..].iter().for_each(|key| self.effects.continue_next_turn(*key));
                 return;
             }
             self.read(*key, scratch, now);
@@ -415,7 +416,7 @@ impl Server {
     }
 
     fn read(&mut self, key: Key, scratch: &mut [u8], now: Now) {
-        let Some(socket) = self.outside.sockets.get_mut(&key) else {
+        let Some(socket) = self.effects.sockets.get_mut(&key) else {
             return;
         };
         let mut budget = self.limits.turn_bytes;
@@ -425,7 +426,7 @@ impl Server {
                 return;
             }
             if budget == 0 {
-                return self.outside.continue_next_turn(key);
+                return self.effects.continue_next_turn(key);
             }
             let most = room.min(budget);
             match rustix::io::read(&socket.stream, &mut scratch[..most]) {
@@ -450,54 +451,54 @@ impl Server {
     fn take_mail(&mut self, now: Now) {
         let end = self.clock.now().mono_ms + self.limits.turn_ms;
         for _ in 0..self.limits.turn_notes {
-            for piece in self.outside.jobs.drain(1) {
+            for piece in self.effects.jobs.drain(1) {
                 match piece {
                     Mail::Input(input) => self.core.input(input, now),
                     Mail::Identified(answers) => {
-                        for (conn, identity) in self.outside.peer_check.answered(answers) {
+                        for (conn, identity) in self.effects.peer_check.answered(answers) {
                             self.core.input(Input::Identified { conn, identity }, now);
                         }
                     }
-                    Mail::Warning(text) => self.outside.log.warn(text),
+                    Mail::Warning(text) => self.effects.log.warn(text),
                 }
             }
-            if !self.outside.jobs.has_more() || self.clock.now().mono_ms > end {
+            if !self.effects.jobs.has_more() || self.clock.now().mono_ms > end {
                 return;
             }
         }
     }
 
-    /// Jobs that no thread could be started for wait, and `/health` says so.
-    fn look_after_threads(&mut self, now: Now) {
+    /// Tries again to start threads that the system refused, and tells the core, for `/health`, whether jobs have no thread at all.
+    fn check_threads(&mut self, now: Now) {
         if self.threads_at.take_if(|at| *at <= now.mono_ms).is_some() {
-            self.outside.jobs.lanes.retry();
+            self.effects.jobs.lanes.retry();
         }
-        let starved = self.outside.jobs.lanes.starved();
+        let starved = self.effects.jobs.lanes.starved();
         if starved.is_some() != self.starved {
             self.starved = starved.is_some();
             if let Some(why) = starved {
-                self.outside.log.warn(format_args!("no thread can be started: {why}; jobs wait for one"));
+                self.effects.log.warn(format_args!("no thread can be started: {why}; jobs wait for one"));
             }
             self.core.input(Input::Starved(starved.map(str::to_owned)), now);
         }
-        if self.outside.jobs.lanes.refused().is_some() {
+        if self.effects.jobs.lanes.refused().is_some() {
             self.threads_at.get_or_insert(now.mono_ms + self.limits.thread_retry_ms);
         }
     }
 
     fn take_signals(&mut self, now: Now) {
         if self.signals.as_ref().is_some_and(Signals::child_ended) {
-            self.outside.jobs.reap_adopted();
+            self.effects.jobs.reap_adopted();
         }
         let is_reloading = self.signals.as_ref().is_some_and(|signals| signals.hangup == OnHangup::Reload);
         for signal in self.signals.iter_mut().flat_map(Signals::take) {
             if signal == Signal::Hangup && is_reloading {
-                self.outside.log.info("SIGHUP: files are opened again");
+                self.effects.log.info("SIGHUP: files are opened again");
                 self.core.input(Input::Reload, now);
                 continue;
             }
             let wait = self.limits.shutdown_ms / 1000;
-            self.outside.log.info(format_args!(
+            self.effects.log.info(format_args!(
                 "ending on {}: running turns have {wait} s; another TERM or INT ends at once",
                 signal.word()
             ));
@@ -507,7 +508,7 @@ impl Server {
     }
 }
 
-/// Whether a listener is among the events, or may have been left out: a poll that fills its buffer leaves the rest for the next one.
+/// Whether there may be an event of a listener: a poll that fills its buffer leaves further events for the next poll.
 fn may_have_listener(events: &Events) -> bool {
     let listener = |token: Token| (LISTEN..SIGNAL.0).contains(&token.0);
     events.iter().count() >= events.capacity() || events.iter().any(|event| listener(event.token()))

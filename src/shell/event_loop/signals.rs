@@ -1,11 +1,11 @@
-//! Signals as something to poll. A signal sets its flag and writes a byte into a socket that the loop watches; the loop then
-//! asks which flags are up. Bytes alone would not say which signal it was, flags alone would not wake anybody.
+//! Signals that the loop can poll. A signal handler sets the signal's flag and writes a byte into a socket that the loop watches; the loop
+//! then reads the flags. A byte alone would not say which signal it was, a flag alone would not wake the loop.
 //!
 //! The first INT or TERM asks for an orderly end. The second one means that this takes too long, or that the loop is stuck,
-//! so it ends the process in the signal handler itself, without asking the loop.
+//! so it ends the process in the signal handler itself, without the loop.
 //!
-//! CONT is only noted: whoever was stopped does not know how long things have waited. CHLD counts only in the first process of a PID
-//! namespace, which has to reap every orphan in it.
+//! CONT only sets a flag: a process that was stopped does not know how long connections have waited. CHLD is handled only in the first
+//! process of a PID namespace, which has to reap every orphan in it.
 
 use crate::base::lock::lock;
 use crate::base::text::words::words;
@@ -21,7 +21,7 @@ words! {
     pub enum Signal {
         Interrupt = "SIGINT",
         Terminate = "SIGTERM",
-        /// The terminal went away.
+        /// The terminal was closed.
         Hangup = "SIGHUP",
     }
 }
@@ -40,8 +40,8 @@ impl Signal {
         }
     }
 
-    /// Whether a second one ends the process at once.
-    fn insists(self) -> bool {
+    /// Whether a second signal ends the process at once.
+    fn ends_process(self) -> bool {
         match self {
             Signal::Interrupt | Signal::Terminate => true,
             Signal::Hangup => false,
@@ -49,10 +49,10 @@ impl Signal {
     }
 }
 
-/// What a hangup does.
+/// What SIGHUP does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnHangup {
-    /// It ends the server: whoever started it is gone.
+    /// It ends the server, because the terminal that started it is closed.
     End,
     /// Files are read and opened again, as for other servers.
     Reload,
@@ -80,13 +80,14 @@ fn with_default_effect() -> impl Iterator<Item = Signal> {
     Signal::ALL.into_iter().filter(move |signal| others & (1 << (signal.number() - 1)) == 0)
 }
 
-/// How many [`Signals`] there are in this process, and the switch for the default effects, which were registered with the first one.
+/// How many [`Handling`]s there are in this process, and the flag that gives the signals their default effects. The handlers of that flag
+/// were registered with the first [`Handling`].
 static HANDLING: Mutex<Option<(usize, Arc<AtomicBool>)>> = Mutex::new(None);
 
-/// One that handles signals.
+/// A [`Signals`] that handles the requests to end.
 struct Handling;
 
-/// Counts one more that handles signals.
+/// Counts one more [`Handling`].
 fn begin_handling() -> io::Result<Handling> {
     let mut handling = lock(&HANDLING);
     if let Some((count, has_default)) = &mut *handling {
@@ -112,14 +113,14 @@ impl Drop for Handling {
 }
 
 impl Signals {
-    /// Those that end the server, and those that are only noted.
+    /// Handles the signals that end the server, CONT and CHLD.
     pub fn new() -> io::Result<Signals> {
         let (mut signals, write) = Signals::empty(Some(begin_handling()?))?;
         let ending = Arc::new(AtomicBool::new(false));
         for (signal, arrived) in Signal::ALL.into_iter().zip(&signals.arrived) {
             let number = signal.number();
-            if signal.insists() {
-                // Actions run in this order, so the first signal finds the flag down and leaves it up for the second.
+            if signal.ends_process() {
+                // Actions run in this order: the first signal finds the flag unset and sets it for the second.
                 let status = signal.exit_status();
                 signals.actions.push(flag::register_conditional_shutdown(number, status, ending.clone())?);
                 signals.actions.push(flag::register(number, ending.clone())?);
@@ -127,22 +128,22 @@ impl Signals {
             signals.actions.push(flag::register(number, arrived.clone())?);
             signals.actions.push(low_level::pipe::register(number, write.try_clone()?)?);
         }
-        signals.note(write)
+        signals.with_flags(write)
     }
 
-    /// A hangup is no request to end any more.
+    /// Makes SIGHUP reload files instead of ending the server.
     pub fn reloading(mut self) -> Signals {
         self.hangup = OnHangup::Reload;
         self
     }
 
-    /// Only those that are noted: the host handles the others.
-    pub fn noted() -> io::Result<Signals> {
+    /// Handles only CONT and CHLD: the host program handles the signals that end the server.
+    pub fn without_end() -> io::Result<Signals> {
         let (signals, write) = Signals::empty(None)?;
-        signals.note(write)
+        signals.with_flags(write)
     }
 
-    /// What was registered with it is undone when it is dropped, also if something fails.
+    /// Handles no signal yet. What is registered with the value is unregistered when it is dropped, also after an error.
     fn empty(handling: Option<Handling>) -> io::Result<(Signals, UnixStream)> {
         let (socket, write) = UnixStream::pair()?;
         socket.set_nonblocking(true)?;
@@ -158,7 +159,7 @@ impl Signals {
         Ok((signals, write))
     }
 
-    fn note(mut self, write: UnixStream) -> io::Result<Signals> {
+    fn with_flags(mut self, write: UnixStream) -> io::Result<Signals> {
         self.actions.push(flag::register(SIGCONT, self.continued.clone())?);
         if rustix::process::getpid().is_init() {
             self.actions.push(flag::register(SIGCHLD, self.child_ended.clone())?);
@@ -167,7 +168,7 @@ impl Signals {
         Ok(self)
     }
 
-    /// Goes up whenever the process goes on after it was stopped, before it does anything else.
+    /// A flag that is set whenever the process continues after it was stopped, before the process does anything else.
     pub fn continued(&self) -> Arc<AtomicBool> {
         self.continued.clone()
     }
@@ -184,7 +185,7 @@ impl Signals {
             match self.socket.read(&mut bytes) {
                 Ok(1..) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Nothing more to read; any other error is none the loop could do something about.
+                // There is nothing more to read, or an error that the loop can do nothing about.
                 Ok(0) | Err(_) => break,
             }
         }
@@ -212,8 +213,8 @@ mod tests {
 
     const INNER: &str = "SIGNALS_INNER";
 
-    /// Signals belong to the whole process, so the loop of these tests runs in one of its own: it says which signals it was
-    /// given, a line for each poll that brought some.
+    /// Signals belong to the whole process, so the loop of these tests runs in a process of its own. It prints the signals that each poll
+    /// has returned.
     #[test]
     fn inner_loop() {
         if std::env::var_os(INNER).is_none() {
@@ -221,7 +222,7 @@ mod tests {
         }
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
         if std::env::var_os(INNER).is_some_and(|how| how == "ended") {
-            // Two at once, and a third later: the effects come back with the end of the last.
+            // Two at once, and a third later: the default effects return when the last one is dropped.
             drop((Signals::new().unwrap(), Signals::new().unwrap()));
             drop(Signals::new().unwrap());
             println!("ready");
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loop_learns_which_signal_it_was() {
+    fn the_loop_is_told_which_signal_it_was() {
         let mut inner = Inner::start();
         for _ in 0..2 {
             inner.send(Signal::Hangup);
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_request_to_end_is_not_up_to_the_loop() {
+    fn the_second_request_to_end_does_not_need_the_loop() {
         for (first, second, status) in
             [(Signal::Interrupt, Signal::Interrupt, 130), (Signal::Interrupt, Signal::Terminate, 143)]
         {

@@ -27,7 +27,7 @@ impl Wake {
     }
 }
 
-/// Stops a server from any thread, as an orderly end: turns have time to finish, and watching clients are told. It keeps nothing of
+/// Stops a server from any thread, in an orderly way: turns have time to finish, and watching clients are told. The handle does not keep
 /// the server alive.
 #[derive(Clone, Debug)]
 pub struct StopHandle(Weak<Wake>);

@@ -1,4 +1,4 @@
-//! The few facts and powers of the process itself: clocks, randomness, who we are, how many files we may have open.
+//! What the system offers the process itself: clocks, random bytes, its user, its limit of open files.
 
 use crate::base::clock::Now;
 use crate::base::id::Entropy;
@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Reads both clocks. The monotonic one counts from the moment this was made.
+/// Reads both clocks. The monotonic one counts from [`Clock::start`].
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
@@ -18,7 +18,7 @@ impl Clock {
         Clock { start: Instant::now() }
     }
 
-    /// Microseconds since it was made.
+    /// Microseconds since [`Clock::start`].
     pub fn micros(&self) -> u64 {
         self.start.elapsed().as_micros() as u64
     }
@@ -28,12 +28,12 @@ impl Clock {
     }
 }
 
-/// Unix milliseconds; 0 on a machine that believes to live before 1970.
+/// Unix milliseconds; 0 if the clock is set to a time before 1970.
 pub fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// The system's randomness, for ids.
+/// Makes random ids.
 pub fn entropy() -> Entropy {
     Entropy::new(random)
 }
@@ -67,25 +67,25 @@ pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Every connection and every loaded task is a descriptor, and the usual soft limit of 1024 is there for programs that use
-/// select(2). We do not, so we take what the hard limit gives.
+/// Raises the limit of open files to the hard limit. Every connection and every loaded task needs a descriptor, and the usual soft limit
+/// of 1024 is there for programs that use select(2), which this one does not.
 pub fn raise_file_limit() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // Refused in some sandboxes; then we live with what we have.
+    // Some sandboxes refuse this; then the limit stays as it is.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 /// The limit that [`restore_file_limit`] goes back to. Without one it is the hard limit.
 static REMEMBERED: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Remembers how many files may be open now, and gives the number.
+/// Remembers how many files may be open now, and returns the number.
 pub fn remember_file_limit() -> Option<u64> {
     let current = getrlimit(Resource::Nofile).current;
     REMEMBERED.store(current.unwrap_or(u64::MAX), Ordering::Release);
     current
 }
 
-/// Raises the limit again if a command has lowered it, which every process of our user can. False if there was nothing to raise.
+/// Raises the limit again if a command has lowered it, which every process of our user can do. False if it was not lowered.
 pub fn restore_file_limit() -> bool {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let remembered = REMEMBERED.load(Ordering::Acquire).min(maximum.unwrap_or(u64::MAX));
@@ -130,6 +130,6 @@ mod tests {
         let first = clock.now();
         let second = clock.now();
         assert!(second.mono_ms >= first.mono_ms);
-        assert!(first.unix_ms > 1_700_000_000_000, "this was written after 2023");
+        assert!(first.unix_ms > 1_700_000_000_000, "it is after 2023");
     }
 }

@@ -446,7 +446,7 @@ impl Connection {
     fn note(&self, level: Level, text: &str) -> String {
         let text = self.log.redactor.hide(text);
         let level = if level == Level::Error { Level::Warn } else { level };
-        self.context.log.say(level, &format_args!("MCP server {}: {text}", self.server.name));
+        self.context.log.log(level, &format_args!("MCP server {}: {text}", self.server.name));
         format!("{text}\n")
     }
 

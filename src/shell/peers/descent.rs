@@ -1,19 +1,19 @@
-//! Whether the process behind a connection is a tool's. A process is a tool's if its chain of parents reaches a supervisor of tools:
-//! one of ours, one of another server, or a server that adopts the orphans of supervisors that were killed.
+//! Finds out whether the process at the other end of a connection belongs to a tool. It does if its chain of parents reaches a supervisor
+//! of tools: one of ours, one of another server, or a server that adopts the orphans of supervisors that were killed.
 //!
-//! The answer is given by exclusion: only a process that was found, and whose whole chain of parents was read without meeting a
-//! supervisor, is no tool's. A process that hides (one that may not be inspected, a descriptor that is in flight between processes or belongs to one thread
-//! alone) is not found, and "not found" means "may be a tool's".
+//! The result is found by exclusion: a process does not belong to a tool only if it was found and its whole chain of parents was read
+//! without reaching a supervisor. A socket cannot be found if its process may not be inspected, or if its descriptor is in flight between
+//! processes or belongs to one thread alone; "not found" means "may belong to a tool".
 //!
-//! Processes come and go while they are read, so only consistent results count:
-//! - A parent that is gone when it is read, or that started after its child (its pid was given to another process), breaks the
+//! Processes start and end while they are read, so only consistent results count:
+//! - A parent that has ended when it is read, or that started after its child (its pid was given to another process), breaks the
 //!   chain. A broken chain is read again a few times, because other parents end too; then the process counts as not identified.
-//! - The process that holds a socket is looked at before and after its descriptors are read: the same start time means that it
+//! - The start time of the process that holds a socket is read before and after its descriptors: the same start time means that it
 //!   was the same process.
-//! - The links of a chain are not read in one moment, which does no harm: while its supervisor lives, a tool's process only ever
+//! - The links of a chain are not read at one moment, which does no harm: while its supervisor lives, a tool's process only ever
 //!   has parents below that supervisor or the supervisor itself, so every link that holds at some moment leads there.
 //!
-//! What the logic needs of processes is the trait [`Processes`]; [`ProcFs`] reads /proc, which is file access and not for the loop.
+//! The trait [`Processes`] is what the search needs of processes. [`ProcFs`] reads /proc, which is file access, so the loop may not use it.
 
 use crate::limits::PEER_ANCESTORS;
 use crate::shell::children::VERB;
@@ -38,7 +38,7 @@ pub trait Processes {
     fn is_held(&mut self, socket: u64) -> bool;
 }
 
-/// Where tools come from.
+/// The processes below which tools run.
 #[derive(Clone, Debug, Default)]
 pub struct Roots {
     /// Our own process, and whether orphans of its descendants become its children.
@@ -61,22 +61,25 @@ pub enum Subject {
     Process { pid: u32, not_after: u64 },
 }
 
+/// The result of a search for one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finding {
-    /// It was found, and it is no tool's.
+pub enum Descent {
+    /// The process was found, and it does not belong to a tool.
     NoTool,
-    /// It, or one of several that share the socket, is a tool's.
+    /// The process, or one of several that share the socket, belongs to a tool.
     Tool,
+    /// There is no such process, or it cannot be inspected.
     NotFound,
-    /// Its parents could not be read.
+    /// The chain of parents could not be read.
     Broken,
 }
 
-/// Answers for all subjects in order, with one pass over all processes. A broken chain is read again, `tries` times in all.
-pub fn find(processes: &mut dyn Processes, roots: &Roots, subjects: &[Subject], tries: u32) -> Vec<Finding> {
-    let mut findings = vec![Finding::Broken; subjects.len()];
+/// Searches for all subjects with one pass over all processes. Returns the results in order. A broken chain is read again, `tries` times
+/// in all.
+pub fn find(processes: &mut dyn Processes, roots: &Roots, subjects: &[Subject], tries: u32) -> Vec<Descent> {
+    let mut descents = vec![Descent::Broken; subjects.len()];
     for _ in 0..tries {
-        let open = subjects.iter().zip(&findings).filter(|(_, finding)| **finding == Finding::Broken);
+        let open = subjects.iter().zip(&descents).filter(|(_, descent)| **descent == Descent::Broken);
         let sockets = open.filter_map(|(subject, _)| match subject {
             Subject::Socket(inode) | Subject::SocketOf { inode, .. } => Some(*inode),
             Subject::Process { .. } => None,
@@ -85,19 +88,19 @@ pub fn find(processes: &mut dyn Processes, roots: &Roots, subjects: &[Subject], 
         let holders = holders(processes, &sockets);
         let mut search = Search { ancestors: ancestors(processes, roots.own), processes, roots };
         let holders = |inode| holders.get(&inode).map_or(&[][..], Vec::as_slice);
-        for (subject, finding) in subjects.iter().zip(&mut findings).filter(|(_, finding)| **finding == Finding::Broken)
+        for (subject, descent) in subjects.iter().zip(&mut descents).filter(|(_, descent)| **descent == Descent::Broken)
         {
-            *finding = match *subject {
+            *descent = match *subject {
                 Subject::Socket(inode) => search.socket(inode, holders(inode)),
                 Subject::SocketOf { inode, uid } => search.socket_of(inode, uid, holders(inode)),
                 Subject::Process { pid, not_after } => search.process(pid, not_after),
             };
         }
-        if !findings.contains(&Finding::Broken) {
+        if !descents.contains(&Descent::Broken) {
             break;
         }
     }
-    findings
+    descents
 }
 
 /// Every process that holds one of the sockets.
@@ -130,7 +133,7 @@ fn ancestors(processes: &mut dyn Processes, own: u32) -> BTreeSet<u32> {
     found
 }
 
-/// Where processes are hidden from other users, the first one is.
+/// The first process. Where processes are hidden from other users, it is hidden, too.
 const INIT: u32 = 1;
 
 struct Search<'a> {
@@ -140,117 +143,117 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn socket(&mut self, inode: u64, holders: &[u32]) -> Finding {
-        let findings: Vec<Finding> = holders.iter().map(|pid| self.holder(*pid, inode)).collect();
-        worst(&findings)
+    fn socket(&mut self, inode: u64, holders: &[u32]) -> Descent {
+        let descents: Vec<Descent> = holders.iter().map(|pid| self.holder(*pid, inode)).collect();
+        worst(&descents)
     }
 
-    /// A socket of another user. If its holder may not be inspected it is one of the processes of that user, so none of them may be
-    /// a tool's. The socket has to be held when all of them were looked at: the one that held it could have ended before. If that user
-    /// has no process that can be seen, and the system hides none, the socket is held outside of our PID namespace, where no tool is.
-    fn socket_of(&mut self, inode: u64, uid: u32, holders: &[u32]) -> Finding {
+    /// A socket of another user. If its holder may not be inspected it is one of the processes of that user, so none of them may belong to
+    /// a tool. The socket must still be held after all of them were read, because its holder could have ended before. If that user
+    /// has no visible process, and the system hides none, the socket is held outside of our PID namespace, where no tool is.
+    fn socket_of(&mut self, inode: u64, uid: u32, holders: &[u32]) -> Descent {
         if !holders.is_empty() {
             return self.socket(inode, holders);
         }
-        let mut findings = self.processes_of(uid);
-        // A process that begins while the others are looked at is seen the second time.
-        if findings.is_empty() {
-            findings = self.processes_of(uid);
+        let mut descents = self.processes_of(uid);
+        // A process that starts while the others are read is found the second time.
+        if descents.is_empty() {
+            descents = self.processes_of(uid);
         }
-        if findings.is_empty() && self.processes.stat(INIT).is_some() {
-            findings.push(Finding::NoTool);
+        if descents.is_empty() && self.processes.stat(INIT).is_some() {
+            descents.push(Descent::NoTool);
         }
-        match worst(&findings) {
-            // It may also be a process of that user that is none of ours.
-            Finding::Tool => Finding::NotFound,
-            Finding::NoTool if !self.processes.is_held(inode) => Finding::NotFound,
-            finding => finding,
+        match worst(&descents) {
+            // The holder may also be another process of that user.
+            Descent::Tool => Descent::NotFound,
+            Descent::NoTool if !self.processes.is_held(inode) => Descent::NotFound,
+            descent => descent,
         }
     }
 
-    fn processes_of(&mut self, uid: u32) -> Vec<Finding> {
-        let mut findings = Vec::new();
+    fn processes_of(&mut self, uid: u32) -> Vec<Descent> {
+        let mut descents = Vec::new();
         for pid in self.processes.pids() {
             if self.processes.runs_as(pid, uid)
                 && let Some(process) = self.processes.stat(pid)
             {
-                findings.push(self.descent(pid, process.start));
+                descents.push(self.descent(pid, process.start));
             }
         }
-        findings
+        descents
     }
 
-    /// A process that was seen to hold the socket. By now its pid may be another's.
-    fn holder(&mut self, pid: u32, inode: u64) -> Finding {
+    /// A process that held the socket a moment ago. Its pid may have been given to another process since.
+    fn holder(&mut self, pid: u32, inode: u64) -> Descent {
         let before = self.processes.stat(pid);
         let holds = !self.processes.held(pid, &BTreeSet::from([inode])).is_empty();
         match before {
             Some(before) if holds => self.descent(pid, before.start),
-            Some(_) | None => Finding::Broken,
+            Some(_) | None => Descent::Broken,
         }
     }
 
-    fn process(&mut self, pid: u32, not_after: u64) -> Finding {
+    fn process(&mut self, pid: u32, not_after: u64) -> Descent {
         match self.processes.stat(pid) {
             Some(process) if process.start <= not_after => self.descent(pid, process.start),
-            Some(_) | None => Finding::NotFound,
+            Some(_) | None => Descent::NotFound,
         }
     }
 
     /// Follows the parents of a process that started at `start`.
-    fn descent(&mut self, pid: u32, start: u64) -> Finding {
+    fn descent(&mut self, pid: u32, start: u64) -> Descent {
         let mut at = pid;
         let mut latest = start;
         for depth in 0..PEER_ANCESTORS {
             let Some(process) = self.processes.stat(at) else {
-                return Finding::Broken;
+                return Descent::Broken;
             };
             let other = if depth == 0 { process.start != start } else { process.start > latest };
             if other {
-                return Finding::Broken;
+                return Descent::Broken;
             }
-            if let Some(finding) = self.decide(at, depth) {
-                return finding;
+            if let Some(descent) = self.decide(at, depth) {
+                return descent;
             }
             if process.parent == 0 {
-                return Finding::NoTool;
+                return Descent::NoTool;
             }
             latest = process.start;
             at = process.parent;
         }
-        Finding::Broken
+        Descent::Broken
     }
 
-    /// What a process of the chain decides, if anything. `depth` counts from the process asked about.
-    fn decide(&mut self, pid: u32, depth: usize) -> Option<Finding> {
+    /// The result, if this process of the chain decides it. `depth` counts from the process that is searched for.
+    fn decide(&mut self, pid: u32, depth: usize) -> Option<Descent> {
         let roots = self.roots;
         if roots.supervisors.contains(&pid) {
-            return Some(Finding::Tool);
+            return Some(Descent::Tool);
         }
         // Another server itself may be our client; what it started may be its tool, or an orphan that it adopted.
         if depth > 0 && roots.servers.contains(&pid) {
-            return Some(Finding::Tool);
+            return Some(Descent::Tool);
         }
         if pid == roots.own {
-            // A child that is no supervisor: the orphan of a supervisor that was killed, if orphans come to us; otherwise a
+            // A child that is no supervisor: the orphan of a supervisor that was killed, if we adopt orphans; otherwise a
             // child of the program that this server is a part of.
             let adopted = depth > 0 && roots.adopts;
-            return Some(if adopted { Finding::Tool } else { Finding::NoTool });
+            return Some(if adopted { Descent::Tool } else { Descent::NoTool });
         }
-        // What is above both of us tells us nothing about the peer: a server that was started by a tool has that tool's
-        // supervisor above it, and so has everybody who started it.
+        // A common ancestor of this server and the peer says nothing about the peer: a server that was started by a tool has that
+        // tool's supervisor above it, and so has every process that started it.
         if self.ancestors.contains(&pid) {
-            return Some(Finding::NoTool);
+            return Some(Descent::NoTool);
         }
-        // Also the supervisors of servers that are gone, or that keep their state elsewhere.
-        self.processes.is_supervisor(pid).then_some(Finding::Tool)
+        // This also finds the supervisors of servers that have ended or that have another state directory.
+        self.processes.is_supervisor(pid).then_some(Descent::Tool)
     }
 }
 
-/// Of several processes the worst finding counts.
-fn worst(findings: &[Finding]) -> Finding {
-    let worst = [Finding::Tool, Finding::Broken, Finding::NoTool].into_iter().find(|worst| findings.contains(worst));
-    worst.unwrap_or(Finding::NotFound)
+/// The result for several processes together.
+fn worst(descents: &[Descent]) -> Descent {
+    let worst = [Descent::Tool, Descent::Broken, Descent::NoTool].into_iter().find(|worst| descents.contains(worst));
+    worst.unwrap_or(Descent::NotFound)
 }
 
 /// The processes of this machine.
@@ -266,7 +269,7 @@ impl Processes for ProcFs {
     }
 
     fn held(&mut self, pid: u32, sockets: &BTreeSet<u64>) -> Vec<u64> {
-        // Processes of other users, and those that are not dumpable, cannot be inspected: none of their sockets is found.
+        // Processes of other users and processes that are not dumpable cannot be inspected: none of their sockets is found.
         let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
         descriptors
             .filter_map(|descriptor| {

@@ -1,5 +1,5 @@
-//! Identifies peers: which user a peer is when it connects, and which peers' processes have to be found before they may do more than
-//! read.
+//! Identifies peers: the user of a peer when it connects, and, if the peer may be a process of a tool, its process before it may do more
+//! than read.
 //!
 //! At accept, the loop asks the kernel once, without file access, for the user. The peer is not a tool if no tool ran since the accept
 //! queues were last seen empty, and if there is no other server whose tools could connect. Otherwise the peer is `MaybeTool`, and before
@@ -21,7 +21,7 @@ use crate::shell::children::supervisors::{Snapshot, Supervisors};
 use crate::shell::event_loop::sys;
 use crate::shell::journal::instances;
 use crate::shell::peers::descent;
-use crate::shell::peers::descent::{Finding, ProcFs, Roots, Subject};
+use crate::shell::peers::descent::{Descent, ProcFs, Roots, Subject};
 use crate::shell::peers::socket_owner::{self, Owner, SocketOwners};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::net::sockopt::socket_peercred;
@@ -32,26 +32,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is needed to find the process of a connection.
+/// What is known of the process at the other end of a connection, to find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Caller {
-    /// No process of our user.
-    Nobody,
-    Known(Subject),
-    /// A process of another user.
+pub enum PeerProcess {
+    /// It is no process of our user.
+    Stranger,
+    /// A process of our user.
+    SameUser(Subject),
+    /// A process of another user, which may be a tool's.
     OtherUser(Subject),
-    /// The kernel could not be asked when it was accepted. If it is our user's, it is such a peer.
-    Connection {
-        peer: SocketAddr,
-        local: SocketAddr,
-        ours: Peer,
-    },
+    /// The kernel could not be asked when the connection was accepted. If the process is of our user, the peer is `ours`.
+    Unknown { peer: SocketAddr, local: SocketAddr, ours: Peer },
 }
 
 /// Decides about connections, on the loop.
 pub struct PeerCheck {
     socket_owners: SocketOwners,
-    others: Others,
+    other_servers: OtherServers,
     facts: Arc<ServerFacts>,
     /// When the accept queues were last known to be empty, and when the current poll began.
     empty: Moment,
@@ -61,14 +58,16 @@ pub struct PeerCheck {
     continued_before: bool,
     /// Until then, in ticks, connections of ended tools may still be accepted.
     late_until: u64,
-    waiting: Vec<(Key, Caller)>,
-    is_asking: bool,
+    /// The connections for the next inquiry.
+    waiting: Vec<(Key, PeerProcess)>,
+    /// An inquiry runs.
+    is_inquiring: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     tools: Snapshot,
-    /// In the unit of /proc.
+    /// Clock ticks since the machine started, as in /proc.
     ticks: u64,
 }
 
@@ -116,7 +115,7 @@ impl PeerCheck {
         };
         PeerCheck {
             socket_owners: SocketOwners::open(),
-            others: Others::new(&facts),
+            other_servers: OtherServers::new(&facts),
             facts: Arc::new(facts),
             empty: now,
             polling: now,
@@ -124,11 +123,11 @@ impl PeerCheck {
             continued_before: false,
             late_until: 0,
             waiting: Vec::new(),
-            is_asking: false,
+            is_inquiring: false,
         }
     }
 
-    /// What users should know if peers over TCP cannot be identified.
+    /// A message for users if peers over TCP cannot be identified.
     pub fn problem(&self) -> Option<String> {
         (!self.socket_owners.can_answer()).then(|| {
             "Clients over TCP may only read, because neither netlink nor /proc says who they are. Clients over the Unix socket may do \
@@ -138,7 +137,7 @@ impl PeerCheck {
     }
 
     /// To be called before each poll.
-    pub fn polls(&mut self) {
+    pub fn poll_begins(&mut self) {
         self.continued_before = self.continued.as_ref().is_none_or(|flag| flag.swap(false, Ordering::AcqRel));
         self.polling = Moment::now(&self.facts.supervisors);
     }
@@ -156,27 +155,29 @@ impl PeerCheck {
         }
     }
 
-    /// A connection over TCP was accepted.
-    pub fn tcp(&mut self, peer: SocketAddr, local: SocketAddr) -> (Peer, Caller) {
+    /// Identifies the peer of a connection that was accepted over TCP.
+    pub fn tcp(&mut self, peer: SocketAddr, local: SocketAddr) -> (Peer, PeerProcess) {
         // Checked before the kernel is asked: if a tool owns the socket when the kernel answers, its supervisor has been counted
         // by now, because it connected before. In the other order the tool could end in between.
         let ours = self.of_our_user();
         match self.socket_owners.owner(peer, local) {
-            Owner::User { uid, inode } if uid == self.facts.uid => (ours, Caller::Known(Subject::Socket(inode))),
-            // Whoever cannot be a tool's process is nobody in particular.
-            Owner::User { .. } | Owner::Nobody if ours == Peer::SameUser => (Peer::Stranger, Caller::Nobody),
-            Owner::User { uid, inode } => (Peer::OtherUser, Caller::OtherUser(Subject::SocketOf { inode, uid })),
-            Owner::Nobody if self.socket_owners.is_of_this_machine(peer, local) => (Peer::Gone, Caller::Nobody),
-            Owner::Nobody => (Peer::Stranger, Caller::Nobody),
-            Owner::Unknown => (Peer::OwnerUnknown, Caller::Connection { peer, local, ours }),
+            Owner::User { uid, inode } if uid == self.facts.uid => {
+                (ours, PeerProcess::SameUser(Subject::Socket(inode)))
+            }
+            // Without tools, processes of other users need not be told apart.
+            Owner::User { .. } | Owner::Nobody if ours == Peer::SameUser => (Peer::Stranger, PeerProcess::Stranger),
+            Owner::User { uid, inode } => (Peer::OtherUser, PeerProcess::OtherUser(Subject::SocketOf { inode, uid })),
+            Owner::Nobody if self.socket_owners.is_of_this_machine(peer, local) => (Peer::Gone, PeerProcess::Stranger),
+            Owner::Nobody => (Peer::Stranger, PeerProcess::Stranger),
+            Owner::Unknown => (Peer::OwnerUnknown, PeerProcess::Unknown { peer, local, ours }),
         }
     }
 
-    /// A connection over a Unix socket was accepted. The kernel reports the pid of the process that
-    /// connected, but another process may have got that pid since. A process that started after the connection was accepted did
-    /// not make it. If the connection may have waited, the limit is the time when the accept queues were last empty. It may have
-    /// waited if a tool stopped this process, so that is checked after the clock is read.
-    pub fn unix(&mut self, stream: impl AsFd, accepted: Accepted) -> (Peer, Caller) {
+    /// Identifies the peer of a connection that was accepted over a Unix socket. The kernel reports the pid of the process that connected,
+    /// but another process may have got that pid since. A process that started after the connection was accepted did not make the
+    /// connection. If the connection may have waited in the accept queue, the process must have started before the accept queues were
+    /// last empty. The connection may have waited if a tool stopped this process, so that is checked after the clock is read.
+    pub fn unix(&mut self, stream: impl AsFd, accepted: Accepted) -> (Peer, PeerProcess) {
         let ours = self.of_our_user();
         let now = sys::boot_ticks();
         let was_stopped =
@@ -188,17 +189,17 @@ impl PeerCheck {
         // A process of another pid namespace has no pid here. The library's type has no value for that and returns an error:
         // such a peer is a stranger.
         let Ok(peer) = socket_peercred(stream) else {
-            return (Peer::Stranger, Caller::Nobody);
+            return (Peer::Stranger, PeerProcess::Stranger);
         };
         let subject = Subject::Process { pid: peer.pid.as_raw_pid().unsigned_abs(), not_after };
         match (peer.uid.as_raw() == self.facts.uid, ours) {
-            (true, _) => (ours, Caller::Known(subject)),
-            (false, Peer::SameUser) => (Peer::Stranger, Caller::Nobody),
-            (false, _) => (Peer::OtherUser, Caller::OtherUser(subject)),
+            (true, _) => (ours, PeerProcess::SameUser(subject)),
+            (false, Peer::SameUser) => (Peer::Stranger, PeerProcess::Stranger),
+            (false, _) => (Peer::OtherUser, PeerProcess::OtherUser(subject)),
         }
     }
 
-    /// What a peer of our user is that is accepted now.
+    /// The kind of a peer of our user that is accepted now.
     fn of_our_user(&mut self) -> Peer {
         if self.may_be_tool() { Peer::MaybeTool } else { Peer::SameUser }
     }
@@ -206,36 +207,36 @@ impl PeerCheck {
     /// Whether a connection that is accepted now may be a tool's.
     fn may_be_tool(&mut self) -> bool {
         self.facts.supervisors.any_since(self.empty.tools)
-            || self.others.may_exist()
+            || self.other_servers.may_exist()
             || sys::boot_ticks() < self.late_until
     }
 
-    /// A request of this connection waits until its process is known.
-    pub fn ask(&mut self, conn: Key, caller: Caller) {
-        self.waiting.push((conn, caller));
+    /// Adds a connection to the next inquiry. A request of it waits for the result.
+    pub fn ask(&mut self, conn: Key, process: PeerProcess) {
+        self.waiting.push((conn, process));
     }
 
-    /// The next inquiry for the disk lane.
+    /// The next inquiry for the disk lane; None if one runs, or if no connection waits for one.
     pub fn inquiry(&mut self) -> Option<Inquiry> {
-        if self.is_asking || self.waiting.is_empty() {
+        if self.is_inquiring || self.waiting.is_empty() {
             return None;
         }
-        self.is_asking = true;
+        self.is_inquiring = true;
         Some(Inquiry {
-            callers: std::mem::take(&mut self.waiting),
+            waiting: std::mem::take(&mut self.waiting),
             facts: self.facts.clone(),
-            as_of: self.others.changes,
+            as_of: self.other_servers.changes,
         })
     }
 
-    /// An inquiry has ended; returns the result for each connection.
+    /// Takes the result of an inquiry. Returns the identity of each connection's peer.
     pub fn answered(&mut self, answers: Answers) -> Vec<(Key, Identity)> {
-        self.is_asking = false;
+        self.is_inquiring = false;
         if let Some(exist) = answers.others_exist {
-            self.others.take_events();
+            self.other_servers.take_events();
             // A change since the inquiry began may be another server.
-            if self.others.changes == answers.as_of {
-                self.others.may_exist = exist;
+            if self.other_servers.changes == answers.as_of {
+                self.other_servers.may_exist = exist;
             }
         }
         answers.found
@@ -243,24 +244,24 @@ impl PeerCheck {
 }
 
 /// Whether there may be other servers.
-struct Others {
-    /// None if the directory cannot be watched: then there may always be others.
+struct OtherServers {
+    /// The inotify descriptor. None if the directory cannot be watched: then there may always be other servers.
     watch: Option<OwnedFd>,
     may_exist: bool,
     /// The number of changes in the directory.
     changes: u64,
 }
 
-impl Others {
-    fn new(facts: &ServerFacts) -> Others {
+impl OtherServers {
+    fn new(facts: &ServerFacts) -> OtherServers {
         let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).and_then(|watch| {
             let events = WatchFlags::CREATE | WatchFlags::MODIFY | WatchFlags::MOVED_TO;
             inotify::add_watch(&watch, &facts.instances, events)?;
             Ok(watch)
         });
         // Listed after the watch began, so that no server is missed in between.
-        let may_exist = !facts.others().is_empty();
-        Others { watch: watch.ok(), may_exist, changes: 0 }
+        let may_exist = !facts.other_servers().is_empty();
+        OtherServers { watch: watch.ok(), may_exist, changes: 0 }
     }
 
     fn may_exist(&mut self) -> bool {
@@ -280,7 +281,7 @@ impl Others {
                 Ok(event) => {
                     self.changes += 1;
                     self.may_exist = true;
-                    // The directory itself is gone: there will be no further events.
+                    // The directory itself was removed: there will be no further events.
                     is_lost |= event.events().contains(ReadFlags::IGNORED);
                 }
                 Err(error) => break error,
@@ -294,14 +295,15 @@ impl Others {
 
 /// A search for the processes of some connections. It reads files, so it does not run on the loop.
 pub struct Inquiry {
-    callers: Vec<(Key, Caller)>,
+    waiting: Vec<(Key, PeerProcess)>,
     facts: Arc<ServerFacts>,
     as_of: u64,
 }
 
-/// The process to look for with the identity that it has if it is no tool's, or the identity where no search is needed.
+/// The process to look for, with the identity that it has if it is no tool's; or the identity where no search is needed.
 type Sought = Result<(Subject, Identity), Identity>;
 
+/// The result of an inquiry.
 pub struct Answers {
     found: Vec<(Key, Identity)>,
     /// Whether there are other servers; None if the search did not run.
@@ -311,24 +313,24 @@ pub struct Answers {
 
 impl Inquiry {
     pub fn connections(&self) -> Vec<Key> {
-        self.callers.iter().map(|(key, _)| *key).collect()
+        self.waiting.iter().map(|(key, _)| *key).collect()
     }
 
     pub fn run(self) -> Answers {
-        let others = self.facts.others();
+        let others = self.facts.other_servers();
         let others_exist = Some(!others.is_empty());
         let roots = self.facts.roots(others);
         let asked: Vec<(Key, Sought)> =
-            self.callers.iter().map(|(key, caller)| (*key, self.facts.subject(caller))).collect();
+            self.waiting.iter().map(|(key, process)| (*key, self.facts.subject(process))).collect();
         let subjects: Vec<Subject> =
             asked.iter().filter_map(|(_, asked)| asked.as_ref().ok().map(|(subject, _)| *subject)).collect();
-        let mut findings = descent::find(&mut ProcFs, &roots, &subjects, self.facts.tries).into_iter();
+        let mut descents = descent::find(&mut ProcFs, &roots, &subjects, self.facts.tries).into_iter();
         let found = asked.into_iter().map(|(key, asked)| {
             let identity = match asked {
-                Ok((_, no_tool)) => match findings.next() {
-                    Some(Finding::NoTool) => no_tool,
-                    Some(Finding::Tool) => Identity::Tool,
-                    Some(Finding::NotFound | Finding::Broken) | None => Identity::Unclear,
+                Ok((_, no_tool)) => match descents.next() {
+                    Some(Descent::NoTool) => no_tool,
+                    Some(Descent::Tool) => Identity::Tool,
+                    Some(Descent::NotFound | Descent::Broken) | None => Identity::Unclear,
                 },
                 Err(identity) => identity,
             };
@@ -339,7 +341,7 @@ impl Inquiry {
 }
 
 impl Answers {
-    /// The search could not run.
+    /// The result if the search could not run.
     pub fn unavailable(connections: Vec<Key>, why: &str) -> Answers {
         let found = connections.into_iter().map(|key| (key, Identity::Unavailable(why.to_owned())));
         Answers { found: found.collect(), others_exist: None, as_of: 0 }
@@ -348,7 +350,7 @@ impl Answers {
 
 impl ServerFacts {
     /// The processes of other servers.
-    fn others(&self) -> Vec<u32> {
+    fn other_servers(&self) -> Vec<u32> {
         let living = instances::living(&self.instances).into_iter().map(|instance| instance.pid);
         living.filter(|pid| *pid != self.own).collect()
     }
@@ -359,12 +361,12 @@ impl ServerFacts {
         Roots { own: self.own, adopts, supervisors: self.supervisors.pids(), servers }
     }
 
-    fn subject(&self, caller: &Caller) -> Sought {
-        match *caller {
-            Caller::Known(subject) => Ok((subject, Identity::SameUser)),
-            Caller::OtherUser(subject) => Ok((subject, Identity::Stranger)),
-            Caller::Nobody => Err(Identity::Stranger),
-            Caller::Connection { peer, local, ours } => match socket_owner::owner_by_tables(peer, local) {
+    fn subject(&self, process: &PeerProcess) -> Sought {
+        match *process {
+            PeerProcess::SameUser(subject) => Ok((subject, Identity::SameUser)),
+            PeerProcess::OtherUser(subject) => Ok((subject, Identity::Stranger)),
+            PeerProcess::Stranger => Err(Identity::Stranger),
+            PeerProcess::Unknown { peer, local, ours } => match socket_owner::owner_by_tables(peer, local) {
                 Owner::User { uid, .. } if uid == self.uid && ours == Peer::SameUser => Err(Identity::SameUser),
                 Owner::User { uid, inode } if uid == self.uid => Ok((Subject::Socket(inode), Identity::SameUser)),
                 Owner::User { .. } | Owner::Nobody | Owner::Unknown if ours == Peer::SameUser => {

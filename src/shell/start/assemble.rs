@@ -156,7 +156,7 @@ fn settings_reader(plan: &Plan, workspace: &Path) -> SettingsReader {
 fn signals(handling: SignalHandling) -> io::Result<Option<Signals>> {
     match handling {
         SignalHandling::Untouched => Ok(None),
-        SignalHandling::OfTheHost => Signals::noted().map(Some),
+        SignalHandling::OfTheHost => Signals::without_end().map(Some),
         SignalHandling::EndTheServer => Signals::new().map(Some),
         SignalHandling::ReloadOnHangup => Signals::new().map(|signals| Some(signals.reloading())),
     }

@@ -58,7 +58,7 @@ pub fn find(context: &PromptContext, workspace: &Path) -> Vec<(CommandHook, Hook
     for extension in &local.extensions {
         hooks.extend(of_extension(extension, workspace, &mut messages));
     }
-    context.tell(&messages);
+    context.log_once(&messages);
     let settings = &local.settings.hooks;
     let allowed = allowed(context);
     let state = |hook: &CommandHook| match hook.of_project {

@@ -1,4 +1,4 @@
-//! Jobs become work on lanes here, and their reports become mail for the loop.
+//! Runs the jobs of the core on lanes, and sends their results to the loop.
 
 mod calls;
 pub mod client_keys;
@@ -28,7 +28,7 @@ use crate::shell::children::Children;
 use crate::shell::journal::saved_rules;
 use crate::shell::peers::peer_check::Answers;
 use crate::shell::start::workspace_settings::SettingsReader;
-use crate::shell::workers::lanes::{Full, Lane, Lanes, Left, Post};
+use crate::shell::workers::lanes::{Full, Lane, Lanes, Outbox, Unread};
 use crate::shell::workers::prompt_context::{PromptContext, wanted};
 use crate::shell::workers::slash_commands::Commands;
 use crate::task::definitions::command_hook::HookPoint;
@@ -57,7 +57,7 @@ use crate::tool::{Ask, Ctx, NoPrograms, Toolbox};
 use calls::CallSite;
 use client_keys::ClientKeys;
 use hooks::HookSite;
-use people::{Asking, Replies};
+use people::{JobPeople, Replies};
 use serde_json::json;
 use std::collections::HashMap;
 use std::io;
@@ -66,16 +66,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use webhook::Webhooks;
 
-/// Why media is not shown to the model.
+/// The text that the model gets in place of media that cannot be stored.
 const NO_ROOM: &str = "The file cannot be shown: its content cannot be stored, because the task has stored as much as it may or the \
                        disk is full. Tell the user to start a new task.";
 
-/// What workers tell the loop. Notes are the large ones and nearly all of them, so boxing them would only cost.
+/// A message from a worker to the loop. Nearly all messages are notes, which are the largest variant, so boxing them would only cost time.
 #[allow(clippy::large_enum_variant)]
 pub enum Mail {
     Input(Input<'static>),
     Identified(Answers),
-    /// Something for the log.
+    /// A warning for the log.
     Warning(String),
 }
 
@@ -94,19 +94,19 @@ pub struct WorkerContext {
     pub web: Web,
     pub mcp: Arc<dyn McpServers>,
     pub agents: Arc<dyn Agents>,
-    /// As it was when the server started: the tools that it denies are not declared.
+    /// The policy when the server started: the tools that it denies are not declared.
     pub policy: Policy,
-    /// Where output of commands is kept that is too long for a result.
+    /// Keeps output of commands that is too long for a result.
     pub outputs: KeptOutputs,
     pub webhooks: Webhooks,
     /// The keys of clients for the model API.
     pub keys: ClientKeys,
     /// The credentials file, if clients are known by credentials.
     pub credentials: Option<CredentialsReader>,
-    /// Where the keys of the identity provider are.
+    /// Fetches the keys of the identity provider.
     pub identity: Option<KeySource>,
     pub archive: Arc<dyn Archive>,
-    /// Where the content of files is stored that calls change.
+    /// Stores the content of files that calls change.
     pub blobs: Arc<dyn Blobs>,
     /// The server's own workspace.
     pub site: Site,
@@ -121,9 +121,9 @@ pub struct Jobs {
     context: Arc<WorkerContext>,
     /// Jobs that were started and have not reported their end.
     running: HashMap<JobId, (Cancel, Replies)>,
-    /// Mail made here and not by a worker.
+    /// Messages that were made here and not by a worker.
     own: Vec<Mail>,
-    /// Mail was left over when it was last drained.
+    /// There were unread messages after the last [`Jobs::drain`].
     has_more: bool,
 }
 
@@ -141,9 +141,9 @@ impl Jobs {
             Work::Attach { .. } | Work::Command(_) | Work::Prepare { .. } | Work::Run(_) => Lane::Tool,
         };
         self.running.insert(id.clone(), (cancel.clone(), replies.clone()));
-        let whose = id.clone();
-        let work = move |post: &Post<Mail>, cancel: &Cancel| context.work(job, post, cancel, &replies);
-        let died = move |message| Mail::Input(Input::Note(Note { job: whose, body: NoteBody::Died(message) }));
+        let job_id = id.clone();
+        let work = move |outbox: &Outbox<Mail>, cancel: &Cancel| context.work(job, outbox, cancel, &replies);
+        let died = move |message| Mail::Input(Input::Note(Note { job: job_id, body: NoteBody::Died(message) }));
         if let Err(Full) = self.lanes.start(lane, cancel, work, died) {
             let message = "too many jobs are waiting; try again when some have ended".to_owned();
             self.own.push(Mail::Input(Input::Note(Note { job: id, body: NoteBody::Died(message) })));
@@ -161,37 +161,41 @@ impl Jobs {
         self.context.archive.shared().is_some()
     }
 
-    /// A task is over: what it left running in the background ends with it.
+    /// A task has ended: its background processes, its MCP servers and its client's key are dropped.
     pub fn forget(&mut self, task: &TaskId) {
         self.context.background.end_task(task);
         self.context.mcp.forget(task);
         self.context.keys.forget(task);
     }
 
-    /// A client gave its key for a task.
+    /// Keeps the key that a client sent for a task.
     pub fn keep_key(&mut self, task: TaskId, key: Secret) {
         self.context.keys.keep(task, key);
     }
 
-    /// A client named these MCP servers for a task.
+    /// Adds the MCP servers that a client has named for a task.
     pub fn adopt(&mut self, task: TaskId, servers: Vec<Server>) {
         self.context.mcp.adopt(task, servers);
     }
 
-    /// Runs command hooks that only look on.
-    pub fn look_on(&mut self, notice: HookNotice) {
+    /// Runs command hooks whose decisions are ignored.
+    pub fn run_observing_hooks(&mut self, notice: HookNotice) {
         let context = self.context.clone();
         let HookNotice { task, workspace, point, subject, input } = notice;
-        let work = move |post: &Post<Mail>, cancel: &Cancel| {
-            let reports =
-                context.look_on(HookSite { task: &task, workspace: &workspace, cancel }, point, &subject, input);
+        let work = move |outbox: &Outbox<Mail>, cancel: &Cancel| {
+            let reports = context.run_observing_hooks(
+                HookSite { task: &task, workspace: &workspace, cancel },
+                point,
+                &subject,
+                input,
+            );
             for report in reports {
-                // The log of a task that is over takes no more.
+                // Nothing can be added to the log of a task that has ended.
                 if point == HookPoint::SessionEnd && !report.text.is_empty() {
-                    post.send(Mail::Warning(report.text.clone()));
+                    outbox.send(Mail::Warning(report.text.clone()));
                 }
                 let job = JobId { task: task.clone(), at: Seq(0) };
-                post.send(Mail::Input(Input::Note(Note { job, body: NoteBody::HookRan(report) })));
+                outbox.send(Mail::Input(Input::Note(Note { job, body: NoteBody::HookRan(report) })));
             }
         };
         if let Err(Full) = self.lanes.start(Lane::Tool, Cancel::default(), work, Mail::Warning) {
@@ -218,56 +222,56 @@ impl Jobs {
         self.lanes.end(Duration::from_millis(self.context.settings.limits.worker_end_ms));
     }
 
-    /// Keeps a rule that somebody allowed for good.
-    pub fn save(&mut self, rule: Rule) {
+    /// Saves a rule that somebody has allowed permanently.
+    pub fn save_rule(&mut self, rule: Rule) {
         self.change_saved("a rule holds until this server ends", move |path, most| {
             saved_rules::add(path, policy::saved_rule(rule), most)
         });
     }
 
-    /// Deletes a rule that was kept.
+    /// Deletes a saved rule.
     pub fn forget_rule(&mut self, rule: Rule) {
         self.change_saved("a rule that was taken back holds again after the next start", move |path, most| {
             saved_rules::remove(path, &rule, most)
         });
     }
 
-    /// Changes the file of saved rules; `else_` is what holds if that fails.
+    /// Changes the file of saved rules. `consequence` is the beginning of the warning if that fails.
     fn change_saved(
         &mut self,
-        else_: &'static str,
+        consequence: &'static str,
         change: impl FnOnce(&Path, u64) -> io::Result<()> + Send + 'static,
     ) {
-        let trouble = move |text: String| Mail::Warning(format!("{else_}: {text}"));
+        let warning = move |text: String| Mail::Warning(format!("{consequence}: {text}"));
         let Some(path) = self.context.reader.paths().saved_rules() else {
-            return self.own.push(trouble("there is no home directory".into()));
+            return self.own.push(warning("there is no home directory".into()));
         };
         let most = self.context.settings.limits.settings_bytes;
-        let work = move |post: &Post<Mail>, _: &Cancel| {
+        let work = move |outbox: &Outbox<Mail>, _: &Cancel| {
             if let Err(error) = change(&path, most) {
-                post.send(trouble(format!("{} cannot be written: {error}", path.display())));
+                outbox.send(warning(format!("{} cannot be written: {error}", path.display())));
             }
         };
-        if let Err(Full) = self.lanes.start(Lane::Disk, Cancel::default(), work, trouble) {
-            self.own.push(trouble("too much is waiting for the disk".into()));
+        if let Err(Full) = self.lanes.start(Lane::Disk, Cancel::default(), work, warning) {
+            self.own.push(warning("too much is waiting for the disk".into()));
         }
     }
 
-    /// Keeps the store in order. Nobody waits for it.
-    pub fn tidy(&mut self, maintenance: Maintenance) {
-        let trouble = |text: String| Mail::Warning(format!("{text}; it is tried again later"));
-        // A bucket that hangs must not take the threads that look whether it does.
+    /// Runs maintenance of the store. Nothing waits for it.
+    pub fn maintain(&mut self, maintenance: Maintenance) {
+        let warning = |text: String| Mail::Warning(format!("{text}; it is tried again later"));
+        // A bucket that hangs must not occupy the threads that check whether it responds.
         let lane = if self.has_shared_store() { Lane::Bucket } else { Lane::Disk };
-        let work = move |post: &Post<Mail>, _: &Cancel| {
+        let work = move |outbox: &Outbox<Mail>, _: &Cancel| {
             if let Err(error) = (maintenance.0)() {
-                post.send(trouble(error.message));
+                outbox.send(warning(error.message));
             }
         };
-        // A lane that is full has better things to do; the next maintenance makes up for this one.
-        let _ = self.lanes.start(lane, Cancel::default(), work, trouble);
+        // A full lane drops it: the next maintenance does the same work.
+        let _ = self.lanes.start(lane, Cancel::default(), work, warning);
     }
 
-    /// Starts work whose result is one piece of mail; `failed` makes it of an error.
+    /// Starts work whose result is one message. `failed` makes the message of an error.
     pub fn ask(
         &mut self,
         lane: Lane,
@@ -275,7 +279,7 @@ impl Jobs {
         failed: impl FnOnce(StoreError) -> Mail + Clone + Send + 'static,
     ) {
         let (context, full) = (self.context.clone(), failed.clone());
-        let work = move |post: &Post<Mail>, _: &Cancel| post.send(work(&context));
+        let work = move |outbox: &Outbox<Mail>, _: &Cancel| outbox.send(work(&context));
         let died = |message: String| failed(StoreError::new(message));
         if let Err(Full) = self.lanes.start(lane, Cancel::default(), work, died) {
             let what = if lane == Lane::Disk { "the disk" } else { "a worker" };
@@ -283,12 +287,12 @@ impl Jobs {
         }
     }
 
-    /// At most `max` pieces of mail from workers, and those made here.
+    /// Takes at most `max` messages of workers, and the messages that were made here.
     pub fn drain(&mut self, max: usize) -> Vec<Mail> {
         let mut into = std::mem::take(&mut self.own);
-        self.has_more = self.lanes.drain(max, &mut into) == Left::Mail;
-        for piece in &into {
-            if let Mail::Input(Input::Note(note)) = piece
+        self.has_more = self.lanes.drain(max, &mut into) == Unread::Some;
+        for message in &into {
+            if let Mail::Input(Input::Note(note)) = message
                 && note.body.is_last()
             {
                 self.running.remove(&note.job);
@@ -297,17 +301,17 @@ impl Jobs {
         into
     }
 
-    /// Whether mail is there that no event will tell of.
+    /// Whether there are messages for which the poll reports no event.
     pub fn has_more(&self) -> bool {
         self.has_more || !self.own.is_empty()
     }
 }
 
 impl WorkerContext {
-    fn work(&self, job: Job, post: &Post<Mail>, cancel: &Cancel, replies: &Replies) {
+    fn work(&self, job: Job, outbox: &Outbox<Mail>, cancel: &Cancel, replies: &Replies) {
         let Job { id, parent, created, skills, directories, threads, mut work } = job;
-        let mut emit = |body| post.send(Mail::Input(Input::Note(Note { job: id.clone(), body })));
-        let (parent, people) = (parent.as_ref(), Asking { post, job: &id, replies });
+        let mut emit = |body| outbox.send(Mail::Input(Input::Note(Note { job: id.clone(), body })));
+        let (parent, people) = (parent.as_ref(), JobPeople { outbox, job: &id, replies });
         let (skills, directories, threads) = (&*skills, &*directories, &threads);
         let at = CallSite { created: &created, parent, skills, directories, threads, people: &people, cancel };
         match &mut work {
@@ -316,7 +320,7 @@ impl WorkerContext {
                 emit(NoteBody::Answered(answer));
             }
             Work::Attach { workspace, prompt, blob_room } => {
-                // Only running calls write files.
+                // Attaching changes no files.
                 let none = FileChanges::default();
                 let ctx = self.ctx(McpScope::new(&created, Path::new(&**workspace)), directories, cancel, &none).ok();
                 let found = ctx.and_then(|ctx| self.attach(&prompt.text(), parent, &ctx));
@@ -329,13 +333,14 @@ impl WorkerContext {
             }
             Work::Command(command) => {
                 self.add_facts(command, &created);
-                let said = self.command(command, &created, cancel, &mut emit);
-                emit(NoteBody::Commanded(said));
+                let result = self.command(command, &created, cancel, &mut emit);
+                emit(NoteBody::Commanded(result));
             }
             Work::Compact(think) => {
                 let at = HookSite { task: &id.task, workspace: &think.workspace, cancel };
                 let trigger = if think.compress { "manual" } else { "auto" };
-                let reports = self.look_on(at, HookPoint::PreCompress, trigger, json!({ "trigger": trigger }));
+                let reports =
+                    self.run_observing_hooks(at, HookPoint::PreCompress, trigger, json!({ "trigger": trigger }));
                 reports.into_iter().for_each(|report| emit(NoteBody::HookRan(report)));
                 let loaded = self.load_content(think);
                 let context = || self.prompt_context.of(&id.task, &think.workspace, &think.directories);
@@ -344,7 +349,7 @@ impl WorkerContext {
                     let request = ModelRequest { think, tools, context: &context, key };
                     compact::compact(&*self.backend, &request, cancel)
                 });
-                self.prompt_context.forget_met(&id.task);
+                self.prompt_context.forget_visited(&id.task);
                 emit(NoteBody::Compacted(compacted));
             }
             Work::Prepare { workspace, calls, blob_room } => {
@@ -354,7 +359,7 @@ impl WorkerContext {
         }
     }
 
-    /// What is known only now of what a command may show.
+    /// Adds the facts about MCP servers that a command may show, which only workers know.
     fn add_facts(&self, command: &mut Command, created: &Created) {
         let facts = Arc::make_mut(&mut command.facts);
         facts.mcp = self.mcp.counts();
@@ -366,23 +371,24 @@ impl WorkerContext {
 
     fn attach(&self, prompt: &str, parent: Option<&TaskId>, ctx: &Ctx) -> Option<Attachments> {
         let files = attachments::attached_files(prompt, ctx).map(|(mut found, count)| {
-            attachments::mentions(prompt).iter().for_each(|path| self.add_met(&mut found.text, path, parent, ctx));
+            attachments::mentions(prompt).iter().for_each(|path| self.add_memory(&mut found.text, path, parent, ctx));
             (found, count)
         });
         attachments::with_resources(files, prompt, ctx)
     }
 
-    /// A call that has read or written a file, or listed a directory, brings the memory files of the directories on the way.
-    fn add_met_by(&self, run: &Run, end: &mut RunEnd, parent: Option<&TaskId>, ctx: &Ctx) {
+    /// Adds to the output of a call that has read or written a file, or listed a directory, the memory files of the directories on its path.
+    fn add_memory_of_call(&self, run: &Run, end: &mut RunEnd, parent: Option<&TaskId>, ctx: &Ctx) {
         let spec = self.specs.iter().find(|spec| spec.names().any(|name| name == run.name));
         let touches = spec.is_some_and(|spec| matches!(spec.kind, Kind::Read | Kind::Edit));
         let path = ["file_path", "dir_path"].iter().find_map(|name| run.args.get(name)?.as_str());
         if let (true, Some(path), RunEnd::Ended(Ending::Success { output, .. })) = (touches, path, end) {
-            self.add_met(output, path, parent, ctx);
+            self.add_memory(output, path, parent, ctx);
         }
     }
 
-    fn add_met(&self, text: &mut LongText, path: &str, parent: Option<&TaskId>, ctx: &Ctx) {
+    /// Adds the memory files of the directories on a path that the task has not visited before.
+    fn add_memory(&self, text: &mut LongText, path: &str, parent: Option<&TaskId>, ctx: &Ctx) {
         let (Ok(resolved), Some(workspace)) = (ctx.workspace.find(path), ctx.workspace.path().to_str()) else {
             return;
         };
@@ -390,9 +396,9 @@ impl WorkerContext {
         if !matches!(resolved.found, Found::Directory(_)) {
             dir.pop();
         }
-        let met = self.prompt_context.met(ctx.task, parent, workspace, &dir);
-        if !met.is_empty() {
-            *text = format!("{text}\n\nThe project's own instructions for this directory:\n{met}").into();
+        let memory = self.prompt_context.memory_of_visited(ctx.task, parent, workspace, &dir);
+        if !memory.is_empty() {
+            *text = format!("{text}\n\nThe project's own instructions for this directory:\n{memory}").into();
         }
     }
 
@@ -421,7 +427,7 @@ impl WorkerContext {
     /// Reads the stored content of the conversation.
     fn load_content(&self, think: &mut Think) -> Result<(), ModelError> {
         let mut room = self.settings.limits.media_bytes;
-        // The newest media is what the model needs.
+        // Newest first: the model needs the newest media most.
         let mut loaded = think.history.iter_mut().rev().map(|item| Item::load_content(item, &*self.blobs, &mut room));
         loaded.try_for_each(|item| item).map_err(|e| ModelError {
             kind: ModelErrorKind::BadStream,
@@ -429,12 +435,12 @@ impl WorkerContext {
         })
     }
 
-    /// Stores the long ones of these texts, before the event that names them.
+    /// Stores the long texts among these, before the event that names them.
     fn store_texts<'a>(&self, texts: impl IntoIterator<Item = &'a mut LongText>, room: &mut u64) {
         texts.into_iter().for_each(|text| text.store(&*self.blobs, &self.settings.limits, room));
     }
 
-    /// Stores the long ones of these media. False: one could not be stored, and it is too long for the journal.
+    /// Stores the long media among these. False: one could not be stored, and it is too long for the journal.
     fn store_media(&self, media: &mut [Media], room: &mut u64) -> bool {
         media.iter_mut().all(|Media { content, .. }| {
             content.store(&*self.blobs, &self.settings.limits, room);

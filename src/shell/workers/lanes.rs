@@ -1,13 +1,13 @@
-//! Work beside the loop. A lane is a queue of jobs and the threads that take from it; model requests, tools, the disk, computations,
-//! webhooks and a bucket have one each, so that waiting for a model never delays reading from a journal. Jobs report to the loop by mail, whose type the
-//! loop defines.
+//! The worker threads. A lane is a queue of jobs and the threads that take jobs from it. Model requests, tools, the disk, computations,
+//! webhooks and a bucket have one lane each, so that waiting for a model never delays reading from a journal. Jobs send messages to the
+//! loop, whose type the loop defines.
 //!
-//! Threads are elastic: an idle one takes the next job, else a new one starts, up to the lane's cap; one without work leaves
-//! after a while. The first piece of mail wakes the loop at once, and the loop takes all that has come by then in one swap.
+//! The number of threads follows the number of jobs: an idle thread takes the next job, else a new one starts, up to the lane's cap; a
+//! thread without work ends after a while. The first unread message wakes the loop, and the loop takes all messages in one swap.
 //!
-//! The loop waits for workers only when it ends. A worker may wait for the loop, when too much mail is unread; once the loop has ended, mail
-//! is dropped, so that no worker waits forever. A job whose cancel flag is set while it is
-//! queued is run all the same: it sees the flag and reports its own end.
+//! The loop waits for workers only when it ends. A worker waits for the loop if too many messages are unread; once the loop has ended,
+//! messages are dropped, so that no worker waits forever. A job whose cancel flag is set while it is queued is run all the same: it
+//! sees the flag and reports its own end.
 
 use crate::base::cancel::Cancel;
 use crate::base::lock::lock;
@@ -35,9 +35,10 @@ words! {
 }
 
 impl Lane {
-    /// Stacks are reserved, not used, but 512 of them have to fit. A model thread's deepest moments are a TLS handshake (tens
-    /// of KiB, more in unoptimised builds) and parsing nested JSON; half a MiB leaves room for both. Tools run code of every
-    /// kind, regular expressions among it, and get the usual 2 MiB; so does the decoding of what clients send. The disk lane parses journal lines, webhooks make TLS handshakes.
+    /// The size of a thread's stack. It is address space that is reserved and mostly not used, but 512 stacks have to fit. A model thread
+    /// uses most of its stack in a TLS handshake (tens of KiB, more in unoptimised builds) and when it parses nested JSON; half a MiB
+    /// is enough for both. Tools run code of every kind, such as regular expressions, and get the usual 2 MiB; so do computations, which
+    /// decode requests of clients. The disk lane parses journal lines, webhooks make TLS handshakes.
     fn stack_bytes(self) -> usize {
         match self {
             Lane::Model | Lane::Disk | Lane::Hook | Lane::Bucket => 512 * 1024,
@@ -45,9 +46,8 @@ impl Lane {
         }
     }
 
-    /// Whether the lane's last thread stays without work. A command can use up all processes that our user may have, or
-    /// lower our limit. Then no thread can be started, and if no thread could identify peers, no client could
-    /// cancel that command.
+    /// Whether the lane's last thread stays when it has no work. A command can use up all processes that our user may have, or
+    /// lower our limit. Then no thread can be started, and without a thread that identifies peers no client could cancel that command.
     fn keeps_a_thread(self) -> bool {
         match self {
             Lane::Disk => true,
@@ -71,35 +71,35 @@ impl Lane {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// Whether mail is left after a [`Lanes::drain`].
+/// Whether there are unread messages after a [`Lanes::drain`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
-    Nothing,
-    Mail,
+pub enum Unread {
+    None,
+    Some,
 }
 
-/// The jobs of a lane.
+/// The number and the times of a lane's jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneLoad {
     pub lane: Lane,
     pub queued: usize,
     pub running: usize,
-    /// How long the first of the queue has waited.
-    pub waits: Duration,
-    /// How long the oldest of those that run has run.
-    pub runs: Duration,
+    /// How long the first job of the queue has waited.
+    pub oldest_wait: Duration,
+    /// For how long the longest running job has run.
+    pub longest_run: Duration,
 }
 
 pub struct Lanes<M: Send + 'static> {
-    post: Arc<Post<M>>,
-    /// Taken from the post, not yet given to the loop.
+    outbox: Arc<Outbox<M>>,
+    /// Messages that were taken from the outbox and not yet returned to the loop.
     taken: VecDeque<M>,
     queues: [Arc<Queue<M>>; Lane::ALL.len()],
-    /// All that were started and may not have ended.
+    /// The threads that may not have ended yet.
     threads: Vec<JoinHandle<()>>,
     /// Why the system refused a thread since the last [`Lanes::retry`].
     refused: Option<String>,
-    /// So many threads are refused as the system would refuse them.
+    /// How many more threads the tests refuse, as the system would.
     #[cfg(test)]
     pub refusals: usize,
 }
@@ -108,8 +108,8 @@ impl<M: Send + 'static> Lanes<M> {
     /// `wake` makes the loop call [`Lanes::drain`] soon. It is called from workers.
     pub fn new(wake: impl Fn() + Send + Sync + 'static, limits: &Limits) -> Lanes<M> {
         Lanes {
-            post: Arc::new(Post {
-                mail: Mutex::new(Mail { waiting: VecDeque::new(), blocked: 0, closed: false }),
+            outbox: Arc::new(Outbox {
+                state: Mutex::new(OutboxState { messages: VecDeque::new(), blocked: 0, closed: false }),
                 room: Condvar::new(),
                 cap: limits.notes,
                 wake: Box::new(wake),
@@ -139,24 +139,24 @@ impl<M: Send + 'static> Lanes<M> {
         }
     }
 
-    /// Runs `work` on a thread of the lane. If it panics, `died` makes the mail that says so. If no thread can be had, it waits
+    /// Runs `work` on a thread of the lane. If it panics, `died` makes the message about it. If the system refuses a thread, the job waits
     /// for one; see [`Lanes::refused`].
     pub fn start(
         &mut self,
         lane: Lane,
         cancel: Cancel,
-        work: impl FnOnce(&Post<M>, &Cancel) + Send + 'static,
+        work: impl FnOnce(&Outbox<M>, &Cancel) + Send + 'static,
         died: impl FnOnce(String) -> M + Send + 'static,
     ) -> Result<(), Full> {
         let since = Instant::now();
-        let job = Job { work: Box::new(move |post| work(post, &cancel)), died: Box::new(died), since };
+        let job = Job { work: Box::new(move |outbox| work(outbox, &cancel)), died: Box::new(died), since };
         let queue = self.queues[lane as usize].clone();
         let mut state = lock(&queue.state);
         if state.jobs.len() >= queue.jobs_cap {
             return Err(Full);
         }
         state.jobs.push_back(job);
-        // An idle thread that was told of a job and has not woken yet counts as idle, its job as queued.
+        // A thread that was notified of a job and has not woken yet counts as idle, its job as queued.
         if state.jobs.len() <= state.idle {
             drop(state);
             queue.work.notify_one();
@@ -170,12 +170,12 @@ impl<M: Send + 'static> Lanes<M> {
         Ok(())
     }
 
-    /// Why the system refused a thread: jobs wait longer than they should. To be followed by [`Lanes::retry`] after a while.
+    /// Why the system refused a thread, if it did: then jobs wait longer than they should. Call [`Lanes::retry`] after a while.
     pub fn refused(&self) -> Option<&str> {
         self.refused.as_deref()
     }
 
-    /// The same if some jobs have no thread at all that could take them.
+    /// Why the system refused a thread, if there are jobs in a lane that has no thread at all.
     pub fn starved(&self) -> Option<&str> {
         self.refused().filter(|_| {
             let mut states = self.queues.iter().map(|queue| lock(&queue.state));
@@ -218,10 +218,10 @@ impl<M: Send + 'static> Lanes<M> {
             self.refusals = left;
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        spawn(queue.clone(), self.post.clone())
+        spawn(queue.clone(), self.outbox.clone())
     }
 
-    /// Ends all threads: mail is dropped from now on. Waits for those that still work, up to a limit.
+    /// Ends all threads, and drops messages from now on. Waits up to a limit for threads that still work.
     pub fn end(&mut self, wait: Duration) {
         self.close();
         let until = Instant::now() + wait;
@@ -235,12 +235,12 @@ impl<M: Send + 'static> Lanes<M> {
     }
 
     fn close(&self) {
-        lock(&self.post.mail).closed = true;
-        self.post.room.notify_all();
+        lock(&self.outbox.state).closed = true;
+        self.outbox.room.notify_all();
         for queue in &self.queues {
             let mut state = lock(&queue.state);
             state.closed = true;
-            // What was to be written is still written.
+            // Jobs of the disk lane are still run, so that nothing is left unwritten.
             if queue.lane != Lane::Disk {
                 state.jobs.clear();
             }
@@ -249,30 +249,30 @@ impl<M: Send + 'static> Lanes<M> {
         }
     }
 
-    /// Appends at most `max` pieces of mail to `into`, in the order they were sent. After `Left::Nothing` the next piece
+    /// Appends at most `max` messages to `into`, in the order in which they were sent. After `Unread::None` the next message
     /// wakes the loop.
-    pub fn drain(&mut self, max: usize, into: &mut Vec<M>) -> Left {
+    pub fn drain(&mut self, max: usize, into: &mut Vec<M>) -> Unread {
         let mut room = max;
         loop {
             let count = room.min(self.taken.len());
             into.extend(self.taken.drain(..count));
             room -= count;
             if room == 0 && !self.taken.is_empty() {
-                return Left::Mail;
+                return Unread::Some;
             }
-            let mut mail = lock(&self.post.mail);
-            if mail.waiting.is_empty() {
-                return Left::Nothing;
+            let mut state = lock(&self.outbox.state);
+            if state.messages.is_empty() {
+                return Unread::None;
             }
             if room == 0 {
-                return Left::Mail;
+                return Unread::Some;
             }
-            std::mem::swap(&mut mail.waiting, &mut self.taken);
-            let anybody = mail.blocked > 0;
-            drop(mail);
+            std::mem::swap(&mut state.messages, &mut self.taken);
+            let any_waits = state.blocked > 0;
+            drop(state);
             // Waking costs a system call, and mostly no worker waits.
-            if anybody {
-                self.post.room.notify_all();
+            if any_waits {
+                self.outbox.room.notify_all();
             }
         }
     }
@@ -285,8 +285,8 @@ impl<M: Send + 'static> Lanes<M> {
                 lane,
                 queued: state.jobs.len(),
                 running: state.running.len(),
-                waits: state.jobs.front().map_or(Duration::ZERO, |job| job.since.elapsed()),
-                runs: state.running.iter().map(|(_, since)| since.elapsed()).max().unwrap_or_default(),
+                oldest_wait: state.jobs.front().map_or(Duration::ZERO, |job| job.since.elapsed()),
+                longest_run: state.running.iter().map(|(_, since)| since.elapsed()).max().unwrap_or_default(),
             }
         })
     }
@@ -310,44 +310,44 @@ impl<M: Send + 'static> Drop for Lanes<M> {
     }
 }
 
-/// The queue of what workers report to the loop.
-pub struct Post<M> {
-    mail: Mutex<Mail<M>>,
-    /// There is room again, or the loop has ended.
+/// The queue of the messages from workers to the loop.
+pub struct Outbox<M> {
+    state: Mutex<OutboxState<M>>,
+    /// Notified when there is room again, and when the loop has ended.
     room: Condvar,
     cap: usize,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
-struct Mail<M> {
-    waiting: VecDeque<M>,
-    /// Workers that wait for room.
+struct OutboxState<M> {
+    messages: VecDeque<M>,
+    /// How many workers wait for room.
     blocked: usize,
     closed: bool,
 }
 
-impl<M> Post<M> {
-    /// Waits while too much mail is unread. When the loop has ended the mail is dropped.
-    pub fn send(&self, piece: M) {
-        let mut mail = lock(&self.mail);
-        while mail.waiting.len() >= self.cap && !mail.closed {
-            mail.blocked += 1;
-            mail = self.room.wait(mail).unwrap_or_else(PoisonError::into_inner);
-            mail.blocked -= 1;
+impl<M> Outbox<M> {
+    /// Sends a message. Waits while too many messages are unread. When the loop has ended the message is dropped.
+    pub fn send(&self, message: M) {
+        let mut state = lock(&self.state);
+        while state.messages.len() >= self.cap && !state.closed {
+            state.blocked += 1;
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.blocked -= 1;
         }
-        if mail.closed {
+        if state.closed {
             return;
         }
-        let first = mail.waiting.is_empty();
-        mail.waiting.push_back(piece);
-        drop(mail);
-        if first {
+        let is_first = state.messages.is_empty();
+        state.messages.push_back(message);
+        drop(state);
+        if is_first {
             (self.wake)();
         }
     }
 }
 
-type Work<M> = Box<dyn FnOnce(&Post<M>) + Send>;
+type Work<M> = Box<dyn FnOnce(&Outbox<M>) + Send>;
 type Died<M> = Box<dyn FnOnce(String) -> M + Send>;
 
 struct Job<M> {
@@ -368,10 +368,10 @@ struct Queue<M> {
 
 struct QueueState<M> {
     jobs: VecDeque<Job<M>>,
-    /// All threads of the lane, and those that wait for a job.
+    /// The number of all threads of the lane, and of those that wait for a job.
     threads: usize,
     idle: usize,
-    /// The jobs that threads have, by number, and when they began.
+    /// The jobs that run: their numbers, and when they began.
     running: Vec<(u64, Instant)>,
     /// How many jobs have begun so far.
     started: u64,
@@ -404,29 +404,30 @@ impl<M> Queue<M> {
         Some((number, job))
     }
 
+    /// A job has ended.
     fn ended(&self, number: u64) {
         lock(&self.state).running.retain(|(running, _)| *running != number);
     }
 }
 
-fn spawn<M: Send + 'static>(queue: Arc<Queue<M>>, post: Arc<Post<M>>) -> io::Result<JoinHandle<()>> {
+fn spawn<M: Send + 'static>(queue: Arc<Queue<M>>, outbox: Arc<Outbox<M>>) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name(queue.lane.word().to_owned()).stack_size(queue.lane.stack_bytes()).spawn(move || {
         while let Some((number, job)) = queue.next() {
-            run(job, &post);
+            run(job, &outbox);
             queue.ended(number);
         }
     })
 }
 
 /// A panic ends the job only.
-fn run<M>(job: Job<M>, post: &Post<M>) {
+fn run<M>(job: Job<M>, outbox: &Outbox<M>) {
     let Job { work, died, .. } = job;
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(post))) {
-        post.send(died(message(&*panic)));
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(outbox))) {
+        outbox.send(died(panic_message(&*panic)));
     }
 }
 
-fn message(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => text,
         (_, Some(text)) => text.as_str(),

@@ -1,4 +1,4 @@
-//! What runs beside the loop: lanes of threads, and the jobs that they do.
+//! Worker threads: lanes of threads, the jobs that they run, and what the jobs need.
 
 pub mod client;
 pub mod hooks;

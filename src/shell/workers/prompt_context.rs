@@ -36,12 +36,12 @@ pub struct PromptContext {
 
 #[derive(Default)]
 struct State {
-    /// The oldest first.
+    /// The directory trees of tasks, the oldest first.
     trees: VecDeque<(TaskId, String)>,
-    /// The directories below the workspace that tasks have come to, the oldest task first.
-    met: VecDeque<(TaskId, HashSet<PathBuf>)>,
+    /// The directories below the workspace that tasks have visited, the oldest task first.
+    visited: VecDeque<(TaskId, HashSet<PathBuf>)>,
     /// Messages that were logged already.
-    told: HashSet<String>,
+    logged: HashSet<String>,
     /// Tasks that have made a request in this process.
     begun: HashSet<TaskId>,
 }
@@ -56,7 +56,8 @@ impl PromptContext {
         &self.include
     }
 
-    /// What surrounds a task that works in this directory, given by its real path. Its client has chosen `directories` beside it.
+    /// What a request of a task contains beside its conversation. The workspace is given by its real path. The task's client has chosen
+    /// `directories` beside it.
     pub fn of(&self, task: &TaskId, workspace: &str, directories: &[String]) -> RequestContext {
         let dir = Path::new(workspace);
         let local = self.local(dir);
@@ -65,7 +66,7 @@ impl PromptContext {
             Some(false) => String::new(),
             Some(true) | None => self.tree(task, dir, wanted(&local.settings.context)),
         };
-        self.tell(&local.messages);
+        self.log_once(&local.messages);
         let name = notes_name(&local.settings.context);
         let is_trusted = local.trust_rules.decide(dir) == Trust::Trusted;
         let shown = |path: PathBuf| path.display().to_string();
@@ -105,27 +106,27 @@ impl PromptContext {
             .ok()
     }
 
-    /// The memory files of the directories from the workspace down to `dir` that a task has come to for the first time. What the
-    /// task that it continues has come to counts too.
-    pub fn met(&self, task: &TaskId, parent: Option<&TaskId>, workspace: &str, dir: &Path) -> String {
+    /// The memory files of the directories from the workspace down to `dir` that a task has not visited before. Directories that its
+    /// parent task has visited count as visited.
+    pub fn memory_of_visited(&self, task: &TaskId, parent: Option<&TaskId>, workspace: &str, dir: &Path) -> String {
         let workspace = Path::new(workspace);
         let below = dir.ancestors().take_while(|dir| *dir != workspace && dir.starts_with(workspace));
         let mut dirs: Vec<PathBuf> = below.map(Path::to_path_buf).collect();
         dirs.reverse();
-        self.remember_met(task, parent, |known| dirs.retain(|dir| known.insert(dir.clone())));
+        self.change_visited(task, parent, |known| dirs.retain(|dir| known.insert(dir.clone())));
         if dirs.is_empty() {
             return String::new();
         }
         let local = self.local(workspace);
         let (text, messages) =
             memory::read_below(&self.search(workspace, &local, &|dir| local.trust_rules.decide(dir)), &dirs);
-        self.tell(&messages);
+        self.log_once(&messages);
         text
     }
 
-    /// A summary has replaced what the model was told: memory files are told again.
-    pub fn forget_met(&self, task: &TaskId) {
-        self.remember_met(task, None, HashSet::clear);
+    /// Forgets which directories a task has visited: a summary has replaced the memory files in its conversation.
+    pub fn forget_visited(&self, task: &TaskId) {
+        self.change_visited(task, None, HashSet::clear);
     }
 
     /// Whether a task makes its first request in this process.
@@ -137,29 +138,29 @@ impl PromptContext {
         state.begun.insert(task.clone())
     }
 
-    fn remember_met(&self, task: &TaskId, parent: Option<&TaskId>, change: impl FnOnce(&mut HashSet<PathBuf>)) {
+    fn change_visited(&self, task: &TaskId, parent: Option<&TaskId>, change: impl FnOnce(&mut HashSet<PathBuf>)) {
         let mut state = lock(&self.state);
-        let at = |met: &VecDeque<(TaskId, _)>, task: &TaskId| met.iter().position(|(known, _)| known == task);
-        let at_task = at(&state.met, task).unwrap_or_else(|| {
-            let inherited = parent.and_then(|parent| at(&state.met, parent)).map(|at| state.met[at].1.clone());
-            state.met.push_back((task.clone(), inherited.unwrap_or_default()));
-            if state.met.len() > self.limits.trees {
-                state.met.pop_front();
+        let at = |visited: &VecDeque<(TaskId, _)>, task: &TaskId| visited.iter().position(|(known, _)| known == task);
+        let at_task = at(&state.visited, task).unwrap_or_else(|| {
+            let inherited = parent.and_then(|parent| at(&state.visited, parent)).map(|at| state.visited[at].1.clone());
+            state.visited.push_back((task.clone(), inherited.unwrap_or_default()));
+            if state.visited.len() > self.limits.trees {
+                state.visited.pop_front();
             }
-            state.met.len() - 1
+            state.visited.len() - 1
         });
-        let known = &mut state.met[at_task].1;
+        let known = &mut state.visited[at_task].1;
         if known.len() >= VISITED_DIRECTORIES {
             known.clear();
         }
         change(known);
     }
 
-    /// The memory for this directory, as it is now.
-    pub fn remembered(&self, workspace: &str) -> Memory {
+    /// The memory for a workspace.
+    pub fn memory_of(&self, workspace: &str) -> Memory {
         let dir = Path::new(workspace);
         let local = self.local(dir);
-        self.tell(&local.messages);
+        self.log_once(&local.messages);
         self.memory(dir, &local)
     }
 
@@ -168,10 +169,10 @@ impl PromptContext {
         self.reader.paths().user("")
     }
 
-    /// What the memory files that people write are called here: the first name of those that are looked for.
+    /// The name of the memory file that a command writes: the first of the names that are looked for.
     pub fn memory_name(&self, workspace: &str) -> String {
         let given = self.local(Path::new(workspace)).settings.context.file_names;
-        // Settings come from projects too; a name that leads elsewhere is good for nothing that is written.
+        // Settings may come from a project; no file outside of the directory may be written.
         let plain = |name: &String| !name.contains('/') && !["", ".", ".."].contains(&name.as_str());
         let first = given.into_iter().next().filter(plain);
         first.unwrap_or_else(|| memory::DEFAULT_NAME.to_owned())
@@ -183,7 +184,7 @@ impl PromptContext {
         let trust = if command.trusted { Trust::Trusted } else { Trust::Untrusted };
         let disabled = self.local(workspace).settings.disabled_extensions;
         let (found, messages) = self.reader.extensions(workspace, trust, &disabled);
-        self.tell(&messages);
+        self.log_once(&messages);
         found
     }
 
@@ -192,7 +193,7 @@ impl PromptContext {
         self.local(workspace).extensions
     }
 
-    /// What the extensions of a workspace forbid.
+    /// The rules by which the extensions of a workspace deny tools.
     pub fn denied(&self, workspace: &str) -> Vec<Rule> {
         let (mut rules, mut messages) = (Vec::new(), Vec::new());
         for extension in self.enabled_extensions(Path::new(workspace)) {
@@ -203,7 +204,7 @@ impl PromptContext {
                 }
             }
         }
-        self.tell(&messages);
+        self.log_once(&messages);
         rules
     }
 
@@ -224,7 +225,7 @@ impl PromptContext {
 
     fn memory(&self, workspace: &Path, local: &WorkspaceSettings) -> Memory {
         let (memory, messages) = memory::read(&self.search(workspace, local, &|dir| local.trust_rules.decide(dir)));
-        self.tell(&messages);
+        self.log_once(&messages);
         memory
     }
 
@@ -260,13 +261,13 @@ impl PromptContext {
     }
 
     /// Logs each message once.
-    pub fn tell(&self, messages: &[String]) {
+    pub fn log_once(&self, messages: &[String]) {
         for message in messages {
             let mut state = lock(&self.state);
-            if state.told.len() >= LOGGED_ONCE {
-                state.told.clear();
+            if state.logged.len() >= LOGGED_ONCE {
+                state.logged.clear();
             }
-            let fresh = state.told.insert(message.clone());
+            let fresh = state.logged.insert(message.clone());
             drop(state);
             if fresh {
                 self.log.warn(message);
@@ -281,7 +282,7 @@ fn notes_name(context: &Context) -> &str {
     first.map_or(memory::DEFAULT_NAME, String::as_str)
 }
 
-/// Which ignore files the settings want to count; all of them, unless they say otherwise.
+/// Which ignore files are used: all of them, unless the settings switch them off.
 pub fn wanted(context: &Context) -> Wanted {
     Wanted { git: context.respect_git_ignore.unwrap_or(true), gemini: context.respect_gemini_ignore.unwrap_or(true) }
 }
@@ -297,32 +298,33 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_directory_is_met_once_by_a_task_and_those_that_continue_it() {
+    fn the_memory_of_a_directory_is_told_once_to_a_task_and_those_that_continue_it() {
         let scratch = Scratch::new();
         for dir in ["a", "a/b", "c"] {
             scratch.put(&format!("w/{dir}/GEMINI.md"), format!("<{dir}>"));
         }
         let (context, workspace) =
             (context(&scratch, &Limits { trees: 2, ..Limits::default() }), scratch.path().join("w"));
-        let met = |task: &str, parent: Option<&str>, dir: &str| -> String {
+        let visited = |task: &str, parent: Option<&str>, dir: &str| -> String {
             let parent = parent.map(TaskId::from);
             let dir = workspace.join(dir);
-            let text = context.met(&task.into(), parent.as_ref(), workspace.to_str().expect("plain"), &dir);
+            let text =
+                context.memory_of_visited(&task.into(), parent.as_ref(), workspace.to_str().expect("plain"), &dir);
             ["<a>", "<a/b>", "<c>"].into_iter().filter(|mark| text.contains(mark)).collect()
         };
-        assert_eq!(met("one", None, ""), "");
-        assert_eq!(met("one", None, "a/b/none"), "<a><a/b>");
-        assert_eq!(met("one", None, "a"), "");
-        assert_eq!(met("two", Some("one"), "a"), "");
-        assert_eq!(met("two", Some("one"), "c"), "<c>");
-        assert_eq!(met("one", None, "c"), "<c>", "the other one has met it");
-        context.forget_met(&"two".into());
-        assert_eq!(met("two", Some("one"), "a/b"), "<a><a/b>");
-        assert_eq!(met("three", None, "c"), "<c>");
-        assert_eq!(met("one", None, "a"), "<a>", "two tasks are remembered");
+        assert_eq!(visited("one", None, ""), "");
+        assert_eq!(visited("one", None, "a/b/none"), "<a><a/b>");
+        assert_eq!(visited("one", None, "a"), "");
+        assert_eq!(visited("two", Some("one"), "a"), "");
+        assert_eq!(visited("two", Some("one"), "c"), "<c>");
+        assert_eq!(visited("one", None, "c"), "<c>", "the other one has visited it");
+        context.forget_visited(&"two".into());
+        assert_eq!(visited("two", Some("one"), "a/b"), "<a><a/b>");
+        assert_eq!(visited("three", None, "c"), "<c>");
+        assert_eq!(visited("one", None, "a"), "<a>", "two tasks are remembered");
         let many = (0..VISITED_DIRECTORIES).map(|n| n.to_string());
-        context.remember_met(&"one".into(), None, |known| known.extend(many.map(PathBuf::from)));
-        assert_eq!(met("one", None, "a"), "<a>", "all were forgotten");
+        context.change_visited(&"one".into(), None, |known| known.extend(many.map(PathBuf::from)));
+        assert_eq!(visited("one", None, "a"), "<a>", "all were forgotten");
     }
 
     /// The context of the trusted workspace `w`.
@@ -337,10 +339,10 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_read_anew_and_the_tree_is_kept_for_its_task() {
+    fn memory_is_read_again_and_the_tree_of_a_task_is_kept() {
         let scratch = Scratch::new();
         scratch.put("w/GEMINI.md", "first");
-        let (said, workspace) = (scratch.path().join("log"), scratch.path().join("w"));
+        let (log, workspace) = (scratch.path().join("log"), scratch.path().join("w"));
         let prompt_context = context(&scratch, &Limits { trees: 1, ..Limits::default() });
         let of = |task: &str| {
             let found = prompt_context.of(&task.into(), workspace.to_str().expect("plain"), &[]);
@@ -352,15 +354,15 @@ mod tests {
         assert_eq!(of("one"), (true, "GEMINI.md\n".to_owned()));
         assert_eq!(of("two"), (true, "GEMINI.md\nnew\n".to_owned()));
         assert_eq!(of("one"), (true, "GEMINI.md\nnew\n".to_owned()), "no longer kept");
-        let told = std::fs::read_to_string(said).expect("the log");
-        assert_eq!(told.lines().count(), 1, "once is enough: {told}");
+        let lines = std::fs::read_to_string(log).expect("the log");
+        assert_eq!(lines.lines().count(), 1, "{lines}");
         let messages: Vec<String> = (0..LOGGED_ONCE).map(|n| n.to_string()).collect();
         (0..BEGUN_TASKS).for_each(|n| assert!(prompt_context.is_first_request(&n.to_string().as_str().into())));
         assert!(prompt_context.is_first_request(&"0".into()), "all were forgotten");
         assert!(!prompt_context.is_first_request(&"0".into()));
         // One message is remembered already, so the last one of these makes room by forgetting the others.
-        prompt_context.tell(&messages);
-        assert_eq!(lock(&prompt_context.state).told.len(), 1);
+        prompt_context.log_once(&messages);
+        assert_eq!(lock(&prompt_context.state).logged.len(), 1);
         scratch.put("w/.gemini/settings.json", r#"{"context": {"includeDirectoryTree": false}}"#);
         assert_eq!(of("three"), (true, String::new()));
     }

@@ -16,7 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "SKILL.md";
-/// Skills that are switched off by the command.
+/// The file with the skills that the command has switched off.
 const SWITCHES: &str = "skill-enablement.json";
 
 impl Skills for PromptContext {
@@ -27,7 +27,7 @@ impl Skills for PromptContext {
     }
 }
 
-/// All skills for a workspace, also those that are switched off.
+/// All skills of a workspace, also those that are switched off.
 pub fn find(context: &PromptContext, workspace: &Path) -> Vec<Skill> {
     let local = context.local(workspace);
     if local.settings.skills.enabled == Some(false) {
@@ -50,7 +50,7 @@ pub fn find(context: &PromptContext, workspace: &Path) -> Vec<Skill> {
         by_settings || switches[name.to_lowercase()]["enabled"] == json!(false)
     };
     found.iter_mut().for_each(|skill| skill.enabled = !is_off(&skill.name));
-    context.tell(&messages);
+    context.log_once(&messages);
     found
 }
 
@@ -78,7 +78,7 @@ struct Search {
 }
 
 impl Search {
-    /// Adds the skills of a directory: its own, and those of the directories in it. They may not lead out of `inside`.
+    /// Adds the skill in a directory and those in its subdirectories. Links may not lead out of `inside`.
     fn in_directory(&mut self, dir: &Path, inside: Option<&Path>) {
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
         let mut dirs: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -118,8 +118,8 @@ impl Search {
     }
 }
 
-/// What the model is told of skills: the list, and again those that a summary made it forget.
-pub fn told(skills: &[Skill], forgotten: &[ActiveSkill]) -> String {
+/// The text about skills in a model request: the list, and the active skills that a summary has removed from the conversation.
+pub fn for_model(skills: &[Skill], forgotten: &[ActiveSkill]) -> String {
     let mut text = String::new();
     for (n, skill) in skills.iter().enumerate() {
         let line =

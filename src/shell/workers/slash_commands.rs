@@ -115,7 +115,7 @@ impl Commands {
                 None => messages.push(format!("there are two commands {}.{}", command.owner, command.name)),
             }
         }
-        prompt_context.tell(&messages);
+        prompt_context.log_once(&messages);
         let prompts = prompts.iter().map(|one| (&*one.command, &*one.description, &*one.arguments));
         registry.add_prompts(&prompts.collect::<Vec<_>>());
         (registry, named)

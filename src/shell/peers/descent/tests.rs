@@ -1,4 +1,4 @@
-//! Tables of processes that change while they are read, in every order that helps the one who hides.
+//! Searches in tables of processes that change while they are read, in every order that could hide a process of a tool.
 
 use super::*;
 use std::collections::HashMap;
@@ -16,8 +16,9 @@ const SUPERVISOR: u32 = 20;
 #[derive(Clone, Default)]
 struct Table {
     rows: HashMap<u32, Row>,
-    /// What happens when the n-th question is asked.
+    /// What changes when the n-th question is asked.
     events: HashMap<usize, Vec<Event>>,
+    /// How many questions were asked so far.
     asked: usize,
     /// The socket is held by a process that cannot be inspected.
     is_held: bool,
@@ -34,8 +35,8 @@ struct Row {
 
 #[derive(Clone)]
 enum Event {
-    Gone(u32),
-    Born(u32, Row),
+    Ended(u32),
+    Started(u32, Row),
     Parent(u32, u32),
 }
 
@@ -43,8 +44,8 @@ impl Table {
     fn happen(&mut self) {
         for event in self.events.remove(&self.asked).unwrap_or_default() {
             match event {
-                Event::Gone(pid) => drop(self.rows.remove(&pid)),
-                Event::Born(pid, row) => drop(self.rows.insert(pid, row)),
+                Event::Ended(pid) => drop(self.rows.remove(&pid)),
+                Event::Started(pid, row) => drop(self.rows.insert(pid, row)),
                 Event::Parent(pid, parent) => {
                     if let Some(row) = self.rows.get_mut(&pid) {
                         row.process.parent = parent;
@@ -132,66 +133,66 @@ fn host() -> Roots {
     Roots { adopts: false, ..server() }
 }
 
-fn holder(mut table: Table, roots: &Roots) -> Finding {
+fn holder(mut table: Table, roots: &Roots) -> Descent {
     find(&mut table, roots, &[Subject::Socket(SOCKET)], TRIES)[0]
 }
 
 #[test]
-fn a_tools_process_is_found_wherever_it_stands_below_its_supervisor() {
+fn a_tools_process_is_found_at_any_depth_below_its_supervisor() {
     for parent in [SUPERVISOR, 21] {
         for roots in [server(), host()] {
-            assert_eq!(holder(machine().with(30, holding(parent, 300)), &roots), Finding::Tool);
+            assert_eq!(holder(machine().with(30, holding(parent, 300)), &roots), Descent::Tool);
         }
     }
     let deep = (30..60).fold(machine().with(30, row(21, 300)), |table, pid| table.with(pid + 1, row(pid, 300)));
-    assert_eq!(holder(deep.with(61, holding(60, 300)), &server()), Finding::Tool);
+    assert_eq!(holder(deep.with(61, holding(60, 300)), &server()), Descent::Tool);
 }
 
 #[test]
-fn others_of_the_user_are_apart() {
-    assert_eq!(holder(machine().with(30, holding(5, 300)), &server()), Finding::NoTool, "from the same shell");
-    assert_eq!(holder(machine().with(30, holding(1, 40)), &server()), Finding::NoTool, "a service");
-    assert_eq!(holder(machine().with(30, holding(0, 40)), &server()), Finding::NoTool, "its parent is outside");
-    assert_eq!(holder(machine().with(OWN, holding(5, 100)), &server()), Finding::NoTool, "our own process");
+fn other_processes_of_the_user_are_no_tools() {
+    assert_eq!(holder(machine().with(30, holding(5, 300)), &server()), Descent::NoTool, "from the same shell");
+    assert_eq!(holder(machine().with(30, holding(1, 40)), &server()), Descent::NoTool, "a service");
+    assert_eq!(holder(machine().with(30, holding(0, 40)), &server()), Descent::NoTool, "its parent is outside");
+    assert_eq!(holder(machine().with(OWN, holding(5, 100)), &server()), Descent::NoTool, "our own process");
 }
 
 #[test]
 fn a_process_that_is_not_found_may_be_a_tool() {
-    assert_eq!(holder(machine(), &server()), Finding::NotFound);
+    assert_eq!(holder(machine(), &server()), Descent::NotFound);
     let other = Row { sockets: vec![SOCKET + 1], ..row(5, 300) };
-    assert_eq!(holder(machine().with(30, other), &server()), Finding::NotFound);
+    assert_eq!(holder(machine().with(30, other), &server()), Descent::NotFound);
 }
 
 #[test]
 fn a_socket_that_a_tool_shares_is_a_tools() {
     let shared = machine().with(30, holding(5, 300)).with(31, holding(21, 300));
-    assert_eq!(holder(shared, &server()), Finding::Tool);
+    assert_eq!(holder(shared, &server()), Descent::Tool);
     let shared = machine().with(30, holding(21, 300)).with(31, holding(5, 300));
-    assert_eq!(holder(shared, &server()), Finding::Tool, "in the other order");
+    assert_eq!(holder(shared, &server()), Descent::Tool, "in the other order");
 }
 
 #[test]
 fn orphans_that_came_to_the_server_are_tools_and_a_hosts_own_children_are_not() {
     let child = machine().with(30, holding(OWN, 300));
-    assert_eq!(holder(child.clone(), &server()), Finding::Tool);
-    assert_eq!(holder(child, &host()), Finding::NoTool);
+    assert_eq!(holder(child.clone(), &server()), Descent::Tool);
+    assert_eq!(holder(child, &host()), Descent::NoTool);
     let grandchild = machine().with(30, row(OWN, 300)).with(31, holding(30, 301));
-    assert_eq!(holder(grandchild.clone(), &server()), Finding::Tool);
-    assert_eq!(holder(grandchild, &host()), Finding::NoTool);
+    assert_eq!(holder(grandchild.clone(), &server()), Descent::Tool);
+    assert_eq!(holder(grandchild, &host()), Descent::NoTool);
 }
 
 #[test]
-fn what_another_server_started_is_a_tools() {
+fn a_process_that_another_server_started_is_a_tools() {
     let roots = Roots { servers: vec![6], ..server() };
     let there = machine().with(6, row(1, 60)).with(7, supervisor(6, 70)).with(8, row(7, 80));
     for parent in [6, 7, 8] {
         let table = there.clone().with(30, holding(parent, 300));
-        assert_eq!(holder(table, &roots), Finding::Tool, "below {parent}");
+        assert_eq!(holder(table, &roots), Descent::Tool, "below {parent}");
     }
-    assert_eq!(holder(there.clone().with(6, holding(1, 60)), &roots), Finding::NoTool, "that server itself");
+    assert_eq!(holder(there.clone().with(6, holding(1, 60)), &roots), Descent::NoTool, "that server itself");
     // A server that is gone, or unknown to us, had a supervisor that may still be there.
     let orphaned = machine().with(7, supervisor(1, 70)).with(30, holding(7, 300));
-    assert_eq!(holder(orphaned, &server()), Finding::Tool);
+    assert_eq!(holder(orphaned, &server()), Descent::Tool);
 }
 
 #[test]
@@ -204,10 +205,10 @@ fn a_supervisor_above_ourselves_is_no_boundary() {
         .with(5, row(4, 50))
         .with(OWN, row(5, 100));
     let roots = Roots { servers: vec![3], ..server() };
-    assert_eq!(holder(nested.clone().with(30, holding(5, 300)), &roots), Finding::NoTool);
+    assert_eq!(holder(nested.clone().with(30, holding(5, 300)), &roots), Descent::NoTool);
     let other = nested.with(40, supervisor(3, 400)).with(41, holding(40, 401));
-    assert_eq!(holder(other.clone(), &roots), Finding::Tool, "another tool of that server");
-    assert_eq!(holder(other.with(41, holding(3, 401)), &roots), Finding::Tool, "an orphan that it adopted");
+    assert_eq!(holder(other.clone(), &roots), Descent::Tool, "another tool of that server");
+    assert_eq!(holder(other.with(41, holding(3, 401)), &roots), Descent::Tool, "an orphan that it adopted");
 }
 
 /// Questions until the first holder is asked for its parents: the list, the descriptors of each process, our own ancestors, and
@@ -222,21 +223,21 @@ fn a_parent_that_ends_while_it_is_read_is_read_again() {
     // 31 holds the socket; its parent 30 ends just before it is looked at, and 31 goes to the supervisor.
     let table = machine().with(30, row(21, 300)).with(31, holding(30, 301));
     let first = questions_before_descent(&table);
-    let late = table.when(first + 2, Event::Gone(30)).when(first + 2, Event::Parent(31, SUPERVISOR));
-    assert_eq!(holder(late, &server()), Finding::Tool);
+    let late = table.when(first + 2, Event::Ended(30)).when(first + 2, Event::Parent(31, SUPERVISOR));
+    assert_eq!(holder(late, &server()), Descent::Tool);
     // The same of somebody else.
     let table = machine().with(30, row(5, 300)).with(31, holding(30, 301));
-    let late = table.when(first + 2, Event::Gone(30)).when(first + 2, Event::Parent(31, 1));
-    assert_eq!(holder(late, &server()), Finding::NoTool);
+    let late = table.when(first + 2, Event::Ended(30)).when(first + 2, Event::Parent(31, 1));
+    assert_eq!(holder(late, &server()), Descent::NoTool);
 }
 
 #[test]
 fn a_chain_that_stays_broken_is_not_cleared() {
     let table = machine().with(31, holding(30, 301));
-    assert_eq!(holder(table, &server()), Finding::Broken);
+    assert_eq!(holder(table, &server()), Descent::Broken);
     // Whoever is shared with a broken one is not cleared either.
     let table = machine().with(31, holding(30, 301)).with(32, holding(5, 300));
-    assert_eq!(holder(table, &server()), Finding::Broken);
+    assert_eq!(holder(table, &server()), Descent::Broken);
 }
 
 /// Processes whose first looks fail to read a parent.
@@ -283,31 +284,31 @@ fn a_socket_of_another_user_is_no_tools_if_none_of_his_processes_is() {
     let of = |uid, row: Row| Row { uid: Some(uid), ..row };
     let held = Table { is_held: true, ..machine() };
     let proxy = held.clone().with(30, of(PROXY, row(1, 60)));
-    assert_eq!(ask(&proxy), Finding::NoTool, "a proxy beside us");
-    assert_eq!(ask(&held), Finding::NoTool, "his processes are in another PID namespace");
-    assert_eq!(ask(&held.clone().with(30, of(PROXY + 1, row(1, 60)))), Finding::NoTool, "a third user is here");
-    assert_eq!(ask(&Table { is_held: false, ..machine() }), Finding::NotFound, "nobody holds it");
+    assert_eq!(ask(&proxy), Descent::NoTool, "a proxy beside us");
+    assert_eq!(ask(&held), Descent::NoTool, "his processes are in another PID namespace");
+    assert_eq!(ask(&held.clone().with(30, of(PROXY + 1, row(1, 60)))), Descent::NoTool, "a third user is here");
+    assert_eq!(ask(&Table { is_held: false, ..machine() }), Descent::NotFound, "nobody holds it");
     let mut hidden = held.clone();
     hidden.rows.remove(&1);
-    assert_eq!(ask(&hidden), Finding::NotFound, "his processes cannot be seen");
-    assert_eq!(ask(&Table { is_held: false, ..proxy.clone() }), Finding::NotFound, "it has ended since");
+    assert_eq!(ask(&hidden), Descent::NotFound, "his processes cannot be seen");
+    assert_eq!(ask(&Table { is_held: false, ..proxy.clone() }), Descent::NotFound, "it has ended since");
     for parent in [SUPERVISOR, 21] {
         let table = proxy.clone().with(31, of(PROXY, row(parent, 300)));
-        assert_eq!(ask(&table), Finding::NotFound, "a tool has become that user");
+        assert_eq!(ask(&table), Descent::NotFound, "a tool has become that user");
     }
     let other = proxy.clone().with(31, of(PROXY + 1, row(21, 300)));
-    assert_eq!(ask(&other), Finding::NoTool, "a tool has become a third user");
-    assert_eq!(ask(&proxy.clone().with(31, of(PROXY, row(99, 300)))), Finding::Broken);
+    assert_eq!(ask(&other), Descent::NoTool, "a tool has become a third user");
+    assert_eq!(ask(&proxy.clone().with(31, of(PROXY, row(99, 300)))), Descent::Broken);
     // Whoever may look into all processes finds the one.
-    assert_eq!(ask(&proxy.clone().with(31, of(PROXY, holding(21, 300)))), Finding::Tool);
+    assert_eq!(ask(&proxy.clone().with(31, of(PROXY, holding(21, 300)))), Descent::Tool);
     let found = proxy.with(31, of(PROXY, row(21, 300))).with(32, of(PROXY, holding(1, 70)));
-    assert_eq!(ask(&found), Finding::NoTool);
+    assert_eq!(ask(&found), Descent::NoTool);
 }
 
 #[test]
 fn a_chain_is_read_only_so_often() {
     let table = machine().with(30, row(5, 300)).with(31, holding(30, 301));
-    for (broken, expected) in [(TRIES - 1, Finding::NoTool), (TRIES, Finding::Broken)] {
+    for (broken, expected) in [(TRIES - 1, Descent::NoTool), (TRIES, Descent::Broken)] {
         let mut restless = Restless { table: table.clone(), looks: 0, broken };
         assert_eq!(find(&mut restless, &server(), &[Subject::Socket(SOCKET)], TRIES), [expected]);
         assert_eq!(restless.looks, TRIES);
@@ -318,21 +319,21 @@ fn a_chain_is_read_only_so_often() {
 fn a_parent_younger_than_its_child_is_another_process() {
     // The tool's parent ended, and its pid went to a process of the user's that started later.
     let table = machine().with(30, row(5, 400)).with(31, holding(30, 301));
-    assert_eq!(holder(table, &server()), Finding::Broken);
+    assert_eq!(holder(table, &server()), Descent::Broken);
     // As old as the child is possible: the clock is coarse.
     let table = machine().with(30, row(5, 301)).with(31, holding(30, 301));
-    assert_eq!(holder(table, &server()), Finding::NoTool);
+    assert_eq!(holder(table, &server()), Descent::NoTool);
 }
 
 #[test]
-fn a_holder_whose_pid_went_to_another_is_not_cleared() {
+fn a_holder_whose_pid_was_reused_is_not_cleared() {
     let table = machine().with(31, holding(21, 301));
     let before = questions_before_descent(&table);
     let another = row(5, 302);
     // At every moment after it was seen to hold the socket.
     for asked in before - 2..before + 2 {
-        let table = table.clone().when(asked, Event::Born(31, another.clone()));
-        assert_ne!(holder(table, &server()), Finding::NoTool, "at question {asked}");
+        let table = table.clone().when(asked, Event::Started(31, another.clone()));
+        assert_ne!(holder(table, &server()), Descent::NoTool, "at question {asked}");
     }
 }
 
@@ -344,15 +345,15 @@ fn forking_away_at_any_moment_never_clears_a_tool() {
         for (child, parent) in [(32, SUPERVISOR), (32, 21), (6, SUPERVISOR), (6, 21)] {
             let table = table
                 .clone()
-                .when(asked, Event::Gone(31))
-                .when(asked, Event::Born(child, holding(parent, 302)))
-                .when(asked + 3, Event::Born(31, row(5, 303)));
-            assert_ne!(holder(table, &server()), Finding::NoTool, "at question {asked} as {child} below {parent}");
+                .when(asked, Event::Ended(31))
+                .when(asked, Event::Started(child, holding(parent, 302)))
+                .when(asked + 3, Event::Started(31, row(5, 303)));
+            assert_ne!(holder(table, &server()), Descent::NoTool, "at question {asked} as {child} below {parent}");
         }
         // Its supervisor is killed: it comes to the server.
-        let killed = table.clone().when(asked, Event::Gone(SUPERVISOR)).when(asked, Event::Gone(21));
+        let killed = table.clone().when(asked, Event::Ended(SUPERVISOR)).when(asked, Event::Ended(21));
         let killed = killed.when(asked, Event::Parent(31, OWN));
-        assert_ne!(holder(killed, &server()), Finding::NoTool, "at question {asked}");
+        assert_ne!(holder(killed, &server()), Descent::NoTool, "at question {asked}");
     }
 }
 
@@ -363,15 +364,15 @@ fn a_process_is_asked_about_by_pid() {
         find(&mut table, &server(), &[Subject::Process { pid, not_after }], TRIES)[0]
     };
     let table = machine().with(30, row(5, 300)).with(31, row(21, 300));
-    assert_eq!(ask(&table, 30, 300), Finding::NoTool);
-    assert_eq!(ask(&table, 31, 300), Finding::Tool);
-    assert_eq!(ask(&table, 30, 299), Finding::NotFound, "it started after the connection was accepted");
-    assert_eq!(ask(&table, 32, 300), Finding::NotFound);
-    assert_eq!(ask(&table, 0, u64::MAX), Finding::NotFound, "in another namespace");
+    assert_eq!(ask(&table, 30, 300), Descent::NoTool);
+    assert_eq!(ask(&table, 31, 300), Descent::Tool);
+    assert_eq!(ask(&table, 30, 299), Descent::NotFound, "it started after the connection was accepted");
+    assert_eq!(ask(&table, 32, 300), Descent::NotFound);
+    assert_eq!(ask(&table, 0, u64::MAX), Descent::NotFound, "in another namespace");
 }
 
 #[test]
-fn many_are_answered_with_one_look() {
+fn many_subjects_are_found_in_one_pass() {
     let table = machine().with(30, holding(5, 300)).with(31, Row { sockets: vec![78], ..row(21, 300) });
     let mut asked = table.clone();
     let subjects = [
@@ -381,7 +382,7 @@ fn many_are_answered_with_one_look() {
         Subject::Socket(SOCKET),
     ];
     let found = find(&mut asked, &server(), &subjects, TRIES);
-    assert_eq!(found, [Finding::Tool, Finding::NotFound, Finding::NoTool, Finding::NoTool]);
+    assert_eq!(found, [Descent::Tool, Descent::NotFound, Descent::NoTool, Descent::NoTool]);
     assert!(find(&mut asked, &server(), &[], TRIES).is_empty());
 }
 
@@ -396,8 +397,8 @@ fn a_chain_is_followed_only_so_far() {
     };
     // The chain has `length` + 1 processes below the shell, which decides.
     let most = u32::try_from(PEER_ANCESTORS).unwrap() - 2;
-    assert_eq!(chain(most), Finding::NoTool);
-    assert_eq!(chain(most + 1), Finding::Broken);
+    assert_eq!(chain(most), Descent::NoTool);
+    assert_eq!(chain(most + 1), Descent::Broken);
 }
 
 /// A child of ours that holds a connection, and whether `roots` take it for a tool's.
@@ -409,20 +410,20 @@ fn real_processes_are_found() {
     let own = std::process::id();
     let host = Roots { own, ..Roots::default() };
     let ask = |roots: &Roots| find(&mut ProcFs, roots, &[Subject::Socket(inode)], TRIES)[0];
-    assert_eq!(ask(&host), Finding::NoTool, "we hold it ourselves");
+    assert_eq!(ask(&host), Descent::NoTool, "we hold it ourselves");
     let input = client.as_fd().try_clone_to_owned().unwrap();
     let mut child = Command::new("cat").stdin(input).stdout(Stdio::null()).spawn().unwrap();
-    assert_eq!(ask(&host), Finding::NoTool, "a child of a host program");
+    assert_eq!(ask(&host), Descent::NoTool, "a child of a host program");
     let tool = Roots { supervisors: vec![child.id()], ..host.clone() };
-    assert_eq!(ask(&tool), Finding::Tool, "it has it too");
+    assert_eq!(ask(&tool), Descent::Tool, "it has it too");
     drop(client);
-    assert_eq!(ask(&tool), Finding::Tool);
-    assert_eq!(ask(&Roots { adopts: true, ..host.clone() }), Finding::Tool);
+    assert_eq!(ask(&tool), Descent::Tool);
+    assert_eq!(ask(&Roots { adopts: true, ..host.clone() }), Descent::Tool);
     let start = ProcFs.stat(child.id()).unwrap().start;
     let by_pid = |not_after| Subject::Process { pid: child.id(), not_after };
     let found = find(&mut ProcFs, &tool, &[by_pid(start), by_pid(start - 1)], TRIES);
-    assert_eq!(found, [Finding::Tool, Finding::NotFound]);
+    assert_eq!(found, [Descent::Tool, Descent::NotFound]);
     drop(listener);
     child.wait().unwrap();
-    assert_eq!(ask(&host), Finding::NotFound, "nobody holds it any more");
+    assert_eq!(ask(&host), Descent::NotFound, "nobody holds it any more");
 }

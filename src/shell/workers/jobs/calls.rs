@@ -1,4 +1,4 @@
-//! Calls of tools: prepared and run, with the command hooks before and after them, and what a call leaves in the task.
+//! Prepares and runs calls of tools, with the command hooks before and after them, and reports what a call changes in the task.
 
 use super::hooks::HookSite;
 use super::{NO_ROOM, WorkerContext};
@@ -20,7 +20,7 @@ use crate::tool::people::People;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The task of calls.
+/// The task that calls belong to, and what they need of it.
 pub(super) struct CallSite<'a> {
     pub created: &'a Created,
     /// The task that it continues.
@@ -90,7 +90,7 @@ impl WorkerContext {
         out: &mut dyn FnMut(String),
     ) -> (RunEnd, Vec<HookReport>) {
         let mut end = self.toolbox.run(run, ctx, out);
-        self.add_met_by(run, &mut end, parent, ctx);
+        self.add_memory_of_call(run, &mut end, parent, ctx);
         let at = HookSite { task: ctx.task, workspace: &run.workspace, cancel: ctx.cancel };
         let reports = if run.is_users_own() { Vec::new() } else { self.after_tool(at, ctx.mcp_scope(), run, &mut end) };
         if let RunEnd::Ended(ending) = &mut end {

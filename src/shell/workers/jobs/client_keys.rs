@@ -1,4 +1,4 @@
-//! The keys for the model API that clients gave with their tasks. They are nowhere but here: not in the log, not on disk, not in the
+//! The keys for the model API that clients sent with their tasks. They are kept in memory only: not in the log, not on disk, not in the
 //! environment of child processes.
 
 use crate::base::id::TaskId;
@@ -11,17 +11,17 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 #[derive(Default)]
-pub struct ClientKeys(Mutex<Kept>);
+pub struct ClientKeys(Mutex<KeptKeys>);
 
 #[derive(Default)]
-struct Kept {
-    /// With the number of each, by which the oldest is found.
+struct KeptKeys {
+    /// The key of each task, with a number by which the oldest one is found.
     keys: HashMap<TaskId, (u64, Secret)>,
     last: u64,
 }
 
 impl ClientKeys {
-    /// Keeps the key of a task. Of too many, the oldest is dropped: its task needs it again.
+    /// Keeps the key of a task. If there are too many, the oldest is dropped; the client of its task has to send it again.
     pub fn keep(&self, task: TaskId, key: Secret) {
         let mut kept = lock(&self.0);
         kept.last += 1;
@@ -41,7 +41,7 @@ impl ClientKeys {
         lock(&self.0).keys.contains_key(task)
     }
 
-    /// The key that a task uses instead of the server's own. A task that had one uses no other.
+    /// The key that a task uses instead of the server's own. A task that was created with a key uses no other one.
     pub fn of(&self, created: &Created) -> Result<Option<Secret>, ModelError> {
         if !created.client_key {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Slash commands, and what is looked for in workspaces: whether they can be used, their commands and files.
+//! Runs slash commands, and answers questions about workspaces: whether a task may work in them, their commands, their files.
 
 use super::{NO_ROOM, WorkerContext};
 use crate::base::cancel::Cancel;
@@ -32,21 +32,21 @@ impl WorkerContext {
         let ctx = self
             .ctx(McpScope::new(created, Path::new(&*command.workspace)), &[], cancel, &none)
             .map_err(|error| error.message);
-        let mut said = self.commands.run(command, &self.prompt_context, &|| ctx.as_ref().map_err(Clone::clone))?;
+        let mut result = self.commands.run(command, &self.prompt_context, &|| ctx.as_ref().map_err(Clone::clone))?;
         // The task is new: it has stored nothing yet.
-        if let Commanded::AskWith { media, .. } = &mut said
+        if let Commanded::AskWith { media, .. } = &mut result
             && !self.store_media(media, &mut self.settings.limits.task_blob_bytes.clone())
         {
             return Err(NO_ROOM.into());
         }
-        if matches!(said, Commanded::Expanded { .. }) {
+        if matches!(result, Commanded::Expanded { .. }) {
             let denied = self.prompt_context.denied(&command.workspace);
             self.declare(&self.specs, denied, None, emit)?;
         }
-        Ok(said)
+        Ok(result)
     }
 
-    /// Where a client's task may work: in the server's workspace, or in a directory below an allowed root.
+    /// The site of a client's task: the server's workspace, or a directory below an allowed root. Any other directory is an error.
     pub fn resolve(&self, path: &str, directories: &[String], wish: SiteWish) -> Result<Site, String> {
         let path = real_directory(path.as_ref())?;
         if !self.roots.iter().any(|root| path.starts_with(root)) {

@@ -1,5 +1,5 @@
-//! Where command hooks run in the jobs of a task: before and after calls, turns and summaries. Every run is reported; what a report
-//! changes is decided by the task machine.
+//! Runs command hooks in the jobs of a task: before and after calls, turns and summaries. Every run is reported; the task machine decides
+//! what a report changes.
 
 use super::WorkerContext;
 use crate::base::cancel::Cancel;
@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where hooks run: for this task, in this workspace.
+/// The task and the workspace that hooks run for.
 #[derive(Clone, Copy)]
 pub(super) struct HookSite<'a> {
     pub task: &'a TaskId,
@@ -33,7 +33,7 @@ pub(super) struct HookSite<'a> {
 type Answered = Vec<(CommandHook, HookAnswer)>;
 
 impl WorkerContext {
-    /// Runs the hooks of a point that are about `subject`. `more` is what they are told beside the usual.
+    /// Runs the hooks of a point that match `subject`. `more` is input for them beside the input that every hook gets.
     pub(super) fn run_hooks(
         &self,
         at: HookSite<'_>,
@@ -50,14 +50,15 @@ impl WorkerContext {
                 HookState::Runs if hooks.iter().any(is_same) => {}
                 HookState::Runs => hooks.push(hook),
                 HookState::Disabled => {}
-                HookState::NotAllowed => self.prompt_context.tell(&[format!(
+                HookState::NotAllowed => self.prompt_context.log_once(&[format!(
                     "the project's hook {} does not run; look at it with /hooks list and allow it with /hooks allow",
                     hook.name
                 )]),
             }
         }
         if hooks.len() > HOOKS {
-            self.prompt_context.tell(&[format!("{} has more than {HOOKS} hooks; the rest does not run", point.word())]);
+            self.prompt_context
+                .log_once(&[format!("{} has more than {HOOKS} hooks; the rest does not run", point.word())]);
             hooks.truncate(HOOKS);
         }
         if hooks.is_empty() {
@@ -80,7 +81,7 @@ impl WorkerContext {
         input.as_object().cloned().unwrap_or_default()
     }
 
-    /// Each hook sees what the ones before it made of the arguments. The first that denies is the last.
+    /// Runs hooks one after the other. Each gets the arguments as the hooks before it have changed them. The first that denies is the last.
     fn run_in_order(&self, at: HookSite<'_>, hooks: Vec<CommandHook>, mut input: Map<String, Value>) -> Answered {
         let mut answered = Vec::new();
         for hook in hooks {
@@ -97,6 +98,7 @@ impl WorkerContext {
         answered
     }
 
+    /// Runs hooks at the same time.
     fn run_together(&self, at: HookSite<'_>, hooks: Vec<CommandHook>, input: &Value) -> Answered {
         let died = |hook| answer(&HookEnd::Failed("its thread ended unexpectedly".into()), hook);
         let answers: Vec<HookAnswer> = std::thread::scope(|scope| {
@@ -127,24 +129,24 @@ impl WorkerContext {
         answer(&hooks::run(hook, input, &env, Path::new(at.workspace), spawn, at.cancel), hook)
     }
 
-    /// The name that a tool is declared by: models use former ones too, and a hook must not miss that.
-    fn own_name<'n>(&'n self, name: &'n str) -> &'n str {
+    /// The name that a tool is declared by. Models also use former names, and the hooks for the tool must run then, too.
+    fn declared_name<'n>(&'n self, name: &'n str) -> &'n str {
         let spec = self.specs.iter().find(|spec| spec.names().any(|known| known == name));
         spec.map_or(name, |spec| &spec.name)
     }
 
-    /// What hooks are told of a call. That of an MCP server's tool says which one it is.
-    fn told_of_call(&self, name: &str, args: &Value, scope: McpScope<'_>) -> Value {
+    /// The input of hooks about a call. For a tool of an MCP server it names the server and the server's name for the tool.
+    fn call_input(&self, name: &str, args: &Value, scope: McpScope<'_>) -> Value {
         let is_built_in = self.specs.iter().any(|spec| spec.name == name);
         let spec = if is_built_in { None } else { self.mcp.tool(scope, name) };
-        let mut told = json!({ "tool_name": name, "tool_input": args });
+        let mut input = json!({ "tool_name": name, "tool_input": args });
         if let Some(origin) = spec.as_ref().and_then(|spec| spec.origin.mcp()) {
-            told["mcp_context"] = json!({ "server_name": origin.server, "tool_name": origin.tool });
+            input["mcp_context"] = json!({ "server_name": origin.server, "tool_name": origin.tool });
         }
-        told
+        input
     }
 
-    /// The hooks before calls. They may change the arguments; a call that they deny has an error in its place.
+    /// Runs the hooks before calls, which may change the arguments. Returns an error for each call that they deny.
     pub(super) fn before_tools(
         &self,
         at: HookSite<'_>,
@@ -154,9 +156,9 @@ impl WorkerContext {
     ) -> Vec<Option<CallError>> {
         let mut denied = Vec::new();
         for Request { call, name, args, .. } in calls {
-            let name = self.own_name(name);
-            let told = || self.told_of_call(name, args, scope);
-            let answered = self.run_hooks(at, HookPoint::BeforeTool, name, told);
+            let name = self.declared_name(name);
+            let input = || self.call_input(name, args, scope);
+            let answered = self.run_hooks(at, HookPoint::BeforeTool, name, input);
             for (hook, answer) in &answered {
                 let mut report = HookReport { call: Some(call.clone()), ..HookReport::new(hook, answer) };
                 if let (Value::Object(members), Some(new)) = (&mut *args, &answer.tool_input) {
@@ -172,7 +174,7 @@ impl WorkerContext {
         denied
     }
 
-    /// The hooks after a call. They may replace what the model is told of the result, or add to it.
+    /// Runs the hooks after a call. They may replace the result that the model gets, or add to it.
     pub(super) fn after_tool(
         &self,
         at: HookSite<'_>,
@@ -184,29 +186,29 @@ impl WorkerContext {
             return Vec::new();
         };
         let output = ending.output().map(|output| output.as_str().to_owned());
-        let (told, error) = match ending {
+        let (for_model, error) = match ending {
             Ending::Error { error } => (error.message.clone(), Some(error.message.clone())),
             Ending::Success { .. } | Ending::Cancelled { .. } => (output.unwrap_or_default(), None),
         };
         let shown = match ending {
             Ending::Success { display: Display::Text { text } | Display::Media { text, .. }, .. } => text.as_str(),
-            Ending::Success { .. } | Ending::Error { .. } | Ending::Cancelled { .. } => &told,
+            Ending::Success { .. } | Ending::Error { .. } | Ending::Cancelled { .. } => &for_model,
         };
-        let response = json!({ "llmContent": told, "returnDisplay": shown, "error": error });
-        let name = self.own_name(&run.name);
+        let response = json!({ "llmContent": for_model, "returnDisplay": shown, "error": error });
+        let name = self.declared_name(&run.name);
         let input = || {
-            let mut input = self.told_of_call(name, &run.args, scope);
+            let mut input = self.call_input(name, &run.args, scope);
             input["tool_response"] = response;
             input
         };
         let answered = self.run_hooks(at, HookPoint::AfterTool, name, input);
         let HookAnswer { decision, reason, context, .. } = joined(&answers(&answered));
-        let told = if decision == HookDecision::Deny { reason } else { told };
+        let for_model = if decision == HookDecision::Deny { reason } else { for_model };
         if decision == HookDecision::Deny || !context.is_empty() {
-            let told = if context.is_empty() { told } else { format!("{told}\n\n{context}") };
+            let for_model = if context.is_empty() { for_model } else { format!("{for_model}\n\n{context}") };
             match ending {
-                Ending::Error { error } => error.message = told,
-                Ending::Success { output, .. } | Ending::Cancelled { output, .. } => *output = told.into(),
+                Ending::Error { error } => error.message = for_model,
+                Ending::Success { output, .. } | Ending::Cancelled { output, .. } => *output = for_model.into(),
             }
         }
         let report = |(hook, answer): &(CommandHook, HookAnswer)| HookReport {
@@ -216,7 +218,7 @@ impl WorkerContext {
         answered.iter().map(report).collect()
     }
 
-    /// The hooks before the first request of a turn, and before the first one of a session.
+    /// Runs the hooks before the first request of a turn, and those before the first request of a session.
     pub(super) fn begin_turn(
         &self,
         at: HookSite<'_>,
@@ -247,7 +249,7 @@ impl WorkerContext {
         }
     }
 
-    /// The hooks after the last answer of a turn.
+    /// Runs the hooks after the last answer of a turn.
     pub(super) fn end_of_turn(&self, at: HookSite<'_>, think: &Think, given: &Answer, emit: &mut dyn FnMut(NoteBody)) {
         let input = json!({
             "prompt": think.prompt.text(), "prompt_response": given.text(), "stop_hook_active": think.reprompts > 0,
@@ -261,10 +263,16 @@ impl WorkerContext {
         }
     }
 
-    /// Hooks that only look on.
-    pub(super) fn look_on(&self, at: HookSite<'_>, point: HookPoint, subject: &str, input: Value) -> Vec<HookReport> {
+    /// Runs hooks whose decisions are ignored.
+    pub(super) fn run_observing_hooks(
+        &self,
+        at: HookSite<'_>,
+        point: HookPoint,
+        subject: &str,
+        input: Value,
+    ) -> Vec<HookReport> {
         let answered = self.run_hooks(at, point, subject, || input);
-        // Whatever such a hook says, there is nothing to deny and no turn to end.
+        // There is no call that such a hook could deny and no turn that it could end.
         let report = |(hook, answer): &(CommandHook, HookAnswer)| {
             let (decision, stop) = (HookDecision::None, None);
             HookReport { decision, stop, ..HookReport::new(hook, answer) }

@@ -1,20 +1,20 @@
-//! Questions of running jobs: they are notes to the loop, and the answers come back here.
+//! Questions of running jobs: they are sent to the loop as notes, and the loop passes the replies to the jobs.
 
 use super::{Jobs, Mail};
 use crate::base::lock::lock;
 use crate::core::Input;
-use crate::shell::workers::lanes::Post;
+use crate::shell::workers::lanes::Outbox;
 use crate::task::form::{Inquired, Reply};
 use crate::task::machine::job::{JobId, Note, NoteBody};
 use crate::tool::people::{OnReply, People};
 use std::sync::{Arc, Mutex};
 
-/// Who takes the answers to the questions of a job.
+/// The function that gets the replies to the questions of a job.
 #[derive(Clone, Default)]
 pub(super) struct Replies(Arc<Mutex<Option<OnReply>>>);
 
 impl Jobs {
-    /// Gives a job the answer to its question.
+    /// Passes a reply to the job that has asked.
     pub fn reply(&self, job: &JobId, nr: u32, reply: Reply) {
         if let Some((_, Replies(taker))) = self.running.get(job)
             && let Some(take) = &*lock(taker)
@@ -24,20 +24,20 @@ impl Jobs {
     }
 }
 
-/// The people of a job.
-pub(super) struct Asking<'a> {
-    pub post: &'a Post<Mail>,
+/// Asks questions on behalf of a job.
+pub(super) struct JobPeople<'a> {
+    pub outbox: &'a Outbox<Mail>,
     pub job: &'a JobId,
     pub replies: &'a Replies,
 }
 
-impl Asking<'_> {
+impl JobPeople<'_> {
     fn note(&self, body: NoteBody) {
-        self.post.send(Mail::Input(Input::Note(Note { job: self.job.clone(), body })));
+        self.outbox.send(Mail::Input(Input::Note(Note { job: self.job.clone(), body })));
     }
 }
 
-impl People for Asking<'_> {
+impl People for JobPeople<'_> {
     fn ask(&self, inquired: Inquired) {
         self.note(NoteBody::Inquired(inquired));
     }

@@ -1,4 +1,4 @@
-//! The tools of one task: the built-in ones and those of its MCP servers. The log says which ones the model was told of last.
+//! The tools of one task: the built-in ones and those of its MCP servers. The log records which of them were declared to the model last.
 
 use super::WorkerContext;
 use crate::base::cancel::Cancel;
@@ -43,7 +43,7 @@ impl WorkerContext {
         let tools = self.tools_of(created, think, emit)?;
         let second = self.ask_with(created, think, &tools, cancel, emit);
         if second.is_err() && named == Named::No {
-            // It was something else.
+            // The API refused the request for another reason.
             self.mcp.accept(scope, &refused);
         }
         second
@@ -65,7 +65,7 @@ impl WorkerContext {
             if has_skills {
                 let is_summarised = think.history.iter().any(|item| matches!(**item, Item::Summary(_)));
                 let forgotten = if is_summarised { think.skills.as_slice() } else { &[] };
-                around.skills = skills::told(&self.prompt_context.skills(Path::new(&*think.workspace)), forgotten);
+                around.skills = skills::for_model(&self.prompt_context.skills(Path::new(&*think.workspace)), forgotten);
             }
             around
         };
@@ -74,7 +74,7 @@ impl WorkerContext {
         self.backend.answer(&request, cancel, emit)
     }
 
-    /// The tools that the model is told of in a request. What has changed since the log was told is emitted.
+    /// The tools that a request declares to the model. What differs from the log is emitted.
     fn tools_of(
         &self,
         created: &Created,
@@ -95,7 +95,7 @@ impl WorkerContext {
         let skills = self.prompt_context.skills(Path::new(&*think.workspace));
         let skills = (!skills.is_empty()).then(|| activate_skill::spec(&skills));
         let AgentList { agents, messages } = self.agents.agents(Path::new(&*think.workspace));
-        self.prompt_context.tell(&messages);
+        self.prompt_context.log_once(&messages);
         let agents = (!agents.is_empty()).then(|| invoke_agent::spec(&agents));
         let others = skills.into_iter().chain(agents).chain(tools);
         let specs = self.specs.iter().cloned().chain(others.filter(allowed));
@@ -114,17 +114,17 @@ impl WorkerContext {
         Ok(specs)
     }
 
-    /// Reports the tools of a task and what extensions forbid, if the log has others. The declarations are stored first; if that fails,
+    /// Emits the tools of a task and the rules of its extensions, if the log has others. The declarations are stored first; if that fails,
     /// the next request tries again.
     pub(super) fn declare(
         &self,
-        told: &[ToolSpec],
+        declared: &[ToolSpec],
         denied: Vec<Rule>,
         known: Option<&ToolSet>,
         emit: &mut dyn FnMut(NoteBody),
     ) -> Result<(), String> {
-        let others: Vec<ToolEntry> = told.iter().filter_map(entry).collect();
-        let declarations = json::bytes(&told.iter().map(ToolSpec::declaration).collect::<Vec<_>>());
+        let others: Vec<ToolEntry> = declared.iter().filter_map(entry).collect();
+        let declarations = json::bytes(&declared.iter().map(ToolSpec::declaration).collect::<Vec<_>>());
         let is_known = |set: &ToolSet| {
             set.declarations.sha256 == sha256(&declarations) && set.others == others && set.denied == denied
         };
@@ -133,18 +133,18 @@ impl WorkerContext {
         }
         match BlobRef::put(&*self.blobs, &declarations) {
             Ok(declarations) => {
-                let names = told.iter().map(|spec| spec.name.clone()).collect();
+                let names = declared.iter().map(|spec| spec.name.clone()).collect();
                 emit(NoteBody::Tools(ToolSet { names, declarations, others, denied }));
                 Ok(())
             }
             Err(_) if denied.is_empty() => Ok(()),
-            // What is forbidden has to be in the log before anything can ask for it.
+            // The rules must be in the log before a tool that they forbid can be called.
             Err(error) => Err(format!("What extensions forbid cannot be stored: {error}.")),
         }
     }
 }
 
-/// A tool that is not built in, for the log.
+/// The entry of a tool for the log; None if the tool is built in.
 fn entry(spec: &ToolSpec) -> Option<ToolEntry> {
     let ToolSpec { name, display_name, kind, origin, .. } = spec.clone();
     (origin != Origin::BuiltIn).then_some(ToolEntry { name, display_name, kind, origin })

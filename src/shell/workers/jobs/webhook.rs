@@ -1,9 +1,9 @@
 //! Deliveries to webhooks, one POST each, on threads of their own lane.
 //!
-//! The URL came from a client, so it is looked at again before every attempt, and so is every address its name has at that
-//! moment; the connection goes to one of those addresses and no other. Redirections are not followed and proxies not used: what
-//! they reach was not judged. What the receiver answers beyond its status is thrown away, so that nobody can use us to read
-//! what they cannot reach. An error tells the owner of the webhook what happened and repeats neither secrets nor answers.
+//! The URL was sent by a client, so it is checked before every attempt, and so is every address that its host has then; the
+//! connection is made to one of these addresses. Redirections are not followed and proxies not used, because the addresses that they
+//! lead to were not checked. Only the status of the response is used, so that a client cannot read with the server's help what it cannot
+//! reach itself. An error tells the owner of the webhook what happened and contains neither secrets nor parts of the response.
 
 use crate::a2a::PushRules;
 use crate::a2a::push::WebhookHost;
@@ -21,7 +21,7 @@ use ureq::http::header::RETRY_AFTER;
 use ureq::tls::TlsConfig;
 use ureq::unversioned::transport::DefaultConnector;
 
-/// The way to receivers.
+/// Sends deliveries to the receivers of webhooks.
 pub struct Webhooks {
     tls: TlsConfig,
     rules: PushRules,
@@ -36,23 +36,23 @@ impl Webhooks {
     pub fn deliver(&self, delivery: Delivery, limits: &Limits) -> Result<(), DeliveryError> {
         let body = delivery.body()?;
         let Delivery { url, headers, .. } = delivery;
-        let place = self.rules.check(&url);
-        let place = place.map_err(|what| never(format!("not sent: its url {what}")))?;
-        let agent = self.agent(&place, limits);
+        let host = self.rules.check(&url);
+        let host = host.map_err(|what| never(format!("not sent: its url {what}")))?;
+        let agent = self.agent(&host, limits);
         let mut request = agent.post(&url);
         for (name, value) in &headers {
             request = request.header(*name, value);
         }
         let response = request.send(&body[..]).map_err(|e| failed(&e))?;
         let verdict = judge(&response);
-        // Whether the rest of the answer arrives changes nothing.
+        // An error in the rest of the response does not matter.
         let rest = response.into_body().into_reader();
         let _ = io::copy(&mut rest.take(limits.webhook_reply_bytes), &mut io::sink());
         verdict
     }
 
-    /// An agent for one attempt: what it resolves is judged for this place.
-    fn agent(&self, place: &WebhookHost, limits: &Limits) -> Agent {
+    /// An agent for one attempt. It checks the addresses of the host before it connects.
+    fn agent(&self, host: &WebhookHost, limits: &Limits) -> Agent {
         let config = Agent::config_builder()
             .tls_config(self.tls.clone())
             .proxy(None)
@@ -62,13 +62,13 @@ impl Webhooks {
             .max_response_header_size(limits.model_buffer_bytes)
             .user_agent(concat!("gemini-a2a/", env!("CARGO_PKG_VERSION")))
             .build();
-        let judged = if place.public_only { Judged::new(is_public) } else { Judged::new(|_| true) };
+        let judged = if host.public_only { Judged::new(is_public) } else { Judged::new(|_| true) };
         Agent::with_parts(config, DefaultConnector::default(), judged)
     }
 }
 
 impl Jobs {
-    /// Tells a webhook something.
+    /// Starts one attempt to deliver an update.
     pub fn deliver(&mut self, delivery: Delivery) {
         let Delivery { task, hook, seq, .. } = delivery.clone();
         let answer = move |result| Mail::Input(Input::Delivered { task, hook, seq, result });
@@ -89,7 +89,7 @@ fn again(message: String) -> DeliveryError {
     DeliveryError { retry: Retry::Again { after_ms: None }, message }
 }
 
-/// What the status of an answer means.
+/// Whether a response means that the delivery has succeeded.
 fn judge<B>(response: &Response<B>) -> Result<(), DeliveryError> {
     let status = response.status().as_u16();
     let message = format!("the receiver answered with status {status}");
@@ -108,7 +108,7 @@ fn judge<B>(response: &Response<B>) -> Result<(), DeliveryError> {
     }
 }
 
-/// What a failure before any answer means. A place that may not be visited will not do so a second later either.
+/// The error of an attempt without a response. A host that may not be connected to is not tried again.
 fn failed(error: &ureq::Error) -> DeliveryError {
     match error {
         ureq::Error::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -129,7 +129,7 @@ mod tests {
     use std::sync::Arc;
     use std::thread::{self, JoinHandle};
 
-    /// Answers one request with these bytes; gives its head, in small letters, and its body.
+    /// Answers one request with these bytes; returns its head, in small letters, and its body.
     fn receiver(answer: String) -> (u16, JoinHandle<(String, String)>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("bound").port();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_answer_means() {
+    fn the_status_decides_about_another_attempt() {
         let after = |after_ms| Retry::Again { after_ms };
         for (status, more, expected) in [
             ("200 OK", "", None),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn every_attempt_is_judged_by_the_url_and_by_the_address() {
+    fn every_attempt_checks_the_url_and_the_address() {
         let limits = Limits::default();
         let refused = |url: &str, rules: PushRules| {
             let error = sent(url.to_owned(), rules, &limits).expect_err("it is not visited");
@@ -252,10 +252,10 @@ mod tests {
         };
         refused("http://127.0.0.1:9/", PushRules::default());
         refused("https://127.0.0.1:9999/", PushRules::default());
-        // By its name alone this host would do; its address is looked at when it is known.
-        let place = WebhookHost { host: "client.example".into(), public_only: true };
+        // The name of this host is allowed, its address is not.
+        let host = WebhookHost { host: "client.example".into(), public_only: true };
         let webhooks = Webhooks::new(TlsConfig::default(), PushRules::default());
-        let agent = webhooks.agent(&place, &limits);
+        let agent = webhooks.agent(&host, &limits);
         let error = agent.post("http://127.0.0.1:9999/").send(&b""[..]);
         let error = failed(&error.expect_err("it is not visited"));
         assert_eq!(error, never("not sent: its address 127.0.0.1 is not on the public internet".into()));

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 const HEADING: &str = "## Gemini Added Memories";
 
 pub fn show(asked: &Asked) -> Result<Commanded, String> {
-    let memory = asked.prompt_context.remembered(&asked.command.workspace);
+    let memory = asked.prompt_context.memory_of(&asked.command.workspace);
     let texts = [memory.system, memory.project];
     let texts: Vec<&str> = texts.iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
     if texts.is_empty() {
@@ -28,7 +28,7 @@ pub fn show(asked: &Asked) -> Result<Commanded, String> {
 }
 
 pub fn refresh(asked: &Asked) -> Result<Commanded, String> {
-    let memory = asked.prompt_context.remembered(&asked.command.workspace);
+    let memory = asked.prompt_context.memory_of(&asked.command.workspace);
     let chars = memory.system.chars().count() + memory.project.chars().count();
     said(match chars {
         0 => "Memory was read again; there is nothing in it.".into(),
@@ -40,7 +40,7 @@ pub fn refresh(asked: &Asked) -> Result<Commanded, String> {
 }
 
 pub fn list(asked: &Asked) -> Result<Commanded, String> {
-    let memory = asked.prompt_context.remembered(&asked.command.workspace);
+    let memory = asked.prompt_context.memory_of(&asked.command.workspace);
     let paths = memory.files.iter().map(|path| path.display().to_string());
     let paths: Vec<String> = paths.collect();
     if paths.is_empty() {

@@ -55,7 +55,7 @@ mod tests {
     use super::super::tests::Harness;
     use super::*;
     use crate::limits::{SKILL_BYTES, SKILL_LIST_BYTES, SKILLS};
-    use crate::shell::workers::skills::told;
+    use crate::shell::workers::skills::for_model;
 
     fn text(name: &str) -> String {
         format!("---\nname: {name}\ndescription: Does {name}\n---\nDo it.\n")
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(listed(&harness).lines().count(), SKILLS);
         let skills = find(&harness.prompt_context, &harness.scratch.path().join("w"));
         let many: Vec<Skill> = skills.iter().map(|s| Skill { description: "d".repeat(500), ..s.clone() }).collect();
-        let list = told(&many, &[]);
+        let list = for_model(&many, &[]);
         assert!(list.len() <= SKILL_LIST_BYTES + 30 && list.ends_with(" more\n"), "{list}");
     }
 }

@@ -1,4 +1,4 @@
-//! The way to receivers of webhooks in a build without the feature `webhooks`: there is none.
+//! A build without the feature `webhooks` delivers nothing.
 
 use crate::a2a::PushRules;
 use crate::core::hooks::Delivery;
