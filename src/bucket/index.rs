@@ -113,10 +113,10 @@ impl<P: Port> Instance<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bucket::blocking_port::Blocking;
     use crate::bucket::instance::Times;
     use crate::bucket::memory::MemoryBucket;
     use crate::bucket::port::block_on;
-    use crate::bucket::tests::Blocking;
 
     #[test]
     fn a_newer_summary_is_left_alone_and_an_older_one_replaced() {

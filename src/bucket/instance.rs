@@ -7,7 +7,7 @@ use crate::limits::store::*;
 use std::sync::Arc;
 
 /// One instance's side of the protocol. The procedures are in the other files of this folder; those that take a
-/// [`View`](crate::bucket::view::View) need it exclusively, because a process has at most one procedure under way per task.
+/// [`View`](crate::bucket::log::view::View) need it exclusively, because a process has at most one procedure under way per task.
 pub struct Instance<P> {
     pub port: P,
     pub id: InstanceId,
@@ -106,7 +106,7 @@ impl<P: Port> Instance<P> {
     }
 
     /// Waits before attempt `tries + 1` of a request: at random up to a time that doubles with each attempt.
-    pub(super) async fn wait(&self, trouble: Option<&Trouble>, tries: u32) -> Result<(), Halt> {
+    pub(in crate::bucket) async fn wait(&self, trouble: Option<&Trouble>, tries: u32) -> Result<(), Halt> {
         let kind = trouble.map_or(TroubleKind::Unknown, |trouble| trouble.kind);
         if let Some(trouble) = trouble {
             self.port.report(trouble);
@@ -126,7 +126,7 @@ impl<P: Port> Instance<P> {
     }
 
     /// An object, and when the attempt that was answered was sent.
-    pub(super) async fn get(&self, name: &str) -> Result<(Option<Object>, u64), Halt> {
+    pub(in crate::bucket) async fn get(&self, name: &str) -> Result<(Option<Object>, u64), Halt> {
         let mut tries = 0;
         loop {
             let sent_at = self.port.now_ms();
@@ -141,7 +141,7 @@ impl<P: Port> Instance<P> {
     }
 
     /// Creates an object that only we create, or that is the same whoever creates it. Afterwards it exists.
-    pub(super) async fn create(&self, name: &str, bytes: &Arc<[u8]>, meta: &Meta) -> Result<(), Halt> {
+    pub(in crate::bucket) async fn create(&self, name: &str, bytes: &Arc<[u8]>, meta: &Meta) -> Result<(), Halt> {
         let mut tries = 0;
         loop {
             match self.port.put(name, bytes, meta, &Expect::Absent).await {
@@ -154,7 +154,7 @@ impl<P: Port> Instance<P> {
         }
     }
 
-    pub(super) async fn delete_object(&self, name: &str) -> Result<(), Halt> {
+    pub(in crate::bucket) async fn delete_object(&self, name: &str) -> Result<(), Halt> {
         let mut tries = 0;
         loop {
             match self.port.delete(name, None).await {
@@ -168,12 +168,12 @@ impl<P: Port> Instance<P> {
     }
 
     /// All objects whose names begin with `prefix`, behind the name `after`.
-    pub(super) async fn list(&self, prefix: &str, after: Option<String>) -> Result<Listed, Halt> {
+    pub(in crate::bucket) async fn list(&self, prefix: &str, after: Option<String>) -> Result<Listed, Halt> {
         self.list_all(List { prefix: prefix.to_owned(), after, folders: false }).await
     }
 
     /// The names below a prefix up to the next `/`.
-    pub(super) async fn folders(&self, prefix: &str) -> Result<Vec<String>, Halt> {
+    pub(in crate::bucket) async fn folders(&self, prefix: &str) -> Result<Vec<String>, Halt> {
         let list = List { prefix: prefix.to_owned(), after: None, folders: true };
         Ok(self.list_all(list).await?.folders)
     }

@@ -13,32 +13,28 @@
 //! | file | content |
 //! |---|---|
 //! | `names` | the names of objects |
-//! | `port`, `instance` | what is needed from outside; requests that are tried again |
-//! | `replica`, `view` | what is known of a task in this process |
-//! | `journal`, `commit` | tasks of the program: the fold of journal lines, and lines that the event loop appended |
-//! | `read`, `append`, `compact` | the log: reading on, loading, appending, joining segments |
-//! | `owners`, `liveness`, `inbox` | claims, heartbeats, requests to the owner |
-//! | `lifecycle`, `scan` | creation, contexts, deletion, removal; what unfinished work others left |
+//! | `port`, `instance` | what the protocol needs from outside; requests that are tried again |
+//! | `replica` | what the protocol needs to know of a task |
+//! | `log` | the log of a task: segments are appended, read and joined |
+//! | `ownership` | claims, heartbeats, requests to the owner |
+//! | `lifecycle` | creation, markers of unfinished work, deletion, the scan for work that other instances left |
+//! | `journal` | tasks of the program: the fold of journal lines, and lines that the event loop appended |
 //! | `index` | summaries for lists, and content that logs name |
 //! | `memory` | a bucket in memory, with faults |
 
-pub mod append;
-pub mod commit;
-pub mod compact;
-pub mod inbox;
 pub mod index;
 pub mod instance;
 pub mod journal;
 pub mod lifecycle;
-pub mod liveness;
+pub mod log;
 pub mod memory;
 pub mod names;
-pub mod owners;
+pub mod ownership;
 pub mod port;
-pub mod read;
 pub mod replica;
-pub mod scan;
-pub mod view;
+
+#[cfg(test)]
+mod blocking_port;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -174,6 +170,3 @@ impl fmt::Display for Trouble {
 }
 
 impl std::error::Error for Trouble {}
-
-#[cfg(test)]
-mod tests;

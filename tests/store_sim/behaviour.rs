@@ -5,13 +5,13 @@ use crate::port::SimPort;
 use crate::state::Call;
 use crate::variant::Variant;
 use crate::world::{Event, SECOND, World};
-use gemini_a2a::bucket::append::Append;
 use gemini_a2a::bucket::instance::Instance;
-use gemini_a2a::bucket::lifecycle::Marker;
+use gemini_a2a::bucket::lifecycle::markers::Marker;
+use gemini_a2a::bucket::lifecycle::scan::Scanned;
+use gemini_a2a::bucket::log::append::Append;
 use gemini_a2a::bucket::names;
 use gemini_a2a::bucket::port::Port;
 use gemini_a2a::bucket::replica::{InstanceId, Phase};
-use gemini_a2a::bucket::scan::Scanned;
 use std::rc::Rc;
 
 impl Node {

@@ -4,11 +4,11 @@
 use crate::base::id::TaskId;
 use crate::bucket::Bucket;
 use crate::bucket::instance::{Instance, Times};
-use crate::bucket::journal::JournalReplica;
+use crate::bucket::journal::replica::JournalReplica;
+use crate::bucket::log::read::Read;
+use crate::bucket::log::view::View;
 use crate::bucket::port::{Halt, block_on};
-use crate::bucket::read::Read;
 use crate::bucket::replica::{InstanceId, Phase, Replica};
-use crate::bucket::view::View;
 use crate::limits::store::PATIENT_TRIES;
 use crate::shell::bucket::port::BlockingPort;
 use crate::shell::bucket::store::summary;

@@ -3,12 +3,12 @@
 
 use crate::base::id::{Seq, TaskId};
 use crate::base::lock::lock;
-use crate::bucket::commit::Commit;
-use crate::bucket::journal::{JournalReplica, read_lines};
+use crate::bucket::journal::commit::Commit;
+use crate::bucket::journal::replica::{JournalReplica, read_lines};
+use crate::bucket::log::read::Read;
+use crate::bucket::log::view::View;
 use crate::bucket::port::{Port, block_on};
-use crate::bucket::read::Read;
 use crate::bucket::replica::{Phase, Replica};
-use crate::bucket::view::View;
 use crate::core::disk::store::{LogFile, StoreError, lines_of_page};
 use crate::limits::store::TEXT_PAUSE_MS;
 use crate::shell::bucket::store::blobs::BucketBlobs;

@@ -3,7 +3,7 @@
 
 use crate::base::lock::lock;
 use crate::bucket::instance::{Instance, Times};
-use crate::bucket::liveness::Liveness;
+use crate::bucket::ownership::heartbeat::Liveness;
 use crate::bucket::port::{Halt, block_on};
 use crate::bucket::replica::InstanceId;
 use crate::bucket::{Bucket, Version};

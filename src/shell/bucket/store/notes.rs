@@ -5,7 +5,7 @@ use crate::a2a::{OtherTools, Tools};
 use crate::base::id::{Seq, TaskId};
 use crate::base::json;
 use crate::base::lock::lock;
-use crate::bucket::journal::JournalReplica;
+use crate::bucket::journal::replica::JournalReplica;
 use crate::bucket::port::block_on;
 use crate::bucket::replica::{Phase, Replica};
 use crate::bucket::{Version, names};

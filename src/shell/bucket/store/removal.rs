@@ -1,7 +1,7 @@
 //! The deletion of tasks. Who continues a task reads its log, so one that is continued stays.
 
 use crate::base::id::{Seq, TaskId};
-use crate::bucket::append::Append;
+use crate::bucket::log::append::Append;
 use crate::bucket::names;
 use crate::bucket::port::block_on;
 use crate::bucket::replica::{Phase, Replica};

@@ -133,9 +133,9 @@ impl<P: Port> Instance<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bucket::blocking_port::Blocking;
     use crate::bucket::memory::MemoryBucket;
     use crate::bucket::port::block_on;
-    use crate::bucket::tests::Blocking;
 
     #[test]
     fn the_heartbeat_of_a_dead_instance_is_deleted_after_a_while_unless_it_beats_again() {

@@ -3,14 +3,14 @@
 
 use crate::base::id::{Seq, TaskId};
 use crate::bucket::Version;
-use crate::bucket::append::Append;
 use crate::bucket::instance::Instance;
-use crate::bucket::journal::{JournalReplica, read_lines};
+use crate::bucket::journal::replica::{JournalReplica, read_lines};
+use crate::bucket::log::append::Append;
+use crate::bucket::log::read::Read;
+use crate::bucket::log::view::View;
 use crate::bucket::names;
 use crate::bucket::port::{Halt, Port};
-use crate::bucket::read::Read;
 use crate::bucket::replica::{InstanceId, Phase, Replica};
-use crate::bucket::view::View;
 use crate::limits::store::{SEGMENT_BYTES, SEGMENT_LINES};
 use crate::task::log::event::Event;
 use crate::task::log::ownership::Owned;
@@ -30,7 +30,7 @@ pub enum Commit {
 impl<P: Port> Instance<P> {
     /// Commits whole lines that follow the view's tail. A line `owned` that names this instance is a claim, and is the first of its segment
     /// unless it follows `created`; without a claim the task must be ours already. `silent` is
-    /// [`Liveness::silent`](crate::bucket::liveness::Liveness::silent).
+    /// [`Liveness::silent`](crate::bucket::ownership::heartbeat::Liveness::silent).
     pub async fn commit(
         &self,
         view: &mut View<JournalReplica>,

@@ -2,11 +2,11 @@
 //! that a request of ours may still be under way for.
 
 use crate::bucket::instance::Instance;
+use crate::bucket::log::read::Read;
+use crate::bucket::log::view::{Segment, View};
 use crate::bucket::names;
 use crate::bucket::port::{Halt, Port};
-use crate::bucket::read::Read;
 use crate::bucket::replica::Replica;
-use crate::bucket::view::{Segment, View};
 use crate::bucket::{Expect, Meta, Put, Trouble};
 use std::sync::Arc;
 

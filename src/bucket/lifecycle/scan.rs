@@ -4,12 +4,12 @@
 use crate::base::id::Seq;
 use crate::bucket::Version;
 use crate::bucket::instance::Instance;
-use crate::bucket::lifecycle::Marker;
+use crate::bucket::lifecycle::markers::Marker;
+use crate::bucket::log::read::Read;
+use crate::bucket::log::view::View;
 use crate::bucket::names;
 use crate::bucket::port::{Halt, Port};
-use crate::bucket::read::Read;
 use crate::bucket::replica::{InstanceId, Phase, Replica, StoreEvent};
-use crate::bucket::view::View;
 
 /// What the caller has to do after a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Scanned {
 }
 
 impl<P: Port> Instance<P> {
-    /// Does what a marker asks for. `silent` is [`Liveness::silent`](crate::bucket::liveness::Liveness::silent).
+    /// Does what a marker asks for. `silent` is [`Liveness::silent`](crate::bucket::ownership::heartbeat::Liveness::silent).
     pub async fn scan<R: Replica>(
         &self,
         view: &mut View<R>,

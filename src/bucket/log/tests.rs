@@ -1,64 +1,16 @@
 //! The table of answers to a create, over a port that blocks.
 
 use super::append::Append;
-use super::instance::{Instance, Times};
-use super::memory::{Fault, MemoryBucket, Request};
-use super::port::{Halt, Port, block_on};
 use super::read::Read;
-use super::replica::{Applied, InstanceId, Phase, Replica, Status, StoreEvent};
 use super::view::View;
-use super::*;
 use crate::base::id::{Seq, TaskId};
-use std::cell::Cell;
-use std::sync::Mutex;
-
-/// A port as the program has it, whose clock moves only when it waits.
-pub(super) struct Blocking<'a> {
-    bucket: &'a MemoryBucket,
-    pub(super) now_ms: Cell<u64>,
-    tries: u32,
-}
-
-impl<'a> Blocking<'a> {
-    /// A port that gives up at the first failure.
-    pub(super) fn at(bucket: &'a MemoryBucket) -> Blocking<'a> {
-        Blocking { bucket, now_ms: Cell::new(0), tries: 1 }
-    }
-}
-
-impl Port for Blocking<'_> {
-    async fn get(&self, name: &str) -> Answer<Option<Object>> {
-        self.bucket.get(name)
-    }
-
-    async fn put(&self, name: &str, bytes: &Arc<[u8]>, meta: &Meta, expect: &Expect) -> Answer<Put> {
-        self.bucket.put(name, bytes, meta, expect)
-    }
-
-    async fn delete(&self, name: &str, version: Option<&Version>) -> Answer<Deletion> {
-        self.bucket.delete(name, version)
-    }
-
-    async fn list(&self, list: &List) -> Answer<Page> {
-        self.bucket.list(list)
-    }
-
-    fn now_ms(&self) -> u64 {
-        self.now_ms.get()
-    }
-
-    async fn sleep(&self, ms: u64) {
-        self.now_ms.set(self.now_ms.get() + ms);
-    }
-
-    fn random(&self, limit: u64) -> u64 {
-        limit / 2
-    }
-
-    fn gives_up(&self, tries: u32) -> bool {
-        tries >= self.tries
-    }
-}
+use crate::bucket::blocking_port::{Blocking, instance};
+use crate::bucket::instance::Instance;
+use crate::bucket::memory::{Fault, MemoryBucket, Request};
+use crate::bucket::port::{Halt, block_on};
+use crate::bucket::replica::{Applied, InstanceId, Phase, Replica, Status, StoreEvent};
+use crate::bucket::{Bucket, Expect, Meta};
+use std::sync::{Arc, Mutex};
 
 /// The lines of a task, and its owner.
 #[derive(Default)]
@@ -109,10 +61,6 @@ impl Replica for Lines {
     fn fenced(&mut self) {
         self.fenced += 1;
     }
-}
-
-pub(super) fn instance<'a>(bucket: &'a MemoryBucket, id: &str) -> Instance<Blocking<'a>> {
-    Instance::new(Blocking { bucket, now_ms: Cell::new(0), tries: 5 }, id.into(), Times::default())
 }
 
 fn view() -> View<Lines> {

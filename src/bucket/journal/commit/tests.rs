@@ -1,10 +1,10 @@
 use super::*;
+use crate::bucket::blocking_port::{Blocking, instance};
+use crate::bucket::log::read::Read;
 use crate::bucket::memory::MemoryBucket;
 use crate::bucket::names;
 use crate::bucket::port::block_on;
-use crate::bucket::read::Read;
 use crate::bucket::replica::{Phase, StoreEvent};
-use crate::bucket::tests::{Blocking, instance};
 use crate::task::log::event::{Created, End};
 use crate::task::log::test_created;
 use crate::task::message::{Message, Part, Role, Source};
@@ -204,7 +204,7 @@ fn a_task_is_not_created_whose_parent_was_deleted_meanwhile() {
         child.known_at = Some(b.port.now_ms.get());
         b.port.now_ms.set(b.times.fresh_ms + 1);
         if is_deleted {
-            assert_eq!(block_on(a.delete(&mut parent)), Ok(crate::bucket::append::Append::Done));
+            assert_eq!(block_on(a.delete(&mut parent)), Ok(crate::bucket::log::append::Append::Done));
         }
         let events = [created("u", Some((parent.task.clone(), Seq(5)))), owned("b", 1)];
         let expected = if is_deleted { Commit::Gone } else { Commit::Done };

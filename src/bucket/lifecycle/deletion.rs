@@ -1,103 +1,17 @@
-//! The beginning and the end of a task. A task exists if its entry and its first segment exist and its last event is not `deleted`; while
-//! it exists none of its names is freed.
+//! The deletion of a task, the removal of its objects after the grace period, and the removal of objects that belong to no task.
 
 use crate::base::id::{Seq, TaskId};
-use crate::bucket::append::Append;
 use crate::bucket::instance::Instance;
+use crate::bucket::log::append::Append;
+use crate::bucket::log::view::View;
 use crate::bucket::names;
 use crate::bucket::port::{Halt, Port};
 use crate::bucket::replica::{Phase, Replica, StoreEvent};
-use crate::bucket::view::View;
 use crate::bucket::{Expect, Meta};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The key of an entry's metadata that names the task which this one continues.
-const PARENT: &str = "parent";
-
-/// The key of a marker's metadata that names the task's entry.
-const ENTRY: &str = "entry";
-
-/// The entry of a task in its context.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContextEntry {
-    pub task: TaskId,
-    /// The task that this one continues.
-    pub parent: Option<TaskId>,
-    /// By the store's clock.
-    pub age_ms: u64,
-}
-
-/// A marker of unfinished work.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Marker {
-    pub task: TaskId,
-    pub seq: Seq,
-    /// The name of the task's entry.
-    pub entry: Option<String>,
-    /// By the store's clock.
-    pub age_ms: u64,
-}
-
 impl<P: Port> Instance<P> {
-    /// The tasks of a context, the newest first. The first of them that exists is the one that a new task continues.
-    pub async fn context(&self, folder: &str) -> Result<Vec<ContextEntry>, Halt> {
-        let listed = self.list(folder, None).await?;
-        let entry = |entry: &crate::bucket::Entry| {
-            let (_, task) = names::entry_parts(&entry.name)?;
-            let parent = entry.meta.get(PARENT).map(|parent| TaskId::from(parent.as_str()));
-            Some(ContextEntry { task, parent, age_ms: listed.age_ms(entry) })
-        };
-        let mut entries: Vec<ContextEntry> = listed.entries.iter().filter_map(entry).collect();
-        entries.sort_by_key(|entry| entry.age_ms);
-        Ok(entries)
-    }
-
-    /// Makes the entry of a new task, which continues `parent`. The caller makes sure that the tail of the parent's log was known
-    /// within [`Times::fresh_ms`](crate::bucket::instance::Times) when this returns, and appends the first segment behind
-    /// [`Instance::mark`]. If it does not, the entry is removed later.
-    pub async fn enter<R: Replica>(&self, view: &mut View<R>, parent: Option<&TaskId>) -> Result<(), Halt> {
-        let entry = view.entry.clone().expect("a new task knows its context");
-        // If this is not the first attempt, the entry may have been removed since the first.
-        view.known_at.get_or_insert(self.port.now_ms());
-        let meta = parent.map(|parent| (PARENT.to_owned(), parent.to_string())).into_iter().collect();
-        let made = self.create(&entry, &Arc::default(), &meta).await;
-        if made.is_err() {
-            view.unload();
-        }
-        made
-    }
-
-    /// Makes the marker of work that begins with the next segment. It is acknowledged before that segment is sent.
-    pub async fn mark<R: Replica>(&self, view: &View<R>) -> Result<(), Halt> {
-        let entry = view.entry.as_deref().unwrap_or_default();
-        self.mark_at(&view.task, view.tail.next(), entry).await
-    }
-
-    pub(super) async fn mark_at(&self, task: &TaskId, seq: Seq, entry: &str) -> Result<(), Halt> {
-        let meta = Meta::from([(ENTRY.to_owned(), entry.to_owned())]);
-        self.create(&self.marker(task, seq), &Arc::default(), &meta).await
-    }
-
-    /// Deletes the marker of work that is done, in one attempt: the scan deletes what is left.
-    pub async fn unmark(&self, task: &TaskId, seq: Seq) {
-        let _ = self.port.delete(&self.marker(task, seq), None).await;
-    }
-
-    fn marker(&self, task: &TaskId, seq: Seq) -> String {
-        names::marker(task, if self.rules.numbered_markers { seq } else { Seq(0) })
-    }
-
-    /// All markers.
-    pub async fn markers(&self) -> Result<Vec<Marker>, Halt> {
-        let listed = self.list(names::OPEN, None).await?;
-        let marker = |entry: &crate::bucket::Entry| {
-            let (task, seq) = names::marker_parts(&entry.name)?;
-            Some(Marker { task, seq, entry: entry.meta.get(ENTRY).cloned(), age_ms: listed.age_ms(entry) })
-        };
-        Ok(listed.entries.iter().filter_map(marker).collect())
-    }
-
     /// Deletes a task that this process owns and that is not at work: from the acknowledgement on it does not exist. Its names are freed
     /// by [`Instance::scan`] after the grace period.
     pub async fn delete<R: Replica>(&self, view: &mut View<R>) -> Result<Append, Halt> {
@@ -113,14 +27,14 @@ impl<P: Port> Instance<P> {
 
     /// Creates the first segment of a task that has an entry but no log for so long that whoever began it is gone. If the log has been
     /// created meanwhile, nothing happens.
-    pub(super) async fn abandon<R: Replica>(&self, task: &TaskId, replica: &R) {
+    pub(in crate::bucket) async fn abandon<R: Replica>(&self, task: &TaskId, replica: &R) {
         let line: Arc<[u8]> = replica.line(Seq(1), &StoreEvent::Deleted).into();
         let _ = self.port.put(&names::segment(task, Seq(1)), &line, &Meta::new(), &Expect::Absent).await;
     }
 
     /// Frees the names of a task that was deleted: the entry first, so that nobody believes the others; the log lowest first, so
     /// that no beginning of it remains; the markers last, so that another instance finishes what this one does not. Unloads the view.
-    pub(super) async fn remove<R: Replica>(&self, view: &mut View<R>) -> Result<(), Halt> {
+    pub(in crate::bucket) async fn remove<R: Replica>(&self, view: &mut View<R>) -> Result<(), Halt> {
         view.unload();
         let task = view.task.clone();
         if !self.rules.entry_removed_first {
@@ -181,10 +95,10 @@ impl<P: Port> Instance<P> {
 mod tests {
     use super::*;
     use crate::bucket::Bucket;
+    use crate::bucket::blocking_port::Blocking;
     use crate::bucket::instance::Times;
     use crate::bucket::memory::MemoryBucket;
     use crate::bucket::port::block_on;
-    use crate::bucket::tests::Blocking;
 
     #[test]
     fn the_removal_of_a_task_spares_those_whose_ids_begin_alike() {
@@ -196,7 +110,7 @@ mod tests {
             put(&names::marker(task, Seq(1)));
         }
         let instance = Instance::new(Blocking::at(&bucket), "i".into(), Times::default());
-        let mut view = View::new(task, None, crate::bucket::journal::JournalReplica::default());
+        let mut view = View::new(task, None, crate::bucket::journal::replica::JournalReplica::default());
         block_on(instance.remove(&mut view)).expect("the bucket answers");
         let left: Vec<String> = bucket.objects().into_iter().map(|(name, _)| name).collect();
         assert_eq!(left, [names::marker(&other, Seq(1)), names::segment(&other, Seq(1))]);

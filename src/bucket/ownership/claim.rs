@@ -1,12 +1,12 @@
 //! Who owns a task: claims, the requests that wait for an owner, and the release.
 
 use crate::base::id::Seq;
-use crate::bucket::append::Append;
 use crate::bucket::instance::Instance;
+use crate::bucket::log::append::Append;
+use crate::bucket::log::view::View;
 use crate::bucket::names;
 use crate::bucket::port::{Halt, Port};
 use crate::bucket::replica::{Decides, Phase, Replica, StoreEvent};
-use crate::bucket::view::View;
 use std::sync::Arc;
 
 impl<P: Port> Instance<P> {
@@ -43,7 +43,7 @@ impl<P: Port> Instance<P> {
     }
 
     /// Whether a tool may start whose `call_started` was sent at `sent_at` in epoch `epoch`, as far as the log is concerned. The caller checks
-    /// [`Liveness`](crate::bucket::liveness::Liveness) after it.
+    /// [`Liveness`](crate::bucket::ownership::heartbeat::Liveness) after it.
     pub async fn confirm_start<R: Replica>(&self, view: &mut View<R>, epoch: u64, sent_at: u64) -> Result<bool, Halt> {
         if self.port.now_ms().saturating_sub(sent_at) > self.times.slow_ms {
             self.read_on(view).await?;

@@ -3,10 +3,10 @@
 
 use crate::base::id::Seq;
 use crate::bucket::instance::Instance;
+use crate::bucket::log::view::View;
 use crate::bucket::names;
 use crate::bucket::port::{Halt, Port};
 use crate::bucket::replica::Replica;
-use crate::bucket::view::View;
 use crate::bucket::{Expect, Meta};
 
 /// Acknowledged segments that are to be joined.

@@ -21,9 +21,9 @@ pub struct View<R> {
     /// When the last create of a segment was sent.
     pub sent_at: u64,
     /// Segments that began work, and whose markers may still exist.
-    pub(super) openings: Vec<Seq>,
+    pub(in crate::bucket) openings: Vec<Seq>,
     /// The first events of the segments behind the last joined ones.
-    pub(super) loose: Vec<Seq>,
+    pub(in crate::bucket) loose: Vec<Seq>,
     /// This view is not to be used any more: the task does not exist, or the result of a request is unknown. Another view reads the log
     /// anew.
     pub is_unloaded: bool,
@@ -63,7 +63,7 @@ impl<R: Replica> View<R> {
 
 /// Lines of a log that are acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Segment {
+pub(in crate::bucket) struct Segment {
     pub first: Seq,
     pub last: Seq,
     pub lines: Arc<[u8]>,
@@ -88,7 +88,7 @@ impl<P: Port> Instance<P> {
     }
 
     /// Applies a segment that follows the tail.
-    pub(super) fn take<R: Replica>(&self, view: &mut View<R>, segment: &Segment) -> Result<(), Halt> {
+    pub(in crate::bucket) fn take<R: Replica>(&self, view: &mut View<R>, segment: &Segment) -> Result<(), Halt> {
         debug_assert_eq!(segment.first, view.tail.next());
         let applied = match view.replica.apply(segment.first, &segment.lines) {
             Ok(applied) => applied,

@@ -2,10 +2,10 @@
 
 use crate::base::id::Seq;
 use crate::bucket::instance::Instance;
+use crate::bucket::log::view::{Segment, View};
 use crate::bucket::names;
 use crate::bucket::port::{Halt, Port};
 use crate::bucket::replica::Replica;
-use crate::bucket::view::{Segment, View};
 use crate::limits::store::LOADED_AT_ONCE;
 
 /// What reading on found.
@@ -27,7 +27,7 @@ impl<P: Port> Instance<P> {
 
     /// Reads on behind the segments `found`, which follow the view's tail. Nothing is applied before it is certain that the names
     /// were not freed before they were read.
-    pub(super) async fn read_behind<R: Replica>(
+    pub(in crate::bucket) async fn read_behind<R: Replica>(
         &self,
         view: &mut View<R>,
         mut found: Vec<Segment>,
@@ -65,11 +65,11 @@ impl<P: Port> Instance<P> {
     }
 
     /// Whether the task has an entry: if not, it does not exist, whatever other names there are.
-    pub(super) async fn has_entry<R: Replica>(&self, view: &View<R>) -> Result<bool, Halt> {
+    pub(in crate::bucket) async fn has_entry<R: Replica>(&self, view: &View<R>) -> Result<bool, Halt> {
         self.exists(view.entry.as_deref()).await
     }
 
-    pub(super) async fn exists(&self, entry: Option<&str>) -> Result<bool, Halt> {
+    pub(in crate::bucket) async fn exists(&self, entry: Option<&str>) -> Result<bool, Halt> {
         match entry {
             _ if !self.rules.entry_checked => Ok(true),
             Some(entry) => Ok(self.get(entry).await?.0.is_some()),
