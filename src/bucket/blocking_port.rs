@@ -7,7 +7,7 @@ use crate::bucket::{Answer, Bucket, Deletion, Expect, List, Meta, Object, Page, 
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// A port as the program has it, whose clock moves only when it waits.
+/// A blocking port, as in the program. Its clock moves only when the port waits.
 pub(super) struct Blocking<'a> {
     bucket: &'a MemoryBucket,
     pub(super) now_ms: Cell<u64>,
@@ -15,7 +15,7 @@ pub(super) struct Blocking<'a> {
 }
 
 impl<'a> Blocking<'a> {
-    /// A port that gives up at the first failure.
+    /// A port that makes one attempt of each request.
     pub(super) fn at(bucket: &'a MemoryBucket) -> Blocking<'a> {
         Blocking { bucket, now_ms: Cell::new(0), tries: 1 }
     }

@@ -1,4 +1,5 @@
-//! What lists say of tasks, and the content that their logs name. Neither decides anything: a summary may be older than its task.
+//! The index, which has a summary of each task for lists, and the blobs that logs refer to. The protocol does not depend on either: a
+//! summary may be older than its task.
 
 use crate::base::id::{Seq, TaskId};
 use crate::bucket::instance::Instance;
@@ -6,11 +7,11 @@ use crate::bucket::port::{Halt, Port};
 use crate::bucket::{Entry, Expect, List, Meta, Object, Put, Version, names};
 use std::sync::Arc;
 
-/// The keys of a summary's metadata: the summary, and the position in the log that it was made at.
+/// The keys of a summary's metadata: the summary, and the last event of the log that it includes.
 const BRIEF: &str = "brief";
 const SEQ: &str = "seq";
 
-/// A summary as the index has it.
+/// The summary of a task in the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     pub task: TaskId,
@@ -20,11 +21,11 @@ pub struct Summary {
     pub version: Version,
 }
 
-/// What became of an object for other programs.
+/// The result of replacing an object that other programs read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replaced {
     pub is_written: bool,
-    /// The version that is there now, if there is one.
+    /// The version of the object afterwards, if it exists.
     pub version: Option<Version>,
 }
 
@@ -50,9 +51,9 @@ impl<P: Port> Instance<P> {
         Ok(listed.entries.into_iter().filter_map(entry).collect())
     }
 
-    /// Writes the summary of a task at a position of its log, in place of the version that was last seen. A newer one is left alone. Returns the
-    /// version that is there now, if it is known.
-    pub async fn summarize(
+    /// Writes the summary of a task as of event `seq`, in place of the version that this process last saw. A newer summary is kept. Returns
+    /// the version of the summary afterwards, if it is known.
+    pub async fn write_summary(
         &self,
         task: &TaskId,
         brief: &str,
@@ -64,11 +65,11 @@ impl<P: Port> Instance<P> {
         let mut expect = seen.map_or(Expect::Absent, Expect::Version);
         for _ in 0..2 {
             let answer = self.port.put(&name, &Arc::default(), &meta, &expect).await;
-            if let Put::Made(version) = answer.map_err(|trouble| Halt::Unavailable(trouble.message))?.value {
+            if let Put::Written(version) = answer.map_err(|error| Halt::Unavailable(error.message))?.value {
                 return Ok(Some(version));
             }
             let list = List { prefix: name.clone(), ..List::default() };
-            let page = self.port.list(&list).await.map_err(|trouble| Halt::Unavailable(trouble.message))?.value;
+            let page = self.port.list(&list).await.map_err(|error| Halt::Unavailable(error.message))?.value;
             let known = page.entries.iter().find(|entry| entry.name == name).and_then(Summary::of);
             match known {
                 Some(known) if known.seq >= seq => return Ok(Some(known.version)),
@@ -80,32 +81,32 @@ impl<P: Port> Instance<P> {
         Ok(None)
     }
 
-    /// Deletes the summary of a task, in one attempt: its removal deletes what is left.
-    pub async fn unsummarize(&self, task: &TaskId) {
+    /// Deletes the summary of a task in one attempt. If that fails, the removal of the task deletes the summary.
+    pub async fn delete_summary(&self, task: &TaskId) {
         let _ = self.port.delete(&names::summary(task), None).await;
     }
 
-    /// Writes an object that only tells other programs of a task, in place of the version that was last seen. If another instance has written it
-    /// meanwhile it is left alone.
+    /// Writes an object that only other programs read, in place of the version that this process last saw. Does nothing if another instance
+    /// has written the object meanwhile.
     pub async fn replace(&self, name: &str, bytes: Vec<u8>, seen: Option<Version>) -> Result<Replaced, Halt> {
         let expect = seen.map_or(Expect::Absent, Expect::Version);
         let put = self.port.put(name, &bytes.into(), &Meta::new(), &expect).await;
-        match put.map_err(|trouble| Halt::Unavailable(trouble.message))?.value {
-            Put::Made(version) => Ok(Replaced { is_written: true, version: Some(version) }),
-            Put::Refused => {
+        match put.map_err(|error| Halt::Unavailable(error.message))?.value {
+            Put::Written(version) => Ok(Replaced { is_written: true, version: Some(version) }),
+            Put::PreconditionFailed => {
                 let found = self.get(name).await?.0;
                 Ok(Replaced { is_written: false, version: found.map(|object| object.version) })
             }
         }
     }
 
-    /// Stores content that the log of a task names. It is the same whoever stores it.
-    pub async fn keep(&self, task: &TaskId, sha256: &str, bytes: &Arc<[u8]>) -> Result<(), Halt> {
+    /// Stores a blob that the log of a task refers to. Its name is the hash of its content.
+    pub async fn store_blob(&self, task: &TaskId, sha256: &str, bytes: &Arc<[u8]>) -> Result<(), Halt> {
         self.create(&names::blob(task, sha256), bytes, &Meta::new()).await
     }
 
-    /// Content that the log of a task names.
-    pub async fn kept(&self, task: &TaskId, sha256: &str) -> Result<Option<Object>, Halt> {
+    /// Reads a blob that the log of a task refers to.
+    pub async fn read_blob(&self, task: &TaskId, sha256: &str) -> Result<Option<Object>, Halt> {
         Ok(self.get(&names::blob(task, sha256)).await?.0)
     }
 }
@@ -123,16 +124,16 @@ mod tests {
         let bucket = MemoryBucket::new();
         let instance = |id: &str| Instance::new(Blocking::at(&bucket), id.into(), Times::default());
         let (a, b, task) = (instance("a"), instance("b"), TaskId::from("t"));
-        let first = block_on(a.summarize(&task, "{\"n\":1}", Seq(1), None)).unwrap();
-        // It has never seen the index, and its summary is newer.
-        let second = block_on(b.summarize(&task, "{\"n\":9}", Seq(9), None)).unwrap();
-        assert_eq!(block_on(a.summarize(&task, "{\"n\":5}", Seq(5), first)).unwrap(), second);
+        let first = block_on(a.write_summary(&task, "{\"n\":1}", Seq(1), None)).unwrap();
+        // `b` has never read the index, and its summary is newer.
+        let second = block_on(b.write_summary(&task, "{\"n\":9}", Seq(9), None)).unwrap();
+        assert_eq!(block_on(a.write_summary(&task, "{\"n\":5}", Seq(5), first)).unwrap(), second);
         let all = block_on(a.summaries()).unwrap();
         assert_eq!(
             all.iter().map(|summary| (summary.brief.as_str(), summary.seq)).collect::<Vec<_>>(),
             [("{\"n\":9}", Seq(9))]
         );
-        block_on(a.unsummarize(&task));
+        block_on(a.delete_summary(&task));
         assert_eq!(block_on(b.summaries()).unwrap(), []);
     }
 }

@@ -1,13 +1,13 @@
-//! One instance: its id, its times, and requests that are tried again until they are answered.
+//! One instance: its id, its times, and requests that are repeated until they are answered.
 
 use crate::bucket::port::{Halt, Port};
 use crate::bucket::replica::InstanceId;
-use crate::bucket::{Entry, Expect, List, Meta, Object, Trouble, TroubleKind};
+use crate::bucket::{BucketError, BucketErrorKind, Entry, Expect, List, Meta, Object};
 use crate::limits::store::*;
 use std::sync::Arc;
 
-/// One instance's side of the protocol. The procedures are in the other files of this folder; those that take a
-/// [`View`](crate::bucket::log::view::View) need it exclusively, because a process has at most one procedure under way per task.
+/// One instance's side of the protocol. Its procedures are in the other files of this folder. Those that take a
+/// [`View`](crate::bucket::log::view::View) need it exclusively, because a process runs at most one procedure per task at a time.
 pub struct Instance<P> {
     pub port: P,
     pub id: InstanceId,
@@ -28,7 +28,7 @@ pub struct Times {
     pub grace_ms: u64,
     /// How long after its deletion a task is removed.
     pub removal_ms: u64,
-    /// Segments per joined object.
+    /// Segments per compacted object.
     pub compacted_segments: usize,
 }
 
@@ -68,18 +68,19 @@ impl Times {
     }
 }
 
-/// Rules of the protocol that the simulation leaves out, one at a time, to show that it notices. The program has all of them.
+/// Rules of the protocol that the simulation turns off, one at a time, to prove that it detects the resulting errors. The program applies
+/// all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Who has not known the tail of a log for a while looks at the task's entry before he believes an answer.
+    /// An instance that has not checked the end of a log for a while reads the task's entry before it trusts a response about the log.
     pub entry_checked: bool,
-    /// Removal begins with the entry, and takes the log lowest first.
+    /// Removal deletes the entry first, and the log from its beginning.
     pub entry_removed_first: bool,
-    /// Markers have the position of what they stand for in their names.
+    /// The name of a marker contains the number of the segment that began the work.
     pub numbered_markers: bool,
-    /// Who finds a number of an inbox taken compares the bytes.
+    /// If a number of an inbox is in use, the sender compares the bytes.
     pub inbox_compared: bool,
-    /// A log that names us as the owner of a task that we do not hold is a won claim.
+    /// If a log names this instance as the owner although its view has no epoch, an earlier claim has succeeded.
     pub own_claims_adopted: bool,
 }
 
@@ -100,23 +101,23 @@ impl<P: Port> Instance<P> {
         Instance { port, id, times, rules: Rules::default() }
     }
 
-    /// Whether the tail of a log was known so recently that none of its names can have been freed since.
-    pub fn is_fresh(&self, known_at: Option<u64>) -> bool {
-        known_at.is_some_and(|at| self.port.now_ms().saturating_sub(at) <= self.times.fresh_ms)
+    /// Whether the end of a log was checked so recently that its task cannot have been removed since.
+    pub fn is_fresh(&self, tail_checked_at: Option<u64>) -> bool {
+        tail_checked_at.is_some_and(|at| self.port.now_ms().saturating_sub(at) <= self.times.fresh_ms)
     }
 
-    /// Waits before attempt `tries + 1` of a request: at random up to a time that doubles with each attempt.
-    pub(in crate::bucket) async fn wait(&self, trouble: Option<&Trouble>, tries: u32) -> Result<(), Halt> {
-        let kind = trouble.map_or(TroubleKind::Unknown, |trouble| trouble.kind);
-        if let Some(trouble) = trouble {
-            self.port.report(trouble);
+    /// Waits before attempt `tries + 1` of a request: a random time below a limit that doubles with each attempt.
+    pub(in crate::bucket) async fn back_off(&self, error: Option<&BucketError>, tries: u32) -> Result<(), Halt> {
+        let kind = error.map_or(BucketErrorKind::Unknown, |error| error.kind);
+        if let Some(error) = error {
+            self.port.report(error);
         }
-        let message = || trouble.map_or("the bucket does not answer".to_owned(), Trouble::to_string);
-        if kind == TroubleKind::Damaged && tries >= DAMAGED_TRIES {
+        let message = || error.map_or("the bucket does not answer".to_owned(), BucketError::to_string);
+        if kind == BucketErrorKind::Damaged && tries >= DAMAGED_TRIES {
             return Err(Halt::Damaged(message()));
         }
-        // Somebody has to change something first, and whoever waits has to be told.
-        let is_refused = matches!(kind, TroubleKind::Forbidden | TroubleKind::Unsupported);
+        // An operator has to change something first, so the caller gets the error at once.
+        let is_refused = matches!(kind, BucketErrorKind::Forbidden | BucketErrorKind::Unsupported);
         if is_refused || self.port.gives_up(tries) {
             return Err(Halt::Unavailable(message()));
         }
@@ -125,30 +126,31 @@ impl<P: Port> Instance<P> {
         Ok(())
     }
 
-    /// An object, and when the attempt that was answered was sent.
+    /// Reads an object. Also returns when the answered attempt was sent.
     pub(in crate::bucket) async fn get(&self, name: &str) -> Result<(Option<Object>, u64), Halt> {
         let mut tries = 0;
         loop {
             let sent_at = self.port.now_ms();
             match self.port.get(name).await {
                 Ok(answer) => return Ok((answer.value, sent_at)),
-                Err(trouble) => {
+                Err(error) => {
                     tries += 1;
-                    self.wait(Some(&trouble), tries).await?;
+                    self.back_off(Some(&error), tries).await?;
                 }
             }
         }
     }
 
-    /// Creates an object that only we create, or that is the same whoever creates it. Afterwards it exists.
+    /// Creates an object that only this instance creates, or whose content is the same whichever instance creates it. Succeeds if the object
+    /// exists already.
     pub(in crate::bucket) async fn create(&self, name: &str, bytes: &Arc<[u8]>, meta: &Meta) -> Result<(), Halt> {
         let mut tries = 0;
         loop {
             match self.port.put(name, bytes, meta, &Expect::Absent).await {
                 Ok(_) => return Ok(()),
-                Err(trouble) => {
+                Err(error) => {
                     tries += 1;
-                    self.wait(Some(&trouble), tries).await?;
+                    self.back_off(Some(&error), tries).await?;
                 }
             }
         }
@@ -159,20 +161,20 @@ impl<P: Port> Instance<P> {
         loop {
             match self.port.delete(name, None).await {
                 Ok(_) => return Ok(()),
-                Err(trouble) => {
+                Err(error) => {
                     tries += 1;
-                    self.wait(Some(&trouble), tries).await?;
+                    self.back_off(Some(&error), tries).await?;
                 }
             }
         }
     }
 
-    /// All objects whose names begin with `prefix`, behind the name `after`.
+    /// All objects whose names begin with `prefix` and sort after `after`.
     pub(in crate::bucket) async fn list(&self, prefix: &str, after: Option<String>) -> Result<Listed, Halt> {
         self.list_all(List { prefix: prefix.to_owned(), after, folders: false }).await
     }
 
-    /// The names below a prefix up to the next `/`.
+    /// The folders directly below a prefix.
     pub(in crate::bucket) async fn folders(&self, prefix: &str) -> Result<Vec<String>, Halt> {
         let list = List { prefix: prefix.to_owned(), after: None, folders: true };
         Ok(self.list_all(list).await?.folders)
@@ -185,9 +187,9 @@ impl<P: Port> Instance<P> {
             let page = loop {
                 match self.port.list(&list).await {
                     Ok(page) => break page,
-                    Err(trouble) => {
+                    Err(error) => {
                         tries += 1;
-                        self.wait(Some(&trouble), tries).await?;
+                        self.back_off(Some(&error), tries).await?;
                     }
                 }
             };
@@ -207,7 +209,7 @@ impl<P: Port> Instance<P> {
 pub struct Listed {
     pub entries: Vec<Entry>,
     pub folders: Vec<String>,
-    /// The store's clock at the first page. An age by it is never too large.
+    /// The store's clock at the earliest page, so that no computed age is too large.
     pub unix_ms: u64,
 }
 

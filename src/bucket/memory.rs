@@ -1,15 +1,16 @@
-//! A bucket in memory, for tests and for hosts that embed the server without a store. It can lose requests and answers, and carry
-//! requests out twice or late, as networks and object stores do.
+//! A bucket in memory, for tests and for hosts that embed the server without a store. It can lose requests and responses, and execute
+//! requests twice or late, as networks and object stores do.
 
 use crate::base::lock::lock;
 use crate::bucket::{
-    Answer, Bucket, Dated, Deletion, Entry, Expect, List, Meta, Object, Page, Put, Trouble, TroubleKind, Version,
+    Answer, Bucket, BucketError, BucketErrorKind, Dated, Deletion, Entry, Expect, List, Meta, Object, Page, Put,
+    Version,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
-/// A bucket in memory. Its clock stands still unless [`MemoryBucket::set_time`] moves it, and goes on by a millisecond with every request.
+/// A bucket in memory. Its clock advances by a millisecond with every request, and when [`MemoryBucket::set_time`] sets it.
 #[derive(Default)]
 pub struct MemoryBucket {
     state: Mutex<State>,
@@ -23,8 +24,8 @@ struct State {
     requests: u64,
     page_entries: Option<usize>,
     plan: Option<Plan>,
-    /// Requests that are still to be carried out, each at the request with this number.
-    late: VecDeque<(u64, Request)>,
+    /// Delayed requests. Each is executed when the bucket receives the request with this number.
+    delayed: VecDeque<(u64, Request)>,
 }
 
 type Plan = Box<dyn FnMut(&Request) -> Option<Fault> + Send>;
@@ -36,19 +37,19 @@ struct Stored {
     created_unix_ms: u64,
 }
 
-/// What happens to a request instead of an answer.
+/// A fault of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It does not arrive.
+    /// The request does not arrive.
     LostRequest,
-    /// It is carried out, but nobody learns that.
+    /// The request is executed, but the response is lost.
     LostAnswer,
-    /// It is carried out and answered, and carried out again after so many other requests.
+    /// The request is executed and answered, and executed again after so many other requests.
     Twice { after: u64 },
-    /// It is carried out after so many other requests, and nobody learns that.
+    /// The request is executed after so many other requests, without a response.
     Late { after: u64 },
-    /// It is not carried out, and the store says why.
-    Refused(TroubleKind),
+    /// The request is not executed, and the response is an error.
+    Refused(BucketErrorKind),
 }
 
 /// An operation of a [`Bucket`] as a value.
@@ -74,7 +75,7 @@ impl MemoryBucket {
         MemoryBucket::default()
     }
 
-    /// A bucket that asks `plan` before each request what goes wrong with it.
+    /// A bucket that calls `plan` for the fault of each request.
     pub fn with_faults(plan: impl FnMut(&Request) -> Option<Fault> + Send + 'static) -> MemoryBucket {
         let bucket = MemoryBucket::new();
         lock(&bucket.state).plan = Some(Box::new(plan));
@@ -92,14 +93,14 @@ impl MemoryBucket {
         lock(&self.state).unix_ms = unix_ms;
     }
 
-    /// What the clock of the store says.
+    /// The time of the store's clock.
     pub fn time(&self) -> u64 {
         lock(&self.state).unix_ms
     }
 
-    /// Carries a request out, without faults.
-    pub fn carry_out(&self, request: &Request) -> Response {
-        lock(&self.state).carry_out(request)
+    /// Executes a request without faults.
+    pub fn execute(&self, request: &Request) -> Response {
+        lock(&self.state).execute(request)
     }
 
     /// The names of all objects, and their bytes.
@@ -112,7 +113,7 @@ impl MemoryBucket {
         let mut state = lock(&self.state);
         state.requests += 1;
         state.unix_ms += 1;
-        state.carry_out_late();
+        state.execute_delayed();
         let fault = match &mut state.plan {
             Some(plan) => plan(&request),
             None => None,
@@ -120,43 +121,43 @@ impl MemoryBucket {
         let due = |after: u64| state.requests + after;
         match fault {
             Some(Fault::LostRequest) => return Err(lost()),
-            Some(Fault::Refused(kind)) => return Err(Trouble { kind, ..lost() }),
+            Some(Fault::Refused(kind)) => return Err(BucketError { kind, ..lost() }),
             Some(Fault::Late { after }) => {
                 let due = due(after);
-                state.late.push_back((due, request));
+                state.delayed.push_back((due, request));
                 return Err(lost());
             }
             Some(Fault::LostAnswer) => {
-                state.carry_out(&request);
+                state.execute(&request);
                 return Err(lost());
             }
             Some(Fault::Twice { after }) => {
                 let due = due(after);
-                state.late.push_back((due, request.clone()));
+                state.delayed.push_back((due, request.clone()));
             }
             None => {}
         }
-        let value = state.carry_out(&request);
+        let value = state.execute(&request);
         Ok(Dated { value, unix_ms: state.unix_ms })
     }
 }
 
-fn lost() -> Trouble {
-    Trouble { kind: TroubleKind::Unknown, message: "the bucket did not answer".to_owned() }
+fn lost() -> BucketError {
+    BucketError { kind: BucketErrorKind::Unknown, message: "the bucket did not answer".to_owned() }
 }
 
 impl State {
-    fn carry_out_late(&mut self) {
+    fn execute_delayed(&mut self) {
         let requests = self.requests;
-        let (due, late): (VecDeque<_>, VecDeque<_>) =
-            std::mem::take(&mut self.late).into_iter().partition(|(due, _)| *due <= requests);
-        self.late = late;
+        let (due, delayed): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.delayed).into_iter().partition(|(due, _)| *due <= requests);
+        self.delayed = delayed;
         for (_, request) in due {
-            self.carry_out(&request);
+            self.execute(&request);
         }
     }
 
-    fn carry_out(&mut self, request: &Request) -> Response {
+    fn execute(&mut self, request: &Request) -> Response {
         match request {
             Request::Get { name } => Response::Get(self.objects.get(name).map(Stored::object)),
             Request::Put { name, bytes, meta, expect } => Response::Put(self.put(name, bytes, meta, expect)),
@@ -172,23 +173,23 @@ impl State {
             (Expect::Absent, Some(_)) | (Expect::Version(_), None) => false,
         };
         if !expected {
-            return Put::Refused;
+            return Put::PreconditionFailed;
         }
         self.versions += 1;
         let stored =
             Stored { bytes: bytes.clone(), meta: meta.clone(), version: self.versions, created_unix_ms: self.unix_ms };
         let version = stored.version();
         self.objects.insert(name.to_owned(), stored);
-        Put::Made(version)
+        Put::Written(version)
     }
 
     fn delete(&mut self, name: &str, version: Option<&Version>) -> Deletion {
         let other = |stored: &Stored| version.is_some_and(|version| stored.version() != *version);
         if self.objects.get(name).is_some_and(other) {
-            return Deletion::Refused;
+            return Deletion::PreconditionFailed;
         }
         self.objects.remove(name);
-        Deletion::Gone
+        Deletion::Deleted
     }
 
     fn list(&self, list: &List) -> Page {
@@ -246,7 +247,7 @@ impl Stored {
     }
 }
 
-/// Declares an operation of [`Bucket`] by its request and its response.
+/// Unpacks the response to an operation of [`Bucket`].
 macro_rules! operation {
     ($response:path, $answer:expr) => {
         $answer.map(|answer| match answer.value {

@@ -1,12 +1,12 @@
 //! Tasks in a bucket of an object store, shared by several instances. Pure: the clients that speak to Google Cloud Storage and S3 are
 //! in `shell/bucket`.
 //!
-//! A [`Bucket`] has four operations. Everything that instances agree on rests on one of them: a [`Bucket::put`] that expects
-//! [`Expect::Absent`] succeeds for exactly one of all that try it. Nothing of ours decides who is alive.
+//! A [`Bucket`] has four operations. Instances agree by one of them: of all [`Bucket::put`] requests for a name that expect
+//! [`Expect::Absent`], exactly one succeeds. There is no other coordination between instances.
 //!
 //! The procedures of the protocol are methods of [`Instance`](instance::Instance), written as `async fn` over a [`Port`](port::Port): the
 //! operations of the bucket, a clock, waiting and random numbers. There is no async runtime: in the program every operation of the port blocks the
-//! worker thread that called it and is ready at once, so [`block_on`](port::block_on) polls a procedure a single time. In
+//! worker thread that called it, and its future is ready at once, so [`block_on`](port::block_on) polls a procedure a single time. In
 //! `tests/store_sim.rs` the operations are pending until a scheduler with a seed carries them out, loses them or delays them, so that several
 //! instances take turns at every request. Both run the same code, and the protocol that was simulated is the one that runs.
 //!
@@ -40,7 +40,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// An object store. Every method blocks, for [`ATTEMPT_MS`] at most, and makes a single attempt: who calls it knows what an unknown result means for him.
+/// An object store. Every method blocks for at most [`ATTEMPT_MS`] and makes a single attempt. The caller decides whether to repeat it, because
+/// only the caller knows what an unknown result means.
 pub trait Bucket: Send + Sync {
     /// An object's content, or `None` if there is no object of this name.
     fn get(&self, name: &str) -> Answer<Option<Object>>;
@@ -54,35 +55,36 @@ pub trait Bucket: Send + Sync {
     /// The objects whose names begin with `list.prefix`, in the order of their names.
     fn list(&self, list: &List) -> Answer<Page>;
 
-    /// Whether lists give the metadata of objects. If not, an object that has metadata has it as its body: see [`meta_of_body`].
+    /// Whether lists contain the metadata of objects. If not, the body of an object that has metadata is that metadata: see [`meta_of_body`].
     fn lists_metadata(&self) -> bool {
         true
     }
 }
 
-/// The longest that one attempt takes.
+/// The time limit of one attempt.
 pub const ATTEMPT_MS: u64 = 10_000;
 
-/// The result of one attempt, and what the store's clock said.
-pub type Answer<T> = Result<Dated<T>, Trouble>;
+/// The result of one attempt, with the time of the store's clock.
+pub type Answer<T> = Result<Dated<T>, BucketError>;
 
-/// A value with the `Date` of the answer that brought it. Ages are measured by the store's clock alone.
+/// A value with the `Date` of the response that contained it. Ages of objects are measured by the store's clock only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dated<T> {
     pub value: T,
     pub unix_ms: u64,
 }
 
-/// Custom metadata. It is what lists give without reading the objects.
+/// Custom metadata of an object. Lists contain it, so that the objects need not be read.
 pub type Meta = BTreeMap<String, String>;
 
-/// The metadata that is the body of an object. A store whose lists have no metadata (S3) writes it there if the object has no bytes, and
-/// gives entries with empty metadata. `None` if the body is something else.
+/// Parses the metadata that is stored as the body of an object. For a store whose lists have no metadata (S3), the client writes the
+/// metadata of an object without bytes into its body, and lists have entries with empty metadata. `None` if the body is not metadata.
 pub fn meta_of_body(body: &[u8]) -> Option<Meta> {
     if body.is_empty() { Some(Meta::new()) } else { serde_json::from_slice(body).ok() }
 }
 
-/// What one state of an object is called: a generation, or an entity tag. Equal only for equal states of one name.
+/// The version of an object: a generation (Google Cloud Storage) or an entity tag (S3). Two versions of one name are equal only if the object
+/// has the same content.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Version(pub String);
 
@@ -92,37 +94,37 @@ pub struct Object {
     pub version: Version,
 }
 
-/// What must be true of a name so that it is written.
+/// The precondition of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expect {
     Any,
-    /// Nothing has this name.
+    /// No object has this name.
     Absent,
-    /// The object is in this state.
+    /// The object has this version.
     Version(Version),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Put {
-    Made(Version),
-    /// What was expected is not so. Nothing was written.
-    Refused,
+    Written(Version),
+    /// Nothing was written.
+    PreconditionFailed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
-    /// There is no object of this name now.
-    Gone,
-    /// The object is in another state. It was left alone.
-    Refused,
+    /// No object has this name any more, or none had it.
+    Deleted,
+    /// The object has another version and was not deleted.
+    PreconditionFailed,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct List {
     pub prefix: String,
-    /// Only names behind this one.
+    /// Only names that sort after this one.
     pub after: Option<String>,
-    /// Names that contain a `/` behind the prefix are given once, up to it, as [`Page::folders`].
+    /// Group names that have a `/` after the prefix: each part up to that `/` is listed once, in [`Page::folders`].
     pub folders: bool,
 }
 
@@ -130,7 +132,7 @@ pub struct List {
 pub struct Page {
     pub entries: Vec<Entry>,
     pub folders: Vec<String>,
-    /// What to give as [`List::after`] to get the next page; `None` at the end.
+    /// The [`List::after`] of the next page; `None` on the last page.
     pub next: Option<String>,
 }
 
@@ -143,30 +145,37 @@ pub struct Entry {
     pub created_unix_ms: u64,
 }
 
-/// Why an attempt brought no result.
+/// Why an attempt has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    pub kind: TroubleKind,
-    /// What failed, for people: without credentials.
+pub struct BucketError {
+    pub kind: BucketErrorKind,
+    /// What failed, for people. Contains no credentials.
     pub message: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TroubleKind {
-    /// The store refused it for now, or was not reached, or its answer broke off: whether a write was done is unknown. Again later.
+pub enum BucketErrorKind {
+    /// The store refused the request temporarily, was not reached, or its response was incomplete. It is unknown whether a write was
+    /// done. Worth trying again.
     Unknown,
-    /// The credentials do not allow it. Somebody has to change that; it is tried again, but rarely.
+    /// The credentials do not allow the request. An operator has to change that, so it is tried again only rarely.
     Forbidden,
     /// There is no such bucket, or the store does not know the operation.
     Unsupported,
-    /// What came or went is not what was sent, or the store calls the request wrong.
+    /// The received bytes are not the bytes that were sent, or the store says that the request is invalid.
     Damaged,
 }
 
-impl fmt::Display for Trouble {
+impl BucketError {
+    pub fn new(kind: BucketErrorKind, message: impl Into<String>) -> BucketError {
+        BucketError { kind, message: message.into() }
+    }
+}
+
+impl fmt::Display for BucketError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Trouble {}
+impl std::error::Error for BucketError {}

@@ -1,10 +1,10 @@
-//! The names of objects. Numbers have twelve digits, so that lists are in the order of the numbers.
+//! The names of objects. Numbers have twelve digits, so that lists, which are in the order of names, are in the order of numbers.
 
 use crate::base::id::{ContextId, Seq, Subject, TaskId, Tenant};
 use crate::base::json;
 use crate::task::log::blob::sha256;
 
-/// Everything of tasks but their entries, markers and summaries.
+/// All objects of tasks except their entries, markers and summaries.
 pub const TASKS: &str = "tasks/";
 
 /// Markers of unfinished work.
@@ -13,7 +13,7 @@ pub const OPEN: &str = "open/";
 /// The entries of tasks in their contexts.
 pub const CONTEXTS: &str = "contexts/";
 
-/// What lists say of tasks.
+/// Summaries of tasks for lists.
 pub const INDEX: &str = "index/";
 
 /// Heartbeats of instances.
@@ -29,17 +29,17 @@ pub fn log(task: &TaskId) -> String {
     format!("tasks/{task}/log/")
 }
 
-/// The prefix of everything of a task but its entry, its markers and its summary.
+/// The prefix of all objects of a task except its entry, its markers and its summary.
 pub fn task(task: &TaskId) -> String {
     format!("tasks/{task}/")
 }
 
-/// Several segments in one object.
+/// Several segments compacted into one object.
 pub fn compact(task: &TaskId, first: Seq, last: Seq) -> String {
     format!("{}{:012}-{:012}.jsonl", compacts(task), first.0, last.0)
 }
 
-/// The prefix of a task's joined segments.
+/// The prefix of a task's compacted objects.
 pub fn compacts(task: &TaskId) -> String {
     format!("tasks/{task}/compact/")
 }
@@ -60,7 +60,7 @@ pub fn inbox(task: &TaskId, n: u64) -> String {
     format!("tasks/{task}/inbox/{n:012}.json")
 }
 
-/// The folder of the tasks of a context. Names that clients choose are not in it.
+/// The folder of the entries of a context. It is a hash, so that it does not contain names that clients choose.
 pub fn context(tenant: &Tenant, owner: &Subject, context: &ContextId) -> String {
     let key = json::bytes(&(tenant, owner, context));
     format!("{CONTEXTS}{}/", sha256(&key))
@@ -77,7 +77,7 @@ pub fn entry_parts(entry: &str) -> Option<(&str, TaskId)> {
     Some((folder, TaskId::from(task)))
 }
 
-/// The marker of what a task began at `seq`.
+/// The marker of work that a task began at `seq`.
 pub fn marker(task: &TaskId, seq: Seq) -> String {
     format!("{}{:012}", markers(task), seq.0)
 }
@@ -93,17 +93,17 @@ pub fn marker_parts(name: &str) -> Option<(TaskId, Seq)> {
     Some((TaskId::from(task), number(seq)?))
 }
 
-/// Lines of an instance's audit, by the number of the first.
+/// Lines of an instance's audit log, by the number of the first line.
 pub fn audit(instance: &str, first: u64) -> String {
     format!("audit/{instance}/{first:012}.jsonl")
 }
 
-/// What lists say of a task.
+/// The summary of a task for lists.
 pub fn summary(task: &TaskId) -> String {
     format!("{INDEX}{task}")
 }
 
-/// Content that the log of a task names.
+/// Content that the log of a task refers to, by its hash.
 pub fn blob(task: &TaskId, sha256: &str) -> String {
     format!("tasks/{task}/blobs/{sha256}")
 }

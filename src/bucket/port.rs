@@ -1,6 +1,6 @@
-//! What the protocol needs from outside: the operations of the bucket, a clock, random numbers and waiting.
+//! What the protocol needs from its environment: the operations of the bucket, a clock, random numbers and waiting.
 
-use crate::bucket::{Answer, Deletion, Expect, List, Meta, Object, Page, Put, Trouble, Version};
+use crate::bucket::{Answer, BucketError, Deletion, Expect, List, Meta, Object, Page, Put, Version};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub trait Port {
     fn delete(&self, name: &str, version: Option<&Version>) -> impl Future<Output = Answer<Deletion>>;
     fn list(&self, list: &List) -> impl Future<Output = Answer<Page>>;
 
-    /// Several objects, in the order of the names. A port that has several threads reads them at the same time.
+    /// Reads several objects, in the order of the names. A port with several threads reads them concurrently.
     fn get_all(&self, names: &[String]) -> impl Future<Output = Vec<Answer<Option<Object>>>> {
         async move {
             let mut answers = Vec::with_capacity(names.len());
@@ -33,19 +33,19 @@ pub trait Port {
     /// A random number below `limit`.
     fn random(&self, limit: u64) -> u64;
 
-    /// Whether whoever waits for the operation that is under way does not wait any longer, after `tries` attempts of a request.
+    /// Whether the caller gives up after `tries` attempts of a request.
     fn gives_up(&self, tries: u32) -> bool;
 
-    /// A request failed and is tried again. For messages to the operator.
-    fn report(&self, _trouble: &Trouble) {}
+    /// Called when a request has failed and will be repeated, for messages to the operator.
+    fn report(&self, _trouble: &BucketError) {}
 }
 
-/// Why an operation ended without a result. A task that an append was under way for is unloaded; the log decides what became of it.
+/// Why a procedure ended without a result. If an append was under way, the view is unloaded, and the log shows later whether it succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Halt {
-    /// The bucket did not answer for as long as the caller wanted to wait.
+    /// The bucket did not answer within the attempts that the port allows, or refused the request.
     Unavailable(String),
-    /// The bucket contains something that no instance wrote. Somebody has to look at it.
+    /// The bucket contains something that no instance wrote. An operator has to look at it.
     Damaged(String),
 }
 

@@ -1,17 +1,17 @@
-//! What the protocol has to know of a task: a few facts of the fold of its log, and the lines that it writes itself.
+//! What the protocol needs to know about a task: a few facts that follow from its log, and the lines that the protocol itself writes.
 
 use crate::base::id::Seq;
 use crate::bucket::port::Halt;
 use std::fmt;
 use std::sync::Arc;
 
-/// The state of a task in this process: the fold of the segments that were read or written. The protocol does not know what the other lines
-/// mean.
+/// The state of a task in this process, folded from the segments that were read or written. The protocol interprets only the lines of
+/// [`StoreEvent`].
 pub trait Replica {
     /// The name of the task's entry, from its first segment. `None` if that segment does not create a task.
     fn entry(&self, first_segment: &[u8]) -> Option<String>;
 
-    /// Applies whole lines, the first of which is event `first`. They are acknowledged and may be shown.
+    /// Applies whole lines, the first of which is event `first`. The store has acknowledged them, so clients may see them.
     fn apply(&mut self, first: Seq, lines: &[u8]) -> Result<Applied, Halt>;
 
     fn status(&self) -> Status;
@@ -19,26 +19,27 @@ pub trait Replica {
     /// The line of an event, with its line break.
     fn line(&self, seq: Seq, event: &StoreEvent) -> Vec<u8>;
 
-    /// Another instance owns the task now. Everything that runs for it here ends.
+    /// Called when another instance owns the task. Everything that runs for the task in this process ends.
     fn fenced(&mut self);
 }
 
-/// A replica that also decides what happens next. In the program that is the event loop, which appends what it decides like all else.
-pub trait Decides: Replica {
-    /// Decides a request from the inbox on the state as it is: `heard` with number `n`, and what comes of the request, as lines from
-    /// `first` on. Tools that the request ends are stopped now, before the lines are sent.
-    fn hear(&mut self, first: Seq, n: u64, request: &[u8]) -> Vec<u8>;
+/// A replica that also handles the requests of an inbox. Only the simulation uses this: in the program the event loop handles requests and
+/// appends the resulting events itself.
+pub trait RequestHandler: Replica {
+    /// Handles a request from the inbox in the present state. Returns lines from event `first` on: `heard` with number `n`, and the events
+    /// that result from the request. Tools that the request ends are stopped before this returns.
+    fn handle_request(&mut self, first: Seq, n: u64, request: &[u8]) -> Vec<u8>;
 }
 
-/// What applied lines did.
+/// Whether applied lines began work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// They began a turn or something else that a marker stands for.
+    /// The lines began a turn or other work that has a marker.
     BeganWork,
     Other,
 }
 
-/// An event that the protocol writes. No dialect shows any.
+/// An event that the protocol writes. Clients do not see these events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
     /// The instance owns the task from here on.
@@ -54,13 +55,13 @@ pub struct Status {
     pub phase: Phase,
     /// The instance that the last `owned` names.
     pub owner: Option<InstanceId>,
-    /// That of the last `owned`; 0 before the first.
+    /// The epoch of the last `owned`; 0 before the first.
     pub epoch: u64,
-    /// The owner has given the task up since.
+    /// Whether the owner has released the task since.
     pub released: bool,
-    /// The number of the last request that was heard.
+    /// The number of the last request from the inbox that was handled (`heard`).
     pub heard: u64,
-    /// A webhook is still to be told something, or a timeout is due, although no turn is under way.
+    /// Whether a webhook delivery or a timeout is due although no turn is under way.
     pub due: bool,
 }
 
@@ -69,11 +70,11 @@ pub struct Status {
 pub enum Phase {
     /// It waits for a prompt.
     Rest,
-    /// A turn is under way, and everything in it waits for somebody's answer.
+    /// A turn is under way, and everything in it waits for an answer of a user.
     Paused,
     /// A turn is under way, or background processes or servers of a client belong to the task: only its owner has them.
     Working,
-    /// It takes no prompt any more.
+    /// It accepts no further prompts.
     Closed,
     Deleted,
 }
@@ -88,7 +89,7 @@ impl Status {
         }
     }
 
-    /// Whether nothing is under way and nothing is due.
+    /// Whether no work is under way or due.
     pub fn is_settled(&self) -> bool {
         matches!(self.phase, Phase::Rest | Phase::Closed) && !self.due
     }
@@ -98,7 +99,7 @@ impl Status {
     }
 }
 
-/// One start of the program. Random, so that no later start is taken for it.
+/// The id of one run of the program. Random, so that each run has its own.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InstanceId(Arc<str>);
 

@@ -1,7 +1,7 @@
 //! Which bucket the variables of the environment name.
 
 use crate::server::{Reply, start};
-use gemini_a2a::bucket::{Bucket, TroubleKind};
+use gemini_a2a::bucket::{Bucket, BucketErrorKind};
 use gemini_a2a::shell::bucket::{ConfigError, from_environment};
 use std::sync::Arc;
 use ureq::tls::TlsConfig;
@@ -38,9 +38,9 @@ fn an_emulator_gets_no_token_and_its_scheme_may_be_left_out() {
 fn a_bucket_of_google_needs_credentials_when_it_is_used() {
     let machine = start(|_| Reply::new(503, &[], ""));
     let set = [("A2A_GCS_BUCKET", "b"), ("GCE_METADATA_HOST", machine.as_str())];
-    let trouble = bucket(&set).expect("no error").expect("a bucket").get("n").expect_err("there is no token");
-    assert_eq!(trouble.kind, TroubleKind::Unknown);
-    assert!(trouble.message.contains("metadata server"), "{trouble}");
+    let error = bucket(&set).expect("no error").expect("a bucket").get("n").expect_err("there is no token");
+    assert_eq!(error.kind, BucketErrorKind::Unknown);
+    assert!(error.message.contains("metadata server"), "{error}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The client of Google Cloud Storage against recorded answers of Google's testbench.
 
 use crate::tape::{Body, Exchange, named, recorded, replay};
-use gemini_a2a::bucket::{Bucket, Deletion, Entry, Expect, List, Meta, Put, TroubleKind, Version};
+use gemini_a2a::bucket::{Bucket, BucketErrorKind, Deletion, Entry, Expect, List, Meta, Put, Version};
 use gemini_a2a::shell::bucket::agent;
 use gemini_a2a::shell::bucket::gcs::Gcs;
 use serde_json::Value;
@@ -27,11 +27,11 @@ fn redo(client: &Gcs, exchange: &Exchange) {
                 Some(generation) => Expect::Version(Version(generation.into())),
             };
             let done = client.put(object, &media.as_slice().into(), &meta, &expect);
-            let done = done.map(|done| done.value).map_err(|trouble| trouble.kind);
+            let done = done.map(|done| done.value).map_err(|error| error.kind);
             assert_eq!(done, expected_put(exchange), "{name}");
         }
         ("GET", _) if !object.is_empty() => {
-            let got = client.get(object).map(|got| got.value).map_err(|trouble| trouble.kind);
+            let got = client.get(object).map(|got| got.value).map_err(|error| error.kind);
             let got = got.map(|object| object.map(|object| (object.bytes.to_vec(), object.version.0)));
             assert_eq!(got, expected_get(exchange), "{name}");
         }
@@ -45,11 +45,11 @@ fn redo(client: &Gcs, exchange: &Exchange) {
         }
         ("DELETE", _) => {
             let version = generation.map(|generation| Version(generation.into()));
-            let done = client.delete(object, version.as_ref()).map(|done| done.value).map_err(|trouble| trouble.kind);
+            let done = client.delete(object, version.as_ref()).map(|done| done.value).map_err(|error| error.kind);
             let expected = match exchange.status() {
-                Some(200 | 204) => Ok(Deletion::Gone),
-                Some(404) if !is_bucket_missing(exchange) => Ok(Deletion::Gone),
-                Some(412) => Ok(Deletion::Refused),
+                Some(200 | 204) => Ok(Deletion::Deleted),
+                Some(404) if !is_bucket_missing(exchange) => Ok(Deletion::Deleted),
+                Some(412) => Ok(Deletion::PreconditionFailed),
                 _ => Err(kind(exchange)),
             };
             assert_eq!(done, expected, "{name}");
@@ -62,13 +62,13 @@ fn is_bucket_missing(exchange: &Exchange) -> bool {
     exchange.name.starts_with("missing-bucket")
 }
 
-fn kind(exchange: &Exchange) -> TroubleKind {
+fn kind(exchange: &Exchange) -> BucketErrorKind {
     match exchange.status() {
-        _ if exchange.is_incomplete() => TroubleKind::Unknown,
-        Some(401) => TroubleKind::Forbidden,
-        Some(404) => TroubleKind::Unsupported,
-        Some(408 | 429 | 500 | 502 | 503 | 504) => TroubleKind::Unknown,
-        Some(412) => TroubleKind::Damaged,
+        _ if exchange.is_incomplete() => BucketErrorKind::Unknown,
+        Some(401) => BucketErrorKind::Forbidden,
+        Some(404) => BucketErrorKind::Unsupported,
+        Some(408 | 429 | 500 | 502 | 503 | 504) => BucketErrorKind::Unknown,
+        Some(412) => BucketErrorKind::Damaged,
         other => panic!("{}: {other:?}", exchange.name),
     }
 }
@@ -77,19 +77,19 @@ fn json(exchange: &Exchange) -> Value {
     serde_json::from_slice(&exchange.body()).expect("JSON")
 }
 
-fn expected_put(exchange: &Exchange) -> Result<Put, TroubleKind> {
+fn expected_put(exchange: &Exchange) -> Result<Put, BucketErrorKind> {
     match exchange.status() {
         Some(200) if !exchange.is_incomplete() => {
-            Ok(Put::Made(Version(json(exchange)["generation"].as_str().expect("a generation").into())))
+            Ok(Put::Written(Version(json(exchange)["generation"].as_str().expect("a generation").into())))
         }
-        Some(412) if exchange.name != "create-wrong-crc32c" => Ok(Put::Refused),
+        Some(412) if exchange.name != "create-wrong-crc32c" => Ok(Put::PreconditionFailed),
         _ => Err(kind(exchange)),
     }
 }
 
-fn expected_get(exchange: &Exchange) -> Result<Option<(Vec<u8>, String)>, TroubleKind> {
+fn expected_get(exchange: &Exchange) -> Result<Option<(Vec<u8>, String)>, BucketErrorKind> {
     match exchange.status() {
-        _ if exchange.name == "get-media-corrupted" => Err(TroubleKind::Damaged),
+        _ if exchange.name == "get-media-corrupted" => Err(BucketErrorKind::Damaged),
         Some(200) if !exchange.is_incomplete() => {
             Ok(Some((exchange.body(), exchange.field("x-goog-generation").expect("a generation").into())))
         }
@@ -102,10 +102,10 @@ fn check_list(client: &Gcs, list: &List, exchange: &Exchange) {
     let name = &exchange.name;
     let listed = client.list(list).map(|page| page.value);
     if exchange.is_incomplete() || exchange.status() != Some(200) {
-        assert_eq!(listed.map_err(|trouble| trouble.kind), Err(kind(exchange)), "{name}");
+        assert_eq!(listed.map_err(|error| error.kind), Err(kind(exchange)), "{name}");
         return;
     }
-    let (listed, recorded) = (listed.unwrap_or_else(|trouble| panic!("{name}: {trouble}")), json(exchange));
+    let (listed, recorded) = (listed.unwrap_or_else(|error| panic!("{name}: {error}")), json(exchange));
     let texts = |value: &Value| value.as_array().into_iter().flatten().cloned().collect::<Vec<_>>();
     // The first of them is where the list begins, and ours begins behind it.
     let is_behind = |item: &&Value| list.after.as_deref().is_none_or(|after| item["name"].as_str() > Some(after));
@@ -137,9 +137,9 @@ fn an_object_is_created_once_and_dated_by_the_store() {
     let client = client("rec-bucket", &replay(create));
     let put = |bytes: &[u8]| client.put("obj/a", &bytes.into(), &Meta::new(), &Expect::Absent).expect("an answer");
     let made = put(b"first bytes\n");
-    assert_eq!((made.value, made.unix_ms), (Put::Made(Version("1794884071676".into())), crate::server::DATE_MS));
-    assert_eq!(put(b"first bytes\n").value, Put::Refused);
-    assert_eq!(put(b"other bytes\n").value, Put::Refused);
+    assert_eq!((made.value, made.unix_ms), (Put::Written(Version("1794884071676".into())), crate::server::DATE_MS));
+    assert_eq!(put(b"first bytes\n").value, Put::PreconditionFailed);
+    assert_eq!(put(b"other bytes\n").value, Put::PreconditionFailed);
     let object = client.get("obj/a").expect("an answer").value.expect("an object");
     assert_eq!((&object.bytes[..], object.version.0.as_str()), (&b"first bytes\n"[..], "1794884071676"));
 }
@@ -165,10 +165,10 @@ fn a_write_whose_answer_was_lost_is_found_by_reading() {
     let Body::Upload { media, .. } = lines[1].request.body.clone() else { panic!("an upload") };
     let Body::Upload { media: seed, .. } = lines[0].request.body.clone() else { panic!("an upload") };
     let put = |bytes: &[u8], expect: &Expect| client.put("fault/cas", &bytes.into(), &Meta::new(), expect);
-    let Ok(Put::Made(version)) = put(&seed, &Expect::Any).map(|made| made.value) else { panic!("it is made") };
+    let Ok(Put::Written(version)) = put(&seed, &Expect::Any).map(|made| made.value) else { panic!("it is made") };
     let expect = Expect::Version(version);
-    assert_eq!(put(&media, &expect).expect_err("it broke off").kind, TroubleKind::Unknown);
-    assert_eq!(put(&media, &expect).expect("an answer").value, Put::Refused);
+    assert_eq!(put(&media, &expect).expect_err("it broke off").kind, BucketErrorKind::Unknown);
+    assert_eq!(put(&media, &expect).expect("an answer").value, Put::PreconditionFailed);
     let object = client.get("fault/cas").expect("an answer").value.expect("an object");
     assert_eq!(object.bytes[..], media, "refused by its own write");
 }

@@ -1,6 +1,6 @@
 //! Against real programs, which `tests/interop/bucket.py` starts. Each test reads the variables that it sets.
 
-use gemini_a2a::bucket::{Bucket, Deletion, Expect, List, Meta, Put, TroubleKind, meta_of_body};
+use gemini_a2a::bucket::{Bucket, BucketErrorKind, Deletion, Expect, List, Meta, Put, meta_of_body};
 use gemini_a2a::shell::bucket::google::{Origin, STORAGE_SCOPE, Tokens};
 use gemini_a2a::shell::bucket::{ProbeError, from_environment, probe, probe_name};
 use std::path::PathBuf;
@@ -23,18 +23,18 @@ fn put(bucket: &dyn Bucket, name: &str, bytes: &[u8], expect: &Expect) -> Put {
 fn live_store() {
     let bucket = &*bucket();
     probe(bucket, &probe_name("live")).expect("the store has preconditions");
-    let Put::Made(first) = put(bucket, "t/log/1", b"one\n", &Expect::Absent) else { panic!("it is created") };
-    assert_eq!(put(bucket, "t/log/1", b"one\n", &Expect::Absent), Put::Refused);
+    let Put::Written(first) = put(bucket, "t/log/1", b"one\n", &Expect::Absent) else { panic!("it is created") };
+    assert_eq!(put(bucket, "t/log/1", b"one\n", &Expect::Absent), Put::PreconditionFailed);
     let object = bucket.get("t/log/1").expect("an answer").value.expect("it exists");
     assert_eq!((&object.bytes[..], &object.version), (&b"one\n"[..], &first));
-    let Put::Made(second) = put(bucket, "t/log/1", b"two\n", &Expect::Version(first.clone())) else {
+    let Put::Written(second) = put(bucket, "t/log/1", b"two\n", &Expect::Version(first.clone())) else {
         panic!("replaced")
     };
-    assert_eq!(put(bucket, "t/log/1", b"three\n", &Expect::Version(first.clone())), Put::Refused);
-    assert_eq!(put(bucket, "t/none", b"x", &Expect::Version(first.clone())), Put::Refused);
-    assert_eq!(bucket.delete("t/log/1", Some(&first)).expect("an answer").value, Deletion::Refused);
-    assert_eq!(bucket.delete("t/log/1", Some(&second)).expect("an answer").value, Deletion::Gone);
-    assert_eq!(bucket.delete("t/log/1", None).expect("an answer").value, Deletion::Gone);
+    assert_eq!(put(bucket, "t/log/1", b"three\n", &Expect::Version(first.clone())), Put::PreconditionFailed);
+    assert_eq!(put(bucket, "t/none", b"x", &Expect::Version(first.clone())), Put::PreconditionFailed);
+    assert_eq!(bucket.delete("t/log/1", Some(&first)).expect("an answer").value, Deletion::PreconditionFailed);
+    assert_eq!(bucket.delete("t/log/1", Some(&second)).expect("an answer").value, Deletion::Deleted);
+    assert_eq!(bucket.delete("t/log/1", None).expect("an answer").value, Deletion::Deleted);
     assert_eq!(bucket.get("t/log/1").expect("an answer").value, None);
     names(bucket);
     one_of_many(bucket);
@@ -45,7 +45,7 @@ fn live_store() {
 fn names(bucket: &dyn Bucket) {
     let names = ["n/100%25 %2F%zz", "n/<x>&\"'", "n/a b  c", "n/a+b&c=d?e#f;g", "n/sub/x", "n/sub/y", "n/é日本"];
     for name in names {
-        assert!(matches!(put(bucket, name, name.as_bytes(), &Expect::Absent), Put::Made(_)), "{name}");
+        assert!(matches!(put(bucket, name, name.as_bytes(), &Expect::Absent), Put::Written(_)), "{name}");
         let object = bucket.get(name).expect("an answer").value.expect("it exists");
         assert_eq!(object.bytes[..], *name.as_bytes());
     }
@@ -66,7 +66,7 @@ fn names(bucket: &dyn Bucket) {
     let behind = List { folders: true, after: Some("n/sub/".into()), ..list.clone() };
     assert_eq!(listed(&behind), (vec![names[6].to_owned()], vec![]));
     for name in names {
-        assert_eq!(bucket.delete(name, None).expect("an answer").value, Deletion::Gone);
+        assert_eq!(bucket.delete(name, None).expect("an answer").value, Deletion::Deleted);
     }
     assert_eq!(listed(&list).0, [""; 0]);
 }
@@ -77,7 +77,11 @@ fn one_of_many(bucket: &dyn Bucket) {
         let threads: Vec<_> = (0..16)
             .map(|n| scope.spawn(move || put(bucket, "race", format!("{n}").as_bytes(), &Expect::Absent)))
             .collect();
-        threads.into_iter().map(|thread| thread.join().expect("no panic")).filter(|put| *put != Put::Refused).count()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("no panic"))
+            .filter(|put| *put != Put::PreconditionFailed)
+            .count()
     });
     assert_eq!(made, 1);
     bucket.delete("race", None).expect("an answer");
@@ -104,8 +108,8 @@ fn live_store_without_a_bucket() {
 #[test]
 #[ignore = "needs a store"]
 fn live_store_refuses_the_keys() {
-    let trouble = bucket().get("n").expect_err("the keys are wrong");
-    assert_eq!(trouble.kind, TroubleKind::Forbidden, "{trouble}");
+    let error = bucket().get("n").expect_err("the keys are wrong");
+    assert_eq!(error.kind, BucketErrorKind::Forbidden, "{error}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The check at the start, with every outcome, and that no object of it stays.
 
 use gemini_a2a::bucket::{
-    Answer, Bucket, Dated, Deletion, Expect, List, Meta, Object, Page, Put, Trouble, TroubleKind, Version,
+    Answer, Bucket, BucketError, BucketErrorKind, Dated, Deletion, Expect, List, Meta, Object, Page, Put, Version,
 };
 use gemini_a2a::shell::bucket::{ProbeError, probe, probe_name};
 use std::collections::{BTreeSet, VecDeque};
@@ -19,7 +19,7 @@ struct Names {
 #[derive(Clone, Copy)]
 enum Fault {
     None,
-    Kind(TroubleKind),
+    Kind(BucketErrorKind),
     /// It was done, and the answer was lost.
     Done,
 }
@@ -37,13 +37,13 @@ impl Names {
 
 fn attempt<T>(queue: &Mutex<VecDeque<Fault>>, act: impl FnOnce() -> T) -> Answer<T> {
     let fault = queue.lock().expect("a lock").pop_front().unwrap_or(Fault::None);
-    let trouble = |kind| Err(Trouble { kind, message: format!("the answer is {kind:?}") });
+    let trouble = |kind| Err(BucketError { kind, message: format!("the answer is {kind:?}") });
     match fault {
         Fault::None => Ok(Dated { value: act(), unix_ms: 0 }),
         Fault::Kind(kind) => trouble(kind),
         Fault::Done => {
             act();
-            trouble(TroubleKind::Unknown)
+            trouble(BucketErrorKind::Unknown)
         }
     }
 }
@@ -57,8 +57,8 @@ impl Bucket for Names {
         assert_eq!(*expect, Expect::Absent);
         attempt(&self.puts, || {
             match self.names.lock().expect("a lock").insert(name.into()) || self.ignores_preconditions {
-                true => Put::Made(Version("1".into())),
-                false => Put::Refused,
+                true => Put::Written(Version("1".into())),
+                false => Put::PreconditionFailed,
             }
         })
     }
@@ -66,7 +66,7 @@ impl Bucket for Names {
     fn delete(&self, name: &str, _: Option<&Version>) -> Answer<Deletion> {
         attempt(&self.deletes, || {
             self.names.lock().expect("a lock").remove(name);
-            Deletion::Gone
+            Deletion::Deleted
         })
     }
 
@@ -92,19 +92,19 @@ fn a_store_without_preconditions_is_refused() {
 
 #[test]
 fn what_somebody_has_to_change_is_named() {
-    for kind in [TroubleKind::Forbidden, TroubleKind::Unsupported, TroubleKind::Damaged] {
+    for kind in [BucketErrorKind::Forbidden, BucketErrorKind::Unsupported, BucketErrorKind::Damaged] {
         let store = Names::failing(&[Fault::Kind(kind)], &[]);
         let refused = ProbeError::Configuration(format!("the answer is {kind:?}"));
         assert_eq!(probe(&store, "probe/1"), Err(refused));
         assert!(store.is_empty());
     }
-    let store = Names::failing(&[], &[Fault::Kind(TroubleKind::Forbidden)]);
+    let store = Names::failing(&[], &[Fault::Kind(BucketErrorKind::Forbidden)]);
     assert_eq!(probe(&store, "probe/1"), Err(ProbeError::Configuration("the answer is Forbidden".into())));
 }
 
 #[test]
 fn what_is_unknown_is_tried_again_and_leaves_nothing() {
-    let unknown = Fault::Kind(TroubleKind::Unknown);
+    let unknown = Fault::Kind(BucketErrorKind::Unknown);
     for (puts, deletes) in [
         (&[unknown][..], &[][..]),
         (&[Fault::Done], &[unknown]),

@@ -2,7 +2,7 @@
 
 use crate::tape::{Body, Exchange, named, recorded, replay};
 use gemini_a2a::base::secret::Secret;
-use gemini_a2a::bucket::{Bucket, Deletion, Expect, List, Meta, Put, TroubleKind, Version, meta_of_body};
+use gemini_a2a::bucket::{Bucket, BucketErrorKind, Deletion, Expect, List, Meta, Put, Version, meta_of_body};
 use gemini_a2a::shell::bucket::agent;
 use gemini_a2a::shell::bucket::s3::{S3, url};
 use gemini_a2a::shell::bucket::sigv4::Keys;
@@ -52,9 +52,9 @@ fn redo(address: &str, exchange: &Exchange) {
     let tag = request.fields.get("if-match").map(|tag| Version(tag.clone()));
     let says = |code: &str| String::from_utf8_lossy(&exchange.body()).contains(&format!("<Code>{code}</Code>"));
     let kind = match exchange.status() {
-        Some(400 | 403) => TroubleKind::Forbidden,
-        Some(404) => TroubleKind::Unsupported,
-        _ => TroubleKind::Unknown,
+        Some(400 | 403) => BucketErrorKind::Forbidden,
+        Some(404) => BucketErrorKind::Unsupported,
+        _ => BucketErrorKind::Unknown,
     };
     let version = || Version(exchange.field("etag").expect("a tag").into());
     match (request.method.as_str(), &request.body) {
@@ -63,15 +63,15 @@ fn redo(address: &str, exchange: &Exchange) {
             let expect = tag.map_or(if is_create { Expect::Absent } else { Expect::Any }, Expect::Version);
             let done = client.put(object, &bytes.as_slice().into(), &Meta::new(), &expect);
             let expected = match exchange.status() {
-                Some(200) => Ok(Put::Made(version())),
-                Some(412) => Ok(Put::Refused),
-                Some(404) if says("NoSuchKey") => Ok(Put::Refused),
+                Some(200) => Ok(Put::Written(version())),
+                Some(412) => Ok(Put::PreconditionFailed),
+                Some(404) if says("NoSuchKey") => Ok(Put::PreconditionFailed),
                 _ => Err(kind),
             };
-            assert_eq!(done.map(|done| done.value).map_err(|trouble| trouble.kind), expected, "{name}");
+            assert_eq!(done.map(|done| done.value).map_err(|error| error.kind), expected, "{name}");
         }
         ("GET", _) if !object.is_empty() => {
-            let got = client.get(object).map(|got| got.value).map_err(|trouble| trouble.kind);
+            let got = client.get(object).map(|got| got.value).map_err(|error| error.kind);
             let got = got.map(|object| object.map(|object| (object.bytes.to_vec(), object.version)));
             let expected = match exchange.status() {
                 Some(200) => Ok(Some((exchange.body(), version()))),
@@ -82,18 +82,18 @@ fn redo(address: &str, exchange: &Exchange) {
         }
         ("GET", _) => {
             let list = list_of(exchange);
-            let listed = client.list(&list).map(|page| page.value).map_err(|trouble| trouble.kind);
+            let listed = client.list(&list).map(|page| page.value).map_err(|error| error.kind);
             match exchange.status() {
                 Some(200) => check_list(&listed.expect(name), exchange),
                 _ => assert_eq!(listed, Err(kind), "{name}"),
             }
         }
         ("DELETE", _) => {
-            let done = client.delete(object, tag.as_ref()).map(|done| done.value).map_err(|trouble| trouble.kind);
+            let done = client.delete(object, tag.as_ref()).map(|done| done.value).map_err(|error| error.kind);
             let expected = match exchange.status() {
-                Some(204) => Ok(Deletion::Gone),
-                Some(404) if says("NoSuchKey") => Ok(Deletion::Gone),
-                Some(412) => Ok(Deletion::Refused),
+                Some(204) => Ok(Deletion::Deleted),
+                Some(404) if says("NoSuchKey") => Ok(Deletion::Deleted),
+                Some(412) => Ok(Deletion::PreconditionFailed),
                 _ => Err(kind),
             };
             assert_eq!(done, expected, "{name}");
@@ -139,8 +139,8 @@ fn an_object_is_created_once() {
     let put =
         |bytes: &[u8]| client.put("obj/a", &bytes.into(), &Meta::new(), &Expect::Absent).expect("an answer").value;
     let version = Version("\"dc2d54b80bb79fba4e75b033db2cfa68\"".into());
-    assert_eq!(put(b"first bytes\n"), Put::Made(version.clone()));
-    assert_eq!((put(b"first bytes\n"), put(b"other bytes\n")), (Put::Refused, Put::Refused));
+    assert_eq!(put(b"first bytes\n"), Put::Written(version.clone()));
+    assert_eq!((put(b"first bytes\n"), put(b"other bytes\n")), (Put::PreconditionFailed, Put::PreconditionFailed));
     let object = client.get("obj/a").expect("an answer").value.expect("an object");
     assert_eq!((&object.bytes[..], object.version), (&b"first bytes\n"[..], version));
 }
@@ -155,8 +155,8 @@ fn metadata_is_the_body() {
     let client = client("b", &address, test_keys());
     let meta: Meta = [("entry".to_owned(), "contexts/é".to_owned())].into();
     let put = |bytes: &[u8]| client.put("open/1", &bytes.into(), &meta, &Expect::Any).map(|made| made.value);
-    assert_eq!(put(b""), Ok(Put::Made(Version("\"meta\"".into()))));
-    assert_eq!(put(b"x").expect_err("both").kind, TroubleKind::Damaged);
+    assert_eq!(put(b""), Ok(Put::Written(Version("\"meta\"".into()))));
+    assert_eq!(put(b"x").expect_err("both").kind, BucketErrorKind::Damaged);
     assert_eq!(meta_of_body(r#"{"entry":"contexts/é"}"#.as_bytes()), Some(meta));
     assert_eq!((meta_of_body(b""), meta_of_body(b"[1]")), (Some(Meta::new()), None));
 }

@@ -3,19 +3,19 @@
 use crate::server::{Reply, start};
 use crate::{gcs, s3};
 use gemini_a2a::base::secret::Secret;
-use gemini_a2a::bucket::{Bucket, Deletion, Expect, List, Meta, Put, Trouble, TroubleKind, Version};
+use gemini_a2a::bucket::{Bucket, BucketError, BucketErrorKind, Deletion, Expect, List, Meta, Put, Version};
 use gemini_a2a::shell::bucket::sigv4::Keys;
 use std::net::TcpListener;
 use std::sync::Arc;
 
 /// The results of all operations at a store that gives the same answer to each.
 struct Results {
-    create: Result<Put, Trouble>,
-    any: Result<Put, Trouble>,
-    get: Result<bool, Trouble>,
-    delete: Result<Deletion, Trouble>,
-    delete_version: Result<Deletion, Trouble>,
-    list: Result<usize, Trouble>,
+    create: Result<Put, BucketError>,
+    any: Result<Put, BucketError>,
+    get: Result<bool, BucketError>,
+    delete: Result<Deletion, BucketError>,
+    delete_version: Result<Deletion, BucketError>,
+    list: Result<usize, BucketError>,
 }
 
 fn results(bucket: &dyn Bucket) -> Results {
@@ -33,9 +33,9 @@ fn results(bucket: &dyn Bucket) -> Results {
 
 impl Results {
     /// The kinds of errors of all operations in the order of the fields.
-    fn kinds(&self) -> [Option<TroubleKind>; 6] {
-        fn kind<T>(result: &Result<T, Trouble>) -> Option<TroubleKind> {
-            result.as_ref().err().map(|trouble| trouble.kind)
+    fn kinds(&self) -> [Option<BucketErrorKind>; 6] {
+        fn kind<T>(result: &Result<T, BucketError>) -> Option<BucketErrorKind> {
+            result.as_ref().err().map(|error| error.kind)
         }
         let Results { create, any, get, delete, delete_version, list } = self;
         [kind(create), kind(any), kind(get), kind(delete), kind(delete_version), kind(list)]
@@ -53,20 +53,20 @@ fn at_s3(status: u16, body: &'static str) -> Results {
 #[test]
 fn statuses_with_one_meaning() {
     for (status, kind) in [
-        (400, TroubleKind::Damaged),
-        (401, TroubleKind::Forbidden),
-        (403, TroubleKind::Forbidden),
-        (405, TroubleKind::Unsupported),
-        (408, TroubleKind::Unknown),
-        (409, TroubleKind::Unknown),
-        (413, TroubleKind::Damaged),
-        (429, TroubleKind::Unknown),
-        (500, TroubleKind::Unknown),
-        (501, TroubleKind::Unsupported),
-        (502, TroubleKind::Unknown),
-        (503, TroubleKind::Unknown),
-        (504, TroubleKind::Unknown),
-        (307, TroubleKind::Unsupported),
+        (400, BucketErrorKind::Damaged),
+        (401, BucketErrorKind::Forbidden),
+        (403, BucketErrorKind::Forbidden),
+        (405, BucketErrorKind::Unsupported),
+        (408, BucketErrorKind::Unknown),
+        (409, BucketErrorKind::Unknown),
+        (413, BucketErrorKind::Damaged),
+        (429, BucketErrorKind::Unknown),
+        (500, BucketErrorKind::Unknown),
+        (501, BucketErrorKind::Unsupported),
+        (502, BucketErrorKind::Unknown),
+        (503, BucketErrorKind::Unknown),
+        (504, BucketErrorKind::Unknown),
+        (307, BucketErrorKind::Unsupported),
     ] {
         assert_eq!(at_gcs(status, "said").kinds(), [Some(kind); 6], "GCS {status}");
         assert_eq!(at_s3(status, "said").kinds(), [Some(kind); 6], "S3 {status}");
@@ -76,25 +76,31 @@ fn statuses_with_one_meaning() {
 #[test]
 fn a_failed_precondition_is_no_error() {
     for at in [at_gcs(412, "precondition"), at_s3(412, "<Error><Code>PreconditionFailed</Code></Error>")] {
-        assert_eq!(at.create, Ok(Put::Refused));
-        assert_eq!(at.delete_version, Ok(Deletion::Refused));
-        let damaged = Some(TroubleKind::Damaged);
+        assert_eq!(at.create, Ok(Put::PreconditionFailed));
+        assert_eq!(at.delete_version, Ok(Deletion::PreconditionFailed));
+        let damaged = Some(BucketErrorKind::Damaged);
         assert_eq!(at.kinds(), [None, damaged, damaged, damaged, None, damaged]);
     }
     let wrong_checksum =
         at_gcs(412, r#"{"error":{"message":"crc32c validation failed. Expected = 1 vs Actual = 2."}}"#);
-    assert_eq!(wrong_checksum.create.expect_err("damaged").kind, TroubleKind::Damaged);
+    assert_eq!(wrong_checksum.create.expect_err("damaged").kind, BucketErrorKind::Damaged);
 }
 
 #[test]
 fn what_is_missing_is_told_apart() {
-    let unsupported = Some(TroubleKind::Unsupported);
+    let unsupported = Some(BucketErrorKind::Unsupported);
     let object = at_gcs(404, "No such object: b/n");
-    assert_eq!((object.get, object.delete, object.delete_version), (Ok(false), Ok(Deletion::Gone), Ok(Deletion::Gone)));
+    assert_eq!(
+        (object.get, object.delete, object.delete_version),
+        (Ok(false), Ok(Deletion::Deleted), Ok(Deletion::Deleted))
+    );
     let bucket = r#"{"error":{"code":404,"message":"The specified bucket does not exist."}}"#;
     assert_eq!(at_gcs(404, bucket).kinds(), [unsupported; 6]);
     let object = at_s3(404, "<Error><Code>NoSuchKey</Code></Error>");
-    assert_eq!((object.get, object.delete, object.delete_version), (Ok(false), Ok(Deletion::Gone), Ok(Deletion::Gone)));
+    assert_eq!(
+        (object.get, object.delete, object.delete_version),
+        (Ok(false), Ok(Deletion::Deleted), Ok(Deletion::Deleted))
+    );
     assert_eq!(at_s3(404, "<Error><Code>NoSuchBucket</Code></Error>").kinds(), [unsupported; 6]);
     assert_eq!(at_s3(404, "").kinds(), [unsupported; 6]);
 }
@@ -122,12 +128,12 @@ fn messages_name_the_operation_and_the_permission() {
 #[test]
 fn quotas_and_codes_of_aws() {
     let limited = at_gcs(403, r#"{"error":{"message":"slow","errors":[{"reason":"rateLimitExceeded"}]}}"#);
-    assert_eq!(limited.kinds(), [Some(TroubleKind::Unknown); 6]);
+    assert_eq!(limited.kinds(), [Some(BucketErrorKind::Unknown); 6]);
     for (code, kind) in [
-        ("<Error><Code>RequestTimeout</Code></Error>", TroubleKind::Unknown),
-        ("<Error><Code>ExpiredToken</Code></Error>", TroubleKind::Forbidden),
-        ("<Error><Code>InvalidToken</Code></Error>", TroubleKind::Forbidden),
-        ("<Error><Code>BadDigest</Code></Error>", TroubleKind::Damaged),
+        ("<Error><Code>RequestTimeout</Code></Error>", BucketErrorKind::Unknown),
+        ("<Error><Code>ExpiredToken</Code></Error>", BucketErrorKind::Forbidden),
+        ("<Error><Code>InvalidToken</Code></Error>", BucketErrorKind::Forbidden),
+        ("<Error><Code>BadDigest</Code></Error>", BucketErrorKind::Damaged),
     ] {
         assert_eq!(at_s3(400, code).kinds(), [Some(kind); 6], "{code}");
     }
@@ -137,14 +143,14 @@ fn quotas_and_codes_of_aws() {
 fn answers_without_what_they_need_are_errors() {
     let no_date =
         start(|_| Reply { bytes: b"HTTP/1.1 404 X\r\nContent-Length: 0\r\n\r\n".to_vec(), ..Reply::new(200, &[], "") });
-    assert_eq!(gcs::client("b", &no_date).get("n").expect_err("no date").kind, TroubleKind::Unknown);
+    assert_eq!(gcs::client("b", &no_date).get("n").expect_err("no date").kind, BucketErrorKind::Unknown);
     let empty = at_gcs(200, "");
-    let (unknown, damaged) = (Some(TroubleKind::Unknown), Some(TroubleKind::Damaged));
+    let (unknown, damaged) = (Some(BucketErrorKind::Unknown), Some(BucketErrorKind::Damaged));
     assert_eq!(empty.kinds(), [unknown, unknown, damaged, None, None, unknown]);
     let empty = at_s3(200, "");
     assert_eq!(empty.kinds(), [unknown, unknown, unknown, None, None, unknown]);
     let no_checksum = start(|_| Reply::new(200, &[("x-goog-generation", "1")], "x"));
-    assert_eq!(gcs::client("b", &no_checksum).get("n").expect_err("no checksum").kind, TroubleKind::Damaged);
+    assert_eq!(gcs::client("b", &no_checksum).get("n").expect_err("no checksum").kind, BucketErrorKind::Damaged);
 }
 
 #[test]
@@ -161,5 +167,5 @@ fn a_store_that_does_not_listen_is_unknown() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.local_addr().expect("an address").to_string()
     };
-    assert_eq!(results(&gcs::client("b", &address)).kinds(), [Some(TroubleKind::Unknown); 6]);
+    assert_eq!(results(&gcs::client("b", &address)).kinds(), [Some(BucketErrorKind::Unknown); 6]);
 }

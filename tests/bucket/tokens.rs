@@ -6,7 +6,7 @@ use crate::support::TempDir;
 use crate::tape::decoded;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use gemini_a2a::bucket::{Bucket, TroubleKind};
+use gemini_a2a::bucket::{Bucket, BucketErrorKind};
 use gemini_a2a::shell::bucket::agent;
 use gemini_a2a::shell::bucket::gcs::Gcs;
 use gemini_a2a::shell::bucket::google::{CLOUD_SCOPE, Origin, STORAGE_SCOPE, Tokens};
@@ -149,9 +149,9 @@ fn a_renewal_that_fails_leaves_the_old_token_until_its_end() {
     clock.advance(31);
     assert_eq!((text_of(&tokens), requests()), ("t1".into(), 3));
     clock.advance(200);
-    let trouble = tokens.token(later()).expect_err("it has ended");
-    assert_eq!(trouble.kind, TroubleKind::Unknown);
-    assert!(trouble.message.contains("GOOGLE_APPLICATION_CREDENTIALS"), "{trouble}");
+    let error = tokens.token(later()).expect_err("it has ended");
+    assert_eq!(error.kind, BucketErrorKind::Unknown);
+    assert!(error.message.contains("GOOGLE_APPLICATION_CREDENTIALS"), "{error}");
 }
 
 /// Answers 401 to all tokens before this one.
@@ -173,7 +173,7 @@ fn a_refused_token_is_replaced_once() {
         let (store, asked) = store(first);
         let got = gcs(&store, of_machine(&machine, &TestClock::default())).get("n");
         match first {
-            "Bearer t3" => assert_eq!(got.expect_err("refused").kind, TroubleKind::Forbidden),
+            "Bearer t3" => assert_eq!(got.expect_err("refused").kind, BucketErrorKind::Forbidden),
             _ => assert_eq!(got.expect("an answer").value, None),
         }
         assert_eq!((asked.load(Ordering::SeqCst), fetched.load(Ordering::SeqCst)), (requests, tokens), "{first}");
@@ -182,16 +182,18 @@ fn a_refused_token_is_replaced_once() {
 
 #[test]
 fn a_token_that_cannot_be_got_is_the_stores_error() {
-    for (status, kind) in [(500, TroubleKind::Unknown), (429, TroubleKind::Unknown), (404, TroubleKind::Forbidden)] {
+    for (status, kind) in
+        [(500, BucketErrorKind::Unknown), (429, BucketErrorKind::Unknown), (404, BucketErrorKind::Forbidden)]
+    {
         let (machine, _) = token_server(move |_, _| Reply::new(status, &[], ""));
         let tokens = of_machine(&machine, &TestClock::default());
-        let trouble = gcs("127.0.0.1:9", tokens).get("n").expect_err("there is no token");
-        assert_eq!(trouble.kind, kind, "{trouble}");
-        assert!(trouble.message.contains("gs://b, reading n: the metadata server gives no token"), "{trouble}");
+        let error = gcs("127.0.0.1:9", tokens).get("n").expect_err("there is no token");
+        assert_eq!(error.kind, kind, "{error}");
+        assert!(error.message.contains("gs://b, reading n: the metadata server gives no token"), "{error}");
     }
     let (machine, _) = token_server(|_, _| Reply::new(200, &[], r#"{"access_token":"a b","expires_in":3600}"#));
-    let trouble = of_machine(&machine, &TestClock::default()).token(later()).expect_err("it is no token");
-    assert_eq!(trouble.kind, TroubleKind::Unknown);
+    let error = of_machine(&machine, &TestClock::default()).token(later()).expect_err("it is no token");
+    assert_eq!(error.kind, BucketErrorKind::Unknown);
 }
 
 /// A new key of a service account, in a folder with its public key.
@@ -295,12 +297,12 @@ fn a_login_that_is_over_is_somebodys_task() {
     });
     let dir = TempDir::new("authorized-user");
     let file = write(&dir, &USER.replace("URI", &format!("http://{address}/token")));
-    let trouble = of_file(&file).expect("credentials").token(later()).expect_err("it is over");
-    assert_eq!(trouble.kind, TroubleKind::Forbidden);
+    let error = of_file(&file).expect("credentials").token(later()).expect_err("it is over");
+    assert_eq!(error.kind, BucketErrorKind::Forbidden);
     for words in ["invalid_grant: Token has been expired", "gcloud auth application-default login"] {
-        assert!(trouble.message.contains(words), "{trouble}");
+        assert!(error.message.contains(words), "{error}");
     }
-    assert!(!trouble.message.contains("s3cret") && !trouble.message.contains("1//refresh"), "{trouble}");
+    assert!(!error.message.contains("s3cret") && !error.message.contains("1//refresh"), "{error}");
 }
 
 #[test]

@@ -321,7 +321,7 @@ pub const CHECKLIST: &[Behaviour] = &[
         "tests/e2e/restore.rs::an_undo_over_json_rpc_is_a_command_and_no_prompt",
     ])),
     (87, "tasks kept in a cloud bucket", Covered(&[
-        "src/bucket/log/tests.rs::joined_segments_and_the_rest_are_loaded",
+        "src/bucket/log/tests.rs::compacted_segments_and_the_segments_after_them_are_loaded",
         "src/shell/bucket/projection/tests.rs::another_program_reads_the_task_from_three_objects",
         "src/shell/bucket/projection/tests.rs::a_name_of_200_bytes_is_written_out",
     ])),

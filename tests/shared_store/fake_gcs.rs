@@ -77,15 +77,13 @@ impl FakeGcs {
     /// Adds copies of a task's summary under other ids.
     pub fn repeat_summary(&self, task: &str, times: usize) {
         let list = List { prefix: format!("index/{task}"), ..List::default() };
-        let Response::List(known) = self.bucket().carry_out(&Request::List(list)) else {
-            panic!("a list was asked for")
-        };
+        let Response::List(known) = self.bucket().execute(&Request::List(list)) else { panic!("a list was asked for") };
         let known = known.entries.first().expect("the task has a summary");
         for n in 0..times {
             let id = format!("00000000-0000-4000-8000-{n:012}");
             let meta = known.meta.iter().map(|(key, value)| (key.clone(), value.replace(task, &id))).collect();
             let name = format!("index/{id}");
-            self.bucket().carry_out(&Request::Put { name, bytes: [].into(), meta, expect: Expect::Absent });
+            self.bucket().execute(&Request::Put { name, bytes: [].into(), meta, expect: Expect::Absent });
         }
     }
 

@@ -134,8 +134,8 @@ impl Api {
             Some(generation) => Some(Version(generation.to_string())),
         };
         let version = version.filter(|_| self.preconditions == Preconditions::Honoured);
-        match self.bucket.carry_out(&Request::Delete { name: name.to_owned(), version }) {
-            Response::Delete(Deletion::Gone) => Ok(Reply { status: 204, fields: vec![], body: vec![] }),
+        match self.bucket.execute(&Request::Delete { name: name.to_owned(), version }) {
+            Response::Delete(Deletion::Deleted) => Ok(Reply { status: 204, fields: vec![], body: vec![] }),
             _ => Err(precondition()),
         }
     }
@@ -158,7 +158,7 @@ impl Api {
             Some(Some(behind)) => Some(behind),
         };
         let list = List { prefix: prefix.to_owned(), ..List::default() };
-        let Response::List(all) = self.bucket.carry_out(&Request::List(list)) else { return Err(bad("list")) };
+        let Response::List(all) = self.bucket.execute(&Request::List(list)) else { return Err(bad("list")) };
         let mut items = BTreeMap::new();
         for entry in all.entries.into_iter().filter(|entry| value("startOffset").is_none_or(|at| *entry.name >= *at)) {
             let folder = entry.name[prefix.len()..].find('/').filter(|_| has_folders);
@@ -187,7 +187,7 @@ impl Api {
     }
 
     fn object(&self, name: &str) -> Result<Object, Reply> {
-        match self.bucket.carry_out(&Request::Get { name: name.to_owned() }) {
+        match self.bucket.execute(&Request::Get { name: name.to_owned() }) {
             Response::Get(Some(object)) => Ok(object),
             _ => Err(error(404, "notFound", &format!("No such object: {BUCKET}/{name}"))),
         }
@@ -199,8 +199,8 @@ impl Api {
             (Some(0), Preconditions::Honoured) => Expect::Absent,
             (Some(generation), Preconditions::Honoured) => Expect::Version(Version(generation.to_string())),
         };
-        match self.bucket.carry_out(&Request::Put { name: name.to_owned(), bytes, meta, expect }) {
-            Response::Put(Put::Made(version)) => Ok(version),
+        match self.bucket.execute(&Request::Put { name: name.to_owned(), bytes, meta, expect }) {
+            Response::Put(Put::Written(version)) => Ok(version),
             _ => Err(precondition()),
         }
     }

@@ -6,7 +6,7 @@ use crate::support::http::{Head, Message, Side};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use gemini_a2a::base::crc::crc32c;
-use gemini_a2a::bucket::{Bucket, Deletion, Expect, List, Meta, Put, TroubleKind};
+use gemini_a2a::bucket::{Bucket, BucketErrorKind, Deletion, Expect, List, Meta, Put};
 use gemini_a2a::shell::bucket::{ProbeError, from_environment, probe, probe_name};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -34,14 +34,14 @@ fn objects_are_created_once_and_replaced_and_deleted_by_their_version() {
     let bucket = &*client(&front.address(), BUCKET);
     probe(bucket, &probe_name("i1")).expect("the store has preconditions");
     let name = "tasks/100%25 a+b&c=d?é/log/1";
-    let Put::Made(first) = put(bucket, name, b"one\n", &Expect::Absent) else { panic!("it is created") };
-    assert_eq!(put(bucket, name, b"one\n", &Expect::Absent), Put::Refused);
+    let Put::Written(first) = put(bucket, name, b"one\n", &Expect::Absent) else { panic!("it is created") };
+    assert_eq!(put(bucket, name, b"one\n", &Expect::Absent), Put::PreconditionFailed);
     let object = bucket.get(name).expect("an answer").value.expect("it exists");
     assert_eq!((&object.bytes[..], &object.version), (&b"one\n"[..], &first));
-    let Put::Made(second) = put(bucket, name, b"two\n", &Expect::Version(first.clone())) else { panic!("replaced") };
-    assert_eq!(put(bucket, name, b"three\n", &Expect::Version(first.clone())), Put::Refused);
-    assert_eq!(bucket.delete(name, Some(&first)).expect("an answer").value, Deletion::Refused);
-    assert_eq!(bucket.delete(name, Some(&second)).expect("an answer").value, Deletion::Gone);
+    let Put::Written(second) = put(bucket, name, b"two\n", &Expect::Version(first.clone())) else { panic!("replaced") };
+    assert_eq!(put(bucket, name, b"three\n", &Expect::Version(first.clone())), Put::PreconditionFailed);
+    assert_eq!(bucket.delete(name, Some(&first)).expect("an answer").value, Deletion::PreconditionFailed);
+    assert_eq!(bucket.delete(name, Some(&second)).expect("an answer").value, Deletion::Deleted);
     assert_eq!(bucket.get(name).expect("an answer").value, None);
     assert_eq!(store.bucket().objects(), []);
     // The probe creates twice and deletes once.
@@ -90,16 +90,16 @@ fn a_fault_concerns_one_front() {
     let store = FakeGcs::new();
     let fronts = [store.front(), store.front()];
     let [a, b] = [0, 1].map(|n| client(&fronts[n].address(), BUCKET));
-    assert!(matches!(put(&*a, "x", b"1", &Expect::Absent), Put::Made(_)));
+    assert!(matches!(put(&*a, "x", b"1", &Expect::Absent), Put::Written(_)));
     fronts[0].set_link(Link::Refused);
-    assert_eq!(a.get("x").map_err(|trouble| trouble.kind), Err(TroubleKind::Unknown));
+    assert_eq!(a.get("x").map_err(|trouble| trouble.kind), Err(BucketErrorKind::Unknown));
     assert!(b.get("x").expect("an answer").value.is_some());
     fronts[0].set_link(Link::LosesAnswers);
     let lost = a.put("y", &Arc::from(&b"2"[..]), &Meta::new(), &Expect::Absent);
-    assert_eq!(lost.map_err(|trouble| trouble.kind), Err(TroubleKind::Unknown));
+    assert_eq!(lost.map_err(|trouble| trouble.kind), Err(BucketErrorKind::Unknown));
     assert!(b.get("y").expect("an answer").value.is_some(), "it was carried out");
     fronts[0].set_link(Link::Slow(Duration::from_millis(5)));
-    assert_eq!(put(&*a, "y", b"2", &Expect::Absent), Put::Refused);
+    assert_eq!(put(&*a, "y", b"2", &Expect::Absent), Put::PreconditionFailed);
 }
 
 /// A request as bytes, and the response to it.

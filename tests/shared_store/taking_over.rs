@@ -232,7 +232,7 @@ fn a_stream_of_a_paused_instance_shows_nothing_that_is_void() {
 
 #[test]
 fn a_store_that_refuses_the_probe_is_named_and_ends_the_start() {
-    for (status, why) in [(403, "storage.objects"), (404, "no such bucket"), (501, "does not know this request")] {
+    for (status, why) in [(403, "storage.objects"), (404, "no such bucket"), (501, "does not support this request")] {
         let cluster = Cluster::new();
         let mut instance = cluster.stopped("a", "workspace");
         instance.front.set_link(Link::Status(status));

@@ -60,7 +60,7 @@ impl Node {
     /// Hears everything in the inbox.
     pub async fn hear(self: &Rc<Node>, view: &mut Guard) {
         let before = view.tail;
-        if let Some(heard) = self.checked(self.patient.hear(view).await).filter(|heard| *heard > 0) {
+        if let Some(heard) = self.checked(self.patient.handle_requests(view).await).filter(|heard| *heard > 0) {
             self.world().count("heard requests", heard);
             self.acknowledged(view, view.tail.0 - before.0);
             self.settle(view);
@@ -76,23 +76,23 @@ impl Node {
             self.world().spawn(&self.machine, deliver(self.clone(), view.shared.clone(), epoch));
             return;
         }
-        for seq in view.take_settled() {
+        for seq in view.take_obsolete_markers() {
             let (node, task) = (self.clone(), view.task.clone());
-            self.world().spawn(&self.machine, async move { node.patient.unmark(&task, seq).await });
+            self.world().spawn(&self.machine, async move { node.patient.delete_marker(&task, seq).await });
         }
     }
 
     /// Joins segments, if there are enough.
     pub fn compact(self: &Rc<Node>, view: &mut Guard) {
-        let Some(joint) = self.patient.joint(view) else {
+        let Some(compaction) = self.patient.next_compaction(view) else {
             return;
         };
         let node = self.clone();
         self.world().spawn(&self.machine, async move {
-            let is_made = node.patient.join(&joint).await.is_ok();
-            node.world().count("joined segments", joint.segments.len() as u64);
-            if is_made && node.world().variant == Variant::SegmentsDeleted && node.joined(&joint.name).await {
-                for name in &joint.segments {
+            let is_made = node.patient.compact(&compaction).await.is_ok();
+            node.world().count("joined segments", compaction.segments.len() as u64);
+            if is_made && node.world().variant == Variant::SegmentsDeleted && node.joined(&compaction.name).await {
+                for name in &compaction.segments {
                     let _ = node.patient.port.delete(name, None).await;
                 }
             }
@@ -112,7 +112,7 @@ impl Node {
         }
         let mut view = shared.lock().await;
         if !view.is_unloaded {
-            let silent = |id: &InstanceId| self.liveness.borrow().silent(id);
+            let silent = |id: &InstanceId| self.liveness.borrow().silent_version(id);
             let scanned = self.patient.scan(&mut view, marker, silent).await;
             if self.checked(scanned) == Some(Scanned::Won) {
                 self.restore(&mut view).await;
@@ -139,7 +139,7 @@ pub async fn work(node: Rc<Node>, shared: Rc<Shared>, epoch: u64, turn: u64) {
         let ends = |call: &u64| node.machine.tools.borrow().get(&(shared.task.clone(), *call)).copied().unwrap_or(0);
         let ended = running.iter().copied().find(|call| ends(call) <= now);
         if let Some(call) = approved.first() {
-            let gaps = node.liveness.borrow().gaps();
+            let cut_offs = node.liveness.borrow().cut_offs();
             let line = format!("started {call}");
             let starts = !node.is_cut_off()
                 && node.append(&node.patient, &mut view, &[line]).await == Some(Append::Done)
@@ -147,7 +147,7 @@ pub async fn work(node: Rc<Node>, shared: Rc<Shared>, epoch: u64, turn: u64) {
             let sent_at = view.sent_at;
             drop(view);
             if starts {
-                start(&node, &shared, epoch, *call, sent_at, gaps).await;
+                start(&node, &shared, epoch, *call, sent_at, cut_offs).await;
             }
         } else if let Some(call) = ended {
             node.machine.tools.borrow_mut().remove(&(shared.task.clone(), call));
@@ -188,7 +188,7 @@ async fn end_turn(node: &Rc<Node>, view: &mut Guard, turn: u64) {
 }
 
 /// Starts a tool whose `started` is acknowledged, unless something has happened meanwhile.
-async fn start(node: &Rc<Node>, shared: &Rc<Shared>, epoch: u64, call: u64, sent_at: u64, gaps: u64) {
+async fn start(node: &Rc<Node>, shared: &Rc<Shared>, epoch: u64, call: u64, sent_at: u64, cut_offs: u64) {
     node.sleep(1).await;
     node.world().disturb(&node.machine);
     node.sleep(1).await;
@@ -198,7 +198,7 @@ async fn start(node: &Rc<Node>, shared: &Rc<Shared>, epoch: u64, call: u64, sent
     if node.checked(confirmed) != Some(true) || !is_started {
         return;
     }
-    if node.is_cut_off() || node.liveness.borrow().gaps() != gaps {
+    if node.is_cut_off() || node.liveness.borrow().cut_offs() != cut_offs {
         return;
     }
     node.world().started(call);
@@ -245,17 +245,17 @@ async fn scan(node: Rc<Node>) {
 async fn watch_heartbeats(node: Rc<Node>) {
     loop {
         node.sleep(node.patient.times.heartbeats_listed_ms).await;
-        if let Ok(entries) = node.patient.heartbeats().await {
-            node.liveness.borrow_mut().listed(&entries, node.machine.now_ms(), &node.patient.times);
+        if let Ok(entries) = node.patient.list_heartbeats().await {
+            node.liveness.borrow_mut().observe(&entries, node.machine.now_ms(), &node.patient.times);
         }
     }
 }
 
 async fn beat(node: Rc<Node>) {
     for n in 1.. {
-        match node.patient.beat(n).await {
+        match node.patient.write_heartbeat(n).await {
             Ok(sent_at) => {
-                node.liveness.borrow_mut().beaten(sent_at, &node.patient.times);
+                node.liveness.borrow_mut().heartbeat_written(sent_at, &node.patient.times);
                 node.is_ready.set(true);
                 node.sleep(node.patient.times.heartbeat_ms).await;
             }
@@ -284,7 +284,7 @@ pub async fn live(node: Rc<Node>, before: Option<InstanceId>) {
         node.sleep(500).await;
     }
     if let Some(before) = before {
-        let _ = node.patient.forget(&before).await;
+        let _ = node.patient.delete_heartbeat(&before).await;
     }
     world.spawn(&node.machine, watch_heartbeats(node.clone()));
     world.spawn(&node.machine, scan(node.clone()));

@@ -197,7 +197,7 @@ impl World {
 
     fn entry_names(&self, task: &TaskId) -> bool {
         let list = List { prefix: "contexts/".to_owned(), ..List::default() };
-        match self.bucket.carry_out(&Request::List(list)) {
+        match self.bucket.execute(&Request::List(list)) {
             Response::List(page) => page.entries.iter().any(|entry| entry.meta.values().any(|of| of == task.as_str())),
             other => unreachable!("a list was answered with {other:?}"),
         }

@@ -115,7 +115,7 @@ pub async fn create(node: Rc<Node>, context: String) {
     for entry in entries {
         match node.find(&node.hasty, &entry.task, &context).await {
             Found::Task(view) => {
-                parent = Some((entry.task, view.known_at));
+                parent = Some((entry.task, view.tail_checked_at));
                 break;
             }
             Found::Missing => {}
@@ -155,17 +155,17 @@ async fn create_at(
     context: &str,
     prompt: u64,
 ) -> bool {
-    let entered = node.hasty.enter(view, parent.map(|(task, _)| task)).await;
+    let entered = node.hasty.create_entry(view, parent.map(|(task, _)| task)).await;
     if node.checked(entered).is_none() {
         return false;
     }
-    if let Some((parent, known_at)) = parent
-        && !node.hasty.is_fresh(*known_at)
+    if let Some((parent, tail_checked_at)) = parent
+        && !node.hasty.is_fresh(*tail_checked_at)
         && node.find(&node.hasty, parent, context).await.task().is_none()
     {
         return false;
     }
-    if node.checked(node.hasty.mark(view).await).is_none() {
+    if node.checked(node.hasty.create_marker(view).await).is_none() {
         return false;
     }
     let parent = parent.map_or("-", |(task, _)| task.as_str());
@@ -201,7 +201,7 @@ pub async fn prompt(node: Rc<Node>, task: TaskId, context: String) {
         if view.state().phase() != Phase::Rest {
             continue;
         }
-        if node.checked(node.hasty.mark(&view).await).is_none() {
+        if node.checked(node.hasty.create_marker(&view).await).is_none() {
             return;
         }
         match node.append(&node.hasty, &mut view, &[format!("prompted {prompt}")]).await {
@@ -289,7 +289,7 @@ pub async fn tell(node: Rc<Node>, task: TaskId, context: String, wish: Wish) {
 async fn send(node: &Rc<Node>, context: &str, address: Address, wish: Wish, request: u64, task: TaskId) {
     let world = node.world();
     world.count("sent requests", 1);
-    let Some(Sent::As(n)) = node.checked(node.patient.send(&address, &wish.request(request)).await) else {
+    let Some(Sent::Accepted(n)) = node.checked(node.patient.send(&address, &wish.request(request)).await) else {
         return;
     };
     let until = node.machine.now_ms() + 10_000;

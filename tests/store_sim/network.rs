@@ -6,7 +6,7 @@ use crate::variant::Variant;
 use crate::world::{Back, Event, FutureId, MS, SECOND, World};
 use gemini_a2a::base::id::TaskId;
 use gemini_a2a::bucket::memory::{Request, Response};
-use gemini_a2a::bucket::{ATTEMPT_MS, Dated, Deletion, Put, Trouble, TroubleKind, names};
+use gemini_a2a::bucket::{ATTEMPT_MS, BucketError, BucketErrorKind, Dated, Deletion, Put, names};
 use std::rc::Rc;
 
 /// The longest that a request is under way: less than the grace period minus the time for which a tail counts as known.
@@ -89,7 +89,7 @@ impl World {
 
     /// Gives an answer to the future that awaits it, if it still does.
     pub fn answer(&self, id: FutureId, serial: u64, answer: Option<Dated<Response>>) {
-        let lost = || Trouble { kind: TroubleKind::Unknown, message: "no answer".to_owned() };
+        let lost = || BucketError { kind: BucketErrorKind::Unknown, message: "no answer".to_owned() };
         if self.keep_answer(id, serial, answer.ok_or_else(lost)) {
             self.disturb(&self.machine(id));
             self.poll(id);
@@ -105,14 +105,14 @@ impl World {
             Request::Delete { name, .. } => self.exists(name),
             _ => true,
         };
-        let response = self.bucket.carry_out(&request);
+        let response = self.bucket.execute(&request);
         match (&request, &response) {
-            (Request::Put { name, bytes, .. }, Response::Put(Put::Made(_))) => {
+            (Request::Put { name, bytes, .. }, Response::Put(Put::Written(_))) => {
                 if let Some((task, first)) = segment_of(name) {
                     self.landed(&task, first, bytes);
                 }
             }
-            (Request::Delete { name, .. }, Response::Delete(Deletion::Gone)) if existed => self.deleted(name),
+            (Request::Delete { name, .. }, Response::Delete(Deletion::Deleted)) if existed => self.deleted(name),
             _ => {}
         }
         if let Some(Back { future, serial, delay }) = back {
@@ -122,7 +122,7 @@ impl World {
     }
 
     fn exists(&self, name: &str) -> bool {
-        matches!(self.bucket.carry_out(&Request::Get { name: name.to_owned() }), Response::Get(Some(_)))
+        matches!(self.bucket.execute(&Request::Get { name: name.to_owned() }), Response::Get(Some(_)))
     }
 
     /// An object was deleted: a task whose entry or whose log is incomplete must not be needed any more.

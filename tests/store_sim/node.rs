@@ -11,7 +11,7 @@ use gemini_a2a::bucket::log::view::View;
 use gemini_a2a::bucket::names;
 use gemini_a2a::bucket::ownership::heartbeat::Liveness;
 use gemini_a2a::bucket::port::Halt;
-use gemini_a2a::bucket::replica::{Applied, Decides, InstanceId, Replica, Status, StoreEvent};
+use gemini_a2a::bucket::replica::{Applied, InstanceId, Replica, RequestHandler, Status, StoreEvent};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::{Future, poll_fn};
@@ -259,8 +259,8 @@ impl Replica for Copy {
     }
 }
 
-impl Decides for Copy {
-    fn hear(&mut self, _: Seq, n: u64, request: &[u8]) -> Vec<u8> {
+impl RequestHandler for Copy {
+    fn handle_request(&mut self, _: Seq, n: u64, request: &[u8]) -> Vec<u8> {
         let world = &self.machine.world;
         let text = std::str::from_utf8(request).expect("requests are text");
         let words: Vec<&str> = text.split(' ').collect();

@@ -6,7 +6,7 @@ use crate::variant::Variant;
 use crate::world::Event;
 use gemini_a2a::bucket::memory::{Request, Response};
 use gemini_a2a::bucket::port::Port;
-use gemini_a2a::bucket::{Answer, Dated, Deletion, Expect, List, Meta, Object, Page, Put, Trouble, Version, names};
+use gemini_a2a::bucket::{Answer, BucketError, Dated, Deletion, Expect, List, Meta, Object, Page, Put, Version, names};
 use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl SimPort {
     }
 
     /// A segment from the joined ones: what readers would do if segments did not stay.
-    async fn joined(&self, name: &str) -> Result<Option<Object>, Trouble> {
+    async fn joined(&self, name: &str) -> Result<Option<Object>, BucketError> {
         let Some((task, first)) = segment_of(name) else {
             return Ok(None);
         };

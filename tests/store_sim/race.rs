@@ -48,7 +48,7 @@ pub fn run(seed: u64) -> Race {
 async fn create(node: Rc<Node>, task: TaskId) {
     let shared = node.view(&task, "A");
     let mut view = shared.lock().await;
-    if node.checked(node.patient.enter(&mut view, None).await).is_none() {
+    if node.checked(node.patient.create_entry(&mut view, None).await).is_none() {
         return;
     }
     let lines = ["created A -".to_owned(), format!("owned {} 1", node.machine.id)];

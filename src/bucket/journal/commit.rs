@@ -1,5 +1,5 @@
-//! Lines that the event loop has appended to the local copy of a log become segments. Nobody has been shown them, so they are void if
-//! another instance has claimed the task.
+//! Writes the lines that the event loop has appended to the local copy of a log as segments. Clients have not seen these lines yet, so they
+//! are dropped if another instance has claimed the task.
 
 use crate::base::id::{Seq, TaskId};
 use crate::bucket::Version;
@@ -16,32 +16,32 @@ use crate::task::log::event::Event;
 use crate::task::log::ownership::Owned;
 use crate::task::log::record::Record;
 
-/// What became of lines.
+/// The result of committing lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
-    /// All of them are in the log, and the task is ours.
+    /// All lines are in the log, and this process owns the task.
     Done,
-    /// Another instance owns the task, or is at work on it and alive. What is not in the log is void.
+    /// Another instance owns the task, or is alive and at work on it. Lines that are not in the log are void.
     Fenced,
     /// The task does not exist any more.
     Gone,
 }
 
 impl<P: Port> Instance<P> {
-    /// Commits whole lines that follow the view's tail. A line `owned` that names this instance is a claim, and is the first of its segment
-    /// unless it follows `created`; without a claim the task must be ours already. `silent` is
-    /// [`Liveness::silent`](crate::bucket::ownership::heartbeat::Liveness::silent).
+    /// Commits whole lines that follow the view's tail. An `owned` event that names this instance is a claim. It is the first line of its
+    /// segment, or the second after `created`. Without a claim, this process must own the task already. `silent_version` is
+    /// [`Liveness::silent_version`](crate::bucket::ownership::heartbeat::Liveness::silent_version).
     pub async fn commit(
         &self,
         view: &mut View<JournalReplica>,
         lines: &[u8],
-        silent: impl Fn(&InstanceId) -> Option<Version>,
+        silent_version: impl Fn(&InstanceId) -> Option<Version>,
     ) -> Result<Commit, Halt> {
         let mut rest = lines;
         while !rest.is_empty() {
             let (segment, behind) = rest.split_at(segment_bytes(rest));
             let records = read_lines(view.tail.next(), segment)?;
-            let commit = self.commit_segment(view, segment, &records, &silent).await?;
+            let commit = self.commit_segment(view, segment, &records, &silent_version).await?;
             if commit != Commit::Done {
                 return Ok(commit);
             }
@@ -55,26 +55,27 @@ impl<P: Port> Instance<P> {
         view: &mut View<JournalReplica>,
         lines: &[u8],
         records: &[Record],
-        silent: &impl Fn(&InstanceId) -> Option<Version>,
+        silent_version: &impl Fn(&InstanceId) -> Option<Version>,
     ) -> Result<Commit, Halt> {
         let claim = claim_in(records);
         let is_new = view.tail == Seq(0);
         if is_new {
             view.entry = view.replica.entry(lines);
             let parent = parent_in(records);
-            self.enter(view, parent.as_ref()).await?;
-            // It was read before the caller began, and may have been deleted since.
-            if let Some(parent) = parent.filter(|_| !self.is_fresh(view.known_at))
+            self.create_entry(view, parent.as_ref()).await?;
+            // The parent was read before the caller began, and may have been deleted since.
+            if let Some(parent) = parent.filter(|_| !self.is_fresh(view.tail_checked_at))
                 && !self.is_there(view, parent).await?
             {
                 view.unload();
                 return Ok(Commit::Gone);
             }
-        } else if claim.is_some() && !self.may_claim(view, silent).await? || claim.is_none() && !self.owns(view) {
+        } else if claim.is_some() && !self.may_claim(view, silent_version).await? || claim.is_none() && !self.owns(view)
+        {
             return Ok(Commit::Fenced);
         }
         if view.replica.begins_work(records) {
-            self.mark(view).await?;
+            self.create_marker(view).await?;
         }
         match self.append(view, lines.to_vec()).await? {
             Append::Done => {}
@@ -98,34 +99,34 @@ impl<P: Port> Instance<P> {
         Ok(self.read_on(&mut read).await? == Read::Current && read.replica.status().phase != Phase::Deleted)
     }
 
-    /// Whether the task may be claimed at the tail that the view knows: it waits for somebody, or its owner is dead.
+    /// Whether the task may be claimed as of the view's tail: no work is under way, or its owner is dead.
     async fn may_claim(
         &self,
         view: &View<JournalReplica>,
-        silent: &impl Fn(&InstanceId) -> Option<Version>,
+        silent_version: &impl Fn(&InstanceId) -> Option<Version>,
     ) -> Result<bool, Halt> {
         let status = view.replica.status();
         match &status.owner {
             _ if status.is_claimable() => Ok(true),
-            Some(owner) if !status.released && *owner != self.id => self.is_dead(owner, silent(owner)).await,
+            Some(owner) if !status.released && *owner != self.id => self.is_dead(owner, silent_version(owner)).await,
             Some(_) | None => Ok(true),
         }
     }
 
-    /// Deletes the markers of what is done, and joins segments if there are enough. None of this is needed for correctness.
+    /// Deletes obsolete markers and compacts segments if there are enough. Correctness does not depend on either.
     pub async fn tidy(&self, view: &mut View<JournalReplica>) -> Result<(), Halt> {
-        for seq in view.take_settled() {
-            self.unmark(&view.task.clone(), seq).await;
+        for seq in view.take_obsolete_markers() {
+            self.delete_marker(&view.task.clone(), seq).await;
         }
-        match self.joint(view) {
-            Some(joint) => self.join(&joint).await,
+        match self.next_compaction(view) {
+            Some(compaction) => self.compact(&compaction).await,
             None => Ok(()),
         }
     }
 }
 
-/// The length of the next segment: as many whole lines as are allowed, but at least one. A claim is the first line of its segment, and
-/// so is a request that was heard: what came of it follows in the same segment.
+/// The length of the next segment: as many whole lines as are allowed, but at least one. A claim begins a segment. So does a `heard` event, so
+/// that the events that result from the request are in the same segment.
 fn segment_bytes(lines: &[u8]) -> usize {
     let mut end = 0;
     for (n, line) in lines.split_inclusive(|byte| *byte == b'\n').enumerate() {
@@ -138,12 +139,12 @@ fn segment_bytes(lines: &[u8]) -> usize {
     end
 }
 
-/// Whether a line looks like a claim. What is taken for one by mistake only begins a segment.
+/// Whether a line looks like a claim. A line that is mistaken for one only begins a new segment.
 fn is_claim(line: &[u8]) -> bool {
     memchr::memmem::find(line, br#""event":{"owned":"#).is_some()
 }
 
-/// The same for a request that was heard.
+/// Whether a line looks like a `heard` event.
 fn is_heard(line: &[u8]) -> bool {
     memchr::memmem::find(line, br#""event":{"heard":"#).is_some()
 }

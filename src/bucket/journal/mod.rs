@@ -1,4 +1,5 @@
-//! Tasks of the program in a bucket: the journal lines that the event loop appends become segments, and segments become the state of a task.
+//! Connects the protocol with the program's journal: segments are written from the journal lines of the event loop, and read segments are
+//! folded into the state of a task.
 
 pub mod commit;
 pub mod replica;

@@ -1,4 +1,4 @@
-//! The replica of a task of the program: the fold of its journal lines.
+//! The program's replica of a task: the state that results from its journal lines.
 
 use crate::base::id::Seq;
 use crate::bucket::names;
@@ -10,7 +10,7 @@ use crate::task::log::record::{BadLine, Record};
 use crate::task::machine::state::State;
 use std::sync::Arc;
 
-/// What the log of a task says. Lines that were applied wait in it until the caller writes them to the local copy of the log.
+/// The state of a task, folded from its log. Keeps the applied lines until the caller writes them to the local copy of the log.
 #[derive(Default)]
 pub struct JournalReplica {
     pub state: Option<State>,
@@ -24,7 +24,7 @@ pub struct JournalReplica {
 }
 
 impl JournalReplica {
-    /// The replica of a task of which nothing was read, in an instance that clients reach at `url`.
+    /// The empty replica of a task, in an instance that clients reach at `url`.
     pub fn new(url: Option<String>) -> JournalReplica {
         JournalReplica { url, ..JournalReplica::default() }
     }
@@ -39,7 +39,7 @@ impl JournalReplica {
         std::mem::take(&mut self.is_fenced)
     }
 
-    /// Whether lines need a marker: nothing is under way, and some of them may begin something.
+    /// Whether these events need a marker: no work is under way, and one of them may begin work.
     pub fn begins_work(&self, records: &[Record]) -> bool {
         self.status().is_settled() && records.iter().any(|record| may_begin_work(&record.event))
     }
@@ -63,7 +63,7 @@ pub fn read_lines(first: Seq, lines: &[u8]) -> Result<Vec<Record>, Halt> {
     Ok(records)
 }
 
-/// Whether a task at rest may have something to do after an event. A marker too many only costs requests.
+/// Whether an event may begin work in a task at rest. An unneeded marker only costs requests.
 fn may_begin_work(event: &Event) -> bool {
     !matches!(
         event,

@@ -1,4 +1,4 @@
-//! The creation of a task: its entry in its context comes first, then its marker and its first segment.
+//! The creation of a task: first its entry in its context, then its marker, then its first segment.
 
 use crate::base::id::TaskId;
 use crate::bucket::instance::Instance;
@@ -22,7 +22,7 @@ pub struct ContextEntry {
 }
 
 impl<P: Port> Instance<P> {
-    /// The tasks of a context, the newest first. The first of them that exists is the one that a new task continues.
+    /// The entries of a context, the newest first. A new task continues the first of these tasks that exists.
     pub async fn context(&self, folder: &str) -> Result<Vec<ContextEntry>, Halt> {
         let listed = self.list(folder, None).await?;
         let entry = |entry: &crate::bucket::Entry| {
@@ -35,13 +35,13 @@ impl<P: Port> Instance<P> {
         Ok(entries)
     }
 
-    /// Makes the entry of a new task, which continues `parent`. The caller makes sure that the tail of the parent's log was known
-    /// within [`Times::fresh_ms`](crate::bucket::instance::Times) when this returns, and appends the first segment behind
-    /// [`Instance::mark`]. If it does not, the entry is removed later.
-    pub async fn enter<R: Replica>(&self, view: &mut View<R>, parent: Option<&TaskId>) -> Result<(), Halt> {
+    /// Creates the entry of a new task, which continues `parent`. The caller then makes sure that the end of the parent's log was read within
+    /// the last [`Times::fresh_ms`](crate::bucket::instance::Times), calls [`Instance::create_marker`] and appends the first segment. If it
+    /// does not append that segment, the scan removes the entry later.
+    pub async fn create_entry<R: Replica>(&self, view: &mut View<R>, parent: Option<&TaskId>) -> Result<(), Halt> {
         let entry = view.entry.clone().expect("a new task knows its context");
         // If this is not the first attempt, the entry may have been removed since the first.
-        view.known_at.get_or_insert(self.port.now_ms());
+        view.tail_checked_at.get_or_insert(self.port.now_ms());
         let meta = parent.map(|parent| (PARENT.to_owned(), parent.to_string())).into_iter().collect();
         let made = self.create(&entry, &Arc::default(), &meta).await;
         if made.is_err() {

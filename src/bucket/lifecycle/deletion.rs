@@ -12,11 +12,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 impl<P: Port> Instance<P> {
-    /// Deletes a task that this process owns and that is not at work: from the acknowledgement on it does not exist. Its names are freed
-    /// by [`Instance::scan`] after the grace period.
+    /// Deletes a task that this process owns and that is not at work, by appending `deleted`. The task does not exist any more once that is
+    /// acknowledged. [`Instance::scan`] deletes its objects after the grace period.
     pub async fn delete<R: Replica>(&self, view: &mut View<R>) -> Result<Append, Halt> {
         debug_assert!(self.owns(view) && !matches!(view.replica.status().phase, Phase::Working | Phase::Deleted));
-        self.mark(view).await?;
+        self.create_marker(view).await?;
         let line = view.replica.line(view.tail.next(), &StoreEvent::Deleted);
         let result = self.append(view, line).await;
         if result == Ok(Append::Done) {
@@ -25,15 +25,16 @@ impl<P: Port> Instance<P> {
         result
     }
 
-    /// Creates the first segment of a task that has an entry but no log for so long that whoever began it is gone. If the log has been
-    /// created meanwhile, nothing happens.
-    pub(in crate::bucket) async fn abandon<R: Replica>(&self, task: &TaskId, replica: &R) {
+    /// Completes an abandoned creation: a task that has had an entry but no log for so long that its creator has failed gets a first
+    /// segment that only says `deleted`. Does nothing if the log was created meanwhile.
+    pub(in crate::bucket) async fn close_abandoned<R: Replica>(&self, task: &TaskId, replica: &R) {
         let line: Arc<[u8]> = replica.line(Seq(1), &StoreEvent::Deleted).into();
         let _ = self.port.put(&names::segment(task, Seq(1)), &line, &Meta::new(), &Expect::Absent).await;
     }
 
-    /// Frees the names of a task that was deleted: the entry first, so that nobody believes the others; the log lowest first, so
-    /// that no beginning of it remains; the markers last, so that another instance finishes what this one does not. Unloads the view.
+    /// Deletes the objects of a deleted task and unloads the view. The entry is first, because without it the other objects count for
+    /// nothing. The log is deleted from its beginning, so that no readable prefix remains. The markers are last, so that another instance
+    /// completes the removal if this one fails.
     pub(in crate::bucket) async fn remove<R: Replica>(&self, view: &mut View<R>) -> Result<(), Halt> {
         view.unload();
         let task = view.task.clone();
@@ -49,18 +50,18 @@ impl<P: Port> Instance<P> {
         let log = names::log(&task);
         self.delete_all(&names::task(&task), |name| !name.starts_with(&log)).await?;
         self.delete_all(&log, |_| true).await?;
-        // The id of another task may begin with this one and a dot.
+        // The id of another task may begin with this id and a dot.
         let is_own = |name: &str| names::marker_parts(name).is_some_and(|(marked, _)| marked == task);
         self.delete_all(&names::markers(&task), is_own).await
     }
 
-    /// Deletes what is left of tasks without an entry: a request that was delayed for long can create an object after its task was removed.
-    /// Nobody reads it. Returns of how many tasks something was deleted.
-    pub async fn sweep(&self) -> Result<usize, Halt> {
+    /// Deletes objects of tasks that have no entry: a delayed request can create an object after its task was removed, and no instance
+    /// reads it. Returns the number of tasks whose objects were deleted.
+    pub async fn delete_orphans(&self) -> Result<usize, Halt> {
         let folders = self.folders(names::TASKS).await?;
-        // Looked at afterwards: a task has an entry before it has a log.
+        // Listed after the folders, because the entry of a task is older than its log.
         let known: HashSet<TaskId> = self.entries().await?.into_iter().map(|(task, _)| task).collect();
-        let mut swept = 0;
+        let mut deleted = 0;
         for folder in folders {
             let task = folder.strip_prefix(names::TASKS).and_then(|rest| rest.strip_suffix('/')).map(TaskId::from);
             let Some(task) = task.filter(|task| !known.contains(task)) else {
@@ -70,17 +71,17 @@ impl<P: Port> Instance<P> {
             // Long texts of a new task are stored before its entry.
             if listed.entries.iter().all(|entry| listed.age_ms(entry) >= self.times.grace_ms) {
                 self.delete_all(&names::task(&task), |_| true).await?;
-                swept += 1;
+                deleted += 1;
             }
         }
-        Ok(swept)
+        Ok(deleted)
     }
 
-    /// Deletes the objects of a prefix that are meant, in the order of their names, until a list shows none.
-    async fn delete_all(&self, prefix: &str, is_meant: impl Fn(&str) -> bool) -> Result<(), Halt> {
+    /// Deletes the objects of a prefix whose names `is_selected` accepts, in the order of their names, until a list shows none.
+    async fn delete_all(&self, prefix: &str, is_selected: impl Fn(&str) -> bool) -> Result<(), Halt> {
         loop {
             let mut entries = self.list(prefix, None).await?.entries;
-            entries.retain(|entry| is_meant(&entry.name));
+            entries.retain(|entry| is_selected(&entry.name));
             if entries.is_empty() {
                 return Ok(());
             }
@@ -101,7 +102,7 @@ mod tests {
     use crate::bucket::port::block_on;
 
     #[test]
-    fn the_removal_of_a_task_spares_those_whose_ids_begin_alike() {
+    fn the_removal_of_a_task_keeps_tasks_whose_ids_have_the_same_prefix() {
         let bucket = MemoryBucket::new();
         let put = |name: &str| bucket.put(name, &Arc::default(), &Meta::new(), &Expect::Any).expect("it is written");
         let (task, other) = (TaskId::from("t"), TaskId::from("t.x"));
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_removed_tasks_is_swept_and_nothing_else() {
+    fn only_objects_of_tasks_without_an_entry_are_deleted() {
         let bucket = MemoryBucket::new();
         let put = |name: &str| bucket.put(name, &Arc::default(), &Meta::new(), &Expect::Any).expect("it is written");
         let (kept, left, new) = (TaskId::from("kept"), TaskId::from("left"), TaskId::from("new"));
@@ -127,10 +128,10 @@ mod tests {
             put(&names::blob(task, "x"));
         }
         let instance = Instance::new(Blocking::at(&bucket), "i".into(), Times::default());
-        assert_eq!(block_on(instance.sweep()), Ok(0), "it may belong to a task that is just being created");
+        assert_eq!(block_on(instance.delete_orphans()), Ok(0), "it may belong to a task that is just being created");
         bucket.set_time(bucket.time() + instance.times.grace_ms);
         put(&names::blob(&new, "x"));
-        assert_eq!(block_on(instance.sweep()), Ok(1));
+        assert_eq!(block_on(instance.delete_orphans()), Ok(1));
         let all = |task: &TaskId| block_on(instance.list(&names::task(task), None)).expect("a list").entries.len();
         assert_eq!((all(&kept), all(&left), all(&new)), (2, 0, 1));
     }

@@ -1,4 +1,4 @@
-//! Markers of unfinished work: objects of their own, so that one list shows all tasks that somebody has to go on with.
+//! Markers of unfinished work. They are separate objects, so that one list shows all tasks that an instance has to continue.
 
 use crate::base::id::{Seq, TaskId};
 use crate::bucket::Meta;
@@ -24,19 +24,19 @@ pub struct Marker {
 }
 
 impl<P: Port> Instance<P> {
-    /// Makes the marker of work that begins with the next segment. It is acknowledged before that segment is sent.
-    pub async fn mark<R: Replica>(&self, view: &View<R>) -> Result<(), Halt> {
+    /// Creates the marker of work that begins with the next segment. The marker is acknowledged before that segment is sent.
+    pub async fn create_marker<R: Replica>(&self, view: &View<R>) -> Result<(), Halt> {
         let entry = view.entry.as_deref().unwrap_or_default();
-        self.mark_at(&view.task, view.tail.next(), entry).await
+        self.create_marker_at(&view.task, view.tail.next(), entry).await
     }
 
-    pub(in crate::bucket) async fn mark_at(&self, task: &TaskId, seq: Seq, entry: &str) -> Result<(), Halt> {
+    pub(in crate::bucket) async fn create_marker_at(&self, task: &TaskId, seq: Seq, entry: &str) -> Result<(), Halt> {
         let meta = Meta::from([(ENTRY.to_owned(), entry.to_owned())]);
         self.create(&self.marker(task, seq), &Arc::default(), &meta).await
     }
 
-    /// Deletes the marker of work that is done, in one attempt: the scan deletes what is left.
-    pub async fn unmark(&self, task: &TaskId, seq: Seq) {
+    /// Deletes the marker of finished work in one attempt. If that fails, the scan deletes the marker later.
+    pub async fn delete_marker(&self, task: &TaskId, seq: Seq) {
         let _ = self.port.delete(&self.marker(task, seq), None).await;
     }
 

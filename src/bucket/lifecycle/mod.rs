@@ -1,5 +1,5 @@
 //! The beginning and the end of a task. A task exists if its entry and its first segment exist and its last event is not `deleted`; while
-//! it exists none of its names is freed.
+//! it exists none of its objects is deleted.
 
 pub mod creation;
 pub mod deletion;

@@ -1,5 +1,5 @@
-//! What an instance does for each marker that it finds: unfinished work of dead instances is claimed, deleted tasks are removed,
-//! markers that nothing stands behind are deleted.
+//! The scan: handles each marker of unfinished work. Claims tasks whose owners are dead, removes deleted tasks, and deletes obsolete
+//! markers.
 
 use crate::base::id::Seq;
 use crate::bucket::Version;
@@ -11,7 +11,7 @@ use crate::bucket::names;
 use crate::bucket::port::{Halt, Port};
 use crate::bucket::replica::{InstanceId, Phase, Replica, StoreEvent};
 
-/// What the caller has to do after a marker.
+/// What the caller has to do after a marker was handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scanned {
     Nothing,
@@ -20,12 +20,12 @@ pub enum Scanned {
 }
 
 impl<P: Port> Instance<P> {
-    /// Does what a marker asks for. `silent` is [`Liveness::silent`](crate::bucket::ownership::heartbeat::Liveness::silent).
+    /// Handles a marker. `silent_version` is [`Liveness::silent_version`](crate::bucket::ownership::heartbeat::Liveness::silent_version).
     pub async fn scan<R: Replica>(
         &self,
         view: &mut View<R>,
         marker: &Marker,
-        silent: impl Fn(&InstanceId) -> Option<Version>,
+        silent_version: impl Fn(&InstanceId) -> Option<Version>,
     ) -> Result<Scanned, Halt> {
         let is_old = marker.age_ms > self.times.grace_ms;
         if view.entry.is_none() {
@@ -54,12 +54,12 @@ impl<P: Port> Instance<P> {
                 self.scan_own(view, marker.seq, is_old).await?;
                 false
             }
-            false => self.scan_foreign(view, marker.seq, is_old, silent).await?,
+            false => self.scan_foreign(view, marker.seq, is_old, silent_version).await?,
         };
         Ok(if won { Scanned::Won } else { Scanned::Nothing })
     }
 
-    /// A marker of a task that has no first segment: its creation was not completed, or its removal.
+    /// Handles the marker of a task without a first segment: its creation or its removal was not completed.
     async fn scan_without_log<R: Replica>(&self, view: &mut View<R>, is_old: bool) -> Result<(), Halt> {
         let entry = match &view.entry {
             Some(entry) => self.get(entry).await?.0,
@@ -69,7 +69,7 @@ impl<P: Port> Instance<P> {
             return self.remove(view).await;
         }
         if is_old {
-            self.abandon(&view.task, &view.replica).await;
+            self.close_abandoned(&view.task, &view.replica).await;
         }
         view.unload();
         Ok(())
@@ -92,8 +92,8 @@ impl<P: Port> Instance<P> {
             is_over = false;
             let is_old = child.age_ms > self.times.grace_ms;
             if is_old && self.get(&names::segment(&child.task, Seq(1))).await?.0.is_none() {
-                self.mark_at(&child.task, Seq(1), &names::entry(folder, &child.task)).await?;
-                self.abandon(&child.task, &view.replica).await;
+                self.create_marker_at(&child.task, Seq(1), &names::entry(folder, &child.task)).await?;
+                self.close_abandoned(&child.task, &view.replica).await;
             }
         }
         if is_over {
@@ -102,8 +102,8 @@ impl<P: Port> Instance<P> {
         Ok(())
     }
 
-    /// A marker of our own task: it is left over if nothing is under way. One above the tail goes when the tail has passed it, so that a
-    /// late request cannot make use of its number.
+    /// Handles the marker of a task that this process owns: it is obsolete if no work is under way. A marker above the tail is deleted only
+    /// after the log has grown beyond it, because a delayed request may still create the segment with its number.
     async fn scan_own<R: Replica>(&self, view: &mut View<R>, seq: Seq, is_old: bool) -> Result<(), Halt> {
         if !view.replica.status().is_settled() {
             return Ok(());
@@ -119,13 +119,13 @@ impl<P: Port> Instance<P> {
         Ok(())
     }
 
-    /// A marker of a task that this process does not own. Returns whether it does now.
+    /// Handles the marker of a task that this process does not own. Returns whether the process has claimed the task.
     async fn scan_foreign<R: Replica>(
         &self,
         view: &mut View<R>,
         seq: Seq,
         is_old: bool,
-        silent: impl Fn(&InstanceId) -> Option<Version>,
+        silent_version: impl Fn(&InstanceId) -> Option<Version>,
     ) -> Result<bool, Halt> {
         let status = view.replica.status();
         if status.is_settled() {
@@ -140,7 +140,7 @@ impl<P: Port> Instance<P> {
             return Ok(false);
         }
         let is_free = match &status.owner {
-            Some(owner) if !status.released => self.is_dead(owner, silent(owner)).await?,
+            Some(owner) if !status.released => self.is_dead(owner, silent_version(owner)).await?,
             _ => true,
         };
         Ok(is_free && self.claim(view).await?)

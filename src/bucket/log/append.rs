@@ -1,5 +1,5 @@
-//! Appending a segment to a log. The result of a number is always known before the number is left: never other bytes under a number
-//! that a request of ours may still be under way for.
+//! Appends a segment to a log. The number of a segment is used again only when the result of every earlier request for this number is
+//! known: a delayed request of this process must never create other bytes under the same number.
 
 use crate::bucket::instance::Instance;
 use crate::bucket::log::read::Read;
@@ -7,36 +7,36 @@ use crate::bucket::log::view::{Segment, View};
 use crate::bucket::names;
 use crate::bucket::port::{Halt, Port};
 use crate::bucket::replica::Replica;
-use crate::bucket::{Expect, Meta, Put, Trouble};
+use crate::bucket::{BucketError, Expect, Meta, Put};
 use std::sync::Arc;
 
-/// What became of a segment.
+/// The result of appending a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Append {
-    /// It is in the log and applied. Another instance may have claimed the task behind it: see [`Instance::owns`].
+    /// The segment is in the log and applied. Another instance may have claimed the task in a later segment: see [`Instance::owns`].
     Done,
-    /// Another segment has its number. The view has read on; the caller decides anew.
+    /// Another instance has created a segment with this number. The view has read it; the caller decides again.
     Overtaken,
     /// The task does not exist any more. The view is unloaded.
     Gone,
 }
 
-/// What one attempt showed.
+/// The result of one attempt to create a segment.
 enum Attempt {
-    /// The segment is in the log, and nothing can have followed it.
+    /// The segment is in the log, and no segment can follow it yet.
     Last,
-    /// The segment is in the log.
-    Made,
-    /// Other bytes have the number.
+    /// The segment is in the log. Others may follow it.
+    Written,
+    /// The number belongs to a segment with other bytes.
     Taken,
     /// The task was removed.
     Gone,
-    /// The number is free. Why the attempt failed, if it is known.
-    Free(Option<Trouble>),
+    /// No segment has the number. With the error of the attempt, if it failed with one.
+    Free(Option<BucketError>),
 }
 
 impl<P: Port> Instance<P> {
-    /// Creates the segment behind the view's tail. After an error the result is unknown, and the view is unloaded.
+    /// Creates the segment after the view's tail. After an error the result is unknown, and the view is unloaded.
     pub async fn append<R: Replica>(&self, view: &mut View<R>, lines: Vec<u8>) -> Result<Append, Halt> {
         let result = self.append_segment(view, lines.into()).await;
         if result.is_err() {
@@ -52,11 +52,11 @@ impl<P: Port> Instance<P> {
         loop {
             match self.attempt(view, &name, &segment.lines).await? {
                 Attempt::Last => {
-                    view.known_at = Some(view.sent_at);
-                    self.take(view, &segment)?;
+                    view.tail_checked_at = Some(view.sent_at);
+                    self.apply_segment(view, &segment)?;
                     return Ok(Append::Done);
                 }
-                Attempt::Made => break,
+                Attempt::Written => break,
                 Attempt::Taken => {
                     return Ok(match self.read_on(view).await? {
                         Read::Current => Append::Overtaken,
@@ -67,16 +67,16 @@ impl<P: Port> Instance<P> {
                     view.unload();
                     return Ok(Append::Gone);
                 }
-                Attempt::Free(trouble) => {
+                Attempt::Free(error) => {
                     tries += 1;
-                    self.wait(trouble.as_ref(), tries).await?;
+                    self.back_off(error.as_ref(), tries).await?;
                 }
             }
         }
         match self.read_behind(view, vec![segment]).await? {
             Read::Current => Ok(Append::Done),
             Read::Gone | Read::NoLog => {
-                // Nobody reads a segment of a task without an entry. Deleting it only saves space, so one attempt is enough.
+                // No instance reads a segment of a task without an entry. Deleting it only saves space, so one attempt is enough.
                 let _ = self.port.delete(&name, None).await;
                 Ok(Append::Gone)
             }
@@ -86,18 +86,18 @@ impl<P: Port> Instance<P> {
     async fn attempt<R: Replica>(&self, view: &mut View<R>, name: &str, lines: &Arc<[u8]>) -> Result<Attempt, Halt> {
         view.sent_at = self.port.now_ms();
         let answer = self.port.put(name, lines, &Meta::new(), &Expect::Absent).await.map(|answer| answer.value);
-        if let Ok(Put::Made(_)) = answer {
+        if let Ok(Put::Written(_)) = answer {
             let is_quick = self.port.now_ms().saturating_sub(view.sent_at) <= self.times.slow_ms;
-            return Ok(match is_quick && self.is_fresh(view.known_at) {
+            return Ok(match is_quick && self.is_fresh(view.tail_checked_at) {
                 true => Attempt::Last,
-                false => Attempt::Made,
+                false => Attempt::Written,
             });
         }
         match self.get(name).await?.0 {
-            Some(object) if object.bytes == *lines => Ok(Attempt::Made),
+            Some(object) if object.bytes == *lines => Ok(Attempt::Written),
             Some(_) => Ok(Attempt::Taken),
             None => match answer {
-                Err(trouble) if self.is_fresh(view.known_at) => Ok(Attempt::Free(Some(trouble))),
+                Err(error) if self.is_fresh(view.tail_checked_at) => Ok(Attempt::Free(Some(error))),
                 answer if self.has_entry(view).await? => Ok(Attempt::Free(answer.err())),
                 _ => Ok(Attempt::Gone),
             },

@@ -1,4 +1,4 @@
-//! Reading on to the tail of a log, and loading one. Neither writes anything.
+//! Reads a log: from the view's tail to the end, or from its beginning. Writes nothing.
 
 use crate::base::id::Seq;
 use crate::bucket::instance::Instance;
@@ -8,10 +8,10 @@ use crate::bucket::port::{Halt, Port};
 use crate::bucket::replica::Replica;
 use crate::limits::store::LOADED_AT_ONCE;
 
-/// What reading on found.
+/// The result of reading to the end of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// The view is at the tail that the log had when the last request was answered.
+    /// The view is at the end that the log had when the last request was answered.
     Current,
     /// The task was removed. The view is unloaded.
     Gone,
@@ -20,13 +20,13 @@ pub enum Read {
 }
 
 impl<P: Port> Instance<P> {
-    /// Reads on to the tail. On a view that is empty, this loads the task.
+    /// Reads and applies the segments after the view's tail. Loads the whole log if the view is empty.
     pub async fn read_on<R: Replica>(&self, view: &mut View<R>) -> Result<Read, Halt> {
         self.read_behind(view, Vec::new()).await
     }
 
-    /// Reads on behind the segments `found`, which follow the view's tail. Nothing is applied before it is certain that the names
-    /// were not freed before they were read.
+    /// Reads the segments after those in `found`, which follow the view's tail, and applies all of them. Before that, it makes sure that
+    /// the task was not removed while they were read.
     pub(in crate::bucket) async fn read_behind<R: Replica>(
         &self,
         view: &mut View<R>,
@@ -39,7 +39,7 @@ impl<P: Port> Instance<P> {
         let mut is_fresh = true;
         let sent_at = loop {
             let (object, sent_at) = self.get(&names::segment(&view.task, next)).await?;
-            is_fresh &= self.is_fresh(view.known_at);
+            is_fresh &= self.is_fresh(view.tail_checked_at);
             let Some(object) = object else {
                 break sent_at;
             };
@@ -58,13 +58,13 @@ impl<P: Port> Instance<P> {
             return Ok(Read::Gone);
         }
         for segment in &found {
-            self.take(view, segment)?;
+            self.apply_segment(view, segment)?;
         }
-        view.known_at = view.known_at.max(Some(sent_at));
+        view.tail_checked_at = view.tail_checked_at.max(Some(sent_at));
         Ok(Read::Current)
     }
 
-    /// Whether the task has an entry: if not, it does not exist, whatever other names there are.
+    /// Whether the task has an entry. Without one it does not exist, even if other objects of it do.
     pub(in crate::bucket) async fn has_entry<R: Replica>(&self, view: &View<R>) -> Result<bool, Halt> {
         self.exists(view.entry.as_deref()).await
     }
@@ -77,20 +77,22 @@ impl<P: Port> Instance<P> {
         }
     }
 
-    /// Reads a log from its beginning with few requests: the joined segments, then those that a list names behind them, several at a time.
-    /// What is not found this way is found by reading on.
+    /// Reads a log from its beginning with few requests: first the compacted segments, then the listed segments after them, several at a
+    /// time. Stops at the first segment that is missing; the caller reads the rest one by one.
     async fn load<R: Replica>(&self, view: &View<R>, found: &mut Vec<Segment>) -> Result<(), Halt> {
-        let joined = self.list(&names::compacts(&view.task), None).await?;
-        let ranges = joined.entries.iter().filter_map(|entry| names::compact_range(&view.task, &entry.name));
+        let compacted = self.list(&names::compacts(&view.task), None).await?;
+        let ranges = compacted.entries.iter().filter_map(|entry| names::compact_range(&view.task, &entry.name));
         let ranges: Vec<(Seq, Seq)> = ranges.collect();
         let mut next = Seq(1);
         while let Some((first, last)) = ranges.iter().filter(|(first, _)| *first == next).max() {
             let Some(object) = self.get(&names::compact(&view.task, *first, *last)).await?.0 else {
                 break;
             };
-            let segment = Segment { is_joined: true, ..Segment::new(*first, object.bytes)? };
+            let segment = Segment { is_compacted: true, ..Segment::new(*first, object.bytes)? };
             if segment.last != *last {
-                return Err(Halt::Damaged(format!("the joined segments from event {first} on do not end at {last}")));
+                return Err(Halt::Damaged(format!(
+                    "the compacted segments from event {first} do not end at event {last}"
+                )));
             }
             next = last.next();
             found.push(segment);

@@ -1,4 +1,4 @@
-//! The table of answers to a create, over a port that blocks.
+//! Appending and reading segments, with every result that a create can have.
 
 use super::append::Append;
 use super::read::Read;
@@ -70,7 +70,7 @@ fn view() -> View<Lines> {
 /// A task of `instance` with one line.
 fn created(instance: &Instance<Blocking<'_>>) -> View<Lines> {
     let mut view = View::new(TaskId::from("t"), Some("contexts/c/t".to_owned()), Lines::default());
-    block_on(instance.enter(&mut view, None)).unwrap();
+    block_on(instance.create_entry(&mut view, None)).unwrap();
     let line = format!("owned {} 1\n", instance.id);
     assert_eq!(block_on(instance.append(&mut view, line.into_bytes())), Ok(Append::Done));
     view.epoch = Some(1);
@@ -81,7 +81,7 @@ fn append(instance: &Instance<Blocking<'_>>, view: &mut View<Lines>, line: &str)
     block_on(instance.append(view, format!("{line}\n").into_bytes()))
 }
 
-/// A bucket in which the creates of segments have these faults, in order.
+/// A bucket with these faults of creates of segments, in order.
 fn faulty(faults: impl IntoIterator<Item = Option<Fault>> + Send + 'static) -> MemoryBucket {
     let faults = Mutex::new(faults.into_iter().collect::<std::collections::VecDeque<_>>());
     MemoryBucket::with_faults(move |request| match request {
@@ -106,7 +106,7 @@ fn a_segment_is_created_once() {
 }
 
 #[test]
-fn other_bytes_under_the_number_fence() {
+fn another_segment_with_the_same_number_fences_the_task() {
     let bucket = MemoryBucket::new();
     let (a, b) = (instance(&bucket, "a"), instance(&bucket, "b"));
     let mut mine = created(&a);
@@ -119,9 +119,10 @@ fn other_bytes_under_the_number_fence() {
     assert_eq!(mine.replica.lines, ["owned a 1", "owned b 2"]);
 }
 
-/// The answer to a create is lost, and another instance claims the task before it is looked at: the segment is ours, the task is not.
+/// The response to a create is lost, and another instance claims the task before the log is read: the segment is in the log, but the task
+/// belongs to the other instance.
 #[test]
-fn a_segment_of_unknown_result_is_read_on() {
+fn the_log_is_read_after_an_append_with_an_unknown_result() {
     let bucket = faulty([None, Some(Fault::LostAnswer)]);
     let (a, b) = (instance(&bucket, "a"), instance(&bucket, "b"));
     let mut mine = created(&a);
@@ -136,7 +137,7 @@ fn a_segment_of_unknown_result_is_read_on() {
 }
 
 #[test]
-fn who_does_not_wait_unloads_the_task() {
+fn a_view_is_unloaded_when_append_gives_up() {
     let bucket = faulty([None].into_iter().chain([Some(Fault::LostRequest); 9]));
     let a = instance(&bucket, "a");
     let mut mine = created(&a);
@@ -144,7 +145,7 @@ fn who_does_not_wait_unloads_the_task() {
     assert!(mine.is_unloaded && !a.owns(&mine));
 }
 
-/// A task that was removed while nobody looked: what lands there later is believed by nobody.
+/// A task is removed while an instance does not check its log. A segment that this instance creates later is not trusted.
 #[test]
 fn a_removed_task_does_not_come_back() {
     let bucket = MemoryBucket::new();
@@ -160,19 +161,19 @@ fn a_removed_task_does_not_come_back() {
 }
 
 #[test]
-fn joined_segments_and_the_rest_are_loaded() {
+fn compacted_segments_and_the_segments_after_them_are_loaded() {
     let bucket = MemoryBucket::new().with_pages_of(3);
     let a = instance(&bucket, "a");
     let mut mine = created(&a);
     for n in 2..=70 {
         append(&a, &mut mine, &format!("line {n}")).unwrap();
-        if let Some(joint) = a.joint(&mut mine) {
-            block_on(a.join(&joint)).unwrap();
+        if let Some(compaction) = a.next_compaction(&mut mine) {
+            block_on(a.compact(&compaction)).unwrap();
         }
     }
     let mut other = view();
     assert_eq!(block_on(instance(&bucket, "b").read_on(&mut other)), Ok(Read::Current));
     assert_eq!(other.replica.lines, mine.replica.lines);
-    let joined = bucket.objects().iter().filter(|(name, _)| name.contains("/compact/")).count();
-    assert_eq!(joined, 2);
+    let compacted = bucket.objects().iter().filter(|(name, _)| name.contains("/compact/")).count();
+    assert_eq!(compacted, 2);
 }

@@ -6,26 +6,26 @@ use crate::bucket::port::{Halt, Port};
 use crate::bucket::replica::{Applied, Replica};
 use std::sync::Arc;
 
-/// A process's copy of a task. There is at most one per task in a process, and it is made before the task's entry.
+/// A process's copy of a task. A process has at most one per task, and creates it before the task's entry.
 pub struct View<R> {
     pub task: TaskId,
-    /// The name of the task's entry. Unknown until segment 1 was read, if only the id was known.
+    /// The name of the task's entry. If only the id was known, `None` until segment 1 was read.
     pub entry: Option<String>,
     pub replica: R,
     /// The last event that was applied.
     pub tail: Seq,
-    /// When the request was sent that showed that nothing follows the tail: a create that was acknowledged, or a GET of the next name.
-    pub known_at: Option<u64>,
+    /// When the last request was sent that showed that no segment follows the tail: an acknowledged create, or a GET of the next segment.
+    pub tail_checked_at: Option<u64>,
     /// The epoch in which this process owns the task.
     pub epoch: Option<u64>,
     /// When the last create of a segment was sent.
     pub sent_at: u64,
-    /// Segments that began work, and whose markers may still exist.
-    pub(in crate::bucket) openings: Vec<Seq>,
-    /// The first events of the segments behind the last joined ones.
-    pub(in crate::bucket) loose: Vec<Seq>,
-    /// This view is not to be used any more: the task does not exist, or the result of a request is unknown. Another view reads the log
-    /// anew.
+    /// Segments that began work and whose markers may still exist.
+    pub(in crate::bucket) marked_segments: Vec<Seq>,
+    /// The numbers of the segments after the last compaction.
+    pub(in crate::bucket) uncompacted: Vec<Seq>,
+    /// This view must not be used any more, because the task does not exist or the result of a request is unknown. The caller replaces it
+    /// with a new view that reads the log again.
     pub is_unloaded: bool,
 }
 
@@ -36,39 +36,39 @@ impl<R: Replica> View<R> {
             entry,
             replica,
             tail: Seq(0),
-            known_at: None,
+            tail_checked_at: None,
             epoch: None,
             sent_at: 0,
-            openings: Vec::new(),
-            loose: Vec::new(),
+            marked_segments: Vec::new(),
+            uncompacted: Vec::new(),
             is_unloaded: false,
         }
     }
 
-    /// Ends the use of this view, and of everything that runs for the task here.
+    /// Marks this view as unusable and stops everything that runs for the task in this process.
     pub fn unload(&mut self) {
         self.is_unloaded = true;
         self.epoch = None;
         self.replica.fenced();
     }
 
-    /// Segments that began work and that the caller deletes the markers of, if nothing is under way any more.
-    pub fn take_settled(&mut self) -> Vec<Seq> {
+    /// The segments whose markers the caller deletes now. Empty while the task has work under way.
+    pub fn take_obsolete_markers(&mut self) -> Vec<Seq> {
         match self.replica.status().is_settled() {
-            true => std::mem::take(&mut self.openings),
+            true => std::mem::take(&mut self.marked_segments),
             false => Vec::new(),
         }
     }
 }
 
-/// Lines of a log that are acknowledged.
+/// A part of a log that the store has acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::bucket) struct Segment {
     pub first: Seq,
     pub last: Seq,
     pub lines: Arc<[u8]>,
-    /// They were read from several joined segments, whose bounds are not known.
-    pub is_joined: bool,
+    /// The lines of several segments, read from a compacted object. The bounds of those segments are not known.
+    pub is_compacted: bool,
 }
 
 impl Segment {
@@ -77,18 +77,22 @@ impl Segment {
         if !lines.ends_with(b"\n") {
             return Err(Halt::Damaged(format!("the segment at event {first} does not end with a line break")));
         }
-        Ok(Segment { first, last: Seq(first.0 + count - 1), lines, is_joined: false })
+        Ok(Segment { first, last: Seq(first.0 + count - 1), lines, is_compacted: false })
     }
 }
 
 impl<P: Port> Instance<P> {
-    /// Whether this process owns the task at the tail that it knows.
+    /// Whether this process owns the task as of the view's tail.
     pub fn owns<R: Replica>(&self, view: &View<R>) -> bool {
         view.epoch.is_some_and(|epoch| view.replica.status().is_owned_by(&self.id, epoch))
     }
 
-    /// Applies a segment that follows the tail.
-    pub(in crate::bucket) fn take<R: Replica>(&self, view: &mut View<R>, segment: &Segment) -> Result<(), Halt> {
+    /// Applies the segment that follows the tail.
+    pub(in crate::bucket) fn apply_segment<R: Replica>(
+        &self,
+        view: &mut View<R>,
+        segment: &Segment,
+    ) -> Result<(), Halt> {
         debug_assert_eq!(segment.first, view.tail.next());
         let applied = match view.replica.apply(segment.first, &segment.lines) {
             Ok(applied) => applied,
@@ -98,12 +102,12 @@ impl<P: Port> Instance<P> {
             }
         };
         view.tail = segment.last;
-        match segment.is_joined {
-            true => view.loose.clear(),
-            false => view.loose.push(segment.first),
+        match segment.is_compacted {
+            true => view.uncompacted.clear(),
+            false => view.uncompacted.push(segment.first),
         }
-        if applied == Applied::BeganWork && !segment.is_joined {
-            view.openings.push(segment.first);
+        if applied == Applied::BeganWork && !segment.is_compacted {
+            view.marked_segments.push(segment.first);
         }
         if view.epoch.is_some() && !self.owns(view) {
             view.epoch = None;

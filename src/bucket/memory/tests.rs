@@ -12,14 +12,14 @@ fn get(bucket: &MemoryBucket, name: &str) -> Option<String> {
 #[test]
 fn only_the_first_create_succeeds() {
     let bucket = MemoryBucket::new();
-    let Put::Made(version) = put(&bucket, "a", "1", Expect::Absent).unwrap().value else { panic!("refused") };
-    assert_eq!(put(&bucket, "a", "2", Expect::Absent).unwrap().value, Put::Refused);
-    assert!(matches!(put(&bucket, "a", "3", Expect::Version(version.clone())).unwrap().value, Put::Made(_)));
-    assert_eq!(put(&bucket, "a", "4", Expect::Version(version.clone())).unwrap().value, Put::Refused);
-    assert_eq!(bucket.delete("a", Some(&version)).unwrap().value, Deletion::Refused);
+    let Put::Written(version) = put(&bucket, "a", "1", Expect::Absent).unwrap().value else { panic!("refused") };
+    assert_eq!(put(&bucket, "a", "2", Expect::Absent).unwrap().value, Put::PreconditionFailed);
+    assert!(matches!(put(&bucket, "a", "3", Expect::Version(version.clone())).unwrap().value, Put::Written(_)));
+    assert_eq!(put(&bucket, "a", "4", Expect::Version(version.clone())).unwrap().value, Put::PreconditionFailed);
+    assert_eq!(bucket.delete("a", Some(&version)).unwrap().value, Deletion::PreconditionFailed);
     assert_eq!(get(&bucket, "a").as_deref(), Some("3"));
-    assert_eq!(bucket.delete("a", None).unwrap().value, Deletion::Gone);
-    assert_eq!(bucket.delete("a", None).unwrap().value, Deletion::Gone);
+    assert_eq!(bucket.delete("a", None).unwrap().value, Deletion::Deleted);
+    assert_eq!(bucket.delete("a", None).unwrap().value, Deletion::Deleted);
     assert_eq!(get(&bucket, "a"), None);
 }
 
@@ -63,7 +63,7 @@ fn faults_are_as_planned() {
 fn a_request_may_be_carried_out_again() {
     let mut faults = VecDeque::from([Some(Fault::Twice { after: 2 })]);
     let bucket = MemoryBucket::with_faults(move |_| faults.pop_front().flatten());
-    assert!(matches!(put(&bucket, "a", "1", Expect::Absent).unwrap().value, Put::Made(_)));
+    assert!(matches!(put(&bucket, "a", "1", Expect::Absent).unwrap().value, Put::Written(_)));
     bucket.delete("a", None).unwrap();
     assert_eq!(get(&bucket, "a").as_deref(), Some("1"));
 }

@@ -1,4 +1,4 @@
-//! Who owns a task: claims, the requests that wait for an owner, and the release.
+//! Ownership of a task: claiming it, handling the requests in its inbox, and releasing it.
 
 use crate::base::id::Seq;
 use crate::bucket::instance::Instance;
@@ -6,14 +6,14 @@ use crate::bucket::log::append::Append;
 use crate::bucket::log::view::View;
 use crate::bucket::names;
 use crate::bucket::port::{Halt, Port};
-use crate::bucket::replica::{Decides, Phase, Replica, StoreEvent};
+use crate::bucket::replica::{Phase, Replica, RequestHandler, StoreEvent};
 use std::sync::Arc;
 
 impl<P: Port> Instance<P> {
-    /// Claims the task at the tail that the view knows. If this returns true the caller restores the task: what was running is
-    /// interrupted, and the inbox is heard.
+    /// Claims the task as of the view's tail. If this returns true, the caller restores the task: it marks running calls as interrupted
+    /// and handles the inbox.
     ///
-    /// Whether it may be claimed is for the caller to decide: see
+    /// The caller decides whether the task may be claimed: see
     /// [`Status::is_claimable`](crate::bucket::replica::Status::is_claimable) and [`Instance::is_dead`].
     pub async fn claim<R: Replica>(&self, view: &mut View<R>) -> Result<bool, Halt> {
         let status = view.replica.status();
@@ -30,8 +30,8 @@ impl<P: Port> Instance<P> {
         Ok(true)
     }
 
-    /// Takes a task that the log says is ours but that this view does not hold: a claim was won whose answer did not arrive. If this
-    /// returns true the caller restores the task as after [`Instance::claim`].
+    /// Takes over a task whose log names this instance as the owner although the view has no epoch: an earlier claim succeeded, but its
+    /// acknowledgement was lost. If this returns true, the caller restores the task as after [`Instance::claim`].
     pub fn adopt<R: Replica>(&self, view: &mut View<R>) -> bool {
         let status = view.replica.status();
         let is_ours = status.owner.as_ref() == Some(&self.id) && !status.released && status.phase != Phase::Deleted;
@@ -42,8 +42,8 @@ impl<P: Port> Instance<P> {
         adopts
     }
 
-    /// Whether a tool may start whose `call_started` was sent at `sent_at` in epoch `epoch`, as far as the log is concerned. The caller checks
-    /// [`Liveness`](crate::bucket::ownership::heartbeat::Liveness) after it.
+    /// Whether this process still owns the task in `epoch`, so that a tool may start whose `call_started` was sent at `sent_at`. Afterwards
+    /// the caller also checks [`Liveness`](crate::bucket::ownership::heartbeat::Liveness).
     pub async fn confirm_start<R: Replica>(&self, view: &mut View<R>, epoch: u64, sent_at: u64) -> Result<bool, Halt> {
         if self.port.now_ms().saturating_sub(sent_at) > self.times.slow_ms {
             self.read_on(view).await?;
@@ -51,11 +51,12 @@ impl<P: Port> Instance<P> {
         Ok(!view.is_unloaded && view.epoch == Some(epoch) && self.owns(view))
     }
 
-    /// Decides the requests in the inbox, in order, each in one segment with what came of it. Returns how many.
-    pub async fn hear<R: Decides>(&self, view: &mut View<R>) -> Result<u64, Halt> {
+    /// Handles the requests in the inbox in order. Each request and the events that result from it are one segment. Returns how many
+    /// requests were handled.
+    pub async fn handle_requests<R: RequestHandler>(&self, view: &mut View<R>) -> Result<u64, Halt> {
         let mut heard = 0;
         while let Some((n, request)) = self.next_request(view).await? {
-            let lines = view.replica.hear(view.tail.next(), n, &request);
+            let lines = view.replica.handle_request(view.tail.next(), n, &request);
             if self.append(view, lines).await? != Append::Done {
                 break;
             }
@@ -64,7 +65,8 @@ impl<P: Port> Instance<P> {
         Ok(heard)
     }
 
-    /// The next request in the inbox of a task that this process owns, with its number. The same one until the log says `heard`.
+    /// The next request in the inbox of a task that this process owns, with its number. Returns the same request until the log has its `heard`
+    /// event.
     pub async fn next_request<R: Replica>(&self, view: &View<R>) -> Result<Option<(u64, Arc<[u8]>)>, Halt> {
         let status = view.replica.status();
         if !self.owns(view) || status.phase == Phase::Deleted {
@@ -75,7 +77,8 @@ impl<P: Port> Instance<P> {
         Ok(object.map(|object| (n, object.bytes)))
     }
 
-    /// Gives the task up, after the lines `last`, which end what is under way. Any instance may claim it at once.
+    /// Releases the task: appends the lines `last`, which end the work under way, and then `released`. Any instance may claim the task at
+    /// once.
     pub async fn release<R: Replica>(&self, view: &mut View<R>, mut last: Vec<u8>) -> Result<Append, Halt> {
         let lines = memchr::memchr_iter(b'\n', &last).count() as u64;
         let seq = Seq(view.tail.0 + lines + 1);

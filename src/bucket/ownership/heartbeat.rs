@@ -1,18 +1,19 @@
-//! Heartbeats: who is dead, and whether we have to assume that others take us for dead. Only the clock of the observer counts.
+//! Heartbeats: which instances are dead, and whether other instances may consider this one dead. Times are measured by the clock of the
+//! observing instance only.
 
 use crate::bucket::instance::{Instance, Times};
 use crate::bucket::names;
 use crate::bucket::port::{Halt, Port};
 use crate::bucket::replica::InstanceId;
-use crate::bucket::{Answer, Entry, Expect, List, Meta, Trouble, Version};
+use crate::bucket::{Answer, BucketError, Entry, Expect, List, Meta, Version};
 use std::collections::HashMap;
 
 /// What an instance knows about heartbeats, its own and those of others.
 #[derive(Default)]
 pub struct Liveness {
-    /// When the last successful heartbeat was sent.
-    beaten_at: Option<u64>,
-    gaps: u64,
+    /// When the last acknowledged heartbeat was sent.
+    written_at: Option<u64>,
+    cut_offs: u64,
     others: HashMap<InstanceId, Heartbeat>,
 }
 
@@ -24,31 +25,31 @@ struct Heartbeat {
 }
 
 impl Liveness {
-    /// Notes that the heartbeat that was sent at `sent_at` was acknowledged.
-    pub fn beaten(&mut self, sent_at: u64, times: &Times) {
-        if self.beaten_at.is_none_or(|before| sent_at.saturating_sub(before) > times.cut_off_ms) {
-            self.gaps += 1;
+    /// Records that the heartbeat sent at `sent_at` was acknowledged.
+    pub fn heartbeat_written(&mut self, sent_at: u64, times: &Times) {
+        if self.written_at.is_none_or(|before| sent_at.saturating_sub(before) > times.cut_off_ms) {
+            self.cut_offs += 1;
         }
-        self.beaten_at = self.beaten_at.max(Some(sent_at));
+        self.written_at = self.written_at.max(Some(sent_at));
     }
 
-    /// Whether nothing may be owned yet: no heartbeat was acknowledged.
+    /// Whether no heartbeat was acknowledged yet, so that this instance may not own tasks.
     pub fn is_new(&self) -> bool {
-        self.beaten_at.is_none()
+        self.written_at.is_none()
     }
 
-    /// Whether others may soon take us for dead: no tool starts, and those that run are stopped.
+    /// Whether other instances may soon consider this one dead. Then it starts no tools and stops those that run.
     pub fn is_cut_off(&self, now_ms: u64, times: &Times) -> bool {
-        self.beaten_at.is_none_or(|at| now_ms.saturating_sub(at) > times.cut_off_ms)
+        self.written_at.is_none_or(|at| now_ms.saturating_sub(at) > times.cut_off_ms)
     }
 
-    /// How often we were cut off. A tool does not start if this has changed since its `call_started` was sent.
-    pub fn gaps(&self) -> u64 {
-        self.gaps
+    /// How often this instance was cut off. A tool does not start if this has changed since its `call_started` was sent.
+    pub fn cut_offs(&self) -> u64 {
+        self.cut_offs
     }
 
-    /// Notes the heartbeats that a list shows. Returns whether an instance has died since the last one.
-    pub fn listed(&mut self, entries: &[Entry], now_ms: u64, times: &Times) -> bool {
+    /// Updates the heartbeats of the other instances from a list. Returns whether an instance has died since the last update.
+    pub fn observe(&mut self, entries: &[Entry], now_ms: u64, times: &Times) -> bool {
         let mut died = false;
         let mut others = HashMap::with_capacity(entries.len());
         for entry in entries {
@@ -66,27 +67,28 @@ impl Liveness {
         died
     }
 
-    /// Heartbeats of instances that have been dead for so long that nothing of theirs is left to look after, and their versions.
-    pub fn forgotten(&self, now_ms: u64, times: &Times) -> Vec<(InstanceId, Version)> {
+    /// Instances that have been dead for so long that all their tasks have been taken over, with the versions of their heartbeats.
+    pub fn long_dead(&self, now_ms: u64, times: &Times) -> Vec<(InstanceId, Version)> {
         let is_old = |heartbeat: &Heartbeat| now_ms.saturating_sub(heartbeat.since) >= times.grace_ms;
         let old = self.others.iter().filter(|(_, heartbeat)| heartbeat.is_silent && is_old(heartbeat));
         old.map(|(instance, heartbeat)| (instance.clone(), heartbeat.version.clone())).collect()
     }
 
-    /// Whether an instance has a heartbeat that was not silent for long when they were last listed.
-    pub fn lives(&self, instance: &InstanceId) -> bool {
+    /// Whether the heartbeat of an instance had changed recently when heartbeats were last listed.
+    pub fn is_alive(&self, instance: &InstanceId) -> bool {
         self.others.get(instance).is_some_and(|heartbeat| !heartbeat.is_silent)
     }
 
-    /// The version in which an instance's heartbeat has been for so long that the instance is dead, if it still is in that version.
-    pub fn silent(&self, instance: &InstanceId) -> Option<Version> {
+    /// The version of an instance's heartbeat, if it has not changed for so long that the instance is dead unless it has written a newer one
+    /// since.
+    pub fn silent_version(&self, instance: &InstanceId) -> Option<Version> {
         self.others.get(instance).filter(|heartbeat| heartbeat.is_silent).map(|heartbeat| heartbeat.version.clone())
     }
 }
 
 impl<P: Port> Instance<P> {
-    /// Writes the `n`th heartbeat, in one attempt. Returns when it was sent.
-    pub async fn beat(&self, n: u64) -> Result<u64, Trouble> {
+    /// Writes the `n`th heartbeat in one attempt. Returns when it was sent.
+    pub async fn write_heartbeat(&self, n: u64) -> Result<u64, BucketError> {
         let sent_at = self.port.now_ms();
         let bytes = format!("{{\"n\":{n}}}\n").into_bytes().into();
         self.port.put(&names::heartbeat(self.id.as_str()), &bytes, &Meta::new(), &Expect::Any).await?;
@@ -94,7 +96,7 @@ impl<P: Port> Instance<P> {
     }
 
     /// The heartbeats of all instances, in one attempt per page.
-    pub async fn heartbeats(&self) -> Result<Vec<Entry>, Trouble> {
+    pub async fn list_heartbeats(&self) -> Result<Vec<Entry>, BucketError> {
         let mut list = List { prefix: names::INSTANCES.to_owned(), ..List::default() };
         let mut entries = Vec::new();
         loop {
@@ -108,25 +110,25 @@ impl<P: Port> Instance<P> {
         }
     }
 
-    /// Deletes a heartbeat: our own at the end, or that of an earlier start of ours that is known to be over.
-    pub async fn forget(&self, instance: &InstanceId) -> Result<(), Halt> {
+    /// Deletes the heartbeat of this instance when it ends, or of an earlier process on this machine that is known to have ended.
+    pub async fn delete_heartbeat(&self, instance: &InstanceId) -> Result<(), Halt> {
         self.delete_object(&names::heartbeat(instance.as_str())).await
     }
 
-    /// Deletes the heartbeat of a dead instance, in one attempt: without it the instance is as dead as with it, and lists stay short. One
-    /// that has been written since is left alone.
-    pub async fn forget_dead(&self, instance: &InstanceId, version: &Version) {
+    /// Deletes the heartbeat of a dead instance in one attempt, so that lists stay short. An instance without a heartbeat counts as dead. A
+    /// heartbeat that was written since `version` is kept.
+    pub async fn delete_dead_heartbeat(&self, instance: &InstanceId, version: &Version) {
         let _ = self.port.delete(&names::heartbeat(instance.as_str()), Some(version)).await;
     }
 
-    /// Whether an instance is dead now; `silent` is what [`Liveness::silent`] says of it. Called between reading the tail of a log
+    /// Whether an instance is dead now; `silent_version` is what [`Liveness::silent_version`] says of it. Called between reading the tail of a log
     /// and claiming it.
-    pub async fn is_dead(&self, owner: &InstanceId, silent: Option<Version>) -> Result<bool, Halt> {
+    pub async fn is_dead(&self, owner: &InstanceId, silent_version: Option<Version>) -> Result<bool, Halt> {
         if *owner == self.id {
             return Ok(false);
         }
         let heartbeat = self.get(&names::heartbeat(owner.as_str())).await?.0;
-        Ok(heartbeat.is_none_or(|heartbeat| Some(heartbeat.version) == silent))
+        Ok(heartbeat.is_none_or(|heartbeat| Some(heartbeat.version) == silent_version))
     }
 }
 
@@ -143,26 +145,27 @@ mod tests {
         let instance = |id: &str| Instance::new(Blocking::at(&bucket), id.into(), times.clone());
         let (ours, dead, paused) = (instance("ours"), instance("dead"), instance("paused"));
         for one in [&ours, &dead, &paused] {
-            block_on(one.beat(1)).expect("a heartbeat");
+            block_on(one.write_heartbeat(1)).expect("a heartbeat");
         }
         let mut liveness = Liveness::default();
         let mut look = |now_ms: u64| {
-            let entries = block_on(ours.heartbeats()).expect("a list");
-            liveness.listed(&entries, now_ms, &times);
-            liveness.forgotten(now_ms, &times)
+            let entries = block_on(ours.list_heartbeats()).expect("a list");
+            liveness.observe(&entries, now_ms, &times);
+            liveness.long_dead(now_ms, &times)
         };
         assert_eq!(look(0), []);
         assert_eq!(look(times.grace_ms - 1), [], "it is dead, and nobody may have looked after its tasks yet");
-        block_on(ours.beat(2)).expect("a heartbeat");
+        block_on(ours.write_heartbeat(2)).expect("a heartbeat");
         let mut forgotten = look(times.grace_ms);
         forgotten.sort_by(|a, b| a.0.cmp(&b.0));
         let ids: Vec<&str> = forgotten.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(ids, ["dead", "paused"]);
-        block_on(paused.beat(2)).expect("a heartbeat");
+        block_on(paused.write_heartbeat(2)).expect("a heartbeat");
         for (id, version) in &forgotten {
-            block_on(ours.forget_dead(id, version));
+            block_on(ours.delete_dead_heartbeat(id, version));
         }
-        let names: Vec<String> = block_on(ours.heartbeats()).unwrap().into_iter().map(|entry| entry.name).collect();
+        let names: Vec<String> =
+            block_on(ours.list_heartbeats()).unwrap().into_iter().map(|entry| entry.name).collect();
         assert_eq!(names, [names::heartbeat("ours"), names::heartbeat("paused")]);
     }
 }

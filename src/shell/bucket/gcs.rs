@@ -1,6 +1,6 @@
 //! Google Cloud Storage by its JSON API.
 //!
-//! A version is a generation. `meta` is custom metadata, which lists give.
+//! A version is a generation. `meta` is custom metadata, which lists contain.
 
 use crate::base::clock::read_rfc3339;
 use crate::base::crc::crc32c;
@@ -8,11 +8,13 @@ use crate::base::json;
 use crate::base::percent;
 use crate::base::secret::Secret;
 use crate::bucket::{
-    Answer, Bucket, Dated, Deletion, Entry, Expect, List, Meta, Object, Page, Put, Trouble, TroubleKind, Version,
+    Answer, Bucket, BucketError, BucketErrorKind, Dated, Deletion, Entry, Expect, List, Meta, Object, Page, Put,
+    Version,
 };
 use crate::limits::bucket::{ANSWER_BYTES, OBJECT_BYTES, PAGE_BYTES, PAGE_NAMES};
 use crate::shell::bucket::google::Tokens;
-use crate::shell::bucket::http::{self, Outgoing, Received, during, explanation, trouble, unknown};
+use crate::shell::bucket::http::{self, Outgoing, Received, explanation, in_context, unknown};
+use crate::shell::bucket::operation::{Operation, status_error};
 use crate::shell::bucket::pages;
 use crate::shell::event_loop::sys::random;
 use base64::Engine;
@@ -24,7 +26,7 @@ use std::time::Instant;
 use ureq::Agent;
 
 pub const BASE_URL: &str = "https://storage.googleapis.com";
-/// Segments are lines of JSON. Everything else is small, and nobody else depends on its type.
+/// The content type of all objects. Segments are lines of JSON; nothing depends on the type of the others.
 const CONTENT_TYPE: &str = "application/x-ndjson";
 const LIST_FIELDS: &str = "items(name,generation,metadata,timeCreated),prefixes,nextPageToken";
 
@@ -32,37 +34,8 @@ pub struct Gcs {
     bucket: String,
     base: String,
     agent: Agent,
-    /// An emulator needs none.
+    /// `None` for an emulator, which needs no tokens.
     tokens: Option<Tokens>,
-}
-
-/// What is done, and the permission that it needs.
-#[derive(Clone, Copy)]
-enum Operation {
-    Get,
-    Put,
-    Delete,
-    List,
-}
-
-impl Operation {
-    fn permission(self) -> &'static str {
-        match self {
-            Operation::Get => "storage.objects.get",
-            Operation::Put => "storage.objects.create, and storage.objects.delete to replace objects",
-            Operation::Delete => "storage.objects.delete",
-            Operation::List => "storage.objects.list",
-        }
-    }
-
-    fn verb(self) -> &'static str {
-        match self {
-            Operation::Get => "reading",
-            Operation::Put => "writing",
-            Operation::Delete => "deleting",
-            Operation::List => "listing names with",
-        }
-    }
 }
 
 impl Gcs {
@@ -76,17 +49,17 @@ impl Gcs {
         format!("{}/storage/v1/b/{bucket}/o/{name}{query}", self.base)
     }
 
-    /// Makes the request, and once more with a new token if the first one is refused. An answer that is neither a success nor one
-    /// of `expected` is an error.
+    /// Sends the request, and sends it again with a new token if the first token is refused. A response is an error unless its status is a
+    /// success or one of `expected`.
     fn request(
         &self,
         operation: Operation,
         name: &str,
         outgoing: &Outgoing<'_>,
         expected: &[u16],
-    ) -> Result<Received, Trouble> {
+    ) -> Result<Received, BucketError> {
         let what = format!("gs://{}, {} {name}", self.bucket, operation.verb());
-        let attempt = || -> Result<(Received, Option<Secret>), Trouble> {
+        let attempt = || -> Result<(Received, Option<Secret>), BucketError> {
             let token = self.tokens.as_ref().map(|tokens| tokens.token(outgoing.deadline)).transpose()?;
             let bearer = token.as_ref().map(|token| format!("Bearer {}", token.reveal()));
             let mut headers = outgoing.headers.to_vec();
@@ -94,63 +67,53 @@ impl Gcs {
             let answer = http::send(&self.agent, &Outgoing { headers: &headers, ..*outgoing })?;
             Ok((answer, token))
         };
-        let (mut answer, mut token) = attempt().map_err(during(&what))?;
+        let (mut answer, mut token) = attempt().map_err(in_context(&what))?;
         if answer.status == 401
             && let (Some(tokens), Some(refused)) = (&self.tokens, &token)
         {
             tokens.refused(refused);
-            (answer, token) = attempt().map_err(during(&what))?;
+            (answer, token) = attempt().map_err(in_context(&what))?;
         }
         if answer.is_success() || expected.contains(&answer.status) {
             return Ok(answer);
         }
-        let mut error = self.trouble(operation, &answer);
-        // The service never repeats a token, but a proxy might.
+        let mut error = self.status_error(operation, &answer);
+        // The service does not repeat a token in an error, but a proxy might.
         error.message = token.map_or(error.message.clone(), |token| token.hide_in(&error.message));
-        Err(during(&what)(error))
+        Err(in_context(&what)(error))
     }
 
-    /// The table of statuses.
-    fn trouble(&self, operation: Operation, answer: &Received) -> Trouble {
-        let said = said(&answer.body);
-        let status = answer.status;
-        let permission = operation.permission();
-        match status {
-            401 => trouble(TroubleKind::Forbidden, format!("the credentials are not accepted (401). {said}")),
-            // Quotas are refused with 403 too, and end.
-            403 if said.contains("ateLimitExceeded") => unknown(format!("too many requests (403). {said}")),
-            403 => trouble(TroubleKind::Forbidden, format!("not allowed (403); it needs {permission}. {said}")),
-            404 => trouble(TroubleKind::Unsupported, format!("there is no such bucket (404). {said}")),
-            405 | 501 => {
-                trouble(TroubleKind::Unsupported, format!("the store does not know this request ({status}). {said}"))
-            }
-            408 | 409 | 429 | 500.. => unknown(format!("refused for now ({status}). {said}")),
-            400..500 => trouble(TroubleKind::Damaged, format!("the store calls the request wrong ({status}). {said}")),
-            _ => trouble(TroubleKind::Unsupported, format!("an answer that is not expected ({status}). {said}")),
+    /// The error for the status of a response.
+    fn status_error(&self, operation: Operation, answer: &Received) -> BucketError {
+        let details = error_details(&answer.body);
+        // Exceeded quotas have the status 403 too, but are temporary.
+        match answer.status {
+            403 if details.contains("ateLimitExceeded") => unknown(format!("too many requests (403). {details}")),
+            status => status_error(status, permission(operation), &details),
         }
     }
 
-    /// Whether a 404 is about the whole bucket.
+    /// Whether a 404 means that the bucket does not exist.
     fn is_without_bucket(&self, answer: &Received) -> bool {
         let text = String::from_utf8_lossy(&answer.body);
         text.contains("specified bucket does not exist")
             || text.contains(&format!("Bucket {} does not exist", self.bucket))
     }
 
-    /// One page of a list as the service gives it, and the token of the next.
+    /// Reads one page of a list. Returns it with the token of the next page.
     fn page(
         &self,
         list: &List,
         token: Option<&str>,
         deadline: Instant,
-    ) -> Result<(Dated<Page>, Option<String>), Trouble> {
+    ) -> Result<(Dated<Page>, Option<String>), BucketError> {
         let most = PAGE_NAMES.to_string();
         let mut query = vec![("prefix", list.prefix.as_str()), ("maxResults", &most), ("fields", LIST_FIELDS)];
         query.extend(list.folders.then_some(("delimiter", "/")));
         query.extend(list.after.as_deref().map(|after| ("startOffset", after)));
         query.extend(token.map(|token| ("pageToken", token)));
         let url = format!("{}/storage/v1/b/{}/o?{}", self.base, percent::encoded(&self.bucket), percent::pairs(&query));
-        let outgoing = Outgoing { method: "GET", url: &url, headers: &[], body: None, most: PAGE_BYTES, deadline };
+        let outgoing = Outgoing { method: "GET", url: &url, headers: &[], body: None, max_bytes: PAGE_BYTES, deadline };
         let answer = self.request(Operation::List, &list.prefix, &outgoing, &[])?;
         let listed: Listed =
             serde_json::from_slice(&answer.body).map_err(|error| unknown(format!("the list is not valid: {error}")))?;
@@ -172,21 +135,23 @@ impl Bucket for Gcs {
             url: &url,
             headers: &[],
             body: None,
-            most: OBJECT_BYTES,
+            max_bytes: OBJECT_BYTES,
             deadline: http::deadline(),
         };
         let answer = self.request(Operation::Get, name, &outgoing, &[404])?;
         if answer.status == 404 {
             return match self.is_without_bucket(&answer) {
-                true => Err(during(&format!("gs://{}", self.bucket))(self.trouble(Operation::Get, &answer))),
+                true => Err(in_context(&format!("gs://{}", self.bucket))(self.status_error(Operation::Get, &answer))),
                 false => answer.dated(None),
             };
         }
-        let damaged = |why: &str| trouble(TroubleKind::Damaged, format!("gs://{}, reading {name}: {why}", self.bucket));
+        let damaged = |why: &str| {
+            BucketError::new(BucketErrorKind::Damaged, format!("gs://{}, reading {name}: {why}", self.bucket))
+        };
         let generation = answer.header("x-goog-generation").ok_or_else(|| damaged("the answer has no generation"))?;
         let version = Version(generation.to_owned());
-        if named_checksum(&answer).ok_or_else(|| damaged("the answer has no checksum"))? != checksum(&answer.body) {
-            return Err(damaged("the bytes do not have the checksum that the store names"));
+        if header_checksum(&answer).ok_or_else(|| damaged("the answer has no checksum"))? != checksum(&answer.body) {
+            return Err(damaged("the received bytes do not match the checksum of the store"));
         }
         let dated = answer.dated(())?;
         let object = Object { bytes: answer.body.into(), version };
@@ -196,7 +161,10 @@ impl Bucket for Gcs {
     fn put(&self, name: &str, bytes: &Arc<[u8]>, meta: &Meta, expect: &Expect) -> Answer<Put> {
         let what = format!("gs://{}, writing {name}", self.bucket);
         if bytes.len() > OBJECT_BYTES {
-            return Err(trouble(TroubleKind::Damaged, format!("{what}: it has more than {OBJECT_BYTES} bytes")));
+            return Err(BucketError::new(
+                BucketErrorKind::Damaged,
+                format!("{what}: it has more than {OBJECT_BYTES} bytes"),
+            ));
         }
         let mut query = vec![("uploadType", "multipart"), ("fields", "generation,crc32c")];
         match expect {
@@ -210,25 +178,26 @@ impl Bucket for Gcs {
         let (content_type, body) = multipart(name, bytes, meta, &crc);
         let headers = [("Content-Type", content_type.as_str())];
         let (body, deadline) = (Some(body.as_slice()), http::deadline());
-        let outgoing = Outgoing { method: "POST", url: &url, headers: &headers, body, most: ANSWER_BYTES, deadline };
+        let outgoing =
+            Outgoing { method: "POST", url: &url, headers: &headers, body, max_bytes: ANSWER_BYTES, deadline };
         let answer = self.request(Operation::Put, name, &outgoing, &[412])?;
         if answer.status == 412 {
-            let said = said(&answer.body);
-            // An emulator refuses a wrong checksum with this status too. Without a precondition it can mean nothing else.
-            return match *expect == Expect::Any || said.contains("crc32c") {
-                true => Err(trouble(TroubleKind::Damaged, format!("{what}: refused (412). {said}"))),
-                false => answer.dated(Put::Refused),
+            let details = error_details(&answer.body);
+            // An emulator answers a wrong checksum with this status too. Without a precondition, the status can only mean that.
+            return match *expect == Expect::Any || details.contains("crc32c") {
+                true => Err(BucketError::new(BucketErrorKind::Damaged, format!("{what}: refused (412). {details}"))),
+                false => answer.dated(Put::PreconditionFailed),
             };
         }
         let made: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         let Some(generation) = made["generation"].as_str() else {
-            return Err(unknown(format!("{what}: the answer names no generation")));
+            return Err(unknown(format!("{what}: the response has no generation")));
         };
         match made["crc32c"].as_str() {
             Some(theirs) if theirs != crc => {
-                Err(trouble(TroubleKind::Damaged, format!("{what}: the store has received other bytes")))
+                Err(BucketError::new(BucketErrorKind::Damaged, format!("{what}: the store has received other bytes")))
             }
-            Some(_) | None => answer.dated(Put::Made(Version(generation.to_owned()))),
+            Some(_) | None => answer.dated(Put::Written(Version(generation.to_owned()))),
         }
     }
 
@@ -236,15 +205,16 @@ impl Bucket for Gcs {
         let query = version.map(|Version(generation)| percent::pairs(&[("ifGenerationMatch", generation)]));
         let url = self.object_url(name, &query.map(|query| format!("?{query}")).unwrap_or_default());
         let deadline = http::deadline();
-        let outgoing = Outgoing { method: "DELETE", url: &url, headers: &[], body: None, most: ANSWER_BYTES, deadline };
+        let outgoing =
+            Outgoing { method: "DELETE", url: &url, headers: &[], body: None, max_bytes: ANSWER_BYTES, deadline };
         let expected: &[u16] = if version.is_some() { &[404, 412] } else { &[404] };
         let answer = self.request(Operation::Delete, name, &outgoing, expected)?;
         match answer.status {
             404 if self.is_without_bucket(&answer) => {
-                Err(during(&format!("gs://{}", self.bucket))(self.trouble(Operation::Delete, &answer)))
+                Err(in_context(&format!("gs://{}", self.bucket))(self.status_error(Operation::Delete, &answer)))
             }
-            412 => answer.dated(Deletion::Refused),
-            _ => answer.dated(Deletion::Gone),
+            412 => answer.dated(Deletion::PreconditionFailed),
+            _ => answer.dated(Deletion::Deleted),
         }
     }
 
@@ -275,7 +245,7 @@ struct Item {
 }
 
 impl Item {
-    /// An object without a valid time counts as new: nothing is removed for its age by mistake.
+    /// An object without a valid creation time counts as new, so that it is not removed for its age by mistake.
     fn entry(self, now: u64) -> Entry {
         let created = self.time_created.as_deref().and_then(read_rfc3339);
         Entry {
@@ -287,13 +257,22 @@ impl Item {
     }
 }
 
+fn permission(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Get => "storage.objects.get",
+        Operation::Put => "storage.objects.create, and storage.objects.delete to replace objects",
+        Operation::Delete => "storage.objects.delete",
+        Operation::List => "storage.objects.list",
+    }
+}
+
 /// The checksum as the service writes it.
 fn checksum(bytes: &[u8]) -> String {
     STANDARD.encode(crc32c(bytes).to_be_bytes())
 }
 
-/// The checksum that an answer names: in one field with another one, or in a field of its own.
-fn named_checksum(answer: &Received) -> Option<&str> {
+/// The CRC32C in the response headers. It may share a header field with another checksum.
+fn header_checksum(answer: &Received) -> Option<&str> {
     answer
         .headers("x-goog-hash")
         .flat_map(|value| value.split(','))
@@ -306,7 +285,7 @@ fn multipart(name: &str, bytes: &[u8], meta: &Meta, crc: &str) -> (String, Vec<u
     if !meta.is_empty() {
         about["metadata"] = json!(meta);
     }
-    // Nobody can know it before, so no object contains it.
+    // It is random and not known in advance, so no object contains it.
     let boundary: String = random::<16>().iter().map(|byte| format!("{byte:02x}")).collect();
     let mut body = format!("--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n").into_bytes();
     json::write(&mut body, &about);
@@ -316,8 +295,8 @@ fn multipart(name: &str, bytes: &[u8], meta: &Meta, crc: &str) -> (String, Vec<u
     (format!("multipart/related; boundary={boundary}"), body)
 }
 
-/// What an error says: its message, and the first reason.
-fn said(body: &[u8]) -> String {
+/// The explanation in an error response: its message and its first reason.
+fn error_details(body: &[u8]) -> String {
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
     let error = &value["error"];
     match error["message"].as_str() {

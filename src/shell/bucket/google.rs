@@ -1,16 +1,16 @@
 //! Access tokens of Google: of a service account, of a user who logged in with gcloud, or of the machine's metadata server.
 //!
-//! A [`Tokens`] is for one scope and shared by all threads. However many of them need a new token, one request is made; those that
-//! find the old token still valid use it meanwhile. Private keys, refresh tokens and access tokens appear in no message.
+//! All threads share one [`Tokens`] per scope. If several threads need a new token, only one of them requests it; the others use the old token
+//! while it is valid, and otherwise wait. Messages never contain private keys, refresh tokens or access tokens.
 
 use crate::base::lock::lock;
 use crate::base::percent;
 use crate::base::secret::Secret;
-use crate::bucket::{Trouble, TroubleKind};
+use crate::bucket::{BucketError, BucketErrorKind};
 use crate::limits::bucket::{
     ANSWER_BYTES, ASSERTION_SECONDS, CREDENTIALS_BYTES, TOKEN_AGAIN_MS, TOKEN_EARLY_MS, TOKEN_LAST_MS, TOKEN_MS,
 };
-use crate::shell::bucket::http::{self, Outgoing, explanation, trouble, unknown};
+use crate::shell::bucket::http::{self, Outgoing, explanation, unknown};
 use crate::shell::event_loop::sys::unix_ms;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -44,7 +44,7 @@ pub struct Tokens {
     agent: Agent,
     unix_ms: Clock,
     state: Mutex<State>,
-    /// A renewal has ended.
+    /// Notified when a renewal has ended.
     renewed: Condvar,
 }
 
@@ -52,21 +52,21 @@ pub struct Tokens {
 struct State {
     token: Option<Token>,
     is_renewing: bool,
-    /// Before this time no token is requested as long as the present one can be used.
-    again_ms: u64,
+    /// While the present token is valid, no new one is requested before this time.
+    retry_at_ms: u64,
     /// Why the last request failed.
-    failure: Option<Trouble>,
+    failure: Option<BucketError>,
 }
 
 #[derive(Clone)]
 struct Token {
     value: Secret,
-    ends_ms: u64,
+    expires_ms: u64,
 }
 
 impl Token {
-    fn lasts(&self, now: u64, ms: u64) -> bool {
-        self.ends_ms > now.saturating_add(ms)
+    fn is_valid_for(&self, now: u64, ms: u64) -> bool {
+        self.expires_ms > now.saturating_add(ms)
     }
 }
 
@@ -119,7 +119,7 @@ impl Tokens {
             }
         };
         let proxy = match &source {
-            // It is a part of the machine.
+            // The metadata server is a part of the machine.
             Source::Metadata { .. } => None,
             Source::ServiceAccount(_) | Source::AuthorizedUser(_) => proxy(source.url()),
         };
@@ -128,12 +128,12 @@ impl Tokens {
         Ok(Tokens { source, scope, agent, unix_ms, state, renewed })
     }
 
-    /// The same with another clock.
+    /// The same tokens with another clock.
     pub fn with_clock(self, unix_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Tokens {
         Tokens { unix_ms: Box::new(unix_ms), ..self }
     }
 
-    /// The project that a user's requests are counted for.
+    /// The project whose quota a user's requests count against.
     pub fn quota_project(&self) -> Option<&str> {
         match &self.source {
             Source::AuthorizedUser(user) => user.quota_project_id.as_deref(),
@@ -141,13 +141,13 @@ impl Tokens {
         }
     }
 
-    /// A token that can be used now. Waits, until the deadline at most, only if there is none.
-    pub fn token(&self, deadline: Instant) -> Result<Secret, Trouble> {
+    /// A valid token. Waits, at most until the deadline, only if there is none.
+    pub fn token(&self, deadline: Instant) -> Result<Secret, BucketError> {
         let mut state = lock(&self.state);
         let now = (self.unix_ms)();
-        let usable = state.token.as_ref().filter(|token| token.lasts(now, TOKEN_LAST_MS));
+        let usable = state.token.as_ref().filter(|token| token.is_valid_for(now, TOKEN_LAST_MS));
         if let Some(token) = usable
-            && (token.lasts(now, TOKEN_EARLY_MS) || state.is_renewing || now < state.again_ms)
+            && (token.is_valid_for(now, TOKEN_EARLY_MS) || state.is_renewing || now < state.retry_at_ms)
         {
             return Ok(token.value.clone());
         }
@@ -165,10 +165,10 @@ impl Tokens {
         let renewal = Renewal(self);
         let fetched = self.fetch(deadline);
         let mut state = lock(&self.state);
-        state.again_ms = (self.unix_ms)().saturating_add(TOKEN_AGAIN_MS);
+        state.retry_at_ms = (self.unix_ms)().saturating_add(TOKEN_AGAIN_MS);
         match fetched {
             Ok(token) => (state.token, state.failure) = (Some(token), None),
-            Err(trouble) => state.failure = Some(trouble),
+            Err(error) => state.failure = Some(error),
         }
         let outcome = self.outcome(&state);
         drop(state);
@@ -176,7 +176,7 @@ impl Tokens {
         outcome
     }
 
-    /// A server refused this token: the next call gets another.
+    /// Discards this token, because a server refused it. The next call requests another.
     pub fn refused(&self, token: &Secret) {
         let mut state = lock(&self.state);
         if state.token.as_ref().is_some_and(|known| known.value == *token) {
@@ -184,17 +184,17 @@ impl Tokens {
         }
     }
 
-    /// What a renewal has brought. If it failed, the old token may still do.
-    fn outcome(&self, state: &State) -> Result<Secret, Trouble> {
+    /// The result of a renewal. If the renewal failed and the old token is still valid, that token.
+    fn outcome(&self, state: &State) -> Result<Secret, BucketError> {
         let now = (self.unix_ms)();
         match (&state.token, &state.failure) {
-            (Some(token), _) if token.lasts(now, 0) => Ok(token.value.clone()),
+            (Some(token), _) if token.is_valid_for(now, 0) => Ok(token.value.clone()),
             (_, Some(failure)) => Err(failure.clone()),
             (_, None) => Err(unknown("the access token ended before it was used")),
         }
     }
 
-    fn fetch(&self, deadline: Instant) -> Result<Token, Trouble> {
+    fn fetch(&self, deadline: Instant) -> Result<Token, BucketError> {
         let deadline = deadline.min(Instant::now() + Duration::from_millis(TOKEN_MS));
         let now = (self.unix_ms)();
         let form = match &self.source {
@@ -215,29 +215,29 @@ impl Tokens {
             None => ("GET", ("Metadata-Flavor", "Google")),
         };
         let (url, body) = (self.source.url(), form.as_ref().map(|form| form.as_bytes()));
-        let outgoing = Outgoing { method, url, headers: &[header], body, most: ANSWER_BYTES, deadline };
-        let answer = http::send(&self.agent, &outgoing).map_err(|error| self.failed(error))?;
+        let outgoing = Outgoing { method, url, headers: &[header], body, max_bytes: ANSWER_BYTES, deadline };
+        let answer = http::send(&self.agent, &outgoing).map_err(|error| self.error(error))?;
         let received: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         if answer.status != 200 {
             let kind = match answer.status {
-                408 | 429 | 500.. => TroubleKind::Unknown,
-                _ => TroubleKind::Forbidden,
+                408 | 429 | 500.. => BucketErrorKind::Unknown,
+                _ => BucketErrorKind::Forbidden,
             };
             let words = [&received["error"], &received["error_description"]].into_iter().filter_map(Value::as_str);
-            let said = explanation(&words.collect::<Vec<_>>().join(": "));
-            return Err(self.failed(trouble(kind, format!("the status is {} {said}", answer.status))));
+            let details = explanation(&words.collect::<Vec<_>>().join(": "));
+            return Err(self.error(BucketError::new(kind, format!("the status is {} {details}", answer.status))));
         }
         let value = received["access_token"].as_str().filter(|text| is_token(text));
         match (value, received["expires_in"].as_u64()) {
             (Some(value), Some(seconds)) => {
-                Ok(Token { value: Secret::new(value), ends_ms: now.saturating_add(seconds.saturating_mul(1_000)) })
+                Ok(Token { value: Secret::new(value), expires_ms: now.saturating_add(seconds.saturating_mul(1_000)) })
             }
-            (_, _) => Err(self.failed(unknown("there is no token in the answer"))),
+            (_, _) => Err(self.error(unknown("there is no token in the answer"))),
         }
     }
 
-    /// Says whose token it is, and for the metadata server also what else can be done.
-    fn failed(&self, error: Trouble) -> Trouble {
+    /// Adds to an error which token could not be obtained and, if there is something, what the operator can do.
+    fn error(&self, error: BucketError) -> BucketError {
         let (kind, why) = (error.kind, error.message.trim_end());
         let message = match &self.source {
             Source::ServiceAccount(account) => {
@@ -251,11 +251,11 @@ impl Tokens {
                 "the metadata server gives no token: {why}. Outside of Google Cloud, set GOOGLE_APPLICATION_CREDENTIALS to the key of a service account"
             ),
         };
-        Trouble { kind, message }
+        BucketError { kind, message }
     }
 }
 
-/// Ends a renewal also when it panics.
+/// Ends a renewal when it is dropped, so also after a panic.
 struct Renewal<'a>(&'a Tokens);
 
 impl Drop for Renewal<'_> {
@@ -266,7 +266,7 @@ impl Drop for Renewal<'_> {
 }
 
 impl Source {
-    /// Where tokens are requested.
+    /// The URL at which tokens are requested.
     fn url(&self) -> &str {
         match self {
             Source::ServiceAccount(account) => &account.token_uri,
@@ -278,7 +278,7 @@ impl Source {
 
 impl ServiceAccount {
     /// A signed request for a token: a JSON Web Token.
-    fn assertion(&self, scope: &str, unix_seconds: u64) -> Result<String, Trouble> {
+    fn assertion(&self, scope: &str, unix_seconds: u64) -> Result<String, BucketError> {
         let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let mut header = json!({ "alg": "RS256", "typ": "JWT" });
         if let Some(id) = &self.key_id {
@@ -314,7 +314,7 @@ fn read_credentials(file: &Path) -> Result<String, String> {
 }
 
 fn parse_credentials(text: &str) -> Result<Source, String> {
-    // The parser's message would repeat a part of the file.
+    // The parser's message would quote a part of the file, which is secret.
     let value: Value = serde_json::from_str(text).map_err(|_| "is not JSON")?;
     let source = match value["type"].as_str() {
         Some("service_account") => Source::ServiceAccount(service_account(&value)?),

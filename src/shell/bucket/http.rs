@@ -1,9 +1,9 @@
-//! One request and its whole answer, for the clients of object stores and for the credentials of Google.
+//! One HTTP request and its complete response, for the clients of object stores and for Google's tokens.
 //!
-//! An answer is given only if all of it arrived: a status whose body broke off does not say whether a write was done.
+//! A successful response counts only if its whole body has arrived. Otherwise it is unknown whether a write was done.
 
 use crate::base::clock::read_http_date;
-use crate::bucket::{ATTEMPT_MS, Dated, Trouble, TroubleKind};
+use crate::bucket::{ATTEMPT_MS, BucketError, BucketErrorKind, Dated};
 use crate::limits::bucket::{ANSWER_BYTES, BUFFER_BYTES, EXPLANATION_CHARS, IDLE_CONNECTIONS, IDLE_MS};
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -18,12 +18,12 @@ pub struct Outgoing<'a> {
     pub headers: &'a [(&'a str, &'a str)],
     /// `None` for methods that have no body.
     pub body: Option<&'a [u8]>,
-    /// The longest body of a successful answer.
-    pub most: usize,
+    /// The longest allowed body of a successful response.
+    pub max_bytes: usize,
     pub deadline: Instant,
 }
 
-/// An answer, whatever its status.
+/// A response with any status.
 pub struct Received {
     pub status: u16,
     headers: HeaderMap,
@@ -35,7 +35,7 @@ impl Received {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// All values of a header field that may come several times.
+    /// All values of a header field that may be repeated.
     pub fn headers(&self, name: &str) -> impl Iterator<Item = &str> {
         self.headers.get_all(name).iter().filter_map(|value| value.to_str().ok())
     }
@@ -44,8 +44,8 @@ impl Received {
         (200..300).contains(&self.status)
     }
 
-    /// A value with the `Date` of this answer. An answer without one is no answer of a store that ages can be measured by.
-    pub fn dated<T>(&self, value: T) -> Result<Dated<T>, Trouble> {
+    /// Adds the `Date` of this response to a value. A response without one is an error, because ages could not be measured.
+    pub fn dated<T>(&self, value: T) -> Result<Dated<T>, BucketError> {
         match self.header("date").and_then(read_http_date) {
             Some(unix_ms) => Ok(Dated { value, unix_ms }),
             None => Err(unknown("the answer has no valid Date")),
@@ -53,7 +53,7 @@ impl Received {
     }
 }
 
-/// An agent for requests to one address. Fails when the proxy cannot be used, with a message for the user.
+/// Creates an agent for requests to one address. If the proxy cannot be used, fails with a message for the user.
 pub fn agent(tls: TlsConfig, proxy: Option<&str>) -> Result<Agent, String> {
     let proxy = proxy.map(Proxy::new).transpose().map_err(|error| format!("the proxy cannot be used: {error}"))?;
     let config = Agent::config_builder()
@@ -70,13 +70,13 @@ pub fn agent(tls: TlsConfig, proxy: Option<&str>) -> Result<Agent, String> {
     Ok(config.build().new_agent())
 }
 
-/// When an operation that begins now has to end.
+/// The deadline of an operation that begins now.
 pub fn deadline() -> Instant {
     Instant::now() + Duration::from_millis(ATTEMPT_MS)
 }
 
-/// Makes one attempt that ends before the deadline. Messages of errors do not name the server: the caller does.
-pub fn send(agent: &Agent, outgoing: &Outgoing<'_>) -> Result<Received, Trouble> {
+/// Makes one attempt, which ends before the deadline. Error messages do not name the server; the caller adds it.
+pub fn send(agent: &Agent, outgoing: &Outgoing<'_>) -> Result<Received, BucketError> {
     let left = outgoing.deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
         return Err(unknown("no time was left for the request"));
@@ -85,8 +85,9 @@ pub fn send(agent: &Agent, outgoing: &Outgoing<'_>) -> Result<Received, Trouble>
     for (name, value) in outgoing.headers {
         request = request.header(*name, *value);
     }
-    let wrong =
-        |error: ureq::http::Error| trouble(TroubleKind::Damaged, format!("the request cannot be sent: {error}"));
+    let wrong = |error: ureq::http::Error| {
+        BucketError::new(BucketErrorKind::Damaged, format!("the request cannot be sent: {error}"))
+    };
     let answer = match outgoing.body {
         Some(body) => {
             let request = request.body(body).map_err(wrong)?;
@@ -100,33 +101,29 @@ pub fn send(agent: &Agent, outgoing: &Outgoing<'_>) -> Result<Received, Trouble>
     let answer = answer.map_err(|error| unknown(format!("no answer: {error}")))?;
     let (head, body) = answer.into_parts();
     let mut received = Received { status: head.status.as_u16(), headers: head.headers, body: Vec::new() };
-    let most = if received.is_success() { outgoing.most } else { ANSWER_BYTES };
-    let read = body.into_reader().take(most as u64 + 1).read_to_end(&mut received.body);
+    let max_bytes = if received.is_success() { outgoing.max_bytes } else { ANSWER_BYTES };
+    let read = body.into_reader().take(max_bytes as u64 + 1).read_to_end(&mut received.body);
     match read {
-        Ok(_) if received.body.len() <= most => Ok(received),
+        Ok(_) if received.body.len() <= max_bytes => Ok(received),
         Ok(_) if received.is_success() => {
-            Err(trouble(TroubleKind::Damaged, format!("the answer is longer than {most} bytes")))
+            Err(BucketError::new(BucketErrorKind::Damaged, format!("the answer is longer than {max_bytes} bytes")))
         }
         Err(error) if received.is_success() => Err(unknown(format!("the answer broke off: {error}"))),
-        // The status of an error is enough.
+        // For an error response the status is enough.
         Ok(_) | Err(_) => Ok(received),
     }
 }
 
-pub fn trouble(kind: TroubleKind, message: impl Into<String>) -> Trouble {
-    Trouble { kind, message: message.into() }
+/// Puts what was attempted before the message of an error.
+pub fn in_context(what: &str) -> impl Fn(BucketError) -> BucketError {
+    move |error| BucketError { message: format!("{what}: {}", error.message), ..error }
 }
 
-/// Adds to a message what was attempted.
-pub fn during(what: &str) -> impl Fn(Trouble) -> Trouble {
-    move |trouble| Trouble { message: format!("{what}: {}", trouble.message), ..trouble }
+pub fn unknown(message: impl Into<String>) -> BucketError {
+    BucketError::new(BucketErrorKind::Unknown, message)
 }
 
-pub fn unknown(message: impl Into<String>) -> Trouble {
-    trouble(TroubleKind::Unknown, message)
-}
-
-/// A text of a server as a part of a message: one line, not too long.
+/// Makes a server's text a part of a message: one line of limited length.
 pub fn explanation(text: &str) -> String {
     let words: Vec<&str> =
         text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
@@ -140,23 +137,23 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
-    /// What a server that sends these bytes and keeps the connection open gives, with little time.
-    fn against(bytes: &'static [u8]) -> Result<Received, Trouble> {
+    /// Sends a request with a short deadline to a server that sends these bytes and keeps the connection open.
+    fn against(bytes: &'static [u8]) -> Result<Received, BucketError> {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/", listener.local_addr().expect("an address"));
         thread::spawn(move || {
             let (mut connection, _) = listener.accept().expect("a connection");
             connection.write_all(bytes).expect("it is read");
-            // Until the client is gone.
+            // Ends when the client closes the connection.
             let _ = connection.read_to_end(&mut Vec::new());
         });
         let agent = agent(TlsConfig::default(), None).expect("an agent");
         let deadline = Instant::now() + Duration::from_millis(300);
-        send(&agent, &Outgoing { method: "GET", url: &url, headers: &[], body: None, most: 4, deadline })
+        send(&agent, &Outgoing { method: "GET", url: &url, headers: &[], body: None, max_bytes: 4, deadline })
     }
 
-    fn kind(bytes: &'static [u8]) -> Option<TroubleKind> {
-        against(bytes).err().map(|trouble| trouble.kind)
+    fn kind(bytes: &'static [u8]) -> Option<BucketErrorKind> {
+        against(bytes).err().map(|error| error.kind)
     }
 
     #[test]
@@ -164,7 +161,7 @@ mod tests {
         for bytes in
             [&b""[..], b"HTTP/1.1 200", b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabc", b"SSH-2.0-x\r\n\r\n"]
         {
-            assert_eq!(kind(bytes), Some(TroubleKind::Unknown), "{}", String::from_utf8_lossy(bytes));
+            assert_eq!(kind(bytes), Some(BucketErrorKind::Unknown), "{}", String::from_utf8_lossy(bytes));
         }
     }
 
@@ -172,7 +169,7 @@ mod tests {
     fn the_limit_is_for_successful_answers() {
         let received = against(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabcd").expect("an answer");
         assert_eq!((received.status, &received.body[..]), (200, &b"abcd"[..]));
-        assert_eq!(kind(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcde"), Some(TroubleKind::Damaged));
+        assert_eq!(kind(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcde"), Some(BucketErrorKind::Damaged));
         let received = against(b"HTTP/1.1 403 No\r\nContent-Length: 5\r\n\r\nabcde").expect("an answer");
         assert_eq!((received.status, &received.body[..]), (403, &b"abcde"[..]));
         let broken = against(b"HTTP/1.1 503 No\r\nContent-Length: 9\r\n\r\nabcde").expect("the status is enough");

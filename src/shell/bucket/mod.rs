@@ -1,10 +1,11 @@
-//! Clients of object stores: Google Cloud Storage and S3. They are chosen by variables of the environment and know nothing of tasks. The store
-//! of the server over them is in `store`.
+//! Clients of object stores: Google Cloud Storage and S3. Environment variables select the client. The clients know nothing about tasks; the
+//! store of the server that uses them is in `store`.
 
 pub mod gcs;
 pub mod google;
 mod http;
-pub mod observed;
+pub mod measured;
+mod operation;
 mod pages;
 pub mod port;
 mod probe;
@@ -33,7 +34,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use ureq::tls::TlsConfig;
 
-/// Variables that cannot be used together or have no usable values: the program ends with the status 78.
+/// Environment variables that contradict each other or have unusable values. The program exits with status 78.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError(pub String);
 
@@ -51,11 +52,11 @@ impl From<String> for ConfigError {
     }
 }
 
-/// The bucket of `--store gcs` if no variable names one: as the original server calls it.
-const USUAL_BUCKET: &str = "gemini-cli-a2a-tasks";
+/// The bucket of `--store gcs` if no variable names one. The reference server uses the same name.
+const DEFAULT_BUCKET: &str = "gemini-cli-a2a-tasks";
 
-/// The bucket that the operator has chosen by `--store`, or by a variable that names one. Makes no request.
-pub fn chosen(
+/// The bucket that the operator has selected with `--store` or with a variable that names one. Makes no request.
+pub fn configured(
     kind: Option<StoreKind>,
     variables: Env<'_>,
     tls: TlsConfig,
@@ -64,7 +65,7 @@ pub fn chosen(
         Some(StoreKind::Files) => Ok(None),
         None => from_environment(variables, tls),
         Some(StoreKind::Gcs) => {
-            let usual = |name: &str| (name == "GCS_BUCKET_NAME").then(|| USUAL_BUCKET.to_owned());
+            let usual = |name: &str| (name == "GCS_BUCKET_NAME").then(|| DEFAULT_BUCKET.to_owned());
             let google = |name: &str| variables(name).filter(|value| !value.is_empty() && name != "A2A_S3_BUCKET");
             from_environment(&|name| google(name).or_else(|| usual(name)), tls)
         }
@@ -93,7 +94,7 @@ pub fn from_environment(variables: Env<'_>, tls: TlsConfig) -> Result<Option<Arc
     }
 }
 
-/// A bucket's name is a part of a host's name and of paths.
+/// Checks the name of a bucket, which becomes a part of a host name and of paths.
 fn bucket_name(variable: &str, name: String) -> Result<String, ConfigError> {
     let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte);
     let is_edge = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
@@ -137,7 +138,7 @@ fn s3(bucket: &str, set: Env<'_>, tls: TlsConfig) -> Result<S3, ConfigError> {
     let region = match set("AWS_REGION").or_else(|| set("AWS_DEFAULT_REGION")) {
         Some(region) if region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') => region,
         Some(_) => return Err(ConfigError("AWS_REGION must be letters, digits and dashes".into())),
-        // Other stores take any region, and this one is what they document.
+        // Other stores accept any region and document this one.
         None if endpoint.is_some() => "us-east-1".into(),
         None => {
             return Err(ConfigError("A2A_S3_BUCKET needs AWS_REGION, or AWS_ENDPOINT_URL for another store".into()));

@@ -1,16 +1,16 @@
-//! Pages of a list by name, from stores whose pages have tokens of their own.
+//! Pages of a list that continue after a name, from stores whose pages continue with a token.
 //!
-//! [`List::after`] is a name, so that a list can go on after any time and at any store. A page that has no name behind it (it was
-//! emptied by deletions, or repeats a folder) is followed by its token within the same call.
+//! [`List::after`] is a name, so that a list can be continued at any time and at any store. A page without a name after it (because of
+//! deletions, or because a folder was listed before) is followed by its token within the same call.
 
-use crate::bucket::{Answer, Dated, List, Page, Trouble};
+use crate::bucket::{Answer, BucketError, Dated, List, Page};
 use crate::limits::bucket::PAGE_NAMES;
 use crate::shell::bucket::http::unknown;
 
-/// Reads until there is a page with a name behind `list.after`, or the end. `fetch` gives a page, and the token of the next.
+/// Reads until a page has a name after `list.after`, or until the end. `fetch` returns a page and the token of the next one.
 pub fn read(
     list: &List,
-    mut fetch: impl FnMut(Option<&str>) -> Result<(Dated<Page>, Option<String>), Trouble>,
+    mut fetch: impl FnMut(Option<&str>) -> Result<(Dated<Page>, Option<String>), BucketError>,
 ) -> Answer<Page> {
     let mut token: Option<String> = None;
     for _ in 0..PAGE_NAMES {
@@ -18,7 +18,7 @@ pub fn read(
         let is_behind = |name: &str| list.after.as_deref().is_none_or(|after| name > after);
         page.entries.retain(|entry| is_behind(&entry.name));
         page.folders.retain(|folder| is_behind(folder));
-        // Entries and folders are one order: the later of both ends the page.
+        // Entries and folders are sorted together, so the later of both is the last name of the page.
         let last = page.entries.last().map(|entry| &entry.name).max(page.folders.last()).cloned();
         match (next, last) {
             (None, _) => return Ok(Dated { value: page, unix_ms }),
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_name_is_left_out_and_the_last_one_continues() {
+    fn names_up_to_after_are_left_out_and_the_last_name_continues() {
         let list = List { after: Some("b".into()), ..List::default() };
         let read = read(&list, |_| Ok((page(&["b", "c"], &["a/", "d/"]), Some("t".into())))).expect("a page").value;
         assert_eq!((names(&read), &read.folders[..]), (vec!["c"], &["d/".to_owned()][..]));
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_without_a_new_name_are_passed_over() {
+    fn pages_without_a_new_name_are_skipped() {
         let list = List { after: Some("b".into()), ..List::default() };
         let mut asked = Vec::new();
         let read = read(&list, |token| {

@@ -1,11 +1,11 @@
-//! The port of the program: every operation blocks the thread that calls it, so that
-//! [`block_on`](crate::bucket::port::block_on) polls a procedure once.
+//! The port of the program. Every operation blocks the calling thread, so that [`block_on`](crate::bucket::port::block_on) polls a
+//! procedure only once.
 
 use crate::base::lock::lock;
 use crate::bucket::port::Port;
 use crate::bucket::{
-    Answer, Bucket, Dated, Deletion, Entry, Expect, List, Meta, Object, Page, Put, Trouble, TroubleKind, Version,
-    meta_of_body, names,
+    Answer, Bucket, BucketError, BucketErrorKind, Dated, Deletion, Entry, Expect, List, Meta, Object, Page, Put,
+    Version, meta_of_body, names,
 };
 use crate::limits::store::SUMMARIES_KEPT;
 use crate::shell::event_loop::sys;
@@ -14,30 +14,32 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// The stack of a thread that reads one object: a TLS handshake fits.
+/// The stack size of a thread that reads one object. It suffices for a TLS handshake.
 const STACK_BYTES: usize = 512 * 1024;
 
 #[derive(Clone)]
 pub struct BlockingPort {
     bucket: Arc<dyn Bucket>,
-    /// After so many attempts of one request nobody waits for it any longer.
+    /// The number of attempts of one request.
     tries: u32,
-    /// Whether no request is worth another attempt.
-    is_hopeless: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
+    /// If this returns true, failed requests are not tried again.
+    should_give_up: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
     /// Shared by the clones.
     summaries: Arc<Mutex<Summaries>>,
 }
 
-/// Metadata of summaries that was read from their bodies, with the version that it is of: most of them do not change between two lists.
+/// A cache of the metadata of summaries that was read from their bodies, with the version of each: most summaries do not change between two
+/// lists.
 #[derive(Default)]
 struct Summaries {
-    /// Of the list that is being read, and of the one before.
+    /// Entries of the list that is being read.
     now: HashMap<String, (Version, Meta)>,
+    /// Entries of the previous list.
     before: HashMap<String, (Version, Meta)>,
 }
 
 impl Summaries {
-    /// A list begins: what is in neither of the last two is forgotten.
+    /// Begins a list. Drops the entries that were not in the previous list.
     fn begin(&mut self) {
         self.before = std::mem::take(&mut self.now);
     }
@@ -56,16 +58,16 @@ impl Summaries {
 
 impl BlockingPort {
     pub fn new(bucket: Arc<dyn Bucket>, tries: u32) -> BlockingPort {
-        BlockingPort { bucket, tries, is_hopeless: None, summaries: Arc::default() }
+        BlockingPort { bucket, tries, should_give_up: None, summaries: Arc::default() }
     }
 
-    /// The same, but no request is tried again while `is_hopeless`.
-    pub fn unless(self, is_hopeless: Arc<dyn Fn() -> bool + Send + Sync>) -> BlockingPort {
-        BlockingPort { is_hopeless: Some(is_hopeless), ..self }
+    /// The same port, but failed requests are not tried again while `should_give_up` returns true.
+    pub fn giving_up_when(self, should_give_up: Arc<dyn Fn() -> bool + Send + Sync>) -> BlockingPort {
+        BlockingPort { should_give_up: Some(should_give_up), ..self }
     }
 
-    /// Reads the metadata of objects from their bodies, if lists do not give it.
-    fn complete(&self, list: &List, page: &mut Page) -> Result<(), Trouble> {
+    /// Reads the metadata of objects from their bodies, if lists do not contain it.
+    fn complete(&self, list: &List, page: &mut Page) -> Result<(), BucketError> {
         let has_metadata = [names::OPEN, names::CONTEXTS, names::INDEX].iter().any(|at| list.prefix.starts_with(at));
         if self.bucket.lists_metadata() || !has_metadata {
             return Ok(());
@@ -85,7 +87,7 @@ impl BlockingPort {
             }
         }
         for (at, answer) in unread.into_iter().zip(self.read_all(&names)) {
-            // An object that was deleted since it was listed has none.
+            // An object that was deleted since it was listed has no metadata.
             let body = answer?.value.map(|object| object.bytes);
             page.entries[at].meta = body.and_then(|body| meta_of_body(&body)).unwrap_or_default();
         }
@@ -96,9 +98,10 @@ impl BlockingPort {
         Ok(())
     }
 
-    /// Reads several objects, [`LOADED_AT_ONCE`](crate::limits::store::LOADED_AT_ONCE) at the same time.
+    /// Reads several objects, up to [`LOADED_AT_ONCE`](crate::limits::store::LOADED_AT_ONCE) of them concurrently.
     fn read_all(&self, names: &[String]) -> Vec<Answer<Option<Object>>> {
-        let lost = || Trouble { kind: TroubleKind::Unknown, message: "a thread that read an object has died".into() };
+        let lost =
+            || BucketError { kind: BucketErrorKind::Unknown, message: "a thread that read an object has died".into() };
         let mut answers = Vec::with_capacity(names.len());
         for names in names.chunks(crate::limits::store::LOADED_AT_ONCE) {
             if let [name] = names {
@@ -159,7 +162,7 @@ impl Port for BlockingPort {
     }
 
     fn gives_up(&self, tries: u32) -> bool {
-        tries >= self.tries || self.is_hopeless.as_ref().is_some_and(|is_hopeless| is_hopeless())
+        tries >= self.tries || self.should_give_up.as_ref().is_some_and(|should_give_up| should_give_up())
     }
 }
 

@@ -1,6 +1,6 @@
-//! The check at the start: whether the store honours preconditions. Everything rests on that, and one emulator does not.
+//! The probe at startup: checks that the store honours preconditions. The protocol depends on them, and one emulator ignores them.
 
-use crate::bucket::{Bucket, Deletion, Expect, Meta, Put, Trouble, TroubleKind};
+use crate::bucket::{Bucket, BucketError, BucketErrorKind, Deletion, Expect, Meta, Put};
 use crate::shell::event_loop::sys::random;
 use std::fmt;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use std::sync::Arc;
 /// Why a store cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeError {
-    /// Somebody has to change something: the program ends with the status 78.
+    /// The configuration is wrong. The program exits with status 78.
     Configuration(String),
-    /// The store gave no result for now: try again later, with the same name.
+    /// The store did not answer. Try again later with the same name.
     Unreachable(String),
 }
 
@@ -24,51 +24,53 @@ impl fmt::Display for ProbeError {
 
 impl std::error::Error for ProbeError {}
 
-impl From<Trouble> for ProbeError {
-    fn from(trouble: Trouble) -> ProbeError {
-        match trouble.kind {
-            TroubleKind::Unknown => ProbeError::Unreachable(trouble.message),
-            TroubleKind::Forbidden | TroubleKind::Unsupported | TroubleKind::Damaged => {
-                ProbeError::Configuration(trouble.message)
+impl From<BucketError> for ProbeError {
+    fn from(error: BucketError) -> ProbeError {
+        match error.kind {
+            BucketErrorKind::Unknown => ProbeError::Unreachable(error.message),
+            BucketErrorKind::Forbidden | BucketErrorKind::Unsupported | BucketErrorKind::Damaged => {
+                ProbeError::Configuration(error.message)
             }
         }
     }
 }
 
-/// The name of the object that one start of an instance creates and deletes.
+/// The name of the object that the probe of one run of an instance creates and deletes.
 pub fn probe_name(instance: &str) -> String {
     let random: String = random::<8>().iter().map(|byte| format!("{byte:02x}")).collect();
     format!("probe/{instance}-{random}")
 }
 
-/// Creates an object twice and deletes it. The second time must be refused. An object that an interrupted probe left under the same
-/// name is deleted first, so no object stays when a later probe succeeds.
+/// Creates an object twice and deletes it. The store must refuse the second creation. If an interrupted probe has left an object with this
+/// name, deletes that object first.
 pub fn probe(bucket: &dyn Bucket, name: &str) -> Result<(), ProbeError> {
     let checked = check(bucket, name);
     let deleted = bucket.delete(name, None);
     match (checked, deleted) {
         (Err(error), _) => Err(error),
         (Ok(()), Ok(deleted)) => match deleted.value {
-            Deletion::Gone => Ok(()),
-            Deletion::Refused => Err(ProbeError::Configuration(format!("the store does not delete {name}"))),
+            Deletion::Deleted => Ok(()),
+            Deletion::PreconditionFailed => Err(ProbeError::Configuration(format!("the store does not delete {name}"))),
         },
-        (Ok(()), Err(trouble)) => Err(trouble.into()),
+        (Ok(()), Err(error)) => Err(error.into()),
     }
 }
 
 fn check(bucket: &dyn Bucket, name: &str) -> Result<(), ProbeError> {
-    let create = || -> Result<Put, Trouble> {
+    let create = || -> Result<Put, BucketError> {
         let bytes: Arc<[u8]> = Arc::from(&b"{}\n"[..]);
         Ok(bucket.put(name, &bytes, &Meta::new(), &Expect::Absent)?.value)
     };
-    if create()? == Put::Refused {
+    if create()? == Put::PreconditionFailed {
         bucket.delete(name, None)?;
-        if create()? == Put::Refused {
+        if create()? == Put::PreconditionFailed {
             return Err(ProbeError::Unreachable(format!("{name} exists although it was deleted")));
         }
     }
     match create()? {
-        Put::Refused => Ok(()),
-        Put::Made(_) => Err(ProbeError::Configuration("this store ignores preconditions and would lose events".into())),
+        Put::PreconditionFailed => Ok(()),
+        Put::Written(_) => {
+            Err(ProbeError::Configuration("this store ignores preconditions and would lose events".into()))
+        }
     }
 }

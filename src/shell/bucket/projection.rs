@@ -1,5 +1,5 @@
-//! A task as objects for other programs, beside its log: `metadata.json`, `history.json`, `state.json` and `artifacts/`, in the layout
-//! of the reference server's store. They are written for readers elsewhere and are never read here. Pure.
+//! The projection of a task: objects beside its log that other programs read. They are `metadata.json`, `history.json`, `state.json` and
+//! `artifacts/`, in the layout of the reference server's store. This program only writes them. Pure.
 
 use crate::a2a::{self, DIALECTS, OtherTools, Tools, View, Wanted};
 use crate::base::clock::rfc3339;
@@ -14,16 +14,16 @@ use serde_json::value::RawValue;
 /// An object of the projection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Projected {
-    /// The name of the object behind the prefix of its task (`tasks/<id>/`).
+    /// The name of the object, after the prefix of its task (`tasks/<id>/`).
     pub name: String,
     /// JSON.
     pub bytes: Vec<u8>,
 }
 
-/// The objects that show a task to other programs. `tools` are the built-in tools, `others` the declarations of the others.
+/// The objects of the projection. `tools` are the built-in tools, `others` the declarations of the other tools.
 ///
-/// `state.json` is the last one: if the objects are written in this order, its `seq` is not newer than what the others show. The content
-/// of messages has to be in memory ([`State::load_messages`]): a notice takes the place of a text that is not.
+/// `state.json` is the last object: if they are written in this order, its `seq` is never newer than the other objects. The caller loads the
+/// content of messages into memory first ([`State::load_messages`]). A text that is not in memory is replaced by a notice.
 pub fn objects(state: &State, tools: &Tools, others: &OtherTools) -> Vec<Projected> {
     let mut objects = vec![projected("metadata.json", metadata(state, tools, others))];
     objects.push(projected("history.json", history(state, PROJECTED_HISTORY_BYTES)));
@@ -36,7 +36,7 @@ fn projected(name: impl Into<String>, bytes: Vec<u8>) -> Projected {
     Projected { name: name.into(), bytes }
 }
 
-/// What `GET /tasks/{id}/metadata` shows of the task, without the object around it.
+/// The `metadata` member of the response to `GET /tasks/{id}/metadata`.
 fn metadata(state: &State, tools: &Tools, others: &OtherTools) -> Vec<u8> {
     #[derive(Deserialize)]
     struct Answer<'a> {
@@ -67,11 +67,11 @@ fn view() -> View {
     named.expect("the dialect exists").1
 }
 
-/// The newest messages, oldest first, in an array of at most `most` bytes. No message is cut, and none between two others is missing.
+/// The newest messages as an array of at most `most` bytes, in order. Messages are not truncated, and only the oldest are left out.
 fn history(state: &State, most: usize) -> Vec<u8> {
     let snapshot = a2a::snapshot(view(), state, Wanted::listed(usize::MAX, false));
     let messages = parsed(&snapshot).history;
-    // Every message has a comma or the closing bracket behind it. The opening bracket is one more byte.
+    // A comma or the closing bracket follows every message. The opening bracket is one more byte.
     let mut bytes = 1;
     let newest = messages.iter().rev().take_while(|message| {
         bytes += message.get().len() + 1;
@@ -81,7 +81,7 @@ fn history(state: &State, most: usize) -> Vec<u8> {
     json::bytes(&messages[messages.len() - kept..])
 }
 
-/// The artifacts that the agent produced. The answers, which snapshots also show as artifacts, are in the history.
+/// The artifacts that the agent produced. Snapshots also contain the answers as artifacts; those are left out because they are in the history.
 fn artifacts(state: &State) -> Vec<Projected> {
     if state.artifacts.is_empty() {
         return Vec::new();
@@ -93,7 +93,7 @@ fn artifacts(state: &State) -> Vec<Projected> {
     produced.map(|(artifact, json)| projected(artifact_name(&artifact.id), json.get().into())).collect()
 }
 
-/// An id can be any text. One that would be long, or that could be taken for a step in a path, is replaced by its hash.
+/// The object name of an artifact. Its id can be any text. An id that is too long or is a relative path segment is replaced by its hash.
 fn artifact_name(id: &str) -> String {
     let encoded = percent::encoded(id);
     let is_name = encoded.len() <= ARTIFACT_NAME_BYTES && !matches!(encoded.as_str(), "" | "." | "..");

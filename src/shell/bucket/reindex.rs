@@ -1,5 +1,5 @@
-//! `gemini-a2a tasks reindex` for a bucket: the summaries of all tasks are made anew from their logs, and what is left of removed tasks
-//! is deleted. Servers may run meanwhile.
+//! `gemini-a2a tasks reindex` for a bucket: rebuilds the summaries of all tasks from their logs, and deletes objects of removed tasks. Servers
+//! may run at the same time.
 
 use crate::base::id::TaskId;
 use crate::bucket::Bucket;
@@ -17,12 +17,12 @@ use crate::task::log::brief::Brief;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What was repaired, in one line.
+/// Repairs the index. Returns what was repaired, in one line.
 pub fn reindex(bucket: Arc<dyn Bucket>) -> Result<String, String> {
     let id = InstanceId::from(sys::entropy().uuid());
     let instance = Instance::new(BlockingPort::new(bucket, PATIENT_TRIES), id, Times::default());
     let done = block_on(repair(&instance));
-    let Repaired { tasks, missing, outdated, damaged, swept } = done.map_err(|halt| match halt {
+    let Repaired { tasks, missing, outdated, damaged, orphans } = done.map_err(|halt| match halt {
         Halt::Unavailable(why) | Halt::Damaged(why) => why,
     })?;
     let mut text = format!("{tasks} tasks; {missing} were missing, {outdated} were out of date");
@@ -30,8 +30,8 @@ pub fn reindex(bucket: Arc<dyn Bucket>) -> Result<String, String> {
         let damaged: Vec<&str> = damaged.iter().map(TaskId::as_str).collect();
         text.push_str(&format!("; damaged and left as they were: {}", damaged.join(", ")));
     }
-    if swept > 0 {
-        text.push_str(&format!("; what was left of {swept} removed tasks is deleted"));
+    if orphans > 0 {
+        text.push_str(&format!("; remaining objects of {orphans} removed tasks were deleted"));
     }
     Ok(text)
 }
@@ -41,8 +41,8 @@ struct Repaired {
     missing: usize,
     outdated: usize,
     damaged: Vec<TaskId>,
-    /// Removed tasks of which something was left.
-    swept: usize,
+    /// The number of removed tasks whose remaining objects were deleted.
+    orphans: usize,
 }
 
 async fn repair(instance: &Instance<BlockingPort>) -> Result<Repaired, Halt> {
@@ -71,13 +71,13 @@ async fn repair(instance: &Instance<BlockingPort>) -> Result<Repaired, Halt> {
             Some(_) => outdated += 1,
             None => missing += 1,
         }
-        instance.summarize(&task, &brief, view.tail, before.map(|before| before.version)).await?;
+        instance.write_summary(&task, &brief, view.tail, before.map(|before| before.version)).await?;
     }
-    // What is left belongs to no task.
+    // The remaining summaries belong to no task.
     for task in known.keys() {
-        instance.unsummarize(task).await;
+        instance.delete_summary(task).await;
     }
-    Ok(Repaired { tasks, missing, outdated, damaged, swept: instance.sweep().await? })
+    Ok(Repaired { tasks, missing, outdated, damaged, orphans: instance.delete_orphans().await? })
 }
 
 #[cfg(test)]

@@ -1,19 +1,21 @@
-//! Amazon S3, and stores that speak its protocol.
+//! Amazon S3, and other stores with its API.
 //!
 //! A version is an entity tag. It is derived from the content, so writing the same bytes twice gives the same version.
 //!
-//! Lists of S3 have no custom metadata. Here is how `meta` is kept instead: an object that has metadata and no bytes is written with
-//! the metadata as a JSON object in its body, and [`Bucket::list`] always gives empty metadata. Whoever finds an entry without
-//! metadata gets the object and reads its body with [`meta_of_body`](crate::bucket::meta_of_body). An object with both is not written.
+//! Lists of S3 do not contain custom metadata. Therefore the metadata of an object without bytes is written as a JSON object into its body,
+//! and [`Bucket::list`] returns empty metadata. A reader that needs the metadata reads the object and parses its body with
+//! [`meta_of_body`](crate::bucket::meta_of_body). An object cannot have both bytes and metadata.
 
 use crate::base::clock::read_rfc3339;
 use crate::base::json;
 use crate::base::percent;
 use crate::bucket::{
-    Answer, Bucket, Dated, Deletion, Entry, Expect, List, Meta, Object, Page, Put, Trouble, TroubleKind, Version,
+    Answer, Bucket, BucketError, BucketErrorKind, Dated, Deletion, Entry, Expect, List, Meta, Object, Page, Put,
+    Version,
 };
 use crate::limits::bucket::{ANSWER_BYTES, OBJECT_BYTES, PAGE_BYTES, PAGE_NAMES};
-use crate::shell::bucket::http::{self, Outgoing, Received, during, explanation, trouble, unknown};
+use crate::shell::bucket::http::{self, Outgoing, Received, explanation, in_context, unknown};
+use crate::shell::bucket::operation::{Operation, status_error};
 use crate::shell::bucket::pages;
 use crate::shell::bucket::sigv4::{self, Keys, Signed};
 use crate::shell::bucket::xml::{self, Element};
@@ -27,50 +29,13 @@ pub struct S3 {
     bucket: String,
     /// `https://` or `http://`.
     scheme: String,
-    /// As in the field `Host`.
+    /// As in the header field `Host`.
     host: String,
-    /// What comes before the key: the bucket, unless it is in the host's name.
+    /// The part of the path before the key: the bucket, unless the host name contains it.
     path: String,
     region: String,
     keys: Keys,
     agent: Agent,
-}
-
-#[derive(Clone, Copy)]
-enum Operation {
-    Get,
-    Put,
-    Delete,
-    List,
-}
-
-impl Operation {
-    fn method(self) -> &'static str {
-        match self {
-            Operation::Get | Operation::List => "GET",
-            Operation::Put => "PUT",
-            Operation::Delete => "DELETE",
-        }
-    }
-
-    fn permission(self) -> &'static str {
-        match self {
-            // Without the right to list, an object that does not exist is refused like one that may not be read.
-            Operation::Get => "s3:GetObject and s3:ListBucket",
-            Operation::Put => "s3:PutObject",
-            Operation::Delete => "s3:DeleteObject",
-            Operation::List => "s3:ListBucket",
-        }
-    }
-
-    fn verb(self) -> &'static str {
-        match self {
-            Operation::Get => "reading",
-            Operation::Put => "writing",
-            Operation::Delete => "deleting",
-            Operation::List => "listing names with",
-        }
-    }
 }
 
 /// A request before it is signed.
@@ -82,12 +47,12 @@ struct Request<'a> {
     /// The precondition.
     condition: Option<(&'a str, &'a str)>,
     body: &'a [u8],
-    most: usize,
+    max_bytes: usize,
     deadline: Instant,
 }
 
 impl S3 {
-    /// A bucket at a URL, which `url` gives.
+    /// A bucket at a URL that [`url`] returned.
     pub fn new(bucket: &str, url: &str, region: &str, keys: Keys, agent: Agent) -> S3 {
         let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
         let rest = rest.trim_end_matches('/');
@@ -104,8 +69,8 @@ impl S3 {
         }
     }
 
-    /// Signs and makes the request. An answer that is neither a success nor one of `expected` is an error.
-    fn request(&self, request: &Request<'_>, expected: &[u16]) -> Result<Received, Trouble> {
+    /// Signs and sends the request. A response is an error unless its status is a success or one of `expected`.
+    fn request(&self, request: &Request<'_>, expected: &[u16]) -> Result<Received, BucketError> {
         let operation = request.operation;
         let what = format!("s3://{}, {} {}", self.bucket, operation.verb(), request.name);
         let path = match operation {
@@ -119,73 +84,69 @@ impl S3 {
         let mut headers = vec![("Host", self.host.as_str()), ("x-amz-date", &date), ("x-amz-content-sha256", &payload)];
         headers.extend(request.condition);
         headers.extend(self.keys.session.as_ref().map(|token| ("x-amz-security-token", token.reveal())));
-        let (method, query) = (operation.method(), request.query.as_str());
+        let (method, query) = (method(operation), request.query.as_str());
         let signed = Signed { method, path: &path, query, headers: &headers, payload: &payload };
         let authorization = sigv4::authorization(&self.keys, &self.region, &date, &signed);
         headers.push(("Authorization", &authorization));
         let mark = if query.is_empty() { "" } else { "?" };
         let url = format!("{}{}{path}{mark}{query}", self.scheme, self.host);
         let body = matches!(operation, Operation::Put).then_some(request.body);
-        let outgoing =
-            Outgoing { method, url: &url, headers: &headers, body, most: request.most, deadline: request.deadline };
-        let answer = http::send(&self.agent, &outgoing).map_err(during(&what))?;
+        let outgoing = Outgoing {
+            method,
+            url: &url,
+            headers: &headers,
+            body,
+            max_bytes: request.max_bytes,
+            deadline: request.deadline,
+        };
+        let answer = http::send(&self.agent, &outgoing).map_err(in_context(&what))?;
         match answer.is_success() || expected.contains(&answer.status) {
             true => Ok(answer),
-            false => Err(during(&what)(self.without_secrets(self.trouble(operation, &answer)))),
+            false => Err(in_context(&what)(self.without_secrets(self.status_error(operation, &answer)))),
         }
     }
 
-    /// The store never repeats a key, but a proxy might.
-    fn without_secrets(&self, trouble: Trouble) -> Trouble {
+    /// Removes the keys from a message: the store does not repeat them, but a proxy might.
+    fn without_secrets(&self, error: BucketError) -> BucketError {
         let secrets = std::iter::once(&self.keys.secret).chain(&self.keys.session);
-        let message = secrets.fold(trouble.message, |message, secret| secret.hide_in(&message));
-        Trouble { message, ..trouble }
+        let message = secrets.fold(error.message, |message, secret| secret.hide_in(&message));
+        BucketError { message, ..error }
     }
 
-    /// The table of statuses. The codes of AWS tell apart what has the same status.
-    fn trouble(&self, operation: Operation, answer: &Received) -> Trouble {
-        let (code, said) = said(&answer.body);
-        let status = answer.status;
-        let permission = operation.permission();
-        match (status, code.as_str()) {
-            (400, "RequestTimeout") => unknown(format!("refused for now ({status}). {said}")),
-            (401, _) | (400, "InvalidToken" | "ExpiredToken" | "AuthorizationHeaderMalformed") => {
-                trouble(TroubleKind::Forbidden, format!("the credentials are not accepted ({status}). {said}"))
-            }
-            (403, _) => trouble(TroubleKind::Forbidden, format!("not allowed (403); it needs {permission}. {said}")),
-            (404, _) => trouble(TroubleKind::Unsupported, format!("there is no such bucket (404). {said}")),
-            (300..400, _) => {
+    /// The error for the status of a response. The error codes of AWS distinguish cases that have the same status.
+    fn status_error(&self, operation: Operation, answer: &Received) -> BucketError {
+        let (code, details) = error_details(&answer.body);
+        match (answer.status, code.as_str()) {
+            (status @ 300..400, _) => {
                 let region = answer.header("x-amz-bucket-region").map(explanation);
                 let region = region.map(|region| format!(": set AWS_REGION to {region}")).unwrap_or_default();
-                trouble(TroubleKind::Unsupported, format!("the bucket is somewhere else ({status}){region}. {said}"))
+                let message = format!("the bucket is in another region ({status}){region}. {details}");
+                BucketError::new(BucketErrorKind::Unsupported, message)
             }
-            (405 | 501, _) => {
-                trouble(TroubleKind::Unsupported, format!("the store does not know this request ({status}). {said}"))
-            }
-            // 409: another conditional request for this name was at work.
-            (408 | 409 | 429 | 500.., _) => unknown(format!("refused for now ({status}). {said}")),
-            (400..500, _) => {
-                trouble(TroubleKind::Damaged, format!("the store calls the request wrong ({status}). {said}"))
-            }
-            _ => trouble(TroubleKind::Unsupported, format!("an answer that is not expected ({status}). {said}")),
+            (400, "RequestTimeout") => unknown(format!("refused temporarily (400). {details}")),
+            (400, "InvalidToken" | "ExpiredToken" | "AuthorizationHeaderMalformed") => BucketError::new(
+                BucketErrorKind::Forbidden,
+                format!("the credentials are not accepted (400). {details}"),
+            ),
+            (status, _) => status_error(status, permission(operation), &details),
         }
     }
 
-    /// The answer to a request about an object that does not exist, or the error if that is not what its 404 says.
+    /// Handles a 404: `value` if the object does not exist, otherwise the error.
     fn absent<T>(&self, operation: Operation, answer: &Received, value: T) -> Answer<T> {
-        match said(&answer.body).0.as_str() {
+        match error_details(&answer.body).0.as_str() {
             "NoSuchKey" => answer.dated(value),
-            _ => Err(during(&format!("s3://{}", self.bucket))(self.trouble(operation, answer))),
+            _ => Err(in_context(&format!("s3://{}", self.bucket))(self.status_error(operation, answer))),
         }
     }
 
-    /// One page of a list as the store gives it, and the token of the next.
+    /// Reads one page of a list. Returns it with the token of the next page.
     fn page(
         &self,
         list: &List,
         token: Option<&str>,
         deadline: Instant,
-    ) -> Result<(Dated<Page>, Option<String>), Trouble> {
+    ) -> Result<(Dated<Page>, Option<String>), BucketError> {
         let most = PAGE_NAMES.to_string();
         let mut query = vec![("list-type", "2"), ("max-keys", &most), ("prefix", list.prefix.as_str())];
         query.extend(list.folders.then_some(("delimiter", "/")));
@@ -193,8 +154,15 @@ impl S3 {
         query.extend(token.map(|token| ("continuation-token", token)));
         let query = percent::pairs(&query);
         let operation = Operation::List;
-        let request =
-            Request { operation, name: &list.prefix, query, condition: None, body: b"", most: PAGE_BYTES, deadline };
+        let request = Request {
+            operation,
+            name: &list.prefix,
+            query,
+            condition: None,
+            body: b"",
+            max_bytes: PAGE_BYTES,
+            deadline,
+        };
         let answer = self.request(&request, &[])?;
         let invalid = || unknown(format!("s3://{}: the list of {} is not valid", self.bucket, list.prefix));
         let text = std::str::from_utf8(&answer.body).map_err(|_| invalid())?;
@@ -206,7 +174,7 @@ impl S3 {
                 name: contents.text_of("Key")?.to_owned(),
                 version: Version(contents.text_of("ETag")?.to_owned()),
                 meta: Meta::new(),
-                // As in the client of Google Cloud Storage: without a valid time it counts as new.
+                // As in the client of Google Cloud Storage, an object without a valid time counts as new.
                 created_unix_ms: created.unwrap_or(dated.unix_ms),
             })
         };
@@ -224,7 +192,7 @@ impl S3 {
 impl Bucket for S3 {
     fn get(&self, name: &str) -> Answer<Option<Object>> {
         let (operation, query, deadline) = (Operation::Get, String::new(), http::deadline());
-        let request = Request { operation, name, query, condition: None, body: b"", most: OBJECT_BYTES, deadline };
+        let request = Request { operation, name, query, condition: None, body: b"", max_bytes: OBJECT_BYTES, deadline };
         let answer = self.request(&request, &[404])?;
         if answer.status == 404 {
             return self.absent(operation, &answer, None);
@@ -235,8 +203,9 @@ impl Bucket for S3 {
     }
 
     fn put(&self, name: &str, bytes: &Arc<[u8]>, meta: &Meta, expect: &Expect) -> Answer<Put> {
-        let damaged =
-            |why: String| trouble(TroubleKind::Damaged, format!("s3://{}, writing {name}: {why}", self.bucket));
+        let damaged = |why: String| {
+            BucketError::new(BucketErrorKind::Damaged, format!("s3://{}, writing {name}: {why}", self.bucket))
+        };
         if bytes.len() > OBJECT_BYTES {
             return Err(damaged(format!("it has more than {OBJECT_BYTES} bytes")));
         }
@@ -252,27 +221,27 @@ impl Bucket for S3 {
             Expect::Version(Version(tag)) => Some(("If-Match", tag.as_str())),
         };
         let (operation, query, deadline) = (Operation::Put, String::new(), http::deadline());
-        let request = Request { operation, name, query, condition, body, most: ANSWER_BYTES, deadline };
+        let request = Request { operation, name, query, condition, body, max_bytes: ANSWER_BYTES, deadline };
         let expected: &[u16] = if condition.is_some() { &[404, 412] } else { &[] };
         let answer = self.request(&request, expected)?;
         match answer.status {
-            412 => answer.dated(Put::Refused),
-            // A version was expected, and there is no object.
-            404 => self.absent(operation, &answer, Put::Refused),
-            _ => answer.dated(Put::Made(self.version(&answer, name)?)),
+            412 => answer.dated(Put::PreconditionFailed),
+            // The precondition was a version, but the object does not exist.
+            404 => self.absent(operation, &answer, Put::PreconditionFailed),
+            _ => answer.dated(Put::Written(self.version(&answer, name)?)),
         }
     }
 
     fn delete(&self, name: &str, version: Option<&Version>) -> Answer<Deletion> {
         let condition = version.map(|Version(tag)| ("If-Match", tag.as_str()));
         let (operation, query, deadline) = (Operation::Delete, String::new(), http::deadline());
-        let request = Request { operation, name, query, condition, body: b"", most: ANSWER_BYTES, deadline };
+        let request = Request { operation, name, query, condition, body: b"", max_bytes: ANSWER_BYTES, deadline };
         let expected: &[u16] = if version.is_some() { &[404, 412] } else { &[404] };
         let answer = self.request(&request, expected)?;
         match answer.status {
-            412 => answer.dated(Deletion::Refused),
-            404 => self.absent(operation, &answer, Deletion::Gone),
-            _ => answer.dated(Deletion::Gone),
+            412 => answer.dated(Deletion::PreconditionFailed),
+            404 => self.absent(operation, &answer, Deletion::Deleted),
+            _ => answer.dated(Deletion::Deleted),
         }
     }
 
@@ -287,27 +256,45 @@ impl Bucket for S3 {
 }
 
 impl S3 {
-    fn version(&self, answer: &Received, name: &str) -> Result<Version, Trouble> {
+    fn version(&self, answer: &Received, name: &str) -> Result<Version, BucketError> {
         let tag = answer.header("etag").map(|tag| Version(tag.to_owned()));
         tag.ok_or_else(|| unknown(format!("s3://{}: the answer for {name} has no ETag", self.bucket)))
     }
 }
 
-/// The URL of a bucket: in the path of an endpoint, or in the name of a host of AWS.
+fn method(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Get | Operation::List => "GET",
+        Operation::Put => "PUT",
+        Operation::Delete => "DELETE",
+    }
+}
+
+fn permission(operation: Operation) -> &'static str {
+    match operation {
+        // Without the permission to list, the status for an object that does not exist is 403.
+        Operation::Get => "s3:GetObject and s3:ListBucket",
+        Operation::Put => "s3:PutObject",
+        Operation::Delete => "s3:DeleteObject",
+        Operation::List => "s3:ListBucket",
+    }
+}
+
+/// The URL of a bucket. Its name is in the path of a given endpoint, or in the host name of AWS.
 pub fn url(bucket: &str, region: &str, endpoint: Option<&str>) -> String {
     if let Some(endpoint) = endpoint {
         return format!("{}/{bucket}", endpoint.trim_end_matches('/'));
     }
     let domain = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
     match bucket.contains('.') {
-        // The certificate is for one level of names only.
+        // The certificate of AWS does not cover host names with more labels.
         true => format!("https://s3.{region}.{domain}/{bucket}"),
         false => format!("https://{bucket}.s3.{region}.{domain}"),
     }
 }
 
-/// The code of an error, and the code with its message.
-fn said(body: &[u8]) -> (String, String) {
+/// The code of an error response, and the code together with its message.
+fn error_details(body: &[u8]) -> (String, String) {
     let text = String::from_utf8_lossy(body);
     let Some(error) = xml::parse(&text).filter(|root| root.name == "Error") else {
         return (String::new(), explanation(&text));

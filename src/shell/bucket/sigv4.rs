@@ -1,11 +1,11 @@
-//! Signatures of AWS, version 4, for S3: a path is encoded once and not normalised, and the payload's hash is a header field.
+//! AWS Signature Version 4 for S3: the path is encoded once and not normalised, and the hash of the payload is a header field.
 
 use crate::base::clock::rfc3339;
 use crate::base::secret::Secret;
 use crate::task::log::blob::sha256;
 use ring::hmac;
 
-/// Static keys, and the token that temporary ones have.
+/// Static keys, and the session token if they are temporary.
 #[derive(Clone, Debug)]
 pub struct Keys {
     pub id: String,

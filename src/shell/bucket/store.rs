@@ -1,15 +1,15 @@
-//! The store in a bucket, which several instances share. The protocol is in `bucket/`; here its procedures are run by worker threads for
-//! the loop.
+//! The store in a bucket, which several instances share. The protocol is in `bucket/`; here worker threads run its procedures for the event
+//! loop.
 //!
-//! The loop appends to memory. A sync, in a worker, makes a segment of what was appended, and only then the core shows it. What a task
-//! needs locally is below `cache/<instance>` in the state directory: files with content, and long outputs of commands. None of it is needed
-//! after the process has ended.
+//! The event loop appends lines to memory. A sync in a worker thread writes them as a segment, and only then does the core show them to
+//! clients. Local files of tasks (blobs and long outputs of commands) are below `cache/<instance>` in the state directory. They are not
+//! needed after the process has ended.
 
 mod audit_copy;
 mod blobs;
+mod derived;
 mod log;
 mod member;
-mod notes;
 mod removal;
 
 use crate::a2a::Tools;
@@ -35,54 +35,55 @@ use crate::task::log::blob::Blobs;
 use crate::task::log::brief::Brief;
 use audit_copy::AuditCopy;
 use blobs::BucketBlobs;
+use derived::Indexed;
+pub(super) use derived::summary;
 use log::SharedLog;
-use member::{Member, halted};
-use notes::Indexed;
-pub(super) use notes::summary;
+use member::{Member, store_error};
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// The file with the id of an instance in its cache.
+/// The file in the cache that has the id of its instance.
 const INSTANCE: &str = "instance";
 
-/// The loop's half.
+/// The part of the store that the event loop owns.
 pub struct BucketStore {
     tasks: Arc<SharedTasks>,
-    swept_ms: u64,
+    last_sweep_ms: u64,
 }
 
-/// What the loop shares with the workers.
+/// The part of the store that the event loop shares with the workers.
 pub struct SharedTasks {
     member: Arc<Member>,
     content: Arc<BucketBlobs>,
     outputs: PathBuf,
-    /// Held only for a moment. A process has one log per task.
-    logs: Mutex<HashMap<TaskId, Kept>>,
-    /// Summaries that are to be written, and not before this time in Unix milliseconds.
+    /// One log per task. The lock is never held during a request.
+    logs: Mutex<HashMap<TaskId, CachedLog>>,
+    /// Summaries to write, each not before a time in Unix milliseconds.
     summaries: Mutex<HashMap<TaskId, (u64, Brief)>>,
-    /// The index, if it was read.
+    /// The index, once it was read.
     indexed: Mutex<Option<HashMap<TaskId, Indexed>>>,
     audit: OnceLock<Audit>,
-    /// The built-in tools, as other programs are shown them.
+    /// The built-in tools for the projections, once they are known.
     tools: Arc<OnceLock<Tools>>,
 }
 
-/// The audit, and what of it is to be copied into the bucket.
+/// The audit log, and its lines that are still to be copied into the bucket.
 struct Audit {
     file: AuditFile,
     copy: Mutex<AuditCopy>,
 }
 
-struct Kept {
+struct CachedLog {
     log: Arc<SharedLog>,
-    /// When the loop ceased to use it, in the order of that; None while it does.
-    left: Option<u64>,
+    /// A counter of when the event loop stopped using the log, for ordering; `None` while the loop uses it.
+    unused_since: Option<u64>,
 }
 
 impl BucketStore {
-    /// Joins the instances of a bucket. `dir` is the state directory; `ids` are this server's id in it and those of servers that have ended.
+    /// Joins the instances of a bucket. `dir` is the state directory; `ids` are this server's id in it, followed by the ids of servers that have
+    /// ended.
     pub fn open(
         bucket: Arc<dyn Bucket>,
         times: Times,
@@ -93,15 +94,15 @@ impl BucketStore {
         let member = Member::join(bucket, times, url, log)?;
         let caches: Vec<PathBuf> = ids.iter().map(|id| dir.join("cache").join(id)).collect();
         for cache in &caches {
-            // Its server has ended, so nobody has to wait until its heartbeat is old.
+            // That server has ended, so the other instances need not wait until its heartbeat is old.
             if let Ok(ended) = fs::read_to_string(cache.join(INSTANCE)) {
-                member.forget(&ended);
+                member.delete_heartbeat(&ended);
             }
             let _ = fs::remove_dir_all(cache);
         }
         let cache = &caches[0];
         let files = FileBlobs::open(cache.join("blobs"))?;
-        // Without it the others notice later that this server has died.
+        // If this fails, the other instances notice the death of this server later.
         let _ = fs::write(cache.join(INSTANCE), member.id().as_str());
         let tasks = SharedTasks {
             content: Arc::new(BucketBlobs::new(files, member.clone())),
@@ -113,23 +114,23 @@ impl BucketStore {
             audit: OnceLock::new(),
             tools: Arc::default(),
         };
-        Ok(BucketStore { tasks: Arc::new(tasks), swept_ms: sys::unix_ms() })
+        Ok(BucketStore { tasks: Arc::new(tasks), last_sweep_ms: sys::unix_ms() })
     }
 
-    /// Random for each start.
+    /// The random id of this run of the program.
     pub fn instance(&self) -> Arc<str> {
         self.tasks.member.id().as_str().into()
     }
 
-    /// Where the built-in tools are put when they are known: before that, tasks are not shown to other programs.
+    /// The cell for the built-in tools. Until it is set, no projections are written for other programs.
     pub fn tools(&self) -> Arc<OnceLock<Tools>> {
         self.tasks.tools.clone()
     }
 
-    /// Keeps the audit too, in the state directory; the last line that is in its file has the number `head`.
+    /// Also writes the audit log, to a file in the state directory. The last line in that file has the number `head`.
     pub fn keep_audit(&mut self, file: AuditFile, head: u64) {
         let copy = Mutex::new(AuditCopy::new(self.tasks.member.id().as_str(), head));
-        // There is one for each server.
+        // This is called only once.
         let _ = self.tasks.audit.set(Audit { file, copy });
     }
 }
@@ -140,15 +141,16 @@ impl Store for BucketStore {
         if logs.contains_key(task) {
             return Err(StoreError::new(format!("task {task} exists already; use another id")));
         }
-        logs.insert(task.clone(), Kept { log: self.tasks.new_log(task), left: None });
+        logs.insert(task.clone(), CachedLog { log: self.tasks.new_log(task), unused_since: None });
         Ok(())
     }
 
     fn append(&mut self, task: &TaskId, lines: &[u8], _: Openness) -> Result<(), StoreError> {
         let mut logs = lock(&self.tasks.logs);
-        let kept = logs.get_mut(task).ok_or_else(|| StoreError::new(format!("the log of task {task} is not open")))?;
-        kept.left = None;
-        kept.log.append(lines);
+        let cached =
+            logs.get_mut(task).ok_or_else(|| StoreError::new(format!("the log of task {task} is not open")))?;
+        cached.unused_since = None;
+        cached.log.append(lines);
         Ok(())
     }
 
@@ -165,9 +167,9 @@ impl Store for BucketStore {
 
     fn close(&mut self, task: &TaskId) {
         let mut logs = lock(&self.tasks.logs);
-        let last = logs.values().filter_map(|kept| kept.left).max().unwrap_or_default();
-        if let Some(kept) = logs.get_mut(task) {
-            kept.left = Some(last + 1);
+        let last = logs.values().filter_map(|cached| cached.unused_since).max().unwrap_or_default();
+        if let Some(cached) = logs.get_mut(task) {
+            cached.unused_since = Some(last + 1);
         }
     }
 
@@ -184,12 +186,12 @@ impl Store for BucketStore {
             return Some(Maintenance(Box::new(move || tasks.copy_audit().map(drop))));
         }
         if let Some((task, brief)) = tasks.next_summary() {
-            return Some(Maintenance(Box::new(move || tasks.settle(&task, &brief))));
+            return Some(Maintenance(Box::new(move || tasks.update_derived(&task, &brief))));
         }
-        if sys::unix_ms() < self.swept_ms + BLOB_GRACE_MS {
+        if sys::unix_ms() < self.last_sweep_ms + BLOB_GRACE_MS {
             return None;
         }
-        self.swept_ms = sys::unix_ms();
+        self.last_sweep_ms = sys::unix_ms();
         Some(Maintenance(Box::new(move || {
             let swept = tasks.content.sweep();
             swept.map_err(|error| StoreError::new(format!("old content could not be deleted: {error}")))
@@ -202,22 +204,22 @@ impl SharedTasks {
         Arc::new(SharedLog::new(task.clone(), self.member.clone(), self.content.clone()))
     }
 
-    /// The log of a task in this process. It is made if there is none.
+    /// The log of a task in this process. Creates it if there is none.
     fn log(&self, task: &TaskId) -> Arc<SharedLog> {
         let mut logs = lock(&self.logs);
-        let left = logs.values().filter_map(|kept| kept.left).max().unwrap_or_default() + 1;
-        let made = || Kept { log: self.new_log(task), left: Some(left) };
+        let unused_since = logs.values().filter_map(|cached| cached.unused_since).max().unwrap_or_default() + 1;
+        let made = || CachedLog { log: self.new_log(task), unused_since: Some(unused_since) };
         logs.entry(task.clone()).or_insert_with(made).log.clone()
     }
 
-    /// Forgets logs that nobody uses, the longest unused first.
-    fn forget_unused(&self) {
+    /// Drops unused logs from memory beyond the limit, the longest unused first.
+    fn drop_unused_logs(&self) {
         let mut logs = lock(&self.logs);
-        let is_unused = |kept: &Kept| Arc::strong_count(&kept.log) == 1 && !kept.log.has_unsynced();
+        let is_unused = |cached: &CachedLog| Arc::strong_count(&cached.log) == 1 && !cached.log.has_unsynced();
         let mut unused: Vec<(u64, TaskId)> = logs
             .iter()
-            .filter(|(_, kept)| is_unused(kept))
-            .filter_map(|(task, kept)| Some((kept.left?, task.clone())))
+            .filter(|(_, cached)| is_unused(cached))
+            .filter_map(|(task, cached)| Some((cached.unused_since?, task.clone())))
             .collect();
         unused.sort_unstable();
         let many = unused.len().saturating_sub(LOGS_KEPT);
@@ -227,7 +229,7 @@ impl SharedTasks {
         }
     }
 
-    fn forget(&self, task: &TaskId) {
+    fn drop_log(&self, task: &TaskId) {
         lock(&self.logs).remove(task);
         self.content.forget(task);
     }
@@ -236,63 +238,63 @@ impl SharedTasks {
         self.audit.get().ok_or_else(|| StoreError::new("this server keeps no audit"))
     }
 
-    /// Writes the next lines of the audit into the bucket. Returns whether there were some.
+    /// Writes the next lines of the audit log into the bucket. Returns whether there were any.
     fn copy_audit(&self) -> Result<bool, StoreError> {
         let copy = &self.audit()?.copy;
         let Some(part) = lock(copy).take() else {
             return Ok(false);
         };
         let put = self.member.bucket.put(&part.name, &part.bytes, &Meta::new(), &Expect::Absent);
-        // Only this instance writes these names: where something is, it has arrived before.
+        // Only this instance writes these names, so an existing object is an earlier attempt of this one.
         lock(copy).sent(put.is_ok(), sys::boot_ms());
         match put {
             Ok(_) => Ok(true),
-            Err(trouble) => Err(StoreError::new(format!("the audit was not copied into the bucket: {trouble}"))),
+            Err(error) => Err(StoreError::new(format!("the audit was not copied into the bucket: {error}"))),
         }
     }
 
-    /// Reads the log of a task as it is now. A task that does not exist is forgotten.
+    /// Reads the log of a task to its end. If the task does not exist, drops its log from memory.
     fn read(&self, task: &TaskId) -> Result<Arc<SharedLog>, StoreError> {
         self.member.check()?;
         let log = self.log(task);
         let read = log.read_on(&mut log.view());
         if read.as_ref().is_err_and(|error| error.lasts == Lasts::Gone) {
-            self.forget(task);
+            self.drop_log(task);
         }
         read.map(|()| log)
     }
 
-    /// Does what a marker asks for. Returns whether this process owns the task, and the task is not at rest.
-    fn scan_one(&self, marker: &Marker) -> Result<bool, StoreError> {
+    /// Handles a marker of unfinished work. Returns whether this process owns the task and the task is not at rest.
+    fn handle_marker(&self, marker: &Marker) -> Result<bool, StoreError> {
         let (log, instance) = (self.log(&marker.task), &self.member.hasty);
         let Some(mut view) = log.idle_view().filter(|view| !view.is_unloaded) else {
             return Ok(false);
         };
-        // What this process owns it tidies itself.
+        // For a task that this process owns, it deletes obsolete markers itself.
         if instance.owns(&view) || log.has_unsynced() {
             let (status, is_written) = (view.replica.status(), !log.has_unsynced());
-            let is_left = status.is_settled() && marker.seq <= view.tail && is_written;
+            let is_obsolete = status.is_settled() && marker.seq <= view.tail && is_written;
             drop(view);
-            if is_left {
-                block_on(instance.unmark(&marker.task, marker.seq));
+            if is_obsolete {
+                block_on(instance.delete_marker(&marker.task, marker.seq));
             }
-            // A claim was won whose answer did not arrive, and a reader has found it: the loop does not know.
+            // An earlier claim succeeded although its response was lost. A reader has found it in the log, but the event loop does not know.
             let is_unfinished = !status.is_settled() && !status.released;
             return Ok(is_unfinished && status.phase != Phase::Paused && is_written);
         }
-        let scanned = block_on(instance.scan(&mut view, marker, |owner| self.member.silent(owner)));
+        let scanned = block_on(instance.scan(&mut view, marker, |owner| self.member.silent_version(owner)));
         log.take_applied(&mut view);
         let (is_over, phase) = (view.is_unloaded, view.replica.status().phase);
         drop(view);
         if is_over || phase == Phase::Deleted {
-            self.forget(&marker.task);
+            self.drop_log(&marker.task);
         }
-        Ok(scanned.map_err(halted)? == Scanned::Won)
+        Ok(scanned.map_err(store_error)? == Scanned::Won)
     }
 }
 
 impl Archive for SharedTasks {
-    /// None at the start: they are read beside the loop, by [`SharedArchive::summaries`].
+    /// No tasks at startup: [`SharedArchive::summaries`] reads them in a worker.
     fn known(&self) -> Vec<Known> {
         Vec::new()
     }
@@ -307,12 +309,12 @@ impl Archive for SharedTasks {
 
     fn refresh(&self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
         let log = self.read(task)?;
-        log.revive();
-        self.note_outdated(&log);
-        if let Some(kept) = lock(&self.logs).get_mut(task) {
-            kept.left = None;
+        log.clear_void();
+        self.schedule_outdated_summary(&log);
+        if let Some(cached) = lock(&self.logs).get_mut(task) {
+            cached.unused_since = None;
         }
-        self.forget_unused();
+        self.drop_unused_logs();
         Ok(log)
     }
 
@@ -336,11 +338,11 @@ impl Archive for SharedTasks {
             Err(error) if error.lasts == Lasts::Gone => {}
             deleted => deleted?,
         }
-        self.forget_notes(&log);
-        // What cannot be deleted now is deleted with the cache.
+        self.delete_derived(&log);
+        // Files that cannot be deleted now are deleted with the cache.
         let _ = fs::remove_dir_all(self.outputs.join(task.as_str()));
         drop(log);
-        self.forget(task);
+        self.drop_log(task);
         Ok(Removal::Removed)
     }
 
@@ -371,16 +373,16 @@ impl SharedArchive for SharedTasks {
     }
 
     fn scan(&self) -> Result<Vec<TaskId>, StoreError> {
-        self.member.scans();
-        let mut won = Vec::new();
-        for marker in block_on(self.member.hasty.markers()).map_err(halted)? {
-            // One that fails is tried again at the next scan.
-            if self.scan_one(&marker).unwrap_or_default() && !won.contains(&marker.task) {
-                won.push(marker.task.clone());
+        self.member.note_scan();
+        let mut claimed = Vec::new();
+        for marker in block_on(self.member.hasty.markers()).map_err(store_error)? {
+            // A marker that fails is handled again at the next scan.
+            if self.handle_marker(&marker).unwrap_or_default() && !claimed.contains(&marker.task) {
+                claimed.push(marker.task.clone());
             }
         }
-        self.forget_unused();
-        Ok(won)
+        self.drop_unused_logs();
+        Ok(claimed)
     }
 
     fn follow(&self, task: &TaskId, after: Seq) -> Result<Vec<u8>, StoreError> {
@@ -395,14 +397,14 @@ impl SharedArchive for SharedTasks {
         let Some(view) = log.idle_view().filter(|view| !view.is_unloaded) else {
             return Err(StoreError::transient(format!("the log of task {task} is being read or written")));
         };
-        let next = block_on(self.member.hasty.next_request(&view)).map_err(halted)?;
+        let next = block_on(self.member.hasty.next_request(&view)).map_err(store_error)?;
         Ok(next.map(|(n, request)| Left { n, request }))
     }
 
     fn send(&self, task: &TaskId, request: &Arc<[u8]>) -> Result<(), StoreError> {
         let address = Address::of(&self.log(task).view());
-        match block_on(self.member.patient.send(&address, request)).map_err(halted)? {
-            Sent::As(_) => Ok(()),
+        match block_on(self.member.patient.send(&address, request)).map_err(store_error)? {
+            Sent::Accepted(_) => Ok(()),
             Sent::Gone => Err(StoreError::gone(task)),
             Sent::Full => Err(StoreError::transient("too many requests wait for the instance that works on the task")),
         }
@@ -410,7 +412,7 @@ impl SharedArchive for SharedTasks {
 
     fn latest(&self, partition: &Partition, context: &ContextId) -> Result<Option<TaskId>, StoreError> {
         let folder = names::context(&partition.tenant, &partition.owner, context);
-        for entry in block_on(self.member.patient.context(&folder)).map_err(halted)? {
+        for entry in block_on(self.member.patient.context(&folder)).map_err(store_error)? {
             match self.read(&entry.task) {
                 Ok(_) => return Ok(Some(entry.task)),
                 Err(error) if error.lasts == Lasts::Gone => {}

@@ -1,5 +1,5 @@
-//! A reader for the XML that S3 answers with: elements, text, the five named and all numeric references. Everything else (document
-//! types, comments, CDATA, text beside elements) is refused, because no store sends it.
+//! A parser for the XML in responses of S3: elements, text, the five named and all numeric character references. It refuses everything else
+//! (document types, comments, CDATA, mixed content), because no store sends it.
 
 use crate::limits::bucket::XML_DEPTH;
 
@@ -23,7 +23,7 @@ impl Element {
     }
 }
 
-/// The root of a document. `None` if it is not well-formed, or has what this reader does not know.
+/// Parses a document and returns its root. `None` if it is not well-formed or has something that this parser does not support.
 pub fn parse(document: &str) -> Option<Element> {
     let mut rest = document.trim_start_matches('\u{feff}').trim_start();
     if let Some(declaration) = rest.strip_prefix("<?xml") {
@@ -34,7 +34,7 @@ pub fn parse(document: &str) -> Option<Element> {
     rest.trim().is_empty().then_some(root)
 }
 
-/// An element whose `<` has been read.
+/// Parses an element whose `<` has been read.
 fn element(rest: &mut &str, depth: usize) -> Option<Element> {
     if depth > XML_DEPTH {
         return None;
@@ -81,7 +81,7 @@ fn is_name(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_') && name.bytes().all(is_part)
 }
 
-/// The text without references.
+/// Replaces the character references in a text.
 fn unescaped(text: &str) -> Option<String> {
     let mut pieces = text.split('&');
     let mut out = pieces.next().unwrap_or_default().to_owned();

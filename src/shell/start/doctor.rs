@@ -254,7 +254,7 @@ fn state(dir: &Path) -> Vec<Finding> {
 fn bucket(plan: &Plan, env: &Env) -> Option<Finding> {
     let advice = "gemini-a2a help store names the variables and permissions that are needed";
     let tls = client::tls(plan.certificates.as_deref()).ok()?;
-    let bucket = match bucket::chosen(plan.settings.store.kind, env.as_ref(), tls) {
+    let bucket = match bucket::configured(plan.settings.store.kind, env.as_ref(), tls) {
         Ok(bucket) => bucket?,
         Err(error) => return Some(failure("bucket", error.to_string(), advice)),
     };

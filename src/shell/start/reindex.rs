@@ -4,7 +4,7 @@
 use crate::bucket::Bucket;
 use crate::config::options::Flag;
 #[cfg(feature = "bucket")]
-use crate::shell::bucket::{chosen, reindex::reindex};
+use crate::shell::bucket::{configured, reindex::reindex};
 use crate::shell::headless;
 use crate::shell::journal::index::{self, Entry, StatePaths};
 use crate::shell::journal::instances;
@@ -60,7 +60,7 @@ pub fn run(flags: &[Flag], environment: Vec<(OsString, OsString)>) -> Result<Str
 fn bucket(plan: &Plan) -> Result<Option<Arc<dyn Bucket>>, String> {
     let env = lookup(plan.environment.clone());
     let tls = client::tls(plan.certificates.as_deref())?;
-    chosen(plan.settings.store.kind, env.as_ref(), tls).map_err(|error| error.to_string())
+    configured(plan.settings.store.kind, env.as_ref(), tls).map_err(|error| error.to_string())
 }
 
 fn changes(before: &[Entry], after: &[Entry]) -> String {

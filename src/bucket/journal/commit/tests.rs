@@ -27,7 +27,7 @@ fn ended(turn: u32) -> Event {
     Event::TurnEnded { turn, end: End::Done, by: None }
 }
 
-/// Lines of events behind the tail.
+/// The lines of events that follow the tail.
 fn lines(view: &View<JournalReplica>, events: impl IntoIterator<Item = Event>) -> Vec<u8> {
     let mut lines = Vec::new();
     for (n, event) in events.into_iter().enumerate() {
@@ -74,7 +74,7 @@ fn another_machine_restores_a_task_and_goes_on() {
     let before = bucket.objects();
     let mut second = view();
     assert_eq!(block_on(b.read_on(&mut second)), Ok(Read::Current));
-    assert_eq!(bucket.objects(), before, "who reads writes nothing");
+    assert_eq!(bucket.objects(), before, "reading writes nothing");
     assert_eq!(second.entry, first.entry);
     assert_eq!(second.replica.take_applied(), first.replica.take_applied());
     assert_eq!(commit(&b, &mut second, [owned("b", 2), prompted(2)]), Ok(Commit::Done));
@@ -89,19 +89,19 @@ fn another_machine_restores_a_task_and_goes_on() {
 fn a_task_at_work_is_claimed_only_if_its_owner_is_dead() {
     let bucket = MemoryBucket::new();
     let (a, b) = (instance(&bucket, "a"), instance(&bucket, "b"));
-    block_on(a.beat(1)).unwrap();
+    block_on(a.write_heartbeat(1)).unwrap();
     let first = begun(&a);
     assert_eq!(first.replica.status().phase, Phase::Working);
     let mut second = view();
     block_on(b.read_on(&mut second)).unwrap();
     assert_eq!(commit(&b, &mut second, [owned("b", 2), ended(1)]), Ok(Commit::Fenced));
     assert_eq!(second.tail, first.tail);
-    block_on(b.forget(&a.id)).unwrap();
+    block_on(b.delete_heartbeat(&a.id)).unwrap();
     assert_eq!(commit(&b, &mut second, [owned("b", 2), ended(1)]), Ok(Commit::Done));
 }
 
 #[test]
-fn who_does_not_own_a_task_commits_nothing() {
+fn an_instance_that_does_not_own_a_task_commits_nothing() {
     let bucket = MemoryBucket::new();
     let (a, b) = (instance(&bucket, "a"), instance(&bucket, "b"));
     begun(&a);
@@ -127,7 +127,7 @@ fn segments_are_limited_and_begin_with_a_claim() {
 }
 
 #[test]
-fn a_foreign_segment_is_damage() {
+fn a_segment_with_wrong_event_numbers_is_damage() {
     let bucket = MemoryBucket::new();
     let a = instance(&bucket, "a");
     let view_a = begun(&a);
@@ -140,7 +140,7 @@ fn a_foreign_segment_is_damage() {
     assert!(second.is_unloaded);
 }
 
-/// A task whose creation was not completed is found by its marker, and removed after the grace period.
+/// A task whose creation was not completed is found by its marker and removed after the grace period.
 #[test]
 fn an_abandoned_creation_is_deleted_and_removed() {
     let bucket = MemoryBucket::new();
@@ -148,8 +148,8 @@ fn an_abandoned_creation_is_deleted_and_removed() {
     let mut unfinished = view();
     let folder = names::context(&Default::default(), &Default::default(), &"c".into());
     unfinished.entry = Some(names::entry(&folder, &unfinished.task));
-    block_on(a.enter(&mut unfinished, None)).unwrap();
-    block_on(a.mark(&unfinished)).unwrap();
+    block_on(a.create_entry(&mut unfinished, None)).unwrap();
+    block_on(a.create_marker(&unfinished)).unwrap();
     for _ in 0..2 {
         bucket.set_time(2 * a.times.grace_ms + bucket.time());
         for marker in block_on(a.markers()).unwrap() {
@@ -191,7 +191,7 @@ fn a_command_in_the_background_of_a_task_at_rest_has_a_marker() {
     assert_eq!(names(&bucket, names::OPEN), 0);
 }
 
-/// The creation of a task is tried for so long that the task which it continues is deleted meanwhile.
+/// The creation of a task takes so long that the task which it continues is deleted meanwhile.
 #[test]
 fn a_task_is_not_created_whose_parent_was_deleted_meanwhile() {
     for is_deleted in [false, true] {
@@ -200,8 +200,8 @@ fn a_task_is_not_created_whose_parent_was_deleted_meanwhile() {
         let mut parent = begun(&a);
         assert_eq!(commit(&a, &mut parent, [ended(1)]), Ok(Commit::Done));
         let mut child = View::new(TaskId::from("u"), None, JournalReplica::default());
-        // When the parent was read.
-        child.known_at = Some(b.port.now_ms.get());
+        // The parent was read at this time.
+        child.tail_checked_at = Some(b.port.now_ms.get());
         b.port.now_ms.set(b.times.fresh_ms + 1);
         if is_deleted {
             assert_eq!(block_on(a.delete(&mut parent)), Ok(crate::bucket::log::append::Append::Done));
@@ -214,7 +214,7 @@ fn a_task_is_not_created_whose_parent_was_deleted_meanwhile() {
 }
 
 #[test]
-fn a_request_that_was_heard_is_in_one_segment_with_what_came_of_it() {
+fn a_heard_request_and_the_events_that_result_are_in_one_segment() {
     use crate::task::log::ownership::Heard;
     let bucket = MemoryBucket::new();
     let a = instance(&bucket, "a");

@@ -1,12 +1,12 @@
-//! A copy of the audit in the bucket, for whoever may not read the state directories of the instances. It is behind the file by a few
-//! seconds, and nothing waits for it: what was claimed, answered and started is in the logs of the tasks anyway.
+//! A copy of the audit log in the bucket, for people who cannot read the state directories of the instances. It is a few seconds behind the
+//! file, and nothing waits for it: the logs of the tasks also have all claims, answers and started calls.
 
 use crate::bucket::names;
 use crate::limits::store::{AUDIT_COPY_BYTES, AUDIT_COPY_LINES, AUDIT_COPY_MS, AUDIT_COPY_START_MS};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Lines of the audit that are not in the bucket yet.
+/// Lines of the audit log that are not in the bucket yet.
 pub struct AuditCopy {
     instance: String,
     lines: VecDeque<Vec<u8>>,
@@ -15,14 +15,14 @@ pub struct AuditCopy {
     first: u64,
     /// When the next object is due, in milliseconds.
     due_ms: u64,
-    /// A worker is not asked for one again before this time.
+    /// Before this time, no further worker is asked to write an object.
     asked_until_ms: u64,
-    /// What is being sent, or was sent without a known result: it is sent again as it was.
+    /// The object that is being sent, or was sent without a known result. It is sent again unchanged.
     sending: Option<Part>,
     is_under_way: bool,
 }
 
-/// An object with lines of the audit.
+/// An object with lines of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     pub name: String,
@@ -30,7 +30,7 @@ pub struct Part {
 }
 
 impl AuditCopy {
-    /// A copy of what this instance adds to a chain whose last line has the number `head`.
+    /// A copy of the lines that this instance adds to a chain whose last line has the number `head`.
     pub fn new(instance: &str, head: u64) -> AuditCopy {
         AuditCopy {
             instance: instance.to_owned(),
@@ -44,7 +44,7 @@ impl AuditCopy {
         }
     }
 
-    /// Adds whole lines. If too many wait, the oldest are left out: they are in the file, and the numbers show the gap.
+    /// Adds whole lines. If too many bytes wait, drops the oldest lines. They are still in the file, and the numbers show the gap.
     pub fn add(&mut self, lines: &[u8], now_ms: u64) {
         if self.lines.is_empty() && self.sending.is_none() {
             self.due_ms = now_ms + AUDIT_COPY_MS;
@@ -59,7 +59,7 @@ impl AuditCopy {
         }
     }
 
-    /// Whether a worker is to write an object now. Says so once in a while.
+    /// Whether a worker has to write an object now. After this has returned true, returns false for a while.
     pub fn is_due(&mut self, now_ms: u64) -> bool {
         let is_old = now_ms >= self.due_ms;
         let is_due = match self.sending {
@@ -73,7 +73,7 @@ impl AuditCopy {
         asks
     }
 
-    /// The object that is to be written next, unless one is under way.
+    /// The object that is to be written next, unless one is being written.
     pub fn take(&mut self) -> Option<Part> {
         if self.is_under_way {
             return None;
@@ -89,7 +89,7 @@ impl AuditCopy {
         self.sending.clone()
     }
 
-    /// The object was written, or it is not known whether it was.
+    /// Called after the object was sent. `is_written` is false if the result is unknown.
     pub fn sent(&mut self, is_written: bool, now_ms: u64) {
         self.is_under_way = false;
         if is_written {

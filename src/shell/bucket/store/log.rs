@@ -1,5 +1,5 @@
-//! One task in a shared store: the lines that the loop has appended, and the view of its log in the bucket. A sync makes segments of the
-//! lines; what other instances wrote is read behind them.
+//! The log of one task in a shared store: the lines that the event loop has appended, and the view of the log in the bucket. A sync writes the
+//! lines as segments. Lines of other instances are read after the synced ones.
 
 use crate::base::id::{Seq, TaskId};
 use crate::base::lock::lock;
@@ -12,8 +12,8 @@ use crate::bucket::replica::{Phase, Replica};
 use crate::core::disk::store::{LogFile, StoreError, lines_of_page};
 use crate::limits::store::TEXT_PAUSE_MS;
 use crate::shell::bucket::store::blobs::BucketBlobs;
-use crate::shell::bucket::store::member::{Member, halted};
-use crate::shell::bucket::store::notes::Notes;
+use crate::shell::bucket::store::derived::DerivedObjects;
+use crate::shell::bucket::store::member::{Member, store_error};
 use crate::shell::event_loop::sys;
 use crate::task::log::event::Event;
 use crate::task::log::record::Record;
@@ -27,35 +27,35 @@ pub struct SharedLog {
     member: Arc<Member>,
     content: Arc<BucketBlobs>,
     lines: Mutex<Lines>,
-    /// The loop has appended something.
+    /// Notified when the event loop has appended lines.
     appended: Condvar,
-    /// Held by the thread that has a procedure under way: there is one at a time.
+    /// The lock is held by the thread that runs a procedure for this task; there is one at a time.
     view: Mutex<TaskView>,
-    /// What is beside the log. Held while that is written.
-    pub notes: Mutex<Notes>,
+    /// The objects that are derived from the log. The lock is held while they are written.
+    pub derived: Mutex<DerivedObjects>,
 }
 
 /// The log as this process knows it.
 #[derive(Default)]
 struct Lines {
     bytes: Vec<u8>,
-    /// How many events these are.
+    /// The number of events in `bytes`.
     events: u64,
-    /// So many bytes are in the bucket.
+    /// The number of bytes that are in the bucket.
     synced: usize,
-    /// Up to here bytes were sent of which it is not known whether they arrived. They are sent again as they were.
+    /// The end of the bytes that were sent without a known result. They are sent again unchanged.
     sent: usize,
-    /// What was appended behind the synced bytes is void: another instance continues the task.
+    /// Lines that were appended after the synced bytes are void, because another instance continues the task.
     is_void: bool,
     damaged: Option<StoreError>,
     /// When the last segment was sent, by the clock of the port.
     sent_ms: u64,
-    /// When the first event of a new task was appended, by the same clock. The task that it continues was read just before.
-    begun_ms: Option<u64>,
+    /// When the first event of a new task was appended, by the same clock. The log of the task that it continues was read just before.
+    created_ms: Option<u64>,
 }
 
 impl Lines {
-    /// Whether lines follow those that there are.
+    /// Whether `lines` follow the present lines.
     fn continues(&self, lines: &[u8]) -> bool {
         let first = lines.split(|byte| *byte == b'\n').next().unwrap_or_default();
         first.is_empty() || Record::read(first).is_ok_and(|record| record.seq == Seq(self.events + 1))
@@ -66,7 +66,7 @@ impl Lines {
         self.events += memchr::memchr_iter(b'\n', lines).count() as u64;
     }
 
-    /// What is not synced has no place any more.
+    /// Drops the lines that are not synced.
     fn drop_unsynced(&mut self) {
         self.is_void |= self.bytes.len() > self.synced;
         self.sent = 0;
@@ -74,10 +74,10 @@ impl Lines {
         self.events = memchr::memchr_iter(b'\n', &self.bytes).count() as u64;
     }
 
-    /// Other lines have the place of those behind `kept` bytes.
+    /// Replaces the lines after `kept` bytes with other lines.
     fn replace(&mut self, kept: usize, lines: &[u8]) {
         self.is_void = self.bytes.len() > self.synced;
-        // What was sent of the lines before them is not sent again.
+        // The dropped lines are not sent again.
         self.sent = 0;
         self.bytes.truncate(kept);
         self.events = memchr::memchr_iter(b'\n', &self.bytes).count() as u64;
@@ -95,17 +95,17 @@ impl SharedLog {
             lines: Mutex::default(),
             appended: Condvar::new(),
             view: Mutex::new(view),
-            notes: Mutex::default(),
+            derived: Mutex::default(),
         }
     }
 
-    /// Keeps lines until they are synced. They are void if others were read meanwhile that have their place.
+    /// Appends lines, to be written by the next sync. They are void if other instances have written events with the same numbers.
     pub fn append(&self, lines: &[u8]) {
         let mut own = lock(&self.lines);
         if own.bytes.is_empty() {
-            own.begun_ms = Some(sys::boot_ms());
+            own.created_ms = Some(sys::boot_ms());
         }
-        // The next sync says so.
+        // If the lines are void, the next sync returns an error.
         own.is_void |= !own.continues(lines);
         if !own.is_void {
             own.add(lines);
@@ -114,7 +114,7 @@ impl SharedLog {
         self.appended.notify_all();
     }
 
-    /// Whether there is something that is not in the bucket.
+    /// Whether some lines are not in the bucket yet.
     pub fn has_unsynced(&self) -> bool {
         let lines = lock(&self.lines);
         lines.bytes.len() > lines.synced
@@ -125,47 +125,47 @@ impl SharedLog {
         lock(&self.lines).events
     }
 
-    /// Whether nothing of it is known here.
+    /// Whether no line of the log was read or appended in this process.
     pub fn is_unread(&self) -> bool {
         lock(&self.lines).bytes.is_empty()
     }
 
-    /// The view, once no other procedure is under way.
+    /// The view. Waits until no other procedure is running.
     pub fn view(&self) -> MutexGuard<'_, TaskView> {
         let mut view = lock(&self.view);
         view.replica.unix_ms = sys::unix_ms();
         view
     }
 
-    /// The same if no other procedure is under way now.
+    /// The view, or `None` if another procedure is running.
     pub fn idle_view(&self) -> Option<MutexGuard<'_, TaskView>> {
         let mut view = self.view.try_lock().ok()?;
         view.replica.unix_ms = sys::unix_ms();
         Some(view)
     }
 
-    /// Reads what other instances wrote.
+    /// Reads lines that other instances have written.
     pub fn read_on(&self, view: &mut TaskView) -> Result<(), StoreError> {
         if view.is_unloaded {
             return self.read_anew(view);
         }
         let read = block_on(self.member.patient.read_on(view));
         self.take_applied(view);
-        match read.map_err(halted)? {
-            Read::Current => self.exists(view),
+        match read.map_err(store_error)? {
+            Read::Current => self.check_exists(view),
             Read::NoLog if self.has_unsynced() => Ok(()),
             Read::NoLog | Read::Gone => Err(StoreError::gone(&self.task)),
         }
     }
 
-    /// Reads the log from its beginning: it is not known what has become of the last request.
+    /// Reads the log again from its beginning, because the result of the last request is unknown.
     fn read_anew(&self, view: &mut TaskView) -> Result<(), StoreError> {
         let replica = JournalReplica::new(self.member.url.clone());
         let mut fresh = View::new(self.task.clone(), view.entry.clone(), replica);
         fresh.replica.unix_ms = sys::unix_ms();
-        match block_on(self.member.patient.read_on(&mut fresh)).map_err(halted)? {
+        match block_on(self.member.patient.read_on(&mut fresh)).map_err(store_error)? {
             Read::Current => {}
-            // Its creation was not completed.
+            // The creation of the task was not completed.
             Read::NoLog if lock(&self.lines).synced == 0 && self.has_unsynced() => {}
             Read::NoLog | Read::Gone => return Err(StoreError::gone(&self.task)),
         }
@@ -177,21 +177,21 @@ impl SharedLog {
             }
             lines.synced = known.len();
         }
-        self.content.learn(&self.task, &known);
+        self.content.add_references(&self.task, &known);
         *view = fresh;
-        self.exists(view)
+        self.check_exists(view)
     }
 
-    fn exists(&self, view: &mut TaskView) -> Result<(), StoreError> {
+    fn check_exists(&self, view: &mut TaskView) -> Result<(), StoreError> {
         if view.replica.status().phase == Phase::Deleted {
             return Err(StoreError::gone(&self.task));
         }
-        // A claim was won whose answer did not arrive.
+        // The log may show that an earlier claim succeeded although its response was lost.
         self.member.patient.adopt(view);
         Ok(())
     }
 
-    /// Notes what a procedure has found in the log or added to it.
+    /// Takes over the lines that a procedure has read from the log or written to it.
     pub fn take_applied(&self, view: &mut TaskView) {
         let applied = view.replica.take_applied();
         if applied.is_empty() {
@@ -202,21 +202,22 @@ impl SharedLog {
         if !lines.bytes[synced..].starts_with(&applied) {
             lines.replace(synced, &applied);
             drop(lines);
-            self.content.learn(&self.task, &applied);
+            self.content.add_references(&self.task, &applied);
             lines = lock(&self.lines);
         }
         lines.synced = synced + applied.len();
     }
 
-    /// The lines that are to be synced, in two parts: what may have been sent already, and the rest.
+    /// The lines that are to be synced, in two parts: those that may have been sent already, and the rest.
     fn unsynced(&self) -> [Vec<u8>; 2] {
         let lines = lock(&self.lines);
         let sent = lines.sent.clamp(lines.synced, lines.bytes.len());
         [lines.bytes[lines.synced..sent].to_vec(), lines.bytes[sent..].to_vec()]
     }
 
-    /// Waits for more lines if there is only text, so that a model that speaks does not cause a request for every word.
-    fn gather(&self) {
+    /// While all unsynced lines are streamed text, waits until [`TEXT_PAUSE_MS`] have passed since the last segment was sent. So the text of
+    /// a model does not cause a request for every word.
+    fn wait_for_other_lines(&self) {
         let mut lines = lock(&self.lines);
         loop {
             let waited = sys::boot_ms().saturating_sub(lines.sent_ms);
@@ -236,7 +237,7 @@ impl SharedLog {
             self.read_anew(view)?;
         }
         if view.tail == Seq(0) {
-            view.known_at = lock(&self.lines).begun_ms;
+            view.tail_checked_at = lock(&self.lines).created_ms;
         }
         for lines in self.unsynced() {
             if lines.is_empty() {
@@ -248,56 +249,56 @@ impl SharedLog {
                 own.sent = own.synced + lines.len();
                 own.sent_ms = sys::boot_ms();
             }
-            let silent = |owner: &_| self.member.silent(owner);
-            let commit = block_on(self.member.patient.commit(view, &lines, silent));
+            let silent_version = |owner: &_| self.member.silent_version(owner);
+            let commit = block_on(self.member.patient.commit(view, &lines, silent_version));
             self.take_applied(view);
-            match commit.map_err(halted)? {
+            match commit.map_err(store_error)? {
                 Commit::Done => {}
-                Commit::Fenced => return Err(self.claimed()),
+                Commit::Fenced => return Err(self.fenced()),
                 Commit::Gone => {
                     lock(&self.lines).drop_unsynced();
                     return Err(StoreError::gone(&self.task));
                 }
             }
         }
-        self.confirm(view)
+        self.confirm_ownership(view)
     }
 
-    /// Whether the task is still ours: reads on, unless the tail was known a moment ago.
-    fn confirm(&self, view: &mut TaskView) -> Result<(), StoreError> {
+    /// Checks that this process still owns the task. Reads the log to its end unless that was done a moment ago.
+    fn confirm_ownership(&self, view: &mut TaskView) -> Result<(), StoreError> {
         let instance = &self.member.patient;
         let is_known = |at: u64| instance.port.now_ms().saturating_sub(at) <= instance.times.slow_ms;
-        if !view.known_at.is_some_and(is_known) {
+        if !view.tail_checked_at.is_some_and(is_known) {
             self.read_on(view)?;
         }
         match instance.owns(view) && !lock(&self.lines).is_void {
             true => Ok(()),
-            false => Err(self.claimed()),
+            false => Err(self.fenced()),
         }
     }
 
-    /// Lets the task be written again, after it was read as it is now.
-    pub fn revive(&self) {
+    /// Allows lines to be appended again. Called after the log was read to its end.
+    pub fn clear_void(&self) {
         lock(&self.lines).is_void = false;
     }
 
-    /// Deletes the markers of what is done, and joins segments. Nothing waits for it.
+    /// Deletes obsolete markers and compacts segments. Nothing waits for this.
     pub fn tidy(&self) -> Result<(), StoreError> {
         let Some(mut view) = self.idle_view().filter(|view| !view.is_unloaded) else {
             return Ok(());
         };
-        let (settled, joint) = (view.take_settled(), self.member.hasty.joint(&mut view));
+        let (settled, compaction) = (view.take_obsolete_markers(), self.member.hasty.next_compaction(&mut view));
         drop(view);
         for seq in settled {
-            block_on(self.member.hasty.unmark(&self.task, seq));
+            block_on(self.member.hasty.delete_marker(&self.task, seq));
         }
-        match joint {
-            Some(joint) => block_on(self.member.hasty.join(&joint)).map_err(halted),
+        match compaction {
+            Some(compaction) => block_on(self.member.hasty.compact(&compaction)).map_err(store_error),
             None => Ok(()),
         }
     }
 
-    /// The lines behind an event.
+    /// The synced lines after an event.
     pub fn lines_after(&self, after: Seq) -> Vec<u8> {
         let lines = lock(&self.lines);
         let mut ends = memchr::memchr_iter(b'\n', &lines.bytes[..lines.synced]);
@@ -311,12 +312,12 @@ impl SharedLog {
         lines.bytes[start..lines.synced].to_vec()
     }
 
-    fn claimed(&self) -> StoreError {
+    fn fenced(&self) -> StoreError {
         StoreError::locked(format!("another instance continues task {}", self.task))
     }
 }
 
-/// Whether lines are only what a model or a command says.
+/// Whether lines have only streamed text of a model or a command.
 fn is_text(lines: &[u8]) -> bool {
     let first = memchr::memchr(b'\n', lines).map_or(lines, |end| &lines[..=end]);
     let Some(first) = Record::read(first.trim_ascii_end()).ok().map(|record| record.seq) else {
@@ -331,7 +332,7 @@ fn is_text(lines: &[u8]) -> bool {
 
 impl LogFile for SharedLog {
     fn sync(&self) -> Result<(), StoreError> {
-        self.gather();
+        self.wait_for_other_lines();
         let mut view = self.view();
         if let Some(error) = &lock(&self.lines).damaged {
             return Err(error.clone());

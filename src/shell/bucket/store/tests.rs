@@ -1,4 +1,4 @@
-//! Instances that share a bucket in memory, as the core uses them.
+//! Stores of several instances that share a bucket in memory, used through the interface of the core.
 
 use super::*;
 use crate::bucket::memory::{Fault, MemoryBucket, Request};
@@ -9,7 +9,7 @@ use crate::task::log::test_created;
 use crate::task::message::{Message, Part, Role, Source};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// An instance, and the events that its loop has appended.
+/// An instance in its own state directory.
 struct Node {
     store: BucketStore,
     dir: PathBuf,
@@ -41,7 +41,7 @@ impl Node {
         &self.store.tasks
     }
 
-    /// Appends events behind those that this instance knows.
+    /// Appends events after those that this instance has read or appended.
     fn append(&mut self, task: &TaskId, events: impl IntoIterator<Item = Event>) {
         let known = self.known(task);
         let mut lines = Vec::new();
@@ -54,10 +54,10 @@ impl Node {
         self.store.append(task, &lines, Openness::Open).expect("memory takes it");
     }
 
-    /// How many events this instance knows or has appended.
+    /// The number of events that this instance has read or appended.
     fn known(&self, task: &TaskId) -> u64 {
         let logs = lock(&self.tasks().logs);
-        logs.get(task).map_or(0, |kept| kept.log.events())
+        logs.get(task).map_or(0, |cached| cached.log.events())
     }
 
     fn sync(&self, task: &TaskId) -> Result<(), StoreError> {
@@ -80,7 +80,7 @@ impl Node {
         self.write(task, events).expect("the task is new");
     }
 
-    /// The same at rest.
+    /// A new task at rest, after one turn.
     fn run(&mut self, task: &TaskId, parent: Option<&TaskId>) {
         self.begin(task, parent);
         self.write(task, [ended(1)]).expect("the task is ours");
@@ -120,7 +120,7 @@ fn a_task_that_was_taken_over_and_given_back_is_written_on() {
     a.run(&task, None);
     b.read(&task);
     b.write(&task, [b.owned(2), prompted(2, "short"), Event::TurnBegan { turn: 2 }, ended(2)]).expect("it rests");
-    // What `a` sends is longer than what `b` has written in its place.
+    // The void lines of `a` are longer than the lines that `b` has written with the same numbers.
     let fenced = a.write(&task, [prompted(2, &"long ".repeat(1_000))]).expect_err("it is void");
     assert_eq!(fenced.lasts, Lasts::WhileLocked);
     a.read(&task);
@@ -129,7 +129,7 @@ fn a_task_that_was_taken_over_and_given_back_is_written_on() {
     assert_eq!(a.read(&task), b.read(&task));
 }
 
-/// A claim succeeds, and neither its answer nor the next one arrives. Then a reader finds the claim.
+/// A claim succeeds, but its response and the next one are lost. Then a reader finds the claim in the log.
 #[test]
 fn an_unfinished_task_whose_claim_a_reader_has_found_is_given_to_the_loop() {
     let is_lossy = Arc::new(AtomicBool::new(false));
@@ -166,7 +166,7 @@ fn content_is_read_from_the_bucket_for_each_task_that_names_it() {
     for task in &tasks {
         content.upload(task, line.as_bytes()).expect("the bucket takes it");
     }
-    // As the sweep does it with old files.
+    // As the sweep deletes old files.
     let sweep = || fs::remove_dir_all(a.dir.join("cache/own/blobs").join(&hash[..2])).expect("there is a file");
     let read = || content.read(&hash, 0, 99).map(|(bytes, _)| bytes).map_err(|error| error.kind());
     sweep();
@@ -209,7 +209,7 @@ fn content_with_a_damaged_copy_is_read_from_another_task() {
 }
 
 impl Node {
-    /// Does what is left to do for tasks at rest.
+    /// Does all pending maintenance.
     fn maintain(&mut self) {
         while let Some(Maintenance(work)) = self.store.take_maintenance() {
             work().expect("the bucket answers");
@@ -221,13 +221,13 @@ impl Node {
         self.maintain();
     }
 
-    /// What the index says of tasks: how many prompts each has had.
+    /// The tasks of the index, each with its number of turns.
     fn index(&self) -> Vec<(String, u32)> {
         let known = self.tasks().summaries().expect("an index");
         known.into_iter().map(|known| (known.task.to_string(), known.brief.turns)).collect()
     }
 
-    /// Shows a task at rest to other programs, with no built-in tools.
+    /// Writes the projection of a task at rest, without built-in tools.
     fn project(&self, task: &TaskId) {
         let log = self.tasks().log(task);
         let state = log.view().replica.state.clone().expect("it was read");
@@ -240,15 +240,15 @@ fn count(bucket: &MemoryBucket, part: &str) -> usize {
 }
 
 #[test]
-fn the_summary_of_a_dead_instance_is_written_anew_by_who_loads_the_task() {
+fn an_instance_that_loads_a_task_replaces_the_summary_of_a_dead_instance() {
     let (_bucket, mut a, mut b, task) = two();
     a.run(&task, None);
     a.note(&task);
     assert_eq!(b.index(), [("t".to_owned(), 1)]);
     a.write(&task, [prompted(2, "more"), Event::TurnBegan { turn: 2 }, ended(2)]).expect("it is ours");
-    // It dies before it has written the summary.
+    // The instance dies before it has written the summary.
     a.tasks().member.leave();
-    while b.tasks().member.lives(a.tasks().member.id()) {
+    while b.tasks().member.is_alive(a.tasks().member.id()) {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     b.read(&task);
@@ -313,7 +313,7 @@ fn the_objects_for_other_programs_follow_a_task_to_its_next_owner() {
     b.write(&task, [b.owned(2), prompted(2, "of b"), Event::TurnBegan { turn: 2 }, ended(2)]).expect("it rests");
     b.project(&task);
     assert_eq!(shown(), (serde_json::json!(9), true));
-    // Who does not know that it has lost the task does not show an older one.
+    // An instance that does not know that it has lost the task does not write an older projection.
     a.project(&task);
     assert_eq!(shown(), (serde_json::json!(9), true));
     // The first owner has it again.
@@ -335,7 +335,7 @@ fn the_objects_for_other_programs_are_written_every_two_seconds_at_most() {
     let first = version();
     a.write(&task, [prompted(2, "more"), Event::TurnBegan { turn: 2 }, ended(2)]).expect("it is ours");
     a.note(&task);
-    assert_eq!(a.index(), [("t".to_owned(), 2)], "lists are not kept waiting");
+    assert_eq!(a.index(), [("t".to_owned(), 2)], "lists are not open waiting");
     assert_eq!(version(), first);
     std::thread::sleep(std::time::Duration::from_millis(crate::limits::store::PROJECTION_PAUSE_MS + 50));
     a.maintain();
@@ -362,7 +362,7 @@ fn another_instance_removes_a_deleted_task_after_the_grace_period() {
 }
 
 #[test]
-fn who_waits_in_an_outage_gets_the_error_when_the_instance_is_cut_off() {
+fn waiting_requests_fail_when_the_instance_is_cut_off() {
     let is_down = Arc::new(AtomicBool::new(false));
     let down = is_down.clone();
     let plan = move |_: &Request| down.load(Ordering::Relaxed).then_some(Fault::LostRequest);

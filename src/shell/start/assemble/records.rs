@@ -10,7 +10,7 @@ use crate::core::SharedStore;
 use crate::core::audit::AuditSetup;
 use crate::core::disk::store::{Store, StoreError};
 #[cfg(feature = "bucket")]
-use crate::shell::bucket::{self, observed::Observed, store::BucketStore};
+use crate::shell::bucket::{self, measured::MeasuredBucket, store::BucketStore};
 use crate::shell::event_loop::access_log::{self, AccessLog};
 use crate::shell::event_loop::figures::Stopwatch;
 use crate::shell::journal::Journal;
@@ -92,11 +92,11 @@ fn shared(
 ) -> Result<Option<Records>, OpenError> {
     let tls = client::tls(plan.certificates.as_deref()).map_err(OpenError::Plan)?;
     let env = lookup(plan.environment.clone());
-    let chosen = bucket::chosen(plan.settings.store.kind, env.as_ref(), tls);
+    let chosen = bucket::configured(plan.settings.store.kind, env.as_ref(), tls);
     let Some(bucket) = chosen.map_err(|error| OpenError::Plan(error.to_string()))? else {
         return Ok(None);
     };
-    let bucket = Arc::new(Observed { bucket, stopwatch: stopwatch.clone() });
+    let bucket = Arc::new(MeasuredBucket { bucket, stopwatch: stopwatch.clone() });
     let times = Times::default().divided(plan.settings.store.divisor.unwrap_or(1));
     let slow_ms = times.slow_ms;
     let url = plan.settings.access.public_url.as_ref().map(|public| public.url.clone());

@@ -1,7 +1,7 @@
 //! Access tokens for Vertex AI, from the operator's Google credentials.
 
 use crate::base::secret::Secret;
-use crate::bucket::TroubleKind;
+use crate::bucket::BucketErrorKind;
 use crate::limits::bucket::TOKEN_MS;
 use crate::model::gemini::{Endpoint, KeyOrigin};
 use crate::shell::bucket::google::{CLOUD_SCOPE, Origin, Tokens};
@@ -24,12 +24,14 @@ impl GoogleTokens {
 
     pub fn token(&self) -> Result<Secret, ModelError> {
         let token = self.0.token(Instant::now() + Duration::from_millis(TOKEN_MS));
-        token.map_err(|trouble| ModelError {
-            kind: match trouble.kind {
-                TroubleKind::Unknown => ModelErrorKind::Busy { after_ms: None },
-                TroubleKind::Forbidden | TroubleKind::Unsupported | TroubleKind::Damaged => ModelErrorKind::Fatal,
+        token.map_err(|error| ModelError {
+            kind: match error.kind {
+                BucketErrorKind::Unknown => ModelErrorKind::Busy { after_ms: None },
+                BucketErrorKind::Forbidden | BucketErrorKind::Unsupported | BucketErrorKind::Damaged => {
+                    ModelErrorKind::Fatal
+                }
             },
-            message: format!("There is no token for Vertex AI: {}.", trouble.message),
+            message: format!("There is no token for Vertex AI: {}.", error.message),
         })
     }
 

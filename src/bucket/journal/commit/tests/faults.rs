@@ -1,15 +1,15 @@
-//! Every fault at every request, and instances that die at every request.
+//! Faults at every request, and instances that fail at every request.
 
 use super::*;
 use crate::bucket::memory::Fault;
-use crate::bucket::{Expect, Meta, TroubleKind};
+use crate::bucket::{BucketErrorKind, Expect, Meta};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The events of a run.
 const EVENTS: u64 = 200;
 
-/// A bucket whose request number `at` has a fault; 0 is the first.
+/// A bucket with a fault at request number `at`; 0 is the first.
 fn faulty(at: u64, fault: Fault) -> (MemoryBucket, Arc<AtomicU64>) {
     let requests = Arc::new(AtomicU64::new(0));
     let counted = requests.clone();
@@ -17,7 +17,7 @@ fn faulty(at: u64, fault: Fault) -> (MemoryBucket, Arc<AtomicU64>) {
     (bucket, requests)
 }
 
-/// Commits a task event by event. All that is acknowledged is what another instance loads.
+/// Commits a task event by event. Checks that another instance loads exactly the acknowledged events.
 fn commit_all(bucket: &MemoryBucket, what: &str) {
     let a = instance(bucket, "a");
     let mut view = begun(&a);
@@ -39,10 +39,10 @@ fn a_fault_at_any_request_loses_and_repeats_nothing() {
         Fault::Late { after: 1 },
         Fault::Late { after: 30 },
         Fault::Twice { after: 30 },
-        Fault::Refused(TroubleKind::Unknown),
-        Fault::Refused(TroubleKind::Damaged),
+        Fault::Refused(BucketErrorKind::Unknown),
+        Fault::Refused(BucketErrorKind::Damaged),
     ] {
-        // Each step would take long; the numbers of requests per event are no multiples of 13.
+        // Testing every request would take long. 13 is no multiple of the number of requests per event.
         for at in (0..).step_by(13) {
             let (bucket, requests) = faulty(at, fault);
             commit_all(&bucket, &format!("{fault:?} at request {at}"));
@@ -53,8 +53,8 @@ fn a_fault_at_any_request_loses_and_repeats_nothing() {
     }
 }
 
-/// A bucket that an instance cannot reach after `left` requests.
-fn mortal() -> (MemoryBucket, Arc<AtomicU64>) {
+/// A bucket that cannot be reached after as many requests as the counter says.
+fn limited_bucket() -> (MemoryBucket, Arc<AtomicU64>) {
     let left = Arc::new(AtomicU64::new(u64::MAX));
     let counted = left.clone();
     let bucket = MemoryBucket::with_faults(move |_| {
@@ -98,7 +98,7 @@ fn scan(by: &Instance<Blocking<'_>>, bucket: &MemoryBucket) -> Result<(), Halt> 
 #[test]
 fn another_instance_finishes_a_deletion_that_ended_at_any_request() {
     for requests in 0.. {
-        let (bucket, left) = mortal();
+        let (bucket, left) = limited_bucket();
         let (a, b) = (instance(&bucket, "a"), instance(&bucket, "b"));
         let mut view = resting(&a, &bucket);
         left.store(requests, Ordering::Relaxed);
@@ -136,10 +136,10 @@ fn a_parent_stays_while_another_task_continues_it() {
     assert_eq!(self::names(&bucket, ""), 0);
 }
 
-/// Somebody has to change something first: whoever waits is told at once, and later nothing is missing.
+/// An operator has to change something first. The caller gets the error at once, and later no event is missing.
 #[test]
 fn a_request_that_the_store_refuses_ends_at_once_and_is_made_again_later() {
-    for kind in [TroubleKind::Forbidden, TroubleKind::Unsupported] {
+    for kind in [BucketErrorKind::Forbidden, BucketErrorKind::Unsupported] {
         for at in (0..).step_by(13) {
             let (bucket, requests) = faulty(at, Fault::Refused(kind));
             let a = instance(&bucket, "a");
@@ -150,7 +150,7 @@ fn a_request_that_the_store_refuses_ends_at_once_and_is_made_again_later() {
             }
             let whole = rest.clone();
             let mut ends = 0;
-            // As the log of a task does it: after an error the view is read anew, and the same lines are sent again.
+            // As in the log of a task: after an error a new view reads the log, and the same lines are sent again.
             while !rest.is_empty() {
                 let line = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |end| end + 1);
                 let many = if view.tail == Seq(0) { whole.len() - lines_behind(&whole, 4).len() } else { line };
@@ -166,7 +166,7 @@ fn a_request_that_the_store_refuses_ends_at_once_and_is_made_again_later() {
                 }
                 rest = lines_behind(&whole, view.tail.0);
             }
-            assert_eq!(a.port.now_ms.get(), 0, "nobody waits for what is not permitted");
+            assert_eq!(a.port.now_ms.get(), 0, "a request that is not permitted is not tried again");
             if requests.load(Ordering::Relaxed) <= at {
                 break;
             }

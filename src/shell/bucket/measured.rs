@@ -1,16 +1,16 @@
-//! A bucket whose requests are measured.
+//! A bucket that counts its requests and measures their durations for the metrics.
 
-use crate::bucket::{Answer, Bucket, Deletion, Expect, List, Meta, Object, Page, Put, TroubleKind, Version};
+use crate::bucket::{Answer, Bucket, BucketErrorKind, Deletion, Expect, List, Meta, Object, Page, Put, Version};
 use crate::core::operation::metrics::labels::{BucketOperation, BucketResult};
 use crate::shell::event_loop::figures::Stopwatch;
 use std::sync::Arc;
 
-pub struct Observed {
+pub struct MeasuredBucket {
     pub bucket: Arc<dyn Bucket>,
     pub stopwatch: Stopwatch,
 }
 
-impl Observed {
+impl MeasuredBucket {
     fn measure<T>(
         &self,
         operation: BucketOperation,
@@ -20,29 +20,29 @@ impl Observed {
         self.stopwatch.bucket(operation, request, |answer| match answer {
             Ok(answer) if is_refused(&answer.value) => BucketResult::Refused,
             Ok(_) => BucketResult::Done,
-            Err(trouble) => match trouble.kind {
-                TroubleKind::Unknown => BucketResult::Unknown,
-                TroubleKind::Forbidden => BucketResult::Forbidden,
-                TroubleKind::Unsupported => BucketResult::Unsupported,
-                TroubleKind::Damaged => BucketResult::Damaged,
+            Err(error) => match error.kind {
+                BucketErrorKind::Unknown => BucketResult::Unknown,
+                BucketErrorKind::Forbidden => BucketResult::Forbidden,
+                BucketErrorKind::Unsupported => BucketResult::Unsupported,
+                BucketErrorKind::Damaged => BucketResult::Damaged,
             },
         })
     }
 }
 
-impl Bucket for Observed {
+impl Bucket for MeasuredBucket {
     fn get(&self, name: &str) -> Answer<Option<Object>> {
         self.measure(BucketOperation::Get, || self.bucket.get(name), |_| false)
     }
 
     fn put(&self, name: &str, bytes: &Arc<[u8]>, meta: &Meta, expect: &Expect) -> Answer<Put> {
         let request = || self.bucket.put(name, bytes, meta, expect);
-        self.measure(BucketOperation::Put, request, |put| *put == Put::Refused)
+        self.measure(BucketOperation::Put, request, |put| *put == Put::PreconditionFailed)
     }
 
     fn delete(&self, name: &str, version: Option<&Version>) -> Answer<Deletion> {
         let request = || self.bucket.delete(name, version);
-        self.measure(BucketOperation::Delete, request, |deletion| *deletion == Deletion::Refused)
+        self.measure(BucketOperation::Delete, request, |deletion| *deletion == Deletion::PreconditionFailed)
     }
 
     fn list(&self, list: &List) -> Answer<Page> {
@@ -62,11 +62,11 @@ mod tests {
     #[test]
     fn requests_are_counted_by_operation_and_result() {
         let stopwatch = Stopwatch::default();
-        let observed = Observed { bucket: Arc::new(MemoryBucket::default()), stopwatch: stopwatch.clone() };
-        let put = || observed.put("a", &Arc::from(*b"1"), &Meta::new(), &Expect::Absent).expect("it answers").value;
-        assert!(matches!(put(), Put::Made(_)));
-        assert_eq!(put(), Put::Refused);
-        observed.get("a").expect("it answers");
+        let bucket = MeasuredBucket { bucket: Arc::new(MemoryBucket::default()), stopwatch: stopwatch.clone() };
+        let put = || bucket.put("a", &Arc::from(*b"1"), &Meta::new(), &Expect::Absent).expect("it answers").value;
+        assert!(matches!(put(), Put::Written(_)));
+        assert_eq!(put(), Put::PreconditionFailed);
+        bucket.get("a").expect("it answers");
         let timings = stopwatch.timings().bucket;
         let count =
             |operation: BucketOperation, result: BucketResult| timings[operation as usize].results[result as usize];
