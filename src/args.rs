@@ -19,7 +19,7 @@ use clients::ClientArgs;
 use generated::Shell;
 use mcp::McpAction;
 use token::TokenAction;
-use verbs::{Given, MODES, SESSION, VERBS, Verb};
+use verbs::{MODES, SESSION, VERBS, Verb, VerbArgs};
 
 /// The command line as it was given.
 #[derive(Clone, Debug, Default)]
@@ -241,7 +241,7 @@ fn with_verb(verb: &'static Verb, words: impl Iterator<Item = String>) -> Result
     Ok(Args { mode, flags: given.options })
 }
 
-fn attach(given: &Given) -> Result<Attach, String> {
+fn attach(given: &VerbArgs) -> Result<Attach, String> {
     let server = match (given.one("--url")?, given.word()?) {
         (Some(_), Some(word)) => return Err(format!("one URL at a time; what is {word}?")),
         (url, word) => url.or(word).map(|server| remote::parse(&server)).transpose()?,
@@ -254,7 +254,7 @@ fn attach(given: &Given) -> Result<Attach, String> {
     })
 }
 
-fn replay(given: &Given) -> Result<Replay, String> {
+fn replay(given: &VerbArgs) -> Result<Replay, String> {
     let usage = "gemini-a2a replay FILE [--at SEQ] --as DIALECT";
     let file = given.word()?.ok_or_else(|| format!("which journal? {usage}"))?;
     let known = || Shown::names().map(|(name, _)| name).collect::<Vec<_>>().join(", ");

@@ -9,7 +9,7 @@ mod pty;
 mod support;
 
 use program::{Ended, Program, finish};
-use pty::{Place, Pty};
+use pty::{Pty, TestDirs};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -337,7 +337,7 @@ fn an_mcp_server_that_works_is_connected() {
 
 /// The lines of `doctor` in a pseudo-terminal with this `TERM`, size and answers to queries.
 fn in_terminal(name: &str, size: Option<(u16, u16)>, answers: &str) -> String {
-    let place = Place::new();
+    let place = TestDirs::new();
     let words = [env!("CARGO_BIN_EXE_gemini-a2a"), "doctor", "--trust-workspace", "--a2a-port", "0"];
     let mut pty = Pty::start(&place, &[("TERM", name)], &words);
     if let Some((columns, rows)) = size {

@@ -65,7 +65,7 @@ fn commands() -> Commands {
 /// A command panics in a session in a terminal: the session shows an error and continues, and nothing else is written over its screen.
 #[cfg(feature = "tui")]
 fn a_panic_of_a_worker_leaves_the_terminal_alone() {
-    let place = pty::Place::new();
+    let place = pty::TestDirs::new();
     let this = std::env::current_exe().expect("this program is a file").display().to_string();
     let mut pty = pty::Pty::start(&place, &[], &[&this, "--trust-workspace"]);
     pty.wait("Ask anything");

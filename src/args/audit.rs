@@ -1,6 +1,6 @@
 //! The command line of `audit`.
 
-use super::verbs::Given;
+use super::verbs::VerbArgs;
 use crate::base::clock::read_rfc3339;
 use crate::base::text::duration;
 
@@ -42,7 +42,7 @@ pub enum Since {
 
 const SHOW_ONLY: [&str; 5] = ["--task", "--kind", "--subject", "--since", "--json"];
 
-pub fn read(given: &Given) -> Result<AuditArgs, String> {
+pub fn read(given: &VerbArgs) -> Result<AuditArgs, String> {
     let (action, files) = given.words.split_first().ok_or("what is to be done? gemini-a2a audit verify|show")?;
     let action = match action.as_str() {
         "verify" => {

@@ -1,6 +1,6 @@
 //! The command lines of the clients of a running server: `watch`, `send`, `approve` and `tasks`.
 
-use super::verbs::Given;
+use super::verbs::VerbArgs;
 use crate::base::id::Seq;
 use crate::base::text::duration;
 use crate::config::remote::{self, Remote};
@@ -59,7 +59,7 @@ pub enum TasksAction {
 }
 
 /// Reads the flags of one of these verbs; None for another verb.
-pub fn read(verb: &str, given: &Given) -> Result<Option<ClientArgs>, String> {
+pub fn read(verb: &str, given: &VerbArgs) -> Result<Option<ClientArgs>, String> {
     let action = match verb {
         "watch" => watch(given)?,
         "send" => send(given)?,
@@ -77,7 +77,7 @@ pub fn read(verb: &str, given: &Given) -> Result<Option<ClientArgs>, String> {
     }))
 }
 
-fn watch(given: &Given) -> Result<Action, String> {
+fn watch(given: &VerbArgs) -> Result<Action, String> {
     let after = given.one("--after")?;
     let after = after
         .map(|text| text.parse().map(Seq).map_err(|_| format!("--after must be the number of an event, not {text}")));
@@ -91,7 +91,7 @@ fn watch(given: &Given) -> Result<Action, String> {
     Ok(Action::Watch { after: after.transpose()?, until: until.collect::<Result<_, _>>()? })
 }
 
-fn send(given: &Given) -> Result<Action, String> {
+fn send(given: &VerbArgs) -> Result<Action, String> {
     if given.words.is_empty() {
         return Err("what is to be sent? gemini-a2a send TEXT…, or - for standard input".into());
     }
@@ -109,7 +109,7 @@ fn send(given: &Given) -> Result<Action, String> {
     Ok(Action::Send { text: given.words.clone(), begin, wait })
 }
 
-fn approve(given: &Given) -> Result<Action, String> {
+fn approve(given: &VerbArgs) -> Result<Action, String> {
     let approve = Approve {
         call: given.one("--call")?,
         option: given.one("--option")?,
@@ -123,7 +123,7 @@ fn approve(given: &Given) -> Result<Action, String> {
     Ok(Action::Approve(approve))
 }
 
-fn tasks(given: &Given) -> Result<Action, String> {
+fn tasks(given: &VerbArgs) -> Result<Action, String> {
     let ids = given.words.get(1..).unwrap_or_default().to_vec();
     let some = |what: fn(Vec<String>) -> TasksAction, verb: &str| match ids.is_empty() {
         true => Err(format!("which task? gemini-a2a tasks {verb} ID…; gemini-a2a tasks lists them")),

@@ -1,6 +1,6 @@
 //! The man page and the completions of shells, made from the tables of verbs and options.
 
-use super::verbs::{MODES, SESSION, VERBS, Value, Verb};
+use super::verbs::{FlagValue, MODES, SESSION, VERBS, Verb};
 use crate::base::text::words::words;
 use crate::config::options::{self, Kind, Row};
 use std::fmt::Write;
@@ -44,9 +44,9 @@ fn of_verb(verb: &'static Verb) -> Vec<Flag> {
     let own = verb.flags.iter().map(|flag| Flag {
         names: vec![flag.name],
         follows: match flag.value {
-            Value::None | Value::Optional(_) => Follows::Nothing,
-            Value::Needed("FILE") => Follows::Files,
-            Value::Needed(_) => Follows::Anything,
+            FlagValue::None | FlagValue::Optional(_) => Follows::Nothing,
+            FlagValue::Needed("FILE") => Follows::Files,
+            FlagValue::Needed(_) => Follows::Anything,
         },
         help: flag.help.to_owned(),
     });

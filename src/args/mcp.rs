@@ -1,6 +1,6 @@
 //! The command line of `mcp`: what to do with which MCP server.
 
-use super::verbs::Given;
+use super::verbs::VerbArgs;
 use serde_json::{Map, Value, json};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum McpAction {
 
 pub const WORDS: &str = "[list | test NAME | login NAME | logout NAME | add NAME COMMAND|URL [ARG…] | remove NAME]";
 
-pub fn read(given: &Given) -> Result<McpAction, String> {
+pub fn read(given: &VerbArgs) -> Result<McpAction, String> {
     let mut words = given.words.iter();
     let action = words.next().map_or("list", String::as_str);
     let name = words.next();
@@ -43,7 +43,7 @@ pub fn read(given: &Given) -> Result<McpAction, String> {
     }
 }
 
-fn entry(given: &Given, place: &str, args: Vec<String>) -> Result<Value, String> {
+fn entry(given: &VerbArgs, place: &str, args: Vec<String>) -> Result<Value, String> {
     let is_url = place.starts_with("http://") || place.starts_with("https://");
     let mut entry = Map::new();
     let transport = given.one("--transport")?;

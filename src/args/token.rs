@@ -1,6 +1,6 @@
 //! The command line of `token`: credentials for clients of a server with `--access token`.
 
-use super::verbs::Given;
+use super::verbs::VerbArgs;
 use crate::base::text::duration;
 use crate::task::access::Right;
 use crate::task::access::credentials::all_rights;
@@ -34,7 +34,7 @@ pub struct NewToken {
 
 pub const WORDS: &str = "[list | add ID | rotate ID | revoke ID]";
 
-pub fn read(given: &Given) -> Result<TokenAction, String> {
+pub fn read(given: &VerbArgs) -> Result<TokenAction, String> {
     let mut words = given.words.iter();
     let action = words.next().map_or("list", String::as_str);
     let id = words.next();
@@ -68,7 +68,7 @@ fn rights(words: Option<String>) -> Result<Vec<Right>, String> {
     words.split(',').map(|word| read(word.trim())).collect()
 }
 
-fn time(given: &Given, name: &str) -> Result<Option<u64>, String> {
+fn time(given: &VerbArgs, name: &str) -> Result<Option<u64>, String> {
     let read = |text: String| {
         duration::parse(&text).ok_or_else(|| format!("{name} must be a time such as 1h or 30d, not {text}"))
     };

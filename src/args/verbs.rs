@@ -19,31 +19,31 @@ pub struct Verb {
 #[derive(Debug)]
 pub struct VerbFlag {
     pub name: &'static str,
-    pub value: Value,
+    pub value: FlagValue,
     pub help: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum FlagValue {
     None,
     Needed(&'static str),
     /// It is written after an equals sign, or left out.
     Optional(&'static str),
 }
 
-const fn flag(name: &'static str, value: Value, help: &'static str) -> VerbFlag {
+const fn flag(name: &'static str, value: FlagValue, help: &'static str) -> VerbFlag {
     VerbFlag { name, value, help }
 }
 
 const STATE: &[&str] = &["--state-dir"];
-const URL: VerbFlag = flag("--url", Value::Needed("URL"), "the server; without it the one that was started last");
+const URL: VerbFlag = flag("--url", FlagValue::Needed("URL"), "the server; without it the one that was started last");
 const TOKEN_FILE: VerbFlag = flag(
     "--token-file",
-    Value::Needed("FILE"),
+    FlagValue::Needed("FILE"),
     "the file with the token that the server wants; or set GEMINI_A2A_TOKEN",
 );
-const TASK: VerbFlag = flag("--task", Value::Needed("ID"), "the task; without it the live session");
-const JSON: VerbFlag = flag("--json", Value::None, "print JSON");
+const TASK: VerbFlag = flag("--task", FlagValue::Needed("ID"), "the task; without it the live session");
+const JSON: VerbFlag = flag("--json", FlagValue::None, "print JSON");
 
 /// A verb that takes the flags of the program itself, or none.
 pub struct ModeVerb {
@@ -66,7 +66,7 @@ pub const VERBS: &[Verb] = &[
     Verb {
         name: "attach",
         words: "[URL]",
-        flags: &[URL, TOKEN_FILE, TASK, flag("--name", Value::Needed("NAME"), "how others see this client")],
+        flags: &[URL, TOKEN_FILE, TASK, flag("--name", FlagValue::Needed("NAME"), "how others see this client")],
         options: &["--state-dir", "--screen-reader", "--debug"],
         help: "the session of a running server in this terminal",
     },
@@ -77,10 +77,10 @@ pub const VERBS: &[Verb] = &[
             URL,
             TOKEN_FILE,
             TASK,
-            flag("--after", Value::Needed("SEQ"), "only what comes after this event"),
+            flag("--after", FlagValue::Needed("SEQ"), "only what comes after this event"),
             flag(
                 "--until",
-                Value::Needed("WHEN"),
+                FlagValue::Needed("WHEN"),
                 "end when the task is idle, asks a question or is at its end: idle,question,end",
             ),
             JSON,
@@ -95,8 +95,8 @@ pub const VERBS: &[Verb] = &[
             URL,
             TOKEN_FILE,
             TASK,
-            flag("--new", Value::None, "begin a new task"),
-            flag("--wait", Value::Optional("TIME"), "wait for the answer and print it"),
+            flag("--new", FlagValue::None, "begin a new task"),
+            flag("--wait", FlagValue::Optional("TIME"), "wait for the answer and print it"),
             JSON,
         ],
         options: STATE,
@@ -108,12 +108,12 @@ pub const VERBS: &[Verb] = &[
         flags: &[
             URL,
             TOKEN_FILE,
-            flag("--task", Value::Needed("ID"), "only questions of this task"),
-            flag("--call", Value::Needed("ID"), "the call; without it exactly one must wait"),
-            flag("--option", Value::Needed("WORD"), "once, always, save, no, or an option of the question"),
-            flag("--edited", Value::Needed("FILE"), "the file as it is to be written"),
-            flag("--answer", Value::Needed("TEXT"), "to a question of the agent; one for each, in their order"),
-            flag("--list", Value::None, "print the questions that wait"),
+            flag("--task", FlagValue::Needed("ID"), "only questions of this task"),
+            flag("--call", FlagValue::Needed("ID"), "the call; without it exactly one must wait"),
+            flag("--option", FlagValue::Needed("WORD"), "once, always, save, no, or an option of the question"),
+            flag("--edited", FlagValue::Needed("FILE"), "the file as it is to be written"),
+            flag("--answer", FlagValue::Needed("TEXT"), "to a question of the agent; one for each, in their order"),
+            flag("--list", FlagValue::None, "print the questions that wait"),
             JSON,
         ],
         options: STATE,
@@ -122,7 +122,7 @@ pub const VERBS: &[Verb] = &[
     Verb {
         name: "tasks",
         words: "[list|show|export|delete|reindex] [ID…]",
-        flags: &[URL, TOKEN_FILE, flag("--all", Value::None, "also tasks that are over"), JSON],
+        flags: &[URL, TOKEN_FILE, flag("--all", FlagValue::None, "also tasks that are over"), JSON],
         options: STATE,
         help: "list, show, export or delete tasks; make their index anew",
     },
@@ -130,11 +130,11 @@ pub const VERBS: &[Verb] = &[
         name: "audit",
         words: "verify|show [FILE…]",
         flags: &[
-            flag("--tasks", Value::None, "verify: compare the chain with the journals of the tasks"),
-            flag("--task", Value::Needed("ID"), "show: only entries about this task"),
-            flag("--kind", Value::Needed("KIND"), "show: only entries of this kind, such as answered or ran"),
-            flag("--subject", Value::Needed("NAME"), "show: only what this subject did"),
-            flag("--since", Value::Needed("WHEN"), "show: only from this time on; or how long ago, such as 24h"),
+            flag("--tasks", FlagValue::None, "verify: compare the chain with the journals of the tasks"),
+            flag("--task", FlagValue::Needed("ID"), "show: only entries about this task"),
+            flag("--kind", FlagValue::Needed("KIND"), "show: only entries of this kind, such as answered or ran"),
+            flag("--subject", FlagValue::Needed("NAME"), "show: only what this subject did"),
+            flag("--since", FlagValue::Needed("WHEN"), "show: only from this time on; or how long ago, such as 24h"),
             JSON,
         ],
         options: STATE,
@@ -169,14 +169,14 @@ pub const VERBS: &[Verb] = &[
         name: "mcp",
         words: super::mcp::WORDS,
         flags: &[
-            flag("--transport", Value::Needed("KIND"), "of the server that is added: stdio, http or sse"),
-            flag("--env", Value::Needed("NAME=VALUE"), "a variable of the program; may be repeated"),
-            flag("--header", Value::Needed("NAME:VALUE"), "sent with every request; may be repeated"),
-            flag("--timeout", Value::Needed("MS"), "milliseconds that a call may be silent"),
-            flag("--trust", Value::None, "its tools need no approval"),
-            flag("--description", Value::Needed("TEXT"), "shown in lists"),
-            flag("--include-tools", Value::Needed("NAMES"), "only these tools, separated by commas"),
-            flag("--exclude-tools", Value::Needed("NAMES"), "not these tools, separated by commas"),
+            flag("--transport", FlagValue::Needed("KIND"), "of the server that is added: stdio, http or sse"),
+            flag("--env", FlagValue::Needed("NAME=VALUE"), "a variable of the program; may be repeated"),
+            flag("--header", FlagValue::Needed("NAME:VALUE"), "sent with every request; may be repeated"),
+            flag("--timeout", FlagValue::Needed("MS"), "milliseconds that a call may be silent"),
+            flag("--trust", FlagValue::None, "its tools need no approval"),
+            flag("--description", FlagValue::Needed("TEXT"), "shown in lists"),
+            flag("--include-tools", FlagValue::Needed("NAMES"), "only these tools, separated by commas"),
+            flag("--exclude-tools", FlagValue::Needed("NAMES"), "not these tools, separated by commas"),
         ],
         options: &["--state-dir", "--workspace", "--trust-workspace"],
         help: "MCP servers: list and test them, log in, add them to your settings",
@@ -185,12 +185,12 @@ pub const VERBS: &[Verb] = &[
         name: "token",
         words: token::WORDS,
         flags: &[
-            flag("--subject", Value::Needed("NAME"), "add: whose tasks it sees; without it, the id"),
-            flag("--rights", Value::Needed("RIGHTS"), "add: some of view,prompt,approve,admin"),
-            flag("--root", Value::Needed("DIR"), "add: only workspaces below this directory; may be repeated"),
-            flag("--expires", Value::Needed("TIME"), "add: how long it is valid"),
-            flag("--note", Value::Needed("TEXT"), "add: for people who read the list"),
-            flag("--overlap", Value::Needed("TIME"), "rotate: how long the former token is accepted"),
+            flag("--subject", FlagValue::Needed("NAME"), "add: whose tasks it sees; without it, the id"),
+            flag("--rights", FlagValue::Needed("RIGHTS"), "add: some of view,prompt,approve,admin"),
+            flag("--root", FlagValue::Needed("DIR"), "add: only workspaces below this directory; may be repeated"),
+            flag("--expires", FlagValue::Needed("TIME"), "add: how long it is valid"),
+            flag("--note", FlagValue::Needed("TEXT"), "add: for people who read the list"),
+            flag("--overlap", FlagValue::Needed("TIME"), "rotate: how long the former token is accepted"),
             JSON,
         ],
         options: &["--state-dir", "--credentials"],
@@ -200,8 +200,8 @@ pub const VERBS: &[Verb] = &[
         name: "replay",
         words: "FILE",
         flags: &[
-            flag("--at", Value::Needed("SEQ"), "the task as it was after this event"),
-            flag("--as", Value::Needed("DIALECT"), "what it is shown as"),
+            flag("--at", FlagValue::Needed("SEQ"), "the task as it was after this event"),
+            flag("--as", FlagValue::Needed("DIALECT"), "what it is shown as"),
         ],
         options: &[],
         help: "print a journal",
@@ -210,7 +210,7 @@ pub const VERBS: &[Verb] = &[
 
 /// A command line by its verb's table.
 #[derive(Debug, Default)]
-pub struct Given {
+pub struct VerbArgs {
     flags: Vec<(&'static str, String)>,
     pub words: Vec<String>,
     pub options: Vec<Flag>,
@@ -232,8 +232,8 @@ impl Verb {
     }
 
     /// Reads the words behind the verb. An error is one line.
-    pub fn read(&self, mut words: impl Iterator<Item = String>) -> Result<Given, String> {
-        let mut given = Given::default();
+    pub fn read(&self, mut words: impl Iterator<Item = String>) -> Result<VerbArgs, String> {
+        let mut given = VerbArgs::default();
         while let Some(word) = words.next() {
             let (name, inline) = split(&word);
             if name == "--" && inline.is_none() {
@@ -252,10 +252,10 @@ impl Verb {
             match self.flags.iter().find(|flag| flag.name == name) {
                 Some(flag) => {
                     let value = match (flag.value, inline) {
-                        (Value::None, Some(_)) => return Err(format!("{name} takes no value")),
-                        (Value::None, None) => String::new(),
-                        (Value::Optional(_), inline) => inline.unwrap_or_default(),
-                        (Value::Needed(placeholder), inline) => value_of(name, placeholder, inline, &mut words)?,
+                        (FlagValue::None, Some(_)) => return Err(format!("{name} takes no value")),
+                        (FlagValue::None, None) => String::new(),
+                        (FlagValue::Optional(_), inline) => inline.unwrap_or_default(),
+                        (FlagValue::Needed(placeholder), inline) => value_of(name, placeholder, inline, &mut words)?,
                     };
                     given.flags.push((flag.name, value));
                 }
@@ -292,14 +292,14 @@ impl VerbFlag {
     /// With its value, as in a usage line.
     pub fn shown(&self) -> String {
         match self.value {
-            Value::None => self.name.to_owned(),
-            Value::Needed(value) => format!("{} {value}", self.name),
-            Value::Optional(value) => format!("{}[={value}]", self.name),
+            FlagValue::None => self.name.to_owned(),
+            FlagValue::Needed(value) => format!("{} {value}", self.name),
+            FlagValue::Optional(value) => format!("{}[={value}]", self.name),
         }
     }
 }
 
-impl Given {
+impl VerbArgs {
     pub fn has(&self, name: &str) -> bool {
         self.flags.iter().any(|(flag, _)| *flag == name)
     }

@@ -4,32 +4,32 @@ use crate::base::clock::Now;
 use crate::limits::ui::{ESCAPE_TWICE_MS, PROMPT_BYTES, QUIT_TWICE_MS};
 use crate::task::policy::Mode;
 use crate::task::spec::Choice;
-use crate::ui::Act;
+use crate::ui::UiEffect;
 use crate::ui::app::{Editing, Ui};
-use crate::ui::client::{Ask, Purpose, Session};
+use crate::ui::client::{BlobPurpose, ServerCall, SessionChoice};
 use crate::ui::format::style::Role;
 use crate::ui::format::wrap::Line;
 use crate::ui::input::bind::Action;
-use crate::ui::input::composer::Outcome;
-use crate::ui::input::edit::{Motion, Way};
+use crate::ui::input::composer::ComposerOutcome;
+use crate::ui::input::edit::{Direction, Motion};
 use crate::ui::output::screen::sharing;
-use crate::ui::output::transcript::Whole;
+use crate::ui::output::transcript::FullOutput;
 use crate::ui::scene::{Item, Phase};
 use serde_json::json;
 
-/// When a prompt reaches the model.
+/// When the model gets a prompt that is sent during a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivered {
+pub enum SendMode {
     /// Within the turn that is under way.
-    Within,
-    /// In a turn of its own.
-    Next,
+    Steer,
+    /// After that turn, in a turn of its own.
+    Queue,
 }
 
 impl Ui {
     /// How Enter sends a prompt.
-    pub(super) fn delivered(&self) -> Delivered {
-        if self.has_turn() { Delivered::Within } else { Delivered::Next }
+    pub(super) fn enter_mode(&self) -> SendMode {
+        if self.has_turn() { SendMode::Steer } else { SendMode::Queue }
     }
 
     /// A key outside of dialogs.
@@ -46,9 +46,9 @@ impl Ui {
             }
             Action::Tab if plain && self.has_turn() && !self.composer.draft.is_empty() => {
                 let outcome = self.composer.submit();
-                self.submitted(outcome, Delivered::Next, now);
+                self.submitted(outcome, SendMode::Queue, now);
             }
-            Action::Row(Way::Up) if plain && self.composer.draft.is_empty() && self.take_back() => {}
+            Action::Row(Direction::Up) if plain && self.composer.draft.is_empty() && self.take_back() => {}
             Action::NextMode => self.next_mode(),
             Action::Prefix => self.typing.prefix = true,
             Action::Editor => self.edit_draft(),
@@ -65,10 +65,10 @@ impl Ui {
             Action::DeleteOrQuit if self.composer.draft.is_empty() => _ = self.arm_quit("ctrl-d", now),
             action => {
                 let outcome = self.composer.act(action);
-                if outcome == Outcome::Ignored && action == Action::Output {
+                if outcome == ComposerOutcome::Ignored && action == Action::Output {
                     self.print_output(now);
                 }
-                self.submitted(outcome, self.delivered(), now);
+                self.submitted(outcome, self.enter_mode(), now);
             }
         }
         self.keep_draft();
@@ -86,13 +86,13 @@ impl Ui {
 
     fn print_output(&mut self, now: Now) {
         match self.transcript.output() {
-            Whole::Nothing => self.toast("There is no output yet", now),
-            Whole::Lines(lines) => self.print(lines),
-            Whole::Stored(call, blob) => {
+            FullOutput::Nothing => self.toast("There is no output yet", now),
+            FullOutput::Lines(lines) => self.print(lines),
+            FullOutput::Stored(call, blob) => {
                 if let Some(task) = self.task.clone() {
                     self.fetched.clear();
-                    let purpose = Purpose::Output(call);
-                    self.ask(Ask::Blob { task, sha256: blob.sha256, from: 0, purpose });
+                    let purpose = BlobPurpose::Output(call);
+                    self.ask(ServerCall::Blob { task, sha256: blob.sha256, from: 0, purpose });
                 }
             }
         }
@@ -109,7 +109,7 @@ impl Ui {
 
     pub(super) fn tune(&mut self, mode: Option<Mode>, model: Option<String>) {
         if let Some(task) = self.task.clone() {
-            self.ask(Ask::Tune { task, mode, model });
+            self.ask(ServerCall::Tune { task, mode, model });
         }
     }
 
@@ -128,7 +128,7 @@ impl Ui {
             return false;
         };
         self.composer.draft.replace(&text);
-        self.ask(Ask::Drop { task, turn });
+        self.ask(ServerCall::Drop { task, turn });
         true
     }
 
@@ -154,7 +154,7 @@ impl Ui {
 
     pub(super) fn remember(&mut self, text: &str) {
         if self.composer.remember(text) {
-            self.acts.push(Act::Remember(text.to_owned()));
+            self.acts.push(UiEffect::Remember(text.to_owned()));
         }
     }
 
@@ -163,7 +163,7 @@ impl Ui {
         let Some(task) = self.task.clone() else {
             return;
         };
-        self.ask(Ask::Abort { task });
+        self.ask(ServerCall::Abort { task });
         // Thoughts are nothing that came of it.
         let mut items = self.transcript.scene.items.iter().rev();
         if let Some(Item::Prompt { prompt, .. }) = items.find(|item| !matches!(item, Item::Thought { .. }))
@@ -180,9 +180,9 @@ impl Ui {
             return;
         }
         match &self.dialog {
-            Some(open) if open.focused && open.picks.is_some() => {
-                let picks = open.picks;
-                self.leave_picker(picks);
+            Some(open) if open.focused && open.purpose.is_some() => {
+                let purpose = open.purpose;
+                self.leave_picker(purpose);
             }
             Some(open) if open.focused => {
                 if let Some(call) = open.dialog.call().cloned() {
@@ -201,7 +201,7 @@ impl Ui {
         let twice = self.typing.quit_at.is_some_and(|at| now.mono_ms.saturating_sub(at) <= QUIT_TWICE_MS);
         self.typing.quit_at = Some(now.mono_ms);
         match twice {
-            true => self.acts.push(Act::Quit),
+            true => self.acts.push(UiEffect::Quit),
             false => self.toast = Some((format!("{key} again quits"), now.mono_ms + QUIT_TWICE_MS)),
         }
         twice
@@ -214,36 +214,36 @@ impl Ui {
                 let text = format!("Not suspended: {} over {url}", sharing(self.clients.len().max(1)));
                 self.toast(text, now);
             }
-            None => self.acts.push(Act::Suspend),
+            None => self.acts.push(UiEffect::Suspend),
         }
     }
 
     /// What the composer hands over.
-    pub(super) fn submitted(&mut self, outcome: Outcome, delivered: Delivered, now: Now) {
+    pub(super) fn submitted(&mut self, outcome: ComposerOutcome, mode: SendMode, now: Now) {
         match outcome {
-            Outcome::Done | Outcome::Ignored => {}
-            Outcome::Blank if self.transcript.scene.phase == Phase::Interrupted => {
-                self.say("Go on.".into(), Delivered::Next, now);
+            ComposerOutcome::Done | ComposerOutcome::Ignored => {}
+            ComposerOutcome::Blank if self.transcript.scene.phase == Phase::Interrupted => {
+                self.say("Go on.".into(), SendMode::Queue, now);
             }
-            Outcome::Blank => {}
-            Outcome::Shell(command) => {
+            ComposerOutcome::Blank => {}
+            ComposerOutcome::Shell(command) => {
                 self.remember(&format!("!{command}"));
                 match self.task.clone().filter(|_| self.client.is_connected()) {
-                    Some(task) => self.ask(Ask::Shell { task, command }),
+                    Some(task) => self.ask(ServerCall::Shell { task, command }),
                     None => self.toast("There is no connection: the command was not run", now),
                 }
             }
-            Outcome::Submit(text) => {
+            ComposerOutcome::Submit(text) => {
                 self.remember(&text);
                 match text.strip_prefix('/').filter(|name| name.starts_with(char::is_alphabetic)) {
                     Some(command) => self.command(command, now),
-                    None => self.say(text, delivered, now),
+                    None => self.say(text, mode, now),
                 }
             }
         }
     }
 
-    pub(super) fn say(&mut self, text: String, delivered: Delivered, now: Now) {
+    pub(super) fn say(&mut self, text: String, mode: SendMode, now: Now) {
         if self.client.is_full() {
             self.composer.draft.replace(&text);
             return self.toast("Too many prompts wait already: try again when some of them were taken", now);
@@ -257,12 +257,12 @@ impl Ui {
         let key = format!("{}-{}", self.setup.nonce, self.typing.said);
         match (self.task.clone(), self.transcript.scene.phase == Phase::Closed) {
             (Some(task), false) => {
-                self.ask(Ask::Say { task: Some(task), text, key, steer: delivered == Delivered::Within })
+                self.ask(ServerCall::Say { task: Some(task), text, key, steer: mode == SendMode::Steer })
             }
             _ => {
                 // It is said to the session that comes.
                 self.setup.prompt = Some(text);
-                self.ask(Ask::Session(Session::Present));
+                self.ask(ServerCall::Session(SessionChoice::Current));
             }
         }
     }

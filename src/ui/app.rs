@@ -7,7 +7,7 @@ use crate::limits::ui::{FILES_REQUESTED, FRAME_MS, PROSE_COLUMNS, SPINNER_MS, TO
 use crate::task::form::ReplyAction;
 use crate::task::log::event::{Event, hooks};
 use crate::task::log::record::Record;
-use crate::ui::client::{About, Ask, Client, ClientInfo, Incoming};
+use crate::ui::client::{About, Client, ClientInfo, Incoming, ServerCall};
 use crate::ui::dialogs::dialog::Dialog;
 use crate::ui::format::style::Role;
 use crate::ui::format::wrap::Line;
@@ -17,17 +17,17 @@ use crate::ui::input::keys::{Decoder, Reply, TerminalInput};
 use crate::ui::output::block;
 use crate::ui::output::linear::Linear;
 use crate::ui::output::paint::{Painter, Size};
-use crate::ui::output::printing::Kind;
+use crate::ui::output::print_queue::BlockKind;
 use crate::ui::output::transcript::Transcript;
 use crate::ui::scene::{Phase, Stage};
-use crate::ui::{Act, Input, Setup};
+use crate::ui::{Input, Setup, UiEffect};
 
 pub struct Ui {
     pub(super) setup: Setup,
     pub(super) client: Client,
     pub(super) transcript: Transcript,
     pub(super) composer: Composer,
-    pub(super) dialog: Option<Open>,
+    pub(super) dialog: Option<OpenDialog>,
     pub(super) about: About,
     pub(super) clients: Vec<ClientInfo>,
     pub(super) painter: Painter,
@@ -49,7 +49,7 @@ pub struct Ui {
     pub(super) painted_at: u64,
     pub(super) notified_at: Option<u64>,
     pub(super) focus: Option<bool>,
-    pub(super) acts: Vec<Act>,
+    pub(super) acts: Vec<UiEffect>,
     /// Stored text that is being fetched.
     pub(super) fetched: Vec<u8>,
     pub(super) greeted: bool,
@@ -78,18 +78,18 @@ pub(super) struct Typing {
 }
 
 /// A dialog on the screen.
-pub struct Open {
+pub struct OpenDialog {
     pub dialog: Dialog,
     /// Keys go to it, once it has been seen for a while.
     pub focused: bool,
     pub since: u64,
     pub painted: Option<u64>,
     /// What its list is for.
-    pub picks: Option<Picks>,
+    pub purpose: Option<PickerPurpose>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Picks {
+pub enum PickerPurpose {
     Trust,
     Session,
     Model,
@@ -148,13 +148,13 @@ impl Ui {
         };
         ui.composer.commands = ui.commands();
         if let Some(trust) = ui.setup.trust.take() {
-            ui.open(trust.dialog("number or ↑↓ and Enter · Esc quits"), Some(Picks::Trust), now);
+            ui.open(trust.dialog("number or ↑↓ and Enter · Esc quits"), Some(PickerPurpose::Trust), now);
         }
         ui
     }
 
     /// Takes what happened and returns what is to be done.
-    pub fn take(&mut self, input: Input, now: Now) -> Vec<Act> {
+    pub fn take(&mut self, input: Input, now: Now) -> Vec<UiEffect> {
         match input {
             Input::Bytes(bytes) => {
                 for input in self.decoder.feed(bytes, now.mono_ms) {
@@ -173,7 +173,9 @@ impl Ui {
                     self.toast(notice, now);
                 }
             }
-            Input::Log(line) if self.debug => self.transcript.print(Kind::Tool, vec![Line::new(Role::Muted, line)]),
+            Input::Log(line) if self.debug => {
+                self.transcript.print(BlockKind::Tool, vec![Line::new(Role::Muted, line)])
+            }
             Input::Log(_) => {}
             Input::Tick => {
                 for input in self.decoder.tick(now.mono_ms) {
@@ -193,7 +195,7 @@ impl Ui {
             self.leave_hidden_question();
         }
         if let (Some(query), Some(task)) = (self.composer.wish.take(), self.task.clone()) {
-            self.ask(Ask::Files { task, query, limit: FILES_REQUESTED });
+            self.ask(ServerCall::Files { task, query, limit: FILES_REQUESTED });
         }
         std::mem::take(&mut self.acts)
     }
@@ -206,7 +208,7 @@ impl Ui {
         [
             self.decoder.due(),
             self.toast.as_ref().map(|(_, until)| *until),
-            (self.dirty || self.transcript.printing.is_waiting()).then_some(frame),
+            (self.dirty || self.transcript.print_queue.is_waiting()).then_some(frame),
             self.is_busy().then(|| next(SPINNER_MS)).filter(|_| linear.is_none()),
             self.dialog.as_ref().filter(|open| !open.focused).map(|_| next(1_000)).filter(|_| linear.is_none()),
             self.retry_at.filter(|_| linear.is_none()).map(|_| next(SPINNER_MS)),
@@ -220,7 +222,7 @@ impl Ui {
 
     /// Whether frames of the server can be taken: not while the terminal takes nothing and much waits to be printed.
     pub fn has_room(&self) -> bool {
-        self.transcript.printing.has_room()
+        self.transcript.print_queue.has_room()
     }
 
     /// Whether a turn is under way and does not wait for the user, or a command of the user runs.
@@ -256,25 +258,25 @@ impl Ui {
         if let Some(linear) = &mut self.linear {
             linear.say(&lines);
         }
-        self.transcript.print(Kind::Other, lines);
+        self.transcript.print(BlockKind::Other, lines);
     }
 
-    pub(super) fn ask(&mut self, ask: Ask) {
+    pub(super) fn ask(&mut self, ask: ServerCall) {
         if let Some(frame) = self.client.send(ask) {
-            self.acts.push(Act::Send(frame));
+            self.acts.push(UiEffect::Send(frame));
         }
     }
 
-    pub(super) fn open(&mut self, dialog: Dialog, picks: Option<Picks>, now: Now) {
+    pub(super) fn open(&mut self, dialog: Dialog, purpose: Option<PickerPurpose>, now: Now) {
         if let Some(linear) = &mut self.linear {
             linear.pick(&dialog);
         }
-        self.dialog = Some(Open { dialog, focused: true, since: now.mono_ms, painted: None, picks });
+        self.dialog = Some(OpenDialog { dialog, focused: true, since: now.mono_ms, painted: None, purpose });
     }
 
     /// A question that is not shown takes no keys.
     fn leave_hidden_question(&mut self) {
-        if let Some(open) = self.dialog.as_mut().filter(|open| open.picks.is_none() && open.focused) {
+        if let Some(open) = self.dialog.as_mut().filter(|open| open.purpose.is_none() && open.focused) {
             (open.focused, open.painted) = (self.linear.is_some(), None);
         }
     }
@@ -322,7 +324,7 @@ impl Ui {
     }
 
     pub(super) fn keep_draft(&mut self) {
-        self.acts.push(Act::KeepDraft(self.composer.draft.content()));
+        self.acts.push(UiEffect::KeepDraft(self.composer.draft.content()));
     }
 
     /// A reply of the terminal.
@@ -370,19 +372,19 @@ impl Ui {
             linear.tell("Connected again.", now.mono_ms);
         }
         for frame in self.client.connect() {
-            self.acts.push(Act::Send(frame));
+            self.acts.push(UiEffect::Send(frame));
         }
-        self.ask(Ask::About);
-        self.ask(Ask::Clients);
+        self.ask(ServerCall::About);
+        self.ask(ServerCall::Clients);
         match self.task.clone() {
             Some(task) => self.watch(task, Some(self.transcript.scene.seq).filter(|_| again)),
-            None => self.ask(Ask::Session(self.setup.begin.clone())),
+            None => self.ask(ServerCall::Session(self.setup.begin.clone())),
         }
     }
 
     pub(super) fn watch(&mut self, task: TaskId, after: Option<Seq>) {
         self.task = Some(task.clone());
-        self.ask(Ask::Watch { task, after });
+        self.ask(ServerCall::Watch { task, after });
     }
 
     /// A frame of the server.
@@ -419,7 +421,7 @@ impl Ui {
     /// Another task takes the place of the present one.
     pub(super) fn show_task(&mut self, task: TaskId) {
         self.transcript = self.transcript.follower();
-        self.transcript.printing.release();
+        self.transcript.print_queue.release();
         self.behind = None;
         self.task = Some(task);
         self.dialog = None;
@@ -437,9 +439,9 @@ impl Ui {
 
     fn leave_command(&mut self) {
         if let (Some((session, mut transcript)), Some(task)) = (self.session.take(), self.task.clone()) {
-            transcript.printing = std::mem::take(&mut self.transcript.printing);
+            transcript.print_queue = std::mem::take(&mut self.transcript.print_queue);
             self.transcript = transcript;
-            self.ask(Ask::Unwatch { task });
+            self.ask(ServerCall::Unwatch { task });
             self.watch(session, Some(self.transcript.scene.seq));
         }
     }
@@ -466,11 +468,11 @@ impl Ui {
             }
             Event::Closed { .. } => self.leave_command(),
             // Another model has another window.
-            Event::Tuned { model: Some(_), .. } if self.behind.is_none() => self.ask(Ask::About),
+            Event::Tuned { model: Some(_), .. } if self.behind.is_none() => self.ask(ServerCall::About),
             Event::Traced { .. } | Event::Paused | Event::ResultsSent | hooks!() if self.debug => {
                 let event = serde_json::to_string(&record.event).unwrap_or_default();
                 let line = Line::new(Role::Muted, &format!("{} {event}", record.seq.0));
-                self.transcript.print(Kind::Tool, vec![line.clipped(PROSE_COLUMNS)]);
+                self.transcript.print(BlockKind::Tool, vec![line.clipped(PROSE_COLUMNS)]);
             }
             _ => {}
         }
@@ -480,7 +482,7 @@ impl Ui {
     pub(super) fn caught_up(&mut self) {
         if self.behind.is_some_and(|last| self.transcript.scene.seq >= last) {
             self.behind = None;
-            self.transcript.printing.release();
+            self.transcript.print_queue.release();
         }
     }
 }

@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 /// A call, with what its answer is for.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ask {
+pub enum ServerCall {
     /// Version, session, workspace, trust, mode, models, window, commands.
     About,
     /// The live session; a new one, or this task as the session.
-    Session(Session),
+    Session(SessionChoice),
     Watch {
         task: TaskId,
         after: Option<Seq>,
@@ -85,20 +85,20 @@ pub enum Ask {
         task: TaskId,
         sha256: String,
         from: u64,
-        purpose: Purpose,
+        purpose: BlobPurpose,
     },
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Session {
-    Present,
+pub enum SessionChoice {
+    Current,
     New,
     Task(TaskId),
 }
 
 /// What stored text is fetched for.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Purpose {
+pub enum BlobPurpose {
     /// The whole output of a call.
     Output(CallId),
     /// The change that a question is about.
@@ -107,23 +107,23 @@ pub enum Purpose {
     Edit(CallId),
 }
 
-impl Ask {
+impl ServerCall {
     fn body(&self) -> Value {
         match self {
-            Ask::About => json!({"about": {}}),
-            Ask::Session(Session::Present) => json!({"session": {}}),
-            Ask::Session(Session::New) => json!({"session": {"new": true}}),
-            Ask::Session(Session::Task(task)) => json!({"session": {"task": task}}),
-            Ask::Watch { task, after } => json!({"watch": {"task": task, "after": after}}),
-            Ask::Unwatch { task } => json!({"unwatch": {"task": task}}),
-            Ask::Say { task, text, key, steer } => {
+            ServerCall::About => json!({"about": {}}),
+            ServerCall::Session(SessionChoice::Current) => json!({"session": {}}),
+            ServerCall::Session(SessionChoice::New) => json!({"session": {"new": true}}),
+            ServerCall::Session(SessionChoice::Task(task)) => json!({"session": {"task": task}}),
+            ServerCall::Watch { task, after } => json!({"watch": {"task": task, "after": after}}),
+            ServerCall::Unwatch { task } => json!({"unwatch": {"task": task}}),
+            ServerCall::Say { task, text, key, steer } => {
                 let mut say = json!({"text": text, "id": key, "steer": steer});
                 if let Some(task) = task {
                     say["task"] = json!(task);
                 }
                 json!({ "say": say })
             }
-            Ask::Answer { task, call, choice, edited, answers, seen } => {
+            ServerCall::Answer { task, call, choice, edited, answers, seen } => {
                 let mut answer = json!({"task": task, "call": call, "option": choice.word()});
                 for (name, value) in [("edited", json!(edited)), ("answers", json!(answers)), ("seen", json!(seen))] {
                     if !value.is_null() {
@@ -132,25 +132,29 @@ impl Ask {
                 }
                 json!({ "answer": answer })
             }
-            Ask::Abort { task } => json!({"abort": {"task": task}}),
-            Ask::Drop { task, turn } => json!({"drop": {"task": task, "turn": turn}}),
-            Ask::Tune { task, mode, model } => json!({"tune": {"task": task, "mode": mode, "model": model}}),
-            Ask::Shell { task, command } => json!({"shell": {"task": task, "command": command}}),
-            Ask::Execute { task, text } => json!({"execute": {"task": task, "text": text, "live": true}}),
-            Ask::Files { task, query, limit } => json!({"files": {"task": task, "query": query, "limit": limit}}),
-            Ask::Clients => json!({"clients": {}}),
-            Ask::Briefs => json!({"briefs": {}}),
-            Ask::Export { task } => json!({"export": {"task": task}}),
-            Ask::Delete { task } => json!({"delete": {"task": task}}),
-            Ask::Create => json!({"create": {}}),
-            Ask::Get { task } => json!({"get": {"task": task}}),
-            Ask::Blob { task, sha256, from, .. } => json!({"blob": {"task": task, "sha256": sha256, "from": from}}),
+            ServerCall::Abort { task } => json!({"abort": {"task": task}}),
+            ServerCall::Drop { task, turn } => json!({"drop": {"task": task, "turn": turn}}),
+            ServerCall::Tune { task, mode, model } => json!({"tune": {"task": task, "mode": mode, "model": model}}),
+            ServerCall::Shell { task, command } => json!({"shell": {"task": task, "command": command}}),
+            ServerCall::Execute { task, text } => json!({"execute": {"task": task, "text": text, "live": true}}),
+            ServerCall::Files { task, query, limit } => {
+                json!({"files": {"task": task, "query": query, "limit": limit}})
+            }
+            ServerCall::Clients => json!({"clients": {}}),
+            ServerCall::Briefs => json!({"briefs": {}}),
+            ServerCall::Export { task } => json!({"export": {"task": task}}),
+            ServerCall::Delete { task } => json!({"delete": {"task": task}}),
+            ServerCall::Create => json!({"create": {}}),
+            ServerCall::Get { task } => json!({"get": {"task": task}}),
+            ServerCall::Blob { task, sha256, from, .. } => {
+                json!({"blob": {"task": task, "sha256": sha256, "from": from}})
+            }
         }
     }
 
     /// Whether it is sent again after a lost connection.
     fn repeats(&self) -> bool {
-        matches!(self, Ask::Say { .. } | Ask::Answer { .. } | Ask::Abort { .. })
+        matches!(self, ServerCall::Say { .. } | ServerCall::Answer { .. } | ServerCall::Abort { .. })
     }
 }
 
@@ -161,7 +165,7 @@ pub enum Incoming {
     /// An event that this version does not know.
     Unknown(TaskId, Seq),
     /// The answer to a call, or the reason and message of its error.
-    Reply(Ask, Result<Value, (String, String)>),
+    Reply(ServerCall, Result<Value, (String, String)>),
     Clients(Vec<ClientInfo>),
     Problem(String),
     Nothing,
@@ -230,7 +234,7 @@ struct Failure {
 #[derive(Debug, Default)]
 pub struct Client {
     last: u64,
-    open: BTreeMap<u64, Ask>,
+    open: BTreeMap<u64, ServerCall>,
     connected: bool,
 }
 
@@ -241,7 +245,7 @@ impl Client {
 
     /// Whether the server has not said yet what it is.
     pub fn is_about_open(&self) -> bool {
-        !self.connected || self.open.values().any(|ask| matches!(ask, Ask::About))
+        !self.connected || self.open.values().any(|ask| matches!(ask, ServerCall::About))
     }
 
     /// Whether as many calls wait for an answer as may.
@@ -250,7 +254,7 @@ impl Client {
     }
 
     /// The frame of a call. None if it is not sent now: it is kept if it repeats, and dropped otherwise or if there are too many.
-    pub fn send(&mut self, ask: Ask) -> Option<String> {
+    pub fn send(&mut self, ask: ServerCall) -> Option<String> {
         if self.is_full() || (!ask.repeats() && !self.connected) {
             return None;
         }
@@ -274,8 +278,8 @@ impl Client {
 
     /// Prompts that the server has not taken yet.
     pub fn unsent(&self) -> Vec<String> {
-        let text = |ask: &Ask| match ask {
-            Ask::Say { text, .. } => Some(text.clone()),
+        let text = |ask: &ServerCall| match ask {
+            ServerCall::Say { text, .. } => Some(text.clone()),
             _ => None,
         };
         self.open.values().filter_map(text).collect()
@@ -303,7 +307,7 @@ impl Client {
     }
 }
 
-fn frame(id: u64, ask: &Ask) -> String {
+fn frame(id: u64, ask: &ServerCall) -> String {
     let bytes = json::bytes(&json!({"id": id, "call": ask.body()}));
     String::from_utf8(bytes).expect("JSON is UTF-8")
 }

@@ -4,9 +4,9 @@ use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::limits::ui::COPY_CHARS;
 use crate::task::policy::Mode;
-use crate::ui::app::{Picks, Ui};
-use crate::ui::client::{Ask, Session};
-use crate::ui::dialogs::dialog::{Dialog, Kind, Numbers, Picker};
+use crate::ui::app::{PickerPurpose, Ui};
+use crate::ui::client::{ServerCall, SessionChoice};
+use crate::ui::dialogs::dialog::{Dialog, DialogKind, Picker, Selection};
 use crate::ui::format::columns::{broken_columns, columns};
 use crate::ui::format::style::Role;
 use crate::ui::format::wrap::Line;
@@ -14,7 +14,7 @@ use crate::ui::input::bind;
 use crate::ui::input::composer::Command;
 use crate::ui::output::block::{count, lower, spell};
 use crate::ui::output::status::mode_word;
-use crate::ui::{Act, TrustChoice, TrustQuestion};
+use crate::ui::{TrustChoice, TrustQuestion, UiEffect};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -56,10 +56,10 @@ impl Ui {
         let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let argument = argument.trim();
         match name {
-            "quit" | "exit" => self.acts.push(Act::Quit),
+            "quit" | "exit" => self.acts.push(UiEffect::Quit),
             "help" => self.help(),
-            "clear" | "new" => self.ask(Ask::Session(Session::New)),
-            "resume" => self.ask(Ask::Briefs),
+            "clear" | "new" => self.ask(ServerCall::Session(SessionChoice::New)),
+            "resume" => self.ask(ServerCall::Briefs),
             "model" if argument.is_empty() => self.pick_model(now),
             "model" => self.tune(None, Some(argument.to_owned())),
             "mode" => self.set_mode(argument, now),
@@ -72,11 +72,13 @@ impl Ui {
                 self.print(vec![Line::new(Role::Text, text.trim())]);
             }
             "trust" => match &self.setup.folder {
-                Some(folder) => self.open(folder.dialog("number or ↑↓ and Enter · Esc back"), Some(Picks::Trust), now),
+                Some(folder) => {
+                    self.open(folder.dialog("number or ↑↓ and Enter · Esc back"), Some(PickerPurpose::Trust), now)
+                }
                 None => self.toast("The server decides which folder is trusted: start it there and use /trust", now),
             },
             _ => match self.task.clone() {
-                Some(task) => self.ask(Ask::Execute { task, text: format!("/{line}") }),
+                Some(task) => self.ask(ServerCall::Execute { task, text: format!("/{line}") }),
                 None => self.toast("There is no session yet", now),
             },
         }
@@ -108,10 +110,10 @@ impl Ui {
                     (Line::new(Role::Text, "No"), "no".to_owned()),
                 ];
                 let hint = "number or ↑↓ and Enter · Esc back";
-                let picker = Picker::new(vec![title, Line::default()], entries, Numbers::Shown, hint);
+                let picker = Picker::new(vec![title, Line::default()], entries, Selection::Numbered, hint);
                 // Enter alone changes nothing.
-                let dialog = Dialog { kind: Kind::Picker(picker), selected: 1 };
-                self.open(dialog, Some(Picks::Yolo), now);
+                let dialog = Dialog { kind: DialogKind::Picker(picker), selected: 1 };
+                self.open(dialog, Some(PickerPurpose::Yolo), now);
             }
             Some(mode) => self.tune(Some(mode), None),
             None => self.toast("The modes are: asks, edits, plan, yolo", now),
@@ -138,8 +140,8 @@ impl Ui {
             .collect();
         let lines = columns(&rows, &[Role::Text, Role::Muted]);
         let entries = lines.into_iter().zip(self.about.models.clone()).collect();
-        let picker = Picker::new(vec![], entries, Numbers::None, "Enter chooses · type to filter · Esc back");
-        self.open(Dialog::new(Kind::Picker(picker)), Some(Picks::Model), now);
+        let picker = Picker::new(vec![], entries, Selection::Filtered, "Enter chooses · type to filter · Esc back");
+        self.open(Dialog::new(DialogKind::Picker(picker)), Some(PickerPurpose::Model), now);
     }
 
     /// The list of sessions, from an answer of the server.
@@ -173,23 +175,23 @@ impl Ui {
         let viewer = &self.transcript.viewer;
         let title = Line::new(Role::Strong, &format!("Sessions in {}", viewer.directory(&viewer.workspace)));
         let hint = "Enter continues · type to filter · d deletes · Esc back";
-        let picker = Picker::new(vec![title], entries, Numbers::Deletable, hint);
-        self.open(Dialog::new(Kind::Picker(picker)), Some(Picks::Session), now);
+        let picker = Picker::new(vec![title], entries, Selection::FilteredWithDelete, hint);
+        self.open(Dialog::new(DialogKind::Picker(picker)), Some(PickerPurpose::Session), now);
     }
 
-    pub(super) fn picked(&mut self, picks: Picks, value: &str, now: Now) {
+    pub(super) fn picked(&mut self, purpose: PickerPurpose, value: &str, now: Now) {
         self.dialog = None;
-        match picks {
-            Picks::Trust => {
-                self.acts.extend(TrustChoice::from_word(value).map(Act::Trust));
+        match purpose {
+            PickerPurpose::Trust => {
+                self.acts.extend(TrustChoice::from_word(value).map(UiEffect::Trust));
                 if self.client.is_connected() {
                     self.toast("It counts from the next start on", now);
                 }
             }
-            Picks::Session => self.pick_task(value.into()),
-            Picks::Model => self.tune(None, Some(value.to_owned())),
-            Picks::Yolo if value == "yes" => self.tune(Some(Mode::Yolo), None),
-            Picks::Yolo => self.toast("The mode stays as it was", now),
+            PickerPurpose::Session => self.pick_task(value.into()),
+            PickerPurpose::Model => self.tune(None, Some(value.to_owned())),
+            PickerPurpose::Yolo if value == "yes" => self.tune(Some(Mode::Yolo), None),
+            PickerPurpose::Yolo => self.toast("The mode stays as it was", now),
         }
     }
 
@@ -197,9 +199,9 @@ impl Ui {
     fn pick_task(&mut self, task: TaskId) {
         let present = self.task.clone();
         if present.as_ref() != Some(&task) && !self.is_attached {
-            return self.ask(Ask::Session(Session::Task(task)));
+            return self.ask(ServerCall::Session(SessionChoice::Task(task)));
         }
-        self.ask(Ask::Unwatch { task: present.unwrap_or_else(|| task.clone()) });
+        self.ask(ServerCall::Unwatch { task: present.unwrap_or_else(|| task.clone()) });
         self.show_task(task.clone());
         self.watch(task, None);
     }
@@ -261,6 +263,6 @@ impl TrustQuestion {
         }
         let not = Line::new(Role::Text, "Do not trust it: only my own settings count");
         entries.push((not, TrustChoice::Nothing.word().to_owned()));
-        Dialog::new(Kind::Picker(Picker::new(title, entries, Numbers::Shown, hint)))
+        Dialog::new(DialogKind::Picker(Picker::new(title, entries, Selection::Numbered, hint)))
     }
 }

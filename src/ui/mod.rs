@@ -7,7 +7,7 @@
 //! | the shell | does |
 //! |---|---|
 //! | at the start | makes a [`Setup`], then `Ui::new`; writes [`output::screen::START`] in raw mode (nothing in linear mode) |
-//! | when something happens | calls `Ui::take` with an [`Input`] and performs the [`Act`]s that it returns |
+//! | when something happens | calls `Ui::take` with an [`Input`] and performs the [`UiEffect`]s that it returns |
 //! | when the terminal has taken all bytes, at the time of `Ui::due` | calls `take(Input::Tick)`, then `Ui::paint`, and writes the bytes |
 //! | before an editor or a stop | writes `Ui::restore`; afterwards `Ui::resume`, then gives `Input::Edited` or `Input::Resumed` |
 //! | at the end | writes `Ui::farewell`, then `Ui::restore`, and sets the saved modes of the terminal |
@@ -71,7 +71,7 @@ pub struct Setup {
     /// A task to show instead of the live session.
     pub task: Option<TaskId>,
     /// Which session is the live one from the start, if no task is shown.
-    pub begin: client::Session,
+    pub begin: client::SessionChoice,
     /// Prompts of earlier, oldest first, and a draft that was not sent.
     pub history: Vec<String>,
     pub draft: String,
@@ -108,7 +108,7 @@ impl Setup {
             server: String::new(),
             branch: String::new(),
             task: None,
-            begin: client::Session::Present,
+            begin: client::SessionChoice::Current,
             history: Vec::new(),
             draft: String::new(),
             prompt: None,
@@ -156,7 +156,7 @@ pub enum Input<'a> {
 /// What is to be done.
 #[cfg(feature = "tui")]
 #[derive(Clone, Debug, PartialEq)]
-pub enum Act {
+pub enum UiEffect {
     /// Send a frame to the server.
     Send(String),
     /// Store a prompt in the history of the workspace.

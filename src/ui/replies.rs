@@ -3,10 +3,10 @@
 use crate::base::clock::Now;
 use crate::base::id::{CallId, Seq, TaskId};
 use crate::limits::ui::{FETCH_BYTES, SCREENS_BEFORE, WHOLE_ROWS};
-use crate::ui::actions::Delivered;
+use crate::ui::actions::SendMode;
 use crate::ui::app::{Editing, Ui};
-use crate::ui::client::{Ask, Purpose, Session};
-use crate::ui::dialogs::dialog;
+use crate::ui::client::{BlobPurpose, ServerCall, SessionChoice};
+use crate::ui::dialogs::dialog::DialogKind;
 use crate::ui::format::markdown::Markdown;
 use crate::ui::format::style::Role;
 use crate::ui::output::block;
@@ -16,56 +16,56 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 impl Ui {
-    pub(super) fn replied(&mut self, ask: Ask, reply: Result<Value, (String, String)>, now: Now) {
+    pub(super) fn replied(&mut self, ask: ServerCall, reply: Result<Value, (String, String)>, now: Now) {
         match reply {
             Ok(value) => self.succeeded(ask, value, now),
             Err((reason, message)) => self.failed(ask, &reason, message, now),
         }
     }
 
-    fn succeeded(&mut self, ask: Ask, value: Value, now: Now) {
+    fn succeeded(&mut self, ask: ServerCall, value: Value, now: Now) {
         match ask {
-            Ask::About => {
+            ServerCall::About => {
                 self.about = serde_json::from_value(value).unwrap_or_default();
                 self.composer.set_commands(self.commands());
                 if self.transcript.viewer.workspace.is_empty() {
                     self.transcript.viewer.workspace = self.about.workspace.clone();
                 }
             }
-            Ask::Session(_) => self.join(&value, now),
-            Ask::Watch { task, after } => {
+            ServerCall::Session(_) => self.join(&value, now),
+            ServerCall::Watch { task, after } => {
                 self.greet();
                 self.watching(task, after, &value);
             }
-            Ask::Tune { model: Some(model), .. } => {
+            ServerCall::Tune { model: Some(model), .. } => {
                 self.toast(format!("{model} answers from the next request on"), now);
             }
-            Ask::Delete { .. } => self.ask(Ask::Briefs),
-            Ask::Files { query, .. } => {
+            ServerCall::Delete { .. } => self.ask(ServerCall::Briefs),
+            ServerCall::Files { query, .. } => {
                 let paths = value["paths"].as_array().into_iter().flatten();
                 let paths: Vec<String> = paths.filter_map(|path| path.as_str().map(str::to_owned)).collect();
                 let of = value["total"].as_u64().map_or(paths.len(), |total| total as usize);
                 self.composer.found_files(query, paths, of);
             }
-            Ask::Clients => self.clients = serde_json::from_value(value["clients"].clone()).unwrap_or_default(),
-            Ask::Briefs => self.pick_session(&value, now),
-            Ask::Execute { .. } => match (value["text"].as_str(), value["taskId"].as_str()) {
+            ServerCall::Clients => self.clients = serde_json::from_value(value["clients"].clone()).unwrap_or_default(),
+            ServerCall::Briefs => self.pick_session(&value, now),
+            ServerCall::Execute { .. } => match (value["text"].as_str(), value["taskId"].as_str()) {
                 // It is a turn of the session, whose records come anyway.
                 (None, Some(task)) if self.task.as_ref().is_some_and(|own| own.as_str() == task) => {}
                 (None, Some(task)) => self.show_command(task.into()),
                 (text, _) => self.print_result(text.or(value.as_str()).unwrap_or_default()),
             },
-            Ask::Blob { task, sha256, purpose, .. } => self.fetched(task, sha256, purpose, &value, now),
-            Ask::Create
-            | Ask::Export { .. }
-            | Ask::Get { .. }
-            | Ask::Say { .. }
-            | Ask::Answer { .. }
-            | Ask::Abort { .. }
-            | Ask::Drop { .. }
-            | Ask::Tune { .. }
-            | Ask::Shell { .. }
-            | Ask::Unwatch { .. } => {}
+            ServerCall::Blob { task, sha256, purpose, .. } => self.fetched(task, sha256, purpose, &value, now),
+            ServerCall::Create
+            | ServerCall::Export { .. }
+            | ServerCall::Get { .. }
+            | ServerCall::Say { .. }
+            | ServerCall::Answer { .. }
+            | ServerCall::Abort { .. }
+            | ServerCall::Drop { .. }
+            | ServerCall::Tune { .. }
+            | ServerCall::Shell { .. }
+            | ServerCall::Unwatch { .. } => {}
         }
     }
 
@@ -76,16 +76,16 @@ impl Ui {
             return;
         };
         // The server was asked what it is before it had this session.
-        if self.setup.begin != Session::Present || self.task.as_ref().is_some_and(|before| *before != id) {
-            self.ask(Ask::About);
+        if self.setup.begin != SessionChoice::Current || self.task.as_ref().is_some_and(|before| *before != id) {
+            self.ask(ServerCall::About);
         }
         if let Some(before) = self.task.clone().filter(|before| *before != id) {
-            self.ask(Ask::Unwatch { task: before });
+            self.ask(ServerCall::Unwatch { task: before });
             self.show_task(id.clone());
         }
         self.watch(id, None);
         if let Some(prompt) = self.setup.prompt.take() {
-            self.say(prompt, Delivered::Next, now);
+            self.say(prompt, SendMode::Queue, now);
         }
     }
 
@@ -98,7 +98,7 @@ impl Ui {
         }
         self.behind = last;
         if after.is_none() && last.is_some() && std::mem::take(&mut self.setup.attached) {
-            self.transcript.printing.hold(SCREENS_BEFORE * self.size.rows);
+            self.transcript.print_queue.hold(SCREENS_BEFORE * self.size.rows);
         }
         self.caught_up();
     }
@@ -117,43 +117,43 @@ impl Ui {
         self.print(lines);
     }
 
-    fn failed(&mut self, ask: Ask, reason: &str, message: String, now: Now) {
+    fn failed(&mut self, ask: ServerCall, reason: &str, message: String, now: Now) {
         match ask {
-            Ask::Answer { call, .. } if reason == "TOOL_CALL_NOT_PENDING" => {
+            ServerCall::Answer { call, .. } if reason == "TOOL_CALL_NOT_PENDING" => {
                 let who = self.answered_by(&call);
                 self.toast(format!("{who} answered first: your key changed nothing"), now);
             }
-            Ask::Say { text, .. } => {
+            ServerCall::Say { text, .. } => {
                 self.toast(message, now);
                 if self.composer.draft.is_empty() {
                     self.composer.draft.replace(&text);
                 }
             }
             // It did not fit, or could not be taken: the question is asked again.
-            Ask::Answer { call, .. } => {
+            ServerCall::Answer { call, .. } => {
                 self.ask_again(call);
                 self.toast(message, now);
             }
-            Ask::Drop { .. } => self.toast("It was begun already", now),
+            ServerCall::Drop { .. } => self.toast("It was begun already", now),
             // Another server, or its state is another: the session that there is now takes the place of the one before.
-            Ask::Watch { after: Some(_), .. } if reason == "TASK_NOT_FOUND" && self.setup.task.is_none() => {
+            ServerCall::Watch { after: Some(_), .. } if reason == "TASK_NOT_FOUND" && self.setup.task.is_none() => {
                 self.begins_anew();
-                self.ask(Ask::Session(Session::Present));
+                self.ask(ServerCall::Session(SessionChoice::Current));
             }
             // A server of another version may not know them; nothing depends on them.
-            Ask::About | Ask::Clients | Ask::Files { .. } | Ask::Unwatch { .. } => {}
-            Ask::Session(_)
-            | Ask::Watch { .. }
-            | Ask::Abort { .. }
-            | Ask::Tune { .. }
-            | Ask::Shell { .. }
-            | Ask::Execute { .. }
-            | Ask::Briefs
-            | Ask::Export { .. }
-            | Ask::Delete { .. }
-            | Ask::Create
-            | Ask::Get { .. }
-            | Ask::Blob { .. } => self.toast(message, now),
+            ServerCall::About | ServerCall::Clients | ServerCall::Files { .. } | ServerCall::Unwatch { .. } => {}
+            ServerCall::Session(_)
+            | ServerCall::Watch { .. }
+            | ServerCall::Abort { .. }
+            | ServerCall::Tune { .. }
+            | ServerCall::Shell { .. }
+            | ServerCall::Execute { .. }
+            | ServerCall::Briefs
+            | ServerCall::Export { .. }
+            | ServerCall::Delete { .. }
+            | ServerCall::Create
+            | ServerCall::Get { .. }
+            | ServerCall::Blob { .. } => self.toast(message, now),
         }
     }
 
@@ -167,34 +167,34 @@ impl Ui {
     }
 
     /// A piece of stored text; the next one is asked for until all is there.
-    fn fetched(&mut self, task: TaskId, sha256: String, purpose: Purpose, value: &Value, now: Now) {
+    fn fetched(&mut self, task: TaskId, sha256: String, purpose: BlobPurpose, value: &Value, now: Now) {
         let piece = STANDARD.decode(value["data"].as_str().unwrap_or_default()).unwrap_or_default();
         self.fetched.extend_from_slice(&piece);
         let (have, of) = (self.fetched.len() as u64, value["len"].as_u64().unwrap_or(0));
         if !piece.is_empty() && have < of && self.fetched.len() < FETCH_BYTES {
-            return self.ask(Ask::Blob { task, sha256, from: have, purpose });
+            return self.ask(ServerCall::Blob { task, sha256, from: have, purpose });
         }
         let text = String::from_utf8_lossy(&std::mem::take(&mut self.fetched)).into_owned();
         match purpose {
-            Purpose::Output(call) => {
+            BlobPurpose::Output(call) => {
                 if let Some(call) = self.transcript.scene.calls.get(&call) {
                     let lines = block::whole(call, &self.transcript.viewer, &text);
                     self.print(lines);
                 }
             }
-            Purpose::Question(call) => {
+            BlobPurpose::Question(call) => {
                 let lines = block::cut_diff(&text, WHOLE_ROWS, "the rest is in the log of the task");
                 if let Some(open) = &mut self.dialog
                     && open.dialog.call() == Some(&call)
-                    && let dialog::Kind::Approval(approval) = &mut open.dialog.kind
+                    && let DialogKind::Approval(approval) = &mut open.dialog.kind
                 {
                     (approval.seen, approval.printed) = (true, true);
                 }
                 self.toast = None;
                 self.print(lines);
             }
-            Purpose::Edit(_) if have < of => self.toast("The file is too long to be changed here", now),
-            Purpose::Edit(call) => self.open_editor(Editing::Proposal(call), &text, "proposal"),
+            BlobPurpose::Edit(_) if have < of => self.toast("The file is too long to be changed here", now),
+            BlobPurpose::Edit(call) => self.open_editor(Editing::Proposal(call), &text, "proposal"),
         }
     }
 }

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 pub struct Tally {
     pub requests: usize,
     /// Per model, in the order in which they were asked first.
-    models: Vec<(String, Asked)>,
+    models: Vec<(String, ModelTally)>,
     succeeded: usize,
     failed: usize,
     refused: usize,
@@ -25,12 +25,12 @@ pub struct Tally {
     removed: usize,
     began_at: u64,
     working_ms: u64,
-    clients: BTreeMap<String, Doings>,
+    clients: BTreeMap<String, ClientTally>,
 }
 
 /// What was asked of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Asked {
+struct ModelTally {
     requests: usize,
     errors: usize,
     usage: Usage,
@@ -38,7 +38,7 @@ struct Asked {
 
 /// What a client did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Doings {
+pub struct ClientTally {
     pub answered: usize,
     /// When it sent its last prompt, in Unix milliseconds.
     pub said_at: Option<u64>,
@@ -51,36 +51,36 @@ impl Tally {
             Event::Created(_) => self.began_at = record.at,
             Event::Answered { answer } => {
                 self.requests += 1;
-                self.of_model(&scene.model, |asked| {
+                self.change_model(&scene.model, |asked| {
                     asked.requests += 1;
                     answer.usage.iter().for_each(|usage| asked.usage.add(usage));
                 });
             }
-            Event::BackedOff { .. } => self.of_model(&scene.model, |asked| asked.errors += 1),
+            Event::BackedOff { .. } => self.change_model(&scene.model, |asked| asked.errors += 1),
             Event::TurnEnded { .. } => self.working_ms += record.at.saturating_sub(scene.turn_at),
-            Event::Prompted { by, .. } => self.of(by, |client| client.said_at = Some(record.at)),
-            Event::CallAnswered { by, .. } => self.of(by, |client| client.answered += 1),
+            Event::Prompted { by, .. } => self.change_client(by, |client| client.said_at = Some(record.at)),
+            Event::CallAnswered { by, .. } => self.change_client(by, |client| client.answered += 1),
             Event::CallEnded { call, .. } => scene.calls.get(call).into_iter().for_each(|call| self.end_call(call)),
             _ => {}
         }
     }
 
-    fn of(&mut self, by: &Source, change: impl FnOnce(&mut Doings)) {
+    fn change_client(&mut self, by: &Source, change: impl FnOnce(&mut ClientTally)) {
         if self.clients.len() < CLIENTS_COUNTED || self.clients.contains_key(&by.client) {
             change(self.clients.entry(by.client.clone()).or_default());
         }
     }
 
     /// Of further models only the requests are counted.
-    fn of_model(&mut self, model: &str, change: impl Fn(&mut Asked)) {
+    fn change_model(&mut self, model: &str, change: impl Fn(&mut ModelTally)) {
         let known = self.models.iter().any(|(name, _)| name == model);
         if !known && self.models.len() < MODELS_COUNTED {
-            self.models.push((model.to_owned(), Asked::default()));
+            self.models.push((model.to_owned(), ModelTally::default()));
         }
         self.models.iter_mut().filter(|(name, _)| name == model).take(1).for_each(|(_, asked)| change(asked));
     }
 
-    pub fn client(&self, name: &str) -> Option<&Doings> {
+    pub fn client(&self, name: &str) -> Option<&ClientTally> {
         self.clients.get(name)
     }
 
@@ -101,7 +101,7 @@ impl Tally {
 
     /// A line for each model and one for the rest, or more where the terminal is narrow.
     pub fn lines(&self, scene: &Scene, most: usize) -> Vec<Line> {
-        let none = [(scene.model.clone(), Asked::default())];
+        let none = [(scene.model.clone(), ModelTally::default())];
         let models = if self.models.is_empty() { &none[..] } else { &self.models };
         let mut rows: Vec<Vec<String>> = models.iter().map(|(name, asked)| row(name, asked.words())).collect();
         let mut tools = format!("{} ok, {} failed, {} refused", self.succeeded, self.failed, self.refused);
@@ -121,7 +121,7 @@ fn row(name: &str, text: String) -> Vec<String> {
     vec![format!("{name:<12}"), text]
 }
 
-impl Asked {
+impl ModelTally {
     fn words(&self) -> String {
         let usage = &self.usage;
         let cached = usage.cached.unwrap_or(0) * 100 / usage.prompt.max(1);
@@ -158,7 +158,7 @@ mod tests {
         let mut tally = Tally::default();
         for number in 0..CLIENTS_COUNTED + 5 {
             let by = Source::new(format!("c{number}"), "v");
-            tally.of(&by, |client| client.answered += 1);
+            tally.change_client(&by, |client| client.answered += 1);
         }
         assert_eq!(tally.clients.len(), CLIENTS_COUNTED);
     }

@@ -1,7 +1,7 @@
 //! An editor, a terminal and a page in a browser share a session: the prompts of each are shown to all, and the first answer counts.
 
 use crate::editor::{Program, Running};
-use crate::pty::{PROGRAM, Place, Pty};
+use crate::pty::{PROGRAM, Pty, TestDirs};
 use crate::support::socket::Socket;
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ fn an_editor_a_terminal_and_a_page_share_a_session() {
     let url = Running::url(&running);
     let mut page = Page::open(&url);
     page.call("watch", json!({"task": session, "after": 0}));
-    let place = Place::new();
+    let place = TestDirs::new();
     let mut terminal = Pty::start(&place, &[], &[PROGRAM, "attach", &url, "--name", "ann"]);
     terminal.wait("Ask anything");
 

@@ -5,15 +5,15 @@ use gemini_a2a::base::clock::Now;
 use gemini_a2a::config::remote::Remote;
 use gemini_a2a::limits::ui::FRAME_MS;
 use gemini_a2a::shell::event_loop::sys;
-use gemini_a2a::shell::terminal::connection::link::{Arrival, Link};
-use gemini_a2a::shell::terminal::connection::remote::Place;
+use gemini_a2a::shell::terminal::connection::link::{Link, LinkEvent};
+use gemini_a2a::shell::terminal::connection::remote::ServerAddress;
 use gemini_a2a::shell::terminal::connection::websocket::WebSocketLink;
 use gemini_a2a::task::message::Source;
 use gemini_a2a::ui::app::Ui;
 use gemini_a2a::ui::format::style::{Colours, Style};
 use gemini_a2a::ui::output::block::Viewer;
 use gemini_a2a::ui::output::paint::Size;
-use gemini_a2a::ui::{Act, Input, Notify, Setup};
+use gemini_a2a::ui::{Input, Notify, Setup, UiEffect};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use std::path::Path;
@@ -34,8 +34,9 @@ const SIZE: Size = Size { columns: 80, rows: 24 };
 impl Terminal {
     pub fn attach(port: u16, dir: &Path) -> Terminal {
         let remote = Remote::Tcp { host: "127.0.0.1".into(), port, tls: false };
-        let place = Place { name: remote.to_string(), remote, instances: dir.join("none"), token: None, tls: None };
-        let link = WebSocketLink::new(place, "ann@host", None, sys::entropy()).open().expect("a server");
+        let address =
+            ServerAddress { name: remote.to_string(), remote, instances: dir.join("none"), token: None, tls: None };
+        let link = WebSocketLink::new(address, "ann@host", None, sys::entropy()).open().expect("a server");
         let now = Now { mono_ms: 1_000, unix_ms: sys::unix_ms() };
         Terminal {
             ui: Ui::new(setup(), SIZE, now),
@@ -70,20 +71,20 @@ impl Terminal {
         }
         for arrival in self.link.advance(self.now.mono_ms) {
             match &arrival {
-                Arrival::Connected => {
+                LinkEvent::Connected => {
                     self.connected = true;
                     self.take(Input::Connected);
                 }
-                Arrival::Frame(frame) => {
+                LinkEvent::Frame(frame) => {
                     self.watching |= frame.contains("\"after\"") || frame.contains("\"event\"");
                     self.take(Input::Frame(frame));
                 }
-                Arrival::Lost { retry_at } => {
+                LinkEvent::Lost { retry_at } => {
                     self.losses += 1;
                     self.connected = false;
                     self.take(Input::Lost { retry_at: *retry_at });
                 }
-                Arrival::Closed(why) => panic!("{why}"),
+                LinkEvent::Closed(why) => panic!("{why}"),
             }
         }
         self.paint();
@@ -91,7 +92,7 @@ impl Terminal {
 
     fn take(&mut self, input: Input) {
         for act in self.ui.take(input, self.now) {
-            if let Act::Send(frame) = act {
+            if let UiEffect::Send(frame) = act {
                 self.link.send(&frame);
             }
         }

@@ -1,15 +1,15 @@
 //! How a session ends, stops and goes on, and what becomes of the terminal.
 
-use crate::pty::{PROGRAM, Place, Pty, journals};
+use crate::pty::{PROGRAM, Pty, TestDirs, journals};
 use crate::support::eventually;
 use crate::vt::{Resizing, Vt};
 use gemini_a2a::config::settings::Settings;
 use gemini_a2a::embed::Log;
 use gemini_a2a::shell::event_loop::sys::Clock;
-use gemini_a2a::shell::terminal::connection::link::{Arrival, Link};
-use gemini_a2a::shell::terminal::driver::{Driver, Parts};
+use gemini_a2a::shell::terminal::connection::link::{Link, LinkEvent};
+use gemini_a2a::shell::terminal::driver::{Driver, DriverParts};
 use gemini_a2a::shell::terminal::setup::setup;
-use gemini_a2a::shell::terminal::signals::Signals;
+use gemini_a2a::shell::terminal::signals::TerminalSignals;
 use gemini_a2a::shell::terminal::tty::{self, Tty};
 use gemini_a2a::ui::output::screen::START;
 use rustix::process::Signal;
@@ -23,9 +23,9 @@ const HINT: &str = "Ask anything";
 
 #[test]
 fn quitting_leaves_the_terminal_as_it_was() {
-    let place = Place::new();
+    let dirs = TestDirs::new();
     for keys in ["\x03\x03", "\x04\x04", "\x1b[200~/quit\x1b[201~\x1b[13u"] {
-        let mut pty = place.start(&[]);
+        let mut pty = dirs.start(&[]);
         pty.wait(HINT);
         pty.keys(keys);
         assert!(pty.end().0.success(), "{keys:?}");
@@ -34,11 +34,11 @@ fn quitting_leaves_the_terminal_as_it_was() {
 
 #[test]
 fn keys_are_sent_as_before_after_it() {
-    let place = Place::new();
+    let dirs = TestDirs::new();
     for (replies, set, undone) in
         [("\x1b[?0u\x1b[?62;c", "\x1b[>1u", "\x1b[<u"), ("\x1bP>|XTerm(390)\x1b\\\x1b[?62;c", "\x1b[>4;2m", "\x1b[>4m")]
     {
-        let mut pty = place.start(&[]);
+        let mut pty = dirs.start(&[]);
         pty.wait(HINT);
         pty.keys(replies);
         pty.wait_for_bytes(set);
@@ -50,7 +50,7 @@ fn keys_are_sent_as_before_after_it() {
 
 #[test]
 fn signals_end_it_in_order_and_two_of_them_at_once() {
-    let place = Place::new();
+    let dirs = TestDirs::new();
     for (signals, code) in [
         (&[Signal::TERM][..], 0),
         (&[Signal::INT], 130),
@@ -59,7 +59,7 @@ fn signals_end_it_in_order_and_two_of_them_at_once() {
         (&[Signal::INT, Signal::TERM], 143),
         (&[Signal::TERM, Signal::TERM], 143),
     ] {
-        let mut pty = place.start(&[]);
+        let mut pty = dirs.start(&[]);
         pty.wait(HINT);
         if signals.len() > 1 {
             // A turn that takes its time, so that the orderly end does too.
@@ -77,10 +77,10 @@ fn signals_end_it_in_order_and_two_of_them_at_once() {
 
 #[test]
 fn an_error_at_the_start_leaves_the_terminal_alone() {
-    let place = Place::new();
-    place.put("file", "");
+    let dirs = TestDirs::new();
+    dirs.put("file", "");
     for args in [&["--workspace", "/no/such/folder"][..], &["--state-dir", "../file"]] {
-        let (status, text) = place.start(args).end();
+        let (status, text) = dirs.start(args).end();
         assert_eq!(status.code(), Some(78), "{text}");
         assert!(text.contains("gemini-a2a: ") && !text.contains(HINT), "{text}");
     }
@@ -108,7 +108,7 @@ impl Link for Failing {
 
     fn send(&mut self, _: &str) {}
 
-    fn advance(&mut self, now_ms: u64) -> Vec<Arrival> {
+    fn advance(&mut self, now_ms: u64) -> Vec<LinkEvent> {
         self.next = now_ms + 20;
         if std::fs::remove_file("../worker").is_ok() {
             let worker = std::thread::spawn(|| panic!("of a worker"));
@@ -118,7 +118,7 @@ impl Link for Failing {
         if std::fs::exists("../loop").is_ok_and(|exists| exists) {
             panic!("of the terminal");
         }
-        if std::mem::replace(&mut self.connected, true) { Vec::new() } else { vec![Arrival::Connected] }
+        if std::mem::replace(&mut self.connected, true) { Vec::new() } else { vec![LinkEvent::Connected] }
     }
 }
 
@@ -133,9 +133,9 @@ fn inner_panic() {
     let (socket, _other) = UnixStream::pair().expect("a pair");
     let clock = Clock::start();
     let mut link = Failing { socket, connected: false, next: clock.now().mono_ms };
-    let parts = Parts {
+    let parts = DriverParts {
         tty: &tty,
-        signals: &mut Signals::new().expect("signals"),
+        signals: &mut TerminalSignals::new().expect("signals"),
         link: Some(&mut link),
         files: None,
         log: None,
@@ -150,19 +150,19 @@ fn inner_panic() {
 
 #[test]
 fn a_panic_restores_the_terminal_and_that_of_a_worker_leaves_it_alone() {
-    let place = Place::new();
+    let dirs = TestDirs::new();
     let program = std::env::current_exe().expect("this test").display().to_string();
     let words = [program.as_str(), "--exact", "--nocapture", "ends::inner_panic"];
-    let mut pty = Pty::start(&place, &[("SESSION_PANIC", "1")], &words);
+    let mut pty = Pty::start(&dirs, &[("SESSION_PANIC", "1")], &words);
     pty.wait(HINT);
     pty.keys("\x1b[?0u\x1b[?62;c");
     pty.wait_for_bytes("\x1b[>1u");
-    place.put("worker", "");
-    eventually("the worker fails", || place.path("worker-failed").exists().then_some(()));
+    dirs.put("worker", "");
+    eventually("the worker fails", || dirs.path("worker-failed").exists().then_some(()));
     pty.keys("typed on");
     pty.wait("typed on");
     assert!(!pty.bytes.windows(3).any(|bytes| bytes == b"\x1b[<"), "the terminal is in use");
-    place.put("loop", "");
+    dirs.put("loop", "");
     pty.wait_for_bytes("\x1b[<u");
     let (status, text) = pty.end();
     assert!(!status.success() && text.contains("of the terminal"), "{text}");
@@ -174,11 +174,11 @@ fn a_panic_restores_the_terminal_and_that_of_a_worker_leaves_it_alone() {
 
 #[test]
 fn ctrl_z_stops_where_a_shell_waits() {
-    let place = Place::new();
-    let script = place.put("script.sh", &format!("{PROGRAM} --trust-workspace\n"));
+    let dirs = TestDirs::new();
+    let script = dirs.put("script.sh", &format!("{PROGRAM} --trust-workspace\n"));
     let script = format!("bash {}", script.display());
     for command in [format!("{PROGRAM} --trust-workspace"), script] {
-        let mut pty = Pty::start(&place, &[("PS1", "ready> ")], &["bash", "--norc", "-i"]);
+        let mut pty = Pty::start(&dirs, &[("PS1", "ready> ")], &["bash", "--norc", "-i"]);
         pty.wait("ready> ");
         pty.keys(&format!("{command}\n"));
         pty.wait(HINT);
@@ -201,10 +201,10 @@ fn ctrl_z_stops_where_a_shell_waits() {
 
 #[test]
 fn ctrl_z_goes_on_where_nobody_could_continue_it() {
-    let place = Place::new();
+    let dirs = TestDirs::new();
     let command = format!("{PROGRAM} --trust-workspace; exit 7");
-    let as_child = Pty::start(&place, &[], &["sh", "-c", &command]);
-    for (mut pty, code) in [(place.start(&[]), 0), (as_child, 7)] {
+    let as_child = Pty::start(&dirs, &[], &["sh", "-c", &command]);
+    for (mut pty, code) in [(dirs.start(&[]), 0), (as_child, 7)] {
         pty.wait(HINT);
         pty.keys("\x1a");
         pty.wait("Not suspended: no shell is waiting");
@@ -213,7 +213,7 @@ fn ctrl_z_goes_on_where_nobody_could_continue_it() {
         pty.keys("\x03\x03");
         assert_eq!(pty.end().0.code(), Some(code));
     }
-    let mut pty = place.start(&["--a2a-port", "0"]);
+    let mut pty = dirs.start(&["--a2a-port", "0"]);
     pty.wait("Shared: http://localhost:");
     pty.wait(HINT);
     pty.wait("demo · 0%");
@@ -225,8 +225,8 @@ fn ctrl_z_goes_on_where_nobody_could_continue_it() {
 
 #[test]
 fn a_foreign_stop_is_noticed_afterwards() {
-    let place = Place::new();
-    let mut pty = place.start(&[]);
+    let dirs = TestDirs::new();
+    let mut pty = dirs.start(&[]);
     pty.wait(HINT);
     pty.keys("a draft");
     pty.wait("a draft");
@@ -239,8 +239,8 @@ fn a_foreign_stop_is_noticed_afterwards() {
 
 #[test]
 fn without_its_terminal_a_session_ends() {
-    let place = Place::new();
-    let mut pty = place.start(&[]);
+    let dirs = TestDirs::new();
+    let mut pty = dirs.start(&[]);
     pty.wait(HINT);
     pty.say("run a command");
     pty.wait_or(&["tab answers", "Esc = no"]);
@@ -250,27 +250,27 @@ fn without_its_terminal_a_session_ends() {
 
 #[test]
 fn a_running_command_is_gone_when_its_terminal_is() {
-    let place = Place::new();
+    let dirs = TestDirs::new();
     let command = "sleep 600 & echo $! > ../child; echo $$ > ../shell; wait";
     let steps = serde_json::json!([{"call": "run_shell_command", "args": {"command": command}}, {"text": "Over."}]);
-    let script = place.put("command.json", &serde_json::json!({"rules": [], "default": steps}).to_string());
-    let mut pty = place.start(&["--yolo", "--script", &script.display().to_string()]);
+    let script = dirs.put("command.json", &serde_json::json!({"rules": [], "default": steps}).to_string());
+    let mut pty = dirs.start(&["--yolo", "--script", &script.display().to_string()]);
     pty.wait(HINT);
     pty.say("go");
-    let read = |name: &str| std::fs::read_to_string(place.path(name)).ok().filter(|text| text.ends_with('\n'));
+    let read = |name: &str| std::fs::read_to_string(dirs.path(name)).ok().filter(|text| text.ends_with('\n'));
     let pids = ["shell", "child"].map(|name| eventually("the command runs", || read(name)));
     let runs = |pid: &str| std::path::Path::new("/proc").join(pid.trim()).exists();
     assert!(pids.iter().all(|pid| runs(pid)), "{pids:?}");
     pty.hang_up();
     assert_eq!(pty.wait_for_end().code(), Some(0));
     eventually("the command is gone", || pids.iter().all(|pid| !runs(pid)).then_some(()));
-    assert!(journals(&place).contains("\"interrupted\""), "{}", journals(&place));
+    assert!(journals(&dirs).contains("\"interrupted\""), "{}", journals(&dirs));
 }
 
 #[test]
 fn a_session_with_a_port_can_be_served_on() {
-    let place = Place::new();
-    let mut pty = place.start(&["--a2a-port", "0", "--on-hangup", "serve"]);
+    let dirs = TestDirs::new();
+    let mut pty = dirs.start(&["--a2a-port", "0", "--on-hangup", "serve"]);
     pty.wait(HINT);
     let text = pty.text();
     let port = text.split("http://localhost:").nth(1).expect("a port");
@@ -316,16 +316,16 @@ const FLOOD: usize = 20_000;
 
 #[test]
 fn a_terminal_that_takes_nothing_holds_nobody_up() {
-    let place = Place::new();
+    let dirs = TestDirs::new();
     let words: Vec<String> = (0..FLOOD).map(|number| format!("row{number}")).collect();
     let steps = serde_json::json!([{"text": words.join("\n\n"), "chunks": 500}]);
     let script = serde_json::json!({"rules": [{"when": {"text": "*"}, "steps": steps}]});
-    let script = place.put("flood.json", &script.to_string());
-    let mut pty = place.start(&["--script", &script.display().to_string()]);
+    let script = dirs.put("flood.json", &script.to_string());
+    let mut pty = dirs.start(&["--script", &script.display().to_string()]);
     pty.wait(HINT);
     pty.say("go");
     // Nothing is read from the terminal until the turn is over.
-    eventually("the turn ends", || journals(&place).contains("turn_ended").then_some(()));
+    eventually("the turn ends", || journals(&dirs).contains("turn_ended").then_some(()));
     pty.wait(&format!("row{}\n", FLOOD - 1));
     let text = pty.text();
     let mut rest = text.as_str();

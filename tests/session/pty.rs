@@ -14,17 +14,17 @@ use std::time::{Duration, Instant};
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_gemini-a2a");
 
 /// A home, a workspace and a state directory for the sessions of one test.
-pub struct Place {
+pub struct TestDirs {
     dir: TempDir,
 }
 
-impl Place {
-    pub fn new() -> Place {
+impl TestDirs {
+    pub fn new() -> TestDirs {
         let dir = TempDir::new("session");
         for name in ["home", "ws"] {
             std::fs::create_dir(dir.path().join(name)).expect("a folder");
         }
-        Place { dir }
+        TestDirs { dir }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -59,7 +59,7 @@ pub struct Pty {
 }
 
 impl Pty {
-    pub fn start(place: &Place, env: &[(&str, &str)], words: &[&str]) -> Pty {
+    pub fn start(dirs: &TestDirs, env: &[(&str, &str)], words: &[&str]) -> Pty {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a pseudo-terminal");
         grantpt(&master).expect("granted");
         unlockpt(&master).expect("unlocked");
@@ -68,9 +68,9 @@ impl Pty {
         tcsetwinsize(&master, size(80, 24)).expect("a size");
         let stream = || slave.try_clone().expect("a handle");
         let mut command = Command::new("setsid");
-        command.arg("--ctty").args(words).current_dir(place.path("ws")).env_clear();
+        command.arg("--ctty").args(words).current_dir(dirs.path("ws")).env_clear();
         let path = std::env::var("PATH").expect("a path");
-        let home = place.path("home").display().to_string();
+        let home = dirs.path("home").display().to_string();
         for (name, value) in [("PATH", path.as_str()), ("HOME", &home), ("TERM", "xterm-256color"), ("LANG", "C.UTF-8")]
         {
             command.env(name, value);
@@ -251,8 +251,8 @@ pub fn plain(bytes: &[u8]) -> String {
 }
 
 /// The journals of the sessions in a state directory, one after the other.
-pub fn journals(place: &Place) -> String {
-    let dir: &Path = &place.path("home/.local/state/gemini-a2a/tasks");
+pub fn journals(dirs: &TestDirs) -> String {
+    let dir: &Path = &dirs.path("home/.local/state/gemini-a2a/tasks");
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
     files.map(|file| std::fs::read_to_string(file.path()).unwrap_or_default()).collect()
 }

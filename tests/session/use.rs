@@ -1,6 +1,6 @@
 //! Prompts, the editor, trust, history, drafts and linear mode.
 
-use crate::pty::{PROGRAM, Place, Pty, journals};
+use crate::pty::{PROGRAM, Pty, TestDirs, journals};
 use crate::support::eventually;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -9,15 +9,15 @@ const HINT: &str = "Ask anything";
 
 #[test]
 fn a_prompt_is_answered_and_a_question_too() {
-    let place = Place::new();
-    let mut pty = place.start(&[]);
+    let dirs = TestDirs::new();
+    let mut pty = dirs.start(&[]);
     pty.wait(HINT);
     pty.say("please write a file");
     if pty.wait_or(&["tab answers", "Esc = no"]) == 0 {
         pty.keys("\t");
         pty.wait("Esc = no");
     }
-    pty.press_until("1", || place.path("ws/hello.txt").exists());
+    pty.press_until("1", || dirs.path("ws/hello.txt").exists());
     pty.say("/quit");
     let (status, text) = pty.end();
     assert!(status.success() && text.contains("Continue with: gemini-a2a --resume"), "{text}");
@@ -25,10 +25,10 @@ fn a_prompt_is_answered_and_a_question_too() {
 
 #[test]
 fn an_undo_that_is_typed_puts_files_back() {
-    let place = Place::new();
-    let file = place.put("ws/hello.txt", "mine\r\n");
+    let dirs = TestDirs::new();
+    let file = dirs.put("ws/hello.txt", "mine\r\n");
     let now = || std::fs::read_to_string(&file).expect("it is there");
-    let mut pty = place.start(&["--yolo"]);
+    let mut pty = dirs.start(&["--yolo"]);
     pty.wait(HINT);
     pty.say("please write a file");
     eventually("it is written", || (now() != "mine\r\n").then_some(()));
@@ -47,25 +47,25 @@ fn an_undo_that_is_typed_puts_files_back() {
 
 #[test]
 fn a_session_begins_anew_unless_an_earlier_one_is_named() {
-    let place = Place::new();
-    let mut pty = place.start(&["-i", "hello number one"]);
+    let dirs = TestDirs::new();
+    let mut pty = dirs.start(&["-i", "hello number one"]);
     pty.wait("with `--script`");
     pty.say("/quit");
     let (_, text) = pty.end();
     let id = text.split("--resume ").nth(1).expect("how to go on").lines().next().expect("an id").trim().to_owned();
     assert_eq!(id.len(), 8, "the beginning of an id is enough");
-    let mut pty = place.start(&[]);
+    let mut pty = dirs.start(&[]);
     pty.wait(HINT);
     pty.say("/quit");
     assert!(!pty.end().1.contains("hello number one"));
     for which in ["latest", "1", &id] {
-        let mut pty = place.start(&["--resume", which]);
+        let mut pty = dirs.start(&["--resume", which]);
         pty.wait("hello number one");
         pty.keys("\x03");
         pty.keys("\x03");
         assert!(pty.end().0.success());
     }
-    let (status, text) = place.start(&["--resume", "nonsense"]).end();
+    let (status, text) = dirs.start(&["--resume", "nonsense"]).end();
     assert_eq!(status.code(), Some(78));
     assert!(text.contains("there is no session nonsense") && text.contains("--list-sessions"), "{text}");
 }
@@ -75,50 +75,50 @@ fn the_question_of_trust_is_asked_once_for_each_answer() {
     for (key, trusted, kept) in
         [("1", true, "\"TRUST_FOLDER\""), ("2", true, "\"TRUST_PARENT\""), ("3", false, "\"DO_NOT_TRUST\"")]
     {
-        let place = Place::new();
-        place.put("ws/GEMINI.md", "one\ntwo\n");
-        let mut pty = place.start_with(&[], &[]);
+        let dirs = TestDirs::new();
+        dirs.put("ws/GEMINI.md", "one\ntwo\n");
+        let mut pty = dirs.start_with(&[], &[]);
         pty.wait("GEMINI.md: 2 lines");
         pty.wait("Esc quits");
-        let file = place.path("home/.gemini/trustedFolders.json");
+        let file = dirs.path("home/.gemini/trustedFolders.json");
         pty.press_until(key, || file.exists());
         pty.wait(HINT);
         assert!(std::fs::read_to_string(&file).expect("a file").contains(kept));
         assert_eq!(std::fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
         pty.say("/quit");
         pty.end();
-        let mut pty = place.start_with(&[], &[]);
+        let mut pty = dirs.start_with(&[], &[]);
         pty.wait(HINT);
         pty.say("/quit");
         let (_, text) = pty.end();
         assert!(!text.contains("Do you trust"), "{text}");
         assert_eq!(text.contains("is not trusted"), !trusted, "{text}");
     }
-    let place = Place::new();
-    let mut pty = place.start_with(&[], &[]);
+    let dirs = TestDirs::new();
+    let mut pty = dirs.start_with(&[], &[]);
     pty.wait("Esc quits");
     pty.keys("\x03");
     pty.keys("\x03");
     assert!(pty.end().0.success());
-    assert!(!place.path("home/.gemini/trustedFolders.json").exists(), "no answer is none");
-    std::fs::create_dir(place.path("home/.gemini")).expect("a folder");
-    place.put("home/.gemini/settings.json", r#"{"security": {"folderTrust": {"enabled": false}}}"#);
-    let mut pty = place.start_with(&[], &[]);
+    assert!(!dirs.path("home/.gemini/trustedFolders.json").exists(), "no answer is none");
+    std::fs::create_dir(dirs.path("home/.gemini")).expect("a folder");
+    dirs.put("home/.gemini/settings.json", r#"{"security": {"folderTrust": {"enabled": false}}}"#);
+    let mut pty = dirs.start_with(&[], &[]);
     pty.wait(HINT);
     assert!(!pty.text().contains("Do you trust"));
 }
 
 #[test]
 fn drafts_survive_a_crash_and_cleared_drafts_are_in_the_history() {
-    let place = Place::new();
-    let mut pty = place.start(&[]);
+    let dirs = TestDirs::new();
+    let mut pty = dirs.start(&[]);
     pty.wait(HINT);
     pty.keys("cleared draft");
     pty.wait("cleared draft");
     pty.keys("\x03");
     pty.wait("ctrl-c again quits");
     pty.keys("kept draft");
-    let dir = place.path("home/.local/state/gemini-a2a/history");
+    let dir = dirs.path("home/.local/state/gemini-a2a/history");
     eventually("the draft is stored", || {
         pty.read(Duration::from_millis(20));
         let files = std::fs::read_dir(&dir).ok()?.flatten();
@@ -127,23 +127,21 @@ fn drafts_survive_a_crash_and_cleared_drafts_are_in_the_history() {
     });
     pty.signal(rustix::process::Signal::KILL);
     pty.wait_for_end();
-    let mut pty = place.start(&[]);
+    let mut pty = dirs.start(&[]);
     pty.wait("kept draft");
     pty.keys("\x15\x1b[A");
     pty.wait("cleared draft");
 }
 
-fn editor(place: &Place, script: &str) -> String {
-    let path = place.put("editor", &format!("#!/bin/sh\n{script}\n"));
+fn editor(dirs: &TestDirs, script: &str) -> String {
+    let path = dirs.put("editor", &format!("#!/bin/sh\n{script}\n"));
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("a mode");
     path.display().to_string()
 }
 
-fn edit(place: &Place, command: &str) -> Pty {
-    let mut pty = place.start_with(
-        &[("VISUAL", command), ("TMPDIR", &place.path("ws").display().to_string())],
-        &["--trust-workspace"],
-    );
+fn edit(dirs: &TestDirs, command: &str) -> Pty {
+    let mut pty = dirs
+        .start_with(&[("VISUAL", command), ("TMPDIR", &dirs.path("ws").display().to_string())], &["--trust-workspace"]);
     pty.wait(HINT);
     pty.keys("draft");
     pty.wait("draft");
@@ -153,10 +151,10 @@ fn edit(place: &Place, command: &str) -> Pty {
 
 #[test]
 fn the_editor_has_the_terminal_and_gives_the_text_back() {
-    let place = Place::new();
+    let dirs = TestDirs::new();
     let script = "stat -c 'modes %a' \"$1\"; stat -c 'folder %a' \"$(dirname \"$1\")\"; stty -a | grep -o ' icanon'; \
                   printf ' is edited' >> \"$1\"; read line; stty size";
-    let mut pty = edit(&place, &editor(&place, script));
+    let mut pty = edit(&dirs, &editor(&dirs, script));
     pty.wait("modes 600");
     pty.wait("folder 700");
     pty.wait(" icanon");
@@ -164,7 +162,7 @@ fn the_editor_has_the_terminal_and_gives_the_text_back() {
     pty.keys("\n");
     pty.wait("20 60");
     pty.wait("draft is edited");
-    let left = std::fs::read_dir(place.path("ws")).expect("a folder").flatten();
+    let left = std::fs::read_dir(dirs.path("ws")).expect("a folder").flatten();
     assert_eq!(left.count(), 0, "the file is gone");
     pty.keys("\x03\x03");
     assert!(pty.end().0.success());
@@ -172,14 +170,14 @@ fn the_editor_has_the_terminal_and_gives_the_text_back() {
 
 #[test]
 fn an_editor_that_fails_leaves_the_draft_alone() {
-    let place = Place::new();
-    let killed = editor(&place, "kill -9 $$");
+    let dirs = TestDirs::new();
+    let killed = editor(&dirs, "kill -9 $$");
     for (command, says) in [
         (killed.as_str(), "was ended by signal 9"),
         ("no-such-editor", "could not be found"),
         ("false", "ended with status 1"),
     ] {
-        let mut pty = edit(&place, command);
+        let mut pty = edit(&dirs, command);
         pty.wait(says);
         pty.keys("!");
         pty.wait("draft!");
@@ -190,12 +188,12 @@ fn an_editor_that_fails_leaves_the_draft_alone() {
 
 #[test]
 fn an_editor_that_opens_a_window_is_waited_for() {
-    let place = Place::new();
+    let dirs = TestDirs::new();
     let script = "(while [ ! -e ../saved ]; do sleep 0.05; done; printf ' in a window' >> \"$1\"; touch ../done) &";
-    let mut pty = edit(&place, &editor(&place, script));
+    let mut pty = edit(&dirs, &editor(&dirs, script));
     pty.wait("returned at once");
-    place.put("saved", "");
-    eventually("the window has saved", || place.path("done").exists().then_some(()));
+    dirs.put("saved", "");
+    eventually("the window has saved", || dirs.path("done").exists().then_some(()));
     pty.keys("\n");
     pty.wait("draft in a window");
     pty.keys("\x03\x03");
@@ -205,8 +203,8 @@ fn an_editor_that_opens_a_window_is_waited_for() {
 #[test]
 fn linear_mode_sends_no_sequence_at_all() {
     for (term, more) in [("dumb", None), ("", None), ("xterm", Some("--screen-reader"))] {
-        let place = Place::new();
-        let mut pty = place.start_with(&[("TERM", term)], more.as_slice());
+        let dirs = TestDirs::new();
+        let mut pty = dirs.start_with(&[("TERM", term)], more.as_slice());
         pty.wait("1: Trust this folder;");
         pty.wait("Type a number");
         pty.keys("1\n");
@@ -215,7 +213,7 @@ fn linear_mode_sends_no_sequence_at_all() {
         pty.wait("Agent: Hello!");
         pty.keys("please write a file\n");
         pty.wait("Type a number");
-        pty.press_until("1\n", || place.path("ws/hello.txt").exists());
+        pty.press_until("1\n", || dirs.path("ws/hello.txt").exists());
         pty.keys("/quit\n");
         assert!(!pty.bytes.contains(&0x1b));
         let (status, text) = pty.end();
@@ -225,14 +223,14 @@ fn linear_mode_sends_no_sequence_at_all() {
 
 #[test]
 fn nothing_but_the_terminal_is_written_and_the_log_goes_to_a_file() {
-    let place = Place::new();
+    let dirs = TestDirs::new();
     let command = format!("{PROGRAM} --trust-workspace --debug -i hello 2> ../errors");
-    let mut pty = Pty::start(&place, &[], &["sh", "-c", &command]);
+    let mut pty = Pty::start(&dirs, &[], &["sh", "-c", &command]);
     pty.wait("I am the demo");
     pty.say("/quit");
     assert!(pty.end().0.success());
-    assert_eq!(std::fs::read_to_string(place.path("errors")).expect("a file"), "");
-    let log = std::fs::read_to_string(place.path("home/.local/state/gemini-a2a/terminal.log")).expect("a log");
+    assert_eq!(std::fs::read_to_string(dirs.path("errors")).expect("a file"), "");
+    let log = std::fs::read_to_string(dirs.path("home/.local/state/gemini-a2a/terminal.log")).expect("a log");
     assert!(log.contains("[A2AService] "), "{log}");
-    assert!(journals(&place).contains("hello"));
+    assert!(journals(&dirs).contains("hello"));
 }

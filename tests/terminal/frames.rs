@@ -7,7 +7,7 @@ use crate::session::{Session, setup};
 use crate::vt::{Resizing, Vt};
 use gemini_a2a::task::message::Source;
 use gemini_a2a::ui::output::paint::Size;
-use gemini_a2a::ui::{Act, Input, Notify, Setup};
+use gemini_a2a::ui::{Input, Notify, Setup, UiEffect};
 use serde_json::{Value, json};
 
 #[test]
@@ -98,7 +98,7 @@ fn random_keys_and_records_at_random_sizes() {
                 }
                 _ => session.wait(100 * random.below(10) as u64),
             }
-            if session.acts.iter().any(|act| matches!(act, Act::Edit { .. })) {
+            if session.acts.iter().any(|act| matches!(act, UiEffect::Edit { .. })) {
                 session.acts.clear();
                 session.take(Input::Edited(Ok(format!("edited {round}"))));
             }

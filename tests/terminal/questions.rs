@@ -3,7 +3,7 @@
 use crate::given::{answered_by, ask, asked, busy, called, command, edit, is_focused, planned};
 use crate::session::{Session, setup};
 use gemini_a2a::base::clock::Now;
-use gemini_a2a::ui::{Act, Input, Setup, TrustChoice, TrustQuestion};
+use gemini_a2a::ui::{Input, Setup, TrustChoice, TrustQuestion, UiEffect};
 use serde_json::{Value, json};
 
 #[test]
@@ -207,7 +207,7 @@ fn whoever_answers_first_counts() {
 fn an_edit_can_be_changed_before_it_is_allowed() {
     let mut session = asked(edit());
     session.keys("3");
-    assert_eq!(session.acts, [Act::Edit { text: "b\n".into(), name: "a.rs".into() }]);
+    assert_eq!(session.acts, [UiEffect::Edit { text: "b\n".into(), name: "a.rs".into() }]);
     session.take(Input::Edited(Ok("c\n".into())));
     let (_, answer) = session.call("answer").expect("an answer");
     assert_eq!((&answer["option"], &answer["edited"]), (&json!("proceed_once"), &json!("c\n")));
@@ -404,11 +404,11 @@ fn the_next_question_has_no_message_of_the_last_one() {
 #[test]
 fn trust_has_three_answers_and_leaving_quits() {
     for (keys, expected) in [
-        ("1", Act::Trust(TrustChoice::Folder)),
-        ("2", Act::Trust(TrustChoice::Parent)),
-        ("3", Act::Trust(TrustChoice::Nothing)),
-        ("\x1b[B\r", Act::Trust(TrustChoice::Parent)),
-        ("\x03", Act::Quit),
+        ("1", UiEffect::Trust(TrustChoice::Folder)),
+        ("2", UiEffect::Trust(TrustChoice::Parent)),
+        ("3", UiEffect::Trust(TrustChoice::Nothing)),
+        ("\x1b[B\r", UiEffect::Trust(TrustChoice::Parent)),
+        ("\x03", UiEffect::Quit),
     ] {
         let trust = TrustQuestion { folder: "~/a".into(), parent: Some("~".into()), found: vec![] };
         let mut session = Session::new(Setup { trust: Some(trust), ..setup() }, 80, 24);

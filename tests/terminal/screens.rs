@@ -26,7 +26,7 @@
 
 use crate::given::{by, prompted};
 use crate::session::{BEGIN, Session, setup};
-use gemini_a2a::ui::{Act, Input, Notify, Thoughts, TrustQuestion};
+use gemini_a2a::ui::{Input, Notify, Thoughts, TrustQuestion, UiEffect};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -177,7 +177,7 @@ impl Player {
             }
             "unsent" => assert!(session.call(rest).is_none(), "{rest}"),
             "act" => {
-                let name = |act: &Act| format!("{act:?}");
+                let name = |act: &UiEffect| format!("{act:?}");
                 assert!(session.acts.iter().any(|act| name(act).starts_with(rest)), "{rest}: {:?}", session.acts);
             }
             "signal" => {

@@ -8,7 +8,7 @@ use gemini_a2a::ui::app::Ui;
 use gemini_a2a::ui::format::style::{Colours, Style};
 use gemini_a2a::ui::output::block::Viewer;
 use gemini_a2a::ui::output::paint::Size;
-use gemini_a2a::ui::{Act, Input, Setup};
+use gemini_a2a::ui::{Input, Setup, UiEffect};
 use serde_json::{Value, json};
 
 /// The wall clock at the start: a morning in March.
@@ -21,7 +21,7 @@ pub struct Session {
     /// What is written to the terminal in linear mode.
     pub words: String,
     /// Acts but for frames, which are in `calls`.
-    pub acts: Vec<Act>,
+    pub acts: Vec<UiEffect>,
     /// The calls that were sent: `{"say": {…}}`, with their ids.
     pub calls: Vec<(u64, Value)>,
     pub seq: u64,
@@ -92,11 +92,11 @@ impl Session {
     fn give(&mut self, input: Input) {
         for act in self.ui.take(input, self.now) {
             match act {
-                Act::Send(frame) => {
+                UiEffect::Send(frame) => {
                     let frame: Value = serde_json::from_str(&frame).expect("a frame is JSON");
                     self.calls.push((frame["id"].as_u64().expect("an id"), frame["call"].clone()));
                 }
-                Act::KeepDraft(_) => {}
+                UiEffect::KeepDraft(_) => {}
                 act => self.acts.push(act),
             }
         }

@@ -3,7 +3,7 @@
 use crate::given::{ask, busy, command, prompted};
 use crate::session::{Session, setup};
 use gemini_a2a::limits::ui::{PASTE_BYTES, POPUP_ROWS, PROMPT_BYTES};
-use gemini_a2a::ui::{Act, Input};
+use gemini_a2a::ui::{Input, UiEffect};
 use serde_json::json;
 
 #[test]
@@ -12,22 +12,22 @@ fn quitting_takes_two_keys_and_always_works() {
         let mut session = busy();
         session.keys(prepare);
         session.keys("\x03");
-        assert!(!session.acts.contains(&Act::Quit), "{prepare:?}");
+        assert!(!session.acts.contains(&UiEffect::Quit), "{prepare:?}");
         session.keys("\x03");
-        assert!(session.acts.contains(&Act::Quit), "{prepare:?}");
+        assert!(session.acts.contains(&UiEffect::Quit), "{prepare:?}");
     }
     let mut question = busy();
     question.wait(1_000);
     ask(&mut question, command("ls"));
     question.keys("\x03\x03");
-    assert!(question.acts.contains(&Act::Quit));
+    assert!(question.acts.contains(&UiEffect::Quit));
     let mut slow = Session::connected(setup(), 80, 24);
     slow.keys("\x03");
     slow.wait(3_100);
     slow.keys("\x03");
-    assert!(!slow.acts.contains(&Act::Quit), "too late: it is armed anew");
+    assert!(!slow.acts.contains(&UiEffect::Quit), "too late: it is armed anew");
     slow.keys("\x04");
-    assert!(slow.acts.contains(&Act::Quit), "and Ctrl-D counts too");
+    assert!(slow.acts.contains(&UiEffect::Quit), "and Ctrl-D counts too");
     let bytes = slow.ui.farewell();
     slow.vt.feed(&bytes);
     assert!(slow.vt.visible && !slow.picture().contains('›'), "{}", slow.picture());
@@ -43,7 +43,7 @@ fn cleared_drafts_are_in_the_history() {
     session.wait(100);
     session.take(Input::Bytes(b"\x1b"));
     session.wait(100);
-    assert_eq!(session.acts, [Act::Remember("one".into()), Act::Remember("two".into())]);
+    assert_eq!(session.acts, [UiEffect::Remember("one".into()), UiEffect::Remember("two".into())]);
     session.keys("\x1b[A");
     assert!(session.picture().contains("› two█"));
 }

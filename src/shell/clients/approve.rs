@@ -1,7 +1,7 @@
 //! `approve`: lists the questions that wait, and answers one of them.
 
 use super::ClientError;
-use super::connection::{Arrived, Connection, error};
+use super::connection::{Connection, ConnectionEvent, error};
 use super::output::Output;
 use super::tasks::{Brief, briefs, resolve};
 use crate::args::clients::Approve;
@@ -10,7 +10,7 @@ use crate::limits::CALL_BYTES;
 use crate::task::log::event::Event;
 use crate::task::message::Source;
 use crate::task::spec::{Answers, Choice, Question};
-use crate::ui::client::Ask;
+use crate::ui::client::ServerCall;
 use crate::ui::dialogs::dialog::Dialog;
 use crate::ui::output::block::{Viewer, subject, tool_name};
 use crate::ui::scene::{Call, Scene};
@@ -128,15 +128,22 @@ fn answer(
     }
     let id = call.request.call.clone();
     // Records that come before the answer would be dropped, and one of them may say who was faster.
-    connection.send(Ask::Answer { task: task.clone(), call: id.clone(), choice, edited, answers, seen: call.planned });
+    connection.send(ServerCall::Answer {
+        task: task.clone(),
+        call: id.clone(),
+        choice,
+        edited,
+        answers,
+        seen: call.planned,
+    });
     let mut is_taken = false;
     loop {
         match connection.next(None)? {
-            Arrived::Reply(Ask::Answer { .. }, Ok(_)) => is_taken = true,
-            Arrived::Reply(Ask::Answer { .. }, Err(failure)) => {
+            ConnectionEvent::Reply(ServerCall::Answer { .. }, Ok(_)) => is_taken = true,
+            ConnectionEvent::Reply(ServerCall::Answer { .. }, Err(failure)) => {
                 return Err(refused(connection, viewer, waiting, failure));
             }
-            Arrived::Record(_, Some(record), _) => {
+            ConnectionEvent::Record(_, Some(record), _) => {
                 if let Event::CallAnswered { call, by, choice, .. } = &record.event
                     && *call == id
                 {
@@ -149,7 +156,7 @@ fn answer(
                     };
                 }
             }
-            Arrived::Reply(..) | Arrived::Record(..) | Arrived::TimeOver => {}
+            ConnectionEvent::Reply(..) | ConnectionEvent::Record(..) | ConnectionEvent::TimeOver => {}
         }
     }
 }

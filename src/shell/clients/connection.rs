@@ -5,10 +5,10 @@ use super::ClientError;
 use crate::base::id::{Seq, TaskId};
 use crate::shell::event_loop::signals::Signals;
 use crate::shell::event_loop::sys::Clock;
-use crate::shell::terminal::connection::link::{Arrival, Link};
+use crate::shell::terminal::connection::link::{Link, LinkEvent};
 use crate::shell::terminal::connection::websocket::WebSocketLink;
 use crate::task::log::record::Record;
-use crate::ui::client::{About, Ask, Client, Incoming};
+use crate::ui::client::{About, Client, Incoming, ServerCall};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub struct Connection {
     signals: Signals,
     client: Client,
     clock: Clock,
-    arrivals: VecDeque<Arrival>,
+    arrivals: VecDeque<LinkEvent>,
     watched: Option<Watched>,
     survives: bool,
     /// Records of another task mean that it has replaced the watched one.
@@ -37,10 +37,10 @@ struct Watched {
 }
 
 /// What a client waits for.
-pub enum Arrived {
+pub enum ConnectionEvent {
     /// A record with the frame that brought it. None: this version does not know the event.
     Record(TaskId, Option<Record>, String),
-    Reply(Ask, Result<Value, (String, String)>),
+    Reply(ServerCall, Result<Value, (String, String)>),
     TimeOver,
 }
 
@@ -62,7 +62,7 @@ impl Connection {
         let arrivals = connection.link.advance(connection.now());
         for arrival in arrivals {
             match arrival {
-                Arrival::Connected => drop(connection.client.connect()),
+                LinkEvent::Connected => drop(connection.client.connect()),
                 other => connection.arrivals.push_back(other),
             }
         }
@@ -91,8 +91,8 @@ impl Connection {
     }
 
     /// Sends a call. Its answer is an arrival.
-    pub fn send(&mut self, ask: Ask) {
-        if let Ask::Watch { task, after } = &ask {
+    pub fn send(&mut self, ask: ServerCall) {
+        if let ServerCall::Watch { task, after } = &ask {
             self.watched = Some(Watched { task: task.clone(), last: after.unwrap_or_default(), newest: None });
         }
         if let Some(frame) = self.client.send(ask) {
@@ -101,13 +101,13 @@ impl Connection {
     }
 
     /// Sends a call and waits for its answer; records that come before it are dropped.
-    pub fn ask(&mut self, ask: Ask) -> Result<Value, ClientError> {
+    pub fn ask(&mut self, ask: ServerCall) -> Result<Value, ClientError> {
         let wanted = ask.clone();
         self.send(ask);
         loop {
             match self.next(None)? {
-                Arrived::Reply(answered, outcome) if answered == wanted => return outcome.map_err(error),
-                Arrived::Reply(..) | Arrived::Record(..) | Arrived::TimeOver => {}
+                ConnectionEvent::Reply(answered, outcome) if answered == wanted => return outcome.map_err(error),
+                ConnectionEvent::Reply(..) | ConnectionEvent::Record(..) | ConnectionEvent::TimeOver => {}
             }
         }
     }
@@ -118,23 +118,23 @@ impl Connection {
         task: &TaskId,
         mut take: impl FnMut(Option<&Record>, &str) -> Result<(), ClientError>,
     ) -> Result<(), ClientError> {
-        self.send(Ask::Watch { task: task.clone(), after: None });
+        self.send(ServerCall::Watch { task: task.clone(), after: None });
         while !self.is_present() {
             match self.next(None)? {
-                Arrived::Reply(Ask::Watch { .. }, Err(failure)) => return Err(error(failure)),
-                Arrived::Record(of, record, frame) if of == *task => take(record.as_ref(), &frame)?,
-                Arrived::Reply(..) | Arrived::Record(..) | Arrived::TimeOver => {}
+                ConnectionEvent::Reply(ServerCall::Watch { .. }, Err(failure)) => return Err(error(failure)),
+                ConnectionEvent::Record(of, record, frame) if of == *task => take(record.as_ref(), &frame)?,
+                ConnectionEvent::Reply(..) | ConnectionEvent::Record(..) | ConnectionEvent::TimeOver => {}
             }
         }
         Ok(())
     }
 
     pub fn about(&mut self) -> Result<About, ClientError> {
-        Ok(serde_json::from_value(self.ask(Ask::About)?).unwrap_or_default())
+        Ok(serde_json::from_value(self.ask(ServerCall::About)?).unwrap_or_default())
     }
 
     /// Waits for what comes next, at most until a time. A signal is an error.
-    pub fn next(&mut self, until: Option<u64>) -> Result<Arrived, ClientError> {
+    pub fn next(&mut self, until: Option<u64>) -> Result<ConnectionEvent, ClientError> {
         loop {
             if let Some(arrival) = self.arrivals.pop_front() {
                 if let Some(arrived) = self.arrived(arrival)? {
@@ -144,7 +144,7 @@ impl Connection {
             }
             let now = self.now();
             if until.is_some_and(|until| now >= until) {
-                return Ok(Arrived::TimeOver);
+                return Ok(ConnectionEvent::TimeOver);
             }
             self.wait(now, until);
             if let Some(signal) = self.signals.take().into_iter().next() {
@@ -167,43 +167,45 @@ impl Connection {
         let _ = poll(&mut fds, time.as_ref());
     }
 
-    fn arrived(&mut self, arrival: Arrival) -> Result<Option<Arrived>, ClientError> {
+    fn arrived(&mut self, arrival: LinkEvent) -> Result<Option<ConnectionEvent>, ClientError> {
         match arrival {
-            Arrival::Connected => {
+            LinkEvent::Connected => {
                 for frame in self.client.connect() {
                     self.link.send(&frame);
                 }
                 if let Some(Watched { task, last, .. }) = self.watched.take() {
-                    self.send(Ask::Watch { task, after: Some(last) });
+                    self.send(ServerCall::Watch { task, after: Some(last) });
                 }
                 Ok(None)
             }
-            Arrival::Lost { .. } if !self.survives => {
+            LinkEvent::Lost { .. } if !self.survives => {
                 Err(ClientError::NotConnected(format!("the connection to {} is lost", self.server)))
             }
-            Arrival::Lost { .. } => {
+            LinkEvent::Lost { .. } => {
                 self.client.lose();
                 Ok(None)
             }
             // Only a credential that is not valid any more ends the attempts to connect.
-            Arrival::Closed(why) => Err(ClientError::Refused(why)),
-            Arrival::Frame(frame) => Ok(self.frame(frame)),
+            LinkEvent::Closed(why) => Err(ClientError::Refused(why)),
+            LinkEvent::Frame(frame) => Ok(self.frame(frame)),
         }
     }
 
-    fn frame(&mut self, frame: String) -> Option<Arrived> {
+    fn frame(&mut self, frame: String) -> Option<ConnectionEvent> {
         match self.client.take(&frame) {
             Incoming::Record(task, record) => {
-                self.is_new(&task, record.seq).then_some(Arrived::Record(task, Some(record), frame))
+                self.is_new(&task, record.seq).then_some(ConnectionEvent::Record(task, Some(record), frame))
             }
-            Incoming::Unknown(task, seq) => self.is_new(&task, seq).then_some(Arrived::Record(task, None, frame)),
+            Incoming::Unknown(task, seq) => {
+                self.is_new(&task, seq).then_some(ConnectionEvent::Record(task, None, frame))
+            }
             Incoming::Reply(ask, outcome) => {
-                if let (Ask::Watch { task, .. }, Ok(value), Some(watched)) = (&ask, &outcome, &mut self.watched)
+                if let (ServerCall::Watch { task, .. }, Ok(value), Some(watched)) = (&ask, &outcome, &mut self.watched)
                     && watched.task == *task
                 {
                     watched.newest = Some(Seq(value["seq"].as_u64().unwrap_or(0)));
                 }
-                Some(Arrived::Reply(ask, outcome))
+                Some(ConnectionEvent::Reply(ask, outcome))
             }
             Incoming::Clients(_) | Incoming::Problem(_) | Incoming::Nothing => None,
         }

@@ -23,7 +23,7 @@ use crate::shell::event_loop::sys;
 use crate::shell::start::assemble::lookup;
 use crate::shell::start::reindex;
 use crate::shell::start::workspace_settings::{Env, SettingsReader};
-use crate::shell::terminal::connection::remote::{Place, newest};
+use crate::shell::terminal::connection::remote::{ServerAddress, newest};
 use crate::shell::terminal::connection::tls;
 use crate::shell::terminal::connection::websocket::{Failure, WebSocketLink};
 use crate::task::message::Source;
@@ -32,7 +32,7 @@ use crate::wire::ws::Denied;
 use connection::Connection;
 use output::Output;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-use send::To;
+use send::Recipient;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -111,9 +111,9 @@ pub fn run(args: &ClientArgs, flags: &[Flag], environment: Vec<(OsString, OsStri
         }
         Action::Send { text, begin, wait } => {
             let to = match (args.task.as_deref(), begin) {
-                (Some(name), _) => To::Task(name),
-                (None, true) => To::NewTask,
-                (None, false) => To::Session,
+                (Some(name), _) => Recipient::Task(name),
+                (None, true) => Recipient::NewTask,
+                (None, false) => Recipient::Session,
             };
             send::run(&mut connection, output, to, text, *wait)
         }
@@ -142,11 +142,16 @@ pub fn configure(flags: &[Flag], env: &Env) -> Result<(Settings, PathBuf), Strin
 }
 
 /// The server that was named, or the one that was started last.
-pub fn place(server: Option<&Remote>, state: &Path, token_file: Option<&str>, env: &Env) -> Result<Place, ClientError> {
+pub fn place(
+    server: Option<&Remote>,
+    state: &Path,
+    token_file: Option<&str>,
+    env: &Env,
+) -> Result<ServerAddress, ClientError> {
     let token = token::find(token_file, &**env).map_err(ClientError::Configuration)?;
     let instances = state.join("instances");
     let place = match server {
-        Some(remote) => Place { name: remote.to_string(), remote: remote.clone(), instances, token, tls: None },
+        Some(remote) => ServerAddress { name: remote.to_string(), remote: remote.clone(), instances, token, tls: None },
         None => newest(&instances, token).ok_or_else(|| {
             let what = "no server of yours is running; start one with gemini-a2a serve, or name it with --url URL";
             ClientError::NotConnected(what.into())
@@ -162,7 +167,7 @@ pub fn place(server: Option<&Remote>, state: &Path, token_file: Option<&str>, en
     match place.remote {
         Remote::Tcp { tls: true, .. } => {
             let config = tls::config(env("SSL_CERT_FILE").as_deref()).map_err(ClientError::Configuration)?;
-            Ok(Place { tls: Some(config), ..place })
+            Ok(ServerAddress { tls: Some(config), ..place })
         }
         Remote::Tcp { .. } | Remote::Unix(_) => Ok(place),
     }

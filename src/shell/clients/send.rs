@@ -1,23 +1,23 @@
 //! `send`: a prompt, and its answer if that is waited for.
 
 use super::ClientError;
-use super::connection::{Arrived, Connection, error};
+use super::connection::{Connection, ConnectionEvent, error};
 use super::output::Output;
 use super::tasks::resolve;
 use crate::args::clients::Wait;
 use crate::base::id::TaskId;
 use crate::limits::STDIN_BYTES;
 use crate::shell::event_loop::sys;
-use crate::shell::headless::plain::Plain;
+use crate::shell::headless::escape_filter::EscapeFilter;
 use crate::task::log::event::{End, Event, Final};
 use crate::task::log::record::Record;
-use crate::ui::client::Ask;
+use crate::ui::client::ServerCall;
 use crate::ui::scene::Scene;
 use serde_json::json;
 use std::io::{self, Read};
 
 /// Which task a prompt is for.
-pub enum To<'a> {
+pub enum Recipient<'a> {
     Task(&'a str),
     NewTask,
     Session,
@@ -26,18 +26,18 @@ pub enum To<'a> {
 pub fn run(
     connection: &mut Connection,
     output: Output,
-    to: To<'_>,
+    to: Recipient<'_>,
     words: &[String],
     wait: Wait,
 ) -> Result<(), ClientError> {
     let text = text(words)?;
     let task = match to {
-        To::Task(name) => Some(resolve(connection, name)?),
-        To::NewTask => connection.ask(Ask::Create)?.as_str().map(TaskId::from),
-        To::Session => None,
+        Recipient::Task(name) => Some(resolve(connection, name)?),
+        Recipient::NewTask => connection.ask(ServerCall::Create)?.as_str().map(TaskId::from),
+        Recipient::Session => None,
     };
     let key = sys::entropy().uuid();
-    let said = connection.ask(Ask::Say { task, text, key: key.clone(), steer: false })?;
+    let said = connection.ask(ServerCall::Say { task, text, key: key.clone(), steer: false })?;
     let task = TaskId::from(said["taskId"].as_str().unwrap_or_default());
     let Wait::ForAnswer(time) = wait else {
         return output.either(task.as_str(), &json!({ "taskId": task }));
@@ -45,7 +45,7 @@ pub fn run(
     let until = time.map(|ms| connection.now() + ms);
     match answer(connection, &task, key, until) {
         Ok(text) if output.json => output.line(&json!({ "taskId": task, "text": text }).to_string()),
-        Ok(text) => output.line(Plain::default().take(&text).trim_end()),
+        Ok(text) => output.line(EscapeFilter::default().take(&text).trim_end()),
         Err(error) => {
             if let (true, Some(why)) = (output.json, error.status().1) {
                 output.line(&json!({ "taskId": task, "error": why }).to_string())?;
@@ -86,20 +86,20 @@ struct OwnTurn {
 fn answer(connection: &mut Connection, task: &TaskId, key: String, until: Option<u64>) -> Result<String, ClientError> {
     let mut turn = OwnTurn { key, scene: Scene::default(), number: None, text: String::new() };
     connection.survive();
-    connection.send(Ask::Watch { task: task.clone(), after: None });
+    connection.send(ServerCall::Watch { task: task.clone(), after: None });
     loop {
         match connection.next(until)? {
-            Arrived::Reply(Ask::Watch { .. }, Err(failure)) => return Err(error(failure)),
-            Arrived::Record(of, Some(record), _) if of == *task => {
+            ConnectionEvent::Reply(ServerCall::Watch { .. }, Err(failure)) => return Err(error(failure)),
+            ConnectionEvent::Record(of, Some(record), _) if of == *task => {
                 if let Some(outcome) = turn.take(&record) {
                     return outcome;
                 }
             }
-            Arrived::TimeOver => {
+            ConnectionEvent::TimeOver => {
                 let why = format!("no answer yet; the task goes on: gemini-a2a watch --task {task}");
                 return Err(ClientError::TimeOver(why));
             }
-            Arrived::Reply(..) | Arrived::Record(..) => {}
+            ConnectionEvent::Reply(..) | ConnectionEvent::Record(..) => {}
         }
         if connection.is_present() && turn.number.is_some() && !turn.scene.asked.is_empty() {
             let why = format!("a question waits; answer it with gemini-a2a approve --task {task}");

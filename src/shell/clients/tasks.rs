@@ -3,12 +3,12 @@
 use super::ClientError;
 use super::connection::Connection;
 use super::output::Output;
-use super::watch::Words;
+use super::watch::LinearText;
 use crate::args::clients::TasksAction;
 use crate::base::id::TaskId;
 use crate::shell::event_loop::sys;
 use crate::task::machine::state::TaskState;
-use crate::ui::client::Ask;
+use crate::ui::client::ServerCall;
 use crate::ui::output::block::Viewer;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ pub struct Brief {
 
 /// The tasks that the server knows.
 pub fn briefs(connection: &mut Connection) -> Result<Vec<Brief>, ClientError> {
-    let mut answer = connection.ask(Ask::Briefs)?;
+    let mut answer = connection.ask(ServerCall::Briefs)?;
     let unknown = |_| ClientError::Failure(format!("{} does not list its tasks", connection.server));
     serde_json::from_value(answer["tasks"].take()).map_err(unknown)
 }
@@ -112,10 +112,10 @@ fn age(ms: u64) -> String {
 
 fn show(connection: &mut Connection, output: Output, viewer: &Viewer, task: TaskId) -> Result<(), ClientError> {
     if output.json {
-        let value = connection.ask(Ask::Get { task })?;
+        let value = connection.ask(ServerCall::Get { task })?;
         return output.line(&value.to_string());
     }
-    let mut words = Words::new(viewer);
+    let mut words = LinearText::new(viewer);
     let mut text = String::new();
     connection.replay(&task, |record, _| {
         text.push_str(&record.map_or_else(String::new, |record| words.take(record)));
@@ -127,15 +127,15 @@ fn show(connection: &mut Connection, output: Output, viewer: &Viewer, task: Task
 }
 
 fn export(connection: &mut Connection, output: Output, _: &Viewer, task: TaskId) -> Result<(), ClientError> {
-    connection.ask(Ask::Export { task: task.clone() })?;
+    connection.ask(ServerCall::Export { task: task.clone() })?;
     connection.replay(&task, |_, frame| output.line(frame))
 }
 
 fn delete(connection: &mut Connection, output: Output, _: &Viewer, task: TaskId) -> Result<(), ClientError> {
     // Loads it, which fails while another process has it.
-    connection.ask(Ask::Watch { task: task.clone(), after: None })?;
-    connection.ask(Ask::Unwatch { task: task.clone() })?;
-    connection.ask(Ask::Delete { task: task.clone() })?;
+    connection.ask(ServerCall::Watch { task: task.clone(), after: None })?;
+    connection.ask(ServerCall::Unwatch { task: task.clone() })?;
+    connection.ask(ServerCall::Delete { task: task.clone() })?;
     output.either(task.as_str(), &json!({ "taskId": task }))
 }
 

@@ -1,6 +1,6 @@
 //! `watch`: what happens in a task, in words or as records.
 
-use super::connection::{Arrived, Connection, error};
+use super::connection::{Connection, ConnectionEvent, error};
 use super::output::Output;
 use super::tasks::resolve;
 use super::{ClientError, tasks};
@@ -10,21 +10,21 @@ use crate::limits::ui::PROSE_COLUMNS;
 use crate::task::log::event::Event;
 use crate::task::log::record::Record;
 use crate::ui::Thoughts;
-use crate::ui::client::Ask;
+use crate::ui::client::ServerCall;
 use crate::ui::output::block::{Viewer, subject, tool_name};
 use crate::ui::output::linear::Linear;
 use crate::ui::output::transcript::Transcript;
 use crate::ui::scene::{Phase, Scene};
 
 /// Turns records into words, as a terminal for screen readers does.
-pub struct Words {
+pub struct LinearText {
     pub transcript: Transcript,
     linear: Linear,
 }
 
-impl Words {
-    pub fn new(viewer: &Viewer) -> Words {
-        Words { transcript: Transcript::new(viewer.clone(), Thoughts::Subject), linear: Linear::default() }
+impl LinearText {
+    pub fn new(viewer: &Viewer) -> LinearText {
+        LinearText { transcript: Transcript::new(viewer.clone(), Thoughts::Subject), linear: Linear::default() }
     }
 
     /// The lines that a record adds.
@@ -32,7 +32,7 @@ impl Words {
         self.transcript.apply(record, PROSE_COLUMNS);
         self.transcript.viewer.workspace.clone_from(&self.transcript.scene.workspace);
         // They are for terminals that paint.
-        self.transcript.printing.take();
+        self.transcript.print_queue.take();
         self.linear.apply(record, &self.transcript, 0);
         let mut text = String::from_utf8_lossy(&self.linear.take()).into_owned();
         if let Event::CallAsked { call, .. } = &record.event
@@ -57,23 +57,23 @@ pub fn run(
         Some(name) => resolve(connection, name)?,
         None => present(connection)?,
     };
-    let mut words = Words::new(viewer);
+    let mut words = LinearText::new(viewer);
     connection.survive();
     if named.is_none() {
         connection.follow();
     }
     // The state of the task is needed whatever is printed.
-    connection.send(Ask::Watch { task: task.clone(), after: None });
+    connection.send(ServerCall::Watch { task: task.clone(), after: None });
     loop {
         match connection.next(None)? {
-            Arrived::Reply(Ask::Watch { .. }, Err(failure)) => return Err(error(failure)),
-            Arrived::Record(of, record, frame) => {
+            ConnectionEvent::Reply(ServerCall::Watch { .. }, Err(failure)) => return Err(error(failure)),
+            ConnectionEvent::Record(of, record, frame) => {
                 if of != task {
                     if named.is_some() {
                         continue;
                     }
                     // Another session has begun.
-                    (task, words) = (of, Words::new(viewer));
+                    (task, words) = (of, LinearText::new(viewer));
                 }
                 let is_wanted = |seq: Seq| after.is_none_or(|after| seq > after);
                 let text = record.as_ref().map(|record| (words.take(record), is_wanted(record.seq)));
@@ -83,7 +83,7 @@ pub fn run(
                     (true, Some((_, false))) | (false, Some((_, false)) | None) => {}
                 }
             }
-            Arrived::Reply(..) | Arrived::TimeOver => {}
+            ConnectionEvent::Reply(..) | ConnectionEvent::TimeOver => {}
         }
         if connection.is_present() && is_reached(&words.transcript.scene, until) {
             return Ok(());

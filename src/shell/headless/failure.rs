@@ -4,7 +4,7 @@ use crate::model::error::KEY_REFUSED;
 use crate::task::machine::decide::REQUESTS_USED_UP;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FailureKind {
     Authentication,
     /// The prompt, or the name of a session.
     Input,
@@ -19,19 +19,19 @@ pub enum Kind {
     Api,
 }
 
-impl Kind {
+impl FailureKind {
     /// The type of the error in JSON, and the exit status.
     fn words(self) -> (&'static str, u8) {
         match self {
-            Kind::Authentication => ("FatalAuthenticationError", 41),
-            Kind::Input => ("FatalInputError", 42),
-            Kind::Config => ("FatalConfigError", 52),
-            Kind::TurnLimit => ("FatalTurnLimitedError", 53),
-            Kind::Tool => ("FatalToolExecutionError", 54),
-            Kind::Untrusted => ("FatalUntrustedWorkspaceError", 55),
-            Kind::Cancelled => ("FatalCancellationError", 130),
-            Kind::Stream => ("INVALID_STREAM", 1),
-            Kind::Api => ("ApiError", 1),
+            FailureKind::Authentication => ("FatalAuthenticationError", 41),
+            FailureKind::Input => ("FatalInputError", 42),
+            FailureKind::Config => ("FatalConfigError", 52),
+            FailureKind::TurnLimit => ("FatalTurnLimitedError", 53),
+            FailureKind::Tool => ("FatalToolExecutionError", 54),
+            FailureKind::Untrusted => ("FatalUntrustedWorkspaceError", 55),
+            FailureKind::Cancelled => ("FatalCancellationError", 130),
+            FailureKind::Stream => ("INVALID_STREAM", 1),
+            FailureKind::Api => ("ApiError", 1),
         }
     }
 
@@ -50,7 +50,7 @@ impl Kind {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    pub kind: Kind,
+    pub kind: FailureKind,
     pub message: String,
 }
 
@@ -59,21 +59,21 @@ const STORAGE: &str = "INTERNAL_ERROR";
 
 impl Failure {
     /// Of a call that the server refused for this reason; `usual` is what other refusals mean.
-    pub fn of_call(reason: &str, message: String, usual: Kind) -> Failure {
-        let kind = if reason == STORAGE { Kind::Tool } else { usual };
+    pub fn of_call(reason: &str, message: String, usual: FailureKind) -> Failure {
+        let kind = if reason == STORAGE { FailureKind::Tool } else { usual };
         kind.failure(message)
     }
 
     /// Of a turn that failed for this reason. `broken` are the streams of its last request that broke before.
     pub fn of_turn(reason: &str, broken: u32) -> Failure {
         let kind = if reason.starts_with(KEY_REFUSED) {
-            Kind::Authentication
+            FailureKind::Authentication
         } else if reason.starts_with(REQUESTS_USED_UP) {
-            Kind::TurnLimit
+            FailureKind::TurnLimit
         } else if broken > 0 {
-            Kind::Stream
+            FailureKind::Stream
         } else {
-            Kind::Api
+            FailureKind::Api
         };
         kind.failure(reason)
     }

@@ -1,35 +1,35 @@
 //! The connection to the server of this process, for a thread that waits: for a frame, or for a signal.
 
-use super::failure::{Failure, Kind};
+use super::failure::{Failure, FailureKind};
 use crate::shell::event_loop::signals::{Signal, Signals};
-use crate::ui::client::{Ask, Client, Incoming};
+use crate::ui::client::{Client, Incoming, ServerCall};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 
-pub struct Link {
+pub struct ServerConnection {
     frames: BufReader<UnixStream>,
     signals: Signals,
     client: Client,
 }
 
-pub enum Arrival {
+pub enum ConnectionEvent {
     Incoming(Incoming),
     Signal(Signal),
     /// The server has ended.
     Closed,
 }
 
-impl Link {
-    pub fn new(stream: UnixStream, signals: Signals) -> Link {
+impl ServerConnection {
+    pub fn new(stream: UnixStream, signals: Signals) -> ServerConnection {
         let mut client = Client::default();
         client.connect();
-        Link { frames: BufReader::new(stream), signals, client }
+        ServerConnection { frames: BufReader::new(stream), signals, client }
     }
 
     /// Sends a call. Its answer is an arrival.
-    pub fn send(&mut self, ask: Ask) {
+    pub fn send(&mut self, ask: ServerCall) {
         if let Some(mut frame) = self.client.send(ask) {
             frame.push('\n');
             // A server that has ended is noticed by the next read.
@@ -38,23 +38,23 @@ impl Link {
     }
 
     /// Sends a call and waits for its answer. To be used before a task is watched, whose records would be lost.
-    pub fn ask(&mut self, ask: Ask) -> Result<Value, Failure> {
+    pub fn ask(&mut self, ask: ServerCall) -> Result<Value, Failure> {
         self.send(ask);
         loop {
             match self.next() {
-                Arrival::Incoming(Incoming::Reply(_, Ok(value))) => return Ok(value),
-                Arrival::Incoming(Incoming::Reply(_, Err((reason, message)))) => {
-                    return Err(Failure::of_call(&reason, message, Kind::Input));
+                ConnectionEvent::Incoming(Incoming::Reply(_, Ok(value))) => return Ok(value),
+                ConnectionEvent::Incoming(Incoming::Reply(_, Err((reason, message)))) => {
+                    return Err(Failure::of_call(&reason, message, FailureKind::Input));
                 }
-                Arrival::Incoming(_) => {}
-                Arrival::Signal(signal) => return Err(stopped(signal)),
-                Arrival::Closed => return Err(ended()),
+                ConnectionEvent::Incoming(_) => {}
+                ConnectionEvent::Signal(signal) => return Err(stopped(signal)),
+                ConnectionEvent::Closed => return Err(ended()),
             }
         }
     }
 
     /// Waits for what comes next.
-    pub fn next(&mut self) -> Arrival {
+    pub fn next(&mut self) -> ConnectionEvent {
         if self.frames.buffer().is_empty() {
             let stream = self.frames.get_ref();
             let mut fds = [PollFd::new(&self.signals.socket, PollFlags::IN), PollFd::new(stream, PollFlags::IN)];
@@ -62,24 +62,24 @@ impl Link {
             let _ = poll(&mut fds, None);
             let has_frame = fds[1].revents().intersects(PollFlags::IN | PollFlags::HUP);
             if let Some(signal) = self.signals.take().into_iter().next() {
-                return Arrival::Signal(signal);
+                return ConnectionEvent::Signal(signal);
             }
             if !has_frame {
-                return Arrival::Incoming(Incoming::Nothing);
+                return ConnectionEvent::Incoming(Incoming::Nothing);
             }
         }
         let mut frame = String::new();
         match self.frames.read_line(&mut frame) {
-            Ok(1..) => Arrival::Incoming(self.client.take(&frame)),
-            Ok(0) | Err(_) => Arrival::Closed,
+            Ok(1..) => ConnectionEvent::Incoming(self.client.take(&frame)),
+            Ok(0) | Err(_) => ConnectionEvent::Closed,
         }
     }
 }
 
 pub fn stopped(signal: Signal) -> Failure {
-    Kind::Cancelled.failure(format!("The run was stopped by {}.", signal.word()))
+    FailureKind::Cancelled.failure(format!("The run was stopped by {}.", signal.word()))
 }
 
 pub fn ended() -> Failure {
-    Kind::Api.failure("The server of this run has ended unexpectedly; run it again with --debug.")
+    FailureKind::Api.failure("The server of this run has ended unexpectedly; run it again with --debug.")
 }

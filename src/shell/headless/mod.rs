@@ -1,10 +1,10 @@
 //! One prompt, answered without a terminal. The server runs in a second thread and listens nowhere; this thread is its client over
 //! [`Server::connect`](crate::embed::Server::connect). Nobody can be asked, so the policy refuses what needs approval.
 
+pub(in crate::shell) mod escape_filter;
 mod failure;
 mod link;
 mod output;
-pub(in crate::shell) mod plain;
 mod stats;
 
 use crate::base::id::{CallId, TaskId};
@@ -25,10 +25,10 @@ use crate::task::log::event::{End, Event, Final};
 use crate::task::log::record::Record;
 use crate::task::policy::Mode;
 use crate::task::spec::{Choice, Ending, ErrorKind};
-use crate::ui::client::{About, Ask, Incoming, Session};
+use crate::ui::client::{About, Incoming, ServerCall, SessionChoice};
 use crate::ui::scene::Scene;
-use failure::{Failure, Kind};
-use link::{Arrival, Link, ended, stopped};
+use failure::{Failure, FailureKind};
+use link::{ConnectionEvent, ServerConnection, ended, stopped};
 use output::Output;
 use serde_json::Value;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -57,10 +57,10 @@ fn start(
     output: &mut Output,
     running: &mut Option<Running>,
 ) -> Result<(), Failure> {
-    let Configured { mut plan, messages, .. } = configured.map_err(|message| Kind::Config.failure(message))?;
+    let Configured { mut plan, messages, .. } = configured.map_err(|message| FailureKind::Config.failure(message))?;
     if plan.settings.mode < asked.mode {
         let why = messages.last().cloned().unwrap_or_default();
-        return Err(Kind::Untrusted.failure(why));
+        return Err(FailureKind::Untrusted.failure(why));
     }
     let prompt = match is_about_sessions(&asked.session) {
         true => None,
@@ -72,11 +72,11 @@ fn start(
     }
     let (mode, workspace) = (plan.settings.mode, plan.workspace.clone());
     restrict(&mut plan);
-    let system = |e: io::Error| Kind::Api.failure(format!("The server cannot be started: {e}"));
+    let system = |e: io::Error| FailureKind::Api.failure(format!("The server cannot be started: {e}"));
     let signals = Signals::new().map_err(system)?;
     let mut server = embed::open(plan).map_err(not_open)?;
     server.problems().iter().for_each(|problem| output.warn(problem));
-    let mut link = Link::new(server.connect().map_err(system)?, signals);
+    let mut link = ServerConnection::new(server.connect().map_err(system)?, signals);
     *running = Some(Running::start(server).map_err(system)?);
     let Some(prompt) = prompt else {
         return manage(link, output, &asked.session, &workspace);
@@ -91,21 +91,26 @@ fn is_about_sessions(session: &SessionOptions) -> bool {
     session.list || session.delete.is_some()
 }
 
-fn sessions(link: &mut Link, workspace: &Path) -> Result<Vec<ListedSession>, Failure> {
-    sessions::of_workspace(&link.ask(Ask::Briefs)?, workspace).ok_or_else(ended)
+fn sessions(link: &mut ServerConnection, workspace: &Path) -> Result<Vec<ListedSession>, Failure> {
+    sessions::of_workspace(&link.ask(ServerCall::Briefs)?, workspace).ok_or_else(ended)
 }
 
-fn find(link: &mut Link, which: &str, workspace: &Path) -> Result<TaskId, Failure> {
-    sessions::find(&sessions(link, workspace)?, which).map_err(|why| Kind::Input.failure(why))
+fn find(link: &mut ServerConnection, which: &str, workspace: &Path) -> Result<TaskId, Failure> {
+    sessions::find(&sessions(link, workspace)?, which).map_err(|why| FailureKind::Input.failure(why))
 }
 
-fn manage(mut link: Link, output: &mut Output, session: &SessionOptions, workspace: &Path) -> Result<(), Failure> {
+fn manage(
+    mut link: ServerConnection,
+    output: &mut Output,
+    session: &SessionOptions,
+    workspace: &Path,
+) -> Result<(), Failure> {
     if let Some(which) = &session.delete {
         let task = find(&mut link, which, workspace)?;
         // Loads it, which fails while another process has it.
-        link.ask(Ask::Watch { task: task.clone(), after: None })?;
-        link.ask(Ask::Unwatch { task: task.clone() })?;
-        link.ask(Ask::Delete { task: task.clone() })?;
+        link.ask(ServerCall::Watch { task: task.clone(), after: None })?;
+        link.ask(ServerCall::Unwatch { task: task.clone() })?;
+        link.ask(ServerCall::Delete { task: task.clone() })?;
         output.print(&format!("Session {task} is deleted.\n"));
     }
     if session.list {
@@ -147,8 +152,8 @@ fn log_file(asked: &Settings, env: &Env) -> Option<File> {
 
 fn not_open(error: OpenError) -> Failure {
     let kind = match error {
-        OpenError::Plan(_) | OpenError::State(_) | OpenError::Listen(_) => Kind::Config,
-        OpenError::Children(_) | OpenError::System(..) => Kind::Api,
+        OpenError::Plan(_) | OpenError::State(_) | OpenError::Listen(_) => FailureKind::Config,
+        OpenError::Children(_) | OpenError::System(..) => FailureKind::Api,
     };
     kind.failure(error.to_string())
 }
@@ -159,18 +164,18 @@ fn prompt(session: &SessionOptions) -> Result<String, Failure> {
     let mut piped = Vec::new();
     if stdin_has_content() {
         let read = io::stdin().take(STDIN_BYTES as u64 + 1).read_to_end(&mut piped);
-        read.map_err(|e| Kind::Input.failure(format!("Standard input cannot be read: {e}")))?;
+        read.map_err(|e| FailureKind::Input.failure(format!("Standard input cannot be read: {e}")))?;
     }
     if piped.len() > STDIN_BYTES {
         let most = STDIN_BYTES / 1024 / 1024;
-        return Err(Kind::Input.failure(format!(
+        return Err(FailureKind::Input.failure(format!(
             "Standard input is longer than {most} MiB. Write it into a file of the workspace and name that in the prompt: @FILE"
         )));
     }
     let piped = String::from_utf8_lossy(&piped);
     match (piped.trim_end(), given) {
         (piped, given) if piped.trim().is_empty() && given.trim().is_empty() => {
-            Err(Kind::Input.failure("There is no prompt. Give one with -p TEXT, or on standard input."))
+            Err(FailureKind::Input.failure("There is no prompt. Give one with -p TEXT, or on standard input."))
         }
         (piped, given) if piped.trim().is_empty() => Ok(given.to_owned()),
         (piped, given) if given.trim().is_empty() => Ok(piped.to_owned()),
@@ -187,7 +192,7 @@ struct Resumed {
 
 /// Has the prompt answered by a task that nobody else knows.
 struct Conversation<'a> {
-    link: Link,
+    link: ServerConnection,
     output: &'a mut Output,
     scene: Scene,
     task: TaskId,
@@ -200,30 +205,35 @@ struct Conversation<'a> {
     stopped: Option<Failure>,
 }
 
-fn converse(mut link: Link, output: &mut Output, prompt: String, resumed: Option<Resumed>) -> Result<(), Failure> {
-    let about: About = serde_json::from_value(link.ask(Ask::About)?).unwrap_or_default();
+fn converse(
+    mut link: ServerConnection,
+    output: &mut Output,
+    prompt: String,
+    resumed: Option<Resumed>,
+) -> Result<(), Failure> {
+    let about: About = serde_json::from_value(link.ask(ServerCall::About)?).unwrap_or_default();
     let mut task = match resumed {
-        None => task_id(&link.ask(Ask::Session(Session::New))?)?,
+        None => task_id(&link.ask(ServerCall::Session(SessionChoice::New))?)?,
         Some(Resumed { task, mode, model }) => {
             let refused = |failure: Failure| {
-                Kind::Api.failure(format!("Session {task} cannot be continued here: {}", failure.message))
+                FailureKind::Api.failure(format!("Session {task} cannot be continued here: {}", failure.message))
             };
-            link.ask(Ask::Session(Session::Task(task.clone()))).map_err(refused)?;
-            link.ask(Ask::Tune { task: task.clone(), mode: Some(mode), model }).map_err(refused)?;
+            link.ask(ServerCall::Session(SessionChoice::Task(task.clone()))).map_err(refused)?;
+            link.ask(ServerCall::Tune { task: task.clone(), mode: Some(mode), model }).map_err(refused)?;
             task
         }
     };
     let key = match is_command(&about, &prompt) {
         true => {
-            let done = link.ask(Ask::Execute { task, text: prompt.clone() })?;
+            let done = link.ask(ServerCall::Execute { task, text: prompt.clone() })?;
             task = task_id(&done["taskId"])?;
             None
         }
         false => Some(sys::entropy().uuid()),
     };
-    link.send(Ask::Watch { task: task.clone(), after: None });
+    link.send(ServerCall::Watch { task: task.clone(), after: None });
     if let Some(key) = key.clone() {
-        link.send(Ask::Say { task: Some(task.clone()), text: prompt.clone(), key, steer: false });
+        link.send(ServerCall::Say { task: Some(task.clone()), text: prompt.clone(), key, steer: false });
     }
     Conversation { link, output, scene: Scene::default(), task, prompt, key, turn: None, stopped: None }.run()
 }
@@ -242,19 +252,22 @@ impl Conversation<'_> {
     fn run(mut self) -> Result<(), Failure> {
         loop {
             match self.link.next() {
-                Arrival::Incoming(Incoming::Record(task, record)) if task == self.task => {
+                ConnectionEvent::Incoming(Incoming::Record(task, record)) if task == self.task => {
                     if let Some(outcome) = self.take(&record) {
                         return self.stopped.map_or(outcome, Err);
                     }
                 }
-                Arrival::Incoming(Incoming::Reply(Ask::Watch { .. } | Ask::Say { .. }, Err((reason, message)))) => {
-                    return Err(Failure::of_call(&reason, message, Kind::Api));
+                ConnectionEvent::Incoming(Incoming::Reply(
+                    ServerCall::Watch { .. } | ServerCall::Say { .. },
+                    Err((reason, message)),
+                )) => {
+                    return Err(Failure::of_call(&reason, message, FailureKind::Api));
                 }
                 // The journal cannot be written, most likely because the disk is full. A server would wait; a script must not.
-                Arrival::Incoming(Incoming::Problem(message)) => return Err(Kind::Tool.failure(message)),
-                Arrival::Incoming(_) => {}
-                Arrival::Signal(signal) => self.stop(stopped(signal)),
-                Arrival::Closed => return Err(ended()),
+                ConnectionEvent::Incoming(Incoming::Problem(message)) => return Err(FailureKind::Tool.failure(message)),
+                ConnectionEvent::Incoming(_) => {}
+                ConnectionEvent::Signal(signal) => self.stop(stopped(signal)),
+                ConnectionEvent::Closed => return Err(ended()),
             }
             if self.output.is_closed() && self.stopped.is_none() {
                 self.stop(stopped(Signal::Terminate));
@@ -265,7 +278,7 @@ impl Conversation<'_> {
     /// The turn ends at once, and with it the run.
     fn stop(&mut self, why: Failure) {
         self.stopped.get_or_insert(why);
-        self.link.send(Ask::Abort { task: self.task.clone() });
+        self.link.send(ServerCall::Abort { task: self.task.clone() });
     }
 
     /// Takes a record of the task; those before the prompt are history. Returns how the run ended.
@@ -289,7 +302,7 @@ impl Conversation<'_> {
                 if let Ending::Error { error } = ending.as_ref()
                     && error.kind == ErrorKind::NoSpaceLeft
                 {
-                    self.stop(Kind::Tool.failure(&error.message));
+                    self.stop(FailureKind::Tool.failure(&error.message));
                 }
             }
             Event::TurnBegan { .. } => {
@@ -309,7 +322,7 @@ impl Conversation<'_> {
     fn refuse(&mut self, call: CallId) {
         let task = self.task.clone();
         let choice = Choice::Cancel;
-        self.link.send(Ask::Answer { task, call, choice, edited: None, answers: None, seen: None });
+        self.link.send(ServerCall::Answer { task, call, choice, edited: None, answers: None, seen: None });
     }
 
     fn ended(&mut self, end: &End, at: u64) -> Result<(), Failure> {
@@ -320,9 +333,9 @@ impl Conversation<'_> {
                 self.output.respond(text);
                 Ok(())
             }
-            End::NeedsAuth(text) => Err(Kind::Authentication.failure(text)),
+            End::NeedsAuth(text) => Err(FailureKind::Authentication.failure(text)),
             End::Failed(text) => Err(Failure::of_turn(text, self.output.broken_streams())),
-            End::Interrupted(text) => Err(Kind::Cancelled.failure(text)),
+            End::Interrupted(text) => Err(FailureKind::Cancelled.failure(text)),
         }
     }
 
@@ -332,7 +345,7 @@ impl Conversation<'_> {
             Final::Completed if text.is_empty() => Ok(()),
             Final::Completed => self.ended(&End::Asked(text.to_owned()), at),
             Final::Failed | Final::Rejected => self.ended(&End::Failed(text.to_owned()), at),
-            Final::Canceled => Err(Kind::Cancelled.failure(text)),
+            Final::Canceled => Err(FailureKind::Cancelled.failure(text)),
         }
     }
 }

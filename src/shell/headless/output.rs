@@ -1,8 +1,8 @@
 //! What a run prints, in each format. The text of the model goes to standard output as it comes; notices go to standard error as text,
 //! and into the objects of the other two formats.
 
+use super::escape_filter::EscapeFilter;
 use super::failure::Failure;
-use super::plain::Plain;
 use super::stats::{Stats, Summary};
 use crate::base::clock::rfc3339;
 use crate::base::id::{CallId, TaskId};
@@ -22,7 +22,7 @@ use std::process::ExitCode;
 pub struct Output {
     format: OutputFormat,
     /// None: control characters are printed as they are.
-    plain: Option<Plain>,
+    plain: Option<EscapeFilter>,
     began_at: u64,
     session: Option<TaskId>,
     warnings: Vec<String>,
@@ -100,7 +100,7 @@ struct Ended<'a> {
 
 /// The one object of `json`.
 #[derive(Serialize)]
-struct Whole<'a> {
+struct JsonResult<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     session_id: Option<&'a TaskId>,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -117,7 +117,7 @@ impl Output {
     pub fn new(session: &SessionOptions) -> Output {
         Output {
             format: session.output,
-            plain: (!session.raw_output).then(Plain::default),
+            plain: (!session.raw_output).then(EscapeFilter::default),
             began_at: sys::unix_ms(),
             session: None,
             warnings: Vec::new(),
@@ -246,13 +246,13 @@ impl Output {
     /// The next answer begins on a line of its own.
     fn end_answer(&mut self) {
         self.has_spoken = false;
-        self.plain = self.plain.take().map(|_| Plain::default());
+        self.plain = self.plain.take().map(|_| EscapeFilter::default());
         self.printed = self.printed.map(|breaks| breaks.max(1));
     }
 
     /// Sets what `json` prints as the response.
     pub fn respond(&mut self, text: &str) {
-        self.response = if self.plain.is_some() { Plain::default().take(text) } else { text.to_owned() };
+        self.response = if self.plain.is_some() { EscapeFilter::default().take(text) } else { text.to_owned() };
     }
 
     fn call_ended(&mut self, id: &CallId, ending: &Ending, scene: &Scene, at: u64) {
@@ -314,11 +314,11 @@ impl Output {
         let whole = match failure {
             None => {
                 let (response, stats, warnings) = (self.response.as_str(), Some(&self.stats), &self.warnings[..]);
-                Whole { session_id, response, stats, error: None, warnings }
+                JsonResult { session_id, response, stats, error: None, warnings }
             }
             Some(Failure { kind, message }) => {
                 let error = Fault { r#type: kind.word(), message, code: Some(kind.exit_status()) };
-                Whole { session_id, response: "", stats: None, error: Some(error), warnings: &[] }
+                JsonResult { session_id, response: "", stats: None, error: Some(error), warnings: &[] }
             }
         };
         let text = serde_json::to_string_pretty(&whole).expect("plain values are JSON");

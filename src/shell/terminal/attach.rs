@@ -10,15 +10,15 @@ use crate::shell::event_loop::sys::{self, Clock};
 use crate::shell::start::assemble::lookup;
 use crate::shell::start::workspace_settings::Env;
 use crate::shell::terminal::connection::websocket::WebSocketLink;
-use crate::shell::terminal::driver::{Driver, Left, Parts};
+use crate::shell::terminal::driver::{Driver, DriverParts, LoopEnd};
 use crate::shell::terminal::editor;
-use crate::shell::terminal::files::Files;
+use crate::shell::terminal::prompt_files::PromptFiles;
 use crate::shell::terminal::setup::setup;
-use crate::shell::terminal::signals::Signals;
+use crate::shell::terminal::signals::TerminalSignals;
 use crate::shell::terminal::tty::{self, Tty};
 use crate::task::message::Source;
 use crate::ui::Setup;
-use crate::ui::client::Session;
+use crate::ui::client::SessionChoice;
 use crate::ui::output::block::Viewer;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
@@ -45,7 +45,7 @@ pub fn run(attach: &Attach, flags: &[Flag], environment: Vec<(OsString, OsString
         server: place.name,
         branch: String::new(),
         task: attach.task.as_deref().map(Into::into),
-        begin: Session::Present,
+        begin: SessionChoice::Current,
         attached: true,
         ..setup
     })
@@ -59,14 +59,14 @@ fn show(
     change: impl FnOnce(Setup) -> Setup,
 ) -> Result<Ended, ClientError> {
     let tty = Tty::open().map_err(failure("the terminal cannot be opened"))?;
-    let mut signals = Signals::new().map_err(failure("signals cannot be watched"))?;
+    let mut signals = TerminalSignals::new().map_err(failure("signals cannot be watched"))?;
     signals.watch(tty.saved()).map_err(failure("no thread can be started"))?;
     tty::restore_on_panic(tty.saved(), Log::off());
     let mut setup = change(setup(settings, Path::new("/"), env.as_ref()));
     // The prompts to a server, whichever directory it works in.
-    let mut files = Files::open(state, Path::new(&setup.server));
+    let mut files = PromptFiles::open(state, Path::new(&setup.server));
     (setup.history, setup.draft) = (files.history(), files.draft());
-    let parts = Parts {
+    let parts = DriverParts {
         tty: &tty,
         signals: &mut signals,
         link: Some(&mut link),
@@ -77,9 +77,9 @@ fn show(
         clock: Clock::start(),
     };
     match Driver::new(parts, setup).run().map_err(failure("the terminal cannot be waited for"))? {
-        Left::Quit | Left::Trust(_) | Left::HungUp => Ok(Ended::Stopped),
-        Left::Signal(signal) => Ok(Ended::Signal(signal)),
+        LoopEnd::Quit | LoopEnd::Trust(_) | LoopEnd::HungUp => Ok(Ended::Stopped),
+        LoopEnd::Signal(signal) => Ok(Ended::Signal(signal)),
         // Only a credential that is not valid any more ends the attempts to connect.
-        Left::Closed(why) => Err(ClientError::Refused(why)),
+        LoopEnd::Closed(why) => Err(ClientError::Refused(why)),
     }
 }

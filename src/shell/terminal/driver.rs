@@ -5,15 +5,15 @@ use crate::base::clock::Now;
 use crate::limits::ui::{ESCAPE_MS, STOP_MS, TERMINAL_READ_BYTES, TYPED_LINE_BYTES};
 use crate::shell::event_loop::signals::Signal as EndSignal;
 use crate::shell::event_loop::sys::Clock;
-use crate::shell::terminal::connection::link::{Arrival, Link};
+use crate::shell::terminal::connection::link::{Link, LinkEvent};
 use crate::shell::terminal::editor::{Editor, Progress};
-use crate::shell::terminal::files::Files;
 use crate::shell::terminal::log_file::LogFile;
-use crate::shell::terminal::output::Output;
-use crate::shell::terminal::signals::{Notice, Signals};
+use crate::shell::terminal::prompt_files::PromptFiles;
+use crate::shell::terminal::signals::{SignalNotice, TerminalSignals};
 use crate::shell::terminal::tty::Tty;
+use crate::shell::terminal::write_buffer::WriteBuffer;
 use crate::ui::app::Ui;
-use crate::ui::{Act, Input, Setup, TrustChoice, output::screen};
+use crate::ui::{Input, Setup, TrustChoice, UiEffect, output::screen};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Signal, kill_current_process_group};
@@ -25,7 +25,7 @@ use std::time::Duration;
 
 /// Why the loop has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum LoopEnd {
     Quit,
     /// The question about the folder was answered.
     Trust(TrustChoice),
@@ -37,12 +37,12 @@ pub enum Left {
 }
 
 /// What a session in a terminal is made of.
-pub struct Parts<'a> {
+pub struct DriverParts<'a> {
     pub tty: &'a Tty,
-    pub signals: &'a mut Signals,
+    pub signals: &'a mut TerminalSignals,
     /// None while only the question about the folder is asked.
     pub link: Option<&'a mut dyn Link>,
-    pub files: Option<&'a mut Files>,
+    pub files: Option<&'a mut PromptFiles>,
     pub log: Option<&'a mut LogFile>,
     /// Keeps an answer about the folder that is given later on.
     pub trust: Option<&'a dyn Fn(TrustChoice) -> Result<(), String>>,
@@ -63,27 +63,27 @@ struct Ready {
 }
 
 pub struct Driver<'a> {
-    parts: Parts<'a>,
+    parts: DriverParts<'a>,
     ui: Ui,
     is_linear: bool,
-    output: Output,
+    output: WriteBuffer,
     /// What was typed of a line, in linear mode.
     line: Vec<u8>,
     /// When keys are to be looked at again while the terminal takes nothing.
     keys_due: Option<u64>,
     /// The program that has the terminal.
     editor: Option<Editor>,
-    left: Option<Left>,
+    left: Option<LoopEnd>,
 }
 
 impl<'a> Driver<'a> {
-    pub fn new(parts: Parts<'a>, setup: Setup) -> Driver<'a> {
+    pub fn new(parts: DriverParts<'a>, setup: Setup) -> Driver<'a> {
         let is_linear = setup.linear;
         Driver {
             ui: Ui::new(setup, parts.tty.size(), parts.clock.now()),
             parts,
             is_linear,
-            output: Output::default(),
+            output: WriteBuffer::default(),
             line: Vec::new(),
             keys_due: None,
             editor: None,
@@ -92,7 +92,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Runs until the user quits, a signal comes, or the terminal or the server is gone. The terminal is then as it was found.
-    pub fn run(mut self) -> io::Result<Left> {
+    pub fn run(mut self) -> io::Result<LoopEnd> {
         self.take_terminal()?;
         let left = loop {
             if let Some(left) = self.left.take() {
@@ -159,7 +159,7 @@ impl<'a> Driver<'a> {
 
     fn hang_up(&mut self) {
         self.output.clear();
-        self.left = Some(Left::HungUp);
+        self.left = Some(LoopEnd::HungUp);
     }
 
     /// How long nothing has to be done. None: until something happens.
@@ -237,13 +237,13 @@ impl<'a> Driver<'a> {
         let mut went_on = false;
         for notice in self.parts.signals.take() {
             match notice {
-                Notice::Resized => self.tell(Input::Resized(self.parts.tty.size())),
-                Notice::Continued if self.editor.is_some() => {}
-                Notice::Continued => {
+                SignalNotice::Resized => self.tell(Input::Resized(self.parts.tty.size())),
+                SignalNotice::Continued if self.editor.is_some() => {}
+                SignalNotice::Continued => {
                     went_on = true;
                     self.resume(None);
                 }
-                Notice::End(signal) => self.left = Some(Left::Signal(signal)),
+                SignalNotice::End(signal) => self.left = Some(LoopEnd::Signal(signal)),
             }
         }
         went_on
@@ -262,7 +262,7 @@ impl<'a> Driver<'a> {
         while room > 0 && self.left.is_none() && self.editor.as_ref().is_none_or(Editor::is_asked) {
             match self.parts.tty.read(&mut buffer) {
                 // Ctrl-D ends lines; without lines only a dead terminal has an end.
-                Ok([]) if self.is_linear => self.left = Some(Left::Quit),
+                Ok([]) if self.is_linear => self.left = Some(LoopEnd::Quit),
                 Ok([]) => self.hang_up(),
                 Ok(bytes) => {
                     room = room.saturating_sub(bytes.len());
@@ -304,11 +304,11 @@ impl<'a> Driver<'a> {
         let arrivals = self.parts.link.as_mut().map(|link| link.advance(now));
         for arrival in arrivals.into_iter().flatten() {
             match arrival {
-                Arrival::Connected => self.tell(Input::Connected),
-                Arrival::Frame(frame) => self.tell(Input::Frame(&frame)),
-                Arrival::Lost { retry_at } => self.tell(Input::Lost { retry_at }),
-                Arrival::Closed(why) => {
-                    self.left.get_or_insert(Left::Closed(why));
+                LinkEvent::Connected => self.tell(Input::Connected),
+                LinkEvent::Frame(frame) => self.tell(Input::Frame(&frame)),
+                LinkEvent::Lost { retry_at } => self.tell(Input::Lost { retry_at }),
+                LinkEvent::Closed(why) => {
+                    self.left.get_or_insert(LoopEnd::Closed(why));
                 }
             }
         }
@@ -321,24 +321,24 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn perform(&mut self, act: Act) {
+    fn perform(&mut self, act: UiEffect) {
         match (act, &mut self.parts.files) {
-            (Act::Send(frame), _) => {
+            (UiEffect::Send(frame), _) => {
                 if let Some(link) = &mut self.parts.link {
                     link.send(&frame);
                 }
             }
-            (Act::Remember(text), Some(files)) => files.remember(&text),
-            (Act::KeepDraft(text), Some(files)) => files.keep_draft(text),
-            (Act::Remember(_) | Act::KeepDraft(_), None) => {}
-            (Act::Edit { text, name }, _) => self.edit(&text, &name),
-            (Act::Suspend, _) => self.suspend(),
-            (Act::Trust(choice), _) => match self.parts.trust.map(|keep| keep(choice)) {
-                None => self.left = Some(Left::Trust(choice)),
+            (UiEffect::Remember(text), Some(files)) => files.remember(&text),
+            (UiEffect::KeepDraft(text), Some(files)) => files.keep_draft(text),
+            (UiEffect::Remember(_) | UiEffect::KeepDraft(_), None) => {}
+            (UiEffect::Edit { text, name }, _) => self.edit(&text, &name),
+            (UiEffect::Suspend, _) => self.suspend(),
+            (UiEffect::Trust(choice), _) => match self.parts.trust.map(|keep| keep(choice)) {
+                None => self.left = Some(LoopEnd::Trust(choice)),
                 Some(Ok(())) => self.tell(Input::Resumed(Some("Kept; it counts from the next start on".into()))),
                 Some(Err(why)) => self.tell(Input::Resumed(Some(why))),
             },
-            (Act::Quit, _) => self.left = Some(Left::Quit),
+            (UiEffect::Quit, _) => self.left = Some(LoopEnd::Quit),
         }
     }
 
@@ -414,12 +414,12 @@ impl<'a> Driver<'a> {
     }
 
     /// The end: the live region goes away, some lines stay, and the terminal is as it was.
-    fn leave(&mut self, left: &Left) {
+    fn leave(&mut self, left: &LoopEnd) {
         if let Some(files) = &mut self.parts.files {
             files.store_draft(0);
         }
         let had_editor = self.editor.take().is_some();
-        if *left == Left::HungUp {
+        if *left == LoopEnd::HungUp {
             return;
         }
         self.output.push(&self.ui.farewell());

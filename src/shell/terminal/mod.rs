@@ -4,10 +4,9 @@ pub mod attach;
 pub mod connection;
 pub mod driver;
 pub mod editor;
-pub mod files;
 mod log_file;
-mod output;
 pub mod probe;
+pub mod prompt_files;
 #[cfg(test)]
 mod race;
 pub mod session;
@@ -15,3 +14,4 @@ pub mod setup;
 pub mod signals;
 mod trust;
 pub mod tty;
+mod write_buffer;

@@ -9,7 +9,7 @@ use crate::ui::app::Ui;
 use crate::ui::format::style::{Colours, Style};
 use crate::ui::output::block::Viewer;
 use crate::ui::output::paint::Size;
-use crate::ui::{Act, Input, Notify, Setup};
+use crate::ui::{Input, Notify, Setup, UiEffect};
 use serde_json::{Value, json};
 
 /// A terminal, its connection, and the lines that it has not read yet.
@@ -38,7 +38,7 @@ impl Terminal {
 
     fn take(&mut self, test: &mut TestCore, input: Input) {
         for act in self.ui.take(input, test.now) {
-            if let Act::Send(frame) = act {
+            if let UiEffect::Send(frame) = act {
                 send(test, self.conn, &frame);
             }
         }

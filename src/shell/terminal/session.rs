@@ -17,12 +17,12 @@ use crate::shell::start::running::Running;
 use crate::shell::start::sessions;
 use crate::shell::start::workspace_settings::{Env, SettingsReader};
 use crate::shell::terminal::connection::in_process::InProcess;
-use crate::shell::terminal::driver::{Driver, Left, Parts};
+use crate::shell::terminal::driver::{Driver, DriverParts, LoopEnd};
 use crate::shell::terminal::editor;
-use crate::shell::terminal::files::Files;
 use crate::shell::terminal::log_file::LogFile;
+use crate::shell::terminal::prompt_files::PromptFiles;
 use crate::shell::terminal::setup::setup;
-use crate::shell::terminal::signals::{Notice, Signals};
+use crate::shell::terminal::signals::{SignalNotice, TerminalSignals};
 use crate::shell::terminal::trust;
 use crate::shell::terminal::tty::{self, Tty};
 use crate::shell::workers::slash_commands::Commands;
@@ -51,7 +51,7 @@ pub fn run(flags: &[Flag], environment: Vec<(OsString, OsString)>, commands: Com
     let env = lookup(environment.clone());
     let settings = without_files(flags, &env).map_err(SessionError::Configuration)?;
     let tty = Tty::open().map_err(failure("the terminal cannot be opened"))?;
-    let signals = Signals::new().map_err(failure("signals cannot be watched"))?;
+    let signals = TerminalSignals::new().map_err(failure("signals cannot be watched"))?;
     signals.watch(tty.saved()).map_err(failure("no thread can be started"))?;
     let (log, log_write) = LogFile::new().map_err(failure("there is no log"))?;
     let mut session = Session { tty, signals, log, env, clock: Clock::start() };
@@ -76,7 +76,7 @@ struct Folder {
 
 struct Session {
     tty: Tty,
-    signals: Signals,
+    signals: TerminalSignals,
     log: LogFile,
     env: Env,
     clock: Clock,
@@ -99,7 +99,7 @@ impl Session {
         }
         let question = trust::question(&folder.path, folder.paths.home.as_deref(), &Limits::default());
         let setup = Setup { trust: Some(question), ..setup(settings, &folder.path, self.env.as_ref()) };
-        let parts = Parts {
+        let parts = DriverParts {
             tty: &self.tty,
             signals: &mut self.signals,
             link: None,
@@ -110,14 +110,14 @@ impl Session {
             clock: self.clock,
         };
         match Driver::new(parts, setup).run().map_err(failure(NO_WAIT))? {
-            Left::Trust(choice) => {
+            LoopEnd::Trust(choice) => {
                 if let Err(why) = trust::keep(&folder.path, choice, &folder.paths, &Limits::default()) {
                     return Err(SessionError::Configuration(why));
                 }
                 Ok(None)
             }
-            Left::Signal(signal) => Ok(Some(Ended::Signal(signal))),
-            Left::Quit | Left::HungUp | Left::Closed(_) => Ok(Some(Ended::Stopped)),
+            LoopEnd::Signal(signal) => Ok(Some(Ended::Signal(signal))),
+            LoopEnd::Quit | LoopEnd::HungUp | LoopEnd::Closed(_) => Ok(Some(Ended::Stopped)),
         }
     }
 
@@ -125,7 +125,7 @@ impl Session {
     fn show(mut self, plan: Plan, greeting: Vec<String>, folder: &Folder) -> Result<Ended, SessionError> {
         self.log.store_in(&plan.state);
         tty::restore_on_panic(self.tty.saved(), plan.log.clone());
-        let mut files = Files::open(&plan.state, &plan.workspace);
+        let mut files = PromptFiles::open(&plan.state, &plan.workspace);
         let mut setup = setup(&plan.settings, &plan.workspace, self.env.as_ref());
         (setup.history, setup.draft) = (files.history(), files.draft());
         let (options, reach) = (plan.settings.session.clone(), plan.reach);
@@ -146,15 +146,15 @@ impl Session {
             let sessions = sessions::list(stream, &folder.path).map_err(failure(NO_CONNECTION))?;
             let task = sessions::find(&sessions, &which);
             let task = task.map_err(|why| SessionError::Configuration(format!("--resume: {why}")))?;
-            setup.begin = client::Session::Task(task);
+            setup.begin = client::SessionChoice::Task(task);
         }
         let left = self.drive(setup, &mut link, &mut files, folder);
         drop(link);
-        let is_gone = matches!(left, Ok(Left::HungUp | Left::Signal(Signal::Hangup)));
+        let is_gone = matches!(left, Ok(LoopEnd::HungUp | LoopEnd::Signal(Signal::Hangup)));
         let serves_on = is_gone && options.on_hangup == OnHangup::Serve && reach == Reach::Machine;
         if serves_on {
             self.serve_on();
-        } else if is_gone || !matches!(left, Ok(Left::Signal(_))) {
+        } else if is_gone || !matches!(left, Ok(LoopEnd::Signal(_))) {
             // A signal that asked for the end was counted as the first one already.
             self.signals.is_ending();
         }
@@ -162,15 +162,21 @@ impl Session {
         self.log.take();
         served?;
         match left.map_err(failure(NO_WAIT))? {
-            Left::Quit | Left::Trust(_) | Left::HungUp => Ok(Ended::Stopped),
-            Left::Signal(signal) => Ok(Ended::Signal(signal)),
-            Left::Closed(why) => Err(SessionError::Failure(why)),
+            LoopEnd::Quit | LoopEnd::Trust(_) | LoopEnd::HungUp => Ok(Ended::Stopped),
+            LoopEnd::Signal(signal) => Ok(Ended::Signal(signal)),
+            LoopEnd::Closed(why) => Err(SessionError::Failure(why)),
         }
     }
 
-    fn drive(&mut self, setup: Setup, link: &mut InProcess, files: &mut Files, folder: &Folder) -> io::Result<Left> {
+    fn drive(
+        &mut self,
+        setup: Setup,
+        link: &mut InProcess,
+        files: &mut PromptFiles,
+        folder: &Folder,
+    ) -> io::Result<LoopEnd> {
         let keep = |choice: TrustChoice| trust::keep(&folder.path, choice, &folder.paths, &Limits::default());
-        let parts = Parts {
+        let parts = DriverParts {
             tty: &self.tty,
             signals: &mut self.signals,
             link: Some(link),
@@ -192,7 +198,8 @@ impl Session {
             ];
             let _ = poll(&mut fds, None);
             self.log.take();
-            let is_end = |notice: &Notice| matches!(notice, Notice::End(Signal::Terminate | Signal::Interrupt));
+            let is_end =
+                |notice: &SignalNotice| matches!(notice, SignalNotice::End(Signal::Terminate | Signal::Interrupt));
             if self.signals.take().iter().any(is_end) {
                 return;
             }

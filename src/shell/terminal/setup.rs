@@ -4,7 +4,7 @@ use crate::config::settings::Settings;
 use crate::shell::event_loop::sys;
 use crate::shell::terminal::editor;
 use crate::task::message::Source;
-use crate::ui::client::Session;
+use crate::ui::client::SessionChoice;
 use crate::ui::format::style::{Style, Theme};
 use crate::ui::output::block::Viewer;
 use crate::ui::{Notify, Setup, Thoughts};
@@ -24,7 +24,7 @@ pub fn setup(settings: &Settings, workspace: &Path, env: &dyn Fn(&str) -> Option
     let viewer = Viewer { me, workspace: workspace.display().to_string(), home: variable("HOME") };
     Setup {
         branch: branch(workspace).unwrap_or_default(),
-        begin: Session::New,
+        begin: SessionChoice::New,
         thoughts: Thoughts::from_word(ui.thoughts).unwrap_or_default(),
         notify: Notify::from_word(ui.notify).unwrap_or_default(),
         editor: editor::name(&editor::command(env)).to_owned(),

@@ -4,7 +4,7 @@
 //! cannot do.
 
 use crate::shell::event_loop::signals::Signal;
-use crate::shell::terminal::tty::Saved;
+use crate::shell::terminal::tty::SavedTerminal;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::{flag, low_level};
 use std::io::{self, Read};
@@ -15,31 +15,31 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notice {
+pub enum SignalNotice {
     Resized,
     /// The process goes on after it was stopped.
     Continued,
     End(Signal),
 }
 
-const NOTICES: [(i32, Notice); 5] = [
-    (SIGWINCH, Notice::Resized),
-    (SIGCONT, Notice::Continued),
-    (SIGINT, Notice::End(Signal::Interrupt)),
-    (SIGTERM, Notice::End(Signal::Terminate)),
-    (SIGHUP, Notice::End(Signal::Hangup)),
+const NOTICES: [(i32, SignalNotice); 5] = [
+    (SIGWINCH, SignalNotice::Resized),
+    (SIGCONT, SignalNotice::Continued),
+    (SIGINT, SignalNotice::End(Signal::Interrupt)),
+    (SIGTERM, SignalNotice::End(Signal::Terminate)),
+    (SIGHUP, SignalNotice::End(Signal::Hangup)),
 ];
 
 /// Made once, and kept until the process ends.
-pub struct Signals {
+pub struct TerminalSignals {
     socket: UnixStream,
     arrived: [Arc<AtomicBool>; NOTICES.len()],
-    insisting: Insisting,
+    end_requests: EndRequests,
 }
 
 /// What the thread that counts requests to end has to know.
 #[derive(Clone, Default)]
-struct Insisting {
+struct EndRequests {
     /// The signal that came last.
     last: Arc<AtomicUsize>,
     /// An end was asked for already: the next request ends the process.
@@ -48,14 +48,14 @@ struct Insisting {
     lent: Arc<AtomicBool>,
 }
 
-impl Signals {
-    pub fn new() -> io::Result<Signals> {
+impl TerminalSignals {
+    pub fn new() -> io::Result<TerminalSignals> {
         let (socket, write) = UnixStream::pair()?;
         socket.set_nonblocking(true)?;
-        let signals = Signals {
+        let signals = TerminalSignals {
             socket,
             arrived: NOTICES.map(|_| Arc::new(AtomicBool::new(false))),
-            insisting: Insisting::default(),
+            end_requests: EndRequests::default(),
         };
         for ((number, _), arrived) in NOTICES.into_iter().zip(&signals.arrived) {
             flag::register(number, arrived.clone())?;
@@ -65,21 +65,21 @@ impl Signals {
     }
 
     /// Starts the thread that restores the terminal and ends the process on the second INT or TERM, also if everything else is stuck.
-    pub fn watch(&self, saved: Arc<Saved>) -> io::Result<()> {
+    pub fn watch(&self, saved: Arc<SavedTerminal>) -> io::Result<()> {
         let (mut read, write) = UnixStream::pair()?;
-        let insisting = self.insisting.clone();
+        let end_requests = self.end_requests.clone();
         for number in [SIGINT, SIGTERM] {
-            flag::register_usize(number, insisting.last.clone(), number as usize)?;
+            flag::register_usize(number, end_requests.last.clone(), number as usize)?;
             low_level::pipe::register(number, write.try_clone()?)?;
         }
         let watch = move || {
             let mut byte = [0];
             while read.read_exact(&mut byte).is_ok() {
-                let number = insisting.last.load(Ordering::Acquire) as i32;
-                if number == SIGINT && insisting.lent.load(Ordering::Acquire) {
+                let number = end_requests.last.load(Ordering::Acquire) as i32;
+                if number == SIGINT && end_requests.lent.load(Ordering::Acquire) {
                     continue;
                 }
-                if insisting.ending.swap(true, Ordering::AcqRel) {
+                if end_requests.ending.swap(true, Ordering::AcqRel) {
                     saved.restore();
                     std::process::exit(128 + number);
                 }
@@ -91,26 +91,26 @@ impl Signals {
 
     /// The session ends without INT or TERM: from now on one of them ends the process at once.
     pub fn is_ending(&self) {
-        self.insisting.ending.store(true, Ordering::Release);
+        self.end_requests.ending.store(true, Ordering::Release);
     }
 
     /// Whether another program has the terminal.
     pub fn set_lent(&self, lent: bool) {
-        self.insisting.lent.store(lent, Ordering::Release);
+        self.end_requests.lent.store(lent, Ordering::Release);
     }
 
     /// What has arrived since the last call, each once. Empties the socket.
-    pub fn take(&mut self) -> Vec<Notice> {
+    pub fn take(&mut self) -> Vec<SignalNotice> {
         let mut bytes = [0; 64];
         while matches!(self.socket.read(&mut bytes), Ok(1..)) {}
-        let lent = self.insisting.lent.load(Ordering::Acquire);
+        let lent = self.end_requests.lent.load(Ordering::Acquire);
         let arrived = NOTICES.into_iter().zip(&self.arrived);
         let arrived = arrived.filter(|(_, flag)| flag.swap(false, Ordering::AcqRel)).map(|((_, notice), _)| notice);
-        arrived.filter(|notice| !(lent && *notice == Notice::End(Signal::Interrupt))).collect()
+        arrived.filter(|notice| !(lent && *notice == SignalNotice::End(Signal::Interrupt))).collect()
     }
 }
 
-impl AsFd for Signals {
+impl AsFd for TerminalSignals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -21,11 +21,11 @@ const DEVICE: &str = "/dev/tty";
 
 pub struct Tty {
     device: OwnedFd,
-    saved: Arc<Saved>,
+    saved: Arc<SavedTerminal>,
 }
 
 /// How the terminal was found, for whoever has to leave it so: the end of the session, a panic, a second signal.
-pub struct Saved {
+pub struct SavedTerminal {
     device: OwnedFd,
     modes: Termios,
     /// What undoes the sequences that were sent, while the terminal is in use.
@@ -36,7 +36,7 @@ impl Tty {
     pub fn open() -> io::Result<Tty> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
         let device = open(DEVICE, flags, Mode::empty())?;
-        let saved = Saved { modes: tcgetattr(&device)?, device: device.try_clone()?, undo: Mutex::new(None) };
+        let saved = SavedTerminal { modes: tcgetattr(&device)?, device: device.try_clone()?, undo: Mutex::new(None) };
         Ok(Tty { device, saved: Arc::new(saved) })
     }
 
@@ -45,11 +45,11 @@ impl Tty {
         Ok(open(Path::new(DEVICE), OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())?)
     }
 
-    pub fn saved(&self) -> Arc<Saved> {
+    pub fn saved(&self) -> Arc<SavedTerminal> {
         self.saved.clone()
     }
 
-    /// Every key is given on as it comes, also Ctrl-C, Ctrl-S and Ctrl-Z. `undo` is for [`Saved::restore`].
+    /// Every key is given on as it comes, also Ctrl-C, Ctrl-S and Ctrl-Z. `undo` is for [`SavedTerminal::restore`].
     pub fn set_raw(&self, undo: &'static str) -> io::Result<()> {
         let mut modes = self.saved.modes.clone();
         modes.make_raw();
@@ -110,7 +110,7 @@ impl AsFd for Tty {
     }
 }
 
-impl Saved {
+impl SavedTerminal {
     /// Leaves the terminal as it was found. Nothing happens if it is not in use. Waits only a moment for a terminal that takes nothing.
     pub fn restore(&self) {
         // Locked until all is done: whoever comes second may end the process.
@@ -155,7 +155,7 @@ fn wait(device: &OwnedFd, flags: PollFlags, time: Duration) -> bool {
 
 /// A panic of this thread, which owns the terminal, leaves it as it was found before anything is printed. While the terminal is in use, a
 /// panic of another thread is a line of the log: it is caught there, and its message would be written over the screen.
-pub fn restore_on_panic(saved: Arc<Saved>, log: Log) {
+pub fn restore_on_panic(saved: Arc<SavedTerminal>, log: Log) {
     let owner = std::thread::current().id();
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -7,7 +7,7 @@ use crate::task::log::answer::Request;
 use crate::task::origin::Origin;
 use crate::task::policy::{self, Mode, Names};
 use crate::task::spec::{Choice, Plan, Question};
-use crate::ui::dialogs::dialog::{Numbers, Room, listed};
+use crate::ui::dialogs::dialog::{Room, Selection, listed};
 use crate::ui::format::address::{disguised, revealed};
 use crate::ui::format::diff;
 use crate::ui::format::style::Role;
@@ -18,7 +18,7 @@ use crate::ui::scene::Call;
 use std::sync::Arc;
 
 /// May a call run?
-pub struct Approval {
+pub struct ApprovalDialog {
     pub call: CallId,
     name: String,
     pub(super) plan: Arc<Plan>,
@@ -96,11 +96,11 @@ impl Asked {
     }
 }
 
-impl Approval {
-    pub(super) fn new(call: &Call, plan: Arc<Plan>, mode: Mode, editor: &str) -> Approval {
+impl ApprovalDialog {
+    pub(super) fn new(call: &Call, plan: Arc<Plan>, mode: Mode, editor: &str) -> ApprovalDialog {
         let choices = choices(call, &plan, mode, editor);
         let name = tool_name(call).to_owned();
-        Approval { call: call.request.call.clone(), name, plan, choices, seen: false, printed: false }
+        ApprovalDialog { call: call.request.call.clone(), name, plan, choices, seen: false, printed: false }
     }
 
     /// All that is asked about.
@@ -114,7 +114,7 @@ impl Approval {
     pub(super) fn fitted(&mut self, viewer: &Viewer, selected: usize, room: Room) -> (Vec<Line>, bool) {
         let Asked { head, mut body, mut total, mut warnings, excerpt, hint } = self.asked(viewer, room);
         let labels = self.choices.iter().map(|(label, _)| Line::new(Role::Text, label));
-        let choices = listed(labels.collect(), selected, Numbers::Shown);
+        let choices = listed(labels.collect(), selected, Selection::Numbered);
         // The head, the choices and the hint with their blank rows.
         let rest = |warnings: &[Line], blanks: usize| 2 + warnings.len() + choices.len() + blanks;
         // The last row says what is left out.

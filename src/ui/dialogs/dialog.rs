@@ -4,14 +4,14 @@
 use crate::base::id::CallId;
 use crate::task::policy::Mode;
 use crate::task::spec::{Answers, Choice, InquiryKind, Plan};
-use crate::ui::dialogs::approval::{Approval, Reply};
-use crate::ui::dialogs::inquiry::Inquiring;
+use crate::ui::dialogs::approval::{ApprovalDialog, Reply};
+use crate::ui::dialogs::inquiry::InquiryDialog;
 use crate::ui::format::style::Role;
 use crate::ui::format::text::width;
 use crate::ui::format::wrap::{Line, Span, paragraph};
 use crate::ui::input::bind::{Action, action};
 use crate::ui::input::complete::{mark, window};
-use crate::ui::input::edit::Way;
+use crate::ui::input::edit::Direction;
 use crate::ui::input::keys::TerminalInput;
 use crate::ui::output::block::Viewer;
 use crate::ui::scene::Call;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// What a key did to a dialog.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum DialogOutcome {
     Ignored,
     Changed,
     Chose(Choice),
@@ -37,13 +37,13 @@ pub enum Outcome {
 }
 
 pub struct Dialog {
-    pub kind: Kind,
+    pub kind: DialogKind,
     pub selected: usize,
 }
 
-pub enum Kind {
-    Approval(Approval),
-    Inquiry(Inquiring),
+pub enum DialogKind {
+    Approval(ApprovalDialog),
+    Inquiry(InquiryDialog),
     Picker(Picker),
 }
 
@@ -62,13 +62,15 @@ impl Room {
     pub(super) const ENDLESS: Room = Room { columns: usize::MAX, rows: usize::MAX, body: usize::MAX };
 }
 
-/// Numbered lists are short, and a digit chooses; others are filtered by typing.
+/// How an entry of a list is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Numbers {
-    Shown,
-    None,
-    /// As none; two `d` delete an entry.
-    Deletable,
+pub enum Selection {
+    /// By its number; for short lists.
+    Numbered,
+    /// By typing a part of it, then with the arrow keys and Enter.
+    Filtered,
+    /// As `Filtered`; pressing `d` twice deletes the selected entry.
+    FilteredWithDelete,
 }
 
 /// A list to choose from.
@@ -76,7 +78,7 @@ pub struct Picker {
     pub title: Vec<Line>,
     /// What is shown of an entry, and what it stands for.
     entries: Vec<(Line, String)>,
-    numbers: Numbers,
+    selection: Selection,
     filter: String,
     /// One `d` was pressed.
     armed: bool,
@@ -84,7 +86,7 @@ pub struct Picker {
 }
 
 impl Dialog {
-    pub fn new(kind: Kind) -> Dialog {
+    pub fn new(kind: DialogKind) -> Dialog {
         Dialog { kind, selected: 0 }
     }
 
@@ -92,40 +94,40 @@ impl Dialog {
     pub fn of(call: &Call, mode: Mode, editor: &str) -> Option<Dialog> {
         let plan = call.plan.clone()?;
         let id = call.request.call.clone();
-        if let Some(inquiring) = Inquiring::new(id.clone(), call.question()?, call.inquiry.clone()) {
-            return Some(Dialog::new(Kind::Inquiry(inquiring)));
+        if let Some(inquiring) = InquiryDialog::new(id.clone(), call.question()?, call.inquiry.clone()) {
+            return Some(Dialog::new(DialogKind::Inquiry(inquiring)));
         }
-        Some(Dialog::new(Kind::Approval(Approval::new(call, plan, mode, editor))))
+        Some(Dialog::new(DialogKind::Approval(ApprovalDialog::new(call, plan, mode, editor))))
     }
 
     /// The call that is asked about.
     pub fn call(&self) -> Option<&CallId> {
         match &self.kind {
-            Kind::Approval(approval) => Some(&approval.call),
-            Kind::Inquiry(inquiring) => Some(&inquiring.call),
-            Kind::Picker(_) => None,
+            DialogKind::Approval(approval) => Some(&approval.call),
+            DialogKind::Inquiry(inquiring) => Some(&inquiring.call),
+            DialogKind::Picker(_) => None,
         }
     }
 
     /// Whether an answer is written in it.
     pub fn is_writing(&self) -> bool {
-        matches!(&self.kind, Kind::Inquiry(Inquiring { draft: Some(_), .. }))
+        matches!(&self.kind, DialogKind::Inquiry(InquiryDialog { draft: Some(_), .. }))
     }
 
     /// The answers to choose from, in words.
     pub fn labels(&self) -> Vec<String> {
         match &self.kind {
-            Kind::Approval(approval) => approval.choices.iter().map(|(label, _)| label.clone()).collect(),
-            Kind::Inquiry(inquiring) => inquiring.options().into_iter().map(|(label, _)| label).collect(),
-            Kind::Picker(picker) => picker.seen().iter().map(|(line, _)| line.content()).collect(),
+            DialogKind::Approval(approval) => approval.choices.iter().map(|(label, _)| label.clone()).collect(),
+            DialogKind::Inquiry(inquiring) => inquiring.options().into_iter().map(|(label, _)| label).collect(),
+            DialogKind::Picker(picker) => picker.seen().iter().map(|(line, _)| line.content()).collect(),
         }
     }
 
     /// The same with what is said about them.
     pub fn choices(&self) -> Vec<(String, String)> {
         match &self.kind {
-            Kind::Inquiry(inquiring) => inquiring.options(),
-            Kind::Approval(_) | Kind::Picker(_) => {
+            DialogKind::Inquiry(inquiring) => inquiring.options(),
+            DialogKind::Approval(_) | DialogKind::Picker(_) => {
                 self.labels().into_iter().map(|label| (label, String::new())).collect()
             }
         }
@@ -135,7 +137,7 @@ impl Dialog {
         self.labels().len()
     }
 
-    pub fn take(&mut self, input: &TerminalInput) -> Outcome {
+    pub fn take(&mut self, input: &TerminalInput) -> DialogOutcome {
         if self.is_writing() {
             return self.write(input);
         }
@@ -145,106 +147,109 @@ impl Dialog {
             _ => None,
         };
         match (action, input) {
-            (Some(Action::Row(way) | Action::History(way)), _) => self.step(way, count),
+            (Some(Action::Row(direction) | Action::History(direction)), _) => self.step(direction, count),
             (Some(Action::Send), _) => return self.choose(self.selected),
-            (Some(Action::Escape | Action::Interrupt), _) => return Outcome::Cancelled,
-            (Some(Action::Erase(_)), _) if matches!(self.kind, Kind::Picker(_)) => return self.filter(None),
+            (Some(Action::Escape | Action::Interrupt), _) => return DialogOutcome::Cancelled,
+            (Some(Action::Erase(_)), _) if matches!(self.kind, DialogKind::Picker(_)) => return self.filter(None),
             (None, TerminalInput::Text(text)) => return self.text(text, count),
-            _ => return Outcome::Ignored,
+            _ => return DialogOutcome::Ignored,
         }
-        Outcome::Changed
+        DialogOutcome::Changed
     }
 
-    fn step(&mut self, way: Way, count: usize) {
-        if let Kind::Picker(picker) = &mut self.kind {
+    fn step(&mut self, direction: Direction, count: usize) {
+        if let DialogKind::Picker(picker) = &mut self.kind {
             picker.armed = false;
         }
-        self.selected = match way {
-            Way::Up => (self.selected + count - 1) % count,
-            Way::Down => (self.selected + 1) % count,
+        self.selected = match direction {
+            Direction::Up => (self.selected + count - 1) % count,
+            Direction::Down => (self.selected + 1) % count,
         };
     }
 
     /// Letters and digits. Several at once come from no key and mean nothing.
-    fn text(&mut self, text: &str, count: usize) -> Outcome {
-        if let Kind::Picker(Picker { numbers: Numbers::None | Numbers::Deletable, .. }) = &self.kind {
+    fn text(&mut self, text: &str, count: usize) -> DialogOutcome {
+        if let DialogKind::Picker(Picker { selection: Selection::Filtered | Selection::FilteredWithDelete, .. }) =
+            &self.kind
+        {
             return self.filter(Some(text));
         }
         match text {
-            "j" => self.step(Way::Down, count),
-            "k" => self.step(Way::Up, count),
+            "j" => self.step(Direction::Down, count),
+            "k" => self.step(Direction::Up, count),
             "y" => return self.choose(0),
             "n" if self.ends_with_no() => return self.choose(count - 1),
-            "v" => return Outcome::Whole,
+            "v" => return DialogOutcome::Whole,
             " " => return self.mark(),
             _ => {
                 let digit = text.parse::<usize>().ok().filter(|digit| text.len() == 1 && (1..=count).contains(digit));
-                return digit.map_or(Outcome::Ignored, |digit| self.choose(digit - 1));
+                return digit.map_or(DialogOutcome::Ignored, |digit| self.choose(digit - 1));
             }
         }
-        Outcome::Changed
+        DialogOutcome::Changed
     }
 
     /// Whether the last answer is a no.
     fn ends_with_no(&self) -> bool {
         match &self.kind {
-            Kind::Approval(_) | Kind::Picker(_) => true,
-            Kind::Inquiry(inquiring) => inquiring.ends_with_no(),
+            DialogKind::Approval(_) | DialogKind::Picker(_) => true,
+            DialogKind::Inquiry(inquiring) => inquiring.ends_with_no(),
         }
     }
 
-    fn choose(&mut self, at: usize) -> Outcome {
+    fn choose(&mut self, at: usize) -> DialogOutcome {
         self.selected = at;
         match &mut self.kind {
-            Kind::Approval(approval) => match approval.choices.get(at) {
-                Some((_, Reply::Choice(Choice::Cancel))) => Outcome::Cancelled,
-                Some(_) if !approval.seen => Outcome::Unseen,
-                Some((_, Reply::Choice(choice))) => Outcome::Chose(*choice),
-                Some((_, Reply::Edit)) => Outcome::EditFirst,
-                None => Outcome::Ignored,
+            DialogKind::Approval(approval) => match approval.choices.get(at) {
+                Some((_, Reply::Choice(Choice::Cancel))) => DialogOutcome::Cancelled,
+                Some(_) if !approval.seen => DialogOutcome::Unseen,
+                Some((_, Reply::Choice(choice))) => DialogOutcome::Chose(*choice),
+                Some((_, Reply::Edit)) => DialogOutcome::EditFirst,
+                None => DialogOutcome::Ignored,
             },
-            Kind::Inquiry(inquiring) => {
+            DialogKind::Inquiry(inquiring) => {
                 let outcome = inquiring.choose(at);
                 if inquiring.marked.is_empty() {
                     self.selected = 0;
                 }
                 outcome
             }
-            Kind::Picker(picker) => {
+            DialogKind::Picker(picker) => {
                 let chosen = picker.seen().get(at).map(|(_, value)| value.clone());
-                chosen.map_or(Outcome::Ignored, Outcome::Picked)
+                chosen.map_or(DialogOutcome::Ignored, DialogOutcome::Picked)
             }
         }
     }
 
-    fn mark(&mut self) -> Outcome {
+    fn mark(&mut self) -> DialogOutcome {
         match &mut self.kind {
-            Kind::Inquiry(inquiring) if inquiring.current().multi_select => {
+            DialogKind::Inquiry(inquiring) if inquiring.current().multi_select => {
                 let at = self.selected;
                 match inquiring.marked.iter().position(|marked| *marked == at) {
                     Some(found) => drop(inquiring.marked.remove(found)),
                     None => inquiring.marked.push(at),
                 }
-                Outcome::Changed
+                DialogOutcome::Changed
             }
-            Kind::Inquiry(_) | Kind::Approval(_) | Kind::Picker(_) => Outcome::Ignored,
+            DialogKind::Inquiry(_) | DialogKind::Approval(_) | DialogKind::Picker(_) => DialogOutcome::Ignored,
         }
     }
 
-    fn filter(&mut self, text: Option<&str>) -> Outcome {
-        let Kind::Picker(picker) = &mut self.kind else {
-            return Outcome::Changed;
+    fn filter(&mut self, text: Option<&str>) -> DialogOutcome {
+        let DialogKind::Picker(picker) = &mut self.kind else {
+            return DialogOutcome::Changed;
         };
         let armed = std::mem::take(&mut picker.armed);
-        let deletes = picker.numbers == Numbers::Deletable && picker.filter.is_empty() && text == Some("d");
+        let deletes =
+            picker.selection == Selection::FilteredWithDelete && picker.filter.is_empty() && text == Some("d");
         match text {
             Some(_) if deletes && armed => {
                 let entry = picker.seen().get(self.selected).map(|(_, value)| value.clone());
-                return entry.map_or(Outcome::Changed, Outcome::Deleted);
+                return entry.map_or(DialogOutcome::Changed, DialogOutcome::Deleted);
             }
             Some(_) if deletes => {
                 picker.armed = true;
-                return Outcome::Changed;
+                return DialogOutcome::Changed;
             }
             // It was the first letter of a word.
             Some(text) if armed => picker.filter = format!("d{text}"),
@@ -252,40 +257,42 @@ impl Dialog {
             None => drop(picker.filter.pop()),
         }
         self.selected = 0;
-        Outcome::Changed
+        DialogOutcome::Changed
     }
 
     /// Keys while an answer is written.
-    fn write(&mut self, input: &TerminalInput) -> Outcome {
-        let Kind::Inquiry(inquiring) = &mut self.kind else {
-            return Outcome::Ignored;
+    fn write(&mut self, input: &TerminalInput) -> DialogOutcome {
+        let DialogKind::Inquiry(inquiring) = &mut self.kind else {
+            return DialogOutcome::Ignored;
         };
         let is_choice = inquiring.current().kind == InquiryKind::Choice;
         let is_optional = inquiring.is_optional();
         let Some(draft) = &mut inquiring.draft else {
-            return Outcome::Ignored;
+            return DialogOutcome::Ignored;
         };
         match input {
             TerminalInput::Text(text) => draft.type_text(text),
             TerminalInput::Paste(text) => draft.paste(text),
             TerminalInput::Key(key) => match action(*key) {
-                Some(Action::Send) if draft.content().trim().is_empty() && !is_optional => return Outcome::Ignored,
+                Some(Action::Send) if draft.content().trim().is_empty() && !is_optional => {
+                    return DialogOutcome::Ignored;
+                }
                 Some(Action::Send) => {
                     let text = draft.content().trim().to_owned();
                     self.selected = 0;
                     return inquiring.answer(text);
                 }
                 Some(Action::Escape) if is_choice => inquiring.draft = None,
-                Some(Action::Escape | Action::Interrupt) => return Outcome::Cancelled,
+                Some(Action::Escape | Action::Interrupt) => return DialogOutcome::Cancelled,
                 Some(Action::Move(motion)) => draft.move_by(motion),
                 Some(Action::Erase(motion)) => draft.erase(motion),
                 Some(Action::Kill(motion)) => draft.kill(motion),
                 Some(Action::NewLine) => draft.type_text("\n"),
-                _ => return Outcome::Ignored,
+                _ => return DialogOutcome::Ignored,
             },
-            _ => return Outcome::Ignored,
+            _ => return DialogOutcome::Ignored,
         }
-        Outcome::Changed
+        DialogOutcome::Changed
     }
 
     /// The rows of the dialog, and the cursor if something is written in it. If there are more than there is room for, the first ones
@@ -294,34 +301,34 @@ impl Dialog {
         let Room { columns, rows, body } = room;
         let mut cursor = None;
         let mut hint = match &self.kind {
-            Kind::Approval(_) => facts.to_owned() + "Esc = no",
-            Kind::Inquiry(inquiring) => inquiring.hint().to_owned(),
-            Kind::Picker(Picker { armed: true, .. }) => "d again deletes it · Esc back".to_owned(),
-            Kind::Picker(picker) => picker.hint.to_owned(),
+            DialogKind::Approval(_) => facts.to_owned() + "Esc = no",
+            DialogKind::Inquiry(inquiring) => inquiring.hint().to_owned(),
+            DialogKind::Picker(Picker { armed: true, .. }) => "d again deletes it · Esc back".to_owned(),
+            DialogKind::Picker(picker) => picker.hint.to_owned(),
         };
         let mut lines = match &mut self.kind {
-            Kind::Approval(approval) => {
+            DialogKind::Approval(approval) => {
                 let (lines, has_body) = approval.fitted(viewer, self.selected, room);
                 if !has_body && !approval.printed {
                     hint.insert_str(0, "v prints it · ");
                 }
                 lines
             }
-            Kind::Inquiry(inquiring) => {
+            DialogKind::Inquiry(inquiring) => {
                 let lines = inquiring.rows(self.selected, columns, true, &mut cursor);
                 match lines.len() + 2 > rows {
                     true => inquiring.rows(self.selected, columns, false, &mut cursor),
                     false => lines,
                 }
             }
-            Kind::Picker(picker) => picker.rows(self.selected, columns, body),
+            DialogKind::Picker(picker) => picker.rows(self.selected, columns, body),
         };
         if lines.len() + 2 <= rows {
             lines.push(Line::default());
         }
         lines.push(Line::new(Role::Muted, &format!("  {}", fitted(&hint, columns.saturating_sub(2)))));
         if lines.len() > rows
-            && let Kind::Approval(approval) = &mut self.kind
+            && let DialogKind::Approval(approval) = &mut self.kind
         {
             approval.seen = approval.printed;
         }
@@ -331,33 +338,33 @@ impl Dialog {
     /// All of what is asked about, to be printed.
     pub fn whole(&self, viewer: &Viewer) -> Vec<Line> {
         match &self.kind {
-            Kind::Approval(approval) => approval.whole(viewer),
-            Kind::Inquiry(inquiring) => inquiring.whole(),
-            Kind::Picker(_) => Vec::new(),
+            DialogKind::Approval(approval) => approval.whole(viewer),
+            DialogKind::Inquiry(inquiring) => inquiring.whole(),
+            DialogKind::Picker(_) => Vec::new(),
         }
     }
 
     /// Which question of a server it is.
     pub fn nr(&self) -> Option<u32> {
         match &self.kind {
-            Kind::Inquiry(inquiring) => inquiring.nr(),
-            Kind::Approval(_) | Kind::Picker(_) => None,
+            DialogKind::Inquiry(inquiring) => inquiring.nr(),
+            DialogKind::Approval(_) | DialogKind::Picker(_) => None,
         }
     }
 
     pub fn plan(&self) -> Option<&Arc<Plan>> {
         match &self.kind {
-            Kind::Approval(approval) => Some(&approval.plan),
-            Kind::Inquiry(_) | Kind::Picker(_) => None,
+            DialogKind::Approval(approval) => Some(&approval.plan),
+            DialogKind::Inquiry(_) | DialogKind::Picker(_) => None,
         }
     }
 }
 
 /// Choices below each other, the selected one marked.
-pub(super) fn listed(labels: Vec<Line>, selected: usize, numbers: Numbers) -> Vec<Line> {
+pub(super) fn listed(labels: Vec<Line>, selected: usize, selection: Selection) -> Vec<Line> {
     let row = |(at, label): (usize, Line)| {
         let mut line = mark(at, selected);
-        if numbers == Numbers::Shown {
+        if selection == Selection::Numbered {
             line = line.text(&format!("{}  ", at + 1));
         }
         label.spans.into_iter().for_each(|span| line.push(span));
@@ -393,8 +400,8 @@ fn broken(line: &Line, columns: usize) -> Vec<Line> {
 }
 
 impl Picker {
-    pub fn new(title: Vec<Line>, entries: Vec<(Line, String)>, numbers: Numbers, hint: &'static str) -> Picker {
-        Picker { title, entries, numbers, filter: String::new(), armed: false, hint }
+    pub fn new(title: Vec<Line>, entries: Vec<(Line, String)>, selection: Selection, hint: &'static str) -> Picker {
+        Picker { title, entries, selection, filter: String::new(), armed: false, hint }
     }
 
     /// The entries that fit the filter.
@@ -408,7 +415,7 @@ impl Picker {
         let seen = self.seen();
         let part = window(seen.len(), selected, most.max(3));
         let labels = seen[part.clone()].iter().map(|(line, _)| line.clone()).collect();
-        lines.extend(listed(labels, selected - part.start.min(selected), self.numbers));
+        lines.extend(listed(labels, selected - part.start.min(selected), self.selection));
         if !self.filter.is_empty() {
             lines.push(
                 Line::new(Role::Muted, &format!("    {} of {}: ", seen.len(), self.entries.len())).text(&self.filter),

@@ -4,7 +4,7 @@ use crate::base::id::CallId;
 use crate::limits::ui::TITLE_ROWS;
 use crate::task::form::Inquired;
 use crate::task::spec::{Answers, Inquiry, InquiryKind, Question};
-use crate::ui::dialogs::dialog::Outcome;
+use crate::ui::dialogs::dialog::DialogOutcome;
 use crate::ui::format::style::Role;
 use crate::ui::format::wrap::{Line, Span, paragraph};
 use crate::ui::input::complete::mark;
@@ -12,7 +12,7 @@ use crate::ui::input::edit::{Draft, Rows};
 use std::sync::Arc;
 
 /// Questions, one after the other.
-pub struct Inquiring {
+pub struct InquiryDialog {
     pub call: CallId,
     title: String,
     /// None if they are the agent's own.
@@ -25,17 +25,25 @@ pub struct Inquiring {
     answers: Answers,
 }
 
-impl Inquiring {
+impl InquiryDialog {
     pub(in crate::ui) fn current(&self) -> &Inquiry {
         &self.inquiries[self.step.min(self.inquiries.len() - 1)]
     }
 
     /// None if nothing is asked.
-    pub fn new(call: CallId, question: &Question, server: Option<Arc<Inquired>>) -> Option<Inquiring> {
+    pub fn new(call: CallId, question: &Question, server: Option<Arc<Inquired>>) -> Option<InquiryDialog> {
         let Question::AskUser { title, questions } = question else { return None };
         let (title, inquiries) = (title.clone(), questions.clone());
-        let mut inquiring =
-            Inquiring { call, title, server, inquiries, step: 0, marked: vec![], draft: None, answers: Answers::new() };
+        let mut inquiring = InquiryDialog {
+            call,
+            title,
+            server,
+            inquiries,
+            step: 0,
+            marked: vec![],
+            draft: None,
+            answers: Answers::new(),
+        };
         inquiring.inquiries.first()?;
         inquiring.begin();
         Some(inquiring)
@@ -88,12 +96,12 @@ impl Inquiring {
         self.current().kind == InquiryKind::YesNo && self.last_option().is_none()
     }
 
-    pub(in crate::ui) fn choose(&mut self, at: usize) -> Outcome {
+    pub(in crate::ui) fn choose(&mut self, at: usize) -> DialogOutcome {
         let options = self.options();
         match (&self.server, self.last_option().filter(|_| at + 1 == options.len())) {
             (None, Some(_)) => {
                 self.draft = Some(Draft::default());
-                return Outcome::Changed;
+                return DialogOutcome::Changed;
             }
             (Some(_), Some(_)) => return self.answer(String::new()),
             (None | Some(_), None) => {}
@@ -105,14 +113,14 @@ impl Inquiring {
         self.answer(labels.join(", "))
     }
 
-    pub(in crate::ui) fn answer(&mut self, text: String) -> Outcome {
+    pub(in crate::ui) fn answer(&mut self, text: String) -> DialogOutcome {
         self.answers.insert(self.step.to_string(), text);
         self.step += 1;
         if self.step == self.inquiries.len() {
-            return Outcome::Answered(std::mem::take(&mut self.answers));
+            return DialogOutcome::Answered(std::mem::take(&mut self.answers));
         }
         self.begin();
-        Outcome::Changed
+        DialogOutcome::Changed
     }
 
     pub(in crate::ui) fn rows(

@@ -4,10 +4,10 @@ use crate::base::clock::Now;
 use crate::base::id::CallId;
 use crate::limits::ui::{ARM_MS, QUIET_MS};
 use crate::task::spec::{Answers, Choice, Question};
-use crate::ui::Act;
-use crate::ui::app::{Editing, Open, Picks, Ui};
-use crate::ui::client::{Ask, Purpose};
-use crate::ui::dialogs::dialog::{Dialog, Kind, Outcome};
+use crate::ui::UiEffect;
+use crate::ui::app::{Editing, OpenDialog, PickerPurpose, Ui};
+use crate::ui::client::{BlobPurpose, ServerCall};
+use crate::ui::dialogs::dialog::{Dialog, DialogKind, DialogOutcome};
 use crate::ui::input::keys::{Code, Key, TerminalInput};
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl Ui {
         // Whoever has just allowed a call is asked about the next one.
         let ready = quiet || std::mem::take(&mut self.typing.answering);
         let focused = ready && !self.is_tiny() && self.composer.draft.is_empty() && !self.composer.is_searching();
-        self.dialog = Some(Open { dialog, focused, since: now.mono_ms, painted: None, picks: None });
+        self.dialog = Some(OpenDialog { dialog, focused, since: now.mono_ms, painted: None, purpose: None });
         self.notify("asks", now);
     }
 
@@ -67,36 +67,36 @@ impl Ui {
             return;
         }
         // What is asked must have been seen; a list that the user called for need not.
-        if open.picks.is_none() && open.painted.is_none_or(|at| now.mono_ms.saturating_sub(at) < ARM_MS) {
+        if open.purpose.is_none() && open.painted.is_none_or(|at| now.mono_ms.saturating_sub(at) < ARM_MS) {
             open.painted = open.painted.map(|_| now.mono_ms);
             return;
         }
         let outcome = open.dialog.take(input);
-        let (picks, call) = (open.picks, open.dialog.call().cloned());
-        match (outcome, picks, call) {
-            (Outcome::Ignored | Outcome::Changed, ..) => {}
-            (Outcome::Chose(choice), _, Some(call)) => self.answer(call, choice, None, None),
-            (Outcome::Answered(answers), _, Some(call)) => {
+        let (purpose, call) = (open.purpose, open.dialog.call().cloned());
+        match (outcome, purpose, call) {
+            (DialogOutcome::Ignored | DialogOutcome::Changed, ..) => {}
+            (DialogOutcome::Chose(choice), _, Some(call)) => self.answer(call, choice, None, None),
+            (DialogOutcome::Answered(answers), _, Some(call)) => {
                 self.answer(call, Choice::ProceedOnce, None, Some(answers));
             }
-            (Outcome::Cancelled, None, Some(call)) => {
+            (DialogOutcome::Cancelled, None, Some(call)) => {
                 self.answer(call, Choice::Cancel, None, None);
                 self.toast(INSTEAD, now);
             }
-            (Outcome::Cancelled, picks, _) => self.leave_picker(picks),
-            (Outcome::Picked(value), Some(picks), _) => self.picked(picks, &value, now),
-            (Outcome::Deleted(value), ..) => self.ask(Ask::Delete { task: value.as_str().into() }),
-            (Outcome::Whole, _, Some(call)) => self.print_question(call),
-            (Outcome::Unseen, ..) => self.toast("v first: you have not seen all of it", now),
-            (Outcome::EditFirst, _, Some(call)) => self.edit_proposal(call),
-            (_, _, None) | (Outcome::Picked(_), None, _) => {}
+            (DialogOutcome::Cancelled, purpose, _) => self.leave_picker(purpose),
+            (DialogOutcome::Picked(value), Some(purpose), _) => self.picked(purpose, &value, now),
+            (DialogOutcome::Deleted(value), ..) => self.ask(ServerCall::Delete { task: value.as_str().into() }),
+            (DialogOutcome::Whole, _, Some(call)) => self.print_question(call),
+            (DialogOutcome::Unseen, ..) => self.toast("v first: you have not seen all of it", now),
+            (DialogOutcome::EditFirst, _, Some(call)) => self.edit_proposal(call),
+            (_, _, None) | (DialogOutcome::Picked(_), None, _) => {}
         }
     }
 
-    pub(in crate::ui) fn leave_picker(&mut self, picks: Option<Picks>) {
+    pub(in crate::ui) fn leave_picker(&mut self, purpose: Option<PickerPurpose>) {
         self.dialog = None;
-        if picks == Some(Picks::Trust) && !self.client.is_connected() {
-            self.acts.push(Act::Quit);
+        if purpose == Some(PickerPurpose::Trust) && !self.client.is_connected() {
+            self.acts.push(UiEffect::Quit);
         }
     }
 
@@ -113,7 +113,7 @@ impl Ui {
         // The question is over here; the log says whose answer counted.
         self.transcript.scene.asked.retain(|asked| *asked != call);
         if let Some(task) = self.task.clone() {
-            self.ask(Ask::Answer { task, call, choice, edited, answers, seen });
+            self.ask(ServerCall::Answer { task, call, choice, edited, answers, seen });
         }
     }
 
@@ -128,9 +128,14 @@ impl Ui {
         });
         if let (Some(blob), Some(task)) = (stored, self.task.clone()) {
             self.fetched.clear();
-            return self.ask(Ask::Blob { task, sha256: blob.sha256, from: 0, purpose: Purpose::Question(call) });
+            return self.ask(ServerCall::Blob {
+                task,
+                sha256: blob.sha256,
+                from: 0,
+                purpose: BlobPurpose::Question(call),
+            });
         }
-        if let Kind::Approval(approval) = &mut open.dialog.kind {
+        if let DialogKind::Approval(approval) = &mut open.dialog.kind {
             (approval.seen, approval.printed) = (true, true);
         }
         // It said that this key was to be pressed.
@@ -148,7 +153,7 @@ impl Ui {
             (Some(blob), Some(task)) => {
                 self.fetched.clear();
                 let sha256 = blob.sha256.clone();
-                self.ask(Ask::Blob { task, sha256, from: 0, purpose: Purpose::Edit(call) });
+                self.ask(ServerCall::Blob { task, sha256, from: 0, purpose: BlobPurpose::Edit(call) });
             }
             _ => self.open_editor(Editing::Proposal(call), new.as_str(), file_name),
         }
@@ -156,7 +161,7 @@ impl Ui {
 
     pub(in crate::ui) fn open_editor(&mut self, editing: Editing, text: &str, name: &str) {
         self.editing = Some(editing);
-        self.acts.push(Act::Edit { text: text.to_owned(), name: name.to_owned() });
+        self.acts.push(UiEffect::Edit { text: text.to_owned(), name: name.to_owned() });
     }
 
     pub(in crate::ui) fn edited(&mut self, result: Result<String, String>, now: Now) {

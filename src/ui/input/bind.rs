@@ -1,6 +1,6 @@
 //! Which key does what: the one table. The list of keys that `?` shows and the one of the manual are made from it.
 
-use crate::ui::input::edit::{Motion, Way};
+use crate::ui::input::edit::{Direction, Motion};
 use crate::ui::input::keys::{Code, Key, Mods};
 
 /// What a key means. What it does depends on where: in a popup, in a question, while the agent works.
@@ -16,8 +16,8 @@ pub enum Action {
     Interrupt,
     /// Deletes, then quits.
     DeleteOrQuit,
-    Row(Way),
-    History(Way),
+    Row(Direction),
+    History(Direction),
     Search,
     SearchBack,
     Move(Motion),
@@ -73,10 +73,10 @@ const BINDINGS: &[Binding] = &[
     bind(Action::Interrupt, &["ctrl-c"], &[("ctrl-c twice", "quit")], "clears the draft, or stops the turn; twice quits"),
     bind(Action::Raw, &["alt-m"], &[("alt-m", "raw text")], "prints the last answer as the model wrote it"),
     bind(Action::DeleteOrQuit, &["ctrl-d"], &[], "deletes the character at the cursor; twice on an empty draft quits"),
-    bind(Action::Row(Way::Up), &["up"], &[], "moves up; above the first row, to the prompt before; takes a queued prompt back"),
-    bind(Action::Row(Way::Down), &["down"], &[], "moves down; below the last row, to the next prompt"),
-    bind(Action::History(Way::Up), &["ctrl-p"], &[], "goes to the prompt before"),
-    bind(Action::History(Way::Down), &["ctrl-n"], &[], "goes to the next prompt"),
+    bind(Action::Row(Direction::Up), &["up"], &[], "moves up; above the first row, to the prompt before; takes a queued prompt back"),
+    bind(Action::Row(Direction::Down), &["down"], &[], "moves down; below the last row, to the next prompt"),
+    bind(Action::History(Direction::Up), &["ctrl-p"], &[], "goes to the prompt before"),
+    bind(Action::History(Direction::Down), &["ctrl-n"], &[], "goes to the next prompt"),
     bind(Action::Move(Motion::Left), &["left", "ctrl-b"], &[], "moves by a character"),
     bind(Action::Move(Motion::Right), &["right", "ctrl-f"], &[], "moves by a character"),
     bind(Action::Move(Motion::WordLeft), &["ctrl-left", "alt-left", "alt-b"], &[], "moves by a word"),

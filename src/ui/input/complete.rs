@@ -4,21 +4,21 @@ use crate::limits::ui::POPUP_ROWS;
 use crate::ui::format::style::Role;
 use crate::ui::format::text::width;
 use crate::ui::format::wrap::{Line, Span};
-use crate::ui::input::edit::Way;
+use crate::ui::input::edit::Direction;
 use std::ops::Range;
 
 /// What is being completed, and the bytes of the draft that an entry takes the place of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum CompletionTarget {
     Command(Range<usize>),
     File(Range<usize>),
 }
 
 /// What can be completed at the cursor: a command that begins the draft, or a file after `@`.
-pub fn wanted(text: &str, cursor: usize) -> Option<Wanted> {
+pub fn completion_target(text: &str, cursor: usize) -> Option<CompletionTarget> {
     let before = &text[..cursor];
     if before.starts_with('/') && !before.contains('\n') {
-        return Some(Wanted::Command(0..cursor));
+        return Some(CompletionTarget::Command(0..cursor));
     }
     let mut from = None;
     let mut last = ' ';
@@ -33,7 +33,7 @@ pub fn wanted(text: &str, cursor: usize) -> Option<Wanted> {
         }
         last = c;
     }
-    from.map(|from| Wanted::File(from..cursor))
+    from.map(|from| CompletionTarget::File(from..cursor))
 }
 
 /// How well a candidate fits, and which of its characters were meant. Letters in a row count most, then starts of words and of parts
@@ -97,13 +97,13 @@ pub struct Entry {
 
 /// Which of two candidates that fit equally well comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ties {
+pub enum TieBreak {
     Shorter,
     Earlier,
 }
 
 /// The best candidates first: texts with what is said about them.
-pub fn rank<'a>(query: &str, ties: Ties, candidates: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Entry> {
+pub fn rank<'a>(query: &str, ties: TieBreak, candidates: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Entry> {
     let mut found: Vec<(i32, Entry)> = candidates
         .filter_map(|(text, help)| {
             let (score, matched) = fuzzy(query, text)?;
@@ -112,16 +112,16 @@ pub fn rank<'a>(query: &str, ties: Ties, candidates: impl Iterator<Item = (&'a s
         .collect();
     // Names that have the word as it was typed leave the others out.
     let literal = |entry: &Entry| entry.matched.windows(2).all(|pair| pair[1] == pair[0] + 1);
-    if ties == Ties::Earlier && found.iter().any(|(_, entry)| literal(entry)) {
+    if ties == TieBreak::Earlier && found.iter().any(|(_, entry)| literal(entry)) {
         found.retain(|(_, entry)| literal(entry));
     }
-    found.sort_by_key(|(score, entry)| (-score, if ties == Ties::Shorter { entry.text.len() } else { 0 }));
+    found.sort_by_key(|(score, entry)| (-score, if ties == TieBreak::Shorter { entry.text.len() } else { 0 }));
     found.into_iter().map(|(_, entry)| entry).collect()
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Popup {
-    pub wanted: Wanted,
+    pub target: CompletionTarget,
     pub entries: Vec<Entry>,
     pub selected: usize,
     /// How many candidates there are in all.
@@ -129,11 +129,11 @@ pub struct Popup {
 }
 
 impl Popup {
-    pub fn step(&mut self, way: Way) {
+    pub fn step(&mut self, direction: Direction) {
         let count = self.entries.len().max(1);
-        self.selected = match way {
-            Way::Up => (self.selected + count - 1) % count,
-            Way::Down => (self.selected + 1) % count,
+        self.selected = match direction {
+            Direction::Up => (self.selected + count - 1) % count,
+            Direction::Down => (self.selected + 1) % count,
         };
     }
 
@@ -159,11 +159,11 @@ impl Popup {
             rows.push(line.clipped(most));
         }
         let count = self.entries.len();
-        let seen_of = match &self.wanted {
-            Wanted::Command(_) if seen.len() < count => format!("{}–{} of {count}", seen.start + 1, seen.end),
-            Wanted::Command(_) => return rows,
-            Wanted::File(_) if count == 0 => "no such file".to_owned(),
-            Wanted::File(_) => format!("{count} of {}", self.of.max(count)),
+        let seen_of = match &self.target {
+            CompletionTarget::Command(_) if seen.len() < count => format!("{}–{} of {count}", seen.start + 1, seen.end),
+            CompletionTarget::Command(_) => return rows,
+            CompletionTarget::File(_) if count == 0 => "no such file".to_owned(),
+            CompletionTarget::File(_) => format!("{count} of {}", self.of.max(count)),
         };
         rows.push(Line::new(Role::Muted, &format!("    {seen_of}")));
         rows
@@ -188,22 +188,22 @@ mod tests {
     #[test]
     fn commands_and_files_can_be_completed() {
         for (text, expected) in [
-            ("/me|", Some(Wanted::Command(0..3))),
-            ("/memory sh|", Some(Wanted::Command(0..10))),
+            ("/me|", Some(CompletionTarget::Command(0..3))),
+            ("/memory sh|", Some(CompletionTarget::Command(0..10))),
             ("say /me|", None),
             ("/x\ny|", None),
-            ("look at @lx|", Some(Wanted::File(8..11))),
-            ("@|", Some(Wanted::File(0..1))),
-            ("line\n@a|", Some(Wanted::File(5..7))),
+            ("look at @lx|", Some(CompletionTarget::File(8..11))),
+            ("@|", Some(CompletionTarget::File(0..1))),
+            ("line\n@a|", Some(CompletionTarget::File(5..7))),
             ("a@b|", None),
             ("@a b|", None),
-            ("@a\\ b|", Some(Wanted::File(0..5))),
+            ("@a\\ b|", Some(CompletionTarget::File(0..5))),
             ("@a, b|", None),
             ("(@a)|", None),
-            ("@a|b", Some(Wanted::File(0..2))),
+            ("@a|b", Some(CompletionTarget::File(0..2))),
         ] {
             let cursor = text.find('|').expect("a cursor");
-            assert_eq!(wanted(&text.replace('|', ""), cursor), expected, "{text}");
+            assert_eq!(completion_target(&text.replace('|', ""), cursor), expected, "{text}");
         }
     }
 
@@ -239,8 +239,10 @@ mod tests {
             let mut shuffled: Vec<(&str, &str)> = order.iter().map(|text| (*text, "")).collect();
             for _ in 0..order.len() {
                 shuffled.rotate_left(1);
-                let found: Vec<String> =
-                    rank(query, Ties::Shorter, shuffled.iter().copied()).into_iter().map(|entry| entry.text).collect();
+                let found: Vec<String> = rank(query, TieBreak::Shorter, shuffled.iter().copied())
+                    .into_iter()
+                    .map(|entry| entry.text)
+                    .collect();
                 assert_eq!(found, order, "{query}");
             }
         }
@@ -266,9 +268,9 @@ mod tests {
         assert_eq!(window(20, 0, 6), 0..6);
         assert_eq!(window(20, 10, 6), 7..13);
         assert_eq!(window(20, 19, 6), 14..20);
-        let entries = rank("", Ties::Earlier, (0..20).map(|_| ("/memory show", "what is remembered")));
-        let mut popup = Popup { wanted: Wanted::Command(0..0), entries, selected: 0, of: 20 };
-        popup.step(Way::Up);
+        let entries = rank("", TieBreak::Earlier, (0..20).map(|_| ("/memory show", "what is remembered")));
+        let mut popup = Popup { target: CompletionTarget::Command(0..0), entries, selected: 0, of: 20 };
+        popup.step(Direction::Up);
         let rows: Vec<String> = popup.rows(30).iter().map(Line::content).collect();
         assert_eq!(rows.len(), POPUP_ROWS);
         assert_eq!(rows[5], "  › /memory show  what is rem…");

@@ -4,8 +4,8 @@ use crate::ui::format::style::Role;
 use crate::ui::format::text::width;
 use crate::ui::format::wrap::Line;
 use crate::ui::input::bind::Action;
-use crate::ui::input::complete::{Popup, Ties, Wanted, rank, wanted, window};
-use crate::ui::input::edit::{Draft, Motion, Rows, Way};
+use crate::ui::input::complete::{CompletionTarget, Popup, TieBreak, completion_target, rank, window};
+use crate::ui::input::edit::{Direction, Draft, Motion, Rows};
 use crate::ui::input::history::{Found, History, Search};
 
 /// A slash command that can be completed.
@@ -20,7 +20,7 @@ pub struct Command {
 
 /// What a key did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ComposerOutcome {
     Done,
     /// The key means nothing to the composer.
     Ignored,
@@ -105,26 +105,26 @@ impl Composer {
     /// Brings the popup up to date with the draft.
     fn complete(&mut self) {
         let text = self.draft.shown();
-        let wanted = wanted(text, self.draft.cursor()).filter(|_| !self.shell && !self.dismissed);
-        self.popup = match wanted {
+        let target = completion_target(text, self.draft.cursor()).filter(|_| !self.shell && !self.dismissed);
+        self.popup = match target {
             None => None,
-            Some(Wanted::Command(range)) => {
+            Some(CompletionTarget::Command(range)) => {
                 let commands = self.commands.iter().map(|command| (command.name.as_str(), command.help.as_str()));
-                let mut entries = rank(&text[1..range.end], Ties::Earlier, commands);
+                let mut entries = rank(&text[1..range.end], TieBreak::Earlier, commands);
                 for entry in &mut entries {
                     entry.text.insert(0, '/');
                     entry.matched.iter_mut().for_each(|at| *at += 1);
                 }
                 let of = entries.len();
-                (of > 0).then_some(Popup { wanted: Wanted::Command(range), entries, selected: 0, of })
+                (of > 0).then_some(Popup { target: CompletionTarget::Command(range), entries, selected: 0, of })
             }
-            Some(Wanted::File(range)) => {
+            Some(CompletionTarget::File(range)) => {
                 let query = text[range.start + 1..range.end].replace('\\', "");
                 let asked = self.files.as_ref().is_some_and(|(asked, ..)| *asked == query);
                 self.wish = (!asked).then(|| query.clone());
                 self.files.as_ref().map(|(_, paths, of)| {
-                    let entries = rank(&query, Ties::Shorter, paths.iter().map(|path| (path.as_str(), "")));
-                    Popup { wanted: Wanted::File(range), entries, selected: 0, of: *of }
+                    let entries = rank(&query, TieBreak::Shorter, paths.iter().map(|path| (path.as_str(), "")));
+                    Popup { target: CompletionTarget::File(range), entries, selected: 0, of: *of }
                 })
             }
         };
@@ -133,23 +133,23 @@ impl Composer {
     /// The paths that fit a query. They are shown if it is still the present one; later ones are on their way otherwise.
     pub fn found_files(&mut self, query: String, paths: Vec<String>, of: usize) {
         self.files = Some((query, paths, of));
-        if matches!(wanted(self.draft.shown(), self.draft.cursor()), Some(Wanted::File(_))) {
+        if matches!(completion_target(self.draft.shown(), self.draft.cursor()), Some(CompletionTarget::File(_))) {
             self.complete();
         }
     }
 
     /// Takes the selected entry into the draft. Whether it is a command that can be run as it is.
     fn accept(&mut self) -> bool {
-        let Some((entry, wanted)) = self.popup.take().and_then(|popup| Some((popup.chosen()?.clone(), popup.wanted)))
+        let Some((entry, target)) = self.popup.take().and_then(|popup| Some((popup.chosen()?.clone(), popup.target)))
         else {
             return false;
         };
-        let (range, text, runs) = match wanted {
-            Wanted::Command(range) => {
+        let (range, text, runs) = match target {
+            CompletionTarget::Command(range) => {
                 let known = self.commands.iter().find(|command| command.name == entry.text[1..]);
                 (range, entry.text, known.is_some_and(|command| !command.needs_arguments))
             }
-            Wanted::File(range) => (range, format!("@{}", entry.text.replace(' ', "\\ ")), false),
+            CompletionTarget::File(range) => (range, format!("@{}", entry.text.replace(' ', "\\ ")), false),
         };
         let (before, behind) = (&self.draft.shown()[..range.start], &self.draft.shown()[range.end..]);
         let blank = if behind.starts_with(' ') { "" } else { " " };
@@ -161,13 +161,13 @@ impl Composer {
         runs
     }
 
-    pub fn act(&mut self, action: Action) -> Outcome {
+    pub fn act(&mut self, action: Action) -> ComposerOutcome {
         if self.search.is_some() {
             return self.act_in_search(action);
         }
         match action {
-            Action::Row(way) | Action::History(way) if self.popup.is_some() => {
-                self.popup.iter_mut().for_each(|popup| popup.step(way));
+            Action::Row(direction) | Action::History(direction) if self.popup.is_some() => {
+                self.popup.iter_mut().for_each(|popup| popup.step(direction));
             }
             Action::Tab if self.popup.is_some() => _ = self.accept(),
             Action::Send if self.popup.as_ref().is_some_and(|popup| popup.chosen().is_some()) => {
@@ -180,8 +180,8 @@ impl Composer {
             Action::NewLine => self.edit(|draft| draft.type_text("\n")),
             Action::Escape if self.popup.is_some() => (self.popup, self.dismissed) = (None, true),
             Action::Escape if self.shell => self.leave_shell(),
-            Action::Row(way) if self.draft.move_row(way, self.columns) => {}
-            Action::Row(way) | Action::History(way) => return self.browse(way),
+            Action::Row(direction) if self.draft.move_row(direction, self.columns) => {}
+            Action::Row(direction) | Action::History(direction) => return self.browse(direction),
             Action::Search => self.search = Some(Search::default()),
             Action::Move(motion) => self.draft.move_by(motion),
             Action::Erase(Motion::Left) if self.draft.is_empty() && self.shell => self.leave_shell(),
@@ -194,9 +194,9 @@ impl Composer {
             Action::Redo => self.edit(Draft::redo),
             Action::Output if self.draft.unfold() => {}
             Action::Tab if !self.draft.is_empty() => self.edit(|draft| draft.type_text("  ")),
-            _ => return Outcome::Ignored,
+            _ => return ComposerOutcome::Ignored,
         }
-        Outcome::Done
+        ComposerOutcome::Done
     }
 
     fn edit(&mut self, edit: impl FnOnce(&mut Draft)) {
@@ -208,14 +208,16 @@ impl Composer {
         self.shell = false;
     }
 
-    fn act_in_search(&mut self, action: Action) -> Outcome {
+    fn act_in_search(&mut self, action: Action) -> ComposerOutcome {
         let Some(search) = &mut self.search else {
-            return Outcome::Ignored;
+            return ComposerOutcome::Ignored;
         };
         match action {
-            Action::Search | Action::Row(Way::Up) | Action::History(Way::Up) => search.step(Way::Up, &self.history),
-            Action::SearchBack | Action::Row(Way::Down) | Action::History(Way::Down) => {
-                search.step(Way::Down, &self.history);
+            Action::Search | Action::Row(Direction::Up) | Action::History(Direction::Up) => {
+                search.step(Direction::Up, &self.history)
+            }
+            Action::SearchBack | Action::Row(Direction::Down) | Action::History(Direction::Down) => {
+                search.step(Direction::Down, &self.history);
             }
             Action::Erase(Motion::Left) => {
                 let mut query = search.query.clone();
@@ -230,9 +232,9 @@ impl Composer {
                 }
             }
             Action::Escape | Action::Interrupt => self.search = None,
-            _ => return Outcome::Ignored,
+            _ => return ComposerOutcome::Ignored,
         }
-        Outcome::Done
+        ComposerOutcome::Done
     }
 
     /// An entry of the history takes the place of the draft.
@@ -243,14 +245,14 @@ impl Composer {
         (self.popup, self.dismissed) = (None, true);
     }
 
-    fn browse(&mut self, way: Way) -> Outcome {
+    fn browse(&mut self, direction: Direction) -> ComposerOutcome {
         let draft = self.whole();
-        match self.history.step(way, &draft) {
+        match self.history.step(direction, &draft) {
             Some(entry) => {
                 self.show(&entry);
-                Outcome::Done
+                ComposerOutcome::Done
             }
-            None => Outcome::Ignored,
+            None => ComposerOutcome::Ignored,
         }
     }
 
@@ -259,24 +261,24 @@ impl Composer {
         format!("{}{}", if self.shell { "!" } else { "" }, self.draft.content())
     }
 
-    fn send(&mut self) -> Outcome {
+    fn send(&mut self) -> ComposerOutcome {
         if self.draft.shown()[..self.draft.cursor()].ends_with('\\') {
             self.draft.erase(Motion::Left);
             self.edit(|draft| draft.type_text("\n"));
-            return Outcome::Done;
+            return ComposerOutcome::Done;
         }
         self.submit()
     }
 
-    pub fn submit(&mut self) -> Outcome {
+    pub fn submit(&mut self) -> ComposerOutcome {
         if self.draft.content().trim().is_empty() {
-            return Outcome::Blank;
+            return ComposerOutcome::Blank;
         }
         (self.popup, self.dismissed) = (None, false);
         let text = self.draft.take().trim().to_owned();
         match std::mem::take(&mut self.shell) {
-            true => Outcome::Shell(text),
-            false => Outcome::Submit(text),
+            true => ComposerOutcome::Shell(text),
+            false => ComposerOutcome::Submit(text),
         }
     }
 
@@ -356,14 +358,14 @@ mod tests {
     #[test]
     fn enter_sends_and_other_enters_make_lines() {
         let mut composer = composer();
-        assert_eq!(composer.act(Action::Send), Outcome::Blank);
+        assert_eq!(composer.act(Action::Send), ComposerOutcome::Blank);
         composer.type_text("one");
         composer.act(Action::NewLine);
         composer.type_text("two\\");
-        assert_eq!(composer.act(Action::Send), Outcome::Done);
+        assert_eq!(composer.act(Action::Send), ComposerOutcome::Done);
         composer.type_text("three");
         assert_eq!(shown(&mut composer), ("› one\n  two\n  three".into(), (2, 7)));
-        assert_eq!(composer.act(Action::Send), Outcome::Submit("one\ntwo\nthree".into()));
+        assert_eq!(composer.act(Action::Send), ComposerOutcome::Submit("one\ntwo\nthree".into()));
         assert_eq!(shown(&mut composer), ("› hint".into(), (0, 2)));
     }
 
@@ -371,18 +373,18 @@ mod tests {
     fn history_is_at_the_edges_of_the_draft() {
         let mut composer = composer();
         composer.type_text("a\nb");
-        assert_eq!(composer.act(Action::Row(Way::Up)), Outcome::Done);
+        assert_eq!(composer.act(Action::Row(Direction::Up)), ComposerOutcome::Done);
         assert_eq!(shown(&mut composer).1, (0, 3));
-        composer.act(Action::Row(Way::Up));
+        composer.act(Action::Row(Direction::Up));
         assert_eq!(shown(&mut composer), ("! ls".into(), (0, 4)));
-        composer.act(Action::Row(Way::Up));
+        composer.act(Action::Row(Direction::Up));
         assert_eq!(shown(&mut composer).0, "› first");
-        assert_eq!(composer.act(Action::Row(Way::Up)), Outcome::Ignored);
-        composer.act(Action::Row(Way::Down));
-        composer.act(Action::Row(Way::Down));
+        assert_eq!(composer.act(Action::Row(Direction::Up)), ComposerOutcome::Ignored);
+        composer.act(Action::Row(Direction::Down));
+        composer.act(Action::Row(Direction::Down));
         assert_eq!(shown(&mut composer).0, "› a\n  b", "the draft is back");
-        composer.act(Action::History(Way::Up));
-        assert_eq!(composer.act(Action::Send), Outcome::Shell("ls".into()));
+        composer.act(Action::History(Direction::Up));
+        assert_eq!(composer.act(Action::Send), ComposerOutcome::Shell("ls".into()));
     }
 
     #[test]
@@ -390,18 +392,18 @@ mod tests {
         let mut composer = composer();
         composer.type_text("/mema");
         assert!(composer.has_popup());
-        assert_eq!(composer.act(Action::Send), Outcome::Done, "it needs more");
+        assert_eq!(composer.act(Action::Send), ComposerOutcome::Done, "it needs more");
         assert_eq!(shown(&mut composer), ("› /memory add ".into(), (0, 14)));
         composer.type_text("x");
-        assert_eq!(composer.act(Action::Send), Outcome::Submit("/memory add x".into()));
+        assert_eq!(composer.act(Action::Send), ComposerOutcome::Submit("/memory add x".into()));
         composer.type_text("/me");
-        composer.act(Action::Row(Way::Down));
-        composer.act(Action::Row(Way::Up));
-        assert_eq!(composer.act(Action::Send), Outcome::Submit("/memory show".into()));
+        composer.act(Action::Row(Direction::Down));
+        composer.act(Action::Row(Direction::Up));
+        assert_eq!(composer.act(Action::Send), ComposerOutcome::Submit("/memory show".into()));
         composer.type_text("/q");
         composer.act(Action::Escape);
         assert!(!composer.has_popup());
-        assert_eq!(composer.act(Action::Send), Outcome::Submit("/q".into()));
+        assert_eq!(composer.act(Action::Send), ComposerOutcome::Submit("/q".into()));
         composer.paste("/quit");
         assert!(!composer.has_popup(), "what is pasted triggers nothing");
     }
@@ -418,7 +420,7 @@ mod tests {
         composer.type_text("x");
         assert_eq!(composer.wish.take().as_deref(), Some("lex"));
         assert!(composer.has_popup(), "what is known is shown until more is");
-        assert_eq!(composer.act(Action::Tab), Outcome::Done);
+        assert_eq!(composer.act(Action::Tab), ComposerOutcome::Done);
         assert_eq!(composer.draft.content(), "see @src/le\\ xer.rs ");
         composer.found_files("lex".into(), vec!["late".into()], 1);
         assert!(!composer.has_popup(), "too late");

@@ -50,7 +50,7 @@ pub enum Motion {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     Up,
     Down,
 }
@@ -332,11 +332,11 @@ impl Draft {
     }
 
     /// Moves up or down by a row. Whether there was one.
-    pub fn move_row(&mut self, way: Way, most: usize) -> bool {
+    pub fn move_row(&mut self, direction: Direction, most: usize) -> bool {
         let Rows { rows, row, column } = self.rows(most);
-        let target = match way {
-            Way::Up => row.wrapping_sub(1),
-            Way::Down => row + 1,
+        let target = match direction {
+            Direction::Up => row.wrapping_sub(1),
+            Direction::Down => row + 1,
         };
         let Some(Row { from, .. }) = rows.get(target) else {
             return false;

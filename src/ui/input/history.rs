@@ -1,7 +1,7 @@
 //! The prompts of earlier: going back and forth in them, and searching. The shell stores them; a new entry is handed out to it.
 
 use crate::limits::ui::HISTORY_ENTRIES;
-use crate::ui::input::edit::Way;
+use crate::ui::input::edit::Direction;
 
 #[derive(Clone, Debug, Default)]
 pub struct History {
@@ -31,11 +31,11 @@ impl History {
     }
 
     /// What takes the place of the draft. Behind the newest entry the draft comes back.
-    pub fn step(&mut self, way: Way, draft: &str) -> Option<String> {
+    pub fn step(&mut self, direction: Direction, draft: &str) -> Option<String> {
         let at = self.shown.as_ref().map_or(self.entries.len(), |(at, _)| *at);
-        let at = match way {
-            Way::Up => at.checked_sub(1)?,
-            Way::Down => at + 1,
+        let at = match direction {
+            Direction::Up => at.checked_sub(1)?,
+            Direction::Down => at + 1,
         };
         if at < self.entries.len() {
             let kept = self.shown.take().map_or_else(|| draft.to_owned(), |(_, kept)| kept);
@@ -86,11 +86,11 @@ impl Search {
     }
 
     /// To an older match or a newer one, if there is one.
-    pub fn step(&mut self, way: Way, history: &History) {
+    pub fn step(&mut self, direction: Direction, history: &History) {
         let last = history.matches(&self.query).len().saturating_sub(1);
-        self.at = match way {
-            Way::Up => (self.at + 1).min(last),
-            Way::Down => self.at.saturating_sub(1),
+        self.at = match direction {
+            Direction::Up => (self.at + 1).min(last),
+            Direction::Down => self.at.saturating_sub(1),
         };
     }
 
@@ -112,13 +112,13 @@ mod tests {
     #[test]
     fn the_draft_comes_back_behind_the_newest_entry() {
         let mut history = history(&["one", "two"]);
-        assert_eq!(history.step(Way::Down, "draft"), None);
-        assert_eq!(history.step(Way::Up, "draft").as_deref(), Some("two"));
-        assert_eq!(history.step(Way::Up, "two").as_deref(), Some("one"));
-        assert_eq!(history.step(Way::Up, "one"), None);
-        assert_eq!(history.step(Way::Down, "one").as_deref(), Some("two"));
-        assert_eq!(history.step(Way::Down, "two").as_deref(), Some("draft"));
-        assert_eq!(history.step(Way::Down, "draft"), None);
+        assert_eq!(history.step(Direction::Down, "draft"), None);
+        assert_eq!(history.step(Direction::Up, "draft").as_deref(), Some("two"));
+        assert_eq!(history.step(Direction::Up, "two").as_deref(), Some("one"));
+        assert_eq!(history.step(Direction::Up, "one"), None);
+        assert_eq!(history.step(Direction::Down, "one").as_deref(), Some("two"));
+        assert_eq!(history.step(Direction::Down, "two").as_deref(), Some("draft"));
+        assert_eq!(history.step(Direction::Down, "draft"), None);
     }
 
     #[test]
@@ -138,17 +138,17 @@ mod tests {
         let found =
             |search: &Search| search.found(&history).map(|found| (found.entry.to_owned(), found.number, found.of));
         assert_eq!(found(&search), Some(("coverage?".into(), 1, 3)));
-        search.step(Way::Up, &history);
+        search.step(Direction::Up, &history);
         assert_eq!(found(&search), Some(("raise coverage".into(), 2, 3)));
-        search.step(Way::Up, &history);
-        search.step(Way::Up, &history);
+        search.step(Direction::Up, &history);
+        search.step(Direction::Up, &history);
         assert_eq!(found(&search), Some(("Coverage of a".into(), 3, 3)));
-        search.step(Way::Down, &history);
+        search.step(Direction::Down, &history);
         assert_eq!(found(&search), Some(("raise coverage".into(), 2, 3)));
         search.change("Cov".into());
         assert_eq!(found(&search), Some(("Coverage of a".into(), 1, 1)));
         search.change("nothing".into());
-        search.step(Way::Up, &history);
+        search.step(Direction::Up, &history);
         assert_eq!(found(&search), None);
     }
 }

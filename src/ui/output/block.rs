@@ -223,7 +223,7 @@ fn head(title: Line, facts: &[String], most: usize) -> Vec<Line> {
 }
 
 /// How a call ended, in words.
-struct Outcome {
+struct EndedCallText {
     role: Role,
     mark: &'static str,
     facts: Vec<String>,
@@ -238,7 +238,7 @@ pub fn ended(call: &Call, viewer: &Viewer, most: usize) -> Vec<Line> {
     lines
 }
 
-fn outcome(call: &Call, viewer: &Viewer, most: usize) -> Outcome {
+fn outcome(call: &Call, viewer: &Viewer, most: usize) -> EndedCallText {
     let allowed =
         call.by.as_ref().filter(|_| call.choice.is_some_and(|choice| choice != Choice::Cancel) && !asks(call));
     let mut facts: Vec<String> = Vec::new();
@@ -287,7 +287,7 @@ fn outcome(call: &Call, viewer: &Viewer, most: usize) -> Outcome {
         }
     };
     facts.extend(duration);
-    Outcome { role, mark, facts, body }
+    EndedCallText { role, mark, facts, body }
 }
 
 fn asks(call: &Call) -> bool {

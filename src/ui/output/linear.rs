@@ -9,10 +9,10 @@ use crate::task::log::record::Record;
 use crate::task::spec::{Ending, Question};
 use crate::ui::Thoughts;
 use crate::ui::app::Ui;
-use crate::ui::dialogs::dialog::{Dialog, Kind};
+use crate::ui::dialogs::dialog::{Dialog, DialogKind};
 use crate::ui::format::text::{Reading, plain};
 use crate::ui::format::wrap::Line;
-use crate::ui::input::composer::Outcome;
+use crate::ui::input::composer::ComposerOutcome;
 use crate::ui::input::keys::{Code, Key, Mods, TerminalInput};
 use crate::ui::output::block::{self, count, spell, subject, tool_name};
 use crate::ui::output::status::mode_word;
@@ -201,7 +201,7 @@ impl Linear {
             }
             questions.iter().take(1).for_each(|inquiry| self.line(&inquiry.question));
         }
-        if let Kind::Approval(approval) = &mut dialog.kind {
+        if let DialogKind::Approval(approval) = &mut dialog.kind {
             approval.seen = true;
         }
         self.offer(dialog);
@@ -209,7 +209,7 @@ impl Linear {
 
     /// The next one of several questions.
     fn ask_next(&mut self, dialog: &Dialog) {
-        if let Kind::Inquiry(inquiring) = &dialog.kind {
+        if let DialogKind::Inquiry(inquiring) = &dialog.kind {
             self.line(&inquiring.current().question);
             self.offer(dialog);
         }
@@ -217,7 +217,7 @@ impl Linear {
 
     /// A list to choose from.
     pub fn pick(&mut self, dialog: &Dialog) {
-        if let Kind::Picker(picker) = &dialog.kind {
+        if let DialogKind::Picker(picker) = &dialog.kind {
             self.say(&picker.title);
             self.offer(dialog);
             self.line("Anything else leaves the choice.");
@@ -270,7 +270,7 @@ impl Ui {
         if let Some(open) = &mut self.dialog {
             open.focused = true;
             open.painted = Some(now.mono_ms.saturating_sub(ARM_MS));
-            if matches!(open.dialog.kind, Kind::Picker(_)) {
+            if matches!(open.dialog.kind, DialogKind::Picker(_)) {
                 let number =
                     text.parse::<usize>().ok().filter(|number| (1..=open.dialog.labels().len()).contains(number));
                 open.dialog.selected = number.map_or(0, |number| number - 1);
@@ -291,10 +291,10 @@ impl Ui {
             }
         }
         if let Some(command) = text.strip_prefix('!').map(str::trim).filter(|command| !command.is_empty()) {
-            return self.submitted(Outcome::Shell(command.to_owned()), self.delivered(), now);
+            return self.submitted(ComposerOutcome::Shell(command.to_owned()), self.enter_mode(), now);
         }
         self.composer.draft.replace(text);
         let outcome = self.composer.submit();
-        self.submitted(outcome, self.delivered(), now);
+        self.submitted(outcome, self.enter_mode(), now);
     }
 }

@@ -7,7 +7,7 @@ pub mod linear;
 #[cfg(feature = "tui")]
 pub mod paint;
 #[cfg(feature = "tui")]
-pub mod printing;
+pub mod print_queue;
 #[cfg(feature = "tui")]
 pub mod screen;
 #[cfg(feature = "tui")]

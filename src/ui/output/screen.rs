@@ -58,7 +58,7 @@ impl Ui {
             self.greet();
         }
         if let Some(linear) = &mut self.linear {
-            self.transcript.printing.take();
+            self.transcript.print_queue.take();
             (self.dirty, self.painted_at) = (false, now.mono_ms);
             return linear.take();
         }
@@ -75,9 +75,9 @@ impl Ui {
             // What is not printed yet comes with the next frame.
             true => {
                 let rows = self.size.rows.saturating_sub(frame.live.len() + 1);
-                self.transcript.printing.screenful(rows, self.columns())
+                self.transcript.print_queue.screenful(rows, self.columns())
             }
-            false => self.transcript.printing.take(),
+            false => self.transcript.print_queue.take(),
         };
         if let Some(open) = &mut self.dialog
             && open.focused
@@ -116,9 +116,9 @@ impl Ui {
         }
         let mut bytes = Vec::new();
         loop {
-            let frame = Frame { done: self.transcript.printing.take(), ..Frame::default() };
+            let frame = Frame { done: self.transcript.print_queue.take(), ..Frame::default() };
             bytes.extend(self.painter.paint(&frame, self.size));
-            if !self.transcript.printing.is_waiting() {
+            if !self.transcript.print_queue.is_waiting() {
                 return bytes;
             }
         }
@@ -126,7 +126,7 @@ impl Ui {
 
     /// The first lines: what this is, where it works and who shares it. They stand above everything that is printed of the log.
     pub(in crate::ui) fn greet(&mut self) {
-        if self.greeted || self.dialog.as_ref().is_some_and(|open| open.picks.is_some()) {
+        if self.greeted || self.dialog.as_ref().is_some_and(|open| open.purpose.is_some()) {
             return;
         }
         // The server says where it works.
@@ -361,11 +361,11 @@ impl Ui {
             let via = if mine || info.live { via } else { format!("{via}, idle") };
             let ago = |at: u64| spell(now.unix_ms.saturating_sub(at) / 1_000 * 1_000);
             let mut facts = ago(info.since).map_or("now".into(), |time| format!("for {time}"));
-            let doings = self.transcript.tally.client(&info.client).cloned().unwrap_or_default();
-            if doings.answered > 0 {
-                facts += &format!(" · answered {}", count(doings.answered, "question"));
+            let tally = self.transcript.tally.client(&info.client).cloned().unwrap_or_default();
+            if tally.answered > 0 {
+                facts += &format!(" · answered {}", count(tally.answered, "question"));
             }
-            if let Some(time) = doings.said_at.and_then(ago) {
+            if let Some(time) = tally.said_at.and_then(ago) {
                 facts += &format!(" · last said {time} ago");
             }
             vec![format!("  {name}"), via, facts]

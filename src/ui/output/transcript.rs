@@ -15,7 +15,7 @@ use crate::ui::format::markdown::Markdown;
 use crate::ui::format::style::Role;
 use crate::ui::format::wrap::{Line, Span, paragraph};
 use crate::ui::output::block::{self, Viewer};
-use crate::ui::output::printing::{Kind, Printing};
+use crate::ui::output::print_queue::{BlockKind, PrintQueue};
 use crate::ui::scene::{Call, Item, NoteWord, Scene, Stage};
 use crate::ui::tally::Tally;
 
@@ -24,7 +24,7 @@ pub struct Transcript {
     pub viewer: Viewer,
     pub tally: Tally,
     pub thoughts: Thoughts,
-    pub printing: Printing,
+    pub print_queue: PrintQueue,
     /// Another task that was shown before this one.
     before: Option<TaskId>,
     /// The task is one command and no session.
@@ -38,7 +38,7 @@ pub struct Transcript {
 }
 
 /// What printing the whole of something needs.
-pub enum Whole {
+pub enum FullOutput {
     Nothing,
     Lines(Vec<Line>),
     /// The text is stored apart from the log.
@@ -52,7 +52,7 @@ impl Transcript {
             viewer,
             tally: Tally::default(),
             thoughts,
-            printing: Printing::default(),
+            print_queue: PrintQueue::default(),
             before: None,
             is_command: false,
             markdown: Markdown::default(),
@@ -66,15 +66,15 @@ impl Transcript {
     /// Another transcript of the same terminal, which goes on below this one. The lines of this one that wait are printed first.
     pub fn follower(&mut self) -> Transcript {
         Transcript {
-            printing: std::mem::take(&mut self.printing),
+            print_queue: std::mem::take(&mut self.print_queue),
             before: self.scene.task.clone(),
             ..Transcript::new(self.viewer.clone(), self.thoughts)
         }
     }
 
     /// Prints a block.
-    pub fn print(&mut self, kind: Kind, lines: Vec<Line>) {
-        self.printing.print(kind, lines);
+    pub fn print(&mut self, kind: BlockKind, lines: Vec<Line>) {
+        self.print_queue.print(kind, lines);
     }
 
     /// Folds a record and prints what follows from it.
@@ -168,7 +168,7 @@ impl Transcript {
             Event::CallStale { call } => {
                 let file = self.scene.calls.get(call).map(|call| block::subject(call, &self.viewer));
                 let lines = block::note(NoteWord::CallStale, &file.unwrap_or_default(), "", most);
-                self.print(Kind::Other, lines.unwrap_or_default());
+                self.print(BlockKind::Other, lines.unwrap_or_default());
             }
             _ => {}
         }
@@ -180,7 +180,7 @@ impl Transcript {
         if self.before.take().is_some_and(|before| before != created.task) && !self.is_command {
             let place = self.viewer.directory(&created.workspace);
             let text = format!("Session {} · {place} · {}", block::short(&created.task), created.model);
-            self.print(Kind::Other, block::notice(Role::Muted, "·", &text, most));
+            self.print(BlockKind::Other, block::notice(Role::Muted, "·", &text, most));
         }
     }
 
@@ -190,7 +190,7 @@ impl Transcript {
             let none = Span::new(Role::Muted, "");
             let rows = text.lines().map(str::trim).filter(|line| !line.is_empty());
             let rows = rows.flat_map(|line| paragraph(&none, &none, &[Span::prose(Role::Muted, line)], most));
-            self.print(Kind::Other, rows.collect());
+            self.print(BlockKind::Other, rows.collect());
         }
     }
 
@@ -201,19 +201,19 @@ impl Transcript {
 
     fn print_dropped(&mut self, turn: u32, by: &Source, most: usize) {
         let text = format!("{} took back: {}", self.viewer.who(by), self.prompt_of(turn).unwrap_or_default());
-        self.print(Kind::Other, block::notice(Role::Muted, "·", &text, most));
+        self.print(BlockKind::Other, block::notice(Role::Muted, "·", &text, most));
     }
 
     fn print_artifact(&mut self, artifact: &Artifact, most: usize) {
         let name = artifact.name.as_deref().unwrap_or(&artifact.id);
-        self.print(Kind::Tool, block::notice(Role::Ok, "✓", &format!("Artifact {name}"), most));
+        self.print(BlockKind::Tool, block::notice(Role::Ok, "✓", &format!("Artifact {name}"), most));
     }
 
     fn end_turn(&mut self, end: &End, by: Option<&Source>, most: usize) {
         self.end_text(most);
         self.print_unfinished(most);
         let lines = block::end(end, by, &self.viewer, most);
-        self.print(Kind::Other, lines);
+        self.print(BlockKind::Other, lines);
         self.scene.trim(ITEMS_KEPT);
     }
 
@@ -229,13 +229,13 @@ impl Transcript {
             && prompt.turn == turn
         {
             let lines = block::prompt(prompt, &self.viewer, most);
-            self.print(Kind::Other, lines);
+            self.print(BlockKind::Other, lines);
         }
     }
 
     fn print_text(&mut self, rows: Vec<Line>) {
         if !rows.is_empty() {
-            let kind = if std::mem::replace(&mut self.begun, true) { Kind::MoreText } else { Kind::Text };
+            let kind = if std::mem::replace(&mut self.begun, true) { BlockKind::MoreText } else { BlockKind::Text };
             self.print(kind, rows);
         }
     }
@@ -247,7 +247,7 @@ impl Transcript {
             let mut lines = vec![Line::new(Role::Muted, "Sources:")];
             let sources = self.cited.iter().flat_map(|text| text.lines());
             lines.extend(sources.map(|source| Line::new(Role::Muted, "  ").add(Role::Muted, source)));
-            self.print(Kind::Other, lines);
+            self.print(BlockKind::Other, lines);
         }
         self.forget_answer();
     }
@@ -263,7 +263,7 @@ impl Transcript {
         self.forget_answer();
         if begun {
             let text = "The answer above broke off; it is asked again and begins anew";
-            self.print(Kind::Other, block::notice(Role::Warn, "↺", text, most));
+            self.print(BlockKind::Other, block::notice(Role::Warn, "↺", text, most));
         }
     }
 
@@ -274,7 +274,7 @@ impl Transcript {
             (None, Some(Item::Note { text, .. })) => text.lines().map(block::indented).collect(),
             (None, _) => Vec::new(),
         };
-        self.print(Kind::Other, lines);
+        self.print(BlockKind::Other, lines);
     }
 
     /// The note that the last record made.
@@ -282,8 +282,11 @@ impl Transcript {
         if let Some(Item::Note { seq, word, text }) = self.scene.items.last()
             && *seq == self.scene.seq
         {
-            let kind =
-                if matches!(word, NoteWord::Attached | NoteWord::CommandPrompted) { Kind::Tool } else { Kind::Other };
+            let kind = if matches!(word, NoteWord::Attached | NoteWord::CommandPrompted) {
+                BlockKind::Tool
+            } else {
+                BlockKind::Other
+            };
             let lines = block::note(*word, text, &self.scene.model, most);
             self.print(kind, lines.unwrap_or_default());
         }
@@ -293,12 +296,12 @@ impl Transcript {
         if let Some(Ending::Success { display: Display::Todos { todos }, .. }) = call.ending.as_deref() {
             // A plan is shown when it changes, without the call.
             if std::mem::replace(&mut self.todos, todos.clone()) != *todos {
-                self.print(Kind::Other, block::plan(todos, most));
+                self.print(BlockKind::Other, block::plan(todos, most));
             }
             return;
         }
         let lines = block::ended(call, &self.viewer, most);
-        self.print(Kind::Tool, lines);
+        self.print(BlockKind::Tool, lines);
     }
 
     /// Calls that the end of the turn interrupted.
@@ -307,7 +310,7 @@ impl Transcript {
             self.scene.calls.values().filter(|call| call.stage == Stage::Interrupted).cloned().collect();
         for call in calls.iter().filter(|call| call.ended_at == 0 && call.planned.is_some()) {
             let lines = block::ended(call, &self.viewer, most);
-            self.print(Kind::Tool, lines);
+            self.print(BlockKind::Tool, lines);
         }
         // They are mentioned once.
         self.scene.calls.retain(|_, call| call.stage != Stage::Interrupted);
@@ -336,14 +339,14 @@ impl Transcript {
     }
 
     /// The whole output of the newest call, or command of a user, that has one.
-    pub fn output(&self) -> Whole {
+    pub fn output(&self) -> FullOutput {
         let shell = self.scene.shell.as_ref().filter(|shell| shell.output.lines().count() > 1);
         for item in self.scene.items.iter().rev() {
             let call = match item {
                 Item::Call { id } => self.scene.calls.get(id),
                 Item::Note { word: NoteWord::ShellBegan, text, .. } => {
                     match shell.filter(|shell| shell.command == *text) {
-                        Some(shell) => return Whole::Lines(block::shell_whole(shell, &self.viewer)),
+                        Some(shell) => return FullOutput::Lines(block::shell_whole(shell, &self.viewer)),
                         None => None,
                     }
                 }
@@ -355,17 +358,19 @@ impl Transcript {
                     display: Display::Text { text } | Display::Diff { diff: text, .. }, ..
                 }) => text,
                 Some(Ending::Cancelled { output, .. }) if !output.is_empty() => output,
-                _ if !call.output.is_empty() => return Whole::Lines(block::whole(call, &self.viewer, &call.output)),
+                _ if !call.output.is_empty() => {
+                    return FullOutput::Lines(block::whole(call, &self.viewer, &call.output));
+                }
                 _ => continue,
             };
             match text.missing() {
-                Some(blob) => return Whole::Stored(call.request.call.clone(), blob.clone()),
+                Some(blob) => return FullOutput::Stored(call.request.call.clone(), blob.clone()),
                 None if text.as_str().lines().count() > 1 => {
-                    return Whole::Lines(block::whole(call, &self.viewer, text.as_str()));
+                    return FullOutput::Lines(block::whole(call, &self.viewer, text.as_str()));
                 }
                 None => {}
             }
         }
-        Whole::Nothing
+        FullOutput::Nothing
     }
 }

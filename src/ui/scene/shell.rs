@@ -61,10 +61,10 @@ impl Scene {
         }
     }
 
-    /// `text` is what the model is told. People are shown the output itself, and how it ended.
+    /// `text` is what the model is result. People are shown the output itself, and how it ended.
     pub(super) fn end_shell(&mut self, text: &str, record: &Record) {
-        let told = Told::of(text);
-        let mut shown = told.output;
+        let result = ShellResult::of(text);
+        let mut shown = result.output;
         if let Some(shell) = self.shell.as_mut().filter(|shell| shell.runs()) {
             if shell.output.trim().is_empty() {
                 shell.output_lines = shown.lines().count() as u64;
@@ -72,22 +72,22 @@ impl Scene {
             }
             shown.clone_from(&shell.output);
             shell.ended_at = record.at;
-            shell.end.clone_from(&told.end);
+            shell.end.clone_from(&result.end);
         }
-        let text = [shown.trim_end(), &told.end].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
+        let text = [shown.trim_end(), &result.end].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
         self.note(record.seq, NoteWord::ShellEnded, &text.join("\n"));
     }
 }
 
 /// What the model is told of a command, taken apart.
-struct Told {
+struct ShellResult {
     output: String,
     end: String,
 }
 
-impl Told {
+impl ShellResult {
     /// A result is marked as untrusted and has lines about its end behind the output. Any other text says why there is no result.
-    fn of(text: &str) -> Told {
+    fn of(text: &str) -> ShellResult {
         const CUT: &str = "\n[The rest was left out.]";
         let marked = text.strip_prefix("<untrusted_context>\n");
         let unmarked = |text: &str| {
@@ -97,7 +97,7 @@ impl Told {
         let body = marked.map(unmarked);
         let body = body.as_deref().unwrap_or(text);
         let Some(output) = body.strip_prefix("Output: ") else {
-            return Told { output: String::new(), end: text.trim_end_matches('.').to_owned() };
+            return ShellResult { output: String::new(), end: text.trim_end_matches('.').to_owned() };
         };
         let is_fact = |line: &str| {
             ["Exit Code: ", "Signal: ", "Background PIDs: ", "The command was ended "]
@@ -122,7 +122,7 @@ impl Told {
         });
         let end: Vec<String> = end.collect();
         let end = if end.is_empty() { "exit 0".to_owned() } else { end.join(" · ") };
-        Told { output: if shown == "(empty)" { String::new() } else { shown }, end }
+        ShellResult { output: if shown == "(empty)" { String::new() } else { shown }, end }
     }
 }
 
@@ -147,8 +147,8 @@ mod tests {
             (marked(&format!("Output: {}", "Signal: é\r\n".repeat(2))), "", "signal é · signal é"),
             ("The user stopped the command.".to_owned(), "", "The user stopped the command"),
         ] {
-            let told = Told::of(&text);
-            assert_eq!((told.output.as_str(), told.end.as_str()), (output, end), "{text}");
+            let result = ShellResult::of(&text);
+            assert_eq!((result.output.as_str(), result.end.as_str()), (output, end), "{text}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The connection to the server of this process: a socket pair that carries a frame a line.
 
 use crate::limits::ui::{FRAME_LINE_BYTES, LINK_READ_BYTES};
-use crate::shell::terminal::connection::link::{Arrival, Link};
-use crate::shell::terminal::output::Output;
+use crate::shell::terminal::connection::link::{Link, LinkEvent};
+use crate::shell::terminal::write_buffer::WriteBuffer;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 pub struct InProcess {
     stream: Option<UnixStream>,
     is_new: bool,
-    output: Output,
+    output: WriteBuffer,
     /// The beginning of a line whose end has not come yet.
     input: Vec<u8>,
 }
@@ -19,15 +19,15 @@ pub struct InProcess {
 impl InProcess {
     pub fn new(stream: UnixStream) -> io::Result<InProcess> {
         stream.set_nonblocking(true)?;
-        Ok(InProcess { stream: Some(stream), is_new: true, output: Output::default(), input: Vec::new() })
+        Ok(InProcess { stream: Some(stream), is_new: true, output: WriteBuffer::default(), input: Vec::new() })
     }
 
-    fn close(&mut self, why: &str, arrivals: &mut Vec<Arrival>) {
+    fn close(&mut self, why: &str, arrivals: &mut Vec<LinkEvent>) {
         self.stream = None;
-        arrivals.push(Arrival::Closed(why.into()));
+        arrivals.push(LinkEvent::Closed(why.into()));
     }
 
-    fn read(&mut self, arrivals: &mut Vec<Arrival>) {
+    fn read(&mut self, arrivals: &mut Vec<LinkEvent>) {
         let mut buffer = [0; 16 * 1024];
         let mut room = LINK_READ_BYTES;
         while let Some(stream) = self.stream.as_ref().filter(|_| room > 0) {
@@ -47,12 +47,12 @@ impl InProcess {
         }
     }
 
-    fn split(&mut self, mut bytes: &[u8], arrivals: &mut Vec<Arrival>) {
+    fn split(&mut self, mut bytes: &[u8], arrivals: &mut Vec<LinkEvent>) {
         while let Some(end) = memchr::memchr(b'\n', bytes) {
             self.input.extend_from_slice(&bytes[..end]);
             bytes = &bytes[end + 1..];
             let line = std::mem::take(&mut self.input);
-            arrivals.push(Arrival::Frame(String::from_utf8_lossy(&line).into_owned()));
+            arrivals.push(LinkEvent::Frame(String::from_utf8_lossy(&line).into_owned()));
         }
         self.input.extend_from_slice(bytes);
     }
@@ -76,10 +76,10 @@ impl Link for InProcess {
         self.output.push(b"\n");
     }
 
-    fn advance(&mut self, _: u64) -> Vec<Arrival> {
+    fn advance(&mut self, _: u64) -> Vec<LinkEvent> {
         let mut arrivals = Vec::new();
         if std::mem::take(&mut self.is_new) {
-            arrivals.push(Arrival::Connected);
+            arrivals.push(LinkEvent::Connected);
         }
         if let Some(stream) = &self.stream {
             // A broken connection is noticed by reading.

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 /// What happened on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Arrival {
+pub enum LinkEvent {
     Connected,
     Frame(String),
     /// The connection is gone and is made again at this time of the monotonic clock, in milliseconds.
@@ -30,5 +30,5 @@ pub trait Link {
     fn send(&mut self, frame: &str);
 
     /// Reads and writes as much as there is, without waiting.
-    fn advance(&mut self, now_ms: u64) -> Vec<Arrival>;
+    fn advance(&mut self, now_ms: u64) -> Vec<LinkEvent>;
 }

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 /// The server to connect to, and where the servers of this user say where they are.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ServerAddress {
     /// For messages.
     pub name: String,
     pub remote: Remote,
@@ -37,13 +37,13 @@ pub struct Place {
 }
 
 /// The server that was started last, if one runs.
-pub fn newest(instances: &Path, token: Option<Secret>) -> Option<Place> {
+pub fn newest(instances: &Path, token: Option<Secret>) -> Option<ServerAddress> {
     let newest = instances::living(instances).into_iter().max_by(|a, b| a.started.cmp(&b.started))?;
     let by_url = remote::parse(&newest.url).ok();
     let socket = unix_socket(&newest).map(Remote::Unix);
     let name = by_url.as_ref().or(socket.as_ref())?.to_string();
     let remote = if token.is_some() { by_url.or(socket) } else { socket.or(by_url) }?;
-    Some(Place { name, remote, instances: instances.to_owned(), token, tls: None })
+    Some(ServerAddress { name, remote, instances: instances.to_owned(), token, tls: None })
 }
 
 /// The server's own socket, which is the last one: at others a credential may be needed.
@@ -59,7 +59,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    pub fn begin(place: Place) -> io::Result<Attempt> {
+    pub fn begin(place: ServerAddress) -> io::Result<Attempt> {
         let (ended, running) = UnixStream::pair()?;
         let (sender, result) = sync_channel(1);
         thread::Builder::new().name("connect".into()).spawn(move || {
@@ -84,7 +84,7 @@ impl Attempt {
     }
 }
 
-impl Place {
+impl ServerAddress {
     fn connect(&self) -> io::Result<Stream> {
         match (&self.remote, &self.tls) {
             (Remote::Unix(path), _) => connect_unix(path),

@@ -11,8 +11,8 @@ use crate::limits::ui::{
     LINK_RETRY_MOST_MS, LINK_RETRY_MS, LINK_RETRY_VARIES_PERCENT,
 };
 use crate::shell::event_loop::sys::Clock;
-use crate::shell::terminal::connection::link::{Arrival, Link};
-use crate::shell::terminal::connection::remote::{Attempt, Place};
+use crate::shell::terminal::connection::link::{Link, LinkEvent};
+use crate::shell::terminal::connection::remote::{Attempt, ServerAddress};
 use crate::shell::terminal::connection::tls::Stream;
 use crate::wire::ws::{Denied, HandshakeRequest};
 use base64::Engine;
@@ -29,35 +29,35 @@ const PROTOCOL: &str = "gemini-a2a.v1";
 const LATER: &str = "next";
 
 pub struct WebSocketLink {
-    place: Place,
+    place: ServerAddress,
     client: String,
     target: String,
     entropy: Entropy,
-    phase: Phase,
+    phase: LinkState,
     /// Attempts since the server last sent a message.
     failures: u32,
 }
 
-enum Phase {
+enum LinkState {
     /// There is no connection before this time.
     Waiting {
         until: u64,
     },
     Connecting(Attempt),
-    Asking(Box<Asking>),
-    Open(Box<Open>),
+    Handshaking(Box<Handshake>),
+    Open(Box<OpenSocket>),
 }
 
-struct Asking {
-    queue: Queue,
+struct Handshake {
+    queue: QueuedStream,
     ask: HandshakeRequest,
     answer: Vec<u8>,
     /// None until the first look at the clock.
     until: Option<u64>,
 }
 
-struct Open {
-    socket: WebSocket<Queue>,
+struct OpenSocket {
+    socket: WebSocket<QueuedStream>,
     /// When the server last sent anything, and when it was last asked for a sign of life; None before the first turn.
     heard: Option<u64>,
     pinged: u64,
@@ -129,16 +129,16 @@ impl From<Error> for Failure {
 impl WebSocketLink {
     /// A connection for a client of this name. If it is for a task, there must be that task at first; no other records come before a
     /// `watch`.
-    pub fn new(place: Place, client: &str, task: Option<&str>, entropy: Entropy) -> WebSocketLink {
+    pub fn new(place: ServerAddress, client: &str, task: Option<&str>, entropy: Entropy) -> WebSocketLink {
         let client = percent::encoded(client);
         let target = format!("/ws?client={client}&taskId={}", percent::encoded(task.unwrap_or(LATER)));
-        WebSocketLink { place, client, target, entropy, phase: Phase::Waiting { until: 0 }, failures: 0 }
+        WebSocketLink { place, client, target, entropy, phase: LinkState::Waiting { until: 0 }, failures: 0 }
     }
 
     /// Waits for the first connection. `advance` reports it.
     pub fn open(mut self) -> Result<WebSocketLink, Failure> {
         let clock = Clock::start();
-        while !matches!(self.phase, Phase::Open(_)) {
+        while !matches!(self.phase, LinkState::Open(_)) {
             let now = clock.now().mono_ms;
             match self.step(now, &mut Vec::new())? {
                 Some(next) => self.phase = next,
@@ -162,25 +162,25 @@ impl WebSocketLink {
     }
 
     /// Does what can be done now; returns the next phase if this one is over.
-    fn step(&mut self, now: u64, arrivals: &mut Vec<Arrival>) -> Result<Option<Phase>, Failure> {
+    fn step(&mut self, now: u64, arrivals: &mut Vec<LinkEvent>) -> Result<Option<LinkState>, Failure> {
         match &mut self.phase {
-            Phase::Waiting { until } if now < *until => Ok(None),
-            Phase::Waiting { .. } => Ok(Some(Phase::Connecting(Attempt::begin(self.place.clone())?))),
-            Phase::Connecting(attempt) => match attempt.result() {
-                Some(stream) => Ok(Some(Phase::Asking(Box::new(self.ask(stream?))))),
+            LinkState::Waiting { until } if now < *until => Ok(None),
+            LinkState::Waiting { .. } => Ok(Some(LinkState::Connecting(Attempt::begin(self.place.clone())?))),
+            LinkState::Connecting(attempt) => match attempt.result() {
+                Some(stream) => Ok(Some(LinkState::Handshaking(Box::new(self.ask(stream?))))),
                 None => Ok(None),
             },
-            Phase::Asking(asking) => {
+            LinkState::Handshaking(asking) => {
                 asking.advance(now)?;
                 match asking.ask.response(&asking.answer).map_err(Failure::Denied)? {
-                    Some(head) => match std::mem::replace(&mut self.phase, Phase::Waiting { until: now }) {
-                        Phase::Asking(asking) => Ok(Some(Phase::Open(Box::new(asking.agreed(head))))),
+                    Some(head) => match std::mem::replace(&mut self.phase, LinkState::Waiting { until: now }) {
+                        LinkState::Handshaking(asking) => Ok(Some(LinkState::Open(Box::new(asking.agreed(head))))),
                         phase => Ok(Some(phase)),
                     },
                     None => Ok(None),
                 }
             }
-            Phase::Open(open) => {
+            LinkState::Open(open) => {
                 if open.advance(now, arrivals)? {
                     self.failures = 0;
                 }
@@ -189,14 +189,14 @@ impl WebSocketLink {
         }
     }
 
-    fn ask(&mut self, stream: Stream) -> Asking {
+    fn ask(&mut self, stream: Stream) -> Handshake {
         let host = self.place.remote.host_field();
         let key = STANDARD.encode(self.entropy.bytes());
         let token = self.place.token.clone();
         let ask = HandshakeRequest { host, target: self.target.clone(), key, protocol: PROTOCOL, token };
-        let mut queue = Queue { stream, out: Buf::default() };
+        let mut queue = QueuedStream { stream, out: Buf::default() };
         queue.out.push(ask.request().as_bytes());
-        Asking { queue, ask, answer: Vec::new(), until: None }
+        Handshake { queue, ask, answer: Vec::new(), until: None }
     }
 
     /// The pause before the next attempt.
@@ -211,27 +211,27 @@ impl WebSocketLink {
 impl Link for WebSocketLink {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.phase {
-            Phase::Waiting { .. } => None,
-            Phase::Connecting(attempt) => Some(attempt.fd()),
-            Phase::Asking(asking) => Some(asking.queue.stream.as_fd()),
-            Phase::Open(open) => Some(open.socket.get_ref().stream.as_fd()),
+            LinkState::Waiting { .. } => None,
+            LinkState::Connecting(attempt) => Some(attempt.fd()),
+            LinkState::Handshaking(asking) => Some(asking.queue.stream.as_fd()),
+            LinkState::Open(open) => Some(open.socket.get_ref().stream.as_fd()),
         }
     }
 
     fn wants_write(&self) -> bool {
         match &self.phase {
-            Phase::Waiting { .. } | Phase::Connecting(_) => false,
-            Phase::Asking(asking) => asking.queue.wants_write(),
-            Phase::Open(open) => open.socket.get_ref().wants_write(),
+            LinkState::Waiting { .. } | LinkState::Connecting(_) => false,
+            LinkState::Handshaking(asking) => asking.queue.wants_write(),
+            LinkState::Open(open) => open.socket.get_ref().wants_write(),
         }
     }
 
     fn due(&self) -> Option<u64> {
         match &self.phase {
-            Phase::Waiting { until } => Some(*until),
-            Phase::Connecting(_) => None,
-            Phase::Asking(asking) => Some(asking.until.unwrap_or(0)),
-            Phase::Open(open) => Some(match open.heard {
+            LinkState::Waiting { until } => Some(*until),
+            LinkState::Connecting(_) => None,
+            LinkState::Handshaking(asking) => Some(asking.until.unwrap_or(0)),
+            LinkState::Open(open) => Some(match open.heard {
                 Some(heard) if !open.again => (heard.max(open.pinged) + LINK_PING_MS).min(heard + LINK_LOST_MS),
                 _ => 0,
             }),
@@ -240,7 +240,7 @@ impl Link for WebSocketLink {
 
     fn send(&mut self, frame: &str) {
         // Without a connection it is dropped: the client sends it again if it matters.
-        if let Phase::Open(open) = &mut self.phase
+        if let LinkState::Open(open) = &mut self.phase
             && open.socket.get_ref().out.len() <= LINK_QUEUE_BYTES
         {
             // The only error is a connection that is closing; the next turn reports it.
@@ -248,7 +248,7 @@ impl Link for WebSocketLink {
         }
     }
 
-    fn advance(&mut self, now_ms: u64) -> Vec<Arrival> {
+    fn advance(&mut self, now_ms: u64) -> Vec<LinkEvent> {
         let mut arrivals = Vec::new();
         loop {
             match self.step(now_ms, &mut arrivals) {
@@ -256,19 +256,19 @@ impl Link for WebSocketLink {
                 Ok(None) => return arrivals,
                 // Without another credential the server would only refuse again.
                 Err(failure @ (Failure::Revoked(_) | Failure::Denied(Denied::Status(401, _)))) => {
-                    self.phase = Phase::Waiting { until: u64::MAX };
-                    arrivals.push(Arrival::Closed(failure.sentence(&self.place.name)));
+                    self.phase = LinkState::Waiting { until: u64::MAX };
+                    arrivals.push(LinkEvent::Closed(failure.sentence(&self.place.name)));
                     return arrivals;
                 }
                 Err(failure) => {
                     let retry_at = now_ms + self.pause();
-                    self.phase = Phase::Waiting { until: retry_at };
+                    self.phase = LinkState::Waiting { until: retry_at };
                     if let Failure::Denied(_) = failure {
                         let message = failure.sentence(&self.place.name);
                         let problem = serde_json::json!({"problem": {"reason": "REFUSED", "message": message}});
-                        arrivals.push(Arrival::Frame(problem.to_string()));
+                        arrivals.push(LinkEvent::Frame(problem.to_string()));
                     }
-                    arrivals.push(Arrival::Lost { retry_at });
+                    arrivals.push(LinkEvent::Lost { retry_at });
                     return arrivals;
                 }
             }
@@ -276,7 +276,7 @@ impl Link for WebSocketLink {
     }
 }
 
-impl Asking {
+impl Handshake {
     fn advance(&mut self, now: u64) -> Result<(), Failure> {
         let until = *self.until.get_or_insert(now + LINK_CONNECT_MS);
         self.queue.write_out()?;
@@ -298,7 +298,7 @@ impl Asking {
         }
     }
 
-    fn agreed(self, head: usize) -> Open {
+    fn agreed(self, head: usize) -> OpenSocket {
         let config = WebSocketConfig::default()
             .read_buffer_size(ANSWER_BYTES)
             .write_buffer_size(0)
@@ -306,15 +306,15 @@ impl Asking {
             .max_frame_size(Some(LINK_MESSAGE_BYTES));
         let rest = self.answer[head..].to_vec();
         let socket = WebSocket::from_partially_read(self.queue, rest, Role::Client, Some(config));
-        Open { socket, heard: None, pinged: 0, again: false }
+        OpenSocket { socket, heard: None, pinged: 0, again: false }
     }
 }
 
-impl Open {
+impl OpenSocket {
     /// Returns whether a message came.
-    fn advance(&mut self, now: u64, arrivals: &mut Vec<Arrival>) -> Result<bool, Failure> {
+    fn advance(&mut self, now: u64, arrivals: &mut Vec<LinkEvent>) -> Result<bool, Failure> {
         let mut heard = *self.heard.get_or_insert_with(|| {
-            arrivals.push(Arrival::Connected);
+            arrivals.push(LinkEvent::Connected);
             now
         });
         let mut bytes = 0;
@@ -325,7 +325,7 @@ impl Open {
             match self.socket.read() {
                 Ok(Message::Text(text)) => {
                     bytes += text.len();
-                    arrivals.push(Arrival::Frame(text.as_str().to_owned()));
+                    arrivals.push(LinkEvent::Frame(text.as_str().to_owned()));
                 }
                 Ok(Message::Close(Some(frame))) if REVOKED.contains(&u16::from(frame.code)) => {
                     return Err(Failure::Revoked(frame.reason.as_str().escape_debug().to_string()));
@@ -349,7 +349,7 @@ impl Open {
         // The answers to pings.
         self.socket.flush()?;
         self.socket.get_mut().write_out()?;
-        Ok(arrivals.iter().any(|arrival| matches!(arrival, Arrival::Frame(_))))
+        Ok(arrivals.iter().any(|arrival| matches!(arrival, LinkEvent::Frame(_))))
     }
 }
 
@@ -358,12 +358,12 @@ fn ended() -> Failure {
 }
 
 /// The connection, with the output that it has not taken yet.
-struct Queue {
+struct QueuedStream {
     stream: Stream,
     out: Buf,
 }
 
-impl Queue {
+impl QueuedStream {
     fn wants_write(&self) -> bool {
         !self.out.is_empty() || self.stream.wants_write()
     }
@@ -386,13 +386,13 @@ impl Queue {
     }
 }
 
-impl Read for Queue {
+impl Read for QueuedStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.stream.read(buffer)
     }
 }
 
-impl Write for Queue {
+impl Write for QueuedStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.out.push(bytes);
         Ok(bytes.len())

@@ -177,19 +177,19 @@ fn rows_and_the_place_of_the_cursor() {
 #[test]
 fn up_and_down_go_by_rows_and_say_when_there_is_none() {
     let mut draft = at("abcdefgh\nij|");
-    assert!(!draft.move_row(Way::Down, 5));
-    assert!(draft.move_row(Way::Up, 5));
+    assert!(!draft.move_row(Direction::Down, 5));
+    assert!(draft.move_row(Direction::Up, 5));
     assert_eq!(shown(&draft), "abcdefg|h\nij");
-    assert!(draft.move_row(Way::Up, 5));
+    assert!(draft.move_row(Direction::Up, 5));
     assert_eq!(shown(&draft), "ab|cdefgh\nij");
-    assert!(!draft.move_row(Way::Up, 5));
-    assert!(draft.move_row(Way::Down, 5));
-    assert!(draft.move_row(Way::Down, 5));
+    assert!(!draft.move_row(Direction::Up, 5));
+    assert!(draft.move_row(Direction::Down, 5));
+    assert!(draft.move_row(Direction::Down, 5));
     assert_eq!(shown(&draft), "abcdefgh\nij|");
     let mut wide = at("日本\nabcd|");
-    assert!(wide.move_row(Way::Up, 9));
+    assert!(wide.move_row(Direction::Up, 9));
     assert_eq!(shown(&wide), "日本|\nabcd");
     let mut long = at("abcdefghij|");
-    long.move_row(Way::Up, 5);
+    long.move_row(Direction::Up, 5);
     assert_eq!(shown(&long), "abcd|efghij", "the row ends before its last character");
 }

@@ -17,7 +17,7 @@ impl Fixture {
         let scratch = Scratch::new();
         let path = scratch.path().join("server.sock");
         let listener = UnixListener::bind(&path).expect("a socket");
-        let place = Place {
+        let place = ServerAddress {
             name: "here".into(),
             remote: Remote::Unix(path),
             instances: scratch.path().join("instances"),
@@ -29,7 +29,7 @@ impl Fixture {
     }
 
     /// One turn, after waiting for whatever the link waits for but time.
-    fn turn(&mut self) -> Vec<Arrival> {
+    fn turn(&mut self) -> Vec<LinkEvent> {
         let arrivals = self.link.advance(self.now);
         if arrivals.is_empty() && self.link.fd().is_some() && self.link.due() != Some(0) {
             self.link.wait(self.link.due().unwrap_or(0).saturating_sub(20)).expect("a poll");
@@ -37,7 +37,7 @@ impl Fixture {
         arrivals
     }
 
-    fn until(&mut self, mut fits: impl FnMut(&Arrival) -> bool) -> Vec<Arrival> {
+    fn until(&mut self, mut fits: impl FnMut(&LinkEvent) -> bool) -> Vec<LinkEvent> {
         let mut all = Vec::new();
         for _ in 0..100_000 {
             all.extend(self.turn());
@@ -50,7 +50,7 @@ impl Fixture {
 
     /// Accepts the connection and reads the request.
     fn accept(&mut self) -> (UnixStream, String) {
-        while !matches!(self.link.phase, Phase::Asking(_)) {
+        while !matches!(self.link.phase, LinkState::Handshaking(_)) {
             assert_eq!(self.turn(), []);
         }
         self.link.advance(self.now);
@@ -89,14 +89,14 @@ impl Fixture {
     fn connected(&mut self) -> UnixStream {
         let (mut stream, request) = self.accept();
         stream.write_all(&Fixture::agreement(&request)).expect("it listens");
-        assert_eq!(self.until(|arrival| *arrival == Arrival::Connected), [Arrival::Connected]);
+        assert_eq!(self.until(|arrival| *arrival == LinkEvent::Connected), [LinkEvent::Connected]);
         stream
     }
 
     fn lost(&mut self) -> u64 {
-        let all = self.until(|arrival| matches!(arrival, Arrival::Lost { .. }));
+        let all = self.until(|arrival| matches!(arrival, LinkEvent::Lost { .. }));
         match all.last() {
-            Some(Arrival::Lost { retry_at }) => *retry_at,
+            Some(LinkEvent::Lost { retry_at }) => *retry_at,
             other => panic!("{other:?}"),
         }
     }
@@ -124,8 +124,8 @@ fn frames_may_come_with_the_handshake_and_in_pieces() {
     }
     all.extend(fixture.turn());
     all.extend(fixture.turn());
-    let frames = ["{\"a\":1}", "{\"b\":\"ö\"}"].map(|text| Arrival::Frame(text.into()));
-    assert_eq!(all, [&[Arrival::Connected], frames.as_slice()].concat());
+    let frames = ["{\"a\":1}", "{\"b\":\"ö\"}"].map(|text| LinkEvent::Frame(text.into()));
+    assert_eq!(all, [&[LinkEvent::Connected], frames.as_slice()].concat());
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_silent_server_is_asked_for_a_sign_of_life_and_given_up() {
         stream.read_exact(&mut ping).expect("a ping");
         assert_eq!(ping[..2], [0x89, 0x80]);
         stream.write_all(&PONG).expect("it listens");
-        let heard = |link: &WebSocketLink| matches!(&link.phase, Phase::Open(open) if open.heard > Some(begin));
+        let heard = |link: &WebSocketLink| matches!(&link.phase, LinkState::Open(open) if open.heard > Some(begin));
         while !heard(&fixture.link) {
             assert_eq!(fixture.turn(), []);
         }
@@ -167,7 +167,7 @@ fn a_silent_server_is_asked_for_a_sign_of_life_and_given_up() {
     assert_eq!(fixture.link.advance(fixture.now), []);
     assert_eq!(fixture.link.due(), Some(heard + LINK_LOST_MS));
     fixture.now += 1;
-    assert!(matches!(fixture.link.advance(fixture.now)[..], [Arrival::Lost { .. }]));
+    assert!(matches!(fixture.link.advance(fixture.now)[..], [LinkEvent::Lost { .. }]));
     assert!(fixture.link.fd().is_none());
 }
 
@@ -192,7 +192,7 @@ fn pauses_double_up_to_a_limit_and_begin_anew_after_a_message() {
     fixture.now = fixture.lost();
     let mut stream = fixture.connected();
     stream.write_all(&frame("{}")).expect("it listens");
-    fixture.until(|arrival| *arrival == Arrival::Frame("{}".into()));
+    fixture.until(|arrival| *arrival == LinkEvent::Frame("{}".into()));
     drop(stream);
     let pause = fixture.lost() - fixture.now;
     assert!(pause <= LINK_RETRY_MS * 2, "{pause}");
@@ -218,7 +218,7 @@ fn output_that_nobody_reads_has_a_limit() {
     let _stream = fixture.connected();
     let text = "x".repeat(8 << 20);
     let queued = |link: &WebSocketLink| match &link.phase {
-        Phase::Open(open) => open.socket.get_ref().out.len(),
+        LinkState::Open(open) => open.socket.get_ref().out.len(),
         _ => panic!("it is connected"),
     };
     fixture.link.send(&text);
@@ -276,8 +276,8 @@ fn a_refusal_ends_the_first_attempt_and_is_shown_at_later_ones() {
     assert_eq!(failure.sentence("localhost:7"), "localhost:7 refuses (403): No tools.");
     let (mut stream, _) = fixture.accept();
     stream.write_all(answer.as_bytes()).expect("it listens");
-    let all = fixture.until(|arrival| matches!(arrival, Arrival::Lost { .. }));
-    assert!(matches!(&all[0], Arrival::Frame(problem) if problem.contains("No tools.")), "{all:?}");
+    let all = fixture.until(|arrival| matches!(arrival, LinkEvent::Lost { .. }));
+    assert!(matches!(&all[0], LinkEvent::Frame(problem) if problem.contains("No tools.")), "{all:?}");
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn a_server_that_does_not_answer_is_given_up() {
     fixture.now += LINK_CONNECT_MS - 1;
     assert_eq!(fixture.link.advance(fixture.now), []);
     fixture.now += 1;
-    assert!(matches!(fixture.link.advance(fixture.now)[..], [Arrival::Lost { .. }]));
+    assert!(matches!(fixture.link.advance(fixture.now)[..], [LinkEvent::Lost { .. }]));
 }
 
 #[test]
@@ -308,14 +308,14 @@ fn a_revoked_credential_ends_the_attempts_to_connect() {
         let (mut stream, request) = fixture.accept();
         assert!(request.contains("\r\nAuthorization: Bearer planted\r\n"), "{request}");
         stream.write_all(&Fixture::agreement(&request)).expect("it listens");
-        fixture.until(|arrival| *arrival == Arrival::Connected);
+        fixture.until(|arrival| *arrival == LinkEvent::Connected);
         let mut close = vec![0x88, 2 + reason.len() as u8];
         close.extend(code.to_be_bytes());
         close.extend(reason.as_bytes());
         stream.write_all(&close).expect("it listens");
-        let all = fixture.until(|arrival| matches!(arrival, Arrival::Closed(_)));
+        let all = fixture.until(|arrival| matches!(arrival, LinkEvent::Closed(_)));
         assert!(
-            matches!(&all[..], [Arrival::Closed(why)] if why.contains(reason) && !why.contains("planted")),
+            matches!(&all[..], [LinkEvent::Closed(why)] if why.contains(reason) && !why.contains("planted")),
             "{all:?}"
         );
         fixture.now += 10 * LINK_RETRY_MOST_MS;
@@ -330,6 +330,6 @@ fn a_credential_that_became_invalid_meanwhile_ends_the_attempts_too() {
     fixture.now = fixture.lost();
     let (mut stream, _) = fixture.accept();
     stream.write_all(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n").expect("it listens");
-    let all = fixture.until(|arrival| matches!(arrival, Arrival::Closed(_)));
-    assert!(matches!(&all[..], [Arrival::Closed(why)] if why.contains("--token-file")), "{all:?}");
+    let all = fixture.until(|arrival| matches!(arrival, LinkEvent::Closed(_)));
+    assert!(matches!(&all[..], [LinkEvent::Closed(why)] if why.contains("--token-file")), "{all:?}");
 }

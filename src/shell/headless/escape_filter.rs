@@ -16,11 +16,11 @@ enum Within {
 }
 
 #[derive(Debug, Default)]
-pub struct Plain {
+pub struct EscapeFilter {
     within: Within,
 }
 
-impl Plain {
+impl EscapeFilter {
     /// The text of the next piece.
     pub fn take(&mut self, piece: &str) -> String {
         piece.chars().filter(|c| self.shows(*c)).collect()
@@ -64,8 +64,8 @@ mod tests {
             ("\u{1b}[3\nrest \u{1b}ü", "\nrest ü"),
             ("\u{1b}]a\u{1b}[Ab", "b"),
         ] {
-            assert_eq!(Plain::default().take(text), plain, "{text:?}");
-            let mut one_by_one = Plain::default();
+            assert_eq!(EscapeFilter::default().take(text), plain, "{text:?}");
+            let mut one_by_one = EscapeFilter::default();
             let pieces: String = text.chars().map(|c| one_by_one.take(c.encode_utf8(&mut [0; 4]))).collect();
             assert_eq!(pieces, plain, "{text:?}");
         }

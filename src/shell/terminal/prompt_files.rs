@@ -10,7 +10,7 @@ use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-pub struct Files {
+pub struct PromptFiles {
     history: PathBuf,
     /// None if another session has it, or if it cannot be written.
     draft: Option<File>,
@@ -19,8 +19,8 @@ pub struct Files {
     stored_at: Option<u64>,
 }
 
-impl Files {
-    pub fn open(state: &Path, workspace: &Path) -> Files {
+impl PromptFiles {
+    pub fn open(state: &Path, workspace: &Path) -> PromptFiles {
         let dir = state.join("history");
         // A failure is the failure of what follows.
         let _ = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
@@ -28,7 +28,7 @@ impl Files {
         let path = dir.join(format!("{name}.draft"));
         let draft = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
         let draft = draft.ok().filter(|file| flock(file, FlockOperation::NonBlockingLockExclusive).is_ok());
-        Files { history: dir.join(format!("{name}.jsonl")), draft, waiting: None, stored_at: None }
+        PromptFiles { history: dir.join(format!("{name}.jsonl")), draft, waiting: None, stored_at: None }
     }
 
     /// The prompts of earlier, oldest first. Lines that are none are left out.
@@ -111,8 +111,8 @@ mod tests {
     use super::*;
     use crate::tool::tests::Scratch;
 
-    fn files(scratch: &Scratch) -> Files {
-        Files::open(scratch.path(), Path::new("/w"))
+    fn files(scratch: &Scratch) -> PromptFiles {
+        PromptFiles::open(scratch.path(), Path::new("/w"))
     }
 
     #[test]
@@ -126,7 +126,7 @@ mod tests {
         one.remember("c");
         two.remember(&"x".repeat(HISTORY_ENTRY_BYTES));
         assert_eq!(two.history(), ["a\nb", "!ls", "c"]);
-        assert!(Files::open(scratch.path(), Path::new("/other")).history().is_empty());
+        assert!(PromptFiles::open(scratch.path(), Path::new("/other")).history().is_empty());
     }
 
     #[test]

@@ -3,12 +3,12 @@
 use rustix::io::Errno;
 
 #[derive(Debug, Default)]
-pub struct Output {
+pub struct WriteBuffer {
     bytes: Vec<u8>,
     written: usize,
 }
 
-impl Output {
+impl WriteBuffer {
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -18,7 +18,7 @@ impl Output {
     }
 
     pub fn clear(&mut self) {
-        *self = Output::default();
+        *self = WriteBuffer::default();
     }
 
     /// Writes as much as is taken at once.
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn a_descriptor_that_takes_one_byte_at_a_time_gets_them_all() {
-        let mut output = Output::default();
+        let mut output = WriteBuffer::default();
         let (mut taken, mut is_ready) = (Vec::new(), false);
         let sent = "\x1b[?2026h› ü\r\n".repeat(100);
         output.push(sent.as_bytes());

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 /// Between blocks stands a blank line, but not inside a group of tools, and not inside a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum BlockKind {
     Text,
     /// More of the text that was printed last.
     MoreText,
@@ -18,9 +18,9 @@ pub enum Kind {
 }
 
 #[derive(Debug, Default)]
-pub struct Printing {
+pub struct PrintQueue {
     /// What was printed last.
-    last: Option<Kind>,
+    last: Option<BlockKind>,
     waiting: VecDeque<Line>,
     bytes: usize,
     /// Lines that were left out before those that wait.
@@ -32,16 +32,16 @@ pub struct Printing {
     printed: VecDeque<Line>,
 }
 
-impl Printing {
+impl PrintQueue {
     /// Prints a block.
-    pub fn print(&mut self, kind: Kind, lines: Vec<Line>) {
+    pub fn print(&mut self, kind: BlockKind, lines: Vec<Line>) {
         if lines.is_empty() {
             return;
         }
         let joins = match kind {
-            Kind::Text | Kind::Other => false,
-            Kind::MoreText => matches!(self.last, Some(Kind::Text | Kind::MoreText)),
-            Kind::Tool => self.last == Some(Kind::Tool),
+            BlockKind::Text | BlockKind::Other => false,
+            BlockKind::MoreText => matches!(self.last, Some(BlockKind::Text | BlockKind::MoreText)),
+            BlockKind::Tool => self.last == Some(BlockKind::Tool),
         };
         if self.last.is_some() && !joins {
             self.waiting.push_back(Line::default());
@@ -150,33 +150,33 @@ mod tests {
 
     #[test]
     fn what_a_slow_terminal_does_not_take_is_left_out_and_counted() {
-        let mut printing = Printing::default();
+        let mut print_queue = PrintQueue::default();
         let line = Line::new(Role::Text, &"x".repeat(LINE_BYTES));
         let most = WAITING_BYTES / line.bytes();
-        printing.print(Kind::Text, vec![line; most + 7]);
-        assert_eq!((printing.waiting.len(), printing.skipped), (most, 7));
-        assert!(printing.bytes <= WAITING_BYTES);
-        assert_eq!(printing.take()[0].content(), "· 7 rows before: /resume prints all");
-        while printing.is_waiting() {
-            printing.take();
+        print_queue.print(BlockKind::Text, vec![line; most + 7]);
+        assert_eq!((print_queue.waiting.len(), print_queue.skipped), (most, 7));
+        assert!(print_queue.bytes <= WAITING_BYTES);
+        assert_eq!(print_queue.take()[0].content(), "· 7 rows before: /resume prints all");
+        while print_queue.is_waiting() {
+            print_queue.take();
         }
-        assert_eq!(printing.bytes, 0);
-        printing.print(Kind::Text, numbered(0..LINES_KEPT + 9));
-        printing.take();
-        assert_eq!(printing.printed.len(), LINES_KEPT);
+        assert_eq!(print_queue.bytes, 0);
+        print_queue.print(BlockKind::Text, numbered(0..LINES_KEPT + 9));
+        print_queue.take();
+        assert_eq!(print_queue.printed.len(), LINES_KEPT);
     }
 
     #[test]
     fn held_lines_are_the_newest() {
-        let mut printing = Printing::default();
-        printing.print(Kind::Other, vec![Line::new(Role::Text, "header")]);
-        printing.hold(3);
-        printing.print(Kind::Text, numbered(0..10));
+        let mut print_queue = PrintQueue::default();
+        print_queue.print(BlockKind::Other, vec![Line::new(Role::Text, "header")]);
+        print_queue.hold(3);
+        print_queue.print(BlockKind::Text, numbered(0..10));
         let contents = |lines: Vec<Line>| lines.iter().map(Line::content).collect::<Vec<_>>();
-        assert_eq!(contents(printing.take()), ["header"], "what was there before is not held");
-        assert!(!printing.is_waiting() && printing.take().is_empty());
-        printing.release();
-        let lines = contents(printing.take());
+        assert_eq!(contents(print_queue.take()), ["header"], "what was there before is not held");
+        assert!(!print_queue.is_waiting() && print_queue.take().is_empty());
+        print_queue.release();
+        let lines = contents(print_queue.take());
         assert_eq!(lines, ["", "· 8 rows before: /resume prints all", "", "7", "8", "9"]);
     }
 }
