@@ -46,9 +46,9 @@ impl Ui {
             }
             Action::Tab if plain && self.has_turn() && !self.composer.draft.is_empty() => {
                 let outcome = self.composer.submit();
-                self.submitted(outcome, SendMode::Queue, now);
+                self.apply_outcome(outcome, SendMode::Queue, now);
             }
-            Action::Row(Direction::Up) if plain && self.composer.draft.is_empty() && self.take_back() => {}
+            Action::Row(Direction::Up) if plain && self.composer.draft.is_empty() && self.recall_queued_prompt() => {}
             Action::NextMode => self.next_mode(),
             Action::Prefix => self.typing.prefix = true,
             Action::Editor => self.edit_draft(),
@@ -68,7 +68,7 @@ impl Ui {
                 if outcome == ComposerOutcome::Ignored && action == Action::Output {
                     self.print_output(now);
                 }
-                self.submitted(outcome, self.enter_mode(), now);
+                self.apply_outcome(outcome, self.enter_mode(), now);
             }
         }
         self.keep_draft();
@@ -90,9 +90,9 @@ impl Ui {
             FullOutput::Lines(lines) => self.print(lines),
             FullOutput::Stored(call, blob) => {
                 if let Some(task) = self.task.clone() {
-                    self.fetched.clear();
+                    self.blob_bytes.clear();
                     let purpose = BlobPurpose::Output(call);
-                    self.ask(ServerCall::Blob { task, sha256: blob.sha256, from: 0, purpose });
+                    self.call(ServerCall::Blob { task, sha256: blob.sha256, from: 0, purpose });
                 }
             }
         }
@@ -109,7 +109,7 @@ impl Ui {
 
     pub(super) fn tune(&mut self, mode: Option<Mode>, model: Option<String>) {
         if let Some(task) = self.task.clone() {
-            self.ask(ServerCall::Tune { task, mode, model });
+            self.call(ServerCall::Tune { task, mode, model });
         }
     }
 
@@ -119,7 +119,7 @@ impl Ui {
     }
 
     /// Takes the newest own prompt back that waits for its turn. Whether there is one.
-    fn take_back(&mut self) -> bool {
+    fn recall_queued_prompt(&mut self) -> bool {
         let queue = &self.transcript.scene.queue;
         let own = queue.iter().rev().find(|prompt| self.transcript.viewer.is_me(&prompt.by));
         let Some((turn, text, task)) =
@@ -128,7 +128,7 @@ impl Ui {
             return false;
         };
         self.composer.draft.replace(&text);
-        self.ask(ServerCall::Drop { task, turn });
+        self.call(ServerCall::Drop { task, turn });
         true
     }
 
@@ -163,7 +163,7 @@ impl Ui {
         let Some(task) = self.task.clone() else {
             return;
         };
-        self.ask(ServerCall::Abort { task });
+        self.call(ServerCall::Abort { task });
         // Thoughts are nothing that came of it.
         let mut items = self.transcript.scene.items.iter().rev();
         if let Some(Item::Prompt { prompt, .. }) = items.find(|item| !matches!(item, Item::Thought { .. }))
@@ -219,17 +219,17 @@ impl Ui {
     }
 
     /// What the composer hands over.
-    pub(super) fn submitted(&mut self, outcome: ComposerOutcome, mode: SendMode, now: Now) {
+    pub(super) fn apply_outcome(&mut self, outcome: ComposerOutcome, mode: SendMode, now: Now) {
         match outcome {
             ComposerOutcome::Done | ComposerOutcome::Ignored => {}
             ComposerOutcome::Blank if self.transcript.scene.phase == Phase::Interrupted => {
-                self.say("Go on.".into(), SendMode::Queue, now);
+                self.send_prompt("Go on.".into(), SendMode::Queue, now);
             }
             ComposerOutcome::Blank => {}
             ComposerOutcome::Shell(command) => {
                 self.remember(&format!("!{command}"));
                 match self.task.clone().filter(|_| self.client.is_connected()) {
-                    Some(task) => self.ask(ServerCall::Shell { task, command }),
+                    Some(task) => self.call(ServerCall::Shell { task, command }),
                     None => self.toast("There is no connection: the command was not run", now),
                 }
             }
@@ -237,13 +237,13 @@ impl Ui {
                 self.remember(&text);
                 match text.strip_prefix('/').filter(|name| name.starts_with(char::is_alphabetic)) {
                     Some(command) => self.command(command, now),
-                    None => self.say(text, mode, now),
+                    None => self.send_prompt(text, mode, now),
                 }
             }
         }
     }
 
-    pub(super) fn say(&mut self, text: String, mode: SendMode, now: Now) {
+    pub(super) fn send_prompt(&mut self, text: String, mode: SendMode, now: Now) {
         if self.client.is_full() {
             self.composer.draft.replace(&text);
             return self.toast("Too many prompts wait already: try again when some of them were taken", now);
@@ -253,16 +253,16 @@ impl Ui {
             self.composer.draft.replace(&text);
             return self.toast("The prompt is too long to be sent: put it into a file and name that with @", now);
         }
-        self.typing.said += 1;
-        let key = format!("{}-{}", self.setup.nonce, self.typing.said);
+        self.typing.prompts_sent += 1;
+        let key = format!("{}-{}", self.setup.nonce, self.typing.prompts_sent);
         match (self.task.clone(), self.transcript.scene.phase == Phase::Closed) {
             (Some(task), false) => {
-                self.ask(ServerCall::Say { task: Some(task), text, key, steer: mode == SendMode::Steer })
+                self.call(ServerCall::Say { task: Some(task), text, key, steer: mode == SendMode::Steer })
             }
             _ => {
                 // It is said to the session that comes.
                 self.setup.prompt = Some(text);
-                self.ask(ServerCall::Session(SessionChoice::Current));
+                self.call(ServerCall::Session(SessionChoice::Current));
             }
         }
     }

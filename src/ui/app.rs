@@ -36,13 +36,13 @@ pub struct Ui {
     pub(super) toast: Option<(String, u64)>,
     pub(super) task: Option<TaskId>,
     /// The session, while the task of a command is shown in its place.
-    pub(super) session: Option<(TaskId, Transcript)>,
+    pub(super) parent_session: Option<(TaskId, Transcript)>,
     /// The last record of a log that was there before; what it prints is held until then.
-    pub(super) behind: Option<Seq>,
+    pub(super) history_end: Option<Seq>,
     /// When the connection is tried again, after it was lost.
     pub(super) retry_at: Option<u64>,
     /// Sequences for the terminal that show nothing.
-    pub(super) signal: String,
+    pub(super) control_sequences: String,
     pub(super) redraw: bool,
     /// Something changed since the last frame.
     pub(super) dirty: bool,
@@ -51,8 +51,8 @@ pub struct Ui {
     pub(super) focus: Option<bool>,
     pub(super) acts: Vec<UiEffect>,
     /// Stored text that is being fetched.
-    pub(super) fetched: Vec<u8>,
-    pub(super) greeted: bool,
+    pub(super) blob_bytes: Vec<u8>,
+    pub(super) banner_printed: bool,
     pub(super) debug: bool,
     /// The server is used by others too: this terminal does not choose what its session is.
     pub(super) is_attached: bool,
@@ -72,9 +72,9 @@ pub(super) struct Typing {
     /// Ctrl-X was pressed.
     pub prefix: bool,
     /// The last key answered a question with yes.
-    pub answering: bool,
+    pub allowed_last: bool,
     /// Prompts that were sent.
-    pub said: u64,
+    pub prompts_sent: u64,
 }
 
 /// A dialog on the screen.
@@ -125,18 +125,18 @@ impl Ui {
             size,
             toast: None,
             task: setup.task.clone(),
-            session: None,
-            behind: None,
+            parent_session: None,
+            history_end: None,
             retry_at: None,
-            signal: String::new(),
+            control_sequences: String::new(),
             redraw: false,
             dirty: true,
             painted_at: 0,
             notified_at: None,
             focus: None,
             acts: Vec::new(),
-            fetched: Vec::new(),
-            greeted: false,
+            blob_bytes: Vec::new(),
+            banner_printed: false,
             debug: setup.debug,
             is_attached: setup.attached,
             keyboard: Keyboard::Legacy,
@@ -168,7 +168,7 @@ impl Ui {
             Input::Lost { retry_at } => self.lost(retry_at, now),
             Input::Edited(result) => self.edited(result, now),
             Input::Resumed(notice) => {
-                self.painter.forget();
+                self.painter.reset();
                 if let Some(notice) = notice {
                     self.toast(notice, now);
                 }
@@ -194,8 +194,8 @@ impl Ui {
         if self.is_tiny() {
             self.leave_hidden_question();
         }
-        if let (Some(query), Some(task)) = (self.composer.wish.take(), self.task.clone()) {
-            self.ask(ServerCall::Files { task, query, limit: FILES_REQUESTED });
+        if let (Some(query), Some(task)) = (self.composer.file_query.take(), self.task.clone()) {
+            self.call(ServerCall::Files { task, query, limit: FILES_REQUESTED });
         }
         std::mem::take(&mut self.acts)
     }
@@ -249,27 +249,27 @@ impl Ui {
     pub(super) fn toast(&mut self, text: impl Into<String>, now: Now) {
         let text = text.into();
         match &mut self.linear {
-            Some(linear) => linear.tell(&text, now.mono_ms),
+            Some(linear) => linear.message(&text, now.mono_ms),
             None => self.toast = Some((text, now.mono_ms + TOAST_MS)),
         }
     }
 
     pub(super) fn print(&mut self, lines: Vec<Line>) {
         if let Some(linear) = &mut self.linear {
-            linear.say(&lines);
+            linear.lines(&lines);
         }
         self.transcript.print(BlockKind::Other, lines);
     }
 
-    pub(super) fn ask(&mut self, ask: ServerCall) {
-        if let Some(frame) = self.client.send(ask) {
+    pub(super) fn call(&mut self, call: ServerCall) {
+        if let Some(frame) = self.client.send(call) {
             self.acts.push(UiEffect::Send(frame));
         }
     }
 
     pub(super) fn open(&mut self, dialog: Dialog, purpose: Option<PickerPurpose>, now: Now) {
         if let Some(linear) = &mut self.linear {
-            linear.pick(&dialog);
+            linear.picker(&dialog);
         }
         self.dialog = Some(OpenDialog { dialog, focused: true, since: now.mono_ms, painted: None, purpose });
     }
@@ -292,7 +292,7 @@ impl Ui {
                     TerminalInput::Key(key) => action(*key),
                     _ => None,
                 };
-                self.typing.answering = false;
+                self.typing.allowed_last = false;
                 let is_focused = self.dialog.as_ref().is_some_and(|open| open.focused);
                 match action {
                     Some(Action::Interrupt) => self.interrupt(now),
@@ -313,8 +313,8 @@ impl Ui {
             TerminalInput::Text(text)
                 if text == "?" && self.composer.draft.is_empty() && !self.composer.is_searching() =>
             {
-                let most = self.size.columns.saturating_sub(2).min(68);
-                self.print(bind::help(most).iter().map(|row| Line::new(Role::Muted, row)).collect());
+                let max_width = self.size.columns.saturating_sub(2).min(68);
+                self.print(bind::help(max_width).iter().map(|row| Line::new(Role::Muted, row)).collect());
             }
             TerminalInput::Text(text) => self.composer.type_text(&text),
             TerminalInput::Paste(text) => self.composer.paste(&text),
@@ -333,12 +333,12 @@ impl Ui {
             Reply::Kitty if self.keyboard == Keyboard::Legacy => {
                 self.keyboard = Keyboard::Kitty;
                 self.decoder.escapes_are_sequences = true;
-                self.signal.push_str("\x1b[>1u");
+                self.control_sequences.push_str("\x1b[>1u");
             }
             Reply::Attributes if self.keyboard == Keyboard::Legacy => {
                 if ["xterm", "tmux", "mintty"].iter().any(|name| self.terminal.to_lowercase().starts_with(name)) {
                     self.keyboard = Keyboard::Xterm;
-                    self.signal.push_str("\x1b[>4;2m");
+                    self.control_sequences.push_str("\x1b[>4;2m");
                 }
             }
             Reply::Version(name) => self.terminal = name,
@@ -362,29 +362,29 @@ impl Ui {
         let before = self.retry_at.replace(retry_at);
         if let (Some(linear), None) = (&mut self.linear, before) {
             let text = format!("Lost {}. It is tried again; what you type is kept.", self.setup.server);
-            linear.tell(&text, now.mono_ms);
+            linear.message(&text, now.mono_ms);
         }
     }
 
     fn connected(&mut self, now: Now) {
         let again = self.retry_at.take().is_some();
         if let Some(linear) = self.linear.as_mut().filter(|_| again) {
-            linear.tell("Connected again.", now.mono_ms);
+            linear.message("Connected again.", now.mono_ms);
         }
         for frame in self.client.connect() {
             self.acts.push(UiEffect::Send(frame));
         }
-        self.ask(ServerCall::About);
-        self.ask(ServerCall::Clients);
+        self.call(ServerCall::About);
+        self.call(ServerCall::Clients);
         match self.task.clone() {
             Some(task) => self.watch(task, Some(self.transcript.scene.seq).filter(|_| again)),
-            None => self.ask(ServerCall::Session(self.setup.begin.clone())),
+            None => self.call(ServerCall::Session(self.setup.begin.clone())),
         }
     }
 
     pub(super) fn watch(&mut self, task: TaskId, after: Option<Seq>) {
         self.task = Some(task.clone());
-        self.ask(ServerCall::Watch { task, after });
+        self.call(ServerCall::Watch { task, after });
     }
 
     /// A frame of the server.
@@ -394,7 +394,7 @@ impl Ui {
                 let created = matches!(record.event, Event::Created(_));
                 if Some(&task) != self.task.as_ref() {
                     // Only a new session is shown without being asked for.
-                    if !created || self.task.is_none() || self.setup.task.is_some() || self.session.is_some() {
+                    if !created || self.task.is_none() || self.setup.task.is_some() || self.parent_session.is_some() {
                         return;
                     }
                     self.show_task(task);
@@ -404,14 +404,14 @@ impl Ui {
                 if scene.task.is_none() != created || (!created && record.seq <= scene.seq) {
                     return;
                 }
-                self.greet();
+                self.print_banner();
                 self.record(&record, now);
             }
             Incoming::Unknown(task, seq) if Some(&task) == self.task.as_ref() => {
                 self.transcript.scene.seq = seq;
-                self.caught_up();
+                self.release_history();
             }
-            Incoming::Reply(ask, reply) => self.replied(ask, reply, now),
+            Incoming::Reply(call, reply) => self.handle_reply(call, reply, now),
             Incoming::Clients(clients) => self.clients = clients,
             Incoming::Problem(message) => self.toast(message, now),
             Incoming::Unknown(..) | Incoming::Nothing => {}
@@ -420,28 +420,28 @@ impl Ui {
 
     /// Another task takes the place of the present one.
     pub(super) fn show_task(&mut self, task: TaskId) {
-        self.transcript = self.transcript.follower();
+        self.transcript = self.transcript.successor();
         self.transcript.print_queue.release();
-        self.behind = None;
+        self.history_end = None;
         self.task = Some(task);
         self.dialog = None;
     }
 
     /// Shows the task of a command until it is over.
     pub(super) fn show_command(&mut self, task: TaskId) {
-        if let (Some(session), None) = (self.task.clone(), &self.session) {
-            let next = self.transcript.follower();
-            self.session = Some((session, std::mem::replace(&mut self.transcript, next)));
+        if let (Some(session), None) = (self.task.clone(), &self.parent_session) {
+            let next = self.transcript.successor();
+            self.parent_session = Some((session, std::mem::replace(&mut self.transcript, next)));
             self.dialog = None;
             self.watch(task, None);
         }
     }
 
     fn leave_command(&mut self) {
-        if let (Some((session, mut transcript)), Some(task)) = (self.session.take(), self.task.clone()) {
+        if let (Some((session, mut transcript)), Some(task)) = (self.parent_session.take(), self.task.clone()) {
             transcript.print_queue = std::mem::take(&mut self.transcript.print_queue);
             self.transcript = transcript;
-            self.ask(ServerCall::Unwatch { task });
+            self.call(ServerCall::Unwatch { task });
             self.watch(session, Some(self.transcript.scene.seq));
         }
     }
@@ -449,7 +449,7 @@ impl Ui {
     fn record(&mut self, record: &Record, now: Now) {
         let columns = self.columns();
         self.transcript.apply(record, columns);
-        self.caught_up();
+        self.release_history();
         if let Some(linear) = &mut self.linear {
             linear.apply(record, &self.transcript, now.mono_ms);
         }
@@ -468,7 +468,7 @@ impl Ui {
             }
             Event::Closed { .. } => self.leave_command(),
             // Another model has another window.
-            Event::Tuned { model: Some(_), .. } if self.behind.is_none() => self.ask(ServerCall::About),
+            Event::Tuned { model: Some(_), .. } if self.history_end.is_none() => self.call(ServerCall::About),
             Event::Traced { .. } | Event::Paused | Event::ResultsSent | hooks!() if self.debug => {
                 let event = serde_json::to_string(&record.event).unwrap_or_default();
                 let line = Line::new(Role::Muted, &format!("{} {event}", record.seq.0));
@@ -479,9 +479,9 @@ impl Ui {
     }
 
     /// Prints what was held back, once the last record of before is there.
-    pub(super) fn caught_up(&mut self) {
-        if self.behind.is_some_and(|last| self.transcript.scene.seq >= last) {
-            self.behind = None;
+    pub(super) fn release_history(&mut self) {
+        if self.history_end.is_some_and(|last| self.transcript.scene.seq >= last) {
+            self.history_end = None;
             self.transcript.print_queue.release();
         }
     }

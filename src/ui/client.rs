@@ -153,7 +153,7 @@ impl ServerCall {
     }
 
     /// Whether it is sent again after a lost connection.
-    fn repeats(&self) -> bool {
+    fn is_resent(&self) -> bool {
         matches!(self, ServerCall::Say { .. } | ServerCall::Answer { .. } | ServerCall::Abort { .. })
     }
 }
@@ -233,8 +233,8 @@ struct Failure {
 
 #[derive(Debug, Default)]
 pub struct Client {
-    last: u64,
-    open: BTreeMap<u64, ServerCall>,
+    last_id: u64,
+    pending: BTreeMap<u64, ServerCall>,
     connected: bool,
 }
 
@@ -245,44 +245,44 @@ impl Client {
 
     /// Whether the server has not said yet what it is.
     pub fn is_about_open(&self) -> bool {
-        !self.connected || self.open.values().any(|ask| matches!(ask, ServerCall::About))
+        !self.connected || self.pending.values().any(|call| matches!(call, ServerCall::About))
     }
 
     /// Whether as many calls wait for an answer as may.
     pub fn is_full(&self) -> bool {
-        self.open.len() >= CALLS_OPEN
+        self.pending.len() >= CALLS_OPEN
     }
 
     /// The frame of a call. None if it is not sent now: it is kept if it repeats, and dropped otherwise or if there are too many.
-    pub fn send(&mut self, ask: ServerCall) -> Option<String> {
-        if self.is_full() || (!ask.repeats() && !self.connected) {
+    pub fn send(&mut self, call: ServerCall) -> Option<String> {
+        if self.is_full() || (!call.is_resent() && !self.connected) {
             return None;
         }
-        self.last += 1;
-        let frame = frame(self.last, &ask);
-        self.open.insert(self.last, ask);
+        self.last_id += 1;
+        let frame = frame(self.last_id, &call);
+        self.pending.insert(self.last_id, call);
         self.connected.then_some(frame)
     }
 
     /// The connection is gone; what does not repeat is forgotten.
     pub fn lose(&mut self) {
         self.connected = false;
-        self.open.retain(|_, ask| ask.repeats());
+        self.pending.retain(|_, call| call.is_resent());
     }
 
     /// The connection is back: the calls that are sent again.
     pub fn connect(&mut self) -> Vec<String> {
         self.connected = true;
-        self.open.iter().map(|(id, ask)| frame(*id, ask)).collect()
+        self.pending.iter().map(|(id, call)| frame(*id, call)).collect()
     }
 
     /// Prompts that the server has not taken yet.
-    pub fn unsent(&self) -> Vec<String> {
-        let text = |ask: &ServerCall| match ask {
+    pub fn unsent_prompts(&self) -> Vec<String> {
+        let text = |call: &ServerCall| match call {
             ServerCall::Say { text, .. } => Some(text.clone()),
             _ => None,
         };
-        self.open.values().filter_map(text).collect()
+        self.pending.values().filter_map(text).collect()
     }
 
     pub fn take(&mut self, frame: &str) -> Incoming {
@@ -295,9 +295,9 @@ impl Client {
                 Err(_) => Incoming::Unknown(task, seq),
             };
         }
-        if let Some(ask) = envelope.id.and_then(|id| self.open.remove(&id)) {
+        if let Some(call) = envelope.id.and_then(|id| self.pending.remove(&id)) {
             let failed = envelope.error.map(|error| (error.reason, error.message));
-            return Incoming::Reply(ask, failed.map_or(Ok(envelope.ok.unwrap_or_default()), Err));
+            return Incoming::Reply(call, failed.map_or(Ok(envelope.ok.unwrap_or_default()), Err));
         }
         match (envelope.clients, envelope.problem) {
             (Some(clients), _) => Incoming::Clients(clients),
@@ -307,7 +307,7 @@ impl Client {
     }
 }
 
-fn frame(id: u64, ask: &ServerCall) -> String {
-    let bytes = json::bytes(&json!({"id": id, "call": ask.body()}));
+fn frame(id: u64, call: &ServerCall) -> String {
+    let bytes = json::bytes(&json!({"id": id, "call": call.body()}));
     String::from_utf8(bytes).expect("JSON is UTF-8")
 }

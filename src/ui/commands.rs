@@ -12,7 +12,7 @@ use crate::ui::format::style::Role;
 use crate::ui::format::wrap::Line;
 use crate::ui::input::bind;
 use crate::ui::input::composer::Command;
-use crate::ui::output::block::{count, lower, spell};
+use crate::ui::output::block::{duration_text, lowercase_first, plural};
 use crate::ui::output::status::mode_word;
 use crate::ui::{TrustChoice, TrustQuestion, UiEffect};
 use base64::Engine;
@@ -20,7 +20,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 /// The terminal's own commands, with what the list says about them.
-const OWN: &[(&str, &str)] = &[
+const OWN_COMMANDS: &[(&str, &str)] = &[
     ("help", "commands and keys"),
     ("clear", "begins a new session; the old one stays"),
     ("resume", "continues an earlier session"),
@@ -38,15 +38,15 @@ const OWN: &[(&str, &str)] = &[
 impl Ui {
     /// What can be completed: own commands first, then those of the server.
     pub(super) fn commands(&self) -> Vec<Command> {
-        let own = OWN.iter().map(|(name, help)| Command {
+        let own = OWN_COMMANDS.iter().map(|(name, help)| Command {
             name: (*name).into(),
             help: (*help).into(),
             needs_arguments: false,
         });
-        let known = |name: &str| OWN.iter().any(|(own, _)| *own == name);
+        let known = |name: &str| OWN_COMMANDS.iter().any(|(own, _)| *own == name);
         let others = self.about.commands.iter().filter(|command| !known(&command.name)).map(|command| Command {
             name: command.name.clone(),
-            help: lower(command.description.trim_end_matches('.')),
+            help: lowercase_first(command.description.trim_end_matches('.')),
             needs_arguments: !command.arguments.is_empty(),
         });
         own.chain(others).collect()
@@ -58,8 +58,8 @@ impl Ui {
         match name {
             "quit" | "exit" => self.acts.push(UiEffect::Quit),
             "help" => self.help(),
-            "clear" | "new" => self.ask(ServerCall::Session(SessionChoice::New)),
-            "resume" => self.ask(ServerCall::Briefs),
+            "clear" | "new" => self.call(ServerCall::Session(SessionChoice::New)),
+            "resume" => self.call(ServerCall::Briefs),
             "model" if argument.is_empty() => self.pick_model(now),
             "model" => self.tune(None, Some(argument.to_owned())),
             "mode" => self.set_mode(argument, now),
@@ -78,7 +78,7 @@ impl Ui {
                 None => self.toast("The server decides which folder is trusted: start it there and use /trust", now),
             },
             _ => match self.task.clone() {
-                Some(task) => self.ask(ServerCall::Execute { task, text: format!("/{line}") }),
+                Some(task) => self.call(ServerCall::Execute { task, text: format!("/{line}") }),
                 None => self.toast("There is no session yet", now),
             },
         }
@@ -155,9 +155,9 @@ impl Ui {
         let text = |task: &Value, name: &str| task[name].as_str().unwrap_or_default().to_owned();
         let row = |task: &Value| {
             let age = now.unix_ms.saturating_sub(task["at"].as_u64().unwrap_or(now.unix_ms));
-            let age = spell(age / 60_000 * 60_000)
+            let age = duration_text(age / 60_000 * 60_000)
                 .map_or("now".into(), |time| format!("{} ago", time.split(' ').next().unwrap_or_default()));
-            let mut facts = count(task["turns"].as_u64().unwrap_or(0) as usize, "prompt");
+            let mut facts = plural(task["turns"].as_u64().unwrap_or(0) as usize, "prompt");
             let state = text(task, "state");
             let is = |name: &str| task[name].as_bool().unwrap_or(false);
             let word = match state.as_str() {
@@ -199,9 +199,9 @@ impl Ui {
     fn pick_task(&mut self, task: TaskId) {
         let present = self.task.clone();
         if present.as_ref() != Some(&task) && !self.is_attached {
-            return self.ask(ServerCall::Session(SessionChoice::Task(task)));
+            return self.call(ServerCall::Session(SessionChoice::Task(task)));
         }
-        self.ask(ServerCall::Unwatch { task: present.unwrap_or_else(|| task.clone()) });
+        self.call(ServerCall::Unwatch { task: present.unwrap_or_else(|| task.clone()) });
         self.show_task(task.clone());
         self.watch(task, None);
     }
@@ -223,7 +223,7 @@ impl Ui {
         if data.len() > COPY_CHARS {
             return self.toast("It is too long to be copied this way", now);
         }
-        self.signal.push_str(&format!("\x1b]52;c;{data}\x07"));
+        self.control_sequences.push_str(&format!("\x1b]52;c;{data}\x07"));
         self.toast("Copied, if your terminal allows it", now);
     }
 }

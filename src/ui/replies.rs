@@ -16,15 +16,15 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 impl Ui {
-    pub(super) fn replied(&mut self, ask: ServerCall, reply: Result<Value, (String, String)>, now: Now) {
+    pub(super) fn handle_reply(&mut self, call: ServerCall, reply: Result<Value, (String, String)>, now: Now) {
         match reply {
-            Ok(value) => self.succeeded(ask, value, now),
-            Err((reason, message)) => self.failed(ask, &reason, message, now),
+            Ok(value) => self.succeeded(call, value, now),
+            Err((reason, message)) => self.failed(call, &reason, message, now),
         }
     }
 
-    fn succeeded(&mut self, ask: ServerCall, value: Value, now: Now) {
-        match ask {
+    fn succeeded(&mut self, call: ServerCall, value: Value, now: Now) {
+        match call {
             ServerCall::About => {
                 self.about = serde_json::from_value(value).unwrap_or_default();
                 self.composer.set_commands(self.commands());
@@ -32,15 +32,15 @@ impl Ui {
                     self.transcript.viewer.workspace = self.about.workspace.clone();
                 }
             }
-            ServerCall::Session(_) => self.join(&value, now),
+            ServerCall::Session(_) => self.join_session(&value, now),
             ServerCall::Watch { task, after } => {
-                self.greet();
-                self.watching(task, after, &value);
+                self.print_banner();
+                self.watch_started(task, after, &value);
             }
             ServerCall::Tune { model: Some(model), .. } => {
                 self.toast(format!("{model} answers from the next request on"), now);
             }
-            ServerCall::Delete { .. } => self.ask(ServerCall::Briefs),
+            ServerCall::Delete { .. } => self.call(ServerCall::Briefs),
             ServerCall::Files { query, .. } => {
                 let paths = value["paths"].as_array().into_iter().flatten();
                 let paths: Vec<String> = paths.filter_map(|path| path.as_str().map(str::to_owned)).collect();
@@ -55,7 +55,7 @@ impl Ui {
                 (None, Some(task)) => self.show_command(task.into()),
                 (text, _) => self.print_result(text.or(value.as_str()).unwrap_or_default()),
             },
-            ServerCall::Blob { task, sha256, purpose, .. } => self.fetched(task, sha256, purpose, &value, now),
+            ServerCall::Blob { task, sha256, purpose, .. } => self.blob_received(task, sha256, purpose, &value, now),
             ServerCall::Create
             | ServerCall::Export { .. }
             | ServerCall::Get { .. }
@@ -70,40 +70,40 @@ impl Ui {
     }
 
     /// The session is known: follow it, and say what waits for it.
-    fn join(&mut self, value: &Value, now: Now) {
+    fn join_session(&mut self, value: &Value, now: Now) {
         let id = value.as_str().or_else(|| value["taskId"].as_str()).map(TaskId::from);
         let Some(id) = id else {
             return;
         };
         // The server was asked what it is before it had this session.
         if self.setup.begin != SessionChoice::Current || self.task.as_ref().is_some_and(|before| *before != id) {
-            self.ask(ServerCall::About);
+            self.call(ServerCall::About);
         }
         if let Some(before) = self.task.clone().filter(|before| *before != id) {
-            self.ask(ServerCall::Unwatch { task: before });
+            self.call(ServerCall::Unwatch { task: before });
             self.show_task(id.clone());
         }
         self.watch(id, None);
         if let Some(prompt) = self.setup.prompt.take() {
-            self.say(prompt, SendMode::Queue, now);
+            self.send_prompt(prompt, SendMode::Queue, now);
         }
     }
 
     /// The records of a task follow. Those that an attached terminal was not there for are not all printed.
-    fn watching(&mut self, task: TaskId, after: Option<Seq>, value: &Value) {
+    fn watch_started(&mut self, task: TaskId, after: Option<Seq>, value: &Value) {
         let (given, last) = (value["after"].as_u64().map(Seq), value["seq"].as_u64().map(Seq));
         if after.is_some() && given < after {
             self.show_task(task);
-            self.begins_anew();
+            self.print_log_restarted();
         }
-        self.behind = last;
+        self.history_end = last;
         if after.is_none() && last.is_some() && std::mem::take(&mut self.setup.attached) {
             self.transcript.print_queue.hold(SCREENS_BEFORE * self.size.rows);
         }
-        self.caught_up();
+        self.release_history();
     }
 
-    fn begins_anew(&mut self) {
+    fn print_log_restarted(&mut self) {
         let columns = self.columns();
         self.print(block::notice(Role::Muted, "·", "The log begins anew", columns));
     }
@@ -117,8 +117,8 @@ impl Ui {
         self.print(lines);
     }
 
-    fn failed(&mut self, ask: ServerCall, reason: &str, message: String, now: Now) {
-        match ask {
+    fn failed(&mut self, call: ServerCall, reason: &str, message: String, now: Now) {
+        match call {
             ServerCall::Answer { call, .. } if reason == "TOOL_CALL_NOT_PENDING" => {
                 let who = self.answered_by(&call);
                 self.toast(format!("{who} answered first: your key changed nothing"), now);
@@ -131,14 +131,14 @@ impl Ui {
             }
             // It did not fit, or could not be taken: the question is asked again.
             ServerCall::Answer { call, .. } => {
-                self.ask_again(call);
+                self.reopen_question(call);
                 self.toast(message, now);
             }
             ServerCall::Drop { .. } => self.toast("It was begun already", now),
             // Another server, or its state is another: the session that there is now takes the place of the one before.
             ServerCall::Watch { after: Some(_), .. } if reason == "TASK_NOT_FOUND" && self.setup.task.is_none() => {
-                self.begins_anew();
-                self.ask(ServerCall::Session(SessionChoice::Current));
+                self.print_log_restarted();
+                self.call(ServerCall::Session(SessionChoice::Current));
             }
             // A server of another version may not know them; nothing depends on them.
             ServerCall::About | ServerCall::Clients | ServerCall::Files { .. } | ServerCall::Unwatch { .. } => {}
@@ -158,7 +158,7 @@ impl Ui {
     }
 
     /// Opens the question of a call again, if nobody has answered it meanwhile.
-    fn ask_again(&mut self, call: CallId) {
+    fn reopen_question(&mut self, call: CallId) {
         let scene = &mut self.transcript.scene;
         if scene.calls.get(&call).is_some_and(|call| call.stage == Stage::Asked) {
             scene.asked.retain(|known| *known != call);
@@ -167,18 +167,18 @@ impl Ui {
     }
 
     /// A piece of stored text; the next one is asked for until all is there.
-    fn fetched(&mut self, task: TaskId, sha256: String, purpose: BlobPurpose, value: &Value, now: Now) {
+    fn blob_received(&mut self, task: TaskId, sha256: String, purpose: BlobPurpose, value: &Value, now: Now) {
         let piece = STANDARD.decode(value["data"].as_str().unwrap_or_default()).unwrap_or_default();
-        self.fetched.extend_from_slice(&piece);
-        let (have, of) = (self.fetched.len() as u64, value["len"].as_u64().unwrap_or(0));
-        if !piece.is_empty() && have < of && self.fetched.len() < FETCH_BYTES {
-            return self.ask(ServerCall::Blob { task, sha256, from: have, purpose });
+        self.blob_bytes.extend_from_slice(&piece);
+        let (have, of) = (self.blob_bytes.len() as u64, value["len"].as_u64().unwrap_or(0));
+        if !piece.is_empty() && have < of && self.blob_bytes.len() < FETCH_BYTES {
+            return self.call(ServerCall::Blob { task, sha256, from: have, purpose });
         }
-        let text = String::from_utf8_lossy(&std::mem::take(&mut self.fetched)).into_owned();
+        let text = String::from_utf8_lossy(&std::mem::take(&mut self.blob_bytes)).into_owned();
         match purpose {
             BlobPurpose::Output(call) => {
                 if let Some(call) = self.transcript.scene.calls.get(&call) {
-                    let lines = block::whole(call, &self.transcript.viewer, &text);
+                    let lines = block::full_output(call, &self.transcript.viewer, &text);
                     self.print(lines);
                 }
             }

@@ -193,14 +193,14 @@ impl Scene {
             Event::Revoked { by, .. } => self.note(seq, NoteWord::Revoked, &by.client),
             Event::Restored(restored) => self.note(seq, NoteWord::Restored, &restored.described()),
             Event::ShellBegan { command, by } => self.begin_shell(command, by, record),
-            Event::ShellOutput { text } => self.hear_shell(text),
+            Event::ShellOutput { text } => self.append_shell_output(text),
             Event::ShellEnded { text } => self.end_shell(text, record),
             Event::TurnBegan { turn } => self.begin_turn(*turn, record),
             Event::AttachmentsWanted => self.phase = Phase::Attaching,
             Event::CommandBegan => self.phase = Phase::Command,
             Event::Attached { text, media } if text.is_empty() && media.is_empty() => self.phase = Phase::Thinking,
-            Event::Attached { .. } => self.think_after(seq, NoteWord::Attached, ""),
-            Event::CommandExpanded { parts } => self.name_calls(parts.iter().filter_map(PromptPart::request)),
+            Event::Attached { .. } => self.note_before_thinking(seq, NoteWord::Attached, ""),
+            Event::CommandExpanded { parts } => self.add_calls(parts.iter().filter_map(PromptPart::request)),
             Event::CommandPrompted { .. } => self.prompt_by_command(seq),
             Event::Tools(_)
             | Event::ServerSeen(_)
@@ -210,20 +210,20 @@ impl Scene {
             | Event::AgentCalled(_)
             | Event::Audited { .. }
             | ownership!() => {}
-            Event::Thought { subject, description } => self.think(seq, subject, description),
-            Event::Text { text } => self.say(seq, text),
+            Event::Thought { subject, description } => self.append_thought(seq, subject, description),
+            Event::Text { text } => self.append_text(seq, text),
             Event::Cited { text } => self.note(seq, NoteWord::Cited, text),
             Event::Retracted { reason } => self.retract(seq, reason),
             Event::BackedOff { tries, delay_ms, reason } => self.back_off(record, tries, *delay_ms, reason),
             Event::Retried => self.phase = Phase::Thinking,
             Event::FellBack { model, reason } => self.fall_back(seq, model, reason),
             Event::CompactionBegan => self.phase = Phase::Compacting,
-            Event::Compacted { .. } => self.think_after(seq, NoteWord::Compacted, ""),
-            Event::CompactionFailed { reason } => self.think_after(seq, NoteWord::CompactionFailed, reason),
+            Event::Compacted { .. } => self.note_before_thinking(seq, NoteWord::Compacted, ""),
+            Event::CompactionFailed { reason } => self.note_before_thinking(seq, NoteWord::CompactionFailed, reason),
             Event::Looped => self.note(seq, NoteWord::Looped, ""),
-            Event::Nudged { text } => self.think_after(seq, NoteWord::Nudged, text),
-            Event::HookRan(report) => self.hear_hook(seq, report),
-            Event::Reprompted { text } => self.think_after(seq, NoteWord::Nudged, text),
+            Event::Nudged { text } => self.note_before_thinking(seq, NoteWord::Nudged, text),
+            Event::HookRan(report) => self.apply_hook_report(seq, report),
+            Event::Reprompted { text } => self.note_before_thinking(seq, NoteWord::Nudged, text),
             Event::Declined { text } => self.note(seq, NoteWord::Declined, text),
             Event::Delayed { place } => self.note(seq, NoteWord::Delayed, &delayed(*place)),
             Event::Answered { answer } => self.answer(seq, answer),
@@ -232,7 +232,7 @@ impl Scene {
             Event::ResultsSent => self.send_results(),
             Event::Produced { artifact, append, .. } => self.produce(artifact, *append),
             Event::TurnEnded { turn, end, by } => self.end_turn(*turn, end, by, seq),
-            Event::Interrupted { text } => self.suspend(seq, text),
+            Event::Interrupted { text } => self.interrupt(seq, text),
             Event::Resumed => self.resume(seq),
             Event::Closed { state, text } => self.close((*state).into(), text, seq),
             hooks!() => self.fold_webhook(&record.event),
@@ -270,7 +270,7 @@ impl Scene {
     }
 
     /// A note before the model is asked.
-    fn think_after(&mut self, seq: Seq, word: NoteWord, text: &str) {
+    fn note_before_thinking(&mut self, seq: Seq, word: NoteWord, text: &str) {
         self.note(seq, word, text);
         self.phase = Phase::Thinking;
     }
@@ -289,7 +289,7 @@ impl Scene {
             _ => None,
         });
         let name = said.filter(|word| word.starts_with('/')).unwrap_or_default().to_owned();
-        self.think_after(seq, NoteWord::CommandPrompted, &name);
+        self.note_before_thinking(seq, NoteWord::CommandPrompted, &name);
     }
 
     fn drop_prompt(&mut self, turn: u32, by: &Source, seq: Seq) {
@@ -311,7 +311,7 @@ impl Scene {
         self.answer_from = self.items.len();
     }
 
-    fn think(&mut self, seq: Seq, subject: &str, description: &str) {
+    fn append_thought(&mut self, seq: Seq, subject: &str, description: &str) {
         match self.items.last_mut() {
             Some(Item::Thought { subject: last, text, .. }) if subject.is_empty() || last == subject => {
                 text.push_str(description);
@@ -331,7 +331,7 @@ impl Scene {
         })
     }
 
-    fn say(&mut self, seq: Seq, piece: &str) {
+    fn append_text(&mut self, seq: Seq, piece: &str) {
         match self.open_text() {
             Some((text, _)) => text.push_str(piece),
             None => self.items.push(Item::Text { seq, text: piece.to_owned(), open: true }),
@@ -367,7 +367,7 @@ impl Scene {
     fn fall_back(&mut self, seq: Seq, model: &str, reason: &str) {
         self.void_answer();
         self.model = model.to_owned();
-        self.think_after(seq, NoteWord::FellBack, reason);
+        self.note_before_thinking(seq, NoteWord::FellBack, reason);
     }
 
     fn answer(&mut self, seq: Seq, answer: &Answer) {
@@ -377,7 +377,7 @@ impl Scene {
             None if whole.is_empty() => {}
             None => self.items.push(Item::Text { seq, text: whole, open: false }),
         }
-        self.name_calls(answer.calls());
+        self.add_calls(answer.calls());
         if let Some(usage) = &answer.usage {
             self.usage.total.add(usage);
             self.usage.last = Some(*usage);
@@ -388,17 +388,17 @@ impl Scene {
         self.answer_from = self.items.len();
     }
 
-    fn name_calls<'a>(&mut self, requests: impl Iterator<Item = &'a Request>) {
+    fn add_calls<'a>(&mut self, requests: impl Iterator<Item = &'a Request>) {
         for request in requests {
             self.items.push(Item::Call { id: request.call.clone() });
-            self.calls.insert(request.call.clone(), Call::named(request.clone()));
+            self.calls.insert(request.call.clone(), Call::new(request.clone()));
         }
         self.phase = Phase::Tools;
     }
 
-    fn hear_hook(&mut self, seq: Seq, report: &HookReport) {
+    fn apply_hook_report(&mut self, seq: Seq, report: &HookReport) {
         if let (Some(id), Some(args)) = (&report.call, &report.args) {
-            self.change(id, |call| call.request.args = args.clone());
+            self.change_call(id, |call| call.request.args = args.clone());
         }
         if !report.text.is_empty() {
             self.note(seq, NoteWord::Declined, &report.text);
@@ -422,7 +422,7 @@ impl Scene {
         }
     }
 
-    fn suspend(&mut self, seq: Seq, text: &str) {
+    fn interrupt(&mut self, seq: Seq, text: &str) {
         self.note(seq, NoteWord::Interrupted, text);
         self.phase = Phase::Interrupted;
         (self.state, self.text) = (Some(TaskState::InputRequired), Some(text.to_owned()));
@@ -437,7 +437,7 @@ impl Scene {
     fn end_turn(&mut self, turn: u32, end: &End, by: &Option<Source>, seq: Seq) {
         // A prompt with nothing in it ends its turn without having begun it.
         self.begin_prompt(turn, seq);
-        self.settle();
+        self.close_open_items();
         self.turn = turn;
         self.phase = Phase::Idle;
         self.error = None;
@@ -454,7 +454,7 @@ impl Scene {
     }
 
     /// Nothing goes on: the open text is closed and unfinished calls are interrupted.
-    fn settle(&mut self) {
+    fn close_open_items(&mut self) {
         if let Some((_, open)) = self.open_text() {
             *open = false;
         }
@@ -466,7 +466,7 @@ impl Scene {
     }
 
     fn close(&mut self, state: TaskState, text: &Option<String>, seq: Seq) {
-        self.settle();
+        self.close_open_items();
         for prompt in std::mem::take(&mut self.queue) {
             self.items.push(Item::Prompt { seq, prompt });
             self.note(seq, NoteWord::Dropped, "");
@@ -477,8 +477,8 @@ impl Scene {
     }
 
     /// Drops the oldest items, with their calls, until at most this many are left. For readers that have shown them for good.
-    pub fn trim(&mut self, most: usize) {
-        let cut = self.items.len().saturating_sub(most).min(self.answer_from);
+    pub fn trim(&mut self, max_items: usize) {
+        let cut = self.items.len().saturating_sub(max_items).min(self.answer_from);
         for item in self.items.drain(..cut) {
             match item {
                 Item::Call { id } => drop(self.calls.remove(&id)),

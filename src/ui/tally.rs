@@ -9,7 +9,7 @@ use crate::task::spec::{Choice, Display, Ending};
 use crate::ui::format::columns::broken_columns;
 use crate::ui::format::style::Role;
 use crate::ui::format::wrap::Line;
-use crate::ui::output::block::{count, spell};
+use crate::ui::output::block::{duration_text, plural};
 use crate::ui::scene::{Call, Scene};
 use std::collections::BTreeMap;
 
@@ -100,20 +100,20 @@ impl Tally {
     }
 
     /// A line for each model and one for the rest, or more where the terminal is narrow.
-    pub fn lines(&self, scene: &Scene, most: usize) -> Vec<Line> {
+    pub fn lines(&self, scene: &Scene, max_width: usize) -> Vec<Line> {
         let none = [(scene.model.clone(), ModelTally::default())];
         let models = if self.models.is_empty() { &none[..] } else { &self.models };
         let mut rows: Vec<Vec<String>> = models.iter().map(|(name, asked)| row(name, asked.words())).collect();
         let mut tools = format!("{} ok, {} failed, {} refused", self.succeeded, self.failed, self.refused);
         tools += &format!(" · files +{} −{}", self.added, self.removed);
         let lasted = scene.at.saturating_sub(self.began_at);
-        let times = [spell(lasted), spell(self.working_ms).map(|time| format!("{time} working"))];
+        let times = [duration_text(lasted), duration_text(self.working_ms).map(|time| format!("{time} working"))];
         let times: Vec<String> = times.into_iter().flatten().collect();
         if !times.is_empty() {
             tools += &format!(" · {}", times.join(", "));
         }
         rows.push(row("tools", tools));
-        broken_columns(&rows, &[Role::Strong, Role::Text], most)
+        broken_columns(&rows, &[Role::Strong, Role::Text], max_width)
     }
 }
 
@@ -125,7 +125,7 @@ impl ModelTally {
     fn words(&self) -> String {
         let usage = &self.usage;
         let cached = usage.cached.unwrap_or(0) * 100 / usage.prompt.max(1);
-        let mut words = format!("{}, {}", count(self.requests, "request"), count(self.errors, "error"));
+        let mut words = format!("{}, {}", plural(self.requests, "request"), plural(self.errors, "error"));
         words += &format!(" · {} in ({cached}% cached) · {} out", thousands(usage.prompt), thousands(usage.output));
         if let Some(thoughts) = usage.thoughts {
             words += &format!(" · {} thought", thousands(thoughts));

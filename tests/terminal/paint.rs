@@ -42,9 +42,9 @@ impl Screen {
     }
 }
 
-fn frame(done: &str, live: &str, cursor: Option<(usize, usize)>) -> Frame {
-    let done = if done.is_empty() { Vec::new() } else { lines(done) };
-    Frame { done, live: lines(live), cursor, ..Frame::default() }
+fn frame(finished: &str, live: &str, cursor: Option<(usize, usize)>) -> Frame {
+    let finished = if finished.is_empty() { Vec::new() } else { lines(finished) };
+    Frame { finished, live: lines(live), cursor, ..Frame::default() }
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn done_lines_stay_and_the_live_region_is_painted_below() {
     assert_eq!(screen.vt.picture(), "four\nfive\na line that is longe\nr than the screen\n? yes\n  no");
     assert_eq!(screen.vt.everything().lines().next(), Some("one"));
     assert_eq!(screen.vt.cursor(), (4, 0), "it is parked on the first live row");
-    screen.paint(&Frame { done: lines("bye"), ..Frame::default() });
+    screen.paint(&Frame { finished: lines("bye"), ..Frame::default() });
     assert_eq!(screen.vt.picture(), "four\nfive\na line that is longe\nr than the screen\nbye\n█");
 }
 
@@ -122,14 +122,14 @@ fn a_painted_frame_looks_as_if_painted_afresh() {
         let mut screen = Screen::new(columns, rows, Resizing::Reflows);
         let mut all: Vec<Line> = Vec::new();
         for _ in 0..12 {
-            let done: Vec<Line> = (0..random.below(3)).map(|_| random_line(&mut random, 60)).collect();
+            let finished: Vec<Line> = (0..random.below(3)).map(|_| random_line(&mut random, 60)).collect();
             let live: Vec<Line> = (0..1 + random.below(rows - 1)).map(|_| random_line(&mut random, columns)).collect();
             let cursor = (random.below(4) > 0).then(|| (random.below(live.len()), random.below(columns)));
-            let frame = Frame { done: done.clone(), live, cursor, ..Frame::default() };
+            let frame = Frame { finished: finished.clone(), live, cursor, ..Frame::default() };
             screen.paint(&frame);
-            all.extend(done);
+            all.extend(finished);
             let mut fresh = Screen::new(columns, rows, Resizing::Reflows);
-            fresh.paint(&Frame { done: all.clone(), ..frame });
+            fresh.paint(&Frame { finished: all.clone(), ..frame });
             assert_eq!(screen.vt.everything(), fresh.vt.everything(), "round {round}");
             assert_eq!(screen.vt.styled(), fresh.vt.styled(), "round {round}");
             assert_eq!(screen.vt.visible, cursor.is_some());
@@ -204,17 +204,17 @@ fn tiny_terminals_do_not_panic() {
 #[test]
 fn roles_are_sgr_parameters_and_end_with_their_text() {
     let mut screen = Screen::new(40, 4, Resizing::Reflows);
-    let done = Line::new(Role::Ok, "✓").text(" Read ").add(Role::Muted, "a.rs").add(Role::Err, "!");
+    let finished = Line::new(Role::Ok, "✓").text(" Read ").add(Role::Muted, "a.rs").add(Role::Err, "!");
     screen.paint(&Frame {
-        done: vec![done],
+        finished: vec![finished],
         live: vec![Line::new(Role::Accent, "› ").text("x")],
         cursor: Some((0, 3)),
         ..Frame::default()
     });
     assert_eq!(screen.vt.styled(), "{32}✓{} Read {2}a.rs{31}!\n{36}› {}x");
     let mut plain = Painter::new(Style { colours: Colours::None, background: None, themed: false, unicode: false });
-    let done = vec![Line::new(Role::Ok, "✓ ").add(Role::Muted, "é · …")];
-    let bytes = plain.paint(&Frame { done, ..Frame::default() }, Size { columns: 20, rows: 4 });
+    let finished = vec![Line::new(Role::Ok, "✓ ").add(Role::Muted, "é · …")];
+    let bytes = plain.paint(&Frame { finished, ..Frame::default() }, Size { columns: 20, rows: 4 });
     assert_eq!(
         String::from_utf8(bytes).expect("text"),
         "\x1b[?2026h\x1b[?25l\rv \x1b[2m? - .\x1b[m\x1b[K\r\n\x1b[?7l\x1b[J\x1b[?7h\r\x1b[?25h\x1b[?2026l"

@@ -33,33 +33,33 @@ pub fn run(
     connection: &mut Connection,
     output: Output,
     viewer: &Viewer,
-    named: Option<&str>,
-    asked: &Approve,
+    task_name: Option<&str>,
+    args: &Approve,
 ) -> Result<(), ClientError> {
     // A call that was named may have been answered already; the newest tasks may tell by whom.
-    let may_have = |brief: &Brief| brief.waiting > 0 || asked.call.is_some();
-    let tasks: Vec<TaskId> = match named {
+    let may_have = |brief: &Brief| brief.waiting > 0 || args.call.is_some();
+    let tasks: Vec<TaskId> = match task_name {
         Some(name) => vec![resolve(connection, name)?],
         None => briefs(connection)?.into_iter().filter(may_have).map(|brief| brief.task).take(TASKS_SEARCHED).collect(),
     };
     let mut waiting = Vec::new();
     for task in tasks {
         let scene = scene(connection, &task)?;
-        if let Some(by) = asked.call.as_deref().and_then(|call| answered_by(&scene, call)) {
+        if let Some(by) = args.call.as_deref().and_then(|call| answered_by(&scene, call)) {
             return Err(ClientError::AnsweredAlready(format!("it was answered already, by {}", viewer.who(by))));
         }
         let calls = scene.asked.iter().filter_map(|id| scene.calls.get(id));
         waiting.extend(calls.map(|call| Waiting { task: task.clone(), scene: scene.clone(), call: call.clone() }));
     }
-    if let Some(id) = &asked.call {
+    if let Some(id) = &args.call {
         waiting.retain(|waiting| waiting.call.request.call.as_str() == id);
     }
-    if asked.list {
+    if args.list {
         return list(output, viewer, &waiting);
     }
     match waiting.as_slice() {
         [] => Err(ClientError::NoSuchTask("no question waits".into())),
-        [one] => answer(connection, output, viewer, one, asked),
+        [one] => answer(connection, output, viewer, one, args),
         [_, _, ..] => {
             list(Output::new(false), viewer, &waiting)?;
             Err(ClientError::Usage(format!("{} questions wait; name one with --call ID", waiting.len())))
@@ -114,15 +114,15 @@ fn answer(
     output: Output,
     viewer: &Viewer,
     waiting: &Waiting,
-    asked: &Approve,
+    args: &Approve,
 ) -> Result<(), ClientError> {
     let Waiting { task, scene, call } = waiting;
-    let choice = choice(asked.option.as_deref().unwrap_or("once"), offered(call))?;
-    let answers = answers(call, choice, &asked.answers)?;
-    let edited = asked.edited.as_deref().map(edited).transpose()?;
+    let choice = choice(args.option.as_deref().unwrap_or("once"), offered(call))?;
+    let answers = answers(call, choice, &args.answers)?;
+    let edited = args.edited.as_deref().map(edited).transpose()?;
     if !output.json {
         let viewer = Viewer { workspace: scene.workspace.clone(), ..viewer.clone() };
-        let dialog = Dialog::of(call, scene.mode, "");
+        let dialog = Dialog::for_call(call, scene.mode, "");
         let lines = dialog.map(|dialog| dialog.whole(&viewer)).unwrap_or_default();
         lines.iter().try_for_each(|line| output.prose(line.content().trim_end()))?;
     }
@@ -148,8 +148,8 @@ fn answer(
                     && *call == id
                 {
                     let who = viewer.who(by);
-                    let told = json!({ "taskId": task, "callId": id, "option": choice.word(), "by": by.client });
-                    output.either(&format!("{who}: {}", choice.name()), &told)?;
+                    let json_value = json!({ "taskId": task, "callId": id, "option": choice.word(), "by": by.client });
+                    output.either(&format!("{who}: {}", choice.name()), &json_value)?;
                     return match is_taken || viewer.is_me(by) {
                         true => Ok(()),
                         false => Err(ClientError::AnsweredAlready(format!("{who} answered first"))),

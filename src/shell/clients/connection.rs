@@ -22,9 +22,9 @@ pub struct Connection {
     clock: Clock,
     arrivals: VecDeque<LinkEvent>,
     watched: Option<Watched>,
-    survives: bool,
+    reconnects: bool,
     /// Records of another task mean that it has replaced the watched one.
-    follows: bool,
+    follows_new_sessions: bool,
 }
 
 /// The task that is watched.
@@ -51,8 +51,8 @@ impl Connection {
             signals: Signals::new()?,
             arrivals: VecDeque::new(),
             watched: None,
-            survives: false,
-            follows: false,
+            reconnects: false,
+            follows_new_sessions: false,
             link,
             server,
             client,
@@ -70,17 +70,17 @@ impl Connection {
     }
 
     /// From now on a lost connection is made again.
-    pub fn survive(&mut self) {
-        self.survives = true;
+    pub fn reconnect_when_lost(&mut self) {
+        self.reconnects = true;
     }
 
     /// From now on a new live session is watched in place of the former one.
-    pub fn follow(&mut self) {
-        self.follows = true;
+    pub fn follow_new_sessions(&mut self) {
+        self.follows_new_sessions = true;
     }
 
     /// Whether all records have come that the watched task had when it was first watched.
-    pub fn is_present(&self) -> bool {
+    pub fn has_caught_up(&self) -> bool {
         let watched = self.watched.as_ref();
         watched.is_some_and(|watched| watched.newest.is_some_and(|newest| watched.last >= newest))
     }
@@ -91,19 +91,19 @@ impl Connection {
     }
 
     /// Sends a call. Its answer is an arrival.
-    pub fn send(&mut self, ask: ServerCall) {
-        if let ServerCall::Watch { task, after } = &ask {
+    pub fn send(&mut self, call: ServerCall) {
+        if let ServerCall::Watch { task, after } = &call {
             self.watched = Some(Watched { task: task.clone(), last: after.unwrap_or_default(), newest: None });
         }
-        if let Some(frame) = self.client.send(ask) {
+        if let Some(frame) = self.client.send(call) {
             self.link.send(&frame);
         }
     }
 
     /// Sends a call and waits for its answer; records that come before it are dropped.
-    pub fn ask(&mut self, ask: ServerCall) -> Result<Value, ClientError> {
-        let wanted = ask.clone();
-        self.send(ask);
+    pub fn call(&mut self, call: ServerCall) -> Result<Value, ClientError> {
+        let wanted = call.clone();
+        self.send(call);
         loop {
             match self.next(None)? {
                 ConnectionEvent::Reply(answered, outcome) if answered == wanted => return outcome.map_err(error),
@@ -119,7 +119,7 @@ impl Connection {
         mut take: impl FnMut(Option<&Record>, &str) -> Result<(), ClientError>,
     ) -> Result<(), ClientError> {
         self.send(ServerCall::Watch { task: task.clone(), after: None });
-        while !self.is_present() {
+        while !self.has_caught_up() {
             match self.next(None)? {
                 ConnectionEvent::Reply(ServerCall::Watch { .. }, Err(failure)) => return Err(error(failure)),
                 ConnectionEvent::Record(of, record, frame) if of == *task => take(record.as_ref(), &frame)?,
@@ -130,7 +130,7 @@ impl Connection {
     }
 
     pub fn about(&mut self) -> Result<About, ClientError> {
-        Ok(serde_json::from_value(self.ask(ServerCall::About)?).unwrap_or_default())
+        Ok(serde_json::from_value(self.call(ServerCall::About)?).unwrap_or_default())
     }
 
     /// Waits for what comes next, at most until a time. A signal is an error.
@@ -178,7 +178,7 @@ impl Connection {
                 }
                 Ok(None)
             }
-            LinkEvent::Lost { .. } if !self.survives => {
+            LinkEvent::Lost { .. } if !self.reconnects => {
                 Err(ClientError::NotConnected(format!("the connection to {} is lost", self.server)))
             }
             LinkEvent::Lost { .. } => {
@@ -199,13 +199,13 @@ impl Connection {
             Incoming::Unknown(task, seq) => {
                 self.is_new(&task, seq).then_some(ConnectionEvent::Record(task, None, frame))
             }
-            Incoming::Reply(ask, outcome) => {
-                if let (ServerCall::Watch { task, .. }, Ok(value), Some(watched)) = (&ask, &outcome, &mut self.watched)
+            Incoming::Reply(call, outcome) => {
+                if let (ServerCall::Watch { task, .. }, Ok(value), Some(watched)) = (&call, &outcome, &mut self.watched)
                     && watched.task == *task
                 {
                     watched.newest = Some(Seq(value["seq"].as_u64().unwrap_or(0)));
                 }
-                Some(ConnectionEvent::Reply(ask, outcome))
+                Some(ConnectionEvent::Reply(call, outcome))
             }
             Incoming::Clients(_) | Incoming::Problem(_) | Incoming::Nothing => None,
         }
@@ -219,7 +219,7 @@ impl Connection {
                 *last = seq.max(*last);
                 is_new
             }
-            Some(watched) if self.follows => {
+            Some(watched) if self.follows_new_sessions => {
                 *watched = Watched { task: task.clone(), last: seq, newest: Some(seq) };
                 true
             }

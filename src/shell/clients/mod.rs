@@ -23,7 +23,7 @@ use crate::shell::event_loop::sys;
 use crate::shell::start::assemble::lookup;
 use crate::shell::start::reindex;
 use crate::shell::start::workspace_settings::{Env, SettingsReader};
-use crate::shell::terminal::connection::remote::{ServerAddress, newest};
+use crate::shell::terminal::connection::remote::{ServerAddress, newest_server};
 use crate::shell::terminal::connection::tls;
 use crate::shell::terminal::connection::websocket::{Failure, WebSocketLink};
 use crate::task::message::Source;
@@ -92,18 +92,18 @@ impl From<io::Error> for ClientError {
 pub fn run(args: &ClientArgs, flags: &[Flag], environment: Vec<(OsString, OsString)>) -> Result<(), ClientError> {
     protect()?;
     if let Action::Tasks { action: TasksAction::Reindex, .. } = &args.action {
-        let told = reindex::run(flags, environment).map_err(ClientError::Failure)?;
-        return Output::new(args.json).either(&told, &serde_json::json!({ "reindexed": told }));
+        let json_value = reindex::run(flags, environment).map_err(ClientError::Failure)?;
+        return Output::new(args.json).either(&json_value, &serde_json::json!({ "reindexed": json_value }));
     }
     let env = lookup(environment);
     let (_, state) = configure(flags, &env).map_err(ClientError::Configuration)?;
-    let place = place(args.server.as_ref(), &state, args.token_file.as_deref(), &env)?;
+    let address = find_server(args.server.as_ref(), &state, args.token_file.as_deref(), &env)?;
     let name = client_name(None, &env)?;
-    let link = WebSocketLink::new(place.clone(), &name, None, sys::entropy());
-    let link = link.open().map_err(|failure| refused(&failure, None, &place.name))?;
+    let link = WebSocketLink::new(address.clone(), &name, None, sys::entropy());
+    let link = link.open().map_err(|failure| refused(&failure, None, &address.name))?;
     let viewer =
         Viewer { me: Source::new(name, "gemini-a2a"), workspace: String::new(), home: env("HOME").unwrap_or_default() };
-    let mut connection = Connection::new(link, place.name)?;
+    let mut connection = Connection::new(link, address.name)?;
     let output = Output::new(args.json);
     match &args.action {
         Action::Watch { after, until } => {
@@ -142,7 +142,7 @@ pub fn configure(flags: &[Flag], env: &Env) -> Result<(Settings, PathBuf), Strin
 }
 
 /// The server that was named, or the one that was started last.
-pub fn place(
+pub fn find_server(
     server: Option<&Remote>,
     state: &Path,
     token_file: Option<&str>,
@@ -150,26 +150,26 @@ pub fn place(
 ) -> Result<ServerAddress, ClientError> {
     let token = token::find(token_file, &**env).map_err(ClientError::Configuration)?;
     let instances = state.join("instances");
-    let place = match server {
+    let address = match server {
         Some(remote) => ServerAddress { name: remote.to_string(), remote: remote.clone(), instances, token, tls: None },
-        None => newest(&instances, token).ok_or_else(|| {
+        None => newest_server(&instances, token).ok_or_else(|| {
             let what = "no server of yours is running; start one with gemini-a2a serve, or name it with --url URL";
             ClientError::NotConnected(what.into())
         })?,
     };
-    if place.token.is_some() && place.remote.is_exposed() {
+    if address.token.is_some() && address.remote.is_exposed() {
         eprintln!(
             "gemini-a2a: the token is sent to {} without encryption, and others on the way can read it; use https:// or an \
              ssh tunnel",
-            place.name
+            address.name
         );
     }
-    match place.remote {
+    match address.remote {
         Remote::Tcp { tls: true, .. } => {
             let config = tls::config(env("SSL_CERT_FILE").as_deref()).map_err(ClientError::Configuration)?;
-            Ok(ServerAddress { tls: Some(config), ..place })
+            Ok(ServerAddress { tls: Some(config), ..address })
         }
-        Remote::Tcp { .. } | Remote::Unix(_) => Ok(place),
+        Remote::Tcp { .. } | Remote::Unix(_) => Ok(address),
     }
 }
 

@@ -33,11 +33,11 @@ pub fn run(
     let text = text(words)?;
     let task = match to {
         Recipient::Task(name) => Some(resolve(connection, name)?),
-        Recipient::NewTask => connection.ask(ServerCall::Create)?.as_str().map(TaskId::from),
+        Recipient::NewTask => connection.call(ServerCall::Create)?.as_str().map(TaskId::from),
         Recipient::Session => None,
     };
     let key = sys::entropy().uuid();
-    let said = connection.ask(ServerCall::Say { task, text, key: key.clone(), steer: false })?;
+    let said = connection.call(ServerCall::Say { task, text, key: key.clone(), steer: false })?;
     let task = TaskId::from(said["taskId"].as_str().unwrap_or_default());
     let Wait::ForAnswer(time) = wait else {
         return output.either(task.as_str(), &json!({ "taskId": task }));
@@ -85,7 +85,7 @@ struct OwnTurn {
 
 fn answer(connection: &mut Connection, task: &TaskId, key: String, until: Option<u64>) -> Result<String, ClientError> {
     let mut turn = OwnTurn { key, scene: Scene::default(), number: None, text: String::new() };
-    connection.survive();
+    connection.reconnect_when_lost();
     connection.send(ServerCall::Watch { task: task.clone(), after: None });
     loop {
         match connection.next(until)? {
@@ -101,7 +101,7 @@ fn answer(connection: &mut Connection, task: &TaskId, key: String, until: Option
             }
             ConnectionEvent::Reply(..) | ConnectionEvent::Record(..) => {}
         }
-        if connection.is_present() && turn.number.is_some() && !turn.scene.asked.is_empty() {
+        if connection.has_caught_up() && turn.number.is_some() && !turn.scene.asked.is_empty() {
             let why = format!("a question waits; answer it with gemini-a2a approve --task {task}");
             return Err(ClientError::QuestionWaits(why));
         }

@@ -30,7 +30,7 @@ pub struct Brief {
 
 /// The tasks that the server knows.
 pub fn briefs(connection: &mut Connection) -> Result<Vec<Brief>, ClientError> {
-    let mut answer = connection.ask(ServerCall::Briefs)?;
+    let mut answer = connection.call(ServerCall::Briefs)?;
     let unknown = |_| ClientError::Failure(format!("{} does not list its tasks", connection.server));
     serde_json::from_value(answer["tasks"].take()).map_err(unknown)
 }
@@ -112,7 +112,7 @@ fn age(ms: u64) -> String {
 
 fn show(connection: &mut Connection, output: Output, viewer: &Viewer, task: TaskId) -> Result<(), ClientError> {
     if output.json {
-        let value = connection.ask(ServerCall::Get { task })?;
+        let value = connection.call(ServerCall::Get { task })?;
         return output.line(&value.to_string());
     }
     let mut words = LinearText::new(viewer);
@@ -127,15 +127,15 @@ fn show(connection: &mut Connection, output: Output, viewer: &Viewer, task: Task
 }
 
 fn export(connection: &mut Connection, output: Output, _: &Viewer, task: TaskId) -> Result<(), ClientError> {
-    connection.ask(ServerCall::Export { task: task.clone() })?;
+    connection.call(ServerCall::Export { task: task.clone() })?;
     connection.replay(&task, |_, frame| output.line(frame))
 }
 
 fn delete(connection: &mut Connection, output: Output, _: &Viewer, task: TaskId) -> Result<(), ClientError> {
     // Loads it, which fails while another process has it.
-    connection.ask(ServerCall::Watch { task: task.clone(), after: None })?;
-    connection.ask(ServerCall::Unwatch { task: task.clone() })?;
-    connection.ask(ServerCall::Delete { task: task.clone() })?;
+    connection.call(ServerCall::Watch { task: task.clone(), after: None })?;
+    connection.call(ServerCall::Unwatch { task: task.clone() })?;
+    connection.call(ServerCall::Delete { task: task.clone() })?;
     output.either(task.as_str(), &json!({ "taskId": task }))
 }
 

@@ -49,18 +49,18 @@ pub fn run(
     connection: &mut Connection,
     output: Output,
     viewer: &Viewer,
-    named: Option<&str>,
+    task_name: Option<&str>,
     after: Option<Seq>,
     until: &[Until],
 ) -> Result<(), ClientError> {
-    let mut task = match named {
+    let mut task = match task_name {
         Some(name) => resolve(connection, name)?,
-        None => present(connection)?,
+        None => default_task(connection)?,
     };
     let mut words = LinearText::new(viewer);
-    connection.survive();
-    if named.is_none() {
-        connection.follow();
+    connection.reconnect_when_lost();
+    if task_name.is_none() {
+        connection.follow_new_sessions();
     }
     // The state of the task is needed whatever is printed.
     connection.send(ServerCall::Watch { task: task.clone(), after: None });
@@ -69,7 +69,7 @@ pub fn run(
             ConnectionEvent::Reply(ServerCall::Watch { .. }, Err(failure)) => return Err(error(failure)),
             ConnectionEvent::Record(of, record, frame) => {
                 if of != task {
-                    if named.is_some() {
+                    if task_name.is_some() {
                         continue;
                     }
                     // Another session has begun.
@@ -85,7 +85,7 @@ pub fn run(
             }
             ConnectionEvent::Reply(..) | ConnectionEvent::TimeOver => {}
         }
-        if connection.is_present() && is_reached(&words.transcript.scene, until) {
+        if connection.has_caught_up() && is_reached(&words.transcript.scene, until) {
             return Ok(());
         }
     }
@@ -101,7 +101,7 @@ fn is_reached(scene: &Scene, until: &[Until]) -> bool {
 }
 
 /// The live session, or the newest task of a server without one.
-fn present(connection: &mut Connection) -> Result<TaskId, ClientError> {
+fn default_task(connection: &mut Connection) -> Result<TaskId, ClientError> {
     if let Some(session) = connection.about()?.session {
         return Ok(session);
     }

@@ -29,8 +29,8 @@ impl ServerConnection {
     }
 
     /// Sends a call. Its answer is an arrival.
-    pub fn send(&mut self, ask: ServerCall) {
-        if let Some(mut frame) = self.client.send(ask) {
+    pub fn send(&mut self, call: ServerCall) {
+        if let Some(mut frame) = self.client.send(call) {
             frame.push('\n');
             // A server that has ended is noticed by the next read.
             let _ = self.frames.get_ref().write_all(frame.as_bytes());
@@ -38,8 +38,8 @@ impl ServerConnection {
     }
 
     /// Sends a call and waits for its answer. To be used before a task is watched, whose records would be lost.
-    pub fn ask(&mut self, ask: ServerCall) -> Result<Value, Failure> {
-        self.send(ask);
+    pub fn call(&mut self, call: ServerCall) -> Result<Value, Failure> {
+        self.send(call);
         loop {
             match self.next() {
                 ConnectionEvent::Incoming(Incoming::Reply(_, Ok(value))) => return Ok(value),

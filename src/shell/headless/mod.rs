@@ -37,14 +37,14 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// `asked` is what flags and variables say; the plan has what the files around the workspace make of it.
-pub fn run(asked: &Settings, configured: Result<Configured, String>) -> ExitCode {
-    let mut output = match is_about_sessions(&asked.session) {
-        true => Output::new(&SessionOptions { output: OutputFormat::Text, ..asked.session.clone() }),
-        false => Output::new(&asked.session),
+/// `asked` is what flags and variables print_piece; the plan has what the files around the workspace make of it.
+pub fn run(settings: &Settings, configured: Result<Configured, String>) -> ExitCode {
+    let mut output = match manages_sessions(&settings.session) {
+        true => Output::new(&SessionOptions { output: OutputFormat::Text, ..settings.session.clone() }),
+        false => Output::new(&settings.session),
     };
     let mut server = None;
-    let outcome = start(asked, configured, &mut output, &mut server);
+    let outcome = start(settings, configured, &mut output, &mut server);
     // Printed before the server ends, which may take a while.
     let status = output.finish(outcome);
     drop(server);
@@ -52,19 +52,19 @@ pub fn run(asked: &Settings, configured: Result<Configured, String>) -> ExitCode
 }
 
 fn start(
-    asked: &Settings,
+    settings: &Settings,
     configured: Result<Configured, String>,
     output: &mut Output,
     running: &mut Option<Running>,
 ) -> Result<(), Failure> {
     let Configured { mut plan, messages, .. } = configured.map_err(|message| FailureKind::Config.failure(message))?;
-    if plan.settings.mode < asked.mode {
+    if plan.settings.mode < settings.mode {
         let why = messages.last().cloned().unwrap_or_default();
         return Err(FailureKind::Untrusted.failure(why));
     }
-    let prompt = match is_about_sessions(&asked.session) {
+    let prompt = match manages_sessions(&settings.session) {
         true => None,
-        false => Some(prompt(&asked.session)?),
+        false => Some(prompt(&settings.session)?),
     };
     messages.iter().for_each(|message| output.warn(message));
     if matches!(plan.model, Model::Demo) && prompt.is_some() {
@@ -79,20 +79,20 @@ fn start(
     let mut link = ServerConnection::new(server.connect().map_err(system)?, signals);
     *running = Some(Running::start(server).map_err(system)?);
     let Some(prompt) = prompt else {
-        return manage(link, output, &asked.session, &workspace);
+        return manage(link, output, &settings.session, &workspace);
     };
-    let task = asked.session.resume.as_deref().map(|which| find(&mut link, which, &workspace)).transpose()?;
-    let resumed = task.map(|task| Resumed { task, mode, model: asked.model.clone() });
+    let task = settings.session.resume.as_deref().map(|which| find(&mut link, which, &workspace)).transpose()?;
+    let resumed = task.map(|task| Resumed { task, mode, model: settings.model.clone() });
     converse(link, output, prompt, resumed)
 }
 
 /// Sessions are listed or deleted; nothing is asked.
-fn is_about_sessions(session: &SessionOptions) -> bool {
+fn manages_sessions(session: &SessionOptions) -> bool {
     session.list || session.delete.is_some()
 }
 
 fn sessions(link: &mut ServerConnection, workspace: &Path) -> Result<Vec<ListedSession>, Failure> {
-    sessions::of_workspace(&link.ask(ServerCall::Briefs)?, workspace).ok_or_else(ended)
+    sessions::of_workspace(&link.call(ServerCall::Briefs)?, workspace).ok_or_else(ended)
 }
 
 fn find(link: &mut ServerConnection, which: &str, workspace: &Path) -> Result<TaskId, Failure> {
@@ -108,9 +108,9 @@ fn manage(
     if let Some(which) = &session.delete {
         let task = find(&mut link, which, workspace)?;
         // Loads it, which fails while another process has it.
-        link.ask(ServerCall::Watch { task: task.clone(), after: None })?;
-        link.ask(ServerCall::Unwatch { task: task.clone() })?;
-        link.ask(ServerCall::Delete { task: task.clone() })?;
+        link.call(ServerCall::Watch { task: task.clone(), after: None })?;
+        link.call(ServerCall::Unwatch { task: task.clone() })?;
+        link.call(ServerCall::Delete { task: task.clone() })?;
         output.print(&format!("Session {task} is deleted.\n"));
     }
     if session.list {
@@ -133,19 +133,19 @@ pub(in crate::shell) fn restrict(plan: &mut Plan) {
 }
 
 /// Standard error has the log only where people read it and want it. Beside JSON it goes into a file of the state directory.
-pub fn log_output(asked: &Settings, env: &Env) -> LogOutput {
-    match asked.session.output {
-        _ if asked.log_level != Level::Debug => LogOutput::Nowhere,
+pub fn log_output(settings: &Settings, env: &Env) -> LogOutput {
+    match settings.session.output {
+        _ if settings.log_level != Level::Debug => LogOutput::Nowhere,
         OutputFormat::Text => LogOutput::StandardError,
         OutputFormat::Json | OutputFormat::StreamJson => {
-            log_file(asked, env).map_or(LogOutput::Nowhere, LogOutput::Stream)
+            log_file(settings, env).map_or(LogOutput::Nowhere, LogOutput::Stream)
         }
     }
 }
 
 /// The log of this run; that of the run before is replaced.
-fn log_file(asked: &Settings, env: &Env) -> Option<File> {
-    let state = state_dir(asked, env.as_ref()).ok()?;
+fn log_file(settings: &Settings, env: &Env) -> Option<File> {
+    let state = state_dir(settings, env.as_ref()).ok()?;
     DirBuilder::new().recursive(true).mode(0o700).create(&state).ok()?;
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(state.join("headless.log")).ok()
 }
@@ -211,21 +211,21 @@ fn converse(
     prompt: String,
     resumed: Option<Resumed>,
 ) -> Result<(), Failure> {
-    let about: About = serde_json::from_value(link.ask(ServerCall::About)?).unwrap_or_default();
+    let about: About = serde_json::from_value(link.call(ServerCall::About)?).unwrap_or_default();
     let mut task = match resumed {
-        None => task_id(&link.ask(ServerCall::Session(SessionChoice::New))?)?,
+        None => task_id(&link.call(ServerCall::Session(SessionChoice::New))?)?,
         Some(Resumed { task, mode, model }) => {
             let refused = |failure: Failure| {
                 FailureKind::Api.failure(format!("Session {task} cannot be continued here: {}", failure.message))
             };
-            link.ask(ServerCall::Session(SessionChoice::Task(task.clone()))).map_err(refused)?;
-            link.ask(ServerCall::Tune { task: task.clone(), mode: Some(mode), model }).map_err(refused)?;
+            link.call(ServerCall::Session(SessionChoice::Task(task.clone()))).map_err(refused)?;
+            link.call(ServerCall::Tune { task: task.clone(), mode: Some(mode), model }).map_err(refused)?;
             task
         }
     };
     let key = match is_command(&about, &prompt) {
         true => {
-            let done = link.ask(ServerCall::Execute { task, text: prompt.clone() })?;
+            let done = link.call(ServerCall::Execute { task, text: prompt.clone() })?;
             task = task_id(&done["taskId"])?;
             None
         }
@@ -329,8 +329,8 @@ impl Conversation<'_> {
         match end {
             End::Done | End::Nothing | End::Refused => Ok(()),
             End::Asked(text) => {
-                self.output.say(text, at);
-                self.output.respond(text);
+                self.output.print_piece(text, at);
+                self.output.set_response(text);
                 Ok(())
             }
             End::NeedsAuth(text) => Err(FailureKind::Authentication.failure(text)),

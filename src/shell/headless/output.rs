@@ -30,7 +30,7 @@ pub struct Output {
     /// The text of the last answer.
     response: String,
     /// A piece of the answer that is under way was printed.
-    has_spoken: bool,
+    has_printed_piece: bool,
     /// In text: something was printed, and so many line breaks after it were not.
     printed: Option<usize>,
     /// Why standard output takes no more.
@@ -73,7 +73,7 @@ struct ToolResult<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Fault<'a>>,
+    error: Option<ErrorObject<'a>>,
 }
 
 #[derive(Serialize)]
@@ -83,7 +83,7 @@ struct Notice<'a> {
 }
 
 #[derive(Serialize)]
-struct Fault<'a> {
+struct ErrorObject<'a> {
     r#type: &'a str,
     message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,10 +91,10 @@ struct Fault<'a> {
 }
 
 #[derive(Serialize)]
-struct Ended<'a> {
+struct RunResult<'a> {
     status: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Fault<'a>>,
+    error: Option<ErrorObject<'a>>,
     stats: Summary,
 }
 
@@ -108,7 +108,7 @@ struct JsonResult<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     stats: Option<&'a Stats>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Fault<'a>>,
+    error: Option<ErrorObject<'a>>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     warnings: &'a [String],
 }
@@ -123,7 +123,7 @@ impl Output {
             warnings: Vec::new(),
             stats: Stats::default(),
             response: String::new(),
-            has_spoken: false,
+            has_printed_piece: false,
             printed: None,
             closed: None,
         }
@@ -175,7 +175,7 @@ impl Output {
     pub fn record(&mut self, record: &Record, scene: &Scene) {
         let at = record.at;
         match &record.event {
-            Event::Text { text } => self.say(text, at),
+            Event::Text { text } => self.print_piece(text, at),
             Event::Answered { answer } => self.answered(answer, &scene.model, at),
             Event::Retracted { .. } => {
                 self.end_answer();
@@ -217,8 +217,8 @@ impl Output {
     }
 
     /// A piece of the answer.
-    pub fn say(&mut self, piece: &str, at: u64) {
-        self.has_spoken = true;
+    pub fn print_piece(&mut self, piece: &str, at: u64) {
+        self.has_printed_piece = true;
         let piece = self.plain.as_mut().map_or_else(|| piece.to_owned(), |plain| plain.take(piece));
         match self.format {
             OutputFormat::Text => self.put_text(&piece),
@@ -232,11 +232,11 @@ impl Output {
     fn answered(&mut self, answer: &Answer, model: &str, at: u64) {
         self.stats.answered(answer.model.as_deref().unwrap_or(model), &answer.usage.unwrap_or_default(), at);
         let text = answer.text();
-        if !self.has_spoken && !text.is_empty() {
-            self.say(&text, at);
+        if !self.has_printed_piece && !text.is_empty() {
+            self.print_piece(&text, at);
         }
         self.end_answer();
-        self.respond(&text);
+        self.set_response(&text);
         for request in answer.calls() {
             let parameters = &request.args;
             self.line("tool_use", at, ToolUse { tool_name: &request.name, tool_id: &request.call, parameters });
@@ -245,13 +245,13 @@ impl Output {
 
     /// The next answer begins on a line of its own.
     fn end_answer(&mut self) {
-        self.has_spoken = false;
+        self.has_printed_piece = false;
         self.plain = self.plain.take().map(|_| EscapeFilter::default());
         self.printed = self.printed.map(|breaks| breaks.max(1));
     }
 
     /// Sets what `json` prints as the response.
-    pub fn respond(&mut self, text: &str) {
+    pub fn set_response(&mut self, text: &str) {
         self.response = if self.plain.is_some() { EscapeFilter::default().take(text) } else { text.to_owned() };
     }
 
@@ -272,14 +272,14 @@ impl Output {
             print_error(&format!("Error executing tool {}: {message}", call.request.name));
         }
         let status = if error.is_some() { "error" } else { "success" };
-        let error = error.map(|(word, message)| Fault { r#type: word, message, code: None });
+        let error = error.map(|(word, message)| ErrorObject { r#type: word, message, code: None });
         self.line("tool_result", at, ToolResult { tool_id: id, status, output, error });
     }
 
     /// Prints what belongs at the end. Only the first failure of standard output counts: a reader that has enough is no error.
     pub fn finish(mut self, outcome: Result<(), Failure>) -> ExitCode {
         let failure = outcome.as_ref().err();
-        let error = failure.map(|Failure { kind, message }| Fault { r#type: kind.word(), message, code: None });
+        let error = failure.map(|Failure { kind, message }| ErrorObject { r#type: kind.word(), message, code: None });
         match self.format {
             OutputFormat::Text => {
                 if self.printed.is_some() {
@@ -295,7 +295,7 @@ impl Output {
                 self.warn_late(now);
                 let status = if error.is_some() { "error" } else { "success" };
                 let stats = self.stats.summary(now.saturating_sub(self.began_at));
-                self.line("result", now, Ended { status, error, stats });
+                self.line("result", now, RunResult { status, error, stats });
             }
         }
         match &self.closed {
@@ -317,7 +317,7 @@ impl Output {
                 JsonResult { session_id, response, stats, error: None, warnings }
             }
             Some(Failure { kind, message }) => {
-                let error = Fault { r#type: kind.word(), message, code: Some(kind.exit_status()) };
+                let error = ErrorObject { r#type: kind.word(), message, code: Some(kind.exit_status()) };
                 JsonResult { session_id, response: "", stats: None, error: Some(error), warnings: &[] }
             }
         };

@@ -3,7 +3,7 @@
 use crate::args::Attach;
 use crate::config::options::Flag;
 use crate::config::settings::Settings;
-use crate::shell::clients::{ClientError, client_name, configure, place, protect, refused};
+use crate::shell::clients::{ClientError, client_name, configure, find_server, protect, refused};
 use crate::shell::event_loop::log::Log;
 use crate::shell::event_loop::server::Ended;
 use crate::shell::event_loop::sys::{self, Clock};
@@ -33,16 +33,16 @@ pub fn run(attach: &Attach, flags: &[Flag], environment: Vec<(OsString, OsString
     protect()?;
     let env = lookup(environment);
     let (settings, state) = configure(flags, &env).map_err(ClientError::Configuration)?;
-    let place = place(attach.server.as_ref(), &state, attach.token_file.as_deref(), &env)?;
+    let address = find_server(attach.server.as_ref(), &state, attach.token_file.as_deref(), &env)?;
     let name = client_name(attach.name.as_deref(), &env)?;
-    let link = WebSocketLink::new(place.clone(), &name, attach.task.as_deref(), sys::entropy());
-    let link = link.open().map_err(|failure| refused(&failure, attach.task.as_deref(), &place.name))?;
+    let link = WebSocketLink::new(address.clone(), &name, attach.task.as_deref(), sys::entropy());
+    let link = link.open().map_err(|failure| refused(&failure, attach.task.as_deref(), &address.name))?;
     if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
         return Err(ClientError::Usage("attach shows a session in a terminal, and there is none".into()));
     }
     show(link, &settings, &state, &env, |setup| Setup {
         viewer: Viewer { me: Source::new(name, "gemini-a2a"), workspace: String::new(), ..setup.viewer },
-        server: place.name,
+        server: address.name,
         branch: String::new(),
         task: attach.task.as_deref().map(Into::into),
         begin: SessionChoice::Current,

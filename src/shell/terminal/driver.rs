@@ -73,7 +73,7 @@ pub struct Driver<'a> {
     keys_due: Option<u64>,
     /// The program that has the terminal.
     editor: Option<Editor>,
-    left: Option<LoopEnd>,
+    loop_end: Option<LoopEnd>,
 }
 
 impl<'a> Driver<'a> {
@@ -87,23 +87,23 @@ impl<'a> Driver<'a> {
             line: Vec::new(),
             keys_due: None,
             editor: None,
-            left: None,
+            loop_end: None,
         }
     }
 
     /// Runs until the user quits, a signal comes, or the terminal or the server is gone. The terminal is then as it was found.
     pub fn run(mut self) -> io::Result<LoopEnd> {
         self.take_terminal()?;
-        let left = loop {
-            if let Some(left) = self.left.take() {
-                break left;
+        let loop_end = loop {
+            if let Some(loop_end) = self.loop_end.take() {
+                break loop_end;
             }
             self.paint();
             let ready = self.wait()?;
-            self.happen(ready);
+            self.handle_events(ready);
         };
-        self.leave(&left);
-        Ok(left)
+        self.leave(&loop_end);
+        Ok(loop_end)
     }
 
     fn take_terminal(&mut self) -> io::Result<()> {
@@ -134,11 +134,11 @@ impl<'a> Driver<'a> {
         self.flush();
         if !self.output.is_empty() {
             if self.keys_due.take_if(|due| *due <= now.mono_ms).is_some() {
-                self.tell(Input::Tick);
+                self.give_input(Input::Tick);
             }
         } else if self.ui.due(now).is_some_and(|due| due <= now.mono_ms) {
             self.keys_due = None;
-            self.tell(Input::Tick);
+            self.give_input(Input::Tick);
             if self.editor.is_none() {
                 self.output.push(&self.ui.paint(now));
                 self.parts.tty.undo_with(self.undo());
@@ -159,7 +159,7 @@ impl<'a> Driver<'a> {
 
     fn hang_up(&mut self) {
         self.output.clear();
-        self.left = Some(LoopEnd::HungUp);
+        self.loop_end = Some(LoopEnd::HungUp);
     }
 
     /// How long nothing has to be done. None: until something happens.
@@ -181,29 +181,29 @@ impl<'a> Driver<'a> {
         let pause = self.pause(takes_frames).and_then(|pause| Timespec::try_from(pause).ok());
         let parts = &self.parts;
         let mut tty = PollFlags::empty();
-        tty.set(PollFlags::IN, self.editor.as_ref().is_none_or(Editor::is_asked));
+        tty.set(PollFlags::IN, self.editor.as_ref().is_none_or(Editor::awaits_saving));
         tty.set(PollFlags::OUT, self.editor.is_none() && !self.output.is_empty());
         let mut link = PollFlags::empty();
         link.set(PollFlags::IN, takes_frames);
         link.set(PollFlags::OUT, parts.link.as_ref().is_some_and(|link| link.wants_write()));
         // What is not to be waited for has no flags, and is left out: a closed descriptor would end every wait.
-        let wanted = [
+        let polled = [
             Some((parts.tty.as_fd(), tty)),
             Some((parts.signals.as_fd(), PollFlags::IN)),
             parts.link.as_ref().and_then(|link| link.fd()).map(|fd| (fd, link)),
             parts.log.as_ref().map(|log| (log.as_fd(), PollFlags::IN)),
-            self.editor.as_ref().filter(|editor| !editor.is_asked()).map(|editor| (editor.as_fd(), PollFlags::IN)),
+            self.editor.as_ref().filter(|editor| !editor.awaits_saving()).map(|editor| (editor.as_fd(), PollFlags::IN)),
         ];
-        let wanted = wanted.map(|wanted| wanted.filter(|(_, flags)| !flags.is_empty()));
+        let polled = polled.map(|polled| polled.filter(|(_, flags)| !flags.is_empty()));
         let mut fds: Vec<PollFd> =
-            wanted.iter().flatten().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
+            polled.iter().flatten().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
         match poll(&mut fds, pause.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         let mut events = fds.iter().map(PollFd::revents);
         let [tty, _, link, log, editor] =
-            wanted.map(|wanted| wanted.and_then(|_| events.next()).unwrap_or(PollFlags::empty()));
+            polled.map(|polled| polled.and_then(|_| events.next()).unwrap_or(PollFlags::empty()));
         let link_due = parts.link.as_ref().and_then(|link| link.due()).filter(|_| takes_frames);
         Ok(Ready {
             readable: tty.contains(PollFlags::IN),
@@ -214,7 +214,7 @@ impl<'a> Driver<'a> {
         })
     }
 
-    fn happen(&mut self, ready: Ready) {
+    fn handle_events(&mut self, ready: Ready) {
         self.take_signals();
         if ready.readable {
             self.read();
@@ -228,7 +228,7 @@ impl<'a> Driver<'a> {
             self.take_log();
         }
         if ready.editor {
-            self.look_at_editor();
+            self.check_editor();
         }
     }
 
@@ -237,13 +237,13 @@ impl<'a> Driver<'a> {
         let mut went_on = false;
         for notice in self.parts.signals.take() {
             match notice {
-                SignalNotice::Resized => self.tell(Input::Resized(self.parts.tty.size())),
+                SignalNotice::Resized => self.give_input(Input::Resized(self.parts.tty.size())),
                 SignalNotice::Continued if self.editor.is_some() => {}
                 SignalNotice::Continued => {
                     went_on = true;
                     self.resume(None);
                 }
-                SignalNotice::End(signal) => self.left = Some(LoopEnd::Signal(signal)),
+                SignalNotice::End(signal) => self.loop_end = Some(LoopEnd::Signal(signal)),
             }
         }
         went_on
@@ -252,17 +252,17 @@ impl<'a> Driver<'a> {
     fn take_log(&mut self) {
         let lines = self.parts.log.as_mut().map(|log| log.take());
         for line in lines.into_iter().flatten() {
-            self.tell(Input::Log(&line));
+            self.give_input(Input::Log(&line));
         }
     }
 
     fn read(&mut self) {
         let mut buffer = [0; 4096];
         let mut room = TERMINAL_READ_BYTES;
-        while room > 0 && self.left.is_none() && self.editor.as_ref().is_none_or(Editor::is_asked) {
+        while room > 0 && self.loop_end.is_none() && self.editor.as_ref().is_none_or(Editor::awaits_saving) {
             match self.parts.tty.read(&mut buffer) {
                 // Ctrl-D ends lines; without lines only a dead terminal has an end.
-                Ok([]) if self.is_linear => self.left = Some(LoopEnd::Quit),
+                Ok([]) if self.is_linear => self.loop_end = Some(LoopEnd::Quit),
                 Ok([]) => self.hang_up(),
                 Ok(bytes) => {
                     room = room.saturating_sub(bytes.len());
@@ -276,7 +276,7 @@ impl<'a> Driver<'a> {
     }
 
     fn keys(&mut self, bytes: &[u8]) {
-        if let Some(editor) = self.editor.as_ref().filter(|editor| editor.is_asked()) {
+        if let Some(editor) = self.editor.as_ref().filter(|editor| editor.awaits_saving()) {
             if bytes.contains(&b'\n') {
                 let written = editor.read();
                 self.end_editor(written);
@@ -285,13 +285,13 @@ impl<'a> Driver<'a> {
         }
         if !self.is_linear {
             self.keys_due = Some(self.now().mono_ms + ESCAPE_MS);
-            return self.tell(Input::Bytes(bytes));
+            return self.give_input(Input::Bytes(bytes));
         }
         for byte in bytes {
             match byte {
                 b'\n' => {
                     let line = std::mem::take(&mut self.line);
-                    self.tell(Input::Line(&String::from_utf8_lossy(&line)));
+                    self.give_input(Input::Line(&String::from_utf8_lossy(&line)));
                 }
                 byte if self.line.len() < TYPED_LINE_BYTES => self.line.push(*byte),
                 _ => {}
@@ -304,24 +304,24 @@ impl<'a> Driver<'a> {
         let arrivals = self.parts.link.as_mut().map(|link| link.advance(now));
         for arrival in arrivals.into_iter().flatten() {
             match arrival {
-                LinkEvent::Connected => self.tell(Input::Connected),
-                LinkEvent::Frame(frame) => self.tell(Input::Frame(&frame)),
-                LinkEvent::Lost { retry_at } => self.tell(Input::Lost { retry_at }),
+                LinkEvent::Connected => self.give_input(Input::Connected),
+                LinkEvent::Frame(frame) => self.give_input(Input::Frame(&frame)),
+                LinkEvent::Lost { retry_at } => self.give_input(Input::Lost { retry_at }),
                 LinkEvent::Closed(why) => {
-                    self.left.get_or_insert(LoopEnd::Closed(why));
+                    self.loop_end.get_or_insert(LoopEnd::Closed(why));
                 }
             }
         }
     }
 
     /// Tells the UI what happened and does what it asks for.
-    fn tell(&mut self, input: Input) {
+    fn give_input(&mut self, input: Input) {
         for act in self.ui.take(input, self.now()) {
-            self.perform(act);
+            self.apply_effect(act);
         }
     }
 
-    fn perform(&mut self, act: UiEffect) {
+    fn apply_effect(&mut self, act: UiEffect) {
         match (act, &mut self.parts.files) {
             (UiEffect::Send(frame), _) => {
                 if let Some(link) = &mut self.parts.link {
@@ -334,16 +334,16 @@ impl<'a> Driver<'a> {
             (UiEffect::Edit { text, name }, _) => self.edit(&text, &name),
             (UiEffect::Suspend, _) => self.suspend(),
             (UiEffect::Trust(choice), _) => match self.parts.trust.map(|keep| keep(choice)) {
-                None => self.left = Some(LoopEnd::Trust(choice)),
-                Some(Ok(())) => self.tell(Input::Resumed(Some("Kept; it counts from the next start on".into()))),
-                Some(Err(why)) => self.tell(Input::Resumed(Some(why))),
+                None => self.loop_end = Some(LoopEnd::Trust(choice)),
+                Some(Ok(())) => self.give_input(Input::Resumed(Some("Kept; it counts from the next start on".into()))),
+                Some(Err(why)) => self.give_input(Input::Resumed(Some(why))),
             },
-            (UiEffect::Quit, _) => self.left = Some(LoopEnd::Quit),
+            (UiEffect::Quit, _) => self.loop_end = Some(LoopEnd::Quit),
         }
     }
 
     /// Leaves the terminal as it was found, for the shell or for another program.
-    fn give_away(&mut self) {
+    fn release_terminal(&mut self) {
         self.output.push(&self.ui.clear_live());
         self.write_rest();
         self.parts.tty.saved().restore();
@@ -360,22 +360,22 @@ impl<'a> Driver<'a> {
 
     /// The terminal is ours again.
     fn resume(&mut self, notice: Option<String>) {
-        self.take_back();
-        self.tell(Input::Resumed(notice));
+        self.reclaim_terminal();
+        self.give_input(Input::Resumed(notice));
     }
 
-    fn take_back(&mut self) {
+    fn reclaim_terminal(&mut self) {
         if self.is_linear {
             self.parts.tty.set_lines();
         } else if self.parts.tty.set_raw(self.ui.restore()).is_ok() {
             self.output.push(self.ui.resume().as_bytes());
         }
-        self.tell(Input::Resized(self.parts.tty.size()));
+        self.give_input(Input::Resized(self.parts.tty.size()));
     }
 
     /// Stops the process group as Ctrl-Z does in other programs. The kernel stops nobody whom no shell could continue.
     fn suspend(&mut self) {
-        self.give_away();
+        self.release_terminal();
         let stopped = kill_current_process_group(Signal::TSTP).is_ok();
         let mut fds = [PollFd::new(&*self.parts.signals, PollFlags::IN)];
         let wait = Timespec::try_from(Duration::from_millis(STOP_MS)).ok();
@@ -386,7 +386,7 @@ impl<'a> Driver<'a> {
     }
 
     fn edit(&mut self, text: &str, name: &str) {
-        self.give_away();
+        self.release_terminal();
         self.parts.signals.set_lent(true);
         match Editor::start(&self.parts.editor, text, name) {
             Ok(editor) => self.editor = Some(editor),
@@ -394,11 +394,11 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn look_at_editor(&mut self) {
-        match self.editor.as_mut().map(Editor::look) {
+    fn check_editor(&mut self) {
+        match self.editor.as_mut().map(Editor::poll_end) {
             None | Some(Progress::Runs) => {}
             Some(Progress::Ended(result)) => self.end_editor(result),
-            Some(Progress::AskWhetherSaved) => {
+            Some(Progress::AwaitSaving) => {
                 let _ = tcflush(self.parts.tty, QueueSelector::IFlush);
                 let text = "The editor returned at once. Save the text there, then press Enter here: ";
                 self.parts.tty.saved().write_all(text.as_bytes());
@@ -409,17 +409,17 @@ impl<'a> Driver<'a> {
     fn end_editor(&mut self, result: Result<String, String>) {
         self.editor = None;
         self.parts.signals.set_lent(false);
-        self.take_back();
-        self.tell(Input::Edited(result));
+        self.reclaim_terminal();
+        self.give_input(Input::Edited(result));
     }
 
     /// The end: the live region goes away, some lines stay, and the terminal is as it was.
-    fn leave(&mut self, left: &LoopEnd) {
+    fn leave(&mut self, loop_end: &LoopEnd) {
         if let Some(files) = &mut self.parts.files {
             files.store_draft(0);
         }
         let had_editor = self.editor.take().is_some();
-        if *left == LoopEnd::HungUp {
+        if *loop_end == LoopEnd::HungUp {
             return;
         }
         self.output.push(&self.ui.farewell());

@@ -42,14 +42,14 @@ pub struct Editor {
     /// Readable when the program has ended.
     socket: UnixStream,
     status: Receiver<io::Result<ExitStatus>>,
-    is_asked: bool,
+    awaits_saving: bool,
 }
 
 /// What has become of an editor.
 pub enum Progress {
     Runs,
     /// It ended at once and changed nothing: perhaps it is a window that is still open. The user says when it is saved.
-    AskWhetherSaved,
+    AwaitSaving,
     Ended(Result<String, String>),
 }
 
@@ -64,7 +64,7 @@ impl Editor {
         let (send, status) = mpsc::channel();
         let (before, started) = (text.to_owned(), Instant::now());
         let mut editor =
-            Editor { name: name.clone(), dir, file, before, pid: None, started, socket, status, is_asked: false };
+            Editor { name: name.clone(), dir, file, before, pid: None, started, socket, status, awaits_saving: false };
         editor.write().map_err(|error| format!("{name} cannot be given the text: {error}"))?;
         let stream = || Tty::for_program().map(Stdio::from);
         let mut program = Command::new("sh");
@@ -89,7 +89,7 @@ impl Editor {
     }
 
     /// Looks whether it has ended. To be called when the descriptor is readable.
-    pub fn look(&mut self) -> Progress {
+    pub fn poll_end(&mut self) -> Progress {
         let Ok(status) = self.status.try_recv() else {
             return Progress::Runs;
         };
@@ -109,15 +109,15 @@ impl Editor {
         let read = self.read();
         let is_unchanged = read.as_ref().is_ok_and(|text| *text == self.before);
         if is_unchanged && self.started.elapsed() < Duration::from_millis(AT_ONCE_MS) {
-            self.is_asked = true;
-            return Progress::AskWhetherSaved;
+            self.awaits_saving = true;
+            return Progress::AwaitSaving;
         }
         Progress::Ended(read)
     }
 
     /// Whether the user is asked to say when the text is saved.
-    pub fn is_asked(&self) -> bool {
-        self.is_asked
+    pub fn awaits_saving(&self) -> bool {
+        self.awaits_saving
     }
 
     /// What was written.

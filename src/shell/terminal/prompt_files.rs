@@ -15,7 +15,7 @@ pub struct PromptFiles {
     /// None if another session has it, or if it cannot be written.
     draft: Option<File>,
     /// A draft that is not stored yet.
-    waiting: Option<String>,
+    unstored_draft: Option<String>,
     stored_at: Option<u64>,
 }
 
@@ -28,7 +28,7 @@ impl PromptFiles {
         let path = dir.join(format!("{name}.draft"));
         let draft = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
         let draft = draft.ok().filter(|file| flock(file, FlockOperation::NonBlockingLockExclusive).is_ok());
-        PromptFiles { history: dir.join(format!("{name}.jsonl")), draft, waiting: None, stored_at: None }
+        PromptFiles { history: dir.join(format!("{name}.jsonl")), draft, unstored_draft: None, stored_at: None }
     }
 
     /// The prompts of earlier, oldest first. Lines that are none are left out.
@@ -53,14 +53,14 @@ impl PromptFiles {
             return;
         }
         let mut room = HISTORY_BYTES as usize / 2;
-        let mut kept: Vec<Vec<u8>> = Vec::new();
+        let mut newest: Vec<Vec<u8>> = Vec::new();
         for line in entries.iter().rev().map(|entry| line(entry)) {
             let Some(left) = room.checked_sub(line.len()) else { break };
             room = left;
-            kept.push(line);
+            newest.push(line);
         }
-        kept.reverse();
-        let _ = replace(&self.history, &kept.concat(), 0o600);
+        newest.reverse();
+        let _ = replace(&self.history, &newest.concat(), 0o600);
     }
 
     /// Appends a prompt in one write, so that those of other sessions stay whole.
@@ -82,16 +82,16 @@ impl PromptFiles {
     }
 
     pub fn keep_draft(&mut self, text: String) {
-        self.waiting = self.draft.is_some().then_some(text);
+        self.unstored_draft = self.draft.is_some().then_some(text);
     }
 
     /// When the draft is to be stored.
     pub fn due(&self) -> Option<u64> {
-        self.waiting.as_ref().map(|_| self.stored_at.map_or(0, |at| at + DRAFT_MS))
+        self.unstored_draft.as_ref().map(|_| self.stored_at.map_or(0, |at| at + DRAFT_MS))
     }
 
     pub fn store_draft(&mut self, now_ms: u64) {
-        if let (Some(text), Some(file)) = (self.waiting.take(), &mut self.draft) {
+        if let (Some(text), Some(file)) = (self.unstored_draft.take(), &mut self.draft) {
             self.stored_at = Some(now_ms);
             let stored = file.rewind().and_then(|()| file.write_all(text.as_bytes()));
             let _ = stored.and_then(|()| file.set_len(text.len() as u64));

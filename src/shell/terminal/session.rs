@@ -56,8 +56,8 @@ pub fn run(flags: &[Flag], environment: Vec<(OsString, OsString)>, commands: Com
     let (log, log_write) = LogFile::new().map_err(failure("there is no log"))?;
     let mut session = Session { tty, signals, log, env, clock: Clock::start() };
     let folder = session.folder(&settings)?;
-    if let Some(left) = session.ask_trust(&settings, &folder)? {
-        return Ok(left);
+    if let Some(loop_end) = session.ask_trust(&settings, &folder)? {
+        return Ok(loop_end);
     }
     let Configured { mut plan, greeting, .. } =
         configure(flags, environment, commands, LogOutput::Stream(log_write)).map_err(SessionError::Configuration)?;
@@ -111,7 +111,7 @@ impl Session {
         };
         match Driver::new(parts, setup).run().map_err(failure(NO_WAIT))? {
             LoopEnd::Trust(choice) => {
-                if let Err(why) = trust::keep(&folder.path, choice, &folder.paths, &Limits::default()) {
+                if let Err(why) = trust::store_answer(&folder.path, choice, &folder.paths, &Limits::default()) {
                     return Err(SessionError::Configuration(why));
                 }
                 Ok(None)
@@ -148,20 +148,20 @@ impl Session {
             let task = task.map_err(|why| SessionError::Configuration(format!("--resume: {why}")))?;
             setup.begin = client::SessionChoice::Task(task);
         }
-        let left = self.drive(setup, &mut link, &mut files, folder);
+        let loop_end = self.drive(setup, &mut link, &mut files, folder);
         drop(link);
-        let is_gone = matches!(left, Ok(LoopEnd::HungUp | LoopEnd::Signal(Signal::Hangup)));
+        let is_gone = matches!(loop_end, Ok(LoopEnd::HungUp | LoopEnd::Signal(Signal::Hangup)));
         let serves_on = is_gone && options.on_hangup == OnHangup::Serve && reach == Reach::Machine;
         if serves_on {
             self.serve_on();
-        } else if is_gone || !matches!(left, Ok(LoopEnd::Signal(_))) {
+        } else if is_gone || !matches!(loop_end, Ok(LoopEnd::Signal(_))) {
             // A signal that asked for the end was counted as the first one already.
-            self.signals.is_ending();
+            self.signals.set_ending();
         }
         let served = running.end().map_err(failure("the server failed"));
         self.log.take();
         served?;
-        match left.map_err(failure(NO_WAIT))? {
+        match loop_end.map_err(failure(NO_WAIT))? {
             LoopEnd::Quit | LoopEnd::Trust(_) | LoopEnd::HungUp => Ok(Ended::Stopped),
             LoopEnd::Signal(signal) => Ok(Ended::Signal(signal)),
             LoopEnd::Closed(why) => Err(SessionError::Failure(why)),
@@ -175,14 +175,15 @@ impl Session {
         files: &mut PromptFiles,
         folder: &Folder,
     ) -> io::Result<LoopEnd> {
-        let keep = |choice: TrustChoice| trust::keep(&folder.path, choice, &folder.paths, &Limits::default());
+        let store_answer =
+            |choice: TrustChoice| trust::store_answer(&folder.path, choice, &folder.paths, &Limits::default());
         let parts = DriverParts {
             tty: &self.tty,
             signals: &mut self.signals,
             link: Some(link),
             files: Some(files),
             log: Some(&mut self.log),
-            trust: Some(&keep),
+            trust: Some(&store_answer),
             editor: editor::command(self.env.as_ref()),
             clock: self.clock,
         };

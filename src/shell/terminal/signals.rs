@@ -90,7 +90,7 @@ impl TerminalSignals {
     }
 
     /// The session ends without INT or TERM: from now on one of them ends the process at once.
-    pub fn is_ending(&self) {
+    pub fn set_ending(&self) {
         self.end_requests.ending.store(true, Ordering::Release);
     }
 

@@ -8,7 +8,7 @@ use crate::config::trust::with_decision;
 use crate::limits::Limits;
 use crate::shell::start::workspace_settings::{read_inside, read_plain};
 use crate::shell::user_files::replace;
-use crate::ui::output::block::count;
+use crate::ui::output::block::plural;
 use crate::ui::{TrustChoice, TrustQuestion};
 use std::path::Path;
 
@@ -32,15 +32,15 @@ fn found(folder: &Path, limits: &Limits) -> Vec<String> {
         Err(_) => lines.push(format!("{name}, which cannot be read")),
     };
     look(".gemini/settings.json", settings);
-    look(".gemini/config.yaml", |text| count(text.lines().count(), "line"));
+    look(".gemini/config.yaml", |text| plural(text.lines().count(), "line"));
     look(".gemini/.env", variables);
     look(".env", variables);
-    look("GEMINI.md", |text| count(text.lines().count(), "line"));
+    look("GEMINI.md", |text| plural(text.lines().count(), "line"));
     let commands = std::fs::read_dir(folder.join(".gemini/commands")).into_iter().flatten().take(COUNTED).count();
     match commands {
         0 => {}
         COUNTED => lines.push(format!(".gemini/commands: {COUNTED} files or more")),
-        commands => lines.push(format!(".gemini/commands: {}", count(commands, "file"))),
+        commands => lines.push(format!(".gemini/commands: {}", plural(commands, "file"))),
     }
     if lines.is_empty() {
         lines.push("nothing yet".into());
@@ -52,7 +52,7 @@ fn found(folder: &Path, limits: &Limits) -> Vec<String> {
 const COUNTED: usize = 1_000;
 
 fn variables(text: &str) -> String {
-    count(dotenv::parse(text).0.len(), "variable")
+    plural(dotenv::parse(text).0.len(), "variable")
 }
 
 /// The number of settings, and what of them starts programs or allows tools.
@@ -68,16 +68,16 @@ fn settings(text: &str) -> String {
     let parts =
         [("mcpServers", "MCP server"), ("policy.rules", "rule"), ("tools.allowed", "allowed tool"), ("hooks", "hook")];
     let parts = parts.into_iter().map(|(key, what)| (number(key), what)).filter(|(number, _)| *number > 0);
-    let parts: Vec<String> = parts.map(|(number, what)| count(number, what)).collect();
+    let parts: Vec<String> = parts.map(|(number, what)| plural(number, what)).collect();
     match (&root.value, parts.is_empty()) {
-        (Value::Map(members), true) => count(members.len(), "setting"),
+        (Value::Map(members), true) => plural(members.len(), "setting"),
         (_, true) => "no settings".into(),
         (_, false) => parts.join(", "),
     }
 }
 
 /// Keeps an answer for the next start. An error says why that cannot be done.
-pub fn keep(folder: &Path, choice: TrustChoice, paths: &Paths, limits: &Limits) -> Result<(), String> {
+pub fn store_answer(folder: &Path, choice: TrustChoice, paths: &Paths, limits: &Limits) -> Result<(), String> {
     let Some(file) = &paths.trusted_folders else {
         return Err("there is no home directory to keep the answer in".into());
     };
@@ -129,13 +129,13 @@ mod tests {
         let limits = Limits::default();
         for (folder, choice) in [("/b", TrustChoice::Folder), ("/c", TrustChoice::Parent), ("/b", TrustChoice::Nothing)]
         {
-            keep(Path::new(folder), choice, &paths, &limits).expect("kept");
+            store_answer(Path::new(folder), choice, &paths, &limits).expect("kept");
         }
         let text = std::fs::read_to_string(&file).expect("a file");
         let kept: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(kept, serde_json::json!({"/a": "DO_NOT_TRUST", "/b": "DO_NOT_TRUST", "/c": "TRUST_PARENT"}));
         std::fs::write(&file, "{").expect("written");
-        assert!(keep(Path::new("/b"), TrustChoice::Folder, &paths, &limits).is_err());
+        assert!(store_answer(Path::new("/b"), TrustChoice::Folder, &paths, &limits).is_err());
         assert_eq!(std::fs::read_to_string(&file).expect("a file"), "{", "a damaged file is left alone");
     }
 }

@@ -7,13 +7,13 @@ use crate::task::log::answer::Request;
 use crate::task::origin::Origin;
 use crate::task::policy::{self, Mode, Names};
 use crate::task::spec::{Choice, Plan, Question};
-use crate::ui::dialogs::dialog::{Room, Selection, listed};
-use crate::ui::format::address::{disguised, revealed};
+use crate::ui::dialogs::dialog::{Room, Selection, choice_rows};
+use crate::ui::format::address::{non_ascii_hosts, with_ascii_host};
 use crate::ui::format::diff;
 use crate::ui::format::style::Role;
 use crate::ui::format::text::clusters;
 use crate::ui::format::wrap::{Line, Span, paragraph};
-use crate::ui::output::block::{Viewer, changes, count, tool_name};
+use crate::ui::output::block::{Viewer, changes, plural, tool_name};
 use crate::ui::scene::Call;
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub struct ApprovalDialog {
 }
 
 /// What is asked about: a head, what must be seen, and what to check.
-struct Asked {
+struct Content {
     head: Line,
     body: Vec<Line>,
     /// How many rows the body has; of a long change not all of them are made.
@@ -90,9 +90,9 @@ fn choices(call: &Call, plan: &Plan, mode: Mode, editor: &str) -> Vec<(String, R
     choices
 }
 
-impl Asked {
-    fn new(head: Line, body: Vec<Line>, warnings: Vec<Line>, hint: &'static str) -> Asked {
-        Asked { head, total: body.len(), body, warnings, excerpt: false, hint }
+impl Content {
+    fn new(head: Line, body: Vec<Line>, warnings: Vec<Line>, hint: &'static str) -> Content {
+        Content { head, total: body.len(), body, warnings, excerpt: false, hint }
     }
 }
 
@@ -105,16 +105,16 @@ impl ApprovalDialog {
 
     /// All that is asked about.
     pub(super) fn whole(&self, viewer: &Viewer) -> Vec<Line> {
-        let Asked { head, body, warnings, .. } = self.asked(viewer, Room::ENDLESS);
+        let Content { head, body, warnings, .. } = self.content(viewer, Room::ENDLESS);
         std::iter::once(head).chain(body).chain(warnings).collect()
     }
 
     /// What is asked about with its answers, and whether any of it is shown. Blank rows are left out first, then rows of what is asked
     /// about.
-    pub(super) fn fitted(&mut self, viewer: &Viewer, selected: usize, room: Room) -> (Vec<Line>, bool) {
-        let Asked { head, mut body, mut total, mut warnings, excerpt, hint } = self.asked(viewer, room);
+    pub(super) fn fit(&mut self, viewer: &Viewer, selected: usize, room: Room) -> (Vec<Line>, bool) {
+        let Content { head, mut body, mut total, mut warnings, excerpt, hint } = self.content(viewer, room);
         let labels = self.choices.iter().map(|(label, _)| Line::new(Role::Text, label));
-        let choices = listed(labels.collect(), selected, Selection::Numbered);
+        let choices = choice_rows(labels.collect(), selected, Selection::Numbered);
         // The head, the choices and the hint with their blank rows.
         let rest = |warnings: &[Line], blanks: usize| 2 + warnings.len() + choices.len() + blanks;
         // The last row says what is left out.
@@ -131,7 +131,7 @@ impl ApprovalDialog {
         let budget = room.rows.saturating_sub(rest(&warnings, blanks)).min(room.body.saturating_add(1));
         let hint = if self.printed { "printed above" } else { hint };
         let word = if excerpt { "line" } else { "row" };
-        let (body, whole) = cut(body, total, budget, word, hint);
+        let (body, whole) = cut_rows(body, total, budget, word, hint);
         self.seen |= whole || (excerpt && budget > 1);
         let has_body = budget > 0 || whole;
         let mut lines = vec![head];
@@ -142,7 +142,7 @@ impl ApprovalDialog {
     }
 
     /// What is asked about, with as much of a change as there is room for.
-    fn asked(&self, viewer: &Viewer, room: Room) -> Asked {
+    fn content(&self, viewer: &Viewer, room: Room) -> Content {
         let columns = room.columns;
         let head = |text: &str| Line::new(Role::Accent, "? ").add(Role::Strong, &self.name).text(text);
         let all = "v prints all of it";
@@ -159,40 +159,40 @@ impl ApprovalDialog {
                     diff::rows(text.as_str(), room.body.saturating_add(1))
                 };
                 let (excerpt, hint) = (true, "v prints the whole change");
-                Asked { head, body, total, warnings: Vec::new(), excerpt, hint }
+                Content { head, body, total, warnings: Vec::new(), excerpt, hint }
             }
             Question::Exec { command, dir, warnings, .. } => {
                 let place = dir.as_ref().map_or(String::new(), |dir| format!(" in {}", viewer.directory(dir)));
-                let hosts = disguised(command).map(|(url, host)| format!("{url} leads to {host}"));
+                let hosts = non_ascii_hosts(command).map(|(url, host)| format!("{url} leads to {host}"));
                 let warnings: Vec<String> = warnings.iter().cloned().chain(hosts).collect();
                 let body = command_rows(command, columns.saturating_sub(2));
-                let warnings = warned(&warnings, columns);
-                Asked::new(head(&place), body, warnings, "v prints the whole command")
+                let warnings = warning_rows(&warnings, columns);
+                Content::new(head(&place), body, warnings, "v prints the whole command")
             }
             Question::Info { prompt, urls, .. } => {
-                let url = |url: &String| command_rows(&revealed(url), columns.saturating_sub(2));
+                let url = |url: &String| command_rows(&with_ascii_host(url), columns.saturating_sub(2));
                 let mut body: Vec<Line> = urls.iter().flat_map(url).collect();
                 let blank = Span::new(Role::Text, "  ");
                 for line in prompt.lines().filter(|line| !urls.iter().any(|url| url == line)) {
                     body.extend(paragraph(&blank, &blank, &[Span::new(Role::Text, line)], columns.min(88)));
                 }
-                Asked::new(head(""), body, Vec::new(), all)
+                Content::new(head(""), body, Vec::new(), all)
             }
             Question::Mcp { server, tool, args, warnings, .. } => {
                 let args = serde_json::to_string_pretty(args).unwrap_or_default();
                 let body = command_rows(&args, columns.saturating_sub(2));
-                let warnings = warned(warnings, columns);
+                let warnings = warning_rows(warnings, columns);
                 let head = Line::new(Role::Accent, "? ").add(Role::Strong, tool);
                 let head = head.text(&format!(" of the MCP server {server}"));
-                Asked::new(head, body, warnings, all)
+                Content::new(head, body, warnings, all)
             }
-            Question::AskUser { title, .. } => Asked::new(head(title), Vec::new(), Vec::new(), all),
+            Question::AskUser { title, .. } => Content::new(head(title), Vec::new(), Vec::new(), all),
         }
     }
 }
 
 /// What to check before approving, below a blank line.
-fn warned(warnings: &[String], columns: usize) -> Vec<Line> {
+fn warning_rows(warnings: &[String], columns: usize) -> Vec<Line> {
     let (first, next) = (Span::new(Role::Warn, "  ! "), Span::new(Role::Text, "    "));
     let rows = |warning: &String| paragraph(&first, &next, &[Span::new(Role::Text, warning)], columns.min(88));
     let blank = warnings.first().map(|_| Line::default());
@@ -200,13 +200,13 @@ fn warned(warnings: &[String], columns: usize) -> Vec<Line> {
 }
 
 /// As many rows of `total`, and whether they are all. What is left out is counted in the last one.
-fn cut(mut rows: Vec<Line>, total: usize, most: usize, word: &str, hint: &str) -> (Vec<Line>, bool) {
+fn cut_rows(mut rows: Vec<Line>, total: usize, most: usize, word: &str, hint: &str) -> (Vec<Line>, bool) {
     if total <= most {
         return (rows, true);
     }
     let shown = most.saturating_sub(1);
     rows.truncate(shown);
-    let words = format!("  … {} more · {hint}", count(total - shown, word));
+    let words = format!("  … {} more · {hint}", plural(total - shown, word));
     rows.extend((most > 0).then(|| Line::new(Role::Muted, &words)));
     (rows, false)
 }
@@ -217,7 +217,7 @@ fn command_rows(command: &str, columns: usize) -> Vec<Line> {
     let mut rows = Vec::new();
     for line in command.lines() {
         let mut rest = Line::default();
-        for (blanks, text) in runs(line) {
+        for (blanks, text) in split_at_blanks(line) {
             rest = match blanks {
                 0..PADDING_CHARS => rest.text(&" ".repeat(blanks)),
                 _ => rest.add(Role::Warn, &format!("‹{blanks} blanks›")),
@@ -241,7 +241,7 @@ fn command_rows(command: &str, columns: usize) -> Vec<Line> {
 }
 
 /// A line as pieces without long runs of blanks, each with the number of blanks before it.
-fn runs(line: &str) -> Vec<(usize, &str)> {
+fn split_at_blanks(line: &str) -> Vec<(usize, &str)> {
     let mut pieces = Vec::new();
     let mut rest = line;
     while !rest.is_empty() {

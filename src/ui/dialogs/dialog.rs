@@ -81,7 +81,7 @@ pub struct Picker {
     selection: Selection,
     filter: String,
     /// One `d` was pressed.
-    armed: bool,
+    delete_armed: bool,
     hint: &'static str,
 }
 
@@ -91,11 +91,11 @@ impl Dialog {
     }
 
     /// The question of a call that waits for an answer.
-    pub fn of(call: &Call, mode: Mode, editor: &str) -> Option<Dialog> {
+    pub fn for_call(call: &Call, mode: Mode, editor: &str) -> Option<Dialog> {
         let plan = call.plan.clone()?;
         let id = call.request.call.clone();
-        if let Some(inquiring) = InquiryDialog::new(id.clone(), call.question()?, call.inquiry.clone()) {
-            return Some(Dialog::new(DialogKind::Inquiry(inquiring)));
+        if let Some(inquiry_dialog) = InquiryDialog::new(id.clone(), call.question()?, call.inquiry.clone()) {
+            return Some(Dialog::new(DialogKind::Inquiry(inquiry_dialog)));
         }
         Some(Dialog::new(DialogKind::Approval(ApprovalDialog::new(call, plan, mode, editor))))
     }
@@ -104,7 +104,7 @@ impl Dialog {
     pub fn call(&self) -> Option<&CallId> {
         match &self.kind {
             DialogKind::Approval(approval) => Some(&approval.call),
-            DialogKind::Inquiry(inquiring) => Some(&inquiring.call),
+            DialogKind::Inquiry(inquiry_dialog) => Some(&inquiry_dialog.call),
             DialogKind::Picker(_) => None,
         }
     }
@@ -118,15 +118,17 @@ impl Dialog {
     pub fn labels(&self) -> Vec<String> {
         match &self.kind {
             DialogKind::Approval(approval) => approval.choices.iter().map(|(label, _)| label.clone()).collect(),
-            DialogKind::Inquiry(inquiring) => inquiring.options().into_iter().map(|(label, _)| label).collect(),
-            DialogKind::Picker(picker) => picker.seen().iter().map(|(line, _)| line.content()).collect(),
+            DialogKind::Inquiry(inquiry_dialog) => {
+                inquiry_dialog.options().into_iter().map(|(label, _)| label).collect()
+            }
+            DialogKind::Picker(picker) => picker.matching().iter().map(|(line, _)| line.content()).collect(),
         }
     }
 
     /// The same with what is said about them.
     pub fn choices(&self) -> Vec<(String, String)> {
         match &self.kind {
-            DialogKind::Inquiry(inquiring) => inquiring.options(),
+            DialogKind::Inquiry(inquiry_dialog) => inquiry_dialog.options(),
             DialogKind::Approval(_) | DialogKind::Picker(_) => {
                 self.labels().into_iter().map(|label| (label, String::new())).collect()
             }
@@ -159,7 +161,7 @@ impl Dialog {
 
     fn step(&mut self, direction: Direction, count: usize) {
         if let DialogKind::Picker(picker) = &mut self.kind {
-            picker.armed = false;
+            picker.delete_armed = false;
         }
         self.selected = match direction {
             Direction::Up => (self.selected + count - 1) % count,
@@ -180,7 +182,7 @@ impl Dialog {
             "y" => return self.choose(0),
             "n" if self.ends_with_no() => return self.choose(count - 1),
             "v" => return DialogOutcome::Whole,
-            " " => return self.mark(),
+            " " => return self.toggle_mark(),
             _ => {
                 let digit = text.parse::<usize>().ok().filter(|digit| text.len() == 1 && (1..=count).contains(digit));
                 return digit.map_or(DialogOutcome::Ignored, |digit| self.choose(digit - 1));
@@ -193,7 +195,7 @@ impl Dialog {
     fn ends_with_no(&self) -> bool {
         match &self.kind {
             DialogKind::Approval(_) | DialogKind::Picker(_) => true,
-            DialogKind::Inquiry(inquiring) => inquiring.ends_with_no(),
+            DialogKind::Inquiry(inquiry_dialog) => inquiry_dialog.ends_with_no(),
         }
     }
 
@@ -207,27 +209,27 @@ impl Dialog {
                 Some((_, Reply::Edit)) => DialogOutcome::EditFirst,
                 None => DialogOutcome::Ignored,
             },
-            DialogKind::Inquiry(inquiring) => {
-                let outcome = inquiring.choose(at);
-                if inquiring.marked.is_empty() {
+            DialogKind::Inquiry(inquiry_dialog) => {
+                let outcome = inquiry_dialog.choose(at);
+                if inquiry_dialog.marked.is_empty() {
                     self.selected = 0;
                 }
                 outcome
             }
             DialogKind::Picker(picker) => {
-                let chosen = picker.seen().get(at).map(|(_, value)| value.clone());
+                let chosen = picker.matching().get(at).map(|(_, value)| value.clone());
                 chosen.map_or(DialogOutcome::Ignored, DialogOutcome::Picked)
             }
         }
     }
 
-    fn mark(&mut self) -> DialogOutcome {
+    fn toggle_mark(&mut self) -> DialogOutcome {
         match &mut self.kind {
-            DialogKind::Inquiry(inquiring) if inquiring.current().multi_select => {
+            DialogKind::Inquiry(inquiry_dialog) if inquiry_dialog.current().multi_select => {
                 let at = self.selected;
-                match inquiring.marked.iter().position(|marked| *marked == at) {
-                    Some(found) => drop(inquiring.marked.remove(found)),
-                    None => inquiring.marked.push(at),
+                match inquiry_dialog.marked.iter().position(|marked| *marked == at) {
+                    Some(found) => drop(inquiry_dialog.marked.remove(found)),
+                    None => inquiry_dialog.marked.push(at),
                 }
                 DialogOutcome::Changed
             }
@@ -239,20 +241,20 @@ impl Dialog {
         let DialogKind::Picker(picker) = &mut self.kind else {
             return DialogOutcome::Changed;
         };
-        let armed = std::mem::take(&mut picker.armed);
+        let delete_armed = std::mem::take(&mut picker.delete_armed);
         let deletes =
             picker.selection == Selection::FilteredWithDelete && picker.filter.is_empty() && text == Some("d");
         match text {
-            Some(_) if deletes && armed => {
-                let entry = picker.seen().get(self.selected).map(|(_, value)| value.clone());
+            Some(_) if deletes && delete_armed => {
+                let entry = picker.matching().get(self.selected).map(|(_, value)| value.clone());
                 return entry.map_or(DialogOutcome::Changed, DialogOutcome::Deleted);
             }
             Some(_) if deletes => {
-                picker.armed = true;
+                picker.delete_armed = true;
                 return DialogOutcome::Changed;
             }
             // It was the first letter of a word.
-            Some(text) if armed => picker.filter = format!("d{text}"),
+            Some(text) if delete_armed => picker.filter = format!("d{text}"),
             Some(text) => picker.filter.push_str(text),
             None => drop(picker.filter.pop()),
         }
@@ -262,12 +264,12 @@ impl Dialog {
 
     /// Keys while an answer is written.
     fn write(&mut self, input: &TerminalInput) -> DialogOutcome {
-        let DialogKind::Inquiry(inquiring) = &mut self.kind else {
+        let DialogKind::Inquiry(inquiry_dialog) = &mut self.kind else {
             return DialogOutcome::Ignored;
         };
-        let is_choice = inquiring.current().kind == InquiryKind::Choice;
-        let is_optional = inquiring.is_optional();
-        let Some(draft) = &mut inquiring.draft else {
+        let is_choice = inquiry_dialog.current().kind == InquiryKind::Choice;
+        let is_optional = inquiry_dialog.is_optional();
+        let Some(draft) = &mut inquiry_dialog.draft else {
             return DialogOutcome::Ignored;
         };
         match input {
@@ -280,9 +282,9 @@ impl Dialog {
                 Some(Action::Send) => {
                     let text = draft.content().trim().to_owned();
                     self.selected = 0;
-                    return inquiring.answer(text);
+                    return inquiry_dialog.answer(text);
                 }
-                Some(Action::Escape) if is_choice => inquiring.draft = None,
+                Some(Action::Escape) if is_choice => inquiry_dialog.draft = None,
                 Some(Action::Escape | Action::Interrupt) => return DialogOutcome::Cancelled,
                 Some(Action::Move(motion)) => draft.move_by(motion),
                 Some(Action::Erase(motion)) => draft.erase(motion),
@@ -302,22 +304,22 @@ impl Dialog {
         let mut cursor = None;
         let mut hint = match &self.kind {
             DialogKind::Approval(_) => facts.to_owned() + "Esc = no",
-            DialogKind::Inquiry(inquiring) => inquiring.hint().to_owned(),
-            DialogKind::Picker(Picker { armed: true, .. }) => "d again deletes it · Esc back".to_owned(),
+            DialogKind::Inquiry(inquiry_dialog) => inquiry_dialog.hint().to_owned(),
+            DialogKind::Picker(Picker { delete_armed: true, .. }) => "d again deletes it · Esc back".to_owned(),
             DialogKind::Picker(picker) => picker.hint.to_owned(),
         };
         let mut lines = match &mut self.kind {
             DialogKind::Approval(approval) => {
-                let (lines, has_body) = approval.fitted(viewer, self.selected, room);
+                let (lines, has_body) = approval.fit(viewer, self.selected, room);
                 if !has_body && !approval.printed {
                     hint.insert_str(0, "v prints it · ");
                 }
                 lines
             }
-            DialogKind::Inquiry(inquiring) => {
-                let lines = inquiring.rows(self.selected, columns, true, &mut cursor);
+            DialogKind::Inquiry(inquiry_dialog) => {
+                let lines = inquiry_dialog.rows(self.selected, columns, true, &mut cursor);
                 match lines.len() + 2 > rows {
-                    true => inquiring.rows(self.selected, columns, false, &mut cursor),
+                    true => inquiry_dialog.rows(self.selected, columns, false, &mut cursor),
                     false => lines,
                 }
             }
@@ -326,7 +328,7 @@ impl Dialog {
         if lines.len() + 2 <= rows {
             lines.push(Line::default());
         }
-        lines.push(Line::new(Role::Muted, &format!("  {}", fitted(&hint, columns.saturating_sub(2)))));
+        lines.push(Line::new(Role::Muted, &format!("  {}", shortened_hint(&hint, columns.saturating_sub(2)))));
         if lines.len() > rows
             && let DialogKind::Approval(approval) = &mut self.kind
         {
@@ -339,15 +341,15 @@ impl Dialog {
     pub fn whole(&self, viewer: &Viewer) -> Vec<Line> {
         match &self.kind {
             DialogKind::Approval(approval) => approval.whole(viewer),
-            DialogKind::Inquiry(inquiring) => inquiring.whole(),
+            DialogKind::Inquiry(inquiry_dialog) => inquiry_dialog.whole(),
             DialogKind::Picker(_) => Vec::new(),
         }
     }
 
     /// Which question of a server it is.
-    pub fn nr(&self) -> Option<u32> {
+    pub fn inquiry_number(&self) -> Option<u32> {
         match &self.kind {
-            DialogKind::Inquiry(inquiring) => inquiring.nr(),
+            DialogKind::Inquiry(inquiry_dialog) => inquiry_dialog.inquiry_number(),
             DialogKind::Approval(_) | DialogKind::Picker(_) => None,
         }
     }
@@ -361,7 +363,7 @@ impl Dialog {
 }
 
 /// Choices below each other, the selected one marked.
-pub(super) fn listed(labels: Vec<Line>, selected: usize, selection: Selection) -> Vec<Line> {
+pub(super) fn choice_rows(labels: Vec<Line>, selected: usize, selection: Selection) -> Vec<Line> {
     let row = |(at, label): (usize, Line)| {
         let mut line = mark(at, selected);
         if selection == Selection::Numbered {
@@ -374,7 +376,7 @@ pub(super) fn listed(labels: Vec<Line>, selected: usize, selection: Selection) -
 }
 
 /// A hint without its first parts, as far as there is no room for them. The last one says how to leave.
-fn fitted(hint: &str, columns: usize) -> String {
+fn shortened_hint(hint: &str, columns: usize) -> String {
     let mut parts: Vec<&str> = hint.split(" · ").collect();
     while parts.len() > 1 && width(&parts.join(" · ")) > columns {
         parts.remove(0);
@@ -383,7 +385,7 @@ fn fitted(hint: &str, columns: usize) -> String {
 }
 
 /// A line broken by words: with its indentation, or below what follows its mark.
-fn broken(line: &Line, columns: usize) -> Vec<Line> {
+fn break_line(line: &Line, columns: usize) -> Vec<Line> {
     match line.spans.as_slice() {
         _ if line.width() <= columns => vec![line.clone()],
         [span] => {
@@ -401,21 +403,21 @@ fn broken(line: &Line, columns: usize) -> Vec<Line> {
 
 impl Picker {
     pub fn new(title: Vec<Line>, entries: Vec<(Line, String)>, selection: Selection, hint: &'static str) -> Picker {
-        Picker { title, entries, selection, filter: String::new(), armed: false, hint }
+        Picker { title, entries, selection, filter: String::new(), delete_armed: false, hint }
     }
 
     /// The entries that fit the filter.
-    fn seen(&self) -> Vec<&(Line, String)> {
+    fn matching(&self) -> Vec<&(Line, String)> {
         let query = self.filter.to_lowercase();
         self.entries.iter().filter(|(line, _)| line.content().to_lowercase().contains(&query)).collect()
     }
 
-    fn rows(&self, selected: usize, columns: usize, most: usize) -> Vec<Line> {
-        let mut lines: Vec<Line> = self.title.iter().flat_map(|line| broken(line, columns)).collect();
-        let seen = self.seen();
-        let part = window(seen.len(), selected, most.max(3));
+    fn rows(&self, selected: usize, columns: usize, max_rows: usize) -> Vec<Line> {
+        let mut lines: Vec<Line> = self.title.iter().flat_map(|line| break_line(line, columns)).collect();
+        let seen = self.matching();
+        let part = window(seen.len(), selected, max_rows.max(3));
         let labels = seen[part.clone()].iter().map(|(line, _)| line.clone()).collect();
-        lines.extend(listed(labels, selected - part.start.min(selected), self.selection));
+        lines.extend(choice_rows(labels, selected - part.start.min(selected), self.selection));
         if !self.filter.is_empty() {
             lines.push(
                 Line::new(Role::Muted, &format!("    {} of {}: ", seen.len(), self.entries.len())).text(&self.filter),

@@ -34,7 +34,7 @@ impl InquiryDialog {
     pub fn new(call: CallId, question: &Question, server: Option<Arc<Inquired>>) -> Option<InquiryDialog> {
         let Question::AskUser { title, questions } = question else { return None };
         let (title, inquiries) = (title.clone(), questions.clone());
-        let mut inquiring = InquiryDialog {
+        let mut inquiry_dialog = InquiryDialog {
             call,
             title,
             server,
@@ -44,13 +44,13 @@ impl InquiryDialog {
             draft: None,
             answers: Answers::new(),
         };
-        inquiring.inquiries.first()?;
-        inquiring.begin();
-        Some(inquiring)
+        inquiry_dialog.inquiries.first()?;
+        inquiry_dialog.begin_question();
+        Some(inquiry_dialog)
     }
 
     /// Which question of the server it is.
-    pub fn nr(&self) -> Option<u32> {
+    pub fn inquiry_number(&self) -> Option<u32> {
         self.server.as_ref().map(|server| server.nr)
     }
 
@@ -61,7 +61,7 @@ impl InquiryDialog {
     }
 
     /// Text is written at once.
-    fn begin(&mut self) {
+    fn begin_question(&mut self) {
         self.marked.clear();
         self.draft = (self.current().kind == InquiryKind::Text).then(Draft::default);
     }
@@ -119,7 +119,7 @@ impl InquiryDialog {
         if self.step == self.inquiries.len() {
             return DialogOutcome::Answered(std::mem::take(&mut self.answers));
         }
-        self.begin();
+        self.begin_question();
         DialogOutcome::Changed
     }
 
@@ -135,16 +135,16 @@ impl InquiryDialog {
             1 => String::new(),
             steps => format!("   {} of {steps}", self.step + 1),
         };
-        let (most, next) = (columns.min(88), Span::new(Role::Text, "  "));
+        let (max_width, next) = (columns.min(88), Span::new(Role::Text, "  "));
         let mut lines = Vec::new();
         if self.server.is_some() {
-            let rows = |line| paragraph(&next, &next, &[Span::new(Role::Text, line)], most);
+            let rows = |line| paragraph(&next, &next, &[Span::new(Role::Text, line)], max_width);
             lines.extend(self.title.lines().flat_map(rows).take(TITLE_ROWS));
         }
         let mut asked = inquiry.question.lines();
         let spans = [Span::new(Role::Strong, asked.next().unwrap_or_default()), Span::new(Role::Muted, &steps)];
-        lines.extend(paragraph(&Span::new(Role::Accent, "? "), &next, &spans, most));
-        lines.extend(asked.flat_map(|line| paragraph(&next, &next, &[Span::new(Role::Warn, line)], most)));
+        lines.extend(paragraph(&Span::new(Role::Accent, "? "), &next, &spans, max_width));
+        lines.extend(asked.flat_map(|line| paragraph(&next, &next, &[Span::new(Role::Warn, line)], max_width)));
         if let Some(draft) = &self.draft {
             let Rows { rows, row, column } = draft.rows(columns.saturating_sub(4).max(1));
             *cursor = Some((lines.len() + row, 4 + column));

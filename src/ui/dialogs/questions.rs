@@ -18,7 +18,7 @@ impl Ui {
     /// Opens the oldest question, and closes one that was answered.
     pub(in crate::ui) fn follow_questions(&mut self, now: Now) {
         // What was asked before may have been answered before.
-        if self.behind.is_some() {
+        if self.history_end.is_some() {
             return;
         }
         let scene = &self.transcript.scene;
@@ -29,7 +29,7 @@ impl Ui {
             let nr = known.and_then(|call| call.inquiry.as_ref()).map(|inquired| inquired.nr);
             let changed = known.map(|call| call.plan.clone()) != self.dialog.as_ref().map(|open| planned(&open.dialog))
                 && self.dialog.as_ref().is_some_and(|open| planned(&open.dialog).is_some())
-                || self.dialog.as_ref().is_some_and(|open| open.dialog.nr() != nr);
+                || self.dialog.as_ref().is_some_and(|open| open.dialog.inquiry_number() != nr);
             if scene.asked.contains(&call) && !changed {
                 return;
             }
@@ -40,16 +40,16 @@ impl Ui {
         }
         let mode = self.mode();
         let asked = scene.asked.first().and_then(|id| scene.calls.get(id));
-        let Some(mut dialog) = asked.and_then(|call| Dialog::of(call, mode, &self.setup.editor)) else {
+        let Some(mut dialog) = asked.and_then(|call| Dialog::for_call(call, mode, &self.setup.editor)) else {
             return;
         };
         if let Some(linear) = &mut self.linear {
-            linear.ask(&mut dialog, &self.transcript);
+            linear.question(&mut dialog, &self.transcript);
         }
         self.toast.take_if(|(text, _)| text == INSTEAD);
         let quiet = self.typing.key_at.is_none_or(|at| now.mono_ms.saturating_sub(at) >= QUIET_MS);
         // Whoever has just allowed a call is asked about the next one.
-        let ready = quiet || std::mem::take(&mut self.typing.answering);
+        let ready = quiet || std::mem::take(&mut self.typing.allowed_last);
         let focused = ready && !self.is_tiny() && self.composer.draft.is_empty() && !self.composer.is_searching();
         self.dialog = Some(OpenDialog { dialog, focused, since: now.mono_ms, painted: None, purpose: None });
         self.notify("asks", now);
@@ -85,7 +85,7 @@ impl Ui {
             }
             (DialogOutcome::Cancelled, purpose, _) => self.leave_picker(purpose),
             (DialogOutcome::Picked(value), Some(purpose), _) => self.picked(purpose, &value, now),
-            (DialogOutcome::Deleted(value), ..) => self.ask(ServerCall::Delete { task: value.as_str().into() }),
+            (DialogOutcome::Deleted(value), ..) => self.call(ServerCall::Delete { task: value.as_str().into() }),
             (DialogOutcome::Whole, _, Some(call)) => self.print_question(call),
             (DialogOutcome::Unseen, ..) => self.toast("v first: you have not seen all of it", now),
             (DialogOutcome::EditFirst, _, Some(call)) => self.edit_proposal(call),
@@ -108,12 +108,12 @@ impl Ui {
         answers: Option<Answers>,
     ) {
         self.dialog = None;
-        self.typing.answering = choice != Choice::Cancel;
+        self.typing.allowed_last = choice != Choice::Cancel;
         let seen = self.transcript.scene.calls.get(&call).and_then(|call| call.planned);
         // The question is over here; the log says whose answer counted.
         self.transcript.scene.asked.retain(|asked| *asked != call);
         if let Some(task) = self.task.clone() {
-            self.ask(ServerCall::Answer { task, call, choice, edited, answers, seen });
+            self.call(ServerCall::Answer { task, call, choice, edited, answers, seen });
         }
     }
 
@@ -127,8 +127,8 @@ impl Ui {
             _ => None,
         });
         if let (Some(blob), Some(task)) = (stored, self.task.clone()) {
-            self.fetched.clear();
-            return self.ask(ServerCall::Blob {
+            self.blob_bytes.clear();
+            return self.call(ServerCall::Blob {
                 task,
                 sha256: blob.sha256,
                 from: 0,
@@ -151,9 +151,9 @@ impl Ui {
         };
         match (new.missing(), self.task.clone()) {
             (Some(blob), Some(task)) => {
-                self.fetched.clear();
+                self.blob_bytes.clear();
                 let sha256 = blob.sha256.clone();
-                self.ask(ServerCall::Blob { task, sha256, from: 0, purpose: BlobPurpose::Edit(call) });
+                self.call(ServerCall::Blob { task, sha256, from: 0, purpose: BlobPurpose::Edit(call) });
             }
             _ => self.open_editor(Editing::Proposal(call), new.as_str(), file_name),
         }
@@ -165,7 +165,7 @@ impl Ui {
     }
 
     pub(in crate::ui) fn edited(&mut self, result: Result<String, String>, now: Now) {
-        self.painter.forget();
+        self.painter.reset();
         match (self.editing.take(), result) {
             (_, Err(why)) => self.toast(why, now),
             (Some(Editing::Draft), Ok(text)) => {

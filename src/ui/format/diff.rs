@@ -4,7 +4,7 @@ use crate::ui::format::style::Role;
 use crate::ui::format::wrap::Line;
 
 /// The first rows of a diff, and how many there are.
-pub fn rows(diff: &str, most: usize) -> (Vec<Line>, usize) {
+pub fn rows(diff: &str, max_rows: usize) -> (Vec<Line>, usize) {
     let (mut rows, mut count) = (Vec::new(), 0);
     let (mut old, mut new) = (0, 0);
     let mut in_hunk = false;
@@ -12,7 +12,7 @@ pub fn rows(diff: &str, most: usize) -> (Vec<Line>, usize) {
     for line in diff.split('\n') {
         if let Some((from_old, from_new)) = hunk(line) {
             if in_hunk {
-                add(&mut rows, &mut count, most, || Line::new(Role::Muted, "    ⋯"));
+                add(&mut rows, &mut count, max_rows, || Line::new(Role::Muted, "    ⋯"));
             }
             (old, new, in_hunk) = (from_old, from_new, true);
             continue;
@@ -27,23 +27,23 @@ pub fn rows(diff: &str, most: usize) -> (Vec<Line>, usize) {
             "+" => (new, Role::Add),
             "-" => (old, Role::Del),
             "\\" => {
-                add(&mut rows, &mut count, most, || Line::new(Role::Muted, "       no line feed at the end"));
+                add(&mut rows, &mut count, max_rows, || Line::new(Role::Muted, "       no line feed at the end"));
                 continue;
             }
             _ => (new, Role::Text),
         };
         old += usize::from(sign != "+");
         new += usize::from(sign != "-");
-        add(&mut rows, &mut count, most, || {
+        add(&mut rows, &mut count, max_rows, || {
             Line::new(Role::Muted, &format!("{number:>5} ")).add(role, &format!("{sign}{text}"))
         });
     }
     (rows, count)
 }
 
-fn add(rows: &mut Vec<Line>, count: &mut usize, most: usize, line: impl FnOnce() -> Line) {
+fn add(rows: &mut Vec<Line>, count: &mut usize, max_rows: usize, line: impl FnOnce() -> Line) {
     *count += 1;
-    if rows.len() < most {
+    if rows.len() < max_rows {
         rows.push(line());
     }
 }

@@ -1,6 +1,6 @@
 //! Marks inside a paragraph: strong and emphasised text, code, struck text, links. A mark that has no end within reach is text.
 
-use crate::ui::format::address::looked_up;
+use crate::ui::format::address::ascii_host;
 use crate::ui::format::style::Role;
 use crate::ui::format::wrap::Span;
 
@@ -133,7 +133,7 @@ impl Reader {
     /// An address, with the name that is looked up if its host is not that.
     fn url(&mut self, url: &str, role: Role) {
         self.push(Role::Link, url, None);
-        if let Some(host) = looked_up(url) {
+        if let Some(host) = ascii_host(url) {
             self.push(role, &format!(" ({host})"), None);
         }
     }

@@ -84,42 +84,42 @@ enum Start {
 }
 
 impl Markdown {
-    /// Takes the next piece and gives the rows that are final, at most `most` columns wide.
-    pub fn push(&mut self, text: &str, most: usize) -> Vec<Line> {
+    /// Takes the next piece and gives the rows that are final, at most `max_width` columns wide.
+    pub fn push(&mut self, text: &str, max_width: usize) -> Vec<Line> {
         for piece in text.split_inclusive('\n') {
             self.line.extend(piece.chars().filter(|c| !matches!(c, '\n' | '\r')));
             if piece.ends_with('\n') {
-                self.end_line(most);
+                self.end_line(max_width);
             }
         }
-        self.grow(most);
+        self.grow(max_width);
         std::mem::take(&mut self.out)
     }
 
     /// The text is complete: gives the rest.
-    pub fn finish(&mut self, most: usize) -> Vec<Line> {
+    pub fn finish(&mut self, max_width: usize) -> Vec<Line> {
         if !self.line.is_empty() {
-            self.end_line(most);
+            self.end_line(max_width);
         }
-        self.close(most);
+        self.close(max_width);
         std::mem::take(self).out
     }
 
     /// The newest words that are not printed yet.
-    pub fn newest(&self, most: usize) -> String {
+    pub fn newest_words(&self, max_width: usize) -> String {
         let text = match &self.block {
             Block::Paragraph(paragraph) => paragraph.text.as_str(),
             Block::None | Block::Code { .. } | Block::Table { .. } => self.line.as_str(),
         };
-        let from = text.ceil_char_boundary(text.len().saturating_sub(8 * most));
-        newest(plain(&text[from..], Reading::Prose).replace('\n', " ").trim(), most)
+        let from = text.ceil_char_boundary(text.len().saturating_sub(8 * max_width));
+        newest(plain(&text[from..], Reading::Prose).replace('\n', " ").trim(), max_width)
     }
 
     /// A table that is not printed yet.
-    pub fn held(&self, most: usize) -> Vec<Line> {
+    pub fn unfinished_table(&self, max_width: usize) -> Vec<Line> {
         match &self.block {
             Block::Table { lines, columns: None } if lines.len() > 1 => {
-                let (mut columns, rows) = set(lines, most);
+                let (mut columns, rows) = set(lines, max_width);
                 columns
                     .head()
                     .into_iter()
@@ -138,7 +138,7 @@ impl Markdown {
         self.out.push(line);
     }
 
-    fn end_line(&mut self, most: usize) {
+    fn end_line(&mut self, max_width: usize) {
         let line = std::mem::take(&mut self.line);
         let taken = std::mem::take(&mut self.taken);
         match &mut self.block {
@@ -156,27 +156,27 @@ impl Markdown {
                 let spans = highlighter.line(&line[cut..]);
                 self.emit(Line { spans, wrap: Wrap::Soft });
             }
-            Block::Table { .. } => self.table_line(line, most),
+            Block::Table { .. } => self.table_line(line, max_width),
             Block::Paragraph(paragraph) if taken > 0 => {
                 paragraph.text.push_str(&line[taken..]);
-                self.end_paragraph_line(&line, most);
+                self.end_paragraph_line(&line, max_width);
             }
             Block::Paragraph(_) | Block::None => {
                 if let Some(start) = start(&line, Known::Whole, self.before()) {
-                    self.begin(start, &line, most);
+                    self.begin(start, &line, max_width);
                 }
             }
         }
     }
 
     /// A paragraph goes on with the part of a line that is there, if it is clear what the line is.
-    fn grow(&mut self, most: usize) {
+    fn grow(&mut self, max_width: usize) {
         match &mut self.block {
             Block::Code { .. } => {}
             Block::Table { lines, .. } => {
                 if lines.len() == 1 && self.line.trim_start().starts_with(|c| !"|:-".contains(c)) {
-                    self.give_up_table(most);
-                    self.grow(most);
+                    self.give_up_table(max_width);
+                    self.grow(max_width);
                 }
             }
             Block::Paragraph(paragraph) if self.taken > 0 => {
@@ -195,7 +195,7 @@ impl Markdown {
                 };
                 if self.line.len() > from {
                     let line = std::mem::take(&mut self.line);
-                    self.begin_paragraph(start, &line, most);
+                    self.begin_paragraph(start, &line, max_width);
                     self.taken = line.len();
                     self.line = line;
                     self.print_rows(Known::Part);
@@ -215,14 +215,14 @@ impl Markdown {
     }
 
     /// A whole line that no open block takes as it is.
-    fn begin(&mut self, start: Start, line: &str, most: usize) {
+    fn begin(&mut self, start: Start, line: &str, max_width: usize) {
         match start {
             Start::Blank => {
-                self.close(most);
+                self.close(max_width);
                 self.gap = true;
             }
             Start::Fence { indent, fence, language } => {
-                self.close(most);
+                self.close(max_width);
                 self.gap = true;
                 if !language.is_empty() {
                     self.emit(Line::new(Role::Muted, &language));
@@ -230,23 +230,23 @@ impl Markdown {
                 self.block = Block::Code { fence, indent, highlighter: Highlighter::new(&language) };
             }
             Start::Rule => {
-                self.close(most);
+                self.close(max_width);
                 self.emit(Line::new(Role::Muted, "⁂"));
             }
             Start::Bar => {
-                self.close(most);
+                self.close(max_width);
                 self.block = Block::Table { lines: vec![line.to_owned()], columns: None };
             }
             Start::Text(indent) if self.is_code(indent) => self.emit(Line::new(Role::Text, &line[4..])),
             Start::Heading(_) | Start::Item(..) | Start::Quote(..) | Start::Text(_) => {
-                self.begin_paragraph(start, line, most);
-                self.end_paragraph_line(line, most);
+                self.begin_paragraph(start, line, max_width);
+                self.end_paragraph_line(line, max_width);
             }
         }
     }
 
     /// Begins a paragraph, or goes on with the present one after a line feed.
-    fn begin_paragraph(&mut self, start: Start, line: &str, most: usize) {
+    fn begin_paragraph(&mut self, start: Start, line: &str, max_width: usize) {
         if let Block::Paragraph(paragraph) = &mut self.block {
             let goes_on = match &start {
                 Start::Text(indent) => Some(*indent),
@@ -260,7 +260,7 @@ impl Markdown {
                 return;
             }
         }
-        self.close(most);
+        self.close(max_width);
         let blank = |columns: usize| Span { role: Role::Text, text: " ".repeat(columns) };
         let (from, first, next, role) = match start {
             Start::Heading(from) => {
@@ -284,14 +284,14 @@ impl Markdown {
             }
             Start::Blank | Start::Fence { .. } | Start::Rule | Start::Bar => return,
         };
-        let width = most.saturating_sub(width(&next.text)).max(1);
+        let width = max_width.saturating_sub(width(&next.text)).max(1);
         let may_be_table = first.text.is_empty();
         let text = line[from..].to_owned();
         self.block =
             Block::Paragraph(Paragraph { text, first, next, role, width, printed: 0, begun: false, may_be_table });
     }
 
-    fn end_paragraph_line(&mut self, line: &str, most: usize) {
+    fn end_paragraph_line(&mut self, line: &str, max_width: usize) {
         let Block::Paragraph(paragraph) = &mut self.block else {
             return;
         };
@@ -302,7 +302,7 @@ impl Markdown {
         }
         paragraph.may_be_table = false;
         if paragraph.role == Role::Strong {
-            self.close(most);
+            self.close(max_width);
             self.gap = true;
         } else if line.ends_with("  ") || line.ends_with('\\') {
             // A hard break: the next line begins a row.
@@ -360,18 +360,18 @@ impl Markdown {
         lines.into_iter().for_each(|line| self.emit(line));
     }
 
-    fn table_line(&mut self, line: String, most: usize) {
+    fn table_line(&mut self, line: String, max_width: usize) {
         let Block::Table { lines, columns } = &mut self.block else {
             return;
         };
         let is_part = if lines.len() == 1 { is_delimiter(&line) } else { line.contains('|') };
         if !is_part {
             match lines.len() {
-                1 => self.give_up_table(most),
-                _ => self.close(most),
+                1 => self.give_up_table(max_width),
+                _ => self.close(max_width),
             }
             self.line = line;
-            return self.end_line(most);
+            return self.end_line(max_width);
         }
         match columns {
             Some(columns) => {
@@ -381,18 +381,18 @@ impl Markdown {
             None => {
                 lines.push(line);
                 if lines.len() > TABLE_ROWS + 1 {
-                    self.print_table(most);
+                    self.print_table(max_width);
                 }
             }
         }
     }
 
     /// Prints the lines of the table; from here on its columns stay as they are.
-    fn print_table(&mut self, most: usize) {
+    fn print_table(&mut self, max_width: usize) {
         let Block::Table { lines, columns } = &mut self.block else {
             return;
         };
-        let (mut found, rows) = set(lines, most);
+        let (mut found, rows) = set(lines, max_width);
         let mut printed = found.head();
         printed.extend(rows.iter().flat_map(|cells| found.row(cells)));
         *columns = Some(found);
@@ -401,18 +401,18 @@ impl Markdown {
     }
 
     /// Ends the open block and prints what is left of it.
-    fn close(&mut self, most: usize) {
+    fn close(&mut self, max_width: usize) {
         match &mut self.block {
             Block::None => {}
             Block::Paragraph(_) => self.print_rows(Known::Whole),
             Block::Code { .. } => self.gap = true,
             Block::Table { lines, .. } if lines.len() == 1 => {
-                self.give_up_table(most);
+                self.give_up_table(max_width);
                 self.print_rows(Known::Whole);
             }
             Block::Table { columns, .. } => {
                 if columns.is_none() {
-                    self.print_table(most);
+                    self.print_table(max_width);
                 }
                 self.gap = true;
             }
@@ -421,10 +421,10 @@ impl Markdown {
     }
 
     /// The line that looked like the head of a table begins a paragraph.
-    fn give_up_table(&mut self, most: usize) {
+    fn give_up_table(&mut self, max_width: usize) {
         if let Block::Table { lines, .. } = std::mem::take(&mut self.block) {
             let line = lines.concat();
-            self.begin_paragraph(Start::Text(line.len() - line.trim_start().len()), &line, most);
+            self.begin_paragraph(Start::Text(line.len() - line.trim_start().len()), &line, max_width);
             if let Block::Paragraph(paragraph) = &mut self.block {
                 paragraph.may_be_table = false;
             }
@@ -433,9 +433,9 @@ impl Markdown {
 }
 
 /// The columns and the rows of a table.
-fn set(lines: &[String], most: usize) -> (Columns, Vec<Vec<Cell>>) {
+fn set(lines: &[String], max_width: usize) -> (Columns, Vec<Vec<Cell>>) {
     let rows: Vec<Vec<Cell>> = lines[2..].iter().map(|line| styled(line)).collect();
-    (Columns::new(styled(&lines[0]), &lines[1], &rows, most), rows)
+    (Columns::new(styled(&lines[0]), &lines[1], &rows, max_width), rows)
 }
 
 /// The cells of a line with their marks.

@@ -24,7 +24,7 @@ pub struct Columns {
     header: Vec<Cell>,
     /// None: the table is shown as records.
     widths: Option<Vec<usize>>,
-    most: usize,
+    max_width: usize,
     printed: usize,
 }
 
@@ -74,7 +74,7 @@ fn aligns(line: &str) -> Option<Vec<Align>> {
 
 impl Columns {
     /// The columns for these rows in so many columns of the terminal.
-    pub fn new(header: Vec<Cell>, delimiter: &str, rows: &[Vec<Cell>], most: usize) -> Columns {
+    pub fn new(header: Vec<Cell>, delimiter: &str, rows: &[Vec<Cell>], max_width: usize) -> Columns {
         let count = header.len();
         let all = || std::iter::once(&header).chain(rows);
         let widest = |column: usize, measure: fn(&Cell) -> usize| {
@@ -84,8 +84,8 @@ impl Columns {
         let least: Vec<usize> = (0..count).map(|column| widest(column, longest_word)).collect();
         let mut aligns = aligns(delimiter).unwrap_or_default();
         aligns.resize(count, Align::Left);
-        let widths = fair(&natural, &least, most.saturating_sub(GAP * count.saturating_sub(1)));
-        Columns { aligns, header, widths, most, printed: 0 }
+        let widths = fair(&natural, &least, max_width.saturating_sub(GAP * count.saturating_sub(1)));
+        Columns { aligns, header, widths, max_width, printed: 0 }
     }
 
     /// The head of the table; of records there is none.
@@ -148,13 +148,13 @@ impl Columns {
     fn record(&self, cells: &[Cell]) -> Vec<Line> {
         let names: Vec<String> =
             self.header.iter().map(|cell| cell.iter().map(|span| span.text.as_str()).collect()).collect();
-        let name_width = names.iter().map(|name| width(name)).max().unwrap_or(0).min(self.most / 2);
+        let name_width = names.iter().map(|name| width(name)).max().unwrap_or(0).min(self.max_width / 2);
         let mut lines = Vec::new();
         if self.printed > 1 {
             lines.push(Line::default());
         }
         for (name, cell) in names.iter().zip(cells) {
-            let room = self.most.saturating_sub(name_width + GAP).max(1);
+            let room = self.max_width.saturating_sub(name_width + GAP).max(1);
             let name = Line::new(Role::Muted, name).clipped(name_width);
             let gap = name_width - name.width() + GAP;
             for (at, value) in wrapped(cell, room).into_iter().enumerate() {
@@ -179,9 +179,9 @@ fn longest_word(cell: &Cell) -> usize {
     words(cell, usize::MAX).iter().map(|word| word.width).max().unwrap_or(0)
 }
 
-fn wrapped(cell: &Cell, most: usize) -> Vec<Line> {
-    let words = words(cell, most);
-    let starts = breaks(&words, most);
+fn wrapped(cell: &Cell, max_width: usize) -> Vec<Line> {
+    let words = words(cell, max_width);
+    let starts = breaks(&words, max_width);
     let none = Span { role: Role::Text, text: String::new() };
     let end = |at: usize| starts.get(at + 1).copied().unwrap_or(words.len());
     starts.iter().enumerate().map(|(at, start)| row(&none, &words[*start..end(at)], Wrap::Soft)).collect()

@@ -80,12 +80,12 @@ impl Line {
     }
 
     /// At most so many columns; what is cut is an ellipsis.
-    pub fn clipped(self, most: usize) -> Line {
-        if self.width() <= most {
+    pub fn clipped(self, max_width: usize) -> Line {
+        if self.width() <= max_width {
             return self;
         }
         let mut line = Line { spans: Vec::new(), wrap: self.wrap };
-        let mut left = most.saturating_sub(1);
+        let mut left = max_width.saturating_sub(1);
         'all: for span in &self.spans {
             for cluster in clusters(&span.text) {
                 if cluster.width > left {
@@ -95,7 +95,7 @@ impl Line {
                 line.push(Span { role: span.role, text: cluster.text.into() });
             }
         }
-        if most > 0 {
+        if max_width > 0 {
             line.push(Span { role: Role::Muted, text: "…".into() });
         }
         line
@@ -103,12 +103,12 @@ impl Line {
 }
 
 /// The newest columns of a text, with an ellipsis before them if something is missing.
-pub fn newest(text: &str, most: usize) -> String {
-    if width(text) <= most {
+pub fn newest(text: &str, max_width: usize) -> String {
+    if width(text) <= max_width {
         return text.to_owned();
     }
     let all: Vec<_> = clusters(text).collect();
-    let (mut from, mut left) = (all.len(), most.saturating_sub(1));
+    let (mut from, mut left) = (all.len(), max_width.saturating_sub(1));
     while from > 0 && all[from - 1].width <= left {
         from -= 1;
         left -= all[from].width;
@@ -137,8 +137,8 @@ impl Word {
     }
 }
 
-/// Splits text at blanks, around wide characters, and where a word is wider than `most`.
-pub fn words(spans: &[Span], most: usize) -> Vec<Word> {
+/// Splits text at blanks, around wide characters, and where a word is wider than `max_width`.
+pub fn words(spans: &[Span], max_width: usize) -> Vec<Word> {
     let mut words: Vec<Word> = Vec::new();
     let (mut blank, mut open) = (None, false);
     for (number, span) in spans.iter().enumerate() {
@@ -150,14 +150,14 @@ pub fn words(spans: &[Span], most: usize) -> Vec<Word> {
                 (blank, open) = (Some(span.role), false);
                 continue;
             }
-            let fits = words.last().is_some_and(|word| word.width + cluster.width <= most);
+            let fits = words.last().is_some_and(|word| word.width + cluster.width <= max_width);
             if !open || cluster.width > 1 || !fits {
                 words.push(Word { blank: blank.take(), from, ..Word::default() });
             }
             open = cluster.width <= 1;
             let word = words.last_mut().expect("one was just made");
             // Narrower than one character: it cannot be shown at all.
-            let (text, width) = if cluster.width > most { ("?", 1) } else { (cluster.text, cluster.width) };
+            let (text, width) = if cluster.width > max_width { ("?", 1) } else { (cluster.text, cluster.width) };
             word.width += width;
             match word.spans.last_mut() {
                 Some(last) if last.role == span.role => last.text.push_str(text),
@@ -169,12 +169,12 @@ pub fn words(spans: &[Span], most: usize) -> Vec<Word> {
 }
 
 /// The first word of each row that `words` fill.
-pub fn breaks(words: &[Word], most: usize) -> Vec<usize> {
+pub fn breaks(words: &[Word], max_width: usize) -> Vec<usize> {
     let mut starts = Vec::new();
     let mut column = 0;
     for (at, word) in words.iter().enumerate() {
         let blank = usize::from(word.blank.is_some());
-        if at == 0 || column + blank + word.width > most {
+        if at == 0 || column + blank + word.width > max_width {
             starts.push(at);
             column = word.width;
         } else {
@@ -198,11 +198,11 @@ pub fn row(indent: &Span, words: &[Word], wrap: Wrap) -> Line {
 }
 
 /// A paragraph as rows: the first begins with `first`, the others with `next`.
-pub fn paragraph(first: &Span, next: &Span, spans: &[Span], most: usize) -> Vec<Line> {
+pub fn paragraph(first: &Span, next: &Span, spans: &[Span], max_width: usize) -> Vec<Line> {
     let hang = width(&next.text);
-    let most = most.saturating_sub(hang).max(1);
-    let words = words(spans, most);
-    let starts = breaks(&words, most);
+    let max_width = max_width.saturating_sub(hang).max(1);
+    let words = words(spans, max_width);
+    let starts = breaks(&words, max_width);
     let mut rows = Vec::new();
     for (at, start) in starts.iter().enumerate() {
         let end = starts.get(at + 1).copied().unwrap_or(words.len());
@@ -216,7 +216,7 @@ pub fn paragraph(first: &Span, next: &Span, spans: &[Span], most: usize) -> Vec<
 }
 
 /// The same lines for another width: rows of a paragraph are joined and broken anew.
-pub fn rewrap(lines: &[Line], most: usize) -> Vec<Line> {
+pub fn rewrap(lines: &[Line], max_width: usize) -> Vec<Line> {
     let mut out = Vec::new();
     let mut rest = lines;
     while let Some((first, behind)) = rest.split_first() {
@@ -233,7 +233,7 @@ pub fn rewrap(lines: &[Line], most: usize) -> Vec<Line> {
         }
         let next =
             if head.text.starts_with('│') { head.clone() } else { Span { role: Role::Text, text: " ".repeat(hang) } };
-        out.extend(paragraph(&head, &next, &spans, most));
+        out.extend(paragraph(&head, &next, &spans, max_width));
         rest = &behind[more..];
     }
     out
@@ -261,14 +261,14 @@ fn split_at_column(line: &Line, columns: usize) -> (Span, Vec<Span>) {
 mod tests {
     use super::*;
 
-    fn set(text: &str, most: usize) -> Vec<String> {
+    fn set(text: &str, max_width: usize) -> Vec<String> {
         let none = Span::new(Role::Text, "");
-        paragraph(&none, &none, &[Span::prose(Role::Text, text)], most).iter().map(Line::content).collect()
+        paragraph(&none, &none, &[Span::prose(Role::Text, text)], max_width).iter().map(Line::content).collect()
     }
 
     #[test]
     fn rows_are_broken_at_blanks_and_never_inside_a_cluster() {
-        for (text, most, expected) in [
+        for (text, max_width, expected) in [
             ("the quick brown fox", 9, vec!["the quick", "brown fox"]),
             ("the quick  brown", 10, vec!["the quick", "brown"]),
             ("abcdefghij kl", 4, vec!["abcd", "efgh", "ij", "kl"]),
@@ -280,7 +280,7 @@ mod tests {
             ("", 5, vec![""]),
             ("  lead", 9, vec!["lead"]),
         ] {
-            assert_eq!(set(text, most), expected, "{text:?}");
+            assert_eq!(set(text, max_width), expected, "{text:?}");
         }
     }
 
@@ -288,11 +288,11 @@ mod tests {
     #[test]
     fn rows_but_the_last_are_the_same_for_every_longer_text() {
         let text = "one two three 日本語 four-five sixseveneight nine ten e\u{301}leven 👍🏽 twelve";
-        for most in [3, 7, 12, 40] {
-            let whole = set(text, most);
+        for max_width in [3, 7, 12, 40] {
+            let whole = set(text, max_width);
             for (end, _) in text.char_indices().filter(|(_, c)| *c == ' ') {
-                let part = set(&text[..end], most);
-                assert_eq!(part[..part.len() - 1], whole[..part.len() - 1], "{:?} at {most}", &text[..end]);
+                let part = set(&text[..end], max_width);
+                assert_eq!(part[..part.len() - 1], whole[..part.len() - 1], "{:?} at {max_width}", &text[..end]);
             }
         }
     }
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn lines_are_clipped_with_an_ellipsis() {
         let line = Line::new(Role::Ok, "✓ ").text("日本語");
-        let clipped = |most| line.clone().clipped(most).content();
+        let clipped = |max_width| line.clone().clipped(max_width).content();
         assert_eq!((clipped(8), clipped(7)), ("✓ 日本語".into(), "✓ 日本…".into()));
         assert_eq!((clipped(6), clipped(1), clipped(0)), ("✓ 日…".into(), "…".into(), "".into()));
         assert_eq!(

@@ -141,13 +141,13 @@ pub fn name(Key { code, mods }: Key) -> String {
     name
 }
 
-/// The short list: `enter send · ctrl-j newline`, in rows of at most this width.
-pub fn help(most: usize) -> Vec<String> {
+/// The short list: `enter send · ctrl-j newline`, in rows of at max_width this width.
+pub fn help(max_width: usize) -> Vec<String> {
     let mut rows: Vec<String> = Vec::new();
     for (keys, word) in BINDINGS.iter().flat_map(|binding| binding.short) {
         let entry = format!("{keys} {word}");
         match rows.last_mut() {
-            Some(row) if row.chars().count() + 3 + entry.chars().count() <= most => {
+            Some(row) if row.chars().count() + 3 + entry.chars().count() <= max_width => {
                 row.push_str(" · ");
                 row.push_str(&entry);
             }

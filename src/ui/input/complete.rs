@@ -125,7 +125,7 @@ pub struct Popup {
     pub entries: Vec<Entry>,
     pub selected: usize,
     /// How many candidates there are in all.
-    pub of: usize,
+    pub total: usize,
 }
 
 impl Popup {
@@ -142,7 +142,7 @@ impl Popup {
     }
 
     /// The rows of the list, the last one saying how much of it is seen.
-    pub fn rows(&self, most: usize) -> Vec<Line> {
+    pub fn rows(&self, max_width: usize) -> Vec<Line> {
         let seen = window(self.entries.len(), self.selected, POPUP_ROWS - 1);
         let column = self.entries[seen.clone()].iter().map(|entry| width(&entry.text)).max().unwrap_or(0) + 2;
         let mut rows: Vec<Line> = Vec::new();
@@ -156,14 +156,14 @@ impl Popup {
                 let gap = " ".repeat(column - width(&entry.text));
                 line = line.text(&gap).add(Role::Muted, &entry.help);
             }
-            rows.push(line.clipped(most));
+            rows.push(line.clipped(max_width));
         }
         let count = self.entries.len();
         let seen_of = match &self.target {
             CompletionTarget::Command(_) if seen.len() < count => format!("{}–{} of {count}", seen.start + 1, seen.end),
             CompletionTarget::Command(_) => return rows,
             CompletionTarget::File(_) if count == 0 => "no such file".to_owned(),
-            CompletionTarget::File(_) => format!("{count} of {}", self.of.max(count)),
+            CompletionTarget::File(_) => format!("{count} of {}", self.total.max(count)),
         };
         rows.push(Line::new(Role::Muted, &format!("    {seen_of}")));
         rows
@@ -176,9 +176,9 @@ pub fn mark(at: usize, selected: usize) -> Line {
 }
 
 /// Which entries of a list are seen, so that the selected one is.
-pub fn window(count: usize, selected: usize, most: usize) -> Range<usize> {
-    let from = selected.saturating_sub(most / 2).min(count.saturating_sub(most));
-    from..(from + most).min(count)
+pub fn window(count: usize, selected: usize, max_rows: usize) -> Range<usize> {
+    let from = selected.saturating_sub(max_rows / 2).min(count.saturating_sub(max_rows));
+    from..(from + max_rows).min(count)
 }
 
 #[cfg(test)]
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(window(20, 10, 6), 7..13);
         assert_eq!(window(20, 19, 6), 14..20);
         let entries = rank("", TieBreak::Earlier, (0..20).map(|_| ("/memory show", "what is remembered")));
-        let mut popup = Popup { target: CompletionTarget::Command(0..0), entries, selected: 0, of: 20 };
+        let mut popup = Popup { target: CompletionTarget::Command(0..0), entries, selected: 0, total: 20 };
         popup.step(Direction::Up);
         let rows: Vec<String> = popup.rows(30).iter().map(Line::content).collect();
         assert_eq!(rows.len(), POPUP_ROWS);

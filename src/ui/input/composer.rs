@@ -38,13 +38,13 @@ pub struct Composer {
     search: Option<Search>,
     popup: Option<Popup>,
     /// The popup was closed and stays so until the draft changes.
-    dismissed: bool,
+    popup_dismissed: bool,
     shell: bool,
     pub commands: Vec<Command>,
     /// The answer to the last question for files: the query, the paths, and how many there are in all.
     files: Option<(String, Vec<String>, usize)>,
     /// A query that is to be asked.
-    pub wish: Option<String>,
+    pub file_query: Option<String>,
     /// The columns of a row, as last painted.
     columns: usize,
 }
@@ -86,26 +86,26 @@ impl Composer {
             Some(search) => search.change(search.query.clone() + text.lines().next().unwrap_or_default()),
             None => self.draft.paste(text),
         }
-        self.history.leave();
+        self.history.reset();
         self.popup = None;
     }
 
     fn changed(&mut self) {
-        self.history.leave();
-        self.dismissed = false;
-        self.complete();
+        self.history.reset();
+        self.popup_dismissed = false;
+        self.update_popup();
     }
 
     /// Offers these commands from now on, also in a popup that is open.
     pub fn set_commands(&mut self, commands: Vec<Command>) {
         self.commands = commands;
-        self.complete();
+        self.update_popup();
     }
 
     /// Brings the popup up to date with the draft.
-    fn complete(&mut self) {
+    fn update_popup(&mut self) {
         let text = self.draft.shown();
-        let target = completion_target(text, self.draft.cursor()).filter(|_| !self.shell && !self.dismissed);
+        let target = completion_target(text, self.draft.cursor()).filter(|_| !self.shell && !self.popup_dismissed);
         self.popup = match target {
             None => None,
             Some(CompletionTarget::Command(range)) => {
@@ -115,26 +115,26 @@ impl Composer {
                     entry.text.insert(0, '/');
                     entry.matched.iter_mut().for_each(|at| *at += 1);
                 }
-                let of = entries.len();
-                (of > 0).then_some(Popup { target: CompletionTarget::Command(range), entries, selected: 0, of })
+                let total = entries.len();
+                (total > 0).then_some(Popup { target: CompletionTarget::Command(range), entries, selected: 0, total })
             }
             Some(CompletionTarget::File(range)) => {
                 let query = text[range.start + 1..range.end].replace('\\', "");
                 let asked = self.files.as_ref().is_some_and(|(asked, ..)| *asked == query);
-                self.wish = (!asked).then(|| query.clone());
-                self.files.as_ref().map(|(_, paths, of)| {
+                self.file_query = (!asked).then(|| query.clone());
+                self.files.as_ref().map(|(_, paths, total)| {
                     let entries = rank(&query, TieBreak::Shorter, paths.iter().map(|path| (path.as_str(), "")));
-                    Popup { target: CompletionTarget::File(range), entries, selected: 0, of: *of }
+                    Popup { target: CompletionTarget::File(range), entries, selected: 0, total: *total }
                 })
             }
         };
     }
 
     /// The paths that fit a query. They are shown if it is still the present one; later ones are on their way otherwise.
-    pub fn found_files(&mut self, query: String, paths: Vec<String>, of: usize) {
-        self.files = Some((query, paths, of));
+    pub fn found_files(&mut self, query: String, paths: Vec<String>, total: usize) {
+        self.files = Some((query, paths, total));
         if matches!(completion_target(self.draft.shown(), self.draft.cursor()), Some(CompletionTarget::File(_))) {
-            self.complete();
+            self.update_popup();
         }
     }
 
@@ -154,10 +154,10 @@ impl Composer {
         let (before, behind) = (&self.draft.shown()[..range.start], &self.draft.shown()[range.end..]);
         let blank = if behind.starts_with(' ') { "" } else { " " };
         let cursor = before.len() + text.len() + 1;
-        let whole = format!("{before}{text}{blank}{behind}");
-        self.draft.replace(&whole);
+        let text_for_history = format!("{before}{text}{blank}{behind}");
+        self.draft.replace(&text_for_history);
         self.draft.move_to(cursor);
-        self.dismissed = true;
+        self.popup_dismissed = true;
         runs
     }
 
@@ -178,10 +178,10 @@ impl Composer {
             }
             Action::Send => return self.send(),
             Action::NewLine => self.edit(|draft| draft.type_text("\n")),
-            Action::Escape if self.popup.is_some() => (self.popup, self.dismissed) = (None, true),
+            Action::Escape if self.popup.is_some() => (self.popup, self.popup_dismissed) = (None, true),
             Action::Escape if self.shell => self.leave_shell(),
             Action::Row(direction) if self.draft.move_row(direction, self.columns) => {}
-            Action::Row(direction) | Action::History(direction) => return self.browse(direction),
+            Action::Row(direction) | Action::History(direction) => return self.step_history(direction),
             Action::Search => self.search = Some(Search::default()),
             Action::Move(motion) => self.draft.move_by(motion),
             Action::Erase(Motion::Left) if self.draft.is_empty() && self.shell => self.leave_shell(),
@@ -228,7 +228,7 @@ impl Composer {
                 let found = search.found(&self.history).map(|found| found.entry.to_owned());
                 self.search = None;
                 if let Some(entry) = found {
-                    self.show(&entry);
+                    self.show_entry(&entry);
                 }
             }
             Action::Escape | Action::Interrupt => self.search = None,
@@ -238,18 +238,18 @@ impl Composer {
     }
 
     /// An entry of the history takes the place of the draft.
-    fn show(&mut self, entry: &str) {
+    fn show_entry(&mut self, entry: &str) {
         let command = entry.strip_prefix('!');
         self.shell = command.is_some();
         self.draft.replace(command.unwrap_or(entry));
-        (self.popup, self.dismissed) = (None, true);
+        (self.popup, self.popup_dismissed) = (None, true);
     }
 
-    fn browse(&mut self, direction: Direction) -> ComposerOutcome {
-        let draft = self.whole();
+    fn step_history(&mut self, direction: Direction) -> ComposerOutcome {
+        let draft = self.text_for_history();
         match self.history.step(direction, &draft) {
             Some(entry) => {
-                self.show(&entry);
+                self.show_entry(&entry);
                 ComposerOutcome::Done
             }
             None => ComposerOutcome::Ignored,
@@ -257,7 +257,7 @@ impl Composer {
     }
 
     /// The draft as the history has it.
-    fn whole(&self) -> String {
+    fn text_for_history(&self) -> String {
         format!("{}{}", if self.shell { "!" } else { "" }, self.draft.content())
     }
 
@@ -274,7 +274,7 @@ impl Composer {
         if self.draft.content().trim().is_empty() {
             return ComposerOutcome::Blank;
         }
-        (self.popup, self.dismissed) = (None, false);
+        (self.popup, self.popup_dismissed) = (None, false);
         let text = self.draft.take().trim().to_owned();
         match std::mem::take(&mut self.shell) {
             true => ComposerOutcome::Shell(text),
@@ -289,20 +289,20 @@ impl Composer {
 
     /// Empties the draft and gives what it was, for the history.
     pub fn clear(&mut self) -> Option<String> {
-        let whole = Some(self.whole()).filter(|_| !self.draft.is_empty());
+        let text_for_history = Some(self.text_for_history()).filter(|_| !self.draft.is_empty());
         self.draft.take();
-        (self.popup, self.dismissed, self.shell) = (None, false, false);
-        whole
+        (self.popup, self.popup_dismissed, self.shell) = (None, false, false);
+        text_for_history
     }
 
-    /// The rows of the composer, with the place of the cursor: at most `most` of them, those around the cursor.
-    pub fn rows(&mut self, columns: usize, most: usize, hint: &str) -> (Vec<Line>, (usize, usize)) {
+    /// The rows of the composer, with the place of the cursor: at most `max_rows` total them, those around the cursor.
+    pub fn rows(&mut self, columns: usize, max_rows: usize, hint: &str) -> (Vec<Line>, (usize, usize)) {
         self.columns = columns.saturating_sub(2).max(1);
         if let Some(search) = &self.search {
             return self.search_rows(search);
         }
         let Rows { rows, row, column } = self.draft.rows(self.columns);
-        let seen = window(rows.len(), row, most.max(1));
+        let seen = window(rows.len(), row, max_rows.max(1));
         let lines = rows[seen.clone()].iter().enumerate().map(|(at, text)| {
             let line = match (at + seen.start, self.shell) {
                 (0, false) => Line::new(Role::Accent, "› "),
@@ -322,7 +322,9 @@ impl Composer {
         let column = width("search: ") + width(&search.query);
         let found = search.found(&self.history);
         let facts = match &found {
-            Some(Found { number, of, .. }) => format!(" · {number} of {of} · ctrl-r older · enter takes · esc back"),
+            Some(Found { number, total, .. }) => {
+                format!(" · {number} of {total} · ctrl-r older · enter takes · esc back")
+            }
             None => " · nothing found · esc back".to_owned(),
         };
         let first = found.as_ref().and_then(|found| found.entry.lines().next()).unwrap_or_default();
@@ -412,13 +414,13 @@ mod tests {
     fn files_are_asked_for_and_completed() {
         let mut composer = composer();
         composer.type_text("see @le");
-        assert_eq!(composer.wish.take().as_deref(), Some("le"));
+        assert_eq!(composer.file_query.take().as_deref(), Some("le"));
         assert!(!composer.has_popup(), "nothing is known yet");
         composer.found_files("le".into(), vec!["src/le xer.rs".into(), "a/file.rs".into()], 812);
         let rows: Vec<String> = composer.popup_rows(40).iter().map(Line::content).collect();
         assert_eq!(rows, ["  › src/le xer.rs", "    a/file.rs", "    2 of 812"]);
         composer.type_text("x");
-        assert_eq!(composer.wish.take().as_deref(), Some("lex"));
+        assert_eq!(composer.file_query.take().as_deref(), Some("lex"));
         assert!(composer.has_popup(), "what is known is shown until more is");
         assert_eq!(composer.act(Action::Tab), ComposerOutcome::Done);
         assert_eq!(composer.draft.content(), "see @src/le\\ xer.rs ");

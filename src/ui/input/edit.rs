@@ -18,7 +18,7 @@ pub struct Draft {
     kills: VecDeque<String>,
     undo: Vec<Snapshot>,
     redo: Vec<Snapshot>,
-    last: Change,
+    last_change: Change,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub enum Direction {
 
 impl Draft {
     pub fn new(text: &str) -> Draft {
-        Draft { text: clean(text), cursor: clean(text).len(), ..Draft::default() }
+        Draft { text: normalised(text), cursor: normalised(text).len(), ..Draft::default() }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -99,8 +99,8 @@ impl Draft {
 
     /// Replaces everything. Can be undone.
     pub fn replace(&mut self, text: &str) {
-        self.keep(Change::Other);
-        self.text = clean(text);
+        self.push_undo(Change::Other);
+        self.text = normalised(text);
         self.cursor = self.text.len();
     }
 
@@ -113,12 +113,12 @@ impl Draft {
 
     pub fn type_text(&mut self, text: &str) {
         // A group ends before each word.
-        let goes_on = self.last == Change::Typed
+        let goes_on = self.last_change == Change::Typed
             && !(text.starts_with(|c: char| !c.is_whitespace())
                 && self.text[..self.cursor].ends_with(char::is_whitespace));
-        self.keep(if goes_on { Change::Typed } else { Change::Other });
-        self.last = Change::Typed;
-        self.insert(&clean(text));
+        self.push_undo(if goes_on { Change::Typed } else { Change::Other });
+        self.last_change = Change::Typed;
+        self.insert(&normalised(text));
     }
 
     fn insert(&mut self, text: &str) {
@@ -128,8 +128,8 @@ impl Draft {
 
     /// A long paste is folded.
     pub fn paste(&mut self, text: &str) {
-        self.keep(Change::Other);
-        let text = clean(text);
+        self.push_undo(Change::Other);
+        let text = normalised(text);
         let long = text.len() > FOLD_BYTES || text.lines().count() > FOLD_LINES;
         match char::from_u32(FOLD + self.folds.len() as u32).filter(|_| long && self.folds.len() < FOLDS) {
             Some(mark) => {
@@ -148,7 +148,7 @@ impl Draft {
         let Some((mark, fold)) = found else {
             return false;
         };
-        self.keep(Change::Other);
+        self.push_undo(Change::Other);
         if behind != Some(mark) {
             self.cursor -= mark.len_utf8();
         }
@@ -182,7 +182,7 @@ impl Draft {
 
     /// Moves the cursor. At the end of a line, Home and End go on to the end of the draft.
     pub fn move_by(&mut self, motion: Motion) {
-        self.last = Change::Other;
+        self.last_change = Change::Other;
         let target = self.target(motion);
         self.cursor = match motion {
             Motion::LineStart if target == self.cursor => 0,
@@ -192,12 +192,12 @@ impl Draft {
     }
 
     pub fn move_to(&mut self, cursor: usize) {
-        self.last = Change::Other;
+        self.last_change = Change::Other;
         self.cursor = cursor;
     }
 
     pub fn erase(&mut self, motion: Motion) {
-        self.keep(Change::Erased);
+        self.push_undo(Change::Erased);
         let target = self.target(motion);
         self.remove(target);
     }
@@ -220,8 +220,8 @@ impl Draft {
                 _ => target,
             };
         }
-        let (backwards, joins) = (target < self.cursor, self.last == Change::Killed);
-        self.keep(Change::Killed);
+        let (backwards, joins) = (target < self.cursor, self.last_change == Change::Killed);
+        self.push_undo(Change::Killed);
         let killed = self.remove(target);
         match self.kills.front_mut().filter(|_| joins) {
             Some(last) if backwards => last.insert_str(0, &killed),
@@ -240,7 +240,7 @@ impl Draft {
 
     /// Replaces what was just yanked with what was killed before it.
     pub fn yank_older(&mut self) {
-        if let Change::Yanked(bytes, entry) = self.last {
+        if let Change::Yanked(bytes, entry) = self.last_change {
             self.text.drain(self.cursor - bytes..self.cursor);
             self.cursor -= bytes;
             self.yank_entry((entry + 1) % self.kills.len().max(1));
@@ -249,15 +249,15 @@ impl Draft {
 
     fn yank_entry(&mut self, entry: usize) {
         if let Some(text) = self.kills.get(entry).cloned() {
-            self.keep(Change::Other);
+            self.push_undo(Change::Other);
             self.insert(&text);
-            self.last = Change::Yanked(text.len(), entry);
+            self.last_change = Change::Yanked(text.len(), entry);
         }
     }
 
     /// Keeps the present text before a change, unless the change continues the last one.
-    fn keep(&mut self, change: Change) {
-        if change == Change::Other || change != self.last {
+    fn push_undo(&mut self, change: Change) {
+        if change == Change::Other || change != self.last_change {
             self.undo.push(Snapshot { text: self.text.clone(), cursor: self.cursor });
             let bytes = |undo: &[Snapshot]| undo.iter().map(|snapshot| snapshot.text.len()).sum::<usize>();
             while self.undo.len() > UNDO_STEPS || (self.undo.len() > 1 && bytes(&self.undo) > UNDO_BYTES) {
@@ -265,38 +265,38 @@ impl Draft {
             }
         }
         self.redo.clear();
-        self.last = change;
+        self.last_change = change;
     }
 
     pub fn undo(&mut self) {
         if let Some(before) = self.undo.pop() {
-            let now = self.set(before);
+            let now = self.restore(before);
             self.redo.push(now);
         }
     }
 
     pub fn redo(&mut self) {
         if let Some(after) = self.redo.pop() {
-            let now = self.set(after);
+            let now = self.restore(after);
             self.undo.push(now);
         }
     }
 
-    fn set(&mut self, snapshot: Snapshot) -> Snapshot {
-        self.last = Change::Other;
+    fn restore(&mut self, snapshot: Snapshot) -> Snapshot {
+        self.last_change = Change::Other;
         let now = Snapshot { text: std::mem::replace(&mut self.text, snapshot.text), cursor: self.cursor };
         self.cursor = snapshot.cursor;
         now
     }
 
     /// The rows of the draft in a window of this width, and the row and column of the cursor.
-    pub fn rows(&self, most: usize) -> Rows {
+    pub fn rows(&self, max_width: usize) -> Rows {
         let mut rows = Rows { rows: vec![Row::default()], row: 0, column: 0 };
         let (mut column, mut at) = (0, 0);
         for cluster in clusters(&self.text) {
-            let (text, wide) = self.look(&cluster);
+            let (text, wide) = self.displayed(&cluster);
             let is_break = cluster.text == "\n";
-            if !is_break && column > 0 && column + wide > most {
+            if !is_break && column > 0 && column + wide > max_width {
                 rows.rows.push(Row { from: at, text: String::new() });
                 column = 0;
             }
@@ -322,7 +322,7 @@ impl Draft {
     }
 
     /// A cluster as it is shown.
-    fn look<'a>(&self, cluster: &Cluster<'a>) -> (Cow<'a, str>, usize) {
+    fn displayed<'a>(&self, cluster: &Cluster<'a>) -> (Cow<'a, str>, usize) {
         let text = match cluster.text.chars().next().and_then(|c| self.label(c)) {
             Some(label) => Cow::Owned(label),
             None => plain(cluster.text, Reading::Prose),
@@ -332,8 +332,8 @@ impl Draft {
     }
 
     /// Moves up or down by a row. Whether there was one.
-    pub fn move_row(&mut self, direction: Direction, most: usize) -> bool {
-        let Rows { rows, row, column } = self.rows(most);
+    pub fn move_row(&mut self, direction: Direction, max_width: usize) -> bool {
+        let Rows { rows, row, column } = self.rows(max_width);
         let target = match direction {
             Direction::Up => row.wrapping_sub(1),
             Direction::Down => row + 1,
@@ -345,7 +345,7 @@ impl Draft {
         let line = self.text[*from..end].trim_end_matches('\n');
         let (mut at, mut left) = (*from, column);
         for cluster in clusters(line) {
-            let (_, wide) = self.look(&cluster);
+            let (_, wide) = self.displayed(&cluster);
             if wide > left {
                 break;
             }
@@ -376,7 +376,7 @@ pub struct Row {
 }
 
 /// Text of a keyboard or a clipboard, without characters that stand for folded pastes.
-fn clean(text: &str) -> String {
+fn normalised(text: &str) -> String {
     let is_mark = |c: char| (FOLD..FOLD + FOLDS as u32).contains(&(c as u32));
     text.replace("\r\n", "\n").replace('\r', "\n").replace(is_mark, "\u{fffd}")
 }

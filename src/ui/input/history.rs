@@ -38,15 +38,15 @@ impl History {
             Direction::Down => at + 1,
         };
         if at < self.entries.len() {
-            let kept = self.shown.take().map_or_else(|| draft.to_owned(), |(_, kept)| kept);
-            self.shown = Some((at, kept));
+            let draft = self.shown.take().map_or_else(|| draft.to_owned(), |(_, draft)| draft);
+            self.shown = Some((at, draft));
             return Some(self.entries[at].clone());
         }
-        self.shown.take().map(|(_, kept)| kept)
+        self.shown.take().map(|(_, draft)| draft)
     }
 
     /// The draft was changed: going back begins at the newest entry again.
-    pub fn leave(&mut self) {
+    pub fn reset(&mut self) {
         self.shown = None;
     }
 
@@ -77,7 +77,7 @@ pub struct Search {
 pub struct Found<'a> {
     pub entry: &'a str,
     pub number: usize,
-    pub of: usize,
+    pub total: usize,
 }
 
 impl Search {
@@ -97,7 +97,7 @@ impl Search {
     pub fn found<'a>(&self, history: &'a History) -> Option<Found<'a>> {
         let matches = history.matches(&self.query);
         let entry = matches.get(self.at)?;
-        Some(Found { entry, number: self.at + 1, of: matches.len() })
+        Some(Found { entry, number: self.at + 1, total: matches.len() })
     }
 }
 
@@ -136,7 +136,7 @@ mod tests {
         let mut search = Search::default();
         search.change("coverage".into());
         let found =
-            |search: &Search| search.found(&history).map(|found| (found.entry.to_owned(), found.number, found.of));
+            |search: &Search| search.found(&history).map(|found| (found.entry.to_owned(), found.number, found.total));
         assert_eq!(found(&search), Some(("coverage?".into(), 1, 3)));
         search.step(Direction::Up, &history);
         assert_eq!(found(&search), Some(("raise coverage".into(), 2, 3)));

@@ -114,12 +114,12 @@ pub struct Decoder {
     /// The bytes of the present sequence, paste or character.
     bytes: Vec<u8>,
     /// The present sequence or paste is longer than allowed.
-    over: bool,
+    too_long: bool,
     /// Alt was pressed with the present sequence or character.
     alt: bool,
     inputs: Vec<TerminalInput>,
     /// When the last byte came.
-    at: u64,
+    last_byte_at: u64,
     /// ESC is sent as a sequence, so a lone one is no key.
     pub escapes_are_sequences: bool,
     pastes_are_marked: bool,
@@ -135,9 +135,9 @@ impl Decoder {
     pub fn feed(&mut self, bytes: &[u8], now_ms: u64) -> Vec<TerminalInput> {
         let mut inputs = self.tick(now_ms);
         for byte in bytes {
-            self.take(*byte, now_ms);
+            self.take_byte(*byte, now_ms);
         }
-        self.at = now_ms;
+        self.last_byte_at = now_ms;
         inputs.append(&mut self.inputs);
         inputs
     }
@@ -152,7 +152,7 @@ impl Decoder {
             State::Ground | State::Escape | State::Escapes | State::Single => SEQUENCE_END_MS,
             State::Control | State::Console | State::String(_) => SEQUENCE_END_MS,
         };
-        Some(self.at + wait)
+        Some(self.last_byte_at + wait)
     }
 
     /// Ends what has waited too long for more bytes.
@@ -178,7 +178,7 @@ impl Decoder {
     fn ground(&mut self) {
         self.state = State::Ground;
         self.bytes = Vec::new();
-        (self.over, self.alt) = (false, false);
+        (self.too_long, self.alt) = (false, false);
     }
 
     fn enter(&mut self, state: State) {
@@ -186,7 +186,7 @@ impl Decoder {
         self.bytes.clear();
     }
 
-    fn take(&mut self, byte: u8, now: u64) {
+    fn take_byte(&mut self, byte: u8, now: u64) {
         match self.state {
             State::Ground => self.in_ground(byte, now),
             State::Escape => self.after_escape(byte, now),
@@ -324,8 +324,8 @@ impl Decoder {
             // rxvt ends a shifted key with what elsewhere stands before the end.
             b'$' if !self.bytes.is_empty() && self.bytes.iter().all(u8::is_ascii_digit) => self.end_control(byte, now),
             0x20..=0x3f => {
-                self.over |= self.bytes.len() >= SEQUENCE_BYTES;
-                if !self.over {
+                self.too_long |= self.bytes.len() >= SEQUENCE_BYTES;
+                if !self.too_long {
                     self.bytes.push(byte);
                 }
             }
@@ -344,11 +344,11 @@ impl Decoder {
         let bytes = std::mem::take(&mut self.bytes);
         let text = String::from_utf8_lossy(&bytes);
         self.state = State::Ground;
-        match (self.over, end, text.as_ref()) {
+        match (self.too_long, end, text.as_ref()) {
             (true, ..) => self.inputs.push(TerminalInput::Junk),
             (_, b'~', "200") => {
                 self.pastes_are_marked = true;
-                self.at = now;
+                self.last_byte_at = now;
                 return self.enter(State::Paste);
             }
             // The end of a paste that was given up already.
@@ -443,8 +443,8 @@ impl Decoder {
     fn in_string(&mut self, kind: u8, byte: u8) {
         let ends = byte == 0x07 || (byte == b'\\' && self.bytes.last() == Some(&0x1b));
         if !ends {
-            self.over |= self.bytes.len() >= STRING_BYTES;
-            if self.over {
+            self.too_long |= self.bytes.len() >= STRING_BYTES;
+            if self.too_long {
                 // Only its end is looked for.
                 self.bytes.clear();
             }
@@ -453,7 +453,7 @@ impl Decoder {
         let text = String::from_utf8_lossy(&self.bytes).into_owned();
         let text = text.trim_end_matches('\x1b');
         let reply = match kind {
-            _ if self.over => None,
+            _ if self.too_long => None,
             b']' => text.strip_prefix("11;").and_then(colour).map(Reply::Background),
             _ => text.strip_prefix(">|").map(|name| Reply::Version(name.to_owned())),
         };
@@ -462,7 +462,7 @@ impl Decoder {
     }
 
     fn in_paste(&mut self, byte: u8, now: u64) {
-        self.at = now;
+        self.last_byte_at = now;
         self.bytes.push(byte);
         if self.bytes.ends_with(PASTE_END) {
             self.bytes.truncate(self.bytes.len() - PASTE_END.len());
@@ -470,7 +470,7 @@ impl Decoder {
             self.pasted_at = Some(now);
             self.ground();
         } else if self.bytes.len() > PASTE_BYTES + PASTE_END.len() {
-            self.over = true;
+            self.too_long = true;
             // The end mark may be among the last bytes.
             let tail = self.bytes.split_off(self.bytes.len() - PASTE_END.len());
             self.bytes.truncate(PASTE_BYTES);
@@ -484,7 +484,7 @@ impl Decoder {
         let text = String::from_utf8_lossy(bytes).replace("\r\n", "\n").replace('\r', "\n");
         let keep = |c: char| !c.is_control() || c == '\n' || c == '\t';
         self.inputs.push(TerminalInput::Paste(text.chars().filter(|c| keep(*c)).collect()));
-        if self.over {
+        if self.too_long {
             self.inputs.push(TerminalInput::PasteCut);
         }
     }
@@ -527,9 +527,9 @@ fn numbered_key(number: u32) -> Option<Code> {
 /// `rgb:RRRR/GGGG/BBBB` with one to four digits each.
 fn colour(text: &str) -> Option<Rgb> {
     let mut parts = text.strip_prefix("rgb:")?.split('/').map(|part| {
-        let most = (1_u32 << (4 * u32::try_from(part.len()).ok().filter(|digits| (1..=4).contains(digits))?)) - 1;
+        let largest = (1_u32 << (4 * u32::try_from(part.len()).ok().filter(|digits| (1..=4).contains(digits))?)) - 1;
         let value = u32::from_str_radix(part, 16).ok()?;
-        Some((value * 255 / most) as u8)
+        Some((value * 255 / largest) as u8)
     });
     let mut next = || parts.next().flatten();
     Some([next()?, next()?, next()?])

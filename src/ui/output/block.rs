@@ -7,7 +7,7 @@ use crate::limits::ui::{
 use crate::task::log::event::End;
 use crate::task::message::Source;
 use crate::task::spec::{Choice, Display, Ending, ErrorKind, Question, Todo, TodoStatus};
-use crate::ui::format::address::revealed;
+use crate::ui::format::address::with_ascii_host;
 use crate::ui::format::diff;
 use crate::ui::format::style::Role;
 use crate::ui::format::text::{printed, width};
@@ -68,13 +68,13 @@ pub fn name_of<'a>(client: &'a str, via: &str) -> &'a str {
 }
 
 /// So much of an id is enough to find a session.
-pub fn short(task: &TaskId) -> &str {
+pub fn short_id(task: &TaskId) -> &str {
     let id = task.as_str();
     &id[..id.floor_char_boundary(8)]
 }
 
 /// A duration as people say it; None if it is not worth mentioning.
-pub fn spell(ms: u64) -> Option<String> {
+pub fn duration_text(ms: u64) -> Option<String> {
     let seconds = ms / 1_000;
     let units = [(seconds / 86_400, "d"), (seconds / 3_600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
     let first = units.iter().position(|(number, _)| *number > 0)?;
@@ -92,17 +92,17 @@ pub fn changes(added: usize, removed: usize) -> String {
 }
 
 /// The text with a small first letter.
-pub fn lower(text: &str) -> String {
+pub fn lowercase_first(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or(String::new(), |first| first.to_lowercase().chain(chars).collect())
 }
 
 /// `1 line`, `2 lines`.
-pub fn count(number: usize, word: &str) -> String {
+pub fn plural(number: usize, word: &str) -> String {
     format!("{number} {word}{}", if number == 1 { "" } else { "s" })
 }
 
-pub fn prompt(prompt: &Prompt, viewer: &Viewer, most: usize) -> Vec<Line> {
+pub fn prompt(prompt: &Prompt, viewer: &Viewer, max_width: usize) -> Vec<Line> {
     let first = Span::new(Role::Accent, "› ");
     let mut rows = Vec::new();
     let lines: Vec<&str> = prompt.text.trim_end().lines().collect();
@@ -115,12 +115,12 @@ pub fn prompt(prompt: &Prompt, viewer: &Viewer, most: usize) -> Vec<Line> {
             spans
                 .insert(0, Span::new(Role::Accent, &format!("[A2A] {}: ", name_of(&prompt.by.client, &prompt.by.via))));
         }
-        let hanging = Span::new(Role::Text, &format!("  {}", &indent[..indent.len().min(most / 3)]));
-        rows.extend(paragraph(if at == 0 { &first } else { &hanging }, &hanging, &spans, most));
+        let hanging = Span::new(Role::Text, &format!("  {}", &indent[..indent.len().min(max_width / 3)]));
+        rows.extend(paragraph(if at == 0 { &first } else { &hanging }, &hanging, &spans, max_width));
     }
     if lines.len() > PROMPT_ROWS {
         let more = lines.len() - PROMPT_ROWS;
-        rows.push(Line::new(Role::Muted, &format!("  … {} more", count(more, "line"))));
+        rows.push(Line::new(Role::Muted, &format!("  … {} more", plural(more, "line"))));
     }
     rows.extend(prompt.files.iter().map(|file| Line::new(Role::Muted, &format!("  + {file}"))));
     rows
@@ -158,7 +158,7 @@ pub fn subject(call: &Call, viewer: &Viewer) -> String {
         (Some(Question::Exec { command, .. }), _) => command.clone(),
         (Some(Question::Mcp { tool, .. }), _) => tool.clone(),
         (Some(Question::Info { urls, .. }), _) if !urls.is_empty() => {
-            urls.iter().map(|url| revealed(url)).collect::<Vec<_>>().join(" ")
+            urls.iter().map(|url| with_ascii_host(url)).collect::<Vec<_>>().join(" ")
         }
         (Some(Question::AskUser { questions, .. }), _) => {
             questions.iter().map(|inquiry| inquiry.header.as_str()).collect::<Vec<_>>().join(", ")
@@ -182,7 +182,7 @@ fn one_row(text: &str) -> String {
 }
 
 /// A subject that is cut to less says too little; the facts take a row of their own then.
-const NAMED: usize = 24;
+const MIN_TITLE_COLUMNS: usize = 24;
 
 /// Mark, name and subject of a call.
 fn title(role: Role, mark: &str, call: &Call, viewer: &Viewer) -> Line {
@@ -196,27 +196,27 @@ fn with_facts(line: Line, facts: &[String]) -> Line {
 }
 
 /// A title with its facts in one row. The title is cut, so that the facts are seen.
-fn one_line(title: Line, facts: &[String], most: usize) -> Line {
+fn one_line(title: Line, facts: &[String], max_width: usize) -> Line {
     let rest: usize = facts.iter().map(|fact| width(fact) + 3).sum();
-    with_facts(title.clipped(most.saturating_sub(rest).max(most / 3)), facts).clipped(most)
+    with_facts(title.clipped(max_width.saturating_sub(rest).max(max_width / 3)), facts).clipped(max_width)
 }
 
 /// A title with its facts: one row if the title is clear, otherwise as many as the facts take.
-fn head(title: Line, facts: &[String], most: usize) -> Vec<Line> {
+fn head(title: Line, facts: &[String], max_width: usize) -> Vec<Line> {
     let rest: usize = facts.iter().map(|fact| width(fact) + 3).sum();
-    let room = most.saturating_sub(rest);
-    if title.width() <= room || room >= NAMED {
+    let room = max_width.saturating_sub(rest);
+    if title.width() <= room || room >= MIN_TITLE_COLUMNS {
         return vec![with_facts(title.clipped(room), facts)];
     }
     let indent = Span::new(Role::Text, "  ");
-    let mut lines = vec![title.clipped(most)];
+    let mut lines = vec![title.clipped(max_width)];
     for fact in facts {
         let last = lines.pop().unwrap_or_default();
-        if last.width() + 3 + width(fact) <= most {
+        if last.width() + 3 + width(fact) <= max_width {
             lines.push(with_facts(last, std::slice::from_ref(fact)));
         } else {
             lines.push(last);
-            lines.extend(paragraph(&indent, &indent, &[Span::new(Role::Muted, fact)], most));
+            lines.extend(paragraph(&indent, &indent, &[Span::new(Role::Muted, fact)], max_width));
         }
     }
     lines
@@ -231,18 +231,18 @@ struct EndedCallText {
 }
 
 /// A call that has ended.
-pub fn ended(call: &Call, viewer: &Viewer, most: usize) -> Vec<Line> {
-    let outcome = outcome(call, viewer, most);
-    let mut lines = head(title(outcome.role, outcome.mark, call, viewer), &outcome.facts, most);
+pub fn ended_call(call: &Call, viewer: &Viewer, max_width: usize) -> Vec<Line> {
+    let outcome = outcome(call, viewer, max_width);
+    let mut lines = head(title(outcome.role, outcome.mark, call, viewer), &outcome.facts, max_width);
     lines.extend(outcome.body);
     lines
 }
 
-fn outcome(call: &Call, viewer: &Viewer, most: usize) -> EndedCallText {
+fn outcome(call: &Call, viewer: &Viewer, max_width: usize) -> EndedCallText {
     let allowed =
-        call.by.as_ref().filter(|_| call.choice.is_some_and(|choice| choice != Choice::Cancel) && !asks(call));
+        call.by.as_ref().filter(|_| call.choice.is_some_and(|choice| choice != Choice::Cancel) && !asks_user(call));
     let mut facts: Vec<String> = Vec::new();
-    let duration = spell(call.ended_at.saturating_sub(call.started_at)).filter(|_| call.started_at > 0);
+    let duration = duration_text(call.ended_at.saturating_sub(call.started_at)).filter(|_| call.started_at > 0);
     let (role, mark, body) = match call.ending.as_deref() {
         Some(Ending::Success {
             output,
@@ -261,7 +261,7 @@ fn outcome(call: &Call, viewer: &Viewer, most: usize) -> EndedCallText {
             facts.extend(call.edited.as_ref().map(|_| "changed before".to_owned()));
             (Role::Ok, "✓", cut_diff(diff.as_str(), DIFF_ROWS, "ctrl-o prints them"))
         }
-        Some(Ending::Success { display: Display::Todos { todos }, .. }) => (Role::Ok, "✓", plan(todos, most)),
+        Some(Ending::Success { display: Display::Todos { todos }, .. }) => (Role::Ok, "✓", plan(todos, max_width)),
         Some(Ending::Error { error }) => {
             let text = match error.kind {
                 ErrorKind::FileNotFound => "no such file".to_owned(),
@@ -290,7 +290,7 @@ fn outcome(call: &Call, viewer: &Viewer, most: usize) -> EndedCallText {
     EndedCallText { role, mark, facts, body }
 }
 
-fn asks(call: &Call) -> bool {
+fn asks_user(call: &Call) -> bool {
     call.plan.as_ref().is_some_and(|plan| plan.question.asks_the_user())
 }
 
@@ -308,18 +308,18 @@ fn exit_of(output: &str) -> String {
 }
 
 /// A result that is text: a short one is a fact, of a long one some lines are shown.
-fn text_body(call: &Call, text: &str, most: usize, facts: &mut Vec<String>) -> Vec<Line> {
+fn text_body(call: &Call, text: &str, max_rows: usize, facts: &mut Vec<String>) -> Vec<Line> {
     let lines = text.lines().count();
     match tool_name(call) {
-        "Shell" => output_tail(text, most, lines),
+        "Shell" => output_tail(text, max_rows, lines),
         _ if lines <= 1 => {
-            facts.extend(Some(lower(text.trim().trim_end_matches('.'))).filter(|text| !text.is_empty()));
+            facts.extend(Some(lowercase_first(text.trim().trim_end_matches('.'))).filter(|text| !text.is_empty()));
             Vec::new()
         }
         _ => {
-            let most = fitting(lines, OUTPUT_ROWS);
-            let mut body: Vec<Line> = printed(text).take(most).map(|line| indented(&line)).collect();
-            body.extend(more(lines, most, "more", "ctrl-o prints them"));
+            let max_rows = rows_to_show(lines, OUTPUT_ROWS);
+            let mut body: Vec<Line> = printed(text).take(max_rows).map(|line| indented(&line)).collect();
+            body.extend(more_line(lines, max_rows, "more", "ctrl-o prints them"));
             body
         }
     }
@@ -335,51 +335,58 @@ fn shortened(text: &str) -> &str {
 }
 
 /// How many of so many lines are shown. One line more than there is room for is shown too: saying that it is missing takes as much.
-pub fn fitting(lines: usize, most: usize) -> usize {
-    if lines.checked_sub(1) == Some(most) { lines } else { most }
+pub fn rows_to_show(lines: usize, max_rows: usize) -> usize {
+    if lines.checked_sub(1) == Some(max_rows) { lines } else { max_rows }
 }
 
-fn more(lines: usize, shown: usize, word: &str, hint: &str) -> Option<Line> {
+fn more_line(lines: usize, shown: usize, word: &str, hint: &str) -> Option<Line> {
     let left = lines.checked_sub(shown).filter(|left| *left > 0)?;
-    let words = format!("  … {} {word} · {hint}", count(left, "line"));
+    let words = format!("  … {} {word} · {hint}", plural(left, "line"));
     Some(Line::new(Role::Muted, &words))
 }
 
 /// The newest lines of an output of `lines` lines.
-fn output_tail(text: &str, most: usize, lines: usize) -> Vec<Line> {
-    let most = fitting(lines, most);
+fn output_tail(text: &str, max_rows: usize, lines: usize) -> Vec<Line> {
+    let max_rows = rows_to_show(lines, max_rows);
     let mut body: Vec<Line> =
-        printed(text).rev().skip_while(String::is_empty).take(most).map(|line| indented(&line)).collect();
+        printed(text).rev().skip_while(String::is_empty).take(max_rows).map(|line| indented(&line)).collect();
     body.reverse();
-    body.extend(more(lines, most, "above", "ctrl-o prints them"));
+    body.extend(more_line(lines, max_rows, "above", "ctrl-o prints them"));
     body
 }
 
 /// The first rows of a diff.
-pub fn cut_diff(text: &str, most: usize, hint: &str) -> Vec<Line> {
+pub fn cut_diff(text: &str, max_rows: usize, hint: &str) -> Vec<Line> {
     let (_, lines) = diff::rows(text, 0);
-    let most = fitting(lines, most);
-    let (mut rows, _) = diff::rows(text, most);
-    rows.extend(more(lines, most, "more", hint));
+    let max_rows = rows_to_show(lines, max_rows);
+    let (mut rows, _) = diff::rows(text, max_rows);
+    rows.extend(more_line(lines, max_rows, "more", hint));
     rows
 }
 
 /// A call that is running: what it does, for how long, and the newest lines of its output.
-pub fn running(call: &Call, viewer: &Viewer, spinner: char, now: u64, most: usize, facts: &[&str]) -> Vec<Line> {
-    let mut all: Vec<String> = spell(now.saturating_sub(call.started_at)).into_iter().collect();
+pub fn running_call(
+    call: &Call,
+    viewer: &Viewer,
+    spinner: char,
+    now: u64,
+    max_width: usize,
+    facts: &[&str],
+) -> Vec<Line> {
+    let mut all: Vec<String> = duration_text(now.saturating_sub(call.started_at)).into_iter().collect();
     all.extend(facts.iter().map(|fact| (*fact).to_owned()));
-    let mut lines = vec![one_line(title(Role::Text, &spinner.to_string(), call, viewer), &all, most)];
-    lines.extend(live_tail(&call.output, call.output_lines as usize, most));
+    let mut lines = vec![one_line(title(Role::Text, &spinner.to_string(), call, viewer), &all, max_width)];
+    lines.extend(live_tail(&call.output, call.output_lines as usize, max_width));
     lines
 }
 
 /// The newest lines of an output that goes on.
-fn live_tail(output: &str, count_of_lines: usize, most: usize) -> Vec<Line> {
+fn live_tail(output: &str, count_of_lines: usize, max_width: usize) -> Vec<Line> {
     let mut lines: Vec<Line> =
-        printed(output).rev().take(TAIL_ROWS).map(|line| indented(&line).clipped(most)).collect();
+        printed(output).rev().take(TAIL_ROWS).map(|line| indented(&line).clipped(max_width)).collect();
     lines.reverse();
     if count_of_lines > TAIL_ROWS {
-        let words = format!("  … {} so far · ctrl-o prints them", count(count_of_lines, "line"));
+        let words = format!("  … {} so far · ctrl-o prints them", plural(count_of_lines, "line"));
         lines.push(Line::new(Role::Muted, &words));
     }
     lines
@@ -392,39 +399,39 @@ fn shell_title(role: Role, mark: &str, shell: &ShellRun, viewer: &Viewer) -> Lin
 }
 
 /// A command of a user that runs.
-pub fn shell_running(shell: &ShellRun, viewer: &Viewer, spinner: char, now: u64, most: usize) -> Vec<Line> {
-    let mut facts: Vec<String> = spell(now.saturating_sub(shell.began_at)).into_iter().collect();
+pub fn shell_running(shell: &ShellRun, viewer: &Viewer, spinner: char, now: u64, max_width: usize) -> Vec<Line> {
+    let mut facts: Vec<String> = duration_text(now.saturating_sub(shell.began_at)).into_iter().collect();
     facts.push("esc stops".into());
     let title = shell_title(Role::Text, &format!("{spinner} !"), shell, viewer);
-    let mut lines = vec![one_line(title, &facts, most)];
-    lines.extend(live_tail(&shell.output, shell.output_lines as usize, most));
+    let mut lines = vec![one_line(title, &facts, max_width)];
+    lines.extend(live_tail(&shell.output, shell.output_lines as usize, max_width));
     lines
 }
 
 /// A command of a user that has ended: what it printed, and how it ended.
-pub fn shell_ended(shell: &ShellRun, viewer: &Viewer, most: usize) -> Vec<Line> {
+pub fn shell_ended(shell: &ShellRun, viewer: &Viewer, max_width: usize) -> Vec<Line> {
     let mut facts = Vec::new();
     // That it went well is worth saying of a command that printed nothing.
-    if !shell.is_well() || shell.output.trim().is_empty() {
+    if !shell.has_succeeded() || shell.output.trim().is_empty() {
         facts.push(shell.end.clone());
     }
-    facts.extend(spell(shell.ended_at.saturating_sub(shell.began_at)));
-    let role = if shell.is_well() { Role::Strong } else { Role::Err };
-    let mut lines = head(shell_title(role, "!", shell, viewer), &facts, most);
+    facts.extend(duration_text(shell.ended_at.saturating_sub(shell.began_at)));
+    let role = if shell.has_succeeded() { Role::Strong } else { Role::Err };
+    let mut lines = head(shell_title(role, "!", shell, viewer), &facts, max_width);
     let output = shell.output.trim_end();
     lines.extend(output_tail(output, SHELL_ROWS, output.lines().count().max(shell.output_lines as usize)));
     lines
 }
 
 /// All that a command of a user printed.
-pub fn shell_whole(shell: &ShellRun, viewer: &Viewer) -> Vec<Line> {
+pub fn shell_full_output(shell: &ShellRun, viewer: &Viewer) -> Vec<Line> {
     let mut lines = vec![shell_title(Role::Muted, "↓ !", shell, viewer)];
     lines.extend(whole_text(&shell.output));
     lines
 }
 
 /// The whole output of a call under its title, or its whole change.
-pub fn whole(call: &Call, viewer: &Viewer, text: &str) -> Vec<Line> {
+pub fn full_output(call: &Call, viewer: &Viewer, text: &str) -> Vec<Line> {
     let mut lines = vec![title(Role::Muted, "↓", call, viewer)];
     let is_diff = matches!(call.ending.as_deref(), Some(Ending::Success { display: Display::Diff { .. }, .. }));
     match is_diff {
@@ -437,12 +444,12 @@ pub fn whole(call: &Call, viewer: &Viewer, text: &str) -> Vec<Line> {
 fn whole_text(text: &str) -> Vec<Line> {
     let mut lines: Vec<Line> =
         printed(text).take(WHOLE_ROWS).map(|line| Line::new(Role::Text, shortened(&line))).collect();
-    lines.extend(more(text.lines().count(), WHOLE_ROWS, "more", "they are in the log of the task"));
+    lines.extend(more_line(text.lines().count(), WHOLE_ROWS, "more", "they are in the log of the task"));
     lines
 }
 
 /// The steps of the agent's plan.
-pub fn plan(todos: &[Todo], most: usize) -> Vec<Line> {
+pub fn plan(todos: &[Todo], max_width: usize) -> Vec<Line> {
     let done = todos.iter().filter(|todo| todo.status == TodoStatus::Completed).count();
     let mut lines =
         vec![Line::new(Role::Strong, "Plan").add(Role::Muted, &format!(" · {done} of {} done", todos.len()))];
@@ -456,61 +463,59 @@ pub fn plan(todos: &[Todo], most: usize) -> Vec<Line> {
         };
         let (first, next) = (Span::new(role, &format!("  {mark} ")), Span::new(Role::Text, "    "));
         let words = [Span::prose(text, &todo.description), Span::new(Role::Muted, note)];
-        paragraph(&first, &next, &words, most)
+        paragraph(&first, &next, &words, max_width)
     }));
     lines
 }
 
 /// A line about something that happened: its mark says how bad it is.
-pub fn notice(role: Role, mark: &str, text: &str, most: usize) -> Vec<Line> {
+pub fn notice(role: Role, mark: &str, text: &str, max_width: usize) -> Vec<Line> {
     let (first, next) = (Span::new(role, &format!("{mark} ")), Span::new(Role::Text, "  "));
     let body = if mark == "·" { Role::Muted } else { Role::Text };
-    paragraph(&first, &next, &[Span::prose(body, text.lines().next().unwrap_or_default())], most)
+    paragraph(&first, &next, &[Span::prose(body, text.lines().next().unwrap_or_default())], max_width)
 }
 
-/// The notice for a note of the scene; None for those that are shown otherwise.
-pub fn note(word: NoteWord, text: &str, model: &str, most: usize) -> Option<Vec<Line>> {
+/// The notice for a note of the scene; None for those that are shown in another way.
+pub fn note(word: NoteWord, text: &str, model: &str, max_width: usize) -> Option<Vec<Line>> {
     let text = text.trim_end_matches('.');
-    Some(match word {
-        NoteWord::Attached => notice(Role::Ok, "✓", "Read the files named with @", most),
-        NoteWord::CommandPrompted if text.is_empty() => notice(Role::Ok, "✓", "The command became a prompt", most),
-        NoteWord::CommandPrompted => notice(Role::Ok, "✓", text, most),
-        NoteWord::FellBack => notice(Role::Warn, "!", &format!("{text}; {model} answers from here on"), most),
-        NoteWord::Compacted => notice(Role::Muted, "·", "The conversation was summarised", most),
-        NoteWord::CompactionFailed => {
-            notice(Role::Warn, "!", &format!("The conversation could not be summarised: {text}"), most)
-        }
-        NoteWord::Looped => notice(Role::Warn, "!", "It repeats itself: equal calls were not run", most),
-        NoteWord::Nudged => notice(Role::Warn, "!", "It repeats itself and was told so", most),
-        NoteWord::Declined => notice(Role::Warn, "!", text, most),
+    let (role, mark, words) = match word {
+        NoteWord::Attached => (Role::Ok, "✓", "Read the files named with @".to_owned()),
+        NoteWord::CommandPrompted if text.is_empty() => (Role::Ok, "✓", "The command became a prompt".to_owned()),
+        NoteWord::CommandPrompted => (Role::Ok, "✓", text.to_owned()),
+        NoteWord::FellBack => (Role::Warn, "!", format!("{text}; {model} answers from here on")),
+        NoteWord::Compacted => (Role::Muted, "·", "The conversation was summarised".to_owned()),
+        NoteWord::CompactionFailed => (Role::Warn, "!", format!("The conversation could not be summarised: {text}")),
+        NoteWord::Looped => (Role::Warn, "!", "It repeats itself: equal calls were not run".to_owned()),
+        NoteWord::Nudged => (Role::Warn, "!", "It repeats itself and was told so".to_owned()),
+        NoteWord::Declined => (Role::Warn, "!", text.to_owned()),
         NoteWord::CallStale => {
             let file = if text.is_empty() { "The file" } else { text };
-            notice(Role::Warn, "!", &format!("{file} changed while you were asked; here is the new change"), most)
+            (Role::Warn, "!", format!("{file} changed while you were asked; here is the new change"))
         }
         NoteWord::Interrupted => {
-            notice(Role::Muted, "·", "The server was restarted in mid-turn. Enter goes on, or say what else", most)
+            let words = "The server was restarted in mid-turn. Enter goes on, or say what else";
+            (Role::Muted, "·", words.to_owned())
         }
         NoteWord::Closed => {
-            notice(Role::Muted, "·", &format!("This session is over ({text}); the next prompt begins a new one"), most)
+            (Role::Muted, "·", format!("This session is over ({text}); the next prompt begins a new one"))
         }
-        // A command of a user is shown live, and with its output when it has ended.
-        NoteWord::ShellBegan | NoteWord::ShellEnded => return None,
-        NoteWord::Restored | NoteWord::Delayed => notice(Role::Muted, "·", text, most),
-        NoteWord::Revoked => notice(Role::Muted, "·", &format!("{text} took permissions back"), most),
-        // The footer shows the mode and the model.
-        NoteWord::Tuned => return None,
-        NoteWord::Resumed => notice(Role::Muted, "·", "The turn goes on", most),
+        NoteWord::Restored | NoteWord::Delayed => (Role::Muted, "·", text.to_owned()),
+        NoteWord::Revoked => (Role::Muted, "·", format!("{text} took permissions back")),
+        NoteWord::Resumed => (Role::Muted, "·", "The turn goes on".to_owned()),
+        // A user's command is shown while it runs, and with its output when it has ended. The footer shows the mode and the model.
+        NoteWord::ShellBegan | NoteWord::ShellEnded | NoteWord::Tuned => return None,
         NoteWord::Retracted | NoteWord::BackedOff | NoteWord::Cited | NoteWord::Dropped => return None,
-    })
+    };
+    Some(notice(role, mark, &words, max_width))
 }
 
 /// The end of a turn, if there is something to say about it.
-pub fn end(end: &End, by: Option<&Source>, viewer: &Viewer, most: usize) -> Vec<Line> {
+pub fn turn_end(end: &End, by: Option<&Source>, viewer: &Viewer, max_width: usize) -> Vec<Line> {
     match (end, by) {
-        (_, Some(by)) => notice(Role::Muted, "·", &format!("stopped by {}", viewer.who(by)), most),
-        (End::Failed(text) | End::NeedsAuth(text), None) => notice(Role::Err, "✗", text, most),
-        (End::Interrupted(text), None) => notice(Role::Muted, "·", text, most),
-        (End::Asked(text), None) => notice(Role::Accent, "?", text, most),
+        (_, Some(by)) => notice(Role::Muted, "·", &format!("stopped by {}", viewer.who(by)), max_width),
+        (End::Failed(text) | End::NeedsAuth(text), None) => notice(Role::Err, "✗", text, max_width),
+        (End::Interrupted(text), None) => notice(Role::Muted, "·", text, max_width),
+        (End::Asked(text), None) => notice(Role::Accent, "?", text, max_width),
         (End::Done | End::Nothing | End::Refused, None) => Vec::new(),
     }
 }

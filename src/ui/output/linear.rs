@@ -14,77 +14,77 @@ use crate::ui::format::text::{Reading, plain};
 use crate::ui::format::wrap::Line;
 use crate::ui::input::composer::ComposerOutcome;
 use crate::ui::input::keys::{Code, Key, Mods, TerminalInput};
-use crate::ui::output::block::{self, count, spell, subject, tool_name};
+use crate::ui::output::block::{self, duration_text, plural, subject, tool_name};
 use crate::ui::output::status::mode_word;
 use crate::ui::output::transcript::Transcript;
 use crate::ui::scene::{Call, Item, Phase};
 
 #[derive(Default)]
 pub struct Linear {
-    words: String,
+    output: String,
     /// The line of the agent's text that is not complete yet.
     text: String,
-    speaks: bool,
+    is_in_answer: bool,
     /// When something was said last.
-    said_at: u64,
+    last_line_at: u64,
 }
 
 impl Linear {
     /// What is to be printed.
     pub fn take(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.words).into_bytes()
+        std::mem::take(&mut self.output).into_bytes()
     }
 
     fn line(&mut self, text: &str) {
-        self.words.push_str(&plain(text, Reading::Prose));
-        self.words.push('\n');
-        if self.words.len() > WAITING_BYTES {
+        self.output.push_str(&plain(text, Reading::Prose));
+        self.output.push('\n');
+        if self.output.len() > WAITING_BYTES {
             // As much is left as is dropped, so that it is not moved for every line.
-            let cut = self.words.ceil_char_boundary(self.words.len() - WAITING_BYTES / 2);
-            let end = self.words[cut..].find('\n').map_or(self.words.len(), |end| cut + end + 1);
-            self.words.replace_range(..end, "Older lines are left out: the terminal was too slow.\n");
+            let cut = self.output.ceil_char_boundary(self.output.len() - WAITING_BYTES / 2);
+            let end = self.output[cut..].find('\n').map_or(self.output.len(), |end| cut + end + 1);
+            self.output.replace_range(..end, "Older lines are left out: the terminal was too slow.\n");
         }
     }
 
     /// A message that a screen would show for a moment.
-    pub fn tell(&mut self, text: &str, now: u64) {
-        self.said_at = now;
+    pub fn message(&mut self, text: &str, now: u64) {
+        self.last_line_at = now;
         self.line(text);
     }
 
-    pub fn say(&mut self, lines: &[Line]) {
+    pub fn lines(&mut self, lines: &[Line]) {
         lines.iter().for_each(|line| self.line(&line.content()));
     }
 
     /// The agent's text, line by line.
-    fn speak(&mut self, piece: &str) {
+    fn append_answer(&mut self, piece: &str) {
         self.text.push_str(piece);
         while let Some(end) = self.text.find('\n') {
             let line: String = self.text.drain(..=end).collect();
-            self.speak_line(line.trim_end());
+            self.answer_line(line.trim_end());
         }
         if self.text.len() > LINE_BYTES {
             let line = std::mem::take(&mut self.text);
-            self.speak_line(&line);
+            self.answer_line(&line);
         }
     }
 
-    fn speak_line(&mut self, line: &str) {
-        let begins = !std::mem::replace(&mut self.speaks, true);
+    fn answer_line(&mut self, line: &str) {
+        let begins = !std::mem::replace(&mut self.is_in_answer, true);
         let line = if begins { format!("Agent: {line}") } else { line.to_owned() };
         self.line(&line);
     }
 
-    fn end_speech(&mut self) {
+    fn end_answer(&mut self) {
         let rest = std::mem::take(&mut self.text);
         if !rest.trim().is_empty() {
-            self.speak_line(&rest);
+            self.answer_line(&rest);
         }
-        self.speaks = false;
+        self.is_in_answer = false;
     }
 
     pub fn apply(&mut self, record: &Record, transcript: &Transcript, now: u64) {
-        self.said_at = now;
+        self.last_line_at = now;
         let scene = &transcript.scene;
         match &record.event {
             Event::TurnBegan { .. } | Event::Steered { .. } => {
@@ -99,16 +99,16 @@ impl Linear {
             Event::Thought { subject, description } if transcript.thoughts == Thoughts::Full => {
                 self.line(&format!("Thought: {subject}. {description}"));
             }
-            Event::Text { text } => self.speak(text),
+            Event::Text { text } => self.append_answer(text),
             Event::Answered { answer } => {
-                if !self.speaks && self.text.is_empty() {
-                    self.speak(&answer.text());
+                if !self.is_in_answer && self.text.is_empty() {
+                    self.append_answer(&answer.text());
                 }
-                self.end_speech();
+                self.end_answer();
             }
             Event::Retracted { .. } => {
                 self.text.clear();
-                self.speaks = false;
+                self.is_in_answer = false;
                 self.line("The answer broke off and begins anew.");
             }
             Event::CallEnded { call, .. } => {
@@ -124,8 +124,8 @@ impl Linear {
                 self.line(&format!("{} answered the question about {name}.", transcript.viewer.who(by)));
             }
             Event::TurnEnded { end, by, .. } => {
-                self.end_speech();
-                self.say(&block::end(end, by.as_ref(), &transcript.viewer, usize::MAX));
+                self.end_answer();
+                self.lines(&block::turn_end(end, by.as_ref(), &transcript.viewer, usize::MAX));
             }
             _ => self.apply_rest(record, transcript),
         }
@@ -136,7 +136,7 @@ impl Linear {
         let scene = &transcript.scene;
         match &record.event {
             Event::BackedOff { delay_ms, reason, .. } => {
-                let wait = spell(*delay_ms).unwrap_or_else(|| "a moment".into());
+                let wait = duration_text(*delay_ms).unwrap_or_else(|| "a moment".into());
                 self.line(&format!("It is tried again in {wait}: {reason}"));
             }
             Event::Dropped { turn, by } => {
@@ -156,14 +156,14 @@ impl Linear {
             Event::ShellEnded { .. } => {
                 if let Some(shell) = &scene.shell {
                     self.line(&format!("Command ended, {}.", shell.end.trim_end_matches('.')));
-                    self.say(block::shell_ended(shell, &transcript.viewer, usize::MAX).get(1..).unwrap_or_default());
+                    self.lines(block::shell_ended(shell, &transcript.viewer, usize::MAX).get(1..).unwrap_or_default());
                 }
             }
             _ => {
                 if let Some(Item::Note { seq, word, text }) = scene.items.last()
                     && *seq == record.seq
                 {
-                    self.say(&block::note(*word, text, &scene.model, usize::MAX).unwrap_or_default());
+                    self.lines(&block::note(*word, text, &scene.model, usize::MAX).unwrap_or_default());
                 }
             }
         }
@@ -171,7 +171,7 @@ impl Linear {
 
     /// `Tool Shell, done, exit 0: cargo test`, and some lines of its output.
     fn end_call(&mut self, call: &Call, transcript: &Transcript) {
-        let lines = block::ended(call, &transcript.viewer, usize::MAX);
+        let lines = block::ended_call(call, &transcript.viewer, usize::MAX);
         let head = lines[0].content();
         let how = match call.ending.as_deref() {
             _ if head.starts_with('✗') => "failed",
@@ -180,11 +180,11 @@ impl Linear {
         };
         let facts: String = head.split(" · ").skip(1).map(|fact| format!(", {fact}")).collect();
         self.line(&format!("Tool {}, {how}{facts}: {}", tool_name(call), subject(call, &transcript.viewer)));
-        self.say(&lines[1..]);
+        self.lines(&lines[1..]);
     }
 
     /// A question with its answers by number.
-    pub fn ask(&mut self, dialog: &mut Dialog, transcript: &Transcript) {
+    pub fn question(&mut self, dialog: &mut Dialog, transcript: &Transcript) {
         let waiting = transcript.scene.asked.len();
         let number = if waiting > 1 { format!(" 1 of {waiting}") } else { String::new() };
         let call = dialog.call().and_then(|id| transcript.scene.calls.get(id));
@@ -192,7 +192,7 @@ impl Linear {
             call.map_or(String::new(), |call| format!("{}, {}", tool_name(call), subject(call, &transcript.viewer)));
         self.line(&format!("Question{number}: {}.", what.trim_end_matches([',', ' '])));
         // Its first line says the same.
-        self.say(dialog.whole(&transcript.viewer).get(1..).unwrap_or_default());
+        self.lines(dialog.whole(&transcript.viewer).get(1..).unwrap_or_default());
         if let Some(call) = call
             && let Some(Question::AskUser { title, questions }) = call.question()
         {
@@ -204,28 +204,28 @@ impl Linear {
         if let DialogKind::Approval(approval) = &mut dialog.kind {
             approval.seen = true;
         }
-        self.offer(dialog);
+        self.choices(dialog);
     }
 
     /// The next one of several questions.
-    fn ask_next(&mut self, dialog: &Dialog) {
-        if let DialogKind::Inquiry(inquiring) = &dialog.kind {
-            self.line(&inquiring.current().question);
-            self.offer(dialog);
+    fn next_question(&mut self, dialog: &Dialog) {
+        if let DialogKind::Inquiry(inquiry_dialog) = &dialog.kind {
+            self.line(&inquiry_dialog.current().question);
+            self.choices(dialog);
         }
     }
 
     /// A list to choose from.
-    pub fn pick(&mut self, dialog: &Dialog) {
+    pub fn picker(&mut self, dialog: &Dialog) {
         if let DialogKind::Picker(picker) = &dialog.kind {
-            self.say(&picker.title);
-            self.offer(dialog);
+            self.lines(&picker.title);
+            self.choices(dialog);
             self.line("Anything else leaves the choice.");
         }
     }
 
     /// The answers by number, with what is said about them.
-    fn offer(&mut self, dialog: &Dialog) {
+    fn choices(&mut self, dialog: &Dialog) {
         let choice = |(number, (label, help)): (usize, (String, String))| match help.is_empty() {
             true => format!("{number}: {label}"),
             false => format!("{number}: {label} ({})", help.trim_end_matches('.')),
@@ -242,21 +242,21 @@ impl Linear {
         let scene = &transcript.scene;
         let rests = matches!(scene.phase, Phase::Idle | Phase::Interrupted | Phase::Closed);
         let works = scene.runs_shell() || (!rests && scene.asked.is_empty());
-        works.then_some(self.said_at + STILL_WORKING_MS)
+        works.then_some(self.last_line_at + STILL_WORKING_MS)
     }
 
     /// Says that the agent still works.
     pub fn tick(&mut self, transcript: &Transcript, now: Now) {
         if self.due(transcript).is_some_and(|due| due <= now.mono_ms) {
-            self.said_at = now.mono_ms;
+            self.last_line_at = now.mono_ms;
             let scene = &transcript.scene;
             let shell = scene.shell.as_ref().filter(|shell| shell.runs() && scene.phase == Phase::Idle);
             let since = shell.map_or(scene.turn_at, |shell| shell.began_at);
             let seconds = now.unix_ms.saturating_sub(since) / 1_000;
             let time = if seconds < 60 {
-                count(seconds as usize, "second")
+                plural(seconds as usize, "second")
             } else {
-                spell(seconds * 1_000).unwrap_or_default()
+                duration_text(seconds * 1_000).unwrap_or_default()
             };
             self.line(&format!("Still working, {time}."));
         }
@@ -285,16 +285,16 @@ impl Ui {
                     self.dialog_key(&TerminalInput::Key(Key { code: Code::Enter, mods: Mods::NONE }), now);
                 }
                 if let (Some(linear), Some(open)) = (&mut self.linear, &self.dialog) {
-                    linear.ask_next(&open.dialog);
+                    linear.next_question(&open.dialog);
                 }
                 return;
             }
         }
         if let Some(command) = text.strip_prefix('!').map(str::trim).filter(|command| !command.is_empty()) {
-            return self.submitted(ComposerOutcome::Shell(command.to_owned()), self.enter_mode(), now);
+            return self.apply_outcome(ComposerOutcome::Shell(command.to_owned()), self.enter_mode(), now);
         }
         self.composer.draft.replace(text);
         let outcome = self.composer.submit();
-        self.submitted(outcome, self.enter_mode(), now);
+        self.apply_outcome(outcome, self.enter_mode(), now);
     }
 }

@@ -18,14 +18,14 @@ pub struct Size {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
     /// Lines that are printed for good.
-    pub done: Vec<Line>,
+    pub finished: Vec<Line>,
     pub live: Vec<Line>,
     /// Row and column in the live region; None hides the cursor.
     pub cursor: Option<(usize, usize)>,
     /// The screen is pushed into the scrollback first.
     pub redraw: bool,
     /// Sequences that show nothing: a bell, a notification, a copied text.
-    pub signal: String,
+    pub control_sequences: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,58 +47,61 @@ pub struct Painter {
     row: usize,
     cursor: Option<(usize, usize)>,
     /// The live region has to be painted as a whole.
-    stale: bool,
+    repaint_all: bool,
 }
 
 impl Painter {
     pub fn new(style: Style) -> Painter {
-        Painter { style, size: Size::default(), live: Vec::new(), row: 0, cursor: None, stale: true }
+        Painter { style, size: Size::default(), live: Vec::new(), row: 0, cursor: None, repaint_all: true }
     }
 
     /// The next frame is painted as a whole: colours have changed.
     pub fn repaint(&mut self) {
-        self.stale = true;
+        self.repaint_all = true;
     }
 
     /// Something else wrote to the terminal, which is at the start of a row now.
-    pub fn forget(&mut self) {
-        (self.live, self.row, self.stale) = (Vec::new(), 0, true);
+    pub fn reset(&mut self) {
+        (self.live, self.row, self.repaint_all) = (Vec::new(), 0, true);
     }
 
     /// The bytes that bring the terminal from the last frame to this one.
     pub fn paint(&mut self, frame: &Frame, size: Size) -> Vec<u8> {
-        let most = size.rows.saturating_sub(1).max(1);
-        let cut = frame.live.len().saturating_sub(most);
+        let max_rows = size.rows.saturating_sub(1).max(1);
+        let cut = frame.live.len().saturating_sub(max_rows);
         let live: Vec<Vec<Cell>> =
             frame.live[cut..].iter().map(|line| cells(line, size.columns.saturating_sub(1))).collect();
         let cursor =
             frame.cursor.map(|(row, column)| (row.saturating_sub(cut), column.min(size.columns.saturating_sub(1))));
-        let whole =
-            self.stale || frame.redraw || !frame.done.is_empty() || self.size != size || live.len() != self.live.len();
-        let mut out = Out { bytes: String::new(), style: &self.style, role: Role::Text };
-        match whole {
+        let paint_all = self.repaint_all
+            || frame.redraw
+            || !frame.finished.is_empty()
+            || self.size != size
+            || live.len() != self.live.len();
+        let mut out = SequenceWriter { bytes: String::new(), style: &self.style, role: Role::Text };
+        match paint_all {
             true => {
                 let erases = frame.redraw || (self.size != size && !self.live.is_empty());
                 out.begin(self.row, erases);
-                out.whole(frame, &live, cursor, size);
+                out.paint_all(frame, &live, cursor, size);
             }
-            false => out.changes(&self.live, &live, self.row, self.cursor, cursor),
+            false => out.paint_changes(&self.live, &live, self.row, self.cursor, cursor),
         }
-        out.bytes.push_str(&frame.signal);
+        out.bytes.push_str(&frame.control_sequences);
         let bytes = out.bytes.into_bytes();
-        (self.live, self.size, self.stale) = (live, size, false);
+        (self.live, self.size, self.repaint_all) = (live, size, false);
         (self.row, self.cursor) = (cursor.map_or(0, |(row, _)| row), cursor);
         bytes
     }
 }
 
-struct Out<'a> {
+struct SequenceWriter<'a> {
     bytes: String,
     style: &'a Style,
     role: Role,
 }
 
-impl Out<'_> {
+impl SequenceWriter<'_> {
     fn put(&mut self, text: &str) {
         self.bytes.push_str(text);
     }
@@ -121,13 +124,13 @@ impl Out<'_> {
         }
     }
 
-    fn whole(&mut self, frame: &Frame, live: &[Vec<Cell>], cursor: Option<(usize, usize)>, size: Size) {
+    fn paint_all(&mut self, frame: &Frame, live: &[Vec<Cell>], cursor: Option<(usize, usize)>, size: Size) {
         if frame.redraw {
             // As many as push every row above the live region out of the screen, wherever it is.
             self.put(&"\n".repeat(size.rows.saturating_sub(1)));
             self.control(size.rows.saturating_sub(1), 'A');
         }
-        for line in &frame.done {
+        for line in &frame.finished {
             self.line(line, size.columns);
         }
         self.put("\x1b[?7l");
@@ -222,7 +225,7 @@ impl Out<'_> {
     }
 
     /// Only the cells that differ.
-    fn changes(
+    fn paint_changes(
         &mut self,
         old: &[Vec<Cell>],
         new: &[Vec<Cell>],
@@ -264,8 +267,8 @@ impl Out<'_> {
 }
 
 /// The cells of a line, at most so many columns of them. Control characters are in no text; if one were, it is not sent.
-fn cells(line: &Line, most: usize) -> Vec<Cell> {
-    let mut left = most;
+fn cells(line: &Line, max_width: usize) -> Vec<Cell> {
+    let mut left = max_width;
     let mut cells = Vec::new();
     for span in &line.spans {
         for cluster in clusters(&span.text) {

@@ -4,7 +4,7 @@
 use crate::limits::ui::{FRAME_BYTES, LINE_BYTES, LINES_KEPT, LINES_WAITING, WAITING_BYTES};
 use crate::ui::format::style::Role;
 use crate::ui::format::wrap::{Line, Span, rewrap};
-use crate::ui::output::block::count;
+use crate::ui::output::block::plural;
 use std::collections::VecDeque;
 
 /// Between blocks stands a blank line, but not inside a group of tools, and not inside a text.
@@ -26,9 +26,9 @@ pub struct PrintQueue {
     /// Lines that were left out before those that wait.
     skipped: usize,
     /// Nothing is printed yet; at most so many lines are kept, the newest.
-    held: Option<usize>,
+    hold_limit: Option<usize>,
     /// Lines of before that; they are printed first.
-    ahead: Vec<Line>,
+    before_hold: Vec<Line>,
     printed: VecDeque<Line>,
 }
 
@@ -47,11 +47,11 @@ impl PrintQueue {
             self.waiting.push_back(Line::default());
         }
         self.last = Some(kind);
-        for line in lines.into_iter().flat_map(split) {
+        for line in lines.into_iter().flat_map(split_long_line) {
             self.bytes += line.bytes();
             self.waiting.push_back(line);
         }
-        while self.bytes > WAITING_BYTES || self.held.is_some_and(|most| self.waiting.len() > most) {
+        while self.bytes > WAITING_BYTES || self.hold_limit.is_some_and(|max_lines| self.waiting.len() > max_lines) {
             let Some(line) = self.waiting.pop_front() else {
                 break;
             };
@@ -61,32 +61,28 @@ impl PrintQueue {
     }
 
     /// Prints nothing until the lines are released; of those that come meanwhile only the newest are kept.
-    pub fn hold(&mut self, most: usize) {
-        self.ahead.extend(self.waiting.drain(..));
-        self.held = Some(most);
-    }
-
-    pub fn is_held(&self) -> bool {
-        self.held.is_some()
+    pub fn hold(&mut self, max_lines: usize) {
+        self.before_hold.extend(self.waiting.drain(..));
+        self.hold_limit = Some(max_lines);
     }
 
     pub fn release(&mut self) {
-        self.held = None;
+        self.hold_limit = None;
     }
 
     /// The lines that the next frame prints.
     pub fn take(&mut self) -> Vec<Line> {
-        let mut lines = std::mem::take(&mut self.ahead);
+        let mut lines = std::mem::take(&mut self.before_hold);
         let mut bytes: usize = lines.iter().map(Line::bytes).sum();
         self.bytes -= bytes;
         self.printed.extend(lines.iter().cloned());
-        if self.held.is_some() {
+        if self.hold_limit.is_some() {
             return lines;
         }
         let from = lines.len();
         if self.skipped > 0 {
             lines.extend((!self.printed.is_empty()).then(Line::default));
-            let skipped = count(std::mem::take(&mut self.skipped), "row");
+            let skipped = plural(std::mem::take(&mut self.skipped), "row");
             lines.push(Line::new(Role::Muted, &format!("· {skipped} before: /resume prints all")));
             if self.waiting.front().is_some_and(|line| !line.spans.is_empty()) {
                 lines.push(Line::default());
@@ -106,7 +102,7 @@ impl PrintQueue {
     }
 
     pub fn is_waiting(&self) -> bool {
-        !self.ahead.is_empty() || (!self.waiting.is_empty() && self.held.is_none())
+        !self.before_hold.is_empty() || (!self.waiting.is_empty() && self.hold_limit.is_none())
     }
 
     /// Whether more may come without something being left out.
@@ -115,16 +111,16 @@ impl PrintQueue {
     }
 
     /// The lines that were printed last, for this width: about a screen of them.
-    pub fn screenful(&self, rows: usize, most: usize) -> Vec<Line> {
+    pub fn screenful(&self, rows: usize, max_width: usize) -> Vec<Line> {
         let printed: Vec<Line> = self.printed.iter().cloned().collect();
-        let mut lines = rewrap(&printed, most);
+        let mut lines = rewrap(&printed, max_width);
         lines.drain(..lines.len().saturating_sub(rows));
         lines
     }
 }
 
 /// A line as several, if it is longer than a terminal should get at once.
-fn split(line: Line) -> Vec<Line> {
+fn split_long_line(line: Line) -> Vec<Line> {
     if line.spans.iter().map(|span| span.text.len()).sum::<usize>() <= LINE_BYTES {
         return vec![line];
     }
@@ -152,9 +148,9 @@ mod tests {
     fn what_a_slow_terminal_does_not_take_is_left_out_and_counted() {
         let mut print_queue = PrintQueue::default();
         let line = Line::new(Role::Text, &"x".repeat(LINE_BYTES));
-        let most = WAITING_BYTES / line.bytes();
-        print_queue.print(BlockKind::Text, vec![line; most + 7]);
-        assert_eq!((print_queue.waiting.len(), print_queue.skipped), (most, 7));
+        let max_lines = WAITING_BYTES / line.bytes();
+        print_queue.print(BlockKind::Text, vec![line; max_lines + 7]);
+        assert_eq!((print_queue.waiting.len(), print_queue.skipped), (max_lines, 7));
         assert!(print_queue.bytes <= WAITING_BYTES);
         assert_eq!(print_queue.take()[0].content(), "· 7 rows before: /resume prints all");
         while print_queue.is_waiting() {

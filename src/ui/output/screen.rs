@@ -10,7 +10,7 @@ use crate::ui::format::columns::broken_columns;
 use crate::ui::format::style::Role;
 use crate::ui::format::text::{Reading, plain, width};
 use crate::ui::format::wrap::{Line, Span, paragraph};
-use crate::ui::output::block::{count, name_of, short, spell, tool_name};
+use crate::ui::output::block::{duration_text, name_of, plural, short_id, tool_name};
 use crate::ui::output::paint::Frame;
 use crate::ui::output::status::{self, Footer};
 use crate::ui::scene::Item;
@@ -55,7 +55,7 @@ impl Ui {
     /// taken all of the last one.
     pub fn paint(&mut self, now: Now) -> Vec<u8> {
         if self.linear.is_some() {
-            self.greet();
+            self.print_banner();
         }
         if let Some(linear) = &mut self.linear {
             self.transcript.print_queue.take();
@@ -66,12 +66,12 @@ impl Ui {
         if !is_first && now.mono_ms < self.painted_at + FRAME_MS {
             return Vec::new();
         }
-        self.greet();
+        self.print_banner();
         let is_tiny = self.is_tiny();
-        let mut frame = Frame { signal: std::mem::take(&mut self.signal), ..Frame::default() };
+        let mut frame = Frame { control_sequences: std::mem::take(&mut self.control_sequences), ..Frame::default() };
         (frame.live, frame.cursor) = self.live(now);
         frame.redraw = std::mem::take(&mut self.redraw);
-        frame.done = match frame.redraw {
+        frame.finished = match frame.redraw {
             // What is not printed yet comes with the next frame.
             true => {
                 let rows = self.size.rows.saturating_sub(frame.live.len() + 1);
@@ -103,10 +103,10 @@ impl Ui {
             0 => Vec::new(),
             _ => self.transcript.tally.lines(&self.transcript.scene, self.columns()),
         };
-        if let Some(task) = self.task.as_ref().filter(|_| !self.is_fresh()) {
+        if let Some(task) = self.task.as_ref().filter(|_| !self.has_no_prompt()) {
             let command = match self.is_attached {
                 true => format!("gemini-a2a attach {}", self.setup.server),
-                false => format!("gemini-a2a --resume {}", short(task)),
+                false => format!("gemini-a2a --resume {}", short_id(task)),
             };
             lines.push(Line::new(Role::Muted, &format!("Continue with: {command}")));
         }
@@ -116,7 +116,7 @@ impl Ui {
         }
         let mut bytes = Vec::new();
         loop {
-            let frame = Frame { done: self.transcript.print_queue.take(), ..Frame::default() };
+            let frame = Frame { finished: self.transcript.print_queue.take(), ..Frame::default() };
             bytes.extend(self.painter.paint(&frame, self.size));
             if !self.transcript.print_queue.is_waiting() {
                 return bytes;
@@ -125,15 +125,15 @@ impl Ui {
     }
 
     /// The first lines: what this is, where it works and who shares it. They stand above everything that is printed of the log.
-    pub(in crate::ui) fn greet(&mut self) {
-        if self.greeted || self.dialog.as_ref().is_some_and(|open| open.purpose.is_some()) {
+    pub(in crate::ui) fn print_banner(&mut self) {
+        if self.banner_printed || self.dialog.as_ref().is_some_and(|open| open.purpose.is_some()) {
             return;
         }
         // The server says where it works.
         if self.transcript.viewer.workspace.is_empty() && self.client.is_about_open() {
             return;
         }
-        self.greeted = true;
+        self.banner_printed = true;
         let viewer = &self.transcript.viewer;
         let facts = [viewer.directory(&viewer.workspace), self.setup.branch.clone()];
         let mut line = Line::new(Role::Strong, "gemini-a2a").add(Role::Muted, &format!(" {}", self.setup.version));
@@ -142,10 +142,10 @@ impl Ui {
         }
         let mut lines = vec![line];
         if let Some(url) = &self.setup.url {
-            let others: Vec<&str> = self.others().collect();
+            let others: Vec<&str> = self.other_clients().collect();
             let clients = match others.len() {
                 0 => String::new(),
-                number => format!(" · {}: {}", count(number, "client"), others.join(", ")),
+                number => format!(" · {}: {}", plural(number, "client"), others.join(", ")),
             };
             lines.push(Line::new(Role::Muted, "Shared: ").text(url).add(Role::Muted, &clients));
         }
@@ -164,7 +164,7 @@ impl Ui {
         if self.dialog.as_ref().is_some_and(|open| open.focused) && !self.is_tiny() {
             return self.live_dialog(now, columns, third);
         }
-        let hint = match (self.is_fresh(), self.composer.is_shell()) {
+        let hint = match (self.has_no_prompt(), self.composer.is_shell()) {
             (true, false) => HINT,
             _ => "",
         };
@@ -182,7 +182,10 @@ impl Ui {
         };
         group(&mut lines, self.busy_rows(now, third));
         group(&mut lines, self.waiting_question(now).into_iter().collect());
-        group(&mut lines, status::queue(&self.transcript.scene, &self.transcript.viewer, &self.client.unsent()));
+        group(
+            &mut lines,
+            status::queued_prompts(&self.transcript.scene, &self.transcript.viewer, &self.client.unsent_prompts()),
+        );
         group(&mut lines, self.toast_rows());
         let above = lines.len() + 1;
         group(&mut lines, composer);
@@ -201,17 +204,17 @@ impl Ui {
             0 | 1 => String::new(),
             waiting => format!("question 1 of {waiting} · "),
         };
-        let others: Vec<&str> = self.others().collect();
+        let others: Vec<&str> = self.other_clients().collect();
         if !others.is_empty() {
             facts += &format!("also asked: {} · ", others.join(", "));
         }
         // The dialog has what the toast leaves of the screen; what else goes on is shown only above a dialog that fits.
-        let most = self.size.rows.saturating_sub(1);
+        let max_rows = self.size.rows.saturating_sub(1);
         let mut toast = self.toast_rows();
-        if !toast.is_empty() && most > SPACIOUS {
+        if !toast.is_empty() && max_rows > SPACIOUS {
             toast.insert(0, Line::default());
         }
-        let room = Room { columns, rows: most.saturating_sub(toast.len()), body: third };
+        let room = Room { columns, rows: max_rows.saturating_sub(toast.len()), body: third };
         let Some(open) = &mut self.dialog else {
             return (Vec::new(), None);
         };
@@ -221,14 +224,14 @@ impl Ui {
         if !lines.is_empty() {
             lines.insert(0, Line::default());
         }
-        if self.greeted && lines.len() < left {
+        if self.banner_printed && lines.len() < left {
             lines.push(Line::default());
         }
         let above = lines.len();
         lines.extend(rows);
         lines.extend(toast);
         // Of a dialog that does not fit the choices must be seen.
-        let cut = lines.len().saturating_sub(most);
+        let cut = lines.len().saturating_sub(max_rows);
         lines.drain(..cut);
         (lines, cursor.map(|(row, column)| (above + row - cut.min(above + row), column)))
     }
@@ -240,7 +243,7 @@ impl Ui {
     }
 
     /// The names of the other clients.
-    fn others(&self) -> impl Iterator<Item = &str> {
+    fn other_clients(&self) -> impl Iterator<Item = &str> {
         let me = &self.transcript.viewer.me;
         self.clients
             .iter()
@@ -249,27 +252,27 @@ impl Ui {
     }
 
     /// Whether nothing was said yet.
-    fn is_fresh(&self) -> bool {
+    fn has_no_prompt(&self) -> bool {
         !self.transcript.scene.items.iter().any(|item| matches!(item, Item::Prompt { .. }))
             && self.transcript.scene.turn == 0
     }
 
     /// What goes on, in at most so many rows.
-    fn busy_rows(&self, now: Now, most: usize) -> Vec<Line> {
-        if most == 0 {
+    fn busy_rows(&self, now: Now, max_rows: usize) -> Vec<Line> {
+        if max_rows == 0 {
             return Vec::new();
         }
         if let Some(at) = self.retry_at {
-            let wait = spell(at.saturating_sub(now.mono_ms)).map_or("now".into(), |time| format!("in {time}"));
+            let wait = duration_text(at.saturating_sub(now.mono_ms)).map_or("now".into(), |time| format!("in {time}"));
             let text = format!("Lost {}; trying again {wait} · what you type is kept", self.setup.server);
             return vec![Line::new(Role::Text, &format!("{} ", status::spinner(now.unix_ms))).add(Role::Warn, &text)];
         }
         let mut lines = Vec::new();
-        lines.extend(status::trouble(&self.transcript.scene, self.columns()));
-        lines.truncate(most);
+        lines.extend(status::retry_reason(&self.transcript.scene, self.columns()));
+        lines.truncate(max_rows);
         if self.is_busy() {
-            let room = most.saturating_sub(lines.len());
-            lines.extend(status::busy(&self.transcript, now.unix_ms, self.columns(), room));
+            let room = max_rows.saturating_sub(lines.len());
+            lines.extend(status::activity_rows(&self.transcript, now.unix_ms, self.columns(), room));
         }
         lines
     }
@@ -279,8 +282,8 @@ impl Ui {
         let open = self.dialog.as_ref().filter(|open| !open.focused)?;
         let call = self.transcript.scene.calls.get(open.dialog.call()?)?;
         let subject = crate::ui::output::block::subject(call, &self.transcript.viewer);
-        let since =
-            spell(now.mono_ms.saturating_sub(open.since)).map_or(String::new(), |time| format!(" since {time}"));
+        let since = duration_text(now.mono_ms.saturating_sub(open.since))
+            .map_or(String::new(), |time| format!(" since {time}"));
         let line = Line::new(Role::Accent, "? ").add(Role::Strong, tool_name(call)).text(" ").text(&subject);
         // What is asked about comes first; a narrow terminal shows less of the rest.
         let all = [format!(" · asks{since} · tab answers, typing goes on"), " · tab answers, typing goes on".into()];
@@ -313,7 +316,7 @@ impl Ui {
             mode: self.mode(),
             clients: self.clients.len(),
             questions: if self.dialog.is_some() { scene.asked.len() } else { 0 },
-            first: self.is_fresh(),
+            is_new_session: self.has_no_prompt(),
         };
         footer.line(columns)
     }
@@ -326,7 +329,7 @@ impl Ui {
             return;
         }
         self.notified_at = Some(now.mono_ms);
-        self.signal.push('\x07');
+        self.control_sequences.push('\x07');
         let name =
             self.dialog.as_ref().and_then(|open| self.transcript.scene.calls.get(open.dialog.call()?)).map(tool_name);
         let folder = self.transcript.viewer.workspace.rsplit('/').next().unwrap_or_default();
@@ -342,11 +345,11 @@ impl Ui {
             _ if self.setup.inside_tmux => format!("\x1bPtmux;\x1b\x1b]9;{text}\x07\x1b\\"),
             _ => return,
         };
-        self.signal.push_str(&message);
+        self.control_sequences.push_str(&message);
     }
 
     pub(in crate::ui) fn turn_ended(&mut self, at: u64, now: Now) {
-        if at.saturating_sub(self.transcript.scene.turn_at) >= NOTIFY_TURN_MS && self.behind.is_none() {
+        if at.saturating_sub(self.transcript.scene.turn_at) >= NOTIFY_TURN_MS && self.history_end.is_none() {
             self.notify("is done", now);
         }
     }
@@ -359,11 +362,11 @@ impl Ui {
             let name = if mine { "you" } else { name_of(&info.client, &info.via) };
             let via = if mine { "this terminal".into() } else { info.via.clone() };
             let via = if mine || info.live { via } else { format!("{via}, idle") };
-            let ago = |at: u64| spell(now.unix_ms.saturating_sub(at) / 1_000 * 1_000);
+            let ago = |at: u64| duration_text(now.unix_ms.saturating_sub(at) / 1_000 * 1_000);
             let mut facts = ago(info.since).map_or("now".into(), |time| format!("for {time}"));
             let tally = self.transcript.tally.client(&info.client).cloned().unwrap_or_default();
             if tally.answered > 0 {
-                facts += &format!(" · answered {}", count(tally.answered, "question"));
+                facts += &format!(" · answered {}", plural(tally.answered, "question"));
             }
             if let Some(time) = tally.said_at.and_then(ago) {
                 facts += &format!(" · last said {time} ago");
@@ -373,7 +376,7 @@ impl Ui {
         let rows: Vec<Vec<String>> = self.clients.iter().map(row).collect();
         let title = match self.clients.len() {
             1 => "You are alone in this session".to_owned(),
-            clients => format!("{} share this session", count(clients, "client")),
+            clients => format!("{} share this session", plural(clients, "client")),
         };
         let mut lines = vec![Line::new(Role::Strong, &title)];
         lines.extend(broken_columns(&rows, &[Role::Text, Role::Muted, Role::Muted], self.columns()));

@@ -26,13 +26,13 @@ pub struct Transcript {
     pub thoughts: Thoughts,
     pub print_queue: PrintQueue,
     /// Another task that was shown before this one.
-    before: Option<TaskId>,
+    previous_task: Option<TaskId>,
     /// The task is one command and no session.
     is_command: bool,
     markdown: Markdown,
     /// Of the answer under way: whether it came in pieces, whether some of it was printed, and its sources.
     streamed: bool,
-    begun: bool,
+    has_printed_text: bool,
     cited: Vec<String>,
     todos: Vec<Todo>,
 }
@@ -53,21 +53,21 @@ impl Transcript {
             tally: Tally::default(),
             thoughts,
             print_queue: PrintQueue::default(),
-            before: None,
+            previous_task: None,
             is_command: false,
             markdown: Markdown::default(),
             streamed: false,
-            begun: false,
+            has_printed_text: false,
             cited: Vec::new(),
             todos: Vec::new(),
         }
     }
 
     /// Another transcript of the same terminal, which goes on below this one. The lines of this one that wait are printed first.
-    pub fn follower(&mut self) -> Transcript {
+    pub fn successor(&mut self) -> Transcript {
         Transcript {
             print_queue: std::mem::take(&mut self.print_queue),
-            before: self.scene.task.clone(),
+            previous_task: self.scene.task.clone(),
             ..Transcript::new(self.viewer.clone(), self.thoughts)
         }
     }
@@ -78,23 +78,23 @@ impl Transcript {
     }
 
     /// Folds a record and prints what follows from it.
-    pub fn apply(&mut self, record: &Record, most: usize) {
+    pub fn apply(&mut self, record: &Record, max_width: usize) {
         self.scene.fold(record);
         self.tally.count(record, &self.scene);
         match &record.event {
-            Event::Created(created) => self.print_header(created, most),
-            Event::Thought { subject, description } => self.print_thought(subject, description, most),
-            Event::TurnBegan { turn } | Event::Steered { turn } => self.print_prompt(*turn, most),
-            Event::Dropped { turn, by } => self.print_dropped(*turn, by, most),
-            Event::Text { text } => self.print_piece(text, most),
+            Event::Created(created) => self.print_header(created, max_width),
+            Event::Thought { subject, description } => self.print_thought(subject, description, max_width),
+            Event::TurnBegan { turn } | Event::Steered { turn } => self.print_prompt(*turn, max_width),
+            Event::Dropped { turn, by } => self.print_dropped(*turn, by, max_width),
+            Event::Text { text } => self.print_piece(text, max_width),
             Event::Cited { text } if self.cited.len() < CITED => self.cited.push(text.clone()),
-            Event::Retracted { .. } => self.retract(most),
-            Event::Answered { answer } => self.print_answer(answer, most),
-            calls!() => self.apply_to_call(&record.event, most),
-            Event::Produced { artifact, last: true, .. } => self.print_artifact(artifact, most),
-            Event::TurnEnded { end, by, .. } => self.end_turn(end, by.as_ref(), most),
+            Event::Retracted { .. } => self.retract(max_width),
+            Event::Answered { answer } => self.print_answer(answer, max_width),
+            calls!() => self.apply_to_call(&record.event, max_width),
+            Event::Produced { artifact, last: true, .. } => self.print_artifact(artifact, max_width),
+            Event::TurnEnded { end, by, .. } => self.end_turn(end, by.as_ref(), max_width),
             Event::ResultsSent => self.scene.trim(ITEMS_KEPT),
-            Event::Closed { .. } => self.print_end(most),
+            Event::Closed { .. } => self.print_end(max_width),
             Event::Attached { .. }
             | Event::CommandPrompted { .. }
             | Event::FellBack { .. }
@@ -109,9 +109,9 @@ impl Transcript {
             | Event::Revoked { .. }
             | Event::Restored(_)
             | Event::Interrupted { .. }
-            | Event::Resumed => self.print_note(most),
-            Event::ShellEnded { .. } => self.print_shell(most),
-            Event::HookRan(report) if !report.text.is_empty() => self.print_note(most),
+            | Event::Resumed => self.print_note(max_width),
+            Event::ShellEnded { .. } => self.print_shell(max_width),
+            Event::HookRan(report) if !report.text.is_empty() => self.print_note(max_width),
             Event::HookRan(_)
             | Event::Prompted { .. }
             | Event::Cited { .. }
@@ -137,37 +137,37 @@ impl Transcript {
         }
     }
 
-    fn print_piece(&mut self, text: &str, most: usize) {
+    fn print_piece(&mut self, text: &str, max_width: usize) {
         self.streamed = true;
-        self.stream(text, most);
+        self.stream(text, max_width);
     }
 
     /// The whole answer; most of them have come in pieces before.
-    fn print_answer(&mut self, answer: &Answer, most: usize) {
+    fn print_answer(&mut self, answer: &Answer, max_width: usize) {
         if !self.streamed {
-            self.stream(&answer.text(), most);
+            self.stream(&answer.text(), max_width);
         }
-        self.end_text(most);
+        self.end_text(max_width);
     }
 
-    fn print_end(&mut self, most: usize) {
-        self.end_text(most);
+    fn print_end(&mut self, max_width: usize) {
+        self.end_text(max_width);
         if !self.is_command {
-            self.print_note(most);
+            self.print_note(max_width);
         }
     }
 
     /// Of the steps of a call, only the last one and a changed file are printed.
-    fn apply_to_call(&mut self, event: &Event, most: usize) {
+    fn apply_to_call(&mut self, event: &Event, max_width: usize) {
         match event {
             Event::CallEnded { call, .. } => {
                 if let Some(call) = self.scene.calls.get(call).cloned() {
-                    self.end_call(&call, most);
+                    self.end_call(&call, max_width);
                 }
             }
             Event::CallStale { call } => {
                 let file = self.scene.calls.get(call).map(|call| block::subject(call, &self.viewer));
-                let lines = block::note(NoteWord::CallStale, &file.unwrap_or_default(), "", most);
+                let lines = block::note(NoteWord::CallStale, &file.unwrap_or_default(), "", max_width);
                 self.print(BlockKind::Other, lines.unwrap_or_default());
             }
             _ => {}
@@ -175,44 +175,44 @@ impl Transcript {
     }
 
     /// The first line of another session, so that what follows is not taken for the one before.
-    fn print_header(&mut self, created: &Created, most: usize) {
+    fn print_header(&mut self, created: &Created, max_width: usize) {
         self.is_command = created.command.is_some();
-        if self.before.take().is_some_and(|before| before != created.task) && !self.is_command {
+        if self.previous_task.take().is_some_and(|previous_task| previous_task != created.task) && !self.is_command {
             let place = self.viewer.directory(&created.workspace);
-            let text = format!("Session {} · {place} · {}", block::short(&created.task), created.model);
-            self.print(BlockKind::Other, block::notice(Role::Muted, "·", &text, most));
+            let text = format!("Session {} · {place} · {}", block::short_id(&created.task), created.model);
+            self.print(BlockKind::Other, block::notice(Role::Muted, "·", &text, max_width));
         }
     }
 
-    fn print_thought(&mut self, subject: &str, description: &str, most: usize) {
+    fn print_thought(&mut self, subject: &str, description: &str, max_width: usize) {
         if self.thoughts == Thoughts::Full {
             let text = format!("{subject}\n{description}");
             let none = Span::new(Role::Muted, "");
             let rows = text.lines().map(str::trim).filter(|line| !line.is_empty());
-            let rows = rows.flat_map(|line| paragraph(&none, &none, &[Span::prose(Role::Muted, line)], most));
+            let rows = rows.flat_map(|line| paragraph(&none, &none, &[Span::prose(Role::Muted, line)], max_width));
             self.print(BlockKind::Other, rows.collect());
         }
     }
 
-    fn stream(&mut self, text: &str, most: usize) {
-        let rows = self.markdown.push(text, most);
+    fn stream(&mut self, text: &str, max_width: usize) {
+        let rows = self.markdown.push(text, max_width);
         self.print_text(rows);
     }
 
-    fn print_dropped(&mut self, turn: u32, by: &Source, most: usize) {
+    fn print_dropped(&mut self, turn: u32, by: &Source, max_width: usize) {
         let text = format!("{} took back: {}", self.viewer.who(by), self.prompt_of(turn).unwrap_or_default());
-        self.print(BlockKind::Other, block::notice(Role::Muted, "·", &text, most));
+        self.print(BlockKind::Other, block::notice(Role::Muted, "·", &text, max_width));
     }
 
-    fn print_artifact(&mut self, artifact: &Artifact, most: usize) {
+    fn print_artifact(&mut self, artifact: &Artifact, max_width: usize) {
         let name = artifact.name.as_deref().unwrap_or(&artifact.id);
-        self.print(BlockKind::Tool, block::notice(Role::Ok, "✓", &format!("Artifact {name}"), most));
+        self.print(BlockKind::Tool, block::notice(Role::Ok, "✓", &format!("Artifact {name}"), max_width));
     }
 
-    fn end_turn(&mut self, end: &End, by: Option<&Source>, most: usize) {
-        self.end_text(most);
-        self.print_unfinished(most);
-        let lines = block::end(end, by, &self.viewer, most);
+    fn end_turn(&mut self, end: &End, by: Option<&Source>, max_width: usize) {
+        self.end_text(max_width);
+        self.print_unfinished(max_width);
+        let lines = block::turn_end(end, by, &self.viewer, max_width);
         self.print(BlockKind::Other, lines);
         self.scene.trim(ITEMS_KEPT);
     }
@@ -224,24 +224,25 @@ impl Transcript {
         })
     }
 
-    fn print_prompt(&mut self, turn: u32, most: usize) {
+    fn print_prompt(&mut self, turn: u32, max_width: usize) {
         if let Some(Item::Prompt { prompt, .. }) = self.scene.items.last()
             && prompt.turn == turn
         {
-            let lines = block::prompt(prompt, &self.viewer, most);
+            let lines = block::prompt(prompt, &self.viewer, max_width);
             self.print(BlockKind::Other, lines);
         }
     }
 
     fn print_text(&mut self, rows: Vec<Line>) {
         if !rows.is_empty() {
-            let kind = if std::mem::replace(&mut self.begun, true) { BlockKind::MoreText } else { BlockKind::Text };
+            let kind =
+                if std::mem::replace(&mut self.has_printed_text, true) { BlockKind::MoreText } else { BlockKind::Text };
             self.print(kind, rows);
         }
     }
 
-    fn end_text(&mut self, most: usize) {
-        let rows = self.markdown.finish(most);
+    fn end_text(&mut self, max_width: usize) {
+        let rows = self.markdown.finish(max_width);
         self.print_text(rows);
         if !self.cited.is_empty() {
             let mut lines = vec![Line::new(Role::Muted, "Sources:")];
@@ -254,22 +255,22 @@ impl Transcript {
 
     fn forget_answer(&mut self) {
         self.markdown = Markdown::default();
-        (self.streamed, self.begun) = (false, false);
+        (self.streamed, self.has_printed_text) = (false, false);
         self.cited.clear();
     }
 
-    fn retract(&mut self, most: usize) {
-        let begun = self.begun;
+    fn retract(&mut self, max_width: usize) {
+        let has_printed_text = self.has_printed_text;
         self.forget_answer();
-        if begun {
+        if has_printed_text {
             let text = "The answer above broke off; it is asked again and begins anew";
-            self.print(BlockKind::Other, block::notice(Role::Warn, "↺", text, most));
+            self.print(BlockKind::Other, block::notice(Role::Warn, "↺", text, max_width));
         }
     }
 
-    fn print_shell(&mut self, most: usize) {
+    fn print_shell(&mut self, max_width: usize) {
         let lines = match (&self.scene.shell, self.scene.items.last()) {
-            (Some(shell), _) => block::shell_ended(shell, &self.viewer, most),
+            (Some(shell), _) => block::shell_ended(shell, &self.viewer, max_width),
             // It began before what is known of the log.
             (None, Some(Item::Note { text, .. })) => text.lines().map(block::indented).collect(),
             (None, _) => Vec::new(),
@@ -278,7 +279,7 @@ impl Transcript {
     }
 
     /// The note that the last record made.
-    fn print_note(&mut self, most: usize) {
+    fn print_note(&mut self, max_width: usize) {
         if let Some(Item::Note { seq, word, text }) = self.scene.items.last()
             && *seq == self.scene.seq
         {
@@ -287,29 +288,29 @@ impl Transcript {
             } else {
                 BlockKind::Other
             };
-            let lines = block::note(*word, text, &self.scene.model, most);
+            let lines = block::note(*word, text, &self.scene.model, max_width);
             self.print(kind, lines.unwrap_or_default());
         }
     }
 
-    fn end_call(&mut self, call: &Call, most: usize) {
+    fn end_call(&mut self, call: &Call, max_width: usize) {
         if let Some(Ending::Success { display: Display::Todos { todos }, .. }) = call.ending.as_deref() {
             // A plan is shown when it changes, without the call.
             if std::mem::replace(&mut self.todos, todos.clone()) != *todos {
-                self.print(BlockKind::Other, block::plan(todos, most));
+                self.print(BlockKind::Other, block::plan(todos, max_width));
             }
             return;
         }
-        let lines = block::ended(call, &self.viewer, most);
+        let lines = block::ended_call(call, &self.viewer, max_width);
         self.print(BlockKind::Tool, lines);
     }
 
     /// Calls that the end of the turn interrupted.
-    fn print_unfinished(&mut self, most: usize) {
+    fn print_unfinished(&mut self, max_width: usize) {
         let calls: Vec<Call> =
             self.scene.calls.values().filter(|call| call.stage == Stage::Interrupted).cloned().collect();
         for call in calls.iter().filter(|call| call.ended_at == 0 && call.planned.is_some()) {
-            let lines = block::ended(call, &self.viewer, most);
+            let lines = block::ended_call(call, &self.viewer, max_width);
             self.print(BlockKind::Tool, lines);
         }
         // They are mentioned once.
@@ -317,17 +318,17 @@ impl Transcript {
     }
 
     /// The newest words of the answer that are not printed yet.
-    pub fn newest(&self, most: usize) -> String {
-        self.markdown.newest(most)
+    pub fn newest_words(&self, max_width: usize) -> String {
+        self.markdown.newest_words(max_width)
     }
 
     /// A table that is not printed yet.
-    pub fn held(&self, most: usize) -> Vec<Line> {
-        self.markdown.held(most)
+    pub fn unfinished_table(&self, max_width: usize) -> Vec<Line> {
+        self.markdown.unfinished_table(max_width)
     }
 
-    pub fn plan(&self, most: usize) -> Vec<Line> {
-        if self.todos.is_empty() { Vec::new() } else { block::plan(&self.todos, most) }
+    pub fn plan(&self, max_width: usize) -> Vec<Line> {
+        if self.todos.is_empty() { Vec::new() } else { block::plan(&self.todos, max_width) }
     }
 
     /// The text of the last answer.
@@ -346,7 +347,7 @@ impl Transcript {
                 Item::Call { id } => self.scene.calls.get(id),
                 Item::Note { word: NoteWord::ShellBegan, text, .. } => {
                     match shell.filter(|shell| shell.command == *text) {
-                        Some(shell) => return FullOutput::Lines(block::shell_whole(shell, &self.viewer)),
+                        Some(shell) => return FullOutput::Lines(block::shell_full_output(shell, &self.viewer)),
                         None => None,
                     }
                 }
@@ -359,14 +360,14 @@ impl Transcript {
                 }) => text,
                 Some(Ending::Cancelled { output, .. }) if !output.is_empty() => output,
                 _ if !call.output.is_empty() => {
-                    return FullOutput::Lines(block::whole(call, &self.viewer, &call.output));
+                    return FullOutput::Lines(block::full_output(call, &self.viewer, &call.output));
                 }
                 _ => continue,
             };
             match text.missing() {
                 Some(blob) => return FullOutput::Stored(call.request.call.clone(), blob.clone()),
                 None if text.as_str().lines().count() > 1 => {
-                    return FullOutput::Lines(block::whole(call, &self.viewer, text.as_str()));
+                    return FullOutput::Lines(block::full_output(call, &self.viewer, text.as_str()));
                 }
                 None => {}
             }

@@ -60,7 +60,7 @@ pub enum Stage {
 }
 
 impl Call {
-    pub(super) fn named(request: Request) -> Call {
+    pub(super) fn new(request: Request) -> Call {
         Call {
             request,
             stage: Stage::Named,

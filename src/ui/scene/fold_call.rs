@@ -16,22 +16,22 @@ impl Scene {
             Event::CallPlanned { call, plan } => self.plan_call(call, plan, seq),
             Event::CallAsked { call, keeping } => self.ask_about(call, *keeping, record.at),
             Event::CallAnswered { call, choice, by, edited, answers, .. } => {
-                self.change(call, |call| call.answer(*choice, by, edited, answers));
-                self.leave_question(call);
+                self.change_call(call, |call| call.answer(*choice, by, edited, answers));
+                self.close_question(call);
             }
-            Event::CallReady { call, .. } => self.change(call, |call| call.stage = Stage::Ready),
-            Event::CallStarted { call } => self.change(call, |call| call.start(record.at)),
-            Event::CallOutput { call, text } => self.change(call, |call| call.print(text)),
+            Event::CallReady { call, .. } => self.change_call(call, |call| call.stage = Stage::Ready),
+            Event::CallStarted { call } => self.change_call(call, |call| call.start(record.at)),
+            Event::CallOutput { call, text } => self.change_call(call, |call| call.print(text)),
             Event::CallInquired { call, inquired } => {
                 self.asked.push(call.clone());
-                self.change(call, |call| {
+                self.change_call(call, |call| {
                     (call.stage, call.inquiry) = (Stage::Asked, Some(inquired.clone()));
                     (call.planned, call.asked_at) = (Some(seq), record.at);
                 });
             }
             Event::CallReplied { call, .. } => {
-                self.change(call, |call| (call.stage, call.inquiry) = (Stage::Running, None));
-                self.leave_question(call);
+                self.change_call(call, |call| (call.stage, call.inquiry) = (Stage::Running, None));
+                self.close_question(call);
             }
             Event::CallEnded { call, ending } => self.end_call(call, ending, record.at),
             Event::CallStale { call } => self.plan_again(call, seq),
@@ -40,7 +40,7 @@ impl Scene {
         }
     }
 
-    pub(super) fn change(&mut self, id: &CallId, change: impl FnOnce(&mut Call)) {
+    pub(super) fn change_call(&mut self, id: &CallId, change: impl FnOnce(&mut Call)) {
         if let Some(call) = self.calls.get_mut(id) {
             change(call);
         }
@@ -48,7 +48,7 @@ impl Scene {
 
     fn plan_call(&mut self, id: &CallId, plan: &Arc<Plan>, seq: Seq) {
         self.phase = Phase::Tools;
-        self.change(id, |call| {
+        self.change_call(id, |call| {
             (call.plan, call.planned) = (Some(plan.clone()), Some(seq));
             call.stage = Stage::Planned;
         });
@@ -56,10 +56,10 @@ impl Scene {
 
     fn ask_about(&mut self, id: &CallId, keeping: ApprovalScope, at: u64) {
         self.asked.push(id.clone());
-        self.change(id, |call| (call.stage, call.keeping, call.asked_at) = (Stage::Asked, keeping, at));
+        self.change_call(id, |call| (call.stage, call.keeping, call.asked_at) = (Stage::Asked, keeping, at));
     }
 
-    fn leave_question(&mut self, id: &CallId) {
+    fn close_question(&mut self, id: &CallId) {
         self.asked.retain(|asked| asked != id);
         self.state = Some(TaskState::Working);
     }
@@ -67,12 +67,12 @@ impl Scene {
     fn end_call(&mut self, id: &CallId, ending: &Arc<Ending>, at: u64) {
         self.phase = Phase::Tools;
         self.asked.retain(|asked| asked != id);
-        self.change(id, |call| call.end(ending, at));
+        self.change_call(id, |call| call.end(ending, at));
     }
 
     fn plan_again(&mut self, id: &CallId, seq: Seq) {
         self.asked.retain(|asked| asked != id);
-        self.change(id, |call| {
+        self.change_call(id, |call| {
             call.stage = Stage::Replanning;
             (call.choice, call.by, call.edited, call.answers) = (None, None, None, None);
         });

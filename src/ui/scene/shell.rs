@@ -28,7 +28,7 @@ impl ShellRun {
     }
 
     /// Whether it ended as commands do that do what they should.
-    pub fn is_well(&self) -> bool {
+    pub fn has_succeeded(&self) -> bool {
         self.end == "exit 0"
     }
 }
@@ -52,7 +52,7 @@ impl Scene {
         });
     }
 
-    pub(super) fn hear_shell(&mut self, text: &str) {
+    pub(super) fn append_shell_output(&mut self, text: &str) {
         if let Some(shell) = self.shell.as_mut().filter(|shell| shell.runs()) {
             shell.output_lines += text.matches('\n').count() as u64;
             shell.output.push_str(text);

@@ -37,10 +37,10 @@ pub struct ServerAddress {
 }
 
 /// The server that was started last, if one runs.
-pub fn newest(instances: &Path, token: Option<Secret>) -> Option<ServerAddress> {
-    let newest = instances::living(instances).into_iter().max_by(|a, b| a.started.cmp(&b.started))?;
-    let by_url = remote::parse(&newest.url).ok();
-    let socket = unix_socket(&newest).map(Remote::Unix);
+pub fn newest_server(instances: &Path, token: Option<Secret>) -> Option<ServerAddress> {
+    let newest_server = instances::living(instances).into_iter().max_by(|a, b| a.started.cmp(&b.started))?;
+    let by_url = remote::parse(&newest_server.url).ok();
+    let socket = unix_socket(&newest_server).map(Remote::Unix);
     let name = by_url.as_ref().or(socket.as_ref())?.to_string();
     let remote = if token.is_some() { by_url.or(socket) } else { socket.or(by_url) }?;
     Some(ServerAddress { name, remote, instances: instances.to_owned(), token, tls: None })
@@ -59,12 +59,12 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    pub fn begin(place: ServerAddress) -> io::Result<Attempt> {
+    pub fn begin(address: ServerAddress) -> io::Result<Attempt> {
         let (ended, running) = UnixStream::pair()?;
         let (sender, result) = sync_channel(1);
         thread::Builder::new().name("connect".into()).spawn(move || {
             // Nobody receives it if the terminal has ended.
-            let _ = sender.send(place.connect());
+            let _ = sender.send(address.connect());
             drop(running);
         })?;
         Ok(Attempt { result, ended })

@@ -29,7 +29,7 @@ const PROTOCOL: &str = "gemini-a2a.v1";
 const LATER: &str = "next";
 
 pub struct WebSocketLink {
-    place: ServerAddress,
+    address: ServerAddress,
     client: String,
     target: String,
     entropy: Entropy,
@@ -59,10 +59,10 @@ struct Handshake {
 struct OpenSocket {
     socket: WebSocket<QueuedStream>,
     /// When the server last sent anything, and when it was last asked for a sign of life; None before the first turn.
-    heard: Option<u64>,
-    pinged: u64,
+    last_heard: Option<u64>,
+    last_ping: u64,
     /// Messages may be left, whether or not more bytes come.
-    again: bool,
+    may_have_more: bool,
 }
 
 /// Why there is no connection.
@@ -129,10 +129,10 @@ impl From<Error> for Failure {
 impl WebSocketLink {
     /// A connection for a client of this name. If it is for a task, there must be that task at first; no other records come before a
     /// `watch`.
-    pub fn new(place: ServerAddress, client: &str, task: Option<&str>, entropy: Entropy) -> WebSocketLink {
+    pub fn new(address: ServerAddress, client: &str, task: Option<&str>, entropy: Entropy) -> WebSocketLink {
         let client = percent::encoded(client);
         let target = format!("/ws?client={client}&taskId={}", percent::encoded(task.unwrap_or(LATER)));
-        WebSocketLink { place, client, target, entropy, phase: LinkState::Waiting { until: 0 }, failures: 0 }
+        WebSocketLink { address, client, target, entropy, phase: LinkState::Waiting { until: 0 }, failures: 0 }
     }
 
     /// Waits for the first connection. `advance` reports it.
@@ -165,7 +165,7 @@ impl WebSocketLink {
     fn step(&mut self, now: u64, arrivals: &mut Vec<LinkEvent>) -> Result<Option<LinkState>, Failure> {
         match &mut self.phase {
             LinkState::Waiting { until } if now < *until => Ok(None),
-            LinkState::Waiting { .. } => Ok(Some(LinkState::Connecting(Attempt::begin(self.place.clone())?))),
+            LinkState::Waiting { .. } => Ok(Some(LinkState::Connecting(Attempt::begin(self.address.clone())?))),
             LinkState::Connecting(attempt) => match attempt.result() {
                 Some(stream) => Ok(Some(LinkState::Handshaking(Box::new(self.ask(stream?))))),
                 None => Ok(None),
@@ -174,7 +174,7 @@ impl WebSocketLink {
                 asking.advance(now)?;
                 match asking.ask.response(&asking.answer).map_err(Failure::Denied)? {
                     Some(head) => match std::mem::replace(&mut self.phase, LinkState::Waiting { until: now }) {
-                        LinkState::Handshaking(asking) => Ok(Some(LinkState::Open(Box::new(asking.agreed(head))))),
+                        LinkState::Handshaking(asking) => Ok(Some(LinkState::Open(Box::new(asking.upgraded(head))))),
                         phase => Ok(Some(phase)),
                     },
                     None => Ok(None),
@@ -190,9 +190,9 @@ impl WebSocketLink {
     }
 
     fn ask(&mut self, stream: Stream) -> Handshake {
-        let host = self.place.remote.host_field();
+        let host = self.address.remote.host_field();
         let key = STANDARD.encode(self.entropy.bytes());
-        let token = self.place.token.clone();
+        let token = self.address.token.clone();
         let ask = HandshakeRequest { host, target: self.target.clone(), key, protocol: PROTOCOL, token };
         let mut queue = QueuedStream { stream, out: Buf::default() };
         queue.out.push(ask.request().as_bytes());
@@ -231,8 +231,10 @@ impl Link for WebSocketLink {
             LinkState::Waiting { until } => Some(*until),
             LinkState::Connecting(_) => None,
             LinkState::Handshaking(asking) => Some(asking.until.unwrap_or(0)),
-            LinkState::Open(open) => Some(match open.heard {
-                Some(heard) if !open.again => (heard.max(open.pinged) + LINK_PING_MS).min(heard + LINK_LOST_MS),
+            LinkState::Open(open) => Some(match open.last_heard {
+                Some(last_heard) if !open.may_have_more => {
+                    (last_heard.max(open.last_ping) + LINK_PING_MS).min(last_heard + LINK_LOST_MS)
+                }
                 _ => 0,
             }),
         }
@@ -257,14 +259,14 @@ impl Link for WebSocketLink {
                 // Without another credential the server would only refuse again.
                 Err(failure @ (Failure::Revoked(_) | Failure::Denied(Denied::Status(401, _)))) => {
                     self.phase = LinkState::Waiting { until: u64::MAX };
-                    arrivals.push(LinkEvent::Closed(failure.sentence(&self.place.name)));
+                    arrivals.push(LinkEvent::Closed(failure.sentence(&self.address.name)));
                     return arrivals;
                 }
                 Err(failure) => {
                     let retry_at = now_ms + self.pause();
                     self.phase = LinkState::Waiting { until: retry_at };
                     if let Failure::Denied(_) = failure {
-                        let message = failure.sentence(&self.place.name);
+                        let message = failure.sentence(&self.address.name);
                         let problem = serde_json::json!({"problem": {"reason": "REFUSED", "message": message}});
                         arrivals.push(LinkEvent::Frame(problem.to_string()));
                     }
@@ -298,7 +300,7 @@ impl Handshake {
         }
     }
 
-    fn agreed(self, head: usize) -> OpenSocket {
+    fn upgraded(self, head: usize) -> OpenSocket {
         let config = WebSocketConfig::default()
             .read_buffer_size(ANSWER_BYTES)
             .write_buffer_size(0)
@@ -306,14 +308,14 @@ impl Handshake {
             .max_frame_size(Some(LINK_MESSAGE_BYTES));
         let rest = self.answer[head..].to_vec();
         let socket = WebSocket::from_partially_read(self.queue, rest, Role::Client, Some(config));
-        OpenSocket { socket, heard: None, pinged: 0, again: false }
+        OpenSocket { socket, last_heard: None, last_ping: 0, may_have_more: false }
     }
 }
 
 impl OpenSocket {
     /// Returns whether a message came.
     fn advance(&mut self, now: u64, arrivals: &mut Vec<LinkEvent>) -> Result<bool, Failure> {
-        let mut heard = *self.heard.get_or_insert_with(|| {
+        let mut last_heard = *self.last_heard.get_or_insert_with(|| {
             arrivals.push(LinkEvent::Connected);
             now
         });
@@ -335,16 +337,16 @@ impl OpenSocket {
                 Err(Error::Io(error)) if error.kind() == ErrorKind::WouldBlock => break true,
                 Err(error) => return Err(error.into()),
             }
-            heard = now;
+            last_heard = now;
         };
-        self.again = !quiet;
-        self.heard = Some(heard);
-        if now >= heard + LINK_LOST_MS {
+        self.may_have_more = !quiet;
+        self.last_heard = Some(last_heard);
+        if now >= last_heard + LINK_LOST_MS {
             return Err(Failure::Unreachable("the server is silent".into()));
         }
-        if now >= heard.max(self.pinged) + LINK_PING_MS {
+        if now >= last_heard.max(self.last_ping) + LINK_PING_MS {
             self.socket.write(Message::Ping(Bytes::new()))?;
-            self.pinged = now;
+            self.last_ping = now;
         }
         // The answers to pings.
         self.socket.flush()?;

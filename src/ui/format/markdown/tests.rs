@@ -12,15 +12,15 @@ fn shown(line: &Line) -> String {
     line.spans.iter().map(span).collect()
 }
 
-fn whole(text: &str, most: usize) -> Vec<Line> {
+fn whole(text: &str, max_width: usize) -> Vec<Line> {
     let mut markdown = Markdown::default();
-    let mut lines = markdown.push(text, most);
-    lines.extend(markdown.finish(most));
+    let mut lines = markdown.push(text, max_width);
+    lines.extend(markdown.finish(max_width));
     lines
 }
 
-fn rows(text: &str, most: usize) -> Vec<String> {
-    whole(text, most).iter().map(shown).collect()
+fn rows(text: &str, max_width: usize) -> Vec<String> {
+    whole(text, max_width).iter().map(shown).collect()
 }
 
 #[test]
@@ -141,12 +141,12 @@ fn a_long_table_fixes_its_columns_by_what_is_known() {
         lines.extend(markdown.push(&format!("|{n}|x|\n"), 40));
     }
     assert_eq!(lines, []);
-    assert_eq!(markdown.held(40).len(), TABLE_ROWS + 1);
+    assert_eq!(markdown.unfinished_table(40).len(), TABLE_ROWS + 1);
     lines.extend(markdown.push("|11|x|\n", 40));
     assert_eq!(lines.len(), TABLE_ROWS + 2);
     let more = markdown.push("|a longer cell|x|\n", 40);
     assert_eq!(more.iter().map(shown).collect::<Vec<_>>(), ["a   x", "lo", "ng", "er", "ce", "ll"]);
-    assert!(markdown.held(40).is_empty());
+    assert!(markdown.unfinished_table(40).is_empty());
 }
 
 #[test]
@@ -162,9 +162,9 @@ fn rows_come_as_soon_as_they_are_final() {
     assert_eq!(push("\n\n"), ["[Strong:eight] nine", "ten"]);
     assert_eq!(push("```rust\nlet"), ["", "[Muted:rust]"]);
     assert_eq!(push(" x;\n"), ["[Accent:let] x;"]);
-    assert_eq!(markdown.newest(10), "");
+    assert_eq!(markdown.newest_words(10), "");
     markdown.push("```\nand so it goes", 88);
-    assert_eq!(markdown.newest(10), "…it goes");
+    assert_eq!(markdown.newest_words(10), "…it goes");
 }
 
 #[test]
@@ -245,22 +245,22 @@ fn a_text_gives_the_same_rows_however_it_is_cut() {
     for number in 0..250 {
         let count = 3 + random.below(14);
         let text: String = (0..count).map(|_| PIECES[random.below(PIECES.len())]).collect();
-        for most in [1, 7, 20, 40] {
-            let expected = whole(&text, most);
+        for max_width in [1, 7, 20, 40] {
+            let expected = whole(&text, max_width);
             let mut by_character = Markdown::default();
             let mut lines = Vec::new();
             for c in text.chars() {
-                lines.extend(by_character.push(c.encode_utf8(&mut [0; 4]), most));
-                by_character.held(most);
-                by_character.newest(most);
+                lines.extend(by_character.push(c.encode_utf8(&mut [0; 4]), max_width));
+                by_character.unfinished_table(max_width);
+                by_character.newest_words(max_width);
             }
-            lines.extend(by_character.finish(most));
+            lines.extend(by_character.finish(max_width));
             let differs =
                 lines.iter().zip(&expected).position(|(a, b)| a != b).unwrap_or(lines.len().min(expected.len()));
             let tail = |lines: &[Line]| lines[differs..].iter().map(shown).collect::<Vec<_>>();
             assert!(
                 lines == expected,
-                "document {number} at {most}: {text:?}\n{:?}\n{:?}",
+                "document {number} at {max_width}: {text:?}\n{:?}\n{:?}",
                 tail(&lines),
                 tail(&expected)
             );

@@ -161,8 +161,8 @@ fn nobody_can_type_or_paste_a_mark() {
 
 #[test]
 fn rows_and_the_place_of_the_cursor() {
-    let look = |draft: &Draft, most: usize| {
-        let Rows { rows, row, column } = draft.rows(most);
+    let look = |draft: &Draft, max_width: usize| {
+        let Rows { rows, row, column } = draft.rows(max_width);
         (rows.into_iter().map(|row| row.text).collect::<Vec<_>>(), row, column)
     };
     let all = |rows: &[&str]| rows.iter().map(|row| (*row).to_owned()).collect::<Vec<_>>();

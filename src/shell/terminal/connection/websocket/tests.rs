@@ -17,14 +17,14 @@ impl Fixture {
         let scratch = Scratch::new();
         let path = scratch.path().join("server.sock");
         let listener = UnixListener::bind(&path).expect("a socket");
-        let place = ServerAddress {
+        let address = ServerAddress {
             name: "here".into(),
             remote: Remote::Unix(path),
             instances: scratch.path().join("instances"),
             token: None,
             tls: None,
         };
-        let link = WebSocketLink::new(place, "ann", None, Entropy::counting_after(0));
+        let link = WebSocketLink::new(address, "ann", None, Entropy::counting_after(0));
         Fixture { link, listener, now: 0, _scratch: scratch }
     }
 
@@ -157,15 +157,16 @@ fn a_silent_server_is_asked_for_a_sign_of_life_and_given_up() {
         stream.read_exact(&mut ping).expect("a ping");
         assert_eq!(ping[..2], [0x89, 0x80]);
         stream.write_all(&PONG).expect("it listens");
-        let heard = |link: &WebSocketLink| matches!(&link.phase, LinkState::Open(open) if open.heard > Some(begin));
-        while !heard(&fixture.link) {
+        let last_heard =
+            |link: &WebSocketLink| matches!(&link.phase, LinkState::Open(open) if open.last_heard > Some(begin));
+        while !last_heard(&fixture.link) {
             assert_eq!(fixture.turn(), []);
         }
     }
-    let heard = fixture.now;
-    fixture.now = heard + LINK_LOST_MS - 1;
+    let last_heard = fixture.now;
+    fixture.now = last_heard + LINK_LOST_MS - 1;
     assert_eq!(fixture.link.advance(fixture.now), []);
-    assert_eq!(fixture.link.due(), Some(heard + LINK_LOST_MS));
+    assert_eq!(fixture.link.due(), Some(last_heard + LINK_LOST_MS));
     fixture.now += 1;
     assert!(matches!(fixture.link.advance(fixture.now)[..], [LinkEvent::Lost { .. }]));
     assert!(fixture.link.fd().is_none());
@@ -268,8 +269,8 @@ fn a_refusal_ends_the_first_attempt_and_is_shown_at_later_ones() {
         assert!(stream.read(&mut bytes).expect("a request") > 0);
         stream.write_all(answer.as_bytes()).expect("it listens");
     });
-    let place = fixture.link.place.clone();
-    let first = WebSocketLink::new(place, "ann", None, Entropy::counting_after(0)).open();
+    let address = fixture.link.address.clone();
+    let first = WebSocketLink::new(address, "ann", None, Entropy::counting_after(0)).open();
     refusing.join().expect("no panic");
     let failure = first.err().expect("a refusal");
     assert_eq!(failure, Failure::Denied(Denied::Status(403, Some("No tools.".into()))));
@@ -304,7 +305,7 @@ fn nobody_listens() {
 fn a_revoked_credential_ends_the_attempts_to_connect() {
     for (code, reason) in [(4401_u16, "credential revoked"), (4403, "rights changed")] {
         let mut fixture = Fixture::new();
-        fixture.link.place.token = Some(Secret::new("planted"));
+        fixture.link.address.token = Some(Secret::new("planted"));
         let (mut stream, request) = fixture.accept();
         assert!(request.contains("\r\nAuthorization: Bearer planted\r\n"), "{request}");
         stream.write_all(&Fixture::agreement(&request)).expect("it listens");
