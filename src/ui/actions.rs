@@ -1,4 +1,4 @@
-//! What keys do outside of dialogs: writing, sending, stopping, quitting, and printing what was asked for.
+//! What keys do outside of dialogs: write, send, stop, quit, and print outputs, plans and answers.
 
 use crate::base::clock::Now;
 use crate::limits::ui::{ESCAPE_TWICE_MS, PROMPT_BYTES, QUIT_TWICE_MS};
@@ -27,12 +27,12 @@ pub enum SendMode {
 }
 
 impl Ui {
-    /// How Enter sends a prompt.
+    /// How Enter sends a prompt: it steers a turn that is under way.
     pub(super) fn enter_mode(&self) -> SendMode {
         if self.has_turn() { SendMode::Steer } else { SendMode::Queue }
     }
 
-    /// A key outside of dialogs.
+    /// Performs the action of a key that does not go to a dialog.
     pub(super) fn act(&mut self, action: Action, now: Now) {
         let prefixed = std::mem::take(&mut self.typing.prefix);
         let has_question = self.dialog.is_some();
@@ -118,7 +118,7 @@ impl Ui {
         self.about.mode.filter(|_| scene.task.is_none()).unwrap_or(scene.mode)
     }
 
-    /// Takes the newest own prompt back that waits for its turn. Whether there is one.
+    /// Moves the user's newest queued prompt back into the draft. Returns whether there was one.
     fn recall_queued_prompt(&mut self) -> bool {
         let queue = &self.transcript.scene.queue;
         let own = queue.iter().rev().find(|prompt| self.transcript.viewer.is_me(&prompt.by));
@@ -158,13 +158,13 @@ impl Ui {
         }
     }
 
-    /// Stops the turn. A prompt that nothing came of yet is written again.
+    /// Stops the turn. If the model has not answered yet, its prompt becomes the draft again.
     fn stop(&mut self) {
         let Some(task) = self.task.clone() else {
             return;
         };
         self.call(ServerCall::Abort { task });
-        // Thoughts are nothing that came of it.
+        // Thoughts are not part of an answer.
         let mut items = self.transcript.scene.items.iter().rev();
         if let Some(Item::Prompt { prompt, .. }) = items.find(|item| !matches!(item, Item::Thought { .. }))
             && self.transcript.viewer.is_me(&prompt.by)
@@ -196,7 +196,7 @@ impl Ui {
         }
     }
 
-    /// Whether it quits.
+    /// Quits on the second of two keys; the first one only shows a hint. Returns whether it quits.
     fn arm_quit(&mut self, key: &str, now: Now) -> bool {
         let twice = self.typing.quit_at.is_some_and(|at| now.mono_ms.saturating_sub(at) <= QUIT_TWICE_MS);
         self.typing.quit_at = Some(now.mono_ms);
@@ -210,7 +210,7 @@ impl Ui {
     pub(super) fn suspend(&mut self, now: Now) {
         match &self.setup.url {
             Some(url) => {
-                // This one is among them, also before the server has said who they are.
+                // This terminal is a client, too, even before the server has listed its clients.
                 let text = format!("Not suspended: {} over {url}", sharing(self.clients.len().max(1)));
                 self.toast(text, now);
             }
@@ -218,7 +218,7 @@ impl Ui {
         }
     }
 
-    /// What the composer hands over.
+    /// Performs what the composer returned for a key.
     pub(super) fn apply_outcome(&mut self, outcome: ComposerOutcome, mode: SendMode, now: Now) {
         match outcome {
             ComposerOutcome::Done | ComposerOutcome::Ignored => {}
@@ -260,7 +260,7 @@ impl Ui {
                 self.call(ServerCall::Say { task: Some(task), text, key, steer: mode == SendMode::Steer })
             }
             _ => {
-                // It is said to the session that comes.
+                // The prompt is sent as soon as the server has named the session.
                 self.setup.prompt = Some(text);
                 self.call(ServerCall::Session(SessionChoice::Current));
             }

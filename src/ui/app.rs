@@ -1,5 +1,5 @@
-//! The terminal's state machine: keys, frames of the server and time in; calls, acts and frames to paint out. It has no clock and does no
-//! I/O; the shell gives it what happened and performs what it returns.
+//! The terminal's state machine. Its inputs are keys, frames of the server and times; its outputs are [`UiEffect`]s and painted frames. It
+//! has no clock and does no I/O: the shell passes it every [`Input`] and performs the effects that it returns.
 
 use crate::base::clock::Now;
 use crate::base::id::{CallId, Seq, TaskId};
@@ -35,13 +35,13 @@ pub struct Ui {
     pub(super) size: Size,
     pub(super) toast: Option<(String, u64)>,
     pub(super) task: Option<TaskId>,
-    /// The session, while the task of a command is shown in its place.
+    /// The session that the task on the screen belongs to, while that task is a slash command's.
     pub(super) parent_session: Option<(TaskId, Transcript)>,
-    /// The last record of a log that was there before; what it prints is held until then.
+    /// The last record that the task had when it was first watched. What earlier records print is held back until this record has come.
     pub(super) history_end: Option<Seq>,
-    /// When the connection is tried again, after it was lost.
+    /// When the next attempt to connect is made, while there is no connection.
     pub(super) retry_at: Option<u64>,
-    /// Sequences for the terminal that show nothing.
+    /// Sequences that show nothing and are sent with the next frame: a bell, a notification, text for the clipboard.
     pub(super) control_sequences: String,
     pub(super) redraw: bool,
     /// Something changed since the last frame.
@@ -50,11 +50,11 @@ pub struct Ui {
     pub(super) notified_at: Option<u64>,
     pub(super) focus: Option<bool>,
     pub(super) acts: Vec<UiEffect>,
-    /// Stored text that is being fetched.
+    /// The pieces of a blob that is being fetched.
     pub(super) blob_bytes: Vec<u8>,
     pub(super) banner_printed: bool,
     pub(super) debug: bool,
-    /// The server is used by others too: this terminal does not choose what its session is.
+    /// Other clients use the server, too, so this terminal does not replace its live session.
     pub(super) is_attached: bool,
     pub(super) keyboard: Keyboard,
     decoder: Decoder,
@@ -63,28 +63,28 @@ pub struct Ui {
     terminal: String,
 }
 
-/// What the last keys were, and when they came.
+/// The times and the meaning of the last keys.
 #[derive(Default)]
 pub(super) struct Typing {
     pub key_at: Option<u64>,
     pub escape_at: Option<u64>,
     pub quit_at: Option<u64>,
-    /// Ctrl-X was pressed.
+    /// The last key was Ctrl-X, the first one of Ctrl-X Ctrl-E.
     pub prefix: bool,
-    /// The last key answered a question with yes.
+    /// The last key allowed a call, so the next question may take the focus at once.
     pub allowed_last: bool,
-    /// Prompts that were sent.
+    /// How many prompts were sent; numbers their idempotency keys.
     pub prompts_sent: u64,
 }
 
 /// A dialog on the screen.
 pub struct OpenDialog {
     pub dialog: Dialog,
-    /// Keys go to it, once it has been seen for a while.
+    /// Whether keys go to the dialog. They count only after it was on the screen for a while.
     pub focused: bool,
     pub since: u64,
     pub painted: Option<u64>,
-    /// What its list is for.
+    /// What is chosen in its list; None for questions of calls.
     pub purpose: Option<PickerPurpose>,
 }
 
@@ -96,7 +96,7 @@ pub enum PickerPurpose {
     Yolo,
 }
 
-/// Which protocol for keys was turned on.
+/// The keyboard protocol that was turned on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keyboard {
     Legacy,
@@ -153,7 +153,7 @@ impl Ui {
         ui
     }
 
-    /// Takes what happened and returns what is to be done.
+    /// Applies an input and returns the effects that the shell performs.
     pub fn take(&mut self, input: Input, now: Now) -> Vec<UiEffect> {
         match input {
             Input::Bytes(bytes) => {
@@ -200,7 +200,7 @@ impl Ui {
         std::mem::take(&mut self.acts)
     }
 
-    /// When the next tick or frame is due, in milliseconds of the monotonic clock. None: nothing happens by itself.
+    /// When the next tick or frame is due, in milliseconds of the monotonic clock. None: not before the next input.
     pub fn due(&self, now: Now) -> Option<u64> {
         let frame = self.painted_at + FRAME_MS;
         let next = |ms: u64| self.painted_at + ms;
@@ -220,7 +220,7 @@ impl Ui {
         .map(|due| due.max(now.mono_ms))
     }
 
-    /// Whether frames of the server can be taken: not while the terminal takes nothing and much waits to be printed.
+    /// Whether more frames of the server are to be read: not while the terminal is slow and many lines wait to be printed.
     pub fn has_room(&self) -> bool {
         self.transcript.print_queue.has_room()
     }
@@ -237,7 +237,7 @@ impl Ui {
         !matches!(self.transcript.scene.phase, Phase::Idle | Phase::Closed | Phase::Interrupted)
     }
 
-    /// Whether there is something that Esc stops.
+    /// Whether Esc has something to stop.
     pub(super) fn can_stop(&self) -> bool {
         self.has_turn() || self.transcript.scene.runs_shell()
     }
@@ -274,7 +274,7 @@ impl Ui {
         self.dialog = Some(OpenDialog { dialog, focused: true, since: now.mono_ms, painted: None, purpose });
     }
 
-    /// A question that is not shown takes no keys.
+    /// Takes the focus from a question that is not shown.
     fn leave_hidden_question(&mut self) {
         if let Some(open) = self.dialog.as_mut().filter(|open| open.purpose.is_none() && open.focused) {
             (open.focused, open.painted) = (self.linear.is_some(), None);
@@ -327,7 +327,7 @@ impl Ui {
         self.acts.push(UiEffect::KeepDraft(self.composer.draft.content()));
     }
 
-    /// A reply of the terminal.
+    /// Applies a reply of the terminal to one of the queries in `START`.
     fn reply(&mut self, reply: Reply) {
         match reply {
             Reply::Kitty if self.keyboard == Keyboard::Legacy => {
@@ -343,7 +343,7 @@ impl Ui {
             }
             Reply::Version(name) => self.terminal = name,
             Reply::Background(colour) => {
-                // tmux says white when it does not know.
+                // tmux reports white when it does not know the background.
                 if !(self.setup.inside_tmux && colour == [255; 3]) {
                     self.painter.style.learn_background(colour);
                     self.painter.repaint();
@@ -393,13 +393,13 @@ impl Ui {
             Incoming::Record(task, record) => {
                 let created = matches!(record.event, Event::Created(_));
                 if Some(&task) != self.task.as_ref() {
-                    // Only a new session is shown without being asked for.
+                    // Of the tasks that this terminal does not watch, only a new session is shown.
                     if !created || self.task.is_none() || self.setup.task.is_some() || self.parent_session.is_some() {
                         return;
                     }
                     self.show_task(task);
                 }
-                // Records of a watch that was given up may still come, and some are sent again.
+                // Records of a task that was unwatched may still come, and after a lost connection some records come twice.
                 let scene = &self.transcript.scene;
                 if scene.task.is_none() != created || (!created && record.seq <= scene.seq) {
                     return;
@@ -418,7 +418,7 @@ impl Ui {
         }
     }
 
-    /// Another task takes the place of the present one.
+    /// Shows another task instead of the present one.
     pub(super) fn show_task(&mut self, task: TaskId) {
         self.transcript = self.transcript.successor();
         self.transcript.print_queue.release();
@@ -427,7 +427,7 @@ impl Ui {
         self.dialog = None;
     }
 
-    /// Shows the task of a command until it is over.
+    /// Shows the task of a slash command until it is over.
     pub(super) fn show_command(&mut self, task: TaskId) {
         if let (Some(session), None) = (self.task.clone(), &self.parent_session) {
             let next = self.transcript.successor();
@@ -467,7 +467,7 @@ impl Ui {
                 }
             }
             Event::Closed { .. } => self.leave_command(),
-            // Another model has another window.
+            // The context window depends on the model.
             Event::Tuned { model: Some(_), .. } if self.history_end.is_none() => self.call(ServerCall::About),
             Event::Traced { .. } | Event::Paused | Event::ResultsSent | hooks!() if self.debug => {
                 let event = serde_json::to_string(&record.event).unwrap_or_default();
@@ -478,7 +478,7 @@ impl Ui {
         }
     }
 
-    /// Prints what was held back, once the last record of before is there.
+    /// Prints what was held back, once all records of the past have come.
     pub(super) fn release_history(&mut self) {
         if self.history_end.is_some_and(|last| self.transcript.scene.seq >= last) {
             self.history_end = None;

@@ -1,5 +1,5 @@
-//! The terminal as a client of `gemini-a2a.v1`: calls out, frames in. A call whose answer was lost with the connection is sent again if
-//! that does nothing twice: prompts have a key, and of several answers to a question the first counts.
+//! A client of the protocol `gemini-a2a.v1`: makes the frames of calls and reads the frames of the server. Calls whose answer was lost with
+//! the connection are sent again if they are idempotent: prompts have a key, and only the first answer to a question counts.
 
 use crate::base::id::{CallId, Seq, TaskId};
 use crate::base::json;
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A call, with what its answer is for.
+/// A call of the server. It is returned with its answer, so it also says what the answer is for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServerCall {
-    /// Version, session, workspace, trust, mode, models, window, commands.
+    /// Asks for the facts of [`About`].
     About,
-    /// The live session; a new one, or this task as the session.
+    /// Opens a session.
     Session(SessionChoice),
     Watch {
         task: TaskId,
@@ -75,9 +75,9 @@ pub enum ServerCall {
     Delete {
         task: TaskId,
     },
-    /// A new task, which is not the session.
+    /// Creates a task that is not the live session.
     Create,
-    /// The task as A2A shows it.
+    /// Asks for the task in the form of A2A.
     Get {
         task: TaskId,
     },
@@ -96,14 +96,14 @@ pub enum SessionChoice {
     Task(TaskId),
 }
 
-/// What stored text is fetched for.
+/// Why a blob is fetched.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BlobPurpose {
-    /// The whole output of a call.
+    /// To print the whole output of a call.
     Output(CallId),
-    /// The change that a question is about.
+    /// To print the diff that a question is about.
     Question(CallId),
-    /// The proposed file, to be changed in an editor.
+    /// To open the proposed file in the editor.
     Edit(CallId),
 }
 
@@ -152,7 +152,7 @@ impl ServerCall {
         }
     }
 
-    /// Whether it is sent again after a lost connection.
+    /// Whether the call is sent again after a lost connection.
     fn is_resent(&self) -> bool {
         matches!(self, ServerCall::Say { .. } | ServerCall::Answer { .. } | ServerCall::Abort { .. })
     }
@@ -164,7 +164,7 @@ pub enum Incoming {
     Record(TaskId, Record),
     /// An event that this version does not know.
     Unknown(TaskId, Seq),
-    /// The answer to a call, or the reason and message of its error.
+    /// The answer to a call; or the reason and the message of its error.
     Reply(ServerCall, Result<Value, (String, String)>),
     Clients(Vec<ClientInfo>),
     Problem(String),
@@ -178,23 +178,23 @@ pub struct ClientInfo {
     pub client: String,
     pub via: String,
     pub task: Option<String>,
-    /// It is sent events as they happen.
+    /// Whether the client is sent events as they happen.
     pub live: bool,
     /// Unix milliseconds.
     pub since: u64,
 }
 
-/// What the server says about itself. Members that it does not know stay empty.
+/// The server's answer to `about`. Members that the server does not send stay empty.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct About {
     pub session: Option<TaskId>,
     pub workspace: String,
     pub mode: Option<Mode>,
-    /// The model of new sessions, and those that people are offered.
+    /// The model of new sessions; `models` are those that can be chosen.
     pub model: String,
     pub models: Vec<String>,
-    /// Tokens that the model takes, and at which the conversation is summarised.
+    /// The model's context window in tokens.
     pub window: u64,
     #[serde(rename = "compressTokens")]
     pub compress_tokens: u64,
@@ -206,7 +206,7 @@ pub struct About {
 pub struct CommandInfo {
     pub name: String,
     pub description: String,
-    /// The names of arguments that it needs.
+    /// The names of required arguments.
     pub arguments: Vec<String>,
 }
 
@@ -243,17 +243,18 @@ impl Client {
         self.connected
     }
 
-    /// Whether the server has not said yet what it is.
+    /// Whether the answer to `about` has not come yet.
     pub fn is_about_open(&self) -> bool {
         !self.connected || self.pending.values().any(|call| matches!(call, ServerCall::About))
     }
 
-    /// Whether as many calls wait for an answer as may.
+    /// Whether the limit of unanswered calls is reached.
     pub fn is_full(&self) -> bool {
         self.pending.len() >= CALLS_OPEN
     }
 
-    /// The frame of a call. None if it is not sent now: it is kept if it repeats, and dropped otherwise or if there are too many.
+    /// Registers a call and returns its frame. None without a connection: a call that is resent is then kept until there is one, any other
+    /// call is dropped. A call beyond the limit is dropped, too.
     pub fn send(&mut self, call: ServerCall) -> Option<String> {
         if self.is_full() || (!call.is_resent() && !self.connected) {
             return None;
@@ -264,19 +265,19 @@ impl Client {
         self.connected.then_some(frame)
     }
 
-    /// The connection is gone; what does not repeat is forgotten.
+    /// The connection is lost: drops the calls that are not resent.
     pub fn lose(&mut self) {
         self.connected = false;
         self.pending.retain(|_, call| call.is_resent());
     }
 
-    /// The connection is back: the calls that are sent again.
+    /// There is a connection: returns the frames of the calls that are sent again.
     pub fn connect(&mut self) -> Vec<String> {
         self.connected = true;
         self.pending.iter().map(|(id, call)| frame(*id, call)).collect()
     }
 
-    /// Prompts that the server has not taken yet.
+    /// The texts of prompts that the server has not accepted yet.
     pub fn unsent_prompts(&self) -> Vec<String> {
         let text = |call: &ServerCall| match call {
             ServerCall::Say { text, .. } => Some(text.clone()),

@@ -1,4 +1,4 @@
-//! Slash commands: those of the terminal itself, and those of the server, which are sent to it. Lists to choose from are opened here.
+//! Slash commands: performs those of the terminal, sends the others to the server, and opens the lists that some of them need.
 
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
@@ -19,7 +19,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-/// The terminal's own commands, with what the list says about them.
+/// The terminal's own commands and their descriptions.
 const OWN_COMMANDS: &[(&str, &str)] = &[
     ("help", "commands and keys"),
     ("clear", "begins a new session; the old one stays"),
@@ -36,7 +36,7 @@ const OWN_COMMANDS: &[(&str, &str)] = &[
 ];
 
 impl Ui {
-    /// What can be completed: own commands first, then those of the server.
+    /// The commands that can be completed: the terminal's first, then those of the server.
     pub(super) fn commands(&self) -> Vec<Command> {
         let own = OWN_COMMANDS.iter().map(|(name, help)| Command {
             name: (*name).into(),
@@ -111,7 +111,7 @@ impl Ui {
                 ];
                 let hint = "number or ↑↓ and Enter · Esc back";
                 let picker = Picker::new(vec![title, Line::default()], entries, Selection::Numbered, hint);
-                // Enter alone changes nothing.
+                // "No" is selected first, so that Enter alone changes nothing.
                 let dialog = Dialog { kind: DialogKind::Picker(picker), selected: 1 };
                 self.open(dialog, Some(PickerPurpose::Yolo), now);
             }
@@ -144,7 +144,7 @@ impl Ui {
         self.open(Dialog::new(DialogKind::Picker(picker)), Some(PickerPurpose::Model), now);
     }
 
-    /// The list of sessions, from an answer of the server.
+    /// Opens the list of sessions, from the server's answer to `briefs`.
     pub(super) fn pick_session(&mut self, briefs: &Value, now: Now) {
         let mut tasks = briefs["tasks"].as_array().cloned().unwrap_or_default();
         let here = self.transcript.viewer.workspace.clone();
@@ -195,7 +195,7 @@ impl Ui {
         }
     }
 
-    /// Continues a session. The present one is printed again, and that of a server that others use stays the session.
+    /// Continues a session. The present session is printed again. A server with other clients keeps its live session: this terminal only shows the task.
     fn pick_task(&mut self, task: TaskId) {
         let present = self.task.clone();
         if present.as_ref() != Some(&task) && !self.is_attached {
@@ -206,7 +206,7 @@ impl Ui {
         self.watch(task, None);
     }
 
-    /// Copies the last answer, or its n-th block of code, by a sequence that the terminal may ignore.
+    /// Copies the last answer, or its n-th block of code, with an OSC 52 sequence, which the terminal may ignore.
     fn copy(&mut self, argument: &str, now: Now) {
         if self.linear.is_some() {
             return self.toast("Nothing can be copied for you here: that needs an escape sequence", now);
@@ -228,7 +228,7 @@ impl Ui {
     }
 }
 
-/// The contents of fenced blocks.
+/// The contents of the fenced code blocks.
 fn code_blocks(text: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut open: Option<String> = None;
@@ -248,7 +248,7 @@ fn code_blocks(text: &str) -> Vec<String> {
 }
 
 impl TrustQuestion {
-    /// The dialog of an unknown folder.
+    /// The dialog that asks whether the folder is trusted.
     pub(super) fn dialog(&self, hint: &'static str) -> Dialog {
         let mut title = vec![
             Line::new(Role::Strong, &format!("Do you trust the files in {}?", self.folder)),

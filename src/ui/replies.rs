@@ -1,4 +1,4 @@
-//! The server's answers to the terminal's calls.
+//! Handles the server's answers to the terminal's calls.
 
 use crate::base::clock::Now;
 use crate::base::id::{CallId, Seq, TaskId};
@@ -50,7 +50,7 @@ impl Ui {
             ServerCall::Clients => self.clients = serde_json::from_value(value["clients"].clone()).unwrap_or_default(),
             ServerCall::Briefs => self.pick_session(&value, now),
             ServerCall::Execute { .. } => match (value["text"].as_str(), value["taskId"].as_str()) {
-                // It is a turn of the session, whose records come anyway.
+                // The command is a turn of the session, whose records are shown anyway.
                 (None, Some(task)) if self.task.as_ref().is_some_and(|own| own.as_str() == task) => {}
                 (None, Some(task)) => self.show_command(task.into()),
                 (text, _) => self.print_result(text.or(value.as_str()).unwrap_or_default()),
@@ -69,13 +69,13 @@ impl Ui {
         }
     }
 
-    /// The session is known: follow it, and say what waits for it.
+    /// The server has named the session: watches it, and sends the prompt that waits for a session.
     fn join_session(&mut self, value: &Value, now: Now) {
         let id = value.as_str().or_else(|| value["taskId"].as_str()).map(TaskId::from);
         let Some(id) = id else {
             return;
         };
-        // The server was asked what it is before it had this session.
+        // The facts of `about` depend on the session, and were read before it was this one.
         if self.setup.begin != SessionChoice::Current || self.task.as_ref().is_some_and(|before| *before != id) {
             self.call(ServerCall::About);
         }
@@ -89,7 +89,7 @@ impl Ui {
         }
     }
 
-    /// The records of a task follow. Those that an attached terminal was not there for are not all printed.
+    /// The records of a task follow. An attached terminal prints only the newest rows of what happened before it came.
     fn watch_started(&mut self, task: TaskId, after: Option<Seq>, value: &Value) {
         let (given, last) = (value["after"].as_u64().map(Seq), value["seq"].as_u64().map(Seq));
         if after.is_some() && given < after {
@@ -108,7 +108,7 @@ impl Ui {
         self.print(block::notice(Role::Muted, "·", "The log begins anew", columns));
     }
 
-    /// What a command of the server answered.
+    /// Prints the answer of a slash command of the server.
     fn print_result(&mut self, text: &str) {
         let columns = self.columns();
         let mut markdown = Markdown::default();
@@ -129,18 +129,18 @@ impl Ui {
                     self.composer.draft.replace(&text);
                 }
             }
-            // It did not fit, or could not be taken: the question is asked again.
+            // The answer was invalid or could not be accepted: the question is asked again.
             ServerCall::Answer { call, .. } => {
                 self.reopen_question(call);
                 self.toast(message, now);
             }
             ServerCall::Drop { .. } => self.toast("It was begun already", now),
-            // Another server, or its state is another: the session that there is now takes the place of the one before.
+            // After a reconnect, the server does not know the task: the server or its state directory is another one. Its session is opened.
             ServerCall::Watch { after: Some(_), .. } if reason == "TASK_NOT_FOUND" && self.setup.task.is_none() => {
                 self.print_log_restarted();
                 self.call(ServerCall::Session(SessionChoice::Current));
             }
-            // A server of another version may not know them; nothing depends on them.
+            // A server of another version may not know these calls; nothing depends on them.
             ServerCall::About | ServerCall::Clients | ServerCall::Files { .. } | ServerCall::Unwatch { .. } => {}
             ServerCall::Session(_)
             | ServerCall::Watch { .. }
@@ -157,7 +157,7 @@ impl Ui {
         }
     }
 
-    /// Opens the question of a call again, if nobody has answered it meanwhile.
+    /// Opens the question of a call again, unless it was answered meanwhile.
     fn reopen_question(&mut self, call: CallId) {
         let scene = &mut self.transcript.scene;
         if scene.calls.get(&call).is_some_and(|call| call.stage == Stage::Asked) {
@@ -166,7 +166,7 @@ impl Ui {
         }
     }
 
-    /// A piece of stored text; the next one is asked for until all is there.
+    /// Collects a piece of a blob, and fetches the next one until the blob is complete.
     fn blob_received(&mut self, task: TaskId, sha256: String, purpose: BlobPurpose, value: &Value, now: Now) {
         let piece = STANDARD.decode(value["data"].as_str().unwrap_or_default()).unwrap_or_default();
         self.blob_bytes.extend_from_slice(&piece);

@@ -1,8 +1,8 @@
-//! The scene: what people see of a task, as the fold of its records. The terminal and the web console show the same scene, each in its
-//! own way; `gemini-a2a replay --as scene` prints it.
+//! The view model of a task, which is computed by folding its records. The terminal and the web console both show it;
+//! `gemini-a2a replay --as scene` prints it as JSON.
 //!
-//! The fold never fails: records of a newer server may name calls that are not known here, and those are ignored. It knows no clock,
-//! no width and no colour. Unlike the state of the task machine it keeps what people read and drops what only the model needs.
+//! The fold never fails: records of a newer server may name unknown calls, and these records are ignored. The scene depends on no clock, no
+//! screen width and no colour. Unlike the state of the task machine it holds what people read and not what only the model needs.
 
 mod call;
 mod fold_call;
@@ -33,14 +33,14 @@ pub struct Scene {
     pub context: Option<ContextId>,
     pub workspace: String,
     pub trusted: bool,
-    /// The model that is asked, or the one that answered last, if the API names it.
+    /// The model that is asked; after an answer, the model that the API named in it.
     pub model: String,
     pub mode: Mode,
-    /// The last record.
+    /// The sequence number of the last record; `at` is its time.
     pub seq: Seq,
     pub at: u64,
     pub state: Option<TaskState>,
-    /// Why the task is in this state: the question of the agent, the reason of a failure.
+    /// Why the task is in this state: the agent's question, or the reason of a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     pub phase: Phase,
@@ -52,7 +52,7 @@ pub struct Scene {
     pub calls: BTreeMap<CallId, Call>,
     /// The calls that wait for an answer, oldest first.
     pub asked: Vec<CallId>,
-    /// The user's own command that runs, or that ran last.
+    /// The shell command of a user that runs, or that ran last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shell: Option<ShellRun>,
     pub artifacts: Vec<Artifact>,
@@ -73,7 +73,7 @@ pub struct Usages {
     pub total: Usage,
 }
 
-/// What the turn does at present.
+/// What the turn is doing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -83,7 +83,7 @@ pub enum Phase {
     Attaching,
     Command,
     Thinking,
-    /// A request failed and is made again at this time (Unix milliseconds).
+    /// A request has failed and is retried at this time (Unix milliseconds).
     BackedOff {
         until: u64,
         tries: u32,
@@ -91,7 +91,7 @@ pub enum Phase {
     },
     Compacting,
     Tools,
-    /// The server was restarted; the turn goes on when the user says so.
+    /// The server was restarted during the turn, which continues when the user asks for it.
     Interrupted,
     Closed,
 }
@@ -104,12 +104,12 @@ pub struct Prompt {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
     pub by: Source,
-    /// It is given to the model within the turn that is under way.
+    /// Whether the model gets the prompt within the turn that is under way.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub steer: bool,
 }
 
-/// One thing in the transcript, in the order in which it began.
+/// An entry of the transcript. Entries are in the order in which they began.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Item {
@@ -118,7 +118,7 @@ pub enum Item {
         #[serde(flatten)]
         prompt: Prompt,
     },
-    /// Text of the agent; `open` while more of it may come.
+    /// Text of the model; `open` while more of it may come.
     Text {
         seq: Seq,
         text: String,
@@ -239,13 +239,13 @@ impl Scene {
         }
     }
 
-    /// Folds a change of a webhook.
+    /// Folds an event about a webhook.
     fn fold_webhook(&mut self, event: &Event) {
         match event {
             Event::HookSet { target } => drop(self.hooks.insert(target.id.clone(), Health::default())),
             Event::HookDropped { id } => drop(self.hooks.remove(id)),
             Event::HookMoved { id, health, .. } => drop(self.hooks.insert(id.clone(), health.clone())),
-            // The others change none.
+            // Other events are not about webhooks.
             _ => {}
         }
     }
@@ -269,7 +269,7 @@ impl Scene {
         self.items.push(Item::Note { seq, word, text: text.to_owned() });
     }
 
-    /// A note before the model is asked.
+    /// Adds a note; afterwards the model is asked.
     fn note_before_thinking(&mut self, seq: Seq, word: NoteWord, text: &str) {
         self.note(seq, word, text);
         self.phase = Phase::Thinking;
@@ -282,7 +282,7 @@ impl Scene {
         }
     }
 
-    /// A slash command has become a prompt: it is named.
+    /// A slash command was expanded into a prompt: adds a note with the name of the command.
     fn prompt_by_command(&mut self, seq: Seq) {
         let said = self.items.iter().rev().find_map(|item| match item {
             Item::Prompt { prompt, .. } => prompt.text.split_whitespace().next(),
@@ -323,7 +323,7 @@ impl Scene {
         }
     }
 
-    /// The text of the answer that is under way. Notes may stand between it and the end of the list.
+    /// The text of the answer that is under way. Notes may follow it in the list.
     fn open_text(&mut self) -> Option<(&mut String, &mut bool)> {
         self.items[self.answer_from..].iter_mut().find_map(|item| match item {
             Item::Text { text, open, .. } if *open => Some((text, open)),
@@ -338,7 +338,7 @@ impl Scene {
         }
     }
 
-    /// The answer that is under way is void: its text, its thoughts and its sources.
+    /// Removes the text, the thoughts and the sources of the answer that is under way.
     fn void_answer(&mut self) {
         let of_answer = |item: &mut Item| match item {
             Item::Text { .. } | Item::Thought { .. } | Item::Note { word: NoteWord::Cited, .. } => true,
@@ -354,7 +354,7 @@ impl Scene {
         self.note(seq, NoteWord::Retracted, reason);
     }
 
-    /// Of several waits in a row only the last one has a note.
+    /// Notes that a request is retried. The note replaces that of the retry before.
     fn back_off(&mut self, record: &Record, tries: &Tries, delay_ms: u64, reason: &str) {
         if self.items.len() > self.answer_from {
             self.items.pop_if(|last| matches!(last, Item::Note { word: NoteWord::BackedOff, .. }));
@@ -435,7 +435,7 @@ impl Scene {
     }
 
     fn end_turn(&mut self, turn: u32, end: &End, by: &Option<Source>, seq: Seq) {
-        // A prompt with nothing in it ends its turn without having begun it.
+        // The turn of an empty prompt ends without having begun.
         self.begin_prompt(turn, seq);
         self.close_open_items();
         self.turn = turn;
@@ -453,7 +453,7 @@ impl Scene {
         self.items.push(Item::End { seq, turn, end: end.clone(), by: by.clone() });
     }
 
-    /// Nothing goes on: the open text is closed and unfinished calls are interrupted.
+    /// The turn is over: closes the open text and marks unfinished calls as interrupted.
     fn close_open_items(&mut self) {
         if let Some((_, open)) = self.open_text() {
             *open = false;
@@ -476,7 +476,7 @@ impl Scene {
         (self.state, self.text) = (Some(state), text.clone());
     }
 
-    /// Drops the oldest items, with their calls, until at most this many are left. For readers that have shown them for good.
+    /// Drops the oldest items, with their calls, until at most `max_items` are left. For a terminal, which has printed them already.
     pub fn trim(&mut self, max_items: usize) {
         let cut = self.items.len().saturating_sub(max_items).min(self.answer_from);
         for item in self.items.drain(..cut) {

@@ -1,4 +1,4 @@
-//! What a session has come to: requests, tokens, tools, time, and what each client did.
+//! Counts what happened in a session: requests, tokens, tool calls, time, and what each client did.
 
 use crate::limits::ui::{CLIENTS_COUNTED, MODELS_COUNTED};
 use crate::task::log::answer::Usage;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub requests: usize,
-    /// Per model, in the order in which they were asked first.
+    /// For each model, in the order of their first requests.
     models: Vec<(String, ModelTally)>,
     succeeded: usize,
     failed: usize,
@@ -28,7 +28,7 @@ pub struct Tally {
     clients: BTreeMap<String, ClientTally>,
 }
 
-/// What was asked of a model.
+/// The requests to one model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ModelTally {
     requests: usize,
@@ -36,7 +36,7 @@ struct ModelTally {
     usage: Usage,
 }
 
-/// What a client did.
+/// What one client did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientTally {
     pub answered: usize,
@@ -71,7 +71,7 @@ impl Tally {
         }
     }
 
-    /// Of further models only the requests are counted.
+    /// Changes the counts of a model. Models beyond the limit have none; their requests count only in the sum.
     fn change_model(&mut self, model: &str, change: impl Fn(&mut ModelTally)) {
         let known = self.models.iter().any(|(name, _)| name == model);
         if !known && self.models.len() < MODELS_COUNTED {
@@ -99,7 +99,7 @@ impl Tally {
         }
     }
 
-    /// A line for each model and one for the rest, or more where the terminal is narrow.
+    /// A line for each model and one for the tools; more lines if the terminal is narrow.
     pub fn lines(&self, scene: &Scene, max_width: usize) -> Vec<Line> {
         let none = [(scene.model.clone(), ModelTally::default())];
         let models = if self.models.is_empty() { &none[..] } else { &self.models };

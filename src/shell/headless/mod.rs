@@ -37,7 +37,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// `asked` is what flags and variables print_piece; the plan has what the files around the workspace make of it.
+/// `settings` are those of flags and variables alone; the plan of `configured` also has those of the settings files.
 pub fn run(settings: &Settings, configured: Result<Configured, String>) -> ExitCode {
     let mut output = match manages_sessions(&settings.session) {
         true => Output::new(&SessionOptions { output: OutputFormat::Text, ..settings.session.clone() }),

@@ -1,4 +1,4 @@
-//! May a call run? What it does is shown as it is, and a command can be allowed only when all of it was seen.
+//! The question whether a call may run. What the call does is shown unchanged, and a command can be allowed only after all of it was shown.
 
 use crate::base::id::CallId;
 use crate::limits::PADDING_CHARS;
@@ -17,28 +17,28 @@ use crate::ui::output::block::{Viewer, changes, plural, tool_name};
 use crate::ui::scene::Call;
 use std::sync::Arc;
 
-/// May a call run?
+/// The question whether a call may run.
 pub struct ApprovalDialog {
     pub call: CallId,
     name: String,
     pub(super) plan: Arc<Plan>,
     pub(super) choices: Vec<(String, Reply)>,
-    /// All of the command was on the screen.
+    /// Enough was shown to allow the call: all of a command, or an excerpt of an edit.
     pub seen: bool,
-    /// All of it was printed into the scrollback.
+    /// All of the content was printed into the scrollback.
     pub printed: bool,
 }
 
-/// What is asked about: a head, what must be seen, and what to check.
+/// What the question is about: a head line, the body that the user must see, and warnings.
 struct Content {
     head: Line,
     body: Vec<Line>,
-    /// How many rows the body has; of a long change not all of them are made.
+    /// The number of rows of the whole body; for a long diff, `body` has only the first ones.
     total: usize,
     warnings: Vec<Line>,
-    /// Whether a part of the body is enough to decide, as it is for a change of a file that is named in the head.
+    /// Whether a part of the body is enough to decide: it is for an edit, whose file the head names.
     excerpt: bool,
-    /// What prints the rest of the body.
+    /// The hint that says how to print the rest of the body.
     hint: &'static str,
 }
 
@@ -48,7 +48,7 @@ pub(super) enum Reply {
     Edit,
 }
 
-/// The answers to an approval, with what "always" would allow.
+/// The answers to choose from. The labels of those that are kept say what they would allow.
 fn choices(call: &Call, plan: &Plan, mode: Mode, editor: &str) -> Vec<(String, Reply)> {
     let Request { name, args, .. } = &call.request;
     let rules = policy::always(name, &Origin::BuiltIn, args, plan, Choice::ProceedAlways, mode);
@@ -103,21 +103,21 @@ impl ApprovalDialog {
         ApprovalDialog { call: call.request.call.clone(), name, plan, choices, seen: false, printed: false }
     }
 
-    /// All that is asked about.
+    /// The whole content, however long it is.
     pub(super) fn whole(&self, viewer: &Viewer) -> Vec<Line> {
         let Content { head, body, warnings, .. } = self.content(viewer, Room::ENDLESS);
         std::iter::once(head).chain(body).chain(warnings).collect()
     }
 
-    /// What is asked about with its answers, and whether any of it is shown. Blank rows are left out first, then rows of what is asked
-    /// about.
+    /// The content and the answers in the rows that there are, and whether any row of the body is among them. If there are too few rows, blank
+    /// rows are left out first, then rows of the body.
     pub(super) fn fit(&mut self, viewer: &Viewer, selected: usize, room: Room) -> (Vec<Line>, bool) {
         let Content { head, mut body, mut total, mut warnings, excerpt, hint } = self.content(viewer, room);
         let labels = self.choices.iter().map(|(label, _)| Line::new(Role::Text, label));
         let choices = choice_rows(labels.collect(), selected, Selection::Numbered);
         // The head, the choices and the hint with their blank rows.
         let rest = |warnings: &[Line], blanks: usize| 2 + warnings.len() + choices.len() + blanks;
-        // The last row says what is left out.
+        // One row more than the limit: the last row then says how many are left out.
         let wanted = total.min(room.body.saturating_add(1));
         let mut blanks = 2;
         if wanted + rest(&warnings, blanks) > room.rows {
@@ -141,7 +141,7 @@ impl ApprovalDialog {
         (lines, has_body)
     }
 
-    /// What is asked about, with as much of a change as there is room for.
+    /// The content, with as many rows of a diff as there is room for.
     fn content(&self, viewer: &Viewer, room: Room) -> Content {
         let columns = room.columns;
         let head = |text: &str| Line::new(Role::Accent, "? ").add(Role::Strong, &self.name).text(text);
@@ -191,7 +191,7 @@ impl ApprovalDialog {
     }
 }
 
-/// What to check before approving, below a blank line.
+/// The rows of warnings, below a blank line.
 fn warning_rows(warnings: &[String], columns: usize) -> Vec<Line> {
     let (first, next) = (Span::new(Role::Warn, "  ! "), Span::new(Role::Text, "    "));
     let rows = |warning: &String| paragraph(&first, &next, &[Span::new(Role::Text, warning)], columns.min(88));
@@ -199,7 +199,7 @@ fn warning_rows(warnings: &[String], columns: usize) -> Vec<Line> {
     blank.into_iter().chain(warnings.iter().flat_map(rows)).collect()
 }
 
-/// As many rows of `total`, and whether they are all. What is left out is counted in the last one.
+/// At most `most` of `total` rows, and whether these are all. The last row says how many are left out.
 fn cut_rows(mut rows: Vec<Line>, total: usize, most: usize, word: &str, hint: &str) -> (Vec<Line>, bool) {
     if total <= most {
         return (rows, true);
@@ -211,7 +211,7 @@ fn cut_rows(mut rows: Vec<Line>, total: usize, most: usize, word: &str, hint: &s
     (rows, false)
 }
 
-/// A command exactly as it is, broken only where the row ends. Runs of blanks that could move a part out of sight are counted.
+/// A command without changes, broken only at the end of the row. Long runs of blanks, which could hide a part, are replaced by their number.
 fn command_rows(command: &str, columns: usize) -> Vec<Line> {
     let columns = columns.max(1);
     let mut rows = Vec::new();
@@ -240,7 +240,7 @@ fn command_rows(command: &str, columns: usize) -> Vec<Line> {
     rows
 }
 
-/// A line as pieces without long runs of blanks, each with the number of blanks before it.
+/// The parts of a line between blanks, each with the number of blanks before it.
 fn split_at_blanks(line: &str) -> Vec<(usize, &str)> {
     let mut pieces = Vec::new();
     let mut rest = line;

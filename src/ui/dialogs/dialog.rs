@@ -1,5 +1,5 @@
-//! Questions to the user: may a call run, what does the agent want to know, which of a list. A dialog only says what was chosen; when it
-//! opens and when its keys count is decided in `app`.
+//! A dialog: an approval, questions of the agent or of a server, or a list. A dialog returns what was chosen; `questions.rs` decides when it
+//! opens and when its keys count.
 
 use crate::base::id::CallId;
 use crate::task::policy::Mode;
@@ -17,21 +17,21 @@ use crate::ui::output::block::Viewer;
 use crate::ui::scene::Call;
 use std::sync::Arc;
 
-/// What a key did to a dialog.
+/// The effect of a key on a dialog.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DialogOutcome {
     Ignored,
     Changed,
     Chose(Choice),
     Answered(Answers),
-    /// The proposed file is to be changed in an editor first.
+    /// The user wants to change the proposed file in the editor first.
     EditFirst,
-    /// The whole of what is asked is to be printed.
+    /// All of the content is to be printed.
     Whole,
-    /// The command was not seen as a whole.
+    /// The call cannot be allowed, because the command was not shown as a whole.
     Unseen,
     Picked(String),
-    /// An entry of a list is to be deleted.
+    /// The entry of a list with this value is to be deleted.
     Deleted(String),
     Cancelled,
 }
@@ -47,18 +47,18 @@ pub enum DialogKind {
     Picker(Picker),
 }
 
-/// How many rows there are for a dialog.
+/// The space for a dialog on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     pub columns: usize,
-    /// For all of it.
+    /// The rows for the whole dialog.
     pub rows: usize,
-    /// For what is asked about.
+    /// The rows for its body: a command, a diff, or the entries of a list.
     pub body: usize,
 }
 
 impl Room {
-    /// So much that nothing is left out.
+    /// Unlimited space: nothing is left out.
     pub(super) const ENDLESS: Room = Room { columns: usize::MAX, rows: usize::MAX, body: usize::MAX };
 }
 
@@ -76,11 +76,11 @@ pub enum Selection {
 /// A list to choose from.
 pub struct Picker {
     pub title: Vec<Line>,
-    /// What is shown of an entry, and what it stands for.
+    /// The line that is shown for an entry, and its value.
     entries: Vec<(Line, String)>,
     selection: Selection,
     filter: String,
-    /// One `d` was pressed.
+    /// `d` was pressed once; the second one deletes.
     delete_armed: bool,
     hint: &'static str,
 }
@@ -100,7 +100,7 @@ impl Dialog {
         Some(Dialog::new(DialogKind::Approval(ApprovalDialog::new(call, plan, mode, editor))))
     }
 
-    /// The call that is asked about.
+    /// The call that the question is about.
     pub fn call(&self) -> Option<&CallId> {
         match &self.kind {
             DialogKind::Approval(approval) => Some(&approval.call),
@@ -109,12 +109,12 @@ impl Dialog {
         }
     }
 
-    /// Whether an answer is written in it.
+    /// Whether the user is writing an answer in the dialog.
     pub fn is_writing(&self) -> bool {
         matches!(&self.kind, DialogKind::Inquiry(InquiryDialog { draft: Some(_), .. }))
     }
 
-    /// The answers to choose from, in words.
+    /// The labels of the answers.
     pub fn labels(&self) -> Vec<String> {
         match &self.kind {
             DialogKind::Approval(approval) => approval.choices.iter().map(|(label, _)| label.clone()).collect(),
@@ -125,7 +125,7 @@ impl Dialog {
         }
     }
 
-    /// The same with what is said about them.
+    /// The labels of the answers, each with a description, which may be empty.
     pub fn choices(&self) -> Vec<(String, String)> {
         match &self.kind {
             DialogKind::Inquiry(inquiry_dialog) => inquiry_dialog.options(),
@@ -169,7 +169,7 @@ impl Dialog {
         };
     }
 
-    /// Letters and digits. Several at once come from no key and mean nothing.
+    /// Typed characters. Several at once do not come from one key and are ignored.
     fn text(&mut self, text: &str, count: usize) -> DialogOutcome {
         if let DialogKind::Picker(Picker { selection: Selection::Filtered | Selection::FilteredWithDelete, .. }) =
             &self.kind
@@ -191,7 +191,7 @@ impl Dialog {
         DialogOutcome::Changed
     }
 
-    /// Whether the last answer is a no.
+    /// Whether the last answer means no.
     fn ends_with_no(&self) -> bool {
         match &self.kind {
             DialogKind::Approval(_) | DialogKind::Picker(_) => true,
@@ -253,7 +253,7 @@ impl Dialog {
                 picker.delete_armed = true;
                 return DialogOutcome::Changed;
             }
-            // It was the first letter of a word.
+            // The `d` before was the first letter of a filter.
             Some(text) if delete_armed => picker.filter = format!("d{text}"),
             Some(text) => picker.filter.push_str(text),
             None => drop(picker.filter.pop()),
@@ -297,8 +297,8 @@ impl Dialog {
         DialogOutcome::Changed
     }
 
-    /// The rows of the dialog, and the cursor if something is written in it. If there are more than there is room for, the first ones
-    /// are to be cut; what is cut is not seen.
+    /// The rows of the dialog, and the cursor while an answer is written. If there are more rows than `room.rows`, the caller cuts the first
+    /// ones; what is cut does not count as seen.
     pub fn rows(&mut self, viewer: &Viewer, room: Room, facts: &str) -> (Vec<Line>, Option<(usize, usize)>) {
         let Room { columns, rows, body } = room;
         let mut cursor = None;
@@ -337,7 +337,7 @@ impl Dialog {
         (lines.into_iter().map(|line| line.clipped(columns)).collect(), cursor)
     }
 
-    /// All of what is asked about, to be printed.
+    /// All of the content, to be printed.
     pub fn whole(&self, viewer: &Viewer) -> Vec<Line> {
         match &self.kind {
             DialogKind::Approval(approval) => approval.whole(viewer),
@@ -346,7 +346,7 @@ impl Dialog {
         }
     }
 
-    /// Which question of a server it is.
+    /// The number of the server's question.
     pub fn inquiry_number(&self) -> Option<u32> {
         match &self.kind {
             DialogKind::Inquiry(inquiry_dialog) => inquiry_dialog.inquiry_number(),
@@ -362,7 +362,7 @@ impl Dialog {
     }
 }
 
-/// Choices below each other, the selected one marked.
+/// The rows of a list of choices, the selected one marked.
 pub(super) fn choice_rows(labels: Vec<Line>, selected: usize, selection: Selection) -> Vec<Line> {
     let row = |(at, label): (usize, Line)| {
         let mut line = mark(at, selected);
@@ -375,7 +375,7 @@ pub(super) fn choice_rows(labels: Vec<Line>, selected: usize, selection: Selecti
     labels.into_iter().enumerate().map(row).collect()
 }
 
-/// A hint without its first parts, as far as there is no room for them. The last one says how to leave.
+/// A hint without its first parts, if there is no room for them. The last part says how to leave.
 fn shortened_hint(hint: &str, columns: usize) -> String {
     let mut parts: Vec<&str> = hint.split(" · ").collect();
     while parts.len() > 1 && width(&parts.join(" · ")) > columns {
@@ -384,7 +384,7 @@ fn shortened_hint(hint: &str, columns: usize) -> String {
     parts.join(" · ")
 }
 
-/// A line broken by words: with its indentation, or below what follows its mark.
+/// A line broken at words. The next rows have its indentation; or, after a mark, begin where the text after the mark does.
 fn break_line(line: &Line, columns: usize) -> Vec<Line> {
     match line.spans.as_slice() {
         _ if line.width() <= columns => vec![line.clone()],
@@ -406,7 +406,7 @@ impl Picker {
         Picker { title, entries, selection, filter: String::new(), delete_armed: false, hint }
     }
 
-    /// The entries that fit the filter.
+    /// The entries that match the filter.
     fn matching(&self) -> Vec<&(Line, String)> {
         let query = self.filter.to_lowercase();
         self.entries.iter().filter(|(line, _)| line.content().to_lowercase().contains(&query)).collect()

@@ -1,4 +1,4 @@
-//! Questions of the agent or of a server to the user, one after the other: a choice, several of them, yes or no, or an answer in words.
+//! Questions of the agent or of an MCP server to the user, asked one after the other: one choice, several, yes or no, or free text.
 
 use crate::base::id::CallId;
 use crate::limits::ui::TITLE_ROWS;
@@ -11,11 +11,11 @@ use crate::ui::input::complete::mark;
 use crate::ui::input::edit::{Draft, Rows};
 use std::sync::Arc;
 
-/// Questions, one after the other.
+/// The dialog for a list of questions.
 pub struct InquiryDialog {
     pub call: CallId,
     title: String,
-    /// None if they are the agent's own.
+    /// The MCP server's inquiry; None if the agent asks.
     server: Option<Arc<Inquired>>,
     pub(in crate::ui) inquiries: Vec<Inquiry>,
     step: usize,
@@ -30,7 +30,7 @@ impl InquiryDialog {
         &self.inquiries[self.step.min(self.inquiries.len() - 1)]
     }
 
-    /// None if nothing is asked.
+    /// None if there is no question.
     pub fn new(call: CallId, question: &Question, server: Option<Arc<Inquired>>) -> Option<InquiryDialog> {
         let Question::AskUser { title, questions } = question else { return None };
         let (title, inquiries) = (title.clone(), questions.clone());
@@ -49,7 +49,7 @@ impl InquiryDialog {
         Some(inquiry_dialog)
     }
 
-    /// Which question of the server it is.
+    /// The number of the server's inquiry.
     pub fn inquiry_number(&self) -> Option<u32> {
         self.server.as_ref().map(|server| server.nr)
     }
@@ -60,13 +60,13 @@ impl InquiryDialog {
         field.is_some_and(|field| !field.required || !field.default.is_null())
     }
 
-    /// Text is written at once.
+    /// Prepares the present question. For a question in free text, the draft opens at once.
     fn begin_question(&mut self) {
         self.marked.clear();
         self.draft = (self.current().kind == InquiryKind::Text).then(Draft::default);
     }
 
-    /// What can be chosen, with what is said about it.
+    /// The labels of the choices, each with a description, which may be empty.
     pub(in crate::ui) fn options(&self) -> Vec<(String, String)> {
         let inquiry = self.current();
         let option = |label: &str| (label.to_owned(), String::new());
@@ -82,7 +82,7 @@ impl InquiryDialog {
         options
     }
 
-    /// What can be done instead of a choice.
+    /// The label of the last entry, which stands for another answer or none.
     fn last_option(&self) -> Option<&'static str> {
         match (&self.server, self.current().kind) {
             (None, InquiryKind::Choice) => Some("Something else…"),
@@ -91,7 +91,7 @@ impl InquiryDialog {
         }
     }
 
-    /// Whether the last choice is a no.
+    /// Whether the last choice means no.
     pub(in crate::ui) fn ends_with_no(&self) -> bool {
         self.current().kind == InquiryKind::YesNo && self.last_option().is_none()
     }
@@ -169,7 +169,7 @@ impl InquiryDialog {
         lines
     }
 
-    /// All that is asked at present, with all that is said about the choices, however long it is.
+    /// The present question with all descriptions, however long it is.
     pub(in crate::ui) fn whole(&self) -> Vec<Line> {
         self.rows(usize::MAX, usize::MAX, true, &mut None)
     }

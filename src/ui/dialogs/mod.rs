@@ -1,4 +1,4 @@
-//! Questions to the user.
+//! Dialogs: questions to the user, and lists to choose from.
 
 #[cfg(feature = "tui")]
 mod approval;

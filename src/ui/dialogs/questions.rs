@@ -1,4 +1,4 @@
-//! Questions: when a dialog opens, when its keys count, and what its answers lead to.
+//! Decides when the dialog of a question opens and when its keys count, and performs the answers.
 
 use crate::base::clock::Now;
 use crate::base::id::CallId;
@@ -11,13 +11,13 @@ use crate::ui::dialogs::dialog::{Dialog, DialogKind, DialogOutcome};
 use crate::ui::input::keys::{Code, Key, TerminalInput};
 use std::sync::Arc;
 
-/// What is said after a no. It is not said about the next question.
+/// The message after a refusal. It is removed when the next question opens.
 const INSTEAD: &str = "Say what to do instead";
 
 impl Ui {
-    /// Opens the oldest question, and closes one that was answered.
+    /// Closes the dialog of a question that was answered or has changed, and opens that of the oldest question.
     pub(in crate::ui) fn follow_questions(&mut self, now: Now) {
-        // What was asked before may have been answered before.
+        // A question in the past may have been answered in a record that has not come yet.
         if self.history_end.is_some() {
             return;
         }
@@ -48,25 +48,25 @@ impl Ui {
         }
         self.toast.take_if(|(text, _)| text == INSTEAD);
         let quiet = self.typing.key_at.is_none_or(|at| now.mono_ms.saturating_sub(at) >= QUIET_MS);
-        // Whoever has just allowed a call is asked about the next one.
+        // A user who has just allowed a call is looking at the screen.
         let ready = quiet || std::mem::take(&mut self.typing.allowed_last);
         let focused = ready && !self.is_tiny() && self.composer.draft.is_empty() && !self.composer.is_searching();
         self.dialog = Some(OpenDialog { dialog, focused, since: now.mono_ms, painted: None, purpose: None });
         self.notify("asks", now);
     }
 
-    /// A key of a focused dialog.
+    /// A key for the focused dialog.
     pub(in crate::ui) fn dialog_key(&mut self, input: &TerminalInput, now: Now) {
         let is_tiny = self.is_tiny();
         let Some(open) = &mut self.dialog else {
             return;
         };
-        // A list that is not shown can only be left.
+        // On a screen that is too small for it, a dialog can only be left.
         let leaves = matches!(input, TerminalInput::Key(Key { code: Code::Esc, .. }));
         if is_tiny && !leaves && self.linear.is_none() {
             return;
         }
-        // What is asked must have been seen; a list that the user called for need not.
+        // A question must have been on the screen for a while; a list, which the user opened, need not.
         if open.purpose.is_none() && open.painted.is_none_or(|at| now.mono_ms.saturating_sub(at) < ARM_MS) {
             open.painted = open.painted.map(|_| now.mono_ms);
             return;
@@ -110,14 +110,14 @@ impl Ui {
         self.dialog = None;
         self.typing.allowed_last = choice != Choice::Cancel;
         let seen = self.transcript.scene.calls.get(&call).and_then(|call| call.planned);
-        // The question is over here; the log says whose answer counted.
+        // The question is closed here; the records say whose answer counted.
         self.transcript.scene.asked.retain(|asked| *asked != call);
         if let Some(task) = self.task.clone() {
             self.call(ServerCall::Answer { task, call, choice, edited, answers, seen });
         }
     }
 
-    /// Prints the whole of what is asked about; what is stored apart is fetched first.
+    /// Prints all of the question's content. A diff that is stored as a blob is fetched first.
     pub(in crate::ui) fn print_question(&mut self, call: CallId) {
         let Some(open) = &mut self.dialog else {
             return;
@@ -138,7 +138,7 @@ impl Ui {
         if let DialogKind::Approval(approval) = &mut open.dialog.kind {
             (approval.seen, approval.printed) = (true, true);
         }
-        // It said that this key was to be pressed.
+        // The message asked for this key.
         self.toast = None;
         let lines = open.dialog.whole(&self.transcript.viewer);
         self.print(lines);

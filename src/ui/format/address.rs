@@ -1,6 +1,6 @@
-//! Addresses that look like others: a host with letters beyond ASCII is also shown as the name that is looked up, by RFC 3492.
+//! URLs that look like others: for a host with characters beyond ASCII, the ASCII name (Punycode, RFC 3492) is shown, too.
 
-/// The name that is looked up for the host of an address, if it is not the one that is read.
+/// The ASCII name of a URL's host; None if the host is ASCII already.
 pub fn ascii_host(url: &str) -> Option<String> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let rest = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -19,12 +19,12 @@ pub fn ascii_host(url: &str) -> Option<String> {
     Some(labels.collect::<Option<Vec<_>>>()?.join("."))
 }
 
-/// An address with the name that is looked up behind it.
+/// A URL, followed by the ASCII name of its host if that differs.
 pub fn with_ascii_host(url: &str) -> String {
     ascii_host(url).map_or_else(|| url.to_owned(), |host| format!("{url} ({host})"))
 }
 
-/// The words of a text that are addresses with such a host, each with the name that is looked up.
+/// The URLs in a text whose host is not ASCII, each with the ASCII name of the host.
 pub fn non_ascii_hosts(text: &str) -> impl Iterator<Item = (&str, String)> {
     let words =
         text.split(|c: char| c.is_whitespace() || "<>\"'`()|;&".contains(c)).filter(|word| word.contains("://"));
@@ -33,7 +33,7 @@ pub fn non_ascii_hosts(text: &str) -> impl Iterator<Item = (&str, String)> {
 
 const BASE: u32 = 36;
 
-/// A label in Punycode. None if it is too long to be one.
+/// A label of a host name in Punycode. None if it is too long for a label.
 fn punycode(label: &str) -> Option<String> {
     let chars: Vec<u32> = label.chars().map(u32::from).collect();
     let mut out: String = label.chars().filter(char::is_ascii).collect();
@@ -59,7 +59,7 @@ fn punycode(label: &str) -> Option<String> {
     Some(out)
 }
 
-/// A number with digits of which each says whether more follow.
+/// Appends a number as a variable-length integer: each digit says whether more digits follow (RFC 3492, section 3.3).
 fn digits(mut number: u32, bias: u32, out: &mut String) {
     for position in 1.. {
         let threshold = (BASE * position).saturating_sub(bias).clamp(1, 26);
@@ -75,7 +75,7 @@ fn digits(mut number: u32, bias: u32, out: &mut String) {
     }
 }
 
-/// The bias of the next number. `damp` is larger for the first one.
+/// The bias for the next number (RFC 3492, section 3.4). `damp` is larger for the first number.
 fn adapted(delta: u32, points: u32, damp: u32) -> u32 {
     let mut delta = delta / damp;
     delta += delta / points;

@@ -1,14 +1,14 @@
-//! Light highlighting of code: comments, strings, numbers and common keywords, by one small lexer for all languages. What it gets wrong
-//! it only colours wrong.
+//! Simple syntax highlighting: comments, strings, numbers and common keywords, by one small lexer for all languages. An error of the lexer
+//! only leads to a wrong colour.
 
 use crate::ui::format::style::Role;
 use crate::ui::format::wrap::Span;
 
-/// How a family of languages is written.
+/// The lexical syntax of a family of languages.
 struct Syntax {
     languages: &'static str,
     comment: &'static str,
-    /// Begin and end of what may go over several lines.
+    /// The delimiters of comments and strings that may span several lines.
     blocks: &'static [(&'static str, &'static str, Role)],
     quotes: &'static str,
 }
@@ -46,16 +46,16 @@ fn is_among(words: &str, word: &str) -> bool {
     words.split_ascii_whitespace().any(|known| known == word)
 }
 
-/// The state between two lines of code.
+/// Highlights code line by line; holds the state between two lines.
 pub struct Highlighter {
     syntax: Option<&'static Syntax>,
     is_diff: bool,
-    /// What the present line begins inside of: its end and its role.
+    /// The end delimiter and the role of the comment or string that the next line begins in.
     inside: Option<(&'static str, Role)>,
 }
 
 impl Highlighter {
-    /// For the word behind a fence.
+    /// `language` is the word after the fence of a code block.
     pub fn new(language: &str) -> Highlighter {
         let language = language.to_lowercase();
         let syntax = FAMILIES.iter().find(|family| is_among(family.languages, &language));
@@ -88,7 +88,7 @@ impl Highlighter {
         spans
     }
 
-    /// The length of the next token, and what it is.
+    /// The length and the role of the next token.
     fn token(&mut self, syntax: &Syntax, rest: &str, before: char) -> (usize, Role) {
         if let Some((end, role)) = self.inside {
             return match rest.find(end) {
@@ -126,7 +126,7 @@ impl Highlighter {
     }
 }
 
-/// The length of a string that begins the text, up to the end of the line if it has no end.
+/// The length of the string literal at the start of the text; up to the end of the line if it is not closed.
 fn string(text: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {

@@ -1,10 +1,10 @@
-//! Tables without lines: names, and what is said about them.
+//! Text in columns without lines between them, such as a list of names and descriptions.
 
 use crate::ui::format::style::Role;
 use crate::ui::format::text::width;
 use crate::ui::format::wrap::{Line, Span, paragraph};
 
-/// The least width of a column that is broken by words, and how far it is indented if it stands below the others.
+/// The minimum width of a column that is broken at words; and its indentation if it stands below the others.
 const LEAST_COLUMN: usize = 24;
 const BELOW: usize = 6;
 
@@ -23,7 +23,7 @@ pub fn columns(rows: &[Vec<String>], roles: &[Role]) -> Vec<Line> {
     rows.iter().map(line).collect()
 }
 
-/// Columns of text that is printed: the last one is broken by words. Where it would be narrow, it stands below the others.
+/// Columns of text whose last one is broken at words. If that column would be too narrow, it stands below the others.
 pub fn broken_columns(rows: &[Vec<String>], roles: &[Role], max_width: usize) -> Vec<Line> {
     let last = roles.len() - 1;
     let heads: Vec<Vec<String>> = rows.iter().map(|row| row[..last].to_vec()).collect();

@@ -1,9 +1,9 @@
-//! A unified diff as people read it: line numbers, signs, gaps. The colours add to the signs and never replace them.
+//! Formats a unified diff with line numbers, signs and gaps. It is readable without colours.
 
 use crate::ui::format::style::Role;
 use crate::ui::format::wrap::Line;
 
-/// The first rows of a diff, and how many there are.
+/// The first rows of a diff, and the number of all rows.
 pub fn rows(diff: &str, max_rows: usize) -> (Vec<Line>, usize) {
     let (mut rows, mut count) = (Vec::new(), 0);
     let (mut old, mut new) = (0, 0);
@@ -48,7 +48,7 @@ fn add(rows: &mut Vec<Line>, count: &mut usize, max_rows: usize, line: impl FnOn
     }
 }
 
-/// Whether changed lines end in two ways: then the carriage returns are what matters.
+/// Whether only some of the changed lines end with a carriage return: then carriage returns are shown.
 fn has_mixed_ends(diff: &str) -> bool {
     let changed = || diff.split('\n').filter(|line| line.starts_with(['+', '-']));
     changed().any(|line| line.ends_with('\r')) && changed().any(|line| !line.ends_with('\r') && !line.contains('\t'))
@@ -61,7 +61,7 @@ fn hunk(line: &str) -> Option<(usize, usize)> {
     Some((first(parts.next()?)?, first(parts.next()?.strip_prefix('+')?)?))
 }
 
-/// Lines that were added and removed.
+/// The numbers of added and of removed lines.
 pub fn counts(diff: &str) -> (usize, usize) {
     let body = diff.lines().skip_while(|line| hunk(line).is_none());
     body.fold((0, 0), |(added, removed), line| {

@@ -1,10 +1,10 @@
-//! Marks inside a paragraph: strong and emphasised text, code, struck text, links. A mark that has no end within reach is text.
+//! Inline markdown: strong and emphasised text, code, struck text, links. A mark without an end within `reach` is plain text.
 
 use crate::ui::format::address::ascii_host;
 use crate::ui::format::style::Role;
 use crate::ui::format::wrap::Span;
 
-/// Whether more of the text may come.
+/// Whether the text is complete, or more of it may come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     Part,
@@ -12,9 +12,9 @@ pub enum Known {
 }
 
 pub struct Inline {
-    /// Up to the first mark that is still open.
+    /// The spans up to the first mark whose end may still come.
     pub spans: Vec<Span>,
-    /// For each span the byte of the text that it is a copy of, if it is one and no mark surrounds it.
+    /// For each span that is an exact copy of the text outside of marks: the position of the copied text.
     pub sources: Vec<Option<usize>>,
 }
 
@@ -31,23 +31,23 @@ struct Reader {
     reach: usize,
 }
 
-/// What a mark was found to be.
+/// What begins at a position of the text.
 enum Found {
-    /// Its content lies in this range; the mark ends at the last number.
+    /// A mark with this role and content, and the position after the mark.
     Marked(Role, std::ops::Range<usize>, usize),
     Link {
         text: std::ops::Range<usize>,
         url: std::ops::Range<usize>,
         end: usize,
     },
-    /// So many bytes are text.
+    /// This number of bytes is plain text.
     Text(usize),
-    /// Its end may still come.
+    /// A mark whose end may still come.
     Open,
 }
 
 impl Reader {
-    /// Whether everything up to the end of the text was read.
+    /// Reads a text into spans. Returns whether all of it was read, or a mark is still open.
     fn read(&mut self, text: &str, role: Role, source: Option<usize>) -> bool {
         let mut from = 0;
         let mut at = 0;
@@ -120,7 +120,7 @@ impl Reader {
         self.push(role, &text[from..], source.map(|source| source + from));
     }
 
-    /// A word that contains an address.
+    /// A word that contains a URL.
     fn address(&mut self, word: &str, from: usize, role: Role) {
         let rest = &word[from..];
         let end = rest.find(|c: char| c.is_whitespace() || "<>\"`".contains(c)).unwrap_or(rest.len());
@@ -130,7 +130,7 @@ impl Reader {
         self.push(role, &rest[url.len()..], None);
     }
 
-    /// An address, with the name that is looked up if its host is not that.
+    /// A URL, followed by the ASCII name of its host if that differs.
     fn url(&mut self, url: &str, role: Role) {
         self.push(Role::Link, url, None);
         if let Some(host) = ascii_host(url) {
@@ -159,12 +159,12 @@ impl Reader {
         }
     }
 
-    /// The text in which the end of a mark has to be.
+    /// The text in which the end of a mark that begins at `at` must be.
     fn ahead<'a>(&self, text: &'a str, at: usize) -> &'a str {
         &text[..text.floor_char_boundary(at + self.reach)]
     }
 
-    /// The end may still come if the text is not known as a whole and does not reach so far.
+    /// No end was found: it may still come if the text is incomplete and shorter than the reach.
     fn without_end(&self, text: &str, at: usize, length: usize) -> Found {
         let may_come = self.known == Known::Part && text.len() - at < self.reach;
         if may_come { Found::Open } else { Found::Text(length) }
@@ -182,7 +182,7 @@ impl Reader {
             if found + closing == text.len() && self.known == Known::Part {
                 return Found::Open;
             }
-            // The marks of code are shown: without colours they are all that tells it from text.
+            // The backticks of code are shown, because without colours nothing else marks it.
             if closing == run {
                 return Found::Marked(Role::Code, at..found + closing, found + closing);
             }
@@ -232,7 +232,7 @@ impl Reader {
         self.without_end(text, at, run)
     }
 
-    /// `[text](url)`, or a picture, of which the same is shown.
+    /// `[text](url)`, or an image, which is shown in the same way.
     fn link(&self, text: &str, at: usize, bracket: usize) -> Found {
         let ahead = self.ahead(text, at);
         let find = |from: usize, end: char| ahead.get(from..)?.find(end).map(|found| from + found);
@@ -255,7 +255,7 @@ impl Reader {
     }
 }
 
-/// Without the backslashes before punctuation.
+/// The text without the backslashes before punctuation.
 fn unescaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();

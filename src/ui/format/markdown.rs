@@ -1,6 +1,6 @@
-//! Markdown as it streams in. A row is printed for good as early as it cannot change any more: a row of a paragraph when a word stands
-//! in the next row and no mark is open in it, a line of code at its end, a table when it is over. What was printed is never printed
-//! again, so the rows of a text are the same however it was cut into pieces.
+//! Formats markdown while it streams in. A row is returned as soon as no further text can change it: a row of a paragraph when there is a
+//! word in the next row and no mark is open, a line of code at its end, a table at its end. A returned row is final, so the rows of a text
+//! do not depend on how the text was cut into pieces.
 
 use crate::limits::ui::{PARAGRAPH_BYTES, TABLE_ROWS};
 use crate::ui::format::code::Highlighter;
@@ -12,15 +12,15 @@ use crate::ui::format::wrap::{Line, Span, Wrap, breaks, newest, row, words};
 
 #[derive(Default)]
 pub struct Markdown {
-    /// The line that is being received, and how many bytes of it are part of the paragraph already.
+    /// The incomplete line. `taken` is the number of its bytes that the paragraph contains already.
     line: String,
     taken: usize,
     block: Block,
     /// The columns that items of the present list are indented by; 0 outside of lists.
     list: usize,
-    /// A blank line comes before the next block.
+    /// Whether a blank line is printed before the next block.
     gap: bool,
-    /// Something was printed.
+    /// Whether a line was printed.
     begun: bool,
     out: Vec<Line>,
 }
@@ -43,7 +43,7 @@ enum Block {
 }
 
 struct Paragraph {
-    /// The source that is not printed yet, or that a mark holds.
+    /// The source of the rows that are not printed yet.
     text: String,
     first: Span,
     next: Span,
@@ -51,13 +51,13 @@ struct Paragraph {
     width: usize,
     /// Rows of the present text that were printed.
     printed: usize,
-    /// Rows were printed and cut off: the present text does not begin the paragraph.
+    /// The printed rows were removed from `text`, so it does not begin the paragraph.
     begun: bool,
-    /// It may turn out to be the head of a table.
+    /// The line may be the head of a table.
     may_be_table: bool,
 }
 
-/// What stands before a line: a paragraph that is no item of a list, or anything else.
+/// The context of a line: after a paragraph outside of lists, or after anything else.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     Prose,
@@ -75,16 +75,16 @@ enum Start {
     },
     Heading(usize),
     Rule,
-    /// An item: its indent, and where its text begins.
+    /// An item of a list: its indentation, and the position of its text.
     Item(usize, usize),
-    /// A quote: its depth, and where its text begins.
+    /// A quote: its depth, and the position of its text.
     Quote(usize, usize),
     Bar,
     Text(usize),
 }
 
 impl Markdown {
-    /// Takes the next piece and gives the rows that are final, at most `max_width` columns wide.
+    /// Takes the next piece and returns the rows that became final, at most `max_width` columns wide.
     pub fn push(&mut self, text: &str, max_width: usize) -> Vec<Line> {
         for piece in text.split_inclusive('\n') {
             self.line.extend(piece.chars().filter(|c| !matches!(c, '\n' | '\r')));
@@ -96,7 +96,7 @@ impl Markdown {
         std::mem::take(&mut self.out)
     }
 
-    /// The text is complete: gives the rest.
+    /// The text is complete: returns the remaining rows.
     pub fn finish(&mut self, max_width: usize) -> Vec<Line> {
         if !self.line.is_empty() {
             self.end_line(max_width);
@@ -105,7 +105,7 @@ impl Markdown {
         std::mem::take(self).out
     }
 
-    /// The newest words that are not printed yet.
+    /// The newest words that are not in a returned row.
     pub fn newest_words(&self, max_width: usize) -> String {
         let text = match &self.block {
             Block::Paragraph(paragraph) => paragraph.text.as_str(),
@@ -115,7 +115,7 @@ impl Markdown {
         newest(plain(&text[from..], Reading::Prose).replace('\n', " ").trim(), max_width)
     }
 
-    /// A table that is not printed yet.
+    /// The rows of an incomplete table, which are not returned yet.
     pub fn unfinished_table(&self, max_width: usize) -> Vec<Line> {
         match &self.block {
             Block::Table { lines, columns: None } if lines.len() > 1 => {
@@ -169,7 +169,7 @@ impl Markdown {
         }
     }
 
-    /// A paragraph goes on with the part of a line that is there, if it is clear what the line is.
+    /// Adds the incomplete line to the paragraph, if it is clear what the line begins.
     fn grow(&mut self, max_width: usize) {
         match &mut self.block {
             Block::Code { .. } => {}
@@ -204,7 +204,7 @@ impl Markdown {
         }
     }
 
-    /// What the present line comes after.
+    /// The context of the incomplete line.
     fn before(&self) -> Before {
         if matches!(self.block, Block::Paragraph(_)) && self.list == 0 { Before::Prose } else { Before::Other }
     }
@@ -214,7 +214,7 @@ impl Markdown {
         indent >= 4 && self.list == 0 && matches!(self.block, Block::None)
     }
 
-    /// A whole line that no open block takes as it is.
+    /// Applies a complete line that is not part of an open block.
     fn begin(&mut self, start: Start, line: &str, max_width: usize) {
         match start {
             Start::Blank => {
@@ -245,7 +245,7 @@ impl Markdown {
         }
     }
 
-    /// Begins a paragraph, or goes on with the present one after a line feed.
+    /// Begins a paragraph, or continues the present one with another line.
     fn begin_paragraph(&mut self, start: Start, line: &str, max_width: usize) {
         if let Block::Paragraph(paragraph) = &mut self.block {
             let goes_on = match &start {
@@ -295,7 +295,7 @@ impl Markdown {
         let Block::Paragraph(paragraph) = &mut self.block else {
             return;
         };
-        // The head of a table looks like a paragraph of one row.
+        // The head of a table looks like a paragraph of one line.
         if paragraph.may_be_table && line.contains('|') && width(line) <= paragraph.width {
             self.block = Block::Table { lines: vec![line.to_owned()], columns: None };
             return;
@@ -318,7 +318,7 @@ impl Markdown {
         }
     }
 
-    /// Prints the rows of the paragraph that are final; all of them if it is known as a whole.
+    /// Prints the final rows of the paragraph; all rows if the paragraph is complete.
     fn print_rows(&mut self, known: Known) {
         let Block::Paragraph(paragraph) = &mut self.block else {
             return;
@@ -326,7 +326,7 @@ impl Markdown {
         let known = if paragraph.text.len() > PARAGRAPH_BYTES { Known::Whole } else { known };
         let Inline { spans, sources } = inline(&paragraph.text, known, 4 * paragraph.width, paragraph.role);
         let mut words = words(&spans, paragraph.width);
-        // The last word may go on; all pieces of it wait.
+        // The last word may still grow, so none of its pieces is final.
         if known == Known::Part && !spans.last().is_some_and(|span| span.text.ends_with(' ')) {
             while words.pop().is_some_and(|word| word.blank.is_none() && !word.is_wide()) {}
         }
@@ -347,12 +347,12 @@ impl Markdown {
             lines.push(row(&paragraph.first, &[], Wrap::First(hang)));
         }
         paragraph.printed = rows.max(paragraph.printed);
-        // Marks are read from the start of a word as they were before it.
+        // The text can be cut before a word if no mark is open there.
         let rest = starts.get(rows).map(|start| &words[*start]).filter(|word| word.blank.is_some());
         let source = rest.and_then(|word| Some(sources[word.from.0]? + word.from.1));
         if let Some(cut) = if known == Known::Whole { Some(paragraph.text.len()) } else { source.filter(|_| rows > 0) }
         {
-            // What is left is parsed again with each piece, so it has to be short.
+            // The remaining text is parsed again with each piece, so it must be short.
             paragraph.text.drain(..cut);
             paragraph.printed = 0;
             paragraph.begun = true;
@@ -387,7 +387,7 @@ impl Markdown {
         }
     }
 
-    /// Prints the lines of the table; from here on its columns stay as they are.
+    /// Prints the rows of the table so far, and fixes the widths of its columns.
     fn print_table(&mut self, max_width: usize) {
         let Block::Table { lines, columns } = &mut self.block else {
             return;
@@ -400,7 +400,7 @@ impl Markdown {
         printed.into_iter().for_each(|line| self.emit(line));
     }
 
-    /// Ends the open block and prints what is left of it.
+    /// Ends the open block and prints its remaining rows.
     fn close(&mut self, max_width: usize) {
         match &mut self.block {
             Block::None => {}
@@ -443,7 +443,7 @@ fn styled(line: &str) -> Vec<Cell> {
     cells(line).iter().map(|cell| inline(cell, Known::Whole, cell.len(), Role::Text).spans).collect()
 }
 
-/// What a line begins. None: more of it has to be known. Prose is interrupted only by a list that begins with 1.
+/// What a line begins. None if that depends on the rest of the line. A numbered list interrupts a paragraph only if it begins with 1.
 fn start(line: &str, known: Known, before: Before) -> Option<Start> {
     let text = line.trim_start_matches(' ');
     let indent = line.len() - text.len();

@@ -1,4 +1,4 @@
-//! Text as a terminal shows it: characters and their widths, lines, roles, markdown, code, diffs, tables.
+//! Formatting for the terminal: widths of characters, lines with roles, markdown, code, diffs, tables.
 
 #[cfg(feature = "tui")]
 pub(in crate::ui) mod address;

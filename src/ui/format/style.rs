@@ -1,16 +1,16 @@
-//! Roles of text, and how a terminal with its colours and background shows them. What the terminal can do is asked of its environment
-//! and of its replies; nothing here waits for either.
+//! Roles of text, and their escape sequences for the colours and the background of the terminal. These are known from environment
+//! variables and from the terminal's replies.
 
 use crate::base::text::words::words;
 use crate::ui::format::text::width;
 use std::borrow::Cow;
 
-/// What a piece of text is. Foreground only, but for changed lines.
+/// What a piece of text is. Roles have a foreground colour; only changed lines have a background.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Role {
     #[default]
     Text,
-    /// Faint, never bright black, which vanishes on light backgrounds.
+    /// Shown faint, not in bright black, which is invisible on some light backgrounds.
     Muted,
     Accent,
     Strong,
@@ -27,9 +27,9 @@ pub enum Role {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Colours {
-    /// Bold, faint and underlined text stays.
+    /// No colours; bold, faint and underlined text is still used.
     None,
-    /// The user's own palette.
+    /// The 16 colours of the user's palette.
     Sixteen,
     Indexed,
     True,
@@ -53,16 +53,16 @@ pub type Rgb = [u8; 3];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Style {
     pub colours: Colours,
-    /// None: unknown, so the user's own palette is used.
+    /// None if it is unknown; then the user's palette is used.
     pub background: Option<Rgb>,
-    /// A setting says which colours there are; the terminal is not believed.
+    /// A setting defines the theme, so the terminal's reply about its background is ignored.
     pub themed: bool,
     /// Whether the terminal shows more than ASCII.
     pub unicode: bool,
 }
 
 impl Style {
-    /// What the environment says.
+    /// The style that environment variables and the setting ask for.
     pub fn of(variable: impl Fn(&str) -> Option<String>, theme: Theme) -> Style {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let is =
@@ -91,15 +91,15 @@ impl Style {
         Style { colours, background, themed: theme != Theme::Auto, unicode }
     }
 
-    /// The terminal's own word on its background: it knows better than its environment, which may be that of another terminal. A
-    /// setting stays.
+    /// Applies the terminal's reply about its background, which is more reliable than the environment: that may come from another terminal.
+    /// A theme of the settings has precedence.
     pub fn learn_background(&mut self, background: Rgb) {
         if !self.themed {
             self.background = Some(background);
         }
     }
 
-    /// The parameters of SGR for a role.
+    /// The SGR parameters of a role.
     pub fn sgr(&self, role: Role) -> Cow<'static, str> {
         let known = self.background.filter(|_| self.colours >= Colours::Indexed);
         Cow::Borrowed(match (role, known) {
@@ -145,7 +145,7 @@ pub fn is_dark([red, green, blue]: Rgb) -> bool {
     299 * u32::from(red) + 587 * u32::from(green) + 114 * u32::from(blue) < 128_000
 }
 
-/// The background of changed lines: a little green or red in the real one.
+/// The background of changed lines: the terminal's background with a little green or red.
 fn tint(role: Role, background: Rgb, colours: Colours) -> Cow<'static, str> {
     let added = role == Role::Add;
     if colours == Colours::Indexed {
@@ -164,7 +164,7 @@ fn tint(role: Role, background: Rgb, colours: Colours) -> Cow<'static, str> {
 /// The steps of the spinner.
 pub const SPINNER: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
-/// A cluster in ASCII, with the same width.
+/// An ASCII replacement of a cluster, with the same width.
 pub fn ascii(cluster: &str) -> Cow<'_, str> {
     if cluster.is_ascii() {
         return Cow::Borrowed(cluster);

@@ -1,4 +1,4 @@
-//! Tables of markdown: columns that are aligned, cells that wrap, and records where the columns do not fit.
+//! Markdown tables: aligned columns with wrapped cells, or one record per row if the columns do not fit.
 
 use crate::ui::format::style::Role;
 use crate::ui::format::text::width;
@@ -17,7 +17,7 @@ pub type Cell = Vec<Span>;
 /// The blanks between two columns.
 const GAP: usize = 2;
 
-/// The columns of a table: their widths do not change any more.
+/// The columns of a table, with fixed widths.
 #[derive(Debug)]
 pub struct Columns {
     aligns: Vec<Align>,
@@ -53,7 +53,7 @@ pub fn cells(line: &str) -> Vec<String> {
     cells.into_iter().map(|cell| cell.trim().to_owned()).collect()
 }
 
-/// Whether a line says how columns are aligned: `|---|:-:|`.
+/// Whether a line is the delimiter row, which aligns the columns: `|---|:-:|`.
 pub fn is_delimiter(line: &str) -> bool {
     line.contains('-') && aligns(line).is_some() && (line.contains('|') || line.contains(':'))
 }
@@ -73,7 +73,7 @@ fn aligns(line: &str) -> Option<Vec<Align>> {
 }
 
 impl Columns {
-    /// The columns for these rows in so many columns of the terminal.
+    /// The widths of the columns for these rows, in a terminal of `max_width` columns.
     pub fn new(header: Vec<Cell>, delimiter: &str, rows: &[Vec<Cell>], max_width: usize) -> Columns {
         let count = header.len();
         let all = || std::iter::once(&header).chain(rows);
@@ -88,7 +88,7 @@ impl Columns {
         Columns { aligns, header, widths, max_width, printed: 0 }
     }
 
-    /// The head of the table; of records there is none.
+    /// The head of the table; records have none.
     pub fn head(&self) -> Vec<Line> {
         let Some(widths) = &self.widths else {
             return Vec::new();
@@ -110,7 +110,7 @@ impl Columns {
         }
     }
 
-    /// A row as the lines of its cells.
+    /// A row of the table, as lines of wrapped cells.
     fn lines(&self, widths: &[usize], cells: &[Cell]) -> Vec<Line> {
         let none = Cell::new();
         let broken: Vec<Vec<Line>> = widths
@@ -131,7 +131,7 @@ impl Columns {
                         Align::Centre => free / 2,
                         Align::Right => free,
                     };
-                    // Blanks come only before text: no line ends with them.
+                    // Blanks are added only before text, so that no line ends with blanks.
                     missing += before;
                     if !cell.spans.is_empty() {
                         line = line.text(&" ".repeat(std::mem::take(&mut missing)));
@@ -187,7 +187,7 @@ fn wrapped(cell: &Cell, max_width: usize) -> Vec<Line> {
     starts.iter().enumerate().map(|(at, start)| row(&none, &words[*start..end(at)], Wrap::Soft)).collect()
 }
 
-/// Widths that fit: every column has what it needs or an equal share, and at least its longest word. None if even that is too much.
+/// The widths of columns: what each needs or a fair share, and at least its longest word. None if the longest words do not fit.
 fn fair(natural: &[usize], least: &[usize], room: usize) -> Option<Vec<usize>> {
     if natural.iter().sum::<usize>() <= room {
         return Some(natural.to_vec());
@@ -197,7 +197,7 @@ fn fair(natural: &[usize], least: &[usize], room: usize) -> Option<Vec<usize>> {
     }
     let mut widths = least.to_vec();
     let mut left = room - least.iter().sum::<usize>();
-    // One column at a time: the narrowest that wants more.
+    // Column by column: the narrowest one that needs more gets one more.
     while left > 0 {
         let wanting = (0..widths.len()).filter(|column| widths[*column] < natural[*column]);
         let Some(column) = wanting.min_by_key(|column| widths[*column]) else {

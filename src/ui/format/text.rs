@@ -1,18 +1,18 @@
-//! Text as a terminal shows it: clusters and their widths, and [`plain`], which makes characters visible that would otherwise drive
-//! the terminal, hide, or change the order of what is read.
+//! Grapheme clusters and their widths; and [`plain`], which makes characters visible that would otherwise control the terminal, be
+//! invisible, or reorder the text.
 
 use crate::base::text::unsafe_char::is_unsafe;
 use crate::ui::format::width::{VS16, WIDE, ZERO};
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-/// What the cursor moves over as one: a character with all that belongs to it.
+/// A grapheme cluster: a character with its combining characters, which the cursor moves over as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cluster<'a> {
     pub text: &'a str,
-    /// Columns.
+    /// The number of columns.
     pub width: usize,
-    /// Whether terminals agree on the width. They do not on joined emoji, flags, skin tones and emoji variants.
+    /// Whether all terminals use the same width. They differ for joined emoji, flags, skin tones and emoji variants.
     pub agreed: bool,
 }
 
@@ -72,7 +72,7 @@ struct Ranges {
 static RANGES: LazyLock<Ranges> =
     LazyLock::new(|| Ranges { wide: decode(WIDE), zero: decode(ZERO), vs16: decode(VS16) });
 
-/// The ranges of a table, in order.
+/// Decodes a table of `width.rs` into sorted ranges.
 fn decode(table: &[u8]) -> Vec<(u32, u32)> {
     let mut bytes = table.iter();
     let mut number = || {
@@ -113,20 +113,21 @@ fn width_of(c: char) -> usize {
     }
 }
 
-/// The columns of a text.
+/// The number of columns of a text.
 pub fn width(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { clusters(text).map(|cluster| cluster.width).sum() }
 }
 
-/// Whether joiners are part of words and emoji, or could hide in the text.
+/// How joiners and variation selectors are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
+    /// In prose they are kept in words and emoji.
     Prose,
-    /// Commands, paths, output, files.
+    /// In commands, paths, output and files they are made visible.
     Literal,
 }
 
-/// The text with every character visible. Line feeds stay; tabs become blanks. What was made visible once stays as it is.
+/// The text with every character visible. Line feeds stay; tabs become blanks. Applying it again changes nothing.
 pub fn plain(text: &str, reading: Reading) -> Cow<'_, str> {
     if text.bytes().all(|byte| (b' '..=b'~').contains(&byte) || byte == b'\n') {
         return Cow::Borrowed(text);
@@ -143,7 +144,7 @@ pub fn plain(text: &str, reading: Reading) -> Cow<'_, str> {
             '\x7f' => out.push('\u{2421}'),
             '\u{80}'..='\u{9f}' => out.push_str(&format!("\\x{:02x}", c as u32)),
             _ if hides(c, before, reading) => out.push_str(&format!("‹U+{:04X}›", c as u32)),
-            // A mark without a letter would change the character of ours that stands before it.
+            // A combining mark without a letter would combine with a character of the user interface.
             _ if is_zero(c) && (before.is_whitespace() || before.is_control()) => out.extend(['\u{25cc}', c]),
             _ => out.push(c),
         }
@@ -153,7 +154,7 @@ pub fn plain(text: &str, reading: Reading) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether the character takes no space or changes the order of others, and no letter before it needs it.
+/// Whether a character is invisible or reorders others, and is not part of the character before it.
 fn hides(c: char, before: char, reading: Reading) -> bool {
     match c {
         ..'\u{ad}' => false,
@@ -168,7 +169,7 @@ fn hides(c: char, before: char, reading: Reading) -> bool {
     }
 }
 
-/// What a tool printed, line by line: without colours, and of each line what a terminal would show after carriage returns.
+/// The lines of a tool's output without colours, each as a terminal would show it after its carriage returns.
 pub fn printed(text: &str) -> impl DoubleEndedIterator<Item = String> {
     text.lines().map(|line| {
         let line = line.trim_end_matches('\r');

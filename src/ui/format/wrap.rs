@@ -1,13 +1,13 @@
-//! Lines of text with roles, broken by words. A line is either broken by the terminal, which joins it again when it is copied or made
-//! wider, or it is a row of a paragraph that was broken here.
+//! Lines of text with roles, and breaking them at words. A line is either wrapped by the terminal, which joins it again when it is copied
+//! or the terminal becomes wider, or it is a row of a paragraph that was broken here.
 //!
-//! Breaking is greedy and looks only backwards: a row never changes when words are added behind the next one. The streaming of
-//! paragraphs depends on that.
+//! Breaking is greedy and looks only backwards: a row does not change when words are added after it. The streaming of paragraphs depends
+//! on that.
 
 use crate::ui::format::style::Role;
 use crate::ui::format::text::{Reading, clusters, plain, width};
 
-/// A piece of text with one role. Its text is visible as a whole and has no line feeds.
+/// A piece of text with one role. All its characters are visible, and it has no line feeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     pub role: Role,
@@ -26,10 +26,10 @@ impl Span {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wrap {
-    /// The terminal breaks it where it is too long.
+    /// The terminal wraps the line if it is too long.
     #[default]
     Soft,
-    /// The first row of a paragraph, whose other rows are indented by so many columns.
+    /// The first row of a paragraph, whose other rows are indented by this number of columns.
     First(usize),
     /// Another row of the paragraph.
     Next(usize),
@@ -42,7 +42,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// A line with this text.
+    /// A line with one span.
     pub fn new(role: Role, text: &str) -> Line {
         Line::default().add(role, text)
     }
@@ -56,7 +56,7 @@ impl Line {
         self.add(Role::Text, text)
     }
 
-    /// Adds a span, to the last one if it has the same role.
+    /// Appends a span; joins it with the last one if that has the same role.
     pub fn push(&mut self, span: Span) {
         match self.spans.last_mut() {
             _ if span.text.is_empty() => {}
@@ -69,7 +69,7 @@ impl Line {
         self.spans.iter().map(|span| width(&span.text)).sum()
     }
 
-    /// About the bytes that it takes on the way to the terminal.
+    /// Approximately the number of bytes that are sent to the terminal for the line.
     pub fn bytes(&self) -> usize {
         self.spans.iter().map(|span| span.text.len() + 8).sum()
     }
@@ -79,7 +79,7 @@ impl Line {
         self.spans.iter().map(|span| span.text.as_str()).collect()
     }
 
-    /// At most so many columns; what is cut is an ellipsis.
+    /// The line with at most `most` columns; an ellipsis replaces what is cut.
     pub fn clipped(self, max_width: usize) -> Line {
         if self.width() <= max_width {
             return self;
@@ -102,7 +102,7 @@ impl Line {
     }
 }
 
-/// The newest columns of a text, with an ellipsis before them if something is missing.
+/// The end of a text, with an ellipsis before it if the start is missing.
 pub fn newest(text: &str, max_width: usize) -> String {
     if width(text) <= max_width {
         return text.to_owned();
@@ -114,24 +114,24 @@ pub fn newest(text: &str, max_width: usize) -> String {
         left -= all[from].width;
     }
     let tail: String = all[from..].iter().map(|cluster| cluster.text).collect();
-    // Half a word is left out if another one follows soon.
+    // A word whose start is missing is left out if another word follows soon.
     let word = tail.find(' ').filter(|at| 2 * at < tail.len() && !tail.starts_with(' ')).unwrap_or(0);
     format!("…{}", tail[word..].trim_start())
 }
 
-/// What is never broken, together with what it follows: a blank or nothing.
+/// A word, which is not broken, with the blank before it if there is one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Word {
     pub spans: Vec<Span>,
     pub width: usize,
-    /// The role of the blank before it, if there is one.
+    /// The role of the blank before the word, if there is one.
     pub blank: Option<Role>,
-    /// The span that it begins in, and the byte of it.
+    /// The index of the span that the word begins in, and the position in that span.
     pub from: (usize, usize),
 }
 
 impl Word {
-    /// Whether it is one wide character, around which text may be broken.
+    /// Whether the word is a single wide character; text may be broken before and after it.
     pub fn is_wide(&self) -> bool {
         self.spans.first().and_then(|span| clusters(&span.text).next()).is_some_and(|cluster| cluster.width > 1)
     }
@@ -156,7 +156,7 @@ pub fn words(spans: &[Span], max_width: usize) -> Vec<Word> {
             }
             open = cluster.width <= 1;
             let word = words.last_mut().expect("one was just made");
-            // Narrower than one character: it cannot be shown at all.
+            // The character is wider than a row.
             let (text, width) = if cluster.width > max_width { ("?", 1) } else { (cluster.text, cluster.width) };
             word.width += width;
             match word.spans.last_mut() {
@@ -168,7 +168,7 @@ pub fn words(spans: &[Span], max_width: usize) -> Vec<Word> {
     words
 }
 
-/// The first word of each row that `words` fill.
+/// The index of the first word of each row.
 pub fn breaks(words: &[Word], max_width: usize) -> Vec<usize> {
     let mut starts = Vec::new();
     let mut column = 0;
@@ -184,7 +184,7 @@ pub fn breaks(words: &[Word], max_width: usize) -> Vec<usize> {
     starts
 }
 
-/// A row of words behind its indent.
+/// A row: the indentation and the words.
 pub fn row(indent: &Span, words: &[Word], wrap: Wrap) -> Line {
     let mut line = Line { spans: Vec::new(), wrap };
     line.push(indent.clone());
@@ -215,7 +215,7 @@ pub fn paragraph(first: &Span, next: &Span, spans: &[Span], max_width: usize) ->
     rows
 }
 
-/// The same lines for another width: rows of a paragraph are joined and broken anew.
+/// The lines for another width: the rows of each paragraph are joined and broken again.
 pub fn rewrap(lines: &[Line], max_width: usize) -> Vec<Line> {
     let mut out = Vec::new();
     let mut rest = lines;
@@ -239,7 +239,7 @@ pub fn rewrap(lines: &[Line], max_width: usize) -> Vec<Line> {
     out
 }
 
-/// The first columns of a line as one span, and the rest.
+/// Splits a line: the first columns as one span, and the rest.
 fn split_at_column(line: &Line, columns: usize) -> (Span, Vec<Span>) {
     let mut head = Span { role: Role::Text, text: String::new() };
     let (mut rest, mut left) = (Line::default(), columns);

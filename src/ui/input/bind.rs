@@ -1,20 +1,20 @@
-//! Which key does what: the one table. The list of keys that `?` shows and the one of the manual are made from it.
+//! The table of key bindings. The list of keys that `?` shows and the table in the manual are made from it.
 
 use crate::ui::input::edit::{Direction, Motion};
 use crate::ui::input::keys::{Code, Key, Mods};
 
-/// What a key means. What it does depends on where: in a popup, in a question, while the agent works.
+/// The meaning of a key. Its effect depends on the context: a popup, a question, a running turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Send,
     NewLine,
-    /// Accepts an entry, goes to a question, queues a prompt.
+    /// Accepts an entry, moves the focus to a question, or queues a prompt.
     Tab,
     NextMode,
     Escape,
-    /// Clears, stops, then quits.
+    /// Clears the draft or stops the turn; the second time quits.
     Interrupt,
-    /// Deletes, then quits.
+    /// Deletes a character; on an empty draft, the second time quits.
     DeleteOrQuit,
     Row(Direction),
     History(Direction),
@@ -41,9 +41,9 @@ pub enum Action {
 struct Binding {
     action: Action,
     keys: &'static [&'static str],
-    /// Which keys the short list shows, and for what.
+    /// The entries of the short list: keys and what they are for.
     short: &'static [(&'static str, &'static str)],
-    /// What the manual says.
+    /// The description in the manual.
     does: &'static str,
 }
 
@@ -97,7 +97,7 @@ const BINDINGS: &[Binding] = &[
     bind(Action::Debug, &["f12"], &[], "shows or hides lines of the log"),
 ];
 
-/// Text that is a key: in questions and lists, and at the start of a draft.
+/// Characters that act as keys: in questions and lists, and at the start of a draft.
 const TEXT_KEYS: &[(&str, &str)] = &[
     ("1–9", "in a question: choose that answer"),
     ("j, k", "in a question: go down, go up"),
@@ -110,7 +110,7 @@ const TEXT_KEYS: &[(&str, &str)] = &[
     ("?", "on an empty draft: the most important keys"),
 ];
 
-/// The table of the manual.
+/// The table of keys in the manual, as markdown.
 pub fn table() -> String {
     let own = BINDINGS.iter().map(|binding| (binding.keys.join(", "), binding.does));
     let rows = own.chain(TEXT_KEYS.iter().map(|(keys, does)| ((*keys).to_owned(), *does)));
@@ -118,13 +118,13 @@ pub fn table() -> String {
     format!("| key | does |\n|---|---|\n{rows}")
 }
 
-/// What the key means, if anything.
+/// The action that a key is bound to.
 pub fn action(key: Key) -> Option<Action> {
     let name = name(key);
     BINDINGS.iter().find(|binding| binding.keys.contains(&name.as_str())).map(|binding| binding.action)
 }
 
-/// The key as the table names it: `ctrl-left`, `alt-Z`.
+/// The name of a key in the table: `ctrl-left`, `alt-Z`.
 pub fn name(Key { code, mods }: Key) -> String {
     let mut name = String::new();
     for (bit, word) in [(Mods::CTRL, "ctrl-"), (Mods::ALT, "alt-"), (Mods::SHIFT, "shift-")] {
@@ -141,7 +141,7 @@ pub fn name(Key { code, mods }: Key) -> String {
     name
 }
 
-/// The short list: `enter send · ctrl-j newline`, in rows of at max_width this width.
+/// The short list of keys: `enter send · ctrl-j newline`, in rows of at most `max_width` columns.
 pub fn help(max_width: usize) -> Vec<String> {
     let mut rows: Vec<String> = Vec::new();
     for (keys, word) in BINDINGS.iter().flat_map(|binding| binding.short) {

@@ -1,4 +1,4 @@
-//! Completion: which part of a draft can be completed, how well a candidate fits, and the list that is shown below the cursor.
+//! Completion: which part of a draft is completed, how well a candidate matches it, and the popup list below the cursor.
 
 use crate::limits::ui::POPUP_ROWS;
 use crate::ui::format::style::Role;
@@ -7,7 +7,7 @@ use crate::ui::format::wrap::{Line, Span};
 use crate::ui::input::edit::Direction;
 use std::ops::Range;
 
-/// What is being completed, and the bytes of the draft that an entry takes the place of.
+/// What is completed, with the bytes of the draft that the chosen entry replaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompletionTarget {
     Command(Range<usize>),
@@ -36,8 +36,8 @@ pub fn completion_target(text: &str, cursor: usize) -> Option<CompletionTarget> 
     from.map(|from| CompletionTarget::File(from..cursor))
 }
 
-/// How well a candidate fits, and which of its characters were meant. Letters in a row count most, then starts of words and of parts
-/// of a path, then the last part of it.
+/// The score of a fuzzy match, and the matched characters of the candidate. Consecutive letters score most, then starts of words and of
+/// path components, then the last path component.
 pub fn fuzzy(query: &str, candidate: &str) -> Option<(i32, Vec<usize>)> {
     let exact = query.chars().any(char::is_uppercase);
     let fold = |c: char| if exact { c } else { c.to_lowercase().next().unwrap_or(c) };
@@ -49,7 +49,7 @@ pub fn fuzzy(query: &str, candidate: &str) -> Option<(i32, Vec<usize>)> {
             at == 0 || !chars[at - 1].is_alphanumeric() || (chars[at].is_uppercase() && chars[at - 1].is_lowercase());
         6 * i32::from(starts) + i32::from(at >= base)
     };
-    // The best score of the query up to each letter, where that letter is matched at each character; and where the one before was.
+    // For each letter of the query and each character of the candidate: the best score if the two match, and where the letter before matched.
     const NEVER: i32 = i32::MIN / 2;
     let mut table: Vec<Vec<(i32, usize)>> = Vec::new();
     for (number, letter) in query.iter().enumerate() {
@@ -95,14 +95,14 @@ pub struct Entry {
     pub matched: Vec<usize>,
 }
 
-/// Which of two candidates that fit equally well comes first.
+/// Which of two candidates with the same score comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TieBreak {
     Shorter,
     Earlier,
 }
 
-/// The best candidates first: texts with what is said about them.
+/// The matching candidates, best first. A candidate is a text with a description.
 pub fn rank<'a>(query: &str, ties: TieBreak, candidates: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Entry> {
     let mut found: Vec<(i32, Entry)> = candidates
         .filter_map(|(text, help)| {
@@ -110,7 +110,7 @@ pub fn rank<'a>(query: &str, ties: TieBreak, candidates: impl Iterator<Item = (&
             Some((score, Entry { text: text.into(), help: help.into(), matched }))
         })
         .collect();
-    // Names that have the word as it was typed leave the others out.
+    // If commands contain the typed word literally, other matches are left out.
     let literal = |entry: &Entry| entry.matched.windows(2).all(|pair| pair[1] == pair[0] + 1);
     if ties == TieBreak::Earlier && found.iter().any(|(_, entry)| literal(entry)) {
         found.retain(|(_, entry)| literal(entry));
@@ -124,7 +124,7 @@ pub struct Popup {
     pub target: CompletionTarget,
     pub entries: Vec<Entry>,
     pub selected: usize,
-    /// How many candidates there are in all.
+    /// The number of all candidates that the server knows.
     pub total: usize,
 }
 
@@ -141,7 +141,7 @@ impl Popup {
         self.entries.get(self.selected)
     }
 
-    /// The rows of the list, the last one saying how much of it is seen.
+    /// The rows of the list. The last one says how much of the list is visible.
     pub fn rows(&self, max_width: usize) -> Vec<Line> {
         let seen = window(self.entries.len(), self.selected, POPUP_ROWS - 1);
         let column = self.entries[seen.clone()].iter().map(|entry| width(&entry.text)).max().unwrap_or(0) + 2;
@@ -170,12 +170,12 @@ impl Popup {
     }
 }
 
-/// The beginning of a row in a list of choices.
+/// The beginning of a row in a list of choices; it marks the selected one.
 pub fn mark(at: usize, selected: usize) -> Line {
     if at == selected { Line::new(Role::Accent, "  › ") } else { Line::new(Role::Text, "    ") }
 }
 
-/// Which entries of a list are seen, so that the selected one is.
+/// The visible entries of a list: those around the selected one.
 pub fn window(count: usize, selected: usize, max_rows: usize) -> Range<usize> {
     let from = selected.saturating_sub(max_rows / 2).min(count.saturating_sub(max_rows));
     from..(from + max_rows).min(count)

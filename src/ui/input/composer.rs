@@ -1,4 +1,4 @@
-//! Where people write: the draft, its history and its completion, and how they are shown. It sends nothing; it says what is to be sent.
+//! The input field: the draft, the history, the completion, and their rows on the screen. It sends nothing; it returns what is to be sent.
 
 use crate::ui::format::style::Role;
 use crate::ui::format::text::width;
@@ -14,15 +14,15 @@ pub struct Command {
     /// Without the slash.
     pub name: String,
     pub help: String,
-    /// Whether it means nothing without arguments.
+    /// Whether the command has required arguments.
     pub needs_arguments: bool,
 }
 
-/// What a key did.
+/// The effect of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ComposerOutcome {
     Done,
-    /// The key means nothing to the composer.
+    /// The composer does not use the key.
     Ignored,
     /// Enter on a draft without text.
     Blank,
@@ -37,13 +37,13 @@ pub struct Composer {
     history: History,
     search: Option<Search>,
     popup: Option<Popup>,
-    /// The popup was closed and stays so until the draft changes.
+    /// The popup was closed and stays closed until the draft changes.
     popup_dismissed: bool,
     shell: bool,
     pub commands: Vec<Command>,
-    /// The answer to the last question for files: the query, the paths, and how many there are in all.
+    /// The last answer to `files`: the query, the paths, and the number of all files.
     files: Option<(String, Vec<String>, usize)>,
-    /// A query that is to be asked.
+    /// A query for files that is to be sent to the server.
     pub file_query: Option<String>,
     /// The columns of a row, as last painted.
     columns: usize,
@@ -70,7 +70,7 @@ impl Composer {
         if let Some(search) = &mut self.search {
             return search.change(search.query.clone() + text);
         }
-        // More than one key may have come at once.
+        // `text` may be several keys that arrived together.
         let command = text.strip_prefix('!').filter(|_| self.draft.is_empty() && !self.shell);
         self.shell |= command.is_some();
         if command == Some("") {
@@ -80,7 +80,7 @@ impl Composer {
         self.changed();
     }
 
-    /// Pasted text triggers nothing.
+    /// Inserts pasted text, which never opens a popup or shell mode.
     pub fn paste(&mut self, text: &str) {
         match &mut self.search {
             Some(search) => search.change(search.query.clone() + text.lines().next().unwrap_or_default()),
@@ -96,7 +96,7 @@ impl Composer {
         self.update_popup();
     }
 
-    /// Offers these commands from now on, also in a popup that is open.
+    /// Replaces the commands that can be completed, also in an open popup.
     pub fn set_commands(&mut self, commands: Vec<Command>) {
         self.commands = commands;
         self.update_popup();
@@ -130,7 +130,7 @@ impl Composer {
         };
     }
 
-    /// The paths that fit a query. They are shown if it is still the present one; later ones are on their way otherwise.
+    /// Takes the server's answer to a query for files, which may be older than the draft. It is shown if a file is still being completed.
     pub fn found_files(&mut self, query: String, paths: Vec<String>, total: usize) {
         self.files = Some((query, paths, total));
         if matches!(completion_target(self.draft.shown(), self.draft.cursor()), Some(CompletionTarget::File(_))) {
@@ -138,7 +138,7 @@ impl Composer {
         }
     }
 
-    /// Takes the selected entry into the draft. Whether it is a command that can be run as it is.
+    /// Takes the selected entry into the draft. Returns whether it is a command without required arguments, which can be run at once.
     fn accept(&mut self) -> bool {
         let Some((entry, target)) = self.popup.take().and_then(|popup| Some((popup.chosen()?.clone(), popup.target)))
         else {
@@ -171,7 +171,7 @@ impl Composer {
             }
             Action::Tab if self.popup.is_some() => _ = self.accept(),
             Action::Send if self.popup.as_ref().is_some_and(|popup| popup.chosen().is_some()) => {
-                // A file is only completed; so is a command that needs more.
+                // A file is only completed; so is a command that needs arguments.
                 if self.accept() {
                     return self.submit();
                 }
@@ -237,7 +237,7 @@ impl Composer {
         ComposerOutcome::Done
     }
 
-    /// An entry of the history takes the place of the draft.
+    /// Replaces the draft with an entry of the history.
     fn show_entry(&mut self, entry: &str) {
         let command = entry.strip_prefix('!');
         self.shell = command.is_some();
@@ -256,7 +256,7 @@ impl Composer {
         }
     }
 
-    /// The draft as the history has it.
+    /// The draft in the form of the history, where shell commands begin with `!`.
     fn text_for_history(&self) -> String {
         format!("{}{}", if self.shell { "!" } else { "" }, self.draft.content())
     }
@@ -282,12 +282,12 @@ impl Composer {
         }
     }
 
-    /// Puts a text into the history. Whether it is to be stored.
+    /// Adds a text to the history. Returns whether it is to be stored.
     pub fn remember(&mut self, text: &str) -> bool {
         self.history.add(text)
     }
 
-    /// Empties the draft and gives what it was, for the history.
+    /// Empties the draft and returns its text for the history.
     pub fn clear(&mut self) -> Option<String> {
         let text_for_history = Some(self.text_for_history()).filter(|_| !self.draft.is_empty());
         self.draft.take();
@@ -295,7 +295,7 @@ impl Composer {
         text_for_history
     }
 
-    /// The rows of the composer, with the place of the cursor: at most `max_rows` total them, those around the cursor.
+    /// The rows of the composer and the position of the cursor: at most `max_rows` rows, those around the cursor.
     pub fn rows(&mut self, columns: usize, max_rows: usize, hint: &str) -> (Vec<Line>, (usize, usize)) {
         self.columns = columns.saturating_sub(2).max(1);
         if let Some(search) = &self.search {
@@ -331,7 +331,7 @@ impl Composer {
         (vec![head.add(Role::Muted, &facts), Line::new(Role::Accent, "› ").text(first)], (0, column))
     }
 
-    /// What stands below the cursor: the popup, or what folded pastes are.
+    /// The rows below the draft: the popup, or a hint about folded pastes.
     pub fn popup_rows(&self, columns: usize) -> Vec<Line> {
         match &self.popup {
             Some(popup) => popup.rows(columns),

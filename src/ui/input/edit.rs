@@ -1,5 +1,5 @@
-//! The text that is being written: cursor, kill ring, undo, and folded pastes. A folded paste is one private character in the text, so
-//! that it moves and is deleted as one; what is sent has its content in its place.
+//! The draft of a prompt: text, cursor, kill ring, undo, and folded pastes. A folded paste is one private-use character in the text, so
+//! that the cursor moves over it and deletes it as one; the text that is sent has the pasted content in its place.
 
 use crate::limits::ui::{FOLD_BYTES, FOLD_LINES, FOLDS, KILLS, UNDO_BYTES, UNDO_STEPS};
 use crate::ui::format::text::{Cluster, Reading, clusters, plain, width};
@@ -27,7 +27,7 @@ struct Snapshot {
     cursor: usize,
 }
 
-/// What the last key did: equal changes in a row are undone together, and kills in a row are yanked together.
+/// The kind of the last change. Changes of the same kind in a row are undone together, and kills in a row are yanked together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Change {
     #[default]
@@ -73,7 +73,7 @@ impl Draft {
         self.cursor
     }
 
-    /// What is sent.
+    /// The text to send, with the contents of folded pastes.
     pub fn content(&self) -> String {
         let mut content = String::with_capacity(self.text.len());
         for c in self.text.chars() {
@@ -90,21 +90,21 @@ impl Draft {
         self.folds.get(number as usize).map(String::as_str)
     }
 
-    /// A mark as people see it: `[pasted 214 lines #1]`.
+    /// The label that is shown for a folded paste: `[pasted 214 lines #1]`.
     fn label(&self, c: char) -> Option<String> {
         let number = (c as u32).checked_sub(FOLD)? + 1;
         let lines = self.fold(c)?.lines().count();
         Some(format!("[pasted {lines} line{} #{number}]", if lines == 1 { "" } else { "s" }))
     }
 
-    /// Replaces everything. Can be undone.
+    /// Replaces the text. This can be undone.
     pub fn replace(&mut self, text: &str) {
         self.push_undo(Change::Other);
         self.text = normalised(text);
         self.cursor = self.text.len();
     }
 
-    /// Empties the draft; nothing of it can be undone.
+    /// Empties the draft and its undo history, and returns the text to send.
     pub fn take(&mut self) -> String {
         let content = self.content();
         *self = Draft { kills: std::mem::take(&mut self.kills), ..Draft::default() };
@@ -112,7 +112,7 @@ impl Draft {
     }
 
     pub fn type_text(&mut self, text: &str) {
-        // A group ends before each word.
+        // A group of typed text that is undone at once ends before each word.
         let goes_on = self.last_change == Change::Typed
             && !(text.starts_with(|c: char| !c.is_whitespace())
                 && self.text[..self.cursor].ends_with(char::is_whitespace));
@@ -126,7 +126,7 @@ impl Draft {
         self.cursor += text.len();
     }
 
-    /// A long paste is folded.
+    /// Inserts pasted text; a long one is folded.
     pub fn paste(&mut self, text: &str) {
         self.push_undo(Change::Other);
         let text = normalised(text);
@@ -140,7 +140,7 @@ impl Draft {
         }
     }
 
-    /// Shows the folded paste at the cursor in full. Whether there is one.
+    /// Replaces the folded paste at the cursor with its content. Returns whether there is one.
     pub fn unfold(&mut self) -> bool {
         let before = self.text[..self.cursor].chars().next_back();
         let behind = self.text[self.cursor..].chars().next();
@@ -161,7 +161,7 @@ impl Draft {
         self.text.chars().any(|c| self.fold(c).is_some())
     }
 
-    /// Where a motion leads.
+    /// The position that a motion moves to.
     fn target(&self, motion: Motion) -> usize {
         let (before, behind) = self.text.split_at(self.cursor);
         match motion {
@@ -202,18 +202,18 @@ impl Draft {
         self.remove(target);
     }
 
-    /// Removes from the cursor to the target.
+    /// Removes the text between the cursor and the target.
     fn remove(&mut self, target: usize) -> String {
         let range = self.cursor.min(target)..self.cursor.max(target);
         self.cursor = range.start;
         self.text.drain(range).collect()
     }
 
-    /// Erases and keeps what was erased. Kills in a row are one.
+    /// Erases into the kill ring. Kills in a row make one entry.
     pub fn kill(&mut self, motion: Motion) {
         let mut target = self.target(motion);
         if target == self.cursor {
-            // At the end of a line: its line feed.
+            // At the end of a line the line feed is killed.
             target = match motion {
                 Motion::LineStart => self.cursor.saturating_sub(1),
                 Motion::LineEnd => (self.cursor + 1).min(self.text.len()),
@@ -238,7 +238,7 @@ impl Draft {
         self.yank_entry(0);
     }
 
-    /// Replaces what was just yanked with what was killed before it.
+    /// Replaces the text that was just yanked with the next older entry of the kill ring.
     pub fn yank_older(&mut self) {
         if let Change::Yanked(bytes, entry) = self.last_change {
             self.text.drain(self.cursor - bytes..self.cursor);
@@ -255,7 +255,7 @@ impl Draft {
         }
     }
 
-    /// Keeps the present text before a change, unless the change continues the last one.
+    /// Makes the present text a step of the undo history, unless the change continues the last one.
     fn push_undo(&mut self, change: Change) {
         if change == Change::Other || change != self.last_change {
             self.undo.push(Snapshot { text: self.text.clone(), cursor: self.cursor });
@@ -321,7 +321,7 @@ impl Draft {
         rows
     }
 
-    /// A cluster as it is shown.
+    /// The text that is shown for a cluster, and its width.
     fn displayed<'a>(&self, cluster: &Cluster<'a>) -> (Cow<'a, str>, usize) {
         let text = match cluster.text.chars().next().and_then(|c| self.label(c)) {
             Some(label) => Cow::Owned(label),
@@ -331,7 +331,7 @@ impl Draft {
         (text, wide)
     }
 
-    /// Moves up or down by a row. Whether there was one.
+    /// Moves the cursor up or down by a row. Returns whether there was a row.
     pub fn move_row(&mut self, direction: Direction, max_width: usize) -> bool {
         let Rows { rows, row, column } = self.rows(max_width);
         let target = match direction {
@@ -352,7 +352,7 @@ impl Draft {
             left -= wide;
             at += cluster.text.len();
         }
-        // The end of a row that was broken is the start of the next one.
+        // The end of a wrapped row is the start of the next row.
         if at == end && end < self.text.len() {
             at = self.text[..at].char_indices().next_back().map_or(0, |(at, _)| at);
         }
@@ -361,7 +361,7 @@ impl Draft {
     }
 }
 
-/// A draft as it is painted.
+/// The rows of a draft on the screen, with the row and column of the cursor.
 pub struct Rows {
     pub rows: Vec<Row>,
     pub row: usize,
@@ -370,12 +370,12 @@ pub struct Rows {
 
 #[derive(Default)]
 pub struct Row {
-    /// Its first byte in the draft.
+    /// The position in the draft of the row's first byte.
     pub from: usize,
     pub text: String,
 }
 
-/// Text of a keyboard or a clipboard, without characters that stand for folded pastes.
+/// Typed or pasted text with plain line feeds and without the private characters of folded pastes.
 fn normalised(text: &str) -> String {
     let is_mark = |c: char| (FOLD..FOLD + FOLDS as u32).contains(&(c as u32));
     text.replace("\r\n", "\n").replace('\r', "\n").replace(is_mark, "\u{fffd}")
@@ -396,7 +396,7 @@ fn class(cluster: &Cluster) -> Class {
     }
 }
 
-/// The length of the rest of the word, with what stands before it.
+/// The length of the text up to the end of the next word.
 fn word_end(text: &str) -> usize {
     let mut all = clusters(text).peekable();
     let mut end = 0;

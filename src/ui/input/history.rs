@@ -1,4 +1,4 @@
-//! The prompts of earlier: going back and forth in them, and searching. The shell stores them; a new entry is handed out to it.
+//! The history of prompts: stepping through it and searching it. The shell stores new entries in a file.
 
 use crate::limits::ui::HISTORY_ENTRIES;
 use crate::ui::input::edit::Direction;
@@ -7,7 +7,7 @@ use crate::ui::input::edit::Direction;
 pub struct History {
     /// Oldest first; no two equal ones in a row.
     entries: Vec<String>,
-    /// The entry that is shown, and the draft that it took the place of.
+    /// The entry that is shown, and the draft that it replaced.
     shown: Option<(usize, String)>,
 }
 
@@ -18,7 +18,7 @@ impl History {
         history
     }
 
-    /// Adds a prompt. Whether it is worth storing: blank ones and repetitions are not.
+    /// Adds a prompt. Returns whether it is to be stored: blank prompts and repetitions are not.
     pub fn add(&mut self, text: &str) -> bool {
         self.shown = None;
         let is_new = !text.trim().is_empty() && self.entries.last().map(String::as_str) != Some(text);
@@ -30,7 +30,7 @@ impl History {
         is_new
     }
 
-    /// What takes the place of the draft. Behind the newest entry the draft comes back.
+    /// The text that replaces the draft: an older or newer entry, or the draft itself after the newest entry.
     pub fn step(&mut self, direction: Direction, draft: &str) -> Option<String> {
         let at = self.shown.as_ref().map_or(self.entries.len(), |(at, _)| *at);
         let at = match direction {
@@ -45,12 +45,12 @@ impl History {
         self.shown.take().map(|(_, draft)| draft)
     }
 
-    /// The draft was changed: going back begins at the newest entry again.
+    /// The draft was changed: the next step back shows the newest entry.
     pub fn reset(&mut self) {
         self.shown = None;
     }
 
-    /// The entries that contain the words, newest first and each once. Capitals count only if there are some.
+    /// The entries that contain the query, newest first, each once. Case matters only if the query has capitals.
     fn matches(&self, query: &str) -> Vec<&str> {
         let exact = query.chars().any(char::is_uppercase);
         let contains = |entry: &str| if exact { entry.contains(query) } else { entry.to_lowercase().contains(query) };
@@ -68,7 +68,7 @@ impl History {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Search {
     pub query: String,
-    /// Which of the matches is shown, counted from the newest.
+    /// The index of the shown match; 0 is the newest.
     at: usize,
 }
 
@@ -85,7 +85,7 @@ impl Search {
         *self = Search { query, at: 0 };
     }
 
-    /// To an older match or a newer one, if there is one.
+    /// Goes to the next older or newer match, if there is one.
     pub fn step(&mut self, direction: Direction, history: &History) {
         let last = history.matches(&self.query).len().saturating_sub(1);
         self.at = match direction {

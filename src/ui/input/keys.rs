@@ -1,5 +1,5 @@
-//! The bytes of a terminal as keys, text, pastes and replies. Bytes may be split anywhere; what a sequence means does not depend on it.
-//! Sequences that nobody knows are one [`TerminalInput::Junk`] and never become text.
+//! Decodes the bytes of a terminal into keys, text, pastes and replies. The result does not depend on how reads split the bytes. An
+//! unknown sequence becomes one [`TerminalInput::Junk`] and never text.
 //!
 //! The decoder owns no clock. A lone ESC is a key only after a while, so [`Decoder::due`] says when to call [`Decoder::tick`].
 
@@ -15,7 +15,7 @@ pub enum TerminalInput {
     /// What was typed.
     Text(String),
     Paste(String),
-    /// A paste was longer than allowed; what came of it is the paste before.
+    /// The paste before this was longer than allowed and was cut.
     PasteCut,
     /// Whether the terminal has the focus.
     Focus(bool),
@@ -31,7 +31,7 @@ pub struct Key {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
-    /// With Ctrl in lower case. Without Ctrl and Alt a character is [`TerminalInput::Text`].
+    /// A character with Ctrl (in lower case) or Alt. Without them a character is [`TerminalInput::Text`].
     Char(char),
     Enter,
     Tab,
@@ -50,7 +50,7 @@ pub enum Code {
     Function(u8),
 }
 
-/// Modifiers, with the bits of xterm.
+/// Modifier keys, as the bits that xterm uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mods(u8);
 
@@ -68,23 +68,23 @@ impl Mods {
         Mods(self.0 | other.0)
     }
 
-    /// The parameter of a sequence: one more than the bits.
+    /// The modifiers of a sequence's parameter, which is one more than their bits.
     fn of(parameter: u32) -> Mods {
         Mods((parameter.saturating_sub(1) & 0xf) as u8)
     }
 }
 
-/// An answer to a question that was sent to the terminal.
+/// The terminal's reply to a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// It knows the kitty keyboard protocol.
+    /// The terminal supports the kitty keyboard protocol.
     Kitty,
-    /// The answer to the last question: nothing more comes.
+    /// The device attributes: the reply to the last query, which every terminal sends.
     Attributes,
-    /// Its name and version.
+    /// The name and version of the terminal.
     Version(String),
     Background(Rgb),
-    /// Whether it knows synchronised output.
+    /// Whether the terminal supports synchronised output.
     Synchronised(bool),
     Position,
 }
@@ -111,19 +111,19 @@ enum State {
 #[derive(Debug, Default)]
 pub struct Decoder {
     state: State,
-    /// The bytes of the present sequence, paste or character.
+    /// The bytes of the incomplete sequence, paste or character.
     bytes: Vec<u8>,
     /// The present sequence or paste is longer than allowed.
     too_long: bool,
     /// Alt was pressed with the present sequence or character.
     alt: bool,
     inputs: Vec<TerminalInput>,
-    /// When the last byte came.
+    /// The time of the last byte.
     last_byte_at: u64,
-    /// ESC is sent as a sequence, so a lone one is no key.
+    /// The terminal sends the Esc key as a sequence, so a lone ESC byte is not a key.
     pub escapes_are_sequences: bool,
     pastes_are_marked: bool,
-    /// Characters that came as fast as no one types, and when the last one came.
+    /// The number of characters that came faster than anyone types. `typed_at` is the time of the last character.
     burst: u32,
     typed_at: u64,
     pasted_at: Option<u64>,
@@ -142,7 +142,7 @@ impl Decoder {
         inputs
     }
 
-    /// When `tick` has something to do.
+    /// When `tick` is to be called.
     pub fn due(&self) -> Option<u64> {
         let wait = match self.state {
             State::Ground if self.bytes.is_empty() => return None,
@@ -155,7 +155,7 @@ impl Decoder {
         Some(self.last_byte_at + wait)
     }
 
-    /// Ends what has waited too long for more bytes.
+    /// Ends an incomplete sequence, paste or character whose next byte has not come in time.
     pub fn tick(&mut self, now_ms: u64) -> Vec<TerminalInput> {
         if self.due().is_none_or(|due| now_ms < due) {
             return Vec::new();
@@ -250,14 +250,14 @@ impl Decoder {
         }
     }
 
-    /// Whether Enter belongs to a paste that the terminal did not mark, or that contained the mark of its end.
+    /// Whether a carriage return belongs to a paste: one that the terminal did not mark, or one that contained the end mark itself.
     fn is_burst(&self, now: u64) -> bool {
         let soon = |since: u64| now.saturating_sub(since) <= BURST_ENTER_MS;
         let unmarked = !self.pastes_are_marked && self.burst >= BURST_CHARS && soon(self.typed_at);
         unmarked || self.pasted_at.is_some_and(soon)
     }
 
-    /// The bytes that were collected, as text.
+    /// Ends the collected bytes as a character: a key with Alt, or text.
     fn character(&mut self) {
         for c in String::from_utf8_lossy(&std::mem::take(&mut self.bytes)).chars() {
             match std::mem::take(&mut self.alt) {
@@ -321,7 +321,7 @@ impl Decoder {
     fn in_control(&mut self, byte: u8, now: u64) {
         match byte {
             b'[' if self.bytes.is_empty() => self.enter(State::Console),
-            // rxvt ends a shifted key with what elsewhere stands before the end.
+            // rxvt ends the sequence of a shifted key with `$`, which elsewhere is an intermediate byte.
             b'$' if !self.bytes.is_empty() && self.bytes.iter().all(u8::is_ascii_digit) => self.end_control(byte, now),
             0x20..=0x3f => {
                 self.too_long |= self.bytes.len() >= SEQUENCE_BYTES;
@@ -351,7 +351,7 @@ impl Decoder {
                 self.last_byte_at = now;
                 return self.enter(State::Paste);
             }
-            // The end of a paste that was given up already.
+            // The end mark of a paste that has timed out.
             (_, b'~', "201") => self.inputs.push(TerminalInput::Junk),
             (_, b'I', "") => self.inputs.push(TerminalInput::Focus(true)),
             (_, b'O', "") => self.inputs.push(TerminalInput::Focus(false)),
@@ -387,7 +387,7 @@ impl Decoder {
         };
         let number = |at: usize| numbers.get(at).map_or(0, |parameter| parameter[0]);
         let mods = Mods::of(number(1));
-        // Some terminals say that a key was released or is repeated.
+        // Some terminals report the event: 1 pressed, 2 repeated, 3 released.
         let event = numbers.get(1).and_then(|parameter| parameter.get(1)).copied().unwrap_or(1);
         match (end, event) {
             (_, 3..) => {}
@@ -419,7 +419,7 @@ impl Decoder {
                 Code::Char(char::from(digits_and_signs[(number - 57399) as usize]))
             }
             57417..=57426 => KEYPAD[(number - 57417) as usize],
-            // Modifiers alone, media keys and the like.
+            // Modifier keys alone, media keys and the like.
             57344..=63743 => return self.inputs.push(TerminalInput::Junk),
             number => match char::from_u32(number).filter(|c| !c.is_control()) {
                 Some(c) => Code::Char(c),
@@ -445,7 +445,7 @@ impl Decoder {
         if !ends {
             self.too_long |= self.bytes.len() >= STRING_BYTES;
             if self.too_long {
-                // Only its end is looked for.
+                // The content is dropped; only the end is looked for.
                 self.bytes.clear();
             }
             return self.bytes.push(byte);

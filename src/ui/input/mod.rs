@@ -1,4 +1,4 @@
-//! What people type: keys, the draft, its history and its completion.
+//! Input: keys, the draft, the history and the completion.
 
 #[cfg(feature = "tui")]
 pub mod bind;

@@ -1,4 +1,4 @@
-//! The things of a transcript as lines: prompts, tool calls, plans, notices.
+//! The lines of a transcript's entries: prompts, tool calls, plans, notices.
 
 use crate::base::id::TaskId;
 use crate::limits::ui::{
@@ -15,14 +15,14 @@ use crate::ui::format::wrap::{Line, Span, paragraph};
 use crate::ui::scene::{Call, NoteWord, Prompt, ShellRun, Stage};
 use serde_json::Value;
 
-/// Everything that is shown beside what is in the scene.
+/// Who looks at a transcript, and how names and paths are shown to that user.
 #[derive(Clone, Debug)]
 pub struct Viewer {
-    /// The name of this client in the log.
+    /// The name of this client in the records.
     pub me: Source,
-    /// The directory below which paths are shown without it.
+    /// The workspace. Paths below it are shown relative to it.
     pub workspace: String,
-    /// The user's home, shown as `~`.
+    /// The user's home directory, shown as `~`.
     pub home: String,
 }
 
@@ -31,7 +31,7 @@ impl Viewer {
         by.is_same_client(&self.me)
     }
 
-    /// Who did something.
+    /// The name that is shown for a client.
     pub fn who(&self, by: &Source) -> String {
         match () {
             _ if self.is_me(by) => "you".into(),
@@ -40,7 +40,7 @@ impl Viewer {
         }
     }
 
-    /// A path as short as it is clear.
+    /// A path, relative to the workspace or to the user's home if it is below one.
     pub fn path(&self, path: &str) -> String {
         let below = |root: &str| (!root.is_empty()).then(|| path.strip_prefix(root)).flatten();
         match below(&self.workspace) {
@@ -50,7 +50,7 @@ impl Viewer {
         }
     }
 
-    /// A directory with `~` for the user's home.
+    /// A path with `~` for the user's home.
     pub fn directory(&self, path: &str) -> String {
         match path
             .strip_prefix(&self.home)
@@ -62,18 +62,18 @@ impl Viewer {
     }
 }
 
-/// The name of a client. The user of a server's own terminal is called "you" in the log, which is true only for that user.
+/// The name of a client, as others see it: the records call the user of a server's own terminal "you".
 pub fn name_of<'a>(client: &'a str, via: &str) -> &'a str {
     if (client, via) == ("you", "terminal") { "terminal" } else { client }
 }
 
-/// So much of an id is enough to find a session.
+/// The first characters of an id, which are enough to find a session.
 pub fn short_id(task: &TaskId) -> &str {
     let id = task.as_str();
     &id[..id.floor_char_boundary(8)]
 }
 
-/// A duration as people say it; None if it is not worth mentioning.
+/// A duration with its two largest units; None below a second.
 pub fn duration_text(ms: u64) -> Option<String> {
     let seconds = ms / 1_000;
     let units = [(seconds / 86_400, "d"), (seconds / 3_600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
@@ -82,7 +82,7 @@ pub fn duration_text(ms: u64) -> Option<String> {
     Some(shown.map(|(number, unit)| format!("{number}{unit}")).collect::<Vec<_>>().join(" "))
 }
 
-/// `+4 −1`, of lines.
+/// The numbers of changed lines: `+4 −1`.
 pub fn changes(added: usize, removed: usize) -> String {
     match (added, removed) {
         (_, 0) => format!("+{added}"),
@@ -91,7 +91,7 @@ pub fn changes(added: usize, removed: usize) -> String {
     }
 }
 
-/// The text with a small first letter.
+/// The text with its first letter in lower case.
 pub fn lowercase_first(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or(String::new(), |first| first.to_lowercase().chain(chars).collect())
@@ -107,7 +107,7 @@ pub fn prompt(prompt: &Prompt, viewer: &Viewer, max_width: usize) -> Vec<Line> {
     let mut rows = Vec::new();
     let lines: Vec<&str> = prompt.text.trim_end().lines().collect();
     for (at, text) in lines.iter().take(PROMPT_ROWS).enumerate() {
-        // The lines of code and lists keep their indentation.
+        // Lines keep their indentation, for code and lists.
         let (blanks, text) = text.split_at(text.len() - text.trim_start_matches([' ', '\t']).len());
         let indent = if at == 0 { String::new() } else { Span::new(Role::Text, blanks).text };
         let mut spans = vec![Span::prose(Role::Text, text)];
@@ -126,7 +126,7 @@ pub fn prompt(prompt: &Prompt, viewer: &Viewer, max_width: usize) -> Vec<Line> {
     rows
 }
 
-/// What people call a tool, and the argument that says what it works on.
+/// Tools: the name in calls, the name that is shown, and the argument that says what the call works on.
 const TOOLS: &[(&str, &str, &str)] = &[
     ("read_file", "Read", "file_path"),
     ("write_file", "Write", "file_path"),
@@ -142,13 +142,13 @@ const TOOLS: &[(&str, &str, &str)] = &[
     ("ask_user", "Ask", ""),
 ];
 
-/// The name of a tool for people.
+/// The name of a tool that is shown.
 pub fn tool_name(call: &Call) -> &str {
     let known = TOOLS.iter().find(|(tool, ..)| *tool == call.request.name);
     known.map_or(call.request.name.as_str(), |(_, name, _)| name)
 }
 
-/// What a call works on, in one line.
+/// What a call works on, in one line: a file, a command, a pattern.
 pub fn subject(call: &Call, viewer: &Viewer) -> String {
     let question = call.plan.as_ref().map(|plan| &plan.question);
     let argument = TOOLS.iter().find(|(tool, ..)| *tool == call.request.name).map_or("", |(.., argument)| argument);
@@ -174,17 +174,17 @@ pub fn subject(call: &Call, viewer: &Viewer) -> String {
     one_row(&text)
 }
 
-/// The first line of a text; a mark says that there are more.
+/// The first line of a text, with an ellipsis if there are more lines.
 fn one_row(text: &str) -> String {
     let mut lines = text.trim().lines();
     let first = lines.next().unwrap_or_default().trim_end().to_owned();
     if lines.next().is_some() { first + " …" } else { first }
 }
 
-/// A subject that is cut to less says too little; the facts take a row of their own then.
+/// A title is not cut to less than this; the facts get a row of their own instead.
 const MIN_TITLE_COLUMNS: usize = 24;
 
-/// Mark, name and subject of a call.
+/// The title of a call: mark, name of the tool, and subject.
 fn title(role: Role, mark: &str, call: &Call, viewer: &Viewer) -> Line {
     let subject = subject(call, viewer);
     let line = Line::new(role, mark).text(" ").add(Role::Strong, tool_name(call));
@@ -195,13 +195,13 @@ fn with_facts(line: Line, facts: &[String]) -> Line {
     facts.iter().fold(line, |line, fact| line.add(Role::Muted, " · ").add(Role::Muted, fact))
 }
 
-/// A title with its facts in one row. The title is cut, so that the facts are seen.
+/// A title with its facts in one row. If they do not fit, the title is cut.
 fn one_line(title: Line, facts: &[String], max_width: usize) -> Line {
     let rest: usize = facts.iter().map(|fact| width(fact) + 3).sum();
     with_facts(title.clipped(max_width.saturating_sub(rest).max(max_width / 3)), facts).clipped(max_width)
 }
 
-/// A title with its facts: one row if the title is clear, otherwise as many as the facts take.
+/// A title with its facts: one row if the title is still readable there, otherwise several.
 fn head(title: Line, facts: &[String], max_width: usize) -> Vec<Line> {
     let rest: usize = facts.iter().map(|fact| width(fact) + 3).sum();
     let room = max_width.saturating_sub(rest);
@@ -222,7 +222,7 @@ fn head(title: Line, facts: &[String], max_width: usize) -> Vec<Line> {
     lines
 }
 
-/// How a call ended, in words.
+/// The parts of the lines for a call that has ended.
 struct EndedCallText {
     role: Role,
     mark: &'static str,
@@ -230,7 +230,7 @@ struct EndedCallText {
     body: Vec<Line>,
 }
 
-/// A call that has ended.
+/// The lines for a call that has ended.
 pub fn ended_call(call: &Call, viewer: &Viewer, max_width: usize) -> Vec<Line> {
     let outcome = outcome(call, viewer, max_width);
     let mut lines = head(title(outcome.role, outcome.mark, call, viewer), &outcome.facts, max_width);
@@ -294,7 +294,7 @@ fn asks_user(call: &Call) -> bool {
     call.plan.as_ref().is_some_and(|plan| plan.question.asks_the_user())
 }
 
-/// `exit 101`, from what the model is told of a command.
+/// How a command ended, such as `exit 101`, from the result that the model gets.
 fn exit_of(output: &str) -> String {
     let fact = |name: &str| {
         let rest = &output[output.rfind(name)? + name.len()..];
@@ -307,7 +307,7 @@ fn exit_of(output: &str) -> String {
     }
 }
 
-/// A result that is text: a short one is a fact, of a long one some lines are shown.
+/// The lines for a result that is text. A single line becomes a fact of the title; of several, the first or last ones are shown.
 fn text_body(call: &Call, text: &str, max_rows: usize, facts: &mut Vec<String>) -> Vec<Line> {
     let lines = text.lines().count();
     match tool_name(call) {
@@ -329,12 +329,12 @@ pub fn indented(text: &str) -> Line {
     Line::new(Role::Text, "  ").add(Role::Muted, shortened(text))
 }
 
-/// A line that a terminal can take.
+/// The part of a line that is short enough for a terminal.
 fn shortened(text: &str) -> &str {
     &text[..text.floor_char_boundary(LINE_BYTES)]
 }
 
-/// How many of so many lines are shown. One line more than there is room for is shown too: saying that it is missing takes as much.
+/// How many of `lines` rows are shown. If only one were missing, it is shown, too: a row that says so would take as much space.
 pub fn rows_to_show(lines: usize, max_rows: usize) -> usize {
     if lines.checked_sub(1) == Some(max_rows) { lines } else { max_rows }
 }
@@ -345,7 +345,7 @@ fn more_line(lines: usize, shown: usize, word: &str, hint: &str) -> Option<Line>
     Some(Line::new(Role::Muted, &words))
 }
 
-/// The newest lines of an output of `lines` lines.
+/// The last lines of an output that has `lines` lines.
 fn output_tail(text: &str, max_rows: usize, lines: usize) -> Vec<Line> {
     let max_rows = rows_to_show(lines, max_rows);
     let mut body: Vec<Line> =
@@ -364,7 +364,7 @@ pub fn cut_diff(text: &str, max_rows: usize, hint: &str) -> Vec<Line> {
     rows
 }
 
-/// A call that is running: what it does, for how long, and the newest lines of its output.
+/// The lines for a call that is running: its subject, for how long it runs, and the last lines of its output.
 pub fn running_call(
     call: &Call,
     viewer: &Viewer,
@@ -380,7 +380,7 @@ pub fn running_call(
     lines
 }
 
-/// The newest lines of an output that goes on.
+/// The last lines of an output that may continue.
 fn live_tail(output: &str, count_of_lines: usize, max_width: usize) -> Vec<Line> {
     let mut lines: Vec<Line> =
         printed(output).rev().take(TAIL_ROWS).map(|line| indented(&line).clipped(max_width)).collect();
@@ -392,13 +392,13 @@ fn live_tail(output: &str, count_of_lines: usize, max_width: usize) -> Vec<Line>
     lines
 }
 
-/// The title of a command of a user.
+/// The title of a user's shell command.
 fn shell_title(role: Role, mark: &str, shell: &ShellRun, viewer: &Viewer) -> Line {
     let by = if viewer.is_me(&shell.by) { String::new() } else { format!("{}: ", viewer.who(&shell.by)) };
     Line::new(role, mark).text(" ").text(&by).add(Role::Strong, &one_row(&shell.command))
 }
 
-/// A command of a user that runs.
+/// The lines for a user's shell command that is running.
 pub fn shell_running(shell: &ShellRun, viewer: &Viewer, spinner: char, now: u64, max_width: usize) -> Vec<Line> {
     let mut facts: Vec<String> = duration_text(now.saturating_sub(shell.began_at)).into_iter().collect();
     facts.push("esc stops".into());
@@ -408,10 +408,10 @@ pub fn shell_running(shell: &ShellRun, viewer: &Viewer, spinner: char, now: u64,
     lines
 }
 
-/// A command of a user that has ended: what it printed, and how it ended.
+/// The lines for a user's shell command that has ended: its output, and how it ended.
 pub fn shell_ended(shell: &ShellRun, viewer: &Viewer, max_width: usize) -> Vec<Line> {
     let mut facts = Vec::new();
-    // That it went well is worth saying of a command that printed nothing.
+    // A success is mentioned only if the command printed nothing.
     if !shell.has_succeeded() || shell.output.trim().is_empty() {
         facts.push(shell.end.clone());
     }
@@ -423,14 +423,14 @@ pub fn shell_ended(shell: &ShellRun, viewer: &Viewer, max_width: usize) -> Vec<L
     lines
 }
 
-/// All that a command of a user printed.
+/// The whole output of a user's shell command.
 pub fn shell_full_output(shell: &ShellRun, viewer: &Viewer) -> Vec<Line> {
     let mut lines = vec![shell_title(Role::Muted, "↓ !", shell, viewer)];
     lines.extend(whole_text(&shell.output));
     lines
 }
 
-/// The whole output of a call under its title, or its whole change.
+/// The title of a call and its whole output or diff.
 pub fn full_output(call: &Call, viewer: &Viewer, text: &str) -> Vec<Line> {
     let mut lines = vec![title(Role::Muted, "↓", call, viewer)];
     let is_diff = matches!(call.ending.as_deref(), Some(Ending::Success { display: Display::Diff { .. }, .. }));
@@ -448,7 +448,7 @@ fn whole_text(text: &str) -> Vec<Line> {
     lines
 }
 
-/// The steps of the agent's plan.
+/// The lines for the agent's plan.
 pub fn plan(todos: &[Todo], max_width: usize) -> Vec<Line> {
     let done = todos.iter().filter(|todo| todo.status == TodoStatus::Completed).count();
     let mut lines =
@@ -468,7 +468,7 @@ pub fn plan(todos: &[Todo], max_width: usize) -> Vec<Line> {
     lines
 }
 
-/// A line about something that happened: its mark says how bad it is.
+/// A message with a mark: `✓` success, `·` information, `!` warning, `✗` error, `?` question.
 pub fn notice(role: Role, mark: &str, text: &str, max_width: usize) -> Vec<Line> {
     let (first, next) = (Span::new(role, &format!("{mark} ")), Span::new(Role::Text, "  "));
     let body = if mark == "·" { Role::Muted } else { Role::Text };
@@ -509,7 +509,7 @@ pub fn note(word: NoteWord, text: &str, model: &str, max_width: usize) -> Option
     Some(notice(role, mark, &words, max_width))
 }
 
-/// The end of a turn, if there is something to say about it.
+/// The lines for the end of a turn; none if it ended normally.
 pub fn turn_end(end: &End, by: Option<&Source>, viewer: &Viewer, max_width: usize) -> Vec<Line> {
     match (end, by) {
         (_, Some(by)) => notice(Role::Muted, "·", &format!("stopped by {}", viewer.who(by)), max_width),

@@ -1,5 +1,5 @@
-//! Linear mode, for screen readers and terminals that cannot move their cursor: words that are appended once, and whole lines as input.
-//! Nothing is painted, and no escape sequence is ever sent.
+//! Linear mode, for screen readers and terminals that cannot move their cursor: output lines are only appended, and input comes as whole
+//! lines. Nothing is painted, and no escape sequence is sent.
 
 use crate::base::clock::Now;
 use crate::limits::ui::{ARM_MS, LINE_BYTES, STILL_WORKING_MS, WAITING_BYTES};
@@ -25,12 +25,12 @@ pub struct Linear {
     /// The line of the agent's text that is not complete yet.
     text: String,
     is_in_answer: bool,
-    /// When something was said last.
+    /// When a line was added last.
     last_line_at: u64,
 }
 
 impl Linear {
-    /// What is to be printed.
+    /// Takes the bytes to print.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output).into_bytes()
     }
@@ -39,14 +39,14 @@ impl Linear {
         self.output.push_str(&plain(text, Reading::Prose));
         self.output.push('\n');
         if self.output.len() > WAITING_BYTES {
-            // As much is left as is dropped, so that it is not moved for every line.
+            // Half of the limit is dropped at once, so that the text is not moved for every line.
             let cut = self.output.ceil_char_boundary(self.output.len() - WAITING_BYTES / 2);
             let end = self.output[cut..].find('\n').map_or(self.output.len(), |end| cut + end + 1);
             self.output.replace_range(..end, "Older lines are left out: the terminal was too slow.\n");
         }
     }
 
-    /// A message that a screen would show for a moment.
+    /// Prints a message that would be shown for some seconds on a painted screen.
     pub fn message(&mut self, text: &str, now: u64) {
         self.last_line_at = now;
         self.line(text);
@@ -56,7 +56,7 @@ impl Linear {
         lines.iter().for_each(|line| self.line(&line.content()));
     }
 
-    /// The agent's text, line by line.
+    /// Adds a piece of the agent's answer, and prints its complete lines.
     fn append_answer(&mut self, piece: &str) {
         self.text.push_str(piece);
         while let Some(end) = self.text.find('\n') {
@@ -131,7 +131,7 @@ impl Linear {
         }
     }
 
-    /// What goes on beside the answer.
+    /// Prints events that are not about the answer.
     fn apply_rest(&mut self, record: &Record, transcript: &Transcript) {
         let scene = &transcript.scene;
         match &record.event {
@@ -169,7 +169,7 @@ impl Linear {
         }
     }
 
-    /// `Tool Shell, done, exit 0: cargo test`, and some lines of its output.
+    /// Prints the end of a call: `Tool Shell, done, exit 0: cargo test`, and some lines of its output.
     fn end_call(&mut self, call: &Call, transcript: &Transcript) {
         let lines = block::ended_call(call, &transcript.viewer, usize::MAX);
         let head = lines[0].content();
@@ -183,7 +183,7 @@ impl Linear {
         self.lines(&lines[1..]);
     }
 
-    /// A question with its answers by number.
+    /// Prints a question with its numbered answers.
     pub fn question(&mut self, dialog: &mut Dialog, transcript: &Transcript) {
         let waiting = transcript.scene.asked.len();
         let number = if waiting > 1 { format!(" 1 of {waiting}") } else { String::new() };
@@ -191,7 +191,7 @@ impl Linear {
         let what =
             call.map_or(String::new(), |call| format!("{}, {}", tool_name(call), subject(call, &transcript.viewer)));
         self.line(&format!("Question{number}: {}.", what.trim_end_matches([',', ' '])));
-        // Its first line says the same.
+        // The first line of the dialog says the same.
         self.lines(dialog.whole(&transcript.viewer).get(1..).unwrap_or_default());
         if let Some(call) = call
             && let Some(Question::AskUser { title, questions }) = call.question()
@@ -207,7 +207,7 @@ impl Linear {
         self.choices(dialog);
     }
 
-    /// The next one of several questions.
+    /// Prints the next one of several questions.
     fn next_question(&mut self, dialog: &Dialog) {
         if let DialogKind::Inquiry(inquiry_dialog) = &dialog.kind {
             self.line(&inquiry_dialog.current().question);
@@ -215,7 +215,7 @@ impl Linear {
         }
     }
 
-    /// A list to choose from.
+    /// Prints a list to choose from.
     pub fn picker(&mut self, dialog: &Dialog) {
         if let DialogKind::Picker(picker) = &dialog.kind {
             self.lines(&picker.title);
@@ -224,7 +224,7 @@ impl Linear {
         }
     }
 
-    /// The answers by number, with what is said about them.
+    /// Prints the numbered answers with their descriptions.
     fn choices(&mut self, dialog: &Dialog) {
         let choice = |(number, (label, help)): (usize, (String, String))| match help.is_empty() {
             true => format!("{number}: {label}"),
@@ -237,7 +237,7 @@ impl Linear {
         });
     }
 
-    /// When it is to be said that the agent still works; not while it waits for the user.
+    /// When `tick` prints that the agent is still working. None while the agent waits for the user.
     pub fn due(&self, transcript: &Transcript) -> Option<u64> {
         let scene = &transcript.scene;
         let rests = matches!(scene.phase, Phase::Idle | Phase::Interrupted | Phase::Closed);
@@ -245,7 +245,7 @@ impl Linear {
         works.then_some(self.last_line_at + STILL_WORKING_MS)
     }
 
-    /// Says that the agent still works.
+    /// Prints that the agent is still working, if that is due.
     pub fn tick(&mut self, transcript: &Transcript, now: Now) {
         if self.due(transcript).is_some_and(|due| due <= now.mono_ms) {
             self.last_line_at = now.mono_ms;
@@ -264,7 +264,7 @@ impl Linear {
 }
 
 impl Ui {
-    /// A line that was typed: the answer to the question that was said last, or a prompt.
+    /// Handles a typed line: the answer to the last question, a shell command, or a prompt.
     pub(in crate::ui) fn line(&mut self, text: &str, now: Now) {
         let text = text.trim();
         if let Some(open) = &mut self.dialog {

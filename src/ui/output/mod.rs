@@ -1,4 +1,4 @@
-//! What is shown: the transcript, the screen, and how they are painted.
+//! Output: the transcript, the screen, and painting them.
 
 #[cfg(feature = "tui")]
 pub mod block;

@@ -1,8 +1,9 @@
-//! Paints frames: finished lines go into the terminal's scrollback and are never touched again; the live region below them is
-//! overwritten in place. Only relative moves are used, no scroll regions and no screen clears, because terminals lose rows by them.
+//! Paints frames: finished lines go into the terminal's scrollback and are not changed again; the live region below them is overwritten
+//! in place. Only relative cursor moves are used, and no scroll regions or screen clears, because they make some terminals lose rows.
 //!
-//! Rows are overwritten and then cleared to their end, so they never flicker; only after a resize they are erased first. The painter counts the rows that it painted and assumes
-//! nothing of what a terminal does to them when it is resized: at worst a row of the live region stays behind.
+//! Rows are overwritten and then cleared to their end, so that they do not flicker; they are erased first only after a resize. The painter
+//! counts the rows that it painted and assumes nothing about how a terminal moves them in a resize: at worst, a row of the live region is
+//! left behind.
 
 use crate::ui::format::style::{Role, Style, ascii};
 use crate::ui::format::text::clusters;
@@ -14,17 +15,17 @@ pub struct Size {
     pub rows: usize,
 }
 
-/// What is to be seen.
+/// The contents of the screen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// Lines that are printed for good.
+    /// Lines that are printed into the scrollback.
     pub finished: Vec<Line>,
     pub live: Vec<Line>,
     /// Row and column in the live region; None hides the cursor.
     pub cursor: Option<(usize, usize)>,
-    /// The screen is pushed into the scrollback first.
+    /// The present screen is scrolled out first.
     pub redraw: bool,
-    /// Sequences that show nothing: a bell, a notification, a copied text.
+    /// Sequences that show nothing: a bell, a notification, text for the clipboard.
     pub control_sequences: String,
 }
 
@@ -36,17 +37,17 @@ struct Cell {
     agreed: bool,
 }
 
-/// A longer change is painted with the cursor hidden and as one update.
+/// A change of more bytes is sent as one synchronised update with a hidden cursor.
 const SMALL: usize = 64;
 
 pub struct Painter {
     pub style: Style,
     size: Size,
     live: Vec<Vec<Cell>>,
-    /// The row of the cursor, and where it is seen.
+    /// The row of the cursor. `cursor` is its position if it is visible.
     row: usize,
     cursor: Option<(usize, usize)>,
-    /// The live region has to be painted as a whole.
+    /// The whole live region is to be painted, not only what changed.
     repaint_all: bool,
 }
 
@@ -55,17 +56,17 @@ impl Painter {
         Painter { style, size: Size::default(), live: Vec::new(), row: 0, cursor: None, repaint_all: true }
     }
 
-    /// The next frame is painted as a whole: colours have changed.
+    /// Paints the next frame as a whole, for example because the colours have changed.
     pub fn repaint(&mut self) {
         self.repaint_all = true;
     }
 
-    /// Something else wrote to the terminal, which is at the start of a row now.
+    /// Another program has used the terminal; the cursor is at the start of a row.
     pub fn reset(&mut self) {
         (self.live, self.row, self.repaint_all) = (Vec::new(), 0, true);
     }
 
-    /// The bytes that bring the terminal from the last frame to this one.
+    /// The bytes that change the terminal from the last frame to this one.
     pub fn paint(&mut self, frame: &Frame, size: Size) -> Vec<u8> {
         let max_rows = size.rows.saturating_sub(1).max(1);
         let cut = frame.live.len().saturating_sub(max_rows);
@@ -114,8 +115,8 @@ impl SequenceWriter<'_> {
         }
     }
 
-    /// Goes to the first row of the live region. After a resize the rows are erased before they are overwritten: tmux remembers which of
-    /// them it broke, and would later join the lines that are written there.
+    /// Goes to the first row of the live region. After a resize the rows are erased before they are overwritten: tmux remembers which rows it
+    /// wrapped, and would later join the lines that are written there.
     fn begin(&mut self, row: usize, erases: bool) {
         self.put("\x1b[?2026h\x1b[?25l\r");
         self.control(row, 'A');
@@ -126,7 +127,7 @@ impl SequenceWriter<'_> {
 
     fn paint_all(&mut self, frame: &Frame, live: &[Vec<Cell>], cursor: Option<(usize, usize)>, size: Size) {
         if frame.redraw {
-            // As many as push every row above the live region out of the screen, wherever it is.
+            // Enough line feeds to scroll out every row above the live region, wherever that is.
             self.put(&"\n".repeat(size.rows.saturating_sub(1)));
             self.control(size.rows.saturating_sub(1), 'A');
         }
@@ -150,7 +151,7 @@ impl SequenceWriter<'_> {
         self.put("\x1b[?2026l");
     }
 
-    /// Moves from a row of the live region to a place in it.
+    /// Moves the cursor from a row of the live region to a position in it.
     fn go(&mut self, from: usize, (row, column): (usize, usize)) {
         match row < from {
             true => self.control(from - row, 'A'),
@@ -162,7 +163,7 @@ impl SequenceWriter<'_> {
         }
     }
 
-    /// A finished line, which the terminal breaks where it is too long.
+    /// Prints a finished line, which the terminal wraps if it is too long.
     fn line(&mut self, line: &Line, columns: usize) {
         let cells = cells(line, usize::MAX);
         let width: usize = cells.iter().map(|cell| cell.width).sum();
@@ -170,7 +171,7 @@ impl SequenceWriter<'_> {
         for cell in &cells {
             if column + cell.width > columns {
                 if column < columns {
-                    // A wide character leaves the last column of the row as it was.
+                    // A wide character that does not fit leaves the old content of the last column.
                     self.put("\x1b[K");
                 }
                 column = 0;
@@ -182,14 +183,14 @@ impl SequenceWriter<'_> {
             }
         }
         self.set(Role::Text);
-        // Behind a full row the cursor still stands on its last character.
+        // After a full row the cursor is still on its last character.
         if column < columns {
             self.put("\x1b[K");
         }
         self.put("\r\n");
     }
 
-    /// Cells of a live row, from a column on.
+    /// Writes cells of a live row, starting at a column.
     fn cells(&mut self, cells: &[Cell], from: usize) {
         let mut column = from;
         for cell in cells {
@@ -224,7 +225,7 @@ impl SequenceWriter<'_> {
         }
     }
 
-    /// Only the cells that differ.
+    /// Writes only the cells that differ.
     fn paint_changes(
         &mut self,
         old: &[Vec<Cell>],
@@ -239,7 +240,7 @@ impl SequenceWriter<'_> {
             let width = |cells: &[Cell]| cells.iter().map(|cell| cell.width).sum::<usize>();
             let column = width(&new[..same]);
             let (old_rest, new_rest) = (&old[same..], &new[same..]);
-            // What stands behind a change of equal width stays.
+            // Cells after a change of equal width are not written.
             let tail = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(a, b)| a == b).count();
             let fits = width(old_rest) == width(new_rest) && new.iter().all(|cell| cell.agreed);
             let tail = if fits { tail } else { 0 };
@@ -266,7 +267,7 @@ impl SequenceWriter<'_> {
     }
 }
 
-/// The cells of a line, at most so many columns of them. Control characters are in no text; if one were, it is not sent.
+/// The cells of a line, up to this width. Lines have no control characters; if one had, it would be replaced.
 fn cells(line: &Line, max_width: usize) -> Vec<Cell> {
     let mut left = max_width;
     let mut cells = Vec::new();

@@ -1,5 +1,5 @@
-//! Lines on their way into the scrollback, and those that were printed last. A terminal may take them more slowly than they are made; of
-//! more than a few MiB the oldest are left out, and a line says so.
+//! The queue of lines that are printed into the scrollback, and the lines that were printed last. If the terminal is slower than lines are
+//! added, the queue drops its oldest lines beyond a few MiB and prints how many are missing.
 
 use crate::limits::ui::{FRAME_BYTES, LINE_BYTES, LINES_KEPT, LINES_WAITING, WAITING_BYTES};
 use crate::ui::format::style::Role;
@@ -7,11 +7,11 @@ use crate::ui::format::wrap::{Line, Span, rewrap};
 use crate::ui::output::block::plural;
 use std::collections::VecDeque;
 
-/// Between blocks stands a blank line, but not inside a group of tools, and not inside a text.
+/// The kind of a block of lines. A blank line is printed between blocks, except between tool calls and inside of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
     Text,
-    /// More of the text that was printed last.
+    /// The continuation of the text that was printed last.
     MoreText,
     Tool,
     Other,
@@ -19,21 +19,21 @@ pub enum BlockKind {
 
 #[derive(Debug, Default)]
 pub struct PrintQueue {
-    /// What was printed last.
+    /// The kind of the last block.
     last: Option<BlockKind>,
     waiting: VecDeque<Line>,
     bytes: usize,
-    /// Lines that were left out before those that wait.
+    /// The number of lines that were dropped before the waiting ones.
     skipped: usize,
-    /// Nothing is printed yet; at most so many lines are kept, the newest.
+    /// While printing is on hold: how many lines are kept, the newest ones.
     hold_limit: Option<usize>,
-    /// Lines of before that; they are printed first.
+    /// Lines that were added before printing was put on hold; they are printed at once.
     before_hold: Vec<Line>,
     printed: VecDeque<Line>,
 }
 
 impl PrintQueue {
-    /// Prints a block.
+    /// Adds a block.
     pub fn print(&mut self, kind: BlockKind, lines: Vec<Line>) {
         if lines.is_empty() {
             return;
@@ -60,7 +60,7 @@ impl PrintQueue {
         }
     }
 
-    /// Prints nothing until the lines are released; of those that come meanwhile only the newest are kept.
+    /// Puts printing on hold until `release`. Of the lines that are added meanwhile only the newest are kept.
     pub fn hold(&mut self, max_lines: usize) {
         self.before_hold.extend(self.waiting.drain(..));
         self.hold_limit = Some(max_lines);
@@ -70,7 +70,7 @@ impl PrintQueue {
         self.hold_limit = None;
     }
 
-    /// The lines that the next frame prints.
+    /// Takes the lines that the next frame prints.
     pub fn take(&mut self) -> Vec<Line> {
         let mut lines = std::mem::take(&mut self.before_hold);
         let mut bytes: usize = lines.iter().map(Line::bytes).sum();
@@ -105,12 +105,12 @@ impl PrintQueue {
         !self.before_hold.is_empty() || (!self.waiting.is_empty() && self.hold_limit.is_none())
     }
 
-    /// Whether more may come without something being left out.
+    /// Whether more lines can be added without dropping any.
     pub fn has_room(&self) -> bool {
         self.waiting.len() < LINES_WAITING && self.bytes < WAITING_BYTES / 2
     }
 
-    /// The lines that were printed last, for this width: about a screen of them.
+    /// The last `rows` printed lines, wrapped to this width.
     pub fn screenful(&self, rows: usize, max_width: usize) -> Vec<Line> {
         let printed: Vec<Line> = self.printed.iter().cloned().collect();
         let mut lines = rewrap(&printed, max_width);
@@ -119,7 +119,7 @@ impl PrintQueue {
     }
 }
 
-/// A line as several, if it is longer than a terminal should get at once.
+/// Splits a line that is longer than a terminal should get at once.
 fn split_long_line(line: Line) -> Vec<Line> {
     if line.spans.iter().map(|span| span.text.len()).sum::<usize>() <= LINE_BYTES {
         return vec![line];

@@ -1,5 +1,5 @@
-//! What is on the screen: the live region from the tail of the work down to the footer, the frame that the painter gets, and the
-//! sequences that begin and end the use of the terminal.
+//! The screen: the rows of the live region, the frames for the painter, notifications, and the sequences that begin and end the use of the
+//! terminal.
 
 use crate::base::clock::Now;
 use crate::limits::ui::{FRAME_MS, NOTIFY_EVERY_MS, NOTIFY_TURN_MS};
@@ -15,8 +15,8 @@ use crate::ui::output::paint::Frame;
 use crate::ui::output::status::{self, Footer};
 use crate::ui::scene::Item;
 
-/// Bracketed paste and focus events on; then what the terminal is asked: keyboard, background, name, synchronised output, attributes.
-/// Nothing waits for the replies. The attributes are last, because every terminal answers that question.
+/// Turns on bracketed paste and focus events; then queries the terminal: keyboard protocol, background, name, synchronised output, device
+/// attributes. Nothing waits for the replies. The attributes are last, because every terminal replies to that query.
 pub const START: &str = "\x1b[?2004h\x1b[?1004h\x1b[?u\x1b]11;?\x1b\\\x1b[>0q\x1b[?2026$p\x1b[c";
 
 /// On a lower screen a dialog has no blank row between itself and a message below it.
@@ -33,7 +33,7 @@ pub fn sharing(clients: usize) -> String {
 }
 
 impl Ui {
-    /// The sequence that leaves the terminal as it was. To be sent at the end, whatever the end is.
+    /// The sequence that restores the terminal's modes. It is sent however the program ends.
     pub fn restore(&self) -> &'static str {
         match self.keyboard {
             Keyboard::Legacy => "\x1b[?2026l\x1b[?7h\x1b[?25h\x1b[?1004l\x1b[?2004l\x1b[m",
@@ -42,7 +42,7 @@ impl Ui {
         }
     }
 
-    /// What is turned on again after the terminal was given away.
+    /// The sequence that turns the modes on again after another program has used the terminal.
     pub fn resume(&self) -> &'static str {
         match self.keyboard {
             Keyboard::Legacy => "\x1b[?2004h\x1b[?1004h",
@@ -51,8 +51,8 @@ impl Ui {
         }
     }
 
-    /// The bytes of the next frame. Empty if nothing changed or if the last frame was a moment ago; to be called when the terminal has
-    /// taken all of the last one.
+    /// The bytes of the next frame. Empty if nothing changed, or too soon after the last frame. To be called when all bytes of the last frame
+    /// are written.
     pub fn paint(&mut self, now: Now) -> Vec<u8> {
         if self.linear.is_some() {
             self.print_banner();
@@ -89,7 +89,7 @@ impl Ui {
         self.painter.paint(&frame, self.size)
     }
 
-    /// Takes the live region off the screen, before the terminal is given away.
+    /// The bytes that remove the live region, before another program uses the terminal.
     pub fn clear_live(&mut self) -> Vec<u8> {
         match self.linear {
             Some(_) => Vec::new(),
@@ -97,7 +97,7 @@ impl Ui {
         }
     }
 
-    /// The last frame: the live region is gone, and some lines say how to go on.
+    /// The bytes of the last frame, which has no live region: statistics of the session, and how to continue it.
     pub fn farewell(&mut self) -> Vec<u8> {
         let mut lines = match self.transcript.tally.requests {
             0 => Vec::new(),
@@ -124,12 +124,12 @@ impl Ui {
         }
     }
 
-    /// The first lines: what this is, where it works and who shares it. They stand above everything that is printed of the log.
+    /// Prints the first lines once: version, workspace, and the address and clients of a shared session. They precede all lines of records.
     pub(in crate::ui) fn print_banner(&mut self) {
         if self.banner_printed || self.dialog.as_ref().is_some_and(|open| open.purpose.is_some()) {
             return;
         }
-        // The server says where it works.
+        // The server's answer to `about` has the workspace.
         if self.transcript.viewer.workspace.is_empty() && self.client.is_about_open() {
             return;
         }
@@ -152,12 +152,12 @@ impl Ui {
         self.print(lines);
     }
 
-    /// Whether only the composer is shown.
+    /// Whether the screen is so small that only the composer is shown.
     pub(in crate::ui) fn is_tiny(&self) -> bool {
         self.size.columns < 20 || self.size.rows < 6
     }
 
-    /// The live region, top to bottom, and the place of the cursor.
+    /// The rows of the live region, from the top, and the position of the cursor.
     fn live(&mut self, now: Now) -> (Vec<Line>, Option<(usize, usize)>) {
         let (columns, rows) = (self.size.columns.saturating_sub(1).max(1), self.size.rows);
         let third = (rows / 3).clamp(3, 12);
@@ -173,7 +173,7 @@ impl Ui {
             return (composer, Some((row, column)));
         }
         let mut lines: Vec<Line> = Vec::new();
-        // A blank line stands before each group, also before the first one: above it are finished lines.
+        // Each group begins with a blank line, also the first one: above it are finished lines.
         let group = |lines: &mut Vec<Line>, rows: Vec<Line>| {
             if !rows.is_empty() {
                 lines.push(Line::default());
@@ -208,7 +208,7 @@ impl Ui {
         if !others.is_empty() {
             facts += &format!("also asked: {} · ", others.join(", "));
         }
-        // The dialog has what the toast leaves of the screen; what else goes on is shown only above a dialog that fits.
+        // The dialog gets the rows that the toast leaves; the activity is shown only above a dialog that fits.
         let max_rows = self.size.rows.saturating_sub(1);
         let mut toast = self.toast_rows();
         if !toast.is_empty() && max_rows > SPACIOUS {
@@ -230,7 +230,7 @@ impl Ui {
         let above = lines.len();
         lines.extend(rows);
         lines.extend(toast);
-        // Of a dialog that does not fit the choices must be seen.
+        // If a dialog does not fit, its last rows are shown: the choices.
         let cut = lines.len().saturating_sub(max_rows);
         lines.drain(..cut);
         (lines, cursor.map(|(row, column)| (above + row - cut.min(above + row), column)))
@@ -251,13 +251,13 @@ impl Ui {
             .map(|info| name_of(&info.client, &info.via))
     }
 
-    /// Whether nothing was said yet.
+    /// Whether the session has no prompt yet.
     fn has_no_prompt(&self) -> bool {
         !self.transcript.scene.items.iter().any(|item| matches!(item, Item::Prompt { .. }))
             && self.transcript.scene.turn == 0
     }
 
-    /// What goes on, in at most so many rows.
+    /// The rows for the present activity, or for the lost connection.
     fn busy_rows(&self, now: Now, max_rows: usize) -> Vec<Line> {
         if max_rows == 0 {
             return Vec::new();
@@ -277,7 +277,7 @@ impl Ui {
         lines
     }
 
-    /// The row of a question that keys do not go to.
+    /// The row for a question that does not have the focus.
     fn waiting_question(&self, now: Now) -> Option<Line> {
         let open = self.dialog.as_ref().filter(|open| !open.focused)?;
         let call = self.transcript.scene.calls.get(open.dialog.call()?)?;
@@ -285,7 +285,7 @@ impl Ui {
         let since = duration_text(now.mono_ms.saturating_sub(open.since))
             .map_or(String::new(), |time| format!(" since {time}"));
         let line = Line::new(Role::Accent, "? ").add(Role::Strong, tool_name(call)).text(" ").text(&subject);
-        // What is asked about comes first; a narrow terminal shows less of the rest.
+        // The subject has precedence; a narrow terminal shows shorter facts.
         let all = [format!(" · asks{since} · tab answers, typing goes on"), " · tab answers, typing goes on".into()];
         let room = |facts: &String| self.columns().saturating_sub(width(facts));
         let least = line.width().min(self.columns() / 3);
@@ -321,8 +321,8 @@ impl Ui {
         footer.line(columns)
     }
 
-    /// Tells people who look elsewhere: by a bell, and by a message where the terminal shows messages. The message never contains the
-    /// command.
+    /// Notifies a user who is looking elsewhere: by a bell, and by a desktop notification if the terminal has them. The notification never
+    /// contains the command.
     pub(in crate::ui) fn notify(&mut self, what: &str, now: Now) {
         let recently = self.notified_at.is_some_and(|at| now.mono_ms.saturating_sub(at) < NOTIFY_EVERY_MS);
         if self.focus == Some(true) || recently || self.setup.notify == Notify::Off || self.linear.is_some() {
@@ -354,7 +354,7 @@ impl Ui {
         }
     }
 
-    /// The clients of the session as lines.
+    /// The lines of `/clients`.
     pub(in crate::ui) fn client_lines(&self, now: Now) -> Vec<Line> {
         let me = &self.transcript.viewer.me;
         let row = |info: &crate::ui::client::ClientInfo| {

@@ -1,4 +1,4 @@
-//! The rows around the composer: what the agent does, queued prompts, a passing message, and the footer.
+//! The rows around the composer: the agent's activity, queued prompts, and the footer.
 
 use crate::task::policy::Mode;
 use crate::ui::Thoughts;
@@ -9,15 +9,15 @@ use crate::ui::output::block::{Viewer, duration_text, name_of, plural, running_c
 use crate::ui::output::transcript::Transcript;
 use crate::ui::scene::{Call, Item, Phase, Scene, Stage};
 
-/// Rows above the cursor are short, so that narrowing the terminal leaves nothing behind.
+/// Rows above the cursor are short, so that a narrower terminal does not wrap them and leave a part behind.
 const MAX_STATUS_COLUMNS: usize = 40;
 
-/// The step of the spinner.
+/// The character of the spinner at this time.
 pub fn spinner(now: u64) -> char {
     SPINNER[(now / 100) as usize % SPINNER.len()]
 }
 
-/// What is going on, in at most so many rows: the calls that run, or what the model does.
+/// The present activity in at most `room` rows: the running calls, or what the model does.
 pub fn activity_rows(transcript: &Transcript, now: u64, max_width: usize, room: usize) -> Vec<Line> {
     let scene = &transcript.scene;
     let mut calls: Vec<_> = scene.calls.values().filter(|call| call.stage == Stage::Running).collect();
@@ -52,7 +52,7 @@ pub fn activity_rows(transcript: &Transcript, now: u64, max_width: usize, room: 
     lines
 }
 
-/// Leaves out the oldest rows below the heads of calls, then the newest calls.
+/// Removes rows until the rest fits: first the oldest output of the longest call, then the newest calls.
 fn shorten(running: &mut Vec<Vec<Line>>, room: usize) {
     while running.iter().map(Vec::len).sum::<usize>() > room {
         match running.iter_mut().max_by_key(|rows| rows.len()) {
@@ -62,7 +62,7 @@ fn shorten(running: &mut Vec<Vec<Line>>, room: usize) {
     }
 }
 
-/// What the turn does, in a few words. None if it rests or waits for the user.
+/// What the turn does, in a few words. None if it does nothing or waits for the user.
 fn activity(transcript: &Transcript, now: u64, room: usize) -> Option<String> {
     let scene = &transcript.scene;
     Some(match &scene.phase {
@@ -91,7 +91,7 @@ fn newest_thought(transcript: &Transcript) -> Option<String> {
     }
 }
 
-/// The reason of a wait, which is too long for the status row: two rows at most.
+/// The reason why a request is retried, in at most two rows: it is too long for the row of the activity.
 pub fn retry_reason(scene: &Scene, max_width: usize) -> Vec<Line> {
     let Phase::BackedOff { reason, .. } = &scene.phase else {
         return Vec::new();
@@ -99,14 +99,14 @@ pub fn retry_reason(scene: &Scene, max_width: usize) -> Vec<Line> {
     let (first, next) = (Span::new(Role::Warn, "! "), Span::new(Role::Text, "  "));
     let mut rows = paragraph(&first, &next, &[Span::prose(Role::Text, reason.trim())], max_width);
     if rows.len() > 2 {
-        // The second row has as much of the rest as it takes, and a mark.
+        // The second row has as much of the rest as fits, and an ellipsis.
         let rest: Vec<String> = rows.drain(1..).map(|row| row.content().trim().to_owned()).collect();
         rows.push(Line::new(Role::Text, &format!("  {}", rest.join(" "))).clipped(max_width));
     }
     rows
 }
 
-/// Prompts that wait for their turn, and those that the server does not know yet.
+/// The rows for queued prompts, and for prompts that the server has not accepted yet.
 pub fn queued_prompts(scene: &Scene, viewer: &Viewer, unsent_prompts: &[String]) -> Vec<Line> {
     let own = |text: &str| text.lines().next().unwrap_or_default().to_owned();
     let queued = scene.queue.iter().map(|prompt| match viewer.is_me(&prompt.by) {
@@ -121,7 +121,7 @@ pub fn queued_prompts(scene: &Scene, viewer: &Viewer, unsent_prompts: &[String])
     all.iter().enumerate().map(row).collect()
 }
 
-/// The mode in a word.
+/// The name of the mode that is shown.
 pub fn mode_word(mode: Mode) -> &'static str {
     match mode {
         Mode::Plan => "plan",
@@ -131,15 +131,15 @@ pub fn mode_word(mode: Mode) -> &'static str {
     }
 }
 
-/// What the footer is made of.
+/// The contents of the footer.
 pub struct Footer<'a> {
     pub directory: &'a str,
     pub branch: &'a str,
     pub model: &'a str,
-    /// Tokens of the last request, and how many the model takes; 0 if it is not known.
+    /// Tokens of the last request. `window` is the model's context window; 0 if it is unknown.
     pub tokens: u64,
     pub window: u64,
-    /// Tokens at which the conversation is summarised; 0 if it is not known.
+    /// Tokens at which the conversation is summarised; 0 if that is unknown.
     pub compress_tokens: u64,
     pub mode: Mode,
     pub clients: usize,
@@ -148,8 +148,8 @@ pub struct Footer<'a> {
 }
 
 impl Footer<'_> {
-    /// The footer. In a narrow terminal clients, branch and directory are dropped, in this order; then the model is cut. Mode and
-    /// context are always seen.
+    /// The footer. In a narrow terminal clients, branch and directory are left out, in this order; then the model is cut. The mode and the
+    /// use of the context window are always shown.
     pub fn line(&self, max_width: usize) -> Line {
         let mut line = Line::default();
         for dropped in 0..4 {

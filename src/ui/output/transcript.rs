@@ -1,6 +1,6 @@
-//! The transcript: which lines a record prints into the scrollback, in which order. A replay of the same records prints the same lines.
+//! The transcript: which lines each record prints into the scrollback. The same records always print the same lines.
 //!
-//! Calls are printed in the order in which they end, text as it becomes final. What is not final is in the scene and is shown live.
+//! Calls are printed when they end, and text when its rows are final. What is not final is in the scene and is shown in the live region.
 
 use crate::base::id::{CallId, TaskId};
 use crate::limits::ui::{CITED, ITEMS_KEPT};
@@ -25,23 +25,23 @@ pub struct Transcript {
     pub tally: Tally,
     pub thoughts: Thoughts,
     pub print_queue: PrintQueue,
-    /// Another task that was shown before this one.
+    /// The task that was shown before this one.
     previous_task: Option<TaskId>,
-    /// The task is one command and no session.
+    /// The task is that of a slash command, not a session.
     is_command: bool,
     markdown: Markdown,
-    /// Of the answer under way: whether it came in pieces, whether some of it was printed, and its sources.
+    /// For the answer under way: whether it came in pieces, whether rows of it were printed, and its sources.
     streamed: bool,
     has_printed_text: bool,
     cited: Vec<String>,
     todos: Vec<Todo>,
 }
 
-/// What printing the whole of something needs.
+/// The full output of a call or command, or where it is.
 pub enum FullOutput {
     Nothing,
     Lines(Vec<Line>),
-    /// The text is stored apart from the log.
+    /// The output is stored as a blob.
     Stored(CallId, BlobRef),
 }
 
@@ -63,7 +63,7 @@ impl Transcript {
         }
     }
 
-    /// Another transcript of the same terminal, which goes on below this one. The lines of this one that wait are printed first.
+    /// A new transcript for another task, which is printed below this one. The waiting lines of this one are printed first.
     pub fn successor(&mut self) -> Transcript {
         Transcript {
             print_queue: std::mem::take(&mut self.print_queue),
@@ -142,7 +142,7 @@ impl Transcript {
         self.stream(text, max_width);
     }
 
-    /// The whole answer; most of them have come in pieces before.
+    /// The complete answer. Most answers came in pieces before.
     fn print_answer(&mut self, answer: &Answer, max_width: usize) {
         if !self.streamed {
             self.stream(&answer.text(), max_width);
@@ -157,7 +157,7 @@ impl Transcript {
         }
     }
 
-    /// Of the steps of a call, only the last one and a changed file are printed.
+    /// Of the events of a call, only its end and a changed file are printed.
     fn apply_to_call(&mut self, event: &Event, max_width: usize) {
         match event {
             Event::CallEnded { call, .. } => {
@@ -174,7 +174,7 @@ impl Transcript {
         }
     }
 
-    /// The first line of another session, so that what follows is not taken for the one before.
+    /// Prints a header line if another session was shown before this one.
     fn print_header(&mut self, created: &Created, max_width: usize) {
         self.is_command = created.command.is_some();
         if self.previous_task.take().is_some_and(|previous_task| previous_task != created.task) && !self.is_command {
@@ -271,14 +271,14 @@ impl Transcript {
     fn print_shell(&mut self, max_width: usize) {
         let lines = match (&self.scene.shell, self.scene.items.last()) {
             (Some(shell), _) => block::shell_ended(shell, &self.viewer, max_width),
-            // It began before what is known of the log.
+            // The event with the start of the command was not seen.
             (None, Some(Item::Note { text, .. })) => text.lines().map(block::indented).collect(),
             (None, _) => Vec::new(),
         };
         self.print(BlockKind::Other, lines);
     }
 
-    /// The note that the last record made.
+    /// Prints the note that the last record added to the scene.
     fn print_note(&mut self, max_width: usize) {
         if let Some(Item::Note { seq, word, text }) = self.scene.items.last()
             && *seq == self.scene.seq
@@ -295,7 +295,7 @@ impl Transcript {
 
     fn end_call(&mut self, call: &Call, max_width: usize) {
         if let Some(Ending::Success { display: Display::Todos { todos }, .. }) = call.ending.as_deref() {
-            // A plan is shown when it changes, without the call.
+            // A plan is printed when it changes; its call is not.
             if std::mem::replace(&mut self.todos, todos.clone()) != *todos {
                 self.print(BlockKind::Other, block::plan(todos, max_width));
             }
@@ -305,7 +305,7 @@ impl Transcript {
         self.print(BlockKind::Tool, lines);
     }
 
-    /// Calls that the end of the turn interrupted.
+    /// Prints the calls that the end of the turn interrupted.
     fn print_unfinished(&mut self, max_width: usize) {
         let calls: Vec<Call> =
             self.scene.calls.values().filter(|call| call.stage == Stage::Interrupted).cloned().collect();
@@ -313,16 +313,16 @@ impl Transcript {
             let lines = block::ended_call(call, &self.viewer, max_width);
             self.print(BlockKind::Tool, lines);
         }
-        // They are mentioned once.
+        // Each is printed once.
         self.scene.calls.retain(|_, call| call.stage != Stage::Interrupted);
     }
 
-    /// The newest words of the answer that are not printed yet.
+    /// The newest words of the answer that are not in a printed row.
     pub fn newest_words(&self, max_width: usize) -> String {
         self.markdown.newest_words(max_width)
     }
 
-    /// A table that is not printed yet.
+    /// The rows of an incomplete table, which are not printed yet.
     pub fn unfinished_table(&self, max_width: usize) -> Vec<Line> {
         self.markdown.unfinished_table(max_width)
     }
@@ -339,7 +339,7 @@ impl Transcript {
         })
     }
 
-    /// The whole output of the newest call, or command of a user, that has one.
+    /// The full output of the newest call, or user's shell command, that has one.
     pub fn output(&self) -> FullOutput {
         let shell = self.scene.shell.as_ref().filter(|shell| shell.output.lines().count() > 1);
         for item in self.scene.items.iter().rev() {

@@ -17,10 +17,10 @@ pub struct Call {
     pub stage: Stage,
     #[serde(flatten)]
     pub plan: Option<Arc<Plan>>,
-    /// The record of the present plan.
+    /// The record of the present plan, or of the server's open question.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub planned: Option<Seq>,
-    /// The question of its server that is open.
+    /// The open question of the MCP server that runs the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inquiry: Option<Arc<Inquired>>,
     pub keeping: ApprovalScope,
@@ -33,7 +33,7 @@ pub struct Call {
     pub edited: Option<Arc<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answers: Option<Arc<Answers>>,
-    /// The newest part of what it has printed, as long as its ending does not show it.
+    /// The newest part of the output; empty if the ending contains it.
     pub output: String,
     pub output_bytes: u64,
     pub output_lines: u64,
@@ -55,7 +55,7 @@ pub enum Stage {
     /// The file changed under an approved edit; the call is prepared again.
     Replanning,
     Ended,
-    /// The turn was over before it ended.
+    /// The turn ended before the call did.
     Interrupted,
 }
 
@@ -98,7 +98,7 @@ impl Call {
         (self.edited, self.answers) = (edited.clone(), answers.clone());
     }
 
-    /// What its server asks now, otherwise what is asked before it runs.
+    /// The open question of its MCP server, otherwise the question whether it may run.
     pub fn question(&self) -> Option<&Question> {
         let asked = self.inquiry.as_ref().map(|inquired| &inquired.question);
         asked.or(self.plan.as_ref().map(|plan| &plan.question))

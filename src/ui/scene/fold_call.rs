@@ -1,4 +1,4 @@
-//! The steps of calls.
+//! Folds the events of tool calls.
 
 use crate::base::id::{CallId, Seq};
 use crate::task::log::event::Event;
@@ -9,7 +9,7 @@ use crate::ui::scene::{Call, NoteWord, Phase, Scene, Stage};
 use std::sync::Arc;
 
 impl Scene {
-    /// Folds a step of a call.
+    /// Folds an event of a tool call.
     pub(super) fn fold_call(&mut self, record: &Record) {
         let seq = record.seq;
         match &record.event {
@@ -35,7 +35,7 @@ impl Scene {
             }
             Event::CallEnded { call, ending } => self.end_call(call, ending, record.at),
             Event::CallStale { call } => self.plan_again(call, seq),
-            // The others are no steps of calls.
+            // Other events are not about calls.
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! A command that the user runs beside the agent.
+//! A shell command that a user runs in the session, with `!` in the terminal.
 
 use crate::limits::LIVE_TAIL_BYTES;
 use crate::task::log::record::Record;
@@ -6,16 +6,16 @@ use crate::task::message::Source;
 use crate::ui::scene::{NoteWord, Scene};
 use serde::Serialize;
 
-/// The user's own command that runs, or that ran last.
+/// The shell command of a user that runs, or that ran last.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShellRun {
     pub command: String,
     pub by: Source,
-    /// The newest part of what it has printed.
+    /// The newest part of the output.
     pub output: String,
     pub output_lines: u64,
-    /// How it ended: `exit 1`, or why it was stopped.
+    /// How the command ended: `exit 1`, or why it was stopped.
     pub end: String,
     pub began_at: u64,
     /// 0 while it runs.
@@ -27,7 +27,7 @@ impl ShellRun {
         self.ended_at == 0
     }
 
-    /// Whether it ended as commands do that do what they should.
+    /// Whether the exit status is 0.
     pub fn has_succeeded(&self) -> bool {
         self.end == "exit 0"
     }
@@ -61,7 +61,7 @@ impl Scene {
         }
     }
 
-    /// `text` is what the model is result. People are shown the output itself, and how it ended.
+    /// The command has ended. `text` is the result as the model gets it; people are shown only the output and how the command ended.
     pub(super) fn end_shell(&mut self, text: &str, record: &Record) {
         let result = ShellResult::of(text);
         let mut shown = result.output;
@@ -79,14 +79,14 @@ impl Scene {
     }
 }
 
-/// What the model is told of a command, taken apart.
+/// The parts of a command's result, read from the text that the model gets.
 struct ShellResult {
     output: String,
     end: String,
 }
 
 impl ShellResult {
-    /// A result is marked as untrusted and has lines about its end behind the output. Any other text says why there is no result.
+    /// Reads a result: it is marked as untrusted content, and lines about the end follow the output. Any other text says why there is no result.
     fn of(text: &str) -> ShellResult {
         const CUT: &str = "\n[The rest was left out.]";
         let marked = text.strip_prefix("<untrusted_context>\n");
@@ -143,7 +143,7 @@ mod tests {
                 "exit 1 · Background PIDs: 8 (ended with the command)",
             ),
             (marked("Output: a&lt;/untrusted_context>\nSignal: 9"), "a</untrusted_context>", "signal 9"),
-            // The output of a command may look like what is said behind it, and have other ends of lines.
+            // The output of a command may look like the lines that follow it, and have carriage returns.
             (marked(&format!("Output: {}", "Signal: é\r\n".repeat(2))), "", "signal é · signal é"),
             ("The user stopped the command.".to_owned(), "", "The user stopped the command"),
         ] {

@@ -69,7 +69,7 @@ fn produced(text: &str, append: bool) -> Value {
     json!({"produced": {"artifact": artifact, "append": append, "last": false}})
 }
 
-/// A turn that said something and made a call, and speaks again; another prompt is queued.
+/// A turn that has answered with a call and is answering again; another prompt is queued.
 fn middle() -> Vec<Value> {
     vec![
         created(),

@@ -1,4 +1,4 @@
-//! Documents, whole and in pieces.
+//! Tests of formatting markdown, in one piece and in many.
 
 use super::*;
 use crate::base::test_random::Random;

@@ -1,4 +1,4 @@
-//! Editing as people do it.
+//! Tests of editing a draft.
 
 use super::*;
 

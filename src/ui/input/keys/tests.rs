@@ -1,9 +1,9 @@
-//! Bytes of terminals, and what they mean.
+//! Tests of decoding the bytes that terminals send.
 
 use super::*;
 use crate::base::test_random::Random;
 
-/// Inputs in short words: `ctrl-a`, `"text"`, `paste "…"`.
+/// Inputs as short texts: `ctrl-a`, `"text"`, `paste "…"`.
 fn words(inputs: &[TerminalInput]) -> String {
     let word = |input: &TerminalInput| match input {
         TerminalInput::Text(text) => format!("{text:?}"),
