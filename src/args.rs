@@ -1,6 +1,6 @@
 //! The command line: verbs, and flags by the table of options. Values are checked here; what they mean is decided in `config`.
 
-use crate::a2a::{DIALECTS, View};
+use crate::a2a::{View, named_views};
 use crate::base::id::Seq;
 use crate::base::text::nearest::nearest;
 use crate::config::options::{self, Flag, Kind, OPTIONS, Row};
@@ -95,7 +95,7 @@ pub enum Shown {
 impl Shown {
     /// The names of `--as`.
     fn names() -> impl Iterator<Item = (&'static str, Shown)> {
-        DIALECTS.into_iter().map(|(name, view)| (name, Shown::Dialect(view))).chain([("scene", Shown::Scene)])
+        named_views().map(|(name, view)| (name, Shown::Dialect(view))).chain([("scene", Shown::Scene)])
     }
 }
 

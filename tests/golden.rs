@@ -6,7 +6,7 @@
 #[path = "support/created.rs"]
 mod test_created;
 
-use gemini_a2a::a2a::{self, DIALECTS, Dialect, Tools, View};
+use gemini_a2a::a2a::{self, Dialect, Tools, View, named_views};
 use gemini_a2a::base::id::{CallId, Seq};
 use gemini_a2a::limits::Limits;
 use gemini_a2a::shell::start::replay::{self, Log};
@@ -283,7 +283,7 @@ fn long_texts_look_the_same_in_every_dialect_but_the_native_one() {
         }
         String::from_utf8(out).expect("JSON is text")
     };
-    for (name, view) in DIALECTS {
+    for (name, view) in named_views() {
         let (before, after) = (replay(&inline, &blobs, view), replay(&stored, &blobs, view));
         assert_eq!(before == after, name != "own", "{name}");
         let without = replay(&stored, &MemoryBlobs::default(), view);
@@ -333,7 +333,7 @@ fn compare(name: &str, actual: &str) {
 fn the_story_in_every_dialect() {
     let journal = String::from_utf8(journal()).expect("JSON is text");
     compare("story.jsonl", &journal);
-    for (name, view) in DIALECTS {
+    for (name, view) in named_views() {
         compare(&format!("{name}.txt"), &transcript(name, view));
     }
     compare("scene.txt", &scenes());
@@ -354,7 +354,7 @@ fn scenes() -> String {
 #[test]
 fn replay_without_cached_state_gives_the_same_output() {
     let (journal, tools) = (journal(), tools());
-    for (name, view) in DIALECTS {
+    for (name, view) in named_views() {
         let mut states: Option<(State, State)> = None;
         for line in journal.split(|byte| *byte == b'\n') {
             let Ok(record) = Record::read(line) else {

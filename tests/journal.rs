@@ -1,7 +1,7 @@
 //! Journals of older versions: a task that was written by an earlier version of the program looks the same to clients and to the model
 //! as it did then. The corpus is described in `tests/corpus/journal/README.txt`.
 
-use gemini_a2a::a2a::{DIALECTS, Tools};
+use gemini_a2a::a2a::{Tools, named_views};
 use gemini_a2a::base::crc::crc32;
 use gemini_a2a::base::id::Seq;
 use gemini_a2a::model::history::{HistoryContext, ResultMedia, contents};
@@ -63,7 +63,7 @@ fn tools() -> Tools {
 /// What clients of our own dialect see of the journal.
 fn own(journal: &[u8]) -> String {
     let mut out = Vec::new();
-    let (_, view) = DIALECTS.into_iter().find(|(name, _)| *name == OWN).expect("our own dialect");
+    let (_, view) = named_views().find(|(name, _)| *name == OWN).expect("our own dialect");
     replay::events(Log { journal, blobs: &MemoryBlobs::default() }, view, &tools(), &mut out).expect("a transcript");
     String::from_utf8(out).expect("JSON is text")
 }
@@ -74,11 +74,11 @@ fn seen(name: &str, journal: &[u8]) -> String {
     let records = records(journal);
     let state = fold(&records);
     let mut out = String::new();
-    for (dialect, view) in DIALECTS.iter().filter(|(name, _)| *name != OWN) {
+    for (dialect, view) in named_views().filter(|(name, _)| *name != OWN) {
         let (mut events, mut end) = (Vec::new(), Vec::new());
-        replay::events(Log { journal, blobs: &MemoryBlobs::default() }, *view, &tools, &mut events)
+        replay::events(Log { journal, blobs: &MemoryBlobs::default() }, view, &tools, &mut events)
             .expect("a transcript");
-        replay::snapshot(Log { journal, blobs: &MemoryBlobs::default() }, *view, state.seq, &mut end).expect("a task");
+        replay::snapshot(Log { journal, blobs: &MemoryBlobs::default() }, view, state.seq, &mut end).expect("a task");
         writeln!(out, "{name} {dialect} {:08x} {:08x}", crc32(&events), crc32(&end)).expect("memory");
     }
     let scene = HistoryContext {

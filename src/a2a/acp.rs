@@ -1,15 +1,15 @@
 //! The Agent Client Protocol (ACP), version 1: JSON-RPC between an editor and an agent, over standard input and output or a WebSocket. A
 //! session of ACP is a task; its id is that of the task.
 //!
-//! The client sends requests (`requests`), is sent what happens in the sessions that it has open (`updates`), and is asked for permissions
-//! and answers (`questions`). This file has the answers to its requests.
+//! `requests` decodes the client's requests, `updates` encodes the events of its open sessions, and `questions` asks the client for
+//! permissions and answers. This file has the answers to the client's requests.
 
 mod questions;
 mod requests;
 mod updates;
 
 pub use questions::{OpenRequests, Requests};
-pub use requests::{FirstWords, decode, first_words};
+pub use requests::{FirstMessage, decode, first_message};
 pub use updates::{COMPACTION, NOTICE, VIA, VIEW};
 
 use crate::a2a::form::{Form, enclosed};
@@ -30,13 +30,14 @@ use crate::task::machine::state::{Item, Phase, State, TaskState};
 use crate::task::policy::Mode;
 use serde_json::{Value, json};
 
-/// What a client can do beside what every client can.
+/// Optional capabilities that a client declared in `initialize`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
     /// It shows forms.
     pub forms: bool,
-    /// It shows notices, and that a conversation is summarised.
+    /// It shows notices.
     pub notices: bool,
+    /// It shows that a conversation is being summarised.
     pub compaction: bool,
 }
 
@@ -47,7 +48,7 @@ pub enum Servers {
     Refused,
 }
 
-/// What is before and behind each update of a session.
+/// The bytes before each update of a session; [`UPDATE_SUFFIX`] comes after it.
 pub fn update_prefix(session: &TaskId) -> Vec<u8> {
     let head: &[u8] = br#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"#;
     [head, &json::bytes(session), br#","update":"#].concat()
@@ -55,12 +56,12 @@ pub fn update_prefix(session: &TaskId) -> Vec<u8> {
 
 pub const UPDATE_SUFFIX: &[u8] = b"}}";
 
-/// An update as a whole message.
+/// A complete `session/update` notification.
 fn update(session: &TaskId, update: &[u8]) -> Vec<u8> {
     [&update_prefix(session), update, UPDATE_SUFFIX].concat()
 }
 
-/// A notice of the server about a task, which is no event of it.
+/// A notice of the server about a task. It is not an event of the task.
 pub fn notice(form: &Form, task: &TaskId, text: &str) -> Vec<u8> {
     let body = match form.capabilities.notices {
         true => updates::notice("error", text),
@@ -90,7 +91,7 @@ pub fn initialized(form: &Form, servers: Servers) -> Response {
     )
 }
 
-/// The answer to a request that opens a session, and the commands that there are in it.
+/// The answer to a request that opens a session, followed by an update with the session's slash commands.
 pub fn opened(form: &Form, state: &State, tools: &Tools, commands: &Registry) -> Vec<u8> {
     let session = &state.created.task;
     let answer = json!({
@@ -136,7 +137,7 @@ fn offered(state: &State, tools: &Tools) -> Vec<(Mode, &'static str, &'static st
         (Mode::Plan, "Plan", "Only reads.", true),
         (Mode::Yolo, "YOLO", "Does everything without asking.", may_be_unasked),
     ];
-    // What it has is among them, whatever the operator allows now.
+    // The current mode is listed even if the operator does not offer it.
     let all = all.into_iter().filter(|(mode, .., is_offered)| *is_offered || *mode == state.mode);
     all.map(|(mode, name, description, _)| (mode, name, description)).collect()
 }
@@ -147,7 +148,7 @@ fn modes(state: &State, tools: &Tools) -> Value {
     json!({ "currentModeId": mode_id(state.mode), "availableModes": all })
 }
 
-/// What can be chosen in a session: the mode and the model.
+/// The configuration options of a session, the mode and the model, with their choices and current values.
 fn options(state: &State, tools: &Tools) -> Value {
     let mode = |(mode, name, description)| json!({ "value": mode_id(mode), "name": name, "description": description });
     let modes: Vec<Value> = offered(state, tools).into_iter().map(mode).collect();
@@ -163,22 +164,22 @@ fn options(state: &State, tools: &Tools) -> Value {
     ])
 }
 
-/// The ids of what can be chosen.
+/// The ids of the configuration options.
 const MODE: &str = "mode";
 const MODEL: &str = "model";
 
 /// The answer to a request that has no result.
-pub fn done(form: &Form) -> Response {
+pub fn empty_result(form: &Form) -> Response {
     result(form, *b"{}")
 }
 
-/// The answer to a change of what can be chosen: all of it.
-pub fn chosen(form: &Form, state: &State, tools: &Tools) -> Response {
+/// The answer to a changed configuration option: all options.
+pub fn config_options(form: &Form, state: &State, tools: &Tools) -> Response {
     result(form, json::bytes(&json!({ "configOptions": options(state, tools) })))
 }
 
-/// The answer to a prompt, when its turn is over: `state` is the one right after its end.
-pub fn stopped(form: &Form, state: &State) -> Response {
+/// The answer to a prompt whose turn is over; `state` is the state right after the end of the turn.
+pub fn stop_reason(form: &Form, state: &State) -> Response {
     let end = |reason: &str| result(form, json::bytes(&json!({ "stopReason": reason })));
     let failed = |kind: FaultKind, why: &str| fault(form, &Fault::new(kind, why));
     let why = state.status.text.as_deref().unwrap_or("The agent failed and gave no reason.");
@@ -186,7 +187,7 @@ pub fn stopped(form: &Form, state: &State) -> Response {
         (_, TaskState::Canceled) => end("cancelled"),
         (_, TaskState::AuthRequired) => failed(FaultKind::Unauthenticated { shown: false, basic: false }, why),
         (_, TaskState::Failed | TaskState::Rejected) => failed(FaultKind::Storage, why),
-        // Somebody took the prompt back before its turn.
+        // The prompt was withdrawn before its turn began.
         (Phase::Working { .. } | Phase::Backoff { .. } | Phase::Tools, _) => end("cancelled"),
         (Phase::Idle | Phase::Closed, _) if state.turn.interrupted => end("cancelled"),
         (Phase::Idle | Phase::Closed, _) => match state.turn.error.as_deref() {
@@ -211,7 +212,7 @@ fn last_finish(state: &State) -> Option<&Finish> {
     })
 }
 
-/// A page of the conversations that can be continued: the live session, then the newest. `known` is in any order.
+/// A page of the conversations that can be continued: the live session first, then by age, the newest first. `known` may be in any order.
 pub fn sessions<'a>(
     form: &Form,
     known: impl Iterator<Item = (&'a TaskId, &'a Brief)>,
@@ -247,7 +248,7 @@ fn read_cursor(cursor: &str) -> Option<Mark> {
     Some(Mark { at: at.parse().ok()?, task: task.into() })
 }
 
-/// The code of an error, where the protocol has one of its own.
+/// The error code of a fault. ACP defines some codes itself; for other faults the code is `usual`.
 pub fn code(kind: &FaultKind, usual: i32) -> i32 {
     match kind {
         FaultKind::TaskNotFound(_) | FaultKind::ContentNotFound => -32002,

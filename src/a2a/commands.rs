@@ -2,8 +2,8 @@
 //! phrases as names; the development-tool extension lists them by a method, with names relative to their parent. Each form has its
 //! own way to execute a command.
 //!
-//! Only the command line is read here. The registry says whether there is such a command, and running it is an ordinary task: the
-//! answers below are made from its state.
+//! Only the command line is read here. The registry says whether the command exists. A command runs as an ordinary task, and the answers
+//! below are made from the state of that task.
 
 use crate::a2a;
 use crate::a2a::dialect::{Answers as AnswerStyle, Dialect, PromptAnswer};
@@ -59,7 +59,7 @@ pub fn stream(task: &TaskId) -> Form {
     Form { id: json::bytes(task).into(), ..Form::of(Dialect::RPC_03) }
 }
 
-/// The body of `POST /executeCommand`. The words of its errors are the reference server's: clients compare them.
+/// The body of `POST /executeCommand`. The texts of its errors are those of the reference server, because clients compare them.
 fn typed(request: &Request) -> Result<Typed, Fault> {
     check_type(request)?;
     let sent = match body(request)? {
@@ -159,7 +159,7 @@ fn result(state: &State) -> Option<&Value> {
     })
 }
 
-/// A value that is no string is taken as its JSON.
+/// The argument that a value means: a string itself, any other value as its JSON.
 fn word(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,5 +1,6 @@
-//! The dialects as data, one row each. A row says how requests of the dialect are answered; the code reads its fields. Only
-//! the decoders of WebSocket messages and of JSON-RPC, which choose a dialect, compare dialects. A new dialect is a row here, and a file in `views` if it writes objects of its own.
+//! The dialects as data, one row each. The fields of a row say how requests of the dialect are answered. Only the decoders of WebSocket
+//! messages and of JSON-RPC, which choose a dialect, compare dialects. A new dialect is a row in `dialects!`, and a file in `views` if
+//! it writes its own objects.
 
 use crate::a2a::Body;
 use crate::a2a::acp;
@@ -15,14 +16,14 @@ use crate::task::machine::state::{State, TaskState};
 pub struct Dialect {
     /// Unique.
     pub name: &'static str,
-    /// How other clients are told that a prompt came in this dialect.
+    /// The source of its prompts, as other clients are shown it.
     pub via: &'static str,
     /// The A2A version whose rules its requests follow.
     pub protocol: Protocol,
     pub binding: Binding,
     /// The profile of requests that ask for none, on tasks of another version.
     pub default_profile: Profile,
-    /// The operator may set another default profile.
+    /// Whether the operator's `default_profile_03` replaces the default profile.
     pub has_profile_switch: bool,
     /// How A2A values are written.
     pub writer: Writer,
@@ -43,17 +44,17 @@ pub struct Dialect {
     pub prompt_path: Option<&'static str>,
 }
 
-/// What is around results and how errors are written.
+/// The envelope of results, and the form of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binding {
-    /// JSON-RPC 2.0, around the events of streams too.
+    /// JSON-RPC 2.0; the events of streams are wrapped in responses too.
     JsonRpc,
-    /// A2A over REST: nothing around results; errors as the version defines them.
+    /// A2A over REST: results have no envelope; errors are as the A2A version defines them.
     Rest,
-    /// Nothing around results; errors are `{"error": text}`.
+    /// Results have no envelope; errors are `{"error": text}`.
     Bare,
-    /// `gemini-a2a.v1`: results and errors carry the id of the call; events belong to no call, and begin with the first one of the
-    /// log unless the client names a position.
+    /// `gemini-a2a.v1`: results and errors have the id of their call; events have none. A subscription begins with the first event of
+    /// the log unless the client names a position.
     Native,
     /// The Agent Client Protocol: JSON-RPC 2.0 in both directions; events are notifications, and a request without an id is never
     /// answered.
@@ -72,7 +73,7 @@ pub enum Begins {
     NextEvent,
 }
 
-/// What a stream ends with, beside the end of the task.
+/// What ends a stream before the end of the task does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
     /// The end of the turn, a question, or a missing credential: whatever leaves the task waiting for the user.
@@ -81,7 +82,7 @@ pub enum Ends {
     WithTurnButAuth,
     /// The same, except questions.
     WithTurnButQuestions,
-    /// The end of a turn that the view shows as the end of the task.
+    /// The end of a turn, which the view shows as the end of the task.
     WhenShownOver,
     /// Nothing.
     WithTask,
@@ -97,17 +98,17 @@ pub enum PromptAnswer {
     Accepted,
     /// The data that the slash command produced.
     CommandResult,
-    /// That the slash command was started, and the task to watch.
+    /// The id of the task that runs the slash command, for the client to watch.
     CommandReceipt,
     /// Why the turn has ended.
     StopReason,
     /// An empty object.
     Nothing,
-    /// What can be chosen in the task, and what is.
+    /// The configuration options of the task with their values.
     Options,
 }
 
-/// The form of answers to requests for a task, for tasks or for commands.
+/// How a task, a list of tasks and the list of commands are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
     A2a,
@@ -122,17 +123,17 @@ pub enum Lists {
     Pages,
 }
 
-/// Which task a message is for that names none.
+/// Which task receives a message that names no task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unaddressed {
     NewTask,
-    /// An answer is for the task that asked about its call, a prompt makes a new task.
+    /// An answer goes to the task whose call it is about; a prompt creates a task.
     Asking,
-    /// The same, but a prompt is for the live session.
+    /// An answer goes to the task whose call it is about; a prompt goes to the live session.
     Session,
 }
 
-/// What a body depends on: the key of the body cache. Requests that differ only in their id share it.
+/// Everything that the encoding of an event depends on: the key of the body cache. Requests that differ only in their id have equal views.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// A writer of A2A values, and the profile that events are projected to.
@@ -140,16 +141,16 @@ pub enum View {
     Standalone(&'static Standalone),
 }
 
-/// A view that writes objects of its own.
+/// A view that writes its own objects instead of A2A values.
 #[derive(Debug)]
 pub struct Standalone {
-    /// Unique.
+    /// Unique. Selects the view in `gemini-a2a replay`.
     pub name: &'static str,
     /// The state is the one right after the record. None: the event is not shown.
     pub event: fn(&State, &Record, &Tools) -> Option<Body>,
-    /// A closing frame of the present status. None: the dialect has none.
-    pub present: fn(&State) -> Option<Vec<u8>>,
-    /// The task as a whole; without it, as A2A 0.3 writes it.
+    /// A closing frame of the current status. None: the dialect has none.
+    pub current_status: fn(&State) -> Option<Vec<u8>>,
+    /// Writes the whole task. None: the task is written as in A2A 0.3.
     pub snapshot: Option<fn(&State) -> Vec<u8>>,
     pub idle: Idle,
 }
@@ -163,17 +164,17 @@ pub enum Writer {
     V10,
 }
 
-/// What a client of the plain profile asks for beside words.
+/// What a client of the plain profile asks for beyond whole texts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outputs {
     /// The calls of a question as data parts.
     pub data: bool,
-    /// Answers in pieces as they come, instead of whole.
+    /// Answers are streamed in pieces instead of whole.
     pub pieces: bool,
 }
 
 impl Outputs {
-    pub const WORDS: Outputs = Outputs { data: false, pieces: false };
+    pub const TEXT: Outputs = Outputs { data: false, pieces: false };
 }
 
 /// What the JSON-RPC and REST bindings of a version share.
@@ -233,24 +234,34 @@ const LIVE: Dialect = Dialect {
     ..A2A_03
 };
 
-impl Dialect {
-    pub const RPC_03: &Dialect =
-        &Dialect { name: "json-rpc-0.3", binding: Binding::JsonRpc, sub_protocol: Some("a2a.v0.3"), ..A2A_03 };
-    pub const RPC_10: &Dialect =
-        &Dialect { name: "json-rpc-1.0", binding: Binding::JsonRpc, sub_protocol: Some("a2a.v1.0"), ..A2A_10 };
-    /// REST of 0.3 with the names of its protobuf definition, and with those of its JSON schema.
-    pub const REST_03_PROTO: &Dialect = &Dialect { name: "rest-0.3-proto", writer: Writer::Proto03, ..A2A_03 };
-    pub const REST_03_JSON: &Dialect = &Dialect { name: "rest-0.3-json", ..A2A_03 };
-    pub const REST_10: &Dialect = &Dialect { name: "rest-1.0", ..A2A_10 };
-    pub const GEMINI: &Dialect = &GEMINI;
-    pub const MESSAGE_STREAM: &Dialect = &Dialect {
+/// Defines the constants of the dialects, and `Dialect::ALL`.
+macro_rules! dialects {
+    ($($(#[doc = $doc:literal])* $name:ident = $row:expr;)*) => {
+        impl Dialect {
+            $($(#[doc = $doc])* pub const $name: &Dialect = &$row;)*
+
+            pub const ALL: [&Dialect; [$(stringify!($name)),*].len()] = [$(Dialect::$name),*];
+        }
+    };
+}
+
+dialects! {
+    RPC_03 = Dialect { name: "json-rpc-0.3", binding: Binding::JsonRpc, sub_protocol: Some("a2a.v0.3"), ..A2A_03 };
+    RPC_10 = Dialect { name: "json-rpc-1.0", binding: Binding::JsonRpc, sub_protocol: Some("a2a.v1.0"), ..A2A_10 };
+    /// REST of 0.3 with the names of its protobuf definition.
+    REST_03_PROTO = Dialect { name: "rest-0.3-proto", writer: Writer::Proto03, ..A2A_03 };
+    /// REST of 0.3 with the names of its JSON schema.
+    REST_03_JSON = Dialect { name: "rest-0.3-json", ..A2A_03 };
+    REST_10 = Dialect { name: "rest-1.0", ..A2A_10 };
+    GEMINI = GEMINI;
+    MESSAGE_STREAM = Dialect {
         name: "message-stream",
         view: Some(View::Standalone(message_stream::VIEW)),
         prompt_stream: (Begins::NextEvent, Ends::WithTurn),
         prompt_path: Some("/message/stream"),
         ..GEMINI
     };
-    pub const EXECUTE_STREAM: &Dialect = &Dialect {
+    EXECUTE_STREAM = Dialect {
         name: "execute-stream",
         view: Some(View::Standalone(execute_stream::VIEW)),
         prompt_stream: (Begins::NextEvent, Ends::WithTurnButQuestions),
@@ -258,23 +269,23 @@ impl Dialect {
         ..GEMINI
     };
     /// The live session: the broadcast of `/ws`, and the stream of a prompt over HTTP.
-    pub const SESSION: &Dialect = &Dialect {
+    SESSION = Dialect {
         name: "session",
         view: Some(View::Standalone(session::VIEW)),
         prompt_stream: (Begins::AfterPrompt, Ends::WithTurn),
-        // Chromium fails a handshake that accepts none of what its page offers.
+        // Chromium fails a handshake in which the server selects none of the sub-protocols that the page offers.
         sub_protocol: Some("session"),
         prompt_path: Some("/tasks/{task}/messages/stream"),
         ..LIVE
     };
-    /// JSON-RPC over the `/ws` of a live session: prompts are accepted, and seen in the broadcast.
-    pub const SESSION_CALL: &Dialect = &Dialect {
+    /// JSON-RPC over the `/ws` of a live session: prompts are acknowledged, and their events are in the broadcast.
+    SESSION_CALL = Dialect {
         name: "session-call",
         binding: Binding::JsonRpc,
         prompt_stream: (Begins::NextEvent, Ends::Never),
         ..LIVE
     };
-    pub const NATIVE: &Dialect = &Dialect {
+    NATIVE = Dialect {
         name: "gemini-a2a.v1",
         via: "gemini-a2a",
         binding: Binding::Native,
@@ -284,8 +295,8 @@ impl Dialect {
         sub_protocol: Some("gemini-a2a.v1"),
         ..LIVE
     };
-    /// An editor: it has sessions of its own.
-    pub const ACP: &Dialect = &Dialect {
+    /// An editor that has sessions of its own.
+    ACP = Dialect {
         name: "acp",
         via: acp::VIA,
         binding: Binding::Acp,
@@ -295,46 +306,40 @@ impl Dialect {
         unaddressed: Unaddressed::NewTask,
         ..LIVE
     };
-    /// The same, for a client that shares the live session.
-    pub const ACP_SESSION: &Dialect =
-        &Dialect { name: "acp-session", unaddressed: Unaddressed::Session, sub_protocol: Some("acp"), ..*Dialect::ACP };
-
-    pub const ALL: [&Dialect; 13] = [
-        Dialect::RPC_03,
-        Dialect::RPC_10,
-        Dialect::REST_03_PROTO,
-        Dialect::REST_03_JSON,
-        Dialect::REST_10,
-        Dialect::GEMINI,
-        Dialect::MESSAGE_STREAM,
-        Dialect::EXECUTE_STREAM,
-        Dialect::SESSION,
-        Dialect::SESSION_CALL,
-        Dialect::NATIVE,
-        Dialect::ACP,
-        Dialect::ACP_SESSION,
-    ];
+    /// An editor that shares the live session.
+    ACP_SESSION = Dialect {
+        name: "acp-session",
+        unaddressed: Unaddressed::Session,
+        sub_protocol: Some("acp"),
+        ..*Dialect::ACP
+    };
 }
 
-/// The names by which people select a view, in `gemini-a2a replay`.
-pub const DIALECTS: [(&str, View); 12] = [
-    ("a2a-0.3", View::A2a(Writer::V03, Profile::Plain, Outputs::WORDS)),
-    ("a2a-0.3-devtool", View::A2a(Writer::V03, Profile::Devtool, Outputs::WORDS)),
-    ("a2a-0.3-coder", View::A2a(Writer::V03, Profile::Coder, Outputs::WORDS)),
-    ("a2a-0.3-rest", View::A2a(Writer::Proto03, Profile::Plain, Outputs::WORDS)),
-    ("a2a-1.0", View::A2a(Writer::V10, Profile::Plain, Outputs::WORDS)),
-    ("a2a-1.0-devtool", View::A2a(Writer::V10, Profile::Devtool, Outputs::WORDS)),
-    ("a2a-1.0-coder", View::A2a(Writer::V10, Profile::Coder, Outputs::WORDS)),
-    ("kebab", View::Standalone(message_stream::VIEW)),
-    ("snake", View::Standalone(execute_stream::VIEW)),
-    ("session", View::Standalone(session::VIEW)),
-    ("own", View::Standalone(native::VIEW)),
-    ("acp", View::Standalone(acp::VIEW)),
+/// The views of A2A values, by the names that select them in `gemini-a2a replay`.
+const A2A_VIEWS: [(&str, View); 7] = [
+    ("a2a-0.3", View::A2a(Writer::V03, Profile::Plain, Outputs::TEXT)),
+    ("a2a-0.3-devtool", View::A2a(Writer::V03, Profile::Devtool, Outputs::TEXT)),
+    ("a2a-0.3-coder", View::A2a(Writer::V03, Profile::Coder, Outputs::TEXT)),
+    ("a2a-0.3-rest", View::A2a(Writer::Proto03, Profile::Plain, Outputs::TEXT)),
+    ("a2a-1.0", View::A2a(Writer::V10, Profile::Plain, Outputs::TEXT)),
+    ("a2a-1.0-devtool", View::A2a(Writer::V10, Profile::Devtool, Outputs::TEXT)),
+    ("a2a-1.0-coder", View::A2a(Writer::V10, Profile::Coder, Outputs::TEXT)),
 ];
 
+/// All views, by the names that select them in `gemini-a2a replay`.
+pub fn named_views() -> impl Iterator<Item = (&'static str, View)> {
+    let standalone = |dialect: &Dialect| match dialect.view {
+        Some(View::Standalone(view)) => Some((view.name, View::Standalone(view))),
+        Some(View::A2a(..)) | None => None,
+    };
+    // This dialect has the view of `ACP`.
+    let own = Dialect::ALL.into_iter().filter(|dialect| *dialect != Dialect::ACP_SESSION).filter_map(standalone);
+    A2A_VIEWS.into_iter().chain(own)
+}
+
 impl View {
-    /// How it shows an idle task that was made in the profile `made`. A plain client's own task is idle only if the operator wants
-    /// such tasks to go on; then its state says so.
+    /// How the view shows an idle task that was created with the profile `made`. A task of a plain client is idle only if the operator
+    /// configured such tasks to continue after a turn; it is shown as `input-required` then.
     pub fn idle(self, made: Profile) -> Idle {
         match self {
             View::A2a(_, Profile::Coder, _) => Idle::InputRequired,
@@ -344,22 +349,22 @@ impl View {
         }
     }
 
-    /// The state that it shows of a task.
+    /// The state of the task as the view shows it.
     pub fn state(self, state: &State) -> TaskState {
         self.idle(state.created.profile).show(state.status.state, state.outcome())
     }
 
-    /// Whether it shows long texts themselves and not only their hashes.
+    /// Whether the view shows long texts themselves. The native view shows only their hashes.
     pub fn shows_texts(self) -> bool {
         self != View::Standalone(native::VIEW)
     }
 
-    /// Whether its clients may know nothing of tool calls, so that a text is examined for an answer to a question.
+    /// Whether clients answer questions in plain text: plain clients need not know tool calls, so their texts are parsed for answers.
     pub fn answers_in_words(self) -> bool {
         matches!(self, View::A2a(_, Profile::Plain, _))
     }
 
-    /// Whether it is the profile of the reference server's own clients.
+    /// Whether the view projects to the profile of the reference server's own clients.
     pub fn is_coder(self) -> bool {
         matches!(self, View::A2a(_, Profile::Coder, _))
     }
@@ -390,8 +395,9 @@ mod tests {
     fn names_are_unique() {
         let names: BTreeSet<&str> = Dialect::ALL.iter().map(|dialect| dialect.name).collect();
         assert_eq!(names.len(), Dialect::ALL.len());
-        for (i, (_, view)) in DIALECTS.iter().enumerate() {
-            assert!(DIALECTS[..i].iter().all(|(_, before)| before != view), "{view:?}");
+        let views: Vec<(&str, View)> = named_views().collect();
+        for (i, (name, view)) in views.iter().enumerate() {
+            assert!(views[..i].iter().all(|(earlier, other)| earlier != name && other != view), "{view:?}");
         }
     }
 }

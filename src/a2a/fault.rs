@@ -1,8 +1,8 @@
-//! The one error table: the name and the codes of each fault in every form of answers. Code that finds a fault names its kind and
-//! says what to do next; only this file knows the codes.
+//! The error table: the name and the codes of each kind of fault in every dialect. The code that reports a fault gives its kind and a
+//! message; only this file knows the codes.
 //!
-//! JSON-RPC errors have status 200, because clients read the body and some refuse any other status. The exceptions are errors that
-//! proxies and clients must see in the head: missing credential, missing permission, wrong method, too large, try again later.
+//! JSON-RPC errors have the HTTP status 200, because clients read the body and some refuse any other status. The exceptions are errors
+//! that proxies and clients must see in the status: missing credential, missing permission, wrong method, too large, try again later.
 
 use crate::a2a::acp;
 use crate::a2a::dialect::Binding;
@@ -33,7 +33,7 @@ pub fn fault_frame(form: &Form, fault: &Fault) -> Vec<u8> {
     let message = fault.message.as_str();
     match (form.dialect.binding, form.dialect.protocol) {
         (Binding::JsonRpc, protocol) => rpc_error(&form.id, protocol, fault, &named(form, &fault.kind)),
-        // The members that each of the clients looks at.
+        // Different clients read different members.
         (Binding::Rest, Protocol::V03) => json::bytes(&json!({
             "code": row.code,
             "type": row.name,
@@ -67,13 +67,13 @@ pub fn fault_frame(form: &Form, fault: &Fault) -> Vec<u8> {
     }
 }
 
-/// Whether the client is told that its request failed. In ACP, whatever has no id has no answer.
-pub fn is_told(form: &Form) -> bool {
-    !(form.silent && form.dialect.binding == Binding::Acp)
+/// Whether a failed request is answered. In ACP, a message without an id is not.
+pub fn is_answered(form: &Form) -> bool {
+    !(form.is_notification && form.dialect.binding == Binding::Acp)
 }
 
-/// A notice of the server about a task, as a frame of a socket. It is no event and no answer: it has neither a position nor the id of a
-/// call, so the streams of the socket go on after it.
+/// A notice of the server about a task, as a frame of a socket. It is neither an event nor an answer: it has no sequence number and no
+/// id of a call, and the streams of the socket continue after it.
 pub fn notice(form: &Form, task: &TaskId, message: &str) -> Vec<u8> {
     let fault = Fault::new(FaultKind::Storage, message);
     match form.dialect.binding {
@@ -113,8 +113,8 @@ fn status(form: &Form, row: &Row) -> u16 {
     }
 }
 
-/// What a fault is about, and the id that the client gave to its request. An id that the server made is only in the response head, so
-/// that equal requests have equal answers.
+/// The ids that an error names: those of its subject, and the request id if the client chose it. A request id that the server made is
+/// only in a response header, so that equal requests have equal answers.
 fn named<'a>(form: &'a Form, kind: &'a FaultKind) -> Vec<(&'static str, &'a str)> {
     let request = form.request.as_deref().map(|id| ("requestId", id));
     about(kind).into_iter().chain(request).collect()
@@ -151,21 +151,22 @@ struct Row {
     code: i32,
     /// The name of the error in 0.3.
     name: &'static str,
-    /// Its class among those of `google.rpc`.
+    /// The name of the `google.rpc` code.
     word: &'static str,
     reason: &'static str,
     statuses: Statuses,
 }
 
-/// HTTP statuses by form of answer.
+/// The HTTP status for each form of answer.
 #[derive(Clone, Copy)]
 struct Statuses {
-    /// Around a JSON-RPC error.
+    /// Of a JSON-RPC error.
     rpc: u16,
-    /// REST of either version, and as the first edition of 1.0 had it.
+    /// Of an error over REST in either version.
     rest: u16,
+    /// Of an error over REST as the first edition of 1.0 defined it.
     rest_100: u16,
-    /// The Gemini endpoints.
+    /// Of an error of the Gemini endpoints.
     bare: u16,
 }
 
@@ -173,8 +174,8 @@ const fn http(status: u16) -> Statuses {
     Statuses { rpc: 200, rest: status, rest_100: status, bare: status }
 }
 
-/// A status that every form has in the response head.
-const fn head(status: u16) -> Statuses {
+/// The same status for every form, JSON-RPC included.
+const fn every(status: u16) -> Statuses {
     Statuses { rpc: status, ..http(status) }
 }
 
@@ -214,7 +215,7 @@ fn about(kind: &FaultKind) -> Vec<(&'static str, &str)> {
     }
 }
 
-/// The headers that tell the client what to do.
+/// The response headers of a fault that tell the client what to do.
 fn headers(kind: &FaultKind) -> Vec<(&'static str, String)> {
     const CHALLENGE: &str = "WWW-Authenticate";
     match kind {
@@ -252,15 +253,15 @@ fn table(kind: &FaultKind, protocol: Protocol) -> Row {
         (TaskNotCancelable(_), _) => {
             Row { statuses: CONFLICT, ..state(-32002, "TaskNotCancelableError", "TASK_NOT_CANCELABLE") }
         }
-        // 0.3 has no code of its own for it; its conformance tests expect "invalid request".
+        // 0.3 has no code for it; its conformance tests expect "invalid request".
         (TaskIsOver(_), Protocol::V03) => Row { reason: "UNSUPPORTED_OPERATION", statuses: CONFLICT, ..INVALID },
         (TaskIsOver(_), Protocol::V10) | (Unsupported, _) => {
             state(-32004, "UnsupportedOperationError", "UNSUPPORTED_OPERATION")
         }
         (PushNotSupported, _) => state(-32003, "PushNotificationNotSupportedError", "PUSH_NOTIFICATION_NOT_SUPPORTED"),
         (ContentTypeNotSupported, _) => Row { statuses: Statuses { rest_100: 415, ..http(400) }, ..CONTENT_TYPE },
-        // In the head, because a page can be made to send such a body without asking first.
-        (ContentTypeMissing, _) => Row { statuses: head(415), ..CONTENT_TYPE },
+        // Browsers send a body without a Content-Type without a CORS preflight, so the HTTP status itself must be an error.
+        (ContentTypeMissing, _) => Row { statuses: every(415), ..CONTENT_TYPE },
         (ExtendedCardNotConfigured, _) => {
             state(-32007, "AuthenticatedExtendedCardNotConfiguredError", "EXTENDED_AGENT_CARD_NOT_CONFIGURED")
         }
@@ -270,22 +271,22 @@ fn table(kind: &FaultKind, protocol: Protocol) -> Row {
         }
         (VersionNotSupported, _) => state(-32009, "VersionNotSupportedError", "VERSION_NOT_SUPPORTED"),
         (Unauthenticated { .. }, _) => {
-            entry(-32000, "UnauthenticatedError", "UNAUTHENTICATED", "UNAUTHENTICATED", head(401))
+            entry(-32000, "UnauthenticatedError", "UNAUTHENTICATED", "UNAUTHENTICATED", every(401))
         }
         (Forbidden | RightMissing(_), _) => {
-            entry(-32000, "PermissionDeniedError", "PERMISSION_DENIED", "PERMISSION_DENIED", head(403))
+            entry(-32000, "PermissionDeniedError", "PERMISSION_DENIED", "PERMISSION_DENIED", every(403))
         }
-        (RateLimited { .. }, _) => entry(-32000, "RateLimitedError", "RESOURCE_EXHAUSTED", "RATE_LIMITED", head(429)),
-        (TaskHeld { .. }, _) => entry(-32000, "TaskHeldError", "ABORTED", "TASK_HELD", head(409)),
+        (RateLimited { .. }, _) => entry(-32000, "RateLimitedError", "RESOURCE_EXHAUSTED", "RATE_LIMITED", every(429)),
+        (TaskHeld { .. }, _) => entry(-32000, "TaskHeldError", "ABORTED", "TASK_HELD", every(409)),
         (Recalled, _) => entry(-32800, "RequestCancelledError", "CANCELLED", "REQUEST_CANCELLED", http(499)),
         (Stale(_), _) => Row { reason: "STALE", statuses: CONFLICT, ..PARAMS },
         (NotPending(_), _) => Row { reason: "TOOL_CALL_NOT_PENDING", statuses: CONFLICT, ..PARAMS },
         (McpServerNotAllowed, _) => Row { reason: "MCP_SERVER_NOT_ALLOWED", ..PARAMS },
         (UnknownOption(_), _) => Row { reason: "UNKNOWN_OPTION", ..PARAMS },
-        (NotFound, _) => Row { statuses: head(404), ..NOWHERE },
-        (MethodNotAllowed { .. }, _) => Row { statuses: head(405), ..INVALID },
-        (TooLarge, _) => Row { statuses: head(413), ..INVALID },
-        (Overloaded { .. }, _) => Row { word: "UNAVAILABLE", reason: "OVERLOADED", statuses: head(503), ..INTERNAL },
+        (NotFound, _) => Row { statuses: every(404), ..NOWHERE },
+        (MethodNotAllowed { .. }, _) => Row { statuses: every(405), ..INVALID },
+        (TooLarge, _) => Row { statuses: every(413), ..INVALID },
+        (Overloaded { .. }, _) => Row { word: "UNAVAILABLE", reason: "OVERLOADED", statuses: every(503), ..INTERNAL },
     }
 }
 

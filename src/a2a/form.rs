@@ -1,5 +1,5 @@
-//! How one request wants to be answered: its dialect, and what the request itself says about the answer. The core keeps it while it
-//! works on the request. The same body goes to clients with different request ids; what is around it is kept apart from the body.
+//! The form of the answer to one request: its dialect, and what the request itself says about the answer. The core keeps the form while
+//! it works on the request. Clients with different request ids get the same body; the prefix and the suffix around it are separate.
 
 use crate::a2a::acp::{self, Capabilities};
 use crate::a2a::dialect::{Begins, Binding, Dialect, Ends, Outputs, PromptAnswer, View};
@@ -17,31 +17,31 @@ pub struct Form {
     pub dialect: &'static Dialect,
     /// The JSON-RPC id as JSON, in the type the client gave it; `null` if there is none.
     pub id: Shared,
-    /// A failure before the first event goes out as one SSE frame: clients that asked for a stream refuse a JSON body.
+    /// Whether a failure before the first event is sent as an SSE frame: 0.3 clients that asked for a stream refuse a JSON body.
     pub stream_errors: bool,
-    /// The profile the request asks for; None leaves it to the task.
+    /// The profile that the request names. None: it depends on the task.
     pub profile: Option<Profile>,
-    /// The profile whose names the answers of a message have that contains nothing else.
+    /// The profile whose member names are used in a message that has only answers to questions.
     pub answer_profile: Option<Profile>,
-    /// The profile of requests that ask for none, on tasks of another version.
+    /// The profile of requests that name none, on tasks of another version.
     pub default_profile: Profile,
-    /// Whether the Content-Type of the answer is the one that 1.0 defines.
+    /// Whether the Content-Type of the answer is `application/a2a+json`.
     pub is_a2a_json: bool,
     pub outputs: Outputs,
     pub prompt_answer: PromptAnswer,
-    /// The partition the request is about.
+    /// The tenant whose tasks the request is about.
     pub tenant: Tenant,
     /// Response headers that name the extensions in use: one per spelling of the header that the client used.
     pub echo: Vec<(&'static str, String)>,
     pub rest_status: RestStatus,
     pub created_answer: CreatedAnswer,
-    /// Nothing but an error is answered: the request came over a socket and has no id.
-    pub silent: bool,
-    /// The session that a task is shown in, if it is not its own: the one in which its slash command was typed.
+    /// Whether the request is a message on a socket without an id: it gets no answer unless it fails.
+    pub is_notification: bool,
+    /// The session that the events of a task are shown in, if it is another task: the one in which its slash command was typed.
     pub session: Option<TaskId>,
-    /// The id that the client gave to its request. Errors repeat it.
+    /// The request id that the client chose. Errors repeat it.
     pub request: Option<Box<str>>,
-    /// What a client of the Agent Client Protocol can do.
+    /// The capabilities of a client of the Agent Client Protocol.
     pub capabilities: Capabilities,
 }
 
@@ -64,13 +64,13 @@ impl Form {
             answer_profile: None,
             default_profile: dialect.default_profile,
             is_a2a_json: false,
-            outputs: Outputs::WORDS,
+            outputs: Outputs::TEXT,
             prompt_answer: dialect.prompt_answer,
             tenant: Tenant::default(),
             echo: Vec::new(),
             rest_status: RestStatus::V101,
             created_answer: CreatedAnswer::Id,
-            silent: false,
+            is_notification: false,
             session: None,
             request: None,
             capabilities: Capabilities::default(),
@@ -95,7 +95,7 @@ impl Form {
         }
     }
 
-    /// The form for a request at this path whose body was not read (yet, or because it is too large).
+    /// The form for a request at this path whose body has not been read.
     pub fn at(path: &str) -> Form {
         Form::of(route::dialect_at(path))
     }
@@ -112,13 +112,13 @@ pub fn view(form: &Form, task: Option<&Created>) -> View {
 /// The same, given the version and the profile that the task was created with.
 pub fn view_of(form: &Form, made: Option<(Protocol, Profile)>) -> View {
     let profile = profile(form, made);
-    let outputs = if profile == Profile::Plain { form.outputs } else { Outputs::WORDS };
+    let outputs = if profile == Profile::Plain { form.outputs } else { Outputs::TEXT };
     form.dialect.view.unwrap_or(View::A2a(form.dialect.writer, profile, outputs))
 }
 
-/// The profile of a request on a task: what the request asks for; else the one whose names an answer has, but plain clients are shown
-/// such names with every question and may use them; else what the task was created with if that was under the same version; else
-/// the default of the version.
+/// The profile of a request on a task, the first that applies: the one that the request names; the one whose names its answers use,
+/// except on a plain task, whose clients are shown the names of another profile with every question and may use them; the one that
+/// the task was created with under the same version; the default of the version.
 pub fn profile(form: &Form, made: Option<(Protocol, Profile)>) -> Profile {
     let is_plain = made.is_some_and(|(_, profile)| profile == Profile::Plain);
     let of_answer = form.answer_profile.filter(|_| !is_plain);
@@ -134,7 +134,7 @@ pub fn watch_stream(form: &Form, view: View, task: &Created) -> (Begins, Ends) {
     }
 }
 
-/// What is before each body of a stream of a task: in the native dialect events belong to no call, in ACP to a session.
+/// The bytes before each body of a stream. Events have no call id in the native dialect, and the id of a session in ACP.
 pub fn frame_prefix(form: &Form, task: &TaskId) -> Vec<u8> {
     match form.dialect.binding {
         Binding::JsonRpc | Binding::Rest | Binding::Bare => prefix(form),
@@ -143,13 +143,13 @@ pub fn frame_prefix(form: &Form, task: &TaskId) -> Vec<u8> {
     }
 }
 
-/// What is behind each body of a stream.
+/// The bytes after each body of a stream.
 pub fn frame_suffix(form: &Form, prefix: &[u8]) -> &'static [u8] {
     if form.dialect.binding == Binding::Acp { acp::UPDATE_SUFFIX } else { suffix(prefix) }
 }
 
-/// Whether the client can show a body of this name. Only the Agent Client Protocol has some that not every client can.
-pub fn is_for(form: &Form, name: Option<&str>) -> bool {
+/// Whether the client can show a body with this event name. Only the Agent Client Protocol has bodies that need a capability.
+pub fn can_show(form: &Form, name: Option<&str>) -> bool {
     match name {
         Some(acp::NOTICE) => form.capabilities.notices,
         Some(acp::COMPACTION) => form.capabilities.compaction,
@@ -157,7 +157,7 @@ pub fn is_for(form: &Form, name: Option<&str>) -> bool {
     }
 }
 
-/// What is before a single result.
+/// The bytes before a single result.
 pub fn prefix(form: &Form) -> Vec<u8> {
     match form.dialect.binding {
         Binding::JsonRpc | Binding::Acp => [br#"{"jsonrpc":"2.0","id":"#, &*form.id, br#","result":"#].concat(),
@@ -166,12 +166,12 @@ pub fn prefix(form: &Form) -> Vec<u8> {
     }
 }
 
-/// What is behind a body with this prefix.
+/// The bytes after a body with this prefix.
 pub fn suffix(prefix: &[u8]) -> &'static [u8] {
     if prefix.is_empty() { b"" } else { b"}" }
 }
 
-/// A single result with what is around it. It may be long and is not copied.
+/// A single result with its prefix and suffix. They are inserted into the buffer of the result, which may be long.
 pub fn enclosed(form: &Form, result: impl Into<Vec<u8>>) -> Vec<u8> {
     let (prefix, mut whole) = (prefix(form), result.into());
     whole.extend_from_slice(suffix(&prefix));

@@ -1,11 +1,12 @@
-//! Dialects: requests into [`Call`](crate::task::call::Call)s, events and states into JSON. No dialect sees a socket, and none
-//! changes anything.
+//! The dialects that clients speak: requests are decoded into [`Call`](crate::task::call::Call)s, events and states are encoded as JSON.
+//! Nothing here does I/O or changes the state of a task.
 //!
-//! `dialect` has one row of data per dialect. A request becomes a call and a [`Form`], which is all the core keeps of its dialect. A
-//! [`View`] says what an event looks like; an event is encoded once per view, and the form's prefix and suffix go around the shared
-//! bytes. A view is either a projection of events to A2A values (`coder`, `devtool`, `plain`) and a writer of those, so that a new
-//! profile or version needs one file and not one per combination; or it writes objects of its own (`message_stream`,
-//! `execute_stream`, `session`, `native`). The words are in one table (`words`), so are the errors (`fault`).
+//! `dialect` has one row of data per dialect. A request is decoded into a call and a [`Form`]; the form is all that the core stores about
+//! the dialect. A [`View`] encodes events. Each event is encoded once per view, and the form's prefix and suffix are put around the
+//! shared bytes. A view is either a projection of events to A2A values (`coder`, `devtool`, `plain`) together with a writer of such
+//! values, so that a new profile or version needs one file and not one per combination; or it writes its own objects
+//! (`message_stream`, `execute_stream`, `session`, `native`, `acp`). The names on the wire are in one table (`words`), and so are the
+//! errors (`fault`).
 
 pub mod acp;
 mod card;
@@ -29,17 +30,17 @@ mod views;
 mod words;
 
 pub use card::{Card, Identity, card};
-pub use dialect::{Answers, Begins, Binding, DIALECTS, Dialect, Ends, PromptAnswer, Unaddressed, View};
-pub use fault::{fault, fault_frame, in_stream, is_told, notice};
-pub use form::{Decoded, Form, frame_prefix, frame_suffix, is_for, prefix, suffix, view, watch_stream};
-pub use native::{blob, permissions, watching};
-pub use requests::answer::blame;
+pub use dialect::{Answers, Begins, Binding, Dialect, Ends, PromptAnswer, Unaddressed, View, named_views};
+pub use fault::{fault, fault_frame, in_stream, is_answered, notice};
+pub use form::{Decoded, Form, can_show, frame_prefix, frame_suffix, prefix, suffix, view, watch_stream};
+pub use native::{blob, permissions, watch_answer};
+pub use requests::answer::with_option_member;
 pub use requests::gemini_endpoints::{HealthReport, created, health, session_id, short_health};
 pub use requests::operation::accepts_stream;
 pub use requests::probes::{Unready, live, ready};
 pub use requests::route::{Route, decode, route};
 pub use requests::rpc::method_names;
-pub use requests::socket::heard as socket;
+pub use requests::socket::decode as decode_message;
 pub use requests::tickets::issued as ticket;
 pub use switches::{CardDefault, PlainStream, PushRules, RestStatus, Switches, WEBHOOKS};
 pub use views::list::{Page, briefs, list, shown_state};
@@ -108,8 +109,8 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
     Some(Body { event: None, open: body(Finality::Open), closing: may_close.then(|| body(Finality::Closing)) })
 }
 
-/// What delays or changes the turn, as a sentence, if the event tells of that.
-pub fn detour<'a>(state: &'a State, record: &'a Record) -> Option<(Level, Cow<'a, str>)> {
+/// The level and the sentence of the notice that an event gives rise to: something delays or changes the turn.
+pub fn turn_notice<'a>(state: &'a State, record: &'a Record) -> Option<(Level, Cow<'a, str>)> {
     let Change::Notice { level, text, .. } = Update::of(state, record)?.change else {
         return None;
     };
@@ -124,7 +125,7 @@ pub fn snapshot(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
     }
 }
 
-/// The task as a whole, as a frame of a stream or the result of a prompt: some dialects name its kind there.
+/// The whole task as a frame of a stream or as the result of a prompt. The protobuf writers put it into a `task` member there.
 pub fn snapshot_frame(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
     let task = snapshot(view, state, wanted);
     if view.writer().is_proto() { [br#"{"task":"#, &*task, b"}"].concat() } else { task }
@@ -143,14 +144,14 @@ pub fn opening(form: &Form, view: View, state: &State, wanted: Wanted) -> Vec<u8
     }
 }
 
-/// A closing frame of the present status, for a stream that has nothing to wait for: its prompt is queued behind calls that wait
-/// for answers. None: the dialect has none.
-pub fn present(view: View, state: &State, tools: &Tools) -> Option<Vec<u8>> {
+/// A closing frame with the current status, for a stream that ends at once because its prompt is queued behind calls that wait for
+/// answers. None: the dialect has no such frame.
+pub fn current_status(view: View, state: &State, tools: &Tools) -> Option<Vec<u8>> {
     let update = match view {
-        View::A2a(_, Profile::Coder, _) => coder::present(state, tools),
-        View::A2a(_, Profile::Devtool, _) => devtool::present(state),
-        View::A2a(_, Profile::Plain, outputs) => plain::present(state, outputs),
-        View::Standalone(view) => return (view.present)(state),
+        View::A2a(_, Profile::Coder, _) => coder::current_status(state, tools),
+        View::A2a(_, Profile::Devtool, _) => devtool::current_status(state),
+        View::A2a(_, Profile::Plain, outputs) => plain::current_status(state, outputs),
+        View::Standalone(view) => return (view.current_status)(state),
     };
     Some(view.writer().frame(&state.created, &Frame::Status(update), Finality::Closing))
 }
@@ -175,24 +176,24 @@ pub fn task(form: &Form, state: &State, wanted: Wanted) -> Response {
 }
 
 /// The answer to a prompt that asked for no stream.
-pub fn said(form: &Form, state: &State, wanted: Wanted, tools: &Tools) -> Response {
+pub fn prompt_answer(form: &Form, state: &State, wanted: Wanted, tools: &Tools) -> Response {
     let task = match form.prompt_answer {
         PromptAnswer::Task => snapshot_frame(view(form, Some(&state.created)), state, wanted),
         PromptAnswer::Accepted => native::accepted(state),
         PromptAnswer::CommandResult => return commands::executed(state),
         PromptAnswer::CommandReceipt => commands::started(state),
-        PromptAnswer::StopReason => return acp::stopped(form, state),
-        PromptAnswer::Nothing => return acp::done(form),
-        PromptAnswer::Options => return acp::chosen(form, state, tools),
+        PromptAnswer::StopReason => return acp::stop_reason(form, state),
+        PromptAnswer::Nothing => return acp::empty_result(form),
+        PromptAnswer::Options => return acp::config_options(form, state, tools),
     };
     result(form, task)
 }
 
-/// The answer when a client is done with a task: it follows it no longer, or the task is deleted.
-pub fn done_with(form: &Form, task: &TaskId) -> Response {
+/// The answer to a request to unsubscribe from a task, or to delete it.
+pub fn acknowledged(form: &Form, task: &TaskId) -> Response {
     match form.dialect.binding {
-        Binding::Acp => acp::done(form),
-        Binding::JsonRpc | Binding::Rest | Binding::Bare | Binding::Native => native::done_with(form, task),
+        Binding::Acp => acp::empty_result(form),
+        Binding::JsonRpc | Binding::Rest | Binding::Bare | Binding::Native => native::task_id(form, task),
     }
 }
 

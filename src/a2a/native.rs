@@ -1,8 +1,8 @@
-//! The native dialect, `gemini-a2a.v1`: records of the journal out, calls in. It is used over WebSocket only, one JSON object per text
-//! frame, by clients that fold events themselves: an attached terminal, a console.
+//! The native dialect, `gemini-a2a.v1`: the server sends records of the journal, the client sends calls. It is used over WebSocket only,
+//! one JSON object per text frame, by clients that fold events themselves: an attached terminal, a console.
 //!
-//! The server sends the events of every task that is watched, exactly as they were recorded, with the task they belong to (all but
-//! `audited`, which is no client's):
+//! The server sends the events of every watched task exactly as they were recorded, each with the id of its task. Events of the audit
+//! and of the task's owner are not sent:
 //!
 //! ```json
 //! {"task":"t-1","seq":7,"at":1767225600123,"event":{"text":{"text":"Hello"}}}
@@ -77,16 +77,15 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 pub const VIEW: &Standalone = &Standalone {
-    name: "gemini-a2a.v1",
-    event: |state, event, _| shown(event).then(|| Body::bare(record(state, event))),
-    present: |_| None,
+    name: "own",
+    event: |state, event, _| is_shown(event).then(|| Body::bare(record(state, event))),
+    current_status: |_| None,
     snapshot: None,
     idle: Idle::InputRequired,
 };
 
-/// Whether clients are sent an event. The audit is not theirs to see, and its head tells them nothing; nor do they learn which
-/// instance has a task.
-fn shown(record: &Record) -> bool {
+/// Whether an event is sent to clients. Events of the audit, and of the instance that owns the task, are internal.
+fn is_shown(record: &Record) -> bool {
     !matches!(record.event, Event::Audited { .. } | ownership!())
 }
 
@@ -98,31 +97,31 @@ pub fn record(state: &State, record: &Record) -> Vec<u8> {
     })
 }
 
-/// The answer to `watch`: the events behind `after` come next, up to `last` and those that happen later. `after` is 0 if the client named
-/// a position that the log does not have.
-pub fn watching(form: &Form, task: &TaskId, after: Seq, last: Seq) -> Vec<u8> {
+/// The answer to `watch`: the events after `after` follow, up to `last`, then later ones as they happen. `after` is 0 if the client named a
+/// position that the log does not have.
+pub fn watch_answer(form: &Form, task: &TaskId, after: Seq, last: Seq) -> Vec<u8> {
     enclosed(form, json::bytes(&json!({ "taskId": task, "after": after, "seq": last })))
 }
 
-/// The answer to a prompt or a slash command: the task, and what a command says.
+/// The answer to a prompt or a slash command: the id of the task, and the text of a command that has ended.
 pub fn accepted(state: &State) -> Vec<u8> {
     let mut answer = json!({ "taskId": state.created.task, "accepted": true });
     if state.created.command.is_some() && state.is_over() {
-        let said = state.history.iter().rev().find_map(|item| match item.as_ref() {
+        let text = state.history.iter().rev().find_map(|item| match item.as_ref() {
             Item::Answered(answer) => Some(answer.text()),
             _ => None,
         });
-        answer["text"] = json!(said.or_else(|| state.status.text.clone()));
+        answer["text"] = json!(text.or_else(|| state.status.text.clone()));
     }
     json::bytes(&answer)
 }
 
-/// The answer to `unwatch` and to `delete`.
-pub fn done_with(form: &Form, task: &TaskId) -> Response {
+/// The answer to `export`, `unwatch` and `delete`: the id of the task.
+pub fn task_id(form: &Form, task: &TaskId) -> Response {
     result(form, json::bytes(&json!({ "taskId": task })))
 }
 
-/// What is allowed in a task without a question because somebody said "always".
+/// The answer to `permissions`: the rules of a task that somebody granted with "always".
 pub fn permissions(form: &Form, task: &TaskId, granted: &[Granted]) -> Response {
     result(form, json::bytes(&json!({ "taskId": task, "permissions": granted })))
 }
@@ -133,7 +132,7 @@ pub fn blob(form: &Form, sha256: &str, from: u64, bytes: &[u8], len: u64) -> Res
     result(form, json::bytes(&json!({ "sha256": sha256, "from": from, "len": len, "data": data })))
 }
 
-/// What a client that people use shows of this server.
+/// The facts about this server that the answer to `about` has.
 pub struct About<'a> {
     pub session: Option<&'a TaskId>,
     /// Where other clients connect.
@@ -145,10 +144,11 @@ pub struct About<'a> {
     pub model: String,
     /// Empty if every model of a known family may be chosen.
     pub models: &'a [String],
-    /// Tokens that the model takes, and at which the conversation is summarised; 0 if it never is.
+    /// The tokens that the model takes.
     pub window: u64,
+    /// The tokens at which the conversation is summarised; 0: never.
     pub compress_tokens: u64,
-    /// The client itself.
+    /// The client that asks.
     pub client: &'a Source,
     pub prompt_bytes: usize,
     pub queued_prompts: usize,
@@ -172,16 +172,16 @@ pub fn about(form: &Form, about: &About) -> Response {
     result(form, json::bytes(&body))
 }
 
-/// A client that is connected.
+/// A connected client.
 pub struct ClientLine {
     pub by: Source,
     /// Unix milliseconds.
     pub since: u64,
     /// The task that its socket follows.
     pub task: Option<TaskId>,
-    /// It is sent events as they happen.
+    /// Whether it is sent events as they happen.
     pub is_live: bool,
-    /// Where it connects from, for whoever may know that.
+    /// Its address. None: the client that asks has no right to see addresses.
     pub address: Option<IpAddr>,
 }
 
@@ -201,12 +201,12 @@ pub fn clients(form: &Form, lines: &[ClientLine]) -> Response {
     result(form, json::bytes(&json!({ "clients": client_values(lines) })))
 }
 
-/// The frame that says that clients have come or gone.
+/// The frame that is sent when clients have connected or disconnected.
 pub fn clients_frame(lines: &[ClientLine]) -> Vec<u8> {
     json::bytes(&json!({ "clients": client_values(lines) }))
 }
 
-/// `known` is a part of all tasks, of which there are `total`.
+/// The answer to `briefs`. `known` is a part of the tasks, of which there are `total`.
 pub fn briefs(form: &Form, known: &[(&TaskId, &Brief)], total: usize, session: Option<&TaskId>) -> Response {
     let value = |(task, brief): &(&TaskId, &Brief)| {
         json!({ "task": task, "context": brief.context, "state": brief.state.word(), "at": brief.at,
@@ -217,19 +217,19 @@ pub fn briefs(form: &Form, known: &[(&TaskId, &Brief)], total: usize, session: O
     result(form, json::bytes(&json!({ "tasks": briefs, "total": total })))
 }
 
-/// Paths relative to the workspace, a part of `total` that fit.
+/// The answer to `files`: paths relative to the workspace, a part of the `total` that match.
 pub fn files(form: &Form, paths: &[String], total: usize) -> Response {
     result(form, json::bytes(&json!({ "paths": paths, "total": total })))
 }
 
-/// What a text frame of a client asks for.
+/// Decodes a text frame of a client.
 pub fn decode(text: &str) -> Decoded {
     let mut form = Form::of(Dialect::NATIVE);
-    let call = asked(text, &mut form).and_then(|asked| call(asked, text));
+    let call = read_frame(text, &mut form).and_then(|sent| call(sent, text));
     form.decoded(call)
 }
 
-/// The frame that says that a call failed.
+/// The frame for a call that failed.
 pub fn error(form: &Form, fault: &Fault, reason: &str) -> Vec<u8> {
     let wait = match fault.kind {
         FaultKind::RateLimited { retry_after_ms } => Some(retry_after_ms),
@@ -243,7 +243,7 @@ pub fn error(form: &Form, fault: &Fault, reason: &str) -> Vec<u8> {
     })
 }
 
-/// A notice of the server about a task, which is no record of it.
+/// A notice of the server about a task. It is not a record of the task.
 pub fn problem(task: &TaskId, message: &str) -> Vec<u8> {
     json::bytes(&json!({ "problem": { "task": task, "message": message } }))
 }
@@ -251,15 +251,15 @@ pub fn problem(task: &TaskId, message: &str) -> Vec<u8> {
 const CALLS: &str = "say, answer, abort, drop, permissions, tune, shell, create, execute, cancel, get, list, briefs, export, delete, watch, blob, \
                      files, commands, clients, about, unwatch or session";
 
-/// A call as it was sent. Its members are taken out one by one, so that an error can name the member.
-pub(in crate::a2a) struct Asked {
+/// A call as the client sent it. Its members are read one by one, so that an error can name the member.
+pub(in crate::a2a) struct SentCall {
     pub name: String,
     pub members: Object,
 }
 
-impl Asked {
+impl SentCall {
     /// An optional member.
-    pub fn wish<T: DeserializeOwned>(&mut self, member: &str) -> Result<Option<T>, Fault> {
+    pub fn optional<T: DeserializeOwned>(&mut self, member: &str) -> Result<Option<T>, Fault> {
         let value = self.members.remove(member).filter(|value| !value.is_null());
         value
             .map(|value| {
@@ -269,29 +269,31 @@ impl Asked {
     }
 
     /// A required member.
-    pub fn need<T: DeserializeOwned>(&mut self, member: &str) -> Result<T, Fault> {
-        self.wish(member)?.ok_or_else(|| wrong(&self.name, member, "is required."))
+    pub fn required<T: DeserializeOwned>(&mut self, member: &str) -> Result<T, Fault> {
+        self.optional(member)?.ok_or_else(|| wrong(&self.name, member, "is required."))
     }
 
     fn context(&mut self) -> Result<Option<ContextId>, Fault> {
-        let id: Option<ContextId> = self.wish("context")?;
+        let id: Option<ContextId> = self.optional("context")?;
         check_key(id.as_ref().map(ContextId::as_str), &self.name, "context")?;
         Ok(id)
     }
 
-    /// A task created here is a conversation, and other clients see it as one of the reference server.
+    /// A task that is created in this dialect has the traits of a session.
     fn create(&mut self) -> Result<Create, Fault> {
         let context = self.context()?;
-        let mut wishes =
-            Asked { name: format!("{}.settings", self.name), members: self.wish("settings")?.unwrap_or_default() };
+        let mut wishes = SentCall {
+            name: format!("{}.settings", self.name),
+            members: self.optional("settings")?.unwrap_or_default(),
+        };
         let settings = Settings {
-            workspace: wishes.wish("workspace")?,
+            workspace: wishes.optional("workspace")?,
             directories: Vec::new(),
-            model: wishes.wish("model")?,
-            auto_execute: wishes.wish("auto_execute")?,
-            tools: wishes.wish("tools")?,
-            servers: wishes.wish::<Value>("mcp_servers")?.map(|servers| Secret::new(servers.to_string())),
-            api_key: wishes.wish::<String>("api_key")?.map(Secret::new),
+            model: wishes.optional("model")?,
+            auto_execute: wishes.optional("auto_execute")?,
+            tools: wishes.optional("tools")?,
+            servers: wishes.optional::<Value>("mcp_servers")?.map(|servers| Secret::new(servers.to_string())),
+            api_key: wishes.optional::<String>("api_key")?.map(Secret::new),
             depth: 0,
         };
         Ok(Create { context, settings, traits: TaskTraits::SESSION })
@@ -301,13 +303,13 @@ impl Asked {
         if let Some(Value::Array(parts)) = self.members.get("message").and_then(|message| message.get("parts")) {
             check_parts(parts, &self.name, "message.parts")?;
         }
-        let key: Option<String> = self.wish("id")?;
+        let key: Option<String> = self.optional("id")?;
         check_key(key.as_deref(), &self.name, "id")?;
-        let delivery = Delivery { key, steer: self.wish("steer")?.unwrap_or_default(), compress: false };
-        let message = match (self.wish::<String>("text")?, self.wish::<Message>("message")?) {
+        let delivery = Delivery { key, steer: self.optional("steer")?.unwrap_or_default(), compress: false };
+        let message = match (self.optional::<String>("text")?, self.optional::<Message>("message")?) {
             (Some(text), None) => own_message(Part::text(text)),
             (None, Some(message)) if message.stored().next().is_some() => {
-                // Otherwise it could be sent content of other tasks.
+                // With the hash of another task's content, the client could read that content.
                 return Err(wrong(
                     &self.name,
                     "message.parts",
@@ -329,26 +331,26 @@ impl Asked {
 
     fn pick(&mut self) -> Result<Pick, Fault> {
         Ok(Pick {
-            call: self.need("call")?,
-            option: self.need("option")?,
-            edited: self.wish("edited")?,
-            answers: self.wish("answers")?,
-            seen: self.wish("seen")?,
+            call: self.required("call")?,
+            option: self.required("option")?,
+            edited: self.optional("edited")?,
+            answers: self.optional("answers")?,
+            seen: self.optional("seen")?,
         })
     }
 
     fn list(&mut self) -> Result<List, Fault> {
         let mut list = List {
-            context: self.wish("context")?,
-            state: self.wish("state")?.map(state).transpose()?,
-            since: self.wish("since")?,
-            size: self.wish("size")?.unwrap_or_default(),
+            context: self.optional("context")?,
+            state: self.optional("state")?.map(state).transpose()?,
+            since: self.optional("since")?,
+            size: self.optional("size")?.unwrap_or_default(),
             after: None,
-            history: self.wish("history")?.unwrap_or_default(),
-            artifacts: self.wish("artifacts")?.unwrap_or_default(),
+            history: self.optional("history")?.unwrap_or_default(),
+            artifacts: self.optional("artifacts")?.unwrap_or_default(),
         };
-        // The token behind the last page is empty; a client that sends it starts again, as in A2A.
-        let token: Option<String> = self.wish("after")?;
+        // The last page has an empty token. A client that sends it starts from the beginning, as in A2A.
+        let token: Option<String> = self.optional("after")?;
         if let Some(token) = token.filter(|token| !token.is_empty()) {
             let what = "must be the nextPageToken of a page of the same list.";
             let mark = read_token(&token, &list);
@@ -358,8 +360,8 @@ impl Asked {
     }
 }
 
-/// The form gets the id of the call as soon as it is known, so that errors carry it.
-fn asked(text: &str, form: &mut Form) -> Result<Asked, Fault> {
+/// Reads the envelope of a frame. The form gets the id of the call as soon as it is known, so that errors carry it.
+fn read_frame(text: &str, form: &mut Form) -> Result<SentCall, Fault> {
     let invalid = |message: &str| Fault::new(FaultKind::InvalidRequest, message);
     let mut sent: Value = json::read(text.as_bytes())
         .map_err(|error| Fault::new(FaultKind::ParseError, format!("The frame cannot be read as JSON: {error}.")))?;
@@ -376,64 +378,66 @@ fn asked(text: &str, form: &mut Form) -> Result<Asked, Fault> {
         _ => None,
     };
     match one {
-        Some((name, Value::Object(members))) => Ok(Asked { name, members }),
+        Some((name, Value::Object(members))) => Ok(SentCall { name, members }),
         Some((name, _)) => Err(wrong("call", &name, "must be an object.")),
         None => Err(Fault::field("call", &format!("must be an object of one call: {CALLS}."))),
     }
 }
 
-/// `frame` is the whole frame: messages without an id get one derived from it.
-fn call(mut asked: Asked, frame: &str) -> Result<Call, Fault> {
+/// Decodes a call. `frame` is the whole frame; the ids of messages without one are derived from it.
+fn call(mut sent: SentCall, frame: &str) -> Result<Call, Fault> {
     let own_message = |part: Part| Message::new(format!("own-{:08x}", crc32(frame.as_bytes())), Role::User, vec![part]);
-    Ok(match asked.name.as_str() {
+    Ok(match sent.name.as_str() {
         "say" => {
-            let create = asked.create()?;
-            Call::Say(Say::new(asked.said(own_message)?, asked.wish("task")?, create, Mode::Now))
+            let create = sent.create()?;
+            Call::Say(Say::new(sent.said(own_message)?, sent.optional("task")?, create, Mode::Now))
         }
         "answer" => {
-            let pick = asked.pick()?;
+            let pick = sent.pick()?;
             let part = Part::data(json!({ "call": pick.call, "option": pick.option }));
             let said = Said::new(own_message(part).into(), vec![pick]);
             let create = Create { context: None, settings: Settings::default(), traits: TaskTraits::SESSION };
-            Call::Say(Say::new(said, Some(asked.need("task")?), create, Mode::Now))
+            Call::Say(Say::new(said, Some(sent.required("task")?), create, Mode::Now))
         }
-        "create" => Call::Create(asked.create()?),
-        "abort" => Call::Abort { task: Some(asked.need("task")?) },
-        "drop" => Call::Drop { task: asked.need("task")?, turn: asked.need("turn")? },
+        "create" => Call::Create(sent.create()?),
+        "abort" => Call::Abort { task: Some(sent.required("task")?) },
+        "drop" => Call::Drop { task: sent.required("task")?, turn: sent.required("turn")? },
         "permissions" => {
-            Call::Permissions { task: asked.need("task")?, revoke: asked.wish("revoke")?.unwrap_or_default() }
+            Call::Permissions { task: sent.required("task")?, revoke: sent.optional("revoke")?.unwrap_or_default() }
         }
-        "cancel" => Call::Cancel { task: asked.need("task")? },
-        "get" => Call::Get { task: asked.need("task")?, history: asked.wish("history")? },
-        "list" => Call::List(asked.list()?),
-        "watch" => Call::Subscribe { task: asked.need("task")?, after: asked.wish("after")? },
+        "cancel" => Call::Cancel { task: sent.required("task")? },
+        "get" => Call::Get { task: sent.required("task")?, history: sent.optional("history")? },
+        "list" => Call::List(sent.list()?),
+        "watch" => Call::Subscribe { task: sent.required("task")?, after: sent.optional("after")? },
         "blob" => Call::Blob {
-            task: asked.need("task")?,
-            sha256: asked.need("sha256")?,
-            from: asked.wish("from")?.unwrap_or_default(),
+            task: sent.required("task")?,
+            sha256: sent.required("sha256")?,
+            from: sent.optional("from")?.unwrap_or_default(),
         },
-        "tune" => Call::Tune { task: asked.need("task")?, mode: asked.wish("mode")?, model: asked.wish("model")? },
-        "shell" => Call::Shell { task: asked.need("task")?, command: asked.need("command")? },
+        "tune" => {
+            Call::Tune { task: sent.required("task")?, mode: sent.optional("mode")?, model: sent.optional("model")? }
+        }
+        "shell" => Call::Shell { task: sent.required("task")?, command: sent.required("command")? },
         "files" => Call::Files {
-            task: asked.need("task")?,
-            query: asked.wish("query")?.unwrap_or_default(),
-            limit: asked.wish("limit")?,
+            task: sent.required("task")?,
+            query: sent.optional("query")?.unwrap_or_default(),
+            limit: sent.optional("limit")?,
         },
         "commands" => Call::Commands,
         "execute" => {
             let traits = TaskTraits { lifecycle: Lifecycle::OneShot, ..TaskTraits::SESSION };
             let create = Create { context: None, settings: Settings::default(), traits };
-            let typed = Typed { phrase: asked.need("text")?, args: Args::InPhrase };
-            let mode = if asked.wish("live")?.unwrap_or(false) { Mode::Stream } else { Mode::Wait };
-            Call::Execute(Execute { typed, about: asked.wish("task")?, create, mode, otherwise: None })
+            let typed = Typed { phrase: sent.required("text")?, args: Args::InPhrase };
+            let mode = if sent.optional("live")?.unwrap_or(false) { Mode::Stream } else { Mode::Wait };
+            Call::Execute(Execute { typed, about: sent.optional("task")?, create, mode, otherwise: None })
         }
         "about" => Call::About,
         "briefs" => Call::Briefs,
-        "export" => Call::Export { task: asked.need("task")? },
-        "delete" => Call::Delete { task: asked.need("task")? },
+        "export" => Call::Export { task: sent.required("task")? },
+        "delete" => Call::Delete { task: sent.required("task")? },
         "clients" => Call::Clients,
-        "unwatch" => Call::Unsubscribe { task: asked.need("task")? },
-        "session" => match (asked.wish("new")?.unwrap_or(false), asked.wish("task")?) {
+        "unwatch" => Call::Unsubscribe { task: sent.required("task")? },
+        "session" => match (sent.optional("new")?.unwrap_or(false), sent.optional("task")?) {
             (false, None) => Call::Session,
             (_, task) => Call::Renew { task },
         },

@@ -1,9 +1,9 @@
-//! Webhooks on the wire: their configurations in every spelling that clients use, what is delivered to them, and the statistics
-//! of deliveries.
+//! Webhooks on the wire: their configurations in every spelling that clients use, the deliveries to them, and the statistics of
+//! deliveries.
 //!
-//! A configuration comes bare, inside of one or two wrappers, or flat beside the task's id, depending on version, binding and SDK.
-//! One reader takes them all: it goes inwards through whatever wrapper it knows and collects ids on the way. On the way out the
-//! dialect of the request decides.
+//! Depending on version, binding and SDK, a client sends a configuration bare, inside one or two wrappers, or flat beside the id of the
+//! task. One reader accepts them all: it descends through the wrappers that it knows and collects the ids on the way. Answers are
+//! written in the dialect of the request.
 
 mod rules;
 
@@ -17,7 +17,7 @@ use crate::a2a::switches::PushRules;
 use crate::a2a::views::coder;
 use crate::a2a::views::snapshot::{self, Wanted};
 use crate::a2a::views::tools::Tools;
-use crate::a2a::{present, result, snapshot as whole};
+use crate::a2a::{current_status, result, snapshot as whole};
 use crate::base::http::Response;
 use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::secret::Secret;
@@ -29,9 +29,10 @@ use crate::task::machine::state::{State, Status, TaskState};
 use crate::task::push::{Due, Hook, Target, Wish};
 pub use rules::WebhookHost;
 
-/// Configurations inside each other: `config` around `pushNotificationConfig` is the deepest that clients send.
+/// The levels that are searched for a configuration; `config` around `pushNotificationConfig` is the deepest that clients send.
 const WRAPPERS: usize = 3;
-/// What is asked about the webhooks of a task. 0.3 calls the task `id`, 1.0 the webhook.
+
+/// Decodes a request about the webhooks of a task. The parameter `id` is the task in 0.3 and the webhook in 1.0.
 pub fn call(ask: &Ask) -> Result<Call, Fault> {
     let params = ask.params;
     if ask.operation == Operation::SetPush {
@@ -79,8 +80,8 @@ fn one_page(params: &Object) -> Result<(), Fault> {
     }
 }
 
-/// The webhook that a message brings along in its `configuration`, as the member `name`.
-pub fn brought(ask: &Ask, configuration: &Object, name: &str) -> Result<Wish, Fault> {
+/// The webhook in the member `name` of a prompt's `configuration`.
+pub fn inline_config(ask: &Ask, configuration: &Object, name: &str) -> Result<Wish, Fault> {
     let none = Object::new();
     let config = object_member(configuration, &[name], "configuration")?.unwrap_or(&none);
     let at = format!("configuration.{name}");
@@ -88,7 +89,7 @@ pub fn brought(ask: &Ask, configuration: &Object, name: &str) -> Result<Wish, Fa
     Ok(wish)
 }
 
-/// A configuration in any spelling, and the task it names, if it does. `at` is where it stands, for messages.
+/// Reads a configuration in any spelling, and the task that it names, if any. `at` is its path in the request, for error messages.
 pub fn wish(given: &Object, at: &str, rules: &PushRules) -> Result<(Option<TaskId>, Wish), Fault> {
     let mut inner = given;
     let mut place = at.to_owned();
@@ -128,7 +129,7 @@ pub fn wish(given: &Object, at: &str, rules: &PushRules) -> Result<(Option<TaskI
     Ok((task.map(TaskId::from), wish))
 }
 
-/// The task and the webhook that `tasks/{task}/pushNotificationConfigs/{id}` names, whole or only its beginning.
+/// The task and the webhook in a resource name `tasks/{task}/pushNotificationConfigs/{id}`, which may end after the task.
 pub fn resource(name: &str) -> (Option<&str>, Option<&str>) {
     let mut segments = name.split('/');
     match (segments.next(), segments.next(), segments.next()) {
@@ -162,8 +163,8 @@ fn check_values(wish: &Wish) -> Result<(), Fault> {
     }
 }
 
-/// The wish of a request as a target: with an id, and with the version and profile of the request. Without a name 0.3 clients find it under the
-/// task's id; others get `fresh`.
+/// The target of the webhook that a request configures. It gets the version and the profile of the request. If the request has no id, the
+/// id is that of the task in 0.3 and `fresh` in 1.0.
 pub fn target(wish: Wish, form: &Form, created: &Created, fresh: impl FnOnce() -> String) -> Target {
     let protocol = form.dialect.protocol;
     let id = match (&wish.id, protocol) {
@@ -174,8 +175,8 @@ pub fn target(wish: Wish, form: &Form, created: &Created, fresh: impl FnOnce() -
     wish.target(id, protocol, profile(form, created.made()))
 }
 
-/// The webhook that a request without an id means, or with an id that 0.3 clients use for one without: the one that has the
-/// task's id, else the only one.
+/// Finds a webhook by its id. Without an id, and with the id `default` that 0.3 clients then send, it is the webhook with the id of the
+/// task; without an id it is otherwise the only webhook.
 pub fn find<'h>(task: &TaskId, hooks: &'h [Hook], id: Option<&ConfigId>) -> Result<&'h Hook, Fault> {
     let named = |name: &str| hooks.iter().find(|hook| hook.target.id.as_str() == name);
     let missing =
@@ -191,12 +192,12 @@ pub fn find<'h>(task: &TaskId, hooks: &'h [Hook], id: Option<&ConfigId>) -> Resu
     }
 }
 
-/// The answer to a request that set or asked for a webhook.
+/// The answer to a request that sets or gets a webhook.
 pub fn config(form: &Form, task: &TaskId, hook: &Hook) -> Response {
     result(form, object(|o| shown(o, form, task, hook)))
 }
 
-/// The answer to a request for all of them.
+/// The answer to a request for all webhooks of a task.
 pub fn configs(form: &Form, task: &TaskId, hooks: &[Hook]) -> Response {
     let one = |o: &mut ObjectWriter<'_>, hook| shown(o, form, task, hook);
     let list = match form.dialect.writer {
@@ -207,7 +208,7 @@ pub fn configs(form: &Form, task: &TaskId, hooks: &[Hook]) -> Response {
     result(form, list)
 }
 
-/// The answer to a request that deleted one. Clients of REST decode the body, so there is one.
+/// The answer to a request that deletes a webhook. It has a body because clients of REST decode it.
 pub fn deleted(form: &Form) -> Response {
     let nothing: &[u8] = match (form.dialect.binding, form.dialect.protocol) {
         (Binding::JsonRpc, Protocol::V03) => b"null",
@@ -218,7 +219,7 @@ pub fn deleted(form: &Form) -> Response {
     result(form, nothing)
 }
 
-/// Only the owner can ask for a webhook, so the secrets are included.
+/// Writes the configuration of a webhook. Only its owner can request it, so the secrets are included.
 fn shown(o: &mut ObjectWriter<'_>, form: &Form, task: &TaskId, hook: &Hook) {
     let Hook { target, health, .. } = hook;
     let config = |o: &mut ObjectWriter<'_>| {
@@ -279,24 +280,24 @@ pub fn headers(target: &Target, task: &TaskId, seq: Seq) -> Vec<(&'static str, S
     headers
 }
 
-/// The body of a delivery. None: what it was about is no longer there, and nothing is to be sent. A status that is still the
-/// present one is told with all that belongs to it, such as open questions; a past one as what it was.
+/// The body of a delivery. None: its artifact no longer exists, and nothing is sent. The current status is sent with everything that
+/// belongs to it, such as open questions; an earlier one is sent as it was.
 pub fn delivery(target: &Target, state: &State, due: &Due, history: usize, tools: &Tools) -> Option<Vec<u8>> {
     let writer = match target.protocol {
         Protocol::V03 => Writer::V03,
         Protocol::V10 => Writer::V10,
     };
-    let view = View::A2a(writer, target.profile, Outputs::WORDS);
+    let view = View::A2a(writer, target.profile, Outputs::TEXT);
     if target.protocol == Protocol::V03 {
         return Some(whole(view, state, Wanted::newest(Some(history))));
     }
     let frame = match due {
         Due::Status { status, .. } if status.seq == state.status.seq => {
-            return present(view, state, tools);
+            return current_status(view, state, tools);
         }
         Due::Status { status, outcome } => {
             let shown = view.idle(state.created.profile).show(status.state, *outcome);
-            Frame::Status(past(target.profile, state, status, shown))
+            Frame::Status(earlier_status(target.profile, state, status, shown))
         }
         Due::Artifact { id, .. } => artifact(view, state, id)?,
         Due::Answer { turn, number, .. } => artifact(view, state, &snapshot::answer_id(*turn as usize, *number))?,
@@ -304,7 +305,7 @@ pub fn delivery(target: &Target, state: &State, due: &Due, history: usize, tools
     Some(writer.frame(&state.created, &frame, Finality::Open))
 }
 
-fn past<'a>(profile: Profile, state: &State, status: &'a Status, shown: TaskState) -> StatusUpdate<'a> {
+fn earlier_status<'a>(profile: Profile, state: &State, status: &'a Status, shown: TaskState) -> StatusUpdate<'a> {
     let metadata = match profile {
         Profile::Coder => coder::metadata("state-change", state, |_| {}),
         Profile::Devtool | Profile::Plain => b"{}".to_vec(),
@@ -313,7 +314,7 @@ fn past<'a>(profile: Profile, state: &State, status: &'a Status, shown: TaskStat
     StatusUpdate { state: shown, at: status.at, message: AgentMessage::of(status.seq, text), metadata, closing: None }
 }
 
-/// An artifact as a whole: its pieces were not sent.
+/// An artifact as a whole: webhooks are not sent its pieces.
 fn artifact<'a>(view: View, state: &'a State, id: &str) -> Option<Frame<'a>> {
     let task = snapshot::task(view, state, Wanted::newest(Some(0)));
     let found = task.artifacts?.into_iter().find(|artifact| artifact.id == id)?;

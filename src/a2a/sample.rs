@@ -1,4 +1,4 @@
-//! Values for the tests of this layer: one task in mid-turn, two tools, requests as a client sends them.
+//! Values for the tests of this layer: a task in the middle of a turn, two tools, requests as clients send them.
 
 use crate::a2a::views::tools::Tools;
 use crate::base::http::{Headers, Method, Request, Version};
@@ -55,7 +55,7 @@ pub fn state() -> State {
     state
 }
 
-/// An event as number 9.
+/// The record of an event with the sequence number 9.
 pub fn record(event: Event) -> Record {
     Record { seq: Seq(9), at: AT, event }
 }
@@ -168,7 +168,7 @@ pub fn succeeds(call: &str, text: &str) -> Event {
     }
 }
 
-/// A prompt, and the turn that answers it begins.
+/// A prompt, and the beginning of its turn.
 pub fn begins(turn: u32) -> Vec<Event> {
     let message = Arc::new(prompt(&format!("m-{turn}"), "go"));
     let by = source();
@@ -208,7 +208,7 @@ pub fn approved_command() -> Vec<Event> {
     events
 }
 
-/// Every event with the state right after it; one a millisecond.
+/// The records of these events, one per millisecond, each with the state right after it.
 pub fn fold(events: Vec<Event>) -> Vec<(Record, State)> {
     let mut folded = Vec::new();
     let mut state = None;

@@ -1,4 +1,4 @@
-//! The operator's switches of the dialects. Read at the start; each is a flag of the same name.
+//! The operator's settings for the dialects. They are read at the start; each is a flag with the same name.
 
 use crate::task::log::event::{Lifecycle, Profile};
 
@@ -7,10 +7,11 @@ pub const WEBHOOKS: bool = cfg!(feature = "webhooks");
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Switches {
-    /// Streams of events; without them only single answers.
+    /// Whether clients may request streams of events.
     pub streaming: bool,
-    /// Webhooks, and where they may be.
+    /// Whether clients may set webhooks.
     pub push: bool,
+    /// Which URLs webhooks may have.
     pub push_rules: PushRules,
     /// Whether there is an extended card for authenticated clients.
     pub extended_card: bool,
@@ -18,14 +19,14 @@ pub struct Switches {
     pub required_extensions: Vec<String>,
     /// The card for requests without a version.
     pub card_default: CardDefault,
-    /// A 1.0 operation needs the version named.
+    /// Whether a request for a 1.0 operation must name the version.
     pub strict_version: bool,
     pub rest_status: RestStatus,
-    /// The profile of 0.3 clients that show no preference.
+    /// The profile of 0.3 clients that name none.
     pub default_profile_03: Profile,
     /// Whether a finished turn ends a task that a plain client made.
     pub plain_lifecycle: Lifecycle,
-    /// How plain clients get answers unless they ask for pieces.
+    /// How plain clients get answers unless their request says otherwise.
     pub plain_stream: PlainStream,
     /// Whether first snapshots of the coder profile carry the members in which the reference server keeps its state.
     pub emit_persisted_state: bool,
@@ -33,7 +34,7 @@ pub struct Switches {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CardDefault {
-    /// Both versions in one.
+    /// A card with the members of both versions.
     Hybrid,
     V1,
 }
@@ -45,7 +46,7 @@ pub enum PlainStream {
     Pieces,
 }
 
-/// Which edition of 1.0 says the HTTP status of an error.
+/// The edition of 1.0 that defines the HTTP statuses of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestStatus {
     V100,
@@ -71,13 +72,13 @@ impl Default for Switches {
     }
 }
 
-/// What the operator allows beyond the public internet over TLS.
+/// Which webhooks the operator allows beside those on the public internet over TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PushRules {
-    /// Receivers without TLS.
+    /// Allows URLs without TLS.
     pub allow_http: bool,
-    /// Hosts that the operator vouches for: neither TLS nor a public address is asked of them.
+    /// Hosts that need neither TLS nor a public address.
     pub allow_hosts: Vec<String>,
-    /// Receivers anywhere, on this machine too. For tests.
+    /// Allows all addresses, also those of this machine. For tests.
     pub allow_private: bool,
 }

@@ -1,4 +1,4 @@
-//! What clients are shown, whole: each event of the coder view, snapshots, routes.
+//! Tests of whole answers: each event in the coder view, snapshots, routes.
 
 mod coder;
 mod coder_calls;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 const TIME: &str = "2026-03-01T09:30:00.125Z";
 
 fn the_view() -> View {
-    View::A2a(Writer::V03, Profile::Coder, Outputs::WORDS)
+    View::A2a(Writer::V03, Profile::Coder, Outputs::TEXT)
 }
 
 fn value(bytes: &[u8]) -> Value {
@@ -109,7 +109,7 @@ fn drawing_shown() -> Value {
         {"kind": "data", "data": {"value": [1]}, "metadata": {"data_part_compat": true}}]})
 }
 
-/// One turn done, one failed, a third in mid-sentence, a fourth queued.
+/// A task with one completed turn, one failed turn, a third in the middle of a sentence, and a queued prompt.
 fn long_state() -> State {
     let mut state = sample::state();
     let request = sample::call("write_file", json!({}), None).request;

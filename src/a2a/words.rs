@@ -1,4 +1,4 @@
-//! The words of the dialects: the names of our enums on the wire, in both directions. A new dialect adds a column. Nothing here
+//! The names on the wire of states, roles, options and call statuses, in both directions. A new dialect adds a column. Nothing here
 //! depends on JSON.
 
 use crate::task::machine::state::TaskState;
@@ -12,14 +12,14 @@ pub const EXT: &str = "https://github.com/google-gemini/gemini-cli/blob/main/doc
 /// The key of the reference server's payload in metadata.
 pub const CODER: &str = "coderAgent";
 
-/// The key in metadata of what no dialect defines.
+/// The metadata key of members that no dialect defines.
 pub const OURS: &str = "gemini-a2a";
 
-/// Our own extension: every event of a stream has an id, and `Last-Event-ID` or `?after=` continues behind it.
+/// The extension of this server for streams: every event has an id, and `Last-Event-ID` or `?after=` continues after it.
 pub const RESUME: &str = "urn:gemini-a2a:resume:v1";
 
-/// Our own extension of plain clients: the key of a question's calls in metadata, and in extension headers the wish for answers in
-/// pieces.
+/// The extension of this server for plain clients: the metadata key of a question's calls, and in an extension header the request for
+/// answers in pieces.
 pub const PLAIN: &str = "urn:gemini-a2a:plain:v1";
 
 /// Task states in the protobuf JSON of 1.0, and as `POST /message/stream` and `POST /tasks/{id}/execute` name the state that they show.
@@ -48,11 +48,11 @@ pub fn execute_state(shown: TaskState) -> &'static str {
     state_words(shown)[2]
 }
 
-/// What a task is shown as whose turn is over and that waits for the next prompt.
+/// How a view shows a task that waits for the next prompt after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
     InputRequired,
-    /// The same, but as failed if the turn failed.
+    /// As failed if the turn failed, otherwise as `input-required`.
     InputRequiredOrFailed,
     /// As completed or failed, like its turn.
     Outcome,
@@ -117,7 +117,7 @@ impl Offer {
         Offer { id: choice.word(), name: choice.name(), description }
     }
 
-    /// The same for clients of the session, which have another name for a refusal.
+    /// The same option for clients of the session, which have another name for a refusal.
     pub fn in_session(self) -> Offer {
         if self == Offer::permission(Choice::Cancel) { Offer { name: "Cancel", ..self } } else { self }
     }
@@ -135,7 +135,7 @@ impl Offer {
     }
 }
 
-/// The status of a tool call, as clients are told.
+/// The status of a tool call that clients are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStatus {
     Scheduled,
@@ -156,8 +156,8 @@ impl CallStatus {
         }
     }
 
-    /// In the development-tool extension, in sessions and in `POST /message/stream`; in the coder profile; in
-    /// `POST /tasks/{id}/execute`. Only the coder profile has a status for a call that waits for an answer.
+    /// The names of the status: the first in the development-tool extension, in sessions and in `POST /message/stream`; the second in the
+    /// coder profile; the third in `POST /tasks/{id}/execute`. Only the coder profile has a status for a call that waits for an answer.
     fn words(self) -> [&'static str; 3] {
         match self {
             CallStatus::Scheduled => ["PENDING", "scheduled", "requested"],

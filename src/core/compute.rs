@@ -117,7 +117,7 @@ impl Core {
         };
         let bytes = text.len();
         if bytes <= self.settings.limits.inline_body_bytes {
-            let decoded = a2a::socket(&text, &socket.caller.form, &self.settings.switches);
+            let decoded = a2a::decode_message(&text, &socket.caller.form, &self.settings.switches);
             return self.hear(conn, decoded, now);
         }
         let form = socket.caller.form.clone();
@@ -130,7 +130,7 @@ impl Core {
         let (joined, switches) = (form.clone(), self.settings.switches.clone());
         let limits = self.settings.limits.clone();
         self.compute(conn, form, bytes, move |blobs| {
-            let decoded = a2a::socket(&text, &joined, &switches);
+            let decoded = a2a::decode_message(&text, &joined, &switches);
             Computed::Message(Box::new(within_limits(decoded, text.len(), blobs, &limits)))
         });
     }

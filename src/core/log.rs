@@ -149,7 +149,7 @@ fn call_line(event: &Event) -> Option<String> {
 }
 
 fn detour(state: &State, record: &Record) -> Option<(Level, String)> {
-    a2a::detour(state, record).map(|(level, text)| (level, text.into_owned()))
+    a2a::turn_notice(state, record).map(|(level, text)| (level, text.into_owned()))
 }
 
 /// The line about a model request.

@@ -282,7 +282,9 @@ impl StreamCheck {
             let beyond = matches!(request.what, RequestKind::Watch { after: Some(_), .. });
             assert!(beyond, "{request:?} must begin with the task");
         }
-        if self.cursor.is_none() && self.enter(log, request, seq, body, &|state| a2a::present(view, state, &tools)) {
+        if self.cursor.is_none()
+            && self.enter(log, request, seq, body, &|state| a2a::current_status(view, state, &tools))
+        {
             self.ended = true;
             return checker.tally.count("answered while paused");
         }

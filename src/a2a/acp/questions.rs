@@ -1,6 +1,6 @@
-//! Requests to the client: for permission, and for answers to the agent's own questions. Which ones are open follows from the calls that
-//! wait for an answer: a client is asked about each of them once, and a request is withdrawn when the call no longer waits, because
-//! somebody else has answered it or the turn was stopped. After a lost connection everything that is open is asked again.
+//! Requests to the client: for permission, and for answers to the agent's own questions. There is one request for each call that waits
+//! for an answer. A request is withdrawn when its call no longer waits, because another client has answered it or the turn was
+//! stopped. A client that reconnects gets the open requests again.
 
 use crate::a2a::acp::updates::planned;
 use crate::a2a::dialect::Unaddressed;
@@ -19,35 +19,36 @@ use std::sync::Arc;
 /// The requests of one connection.
 #[derive(Debug, Default)]
 pub struct OpenRequests {
-    last: u64,
+    last_id: u64,
     all: Vec<Request>,
 }
 
-/// A request about a call, kept until the call waits no longer.
+/// A request about a call. It is kept until the call no longer waits, even when the client has answered it.
 #[derive(Debug)]
 struct Request {
     id: u64,
     task: TaskId,
     call: CallId,
-    /// The plan that the client was shown, and the number of the question that came up while the call ran; 0 before.
+    /// The event of the plan that the client was shown.
     seen: Seq,
-    nr: u32,
+    /// The number of the question that the tool's server asked while the call ran; 0: none yet.
+    question: u32,
     /// The client has not answered.
     is_open: bool,
-    asks: Asks,
+    kind: RequestKind,
 }
 
 #[derive(Debug)]
-enum Asks {
-    /// Which of the options.
+enum RequestKind {
+    /// The client chooses one of the options of a question about a call.
     Permission,
-    /// The one question of the agent: which of these answers.
+    /// The client chooses one of these answers to the agent's only question.
     Choice(Vec<String>),
     /// A form with a field for each question of the agent.
     Form,
 }
 
-/// What follows from the calls of a task.
+/// The new requests about the calls of a task.
 #[derive(Debug, Default)]
 pub struct Requests {
     pub messages: Vec<Vec<u8>>,
@@ -56,7 +57,7 @@ pub struct Requests {
 }
 
 impl OpenRequests {
-    /// Withdraws the requests about calls of a task that wait no longer.
+    /// Withdraws the requests about calls of the task that no longer wait, and returns the messages that tell the client so.
     pub fn withdraw(&mut self, state: &State) -> Vec<Vec<u8>> {
         let mut messages = Vec::new();
         self.all.retain(|request| {
@@ -69,7 +70,7 @@ impl OpenRequests {
         messages
     }
 
-    /// Makes the requests about calls that wait. At the limit a call is asked about when another request was answered.
+    /// Creates requests about the waiting calls that have none. At the limit, a call waits until another request has been removed.
     pub fn ask(&mut self, form: &Form, state: &State) -> Requests {
         let mut requests = Requests::default();
         let task = &state.created.task;
@@ -78,60 +79,69 @@ impl OpenRequests {
             if is_asked || self.all.len() >= ACP_OPEN_REQUESTS {
                 continue;
             }
-            let (Some(shown), Some(asked)) = (Call::present(call), call.question()) else {
+            let (Some(shown), Some(asked)) = (Call::current(call), call.question()) else {
                 continue;
             };
             let session = form.session.as_ref().unwrap_or(task);
-            let Some((method, params, asks)) = question(form, session, shown, asked) else {
+            let Some((method, params, kind)) = question(form, session, shown, asked) else {
                 requests.unaskable.push(call.id().clone());
                 continue;
             };
-            self.last += 1;
-            let id = self.last;
+            self.last_id += 1;
+            let id = self.last_id;
             requests.messages.push(object(|o| {
                 o.member("jsonrpc", "2.0").member("id", &id).member("method", method);
                 o.name("params").extend_from_slice(&params);
             }));
-            let (seen, nr) = (call.planned_at, nr(call));
-            self.all.push(Request { id, task: task.clone(), call: call.id().clone(), seen, nr, is_open: true, asks });
+            let (seen, question) = (call.planned_at, question_number(call));
+            self.all.push(Request {
+                id,
+                task: task.clone(),
+                call: call.id().clone(),
+                seen,
+                question,
+                is_open: true,
+                kind,
+            });
         }
         requests
     }
 
-    /// The client follows the task no longer, or from its beginning again.
+    /// Removes the requests of a task: the client no longer follows it, or follows it from the beginning again.
     pub fn forget(&mut self, task: &TaskId) {
         self.all.retain(|request| request.task != *task);
     }
 
-    /// The client answered a request; without a result, that it cannot. None: nothing follows from that, or the request was withdrawn.
+    /// Takes the client's answer to a request; it has no result if the client reports an error. None: the answer decides nothing, or
+    /// the request is not open.
     pub fn answered(&mut self, form: &Form, id: &Value, result: Option<&Value>) -> Option<(TaskId, Pick)> {
         let request = self.all.iter_mut().find(|request| request.is_open && id.as_u64() == Some(request.id))?;
         request.is_open = false;
         if result.is_none() && form.dialect.unaddressed == Unaddressed::Session {
-            // Somebody else may be able to answer.
+            // Another client of the session may be able to answer.
             return None;
         }
-        let (option, answers) = request.asks.read(result)?;
+        let (option, answers) = request.kind.read(result)?;
         let (call, seen) = (request.call.clone(), Some(request.seen));
         Some((request.task.clone(), Pick { call, option, edited: None, answers: answers.map(Arc::new), seen }))
     }
 }
 
 impl Request {
-    /// Whether it is about this call of the task, as the call is planned now.
+    /// Whether the request is about this call of the task, as it is planned now.
     fn is_about(&self, state: &State, call: &CallState) -> bool {
         let is_same = self.task == state.created.task && self.call == *call.id();
-        is_same && self.seen == call.planned_at && self.nr == nr(call)
+        is_same && self.seen == call.planned_at && self.question == question_number(call)
     }
 }
 
-/// Which question of its server a call waits for; 0 if none.
-fn nr(call: &CallState) -> u32 {
+/// The number of the question of the tool's server that a call waits for; 0: none.
+fn question_number(call: &CallState) -> u32 {
     call.inquiry.as_ref().map_or(0, |inquired| inquired.nr)
 }
 
-impl Asks {
-    /// The option that a result means, and the answers to the agent's questions.
+impl RequestKind {
+    /// The option that a result selects, and the answers to the agent's questions.
     fn read(&self, result: Option<&Value>) -> Option<(String, Option<Answers>)> {
         let cancel = || Some((Choice::Cancel.word().to_owned(), None));
         let proceed = |answers| Some((Choice::ProceedOnce.word().to_owned(), Some(answers)));
@@ -143,27 +153,27 @@ impl Asks {
             outcome["optionId"].as_str()
         };
         match self {
-            Asks::Permission => Some((option()?.to_owned(), None)),
-            Asks::Choice(labels) => {
+            RequestKind::Permission => Some((option()?.to_owned(), None)),
+            RequestKind::Choice(labels) => {
                 let label = option()?.parse().ok().and_then(|at: usize| labels.get(at));
                 label.map_or_else(cancel, |label| proceed(Answers::from([("0".to_owned(), label.clone())])))
             }
-            Asks::Form if result["action"] == "accept" => {
+            RequestKind::Form if result["action"] == "accept" => {
                 let content = result["content"].as_object().cloned().unwrap_or_default();
-                proceed(content.into_iter().filter_map(|(number, value)| Some((number, said(&value)?))).collect())
+                proceed(content.into_iter().filter_map(|(number, value)| Some((number, form_text(&value)?))).collect())
             }
-            Asks::Form => cancel(),
+            RequestKind::Form => cancel(),
         }
     }
 }
 
-/// A value of a form in words.
-fn said(value: &Value) -> Option<String> {
+/// The value of a form field as text.
+fn form_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
         Value::Bool(yes) => Some(if *yes { "Yes" } else { "No" }.to_owned()),
         Value::Number(number) => Some(number.to_string()),
-        Value::Array(several) => Some(several.iter().filter_map(said).collect::<Vec<_>>().join(", ")),
+        Value::Array(several) => Some(several.iter().filter_map(form_text).collect::<Vec<_>>().join(", ")),
         Value::Null | Value::Object(_) => None,
     }
 }
@@ -178,8 +188,8 @@ fn question(
     session: &TaskId,
     call: Call<'_>,
     question: &Question,
-) -> Option<(&'static str, Vec<u8>, Asks)> {
-    let permission = |options: Vec<Value>, asks| {
+) -> Option<(&'static str, Vec<u8>, RequestKind)> {
+    let permission = |options: Vec<Value>, kind| {
         let params = object(|o| {
             o.member("sessionId", session).object("toolCall", |o| {
                 o.member("toolCallId", call.call.id()).member("status", "pending");
@@ -188,24 +198,24 @@ fn question(
             });
             o.member("options", &options);
         });
-        Some(("session/request_permission", params, asks))
+        Some(("session/request_permission", params, kind))
     };
     let Question::AskUser { title, questions } = question else {
-        let option = |choice: &Choice| option(choice.word(), choice.name(), kind(*choice));
-        return permission(call.call.options().iter().map(option).collect(), Asks::Permission);
+        let option = |choice: &Choice| option(choice.word(), choice.name(), option_kind(*choice));
+        return permission(call.call.options().iter().map(option).collect(), RequestKind::Permission);
     };
     match questions.as_slice() {
         _ if form.capabilities.forms => {
             let message = if title.is_empty() { "The agent asks you something." } else { title };
             let params = json!({ "sessionId": session, "toolCallId": call.call.id(), "mode": "form", "message": message,
                 "requestedSchema": schema(call.call, questions) });
-            Some(("elicitation/create", json::bytes(&params), Asks::Form))
+            Some(("elicitation/create", json::bytes(&params), RequestKind::Form))
         }
         [Inquiry { kind: InquiryKind::Choice | InquiryKind::YesNo, multi_select: false, .. }] => {
             let labels = labels(&questions[0]);
             let numbered = labels.iter().enumerate().map(|(at, label)| option(&at.to_string(), label, "allow_once"));
             let all = numbered.chain([option(Choice::Cancel.word(), "Do not answer", "reject_once")]).collect();
-            permission(all, Asks::Choice(labels))
+            permission(all, RequestKind::Choice(labels))
         }
         _ => None,
     }
@@ -215,7 +225,7 @@ fn option(id: &str, name: &str, kind: &str) -> Value {
     json!({ "optionId": id, "name": name, "kind": kind })
 }
 
-fn kind(choice: Choice) -> &'static str {
+fn option_kind(choice: Choice) -> &'static str {
     match choice {
         Choice::ProceedOnce => "allow_once",
         Choice::ProceedAlways
@@ -257,11 +267,11 @@ fn schema(call: &CallState, questions: &[Inquiry]) -> Value {
     };
     let fields: Map<String, Value> =
         questions.iter().enumerate().map(|(at, asked)| (at.to_string(), field(asked))).collect();
-    // A server says which of its fields have to be there.
-    let is_needed = |at: usize| {
+    // The server of an MCP tool marks the required fields of its question; the agent's own questions are all required.
+    let is_required = |at: usize| {
         let inquired = call.inquiry.as_ref();
         inquired.and_then(|inquired| inquired.fields.get(at)).is_none_or(|field| field.required)
     };
-    let required: Vec<String> = (0..questions.len()).filter(|at| is_needed(*at)).map(|at| at.to_string()).collect();
+    let required: Vec<String> = (0..questions.len()).filter(|at| is_required(*at)).map(|at| at.to_string()).collect();
     json!({ "type": "object", "properties": fields, "required": required })
 }

@@ -1,9 +1,9 @@
-//! What a client sends: requests, notifications, and answers to our own requests.
+//! Decodes what a client sends: requests, notifications, and answers to the server's requests.
 
 use crate::a2a::acp::{Capabilities, MODE, MODEL, mode_of, read_cursor};
 use crate::a2a::dialect::{PromptAnswer, Unaddressed};
 use crate::a2a::form::{Decoded, Form};
-use crate::a2a::native::Asked;
+use crate::a2a::native::SentCall;
 use crate::a2a::requests::message::{check_media, check_parts};
 use crate::a2a::requests::object::{Object, wrong};
 use crate::a2a::requests::rpc;
@@ -20,36 +20,36 @@ use crate::task::machine::job::Said;
 use crate::task::message::{Content, Message, Part, Role};
 use serde_json::{Value, json};
 
-/// What the first message on a socket says about its client.
+/// Which protocol the first message on a socket belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FirstWords {
-    /// It speaks this protocol.
+pub enum FirstMessage {
+    /// ACP.
     Initialize,
-    /// Nothing: it only complains about the greeting, as a client of this protocol does that is greeted in another dialect.
-    Complaint,
-    /// It speaks something else.
+    /// Not known yet: the message is an error response to the greeting, as ACP clients send it when they are greeted in another dialect.
+    GreetingError,
+    /// Another protocol.
     Other,
 }
 
-pub fn first_words(text: &str) -> FirstWords {
+pub fn first_message(text: &str) -> FirstMessage {
     let sent: Value = json::read(text.as_bytes()).unwrap_or_default();
     if sent["method"] == "initialize" && sent["params"]["protocolVersion"].is_u64() {
-        FirstWords::Initialize
+        FirstMessage::Initialize
     } else if sent["error"].is_object() && sent["id"].is_null() {
-        FirstWords::Complaint
+        FirstMessage::GreetingError
     } else {
-        FirstWords::Other
+        FirstMessage::Other
     }
 }
 
-/// What a message asks for. `joined` is the form of the connection.
-pub fn decode(text: &str, joined: &Form) -> Decoded {
-    let mut form = joined.clone();
-    let call = heard(text, &mut form);
+/// Decodes a message. `connection` is the form of the connection.
+pub fn decode(text: &str, connection: &Form) -> Decoded {
+    let mut form = connection.clone();
+    let call = read_message(text, &mut form);
     form.decoded(call)
 }
 
-fn heard(text: &str, form: &mut Form) -> Result<Call, Fault> {
+fn read_message(text: &str, form: &mut Form) -> Result<Call, Fault> {
     let sent: Value = json::read(text.as_bytes())
         .map_err(|error| Fault::new(FaultKind::ParseError, format!("The message cannot be read as JSON: {error}.")))?;
     if let Value::Object(envelope) = &sent {
@@ -57,59 +57,59 @@ fn heard(text: &str, form: &mut Form) -> Result<Call, Fault> {
     }
     let mut envelope = rpc::whole(Some(sent))?;
     if !envelope.contains_key("method") && (envelope.contains_key("result") || envelope.contains_key("error")) {
-        form.silent = true;
+        form.is_notification = true;
         let id = envelope.remove("id").unwrap_or_default();
         return Ok(Call::Reply { id, result: envelope.remove("result") });
     }
-    form.silent = !envelope.contains_key("id");
+    form.is_notification = !envelope.contains_key("id");
     let name = rpc::method_name(&envelope)?;
     let members = match envelope.remove("params") {
         Some(Value::Object(members)) => members,
         None | Some(Value::Null) => Object::new(),
         Some(_) => return Err(Fault::field("params", "must be an object.")),
     };
-    call(Asked { name, members }, text, form)
+    call(SentCall { name, members }, text, form)
 }
 
-fn call(mut asked: Asked, text: &str, form: &mut Form) -> Result<Call, Fault> {
-    Ok(match asked.name.as_str() {
-        "initialize" => introduction(&mut asked, form)?,
-        "session/new" => Call::Open(new_session(&mut asked, form)?),
-        "session/load" => Call::Open(Open::Load(known_session(&mut asked, form)?)),
-        "session/resume" => Call::Open(Open::Resume(known_session(&mut asked, form)?)),
+fn call(mut sent: SentCall, text: &str, form: &mut Form) -> Result<Call, Fault> {
+    Ok(match sent.name.as_str() {
+        "initialize" => introduction(&mut sent, form)?,
+        "session/new" => Call::Open(new_session(&mut sent, form)?),
+        "session/load" => Call::Open(Open::Load(known_session(&mut sent, form)?)),
+        "session/resume" => Call::Open(Open::Resume(known_session(&mut sent, form)?)),
         "session/list" => {
-            let cursor: Option<String> = asked.wish("cursor")?;
+            let cursor: Option<String> = sent.optional("cursor")?;
             let what = "must be the nextCursor of a list.";
-            let read = |cursor: String| read_cursor(&cursor).ok_or_else(|| wrong(&asked.name, "cursor", what));
+            let read = |cursor: String| read_cursor(&cursor).ok_or_else(|| wrong(&sent.name, "cursor", what));
             let after = cursor.map(read).transpose()?;
-            Call::Sessions { workspace: asked.wish("cwd")?, after }
+            Call::Sessions { workspace: sent.optional("cwd")?, after }
         }
         "session/close" => {
             form.prompt_answer = PromptAnswer::Nothing;
-            Call::Leave { task: asked.need("sessionId")? }
+            Call::Leave { task: sent.required("sessionId")? }
         }
-        "session/delete" => Call::Delete { task: asked.need("sessionId")? },
-        "session/prompt" => prompt(&mut asked, text)?,
-        "session/cancel" => Call::TakeBack { task: asked.need("sessionId")? },
-        "$/cancel_request" => Call::Recall { id: asked.need("requestId")? },
+        "session/delete" => Call::Delete { task: sent.required("sessionId")? },
+        "session/prompt" => prompt(&mut sent, text)?,
+        "session/cancel" => Call::TakeBack { task: sent.required("sessionId")? },
+        "$/cancel_request" => Call::Recall { id: sent.required("requestId")? },
         "session/set_mode" => {
             form.prompt_answer = PromptAnswer::Nothing;
-            let id: String = asked.need("modeId")?;
-            let mode = mode_of(&id).ok_or_else(|| wrong(&asked.name, "modeId", "is no mode of this agent."))?;
-            Call::Tune { task: asked.need("sessionId")?, mode: Some(mode), model: None }
+            let id: String = sent.required("modeId")?;
+            let mode = mode_of(&id).ok_or_else(|| wrong(&sent.name, "modeId", "is no mode of this agent."))?;
+            Call::Tune { task: sent.required("sessionId")?, mode: Some(mode), model: None }
         }
         "session/set_config_option" => {
             form.prompt_answer = PromptAnswer::Options;
-            let (id, value): (String, String) = (asked.need("configId")?, asked.need("value")?);
-            let task = asked.need("sessionId")?;
+            let (id, value): (String, String) = (sent.required("configId")?, sent.required("value")?);
+            let task = sent.required("sessionId")?;
             match id.as_str() {
                 MODE => {
                     let mode =
-                        mode_of(&value).ok_or_else(|| wrong(&asked.name, "value", "is no mode of this agent."))?;
+                        mode_of(&value).ok_or_else(|| wrong(&sent.name, "value", "is no mode of this agent."))?;
                     Call::Tune { task, mode: Some(mode), model: None }
                 }
                 MODEL => Call::Tune { task, mode: None, model: Some(value) },
-                _ => return Err(wrong(&asked.name, "configId", "must be mode or model.")),
+                _ => return Err(wrong(&sent.name, "configId", "must be mode or model.")),
             }
         }
         name => {
@@ -119,57 +119,57 @@ fn call(mut asked: Asked, text: &str, form: &mut Form) -> Result<Call, Fault> {
     })
 }
 
-/// The form keeps what the client can do for everything that it is sent.
-fn introduction(asked: &mut Asked, form: &mut Form) -> Result<Call, Fault> {
-    let _: u64 = asked.need("protocolVersion")?;
-    let given: Object = asked.wish("clientCapabilities")?.unwrap_or_default();
+/// Reads `initialize`, and puts the client's capabilities into the form.
+fn introduction(sent: &mut SentCall, form: &mut Form) -> Result<Call, Fault> {
+    let _: u64 = sent.required("protocolVersion")?;
+    let given: Object = sent.optional("clientCapabilities")?.unwrap_or_default();
     let has = |path: [&str; 2]| given.get(path[0]).and_then(|group| group.get(path[1])).is_some_and(Value::is_object);
     form.capabilities = Capabilities {
         forms: has(["elicitation", "form"]),
         notices: has(["session", "notices"]),
         compaction: has(["session", "compaction"]),
     };
-    let info: Object = asked.wish("clientInfo")?.unwrap_or_default();
+    let info: Object = sent.optional("clientInfo")?.unwrap_or_default();
     let name = info.get("name").and_then(Value::as_str).filter(|name| !name.is_empty());
     let name = name.map(|name| name.chars().filter(|c| !c.is_control()).take(CLIENT_NAME_CHARS).collect());
     Ok(Call::Introduce(Introduction { name }))
 }
 
-fn new_session(asked: &mut Asked, form: &Form) -> Result<Open, Fault> {
-    let cwd: String = asked.need("cwd")?;
+fn new_session(sent: &mut SentCall, form: &Form) -> Result<Open, Fault> {
+    let cwd: String = sent.required("cwd")?;
     if form.dialect.unaddressed == Unaddressed::Session {
         return Ok(Open::Live);
     }
-    let servers = servers(asked, form)?;
+    let servers = servers(sent, form)?;
     if !cwd.starts_with('/') {
-        return Err(wrong(&asked.name, "cwd", "must be an absolute path."));
+        return Err(wrong(&sent.name, "cwd", "must be an absolute path."));
     }
-    let directories = directories(asked)?;
+    let directories = directories(sent)?;
     let settings = Settings { workspace: Some(cwd), directories, servers, ..Settings::default() };
     Ok(Open::New(Create { context: None, settings, traits: TaskTraits::SESSION }))
 }
 
-fn known_session(asked: &mut Asked, form: &Form) -> Result<KnownSession, Fault> {
-    let directories = directories(asked)?;
-    Ok(KnownSession { task: asked.need("sessionId")?, servers: servers(asked, form)?, directories })
+fn known_session(sent: &mut SentCall, form: &Form) -> Result<KnownSession, Fault> {
+    let directories = directories(sent)?;
+    Ok(KnownSession { task: sent.required("sessionId")?, servers: servers(sent, form)?, directories })
 }
 
-/// The directories beside the workspace.
-fn directories(asked: &mut Asked) -> Result<Vec<String>, Fault> {
+/// The additional directories of a session.
+fn directories(sent: &mut SentCall) -> Result<Vec<String>, Fault> {
     const NAME: &str = "additionalDirectories";
-    let directories: Vec<String> = asked.wish(NAME)?.unwrap_or_default();
+    let directories: Vec<String> = sent.optional(NAME)?.unwrap_or_default();
     if directories.iter().any(|dir| !dir.starts_with('/')) {
-        return Err(wrong(&asked.name, NAME, "must be absolute paths."));
+        return Err(wrong(&sent.name, NAME, "must be absolute paths."));
     }
     if directories.len() > INCLUDED_DIRECTORIES {
-        return Err(wrong(&asked.name, NAME, &format!("has more than {INCLUDED_DIRECTORIES} directories.")));
+        return Err(wrong(&sent.name, NAME, &format!("has more than {INCLUDED_DIRECTORIES} directories.")));
     }
     Ok(directories)
 }
 
-/// The MCP servers of a session. A client that joins the live session has no say in its servers.
-fn servers(asked: &mut Asked, form: &Form) -> Result<Option<Secret>, Fault> {
-    let mut servers: Vec<Object> = asked.wish("mcpServers")?.unwrap_or_default();
+/// The MCP servers that a client names for a session. A client that joins the live session cannot change its servers.
+fn servers(sent: &mut SentCall, form: &Form) -> Result<Option<Secret>, Fault> {
+    let mut servers: Vec<Object> = sent.optional("mcpServers")?.unwrap_or_default();
     for server in &mut servers {
         server.remove("_meta");
     }
@@ -178,13 +178,13 @@ fn servers(asked: &mut Asked, form: &Form) -> Result<Option<Secret>, Fault> {
 }
 
 /// A text that begins with the name of a slash command runs it; otherwise it is for the model.
-fn prompt(asked: &mut Asked, text: &str) -> Result<Call, Fault> {
-    let task: TaskId = asked.need("sessionId")?;
-    let blocks: Vec<Value> = asked.need("prompt")?;
-    check_parts(&blocks, &asked.name, "prompt")?;
+fn prompt(sent: &mut SentCall, text: &str) -> Result<Call, Fault> {
+    let task: TaskId = sent.required("sessionId")?;
+    let blocks: Vec<Value> = sent.required("prompt")?;
+    check_parts(&blocks, &sent.name, "prompt")?;
     let parts = parts(&blocks)?;
     if parts.is_empty() {
-        return Err(wrong(&asked.name, "prompt", "is empty."));
+        return Err(wrong(&sent.name, "prompt", "is empty."));
     }
     let is_command = |text: &str| text.starts_with('/') && text.len() <= COMMAND_CHARS;
     let command = match parts.as_slice() {
@@ -226,11 +226,11 @@ fn parts(blocks: &[Value]) -> Result<Vec<Part>, Fault> {
                 check_media(&image, &at)?;
                 rest.push(image);
             }
-            Some("resource_link") => mention(&mut text, &linked(&need(block, "uri")?)),
+            Some("resource_link") => push_word(&mut text, &link_word(&need(block, "uri")?)),
             Some("resource") => {
                 let resource = &block["resource"];
                 let uri = need(resource, "uri")?;
-                mention(&mut text, &path_of(&uri).unwrap_or_else(|| uri.clone()));
+                push_word(&mut text, &path_of(&uri).unwrap_or_else(|| uri.clone()));
                 match resource["blob"].as_str() {
                     Some(blob) => {
                         let media = resource["mimeType"].as_str().unwrap_or("application/octet-stream");
@@ -252,8 +252,8 @@ fn file(data: String, media_type: String) -> Part {
     Part { media_type: Some(media_type), ..Part::of(Content::Bytes(data.into())) }
 }
 
-/// Adds a word to a text.
-fn mention(text: &mut String, word: &str) {
+/// Appends a word to a text, separated by spaces.
+fn push_word(text: &mut String, word: &str) {
     if text.chars().next_back().is_some_and(|last| !last.is_whitespace()) {
         text.push(' ');
     }
@@ -261,8 +261,8 @@ fn mention(text: &mut String, word: &str) {
     text.push(' ');
 }
 
-/// A link as the prompt names it: files so that those of the workspace are attached.
-fn linked(uri: &str) -> String {
+/// A resource link as a word of the prompt. A file becomes `@path`, which attaches it if it is in the workspace.
+fn link_word(uri: &str) -> String {
     let escaped = |path: String| {
         let mut word = String::from("@");
         for c in path.chars() {
@@ -276,7 +276,7 @@ fn linked(uri: &str) -> String {
     path_of(uri).map_or_else(|| uri.to_owned(), escaped)
 }
 
-/// The path that a URI of a file names.
+/// The path of a `file:` URI.
 fn path_of(uri: &str) -> Option<String> {
     let path = uri.strip_prefix("file://").filter(|path| path.starts_with('/'))?;
     let path = path.split(['#', '?']).next().unwrap_or(path);

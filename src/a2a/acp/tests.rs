@@ -1,3 +1,5 @@
+//! Tests of the Agent Client Protocol: updates, requests to the client, requests of the client, answers.
+
 use super::*;
 use crate::a2a::sample;
 use crate::a2a::{Dialect, View};
@@ -15,7 +17,7 @@ fn value(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).expect("JSON")
 }
 
-/// The updates that an event gives, and the name of the capability that they need.
+/// The updates for an event, and the name of the capability that they need.
 fn updates(state: &State, record: &Record) -> (Option<&'static str>, Vec<Value>) {
     let tools = sample::tools().offering(crate::a2a::Offers { window: |_| 1000, ..Default::default() });
     match crate::a2a::event(View::Standalone(VIEW), state, record, &tools) {
@@ -34,7 +36,7 @@ fn text(kind: &str, text: &str, id: &str) -> Value {
 
 #[test]
 fn an_approved_command_whole() {
-    let told: Vec<Value> =
+    let all: Vec<Value> =
         sample::fold(sample::approved_command()).iter().flat_map(|(record, state)| updates(state, record).1).collect();
     let call = |members: Value| {
         let mut update = json!({"sessionUpdate": "tool_call_update", "toolCallId": "call-1"});
@@ -46,7 +48,7 @@ fn an_approved_command_whole() {
     let mut prompt = text("user_message_chunk", "[A2A] ada: go", "m-1");
     prompt["_meta"] = source;
     assert_eq!(
-        told,
+        all,
         [
             prompt,
             text("agent_message_chunk", "Let me see.", "t-1-4"),
@@ -118,8 +120,8 @@ fn a_turn_that_fails_and_what_only_some_clients_can_show() {
     assert_eq!((&lines[0]["compactionId"], &done[0]["status"]), (&done[0]["compactionId"], &json!("completed")));
     let form = Form::of(Dialect::ACP);
     let able = Form { capabilities: Capabilities { notices: true, ..Default::default() }, ..form.clone() };
-    assert!(crate::a2a::is_for(&able, Some(NOTICE)) && !crate::a2a::is_for(&able, Some(COMPACTION)));
-    assert!(!crate::a2a::is_for(&form, Some(NOTICE)) && crate::a2a::is_for(&form, None));
+    assert!(crate::a2a::can_show(&able, Some(NOTICE)) && !crate::a2a::can_show(&able, Some(COMPACTION)));
+    assert!(!crate::a2a::can_show(&form, Some(NOTICE)) && crate::a2a::can_show(&form, None));
     state.context_tokens = 10;
     let used = Event::Answered {
         answer: Arc::new(crate::task::log::answer::Answer { usage: Some(Default::default()), ..Default::default() }),
@@ -127,7 +129,7 @@ fn a_turn_that_fails_and_what_only_some_clients_can_show() {
     assert_eq!(shown(&state, used), [json!({"sessionUpdate": "usage_update", "used": 10, "size": 1000})]);
 }
 
-/// The state after a turn that ended so.
+/// The state after a turn with these events.
 fn after(events: Vec<Event>) -> State {
     let begun = [vec![Event::Created(sample::state().created)], sample::begins(1), events].concat();
     sample::fold(begun).pop().unwrap().1
@@ -158,7 +160,7 @@ fn stop_reasons() {
         (after(vec![Event::Closed { state: Final::Canceled, text: None }]), json!("cancelled")),
         (after(vec![]), json!("cancelled")),
     ] {
-        let answer = value(&stopped(&form, &state).body);
+        let answer = value(&stop_reason(&form, &state).body);
         assert_eq!(answer["id"], 7);
         let found = answer["result"].get("stopReason").unwrap_or(&answer["error"]["code"]);
         assert_eq!(found, &expected, "{answer}");
@@ -306,7 +308,7 @@ fn open_requests_are_limited() {
 
 // What clients send.
 
-fn hear(sent: Value) -> (Result<Call, Fault>, Form) {
+fn decoded(sent: Value) -> (Result<Call, Fault>, Form) {
     match decode(&sent.to_string(), &Form::of(Dialect::ACP)) {
         Ok((call, form)) => (Ok(call), form),
         Err((fault, form)) => (Err(fault), form),
@@ -318,22 +320,25 @@ fn request(method: &str, params: Value) -> Value {
 }
 
 #[test]
-fn an_introduction_is_kept() {
+fn initialize_declares_capabilities_and_the_client_name() {
     let sent = request(
         "initialize",
         json!({"protocolVersion": 9, "clientInfo": {"name": "zed\u{7}"},
         "clientCapabilities": {"elicitation": {"form": {}}, "session": {"notices": {}, "compaction": null}}}),
     );
     for (text, words) in [
-        (sent.to_string().as_str(), FirstWords::Initialize),
-        (r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid request"}}"#, FirstWords::Complaint),
-        (r#"{"jsonrpc":"2.0","id":7,"error":{}}"#, FirstWords::Other),
-        ("{}", FirstWords::Other),
-        ("x", FirstWords::Other),
+        (sent.to_string().as_str(), FirstMessage::Initialize),
+        (
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid request"}}"#,
+            FirstMessage::GreetingError,
+        ),
+        (r#"{"jsonrpc":"2.0","id":7,"error":{}}"#, FirstMessage::Other),
+        ("{}", FirstMessage::Other),
+        ("x", FirstMessage::Other),
     ] {
-        assert_eq!(first_words(text), words, "{text}");
+        assert_eq!(first_message(text), words, "{text}");
     }
-    let (call, form) = hear(sent);
+    let (call, form) = decoded(sent);
     assert_eq!(form.capabilities, Capabilities { forms: true, notices: true, compaction: false });
     let Ok(Call::Introduce(introduction)) = call else { panic!("{call:?}") };
     assert_eq!(introduction.name.as_deref(), Some("zed"));
@@ -342,7 +347,7 @@ fn an_introduction_is_kept() {
 
 #[test]
 fn sessions_are_opened_below_an_absolute_path() {
-    let new = |params| hear(request("session/new", params)).0.map_err(|fault| fault.field.unwrap_or_default());
+    let new = |params| decoded(request("session/new", params)).0.map_err(|fault| fault.field.unwrap_or_default());
     assert!(matches!(new(json!({"cwd": "/w", "mcpServers": []})), Ok(Call::Open(Open::New(_)))));
     assert_eq!(new(json!({"cwd": "w", "mcpServers": []})), Err("session/new.cwd".into()));
     assert_eq!(new(json!({"mcpServers": []})), Err("session/new.cwd".into()));
@@ -360,7 +365,8 @@ fn sessions_are_opened_below_an_absolute_path() {
 
 #[test]
 fn prompts_join_text_and_links_and_keep_files() {
-    let prompt = |blocks: Value| match hear(request("session/prompt", json!({"sessionId": "t", "prompt": blocks}))).0 {
+    let prompt = |blocks: Value| match decoded(request("session/prompt", json!({"sessionId": "t", "prompt": blocks}))).0
+    {
         Ok(Call::Say(say)) => Ok(say.said.message.parts.clone()),
         Ok(Call::Execute(execute)) => panic!("{execute:?}"),
         Ok(other) => panic!("{other:?}"),
@@ -400,18 +406,18 @@ fn prompts_join_text_and_links_and_keep_files() {
     ] {
         assert_eq!(prompt(blocks.clone()), Err(field.into()), "{blocks}");
     }
-    let command = hear(request("session/prompt", json!({"sessionId": "t", "prompt": [text("/help me")]}))).0;
+    let command = decoded(request("session/prompt", json!({"sessionId": "t", "prompt": [text("/help me")]}))).0;
     assert!(matches!(command, Ok(Call::Execute(execute)) if execute.otherwise.is_some()));
 }
 
 #[test]
 fn what_has_no_id_is_not_answered() {
-    let (call, form) = hear(json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "t"}}));
+    let (call, form) = decoded(json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "t"}}));
     assert_eq!(call, Ok(Call::TakeBack { task: "t".into() }));
-    assert!(!crate::a2a::is_told(&form));
-    let (reply, form) = hear(json!({"jsonrpc": "2.0", "id": 3, "error": {"code": 1, "message": "x"}}));
+    assert!(!crate::a2a::is_answered(&form));
+    let (reply, form) = decoded(json!({"jsonrpc": "2.0", "id": 3, "error": {"code": 1, "message": "x"}}));
     assert_eq!(reply, Ok(Call::Reply { id: json!(3), result: None }));
-    assert!(!crate::a2a::is_told(&form));
+    assert!(!crate::a2a::is_answered(&form));
     for (sent, code) in [
         (json!([]), -32600),
         (json!({"id": 1, "method": "x"}), -32600),
@@ -420,8 +426,8 @@ fn what_has_no_id_is_not_answered() {
         (request("session/list", json!({"cursor": "x"})), -32602),
         (request("session/prompt", json!([])), -32602),
     ] {
-        let (call, form) = hear(sent.clone());
-        assert!(crate::a2a::is_told(&form), "{sent}");
+        let (call, form) = decoded(sent.clone());
+        assert!(crate::a2a::is_answered(&form), "{sent}");
         let error = value(&fault(&form, &call.unwrap_err()).body);
         assert_eq!(error["error"]["code"], code, "{sent}");
     }

@@ -1,7 +1,7 @@
-//! Events as `session/update` notifications: the body of a view is the `update` objects alone, one a line; the session that they are
-//! shown in is put around each of them when they are sent.
+//! Events as `session/update` notifications. The body of this view has only the `update` objects, one per line; the rest of the
+//! notification, with the session's id, is put around each of them when they are sent.
 //!
-//! Calls that wait for an answer are not shown here: each client is asked about them by a request of its own (`questions`).
+//! That a call waits for an answer is not shown here: each client gets a request about it instead (`questions`).
 
 use crate::a2a::Body;
 use crate::a2a::acp::{mode_id, options};
@@ -9,42 +9,28 @@ use crate::a2a::dialect::Standalone;
 use crate::a2a::encodings::object::{Object, object};
 use crate::a2a::views::call::{Call, FileChange};
 use crate::a2a::views::tools::Tools;
-use crate::a2a::views::update::{Change, Step, Update, failure};
+use crate::a2a::views::update::{Change, Compaction, Step, Topic, Update, failure};
 use crate::a2a::words::Idle;
 use crate::base::id::MessageId;
 use crate::base::level::Level;
 use crate::task::log::answer::{Answer, Request};
-use crate::task::log::event::Event;
 use crate::task::log::record::Record;
 use crate::task::machine::state::State;
 use crate::task::message::{Message, Source};
 use crate::task::origin::Origin;
+use crate::task::policy::Mode;
 use crate::task::spec::{Display, Ending, Kind, Question, Todo, TodoStatus};
 use serde_json::{Value, json};
 
 pub const VIEW: &Standalone =
-    &Standalone { name: "acp", event: body, present: |_| None, snapshot: None, idle: Idle::InputRequired };
+    &Standalone { name: "acp", event: body, current_status: |_| None, snapshot: None, idle: Idle::InputRequired };
 
-/// Bodies that only clients are sent which can show them, by the name of their event.
+/// The names of the bodies that are sent only to clients with the capability to show them.
 pub const NOTICE: &str = "notice";
 pub const COMPACTION: &str = "compaction";
 
 fn body(state: &State, record: &Record, tools: &Tools) -> Option<Body> {
     let only = |name, line| Some(Body { event: Some(name), ..Body::bare(line) });
-    let compaction = |status| only(COMPACTION, compaction(state, status));
-    match &record.event {
-        Event::Tuned { mode: None, model: None, .. } => return None,
-        Event::Tuned { mode, .. } => {
-            let mode =
-                mode.map(|mode| json!({ "sessionUpdate": "current_mode_update", "currentModeId": mode_id(mode) }));
-            let all = json!({ "sessionUpdate": "config_option_update", "configOptions": options(state, tools) });
-            return joined(mode.iter().chain([&all]).map(crate::base::json::bytes));
-        }
-        Event::CompactionBegan => return compaction("in_progress"),
-        Event::Compacted { .. } => return compaction("completed"),
-        Event::CompactionFailed { .. } => return compaction("failed"),
-        _ => {}
-    }
     let Update { change, seq, .. } = Update::of(state, record)?;
     let id = |seq| Some(state.message_id(seq));
     match change {
@@ -61,8 +47,13 @@ fn body(state: &State, record: &Record, tools: &Tools) -> Option<Body> {
         }
         Change::Answered(answer) => joined(answered(state, answer, tools)),
         Change::Call { call, step } => called(state, call, step, tools),
-        Change::Notice { level, text, .. } => only(NOTICE, notice(severity(level), &text)),
-        // Whoever waits for the turn is told by the answer to its prompt.
+        Change::Notice { level, text, topic } => match topic {
+            Topic::Settings { mode: None, model: None } => None,
+            Topic::Settings { mode, model: _ } => joined(settings(state, mode, tools)),
+            Topic::Compaction(step) => only(COMPACTION, compaction(state, step)),
+            Topic::Trouble | Topic::Other => only(NOTICE, notice(severity(level), &text)),
+        },
+        // The client that sent the prompt gets the failure as the answer to it.
         Change::Stopped => only(NOTICE, notice("error", failure(state)?)),
         Change::Created | Change::Working | Change::ResultsSent | Change::Paused | Change::Artifact(_) => None,
     }
@@ -86,8 +77,20 @@ pub fn notice(severity: &str, text: &str) -> Vec<u8> {
     object(|o| _ = o.member("sessionUpdate", "notice").member("severity", severity).member("title", text))
 }
 
-fn compaction(state: &State, status: &str) -> Vec<u8> {
-    // One turn may be summarised before each of its requests.
+/// The changed mode, and all configuration options.
+fn settings(state: &State, mode: Option<Mode>, tools: &Tools) -> impl Iterator<Item = Vec<u8>> {
+    let mode = mode.map(|mode| json!({ "sessionUpdate": "current_mode_update", "currentModeId": mode_id(mode) }));
+    let all = json!({ "sessionUpdate": "config_option_update", "configOptions": options(state, tools) });
+    mode.into_iter().chain([all]).map(|update| crate::base::json::bytes(&update))
+}
+
+fn compaction(state: &State, step: Compaction) -> Vec<u8> {
+    let status = match step {
+        Compaction::Began => "in_progress",
+        Compaction::Completed => "completed",
+        Compaction::Failed => "failed",
+    };
+    // The conversation may be summarised before each request of a turn.
     let id = format!("{}-{}-{}", state.created.task, state.turn.number, state.turn.round);
     object(|o| _ = o.member("sessionUpdate", "compaction_update").member("compactionId", &id).member("status", status))
 }
@@ -103,7 +106,7 @@ fn block(o: &mut Object<'_>, text: &str) {
     o.member("type", "text").member("text", text);
 }
 
-/// A prompt. Those that came from no editor begin with where they came from.
+/// A prompt. One that was not sent by an editor begins with its source.
 fn prompt(message: &Message, by: &Source) -> Vec<u8> {
     let text = match by.via.as_str() {
         VIA => message.text().into_owned(),
@@ -116,10 +119,10 @@ fn prompt(message: &Message, by: &Source) -> Vec<u8> {
     })
 }
 
-/// How prompts of editors came.
+/// The source of prompts that editors send.
 pub const VIA: &str = "acp";
 
-/// The calls of an answer, and the length of the conversation.
+/// The calls of an answer of the model, and the length of the conversation in tokens.
 fn answered(state: &State, answer: &Answer, tools: &Tools) -> Vec<Vec<u8>> {
     let mut lines: Vec<Vec<u8>> = answer.calls().map(|request| announced(state, request, tools)).collect();
     let size = (tools.offers.window)(&state.requested_model);
@@ -156,7 +159,7 @@ fn kind(kind: Kind, origin: &Origin) -> &'static str {
     }
 }
 
-/// The path that the arguments of a call name, if it is one of those that tools have.
+/// The path among the arguments of a call, looked up by the names that tools give to such arguments.
 fn named_paths(state: &State, args: &Value) -> Vec<Value> {
     let path = ["file_path", "absolute_path", "dir_path", "path"].into_iter().find_map(|name| args.get(name)?.as_str());
     let absolute = |path: &str| match path.starts_with('/') {
@@ -166,7 +169,7 @@ fn named_paths(state: &State, args: &Value) -> Vec<Value> {
     path.map(|path| json!({ "path": absolute(path) })).into_iter().collect()
 }
 
-/// None: the client is not told of the step.
+/// The updates for a step of a call. None: the step is not shown.
 fn called(state: &State, call: Call<'_>, step: Step<'_>, tools: &Tools) -> Option<Body> {
     let line = |members: &dyn Fn(&mut Object<'_>)| {
         object(|o| {
@@ -209,7 +212,7 @@ pub fn planned(o: &mut Object<'_>, call: Call<'_>) {
     }
 }
 
-/// What people have to see of a question beside its title.
+/// What a question shows beside its title.
 fn explained(call: Call<'_>, question: &Question) -> Option<String> {
     match question {
         Question::Exec { command, warnings, .. } => Some(
@@ -237,7 +240,7 @@ fn ended(o: &mut Object<'_>, call: Call<'_>) {
     contents(o, change, said.as_deref());
 }
 
-/// What a call shows: a change of a file, text, or nothing.
+/// The content of a call: a changed file, text, or nothing.
 fn contents(o: &mut Object<'_>, change: Option<FileChange<'_>>, text: Option<&str>) {
     let both = change.map(Shown::Change).into_iter().chain(text.map(Shown::Text));
     o.list("content", both, |o, shown| match shown {
@@ -254,7 +257,7 @@ enum Shown<'a> {
     Text(&'a str),
 }
 
-/// The agent's steps; those that it gave up are left out.
+/// The agent's list of steps. Cancelled steps are left out.
 fn plan(todos: &[Todo]) -> Vec<u8> {
     let status = |todo: &Todo| match todo.status {
         TodoStatus::Pending | TodoStatus::Blocked => Some("pending"),

@@ -1,4 +1,4 @@
-//! The card of another agent: the interface of it that is used.
+//! Reads the card of another agent, and chooses the interface to use.
 
 use crate::task::log::event::Protocol;
 use serde_json::Value;
@@ -6,11 +6,10 @@ use serde_json::Value;
 /// One way to reach an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// As the card says.
     pub url: String,
     pub transport: Transport,
     pub protocol: Protocol,
-    /// The agent serves several tenants, and this one is meant.
+    /// The tenant to address, if the agent serves several.
     pub tenant: Option<String>,
     pub streams: bool,
 }
@@ -69,7 +68,7 @@ fn of_03(card: &Value) -> impl Iterator<Item = Interface> {
         Some(Interface {
             url: url?.to_owned(),
             transport: Transport::from_word(transport?)?,
-            // Such members are those of 0.3, whatever else the card says.
+            // These members are defined by 0.3 only; in a hybrid card they describe 0.3.
             protocol: protocol.filter(|protocol| *protocol == Protocol::V03)?,
             tenant: None,
             streams: false,

@@ -1,5 +1,5 @@
-//! What another agent answers: its events, in either version, as text and a state. The answer may be as long as the agent likes; only
-//! so much of it is kept.
+//! The answer of another agent: its events, in either version, are collected into a text and a state. The text that is kept is limited,
+//! however much the agent sends.
 
 use crate::a2a::words::CODER;
 use crate::limits::agents::{AGENT_ARTIFACTS, AGENT_ID_CHARS, AGENT_TEXT_BYTES};
@@ -14,16 +14,19 @@ pub struct Reply {
     state: Option<TaskState>,
     /// Texts by the ids of their artifacts.
     artifacts: Vec<(String, String)>,
-    /// What the agent says about its present state, or its whole answer if it has no task.
+    /// The message of the current status, or the whole answer if the agent creates no task.
     message: String,
     /// The text of agents that answer in messages of their status, as the Gemini CLI's server does.
-    said: String,
-    /// The last words about its progress.
+    status_text: String,
+    /// The last message about the progress of the task.
     progress: String,
-    kept: usize,
-    /// Bytes that were shown while the answer came, also of text that was replaced.
-    shown: usize,
+    /// The bytes of all texts that are kept.
+    kept_bytes: usize,
+    /// The bytes that were returned to be shown, also those of text that was replaced later.
+    shown_bytes: usize,
+    /// Text was left out because of the limit.
     is_cut: bool,
+    /// The agent answered with a message instead of a task.
     is_message: bool,
 }
 
@@ -43,9 +46,9 @@ impl Reply {
     /// Takes an event, a task or a message, and returns the text to be shown at once.
     pub fn take(&mut self, event: &Value) -> String {
         let mut text = self.take_event(event);
-        let room = AGENT_TEXT_BYTES - self.shown.min(AGENT_TEXT_BYTES);
+        let room = AGENT_TEXT_BYTES - self.shown_bytes.min(AGENT_TEXT_BYTES);
         text.truncate(text.floor_char_boundary(room));
-        self.shown += text.len();
+        self.shown_bytes += text.len();
         text
     }
 
@@ -65,7 +68,7 @@ impl Reply {
         }
     }
 
-    /// Whether the agent has said all that it will say without another message.
+    /// How the answer ended. None: the agent has not finished.
     pub fn outcome(&self) -> Option<Outcome> {
         match self.state {
             Some(TaskState::Completed) => Some(Outcome::Answered),
@@ -78,9 +81,9 @@ impl Reply {
         }
     }
 
-    /// The whole text: artifacts, then what the agent says about its state.
+    /// The whole text: artifacts, then the message of the status.
     pub fn text(&self) -> String {
-        let artifacts = self.artifacts.iter().map(|(_, text)| text.trim()).chain([self.said.trim()]);
+        let artifacts = self.artifacts.iter().map(|(_, text)| text.trim()).chain([self.status_text.trim()]);
         let mut texts: Vec<&str> = artifacts.filter(|text| !text.is_empty()).collect();
         let message = self.message.trim();
         // Some agents repeat their answer when they say that it is complete.
@@ -98,7 +101,7 @@ impl Reply {
         self.remember(&task["id"], &task["contextId"]);
         // The task has its artifacts whole.
         let known: usize = self.artifacts.iter().map(|(_, text)| text.len()).sum();
-        self.kept -= known;
+        self.kept_bytes -= known;
         let before = std::mem::take(&mut self.artifacts);
         for artifact in task["artifacts"].as_array().into_iter().flatten() {
             self.add(artifact, Add::Replace);
@@ -106,8 +109,8 @@ impl Reply {
         let is_new = |(id, text): &&(String, String)| !before.iter().any(|(known, old)| known == id && old == text);
         let fresh: Vec<&str> = self.artifacts.iter().filter(is_new).map(|(_, text)| text.as_str()).collect();
         let fresh = fresh.join("\n");
-        let said = self.take_state(&task["status"], &Value::Null);
-        fresh + &said
+        let message = self.take_state(&task["status"], &Value::Null);
+        fresh + &message
     }
 
     fn take_message(&mut self, message: &Value) -> String {
@@ -128,7 +131,7 @@ impl Reply {
         let text = words(&status["message"]);
         if let Some(kind) = metadata[CODER]["kind"].as_str() {
             let text = if kind == "text-content" { self.fitting(text) } else { String::new() };
-            self.said.push_str(&text);
+            self.status_text.push_str(&text);
             return text;
         }
         let text = self.fitting(text);
@@ -139,8 +142,8 @@ impl Reply {
             }
             None if text.is_empty() => text,
             None => {
-                // Only the last of them is kept.
-                self.kept = self.kept.saturating_sub(text.len());
+                // Only the last message about the progress is kept.
+                self.kept_bytes = self.kept_bytes.saturating_sub(text.len());
                 self.progress.clone_from(&text);
                 format!("{text}\n")
             }
@@ -166,21 +169,21 @@ impl Reply {
         });
         if add == Add::Replace {
             let before = std::mem::take(&mut self.artifacts[at].1);
-            self.kept -= before.len();
+            self.kept_bytes -= before.len();
         }
         let text = self.fitting(words(artifact));
         self.artifacts[at].1.push_str(&text);
         text
     }
 
-    /// As much of a text as may still be kept.
+    /// Cuts a text to the bytes that may still be kept, and counts them.
     fn fitting(&mut self, mut text: String) -> String {
-        let room = AGENT_TEXT_BYTES - self.kept.min(AGENT_TEXT_BYTES);
+        let room = AGENT_TEXT_BYTES - self.kept_bytes.min(AGENT_TEXT_BYTES);
         if text.len() > room {
             text.truncate(text.floor_char_boundary(room));
             self.is_cut = true;
         }
-        self.kept += text.len();
+        self.kept_bytes += text.len();
         text
     }
 
@@ -200,7 +203,7 @@ enum Add {
     Replace,
 }
 
-/// A state in the words of either version.
+/// Reads a state in the spelling of either version.
 fn state(word: &str) -> Option<TaskState> {
     let word = word.to_ascii_lowercase().replace('_', "-");
     match word.strip_prefix("task-state-").unwrap_or(&word) {
@@ -209,7 +212,7 @@ fn state(word: &str) -> Option<TaskState> {
     }
 }
 
-/// The text of a message or an artifact. Other parts are named.
+/// The text of a message or an artifact. A file is represented by its name.
 fn words(value: &Value) -> String {
     let parts = value["parts"].as_array().or(value["content"].as_array());
     let texts = parts.into_iter().flatten().filter_map(|part| match part {
@@ -320,7 +323,7 @@ mod tests {
             {"url": "http://h/f", "mediaType": "text/csv"}]);
         let task = json!({"status": {"state": "completed"}, "artifacts": [{"artifactId": "a", "parts": parts}]});
         assert_eq!(after(&[task]).1, "{\"a\":1}\n[image/png: x.png]\n[text/csv: http://h/f]");
-        // The only words that such an agent says are about its progress, or repeated.
+        // The progress is the answer of an agent that sends no other text; repeated text appears once.
         assert_eq!(after(&[status("working", "Half"), status("working", "All"), status("completed", "")]).1, "All");
         assert_eq!(after(&[artifact("a", "All", false), status("completed", "All")]).1, "All");
     }

@@ -1,4 +1,4 @@
-//! What is sent to another agent, in either version and over either transport, and how an answer is opened.
+//! Writes requests to another agent, in either version and over either transport, and unwraps the answers.
 
 use super::card::{Interface, Transport};
 use crate::base::json;
@@ -6,7 +6,7 @@ use crate::base::percent;
 use crate::task::log::event::Protocol;
 use serde_json::{Value, json};
 
-/// What is wanted of an agent.
+/// An operation of A2A that another agent is asked for.
 #[derive(Clone, Copy, Debug)]
 pub enum Operation<'a> {
     /// Answered with a task or a message, at once if the agent can do that.
@@ -21,18 +21,18 @@ pub enum Operation<'a> {
     },
 }
 
-/// One text for an agent.
+/// A text prompt for an agent.
 #[derive(Clone, Copy, Debug)]
 pub struct Prompt<'a> {
     pub message_id: &'a str,
     pub text: &'a str,
-    /// The conversation that it continues.
+    /// The context that the prompt continues.
     pub context: Option<&'a str>,
-    /// The unfinished task that it is for.
+    /// The unfinished task that the prompt belongs to.
     pub task: Option<&'a str>,
 }
 
-/// A request as HTTP has it.
+/// An HTTP request to an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
     pub url: String,
@@ -41,11 +41,11 @@ pub struct Outgoing {
     pub body: Option<Vec<u8>>,
 }
 
-/// An agent refused a request: its error, for people and the model.
+/// The error of an agent that refused a request, for people and the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub message: String,
-    /// The task that the request names is not there or takes no more messages.
+    /// The task that the request names does not exist or accepts no more messages.
     pub is_about_task: bool,
 }
 
@@ -136,7 +136,7 @@ impl Interface {
         json!({ "message": message, "configuration": configuration })
     }
 
-    /// What an answer, or an event of a stream, contains.
+    /// Unwraps an answer or an event of a stream.
     pub fn open(&self, mut body: Value) -> Result<Value, Refusal> {
         if let Some(error) = body.get("error").filter(|error| !error.is_null()) {
             return Err(refusal(error, None));
@@ -151,14 +151,14 @@ impl Interface {
     }
 }
 
-/// What an agent answered with a status that is not a success. The body may be anything.
+/// The refusal in an HTTP answer whose status is not a success. The body may be anything.
 pub fn refused(status: u16, body: &[u8]) -> Refusal {
     let body: Value = json::read(body).unwrap_or_default();
     let error = body.get("error").filter(|error| error.is_object() || body.get("message").is_none());
     refusal(error.unwrap_or(&body), Some(status))
 }
 
-/// The codes of a task that is not there, or that is over.
+/// The error codes for a task that does not exist or is over.
 const TASK_CODES: [i64; 3] = [-32001, -32004, -32600];
 
 fn refusal(error: &Value, status: Option<u16>) -> Refusal {

@@ -1,7 +1,7 @@
-//! A2A values without a version: what a projection makes of an event or a state, and what a writer turns into JSON. Because
-//! of them there is one projection per profile and one writer per version, not one encoder per combination.
+//! A2A values that are independent of the protocol version: a projection makes them of an event or a state, and a writer encodes them as
+//! JSON. So there is one projection per profile and one writer per version instead of one encoder per combination.
 //!
-//! A frame borrows from the event it shows. Payload that no version changes (metadata, data parts) is JSON bytes already.
+//! A frame borrows from the event that it shows. Content that is the same in every version (metadata, data parts) is stored as JSON bytes.
 
 use crate::base::id::Seq;
 use crate::task::log::event::Created;
@@ -24,7 +24,7 @@ pub struct StatusUpdate<'a> {
     pub message: Option<AgentMessage<'a>>,
     /// A JSON object.
     pub metadata: Vec<u8>,
-    /// The metadata when the stream ends with this frame; None for frames no stream ends with.
+    /// The metadata if the stream ends with this frame. None: no stream ends with it.
     pub closing: Option<Vec<u8>>,
 }
 
@@ -43,7 +43,7 @@ pub struct AgentMessage<'a> {
     /// Its id is `<task>-<since>`.
     pub since: Seq,
     pub piece: Piece<'a>,
-    /// Further parts. The first is apart, because nearly every message has only one, which then needs no allocation.
+    /// The parts after the first, which has a field of its own because nearly every message has one part and then needs no allocation.
     pub more: Vec<Piece<'a>>,
     /// The extension whose objects it carries.
     pub extension: Option<&'static str>,
@@ -56,7 +56,7 @@ impl<'a> AgentMessage<'a> {
         AgentMessage { since, piece, more: Vec::new(), extension: None, metadata: None }
     }
 
-    /// A message of these pieces. None: there is nothing in it.
+    /// A message of these pieces. None: there are no pieces.
     pub fn of(since: Seq, pieces: impl IntoIterator<Item = Piece<'a>>) -> Option<AgentMessage<'a>> {
         let mut pieces = pieces.into_iter();
         let first = pieces.next()?;
@@ -107,12 +107,12 @@ pub struct Task<'a> {
     /// Unix milliseconds.
     pub at: u64,
     pub message: Option<Message>,
-    /// None: the request wants no history.
+    /// None: no history was requested.
     pub history: Option<Vec<Cow<'a, Message>>>,
-    /// None: the request wants none.
+    /// None: no artifacts were requested.
     pub artifacts: Option<Vec<Cow<'a, Artifact>>>,
-    /// With the state that the reference server keeps in its metadata.
+    /// Whether the metadata has the members in which the reference server stores its state.
     pub persisted: bool,
-    /// Why the last turn failed, where the state does not say that it did.
+    /// Why the last turn failed, for views whose task state does not show that.
     pub error: Option<&'a str>,
 }

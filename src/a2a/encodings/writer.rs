@@ -43,7 +43,7 @@ impl Writer {
         self.value("message", "message", |o| self.write_message(o, message, None, context))
     }
 
-    /// A task as a whole. Its wrapper depends on where it is used, and is not written here.
+    /// A task as a whole, without the wrapper: that depends on where the task is used.
     pub fn task(self, task: &Task<'_>) -> Vec<u8> {
         let Created { task: id, context, .. } = task.created;
         let message = |o: &mut Object<'_>, message: &Message| self.write_message(o, message, Some(id), context);
@@ -264,7 +264,7 @@ fn part_proto_03(o: &mut Object<'_>, part: &Part) {
     }
 }
 
-/// What the reference server writes into its own store and therefore shows: some of its clients read it.
+/// The members that the reference server stores with a task and therefore shows. Some of its clients read them.
 fn persisted(task: &Task<'_>) -> Map<String, Value> {
     let created = task.created;
     let mut settings = json!({
@@ -463,7 +463,7 @@ mod tests {
         for writer in PROTOBUF {
             assert_eq!(value(&writer.task(&whole)), bare);
         }
-        // Only who asks for artifacts of many tasks is told that one has none.
+        // An empty list of artifacts is written only in lists of tasks whose request includes artifacts.
         whole.artifacts = Some(Vec::new());
         assert_eq!(value(&Writer::V10.task(&whole))["artifacts"], json!([]));
         let said = sample::prompt("m-1", "hi");

@@ -1,3 +1,5 @@
+//! Tests of the native dialect.
+
 use super::*;
 use crate::a2a::views::list::token;
 use crate::a2a::{fault_frame, sample};

@@ -1,5 +1,5 @@
-//! Webhooks on the wire, in a build without the feature `webhooks`: there are none. The switch is off in such a build, so that
-//! requests are refused before they come here; they are refused here too.
+//! Webhooks on the wire, in a build without the feature `webhooks`: every request is refused. The switch is off in such a build, so
+//! requests are normally refused before these functions are called.
 
 use crate::a2a::requests::object::Object;
 use crate::a2a::requests::operation::Ask;
@@ -11,6 +11,6 @@ pub fn call(_: &Ask) -> Result<Call, Fault> {
     Err(not_supported())
 }
 
-pub fn brought(_: &Ask, _: &Object, _: &str) -> Result<Wish, Fault> {
+pub fn inline_config(_: &Ask, _: &Object, _: &str) -> Result<Wish, Fault> {
     Err(not_supported())
 }

@@ -1,22 +1,21 @@
-//! Where webhooks may be, as far as a URL tells: a client must not be able to make the server connect to addresses that only the
-//! server can reach. The addresses behind a name are looked at with every delivery, by whoever makes the connection; a name that is
-//! harmless today need not be so tomorrow.
+//! Checks the URL of a webhook: a client must not be able to make the server connect to addresses that only the server can reach. The
+//! addresses of a host name are checked when a delivery connects, because they can change at any time.
 
 use crate::a2a::switches::PushRules;
 use crate::base::address::{self, Host, is_public};
 use crate::limits::URL_BYTES;
 
-/// What a delivery to a URL needs to know of it.
+/// The host of a webhook's URL, and the check that a delivery makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookHost {
-    /// The host, in small letters and without a dot at its end.
+    /// The host in lower case, without a trailing dot.
     pub host: String,
-    /// Every address of it must be public.
+    /// Every address of the host must be public.
     pub public_only: bool,
 }
 
 impl PushRules {
-    /// Looks at a URL; what is wrong with it goes on after its name, as in "url must …".
+    /// Checks a URL. The error is the rest of a sentence that begins with the name of the field, as in "url must …".
     pub fn check(&self, url: &str) -> Result<WebhookHost, String> {
         if url.len() > URL_BYTES {
             return Err(format!("must not be longer than {URL_BYTES} bytes."));
@@ -39,18 +38,18 @@ impl PushRules {
         let (name, port) = split(authority)?;
         let host = name.to_ascii_lowercase();
         let host = host.strip_suffix('.').unwrap_or(&host).to_owned();
-        let vouched = self.allow_hosts.iter().any(|allowed| {
+        let is_allowed = self.allow_hosts.iter().any(|allowed| {
             let allowed = allowed.strip_suffix('.').unwrap_or(allowed);
             allowed.eq_ignore_ascii_case(&host)
         });
-        let http = self.allow_http || self.allow_private || vouched;
-        if is_plain && !http {
+        let allows_http = self.allow_http || self.allow_private || is_allowed;
+        if is_plain && !allows_http {
             return Err(
                 "must be an https URL; the operator can allow others with --push-allow-http or --push-allow-host."
                     .into(),
             );
         }
-        let public_only = !self.allow_private && !vouched;
+        let public_only = !self.allow_private && !is_allowed;
         let public = match address::host(name) {
             Ok(Host::Address(address)) => is_public(address),
             Ok(Host::Name { local }) => !local,
@@ -63,7 +62,7 @@ impl PushRules {
         }
         match port {
             None | Some(443 | 1024..) => {}
-            Some(80) if http => {}
+            Some(80) if allows_http => {}
             Some(_) => return Err("must use port 443, or one from 1024 on.".into()),
         }
         Ok(WebhookHost { host, public_only })
@@ -72,7 +71,7 @@ impl PushRules {
 
 /// Host and port.
 fn split(authority: &str) -> Result<(&str, Option<u16>), String> {
-    // The colons of an IPv6 address stand inside of brackets.
+    // The colons of an IPv6 address are inside brackets.
     let end = authority.rfind(']').map_or(0, |bracket| bracket + 1);
     let (host, port) = match authority[end..].find(':') {
         Some(colon) => (&authority[..end + colon], &authority[end + colon + 1..]),

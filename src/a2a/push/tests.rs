@@ -1,3 +1,5 @@
+//! Tests of webhook configurations and of the bodies of deliveries.
+
 use super::*;
 use crate::a2a::Dialect;
 use crate::a2a::sample;
@@ -234,15 +236,15 @@ fn header_lines() {
             ("X-A2A-Event-Id", "t-1:7".into()),
         ]
     );
-    // A scheme alone says nothing, and neither do credentials that nobody knows how to send.
+    // An `Authorization` header needs both a scheme and credentials.
     for (schemes, credentials) in [(vec!["Bearer".into()], None), (vec![], Some(Secret::new("x")))] {
         let lone = Target { schemes, credentials, ..(*bare("h").target).clone() };
         assert_eq!(headers(&lone, &task, Seq(7)), target(&bare("h")));
     }
 }
 
-/// A task whose turn is over, with everything that a webhook can be told of it.
-fn told(target: &Target) -> State {
+/// A task whose turn is over, with an artifact and a status to be delivered.
+fn state_with_deliveries(target: &Target) -> State {
     let mut state = sample::state();
     for id in ["m-1", "m-2"] {
         let said = Item::Said(Arc::new(sample::prompt(id, "hi")));
@@ -270,7 +272,7 @@ fn delivered(target: &Target, state: &State, due: &Due) -> Option<Value> {
 #[test]
 fn a_0_3_delivery_is_the_present_task() {
     let target = hook("h").target;
-    let state = told(&target);
+    let state = state_with_deliveries(&target);
     let due = state.hooks[0].due.front().expect("something is due");
     let task = delivered(&target, &state, due).expect("a body");
     assert_eq!(
@@ -283,7 +285,7 @@ fn a_0_3_delivery_is_the_present_task() {
 #[test]
 fn an_artifact_is_delivered_whole_and_one_that_is_gone_not_at_all() {
     let target = bare("h").target;
-    let state = told(&target);
+    let state = state_with_deliveries(&target);
     let [artifact, status] = &Vec::from(state.hooks[0].due.clone())[..] else {
         panic!("two things are due: {:?}", state.hooks[0].due);
     };
@@ -298,7 +300,7 @@ fn an_artifact_is_delivered_whole_and_one_that_is_gone_not_at_all() {
 #[test]
 fn a_past_status_is_delivered_as_it_was() {
     let target = bare("h").target;
-    let mut state = told(&target);
+    let mut state = state_with_deliveries(&target);
     let due = state.hooks[0].due.back().expect("something is due").clone();
     let closed = Event::Closed { state: crate::task::log::event::Final::Canceled, text: None };
     let record = Record { seq: state.seq.next(), at: sample::AT + 60_000, event: closed };

@@ -1,8 +1,8 @@
-//! Answers to questions about tool calls, in every spelling clients use, from wherever they put them. Whether a call waits
-//! and an option is on offer is not known here.
+//! Reads answers to questions about tool calls, in every spelling and in every place that clients use. Whether the call waits and offers
+//! the option is checked elsewhere.
 //!
-//! An object that is meant as an answer but invalid is refused. Read as other data it would be a prompt, and start work that somebody
-//! wanted to stop.
+//! An object that is recognisable as an answer but invalid is refused. If it were read as other data it would be a prompt, and start
+//! work that the user wanted to stop.
 
 use crate::a2a::requests::object::{Object, flag, member, object, wrong};
 use crate::a2a::words::{CODER, EXT};
@@ -15,15 +15,15 @@ use serde_json::Value;
 
 /// The kinds of objects that are answers.
 const KINDS: [&str; 2] = ["TOOL_CALL_CONFIRMATION", "tool-call-confirmation"];
-/// The member that names the call, and the one that decides about it, in each way of spelling.
+/// The member with the id of the call and the member with the chosen option, in each spelling.
 const SPELLINGS: [(&str, &str); 3] =
     [("tool_call_id", "selected_option_id"), ("toolCallId", "selectedOptionId"), ("callId", "outcome")];
-/// The members that hold the answer in an object that only says that there is one.
-const HOLDERS: [&str; 5] = ["content", "parts", "message", "userMessage", "confirmation"];
-/// A decision in one word for all spellings: yes or no.
+/// The members that can contain the answer in an object whose kind is that of an answer.
+const CONTAINERS: [&str; 5] = ["content", "parts", "message", "userMessage", "confirmation"];
+/// The member with a decision as a boolean; it goes with every spelling.
 const APPROVED: &str = "approved";
 
-/// The answers of a message: those in its data parts, in order, then those in its metadata. `at` says where a part is.
+/// The answers in a message: those in its data parts, in order, then those in its metadata. `at` gives the path of a part.
 pub fn picks(message: &Message, at: impl Fn(usize) -> String) -> Result<Vec<Pick>, Fault> {
     let mut picks = Vec::new();
     for (i, part) in message.parts.iter().enumerate() {
@@ -33,9 +33,9 @@ pub fn picks(message: &Message, at: impl Fn(usize) -> String) -> Result<Vec<Pick
     }
     for key in [EXT, CODER] {
         let metadata = message.metadata.as_ref().and_then(|all| all.get(key));
-        // Beside an answer, metadata that decides nothing is a label: its kind says what the message is.
+        // If the parts have an answer, metadata without a decision is only a label that gives the kind of the message.
         if let Some(Value::Object(data)) = metadata
-            && (picks.is_empty() || decides(data))
+            && (picks.is_empty() || has_decision(data))
         {
             picks.extend(read(data, &format!("message.metadata.{key}"))?);
         }
@@ -43,21 +43,21 @@ pub fn picks(message: &Message, at: impl Fn(usize) -> String) -> Result<Vec<Pick
     Ok(picks)
 }
 
-/// The profile of a message that has only answers in it: each profile has its own names for them.
+/// The profile of a message that has only answers: each profile has its own member names for them.
 pub fn profile(message: &Message) -> Option<Profile> {
-    let spoken = |part: &Part| match &part.content {
-        Content::Data(Value::Object(data)) if is_meant(data) && data.contains_key("tool_call_id") => {
+    let profile_of = |part: &Part| match &part.content {
+        Content::Data(Value::Object(data)) if is_answer(data) && data.contains_key("tool_call_id") => {
             Some(Profile::Devtool)
         }
-        Content::Data(Value::Object(data)) if is_meant(data) && data.contains_key("callId") => Some(Profile::Coder),
+        Content::Data(Value::Object(data)) if is_answer(data) && data.contains_key("callId") => Some(Profile::Coder),
         _ => None,
     };
-    let first = message.parts.first().and_then(spoken)?;
-    message.parts.iter().all(|part| spoken(part) == Some(first)).then_some(first)
+    let first = message.parts.first().and_then(profile_of)?;
+    message.parts.iter().all(|part| profile_of(part) == Some(first)).then_some(first)
 }
 
-/// Adds to a fault about an unknown option the name of the member that has the option.
-pub fn blame(message: &Message, fault: Fault) -> Fault {
+/// Adds the name of the member that has the option to a fault about an unknown option.
+pub fn with_option_member(message: &Message, fault: Fault) -> Fault {
     let FaultKind::UnknownOption(call) = &fault.kind else {
         return fault;
     };
@@ -74,41 +74,41 @@ pub fn blame(message: &Message, fault: Fault) -> Fault {
     Fault { field: Some(member.to_owned()), message: format!("{member}: {}", fault.message), kind: fault.kind }
 }
 
-/// The answer in an object, if it is meant as one; `at` is where the object is.
+/// The answer in an object, if the object is one; `at` is the path of the object.
 fn read(data: &Object, at: &str) -> Result<Option<Pick>, Fault> {
-    is_meant(data).then(|| demand(data, at)).transpose()
+    is_answer(data).then(|| read_answer(data, at)).transpose()
 }
 
-/// Whether an object is meant as an answer: it speaks both of a call and of a decision, or says so and holds nothing that could
-/// be one instead. Any other object is some other data.
-pub fn is_meant(data: &Object) -> bool {
+/// Whether an object is meant as an answer: it has both a call and a decision, or it has the kind of an answer and no member that could
+/// contain the answer. Any other object is other data.
+pub fn is_answer(data: &Object) -> bool {
     let has = |name: &str| data.contains_key(name);
-    (SPELLINGS.iter().any(|(call, _)| has(call)) && decides(data))
-        || (says_so(data) && !HOLDERS.iter().any(|name| has(name)))
+    (SPELLINGS.iter().any(|(call, _)| has(call)) && has_decision(data))
+        || (has_answer_kind(data) && !CONTAINERS.iter().any(|name| has(name)))
 }
 
-fn decides(data: &Object) -> bool {
+fn has_decision(data: &Object) -> bool {
     let has = |name: &str| data.contains_key(name);
     SPELLINGS.iter().any(|(_, decision)| has(decision)) || has(APPROVED)
 }
 
-/// Whether an object says that it is an answer, or holds one.
-pub fn says_so(data: &Object) -> bool {
+/// Whether the `kind` of an object says that it is an answer or contains one.
+pub fn has_answer_kind(data: &Object) -> bool {
     let kind = data.get("kind").and_then(Value::as_str);
     kind.is_some_and(|kind| KINDS.contains(&kind))
 }
 
-/// Refuses an object that says it holds an answer and has none.
-pub fn hold_to_kind(data: &Object, answers: &[Pick], at: &str) -> Result<(), Fault> {
-    if answers.is_empty() && says_so(data) {
+/// Refuses an object that has the kind of an answer but contains none.
+pub fn check_kind(data: &Object, answers: &[Pick], at: &str) -> Result<(), Fault> {
+    if answers.is_empty() && has_answer_kind(data) {
         let what = "says that this is an answer to a question, but there is none in it.";
         return Err(wrong(at, "kind", what));
     }
     Ok(())
 }
 
-/// The answer in an object that can be nothing else.
-pub fn demand(data: &Object, at: &str) -> Result<Pick, Fault> {
+/// Reads an object that must be an answer.
+pub fn read_answer(data: &Object, at: &str) -> Result<Pick, Fault> {
     let (calls, decisions) = (SPELLINGS.map(|(call, _)| call), SPELLINGS.map(|(_, decision)| decision));
     let (spelled, call) = word(data, &calls, at)?.ok_or_else(|| missing(at, calls[0]))?;
     let chosen = word(data, &decisions, at)?.map(|(_, option)| option);
@@ -134,8 +134,8 @@ fn missing(at: &str, name: &str) -> Fault {
     wrong(at, name, "is required in an answer to a question.")
 }
 
-/// A string under the first of these names that is there, and the name. The empty one is one too: no call and no option has it,
-/// and the lookup of the call refuses it.
+/// The first of these members that is present, which must be a string, with its name. An empty string is accepted here and refused when
+/// the call is looked up.
 fn word<'a>(data: &'a Object, names: &[&'a str], at: &str) -> Result<Option<(&'a str, &'a str)>, Fault> {
     match member(data, names) {
         None => Ok(None),
@@ -144,7 +144,7 @@ fn word<'a>(data: &'a Object, names: &[&'a str], at: &str) -> Result<Option<(&'a
     }
 }
 
-/// What the user says to the agent's questions, by their numbers. Several choices are one answer.
+/// The user's answers to the agent's questions, by the numbers of the questions. Several choices are joined into one answer.
 fn answers(data: &Object, at: &str) -> Result<Option<Answers>, Fault> {
     fn words(value: &Value) -> Option<String> {
         match value {
@@ -162,13 +162,13 @@ fn answers(data: &Object, at: &str) -> Result<Option<Answers>, Fault> {
     };
     let mut answers = Answers::new();
     for (number, value) in given.iter().filter(|(_, value)| !value.is_null()) {
-        let said = words(value).ok_or_else(|| wrong(at, &format!("answers.{number}"), "must be words."))?;
-        answers.insert(number.clone(), said);
+        let answer = words(value).ok_or_else(|| wrong(at, &format!("answers.{number}"), "must be words."))?;
+        answers.insert(number.clone(), answer);
     }
     Ok(Some(answers))
 }
 
-/// The content the user wants in the file instead.
+/// The content of the file as the user edited it.
 fn edited<'a>(data: &'a Object, at: &str) -> Result<Option<&'a str>, Fault> {
     const CONTENT: [&str; 2] = ["new_content", "newContent"];
     let nested = object(data, &["modified_details", "modifiedDetails"], at)?.unwrap_or(data);
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn every_spelling_of_an_answer() {
         let once = "proceed_once";
-        for (sent, expected, profile_spoken) in [
+        for (sent, expected, expected_profile) in [
             (json!({"tool_call_id": "c-1", "selected_option_id": once}), pick(once, None), Some(Profile::Devtool)),
             (
                 json!({"tool_call_id": "c-1", "selected_option_id": once, "file_details": {"new_content": "x"}}),
@@ -235,7 +235,7 @@ mod tests {
         ] {
             let message = message(vec![Part::data(sent.clone())], json!(null));
             assert_eq!(picks(&message), [expected], "{sent}");
-            assert_eq!(profile(&message), profile_spoken, "{sent}");
+            assert_eq!(profile(&message), expected_profile, "{sent}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a client wants to see of the tasks there are: the params of a list, in the names of either version.
+//! Reads the parameters of a request for a list of tasks, in the names of either version.
 
 use crate::a2a::requests::message;
 use crate::a2a::requests::object::{Object, count, flag, member, text, wrong};
@@ -11,7 +11,7 @@ use crate::task::fault::Fault;
 use crate::task::machine::state::TaskState;
 use serde_json::Value;
 
-/// What to list, a page at a time.
+/// The parameters of a list with pages.
 pub fn paged(params: &Object) -> Result<List, Fault> {
     let size = count(params, &["pageSize", "page_size"], "")?;
     let size = size.unwrap_or(PAGE_TASKS);
@@ -29,7 +29,7 @@ pub fn paged(params: &Object) -> Result<List, Fault> {
     Ok(list)
 }
 
-/// What to list, for those whose dialect has no pages.
+/// The parameters of a list in a dialect without pages.
 pub fn whole(params: &Object) -> Result<List, Fault> {
     let since = text(params, &["statusTimestampAfter", "status_timestamp_after"], "")?;
     let since = since.map(|time| {
@@ -49,7 +49,7 @@ pub fn whole(params: &Object) -> Result<List, Fault> {
     })
 }
 
-/// The state by any word or number; the one for "unspecified" is no filter.
+/// The state to filter by, in any spelling or by its number. "Unspecified" means no filter.
 fn state(params: &Object) -> Result<Option<TaskState>, Fault> {
     let word = match member(params, &["status", "state"]) {
         None => return Ok(None),

@@ -22,8 +22,8 @@ use crate::task::machine::state::State;
 use crate::task::push::WebhookCounts;
 use serde_json::{Value, json};
 
-/// `POST /tasks`. Without a body it asks for the live session; with one it makes a task, and whose words the settings are in
-/// tells how the answer is expected.
+/// `POST /tasks`. Without a body it asks for the live session; with one it creates a task. The spelling of the settings shows which form of
+/// answer the client expects.
 pub fn create(incoming: Incoming<'_>, form: &mut Form) -> Result<Call, Fault> {
     let Incoming { request, switches, .. } = incoming;
     check_type(request)?;
@@ -53,22 +53,22 @@ pub fn create(incoming: Incoming<'_>, form: &mut Form) -> Result<Call, Fault> {
 /// `GET /tasks`.
 pub fn tasks(incoming: Incoming<'_>, form: &mut Form) -> Result<Call, Fault> {
     match of_rest(incoming.request) {
-        Some(place) => rest::call(&place, incoming.request, incoming.switches, form),
+        Some(route) => rest::call(&route, incoming.request, incoming.switches, form),
         None => filter::whole(&query_params(&incoming.request.query)).map(Call::List),
     }
 }
 
 /// `GET /tasks/{id}`.
 pub fn get(incoming: Incoming<'_>, form: &mut Form) -> Result<Call, Fault> {
-    if let Some(place) = of_rest(incoming.request) {
-        return rest::call(&place, incoming.request, incoming.switches, form);
+    if let Some(route) = of_rest(incoming.request) {
+        return rest::call(&route, incoming.request, incoming.switches, form);
     }
     let history = count(&query_params(&incoming.request.query), &["historyLength", "history_length"], "")?;
     Ok(Call::Get { task: incoming.task(), history })
 }
 
-/// The route of a request that is one of 1.0's REST binding: it names that version or an unknown one, or has parameters that only
-/// 1.0 has.
+/// The route of the request in the REST binding of 1.0, if it belongs to that binding: it names version 1.0 or an unknown version, or has
+/// parameters that only 1.0 has.
 fn of_rest(request: &Request) -> Option<rest::MatchedRoute<'_>> {
     const NEW: [&str; 4] = ["pageSize", "pageToken", "statusTimestampAfter", "includeArtifacts"];
     let is_new = |(name, value): &(String, String)| {
@@ -78,14 +78,14 @@ fn of_rest(request: &Request) -> Option<rest::MatchedRoute<'_>> {
         Ok(Some(Protocol::V10)) | Err(_) => true,
         Ok(Some(Protocol::V03) | None) => request.query.iter().any(is_new),
     };
-    rest::place(&request.path).filter(|_| is_10)
+    rest::find(&request.path).filter(|_| is_10)
 }
 
-/// A prompt or an answer to one of the streams. A task in the path is the one that is meant.
+/// A prompt or an answer that is sent to one of the streams. A task in the path takes precedence over one in the body.
 pub fn say(incoming: Incoming<'_>, form: &mut Form) -> Result<Call, Fault> {
     check_type(incoming.request)?;
     let sent = body(incoming.request)?.unwrap_or_default();
-    let mut say = spoken(&sent, form, incoming.switches)?;
+    let mut say = read_say(&sent, form, incoming.switches)?;
     if let Some(task) = incoming.ids.task {
         say.task = Some(task.into());
         say.create.context = None;
@@ -93,24 +93,24 @@ pub fn say(incoming: Incoming<'_>, form: &mut Form) -> Result<Call, Fault> {
     Ok(Call::Say(say))
 }
 
-/// A prompt or an answer in whatever object it came.
-pub fn spoken(sent: &Value, form: &mut Form, switches: &Switches) -> Result<Say, Fault> {
+/// Reads a prompt or an answer in any of its forms.
+pub fn read_say(sent: &Value, form: &mut Form, switches: &Switches) -> Result<Say, Fault> {
     let received = prompt::read(sent)?;
     let none = Object::new();
     let around = match sent {
-        Value::Object(sent) => prompt::around(sent)?,
+        Value::Object(sent) => prompt::without_envelope(sent)?,
         _ => &none,
     };
     let metadata = object_member(around, &["metadata"], "")?;
-    let mut say = operation::said(received, metadata, form, switches)?;
+    let mut say = operation::to_say(received, metadata, form, switches)?;
     if let Some(wishes) = object_member(around, &["agentSettings"], "")? {
         let wishes = settings::read(wishes, "agentSettings")?;
-        say.create.settings = settings::first(say.create.settings, wishes);
+        say.create.settings = settings::merged(say.create.settings, wishes);
     }
     Ok(say)
 }
 
-/// The answer to `POST /tasks`: the id as a JSON string, or an object for those whose words ask for it.
+/// The answer to `POST /tasks`: the id as a JSON string, or an object for clients that expect one.
 pub fn created(form: &Form, state: &State) -> Response {
     let task = &state.created.task;
     let body = match form.created_answer {
@@ -120,8 +120,8 @@ pub fn created(form: &Form, state: &State) -> Response {
     respond(form, 201, enclosed(form, body))
 }
 
-/// The answer to `POST /tasks` without a body: the live session, by every name it may be looked for. Our own dialect, which asks
-/// for it too, has one name.
+/// The answer to a request for the live session: its id, under every name that clients of `POST /tasks` look for, or bare in the native
+/// dialect.
 pub fn session_id(form: &Form, task: &TaskId) -> Response {
     let id = if form.dialect.binding == Binding::Native {
         json!(task)
@@ -131,8 +131,8 @@ pub fn session_id(form: &Form, task: &TaskId) -> Response {
     respond(form, 201, enclosed(form, json::bytes(&id)))
 }
 
-/// The answer to `GET /tasks/{id}` without a version: the task of A2A 0.3, and beside its status the word and the time
-/// that [`briefs`](crate::a2a::briefs) have.
+/// The answer to `GET /tasks/{id}` without a version: the task of A2A 0.3, with the additional members `state` and `timestamp` that
+/// [`briefs`](crate::a2a::briefs) have.
 pub fn task(view: View, state: &State, wanted: Wanted) -> Response {
     let word = words::execute_state(shown_outcome(state));
     let mut out = snapshot(view, state, wanted);
@@ -162,7 +162,7 @@ pub fn health(report: &HealthReport<'_>) -> Response {
     )
 }
 
-/// The same for those who may see nothing else.
+/// The same for clients that may only see the status.
 pub fn short_health(problem: Option<&str>) -> Response {
     Response::json(200, object(|o| _ = o.member("status", status_word(problem))))
 }
@@ -175,7 +175,7 @@ fn status_word(problem: Option<&str>) -> &'static str {
 #[derive(Default)]
 pub struct HealthReport<'a> {
     pub problem: Option<&'a str>,
-    /// The memory budget, if there is one, and what is counted of it.
+    /// The memory budget and the bytes that are used of it. None: there is no budget.
     pub memory: Option<(u64, usize)>,
     pub uptime_ms: u64,
     pub active: usize,

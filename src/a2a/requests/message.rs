@@ -1,8 +1,9 @@
-//! Messages as clients send them, in whatever spelling, into the one form of [`crate::task::message`]. Liberal in names, strict
-//! about what is missing: a message without an id, a role or parts is refused, as the protocol's conformance tests require. Only the
-//! dialects of the Gemini tools fill in a missing id and role.
+//! Reads messages in every spelling that clients use into a [`crate::task::message`]. Any known spelling of a name is accepted, but a
+//! message without an id, a role or parts is refused, as the protocol's conformance tests require. Only the dialects of the Gemini tools
+//! fill in a missing id and role.
 //!
-//! The message is kept as it was sent, answers included: the history shows the client's message, and the answers are passed on beside it.
+//! The message is stored as it was sent, answers included, because the history shows the client's message. The answers are also returned
+//! separately.
 
 use crate::a2a::requests::answer;
 use crate::a2a::requests::object::{Object, media_type, member, object, text, texts, wrong};
@@ -25,7 +26,7 @@ const AT: &str = "message";
 #[derive(Debug)]
 pub struct Received {
     pub message: Message,
-    /// The answers to questions that are in it.
+    /// The answers to questions in the message.
     pub answers: Vec<Pick>,
     pub task: Option<TaskId>,
     pub context: Option<ContextId>,
@@ -41,7 +42,7 @@ pub enum Gaps {
 pub fn message(sent: &Object, gaps: Gaps) -> Result<Received, Fault> {
     let (parts, list, gaps) = match member(sent, &["parts", "content"]) {
         Some((name, Value::Array(list))) => (parts(list, name)?, Some(name), gaps),
-        // The brief form of live sessions: one part, and neither id nor role.
+        // The short form of live sessions: one part, neither id nor role.
         Some(("content", Value::Object(content))) => (vec![part(content, "message.content")?], None, Gaps::Filled),
         Some((name, _)) => return Err(wrong(AT, name, "must be a list.")),
         None => return Err(missing("parts")),
@@ -66,7 +67,7 @@ pub fn message(sent: &Object, gaps: Gaps) -> Result<Received, Fault> {
         Some(name) => format!("{AT}.{name}[{i}]"),
         None => format!("{AT}.content"),
     })?;
-    answer::hold_to_kind(sent, &answers, AT)?;
+    answer::check_kind(sent, &answers, AT)?;
     if !answers.is_empty() {
         drop_repetitions(&mut message.parts);
     }
@@ -78,15 +79,15 @@ pub fn message(sent: &Object, gaps: Gaps) -> Result<Received, Fault> {
     })
 }
 
-/// Drops the text parts that only repeat a data part as JSON, as some clients send an answer.
+/// Removes text parts that only repeat a data part as JSON: some clients send an answer twice in this way.
 fn drop_repetitions(parts: &mut Vec<Part>) {
     let data: Vec<Value> = parts.iter().filter_map(|part| part.content.as_data()).cloned().collect();
     let repeats = |text: &str| json::read(text.as_bytes()).is_ok_and(|value| data.contains(&value));
     parts.retain(|part| !matches!(&part.content, Content::Text(text) if repeats(text.as_str())));
 }
 
-/// A user's message of one part that came without a message around it.
-pub fn brief(part: Part) -> Message {
+/// A user's message for a part that was sent alone.
+pub fn single_part(part: Part) -> Message {
     Message::new(id_of(&part), Role::User, vec![part])
 }
 
@@ -97,7 +98,7 @@ pub fn context(sent: &Object, at: &str) -> Result<Option<ContextId>, Fault> {
     Ok(id.map(ContextId::from))
 }
 
-/// A key that a client chose must be short and printable, because people are shown it.
+/// Checks that a key that a client chose is short and printable, because it is shown to people.
 pub fn check_key(key: Option<&str>, at: &str, name: &str) -> Result<(), Fault> {
     match key {
         Some(key) if key.is_empty() || !is_short_name(key) => {
@@ -116,7 +117,7 @@ fn missing(name: &str) -> Fault {
     wrong(AT, name, "is required.")
 }
 
-/// Roles go by their word in any version, and in 1.0 by their number too.
+/// The role in the spelling of either version, or by its number in 1.0.
 fn role(sent: &Object, gaps: Gaps) -> Result<Role, Fault> {
     let role = match (member(sent, &["role"]), gaps) {
         (None, Gaps::Filled) => Some(Role::User),
@@ -159,8 +160,7 @@ fn parts(list: &[Value], name: &str) -> Result<Vec<Part>, Fault> {
         .collect()
 }
 
-/// A part is read by its kind, without one by what it holds. An unknown kind may mean anything, whatever else
-/// the part holds.
+/// Reads a part by its kind, or by its members if it has no kind. An unknown kind is refused whatever members the part has.
 fn part(sent: &Object, at: &str) -> Result<Part, Fault> {
     let kind = match member(sent, &["kind", "type"]) {
         None => None,
@@ -169,25 +169,25 @@ fn part(sent: &Object, at: &str) -> Result<Part, Fault> {
             Some(_) | None => return Err(wrong(at, name, "must be text, file or data.")),
         },
     };
-    let there = |name: &str| sent.get(name).is_some_and(|value| !value.is_null());
+    let has = |name: &str| sent.get(name).is_some_and(|value| !value.is_null());
     // An object with two contents could mean either.
-    if kind.is_none() && ["text", "raw", "url", "file", "data"].into_iter().filter(|name| there(name)).count() > 1 {
+    if kind.is_none() && ["text", "raw", "url", "file", "data"].into_iter().filter(|name| has(name)).count() > 1 {
         return Err(Fault::field(at, "must hold one of text, raw, url and data, not several."));
     }
     let metadata = object(sent, &["metadata"], at)?.cloned();
-    let held = |word: &str| kind.map_or_else(|| there(word), |kind| kind == word);
-    let mut part = if held("text") {
+    let is_of = |word: &str| kind.map_or_else(|| has(word), |kind| kind == word);
+    let mut part = if is_of("text") {
         let text = sent.get("text").and_then(Value::as_str);
         Part::text(text.ok_or_else(|| wrong(at, "text", "must be a string."))?)
-    } else if held("file") {
+    } else if is_of("file") {
         match object(sent, &["file"], at)? {
             Some(inner) => file(inner, &format!("{at}.file"))?,
             // A flat file as in 1.0, with the kind of 0.3.
             None => file(sent, at)?,
         }
-    } else if held("data") {
+    } else if is_of("data") {
         Part::data(sent.get("data").cloned().ok_or_else(|| wrong(at, "data", "is required."))?)
-    } else if sent.get("data") == Some(&Value::Null) && !there("raw") && !there("url") {
+    } else if sent.get("data") == Some(&Value::Null) && !has("raw") && !has("url") {
         Part::data(Value::Null)
     } else {
         file(sent, at)?
@@ -265,7 +265,7 @@ pub fn check_media(part: &Part, at: &str) -> Result<(), Fault> {
         _ if media_type::named(&plain).is_some() => true,
         Some(("text", _)) => true,
         Some(("application", kind)) => {
-            // Conformance tests take the word for a leak if it is in the card.
+            // `sql` is accepted but not in the card: conformance tests take that word in a card for leaked information.
             let known = APPLICATIONS.split(' ').chain(["sql"]).any(|known| known == kind);
             known || kind.ends_with("+json") || kind.ends_with("+xml")
         }
@@ -285,7 +285,7 @@ pub fn check_media(part: &Part, at: &str) -> Result<(), Fault> {
     ))
 }
 
-/// The protobuf form of 0.3 has data in data.
+/// Takes the data out of the inner `data` object that the protobuf form of 0.3 has.
 fn unnest(part: &mut Part) {
     let Content::Data(Value::Object(outer)) = &mut part.content else {
         return;
@@ -297,7 +297,7 @@ fn unnest(part: &mut Part) {
     }
 }
 
-/// Takes a value out of the object that it is wrapped in, because data of 0.3 is always an object.
+/// Takes out a value that is wrapped in an object because data of 0.3 is always an object.
 fn unwrap(part: &mut Part) {
     let Some(metadata) = &mut part.metadata else {
         return;

@@ -1,5 +1,5 @@
-//! Reading members of JSON objects that clients sent: several spellings of a name, `null` counts as absent, and errors
-//! name the wrong member.
+//! Reads members of JSON objects that clients sent. A name may have several spellings, `null` counts as absent, and errors name the
+//! invalid member.
 
 use crate::base::http::Request;
 use crate::base::json;
@@ -49,7 +49,7 @@ pub fn media_type(value: &str) -> String {
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// The first of these members that is there and not null, with its name.
+/// The first of these members that is present and not null, with its name.
 pub fn member<'a>(object: &'a Object, names: &[&'a str]) -> Option<(&'a str, &'a Value)> {
     names.iter().find_map(|name| match object.get(*name) {
         None | Some(Value::Null) => None,
@@ -57,7 +57,7 @@ pub fn member<'a>(object: &'a Object, names: &[&'a str]) -> Option<(&'a str, &'a
     })
 }
 
-/// A member of one type, if it is there; `what` is said of a member of another type.
+/// A member of one type, if it is present. `what` is the error for a member of another type.
 fn typed<'a, T>(
     object: &'a Object,
     names: &[&'a str],
@@ -97,7 +97,7 @@ pub fn flag(object: &Object, names: &[&str], at: &str) -> Result<Option<bool>, F
     typed(object, names, at, "must be true or false.", Value::as_bool)
 }
 
-/// A member that is wrong; `at` is where its object is, and empty for the request itself.
+/// The fault of an invalid member; `at` is the path of its object, empty for the request itself.
 pub fn wrong(at: &str, name: &str, what: &str) -> Fault {
     if at.is_empty() { Fault::field(name, what) } else { Fault::field(format!("{at}.{name}"), what) }
 }

@@ -1,5 +1,5 @@
-//! The operations of A2A, without a binding: what each takes of its params, in either version. JSON-RPC finds them by method,
-//! REST by path; both bring the params as one object here, so that an operation means the same wherever it is asked for.
+//! The operations of A2A, independent of the binding: reads the parameters of each, in either version. JSON-RPC selects an operation by
+//! method, REST by path; both pass the parameters as one object, so that an operation means the same over every binding.
 
 use crate::a2a::dialect::{Binding, Unaddressed};
 use crate::a2a::form::{Form, profile};
@@ -42,25 +42,25 @@ impl Operation {
     }
 
     /// Whether it needs no params.
-    pub fn stands_alone(self) -> bool {
+    pub fn needs_no_params(self) -> bool {
         matches!(self, Operation::List | Operation::ExtendedCard | Operation::Commands)
     }
 }
 
-/// An operation as it was asked for.
+/// A request for an operation.
 pub struct Ask<'a> {
     pub operation: Operation,
     /// The version whose names and rules the params follow.
     pub protocol: Protocol,
     pub params: &'a Object,
-    /// Ids that the path names; they win over the params.
+    /// The ids in the path; they take precedence over the params.
     pub ids: Ids<'a>,
-    /// None: the call came over a socket, and its head was read when the socket was opened.
+    /// None: the request is a message on a socket, whose headers were read when the socket was opened.
     pub request: Option<&'a Request>,
     pub switches: &'a Switches,
 }
 
-/// Reads the head of a request: the profile it asks for, the extensions it lists.
+/// Reads the profile and the extensions that the headers and the query of a request name.
 fn negotiate(ask: &Ask, request: &Request, form: &mut Form) -> Result<(), Fault> {
     form.profile = settings::profile_of(request)?;
     form.outputs.pieces = settings::pieces(request)?.unwrap_or(form.outputs.pieces);
@@ -71,7 +71,7 @@ fn negotiate(ask: &Ask, request: &Request, form: &mut Form) -> Result<(), Fault>
     version::require(&request.headers, ask.params, ask.switches)
 }
 
-/// The call, and in the form what the params say about the answer.
+/// Decodes the call, and puts what the params say about the answer into the form.
 pub fn call(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
     if let Some(request) = ask.request {
         negotiate(ask, request, form)?;
@@ -99,7 +99,7 @@ pub fn call(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
             Protocol::V10 => filter::paged(ask.params)?,
         })),
         Operation::Cancel => Ok(Call::Cancel { task: task(ask, &["id"])? }),
-        Operation::Subscribe => Ok(Call::Subscribe { task: task(ask, &["id"])?, after: continued(ask)? }),
+        Operation::Subscribe => Ok(Call::Subscribe { task: task(ask, &["id"])?, after: resume_position(ask)? }),
         Operation::SetPush | Operation::GetPush | Operation::ListPush | Operation::DeletePush => {
             if ask.switches.push {
                 push::call(ask)
@@ -108,7 +108,7 @@ pub fn call(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
             }
         }
         Operation::ExtendedCard if ask.switches.extended_card => Ok(Call::ExtendedCard),
-        Operation::ExtendedCard => Err(no_card(ask.protocol)),
+        Operation::ExtendedCard => Err(no_extended_card(ask.protocol)),
         Operation::Commands => Ok(Call::Commands),
         Operation::Execute => {
             let streams = ask.request.is_some_and(|request| accepts_stream(&request.headers)) && ask.switches.streaming;
@@ -117,13 +117,13 @@ pub fn call(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
     }
 }
 
-/// Whether the client can take a stream.
+/// Whether the client accepts a stream as the answer.
 pub fn accepts_stream(headers: &Headers) -> bool {
     headers.list("accept").any(|media| media_type(media) == "text/event-stream")
 }
 
-/// 1.0 has the error of a missing capability for it, 0.3 one of its own.
-fn no_card(protocol: Protocol) -> Fault {
+/// The fault of a request for an extended card when there is none. Only 0.3 has an error code for it.
+fn no_extended_card(protocol: Protocol) -> Fault {
     let kind = match protocol {
         Protocol::V03 => FaultKind::ExtendedCardNotConfigured,
         Protocol::V10 => FaultKind::Unsupported,
@@ -144,9 +144,9 @@ fn history(object: &Object, at: &str) -> Result<Option<usize>, Fault> {
     count(object, &["historyLength", "history_length"], at)
 }
 
-/// Where a stream goes on. Only a number of ours can be a position: with anything else the client would miss events without noticing.
-/// A call that came over a socket has the position in its params.
-fn continued(ask: &Ask) -> Result<Option<Seq>, Fault> {
+/// The position at which a stream continues: the sequence number of an event. Anything else is refused, because the client would miss
+/// events without noticing. A message on a socket has the position in its params.
+fn resume_position(ask: &Ask) -> Result<Option<Seq>, Fault> {
     let Some((name, given)) = ask.request.and_then(last_seen) else {
         let after = count(ask.params, &["after"], "")?;
         return Ok(after.map(|seq| Seq(seq as u64)));
@@ -155,7 +155,7 @@ fn continued(ask: &Ask) -> Result<Option<Seq>, Fault> {
     given.parse().map(|seq| Some(Seq(seq))).map_err(|_| Fault::field(name, what))
 }
 
-/// The event that a client says it has seen last, and the name under which it says so.
+/// The event that the client has seen last, and the header or query parameter that names it.
 pub fn last_seen(request: &Request) -> Option<(&'static str, &str)> {
     let header = request.headers.get("last-event-id").filter(|value| !value.is_empty());
     let in_query = || Some(("after", request.query("after")?));
@@ -177,7 +177,7 @@ fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
     let push = match push_member(wishes, ask.protocol) {
         None => None,
         Some(_) if !ask.switches.push => return Err(not_supported()),
-        Some(name) => Some(push::brought(ask, wishes, name)?),
+        Some(name) => Some(push::inline_config(ask, wishes, name)?),
     };
     form.outputs.data = accepts_json(wishes)?;
     let mode = match (ask.operation, waits(ask, form, configuration)?) {
@@ -186,8 +186,8 @@ fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
         (_, false) => Mode::Now,
     };
     let history = history(wishes, "configuration")?;
-    let mut say = said(received, metadata, form, ask.switches)?;
-    // REST clients of 0.3 send invented contexts; that of the task is used.
+    let mut say = to_say(received, metadata, form, ask.switches)?;
+    // REST clients of 0.3 send invented contexts; the context of the task is used instead.
     if ask.protocol == Protocol::V03 && form.dialect.binding == Binding::Rest && say.task.is_some() {
         say.create.context = None;
     }
@@ -198,19 +198,24 @@ fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
     Ok(Call::Say(Say { push, mode, history, ..say }))
 }
 
-/// A received message as a prompt or an answer; what it carries may select the profile of the form.
-pub fn said(received: Received, metadata: Option<&Object>, form: &mut Form, switches: &Switches) -> Result<Say, Fault> {
+/// Makes a prompt or an answer of a received message. The content of the message may select the profile of the form.
+pub fn to_say(
+    received: Received,
+    metadata: Option<&Object>,
+    form: &mut Form,
+    switches: &Switches,
+) -> Result<Say, Fault> {
     let Received { mut message, answers, task, context } = received;
-    form.profile = form.profile.or_else(|| settings::profile_spoken(&message, metadata));
-    // Clients of 1.0 that use the extension say so.
-    let is_meant = |profile: &Profile| (*profile, form.dialect.protocol) != (Profile::Devtool, Protocol::V10);
-    form.answer_profile = answer::profile(&message).filter(is_meant);
+    form.profile = form.profile.or_else(|| settings::profile_in_message(&message, metadata));
+    // Clients of 1.0 that use the extension name it in a header.
+    let is_selected = |profile: &Profile| (*profile, form.dialect.protocol) != (Profile::Devtool, Protocol::V10);
+    form.answer_profile = answer::profile(&message).filter(is_selected);
     let settings = settings::of_message(&mut message, metadata)?;
     let create = Create { context, settings, traits: traits(form, switches) };
     Ok(Say::new(Said::new(Arc::new(message), answers), task, create, Mode::Stream))
 }
 
-/// How a task is marked that a request of this form makes: a plain task is over with its answer, any other one goes on.
+/// The traits of a task that a request with this form creates. By default a plain task ends with its turn, and any other task continues.
 pub fn traits(form: &Form, switches: &Switches) -> TaskTraits {
     let profile = profile(form, None);
     TaskTraits {
@@ -236,7 +241,7 @@ fn waits(ask: &Ask, form: &Form, configuration: Option<&Object>) -> Result<bool,
     }
 }
 
-/// Whether the client asks for JSON. Clients that name no types may know only words.
+/// Whether the client accepts JSON. A client that names no types may understand only text.
 fn accepts_json(configuration: &Object) -> Result<bool, Fault> {
     let names = &["acceptedOutputModes", "accepted_output_modes"];
     let modes = texts(configuration, names, "configuration")?;

@@ -1,11 +1,11 @@
-//! What monitors ask: `/live` and `/ready`. They say nothing about tasks, so everybody may ask.
+//! The probes `/live` and `/ready`. Their answers say nothing about tasks, so they need no credential.
 
 use crate::base::http::Response;
 use crate::base::text::words::words;
 use serde_json::json;
 
 words! {
-    /// Why requests should go elsewhere for now.
+    /// Why the server is not ready for requests.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Unready {
         /// Tasks cannot be stored.
@@ -23,7 +23,7 @@ words! {
     }
 }
 
-/// The answer to `GET /live`. Whoever gets it knows that the event loop turns; a restart would help with nothing else.
+/// The answer to `GET /live`. It shows only that the event loop runs, because a restart would help with no other problem.
 pub fn live() -> Response {
     uncached(200, &json!({ "live": true }))
 }

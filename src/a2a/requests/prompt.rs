@@ -1,6 +1,5 @@
-//! What clients of the Gemini tools send as a message: a string, a text in one of several members, a message with or without
-//! its id and role, an answer to a question, any of them in a JSON-RPC envelope. All endpoints of these tools
-//! accept every form.
+//! Reads what clients of the Gemini tools send as a message: a string, a text in one of several members, a message with or without its id
+//! and role, an answer to a question, each with or without a JSON-RPC envelope. All endpoints of these tools accept every form.
 
 use crate::a2a::requests::answer;
 use crate::a2a::requests::message::{self, Gaps, Received};
@@ -12,21 +11,21 @@ use serde_json::Value;
 
 const MESSAGE: &[&str] = &["userMessage", "message"];
 
-/// What was sent, and the object that stands around it: settings and metadata are there.
+/// Reads a message.
 pub fn read(sent: &Value) -> Result<Received, Fault> {
     read_at(sent, "")
 }
 
 fn read_at(sent: &Value, at: &str) -> Result<Received, Fault> {
     match sent {
-        Value::String(text) if !text.is_empty() => Ok(alone(Part::text(text.as_str()))),
-        Value::Object(sent) => read_object(around(sent)?, at),
-        _ => Err(nothing()),
+        Value::String(text) if !text.is_empty() => Ok(single_part(Part::text(text.as_str()))),
+        Value::Object(sent) => read_object(without_envelope(sent)?, at),
+        _ => Err(no_message()),
     }
 }
 
-/// The object that a JSON-RPC envelope carries; any other one is itself.
-pub fn around(sent: &Object) -> Result<&Object, Fault> {
+/// The params of a JSON-RPC envelope; any other object itself.
+pub fn without_envelope(sent: &Object) -> Result<&Object, Fault> {
     if sent.contains_key("jsonrpc")
         && let Some(params) = object(sent, &["params"], "")?
     {
@@ -36,20 +35,20 @@ pub fn around(sent: &Object) -> Result<&Object, Fault> {
 }
 
 fn read_object(sent: &Object, at: &str) -> Result<Received, Fault> {
-    let mut received = if answer::is_meant(sent) {
-        answered(sent, at)?
+    let mut received = if answer::is_answer(sent) {
+        received_answer(sent, at)?
     } else if let Some((_, inner)) = member(sent, &["confirmation"]) {
-        confirmed(sent, inner)?
+        read_confirmation(sent, inner)?
     } else if let Some((name, inner)) = member(sent, MESSAGE) {
         read_at(inner, name)?
     } else if member(sent, &["parts", "content"]).is_some() {
         message::message(sent, Gaps::Filled)?
     } else if let Some(words) = text(sent, &["text", "prompt"], "")? {
-        alone(Part::text(words))
+        single_part(Part::text(words))
     } else {
-        return Err(nothing());
+        return Err(no_message());
     };
-    answer::hold_to_kind(sent, &received.answers, at)?;
+    answer::check_kind(sent, &received.answers, at)?;
     if received.task.is_none() {
         received.task = text(sent, &["taskId", "task_id"], "")?.map(TaskId::from);
     }
@@ -59,10 +58,10 @@ fn read_object(sent: &Object, at: &str) -> Result<Received, Fault> {
     Ok(received)
 }
 
-/// A confirmation is read as an answer or refused: read as a prompt it would start a turn.
-fn confirmed(around: &Object, sent: &Value) -> Result<Received, Fault> {
+/// Reads the member `confirmation`, which must be an answer: read as a prompt it would start a turn.
+fn read_confirmation(around: &Object, sent: &Value) -> Result<Received, Fault> {
     let refused = |what| Err(wrong("", "confirmation", what));
-    // The empty string is no message: some clients send every member they know.
+    // An empty string does not count as a message: some clients send every member they know.
     let is_said = |name: &&str| {
         let message = member(around, &[name]);
         message.is_some_and(|(_, value)| value != "")
@@ -72,7 +71,7 @@ fn confirmed(around: &Object, sent: &Value) -> Result<Received, Fault> {
     }
     match sent {
         Value::Object(data) if member(data, &["message", "parts", "content"]).is_none() => {
-            answered(data, "confirmation")
+            received_answer(data, "confirmation")
         }
         Value::Object(_) => match read_at(sent, "confirmation")? {
             received if received.answers.is_empty() => refused("holds no answer to a question."),
@@ -82,15 +81,18 @@ fn confirmed(around: &Object, sent: &Value) -> Result<Received, Fault> {
     }
 }
 
-fn answered(data: &Object, at: &str) -> Result<Received, Fault> {
-    Ok(Received { answers: vec![answer::demand(data, at)?], ..alone(Part::data(Value::Object(data.clone()))) })
+fn received_answer(data: &Object, at: &str) -> Result<Received, Fault> {
+    Ok(Received {
+        answers: vec![answer::read_answer(data, at)?],
+        ..single_part(Part::data(Value::Object(data.clone())))
+    })
 }
 
-fn alone(part: Part) -> Received {
-    Received { message: message::brief(part), answers: Vec::new(), task: None, context: None }
+fn single_part(part: Part) -> Received {
+    Received { message: message::single_part(part), answers: Vec::new(), task: None, context: None }
 }
 
-fn nothing() -> Fault {
+fn no_message() -> Fault {
     Fault::params("There is no message in the body; send {\"message\": \"text\"}, or an A2A message in its place.")
 }
 

@@ -1,8 +1,8 @@
-//! A2A over REST, both versions by one table of paths. 0.3 has its paths under `/v1`; 1.0 has them at the root, and again under
-//! the name of a tenant. What path, query and body say becomes the params of an operation, the same as JSON-RPC brings.
+//! A2A over REST, both versions with one table of paths. The paths of 0.3 are under `/v1`; those of 1.0 are at the root and under the
+//! name of a tenant. Path, query and body become the params of an operation, as in JSON-RPC.
 //!
-//! 0.3 has two sets of JSON names here: those of its protobuf definition, which its SDKs use, and those of its JSON schema. A client is
-//! answered in the one it uses itself.
+//! 0.3 has two sets of JSON names here: those of its protobuf definition, which its SDKs use, and those of its JSON schema. A client gets
+//! its answer in the names that it uses itself.
 
 use crate::a2a::dialect::Dialect;
 use crate::a2a::form::Form;
@@ -18,7 +18,7 @@ use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::Protocol;
 use serde_json::Value;
 
-/// Every path below its base, and the version that has it; None: both have.
+/// Every path below its base, the version that has it (None: both), and its methods.
 const PATHS: [(&str, Option<Protocol>, Rows<Operation>); 13] = [
     ("/message:send", None, &[(Method::Post, Operation::Send)]),
     ("/message:stream", None, &[(Method::Post, Operation::Stream)]),
@@ -28,7 +28,7 @@ const PATHS: [(&str, Option<Protocol>, Rows<Operation>); 13] = [
     ("/tasks/{task}:subscribe", None, SUBSCRIBE),
     ("/tasks/{task}/pushNotificationConfigs", None, CONFIGS),
     ("/tasks/{task}/pushNotificationConfigs/{config}", None, CONFIG),
-    // As the protobuf definition of 0.3 misspells it.
+    // The protobuf definition of 0.3 misspells these two paths.
     ("/task/{task}/pushNotificationConfigs", Some(Protocol::V03), CONFIGS),
     ("/task/{task}/pushNotificationConfigs/{config}", Some(Protocol::V03), CONFIG),
     ("/card", Some(Protocol::V03), CARD),
@@ -36,10 +36,10 @@ const PATHS: [(&str, Option<Protocol>, Rows<Operation>); 13] = [
     ("/extendedAgentCard", Some(Protocol::V10), CARD),
 ];
 
-/// 0.3 has this one without its prefix.
+/// The one path of 0.3 without the prefix `/v1`.
 const OLD_CARD: &str = "/agent/authenticatedExtendedCard";
 
-/// The prose says POST, the protobuf definitions say GET.
+/// The text of the specification says POST, the protobuf definitions say GET.
 const SUBSCRIBE: Rows<Operation> = &[(Method::Get, Operation::Subscribe), (Method::Post, Operation::Subscribe)];
 const CONFIGS: Rows<Operation> =
     &[(Method::Get, Operation::ListPush), (Method::Head, Operation::ListPush), (Method::Post, Operation::SetPush)];
@@ -47,7 +47,7 @@ const CONFIG: Rows<Operation> =
     &[(Method::Get, Operation::GetPush), (Method::Head, Operation::GetPush), (Method::Delete, Operation::DeletePush)];
 const CARD: Rows<Operation> = &read(Operation::ExtendedCard);
 
-/// What a path is below.
+/// The base of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base<'a> {
     Root,
@@ -57,7 +57,7 @@ pub enum Base<'a> {
 
 pub struct MatchedRoute<'a> {
     pub base: Base<'a>,
-    /// The only version that has the path.
+    /// The only version that has the path. None: both have it.
     only: Option<Protocol>,
     rows: Rows<Operation>,
     ids: Ids<'a>,
@@ -65,7 +65,7 @@ pub struct MatchedRoute<'a> {
 }
 
 impl MatchedRoute<'_> {
-    /// As operators count it.
+    /// The name of the route in metrics.
     pub fn route(&self) -> Route {
         let base = match self.base {
             Base::Root => ROOT,
@@ -86,24 +86,24 @@ pub fn routes() -> impl Iterator<Item = Route> {
 }
 
 /// The route of a path.
-pub fn place(path: &str) -> Option<MatchedRoute<'_>> {
+pub fn find(path: &str) -> Option<MatchedRoute<'_>> {
     if path == OLD_CARD {
         return below(Base::V1, path);
     }
     if let Some(rest) = path.strip_prefix("/v1/") {
         return below(Base::V1, &path[path.len() - rest.len() - 1..]);
     }
-    if let Some(place) = below(Base::Root, path).filter(|place| place.only != Some(Protocol::V03)) {
-        return Some(place);
+    if let Some(route) = below(Base::Root, path).filter(|route| route.only != Some(Protocol::V03)) {
+        return Some(route);
     }
     let (tenant, _) = path.strip_prefix('/')?.split_once('/')?;
     if is_reserved(tenant) || !is_short_name(tenant) {
         return None;
     }
-    below(Base::Tenant(tenant), &path[tenant.len() + 1..]).filter(|place| place.only != Some(Protocol::V03))
+    below(Base::Tenant(tenant), &path[tenant.len() + 1..]).filter(|route| route.only != Some(Protocol::V03))
 }
 
-/// Whether a first segment of a path is never a tenant.
+/// Whether the first segment of a path cannot be a tenant.
 fn is_reserved(segment: &str) -> bool {
     let endpoints =
         matches!(segment, "tasks" | "message" | "message:send" | "message:stream" | "extendedAgentCard" | "agent");
@@ -118,9 +118,9 @@ fn below<'a>(base: Base<'a>, path: &'a str) -> Option<MatchedRoute<'a>> {
     })
 }
 
-pub fn call(place: &MatchedRoute, request: &Request, switches: &Switches, form: &mut Form) -> Result<Call, Fault> {
+pub fn call(route: &MatchedRoute, request: &Request, switches: &Switches, form: &mut Form) -> Result<Call, Fault> {
     let named = version::named(request);
-    let protocol = match (&named, place.base) {
+    let protocol = match (&named, route.base) {
         (Ok(named), Base::V1) => named.unwrap_or(Protocol::V03),
         // Only 1.0 has an error code for an unknown version.
         (Err(_), _) | (_, Base::Root | Base::Tenant(_)) => Protocol::V10,
@@ -128,11 +128,11 @@ pub fn call(place: &MatchedRoute, request: &Request, switches: &Switches, form: 
     let sent = body(request).map(without_envelope);
     *form = Form::under(dialect(protocol, request, &sent), switches);
     form.is_a2a_json = protocol == Protocol::V10 && accepts_a2a_json(&request.headers);
-    if let Base::Tenant(tenant) = place.base {
+    if let Base::Tenant(tenant) = route.base {
         form.tenant = tenant.into();
     }
-    agree(place, named?, protocol, request, switches)?;
-    let operation = at(place.rows, request)?;
+    check_version(route, named?, protocol, request, switches)?;
+    let operation = at(route.rows, request)?;
     let params = match request.method {
         Method::Get | Method::Head => query_params(&request.query),
         _ => {
@@ -144,18 +144,18 @@ pub fn call(place: &MatchedRoute, request: &Request, switches: &Switches, form: 
             }
         }
     };
-    let ask = Ask { operation, protocol, params: &params, ids: place.ids, request: Some(request), switches };
+    let ask = Ask { operation, protocol, params: &params, ids: route.ids, request: Some(request), switches };
     operation::call(&ask, form)
 }
 
-/// Some clients post their JSON-RPC requests to the paths of REST: then only the params count.
+/// The params of a body with a JSON-RPC envelope, which some clients post to the paths of REST; any other body itself.
 fn without_envelope(sent: Option<Value>) -> Option<Value> {
     let params =
         |sent: &Value| sent.get("jsonrpc").and(sent.get("params")).filter(|params| params.is_object()).cloned();
     sent.as_ref().and_then(params).or(sent)
 }
 
-/// The dialect of 0.3 that the client uses itself.
+/// The dialect of the answer: for 0.3 the one whose names the client uses itself.
 fn dialect(protocol: Protocol, request: &Request, sent: &Result<Option<Value>, Fault>) -> &'static Dialect {
     if protocol == Protocol::V10 {
         return Dialect::REST_10;
@@ -171,21 +171,21 @@ fn dialect(protocol: Protocol, request: &Request, sent: &Result<Option<Value>, F
     }
 }
 
-/// Whether a client names the media type of 1.0. Others get the common one.
+/// Whether the client names the media type of 1.0. Other clients get `application/json`.
 fn accepts_a2a_json(headers: &Headers) -> bool {
     let mut named = ["accept", "content-type"].into_iter().flat_map(|name| headers.list(name));
     named.any(|media| media_type(media) == "application/a2a+json")
 }
 
-/// Whether the version and the path belong together.
-fn agree(
-    place: &MatchedRoute,
+/// Refuses a request whose path does not belong to its version.
+fn check_version(
+    route: &MatchedRoute,
     named: Option<Protocol>,
     protocol: Protocol,
     request: &Request,
     switches: &Switches,
 ) -> Result<(), Fault> {
-    match (place.base, named) {
+    match (route.base, named) {
         (Base::Root | Base::Tenant(_), Some(Protocol::V03)) => {
             return Err(Fault::new(
                 FaultKind::VersionNotSupported,
@@ -193,11 +193,11 @@ fn agree(
             ));
         }
         (Base::Root | Base::Tenant(_), None) if switches.strict_version => {
-            return Err(version::unnamed(&request.path));
+            return Err(version::version_required(&request.path));
         }
         (Base::Root | Base::Tenant(_) | Base::V1, _) => {}
     }
-    match place.only {
+    match route.only {
         Some(only) if only != protocol => Err(not_found(&request.path)),
         Some(_) | None => Ok(()),
     }

@@ -1,6 +1,5 @@
-//! Which path leads where: the one table of them, with REST's own beside it in `rest`. Two paths mean two things, `/tasks` and
-//! `/tasks/{task}`: they were the reference server's before 1.0 took them for its REST binding, so a request there is one of 1.0
-//! only if it names that version or has parameters that only 1.0 has.
+//! The table of paths; those of the REST binding are in `rest`. The paths `/tasks` and `/tasks/{task}` belong both to the reference server
+//! and to the REST binding of 1.0: a request there is one of 1.0 only if it names that version or has parameters that only 1.0 has.
 
 use crate::a2a::commands;
 use crate::a2a::dialect::Dialect;
@@ -14,7 +13,7 @@ use crate::task::call::Call;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::Protocol;
 
-/// What a path takes: methods and what each does there.
+/// The methods of a path, and what each of them does.
 pub type Rows<T> = &'static [(Method, T)];
 
 /// A request over HTTP, with the ids in its path.
@@ -32,7 +31,7 @@ impl Incoming<'_> {
     }
 }
 
-/// Reads a request. The form is that of the path, and is changed by what the request says about its answer.
+/// Decodes a request. The form is that of the path; the endpoint changes it to what the request says about its answer.
 type Endpoint = fn(Incoming<'_>, &mut Form) -> Result<Call, Fault>;
 
 const ROUTES: [(&str, Rows<Endpoint>); 17] = [
@@ -62,7 +61,7 @@ const ROUTES: [(&str, Rows<Endpoint>); 17] = [
     ("/executeCommand", &[(Method::Post, commands::execute_command)]),
 ];
 
-/// The rows of what is only read: GET and HEAD. A stream consists of its body alone, so it has no HEAD.
+/// The rows of a resource that is only read: GET and HEAD. Streams have no HEAD.
 pub const fn read<T: Copy>(what: T) -> [(Method, T); 2] {
     [(Method::Get, what), (Method::Head, what)]
 }
@@ -122,7 +121,7 @@ fn find(path: &str) -> Option<(Rows<Endpoint>, &'static Dialect, Ids<'_>)> {
     routes.chain(prompts).find_map(|(pattern, rows, dialect)| Some((rows, dialect, matches(pattern, path)?)))
 }
 
-/// A path as operators count requests: with the names of its ids instead of the ids. There are only as many as the tables have.
+/// A path with placeholders for its ids, by which requests are counted in metrics. There are only as many as the tables have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Route {
     pub base: &'static str,
@@ -130,7 +129,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// All paths that lead nowhere.
+    /// All unknown paths.
     pub const OTHER: Route = Route { base: "", pattern: "other" };
 
     /// Every route there is.
@@ -147,16 +146,16 @@ pub fn route(path: &str) -> Route {
     let mut rooted = ROUTES.iter().map(|(pattern, _)| *pattern).chain(prompts);
     match rooted.find(|pattern| matches(pattern, path).is_some()) {
         Some(pattern) => Route { base: "", pattern },
-        None => rest::place(path).map_or(Route::OTHER, |place| place.route()),
+        None => rest::find(path).map_or(Route::OTHER, |found| found.route()),
     }
 }
 
-/// The dialect of a request at this path of which nothing else is known.
+/// The dialect of a request of which only the path is known.
 pub fn dialect_at(path: &str) -> &'static Dialect {
     if let Some((_, dialect, _)) = find(path) {
         return dialect;
     }
-    match rest::place(path).map(|place| place.base) {
+    match rest::find(path).map(|found| found.base) {
         Some(Base::V1) => Dialect::REST_03_PROTO,
         Some(Base::Root | Base::Tenant(_)) => Dialect::REST_10,
         None if path == "/v1" || path.starts_with("/v1/") => Dialect::REST_03_PROTO,
@@ -164,14 +163,14 @@ pub fn dialect_at(path: &str) -> &'static Dialect {
     }
 }
 
-/// What a request asks for, and how it wants its answer.
+/// Decodes a request into a call and the form of its answer.
 pub fn decode(request: &Request, switches: &Switches) -> Decoded {
     let path = request.path.as_str();
     let mut form = Form::under(dialect_at(path), switches);
     let call = if let Some((rows, _, ids)) = find(path) {
         at(rows, request).and_then(|endpoint| endpoint(Incoming { request, ids, switches }, &mut form))
-    } else if let Some(place) = rest::place(path) {
-        rest::call(&place, request, switches, &mut form)
+    } else if let Some(found) = rest::find(path) {
+        rest::call(&found, request, switches, &mut form)
     } else {
         if let Ok(Some(Protocol::V10)) | Err(_) = version::named(request) {
             form = Form::under(Dialect::REST_10, switches);

@@ -1,8 +1,7 @@
-//! JSON-RPC of A2A, both versions in one: `POST /` and messages on a socket into a [`Call`]. The checks run in a fixed order, and
-//! whatever is known of the request when one fails (its id, its version, whether it asked for a stream) is in the form its
-//! answer takes.
+//! JSON-RPC of A2A, both versions: decodes `POST /` and messages on a socket into a [`Call`]. The checks run in a fixed order. When one
+//! fails, the form of the answer has what is known of the request by then: its id, its version, whether it asked for a stream.
 //!
-//! The method names of the versions are disjoint, so a request that names no version is understood by its method.
+//! The method names of the versions are disjoint, so the version of a request that names none follows from its method.
 
 use crate::a2a::dialect::Dialect;
 use crate::a2a::form::Form;
@@ -17,7 +16,7 @@ use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::Protocol;
 use serde_json::Value;
 
-/// Every method: its name in 0.3, its name in 1.0, what it does. No name: the version does not have it.
+/// Every method: its name in 0.3, its name in 1.0, its operation. An empty name: the version does not have the method.
 const METHODS: [(&str, &str, Operation); 14] = [
     ("message/send", "SendMessage", Operation::Send),
     ("message/stream", "SendStreamingMessage", Operation::Stream),
@@ -40,7 +39,7 @@ pub fn method_names() -> impl Iterator<Item = (&'static str, &'static str)> {
     METHODS.iter().map(|(old, new, _)| (*old, *new))
 }
 
-/// A method by its name, and the version it is of: for a name that both have, the one that was named.
+/// The operation of a method, and the version that has the method. If both have it, the version is the one that the request names.
 pub fn method(name: &str, named: Option<Protocol>) -> Option<(Operation, Protocol)> {
     METHODS.iter().find_map(|(old, new, operation)| {
         let protocol = match (name == *old, name == *new) {
@@ -95,14 +94,14 @@ pub fn call(incoming: Incoming<'_>, form: &mut Form) -> Result<Call, Fault> {
     let (operation, protocol) =
         asked.filter(|(_, protocol)| named.is_none_or(|named| named == *protocol)).ok_or_else(|| unknown(&name))?;
     if named.is_none() && protocol == Protocol::V10 && switches.strict_version {
-        return Err(version::unnamed(&name));
+        return Err(version::version_required(&name));
     }
     let params = params(&mut envelope, operation)?;
     let ids = Ids::default();
     operation::call(&Ask { operation, protocol, params: &params, ids, request: Some(request), switches }, form)
 }
 
-/// Whether a request has a message as 1.0 writes it. Some clients of 1.0 use the method names of 0.3.
+/// Whether the message of a request is written as in 1.0. Some clients of 1.0 use the method names of 0.3.
 fn has_message_of_10(envelope: &Object) -> bool {
     let message = envelope.get("params").and_then(|params| params.get("message"));
     let parts = message.and_then(|message| message.get("parts")?.as_array());
@@ -126,7 +125,7 @@ pub fn unknown(name: &str) -> Fault {
     )
 }
 
-/// The request itself.
+/// The envelope of a request.
 pub fn whole(body: Option<Value>) -> Result<Object, Fault> {
     match body {
         Some(Value::Object(envelope)) => Ok(envelope),
@@ -136,7 +135,7 @@ pub fn whole(body: Option<Value>) -> Result<Object, Fault> {
     }
 }
 
-/// The id as it must come back. None for one that JSON-RPC does not allow.
+/// The id of a request as the answer repeats it. None: JSON-RPC does not allow such an id.
 pub fn id(envelope: &Object) -> Option<Shared> {
     match envelope.get("id") {
         None => Some(Shared::from(*b"null")),
@@ -165,7 +164,7 @@ pub fn params(envelope: &mut Object, operation: Operation) -> Result<Object, Fau
             Err(Fault::params("params has a member without a name."))
         }
         Some(Value::Object(params)) => Ok(params),
-        None | Some(Value::Null) if operation.stands_alone() => Ok(Object::new()),
+        None | Some(Value::Null) if operation.needs_no_params() => Ok(Object::new()),
         Some(_) => Err(Fault::field("params", "must be an object.")),
         None => Err(Fault::field("params", "is required.")),
     }

@@ -1,4 +1,4 @@
-//! What a client may request: settings of a new task, and the profile of the answers.
+//! Reads the settings of a new task and the profile of the answers that a client requests.
 
 use crate::a2a::requests::object::{Object, flag, member, text, texts};
 use crate::a2a::requests::version;
@@ -17,14 +17,14 @@ const TOOLS: &[&str] = &["allowed_tools", "allowedTools"];
 const SERVERS: &[&str] = &["mcp_servers", "mcpServers"];
 const API_KEY: &str = "apiKey";
 
-/// The settings in a message's metadata, then those in its request's; the first value of each wins. The message, which is stored,
-/// loses the API key and the MCP servers that it names: they are secrets, or may come with some.
+/// The settings in the metadata of a message, and in those of its request; the message takes precedence. The API key and the MCP servers
+/// are removed from the message, because the message is stored and they are or may contain secrets.
 pub fn of_message(message: &mut Message, params: Option<&Object>) -> Result<Settings, Fault> {
     let mut settings = Settings::default();
     for metadata in [message.metadata.as_ref(), params].into_iter().flatten() {
         for key in [EXT, CODER] {
             if let Some(Value::Object(wishes)) = metadata.get(key) {
-                settings = first(settings, read(wishes, key)?);
+                settings = merged(settings, read(wishes, key)?);
             }
         }
     }
@@ -36,8 +36,8 @@ pub fn of_message(message: &mut Message, params: Option<&Object>) -> Result<Sett
     Ok(settings)
 }
 
-/// The first value of each setting.
-pub fn first(one: Settings, other: Settings) -> Settings {
+/// Merges two sets of settings; the first takes precedence.
+pub fn merged(one: Settings, other: Settings) -> Settings {
     Settings {
         workspace: one.workspace.or(other.workspace),
         directories: if one.directories.is_empty() { other.directories } else { one.directories },
@@ -50,8 +50,8 @@ pub fn first(one: Settings, other: Settings) -> Settings {
     }
 }
 
-/// One object of settings. A request for trust is ignored; a request to run tools without approval is passed on, and granted or not
-/// by the operator, and so is an API key.
+/// Reads an object with settings. A request for trust is ignored. A request to run tools without approval and an API key are passed on;
+/// the operator's settings decide about them.
 pub fn read(wishes: &Object, at: &str) -> Result<Settings, Fault> {
     let workspace = &["workspace_path", "workspacePath", "workspaceRoot"];
     Ok(Settings {
@@ -69,8 +69,8 @@ pub fn read(wishes: &Object, at: &str) -> Result<Settings, Fault> {
     })
 }
 
-/// Through how many agents a request has come. One that has come through too many is refused, because agents that call each other in
-/// circles would never end.
+/// The number of agents that a request has passed through. At the limit it is refused, so that agents that call each other in a circle
+/// stop.
 pub fn depth(headers: &Headers) -> Result<u8, Fault> {
     let Some(given) = headers.get(DEPTH_HEADER) else { return Ok(0) };
     let depth = given.trim().parse().map_err(|_| Fault::field(DEPTH_HEADER, "must be a small number."))?;
@@ -83,7 +83,7 @@ pub fn depth(headers: &Headers) -> Result<u8, Fault> {
     }
 }
 
-/// The profile a request as such asks for: by name in the query, else by activating the extension in a header.
+/// The profile that a request names: in the query, otherwise by listing the extension in a header.
 pub fn profile_of(request: &Request) -> Result<Option<Profile>, Fault> {
     if let Some(word) = request.query("profile") {
         return match Profile::from_word(word) {
@@ -105,8 +105,8 @@ pub fn pieces(request: &Request) -> Result<Option<bool>, Fault> {
     }
 }
 
-/// The profile that the content of a message selects, apart from the names that its answers have.
-pub fn profile_spoken(message: &Message, params: Option<&Object>) -> Option<Profile> {
+/// The profile that a message selects by its extensions or its metadata.
+pub fn profile_in_message(message: &Message, params: Option<&Object>) -> Option<Profile> {
     let carries = |key| {
         let metadata = [message.metadata.as_ref(), params];
         metadata.into_iter().flatten().any(|metadata| metadata.contains_key(key))
@@ -219,15 +219,15 @@ mod tests {
 
     #[test]
     fn profiles_selected_by_a_message() {
-        let spoken = |metadata| profile_spoken(&message(metadata), None);
-        assert_eq!(spoken(json!(null)), None);
-        assert_eq!(spoken(json!({CODER: {}})), Some(Profile::Coder));
-        assert_eq!(spoken(json!({CODER: {}, EXT: {}})), Some(Profile::Devtool));
+        let selected = |metadata| profile_in_message(&message(metadata), None);
+        assert_eq!(selected(json!(null)), None);
+        assert_eq!(selected(json!({CODER: {}})), Some(Profile::Coder));
+        assert_eq!(selected(json!({CODER: {}, EXT: {}})), Some(Profile::Devtool));
         let params = json!({CODER: {}});
-        assert_eq!(profile_spoken(&message(json!(null)), params.as_object()), Some(Profile::Coder));
+        assert_eq!(profile_in_message(&message(json!(null)), params.as_object()), Some(Profile::Coder));
         let mut listed = message(json!(null));
         listed.extensions.push(EXT.into());
-        assert_eq!(profile_spoken(&listed, None), Some(Profile::Devtool));
+        assert_eq!(profile_in_message(&listed, None), Some(Profile::Devtool));
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! WebSockets: the request that opens one, and the messages on it. A socket without a sub-protocol belongs to the live session: it gets
-//! the session's events, and its prompts are acknowledged and seen there. The sub-protocols of A2A carry JSON-RPC of their version;
-//! the native one carries records and calls.
+//! Decodes the request that opens a WebSocket, and the messages on it. A socket without a sub-protocol belongs to the live session: it
+//! gets the session's events, among them those of its own prompts, which are only acknowledged. The sub-protocols of A2A carry
+//! JSON-RPC of their version; the native one carries records and calls.
 
 use crate::a2a::acp;
 use crate::a2a::dialect::{Binding, Dialect};
@@ -24,15 +24,15 @@ pub fn join(incoming: Incoming<'_>, form: &mut Form) -> Result<Call, Fault> {
     let dialect = match request.path.as_str() {
         "/acp" => Dialect::ACP,
         "/ws/acp" => Dialect::ACP_SESSION,
-        _ => spoken(&request.headers),
+        _ => dialect_of_sub_protocol(&request.headers),
     };
     *form = Form::under(dialect, switches);
-    let joined = joined(request, form, switches);
-    if joined.is_err() {
-        // No sub-protocol was agreed on yet, so the error is one of the HTTP endpoint.
+    let join = read_join(request, form, switches);
+    if join.is_err() {
+        // No sub-protocol has been selected, so the error is written as by the HTTP endpoint.
         *form = Form::under(Dialect::GEMINI, switches);
     }
-    joined.map(Call::Join)
+    join.map(Call::Join)
 }
 
 /// `/acp` takes WebSockets only.
@@ -47,13 +47,13 @@ pub fn join_acp(incoming: Incoming<'_>, form: &mut Form) -> Result<Call, Fault> 
 }
 
 /// The dialect of the first known sub-protocol. Unknown ones are ignored; one may carry a credential.
-fn spoken(headers: &Headers) -> &'static Dialect {
+fn dialect_of_sub_protocol(headers: &Headers) -> &'static Dialect {
     let mut offered = headers.list("sec-websocket-protocol");
     let known = offered.find_map(|name| Dialect::ALL.into_iter().find(|dialect| dialect.sub_protocol == Some(name)));
     known.unwrap_or(Dialect::SESSION)
 }
 
-fn joined(request: &Request, form: &mut Form, switches: &Switches) -> Result<Join, Fault> {
+fn read_join(request: &Request, form: &mut Form, switches: &Switches) -> Result<Join, Fault> {
     form.profile = settings::profile_of(request)?;
     if form.dialect.binding == Binding::Acp {
         return Ok(Join { follow: Follow::Nothing, after: None });
@@ -63,7 +63,7 @@ fn joined(request: &Request, form: &mut Form, switches: &Switches) -> Result<Joi
         return Ok(Join { follow: Follow::Nothing, after: None });
     }
     let given = last_seen(request).map(|(_, given)| given);
-    let after = given.map(place).transpose()?;
+    let after = given.map(log_position).transpose()?;
     let wrong = |why| Err(Fault::field("after", why));
     let follow = match (request.query("taskId"), &after) {
         (None | Some(""), _) => Follow::Session,
@@ -80,8 +80,9 @@ fn joined(request: &Request, form: &mut Form, switches: &Switches) -> Result<Joi
     Ok(Join { follow, after })
 }
 
-/// `7`, or `t:7` for one in the task `t`. A client that follows the session should name the task: the session may have changed since.
-fn place(given: &str) -> Result<LogPosition, Fault> {
+/// Reads `7`, or `t:7` for a position in the task `t`. A client that follows the session should name the task, because another task may
+/// have become the session.
+fn log_position(given: &str) -> Result<LogPosition, Fault> {
     let (task, seq) = match given.rsplit_once(':') {
         Some((task, seq)) => (Some(task.into()), seq),
         None => (None, given),
@@ -95,22 +96,22 @@ fn place(given: &str) -> Result<LogPosition, Fault> {
     Ok(LogPosition { task, seq })
 }
 
-/// One message on a socket: the call, and the form of its answer. `joined` is the form of the request that opened the socket.
-pub fn heard(text: &str, joined: &Form, switches: &Switches) -> Decoded {
-    match joined.dialect.binding {
+/// Decodes a message on a socket into a call and the form of its answer. `connection` is the form of the request that opened the socket.
+pub fn decode(text: &str, connection: &Form, switches: &Switches) -> Decoded {
+    match connection.dialect.binding {
         Binding::Native => return native::decode(text),
-        Binding::Acp => return acp::decode(text, joined),
+        Binding::Acp => return acp::decode(text, connection),
         Binding::JsonRpc | Binding::Rest | Binding::Bare => {}
     }
-    let mut form = joined.clone();
+    let mut form = connection.clone();
     if form.dialect == Dialect::SESSION {
         form.dialect = Dialect::SESSION_CALL;
     }
-    let call = call(text, joined, &mut form, switches);
+    let call = call(text, connection, &mut form, switches);
     form.decoded(call)
 }
 
-fn call(text: &str, joined: &Form, form: &mut Form, switches: &Switches) -> Result<Call, Fault> {
+fn call(text: &str, connection: &Form, form: &mut Form, switches: &Switches) -> Result<Call, Fault> {
     let sent: Value = json::read(text.as_bytes()).map_err(|error| {
         let message = format!("The message cannot be read as JSON: {error}.");
         Fault::new(FaultKind::ParseError, message)
@@ -119,17 +120,17 @@ fn call(text: &str, joined: &Form, form: &mut Form, switches: &Switches) -> Resu
         form.id = rpc::id(envelope).unwrap_or_else(|| form.id.clone());
     }
     let mut envelope = rpc::whole(Some(sent))?;
-    let live = joined.dialect == Dialect::SESSION;
-    form.silent = !envelope.contains_key("id");
+    let live = connection.dialect == Dialect::SESSION;
+    form.is_notification = !envelope.contains_key("id");
     if live && !envelope.contains_key("jsonrpc") {
-        return bare(envelope, form, switches);
+        return bare_answer(envelope, form, switches);
     }
     let name = rpc::method_name(&envelope)?;
     if live && name == "turn/abort" {
         return Ok(Call::Abort { task: None });
     }
-    let (operation, protocol) = rpc::method(&name, (!live).then_some(joined.dialect.protocol))
-        .filter(|(_, protocol)| live || *protocol == joined.dialect.protocol)
+    let (operation, protocol) = rpc::method(&name, (!live).then_some(connection.dialect.protocol))
+        .filter(|(_, protocol)| live || *protocol == connection.dialect.protocol)
         .ok_or_else(|| rpc::unknown(&name))?;
     let speaks = matches!(operation, Operation::Send | Operation::Stream);
     if live && !speaks {
@@ -137,7 +138,7 @@ fn call(text: &str, joined: &Form, form: &mut Form, switches: &Switches) -> Resu
             id: form.id.clone(),
             profile: form.profile,
             tenant: form.tenant.clone(),
-            silent: form.silent,
+            is_notification: form.is_notification,
             ..Form::under(rpc::dialect(protocol), switches)
         };
     }
@@ -152,10 +153,10 @@ fn call(text: &str, joined: &Form, form: &mut Form, switches: &Switches) -> Resu
     Ok(call)
 }
 
-/// An answer to a question without JSON-RPC around it. Other objects are refused, because a mistaken prompt would start a turn.
-fn bare(sent: Object, form: &mut Form, switches: &Switches) -> Result<Call, Fault> {
-    let answers = answer::is_meant(&sent) || answer::says_so(&sent);
-    match gemini_endpoints::spoken(&Value::Object(sent), form, switches) {
+/// Reads an answer to a question without a JSON-RPC envelope. Other objects are refused, because a mistaken prompt would start a turn.
+fn bare_answer(sent: Object, form: &mut Form, switches: &Switches) -> Result<Call, Fault> {
+    let answers = answer::is_answer(&sent) || answer::has_answer_kind(&sent);
+    match gemini_endpoints::read_say(&Value::Object(sent), form, switches) {
         Ok(say) if !say.said.answers.is_empty() => Ok(Call::Say(Say { mode: Mode::Now, ..say })),
         Err(fault) if answers => Err(fault),
         Ok(_) | Err(_) => Err(rpc::invalid(
@@ -255,7 +256,7 @@ mod tests {
     }
 
     fn hear(dialect: &'static Dialect, sent: Value) -> Decoded {
-        heard(&sent.to_string(), &Form::of(dialect), &Switches::default())
+        decode(&sent.to_string(), &Form::of(dialect), &Switches::default())
     }
 
     fn said(sent: Value) -> (Say, Form) {
@@ -271,13 +272,13 @@ mod tests {
             let (say, form) = said(json!({"jsonrpc": "2.0", "id": 3, "method": method,
                 "params": {"message": {"content": {"text": "hi"}}}}));
             assert_eq!((say.mode, say.task), (Mode::Now, None));
-            assert_eq!((form.dialect, form.silent), (Dialect::SESSION_CALL, false));
+            assert_eq!((form.dialect, form.is_notification), (Dialect::SESSION_CALL, false));
             assert_eq!(&*form.id, b"3");
             assert_eq!(say.create.traits.profile, Profile::Coder);
         }
         let (say, form) = said(json!({"jsonrpc": "2.0", "method": "message/stream",
             "params": {"message": {"taskId": "t", "parts": [{"text": "hi"}]}}}));
-        assert_eq!((say.task, form.silent), (Some("t".into()), true));
+        assert_eq!((say.task, form.is_notification), (Some("t".into()), true));
     }
 
     #[test]
@@ -290,7 +291,7 @@ mod tests {
         ] {
             let (say, form) = said(sent);
             assert_eq!(say.said.answers[0].option, "cancel");
-            assert_eq!((say.mode, form.silent), (Mode::Now, true));
+            assert_eq!((say.mode, form.is_notification), (Mode::Now, true));
         }
         for (sent, member) in [
             (json!({"tool_call_id": "c", "selected_option_id": 7}), "selected_option_id"),
@@ -344,8 +345,8 @@ mod tests {
             let ask = |after: Value| {
                 let params = json!({"id": "t", "after": after});
                 let sent = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-                let heard = hear(dialect, sent);
-                heard.map(|(call, _)| call).map_err(|(fault, _)| fault.field)
+                let decoded = hear(dialect, sent);
+                decoded.map(|(call, _)| call).map_err(|(fault, _)| fault.field)
             };
             let behind = |after: Option<u64>| Call::Subscribe { task: "t".into(), after: after.map(Seq) };
             assert_eq!(ask(json!(7)), Ok(behind(Some(7))));
@@ -374,7 +375,7 @@ mod tests {
             (r#"{"message":"hi"}"#, FaultKind::InvalidRequest),
             (r#"{"jsonrpc":"2.0"}"#, FaultKind::InvalidRequest),
         ] {
-            let (fault, form) = heard(text, &session, &Switches::default()).unwrap_err();
+            let (fault, form) = decode(text, &session, &Switches::default()).unwrap_err();
             assert_eq!(fault.kind, expected, "{text}");
             assert_eq!(form.dialect, Dialect::SESSION_CALL);
         }

@@ -1,4 +1,4 @@
-//! `POST /ticket`: a ticket for a WebSocket of a web page.
+//! `POST /ticket`: requests a ticket with which a web page can open a WebSocket.
 
 use crate::a2a::form::Form;
 use crate::a2a::requests::object::{Object, body, check_type};
@@ -10,7 +10,7 @@ use crate::task::call::{Call, TicketRequest};
 use crate::task::fault::Fault;
 use serde_json::{Value, json};
 
-/// What the ticket is to allow: all that the credential does, without a body.
+/// Reads what the ticket shall allow. Without a body it allows everything that the credential allows.
 pub fn ask(incoming: Incoming<'_>, _: &mut Form) -> Result<Call, Fault> {
     let request = incoming.request;
     let mut sent = match request.body.is_empty() {
@@ -45,7 +45,7 @@ fn right(word: &Value) -> Result<Right, Fault> {
     right.ok_or_else(|| Fault::field("rights", &format!("must be of these: {}.", all_rights())))
 }
 
-/// The answer. Nobody keeps it.
+/// The answer with the ticket. Caches must not store it.
 pub fn issued(ticket: &str, valid_ms: u64) -> Response {
     let body = json!({ "ticket": ticket, "expiresIn": valid_ms / 1_000 });
     Response::json(201, body.to_string().into_bytes()).with("Cache-Control", "no-store")

@@ -1,5 +1,5 @@
-//! What a request says about the protocol itself: the version it names, the extensions it activates. Both are service
-//! parameters, so they are read the same way on every binding; what a version means for a method or a path is decided there.
+//! Reads the A2A version that a request names and the extensions that it activates. Both are service parameters, which are the same on
+//! every binding. What a version means for a method or a path is decided by the binding.
 
 use crate::a2a::form::Form;
 use crate::a2a::requests::object::Object;
@@ -10,11 +10,11 @@ use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::{Profile, Protocol};
 use serde_json::Value;
 
-/// The headers that list extensions: as 1.0 spells it, and as 0.3 does. Either is read in either version.
+/// The headers that list extensions: the one of 1.0 and the one of 0.3. Both are read in both versions.
 const LISTS: [(&str, &str); 2] = [("a2a-extensions", "A2A-Extensions"), ("x-a2a-extensions", "X-A2A-Extensions")];
 
-/// The version a request names in a header, else in the query. None leaves it to what is asked for. The patch number does not
-/// matter, and a lone major number is its first minor.
+/// The version that a request names in a header, otherwise in the query. None: it depends on the method or the path. The patch number is
+/// ignored, and a missing minor number is 0.
 pub fn named(request: &Request) -> Result<Option<Protocol>, Fault> {
     let mut query = request.query.iter();
     let in_query = || query.find(|(name, _)| name.eq_ignore_ascii_case("a2a-version")).map(|(_, value)| value.trim());
@@ -34,8 +34,8 @@ pub fn named(request: &Request) -> Result<Option<Protocol>, Fault> {
     }
 }
 
-/// The fault of a 1.0 operation without a version, where the operator requires one.
-pub fn unnamed(what: &str) -> Fault {
+/// The fault of a 1.0 operation without a version when the operator requires one.
+pub fn version_required(what: &str) -> Fault {
     Fault::new(
         FaultKind::VersionNotSupported,
         format!("{what} is of A2A 1.0, and no version means 0.3 here; send A2A-Version: 1.0."),
@@ -47,7 +47,7 @@ pub fn extensions(headers: &Headers) -> impl Iterator<Item = &str> {
     LISTS.iter().flat_map(|(name, _)| headers.list(name))
 }
 
-/// Refuses a request that does not list what the operator requires: in a header, or in its message.
+/// Refuses a request that lists the extensions that the operator requires neither in a header nor in its message.
 pub fn require(headers: &Headers, params: &Object, switches: &Switches) -> Result<(), Fault> {
     let in_message = |uri: &str| {
         let listed = params.get("message").and_then(|message| message.get("extensions"));
@@ -65,7 +65,7 @@ pub fn require(headers: &Headers, params: &Object, switches: &Switches) -> Resul
     Ok(())
 }
 
-/// The headers that tell the client which of its extensions are in use, under the names it used itself.
+/// The response headers that list the client's active extensions. They have the names of the headers that the client used.
 pub fn echo(headers: &Headers, form: &Form, switches: &Switches) -> Vec<(&'static str, String)> {
     let mut active = Vec::new();
     if form.profile == Some(Profile::Devtool) {

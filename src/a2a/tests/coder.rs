@@ -52,7 +52,7 @@ fn trouble_is_a_change_of_state_with_a_text() {
     }
 }
 
-/// A client that reads the task meanwhile is told too.
+/// The snapshot of the task has the text too.
 #[test]
 fn a_task_that_waits_for_the_model_says_so() {
     let mut state = sample::state();
@@ -97,12 +97,11 @@ fn ids_chosen_by_clients_are_escaped() {
     assert_eq!(shown["status"]["message"]["contextId"], "c\"1");
 }
 
-/// Folds events as a server does, and tells of each frame what clients go by: kind, state, call status, whether it may end a
-/// stream.
-fn told(view: View, events: Vec<Event>) -> Vec<String> {
+/// Folds events as a server does. Returns a line about each frame: kind, state, call status, whether it may end a stream.
+fn summaries(view: View, events: Vec<Event>) -> Vec<String> {
     let created = sample::state().created;
     let mut state = None;
-    let mut told = Vec::new();
+    let mut summaries = Vec::new();
     for (n, event) in (1..).zip(events) {
         let record = Record { seq: Seq(n), at: sample::AT + n, event };
         let state = match &mut state {
@@ -125,9 +124,9 @@ fn told(view: View, events: Vec<Event>) -> Vec<String> {
             status.as_str(),
             body.closing.map(|_| "may close"),
         ];
-        told.push(words.into_iter().flatten().collect::<Vec<_>>().join(" "));
+        summaries.push(words.into_iter().flatten().collect::<Vec<_>>().join(" "));
     }
-    told
+    summaries
 }
 
 fn approved_command() -> Vec<Event> {
@@ -170,9 +169,9 @@ fn approved_command() -> Vec<Event> {
 
 #[test]
 fn an_approved_command_in_the_recorded_order() {
-    // The reference server shows the question again when it is answered; some clients would answer again.
+    // The reference server shows the question again when it has been answered. That is left out, because some clients would answer again.
     assert_eq!(
-        told(the_view(), approved_command()),
+        summaries(the_view(), approved_command()),
         [
             "state-change working",
             "state-change working",
@@ -190,11 +189,11 @@ fn an_approved_command_in_the_recorded_order() {
     );
 }
 
-/// What was approved works, and says so: to a client of 1.0 the other word would be the end.
+/// The frames of an approved call have the state `working`: to a client of 1.0, `input-required` would be the end of the stream.
 #[test]
 fn an_approved_command_in_1_0_works_from_the_answer_on() {
-    let view = View::A2a(Writer::V10, Profile::Coder, Outputs::WORDS);
-    let shown = told(view, approved_command());
+    let view = View::A2a(Writer::V10, Profile::Coder, Outputs::TEXT);
+    let shown = summaries(view, approved_command());
     let words: Vec<&str> = shown.iter().map(String::as_str).collect();
     assert_eq!(
         words[4..],
@@ -280,7 +279,7 @@ fn changes_of_state_that_streams_end_with() {
         closing["metadata"]["usageMetadata"] = usage.clone();
         let name = format!("{event:?}");
         assert_eq!(frames(&now, event), Some((open, Some(closing.clone()))), "{name}");
-        assert_eq!(value(&present(the_view(), &now, &sample::tools()).unwrap()), closing, "{name}");
+        assert_eq!(value(&current_status(the_view(), &now, &sample::tools()).unwrap()), closing, "{name}");
     }
 }
 
@@ -289,10 +288,10 @@ fn a_prompt_during_questions_is_answered_with_the_open_calls() {
     let mut state = with_call(writing());
     state.calls[0].stage = Stage::Asked;
     state.status.state = TaskState::InputRequired;
-    let shown = value(&present(the_view(), &state, &sample::tools()).unwrap());
+    let shown = value(&current_status(the_view(), &state, &sample::tools()).unwrap());
     let asked = Event::CallAsked { call: "call-1".into(), keeping: ApprovalScope::Session };
     assert_eq!(shown["status"]["message"], frame(&state, asked)["status"]["message"]);
-    // The event itself announces the state and nothing else, as the reference server does it.
+    // The event itself shows only the state, as with the reference server.
     let (paused, _) = frames(&state, Event::Paused).unwrap();
     assert_eq!(paused, state_change("input-required"));
 }
@@ -316,5 +315,5 @@ fn an_end_before_the_model_was_asked_has_no_usage() {
     state.turn.usage = None;
     let mut expected = state_change("working");
     expected["final"] = json!(true);
-    assert_eq!(value(&present(the_view(), &state, &sample::tools()).unwrap()), expected);
+    assert_eq!(value(&current_status(the_view(), &state, &sample::tools()).unwrap()), expected);
 }

@@ -1,5 +1,5 @@
-//! What every dialect shows of a tool call, under names of its own: its question while it waits for an answer, its output while it
-//! runs, its result once it has ended, and the change to a file that it proposes or made.
+//! What dialects show of a tool call, each under its own member names: the question while the call waits for an answer, the output while
+//! it runs, the result when it has ended, and the change to a file that it proposes or has made.
 
 use crate::a2a::words::{CallStatus, Offer};
 use crate::task::command_line::visible;
@@ -8,7 +8,7 @@ use crate::task::machine::state::{CallState, Stage};
 use crate::task::spec::{Choice, Display, Ending, Inquiry, InquiryKind, Question};
 use std::borrow::Cow;
 
-/// A call with the status that is shown.
+/// A call, and the status that clients are shown.
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
     pub call: &'a CallState,
@@ -27,8 +27,8 @@ pub struct FileChange<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// The call as it is now. None: no client was told of it yet.
-    pub fn present(call: &'a CallState) -> Option<Call<'a>> {
+    /// The call with its current status. None: the call has not been shown to clients.
+    pub fn current(call: &'a CallState) -> Option<Call<'a>> {
         let status = match call.stage {
             Stage::Named | Stage::Planned => return None,
             Stage::Asked | Stage::Inquired { .. } => CallStatus::AwaitingApproval,
@@ -39,40 +39,40 @@ impl<'a> Call<'a> {
         Some(Call { call, status })
     }
 
-    /// What it would do, once that is known.
+    /// The description of what the call does, when it has been planned.
     pub fn title(&self) -> Option<&'a str> {
         self.call.plan.as_ref().map(|plan| plan.title.as_str())
     }
 
-    /// Its title, otherwise the name of its tool.
+    /// The title, otherwise the name of the tool.
     pub fn label(&self) -> &'a str {
         self.title().unwrap_or(&self.call.request.name)
     }
 
-    /// What it asks, whether it waits for the answer or not.
+    /// The question of the plan, whether the call waits for an answer or not.
     pub fn planned_question(&self) -> Option<&'a Question> {
         self.call.plan.as_ref().map(|plan| &plan.question)
     }
 
-    /// What it asks, while it waits for the answer.
+    /// The question that the call waits for an answer to.
     pub fn question(&self) -> Option<&'a Question> {
         self.call.question().filter(|_| self.status == CallStatus::AwaitingApproval)
     }
 
-    /// The questions to people as text: one per line, with the choices. Those of a server come with its words.
+    /// Questions to the user as text: one per line, with the choices. The title comes first if an MCP server asks the questions.
     pub fn listed(&self, title: &str, questions: &[Inquiry]) -> String {
         let title = self.call.inquiry.as_ref().map(|_| title.to_owned());
         title.into_iter().chain(questions.iter().map(inquiry_line)).collect::<Vec<_>>().join("\n")
     }
 
-    /// The options that its question offers.
+    /// The options of the question.
     pub fn offers(&self) -> Vec<Offer> {
         let asks = self.call.question().is_some_and(Question::asks_the_user);
         let offer = |choice: &Choice| if asks { Offer::reply(*choice) } else { Offer::permission(*choice) };
         self.call.options().iter().map(offer).collect()
     }
 
-    /// The last part of its output, while it runs.
+    /// The end of the output while the call runs.
     pub fn live(&self) -> Option<&'a str> {
         let live = self.call.live.as_ref().filter(|_| self.status == CallStatus::Executing);
         live.map(|live| live.tail.as_str())
@@ -82,7 +82,7 @@ impl<'a> Call<'a> {
         self.call.ending.as_deref()
     }
 
-    /// Its result as text: for people, otherwise what the model gets. What a cancelled call has printed is a result too.
+    /// The result as text: the text for people, otherwise the one for the model. The output of a cancelled call counts as a result.
     pub fn result(&self) -> Option<Cow<'a, str>> {
         match self.ending()? {
             Ending::Success { output, display } => Some(match display {
@@ -102,7 +102,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Why it failed or was cancelled.
+    /// Why the call failed or was cancelled.
     pub fn failure(&self) -> Option<&'a str> {
         match self.ending()? {
             Ending::Success { .. } => None,
@@ -118,7 +118,7 @@ impl<'a> FileChange<'a> {
         FileChange { name, path, diff: diff.as_str(), old, new: new.as_str() }
     }
 
-    /// The change that a question asks about, if it is about one.
+    /// The change that a question asks about, if any.
     pub fn asked(question: &'a Question) -> Option<FileChange<'a>> {
         match question {
             Question::Edit { title: _, file_name, file_path, diff, old, new } => {
@@ -128,7 +128,7 @@ impl<'a> FileChange<'a> {
         }
     }
 
-    /// The change that a call made, if it is shown as one.
+    /// The change that a call made, if its result is shown as one.
     pub fn made(display: &'a Display) -> Option<FileChange<'a>> {
         match display {
             Display::Diff { file_name, file_path, diff, old, new, added: _, removed: _ } => {
@@ -139,7 +139,7 @@ impl<'a> FileChange<'a> {
     }
 }
 
-/// A question about a call of an MCP server's tool as text: what is called, its arguments, and what to check.
+/// A question about a call of an MCP tool as text: the tool, the arguments and the warnings.
 pub fn mcp_call(question: &Question) -> Option<String> {
     let Question::Mcp { server, tool, args, warnings, .. } = question else { return None };
     let args = serde_json::to_string_pretty(args).unwrap_or_default();

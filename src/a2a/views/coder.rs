@@ -1,9 +1,9 @@
-//! The coder projection: what the reference server's clients are shown. Event kinds, states and payloads are those of its recorded
-//! streams. A tool call is shown as a whole on every update.
+//! The coder projection, for clients of the reference server. Event kinds, states and payloads are those of the reference server's recorded
+//! streams. Every update of a tool call has the whole call.
 //!
-//! In 0.3 the state in a tool event is the one last announced (`State::told`), not the present one: after an approval it stays
-//! `input-required` until the results have gone to the model, because clients of the reference server see it so. The reference
-//! server knows no 1.0, and clients of that version take `input-required` for the end of a stream: they see the present state.
+//! In 0.3 the state in a tool event is the one last announced (`State::announced`), not the current one: after an approval it stays
+//! `input-required` until the results have been sent to the model, as with the reference server. In 1.0, which the reference server
+//! does not support, it is the current state, because clients of 1.0 take `input-required` for the end of a stream.
 
 use crate::a2a::dialect::Writer;
 use crate::a2a::encodings::object::{Object, object};
@@ -24,13 +24,14 @@ use std::borrow::Cow;
 /// None: clients are not shown the update.
 pub fn frame<'a>(update: &Update<'a>, tools: &Tools, writer: Writer) -> Option<Frame<'a>> {
     let Update { state, seq, at, .. } = *update;
-    let named = match writer {
+    let shown_state = match writer {
         Writer::V03 | Writer::Proto03 => state.announced,
         Writer::V10 => state.status.state,
     };
     // A status that no stream ends with.
-    let status =
-        |message, metadata| Some(Frame::Status(StatusUpdate { state: named, at, message, metadata, closing: None }));
+    let status = |message, metadata| {
+        Some(Frame::Status(StatusUpdate { state: shown_state, at, message, metadata, closing: None }))
+    };
     let content = |kind, since, piece| {
         let metadata = metadata(kind, state, |o| _ = o.optional("traceId", state.turn.trace.as_deref()));
         status(Some(AgentMessage::new(since, piece)), metadata)
@@ -47,14 +48,14 @@ pub fn frame<'a>(update: &Update<'a>, tools: &Tools, writer: Writer) -> Option<F
         Change::Working | Change::ResultsSent | Change::Answered(_) => {
             status(None, metadata("state-change", state, |_| {}))
         }
-        Change::Paused | Change::Stopped => Some(Frame::Status(announced(state, std::iter::empty()))),
+        Change::Paused | Change::Stopped => Some(Frame::Status(status_update(state, std::iter::empty()))),
         Change::Thought { subject, description } => content("thought", seq, thought(subject, description)),
         Change::Text { text, since } => content("text-content", since, Piece::Text(text.into())),
         Change::Citation(text) => content("citation", seq, Piece::Text(text.into())),
         Change::Call { call, step } => match step {
             Step::Planned | Step::AllowedByAnswer | Step::Started | Step::Ended => tool_call("tool-call-update", call),
             Step::Asked => tool_call("tool-call-confirmation", call),
-            // It has been shown as scheduled already; and a client might take an answered question for another one.
+            // The call has been shown as scheduled already, and a client might take an answered question for a new one.
             Step::AllowedByRule | Step::Answered => None,
             Step::Printed { text, .. } => Some(output(call.call, text)),
         },
@@ -65,15 +66,14 @@ pub fn frame<'a>(update: &Update<'a>, tools: &Tools, writer: Writer) -> Option<F
     }
 }
 
-/// The status as last announced, in a form that a stream may end with. Calls that wait for an answer are repeated in it, so that a
-/// client that sees only this frame can answer.
-pub fn present<'a>(state: &'a State, tools: &Tools) -> StatusUpdate<'a> {
-    announced(state, asked(state, tools))
+/// The current status, as a frame that a stream may end with. It repeats the calls that wait for an answer, so that a client that sees
+/// only this frame can answer.
+pub fn current_status<'a>(state: &'a State, tools: &Tools) -> StatusUpdate<'a> {
+    status_update(state, asked(state, tools))
 }
 
-/// The agent's message about the present status: its text, and every call that waits for an answer. The reference server has the
-/// calls of a task in its history, with everything else it ever sent; here they are where a client looks first, and without
-/// their tools' schemas.
+/// The agent's message about the current status: its text, and every call that waits for an answer, without the schemas of the tools.
+/// The reference server has the calls of a task only in the history, among everything else that it has sent.
 pub fn message(state: &State) -> Option<AgentMessage<'_>> {
     status_message(state, asked(state, &Tools::new(&[])))
 }
@@ -84,8 +84,8 @@ fn asked<'a>(state: &'a State, tools: &Tools) -> impl Iterator<Item = Piece<'a>>
     state.asked().map(move |call| Piece::Data(encode(call)))
 }
 
-/// The status as last announced, with these parts behind its text.
-fn announced<'a>(state: &'a State, more: impl Iterator<Item = Piece<'a>>) -> StatusUpdate<'a> {
+/// The current status, with the parts `more` after its text.
+fn status_update<'a>(state: &'a State, more: impl Iterator<Item = Piece<'a>>) -> StatusUpdate<'a> {
     let metadata = |usage: Option<Usage>| {
         metadata("state-change", state, |o| {
             o.optional("error", failure(state)).optional("usageMetadata", usage.map(UsageMetadata));
@@ -100,7 +100,7 @@ fn announced<'a>(state: &'a State, more: impl Iterator<Item = Piece<'a>>) -> Sta
     }
 }
 
-/// Live output: the first piece makes the artifact, each further one is appended to it.
+/// A piece of live output. The first piece creates the artifact, later ones are appended to it.
 pub fn output<'a>(call: &CallState, text: &str) -> Frame<'a> {
     Frame::Artifact(ArtifactUpdate {
         artifact: Cow::Owned(Artifact {
@@ -114,7 +114,7 @@ pub fn output<'a>(call: &CallState, text: &str) -> Frame<'a> {
     })
 }
 
-/// The member of an event's metadata that tells who decided about a call.
+/// Writes the metadata member that names who decided about a call.
 pub fn write_answered_by(o: &mut Object<'_>, source: Option<&Source>) {
     if let Some(source) = source {
         o.object(OURS, |o| _ = o.member("answered_by", source));
@@ -158,8 +158,8 @@ fn encode_call(state: &State, call: Call<'_>, tools: &Tools) -> Vec<u8> {
     })
 }
 
-/// The arguments as clients need them. A user's own content replaces the model's, which is kept beside it; an edit that names
-/// only a change carries the whole proposed file too, so that a client can show a diff without reading the disk.
+/// The arguments as clients need them. Content that the user edited replaces the model's, which gets a member of its own. An edit whose
+/// arguments name only the replaced text also gets the whole proposed content, so that a client can show a diff without reading the file.
 fn shown_args(call: &CallState) -> Cow<'_, Value> {
     let (Some(args), Some(Question::Edit { new, .. })) =
         (call.request.args.as_object(), call.plan.as_ref().map(|plan| &plan.question))
@@ -241,7 +241,7 @@ fn response(o: &mut Object<'_>, call: Call<'_>, ending: &Ending, tool: Option<&T
             result_display(o, display);
         }
         Ending::Error { error } => _ = o.member("resultDisplay", &error.message),
-        // The change that was not made, or what had been printed.
+        // The change that was not made, or the output so far.
         Ending::Cancelled { output, .. } => match call.planned_question().and_then(FileChange::asked) {
             Some(change) => _ = o.object("resultDisplay", |o| file_diff(o, change)),
             None => _ = o.optional("resultDisplay", Some(output.as_str()).filter(|output| !output.is_empty())),
@@ -250,7 +250,7 @@ fn response(o: &mut Object<'_>, call: Call<'_>, ending: &Ending, tool: Option<&T
     if let Ending::Error { error } = ending {
         o.member("errorType", error.kind.word());
     }
-    // Of what the model reads, in UTF-16 units as the reference server counts.
+    // The length of the text for the model in UTF-16 code units, as the reference server counts.
     o.member("contentLength", &for_model.encode_utf16().count());
 }
 
@@ -287,7 +287,7 @@ fn result_display(o: &mut Object<'_>, display: &Display) {
     }
 }
 
-/// The content of a file that may not exist.
+/// The content of a file, empty if the file does not exist.
 fn shown(content: &Option<LongText>) -> &str {
     content.as_ref().map_or("", LongText::as_str)
 }
@@ -298,8 +298,7 @@ fn file_diff(o: &mut Object<'_>, change: FileChange<'_>) {
     o.object("diffStat", |o| diff_stat(o, change.diff));
 }
 
-/// Counts a unified diff of one file. The `user_` half stays at zero: what the user changed in a proposal is in the diff like
-/// everything else.
+/// The statistics of a unified diff of one file. The `user_` members are zero: changes by the user are in the diff and counted there.
 fn diff_stat(o: &mut Object<'_>, diff: &str) {
     let lines = || diff.lines().skip_while(|line| !line.starts_with("@@"));
     let changed = |sign| lines().filter_map(move |line| line.strip_prefix(sign));

@@ -1,9 +1,9 @@
 //! The projection of the development-tool extension. Status updates carry the kind of event under the extension's name in their
 //! metadata; calls and thoughts are data parts.
 //!
-//! A call is shown, always whole, when it waits for an answer, may run by a rule, runs, has printed something, or has ended. That the
-//! task works again after an answer is not announced: the next update of the call says so, and who answered. A turn that is over is
-//! a completed task here, although the task goes on with the next prompt.
+//! A call is shown, always whole, when it waits for an answer, is allowed by a rule, starts, prints output, or ends. That the task works
+//! again after an answer is not announced: the next update of the call shows it, and who answered. A task whose turn is over is shown
+//! as completed, although it continues with the next prompt.
 
 use crate::a2a::encodings::object::object;
 use crate::a2a::encodings::value::{AgentMessage, Frame, Piece, StatusUpdate};
@@ -31,7 +31,7 @@ pub fn frame<'a>(update: &Update<'a>) -> Option<Frame<'a>> {
     let notice = |text: Cow<'a, str>| message(AgentMessage::new(update.seq, Piece::Text(text)), "STATE_CHANGE", None);
     match update.change {
         Change::Working => Some(Frame::Status(passing(state))),
-        Change::Paused | Change::Stopped => Some(Frame::Status(present(state))),
+        Change::Paused | Change::Stopped => Some(Frame::Status(current_status(state))),
         Change::Text { text: said, since } => text(since, said),
         Change::Citation(said) => text(update.seq, said),
         Change::Thought { subject, description } => {
@@ -53,13 +53,13 @@ pub fn frame<'a>(update: &Update<'a>) -> Option<Frame<'a>> {
     }
 }
 
-/// The status as last announced, in a form that a stream may end with.
-pub fn present(state: &State) -> StatusUpdate<'_> {
+/// The current status, as a frame that a stream may end with.
+pub fn current_status(state: &State) -> StatusUpdate<'_> {
     let metadata = metadata("STATE_CHANGE", state, failure(state), None);
     StatusUpdate { message: message(state), closing: Some(metadata.clone()), metadata, ..passing(state) }
 }
 
-/// What the agent says about the present status: its text, and every call that waits for an answer, whole.
+/// The agent's message about the current status: its text, and every call that waits for an answer, whole.
 pub fn message(state: &State) -> Option<AgentMessage<'_>> {
     let data = |call| Piece::Data(devtool_call::encode(Call { call, status: CallStatus::AwaitingApproval }));
     let message = status_message(state, state.asked().map(data))?;
@@ -105,7 +105,7 @@ mod tests {
     use std::sync::Arc;
 
     const TIME: &str = "2026-03-01T09:30:00.125Z";
-    const VIEW: View = View::A2a(Writer::V03, Profile::Devtool, Outputs::WORDS);
+    const VIEW: View = View::A2a(Writer::V03, Profile::Devtool, Outputs::TEXT);
 
     fn value(bytes: &[u8]) -> Value {
         serde_json::from_slice(bytes).expect("JSON")
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(frame(&state, asked), around("TOOL_CALL_UPDATE", "working", object(asking())));
         state.calls[0].choice = Some(Choice::ProceedOnce);
         state.calls[0].answered_by = Some(source());
-        // What other views are still shown is not shown here.
+        // The last announced state matters only to the coder view.
         state.announced = TaskState::InputRequired;
         let answered = Event::CallAnswered {
             call: call(),
@@ -299,8 +299,8 @@ mod tests {
         let mut closing = open.clone();
         closing["final"] = json!(true);
         assert_eq!(frames(&state, Event::Paused), Some((open.clone(), Some(closing.clone()))));
-        let present = a2a::present(VIEW, &state, &sample::tools()).unwrap();
-        assert_eq!(value(&present), closing);
+        let status = a2a::current_status(VIEW, &state, &sample::tools()).unwrap();
+        assert_eq!(value(&status), closing);
         let task = value(&a2a::snapshot(VIEW, &state, a2a::Wanted::ALL));
         assert_eq!(task["status"], open["status"]);
 
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn an_approved_command_in_the_order_of_the_extension() {
-        let told: Vec<String> = sample::fold(sample::approved_command())
+        let summaries: Vec<String> = sample::fold(sample::approved_command())
             .iter()
             .filter_map(|(record, state)| {
                 let body = a2a::event(VIEW, state, record, &sample::tools())?;
@@ -383,7 +383,7 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            told,
+            summaries,
             [
                 "STATE_CHANGE working",
                 "TEXT_CONTENT working",
@@ -399,7 +399,7 @@ mod tests {
         );
     }
 
-    /// The example of the extension's own text: a new file that waits for its approval.
+    /// The example of the extension's specification: a new file that waits for approval.
     #[test]
     fn the_example_of_the_extension() {
         let question = Question::Edit {

@@ -1,10 +1,10 @@
-//! The tool-call object of the development-tool extension: the whole call on every update, in the names of that extension. Other
-//! views use it too: plain clients get it as the data of a question, sessions get its members beside their own.
+//! The tool-call object of the development-tool extension: every update has the whole call, in the names of that extension. Other views
+//! use it too: plain clients get it as the data of a question, and session clients get its members among others.
 //!
-//! The extension knows four kinds of questions and ours fit three of them: commands are `execute_details`, edits are
-//! `file_edit_details`, everything else is `generic_details`. What it has no member for is added where clients that do not know it
-//! ignore it: `warnings` beside a command, `urls` and `questions` beside a description. The agent's own questions are answered with
-//! `answers` beside the option: the user's answers by the number of the question.
+//! The extension has four kinds of questions: commands are `execute_details`, edits are `file_edit_details`, calls of MCP tools are
+//! `mcp_details`, and everything else is `generic_details`. Members that the extension does not define are added where clients ignore
+//! unknown members: `warnings` beside a command, `urls` and `questions` beside a description. The agent's own questions are answered
+//! with `answers` beside the option: the user's answers by the number of the question.
 
 use crate::a2a::encodings::object::{Object, object};
 use crate::a2a::views::call::{Call, FileChange};
@@ -12,12 +12,12 @@ use crate::a2a::words::Offer;
 use crate::task::log::long_text::LongText;
 use crate::task::spec::{Display, Ending, Question};
 
-/// Where the details of a question are.
+/// Where the details of a question are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Details {
-    /// In the question itself, as the extension has it.
+    /// In the question itself, as the extension defines it.
     Direct,
-    /// There, and once more under `details`: clients of the session look in either place.
+    /// In the question itself and again under `details`: clients of the session look in either place.
     Twice,
 }
 
@@ -32,7 +32,9 @@ pub fn members(o: &mut Object<'_>, call: Call<'_>, placed: Details) {
     o.optional("description", call.title()).member("input_parameters", &request.args);
     o.optional("live_content", call.live());
     match call.ending() {
-        Some(Ending::Success { display, output: told }) => _ = o.object("output", |o| output(o, display, told)),
+        Some(Ending::Success { display, output: for_model }) => {
+            o.object("output", |o| output(o, display, for_model));
+        }
         Some(Ending::Error { error }) => failure(o, &error.message, error.kind.word()),
         Some(Ending::Cancelled { reason, output: _ }) => failure(o, reason, "cancelled"),
         None => {}
@@ -42,11 +44,11 @@ pub fn members(o: &mut Object<'_>, call: Call<'_>, placed: Details) {
     }
 }
 
-/// The result as people see it; `told` is what the model reads.
-fn output(o: &mut Object<'_>, display: &Display, told: &LongText) {
+/// The result as people see it; `for_model` is the text that the model reads.
+fn output(o: &mut Object<'_>, display: &Display, for_model: &LongText) {
     match display {
         Display::Text { text } | Display::Media { text, .. } => _ = o.member("text", text.as_str()),
-        Display::Summary { .. } => _ = o.member("text", told.as_str()),
+        Display::Summary { .. } => _ = o.member("text", for_model.as_str()),
         Display::Todos { todos } => _ = o.object("structured_data", |o| _ = o.member("todos", todos)),
         Display::Diff { .. } => {
             let change = FileChange::made(display).expect("a diff is a change");
@@ -76,7 +78,7 @@ fn confirmation(o: &mut Object<'_>, call: Call<'_>, question: &Question, placed:
     }
 }
 
-/// What a question is about.
+/// Writes the details of a question.
 fn about(o: &mut Object<'_>, call: Call<'_>, question: &Question) {
     match question {
         Question::Exec { title: _, command, programs: _, dir, warnings, needs_approval: _, edits: _ } => {

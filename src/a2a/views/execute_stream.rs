@@ -1,12 +1,12 @@
-//! The stream of `POST /tasks/{id}/execute`: bare objects with a `type`, which is the name of the SSE event too. A task runs, is
-//! completed or has failed; that it waits for an answer is seen from the call that asks. Live output and artifacts are not
-//! shown.
+//! The stream of `POST /tasks/{id}/execute`: bare objects with a `type`, which is also the name of the SSE event. The state of a task is
+//! `running`, `completed` or `error`; that it waits for an answer is shown by the call with the question. Live output and artifacts are
+//! not shown.
 
 use crate::a2a::Body;
 use crate::a2a::dialect::Standalone;
 use crate::a2a::encodings::object::{Object, object};
 use crate::a2a::views::call::Call;
-use crate::a2a::views::flat;
+use crate::a2a::views::gemini_streams;
 use crate::a2a::views::update::{Change, Step, Update};
 use crate::a2a::words::{self, CallStatus, Idle};
 use crate::base::clock::rfc3339;
@@ -14,9 +14,9 @@ use crate::task::machine::state::State;
 use std::borrow::Cow;
 
 pub const VIEW: &Standalone = &Standalone {
-    name: "execute-stream",
+    name: "snake",
     event: |state, record, _| frame(&Update::of(state, record)?),
-    present: |state| Some(present(state).open.to_vec()),
+    current_status: |state| Some(current_status(state).open.to_vec()),
     snapshot: None,
     idle: Idle::Outcome,
 };
@@ -26,12 +26,12 @@ fn frame(update: &Update<'_>) -> Option<Body> {
     let state = update.state;
     let notice = |text: &str| {
         write(state, "state_change", |o| {
-            flat::notice(o, state, words::execute_state, text);
+            gemini_streams::notice(o, state, words::execute_state, text);
             o.member("timestamp", &rfc3339(update.at));
         })
     };
     Some(match update.change {
-        Change::Working | Change::Stopped => present(state),
+        Change::Working | Change::Stopped => current_status(state),
         Change::Thought { subject, description } => {
             let thought: Cow<'_, str> = match (subject, description) {
                 (one, "") | ("", one) => one.into(),
@@ -39,7 +39,7 @@ fn frame(update: &Update<'_>) -> Option<Body> {
             };
             write(state, "thought", |o| _ = o.member("thought", &thought))
         }
-        // The answer is complete, and with it the thoughts about it.
+        // When the answer is complete, so are the thoughts before it.
         Change::Answered(_) => {
             let summary = Some(state.thoughts.join("; ")).filter(|summary| !summary.is_empty())?;
             write(state, "thought_summary", |o| _ = o.member("summary", &summary))
@@ -64,10 +64,10 @@ fn frame(update: &Update<'_>) -> Option<Body> {
     })
 }
 
-/// The present state.
-fn present(state: &State) -> Body {
+/// A frame with the current state.
+fn current_status(state: &State) -> Body {
     write(state, "state_change", |o| {
-        flat::status(o, state, words::execute_state);
+        gemini_streams::status(o, state, words::execute_state);
         o.member("timestamp", &rfc3339(state.status.at));
     })
 }
@@ -75,11 +75,11 @@ fn present(state: &State) -> Body {
 fn tool_call(o: &mut Object<'_>, call: Call<'_>) {
     o.member("toolCallId", call.call.id()).member("status", call.status.execute());
     o.member("toolName", &call.call.request.name).optional("result", call.result());
-    // There is no status for a cancelled call, only this word.
+    // This stream has no status for a cancelled call, so the error says that it was cancelled.
     let cancelled = (call.status == CallStatus::Cancelled).then_some("cancelled");
     o.optional("error", cancelled.or(call.failure()));
     if let Some(question) = call.question() {
-        o.object("confirmationRequest", |o| flat::confirmation(o, call, question));
+        o.object("confirmationRequest", |o| gemini_streams::confirmation(o, call, question));
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
     use serde_json::{Value, json};
     use std::sync::Arc;
 
-    /// The object, after a look at whether its event is called like it.
+    /// The object, after checking that the SSE event has the same name.
     fn shown(state: &State, event: Event) -> Option<Value> {
         let shown = (VIEW.event)(state, &sample::record(event), &sample::tools())?;
         let mut object: Value = serde_json::from_slice(&shown.open).expect("JSON");

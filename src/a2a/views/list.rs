@@ -1,5 +1,5 @@
-//! Lists of tasks in the dialects that have them. 1.0 has pages; 0.3 has an array; the Gemini endpoints have a short form
-//! that needs no task in memory.
+//! Lists of tasks. The list of 1.0 has pages; that of 0.3 is an array; the list of the Gemini endpoints has short entries, for which the
+//! tasks need not be loaded.
 
 use crate::a2a::dialect::Lists;
 use crate::a2a::form::{Form, view, view_of};
@@ -21,14 +21,15 @@ use serde_json::{Value, json};
 /// A page of a list.
 pub struct Page<'a> {
     pub tasks: Vec<&'a State>,
-    /// Where the next page begins; None: this was the last.
+    /// The position where the next page begins. None: this page is the last.
     pub next: Option<Mark>,
-    /// How many a page may hold, and how many tasks the whole list has.
+    /// The maximum number of tasks on a page.
     pub size: usize,
+    /// The number of tasks in the whole list.
     pub total: usize,
 }
 
-/// The state that a task is listed under.
+/// The state that a list shows for a task.
 pub fn shown_state(form: &Form, task: &TaskId, brief: &Brief) -> TaskState {
     view_of(form, brief.made(task)).idle(brief.profile).show(brief.state, brief.outcome())
 }
@@ -53,7 +54,7 @@ pub fn briefs<'a>(form: &Form, tasks: impl IntoIterator<Item = (&'a TaskId, &'a 
     result(form, json::bytes(&list))
 }
 
-/// A page of whole tasks. Where there are pages, one that gets too long ends early, and the next one continues behind it.
+/// A page of whole tasks. In a dialect with pages, a page that gets too long ends early, and the next one continues after it.
 pub fn list(form: &Form, page: &Page<'_>, wanted: Wanted, asked: &List) -> Response {
     let (start, most): (&[u8], usize) = match form.dialect.lists {
         Lists::Array => (b"[", usize::MAX),
@@ -90,22 +91,22 @@ pub fn list(form: &Form, page: &Page<'_>, wanted: Wanted, asked: &List) -> Respo
     result(form, out)
 }
 
-/// A position in a list, as clients send it back. It is valid only for the same list.
+/// The page token for a position in a list. It is valid only for lists with the same filter.
 pub fn token(mark: &Mark, asked: &List) -> String {
-    let place = format!("{}.{:08x}.{}", mark.at, filter(asked), mark.task);
-    URL_SAFE_NO_PAD.encode(place)
+    let position = format!("{}.{:08x}.{}", mark.at, filter(asked), mark.task);
+    URL_SAFE_NO_PAD.encode(position)
 }
 
-/// None: it is no token of this server, or belongs to another list.
+/// Reads a page token. None: it is not a token of this server, or belongs to a list with another filter.
 pub fn read_token(text: &str, asked: &List) -> Option<Mark> {
-    let place = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
-    let (at, rest) = place.split_once('.')?;
+    let position = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
+    let (at, rest) = position.split_once('.')?;
     let (hash, task) = rest.split_once('.')?;
-    let fits = u32::from_str_radix(hash, 16).ok()? == filter(asked);
-    fits.then_some(Mark { at: at.parse().ok()?, task: task.into() })
+    let is_valid = u32::from_str_radix(hash, 16).ok()? == filter(asked);
+    is_valid.then_some(Mark { at: at.parse().ok()?, task: task.into() })
 }
 
-/// A checksum of the filter: tokens of lists with another filter are refused.
+/// A checksum of the filter, by which tokens of lists with another filter are recognised.
 fn filter(asked: &List) -> u32 {
     let about = (&asked.context, asked.state, asked.since);
     crc32(format!("{about:?}").as_bytes())
@@ -154,7 +155,7 @@ mod tests {
         let second = shown(Dialect::REST_10, 2);
         assert_eq!(ids(&second["tasks"]), ["t-3", "t-4"]);
         assert_eq!(second["nextPageToken"], "", "it was the last");
-        // Where there are no pages, nothing could be asked for.
+        // A list without pages is never cut, because the client could not request the rest.
         let all = shown(Dialect::REST_03_JSON, 0);
         assert_eq!(ids(&all).len(), 4);
     }

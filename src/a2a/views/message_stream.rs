@@ -1,22 +1,22 @@
-//! The stream of `POST /message/stream`: bare objects with a `kind` in the reference server's words, the task and the time. Live
-//! output and artifacts are not shown.
+//! The stream of `POST /message/stream`: bare objects with a `kind` as the reference server names it, the task and the time. Live output
+//! and artifacts are not shown.
 //!
-//! A question is two frames, the pending call and then what is asked about it; those are two events here as well. A state is sent
-//! only when it changes: going on after an answer is such a change, results that go to the model are not.
+//! A question is two frames, first the pending call and then the question; they are two events here as well. A state is sent only when
+//! it changes. It changes when the task continues after an answer, but not when results are sent to the model.
 
 use crate::a2a::Body;
 use crate::a2a::dialect::Standalone;
 use crate::a2a::encodings::object::{Object, object};
-use crate::a2a::views::flat;
+use crate::a2a::views::gemini_streams;
 use crate::a2a::views::update::{Change, Step, Update};
 use crate::a2a::words::{self, Idle};
 use crate::base::clock::rfc3339;
 use crate::task::machine::state::State;
 
 pub const VIEW: &Standalone = &Standalone {
-    name: "message-stream",
+    name: "kebab",
     event: |state, record, _| frame(&Update::of(state, record)?).map(Body::bare),
-    present: |state| Some(present(state)),
+    current_status: |state| Some(current_status(state)),
     snapshot: None,
     idle: Idle::Outcome,
 };
@@ -24,11 +24,12 @@ pub const VIEW: &Standalone = &Standalone {
 /// None: clients are not shown the update.
 fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
     let state = update.state;
-    let notice =
-        |text: &str| write(state, update.at, "state-change", |o| flat::notice(o, state, words::message_state, text));
+    let notice = |text: &str| {
+        write(state, update.at, "state-change", |o| gemini_streams::notice(o, state, words::message_state, text))
+    };
     Some(match update.change {
-        Change::Working | Change::Paused | Change::Stopped => present(state),
-        Change::Call { step: Step::Answered, .. } if state.status.seq == update.seq => present(state),
+        Change::Working | Change::Paused | Change::Stopped => current_status(state),
+        Change::Call { step: Step::Answered, .. } if state.status.seq == update.seq => current_status(state),
         Change::Thought { subject, description } => write(state, update.at, "thought", |o| {
             o.member("subject", subject).member("description", description);
         }),
@@ -41,7 +42,7 @@ fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
             write(state, update.at, "tool-call-confirmation", |o| {
                 o.member("toolCallId", call.call.id()).member("toolName", &call.call.request.name);
                 o.member("inputParameters", &call.call.request.args);
-                o.object("confirmationRequest", |o| flat::confirmation(o, call, question));
+                o.object("confirmationRequest", |o| gemini_streams::confirmation(o, call, question));
             })
         }
         Change::Call { call, step: Step::Planned | Step::Started | Step::Ended } => {
@@ -65,9 +66,9 @@ fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
     })
 }
 
-/// The present state.
-fn present(state: &State) -> Vec<u8> {
-    write(state, state.status.at, "state-change", |o| flat::status(o, state, words::message_state))
+/// A frame with the current state.
+fn current_status(state: &State) -> Vec<u8> {
+    write(state, state.status.at, "state-change", |o| gemini_streams::status(o, state, words::message_state))
 }
 
 fn write(state: &State, at: u64, kind: &'static str, members: impl FnOnce(&mut Object<'_>)) -> Vec<u8> {
@@ -177,8 +178,8 @@ mod tests {
             state.phase = phase;
             let closed = Event::Closed { state: Final::Failed, text: None };
             let frame = (VIEW.event)(&state, &sample::record(closed), &sample::tools()).map(|body| body.open.to_vec());
-            assert_eq!(frame, Some(present(&state)));
-            let mut shown: Value = serde_json::from_slice(&present(&state)).expect("JSON");
+            assert_eq!(frame, Some(current_status(&state)));
+            let mut shown: Value = serde_json::from_slice(&current_status(&state)).expect("JSON");
             let members = shown.as_object_mut().expect("an object");
             for always in ["kind", "taskId", "contextId", "timestamp"] {
                 assert!(members.remove(always).is_some());

@@ -12,7 +12,7 @@ use crate::task::origin::ToolEntry;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// What the tools that are not built in are declared as.
+/// The declarations of the tools that are not built in.
 #[derive(Default)]
 pub struct OtherTools(Vec<Declaration>);
 
@@ -26,7 +26,7 @@ struct Declaration {
 }
 
 impl OtherTools {
-    /// None if their declarations cannot be read.
+    /// Reads the declarations; there are none if they cannot be read.
     pub fn read(set: &ToolSet, blobs: &dyn Blobs) -> OtherTools {
         let stored = set.declarations.read(blobs).ok();
         OtherTools(stored.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default())
@@ -41,11 +41,11 @@ impl OtherTools {
     }
 }
 
-/// How much is shown of tools.
+/// Whether the schemas of tools are included.
 #[derive(Clone, Copy)]
 enum Schemas {
     Shown,
-    /// There may be thousands of tasks, and nearly all have the same tools.
+    /// For the metadata of all tasks: there may be thousands, and nearly all have the same tools.
     Hidden,
 }
 

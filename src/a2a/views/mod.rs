@@ -1,4 +1,4 @@
-//! What a client is shown of a task: of one event (the projections `coder`, `devtool` and `plain`, and the flat streams), of the
+//! What a client is shown of a task: of one event (the projections `coder`, `devtool` and `plain`, and the streams of the Gemini endpoints), of the
 //! whole task (`snapshot`), of many tasks (`list`) and beside the events (`metadata`).
 
 pub mod call;
@@ -6,7 +6,7 @@ pub mod coder;
 pub mod devtool;
 pub mod devtool_call;
 pub mod execute_stream;
-pub mod flat;
+pub mod gemini_streams;
 pub mod list;
 pub mod message_stream;
 pub mod metadata;

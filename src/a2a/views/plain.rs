@@ -1,13 +1,13 @@
-//! The plain projection: a task for clients that know A2A and nothing of tools. Each answer of the model is an artifact, `answer-<turn>`,
-//! then `answer-<turn>.2` and so on, sent whole when it is complete. Nothing else is said in words but questions and trouble: clients
-//! put whatever they are sent into the answer. Calls, thoughts, sources and the steps before an answer are not shown.
+//! The plain projection: a task for clients that know A2A but no tool calls. Each answer of the model is an artifact, `answer-<turn>`,
+//! then `answer-<turn>.2` and so on, sent whole when it is complete. The only other texts are questions and notices of trouble, because
+//! clients show every text as a part of the answer. Calls, thoughts, sources and the steps before an answer are not shown.
 //!
-//! A client may ask for answers in pieces as they come. The piece that closes an answer must not be empty and is known to be the last
-//! only afterwards, so the last character of a text is held back until more comes or the answer is complete. Retracted text is
-//! replaced by the next piece. Only a sentence that the end of its turn cuts off is in the stream and in no snapshot.
+//! A client may ask for answers in pieces. The last piece of an answer must not be empty, and which piece is the last is known only
+//! afterwards, so the last character of a text is held back until more text comes or the answer is complete. Retracted text is
+//! replaced by the next piece. Text of an answer that the end of its turn cuts off is in the stream and in no snapshot.
 //!
-//! A question is asked in words that end with the ways to answer. The calls themselves are in the metadata of the message, and data
-//! parts only for clients that accept JSON: some clients fail on a data part beside words.
+//! A question is a text that ends with the ways to answer. Its calls are in the metadata of the message, and in data parts only for
+//! clients that accept JSON: some clients fail on a message with a text part and a data part.
 
 use crate::a2a::dialect::Outputs;
 use crate::a2a::encodings::object::object;
@@ -15,7 +15,7 @@ use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Frame, Piece, S
 use crate::a2a::views::call::{Call, mcp_call, prompt_and_urls};
 use crate::a2a::views::devtool_call::{self, Details};
 use crate::a2a::views::snapshot::answer;
-use crate::a2a::views::update::{Change, Update, status_message};
+use crate::a2a::views::update::{Change, Topic, Update, status_message};
 use crate::a2a::words::{CallStatus, Idle, PLAIN};
 use crate::task::log::event::Profile;
 use crate::task::machine::state::{State, TaskState};
@@ -23,8 +23,8 @@ use crate::task::message::Artifact;
 use crate::task::spec::Question;
 use std::borrow::Cow;
 
-/// No metadata: there is nothing in it that every client understands.
-const NOTHING: &[u8] = b"{}";
+/// The metadata of every status: empty, because there is nothing in it that every client understands.
+const NO_METADATA: &[u8] = b"{}";
 
 /// None: clients are not shown the update.
 pub fn frame<'a>(update: &Update<'a>, outputs: Outputs) -> Option<Frame<'a>> {
@@ -34,7 +34,7 @@ pub fn frame<'a>(update: &Update<'a>, outputs: Outputs) -> Option<Frame<'a>> {
         Change::Stopped if state.continues_with_queue() => {
             Some(working(update, Some(state.status.text.as_deref()?.into())))
         }
-        Change::Paused | Change::Stopped => Some(Frame::Status(present(state, outputs))),
+        Change::Paused | Change::Stopped => Some(Frame::Status(current_status(state, outputs))),
         Change::Text { text, .. } if outputs.pieces => next_piece(state, text),
         Change::Answered(answered) if answered.has_text() => {
             let text = answered.text();
@@ -42,7 +42,7 @@ pub fn frame<'a>(update: &Update<'a>, outputs: Outputs) -> Option<Frame<'a>> {
             let artifact = artifact(state, state.turn.answers_with_text, &text[before.len()..]);
             Some(Frame::Artifact(ArtifactUpdate { artifact, append: !before.is_empty(), last: true }))
         }
-        Change::Notice { is_trouble: true, ref text, .. } => Some(working(update, Some(text.clone()))),
+        Change::Notice { topic: Topic::Trouble, ref text, .. } => Some(working(update, Some(text.clone()))),
         Change::Artifact(ref artifact) => Some(Frame::Artifact(artifact.clone())),
         Change::Created
         | Change::Prompted { .. }
@@ -58,18 +58,18 @@ pub fn frame<'a>(update: &Update<'a>, outputs: Outputs) -> Option<Frame<'a>> {
 }
 
 /// The status as last announced, in a form that a stream may end with.
-pub fn present(state: &State, outputs: Outputs) -> StatusUpdate<'_> {
+pub fn current_status(state: &State, outputs: Outputs) -> StatusUpdate<'_> {
     let idle = if state.created.profile == Profile::Plain { Idle::InputRequired } else { Idle::Outcome };
     StatusUpdate {
         state: idle.show(state.status.state, state.outcome()),
         at: state.status.at,
         message: message(state, outputs),
-        metadata: NOTHING.to_vec(),
-        closing: Some(NOTHING.to_vec()),
+        metadata: NO_METADATA.to_vec(),
+        closing: Some(NO_METADATA.to_vec()),
     }
 }
 
-/// What the agent says about the present status: its text, what is asked and how to answer.
+/// The agent's message about the current status: its text, the open questions and how to answer them.
 pub fn message(state: &State, outputs: Outputs) -> Option<AgentMessage<'_>> {
     let open: Vec<Call<'_>> = asked(state).collect();
     if open.is_empty() {
@@ -83,7 +83,7 @@ pub fn message(state: &State, outputs: Outputs) -> Option<AgentMessage<'_>> {
     Some(message)
 }
 
-/// The open questions of several tasks in words.
+/// The open questions of several tasks as text.
 pub fn questions<'a>(states: impl IntoIterator<Item = &'a State>) -> String {
     let open: Vec<Call<'_>> = states.into_iter().flat_map(asked).collect();
     question(&open)
@@ -93,23 +93,23 @@ fn asked(state: &State) -> impl Iterator<Item = Call<'_>> {
     state.asked().map(|call| Call { call, status: CallStatus::AwaitingApproval })
 }
 
-/// The part of an unfinished text that has been sent in pieces.
+/// The part of an unfinished text that has been sent in pieces: all but its last character.
 pub fn sent(text: &str) -> &str {
     text.char_indices().next_back().map_or("", |(last, _)| &text[..last])
 }
 
-/// A status that no stream ends with, with or without words.
-fn working<'a>(update: &Update<'a>, words: Option<Cow<'a, str>>) -> Frame<'a> {
+/// A status that no stream ends with, with or without a text.
+fn working<'a>(update: &Update<'a>, text: Option<Cow<'a, str>>) -> Frame<'a> {
     Frame::Status(StatusUpdate {
         state: TaskState::Working,
         at: update.at,
-        message: words.map(|words| AgentMessage::new(update.seq, Piece::Text(words))),
-        metadata: NOTHING.to_vec(),
+        message: text.map(|text| AgentMessage::new(update.seq, Piece::Text(text))),
+        metadata: NO_METADATA.to_vec(),
         closing: None,
     })
 }
 
-/// The piece that can be sent when `text` has come.
+/// The piece that can be sent after `text` has been appended to the answer.
 fn next_piece<'a>(state: &State, text: &str) -> Option<Frame<'a>> {
     let whole = &state.utterance.text;
     let before = sent(&whole[..whole.len() - text.len()]);
@@ -119,7 +119,7 @@ fn next_piece<'a>(state: &State, text: &str) -> Option<Frame<'a>> {
     (!next.is_empty()).then_some(Frame::Artifact(update))
 }
 
-/// This text of the first, second or further answer of the turn.
+/// The artifact of the answer with this number in the turn.
 fn artifact<'a>(state: &State, number: usize, text: &str) -> Cow<'a, Artifact> {
     Cow::Owned(answer(state.turn.number as usize, number, text.to_owned()))
 }
@@ -184,7 +184,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    const VIEW: View = View::A2a(Writer::V03, Profile::Plain, Outputs::WORDS);
+    const VIEW: View = View::A2a(Writer::V03, Profile::Plain, Outputs::TEXT);
     const DATA: View = View::A2a(Writer::V03, Profile::Plain, Outputs { data: true, pieces: false });
     const PIECES: View = View::A2a(Writer::V03, Profile::Plain, Outputs { data: false, pieces: true });
 
@@ -200,8 +200,8 @@ mod tests {
             .collect()
     }
 
-    /// What clients go by: the state and the text of a status, or the artifact with its flags.
-    fn told(frames: &[Value]) -> Vec<String> {
+    /// A line about each frame: the state and the text of a status, or the artifact with its flags.
+    fn summaries(frames: &[Value]) -> Vec<String> {
         let word = |value: &Value, name: &str| {
             if value[name] == true { format!(" {name}") } else { String::new() }
         };
@@ -225,8 +225,8 @@ mod tests {
             .collect()
     }
 
-    /// The same events in a task that a plain client made.
-    fn made_plain(lifecycle: Lifecycle, mut events: Vec<Event>) -> Vec<Event> {
+    /// The same events in a task that a plain client created.
+    fn in_plain_task(lifecycle: Lifecycle, mut events: Vec<Event>) -> Vec<Event> {
         let created = sample::state().created;
         events[0] =
             Event::Created(Arc::new(Created { profile: Profile::Plain, lifecycle, ..created.as_ref().clone() }));
@@ -237,11 +237,11 @@ mod tests {
     fn an_approved_command() {
         let first = ["working: ", r#"answer-1 "Let me see." lastChunk"#, "input-required: Running make"];
         let second = [r#"answer-1.2 "It works." lastChunk"#, "completed: "];
-        assert_eq!(told(&shown(VIEW, approved_command())), [&first[..], &second].concat());
-        let own = made_plain(Lifecycle::Conversational, approved_command());
-        assert_eq!(told(&shown(VIEW, own)).last().unwrap(), "input-required: ", "as the operator wants it");
+        assert_eq!(summaries(&shown(VIEW, approved_command())), [&first[..], &second].concat());
+        let own = in_plain_task(Lifecycle::Conversational, approved_command());
+        assert_eq!(summaries(&shown(VIEW, own)).last().unwrap(), "input-required: ", "as the operator wants it");
         assert_eq!(
-            told(&shown(PIECES, approved_command())),
+            summaries(&shown(PIECES, approved_command())),
             [
                 "working: ",
                 r#"answer-1 "Let me see""#,
@@ -287,7 +287,7 @@ mod tests {
         let (_, paused) = &folded[7];
         for (view, expected) in [(VIEW, &words), (DATA, &data)] {
             assert_eq!(&shown(view, approved_command())[2], expected);
-            // A client that only reads the task sees the question too.
+            // The snapshot of the task has the question too.
             let task = value(&a2a::snapshot(view, paused, Wanted::ALL));
             assert_eq!(task["status"], expected["status"]);
         }
@@ -394,7 +394,7 @@ mod tests {
             Event::TurnEnded { turn: 1, end: End::Failed("It broke.".into()), by: None },
         ]);
         assert_eq!(
-            told(&shown(VIEW, events)),
+            summaries(&shown(VIEW, events)),
             [
                 "working: ",
                 "working: The model is asked again in 2 s: busy",
@@ -404,7 +404,7 @@ mod tests {
         );
     }
 
-    /// The prompts of a task that is over with its turn are answered before it completes, and its state says so.
+    /// A one-shot task completes only when its queued prompts have been answered; until then its state is `working`.
     #[test]
     fn queued_prompts_are_answered_first() {
         let ended = |turn, end| Event::TurnEnded { turn, end, by: None };
@@ -418,7 +418,7 @@ mod tests {
         let second = ["working: It broke.", "working: "];
         let third = [r#"answer-3 "c" lastChunk"#, "completed: "];
         let expected = [&first[..], &second, &third].concat();
-        assert_eq!(told(&shown(VIEW, made_plain(Lifecycle::OneShot, events))), expected);
+        assert_eq!(summaries(&shown(VIEW, in_plain_task(Lifecycle::OneShot, events))), expected);
     }
 
     fn retracts() -> Event {
@@ -452,7 +452,7 @@ mod tests {
         long.extend([says("d"), retracts()]);
         long.extend([says("e"), answers("e", vec![]), ends(2)]);
         long.extend(begins(3));
-        // A turn that says nothing, and one that speaks only behind its calls.
+        // A turn without text, and one with text only after its calls.
         long.extend([answers("", vec![]), ends(3)]);
         long.extend(begins(4));
         long.extend(call_between("call-4", ""));
@@ -469,7 +469,7 @@ mod tests {
         vec![approved_command(), long, circling]
     }
 
-    /// Puts artifacts together as their updates say, and holds them against the snapshot after every event.
+    /// Assembles artifacts from their updates, and compares them with the snapshot after every event.
     #[test]
     fn what_was_sent_is_what_the_snapshot_lists() {
         for (view, story) in [VIEW, PIECES].into_iter().flat_map(|view| stories().into_iter().map(move |s| (view, s))) {
@@ -478,7 +478,7 @@ mod tests {
             let mut forgets: Option<State> = None;
             let mut retracted = false;
             for (record, state) in &fold(story) {
-                // Who does not remember the conversation is shown the same pieces.
+                // The pieces are the same when the state has forgotten the earlier conversation.
                 let brief = forgets.take().map_or_else(
                     || state.clone(),
                     |mut brief| {

@@ -1,11 +1,11 @@
-//! The live session: flat objects for clients that share one session over a socket or follow a turn of it. Every object has `kind`,
-//! `taskId` and, unless it is a notice of the server, `seq`; readable text is in `content.text`.
+//! The view of the live session: flat objects for clients that share a session over a socket or follow one of its turns. Every object has
+//! `kind`, `taskId` and, unless it is a notice of the server, `seq`; readable text is in `content.text`.
 //!
-//! Every client is told what the others do: their prompts (`USER_MESSAGE`), who answered a question and with what (`answered_by`,
-//! `selected_option_id`), what delays the turn (`CONSOLE_LOG`). `final` of a `STATE_CHANGE` says that the task waits for a user: the
-//! turn is over, or asks. Artifacts are `ARTIFACT_UPDATE`s, with the artifact as A2A 0.3 writes it.
+//! Every client is shown what the others do: their prompts (`USER_MESSAGE`), who answered a question and with which option
+//! (`answered_by`, `selected_option_id`), and what delays the turn (`CONSOLE_LOG`). `final` of a `STATE_CHANGE` is true if the task
+//! waits for a user, because its turn is over or asks something. An `ARTIFACT_UPDATE` has the artifact as A2A 0.3 writes it.
 //!
-//! A client that joins later has missed the questions. The first state it gets therefore has `open_calls`: every call that has not
+//! A client that joins later has missed the questions. Therefore the first state that it gets has `open_calls`: every call that has not
 //! ended, as its last update showed it.
 
 use crate::a2a::Body;
@@ -23,19 +23,19 @@ use crate::task::message::{Content, Part};
 pub const VIEW: &Standalone = &Standalone {
     name: "session",
     event: |state, record, _| frame(&Update::of(state, record)?).map(Body::bare),
-    present: |state| Some(present(state)),
-    snapshot: Some(present),
+    current_status: |state| Some(current_status(state)),
+    snapshot: Some(current_status),
     idle: Idle::InputRequiredOrFailed,
 };
 
-/// A notice of the server about a task, which is no event of it: the one object without `seq`.
+/// A notice of the server about a task. It is not an event of the task, and the only object without `seq`.
 pub fn notice(task: &TaskId, text: &str) -> Vec<u8> {
     write(task, None, "CONSOLE_LOG", |o| console_log(o, "error", text))
 }
 
-/// The present state, for clients that begin to follow the task.
-fn present(state: &State) -> Vec<u8> {
-    let open: Vec<Call<'_>> = state.calls.iter().filter(|call| !call.is_over()).filter_map(Call::present).collect();
+/// The current state, for clients that begin to follow the task.
+fn current_status(state: &State) -> Vec<u8> {
+    let open: Vec<Call<'_>> = state.calls.iter().filter(|call| !call.is_over()).filter_map(Call::current).collect();
     write(&state.created.task, Some(state.seq), "STATE_CHANGE", |o| {
         state_change(o, state);
         if !open.is_empty() {
@@ -61,7 +61,7 @@ fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
         | Change::ResultsSent
         | Change::Paused
         | Change::Stopped
-        // The task works again.
+        // The task continues to work after an answer.
         | Change::Call { step: Step::AllowedByAnswer, .. } => {
             write(task, seq, "STATE_CHANGE", |o| state_change(o, state))
         }
@@ -84,7 +84,7 @@ fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
             let both: Vec<&str> = [subject, description].into_iter().filter(|text| !text.is_empty()).collect();
             content(o, &both.join("\n"));
         }),
-        // What was answered is seen from the next update of the call: a pending one might be answered again.
+        // The next update of the call shows the answer. An update with a pending call might be answered again.
         Change::Call { step: Step::Planned | Step::Answered | Step::Printed { due: false, .. }, .. } => return None,
         Change::Call {
             call,
@@ -109,7 +109,7 @@ fn console_log(o: &mut Object<'_>, level: &str, text: &str) {
     content(o, text);
 }
 
-/// The call, and who answered its question.
+/// The members of a call, and who answered its question.
 fn tool_call(o: &mut Object<'_>, call: Call<'_>) {
     devtool_call::members(o, call, Details::Twice);
     if let Some(source) = call.call.decided_by() {
@@ -118,7 +118,7 @@ fn tool_call(o: &mut Object<'_>, call: Call<'_>) {
     }
 }
 
-/// The status as last announced.
+/// The members of the current status.
 fn state_change(o: &mut Object<'_>, state: &State) {
     let shown = VIEW.idle.show(state.status.state, state.outcome());
     let is_final = !matches!(shown, TaskState::Submitted | TaskState::Working);
@@ -152,7 +152,7 @@ mod tests {
         Some(value(&body.open))
     }
 
-    /// The object of event 9, without what every object has.
+    /// The object of event 9, without the members that every object has.
     fn shown(state: &State, event: Event) -> Option<Value> {
         let mut shown = frame(state, &sample::record(event))?;
         let object = shown.as_object_mut().unwrap();
@@ -272,8 +272,8 @@ mod tests {
         let mut expected = json!({"kind": "STATE_CHANGE", "taskId": "t-1", "seq": 8, "state": "input-required",
             "final": true, "open_calls": [question]});
         assert_eq!(greeting(7), expected);
-        let present = a2a::present(View::Standalone(VIEW), &folded[7].1, &sample::tools());
-        assert_eq!(value(&present.unwrap()), expected);
+        let status = a2a::current_status(View::Standalone(VIEW), &folded[7].1, &sample::tools());
+        assert_eq!(value(&status.unwrap()), expected);
         let mut running = answered(call("EXECUTING"));
         running["live_content"] = json!("1");
         running.as_object_mut().unwrap().remove("kind");

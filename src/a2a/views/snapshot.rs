@@ -1,5 +1,5 @@
-//! A state as a Task value: the conversation as messages, the agent's text as artifacts. An artifact is all text of a turn; in the plain
-//! profile it is one answer of the model, as in its streams. Versions differ only in how it is written.
+//! A state as a task value of A2A: the conversation as messages, the agent's text as artifacts. An artifact is the text of a turn; in the
+//! plain profile it is one answer of the model, as in the streams of that profile. The versions differ only in how the value is written.
 
 use crate::a2a::dialect::{Outputs, View};
 use crate::a2a::encodings::value::{Piece, Task};
@@ -10,21 +10,21 @@ use crate::task::machine::state::{Item, State, TaskState};
 use crate::task::message::{Artifact, Message, Part, Role};
 use std::borrow::Cow;
 
-/// How much of a task is wanted.
+/// How much of a task a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// How many of the newest messages, and the answers of their turns: None for all of them, 0 for no history at all.
+    /// The number of the newest messages, and with them the answers of their turns. None: all messages; 0: no history.
     pub history: Option<usize>,
     pub artifacts: Artifacts,
-    /// Whether the members are shown in which the reference server keeps its own state.
+    /// Whether to include the members in which the reference server stores its state.
     pub persisted: bool,
 }
 
-/// Whether artifacts are shown at all.
+/// Whether artifacts are included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Artifacts {
     Shown,
-    /// Shown in a list of tasks, where 1.0 requires the member even if it is empty.
+    /// Included in a list of tasks, where 1.0 requires the member even if it is empty.
     Listed,
     Omitted,
 }
@@ -32,7 +32,7 @@ pub enum Artifacts {
 impl Wanted {
     pub const ALL: Wanted = Wanted::newest(None);
 
-    /// As lists show tasks.
+    /// The parts of a task that a list shows.
     pub fn listed(history: usize, artifacts: bool) -> Wanted {
         Wanted {
             history: Some(history),
@@ -49,7 +49,8 @@ impl Wanted {
 pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
     let Wanted { history, artifacts: shown, persisted } = wanted;
     let (messages, oldest) = messages(state, history);
-    // A stream that begins with the task would otherwise begin with the end of the turn before, and clients would stop there.
+    // While an accepted prompt waits for its turn, the task is shown as working. A stream that begins with the task would otherwise begin
+    // with the end of the turn before, and clients would stop there.
     let answered = state.is_prompted() && state.status.state != TaskState::Submitted;
     Task {
         created: &state.created,
@@ -63,7 +64,6 @@ pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
             Artifacts::Shown => {
                 Some(artifacts(view, state, oldest)).filter(|all| !(all.is_empty() && view.writer().is_proto()))
             }
-            // A list shows no messages unless asked to, and artifacts only if asked to.
             Artifacts::Listed => Some(artifacts(view, state, 0)),
             Artifacts::Omitted => None,
         },
@@ -72,7 +72,7 @@ pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
 
 /// The message of the status, with the open questions: a client that sees only the task can answer them.
 fn status_message(view: View, state: &State) -> Option<Message> {
-    let said = match view {
+    let message = match view {
         View::A2a(_, Profile::Devtool, _) => devtool::message(state),
         View::A2a(_, Profile::Plain, outputs) => plain::message(state, outputs),
         View::A2a(_, Profile::Coder, _) | View::Standalone(_) => coder::message(state),
@@ -82,15 +82,15 @@ fn status_message(view: View, state: &State) -> Option<Message> {
         Piece::Data(data) => Part::data(serde_json::from_slice(data).expect("a piece is JSON")),
     };
     Some(Message {
-        parts: said.pieces().map(part).collect(),
-        extensions: said.extension.into_iter().map(Into::into).collect(),
-        metadata: said.metadata.map(|metadata| serde_json::from_slice(&metadata).expect("metadata is JSON")),
-        ..agent(state, said.since, String::new())
+        parts: message.pieces().map(part).collect(),
+        extensions: message.extension.into_iter().map(Into::into).collect(),
+        metadata: message.metadata.map(|metadata| serde_json::from_slice(&metadata).expect("metadata is JSON")),
+        ..agent(state, message.since, String::new())
     })
 }
 
-/// All messages, oldest first; the unfinished one and queued prompts are at the end. Collected from the end, so that of a long
-/// conversation only the wanted messages are copied. Also returns the index of the oldest of them in the history.
+/// The newest messages, oldest first; the unfinished one and queued prompts are at the end. They are collected from the end, so that only
+/// the requested messages of a long conversation are copied. Also returns the index of the oldest of them in the history.
 fn messages(state: &State, newest: Option<usize>) -> (Vec<Cow<'_, Message>>, usize) {
     let most = newest.unwrap_or(usize::MAX);
     let queued = state.queue.iter().rev().map(|queued| Cow::Borrowed(queued.message.as_ref()));
@@ -105,7 +105,7 @@ fn messages(state: &State, newest: Option<usize>) -> (Vec<Cow<'_, Message>>, usi
     (all, oldest)
 }
 
-/// What clients are shown of an item of the history.
+/// The message that clients are shown for an item of the history.
 fn message<'a>(state: &State, item: &'a Item) -> Option<Cow<'a, Message>> {
     match item {
         Item::Said(message) | Item::Steered(message) | Item::Dropped(message) => Some(Cow::Borrowed(message.as_ref())),
@@ -123,8 +123,8 @@ fn agent(state: &State, since: Seq, text: String) -> Message {
 }
 
 /// The answers, then the artifacts that the agent produced. An answer repeats the agent's messages of its turn, so a request for the
-/// newest messages gets the answers of their turns, `from` being the index of the oldest of them in the history; but always the
-/// newest answer, because that is what clients read a task for.
+/// newest messages gets only the answers of their turns; `from` is the index of the oldest of these messages in the history. The newest
+/// answer is always included, because most clients read a task to get it.
 fn artifacts(view: View, state: &State, from: usize) -> Vec<Cow<'_, Artifact>> {
     let begins = |item: &Item| matches!(item, Item::Said(_) | Item::Dropped(_));
     let mut turn = state.history.iter().filter(|item| begins(item)).count();
@@ -157,12 +157,12 @@ fn artifacts(view: View, state: &State, from: usize) -> Vec<Cow<'_, Artifact>> {
     answers.into_iter().map(Cow::Owned).chain(state.artifacts.iter().map(Cow::Borrowed)).collect()
 }
 
-/// The id of the first, second or further answer of a turn.
+/// The id of an answer; `number` counts the answers of the turn from 1.
 pub fn answer_id(turn: usize, number: usize) -> String {
     if number == 1 { format!("answer-{turn}") } else { format!("answer-{turn}.{number}") }
 }
 
-/// The artifact of what the agent said in a turn, or of one of its answers in it.
+/// The artifact of the agent's text in a turn, or of one of the answers in it.
 pub fn answer(turn: usize, number: usize, text: String) -> Artifact {
     Artifact {
         id: answer_id(turn, number),
@@ -175,14 +175,14 @@ pub fn answer(turn: usize, number: usize, text: String) -> Artifact {
 #[cfg(test)]
 mod tests {
     use crate::a2a::snapshot;
-    use crate::a2a::{DIALECTS, View, Wanted, sample};
+    use crate::a2a::{View, Wanted, named_views, sample};
     use crate::task::log::event::{End, Event};
     use crate::task::machine::state::State;
     use serde_json::Value;
 
     const TURNS: u32 = 30;
 
-    /// A conversation with long answers, at the end of which there is `last`.
+    /// A conversation with long answers, followed by the events `last`.
     fn conversation(last: &[Event]) -> State {
         let mut events = vec![Event::Created(sample::state().created)];
         for turn in 1..=TURNS {
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn a_short_history_has_only_the_answers_of_its_turns() {
         let state = conversation(&[]);
-        for (name, view) in DIALECTS.into_iter().filter(|(_, view)| matches!(view, View::A2a(..))) {
+        for (name, view) in named_views().filter(|(_, view)| matches!(view, View::A2a(..))) {
             let size = |history| snapshot(view, &state, Wanted::newest(history)).len();
             assert!(size(None) > 600_000, "{name}: history and artifacts hold all of it");
             for few in [0, 1, 2] {
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn the_newest_answer_is_always_there() {
-        let view = DIALECTS.iter().find(|(name, _)| *name == "a2a-0.3-coder").expect("it is one").1;
+        let view = named_views().find(|(name, _)| *name == "a2a-0.3-coder").expect("the view exists").1;
         let next = [sample::begins(31), vec![sample::says("So far")]].concat();
         let prompted = conversation(&next[..1]);
         assert_eq!(counted(&shown(view, &prompted, Some(1))), (1, vec!["answer-30"]), "the prompt is not answered yet");
@@ -241,7 +241,7 @@ mod tests {
         let asks = Event::TurnEnded { turn: 31, end: End::Asked("Which?".into()), by: None };
         let asked = [sample::begins(31), vec![asks]].concat();
         let prompted = [&asked[..], &sample::begins(32)[..1]].concat();
-        for (name, view) in DIALECTS.into_iter().filter(|(_, view)| matches!(view, View::A2a(..))) {
+        for (name, view) in named_views().filter(|(_, view)| matches!(view, View::A2a(..))) {
             let status = |events: &[Event]| shown(view, &conversation(events), Some(0))["status"].clone();
             let state = |status: &Value| status["state"].as_str().unwrap().to_ascii_lowercase().replace('_', "-");
             assert!(state(&status(&asked)).ends_with("input-required"), "{name}");

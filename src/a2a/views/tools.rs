@@ -1,5 +1,5 @@
-//! The tools as clients see them. A tool-call object of the coder profile repeats its tool with the whole schema (2–3 kB) on every
-//! update; it is copied from here, never built again.
+//! The tools as clients see them. A tool-call object of the coder profile repeats its tool with the whole schema (2–3 kB) in every update,
+//! so the JSON of each tool is built once here and copied.
 
 use crate::a2a::encodings::object::object;
 use crate::task::machine::state::CallState;
@@ -11,14 +11,14 @@ pub struct Tools {
     pub offers: Offers,
 }
 
-/// What clients may choose for a task, and how long its conversation may become.
+/// The models and modes that clients may choose for a task, and the context windows of models.
 #[derive(Clone, Debug)]
 pub struct Offers {
     /// Empty if every model of a known family may be chosen.
     pub models: Vec<String>,
-    /// The mode in which nobody is asked.
+    /// Whether clients may choose the mode that runs all tools without approval.
     pub auto_execute: bool,
-    /// The tokens that a model takes; 0 if that is not known.
+    /// The context window of a model in tokens; 0 if it is not known.
     pub window: fn(&str) -> u64,
 }
 
@@ -40,7 +40,7 @@ impl Tools {
         Tools { tools: specs.iter().map(Tool::of).collect(), offers: Offers::default() }
     }
 
-    /// The same for clients that may choose this.
+    /// The same tools with other offers.
     pub fn offering(self, offers: Offers) -> Tools {
         Tools { offers, ..self }
     }
@@ -50,7 +50,7 @@ impl Tools {
         self.tools.iter().map(|tool| &tool.spec).filter(move |spec| spec.is_among(only))
     }
 
-    /// The tool of a call. One of an MCP server is described by what the call asks about.
+    /// The tool of a call. A tool of an MCP server is described by the question of the call.
     pub(in crate::a2a) fn of_call(&self, call: &CallState) -> Option<Cow<'_, Tool>> {
         let built_in = self.get(&call.request.name).map(Cow::Borrowed);
         built_in.or_else(|| match &call.plan.as_ref()?.question {
@@ -63,7 +63,7 @@ impl Tools {
         })
     }
 
-    /// None for an unknown name: models invent some.
+    /// The built-in tool with this name. None: the name is unknown, for example because the model invented it.
     pub(in crate::a2a) fn get(&self, name: &str) -> Option<&Tool> {
         self.tools.iter().find(|tool| tool.spec.names().any(|own| own == name))
     }

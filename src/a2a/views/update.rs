@@ -1,5 +1,5 @@
-//! What clients can be told of an event, the same for every dialect: made once from the event and the state right after it. A view
-//! decides which of it is shown, and how; it does not look at events itself.
+//! What clients can be told of an event, the same for every dialect: an [`Update`] is made of the event and the state right after it. A
+//! view decides whether and how it shows an update. No view but the native one, which sends the recorded events, reads events itself.
 
 use crate::a2a::encodings::object::object;
 use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Piece};
@@ -48,7 +48,7 @@ pub enum Change<'a> {
         description: &'a str,
     },
     Citation(&'a str),
-    /// The text since the last answer is void and will be generated again: a sentence that says so.
+    /// The text since the last answer is withdrawn and will be generated again. The value is a sentence that says so.
     Retracted(String),
     /// The model's answer is complete.
     Answered(&'a Answer),
@@ -61,9 +61,30 @@ pub enum Change<'a> {
     Notice {
         level: Level,
         text: Cow<'a, str>,
-        /// Every user has to know: the model could not be asked, or not yet.
-        is_trouble: bool,
+        topic: Topic<'a>,
     },
+}
+
+/// What a notice is about, for views that show some notices differently.
+#[derive(Clone, Copy)]
+pub enum Topic<'a> {
+    /// The model could not be asked, or not yet. Every view shows such notices.
+    Trouble,
+    /// A client chose these settings for the requests that follow.
+    Settings {
+        mode: Option<Mode>,
+        model: Option<&'a str>,
+    },
+    Compaction(Compaction),
+    Other,
+}
+
+/// What happened to the compaction of a conversation.
+#[derive(Clone, Copy)]
+pub enum Compaction {
+    Began,
+    Completed,
+    Failed,
 }
 
 /// What happened to a tool call.
@@ -72,19 +93,19 @@ pub enum Step<'a> {
     Planned,
     Asked,
     Answered,
-    /// It may run, because a rule allows it or because a client did.
+    /// The call may run without a question, because a rule allows it.
     AllowedByRule,
+    /// The call may run, because a client allowed it.
     AllowedByAnswer,
     Started,
-    /// `due`: an update of the whole call is to be sent; not every piece of output has one.
+    /// The call has printed output.
     Printed {
         text: &'a str,
+        /// Whether views that show whole calls send an update: they do so only for some pieces of output.
         due: bool,
     },
     Ended,
 }
-
-const SUMMARISING: &str = "The conversation has grown long; its older part is being summarised.";
 
 impl<'a> Update<'a> {
     /// None: no client is told of the event.
@@ -102,7 +123,9 @@ impl<'a> Change<'a> {
             Event::Steered { .. } => Change::info("A prompt was given to the agent in the middle of its turn."),
             Event::Dropped { by, .. } => Change::info(format!("{} took a queued prompt back.", by.client)),
             Event::Tuned { mode, model, directories, by } => {
-                Change::info(tuned(*mode, model.as_deref(), directories.as_deref(), by))
+                let (mode, model) = (*mode, model.as_deref());
+                let text = tuned(mode, model, directories.as_deref(), by);
+                Change::notice(Level::Info, text, Topic::Settings { mode, model })
             }
             Event::ShellBegan { command, by } => Change::info(format!("{} runs: {command}", by.client)),
             Event::ShellEnded { text } => Change::info(format!("The command ended. {text}")),
@@ -124,15 +147,25 @@ impl<'a> Change<'a> {
             Event::Produced { artifact, append, last } => {
                 Change::Artifact(ArtifactUpdate { artifact: Cow::Borrowed(artifact), append: *append, last: *last })
             }
-            Event::BackedOff { delay_ms, reason, .. } => Change::trouble(asked_again(*delay_ms, reason)),
+            Event::BackedOff { delay_ms, reason, .. } => {
+                Change::notice(Level::Warn, asked_again(*delay_ms, reason), Topic::Trouble)
+            }
             Event::Retried => Change::info("The model is asked again."),
-            Event::FellBack { model, reason } => Change::trouble(format!(
-                "From now on {model} answers, because the model before it cannot be had: {reason}"
-            )),
-            Event::CompactionBegan => Change::info(SUMMARISING),
-            Event::Compacted { .. } => Change::info("A summary took the place of the older part of the conversation."),
+            Event::FellBack { model, reason } => {
+                let text = format!("From now on {model} answers, because the model before it cannot be had: {reason}");
+                Change::notice(Level::Warn, text, Topic::Trouble)
+            }
+            Event::CompactionBegan => {
+                let text = "The conversation has grown long; its older part is being summarised.";
+                Change::notice(Level::Info, text, Topic::Compaction(Compaction::Began))
+            }
+            Event::Compacted { .. } => {
+                let text = "A summary took the place of the older part of the conversation.";
+                Change::notice(Level::Info, text, Topic::Compaction(Compaction::Completed))
+            }
             Event::CompactionFailed { reason } => {
-                Change::warn(format!("The conversation could not be summarised and stays as it is: {reason}"))
+                let text = format!("The conversation could not be summarised and stays as it is: {reason}");
+                Change::notice(Level::Warn, text, Topic::Compaction(Compaction::Failed))
             }
             Event::Looped => Change::warn("The agent repeats its calls; they are not run."),
             Event::Nudged { .. } => Change::warn("The agent repeated itself and was told to go on in another way."),
@@ -140,11 +173,9 @@ impl<'a> Change<'a> {
             Event::HookRan(report) => Change::warn(report.text.as_str()),
             Event::Reprompted { .. } => Change::warn("A hook lets the agent go on."),
             Event::Declined { text } => Change::warn(text.as_str()),
-            Event::Delayed { place } => {
-                Change::Notice { level: Level::Info, text: delayed(*place).into(), is_trouble: true }
-            }
+            Event::Delayed { place } => Change::notice(Level::Info, delayed(*place), Topic::Trouble),
             Event::Revoked { rules, by } => Change::info(revoked(rules, by)),
-            // A task that is over has no status to put it in.
+            // The status of a task that is over cannot change, so it cannot have the notice.
             Event::Restored(_) if state.is_over() => return None,
             Event::Restored(restored) => Change::info(restored.described()),
             Event::ShellOutput { .. } | errands!() | hooks!() => return None,
@@ -178,31 +209,31 @@ impl<'a> Change<'a> {
                 let name = &state.call(id)?.request.name;
                 Change::warn(format!("The file changed before {name} could write it; the change is looked at again."))
             }
-            // The others are no steps of calls.
+            // `calls!` matches no other events.
             _ => return None,
         })
     }
 
     fn info(text: impl Into<Cow<'a, str>>) -> Change<'a> {
-        Change::Notice { level: Level::Info, text: text.into(), is_trouble: false }
+        Change::notice(Level::Info, text, Topic::Other)
     }
 
     fn warn(text: impl Into<Cow<'a, str>>) -> Change<'a> {
-        Change::Notice { level: Level::Warn, text: text.into(), is_trouble: false }
+        Change::notice(Level::Warn, text, Topic::Other)
     }
 
-    fn trouble(text: String) -> Change<'a> {
-        Change::Notice { level: Level::Warn, text: text.into(), is_trouble: true }
+    fn notice(level: Level, text: impl Into<Cow<'a, str>>, topic: Topic<'a>) -> Change<'a> {
+        Change::Notice { level, text: text.into(), topic }
     }
 }
 
-/// Who took back what was allowed.
+/// A sentence that says who revoked which permissions.
 fn revoked(rules: &[Rule], by: &Source) -> String {
     let rules: Vec<String> = rules.iter().map(Rule::described).collect();
     format!("{} took permissions back: {}.", by.client, rules.join("; "))
 }
 
-/// Who chose what for the requests that follow.
+/// A sentence that says who chose which settings for the requests that follow.
 fn tuned(mode: Option<Mode>, model: Option<&str>, directories: Option<&[String]>, by: &Source) -> String {
     let mode = mode.map(|mode| format!("the approval mode {}", mode.word()));
     let model = model.map(|model| format!("the model {model}"));
@@ -229,7 +260,7 @@ pub fn failure(state: &State) -> Option<&str> {
     }
 }
 
-/// The state where a task that waits for the next prompt is shown as completed or failed.
+/// The state of a task in views that show a task as completed or failed when it waits for the next prompt.
 pub fn shown_outcome(state: &State) -> TaskState {
     Idle::Outcome.show(state.status.state, state.outcome())
 }
@@ -239,7 +270,7 @@ pub fn thought<'a>(subject: &str, description: &str) -> Piece<'a> {
     Piece::Data(object(|o| _ = o.member("description", description).member("subject", subject)))
 }
 
-/// What the agent says about the present status: its text, or what it waits for, and these parts behind it.
+/// The agent's message about the current status: its text, or the reason for the wait, followed by the parts `more`.
 pub fn status_message<'a>(state: &'a State, more: impl IntoIterator<Item = Piece<'a>>) -> Option<AgentMessage<'a>> {
     let text = if let Phase::Backoff { delay_ms, reason, .. } = &state.phase {
         Some(asked_again(*delay_ms, reason).into())

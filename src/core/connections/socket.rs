@@ -1,7 +1,7 @@
 //! WebSockets: connections that follow tasks and send requests. What a socket follows are subscriptions that end with the socket;
 //! its messages are dispatched as every other request. Several sockets of one session read the same log.
 
-use crate::a2a::acp::{self, FirstWords};
+use crate::a2a::acp::{self, FirstMessage};
 use crate::a2a::{self, Binding, Decoded, Dialect, Ends, Form, Unaddressed};
 use crate::base::clock::Now;
 use crate::base::http::{Request, Response};
@@ -141,9 +141,9 @@ impl Core {
             return true;
         };
         let is_short = text.len() <= self.settings.limits.inline_body_bytes;
-        let words = if is_short { acp::first_words(text) } else { FirstWords::Other };
-        socket.is_undecided = words == FirstWords::Complaint;
-        if words == FirstWords::Initialize {
+        let first = if is_short { acp::first_message(text) } else { FirstMessage::Other };
+        socket.is_undecided = first == FirstMessage::GreetingError;
+        if first == FirstMessage::Initialize {
             socket.speak(Dialect::ACP_SESSION);
             (socket.follow, socket.task) = (Follow::Nothing, None);
             let subs = self.connections.get(key).map(|conn| conn.subs.clone()).unwrap_or_default();
@@ -152,7 +152,7 @@ impl Core {
             }
         }
         self.greet(key);
-        words != FirstWords::Complaint
+        first != FirstMessage::GreetingError
     }
 
     /// Lets a socket follow a task. If it names no position and the task is open, it first gets a snapshot; also if it names a

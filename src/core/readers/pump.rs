@@ -80,7 +80,7 @@ impl Core {
                 if let Some(Subscription { conn, form, kind: Kind::Ready { reply, .. }, .. }) = self.unsubscribe(key) {
                     match reply {
                         // A request without an id is answered only if it fails.
-                        Reply::Answer(_) if form.silent => {}
+                        Reply::Answer(_) if form.is_notification => {}
                         Reply::Answer(response) => self.answer(conn, &response, now),
                         Reply::Refusal(fault) => self.refuse(conn, &form, &fault, now),
                         Reply::Encoding => unreachable!("it is encoded"),
@@ -248,7 +248,7 @@ impl Sink<'_> {
     }
 
     fn send(&mut self, sub: &Subscription, seq: Seq, name: Option<&'static str>, body: &Shared) {
-        if sub.own.contains(&seq) || !a2a::is_for(&sub.form, name) {
+        if sub.own.contains(&seq) || !a2a::can_show(&sub.form, name) {
             return;
         }
         let suffix = a2a::frame_suffix(&sub.form, &sub.prefix);

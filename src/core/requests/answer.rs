@@ -94,7 +94,7 @@ impl Core {
     pub(in crate::core) fn encode_prompted(&mut self, key: Key, state: &Arc<State>, history: Option<usize>) {
         let tools = self.tools.shown.clone();
         self.encode(key, state, Extent::of(history), move |form, _, state| {
-            Computed::Answer(a2a::said(form, state, Wanted::newest(history), &tools))
+            Computed::Answer(a2a::prompt_answer(form, state, Wanted::newest(history), &tools))
         });
     }
 
@@ -130,7 +130,7 @@ impl Core {
     pub(in crate::core) fn refuse(&mut self, conn: Key, form: &Form, fault: &Fault, now: Now) {
         self.log_refusal(&fault.message);
         self.operation.metrics.fault(fault);
-        if !a2a::is_told(form) {
+        if !a2a::is_answered(form) {
             return;
         }
         if !a2a::in_stream(form, fault) {

@@ -190,12 +190,12 @@ impl Core {
     /// Records that the caller exports a task, whose records it reads as any reader does.
     fn export(&mut self, caller: &Caller, task: &TaskId, now: Now) -> Result<(), Fault> {
         self.audit_as(caller, audit::Kind::Exported, Some(task), What::default(), now);
-        self.answer_now(caller.conn, &native::done_with(&caller.form, task), now)
+        self.answer_now(caller.conn, &native::task_id(&caller.form, task), now)
     }
 
     fn stop_watching(&mut self, caller: &Caller, task: &TaskId, now: Now) -> Result<(), Fault> {
         self.ask_anew(caller.conn, task);
-        self.answer_now(caller.conn, &native::done_with(&caller.form, task), now)
+        self.answer_now(caller.conn, &native::task_id(&caller.form, task), now)
     }
 
     /// Whether the caller sees the task. What it does not see looks like what does not exist.
@@ -296,7 +296,7 @@ impl Core {
             // Events that belong to no call follow an answer that does; what is on disk of them need not wait for the rest.
             (Some(_), _) if records => {
                 let seq = if nothing_left { state.seq } else { cursor };
-                (seq, FirstBody::Frame(a2a::watching(form, task, cursor, self.tasks[task].shown()).into()))
+                (seq, FirstBody::Frame(a2a::watch_answer(form, task, cursor, self.tasks[task].shown()).into()))
             }
             (Some(_), _) | (None, Begins::AfterPrompt | Begins::NextEvent) => (state.seq, FirstBody::Nothing),
             (None, Begins::Snapshot | Begins::SnapshotIfCreated) => (state.seq, FirstBody::Encoding),

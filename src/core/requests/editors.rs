@@ -279,7 +279,7 @@ impl Core {
             self.take_back(caller, task, now)?;
         }
         self.let_go(caller.conn, task);
-        self.answer_after(caller, task, acp::done(&caller.form));
+        self.answer_after(caller, task, acp::empty_result(&caller.form));
         Ok(())
     }
 

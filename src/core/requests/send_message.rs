@@ -88,7 +88,7 @@ impl Core {
             if is_new {
                 self.discard_task(&task, now);
             }
-            a2a::blame(&say.said.message, fault)
+            a2a::with_option_member(&say.said.message, fault)
         })?;
         self.hand_over(&task, servers);
         let state = &self.tasks[&task].state;
@@ -211,7 +211,7 @@ impl Core {
         };
         let body = match whole {
             true => FirstBody::Encoding,
-            false if last => match a2a::present(sub.view, state, &self.tools.shown) {
+            false if last => match a2a::current_status(sub.view, state, &self.tools.shown) {
                 Some(frame) => FirstBody::Frame(frame.into()),
                 None => FirstBody::Nothing,
             },

@@ -72,7 +72,7 @@ impl Core {
             self.remove(task, now);
             return Ok(());
         }
-        let response = a2a::done_with(&caller.form, &task);
+        let response = a2a::acknowledged(&caller.form, &task);
         self.remove(task, now);
         self.answer_now(caller.conn, &response, now)
     }
@@ -85,7 +85,7 @@ impl Core {
         for (_, Caller { conn, form, .. }) in done {
             self.connections.end_call(conn);
             match result {
-                Ok(_) => self.answer(conn, &a2a::done_with(&form, task), now),
+                Ok(_) => self.answer(conn, &a2a::acknowledged(&form, task), now),
                 Err(error) => {
                     let kind = match error.lasts {
                         Lasts::WhileLocked => FaultKind::TaskHeld { task: task.clone(), owner: None, url: None },

@@ -1,7 +1,7 @@
 //! The projection of a task: objects beside its log that other programs read. They are `metadata.json`, `history.json`, `state.json` and
 //! `artifacts/`, in the layout of the reference server's store. This program only writes them. Pure.
 
-use crate::a2a::{self, DIALECTS, OtherTools, Tools, View, Wanted};
+use crate::a2a::{self, OtherTools, Tools, View, Wanted, named_views};
 use crate::base::clock::rfc3339;
 use crate::base::{json, percent};
 use crate::limits::store::{ARTIFACT_NAME_BYTES, PROJECTED_HISTORY_BYTES};
@@ -63,8 +63,8 @@ fn parsed(snapshot: &[u8]) -> Task<'_> {
 }
 
 fn view() -> View {
-    let named = DIALECTS.into_iter().find(|(name, _)| *name == "a2a-0.3");
-    named.expect("the dialect exists").1
+    let named = named_views().find(|(name, _)| *name == "a2a-0.3");
+    named.expect("the view exists").1
 }
 
 /// The newest messages as an array of at most `most` bytes, in order. Messages are not truncated, and only the oldest are left out.

@@ -1,3 +1,5 @@
+//! Tests of `invoke_agent`.
+
 use super::*;
 use crate::limits::Limits;
 use crate::tool::Toolbox;

@@ -1,3 +1,5 @@
+//! Tests of reading messages and their parts.
+
 use super::*;
 use serde_json::json;
 

@@ -1,3 +1,5 @@
+//! Tests of the REST binding: paths, versions, parameters.
+
 use super::*;
 use crate::a2a::requests::route;
 use crate::a2a::sample;

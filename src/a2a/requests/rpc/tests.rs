@@ -1,3 +1,5 @@
+//! Tests of the JSON-RPC binding: the envelope, methods, versions, parameters.
+
 mod webhooks;
 
 use super::*;
@@ -199,7 +201,7 @@ fn operators_may_switch_streams_off() {
 
 #[test]
 fn new_tasks_by_version_and_profile() {
-    let born = |method: &str, metadata: Value, switches: &Switches| {
+    let traits_of = |method: &str, metadata: Value, switches: &Switches| {
         let mut sent = message();
         sent["metadata"] = metadata;
         match route::decode(&rpc(method, json!({ "message": sent })), switches) {
@@ -227,7 +229,7 @@ fn new_tasks_by_version_and_profile() {
         ("SendMessage", json!({EXT: {}}), &usual, traits(V10, Devtool, Conversational)),
         ("SendMessage", json!({"coderAgent": {}}), &usual, traits(V10, Coder, Conversational)),
     ] {
-        assert_eq!(born(method, metadata.clone(), switches), expected, "{method} {metadata}");
+        assert_eq!(traits_of(method, metadata.clone(), switches), expected, "{method} {metadata}");
     }
 }
 

@@ -1,3 +1,5 @@
+//! Tests of `grep_search`.
+
 use super::*;
 use crate::limits::Limits;
 use crate::task::spec::{Display, Ending};

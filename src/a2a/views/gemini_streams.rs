@@ -1,5 +1,5 @@
-//! What the streams of `POST /message/stream` and `POST /tasks/{id}/execute` have in common. They have no tasks, messages or parts:
-//! every event is one object of a few members, and results and errors are strings.
+//! The members that the streams of `POST /message/stream` and `POST /tasks/{id}/execute` have in common. These streams have no tasks,
+//! messages or parts: every event is one object with a few members, and results and errors are strings.
 
 use crate::a2a::encodings::object::Object;
 use crate::a2a::views::call::{Call, mcp_call, prompt_and_urls};
@@ -7,8 +7,8 @@ use crate::a2a::views::update::{failure, shown_outcome};
 use crate::task::machine::state::{State, TaskState};
 use crate::task::spec::Question;
 
-/// The members of a state: the word for it, why the task or its last turn failed, otherwise the text of the status: a question of the
-/// agent, who cancelled it, which credential is missing.
+/// The members of a state: its name, and why the task or its last turn failed; if neither failed, the text of the status, such as a
+/// question of the agent, who cancelled the task or which credential is missing.
 pub fn status(o: &mut Object<'_>, state: &State, word: fn(TaskState) -> &'static str) {
     let text = state.status.text.as_deref();
     let rejected = text.filter(|_| state.status.state == TaskState::Rejected);
@@ -17,12 +17,12 @@ pub fn status(o: &mut Object<'_>, state: &State, word: fn(TaskState) -> &'static
     o.optional("text", text.filter(|_| error.is_none()));
 }
 
-/// The members of a sentence about something that delays or changes the turn.
+/// The members of a notice about something that delays or changes the turn.
 pub fn notice(o: &mut Object<'_>, state: &State, word: fn(TaskState) -> &'static str, text: &str) {
     o.member("state", word(shown_outcome(state))).member("text", text);
 }
 
-/// A question about a call. The options are the words an answer may name, beside a plain yes or no.
+/// The members of a question about a call. An answer names one of the options, or is a plain yes or no.
 pub fn confirmation(o: &mut Object<'_>, call: Call<'_>, question: &Question) {
     let (title, prompt, kind) = match question {
         Question::Edit { title, diff, .. } => (title, format!("{}\n\n{}", call.label(), diff.as_str()), "warning"),
@@ -39,7 +39,7 @@ pub fn confirmation(o: &mut Object<'_>, call: Call<'_>, question: &Question) {
         }
     };
     o.member("title", title).member("prompt", &prompt).member("type", kind).member("options", &call.offers());
-    // The agent's own questions are answered by their numbers.
+    // The answers to the agent's own questions refer to the questions by their numbers.
     if let Question::AskUser { questions, .. } = question {
         o.filled("questions", questions);
     }
