@@ -1,6 +1,6 @@
-//! Ignore files against git itself: random trees with random `.gitignore` files, asked about by `git check-ignore` and by our
-//! own walk. The trees stay, since files are slow to make; their rules change round by round, two thousand sets in all. Both come
-//! from seeds, so that a difference can be looked at again.
+//! Ignore files, compared with git: random trees with random `.gitignore` files, for which `git check-ignore` and the walk of this
+//! program must agree. The trees stay the same, because files are slow to create; the rules of each tree change in every round. Trees and
+//! rules come from seeds, so that a difference can be reproduced.
 
 #[path = "support/random.rs"]
 mod random;
@@ -8,7 +8,7 @@ mod random;
 use gemini_a2a::base::cancel::Cancel;
 use gemini_a2a::limits::Limits;
 use gemini_a2a::tool::files::path::Workspace;
-use gemini_a2a::tool::search::ignore::{Rules, Wanted, What};
+use gemini_a2a::tool::search::ignore::{IgnoreSources, Rules, What};
 use gemini_a2a::tool::search::walk::{Visitor, Walk, WalkedFile};
 use random::Random;
 use std::collections::BTreeSet;
@@ -99,17 +99,18 @@ fn ignore_file(random: &mut Random) -> String {
     text
 }
 
-/// What was made of a random tree, relative to the repository.
+/// The paths of the random trees, relative to the repository.
 #[derive(Default)]
-struct RandomTree {
+struct TreePaths {
     files: Vec<PathBuf>,
     /// The `.gitignore` of every directory.
     ignore: Vec<PathBuf>,
 }
 
-fn grow(random: &mut Random, root: &Path, dir: &Path, depth: usize, grown: &mut RandomTree) {
+/// Creates a random tree in `dir`, and adds its paths to `paths`.
+fn create_tree(random: &mut Random, root: &Path, dir: &Path, depth: usize, paths: &mut TreePaths) {
     fs::create_dir_all(root.join(dir)).expect("the temporary directory is writable");
-    grown.ignore.push(dir.join(".gitignore"));
+    paths.ignore.push(dir.join(".gitignore"));
     let mut names = BTreeSet::new();
     for _ in 0..3 + random.below(3) {
         names.insert(random.one_of(&NAMES));
@@ -117,17 +118,17 @@ fn grow(random: &mut Random, root: &Path, dir: &Path, depth: usize, grown: &mut 
     for name in names {
         let path = dir.join(name);
         if depth < 3 && random.below(2) == 0 {
-            grow(random, root, &path, depth + 1, grown);
+            create_tree(random, root, &path, depth + 1, paths);
         } else {
             fs::write(root.join(&path), "").expect("it is ours");
-            grown.files.push(path);
+            paths.files.push(path);
         }
     }
 }
 
-/// Gives the trees new rules: always at their top, sometimes below.
-fn rule(random: &mut Random, root: &Path, grown: &RandomTree) -> String {
-    for path in &grown.ignore {
+/// Gives the trees new rules: always in their top directory, sometimes also below. Returns the new `.git/info/exclude`.
+fn write_rules(random: &mut Random, root: &Path, paths: &TreePaths) -> String {
+    for path in &paths.ignore {
         let text =
             if path.components().count() == 2 || random.below(3) == 0 { ignore_file(random) } else { String::new() };
         overwrite(&root.join(path), &text);
@@ -137,7 +138,7 @@ fn rule(random: &mut Random, root: &Path, grown: &RandomTree) -> String {
     exclude
 }
 
-/// Without emptying the file first, on which some file systems wait for the disk.
+/// Writes a file without emptying it first, because some file systems then wait for the disk.
 fn overwrite(path: &Path, text: &str) {
     let mut options = fs::OpenOptions::new();
     let mut file = options.write(true).create(true).truncate(false).open(path).expect("it is ours");
@@ -148,7 +149,7 @@ fn overwrite(path: &Path, text: &str) {
 struct ShownFiles(BTreeSet<PathBuf>);
 
 impl Visitor for ShownFiles {
-    fn wants(&mut self, _: &[u8]) -> bool {
+    fn enters(&mut self, _: &[u8]) -> bool {
         true
     }
 
@@ -160,6 +161,7 @@ impl Visitor for ShownFiles {
     fn hidden(&mut self, _: &[u8], _: What) {}
 }
 
+/// The files that a walk through the workspace shows.
 fn shown(workspace: &Workspace) -> BTreeSet<PathBuf> {
     let (cancel, limits) = (Cancel::default(), Limits::default());
     let top = fs::File::open(workspace.path()).expect("it opens");
@@ -169,7 +171,7 @@ fn shown(workspace: &Workspace) -> BTreeSet<PathBuf> {
         skipped: &[".git"],
         dir: top.as_fd(),
         path: Path::new(""),
-        rules: Rules::around(workspace, Wanted::ALL, &limits),
+        rules: Rules::around(workspace, IgnoreSources::ALL, &limits),
     };
     let mut shown = ShownFiles(BTreeSet::new());
     let walked = walk.run(&mut shown);
@@ -188,7 +190,7 @@ fn git(dir: &Path) -> Command {
     git
 }
 
-/// The paths git ignores, of these.
+/// Those of the paths that git ignores.
 fn ignored_by_git(dir: &Path, paths: &[PathBuf]) -> BTreeSet<PathBuf> {
     let mut child = git(dir)
         .args(["check-ignore", "-z", "--stdin", "--no-index"])
@@ -242,42 +244,42 @@ fn ignore_rules_agree_with_git_on_random_trees() {
     if git_is_missing() {
         return;
     }
-    let room = TempDirectory::new("random");
-    let root = &room.0;
+    let temp = TempDirectory::new("random");
+    let root = &temp.0;
     init(root);
-    let mut grown = RandomTree::default();
+    let mut paths = TreePaths::default();
     for tree in 0..TREES {
         let top = format!("t{tree}");
-        grow(&mut Random::new(tree), root, Path::new(&top), 0, &mut grown);
+        create_tree(&mut Random::new(tree), root, Path::new(&top), 0, &mut paths);
     }
     let limits = Limits::default();
     let (mut hidden, mut all) = (0, 0);
     for round in 0..ROUNDS {
-        let exclude = rule(&mut Random::new(round + 1_000_000), root, &grown);
-        let ignored = ignored_by_git(root, &grown.files);
+        let exclude = write_rules(&mut Random::new(round + 1_000_000), root, &paths);
+        let ignored = ignored_by_git(root, &paths.files);
         let workspace = Workspace::open(root).expect("it opens");
         let shown = shown(&workspace);
-        for (i, path) in grown.files.iter().enumerate() {
+        for (i, path) in paths.files.iter().enumerate() {
             let expected = ignored.contains(path);
-            let told = || {
-                let files = said_about(root, path, &exclude);
-                format!("round {round}: {path:?}, hidden by us (left), by git (right)\n{files}")
+            let context = || {
+                let files = rules_about(root, path, &exclude);
+                format!("round {round}: {path:?}, hidden by this program (left), by git (right)\n{files}")
             };
-            assert_eq!(!shown.contains(path), expected, "{}", told());
-            // The same by single questions, as `read_file` asks them, now and then.
+            assert_eq!(!shown.contains(path), expected, "{}", context());
+            // For some of the files, the function that `read_file` calls for a single file is checked too.
             if i as u64 % 17 == round % 17 {
-                let ours = Rules::hide_file(&workspace, path, Wanted::ALL, &limits);
-                assert_eq!(ours, expected, "{}", told());
+                let ours = Rules::hide_file(&workspace, path, IgnoreSources::ALL, &limits);
+                assert_eq!(ours, expected, "{}", context());
             }
         }
         hidden += ignored.len();
-        all += grown.files.len();
+        all += paths.files.len();
     }
     assert!(hidden * 5 > all && hidden * 5 < all * 4, "{hidden} of {all} hidden: too one-sided to tell anything");
 }
 
-/// The ignore files on the way to a path.
-fn said_about(root: &Path, path: &Path, exclude: &str) -> String {
+/// The texts of the ignore files in the directories that contain a path.
+fn rules_about(root: &Path, path: &Path, exclude: &str) -> String {
     let mut text = format!("exclude: {exclude:?}\n");
     for dir in path.ancestors().skip(1) {
         if let Ok(file) = fs::read_to_string(root.join(dir).join(".gitignore")) {
@@ -292,8 +294,8 @@ fn ignore_files_above_the_workspace_apply() {
     if git_is_missing() {
         return;
     }
-    let room = TempDirectory::new("above");
-    let root = room.0.join("r");
+    let temp = TempDirectory::new("above");
+    let root = temp.0.join("r");
     init(&root);
     for (path, text) in [
         (".gitignore", "*.log\n/pkg/web/out\npkg/**/tmp\n!keep.log\n"),

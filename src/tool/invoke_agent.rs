@@ -1,5 +1,5 @@
-//! `invoke_agent`: gives work to another agent and waits for its answer. It is declared only in workspaces that have agents, with
-//! their names. How agents are reached is the shell's.
+//! `invoke_agent`: gives work to another agent and waits for its answer. It is declared only in workspaces that have agents, with their
+//! names. The shell layer makes the connections.
 
 use crate::base::cancel::Cancel;
 use crate::base::lock::lock;
@@ -16,17 +16,17 @@ use std::sync::{Arc, Mutex};
 
 /// Other agents. The shell layer implements it, because it reads files and connects.
 pub trait Agents: Send + Sync {
-    /// Those that can be called in a workspace, given by its real path.
+    /// The agents that can be called in a workspace, given by its real path.
     fn agents(&self, workspace: &Path) -> AgentList;
 
-    /// Calls an agent and waits for its answer. `out` takes what it says meanwhile.
+    /// Calls an agent and waits for its answer. `out` takes the text that it sends meanwhile.
     fn call(&self, call: &AgentCall<'_>, cancel: &Cancel, out: &mut dyn FnMut(String)) -> AgentAnswer;
 }
 
 #[derive(Default)]
 pub struct AgentList {
     pub agents: Vec<Callee>,
-    /// For people: what is not used and why.
+    /// For people: which definitions are not used, and why.
     pub messages: Vec<String>,
 }
 
@@ -34,30 +34,30 @@ pub struct AgentCall<'a> {
     pub workspace: &'a Path,
     pub agent: &'a Callee,
     pub prompt: &'a str,
-    /// The conversation to go on with.
+    /// The conversation to continue.
     pub thread: Option<&'a AgentThread>,
-    /// Through how many agents the request comes that is made now.
+    /// The number of agents that this request has passed through.
     pub depth: u8,
 }
 
 pub struct AgentAnswer {
-    /// The conversation from now on, if there is one.
+    /// The conversation for the next call, if there is one.
     pub thread: Option<AgentThread>,
-    /// The text of its answer, or why there is none.
+    /// The text of the answer, or why there is none.
     pub text: Result<String, String>,
-    pub wants: Wants,
+    pub waits_for: WaitsFor,
 }
 
 /// What an agent waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Wants {
+pub enum WaitsFor {
     #[default]
     Nothing,
     Answer,
     Authorisation,
 }
 
-/// There are no agents.
+/// A source without agents.
 pub struct NoAgents;
 
 impl Agents for NoAgents {
@@ -66,7 +66,7 @@ impl Agents for NoAgents {
     }
 
     fn call(&self, _: &AgentCall<'_>, _: &Cancel, _: &mut dyn FnMut(String)) -> AgentAnswer {
-        AgentAnswer { thread: None, text: Err("there are no agents".into()), wants: Wants::Nothing }
+        AgentAnswer { thread: None, text: Err("there are no agents".into()), waits_for: WaitsFor::Nothing }
     }
 }
 
@@ -74,7 +74,7 @@ impl Agents for NoAgents {
 #[derive(Default)]
 pub struct AgentThreads {
     known: Arc<Vec<AgentThread>>,
-    /// Through how many agents the request for the task came.
+    /// The number of agents that the request for the task has passed through.
     depth: u8,
     changed: Mutex<Vec<AgentThread>>,
 }
@@ -91,7 +91,7 @@ impl AgentThreads {
 
 pub struct InvokeAgent;
 
-/// The declaration with the agents there are.
+/// The declaration of the tool with these agents.
 pub fn spec(agents: &[Callee]) -> ToolSpec {
     let mut name = json!({ "type": "string", "description": "The name of the agent." });
     if !agents.is_empty() {
@@ -107,7 +107,7 @@ pub fn spec(agents: &[Callee]) -> ToolSpec {
     for agent in agents {
         let line = agent.description.split_whitespace().collect::<Vec<_>>().join(" ");
         let line = format!("- {}: {line}\n", agent.name);
-        // The name is in the list of values all the same.
+        // An agent whose line is left out is still in the list of names.
         if description.len() + line.len() <= AGENT_LIST_BYTES {
             description.push_str(&line);
         }
@@ -189,13 +189,13 @@ fn ending(name: &str, answer: AgentAnswer, ctx: &Ctx) -> Result<RunEnd, CallErro
     {
         cut = format!("{cut}\n[{note}]");
     }
-    let note = match answer.wants {
-        Wants::Nothing if text.is_empty() => format!("The agent {name} is done and said nothing."),
-        Wants::Nothing => String::new(),
-        Wants::Answer => {
+    let note = match answer.waits_for {
+        WaitsFor::Nothing if text.is_empty() => format!("The agent {name} is done and said nothing."),
+        WaitsFor::Nothing => String::new(),
+        WaitsFor::Answer => {
             format!("The agent {name} waits for an answer. Call it again to answer; ask the user if you have to.")
         }
-        Wants::Authorisation => {
+        WaitsFor::Authorisation => {
             format!(
                 "The agent {name} needs to be authorised. Tell the user what it says; call it again when that is done."
             )

@@ -1,4 +1,4 @@
-//! Text of a call that others carry out, which is shown while it comes: at most every so often, and up to a limit.
+//! Live output of calls that servers and agents carry out: pieces of text are collected and shown at an interval, up to a limit.
 
 use crate::limits::Limits;
 use std::time::{Duration, Instant};
@@ -7,45 +7,47 @@ const END: &str = "\n[live output ends here]\n";
 
 pub struct Live<'a> {
     out: &'a mut dyn FnMut(String),
-    unsent: String,
+    pending: String,
+    /// When text was last shown.
     last: Option<Instant>,
-    every: Duration,
+    interval: Duration,
     /// Bytes that may still be shown.
-    left: usize,
+    remaining: usize,
+    /// The limit was reached; nothing more is shown.
     is_over: bool,
 }
 
 impl<'a> Live<'a> {
     pub fn new(out: &'a mut dyn FnMut(String), limits: &Limits) -> Live<'a> {
-        let every = Duration::from_millis(limits.live_ms);
-        Live { out, unsent: String::new(), last: None, every, left: limits.live_bytes, is_over: false }
+        let interval = Duration::from_millis(limits.live_ms);
+        Live { out, pending: String::new(), last: None, interval, remaining: limits.live_bytes, is_over: false }
     }
 
     pub fn push(&mut self, text: &str) {
         if self.is_over {
             return;
         }
-        let shown = &text[..text.floor_char_boundary(self.left)];
-        self.unsent.push_str(shown);
-        self.left -= shown.len();
+        let shown = &text[..text.floor_char_boundary(self.remaining)];
+        self.pending.push_str(shown);
+        self.remaining -= shown.len();
         if shown.len() < text.len() {
             self.is_over = true;
-            self.unsent.push_str(END);
+            self.pending.push_str(END);
         }
         if self.due().is_some_and(|due| due.is_zero()) {
             self.flush();
         }
     }
 
-    /// When the text that waits is to be shown with [`flush`](Live::flush); None if there is none.
+    /// The time until the pending text is to be shown with [`flush`](Live::flush); None if there is no pending text.
     pub fn due(&self) -> Option<Duration> {
-        let elapsed = |last: Instant| self.every.saturating_sub(last.elapsed());
-        (!self.unsent.is_empty()).then(|| self.last.map_or(Duration::ZERO, elapsed))
+        let until_next = |last: Instant| self.interval.saturating_sub(last.elapsed());
+        (!self.pending.is_empty()).then(|| self.last.map_or(Duration::ZERO, until_next))
     }
 
     pub fn flush(&mut self) {
-        if !self.unsent.is_empty() {
-            (self.out)(std::mem::take(&mut self.unsent));
+        if !self.pending.is_empty() {
+            (self.out)(std::mem::take(&mut self.pending));
             self.last = Some(Instant::now());
         }
     }
@@ -56,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn live_text_comes_at_most_every_so_often() {
+    fn live_text_is_shown_at_an_interval() {
         let (mut pieces, limits) = (Vec::new(), Limits { live_ms: 3_600_000, ..Limits::default() });
         let mut out = |text: String| pieces.push(text);
         let mut live = Live::new(&mut out, &limits);

@@ -1,5 +1,5 @@
-//! The tools of MCP servers: one tool for all of them. It says what a call would do, has the server carry it out, and makes the result
-//! fit. How servers are reached is the shell's.
+//! The tools of MCP servers, all with one implementation: it prepares the question about a call, has the server carry the call out, and
+//! cuts the result to the limits. The shell layer makes the connections.
 
 use crate::base::cancel::Cancel;
 use crate::base::id::{TaskId, Tenant};
@@ -22,21 +22,21 @@ use std::sync::{Arc, LazyLock};
 
 /// The MCP servers of tasks. The shell layer implements it, because it has the connections.
 pub trait McpServers: Send + Sync {
-    /// What the task has now. Starts servers that are not running; waits a little for those that are starting.
+    /// The servers and tools of a task. Starts servers that are not running, and waits a short time for those that are starting.
     fn table(&self, scope: McpScope<'_>) -> McpTable;
 
     /// Starts the servers of a trusted workspace before a task needs them, in the background.
     fn begin(self: Arc<Self>, _: &Path) {}
 
-    /// The tools of servers that are connected now. Nothing is started.
+    /// The tools of connected servers. Does not start any.
     fn connected(&self, _: McpScope<'_>) -> Vec<ToolSpec> {
         Vec::new()
     }
 
-    /// The tool with this name that the task has now.
+    /// The tool with this name, as its server currently declares it.
     fn tool(&self, scope: McpScope<'_>, name: &str) -> Option<ToolSpec>;
 
-    /// Calls a tool and waits for the result. `out` takes the server's progress. After a cancellation the result does not matter.
+    /// Calls a tool and waits for the result. `out` takes the server's progress. After a cancellation the result is ignored.
     fn call(
         &self,
         scope: McpScope<'_>,
@@ -45,12 +45,12 @@ pub trait McpServers: Send + Sync {
         out: &mut dyn FnMut(String),
     ) -> Result<McpResult, CallError>;
 
-    /// The prompts of a task's servers, or of a workspace's if no task is named, by server.
+    /// The prompts of the servers of a task, or of a workspace if no task is named, by server.
     fn prompts(&self, _: McpScope<'_>, _: McpWish) -> Vec<McpPrompt> {
         Vec::new()
     }
 
-    /// Uses a prompt with the arguments that somebody typed.
+    /// Gets a prompt from its server, with the arguments that somebody typed.
     fn run_prompt(&self, _: McpScope<'_>, prompt: &McpPrompt, _: &str) -> Result<Commanded, String> {
         Err(format!("There is no MCP server {}.", prompt.server))
     }
@@ -60,46 +60,46 @@ pub trait McpServers: Send + Sync {
         Vec::new()
     }
 
-    /// Reads a resource that is offered, or that a result in the task has named.
+    /// Reads a resource that a server offers, or that a result in the task has named.
     fn read_resource(&self, _: McpScope<'_>, _: Option<&str>, uri: &str) -> Result<McpResult, CallError> {
         Err(not_found(uri))
     }
 
-    /// The resource that somebody mentions as `@server:uri`, given the text after the `@`. None: it mentions a file.
+    /// Reads the resource that a prompt mentions as `@server:uri`, given the text after the `@`. None: the text does not name a resource.
     fn mentioned(&self, _: McpScope<'_>, _: &str) -> Option<Result<McpResult, CallError>> {
         None
     }
 
-    /// The names of the servers whose resources somebody may mention.
+    /// The names of the servers whose resources a prompt may mention.
     fn names(&self, _: McpScope<'_>) -> Vec<String> {
         Vec::new()
     }
 
-    /// What the connected servers of a task say about their use, for the model.
+    /// The instructions of the connected servers of a task, for the model.
     fn instructions(&self, _: McpScope<'_>) -> String {
         String::new()
     }
 
-    /// The model API refused the declarations of these tools: they are not declared any more in this workspace.
+    /// Excludes these tools from the declarations in this workspace, because the model API refused a request with them.
     fn refuse(&self, _: McpScope<'_>, _: &[String]) {}
 
-    /// It did not refuse them after all.
+    /// Includes these tools again: the model API did not refuse them.
     fn accept(&self, _: McpScope<'_>, _: &[String]) {}
 
-    /// The directories that tasks may use beside their workspaces.
+    /// Sets the directories that tasks may use beside their workspaces.
     fn set_included(&self, _: Vec<PathBuf>) {}
 
     fn counts(&self) -> McpCounts {
         McpCounts::default()
     }
 
-    /// A client named these servers for a task. They are kept in memory only.
+    /// Adds the servers that a client named for a task. They are kept in memory only.
     fn adopt(&self, _: TaskId, _: Vec<Server>) {}
 
-    /// A task is over: what only it used is stopped.
+    /// Stops the servers that only this task used, because it is over.
     fn forget(&self, _: &TaskId) {}
 
-    /// The program ends: everything is stopped.
+    /// Stops all servers, because the program ends.
     fn end(&self) {}
 }
 
@@ -110,15 +110,15 @@ pub struct McpTable {
     pub tools: Vec<ToolSpec>,
 }
 
-/// Whose servers they are: a connection belongs to a workspace, or to one task.
+/// The task and the workspace whose servers are meant: a connection belongs to a workspace, or to one task.
 #[derive(Clone, Copy)]
 pub struct McpScope<'a> {
     pub task: &'a TaskId,
     /// The real path.
     pub workspace: &'a Path,
-    /// Connections are not shared with other tenants.
+    /// The tenant of the task: tenants do not share connections.
     pub tenant: &'a Tenant,
-    /// What the log says about the servers that the task's client named.
+    /// The servers that the task's client named, according to the log.
     pub named: &'a [NamedServer],
 }
 
@@ -128,19 +128,19 @@ impl<'a> McpScope<'a> {
         McpScope { task, workspace, tenant, named }
     }
 
-    /// What a workspace has, whatever tasks work in it.
+    /// The servers of a workspace, independent of any task.
     pub fn without_task(workspace: &'a Path) -> McpScope<'a> {
         static NONE: LazyLock<(TaskId, Tenant)> = LazyLock::new(|| ("".into(), Tenant::default()));
         McpScope { task: &NONE.0, workspace, tenant: &NONE.1, named: &[] }
     }
 }
 
-/// Which servers are asked what they offer.
+/// Which servers are asked for their offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum McpWish {
-    /// Those that are connected already.
+    /// Those that are connected.
     Running,
-    /// The others are started first; who is slow is left out.
+    /// All; those that do not run are started first, and those that take too long are left out.
     Started,
 }
 
@@ -148,32 +148,32 @@ pub enum McpWish {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct McpPrompt {
     pub server: String,
-    /// As the server knows it.
+    /// The name by which the server knows it.
     pub name: String,
     /// `server:prompt`, one word.
     pub command: String,
     pub description: String,
-    /// In one line.
+    /// The arguments in one line.
     pub arguments: String,
 }
 
-/// A resource of a server, or a template of some.
+/// A resource of a server, or a template of resources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct McpResource {
     pub server: String,
     pub uri: String,
-    /// In one line.
+    /// The description in one line.
     pub about: String,
 }
 
 pub struct McpRequest<'a> {
     pub origin: &'a McpOrigin,
     pub args: &'a Value,
-    /// Whom the server may ask.
+    /// Asks the user on behalf of the server.
     pub people: &'a dyn People,
 }
 
-/// What a server answered to a call.
+/// The answer of a server to a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct McpResult {
     pub for_model: String,
@@ -181,7 +181,7 @@ pub struct McpResult {
     pub media: Vec<Media>,
 }
 
-/// There are no servers.
+/// A source without MCP servers.
 pub struct NoServers;
 
 impl McpServers for NoServers {
@@ -204,7 +204,7 @@ impl McpServers for NoServers {
     }
 }
 
-/// A tool of a server, as the server declares it now.
+/// A tool of a server, as the server currently declares it.
 pub(super) struct McpCall {
     pub spec: ToolSpec,
     pub origin: McpOrigin,
@@ -251,25 +251,25 @@ impl Tool for McpCall {
         let result = ctx.mcp.call(ctx.mcp_scope(), &request, ctx.cancel, out);
         Ok(RunEnd::Ended(match ctx.cancel.is_set() {
             true => Ending::cancelled("The call was cancelled. The server was told, but it may have done some of it."),
-            false => ending(result.map_err(|error| fitting(error, ctx))?, ctx),
+            false => ending(result.map_err(|error| cut_error(error, ctx))?, ctx),
         }))
     }
 }
 
-/// What a server says of a failure may be as long as a result.
-fn fitting(error: CallError, ctx: &Ctx) -> CallError {
-    CallError { message: kept(&error.message, ctx), ..error }
+/// Cuts the message of an error to the limit of results.
+fn cut_error(error: CallError, ctx: &Ctx) -> CallError {
+    CallError { message: cut_text(&error.message, ctx), ..error }
 }
 
-/// The text, or its beginning and end and where all of it is.
-fn kept(text: &str, ctx: &Ctx) -> String {
+/// The text; if it is too long, its beginning and end, and a note that says where the whole text is.
+fn cut_text(text: &str, ctx: &Ctx) -> String {
     let cut = without_middle(text, ctx.limits.result_chars);
     let note = if cut.len() == text.len() { None } else { ctx.outputs.keep(ctx.task, text, ctx.limits) };
     note.map_or_else(|| cut.to_string(), |note| format!("{cut}\n[{note}]"))
 }
 
 pub(super) fn ending(result: McpResult, ctx: &Ctx) -> Ending {
-    let output = untrusted(&kept(&result.for_model, ctx)).into();
+    let output = untrusted(&cut_text(&result.for_model, ctx)).into();
     let text = without_middle(&result.for_people, ctx.limits.result_chars).to_string().into();
     let display = match result.media.is_empty() {
         true => Display::Text { text },

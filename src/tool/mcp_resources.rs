@@ -1,5 +1,5 @@
-//! `list_mcp_resources` and `read_mcp_resource`: what MCP servers offer to be read. They are declared while a connected server of the
-//! task has resources or templates of them, and need no approval.
+//! `list_mcp_resources` and `read_mcp_resource`: the resources of MCP servers. The tools are declared while a connected server of the task
+//! has resources or templates of resources, and need no approval.
 
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::origin::Origin;
@@ -14,7 +14,7 @@ pub struct ListMcpResources;
 
 pub struct ReadMcpResource;
 
-/// The declarations of both.
+/// The declarations of both tools.
 pub fn specs() -> [ToolSpec; 2] {
     [ListMcpResources.spec(), ReadMcpResource.spec()]
 }
@@ -85,7 +85,7 @@ impl Tool for ReadMcpResource {
     }
 }
 
-/// Nobody offers it.
+/// The error for a resource that no connected server offers.
 pub fn not_found(uri: &str) -> CallError {
     let message = format!("No connected MCP server offers {uri}. list_mcp_resources lists what there is.");
     ErrorKind::McpResourceNotFound.error(message)

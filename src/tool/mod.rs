@@ -1,15 +1,15 @@
-//! The tools. A file named after a tool contains its declaration, `prepare` (finds out what a call would do and changes nothing)
-//! and `run`; `commands/background.rs` contains two tools. `prepare` and `run` are called on worker threads only; nothing here knows of tasks' logs,
-//! clients or dialects.
+//! The tools. A file named after a tool contains its declaration, `prepare` (finds out what a call would do and changes nothing) and
+//! `run`; `commands/background.rs` contains two tools. `prepare` and `run` are called on worker threads only; nothing here knows of the
+//! logs of tasks, of clients or of dialects.
 //!
-//! The other files are shared by the tools. In [`files`]: `path` keeps every file access inside the workspace, `diff` shows what an
-//! edit would do, `edit` writes files, `changes` records that, `text` reads and writes encodings and marks untrusted text, `attachments` reads the
-//! files that a prompt names, `kept_output` keeps long outputs. In [`commands`]: `watch` follows a running command, `output` cleans
-//! what commands print, `background` keeps commands that go on running. In [`search`]: `walk` visits directory trees, `ignore` says
-//! what to leave out, `wildcard` compares names, `paths` completes what a person types. [`web`] contains the tools for the network.
+//! The other files are shared by the tools. In [`files`]: `path` keeps every file access inside the workspace, `diff` shows what an edit
+//! would do, `edit` writes files, `changes` records the changed files, `text` reads and writes encodings and marks untrusted text,
+//! `attachments` reads the files that a prompt names, `kept_output` stores long outputs. In [`commands`]: `watch` follows a running
+//! command, `output` cleans the output of commands, `background` holds the commands that run in the background. In [`search`]: `walk`
+//! visits directory trees, `ignore` reads ignore files, `wildcard` compares names, `paths` completes the path that a person types.
+//! [`web`] contains the tools for the network.
 //!
-//! `run` does not rely on what `prepare` found, because files may change until the call is approved: it looks them up again and
-//! compares.
+//! `run` does not rely on the results of `prepare`, because files may change until the call is approved: it reads them again and compares.
 
 pub mod ask_user;
 pub mod commands;
@@ -71,7 +71,8 @@ pub trait Tool: Send + Sync {
 /// The workspace, limits and services that a call may use.
 pub struct Ctx<'a> {
     pub workspace: Workspace,
-    /// What calls may use beside the workspace, by absolute paths. A call about one of these has it in place of the workspace.
+    /// Directories and files that calls may use beside the workspace, by absolute paths. A call with such a path gets a context in which
+    /// that directory replaces the workspace.
     pub others: Vec<Workspace>,
     pub cancel: &'a Cancel,
     pub limits: &'a Limits,
@@ -85,19 +86,19 @@ pub struct Ctx<'a> {
     pub web: &'a Web,
     /// The MCP servers of the task.
     pub mcp: &'a dyn McpServers,
-    /// Whom a running call may ask.
+    /// Asks the user on behalf of a running call.
     pub people: &'a dyn People,
     /// The skills of workspaces.
     pub skills: &'a dyn Skills,
     /// Other agents.
     pub agents: &'a dyn Agents,
-    /// The conversations of the task with them; None if the call has none.
+    /// The conversations of the task with other agents; None if the call has none.
     pub threads: Option<&'a AgentThreads>,
-    /// None when a script answers: there is no model to ask.
+    /// Asks the model. None: a script answers in place of a model.
     pub ask: Option<&'a dyn Ask>,
-    /// Where a call records the files that it writes.
+    /// Records the files that a call writes.
     pub changes: &'a FileChanges,
-    /// Where output is kept that is too long for a result.
+    /// Stores output that is too long for a result.
     pub outputs: &'a KeptOutputs,
 }
 
@@ -118,13 +119,13 @@ impl<'a> Ctx<'a> {
         }
         let has_path = |other: &&Workspace| other.has(path);
         let may_be_used = |other: &&Workspace| spec.kind.only_reads() || !other.is_read_only();
-        // Of nested directories, the inner one.
+        // Of nested directories, the inner one is used.
         let others = self.others.iter().filter(may_be_used).filter(has_path);
         let other = others.max_by_key(|other| other.path().as_os_str().len());
         other.map(|other| self.inside(other)).transpose()
     }
 
-    /// With the directories of these skills, as far as they are there. One that has become a link to another place is not.
+    /// Adds the directories of these skills. A directory that does not exist, or that has become a link to another place, is left out.
     pub fn reading(mut self, skills: &[ActiveSkill]) -> Ctx<'a> {
         let opened = skills.iter().filter_map(|skill| {
             let opened = Workspace::read_only(skill.dir.as_ref()).ok()?;
@@ -142,7 +143,7 @@ impl<'a> Ctx<'a> {
     }
 }
 
-/// Asks the model something outside of the conversation. The shell layer implements it, because it has the connection.
+/// Sends the model a request outside of the conversation. The shell layer implements it, because it has the connection.
 pub trait Ask: Send + Sync {
     /// The complete response to a request in the form of the API.
     fn ask(&self, body: &Value, cancel: &Cancel) -> Result<Value, ModelError>;
@@ -162,7 +163,7 @@ pub trait Spawn: Send + Sync {
     fn can_run_confined(&self, program: &str) -> Result<(), String>;
 }
 
-/// Starts nothing.
+/// Refuses to start any program.
 pub struct NoPrograms;
 
 impl Spawn for NoPrograms {
@@ -184,33 +185,34 @@ pub struct Launch {
     pub argv: Vec<OsString>,
     /// The directory in which it starts, as a descriptor, because its path may mean another directory later.
     pub dir: OwnedFd,
-    /// None if it runs as the user.
+    /// The confinement. None: the program runs with the rights of the user.
     pub read_only: Option<ReadOnly>,
     pub io: Io,
-    /// Further variables, which nothing is removed from.
+    /// Variables to add to the clean environment.
     pub env: Vec<(OsString, OsString)>,
 }
 
 impl Launch {
-    /// A command as the user runs it.
+    /// A command that runs with the rights of the user.
     pub fn command(argv: Vec<OsString>, dir: OwnedFd) -> Launch {
         Launch { argv, dir, read_only: None, io: Io::Merged, env: Vec::new() }
     }
 }
 
-/// What a program reads and writes.
+/// The standard input and outputs of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
-    /// No input, and both outputs in one pipe: a command.
+    /// No input, and both outputs in one pipe. For commands.
     Merged,
-    /// A pipe each: a server, which is not a command and has the environment of a server.
+    /// A pipe each. For servers, which also get another environment than commands.
     Piped,
 }
 
 /// The pipes of a program beside its output.
 pub struct Pipes {
-    /// What it reads.
+    /// The writing end of its standard input.
     pub input: OwnedFd,
+    /// The reading end of its standard error.
     pub errors: OwnedFd,
 }
 
@@ -227,7 +229,7 @@ pub trait Child: Send {
     /// The program's process number.
     fn id(&self) -> u32;
 
-    /// Their output. It ends when all of them have closed it.
+    /// The output of the program and its descendants. It ends when all of them have closed it.
     fn output(&self) -> BorrowedFd<'_>;
 
     /// The other pipes of a program that was started with [`Io::Piped`], once.
@@ -322,14 +324,14 @@ impl Toolbox {
     }
 
     /// The tool of a call, if the call's arguments match the tool's schema.
-    fn find(&self, name: &str, args: &Value, ctx: &Ctx) -> Result<Found<'_>, CallError> {
+    fn find(&self, name: &str, args: &Value, ctx: &Ctx) -> Result<CalledTool<'_>, CallError> {
         let own = self.tools.iter().find(|(spec, _)| spec.names().any(|one| one == name));
-        let found = own.map(|(spec, tool)| Found::BuiltIn(spec, tool.as_ref()));
-        let found =
-            found.or_else(|| McpCall::find(name, ctx).map(|call| Found::Mcp(Box::new(call)))).ok_or_else(|| {
-                let suggestion = self.suggestion(name);
-                ErrorKind::ToolNotRegistered.error(format!("There is no tool named \"{name}\". {suggestion}"))
-            })?;
+        let own = own.map(|(spec, tool)| CalledTool::BuiltIn(spec, tool.as_ref()));
+        let found = own.or_else(|| McpCall::find(name, ctx).map(|call| CalledTool::Mcp(Box::new(call))));
+        let found = found.ok_or_else(|| {
+            let suggestion = self.suggestion(name);
+            ErrorKind::ToolNotRegistered.error(format!("There is no tool named \"{name}\". {suggestion}"))
+        })?;
         found.spec().validate(args).map_err(invalid)?;
         Ok(found)
     }
@@ -352,23 +354,23 @@ impl Toolbox {
 }
 
 /// The tool of a call.
-enum Found<'a> {
+enum CalledTool<'a> {
     BuiltIn(&'a ToolSpec, &'a dyn Tool),
     Mcp(Box<McpCall>),
 }
 
-impl Found<'_> {
+impl CalledTool<'_> {
     fn spec(&self) -> &ToolSpec {
         match self {
-            Found::BuiltIn(spec, _) => spec,
-            Found::Mcp(call) => &call.spec,
+            CalledTool::BuiltIn(spec, _) => spec,
+            CalledTool::Mcp(call) => &call.spec,
         }
     }
 
     fn tool(&self) -> &dyn Tool {
         match self {
-            Found::BuiltIn(_, tool) => *tool,
-            Found::Mcp(call) => call.as_ref(),
+            CalledTool::BuiltIn(_, tool) => *tool,
+            CalledTool::Mcp(call) => call.as_ref(),
         }
     }
 }
@@ -393,7 +395,7 @@ fn run_where(
     further.fold(here, |found, other| join(found, tool.run(run, &ctx.inside(other)?, out)))
 }
 
-/// The results of a search in two directories. What failed in one of them only is left out.
+/// Joins the results of a search in two directories. If only one search failed, its error is left out.
 fn join(one: Result<RunEnd, CallError>, two: Result<RunEnd, CallError>) -> Result<RunEnd, CallError> {
     match (one, two) {
         (

@@ -1,5 +1,5 @@
-//! Questions to people while a call runs. The shell layer carries them: a question becomes a record of the task, and the answer comes
-//! back to the worker.
+//! Questions to people while a call runs. The shell layer passes them on: a question becomes a record of the task, and the answer is
+//! returned to the worker.
 
 use crate::task::form::{Inquired, Reply};
 
@@ -7,17 +7,17 @@ use crate::task::form::{Inquired, Reply};
 pub type OnReply = Box<dyn Fn(u32, Reply) + Send>;
 
 pub trait People: Send + Sync {
-    /// Asks. The answer is given to the function that was set last with [`People::on_reply`].
+    /// Asks a question. The answer is passed to the function that was set last with [`People::on_reply`].
     fn ask(&self, inquired: Inquired);
 
-    /// The answer to a question is not needed any more.
+    /// Withdraws the question with this number, because its answer is not needed.
     fn withdraw(&self, nr: u32);
 
-    /// Sets who takes answers.
+    /// Sets the function that takes the answers.
     fn on_reply(&self, take: OnReply);
 }
 
-/// Nobody can be asked, and nobody asks here.
+/// For calls that cannot ask anybody: questions are ignored.
 pub struct Nobody;
 
 impl People for Nobody {

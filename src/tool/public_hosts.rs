@@ -1,6 +1,6 @@
 //! Connections to public hosts only, for the web tools and for webhooks.
 //!
-//! The resolver looks a name up, checks all of its addresses, and the connection is made to one of them. So a name cannot get another
+//! The resolver looks up a name and checks all of its addresses, and the connection is made to one of them. So the name cannot get another
 //! address between the check and the connection.
 
 pub use crate::base::address::is_public;
@@ -11,43 +11,44 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
-/// Says whether an address may be visited: [`is_public`], except in tests, whose servers are on this machine.
-pub type Judge = fn(IpAddr) -> bool;
+/// Whether an address may be connected to: [`is_public`], except in tests, whose servers are on this machine.
+pub type AddressRule = fn(IpAddr) -> bool;
 
-/// Looks names up, and refuses a name if any of its addresses may not be visited.
+/// Resolves names, and refuses a name if the rule forbids any of its addresses.
 #[derive(Debug)]
-pub struct Judged {
-    judge: Judge,
-    /// Where the addresses are that it accepts.
-    place: &'static str,
-    names: DefaultResolver,
+pub struct CheckedResolver {
+    rule: AddressRule,
+    /// Where allowed addresses are, for error messages.
+    allowed: &'static str,
+    resolver: DefaultResolver,
 }
 
-impl Judged {
-    pub fn new(judge: Judge) -> Judged {
-        Judged { judge, place: "on the public internet", names: DefaultResolver::default() }
+impl CheckedResolver {
+    pub fn new(rule: AddressRule) -> CheckedResolver {
+        CheckedResolver { rule, allowed: "on the public internet", resolver: DefaultResolver::default() }
     }
 
-    /// Only addresses of this machine.
-    pub fn loopback() -> Judged {
-        Judged { judge: |address| address.is_loopback(), place: "on this machine", ..Judged::new(is_public) }
+    /// Allows only addresses of this machine.
+    pub fn loopback() -> CheckedResolver {
+        let rule = |address: IpAddr| address.is_loopback();
+        CheckedResolver { rule, allowed: "on this machine", ..CheckedResolver::new(is_public) }
     }
 }
 
-impl Resolver for Judged {
+impl Resolver for CheckedResolver {
     fn resolve(&self, uri: &Uri, config: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        let found = self.names.resolve(uri, config, timeout)?;
+        let found = self.resolver.resolve(uri, config, timeout)?;
         check(found.iter().map(|address| address.ip()), self)?;
         Ok(found)
     }
 }
 
-fn check(mut addresses: impl Iterator<Item = IpAddr>, judged: &Judged) -> io::Result<()> {
-    match addresses.find(|address| !(judged.judge)(*address)) {
+fn check(mut addresses: impl Iterator<Item = IpAddr>, checked: &CheckedResolver) -> io::Result<()> {
+    match addresses.find(|address| !(checked.rule)(*address)) {
         None => Ok(()),
         Some(address) => Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            format!("its address {address} is not {}", judged.place),
+            format!("its address {address} is not {}", checked.allowed),
         )),
     }
 }
@@ -60,7 +61,8 @@ mod tests {
     fn a_name_counts_by_all_its_addresses() {
         let of = |list: &[&str]| {
             let addresses = list.iter().map(|text| text.parse().expect("an address"));
-            [Judged::new(is_public), Judged::loopback()].map(|judged| check(addresses.clone(), &judged).is_ok())
+            let resolvers = [CheckedResolver::new(is_public), CheckedResolver::loopback()];
+            resolvers.map(|resolver| check(addresses.clone(), &resolver).is_ok())
         };
         assert_eq!(of(&["93.184.216.34", "2606:4700::1"]), [true, false]);
         assert_eq!(of(&["93.184.216.34", "127.0.0.1"]), [false, false]);

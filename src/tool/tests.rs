@@ -1,4 +1,4 @@
-//! The toolbox, and what tests of single tools use.
+//! Tests of the toolbox, and the fixtures that the tests of single tools share.
 
 use super::*;
 use crate::task::log::blob::MemoryBlobs;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory of its own for one test, removed with it.
+/// A directory for one test. It is removed when this value is dropped.
 pub(crate) struct Scratch(pub PathBuf);
 
 impl Scratch {
@@ -19,7 +19,7 @@ impl Scratch {
         Scratch::below(&std::env::temp_dir())
     }
 
-    /// One in memory, if the system has such a file system, for tests with many flushes.
+    /// A directory in memory, if the system has such a file system, for tests that sync many files.
     pub(crate) fn in_memory() -> Scratch {
         let memory = Some(PathBuf::from("/dev/shm")).filter(|memory| memory.is_dir());
         Scratch::below(&memory.unwrap_or_else(std::env::temp_dir))
@@ -93,8 +93,8 @@ pub(super) fn in_ctx_with<T>(scratch: &Scratch, outputs: &KeptOutputs, f: impl F
     })
 }
 
-/// Plans and runs a call; what the model is told of it, or the error.
-pub(super) fn told(tool: &str, args: Value, scratch: &Scratch, ctx: &Ctx) -> Result<String, String> {
+/// Prepares and runs a call. Returns the output for the model, or the error.
+pub(super) fn output_of(tool: &str, args: Value, scratch: &Scratch, ctx: &Ctx) -> Result<String, String> {
     let toolbox = Toolbox::without_commands();
     let plans = toolbox.prepare(&[request(tool, args.clone())], ctx);
     if let [Err(error)] = &plans[..] {

@@ -1,7 +1,7 @@
 //! The web tools. They fetch pages from public hosts only, and each host only a few times a minute. Part of the feature `web-tools`.
 //!
-//! `tool/public_hosts.rs` resolves names and checks their addresses. Redirections are not followed by the library: each is checked and
-//! requested like a URL of its own. Proxies are not used, because we could not check which hosts they connect to.
+//! `tool/public_hosts.rs` resolves names and checks their addresses. Redirections are not followed by the library: each target is checked
+//! and requested like any other URL. Proxies are not used, because the hosts that they connect to could not be checked.
 
 pub mod address;
 mod google_web_search;
@@ -13,7 +13,7 @@ use crate::base::cancel::Cancel;
 use crate::base::lock::lock;
 use crate::limits::Limits;
 use crate::tool::Tool;
-use crate::tool::public_hosts::{Judge, Judged, is_public};
+use crate::tool::public_hosts::{AddressRule, CheckedResolver, is_public};
 use address::{Url, Wrong};
 use std::collections::{HashMap, VecDeque};
 use std::io::Read;
@@ -34,7 +34,7 @@ pub(super) fn tools() -> Vec<Box<dyn Tool>> {
 /// Access to the public internet.
 pub struct Web {
     tls: TlsConfig,
-    judge: Judge,
+    rule: AddressRule,
     visits: Mutex<Visits>,
 }
 
@@ -46,24 +46,24 @@ impl Default for Web {
 
 impl Web {
     pub fn new(tls: TlsConfig) -> Web {
-        Web { tls, judge: is_public, visits: Mutex::default() }
+        Web { tls, rule: is_public, visits: Mutex::default() }
     }
 
-    /// Parses a URL and checks whether it may be visited.
+    /// Parses a URL, and checks whether it may be fetched.
     pub(super) fn url(&self, text: &str) -> Result<Url, Wrong> {
-        Url::parse(text, self.judge)
+        Url::parse(text, self.rule)
     }
 
-    /// Whether a host may be visited once more. If so, the visit is counted.
+    /// Whether another page of a host may be fetched now. If so, the visit is counted.
     pub(super) fn may_visit(&self, host: &str, limits: &Limits) -> bool {
         lock(&self.visits).count(host, Instant::now(), limits)
     }
 
-    /// The text of a page. The error is the reason why there is none.
+    /// Fetches the text of a page. The error is the reason why there is none.
     pub(super) fn text(&self, url: &Url, cancel: &Cancel, limits: &Limits) -> Result<String, String> {
         let agent = self.agent(limits);
-        let doomed = agent.clone();
-        cancel.on_set(move || doomed.shutdown());
+        let cancelled = agent.clone();
+        cancel.on_set(move || cancelled.shutdown());
         let text = self.follow(&agent, url, limits);
         cancel.clear();
         text
@@ -80,16 +80,16 @@ impl Web {
             .user_agent(concat!("gemini-a2a/", env!("CARGO_PKG_VERSION")))
             .accept("text/html, text/plain, text/*;q=0.9, application/json;q=0.9, */*;q=0.1")
             .build();
-        Agent::with_parts(config, DefaultConnector::default(), Judged::new(self.judge))
+        Agent::with_parts(config, DefaultConnector::default(), CheckedResolver::new(self.rule))
     }
 
     fn follow(&self, agent: &Agent, url: &Url, limits: &Limits) -> Result<String, String> {
         let until = Instant::now() + Duration::from_millis(limits.fetch_ms);
         let mut url = url.clone();
         for _ in 0..=limits.fetch_redirects {
-            let left = until.saturating_duration_since(Instant::now());
+            let remaining = until.saturating_duration_since(Instant::now());
             let request = agent.get(url.uri().clone()).config();
-            let request = request.timeout_global(Some(left)).build();
+            let request = request.timeout_global(Some(remaining)).build();
             let response = request.call().map_err(|error| words(&error))?;
             let status = response.status();
             if !status.is_redirection() {
@@ -103,7 +103,7 @@ impl Web {
             let target = target.and_then(|target| target.to_str().ok());
             let target = target.ok_or("the server redirects to nowhere")?;
             url = url
-                .join(target, self.judge)
+                .join(target, self.rule)
                 .map_err(|wrong| format!("redirected to a place that is not visited: {wrong}"))?;
         }
         Err(format!("redirected more than {} times", limits.fetch_redirects))
@@ -192,15 +192,15 @@ pub(super) mod tests {
     use std::net::{Ipv4Addr, TcpListener};
     use std::thread;
 
-    /// A model that answers what it was told to, in order, and remembers what it was asked.
-    pub(in crate::tool) struct Says {
+    /// A model that gives these answers in order, and records the requests.
+    pub(in crate::tool) struct FakeModel {
         answers: Mutex<VecDeque<Result<Value, &'static str>>>,
         asked: Mutex<Vec<Value>>,
     }
 
-    impl Says {
-        pub(in crate::tool) fn new(answers: Vec<Result<Value, &'static str>>) -> Says {
-            Says { answers: Mutex::new(answers.into()), asked: Mutex::default() }
+    impl FakeModel {
+        pub(in crate::tool) fn new(answers: Vec<Result<Value, &'static str>>) -> FakeModel {
+            FakeModel { answers: Mutex::new(answers.into()), asked: Mutex::default() }
         }
 
         pub(in crate::tool) fn asked(&self) -> Vec<Value> {
@@ -208,7 +208,7 @@ pub(super) mod tests {
         }
     }
 
-    impl Ask for Says {
+    impl Ask for FakeModel {
         fn ask(&self, body: &Value, _: &Cancel) -> Result<Value, ModelError> {
             self.asked.lock().expect("no test panics with it").push(body.clone());
             let mut answers = self.answers.lock().expect("no test panics with it");
@@ -217,33 +217,33 @@ pub(super) mod tests {
         }
     }
 
-    /// With a model to ask.
-    pub(in crate::tool) fn with_asking<T>(
+    /// Calls `f` with a context that has a model.
+    pub(in crate::tool) fn with_model<T>(
         scratch: &Scratch,
         limits: &Limits,
-        says: &Says,
+        model: &FakeModel,
         f: impl FnOnce(&Ctx) -> T,
     ) -> T {
-        in_ctx(scratch, limits, Some(says), &Web::default(), f)
+        in_ctx(scratch, limits, Some(model), &Web::default(), f)
     }
 
-    /// With a model to ask and a web of its own.
+    /// Calls `f` with a context that has a model and this web.
     pub(in crate::tool) fn with_web<T>(
         scratch: &Scratch,
         limits: &Limits,
-        says: &Says,
+        model: &FakeModel,
         web: &Web,
         f: impl FnOnce(&Ctx) -> T,
     ) -> T {
-        in_ctx(scratch, limits, Some(says), web, f)
+        in_ctx(scratch, limits, Some(model), web, f)
     }
 
-    /// A web in which this machine is the internet, under one of its addresses.
+    /// A web that may fetch from one address of this machine.
     pub(in crate::tool) fn local() -> Web {
-        Web { judge: |address| address == Ipv4Addr::LOCALHOST, ..Web::default() }
+        Web { rule: |address| address == Ipv4Addr::LOCALHOST, ..Web::default() }
     }
 
-    /// Answers requests in order, each with the bytes for its path; then is gone.
+    /// Serves one request for each of these paths, in order, each with its bytes. Returns the port.
     pub(in crate::tool) fn serve(answers: Vec<(&'static str, Vec<u8>)>) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("bound").port();
@@ -259,7 +259,7 @@ pub(super) mod tests {
                     reader.read_line(&mut line).expect("a head");
                 }
                 assert_eq!(first, format!("GET {path} HTTP/1.1\r\n"));
-                // The reader may have hung up on a body that is too long.
+                // The client may close the connection when the body is too long.
                 let _ = stream.write_all(&answer);
             }
         });
@@ -309,7 +309,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn every_hop_is_judged() {
+    fn every_redirection_is_checked() {
         let limits = Limits::default();
         // Another address of this machine stands for a private one.
         for target in ["http://127.0.0.2:8080/secret", "//[::1]:8080/", "http://10.0.0.1/", "http://localhost:8080/"] {
@@ -332,12 +332,12 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_resolver_judges_what_the_url_did_not_show() {
+    fn the_resolver_checks_addresses_that_the_url_does_not_show() {
         let web = local();
-        let judged = Web { judge: |address| address.is_unspecified(), ..Web::default() };
-        let url = web.url("http://127.0.0.1:1024/").expect("harmless to this judge");
+        let strict = Web { rule: |address| address.is_unspecified(), ..Web::default() };
+        let url = web.url("http://127.0.0.1:1024/").expect("allowed by this rule");
         assert_eq!(
-            judged.text(&url, &Cancel::default(), &Limits::default()),
+            strict.text(&url, &Cancel::default(), &Limits::default()),
             Err("its address 127.0.0.1 is not on the public internet".into())
         );
     }
@@ -369,7 +369,7 @@ pub(super) mod tests {
                 let mut reader = BufReader::new(stream);
                 reader.read_line(&mut first).expect("a request");
                 cancel.set();
-                // Held open until the caller hangs up: nothing but the cancel can have ended the wait.
+                // The connection is held open until the client closes it, so only the cancellation can end the wait.
                 let _ = std::io::copy(&mut reader, &mut std::io::sink());
             });
             let text = web.text(&url, &cancel, &Limits::default());

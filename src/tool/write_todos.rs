@@ -1,5 +1,5 @@
-//! `write_todos`: the steps that the agent plans, for people to follow. The list is given whole each time and is kept only in the
-//! conversation and in the task's log.
+//! `write_todos`: shows people the steps that the agent plans. Each call gives the whole list, which is kept only in the conversation and in
+//! the task's log.
 
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, Display, Ending, Kind, Plan, Todo, TodoStatus, ToolSpec, Verdict};

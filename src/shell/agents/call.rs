@@ -21,9 +21,9 @@ use crate::limits::agents::{
 use crate::mcp::transport::url::Url;
 use crate::shell::event_loop::sys;
 use crate::task::definitions::agent::{AgentThread, Callee, DEPTH_HEADER};
-use crate::tool::invoke_agent::{AgentAnswer, AgentCall, AgentList, Agents, Wants};
+use crate::tool::invoke_agent::{AgentAnswer, AgentCall, AgentList, Agents, WaitsFor};
 use crate::tool::live::Live;
-use crate::tool::public_hosts::{Judged, is_public};
+use crate::tool::public_hosts::{CheckedResolver, is_public};
 use crate::wire::sse;
 use serde_json::Value;
 use std::io::Read;
@@ -134,17 +134,17 @@ impl Calling<'_> {
         let thread = (thread.context.is_some() || thread.task.is_some()).then_some(thread);
         let said = self.reply.text();
         let failed = |what: &str| Err(if said.is_empty() { what.to_owned() } else { said.clone() });
-        let (text, wants) = match end {
-            Ok(Outcome::Answered) => (Ok(said), Wants::Nothing),
-            Ok(Outcome::InputRequired) => (Ok(said), Wants::Answer),
-            Ok(Outcome::AuthRequired) => (Ok(said), Wants::Authorisation),
-            Ok(Outcome::Failed) => (failed("it failed and did not say why"), Wants::Nothing),
-            Ok(Outcome::Rejected) => (failed("it rejected the work and did not say why"), Wants::Nothing),
-            Ok(Outcome::Canceled) => (failed("its task was canceled"), Wants::Nothing),
-            Err(why) => (Err(why), Wants::Nothing),
+        let (text, waits_for) = match end {
+            Ok(Outcome::Answered) => (Ok(said), WaitsFor::Nothing),
+            Ok(Outcome::InputRequired) => (Ok(said), WaitsFor::Answer),
+            Ok(Outcome::AuthRequired) => (Ok(said), WaitsFor::Authorisation),
+            Ok(Outcome::Failed) => (failed("it failed and did not say why"), WaitsFor::Nothing),
+            Ok(Outcome::Rejected) => (failed("it rejected the work and did not say why"), WaitsFor::Nothing),
+            Ok(Outcome::Canceled) => (failed("its task was canceled"), WaitsFor::Nothing),
+            Err(why) => (Err(why), WaitsFor::Nothing),
         };
         let text = text.map(|text| self.without_secrets(&text)).map_err(|why| self.without_secrets(&why));
-        AgentAnswer { thread, text, wants }
+        AgentAnswer { thread, text, waits_for }
     }
 
     fn without_secrets(&self, text: &str) -> String {
@@ -402,7 +402,7 @@ impl Calling<'_> {
             .max_response_header_size(self.agents.limits.model_buffer_bytes)
             .user_agent(concat!("gemini-a2a/", env!("CARGO_PKG_VERSION")))
             .build();
-        let judged = if is_public_only { Judged::new(is_public) } else { Judged::new(|_| true) };
+        let judged = if is_public_only { CheckedResolver::new(is_public) } else { CheckedResolver::new(|_| true) };
         Ok(Agent::with_parts(config, DefaultConnector::default(), judged))
     }
 
@@ -468,6 +468,6 @@ mod tests {
         let call = AgentCall { workspace: &workspace, agent, prompt: "p", thread: None, depth: 1 };
         let answer = agents.call(&call, &Cancel::default(), &mut |_| {});
         assert_eq!(answer.text, Err("it took longer than 0 s".into()));
-        assert_eq!((answer.thread, answer.wants), (None, Wants::Nothing));
+        assert_eq!((answer.thread, answer.waits_for), (None, WaitsFor::Nothing));
     }
 }

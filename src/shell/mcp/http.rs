@@ -22,7 +22,7 @@ use crate::mcp::transport::http::{After, Endpoint, Event, Events, Next, Request,
 use crate::mcp::transport::message::RequestId;
 use crate::mcp::transport::url::Url;
 use crate::mcp::transport::{may_wait, waiting_bytes};
-use crate::tool::public_hosts::{Judged, is_public};
+use crate::tool::public_hosts::{CheckedResolver, is_public};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -496,8 +496,8 @@ enum Opened {
 fn agent(config: &Config, reach: Reach) -> Agent {
     let judged = match reach {
         Reach::Free | Reach::Listed => return config.new_agent(),
-        Reach::Loopback => Judged::loopback(),
-        Reach::Public => Judged::new(is_public),
+        Reach::Loopback => CheckedResolver::loopback(),
+        Reach::Public => CheckedResolver::new(is_public),
     };
     Agent::with_parts(config.clone(), DefaultConnector::default(), judged)
 }

@@ -15,7 +15,7 @@ use crate::mcp::transport::url::Url;
 use crate::shell::event_loop::sys::unix_ms;
 use crate::shell::start::workspace_settings::{SettingsReader, read_plain};
 use crate::shell::user_files::replace;
-use crate::tool::public_hosts::{Judged, is_public};
+use crate::tool::public_hosts::{CheckedResolver, is_public};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -255,7 +255,7 @@ impl<'a> Fetcher<'a> {
         // Through a proxy only that is resolved here.
         Ok(match self.is_private || !is_direct {
             true => config.new_agent(),
-            false => Agent::with_parts(config, DefaultConnector::default(), Judged::new(is_public)),
+            false => Agent::with_parts(config, DefaultConnector::default(), CheckedResolver::new(is_public)),
         })
     }
 

@@ -462,7 +462,7 @@ impl WorkerContext {
         })?;
         let context = &self.settings.context;
         workspace.ignore_files = context.ignore_files.iter().map(PathBuf::from).collect();
-        workspace.wanted = wanted(context);
+        workspace.ignore_sources = wanted(context);
         Ok(Ctx {
             workspace,
             others: self.prompt_context.others(context, directories),

@@ -7,7 +7,7 @@
 use crate::limits::Limits;
 use crate::tool::files::open;
 use crate::tool::files::path::Workspace;
-use crate::tool::search::ignore::{Rules, Wanted, What};
+use crate::tool::search::ignore::{IgnoreSources, Rules, What};
 use crate::tool::search::listing::readable;
 use rustix::fs::{CWD, Dir, FileType};
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ use std::rc::Rc;
 const SKIPPED: [&str; 2] = [".git", "node_modules"];
 
 /// A line per entry, indented by depth, directories with a slash. Empty when there is nothing or it cannot be read.
-pub fn draw(workspace: &Path, wanted: Wanted, limits: &Limits) -> String {
+pub fn draw(workspace: &Path, wanted: IgnoreSources, limits: &Limits) -> String {
     let (Ok(root), Ok(tree)) = (open::directory(CWD, workspace), Workspace::open(workspace)) else {
         return String::new();
     };
@@ -160,10 +160,10 @@ mod tests {
         let scratch = scratch();
         scratch.put("new\nline\u{202e}", "");
         assert_eq!(
-            draw(scratch.path(), Wanted::ALL, &Limits::default()),
+            draw(scratch.path(), IgnoreSources::ALL, &Limits::default()),
             "a/\n  1\n  2\n  deep/\n    x\nb/\n  3\nc\nnew\\nline\\u{202e}\nout\n"
         );
-        assert_eq!(draw(&scratch.path().join("none"), Wanted::ALL, &Limits::default()), "");
+        assert_eq!(draw(&scratch.path().join("none"), IgnoreSources::ALL, &Limits::default()), "");
     }
 
     #[test]
@@ -174,10 +174,10 @@ mod tests {
         scratch.put(".geminiignore", "/c\n");
         let limits = Limits::default();
         assert_eq!(
-            draw(scratch.path(), Wanted::ALL, &limits),
+            draw(scratch.path(), IgnoreSources::ALL, &limits),
             ".geminiignore\n.gitignore\na/\n  1\n  deep/\n    .gitignore\nout\n"
         );
-        let all = draw(scratch.path(), Wanted::NONE, &limits);
+        let all = draw(scratch.path(), IgnoreSources::NONE, &limits);
         assert!(all.contains("  2\n") && all.contains("c\n"), "{all}");
         assert!(!all.contains(".git/"), "{all}");
     }
@@ -187,7 +187,7 @@ mod tests {
         let scratch = scratch();
         let draw = |tree_items, tree_visits| {
             let limits = Limits { tree_items, tree_visits, ..Limits::default() };
-            draw(scratch.path(), Wanted::ALL, &limits)
+            draw(scratch.path(), IgnoreSources::ALL, &limits)
         };
         let whole = "a/\n  1\n  2\n  deep/\n    x\nb/\n  3\nc\nout\n";
         assert_eq!(draw(9, 9), whole);

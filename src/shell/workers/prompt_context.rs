@@ -20,7 +20,7 @@ use crate::shell::workers::outline;
 use crate::task::definitions::slash::Command;
 use crate::task::policy::{self, Rule};
 use crate::tool::files::path::Workspace;
-use crate::tool::search::ignore::Wanted;
+use crate::tool::search::ignore::IgnoreSources;
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -92,7 +92,7 @@ impl PromptContext {
     pub fn others(&self, context: &Context, directories: &[String]) -> Vec<Workspace> {
         let mut others: Vec<Workspace> =
             self.beside(directories).filter_map(|dir| Workspace::further(&dir).ok()).collect();
-        others.iter_mut().for_each(|other| other.wanted = wanted(context));
+        others.iter_mut().for_each(|other| other.ignore_sources = wanted(context));
         others.extend(self.user_notes(context));
         others
     }
@@ -246,7 +246,7 @@ impl PromptContext {
         }
     }
 
-    fn tree(&self, task: &TaskId, workspace: &Path, wanted: Wanted) -> String {
+    fn tree(&self, task: &TaskId, workspace: &Path, wanted: IgnoreSources) -> String {
         let known = lock(&self.state).trees.iter().find(|(known, _)| known == task).map(|(_, tree)| tree.clone());
         if let Some(tree) = known {
             return tree;
@@ -283,8 +283,11 @@ fn notes_name(context: &Context) -> &str {
 }
 
 /// Which ignore files are used: all of them, unless the settings switch them off.
-pub fn wanted(context: &Context) -> Wanted {
-    Wanted { git: context.respect_git_ignore.unwrap_or(true), gemini: context.respect_gemini_ignore.unwrap_or(true) }
+pub fn wanted(context: &Context) -> IgnoreSources {
+    IgnoreSources {
+        git: context.respect_git_ignore.unwrap_or(true),
+        gemini: context.respect_gemini_ignore.unwrap_or(true),
+    }
 }
 
 #[cfg(test)]

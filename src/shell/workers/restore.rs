@@ -15,7 +15,7 @@ use crate::task::restore::report::{self, Condition, Outcome, SkippedFile};
 use crate::task::restore::{CurrentFile, Point, RestoreVerdict, Timeline};
 use crate::task::spec::Kind;
 use crate::tool::files::path::Workspace;
-use crate::tool::files::restore::{BrokenOff, Copied, Restorer};
+use crate::tool::files::restore::{Copied, RestoreFailure, Restorer};
 use crate::tool::files::text::without_middle;
 use serde_json::json;
 use std::cell::Cell;
@@ -231,7 +231,7 @@ impl Work<'_> {
     ) -> Commanded {
         let Destination { to, words, scope, conversation, items, call } = destination;
         let plans = if scope.has_files() { self.timeline.plan(*to) } else { Vec::new() };
-        let (copied, mut left) = self.restorer.look(&plans, request.conflicts);
+        let (copied, mut left) = self.restorer.prepare(&plans, request.conflicts);
         if !left.is_empty() && request.conflicts != Conflicts::Skip {
             return report::conflicts(words, &left, self.hint);
         }
@@ -252,10 +252,10 @@ impl Work<'_> {
             }
             match self.restorer.carry_out(copied) {
                 Ok(files) => restored.files = files,
-                Err(BrokenOff { why, changed }) if changed.is_empty() => {
+                Err(RestoreFailure { why, changed }) if changed.is_empty() => {
                     return report::refused(format!("Nothing was changed: {why}."));
                 }
-                Err(BrokenOff { why, changed }) => {
+                Err(RestoreFailure { why, changed }) => {
                     left.push(SkippedFile { path: "The restore".into(), why: format!("was broken off ({why})") });
                     restored = Restored { files: changed, conversation: Conversation::Kept, ..restored };
                 }

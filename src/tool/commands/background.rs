@@ -35,22 +35,24 @@ pub struct Process {
     pid: u32,
     command: String,
     stop: Cancel,
-    seen: Mutex<Seen>,
+    state: Mutex<ProcessState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Seen {
-    /// The newest output, and how many bytes before it were dropped.
-    text: String,
+struct ProcessState {
+    /// The newest output.
+    output: String,
+    /// The bytes of output before it that were dropped.
     dropped: u64,
-    over: Option<Over>,
+    /// None: the process runs.
+    ended: Option<Ended>,
 }
 
-struct Over {
+struct Ended {
     ending: Ending,
     /// The ending in a few words.
-    how: String,
+    summary: String,
 }
 
 impl Background {
@@ -80,7 +82,7 @@ impl Background {
             pid: child.id(),
             command: command.to_owned(),
             stop: Cancel::default(),
-            seen: Mutex::default(),
+            state: Mutex::default(),
             changed: Condvar::new(),
         });
         let (followed, limits) = (process.clone(), ctx.limits.clone());
@@ -92,8 +94,8 @@ impl Background {
         processes.push(process.clone());
         let excess = processes.len().saturating_sub(ctx.limits.background_kept);
         for _ in 0..excess {
-            if let Some(over) = processes.iter().position(|process| !process.is_running()) {
-                processes.remove(over);
+            if let Some(ended) = processes.iter().position(|process| !process.is_running()) {
+                processes.remove(ended);
             }
         }
         Ok(process)
@@ -106,11 +108,11 @@ impl Background {
     /// Ends all processes of a task and forgets them. Does not wait for their end.
     pub fn end_task(&self, task: &TaskId) {
         lock(&self.processes).retain(|process| {
-            let theirs = process.task == *task;
-            if theirs {
+            let is_of_task = process.task == *task;
+            if is_of_task {
                 process.stop.set();
             }
-            !theirs
+            !is_of_task
         });
     }
 
@@ -126,14 +128,12 @@ impl Background {
 
     fn of(&self, task: &TaskId) -> Vec<Arc<Process>> {
         let processes = lock(&self.processes);
-        let theirs = processes.iter().filter(|process| process.task == *task);
-        theirs.cloned().collect()
+        processes.iter().filter(|process| process.task == *task).cloned().collect()
     }
 
     /// The newest process with this pid, because pids are reused.
     fn find(&self, task: &TaskId, pid: usize) -> Option<Arc<Process>> {
-        let theirs = self.of(task).into_iter().rev();
-        theirs.into_iter().find(|process| usize::try_from(process.pid) == Ok(pid))
+        self.of(task).into_iter().rev().find(|process| usize::try_from(process.pid) == Ok(pid))
     }
 }
 
@@ -142,98 +142,94 @@ impl Process {
         self.pid
     }
 
-    /// How it ended, if it has.
+    /// How the process ended, if it has.
     pub(in crate::tool) fn ending(&self) -> Option<Ending> {
-        lock(&self.seen).over.as_ref().map(|over| over.ending.clone())
+        lock(&self.state).ended.as_ref().map(|ended| ended.ending.clone())
     }
 
-    /// Its newest output.
+    /// The newest output.
     pub(in crate::tool) fn text(&self) -> String {
-        let seen = lock(&self.seen);
-        if seen.dropped == 0 {
-            return seen.text.clone();
+        let state = lock(&self.state);
+        if state.dropped == 0 {
+            return state.output.clone();
         }
-        format!("[the first {} bytes of output were not kept]\n{}", seen.dropped, seen.text)
+        format!("[the first {} bytes of output were not kept]\n{}", state.dropped, state.output)
     }
 
-    /// Waits until it ends, the time is over, or the call is cancelled.
+    /// Waits until the process ends, the time is over, or the call is cancelled.
     pub(in crate::tool) fn wait(self: &Arc<Process>, ms: u64, ctx: &Ctx) {
         let sleeper = self.clone();
         ctx.cancel.on_set(move || {
-            // Locked, so that this cannot happen between the check of the flag and the wait.
-            drop(lock(&sleeper.seen));
+            // Taking the lock ensures that the notification does not come between the check of the flag and the wait.
+            drop(lock(&sleeper.state));
             sleeper.changed.notify_all();
         });
         let ms = ms.min(ctx.limits.background_wait_ms);
         let until = Instant::now() + Duration::from_millis(ms);
-        let mut seen = lock(&self.seen);
-        while seen.over.is_none() && !ctx.cancel.is_set() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+        let mut state = lock(&self.state);
+        while state.ended.is_none() && !ctx.cancel.is_set() {
+            let remaining = until.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 break;
             }
-            let woken = self.changed.wait_timeout(seen, left);
-            (seen, _) = woken.unwrap_or_else(PoisonError::into_inner);
+            let woken = self.changed.wait_timeout(state, remaining);
+            (state, _) = woken.unwrap_or_else(PoisonError::into_inner);
         }
-        drop(seen);
+        drop(state);
         ctx.cancel.clear();
     }
 
-    /// Ends it and waits for that.
+    /// Ends the process and waits for its end.
     pub(in crate::tool) fn end(&self) {
         self.stop.set();
-        let over = self.changed.wait_while(lock(&self.seen), |seen| seen.over.is_none());
-        drop(over);
+        drop(self.changed.wait_while(lock(&self.state), |state| state.ended.is_none()));
     }
 
     fn is_running(&self) -> bool {
-        lock(&self.seen).over.is_none()
+        lock(&self.state).ended.is_none()
     }
 
-    /// Its status, in a few words.
+    /// The status in a few words.
     fn status(&self) -> String {
-        let seen = lock(&self.seen);
-        let over = seen.over.as_ref();
-        over.map_or("running", |over| &over.how).to_owned()
+        let state = lock(&self.state);
+        state.ended.as_ref().map_or("running", |ended| &ended.summary).to_owned()
     }
 
     fn follow(&self, child: Box<dyn Child>, limits: &Limits) {
-        let mine = Limits {
+        let own_limits = Limits {
             shell_silence_ms: 0,
             live_bytes: usize::MAX,
             output_bytes: limits.background_bytes,
             ..limits.clone()
         };
-        let mut take = |text: String| self.take(&text, limits.background_bytes);
-        // Its end is recorded even after a panic, because a call may wait for it.
-        let followed = catch_unwind(AssertUnwindSafe(|| follow(child, &self.stop, &mine, None, &mut take)));
+        let mut out = |text: String| self.append(&text, limits.background_bytes);
+        // The end is recorded even after a panic, because a call may wait for it.
+        let followed = catch_unwind(AssertUnwindSafe(|| follow(child, &self.stop, &own_limits, None, &mut out)));
         let followed = followed.unwrap_or_else(|_| Err(io::Error::other("its watcher died")));
-        let over = match followed {
-            Ok(seen) => {
-                let facts = seen.facts(&mine);
-                let how = if facts.is_empty() { "ended".to_owned() } else { facts.replace('\n', ", ") };
-                let ending = seen.ending(&mine, |_| None);
-                Over { ending, how }
+        let ended = match followed {
+            Ok(result) => {
+                let facts = result.facts(&own_limits);
+                let summary = if facts.is_empty() { "ended".to_owned() } else { facts.replace('\n', ", ") };
+                let ending = result.ending(&own_limits, |_| None);
+                Ended { ending, summary }
             }
             Err(error) => {
-                let how = format!("ended because it could not be watched: {error}");
-                let error = ErrorKind::ShellExecuteError.error(how.clone());
-                Over { ending: Ending::Error { error }, how }
+                let summary = format!("ended because it could not be watched: {error}");
+                let error = ErrorKind::ShellExecuteError.error(summary.clone());
+                Ended { ending: Ending::Error { error }, summary }
             }
         };
-        lock(&self.seen).over = Some(over);
+        lock(&self.state).ended = Some(ended);
         self.changed.notify_all();
     }
 
-    fn take(&self, text: &str, most: usize) {
-        let mut seen = lock(&self.seen);
-        seen.text.push_str(text);
-        let mut excess = seen.text.len().saturating_sub(most);
-        while !seen.text.is_char_boundary(excess) {
-            excess += 1;
-        }
-        seen.text.drain(..excess);
-        seen.dropped += excess as u64;
+    /// Appends output, and drops the oldest so that at most `most` bytes remain.
+    fn append(&self, text: &str, most: usize) {
+        let mut state = lock(&self.state);
+        state.output.push_str(text);
+        let excess = state.output.ceil_char_boundary(state.output.len().saturating_sub(most));
+        state.output.drain(..excess);
+        state.dropped += excess as u64;
     }
 }
 

@@ -5,12 +5,14 @@
 use crate::limits::Limits;
 use std::collections::VecDeque;
 
-/// A NUL within the first bytes, this many, means that the output is binary.
-const LOOKED_AT: usize = 4096;
+/// A NUL within this many bytes from the beginning means that the output is binary.
+const PROBED_BYTES: usize = 4096;
 
 pub struct Output {
-    kept: VecDeque<u8>,
-    keep: usize,
+    newest: VecDeque<u8>,
+    /// The most bytes that `newest` may have.
+    capacity: usize,
+    /// The bytes of the whole output.
     total: u64,
     binary: bool,
     live: Live,
@@ -19,51 +21,59 @@ pub struct Output {
 /// The output that is shown while the command runs.
 struct Live {
     cleaner: Cleaner,
-    waiting: String,
-    left: usize,
-    over: bool,
+    /// Text that has not been shown yet.
+    pending: String,
+    /// Bytes that may still be shown.
+    remaining: usize,
+    /// Nothing more is shown.
+    stopped: bool,
 }
 
 impl Output {
     pub fn new(limits: &Limits) -> Output {
         Output {
-            kept: VecDeque::new(),
-            keep: limits.output_bytes,
+            newest: VecDeque::new(),
+            capacity: limits.output_bytes,
             total: 0,
             binary: false,
-            live: Live { cleaner: Cleaner::default(), waiting: String::new(), left: limits.live_bytes, over: false },
+            live: Live {
+                cleaner: Cleaner::default(),
+                pending: String::new(),
+                remaining: limits.live_bytes,
+                stopped: false,
+            },
         }
     }
 
     pub fn push(&mut self, bytes: &[u8]) {
-        let looked_at = usize::try_from(self.total).unwrap_or(LOOKED_AT);
-        let looked_at = LOOKED_AT.saturating_sub(looked_at).min(bytes.len());
-        if bytes[..looked_at].contains(&0) && !self.binary {
+        let probed = usize::try_from(self.total).unwrap_or(PROBED_BYTES);
+        let to_probe = PROBED_BYTES.saturating_sub(probed).min(bytes.len());
+        if bytes[..to_probe].contains(&0) && !self.binary {
             self.binary = true;
             self.live.stop("[binary output is not shown]\n");
         }
         self.total += bytes.len() as u64;
-        let newest = &bytes[bytes.len().saturating_sub(self.keep)..];
-        let excess = (self.kept.len() + newest.len()).saturating_sub(self.keep);
-        self.kept.drain(..excess);
-        self.kept.extend(newest);
+        let newest = &bytes[bytes.len().saturating_sub(self.capacity)..];
+        let excess = (self.newest.len() + newest.len()).saturating_sub(self.capacity);
+        self.newest.drain(..excess);
+        self.newest.extend(newest);
         self.live.push(bytes);
     }
 
     /// Whether there is live text to show.
     pub fn has_live(&self) -> bool {
-        !self.live.waiting.is_empty()
+        !self.live.pending.is_empty()
     }
 
     pub fn take_live(&mut self) -> String {
-        std::mem::take(&mut self.live.waiting)
+        std::mem::take(&mut self.live.pending)
     }
 
-    /// The output has ended: an incomplete character at its end is invalid.
+    /// Marks the end of the output: an incomplete character before it is invalid.
     pub fn end(&mut self) {
-        if !self.live.over {
-            let Live { cleaner, waiting, .. } = &mut self.live;
-            cleaner.end(waiting);
+        if !self.live.stopped {
+            let Live { cleaner, pending, .. } = &mut self.live;
+            cleaner.end(pending);
         }
     }
 
@@ -72,8 +82,8 @@ impl Output {
         if self.binary {
             return format!("[{} bytes of binary output]", self.total);
         }
-        let dropped = self.total - self.kept.len() as u64;
-        let bytes: &[u8] = self.kept.make_contiguous();
+        let dropped = self.total - self.newest.len() as u64;
+        let bytes: &[u8] = self.newest.make_contiguous();
         let mut text = String::new();
         let mut from = 0;
         if dropped > 0 {
@@ -91,28 +101,24 @@ impl Output {
 
 impl Live {
     fn push(&mut self, bytes: &[u8]) {
-        if self.over {
+        if self.stopped {
             return;
         }
-        let had = self.waiting.len();
-        self.cleaner.push(bytes, &mut self.waiting);
-        let new = self.waiting.len() - had;
-        if new <= self.left {
-            self.left -= new;
+        let before = self.pending.len();
+        self.cleaner.push(bytes, &mut self.pending);
+        let new = self.pending.len() - before;
+        if new <= self.remaining {
+            self.remaining -= new;
             return;
         }
-        let mut end = had + self.left;
-        while !self.waiting.is_char_boundary(end) {
-            end -= 1;
-        }
-        self.waiting.truncate(end);
+        self.pending.truncate(self.pending.floor_char_boundary(before + self.remaining));
         self.stop("\n[live output ends here; the result has the end of it]\n");
     }
 
     fn stop(&mut self, why: &str) {
-        if !self.over {
-            self.over = true;
-            self.waiting.push_str(why);
+        if !self.stopped {
+            self.stopped = true;
+            self.pending.push_str(why);
         }
     }
 }
@@ -133,9 +139,9 @@ enum State {
     Escape,
     /// `ESC [`: parameters up to a final byte.
     Control,
-    /// `ESC ]` and similar: a string up to BEL or the next ESC. The end of a line ends it too, so that an unfinished one hides only
+    /// `ESC ]` and similar: a string up to BEL or the next ESC. The end of a line ends it too, so that an unfinished string hides only
     /// one line.
-    Words,
+    ControlString,
 }
 
 impl Cleaner {
@@ -189,9 +195,9 @@ impl State {
         match (self, byte) {
             (_, 0x1b) | (State::Escape, 0x20..=0x2f) => State::Escape,
             (State::Escape, b'[') | (State::Control, 0x20..=0x3f) => State::Control,
-            (State::Escape, b']' | b'P' | b'X' | b'^' | b'_') => State::Words,
-            (State::Words, byte) if byte != 0x07 && byte != b'\n' => State::Words,
-            (State::Text | State::Escape | State::Control | State::Words, _) => State::Text,
+            (State::Escape, b']' | b'P' | b'X' | b'^' | b'_') => State::ControlString,
+            (State::ControlString, byte) if byte != 0x07 && byte != b'\n' => State::ControlString,
+            (State::Text | State::Escape | State::Control | State::ControlString, _) => State::Text,
         }
     }
 }
@@ -282,8 +288,8 @@ mod tests {
         assert_eq!(output.take_live(), "\u{7f}ELF[binary output is not shown]\n".replace('\u{7f}', ""));
         assert_eq!(output.text(), "[10 bytes of binary output]");
         let mut late = Output::new(&limits(100_000, 100_000));
-        late.push(&[b'a'; LOOKED_AT]);
+        late.push(&[b'a'; PROBED_BYTES]);
         late.push(b"\0b");
-        assert_eq!(late.text().len(), LOOKED_AT + 1);
+        assert_eq!(late.text().len(), PROBED_BYTES + 1);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The command is run exactly as it was shown; nothing is added or rewritten. Its shell has its own session. In the foreground the
 //! call waits for its end, and processes that it left are ended with it. In the background the call waits only a moment and then
-//! gives it to [`crate::tool::commands::background`]. Only a command that could not be started is an error.
+//! hands the process over to [`crate::tool::commands::background`]. Only a command that could not be started is an error.
 //!
 //! An approved command runs as the user. A command without approval is confined by the kernel: it may read the workspace and the
 //! system's programs, and write only the files of its redirections. `prepare` resolves its operands; the policy decides whether it needs
@@ -15,7 +15,7 @@ mod repository;
 use crate::task::command_line::{programs, visible, warnings};
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, Confinement, Ending, ErrorKind, Kind, Plan, Question, ToolSpec};
-use crate::tool::commands::watch::{follow, told};
+use crate::tool::commands::watch::{follow, for_model};
 use crate::tool::files::path::{Found, ResolvedPath};
 use crate::tool::{
     Child, Ctx, Launch, ReadOnly, Tool, flag_arg, invalid, number_arg, object, optional_text_arg, text_arg,
@@ -63,7 +63,7 @@ impl Tool for Shell {
         if let Some(description) = optional_text_arg(args, "description") {
             title.push_str(&format!(" ({})", first_line(description)));
         }
-        let checked = look(command, args, &dir, ctx);
+        let checked = check(command, args, &dir, ctx);
         let needs_approval = checked.as_ref().err().cloned();
         let mut warnings = warnings(command);
         warnings.extend(needs_approval.iter().map(|why| format!("It needs approval: {}.", visible(why))));
@@ -95,10 +95,10 @@ fn is_background(args: &Value) -> bool {
     flag_arg(args, "is_background")
 }
 
-/// The files that a line writes. The error says why it needs approval.
-fn look(command: &str, args: &Value, dir: &ResolvedPath, ctx: &Ctx) -> Result<Vec<String>, String> {
-    let edits = operands::look(command, dir, ctx)?;
-    if !operands::is_of_interest(command) {
+/// The files that a line writes. The error says why the line needs approval.
+fn check(command: &str, args: &Value, dir: &ResolvedPath, ctx: &Ctx) -> Result<Vec<String>, String> {
+    let edits = operands::check(command, dir, ctx)?;
+    if !operands::needs_check(command) {
         return Ok(edits);
     }
     if is_background(args) {
@@ -160,7 +160,7 @@ fn background(run: &Run, ctx: &Ctx) -> Result<Ending, CallError> {
         process.end();
     }
     if let Some(ending) = process.ending() {
-        // Its result is part of this response, so it is not listed any more.
+        // This response has its result, so it need not be listed.
         ctx.background.forget(&process);
         return Ok(ending);
     }
@@ -171,7 +171,7 @@ fn background(run: &Run, ctx: &Ctx) -> Result<Ending, CallError> {
         process.pid()
     );
     let shown = format!("{text}[runs in the background as process {}]", process.pid());
-    Ok(Ending::text(told(&text, &facts), shown))
+    Ok(Ending::text(for_model(&text, &facts), shown))
 }
 
 fn command(args: &Value) -> Result<&str, CallError> {
@@ -235,7 +235,7 @@ fn start(run: &Run, ctx: &Ctx) -> Result<Box<dyn Child>, CallError> {
     })
 }
 
-/// Says what is missing. The system has one error for all of it.
+/// Says what is missing. The system has the same error for all of these cases.
 fn explain(error: &io::Error) -> String {
     let is_missing = |path: &str| !Path::new(path).exists();
     match error.kind() {

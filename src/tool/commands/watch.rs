@@ -42,21 +42,21 @@ pub(in crate::tool) fn follow(
     longest: Option<Duration>,
     out: &mut dyn FnMut(String),
 ) -> io::Result<CommandResult> {
-    let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-    let rung = bell.clone();
+    let cancelled = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+    let signal = cancelled.clone();
     cancel.on_set(move || {
-        let _ = rustix::io::write(&*rung, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&*signal, &1u64.to_ne_bytes());
     });
     let mut watch = Watch {
         limits,
         cancel,
-        bell,
+        cancelled,
         late_at: longest.map(|longest| Instant::now() + longest),
         child: child.as_ref(),
         output: Output::new(limits),
         why: Why::Exited,
-        heard: Instant::now(),
-        shown: None,
+        last_output: Instant::now(),
+        last_shown: None,
         stop_at: None,
         exited: false,
         closed: false,
@@ -73,18 +73,21 @@ struct Watch<'a> {
     limits: &'a Limits,
     cancel: &'a Cancel,
     /// A descriptor that becomes readable when the call is cancelled.
-    bell: Arc<OwnedFd>,
+    cancelled: Arc<OwnedFd>,
+    /// When a command without approval has reached its time limit.
     late_at: Option<Instant>,
     child: &'a dyn Child,
     output: Output,
     why: Why,
-    /// When the last output came.
-    heard: Instant,
+    /// When the last output was read.
+    last_output: Instant,
     /// When the last piece of live output was sent.
-    shown: Option<Instant>,
+    last_shown: Option<Instant>,
     /// Set when the command has exited or was asked to end: the loop does not wait longer than this.
     stop_at: Option<Instant>,
+    /// The command has exited.
     exited: bool,
+    /// All processes have closed the output.
     closed: bool,
 }
 
@@ -95,7 +98,7 @@ impl Watch<'_> {
             let now = Instant::now();
             if self.show_at().is_some_and(|at| at <= now) {
                 out(self.output.take_live());
-                self.shown = Some(now);
+                self.last_shown = Some(now);
             }
             if self.stop_at.is_some_and(|at| at <= now) {
                 break;
@@ -124,7 +127,7 @@ impl Watch<'_> {
         let mut fds = [
             PollFd::from_borrowed_fd(output, PollFlags::IN),
             PollFd::from_borrowed_fd(over, PollFlags::IN),
-            PollFd::new(&self.bell, PollFlags::IN),
+            PollFd::new(&self.cancelled, PollFlags::IN),
         ];
         // A descriptor whose event was already processed would be ready at once, so it is left out.
         let waited_for = match (self.closed, self.exited, self.stop_at) {
@@ -137,7 +140,7 @@ impl Watch<'_> {
         let ends = self.stop_at.or_else(|| self.silent_at().into_iter().chain(self.late_at).min());
         let deadlines = [self.show_at(), ends];
         let next = deadlines.into_iter().flatten().min();
-        // A time that is too long for the system is no limit.
+        // A time that is too long for the system means no limit.
         let timeout = next.and_then(|at| Timespec::try_from(at.saturating_duration_since(now)).ok());
         match poll(waited_for, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -161,7 +164,7 @@ impl Watch<'_> {
             Ok(0) => self.closed = true,
             Ok(n) => {
                 self.output.push(&buffer[..n]);
-                self.heard = Instant::now();
+                self.last_output = Instant::now();
             }
             Err(Errno::INTR | Errno::AGAIN) => {}
             Err(errno) => return Err(errno.into()),
@@ -177,24 +180,24 @@ impl Watch<'_> {
 
     /// When the next piece of live output is due: the first at once, the others at an interval.
     fn show_at(&self) -> Option<Instant> {
-        let beat = Duration::from_millis(self.limits.live_ms);
-        self.output.has_live().then(|| self.shown.map_or(self.heard, |shown| shown + beat))
+        let interval = Duration::from_millis(self.limits.live_ms);
+        self.output.has_live().then(|| self.last_shown.map_or(self.last_output, |last| last + interval))
     }
 
     fn silent_at(&self) -> Option<Instant> {
         let silence = self.limits.shell_silence_ms;
-        (silence > 0).then(|| self.heard + Duration::from_millis(silence))
+        (silence > 0).then(|| self.last_output + Duration::from_millis(silence))
     }
 }
 
 impl CommandResult {
-    /// The result. Output that is too long for it is given to `keep`, which returns a sentence that says where it is.
+    /// The ending of the call. Output that is too long for it is given to `keep`, which returns a sentence that says where the output is.
     pub fn ending(mut self, limits: &Limits, keep: impl FnOnce(&str) -> Option<String>) -> Ending {
         let whole = self.output.text();
         let text = without_middle(&whole, limits.result_chars);
-        let kept = if text.len() == whole.len() { None } else { keep(&whole) };
-        let shown = match &kept {
-            Some(kept) => format!("{text}\n[{kept}]"),
+        let note = if text.len() == whole.len() { None } else { keep(&whole) };
+        let shown = match &note {
+            Some(note) => format!("{text}\n[{note}]"),
             None => text.to_string(),
         };
         if self.why == Why::Cancelled {
@@ -202,11 +205,11 @@ impl CommandResult {
         }
         let facts = self.facts(limits);
         let all: Vec<&str> =
-            kept.as_deref().into_iter().chain([facts.as_str()]).filter(|line| !line.is_empty()).collect();
-        Ending::text(told(&text, &all.join("\n")), if shown.is_empty() { facts } else { shown })
+            note.as_deref().into_iter().chain([facts.as_str()]).filter(|line| !line.is_empty()).collect();
+        Ending::text(for_model(&text, &all.join("\n")), if shown.is_empty() { facts } else { shown })
     }
 
-    /// Lines about how it ended; empty if it succeeded.
+    /// Lines about how the command ended; empty if it succeeded.
     pub fn facts(&self, limits: &Limits) -> String {
         let mut facts = Vec::new();
         if self.why == Why::Silent {
@@ -238,7 +241,7 @@ impl CommandResult {
 }
 
 /// The text for the model: the output of a command, and lines about how it ended.
-pub(in crate::tool) fn told(text: &str, facts: &str) -> String {
+pub(in crate::tool) fn for_model(text: &str, facts: &str) -> String {
     let shown = if text.is_empty() { "(empty)" } else { text };
     let mut output = format!("Output: {shown}");
     if !facts.is_empty() {

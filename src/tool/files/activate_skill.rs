@@ -12,11 +12,11 @@ use std::path::Path;
 
 /// Finds skills. The shell layer implements it, because it reads settings.
 pub trait Skills: Send + Sync {
-    /// Those that may be used in a workspace, given by its real path.
+    /// The skills that may be used in a workspace, given by its real path.
     fn skills(&self, workspace: &Path) -> Vec<Skill>;
 }
 
-/// There are no skills.
+/// A source without skills.
 pub struct NoSkills;
 
 impl Skills for NoSkills {
@@ -27,7 +27,7 @@ impl Skills for NoSkills {
 
 pub struct ActivateSkill;
 
-/// The declaration with the names of the skills there are.
+/// The declaration of the tool with the names of these skills.
 pub fn spec(skills: &[Skill]) -> ToolSpec {
     let mut name = json!({ "type": "string", "description": "The name of the skill." });
     if !skills.is_empty() {

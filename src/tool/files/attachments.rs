@@ -1,9 +1,9 @@
-//! The files that a prompt names by `@path`: their texts, and the images and other media among them, are sent to the model together
-//! with the prompt. The model itself has `read_file`; this is no tool of its own.
+//! The files that a prompt names by `@path`: their texts, and the images and other media among them, are sent to the model together with
+//! the prompt. This is not a tool; the model has `read_file`.
 //!
-//! A file that is named is attached whatever its name, unless ignore files hide it or its name says that it holds secrets. Of a
-//! directory, only files that people usually mean are attached. The number of files and of characters is limited, and the model
-//! is told what was left out.
+//! A named file is attached whatever its name, unless ignore files hide it or its name is one that files with secrets have. Of a named
+//! directory, only files that people usually mean are attached. The number of files and of characters is limited, and a note tells the
+//! model what was left out.
 
 use crate::base::text::unsafe_char::is_unsafe;
 use crate::mcp::resources::mention;
@@ -15,7 +15,7 @@ use crate::tool::files::read_file::{self, Reading};
 use crate::tool::files::text::{untrusted, without_middle};
 use crate::tool::search::ignore::Rules;
 use crate::tool::search::listing::{by_path, readable};
-use crate::tool::search::walk::{BY_MACHINE, Visitor, Walk, WalkedFile};
+use crate::tool::search::walk::{NOT_HANDWRITTEN, Visitor, Walk, WalkedFile};
 use crate::tool::search::wildcard::{Case, Glob, NameGlob, escaped};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -23,12 +23,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Names that are left out of a directory: binaries, archives, documents, and memory files, which the model already has.
-const NOT_MEANT: [&str; 2] = [
+const SKIPPED_NAMES: [&str; 2] = [
     "*.{bin,exe,dll,so,dylib,class,jar,war,zip,tar,gz,bz2,rar,7z,doc,docx,xls,xlsx,ppt,pptx,odt,ods,odp,pyc,pyo}",
     "{.DS_Store,GEMINI.md}",
 ];
-/// Names that are never attached.
-const SECRET: &str = "{.env,.env.*}";
+/// Names of files with secrets, which are never attached.
+const SECRET_NAMES: &str = "{.env,.env.*}";
 /// How many of the files or resources left out are named to the model.
 const NAMED_LEFT_OUT: usize = 5;
 
@@ -38,7 +38,7 @@ pub fn attached(prompt: &str, ctx: &Ctx) -> Option<Attachments> {
     attached_files(prompt, ctx).map(|(found, _)| found)
 }
 
-/// The same, and how many files were read.
+/// The same, and the number of files that were read.
 pub fn attached_files(prompt: &str, ctx: &Ctx) -> Option<(Attachments, usize)> {
     let named = Named::of(prompt, ctx);
     if named.files.is_empty() && named.directories.is_empty() {
@@ -47,8 +47,8 @@ pub fn attached_files(prompt: &str, ctx: &Ctx) -> Option<(Attachments, usize)> {
     read(&named, ctx)
 }
 
-/// Adds the resources of MCP servers that a prompt names, as `@server:uri`. They count as the files do that were read before, and also
-/// if they cannot be read.
+/// Adds the resources of MCP servers that a prompt names as `@server:uri`. They count towards the same limits as the files, even if they
+/// cannot be read.
 pub fn with_resources(files: Option<(Attachments, usize)>, prompt: &str, ctx: &Ctx) -> Option<Attachments> {
     let (mut all, mut count) = files.map_or((None, 0), |(found, count)| (Some(found), count));
     let limits = ctx.limits;
@@ -60,7 +60,7 @@ pub fn with_resources(files: Option<(Attachments, usize)>, prompt: &str, ctx: &C
     for mention in mentions {
         let found: &mut Attachments = all.get_or_insert_default();
         let room = limits.attached_chars.saturating_sub(found.text.as_str().chars().count());
-        // The first that has no room is the last that is looked at.
+        // When one resource has been left out for lack of room, so are all after it.
         let is_full = !left_out.is_empty() || room == 0 || count >= limits.attached_files;
         let read = if is_full { None } else { ctx.mcp.mentioned(ctx.mcp_scope(), &mention) };
         let name = untrusted_name(&mention);
@@ -85,18 +85,19 @@ pub fn with_resources(files: Option<(Attachments, usize)>, prompt: &str, ctx: &C
     all
 }
 
-/// The model should not believe that it has everything.
+/// A note that tells the model that some files or resources are missing.
 fn left_out_line(what: &str, names: &[String]) -> String {
     let named = &names[..names.len().min(NAMED_LEFT_OUT)];
     format!("[{} {what} are left out, such as {}.]", names.len(), named.join(", "))
 }
 
-/// A name in one line.
+/// A name without characters that could break the line or hide text.
 fn untrusted_name(name: &str) -> String {
     name.chars().filter(|c| !is_unsafe(*c)).collect()
 }
 
-/// The paths a prompt names: `@` at the begin of a word, up to a space that is not escaped. Marks at the end belong to the sentence.
+/// The paths that a prompt names: `@` at the beginning of a word, up to a space that is not escaped. Punctuation at the end belongs to the
+/// sentence and not to the path.
 pub fn mentions(prompt: &str) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     let mut before = ' ';
@@ -162,12 +163,12 @@ fn name_glob(pattern: &str) -> NameGlob {
 
 /// None if the search was stopped before its end.
 fn read(named: &Named, ctx: &Ctx) -> Option<(Attachments, usize)> {
-    let wanted = ctx.workspace.wanted;
-    let secret = name_glob(SECRET);
+    let sources = ctx.workspace.ignore_sources;
+    let secret = name_glob(SECRET_NAMES);
     let mut paths: Vec<Vec<u8>> = Vec::new();
     let mut contents = Contents { media_room: ctx.limits.media_bytes, ..Contents::default() };
     for path in &named.files {
-        let hidden = Rules::hide_file(&ctx.workspace, path, wanted, ctx.limits);
+        let hidden = Rules::hide_file(&ctx.workspace, path, sources, ctx.limits);
         let path = path.as_os_str().as_bytes();
         if hidden || secret.matches(path) {
             contents.left_out.push(readable(path));
@@ -176,11 +177,12 @@ fn read(named: &Named, ctx: &Ctx) -> Option<(Attachments, usize)> {
         }
     }
     if !named.directories.is_empty() {
-        let rules = Rules::around(&ctx.workspace, wanted, ctx.limits);
-        let left_out: Vec<NameGlob> = NOT_MEANT.iter().chain([&SECRET]).map(|pattern| name_glob(pattern)).collect();
+        let rules = Rules::around(&ctx.workspace, sources, ctx.limits);
+        let left_out: Vec<NameGlob> =
+            SKIPPED_NAMES.iter().chain([&SECRET_NAMES]).map(|pattern| name_glob(pattern)).collect();
         let mut gatherer = Gatherer { globs: &named.directories, left_out: &left_out, found: &mut paths };
         let (dir, path) = (ctx.workspace.dir.as_fd(), Path::new(""));
-        let walk = Walk { cancel: ctx.cancel, limits: ctx.limits, skipped: &BY_MACHINE, dir, path, rules };
+        let walk = Walk { cancel: ctx.cancel, limits: ctx.limits, skipped: &NOT_HANDWRITTEN, dir, path, rules };
         if walk.run(&mut gatherer).stopped.is_some() {
             return None;
         }
@@ -205,7 +207,7 @@ struct Gatherer<'a> {
 }
 
 impl Visitor for Gatherer<'_> {
-    fn wants(&mut self, dir: &[u8]) -> bool {
+    fn enters(&mut self, dir: &[u8]) -> bool {
         self.globs.iter().any(|glob| glob.could_match_in(dir))
     }
 
@@ -222,18 +224,20 @@ impl Visitor for Gatherer<'_> {
 enum Origin {
     /// The prompt names it.
     Named,
-    /// It is in a directory that the prompt names. Media in there is not meant.
+    /// It is in a directory that the prompt names. Media in such a directory is not attached.
     Directory,
 }
 
-/// What was read, and the files that were not.
+/// The content of the files that were read, and the names of those that were not.
 #[derive(Default)]
 struct Contents {
     text: String,
     media: Vec<Media>,
-    /// How many bytes of media there is room for.
+    /// Bytes of media that may still be attached.
     media_room: u64,
+    /// Characters of text that were read.
     chars: usize,
+    /// Files that were read.
     read: usize,
     left_out: Vec<String>,
 }
@@ -241,8 +245,8 @@ struct Contents {
 impl Contents {
     fn take(&mut self, path: &[u8], origin: Origin, ctx: &Ctx) {
         let full = self.read >= ctx.limits.attached_files || self.chars >= ctx.limits.attached_chars;
-        let resolved = ctx.workspace.look(Path::new(OsStr::from_bytes(path))).filter(|_| !full);
-        let found = resolved.and_then(|resolved| Some((read_file::look(&resolved, ctx).ok()?, resolved.real())));
+        let resolved = ctx.workspace.find_listed(Path::new(OsStr::from_bytes(path))).filter(|_| !full);
+        let found = resolved.and_then(|resolved| Some((read_file::read(&resolved, ctx).ok()?, resolved.real())));
         let (text, real) = match found {
             Some((Reading::Text(text), real)) => (read_file::whole(&text, ctx.limits), real),
             Some((Reading::Media(media), real))

@@ -4,7 +4,7 @@
 use crate::base::id::CallId;
 use crate::limits::Limits;
 use crate::task::log::blob::{Blobs, FileChange, FileVersion, sha256};
-use crate::tool::files::put::Made;
+use crate::tool::files::put::Written;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ pub struct FileChanges {
     /// Bytes that may still be stored for the task.
     room: Cell<u64>,
     made: RefCell<Vec<FileChange>>,
-    /// What the calls of a batch propose for files, by real path: later calls of the batch are prepared on top of it.
+    /// The content that calls of a batch propose for files, by real path. Later calls of the batch are prepared as if it was written.
     proposed: RefCell<HashMap<String, Vec<u8>>>,
 }
 
-/// The versions of a file before and after a change; none before if there was no file.
+/// The versions of a file before and after a change. There is none before it if the file did not exist.
 pub(in crate::tool) type Versions = (Option<FileVersion>, FileVersion);
 
 impl FileChanges {
@@ -43,24 +43,30 @@ impl FileChanges {
         self.room.get()
     }
 
-    /// A call of the batch that is being prepared would write this.
+    /// Records the content that a call would write.
     pub(in crate::tool) fn propose(&self, path: String, content: Vec<u8>) {
         self.proposed.borrow_mut().insert(path, content);
     }
 
-    /// What the calls before it in the batch would have written to the file.
+    /// The content that earlier calls of the batch would have written to the file.
     pub(in crate::tool) fn proposed(&self, path: &str) -> Option<Vec<u8>> {
         self.proposed.borrow().get(path).cloned()
     }
 
-    /// Stores the content of a change. Comes before the change.
+    /// Stores the content of a change. Must be called before the change is made.
     pub(in crate::tool) fn store(&self, before: Option<&[u8]>, after: &[u8], limits: &Limits) -> Versions {
         (before.map(|bytes| self.version(bytes, limits)), self.version(after, limits))
     }
 
-    /// The change was made; the modes are those of the old and the new file.
-    pub(in crate::tool) fn add(&self, call: &CallId, (root, path): (String, String), stored: Versions, made: Made) {
-        let Made { modes, dirs } = made;
+    /// Records a change that was made.
+    pub(in crate::tool) fn add(
+        &self,
+        call: &CallId,
+        (root, path): (String, String),
+        stored: Versions,
+        written: Written,
+    ) {
+        let Written { modes, dirs } = written;
         let before = stored.0.map(|version| FileVersion { mode: modes.0, ..version });
         let after = FileVersion { mode: modes.1, ..stored.1 };
         self.made.borrow_mut().push(FileChange { call: call.clone(), root, path, before, after, dirs });

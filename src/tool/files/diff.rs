@@ -19,15 +19,15 @@ pub struct Comparison<'a> {
     changes: Vec<Change>,
 }
 
-/// Lines of both texts: those of the old one were replaced by those of the new one, or they are still to be compared with each other.
-/// One of the ranges may be empty.
+/// Ranges of lines of both texts, one of which may be empty. As a result: the old lines were replaced by the new ones. During the search:
+/// the lines are still to be compared.
 struct Change {
     old: Range<usize>,
     new: Range<usize>,
 }
 
 impl<'a> Comparison<'a> {
-    /// Compares within `steps` steps.
+    /// Compares two texts in at most `steps` steps.
     pub fn new(old: &'a str, new: &'a str, steps: usize) -> Comparison<'a> {
         let old: Vec<&str> = old.split_inclusive('\n').collect();
         let new: Vec<&str> = new.split_inclusive('\n').collect();
@@ -104,7 +104,7 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// Counted from 1; an empty range is named by the line before it.
+/// The first line of a range, counted from 1. An empty range has the number of the line before it.
 fn first_line(range: &Range<usize>) -> usize {
     range.start + usize::from(!range.is_empty())
 }
@@ -193,14 +193,14 @@ impl Search<'_> {
             };
             for k in (-d..=d).step_by(2) {
                 let start = furthest(&self.reached[side], at(k), k, d);
-                // Behind the end if diagonal `k` has no such line.
+                // The position is after the end if diagonal `k` has no such line.
                 let y = (start as isize - k) as usize;
                 let left = n.saturating_sub(start).min(m.saturating_sub(y));
                 let run = (0..left).take_while(|i| same(start + i, y + i)).count();
                 let x = start + run;
                 self.reached[side][at(k)] = x;
                 self.steps = self.steps.checked_sub(1 + run)?;
-                // What the other side has reached at this distance, or before it has made this step.
+                // The furthest position of the other search on this diagonal; its current step has not been made yet if it comes second.
                 let other = delta - k;
                 let known = if side == FRONT { d - 1 } else { d };
                 if side == meeting && other.abs() <= known && x + self.reached[1 - side][at(other)] >= n {
@@ -232,7 +232,7 @@ mod tests {
         Comparison::new(old, new, STEPS).unified("a.txt")
     }
 
-    /// Applies hunks the way a patch program does, and checks every line it passes.
+    /// Applies hunks like a patch program, and checks every line of context and every removed line.
     fn apply(old: &str, hunks: &str) -> String {
         let old: Vec<&str> = old.split_inclusive('\n').collect();
         let mut new = String::new();

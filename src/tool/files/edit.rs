@@ -3,7 +3,7 @@
 //! People approve a diff, so exactly that diff must be made. A plan contains the hash of the file that it was compared with, and the file
 //! is only written if it still has that hash (see `put`). Encoding and line ends of the old file are kept.
 //!
-//! The tools compute the new text; this module gets it together with the file that it was computed from.
+//! The tools compute the new text and pass it to this module together with the file that it was computed from.
 
 use crate::task::log::blob::sha256;
 use crate::task::machine::job::{Run, RunEnd};
@@ -36,8 +36,8 @@ impl Proposal {
     pub fn plan(self, title: String, question: String, ctx: &Ctx) -> Plan {
         let old = self.current.text();
         let name = self.resolved.file_name();
-        let found = Comparison::new(&old, &self.new, ctx.limits.diff_steps);
-        let (diff, change) = (found.unified(&name), change_of(&found));
+        let comparison = Comparison::new(&old, &self.new, ctx.limits.diff_steps);
+        let (diff, change) = (comparison.unified(&name), change_of(&comparison));
         ctx.changes.propose(self.resolved.real(), self.current.encoding.encode(&self.new));
         Plan {
             title,
@@ -53,8 +53,8 @@ impl Proposal {
         }
     }
 
-    /// Whether the file is the one that the user was shown; or earlier edits of the same answer left it otherwise than it was then,
-    /// and the change is still the one that was shown.
+    /// Whether the change is the one that the user was shown: the file has the same content as then, or it has the content that earlier
+    /// edits of the same answer left, and the changed lines are the same.
     fn is_as_shown(&self, run: &Run, ctx: &Ctx) -> bool {
         let Some(shown) = &run.base else { return true };
         let now = self.current.hash();
@@ -67,7 +67,7 @@ impl Proposal {
             && shown.change == Some(change_of(&Comparison::new(&old, &self.new, ctx.limits.diff_steps)))
     }
 
-    /// Writes the new text, or the text that the user wrote instead. Not if the file has changed since it was shown.
+    /// Writes the new text, or the text that the user wrote instead, unless the file has changed since it was shown.
     pub fn carry_out(self, run: &Run, ctx: &Ctx) -> Result<RunEnd, CallError> {
         if !self.is_as_shown(run, ctx) {
             return Ok(RunEnd::Stale);
@@ -76,7 +76,7 @@ impl Proposal {
         if ctx.cancel.is_set() {
             return Ok(cancelled_before_start());
         }
-        let edited = run.edited.as_deref().map(|text| current.fitted(text));
+        let edited = run.edited.as_deref().map(|text| current.with_line_ends(text));
         let new = edited.as_ref().unwrap_or(&self.new);
         let bytes = current.encoding.encode(new);
         let (name, path) = (resolved.file_name(), resolved.real());
@@ -96,18 +96,18 @@ impl Proposal {
             Err(error) => return Err(failure(&path, &error)),
         }
         let old = current.text();
-        let found = Comparison::new(&old, new, ctx.limits.diff_steps);
-        let theirs =
+        let comparison = Comparison::new(&old, new, ctx.limits.diff_steps);
+        let user_changes =
             edited.as_deref().map(|edited| Comparison::new(&self.new, edited, ctx.limits.diff_steps).hunks(CONTEXT));
-        let output = report(&self.done, theirs.as_deref(), &current, &found, ctx);
+        let output = report(&self.done, user_changes.as_deref(), &current, &comparison, ctx);
         Ok(RunEnd::Ended(Ending::Success {
             output: output.into(),
             display: Display::Diff {
-                diff: found.unified(&name).into(),
+                diff: comparison.unified(&name).into(),
                 file_name: name,
                 file_path: path,
-                added: found.added(),
-                removed: found.removed(),
+                added: comparison.added(),
+                removed: comparison.removed(),
                 old: current.exists().then(|| old.as_str().into()),
                 new: new.as_str().into(),
             },
@@ -115,19 +115,20 @@ impl Proposal {
     }
 }
 
-fn change_of(found: &Comparison) -> String {
-    sha256(found.changed_lines().as_bytes())
+/// The hash of the changed lines.
+fn change_of(comparison: &Comparison) -> String {
+    sha256(comparison.changed_lines().as_bytes())
 }
 
 /// The result for the model. It contains the content of a new file only if the user changed it.
-fn report(done: &str, theirs: Option<&str>, current: &Current, found: &Comparison, ctx: &Ctx) -> String {
+fn report(done: &str, user_changes: Option<&str>, current: &Current, comparison: &Comparison, ctx: &Ctx) -> String {
     let mut text = done.to_owned();
-    if let Some(hunks) = theirs {
+    if let Some(hunks) = user_changes {
         text.push_str(" The user changed the content you proposed before it was written:\n");
         text.push_str(&without_middle(hunks, ctx.limits.result_chars));
     }
     if current.exists() {
-        let hunks = found.hunks(CONTEXT);
+        let hunks = comparison.hunks(CONTEXT);
         text.push_str(if text.ends_with('\n') { "" } else { " " });
         if hunks.is_empty() {
             text.push_str("It had this content already.");
@@ -139,7 +140,7 @@ fn report(done: &str, theirs: Option<&str>, current: &Current, found: &Compariso
     text
 }
 
-/// The file as it is now, or as the calls before it in the batch would leave it.
+/// The file as it is on disk, or as earlier calls of the batch would leave it.
 pub(in crate::tool) struct Current {
     bytes: Option<Vec<u8>>,
     encoding: Encoding,
@@ -170,13 +171,13 @@ impl Current {
         self.bytes.as_deref().map(sha256)
     }
 
-    /// Whether writing its text back would give the same bytes, which is not the case for unknown encodings.
+    /// Whether decoding and encoding the file gives the same bytes, which is not the case for unknown encodings.
     pub fn survives_as_text(&self) -> bool {
         self.bytes.as_deref().is_none_or(|bytes| self.encoding.encode(&self.text()) == bytes)
     }
 
     /// New content with the line ends of the file.
-    pub fn fitted(&self, content: &str) -> String {
+    pub fn with_line_ends(&self, content: &str) -> String {
         if self.text().contains("\r\n") {
             content.replace("\r\n", "\n").replace('\n', "\r\n")
         } else {
@@ -231,7 +232,7 @@ mod tests {
         assert_eq!(of(io::ErrorKind::BrokenPipe), ErrorKind::FileWriteFailure);
     }
 
-    /// The file changes after the plan was compared with it and before the new content takes its place.
+    /// The file changes between the comparison and the replacement.
     #[test]
     fn a_file_that_changed_in_between_is_not_replaced() {
         type Change = fn(&Scratch);
@@ -267,7 +268,7 @@ mod tests {
         }
     }
 
-    /// Three edits of one file in one batch. Each is shown on top of the ones before it, and made also if an earlier one was not.
+    /// Three edits of one file in one batch. Each is shown as if the earlier ones had been made, and can be made even if they were not.
     #[test]
     fn later_edits_of_a_file_are_planned_on_top_of_earlier_ones() {
         let toolbox = Toolbox::without_commands();
@@ -308,16 +309,16 @@ mod tests {
                 )
             };
             // The first was refused: the file is as it was.
-            assert_eq!(run(1, None, None), RunEnd::Stale, "nothing explains this file");
+            assert_eq!(run(1, None, None), RunEnd::Stale, "no earlier edit left this content");
             assert_eq!(run(1, sha("other"), None), RunEnd::Stale, "somebody else wrote it");
             assert_eq!(run(1, sha(text), Some("mine\n")), RunEnd::Stale, "the user wrote on top of the first");
             assert!(matches!(run(1, sha(text), None), RunEnd::Ended(Ending::Success { .. })));
             assert_eq!(file(), "one\ntwo\nthree\n4\n");
-            // What the third changes is not there.
+            // The text that the third edit replaces is not in the file.
             assert!(matches!(run(2, sha(&file()), None), RunEnd::Ended(Ending::Error { .. })));
             scratch.put("a", "1 or 2\ntwo\nthree\n4\n");
             assert_eq!(run(2, sha(&file()), None), RunEnd::Stale, "the change is another one than was shown");
-            // The file that was shown needs no explanation.
+            // The file has the content that was shown.
             scratch.put("a", "1\ntwo\nthree\n4\n");
             assert!(matches!(run(2, None, None), RunEnd::Ended(Ending::Success { .. })));
             assert_eq!(file(), "I\ntwo\nthree\n4\n");

@@ -1,5 +1,5 @@
-//! Output that is too long for a result, kept as files that only the owner can read: `<dir>/<task>/<number>.txt`. The tools that read
-//! files and search may read them, although they are not in the workspace. They are deleted together with their task.
+//! Output that is too long for a result is stored in files that only the owner can read: `<dir>/<task>/<number>.txt`. The tools that read
+//! and search files may read them, although they are not in the workspace. They are deleted together with their task.
 
 use crate::base::id::TaskId;
 use crate::limits::Limits;
@@ -9,20 +9,20 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
-/// The default keeps nothing.
+/// The default stores nothing.
 #[derive(Default)]
 pub struct KeptOutputs {
     dir: Option<PathBuf>,
 }
 
 impl KeptOutputs {
-    /// In this directory, whose real path is needed: it is made with the first output.
+    /// Stores outputs in this directory, given by its real path. It is created with the first output.
     pub fn below(dir: PathBuf) -> KeptOutputs {
         KeptOutputs { dir: Some(dir) }
     }
 
-    /// Keeps a text, without its beginning if it is longer than files that can be read. The oldest outputs of the task give way.
-    /// The result is a sentence that says where it is; None if it could not be kept.
+    /// Stores a text, without its beginning if it is longer than the largest file that can be read. The oldest outputs of the task are
+    /// removed at the limits. Returns a sentence that says where the text is. None: it could not be stored.
     pub(in crate::tool) fn keep(&self, task: &TaskId, text: &str, limits: &Limits) -> Option<String> {
         let dir = self.dir.as_ref()?.join(plain(task.as_str().as_ref())?);
         let most = limits.file_bytes.min(limits.kept_output_bytes) as usize;
@@ -106,10 +106,10 @@ mod tests {
         let outputs = KeptOutputs::below(dir.clone());
         let limits = Limits { kept_outputs: 3, kept_output_bytes: 10, ..Limits::default() };
         let keep = |text: &str| outputs.keep(&"t-1".into(), text, &limits).expect("it can be kept");
-        let said = keep("ab");
+        let note = keep("ab");
         let path = dir.join("t-1/1.txt");
         assert_eq!(
-            said,
+            note,
             format!(
                 "All of it is in {} (1 lines). Read on with read_file from start_line 1, or search it with grep_search.",
                 path.display()
@@ -142,18 +142,18 @@ mod tests {
         state.put("tasks/t.jsonl", "secret");
         let outputs = KeptOutputs::below(state.path().join("outputs"));
         outputs.keep(&"t".into(), "one\ntwo\n", &Limits::default()).expect("it can be kept");
-        let told = |tool: &str, name: &str, path: &str| {
+        let output = |tool: &str, name: &str, path: &str| {
             in_ctx_with(&scratch, &outputs, |ctx| {
                 let path = state.path().join(path);
                 let args = serde_json::json!({name: path, "pattern": "two"});
-                crate::tool::tests::told(tool, args, &scratch, ctx)
+                crate::tool::tests::output_of(tool, args, &scratch, ctx)
             })
         };
-        assert_eq!(told("read_file", "file_path", "outputs/t/1.txt"), Ok("one\ntwo\n".into()));
-        assert!(told("grep_search", "dir_path", "outputs/t/1.txt").is_ok_and(|text| text.contains("L2: two")));
+        assert_eq!(output("read_file", "file_path", "outputs/t/1.txt"), Ok("one\ntwo\n".into()));
+        assert!(output("grep_search", "dir_path", "outputs/t/1.txt").is_ok_and(|text| text.contains("L2: two")));
         for path in ["tasks/t.jsonl", "outputs", "outputs/t/../../tasks/t.jsonl", "outputs/../tasks/t.jsonl"] {
-            assert!(told("read_file", "file_path", path).is_err(), "{path}");
+            assert!(output("read_file", "file_path", path).is_err(), "{path}");
         }
-        assert!(told("write_file", "file_path", "outputs/t/1.txt").is_err());
+        assert!(output("write_file", "file_path", "outputs/t/1.txt").is_err());
     }
 }

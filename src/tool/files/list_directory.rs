@@ -4,7 +4,7 @@ use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, Ending, ErrorKind, Kind, Plan, ToolSpec};
 use crate::tool::files::open;
 use crate::tool::files::path::ResolvedPath;
-use crate::tool::search::ignore::{Rules, Wanted, What};
+use crate::tool::search::ignore::{IgnoreSources, Rules, What};
 use crate::tool::search::listing::{Listed, Listing, readable};
 use crate::tool::search::wildcard::{Case, Glob};
 use crate::tool::{Ctx, Tool, invalid, list_arg, object, text_arg};
@@ -61,7 +61,7 @@ fn left_out(args: &Value) -> Result<Vec<Glob>, CallError> {
 fn list(args: &Value, ctx: &Ctx) -> Result<(String, String), CallError> {
     let left_out = left_out(args)?;
     let options = args.get("file_filtering_options").unwrap_or(&Value::Null);
-    let wanted = Wanted::asked(options, ctx.workspace.wanted);
+    let sources = IgnoreSources::from_options(options, ctx.workspace.ignore_sources);
     let resolved = ctx.workspace.find(text_arg(args, "dir_path")?)?;
     let dir = resolved.directory("Name a directory, or read the file.", ctx)?;
     let below = &resolved.below;
@@ -73,7 +73,7 @@ fn list(args: &Value, ctx: &Ctx) -> Result<(String, String), CallError> {
         };
         kind.error(format!("{} cannot be listed: {error}", resolved.relative()))
     })?;
-    let rules = Rules::at(&ctx.workspace, below, wanted, ctx.limits);
+    let rules = Rules::at(&ctx.workspace, below, sources, ctx.limits);
     let rules = rules.map(|around| around.enter(dir.as_fd(), below.as_os_str().as_bytes(), Some(&listing)));
     let mut lines = Lines::default();
     for entry in listing.entries {
@@ -104,7 +104,7 @@ impl Lines {
         let name = readable(entry.name.to_bytes());
         match entry.kind {
             FileType::Directory => self.dirs.push(format!("[DIR] {name}")),
-            // The target is shown but not opened: it may be outside of the workspace.
+            // The target is shown but not opened, because it may be outside of the workspace.
             FileType::Symlink => {
                 let target = rustix::fs::readlinkat(dir, &entry.name, Vec::new());
                 let target = target.map_or("?".into(), |target| readable(target.as_bytes()));

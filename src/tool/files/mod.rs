@@ -1,4 +1,4 @@
-//! Tools that read and change files, and what keeps them inside the workspace.
+//! Tools that read and change files, and the path resolution that keeps them inside the workspace.
 
 pub mod activate_skill;
 pub mod attachments;

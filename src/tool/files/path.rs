@@ -13,7 +13,7 @@ mod resolve;
 use crate::limits::{NAME_BYTES, PATH_BYTES};
 use crate::task::spec::{CallError, ErrorKind};
 use crate::tool::files::open::{self, DIRECTORY_PATH, check_regular, regular_file};
-use crate::tool::search::ignore::Wanted;
+use crate::tool::search::ignore::IgnoreSources;
 use crate::tool::{Ctx, invalid};
 use resolve::{ResolveError, walk};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
@@ -34,18 +34,18 @@ pub struct Workspace {
     /// Ignore files that the operator names, absolute or relative to the workspace; later ones have priority.
     pub ignore_files: Vec<PathBuf>,
     /// Which ignore files apply by default.
-    pub wanted: Wanted,
+    pub ignore_sources: IgnoreSources,
     extent: Extent,
 }
 
-/// What of a directory may be used.
+/// The part of a directory that may be used.
 #[derive(Clone)]
 enum Extent {
-    /// All of it. It is the workspace of the task, which relative paths start from.
+    /// The whole directory. It is the workspace of the task, from which relative paths start.
     Workspace,
-    /// All of it. It is a further directory, whose files are named by absolute paths.
+    /// The whole directory. It is a further directory, whose files are named by absolute paths.
     Further,
-    /// The same, but only for calls that read.
+    /// The whole directory, but only for calls that read.
     ReadOnly,
     /// This file only, whose path is relative to the directory. It may also be named by the alias.
     File { below: PathBuf, alias: String },
@@ -89,8 +89,8 @@ impl Workspace {
         let dir = rustix::fs::open(path, DIRECTORY_PATH, Mode::empty())?;
         let link = format!("/proc/self/fd/{}", dir.as_raw_fd());
         let real = std::fs::read_link(link).or_else(|_| path.canonicalize())?;
-        let (ignore_files, wanted, extent) = (Vec::new(), Wanted::ALL, Extent::Workspace);
-        Ok(Workspace { dir, path: real, given: path.to_path_buf(), ignore_files, wanted, extent })
+        let (ignore_files, ignore_sources, extent) = (Vec::new(), IgnoreSources::ALL, Extent::Workspace);
+        Ok(Workspace { dir, path: real, given: path.to_path_buf(), ignore_files, ignore_sources, extent })
     }
 
     /// A directory that the agent may use beside its workspace.
@@ -115,7 +115,7 @@ impl Workspace {
             path: self.path.clone(),
             given: self.given.clone(),
             ignore_files: self.ignore_files.clone(),
-            wanted: self.wanted,
+            ignore_sources: self.ignore_sources,
             extent: self.extent.clone(),
         })
     }
@@ -130,7 +130,7 @@ impl Workspace {
         }
     }
 
-    /// Whether it is a further directory that can be searched.
+    /// Whether this is a further directory that can be searched.
     pub(in crate::tool) fn is_further(&self) -> bool {
         matches!(self.extent, Extent::Further)
     }
@@ -144,7 +144,7 @@ impl Workspace {
         if below.as_os_str().is_empty() { self.path.clone() } else { self.path.join(below) }
     }
 
-    /// A path below it as the model can use it in calls.
+    /// A path below the directory as the model can use it in calls.
     pub(in crate::tool) fn shown(&self, below: &Path) -> PathBuf {
         match self.extent {
             Extent::Workspace => below.to_path_buf(),
@@ -152,13 +152,13 @@ impl Workspace {
         }
     }
 
-    /// Its real path.
+    /// The real path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Resolves a path that a listing returned. It may contain any characters.
-    pub(in crate::tool) fn look(&self, path: &Path) -> Option<ResolvedPath> {
+    pub(in crate::tool) fn find_listed(&self, path: &Path) -> Option<ResolvedPath> {
         walk(self, path).ok()
     }
 
@@ -170,7 +170,7 @@ impl Workspace {
             Ok(resolved) => Ok(Some(resolved)),
             Err(ResolveError::NotDirectory) => Ok(None),
             Err(ResolveError::Outside) => Err("leads out of the workspace".into()),
-            Err(ResolveError::Lost) => Err("leads through a directory that is not there".into()),
+            Err(ResolveError::MissingParent) => Err("leads through a directory that is not there".into()),
             Err(error @ (ResolveError::Links | ResolveError::System(_))) => Err(error.to_string()),
         }
     }
@@ -231,7 +231,7 @@ impl Workspace {
         match error {
             ResolveError::Outside => ErrorKind::PathNotInWorkspace
                 .error(format!("{text} {error}. Use a path below {}.", self.path.display())),
-            ResolveError::Links | ResolveError::NotDirectory | ResolveError::Lost => {
+            ResolveError::Links | ResolveError::NotDirectory | ResolveError::MissingParent => {
                 ErrorKind::FileNotFound.error(format!("{text} {error}."))
             }
             ResolveError::System(errno) => {
@@ -270,7 +270,7 @@ impl ResolvedPath {
         }
     }
 
-    /// The error if nothing is there. `what` was looked for.
+    /// The error if nothing exists at this path. `what` was looked for.
     pub(in crate::tool) fn missing(&self, what: &str, ctx: &Ctx) -> CallError {
         let (path, workspace) = (self.relative(), ctx.workspace.path().display());
         ErrorKind::FileNotFound.error(format!("There is no {what} {path} in {workspace}."))
@@ -284,13 +284,13 @@ impl ResolvedPath {
         }
     }
 
-    /// Its last component.
+    /// The last component of the real path.
     pub fn file_name(&self) -> String {
         let name = self.real.file_name().unwrap_or(self.real.as_os_str());
         name.to_string_lossy().into_owned()
     }
 
-    /// Up to `most` names of its entries, if it is a directory.
+    /// Up to `most` names of the entries, if this is a directory.
     pub(in crate::tool) fn names(&self, most: usize) -> io::Result<Vec<OsString>> {
         let Found::Directory(dir) = &self.found else {
             return Ok(Vec::new());
@@ -311,7 +311,7 @@ impl Entry {
         Ok(regular_file(&self.dir, &self.name)?.0)
     }
 
-    /// Whether reading it may have an effect: what is read from a pipe is gone, and a device may do anything.
+    /// Whether reading the file may have an effect: reading a pipe consumes its content, and a device may do anything.
     pub(in crate::tool) fn is_active(&self) -> bool {
         let kind = rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW);
         let kind = kind.map(|stat| FileType::from_raw_mode(stat.st_mode));

@@ -2,7 +2,8 @@
 //!
 //! New content is written to a temporary file beside the file; then the hash of the file is compared with the expected one, and only then
 //! the temporary file is renamed: a reader sees the old file or the new one, and a crash leaves one of them. A new file is only created if
-//! there still is none. The owner is kept, and the mode if none is given. A file with several hard links is not written to but replaced.
+//! none exists at that moment. The owner is kept, and so is the mode unless one is given. A file with several hard links is replaced under
+//! one name; the content under its other names does not change.
 
 use crate::limits::Limits;
 use crate::task::log::blob::sha256;
@@ -16,37 +17,37 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What was done to a file.
-pub(in crate::tool) struct Made {
+/// The result of writing a file.
+pub(in crate::tool) struct Written {
     /// The permission bits of the old file (0 if there was none) and of the new one.
     pub modes: (u32, u32),
-    /// How many directories were created for it: the innermost ones.
+    /// The number of directories that were created for the file: the innermost ones.
     pub dirs: usize,
 }
 
-/// Replaces the content of a file. None if the file does not have the expected hash any more.
+/// Replaces the content of a file. None: the file does not have the expected hash.
 pub(in crate::tool) fn replace(
     entry: &Entry,
     expected: Option<&str>,
     new: &[u8],
     mode: Option<u32>,
     limits: &Limits,
-) -> io::Result<Option<Made>> {
+) -> io::Result<Option<Written>> {
     // Renaming checks the permissions of the directory, not of the file. A read-only file must not be replaced.
     rustix::fs::accessat(&entry.dir, &entry.name, Access::WRITE_OK, AtFlags::EACCESS)?;
     let stat = rustix::fs::statat(&entry.dir, &entry.name, AtFlags::SYMLINK_NOFOLLOW)?;
     let temporary = TemporaryFile::new(entry, 0o600)?;
     temporary.fill(new, Some(&stat), Some(mode.unwrap_or(stat.st_mode & 0o7777)))?;
-    if !has(entry, expected, limits) {
+    if !has_hash(entry, expected, limits) {
         return Ok(None);
     }
     rustix::fs::renameat(&entry.dir, &temporary.name, &entry.dir, &entry.name)?;
-    settle(entry)?;
-    Ok(Some(Made { modes: (stat.st_mode & 0o7777, temporary.mode()?), dirs: 0 }))
+    sync_directory(entry)?;
+    Ok(Some(Written { modes: (stat.st_mode & 0o7777, temporary.mode()?), dirs: 0 }))
 }
 
-/// Creates a file and its directories. None if one exists meanwhile.
-pub(in crate::tool) fn create(missing: MissingPath, bytes: &[u8], mode: Option<u32>) -> io::Result<Option<Made>> {
+/// Creates a file and its directories. None: the file exists by now.
+pub(in crate::tool) fn create(missing: MissingPath, bytes: &[u8], mode: Option<u32>) -> io::Result<Option<Written>> {
     let (entry, dirs) = missing.make_parents()?;
     let temporary = TemporaryFile::new(&entry, 0o644)?;
     temporary.fill(bytes, None, mode)?;
@@ -59,29 +60,29 @@ pub(in crate::tool) fn create(missing: MissingPath, bytes: &[u8], mode: Option<u
         other => other,
     };
     match moved {
-        Ok(()) => settle(&entry).and_then(|()| Ok(Some(Made { modes: (0, temporary.mode()?), dirs }))),
+        Ok(()) => sync_directory(&entry).and_then(|()| Ok(Some(Written { modes: (0, temporary.mode()?), dirs }))),
         Err(Errno::EXIST) => Ok(None),
         Err(errno) => Err(errno.into()),
     }
 }
 
-/// Removes a file. False if it does not have the expected hash any more.
+/// Removes a file. False: the file does not have the expected hash.
 pub(in crate::tool) fn remove(entry: &Entry, expected: &str, limits: &Limits) -> io::Result<bool> {
-    if !has(entry, Some(expected), limits) {
+    if !has_hash(entry, Some(expected), limits) {
         return Ok(false);
     }
     rustix::fs::unlinkat(&entry.dir, &entry.name, AtFlags::empty())?;
-    settle(entry)?;
+    sync_directory(entry)?;
     Ok(true)
 }
 
-fn has(entry: &Entry, expected: Option<&str>, limits: &Limits) -> bool {
+fn has_hash(entry: &Entry, expected: Option<&str>, limits: &Limits) -> bool {
     let now = contents(entry, "", limits.file_bytes).ok();
     now.as_deref().map(sha256).as_deref() == expected
 }
 
-/// Syncs the directory, which contains the name.
-fn settle(entry: &Entry) -> io::Result<()> {
+/// Syncs the directory of the file, so that the change of the name is on disk.
+fn sync_directory(entry: &Entry) -> io::Result<()> {
     Ok(rustix::fs::fsync(open::directory(&entry.dir, ".")?)?)
 }
 
@@ -107,7 +108,7 @@ impl<'a> TemporaryFile<'a> {
         Ok(TemporaryFile { entry, name, file: File::from(fd) })
     }
 
-    /// Writes and syncs it. It gets the owner of `like`.
+    /// Writes the content and syncs the file. It gets the owner of `like`.
     fn fill(&self, bytes: &[u8], like: Option<&Stat>, mode: Option<u32>) -> io::Result<()> {
         (&self.file).write_all(bytes)?;
         if let Some(stat) = like {

@@ -52,7 +52,7 @@ impl Tool for ReadFile {
         let lines = Lines::from(&run.args)?;
         let resolved = ctx.workspace.find(text_arg(&run.args, "file_path")?)?;
         refuse_hidden(&resolved, ctx)?;
-        let (output, text) = match look(&resolved, ctx)? {
+        let (output, text) = match read(&resolved, ctx)? {
             Reading::Text(text) => excerpt(&text, &lines, ctx.limits),
             Reading::Binary(text) => (text.clone(), text),
             Reading::Media(media) => {
@@ -66,7 +66,7 @@ impl Tool for ReadFile {
     }
 }
 
-/// The lines that were asked for.
+/// The requested lines.
 struct Lines {
     start: Option<usize>,
     end: Option<usize>,
@@ -88,7 +88,7 @@ impl Lines {
 pub(in crate::tool) enum Reading {
     Text(String),
     Media(Media),
-    /// Neither. The sentence says what it is.
+    /// Neither text nor media that the model can be shown. The sentence says what kind of file it is.
     Binary(String),
 }
 
@@ -97,7 +97,7 @@ pub(in crate::tool) fn whole(text: &str, limits: &Limits) -> String {
     excerpt(text, &Lines { start: None, end: None }, limits).0
 }
 
-pub(in crate::tool) fn look(resolved: &ResolvedPath, ctx: &Ctx) -> Result<Reading, CallError> {
+pub(in crate::tool) fn read(resolved: &ResolvedPath, ctx: &Ctx) -> Result<Reading, CallError> {
     let path = resolved.relative();
     let bytes = match &resolved.found {
         Found::File(entry) => contents(entry, &path, ctx.limits.file_bytes)?,
@@ -134,7 +134,7 @@ pub(in crate::tool) fn is_directory(resolved: &ResolvedPath) -> CallError {
 /// Refuses files that ignore files hide, by their own name or by the name of a link.
 pub(in crate::tool) fn refuse_hidden(resolved: &ResolvedPath, ctx: &Ctx) -> Result<(), CallError> {
     let (workspace, limits) = (&ctx.workspace, ctx.limits);
-    let hidden = |path: &Path| Rules::hide_file(workspace, path, workspace.wanted, limits);
+    let hidden = |path: &Path| Rules::hide_file(workspace, path, workspace.ignore_sources, limits);
     if hidden(&resolved.below) || (resolved.named != resolved.below && hidden(&resolved.named)) {
         return Err(invalid(format!(
             "{} is hidden by ignore files and is not read. Ask the user if it is needed.",
@@ -168,7 +168,7 @@ const IMAGE: &str = "an image";
 const AUDIO: &str = "an audio file";
 const VIDEO: &str = "a video file";
 
-/// What kind of binary file it is, by its name or its content; None for text.
+/// The kind of a binary file, by its name or its content; None for text.
 fn binary(path: &str, bytes: &[u8]) -> Option<&'static str> {
     let extension = path.rsplit_once('.').map_or("", |(_, end)| end);
     let what = match extension.to_ascii_lowercase().as_str() {
@@ -185,16 +185,16 @@ fn binary(path: &str, bytes: &[u8]) -> Option<&'static str> {
 }
 
 /// The requested lines, with a header if they are not the whole file.
-fn excerpt(text: &str, wanted: &Lines, limits: &Limits) -> (String, String) {
+fn excerpt(text: &str, requested: &Lines, limits: &Limits) -> (String, String) {
     let (most_lines, most_chars) = (limits.file_lines, limits.line_chars);
     let lines: Vec<&str> = text.lines().collect();
     let total = lines.len();
-    let start = wanted.start.unwrap_or(1);
+    let start = requested.start.unwrap_or(1);
     if start > total.max(1) {
         let text = format!("[The file has {total} lines; there is nothing from line {start} on.]");
         return (text.clone(), text);
     }
-    let end = match wanted.end {
+    let end = match requested.end {
         Some(end) => end.min(total),
         None => (start - 1 + most_lines).min(total),
     };
@@ -270,7 +270,7 @@ mod tests {
             read(&scratch, json!({"file_path": "a", "start_line": 4})),
             ok("[Lines 4-5 of 5 are shown.]\n4\n5", "Lines 4-5 of 5")
         );
-        // A range that was asked for is given, however long.
+        // A requested range is shown, however long it is.
         assert_eq!(
             read(&scratch, json!({"file_path": "a", "start_line": 1, "end_line": 9})),
             ok("1\n2\n3\n4\n5\n", "")

@@ -1,11 +1,10 @@
 //! `replace`: replaces a piece of a file, which is identified by its old text.
 //!
-//! The old text is searched for as `matching` describes; what is found becomes edits of the file's own bytes, so that all that
-//! was not matched stays as it is, to the last carriage return. The new text is taken literally. When the edit cannot be made,
-//! the call fails while it is planned: nobody is asked about a change that would not happen.
+//! The old text is searched for as `matching` describes. The matches become edits of the file's own bytes, so that everything else stays
+//! as it is, carriage returns included. The new text is taken literally. If the edit cannot be made, the call fails when it is prepared,
+//! so that nobody is asked about a change that would not happen.
 //!
-//! A file that is not quite text (bytes that are no characters of its encoding) is not edited: writing it back would change
-//! more than was asked for.
+//! A file with bytes that are invalid in its encoding is not edited: writing it back would change those bytes too.
 
 mod elsewhere;
 mod matching;
@@ -57,7 +56,7 @@ impl Tool for Replace {
     }
 }
 
-/// The beginning of an argument's first line that says something.
+/// The beginning of the first line of an argument that is not empty.
 fn snippet(args: &Value, name: &str) -> String {
     const CHARS: usize = 30;
     let text = optional_text_arg(args, name).unwrap_or_default().trim();
@@ -127,7 +126,7 @@ impl<'a> Arguments<'a> {
         Ok(Proposal { done: format!("Created {}.", resolved.real()), new: self.new.clone(), resolved, current })
     }
 
-    /// The file, or the only one further down that ends like it.
+    /// The file at the path; if there is none, the only file in the workspace whose path ends with the given one.
     fn find(&self, ctx: &Ctx) -> Result<ResolvedPath, CallError> {
         let resolved = ctx.workspace.find_writable(self.path)?;
         let exists = !matches!(resolved.found, Found::Nothing(_));
@@ -201,20 +200,21 @@ fn report(path: &str, strategy: Strategy, edits: &[Edit], original: &str) -> Str
     text
 }
 
-/// Makes edits that are meant for the text with `\n` in the text as it is. What is not edited keeps its line ends; new lines get
-/// those that most of the file has, and its end stays as it was: with a line break or without.
+/// Applies edits, whose positions are those in the text with `\n` as the only line end, to the original text. Text that is not edited keeps
+/// its line ends, new lines get the line end that most of the file has, and a line break at the end of the file is neither added nor
+/// removed.
 fn edited(original: &str, edits: &[Edit]) -> String {
-    // Where the line breaks that have a carriage return are in the text without.
+    // The positions, in the text without carriage returns, of the line breaks that have one.
     let returns: Vec<usize> = original.match_indices("\r\n").enumerate().map(|(before, (at, _))| at - before).collect();
-    let place = |at: usize| at + returns.partition_point(|line_break| *line_break < at);
+    let original_position = |at: usize| at + returns.partition_point(|line_break| *line_break < at);
     let breaks = original.matches('\n').count();
     let line_break = if returns.len() * 2 > breaks { "\r\n" } else { "\n" };
     let mut text = String::with_capacity(original.len());
     let mut done = 0;
     for edit in edits {
-        text.push_str(&original[done..place(edit.range.start)]);
+        text.push_str(&original[done..original_position(edit.range.start)]);
         text.push_str(&edit.text.replace('\n', line_break));
-        done = place(edit.range.end);
+        done = original_position(edit.range.end);
     }
     text.push_str(&original[done..]);
     match (original.ends_with('\n'), text.strip_suffix('\n')) {

@@ -1,8 +1,8 @@
-//! Carries a restore out: looks at the files, keeps a copy of each that will change, and puts the other versions in their places.
+//! Carries out a restore: checks the files, stores a copy of each that will change, and replaces them by their other versions.
 //!
-//! All files are looked at, copied and found restorable before the first one is written. If a file cannot be written, those before it get
-//! their content back. Each file is replaced as an edit replaces it, so that a crash leaves every file as it was or as it is to be; the
-//! same restore can then be made again. Files are named by the log and must be where it says: nothing is reached through a link.
+//! All files are checked and copied before the first one is written. If a file cannot be written, those before it get their content back.
+//! Each file is replaced in the same way as by an edit, so that a crash leaves every file in its old or its new version; the same restore
+//! can then be made again. Files are found by the paths in the log, without following links.
 
 use crate::limits::Limits;
 use crate::task::log::blob::{BlobRef, Blobs, FileVersion, sha256};
@@ -30,7 +30,7 @@ pub struct Restorer<'a> {
     pub room: Cell<u64>,
 }
 
-/// A file that is about to change, with its present version.
+/// A file that is about to change, with its current version, which has been copied.
 pub struct Copied<'p> {
     plan: &'p FilePlan,
     from: Option<FileVersion>,
@@ -39,27 +39,27 @@ pub struct Copied<'p> {
 }
 
 impl Copied<'_> {
-    /// The change that is to be made.
+    /// The change to be made.
     pub fn file(&self) -> RestoredFile {
         let FilePlan { root, path, target, .. } = self.plan;
         RestoredFile { root: root.clone(), path: path.clone(), from: self.from.clone(), to: target.clone(), dirs: 0 }
     }
 
-    /// Whether somebody else wrote it.
+    /// Whether the current version was written by somebody else.
     pub fn is_foreign(&self) -> bool {
         !is_same(self.from.as_ref(), self.plan.expected.as_ref())
     }
 }
 
-/// A restore that was broken off.
-pub struct BrokenOff {
+/// A restore that failed.
+pub struct RestoreFailure {
     pub why: String,
-    /// The files that could not be given their content back.
+    /// The files that were changed and could not get their content back.
     pub changed: Vec<RestoredFile>,
 }
 
 impl Restorer<'_> {
-    /// What is at the place of a file now.
+    /// What exists at the path of a file.
     pub fn present(&self, plan: &FilePlan) -> CurrentFile {
         match self.read(plan) {
             Ok(None) => CurrentFile::Nothing,
@@ -71,14 +71,14 @@ impl Restorer<'_> {
     fn resolve(&self, root: &str, path: &Path) -> Result<ResolvedPath, String> {
         let workspace = self.workspaces.iter().find(|workspace| workspace.path() == Path::new(root));
         let workspace = workspace.ok_or("is in a directory that may not be used now")?;
-        let resolved = workspace.look(path).ok_or("cannot be reached any more")?;
+        let resolved = workspace.find_listed(path).ok_or("cannot be reached any more")?;
         match resolved.below == path {
             true => Ok(resolved),
             false => Err("is reached through a link now".into()),
         }
     }
 
-    /// The present version and content; None if there is no file. An error is a clause.
+    /// The current version and content of a file; None if there is no file. The error is a clause.
     fn read(&self, plan: &FilePlan) -> Result<Option<(FileVersion, Vec<u8>)>, String> {
         let entry = match self.resolve(&plan.root, Path::new(&plan.path))?.found {
             Found::Directory(_) => return Err("is a directory now".into()),
@@ -97,8 +97,8 @@ impl Restorer<'_> {
         BlobRef { sha256: version.sha256.clone(), bytes: version.len }.read(self.blobs)
     }
 
-    /// The files that are to change, each with a copy, and those that are left as they are. Nothing is changed yet.
-    pub fn look<'p>(&self, plans: &'p [FilePlan], conflicts: Conflicts) -> (Vec<Copied<'p>>, Vec<SkippedFile>) {
+    /// Checks and copies the files that are to change. Returns them, and the files that are left as they are. No file is changed yet.
+    pub fn prepare<'p>(&self, plans: &'p [FilePlan], conflicts: Conflicts) -> (Vec<Copied<'p>>, Vec<SkippedFile>) {
         let (mut copied, mut left) = (Vec::new(), Vec::new());
         for plan in plans {
             let present = self.present(plan);
@@ -120,7 +120,7 @@ impl Restorer<'_> {
         (copied, left)
     }
 
-    /// Keeps a copy of a file that is to change and checks that its other version is there. An error is a clause.
+    /// Stores a copy of a file that is to change, and checks that the content of its other version is stored. The error is a clause.
     fn copy<'p>(&self, plan: &'p FilePlan, judged: &CurrentFile) -> Result<Copied<'p>, String> {
         let changed = "was changed by somebody else just now";
         if let Some(target) = &plan.target {
@@ -136,7 +136,7 @@ impl Restorer<'_> {
         };
         let may_store = self.limits.blob_bytes.min(self.room.get()) >= from.len;
         from.unstored = !(may_store && self.blobs.put(&bytes).is_ok());
-        // What the agent wrote may be lost with its undo; what somebody else wrote may not.
+        // Content that the agent wrote may be overwritten without a copy; content that somebody else wrote may not.
         if from.unstored && !is_same(Some(&from), plan.expected.as_ref()) {
             return Err("cannot be overwritten, because no copy of it can be stored,".into());
         }
@@ -145,8 +145,8 @@ impl Restorer<'_> {
         Ok(Copied { plan, from: Some(from), unstored })
     }
 
-    /// Puts all files back, or none.
-    pub fn carry_out(&self, copied: Vec<Copied>) -> Result<Vec<RestoredFile>, BrokenOff> {
+    /// Restores all files, or none.
+    pub fn carry_out(&self, copied: Vec<Copied>) -> Result<Vec<RestoredFile>, RestoreFailure> {
         let mut done: Vec<(RestoredFile, Option<Vec<u8>>)> = Vec::new();
         let mut emptied = Vec::new();
         for copied in copied {
@@ -156,7 +156,7 @@ impl Restorer<'_> {
                 Ok(dirs) => file.dirs = dirs,
                 Err(error) => {
                     let why = format!("{} cannot be put back: {error}", file.path);
-                    return Err(BrokenOff { why, changed: self.take_back(done) });
+                    return Err(RestoreFailure { why, changed: self.take_back(done) });
                 }
             }
             done.push((file, unstored));
@@ -168,7 +168,7 @@ impl Restorer<'_> {
         Ok(done.into_iter().map(|(file, _)| file).collect())
     }
 
-    /// Gives files their content back, the last one first, and says which ones could not be given it.
+    /// Undoes the changes, the last one first. Returns those that could not be undone.
     fn take_back(&self, done: Vec<(RestoredFile, Option<Vec<u8>>)>) -> Vec<RestoredFile> {
         let (mut changed, mut emptied) = (Vec::new(), Vec::new());
         for (file, unstored) in done.into_iter().rev() {
@@ -182,7 +182,7 @@ impl Restorer<'_> {
         changed
     }
 
-    /// Changes one file from one version to the other, whose content is given or stored. Returns how many directories were created.
+    /// Changes a file from one version to the other, whose content is given or stored. Returns the number of directories that were created.
     fn write(&self, file: &RestoredFile, content: Option<Vec<u8>>) -> io::Result<usize> {
         let changed = || io::Error::other("somebody else changed it just now");
         let content = match (&file.to, content) {
@@ -208,7 +208,7 @@ impl Restorer<'_> {
         }
     }
 
-    /// Removes directories that were created for files, if they are empty; inner ones first. Others stay.
+    /// Removes those of the directories that are empty, inner ones first.
     fn remove_empty(&self, mut directories: Vec<(String, PathBuf)>) {
         directories.sort_by_key(|(_, dir)| Reverse(dir.components().count()));
         for (root, dir) in directories {
@@ -220,7 +220,7 @@ impl Restorer<'_> {
         }
     }
 
-    /// What putting a file back would change, as a unified diff.
+    /// The change that restoring a file would make, as a unified diff.
     pub fn diff(&self, plan: &FilePlan) -> String {
         let now = self.read(plan).ok().flatten().map(|(_, bytes)| bytes);
         let then = plan.target.as_ref().map(|target| self.stored(target));
@@ -241,7 +241,7 @@ impl Restorer<'_> {
     }
 }
 
-/// The innermost directories of a file, with the directory that they are below.
+/// The `count` innermost directories of a file, each with the root that its path is relative to.
 fn directories(root: &str, path: &str, count: usize) -> Vec<(String, PathBuf)> {
     let above = Path::new(path).ancestors().skip(1).take(count);
     above.map(|dir| (root.to_owned(), dir.to_path_buf())).collect()

@@ -1,4 +1,4 @@
-//! Text in files, with or without a byte order mark, and in results: limited in length, and marked if it is untrusted.
+//! Text in files, with or without a byte order mark, and text in results, which is limited in length and marked if it is untrusted.
 
 use regex_lite::Regex;
 use std::borrow::Cow;
@@ -76,8 +76,8 @@ impl Encoding {
 
 /// Whether bytes are binary: they have no mark, and contain a NUL or too many control characters.
 pub fn looks_binary(bytes: &[u8]) -> bool {
-    const LOOKED_AT: usize = 4096;
-    let start = &bytes[..bytes.len().min(LOOKED_AT)];
+    const PROBED_BYTES: usize = 4096;
+    let start = &bytes[..bytes.len().min(PROBED_BYTES)];
     if Encoding::of(start) != Encoding::Utf8 {
         return false;
     }
@@ -102,7 +102,7 @@ pub fn without_middle(text: &str, chars: usize) -> Cow<'_, str> {
     ))
 }
 
-/// Marks text as untrusted. Closing tags in it are escaped, so that it cannot end the mark.
+/// Marks text as untrusted. Closing tags in it are escaped, so that the text cannot end the mark.
 pub fn untrusted(text: &str) -> String {
     static CLOSING: LazyLock<Regex> =
         LazyLock::new(|| Regex::new("(?i)<(/untrusted_context)").expect("the expression is valid"));

@@ -1,4 +1,4 @@
-//! `write_file`: creates a file or replaces all of its content, by `edit.rs`.
+//! `write_file`: creates a file or replaces all of its content, by means of `edit.rs`.
 
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, Kind, Plan, ToolSpec};
@@ -48,7 +48,7 @@ fn proposal(args: &Value, ctx: &Ctx) -> Result<Proposal, CallError> {
     let current = Current::of(&resolved, ctx)?;
     let verb = if current.exists() { "Overwrote" } else { "Created" };
     let done = format!("{verb} {}.", resolved.real());
-    Ok(Proposal { new: current.fitted(content), resolved, current, done })
+    Ok(Proposal { new: current.with_line_ends(content), resolved, current, done })
 }
 
 #[cfg(test)]

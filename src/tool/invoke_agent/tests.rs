@@ -6,16 +6,16 @@ use crate::tool::Toolbox;
 use crate::tool::files::path::Workspace;
 use crate::tool::tests::{Scratch, run_of, with_ctx};
 
-/// One agent, `a`, that says what it is told to.
+/// One agent, `a`, which always gives the same answer.
 struct One {
     text: Result<&'static str, &'static str>,
-    wants: Wants,
+    waits_for: WaitsFor,
     /// The context and the depth of each call.
     called: Mutex<Vec<(Option<String>, u8)>>,
 }
 
-fn one(text: Result<&'static str, &'static str>, wants: Wants) -> One {
-    One { text, wants, called: Mutex::default() }
+fn one(text: Result<&'static str, &'static str>, waits_for: WaitsFor) -> One {
+    One { text, waits_for, called: Mutex::default() }
 }
 
 fn thread(fingerprint: &str, context: &str) -> AgentThread {
@@ -42,11 +42,11 @@ impl Agents for One {
         lock(&self.called).push((context, call.depth));
         out("half".into());
         let text = self.text.map(str::to_owned).map_err(str::to_owned);
-        AgentAnswer { thread: Some(thread("f", "new")), text, wants: self.wants }
+        AgentAnswer { thread: Some(thread("f", "new")), text, waits_for: self.waits_for }
     }
 }
 
-/// How a call with these conversations ends, and which it leaves.
+/// Runs a call. Returns its end and the conversations that it has changed.
 fn ran(agents: &One, base: &str, known: Vec<AgentThread>, depth: u8) -> (RunEnd, Vec<AgentThread>) {
     let scratch = Scratch::new();
     let threads = AgentThreads::new(Arc::new(known), depth);
@@ -61,7 +61,8 @@ fn ran(agents: &One, base: &str, known: Vec<AgentThread>, depth: u8) -> (RunEnd,
     (end, threads.take_changed())
 }
 
-fn told(agents: &One) -> (String, String) {
+/// The texts of a call's result for the model and for people.
+fn texts(agents: &One) -> (String, String) {
     match ran(agents, "f", vec![], 0).0 {
         RunEnd::Ended(Ending::Success { output, display: crate::task::spec::Display::Text { text } }) => {
             (output.as_str().to_owned(), text.as_str().to_owned())
@@ -73,7 +74,7 @@ fn told(agents: &One) -> (String, String) {
 
 #[test]
 fn the_question_names_the_agent_its_origin_and_the_prompt() {
-    let (scratch, agents) = (Scratch::new(), one(Ok("x"), Wants::Nothing));
+    let (scratch, agents) = (Scratch::new(), one(Ok("x"), WaitsFor::Nothing));
     with_ctx(&scratch, &Limits::default(), |ctx| {
         let workspace = Workspace::open(scratch.path()).expect("it opens");
         let ctx = Ctx { workspace, others: Vec::new(), agents: &agents, ..*ctx };
@@ -92,19 +93,19 @@ fn the_question_names_the_agent_its_origin_and_the_prompt() {
 #[test]
 fn an_answer_is_untrusted_and_says_what_the_agent_waits_for() {
     let marked = |text: &str| format!("<untrusted_context>\n{text}\n</untrusted_context>");
-    assert_eq!(told(&one(Ok("Hi."), Wants::Nothing)), (marked("Hi."), "Hi.".into()));
-    let (model, people) = told(&one(Ok("Which?"), Wants::Answer));
+    assert_eq!(texts(&one(Ok("Hi."), WaitsFor::Nothing)), (marked("Hi."), "Hi.".into()));
+    let (model, people) = texts(&one(Ok("Which?"), WaitsFor::Answer));
     assert!(model.starts_with(&marked("Which?")) && model.contains("The agent a waits for an answer."), "{model}");
     assert!(people.starts_with("Which?\n\nThe agent a waits"), "{people}");
-    assert!(told(&one(Ok("Log in."), Wants::Authorisation)).0.contains("needs to be authorised"));
-    assert_eq!(told(&one(Ok(""), Wants::Nothing)).0, "The agent a is done and said nothing.");
+    assert!(texts(&one(Ok("Log in."), WaitsFor::Authorisation)).0.contains("needs to be authorised"));
+    assert_eq!(texts(&one(Ok(""), WaitsFor::Nothing)).0, "The agent a is done and said nothing.");
     let failed = format!("The call of the agent a failed:\n{}", marked("No disk."));
-    assert_eq!(told(&one(Err("No disk."), Wants::Nothing)).0, failed);
+    assert_eq!(texts(&one(Err("No disk."), WaitsFor::Nothing)).0, failed);
 }
 
 #[test]
 fn a_conversation_goes_on_with_the_same_definition_only() {
-    let agents = one(Ok("x"), Wants::Nothing);
+    let agents = one(Ok("x"), WaitsFor::Nothing);
     let (_, left) = ran(&agents, "f", vec![thread("f", "old")], 1);
     assert_eq!(left, [thread("f", "new")]);
     ran(&agents, "f", vec![thread("other", "old")], AGENT_DEPTH - 1);

@@ -1,15 +1,15 @@
 //! `glob`: finds files by a pattern of their path.
 //!
-//! Files that were changed recently come first, newest first, because people usually mean them; the others are in the order of
-//! paths. Only regular files are found: the target of a link has a path of its own, or is outside of the workspace.
+//! Files that were changed recently come first, newest first, because people usually mean them; the others are in the order of paths. Only
+//! regular files are found, not links: the target of a link has its own path, or is outside of the workspace.
 
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
 use crate::tool::files::path::{Found, ResolvedPath};
-use crate::tool::search::ignore::{Rules, Wanted, What};
+use crate::tool::search::ignore::{IgnoreSources, Rules, What};
 use crate::tool::search::listing::readable;
 use crate::tool::search::search_end;
-use crate::tool::search::walk::{NOT_OURS, Stop, Visitor, Walk, WalkedFile};
+use crate::tool::search::walk::{Stop, THIRD_PARTY, Visitor, Walk, WalkedFile};
 use crate::tool::search::wildcard::{Case, Glob, escaped};
 use crate::tool::{Ctx, Tool, flag_arg, invalid, object, optional_text_arg, text_arg};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Files changed within this time come first.
-const LATELY_S: i64 = 24 * 60 * 60;
+const RECENT_S: i64 = 24 * 60 * 60;
 
 pub struct FindFiles;
 
@@ -81,7 +81,7 @@ impl Query {
             )));
         }
         // Brackets and braces are common in file names: a pattern that is the path of a file means that file.
-        let named = ctx.workspace.look(&base.below.join(pattern));
+        let named = ctx.workspace.find_listed(&base.below.join(pattern));
         let exists = named.is_some_and(|resolved| matches!(resolved.found, Found::File(_)));
         let glob = if exists { Glob::new(&escaped(pattern), case) } else { Glob::new(pattern, case) };
         Ok(Query { pattern: pattern.into(), glob: glob.map_err(invalid)? })
@@ -100,24 +100,24 @@ fn find(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> 
     let query = Query::from(args, &resolved, ctx)?;
     let dir = resolved.directory("Name a directory to search in.", ctx)?;
     let path = resolved.relative();
-    let wanted = Wanted::asked(args, ctx.workspace.wanted);
-    let Some(rules) = Rules::at(&ctx.workspace, &resolved.below, wanted, ctx.limits) else {
+    let sources = IgnoreSources::from_options(args, ctx.workspace.ignore_sources);
+    let Some(rules) = Rules::at(&ctx.workspace, &resolved.below, sources, ctx.limits) else {
         let text = format!(
             "No files found: {path} is hidden by ignore files. Set respect_git_ignore or respect_gemini_ignore to false to search it."
         );
         return Ok(Some((text.clone(), text)));
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let since = now.map_or(0, |now| now.as_secs() as i64) - LATELY_S;
+    let since = now.map_or(0, |now| now.as_secs() as i64) - RECENT_S;
     let path = &resolved.below;
-    let walk = Walk { cancel: ctx.cancel, limits: ctx.limits, skipped: &NOT_OURS, dir, path, rules };
+    let walk = Walk { cancel: ctx.cancel, limits: ctx.limits, skipped: &THIRD_PARTY, dir, path, rules };
     let (glob, lead) = (&query.glob, resolved.lead());
-    let mut found = Finder { glob, lead, since, lately: Vec::new(), others: Vec::new(), hidden: 0 };
+    let mut found = Finder { glob, lead, since, recent: Vec::new(), others: Vec::new(), hidden: 0 };
     let walked = walk.run(&mut found);
     let gaps = walked.gaps(ctx.limits);
     match walked.stopped {
         Some(Stop::Cancelled) => Ok(None),
-        Some(Stop::Time) if found.lately.is_empty() && found.others.is_empty() => {
+        Some(Stop::Time) if found.recent.is_empty() && found.others.is_empty() => {
             Err(ErrorKind::GlobExecutionError.error(format!("No files found. {}", gaps.trim_end())))
         }
         Some(Stop::Time | Stop::Entries) | None => Ok(Some(found.show(&query, &resolved, &gaps, ctx))),
@@ -126,17 +126,19 @@ fn find(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> 
 
 struct Finder<'a> {
     glob: &'a Glob,
-    /// How many bytes of a path come before the part that is compared.
+    /// The number of bytes of a path before the part that is compared.
     lead: usize,
+    /// Files that were changed since this time, in seconds, come first.
     since: i64,
-    /// With the modification time, in seconds and nanoseconds.
-    lately: Vec<((i64, i64), Vec<u8>)>,
+    /// Those files, with their modification times in seconds and nanoseconds.
+    recent: Vec<((i64, i64), Vec<u8>)>,
     others: Vec<Vec<u8>>,
+    /// The number of files and directories that ignore files hide.
     hidden: usize,
 }
 
 impl Visitor for Finder<'_> {
-    fn wants(&mut self, dir: &[u8]) -> bool {
+    fn enters(&mut self, dir: &[u8]) -> bool {
         self.glob.could_match_in(&dir[self.lead..])
     }
 
@@ -144,13 +146,13 @@ impl Visitor for Finder<'_> {
         if !self.glob.matches(&file.path[self.lead..]) {
             return;
         }
-        // A file that was removed meanwhile is not found.
+        // A file that has been removed meanwhile is left out.
         let Ok(stat) = file.stat() else {
             return;
         };
         if stat.st_mtime >= self.since {
             let at = (stat.st_mtime, stat.st_mtime_nsec as i64);
-            self.lately.push((at, file.path.to_vec()));
+            self.recent.push((at, file.path.to_vec()));
         } else {
             self.others.push(file.path.to_vec());
         }
@@ -165,7 +167,7 @@ impl Visitor for Finder<'_> {
 
 impl Finder<'_> {
     fn show(mut self, query: &Query, base: &ResolvedPath, gaps: &str, ctx: &Ctx) -> (String, String) {
-        let (total, pattern) = (self.lately.len() + self.others.len(), &query.pattern);
+        let (total, pattern) = (self.recent.len() + self.others.len(), &query.pattern);
         let ignored = match self.hidden {
             0 => String::new(),
             n => format!(" ({n} files or folders are left out by ignore files)"),
@@ -180,9 +182,9 @@ impl Finder<'_> {
             base.real()
         );
         // Of files with the same time, the order of paths is kept.
-        self.lately.sort_by_key(|(at, _)| Reverse(*at));
+        self.recent.sort_by_key(|(at, _)| Reverse(*at));
         let most = ctx.limits.listed_files;
-        for path in self.lately.iter().map(|(_, path)| path).chain(&self.others).take(most) {
+        for path in self.recent.iter().map(|(_, path)| path).chain(&self.others).take(most) {
             let path = ctx.workspace.path().join(OsStr::from_bytes(path));
             text += &readable(path.as_os_str().as_bytes());
             text.push('\n');
@@ -217,14 +219,14 @@ mod tests {
         }
     }
 
-    /// The paths found, or what was said instead.
+    /// The paths that were found, or the text of the result if there are none.
     fn find(scratch: &Scratch, args: Value) -> Vec<String> {
         let (output, _) = find_with(&Limits::default(), scratch, args).expect("it can be searched");
         let paths: Vec<String> = output.lines().filter_map(|line| line.strip_prefix("WS/")).map(String::from).collect();
         if paths.is_empty() { vec![output] } else { paths }
     }
 
-    /// Changed so many hours ago.
+    /// Creates a file that was changed `hours` hours ago.
     fn aged(scratch: &Scratch, name: &str, hours: u64) {
         let path = scratch.put(name, "");
         let at = SystemTime::now() - Duration::from_secs(hours * 3600);
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_lately_comes_first() {
+    fn recently_changed_files_come_first() {
         let scratch = Scratch::new();
         for (name, hours) in [("b.rs", 100), ("a.rs", 90), ("old/c.rs", 3), ("d.rs", 2), ("e.txt", 1)] {
             aged(&scratch, name, hours);

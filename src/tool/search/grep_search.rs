@@ -1,9 +1,10 @@
 //! `grep_search`: finds lines of files that match a regular expression.
 //!
-//! It searches in this process and starts no program. The matches that are shown are the first in the order of paths. When enough are
-//! found, nothing else is searched, so a common word costs little.
+//! It searches in this process and starts no program. The matches that are shown are the first in the order of paths. The search ends when
+//! enough matches are found, so that a common word costs little.
 //!
-//! If there are few matches, the lines around them are shown without being asked for, which saves the model from reading the file.
+//! If there are few matches, the lines around them are shown even if the call does not ask for them, so that the model need not read the
+//! file.
 
 mod lines;
 mod literal;
@@ -14,10 +15,10 @@ use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
 use crate::tool::files::path::Found;
 use crate::tool::files::read_file::contents;
-use crate::tool::search::ignore::{Rules, Wanted};
+use crate::tool::search::ignore::{IgnoreSources, Rules};
 use crate::tool::search::listing::file_name;
 use crate::tool::search::search_end;
-use crate::tool::search::walk::{BY_MACHINE, Stop, VERSIONS, Walk};
+use crate::tool::search::walk::{NOT_HANDWRITTEN, Stop, VERSION_CONTROL, Walk};
 use crate::tool::search::wildcard::{Case, NameGlob};
 use crate::tool::{Ctx, Tool, flag_arg, invalid, number_arg, object, optional_text_arg, text_arg};
 use lines::Lines;
@@ -89,7 +90,7 @@ struct Query<'a> {
     /// Matching lines that are left out.
     except: Option<Lines>,
     include: Option<NameGlob>,
-    /// Files that `include` matches are left out, because its text begins with an exclamation mark.
+    /// The include pattern begins with an exclamation mark, so files that match it are left out.
     include_is_negated: bool,
     include_text: Option<&'a str>,
     names_only: bool,
@@ -141,12 +142,13 @@ impl<'a> Query<'a> {
         !by_machine && self.include.as_ref().is_none_or(|glob| glob.matches(path) != self.include_is_negated)
     }
 
-    fn wanted(&self, ctx: &Ctx) -> Wanted {
-        if self.no_ignore { Wanted::NONE } else { ctx.workspace.wanted }
+    fn ignore_sources(&self, ctx: &Ctx) -> IgnoreSources {
+        if self.no_ignore { IgnoreSources::NONE } else { ctx.workspace.ignore_sources }
     }
 }
 
-/// Models write `fn main() {` and mean the brace itself, which begins a repetition in a regular expression.
+/// Compiles a pattern. If it is invalid, its braces are taken literally: models write `fn main() {` and mean the brace itself, which
+/// begins a repetition in a regular expression.
 fn expression(pattern: &str, case: Case) -> Result<Lines, CallError> {
     let first = Lines::new(pattern, case);
     first
@@ -173,12 +175,12 @@ fn braces_escaped(pattern: &str) -> String {
 fn search(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> {
     let query = Query::from(args, ctx)?;
     let resolved = ctx.workspace.find(query.dir)?;
-    let (below, wanted) = (resolved.below.as_path(), query.wanted(ctx));
+    let (below, sources) = (resolved.below.as_path(), query.ignore_sources(ctx));
     let mut report = Report::new(query.total);
     match &resolved.found {
-        Found::Directory(dir) => match Rules::at(&ctx.workspace, below, wanted, ctx.limits) {
+        Found::Directory(dir) => match Rules::at(&ctx.workspace, below, sources, ctx.limits) {
             Some(rules) => {
-                let skipped: &[&str] = if query.no_ignore { &VERSIONS } else { &BY_MACHINE };
+                let skipped: &[&str] = if query.no_ignore { &VERSION_CONTROL } else { &NOT_HANDWRITTEN };
                 let (cancel, limits, dir) = (ctx.cancel, ctx.limits, dir.as_fd());
                 let walk = Walk { cancel, limits, skipped, dir, path: below, rules };
                 let lead = resolved.lead();
@@ -198,7 +200,7 @@ fn search(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError
             None => report.hidden = true,
         },
         // A file that is named is searched whatever its name, unless ignore files hide it.
-        Found::File(_) if Rules::hide_file(&ctx.workspace, below, wanted, ctx.limits) => report.hidden = true,
+        Found::File(_) if Rules::hide_file(&ctx.workspace, below, sources, ctx.limits) => report.hidden = true,
         Found::File(entry) => {
             let bytes = contents(entry, &resolved.relative(), ctx.limits.file_bytes)?;
             report.add(below.as_os_str().as_bytes(), lines_in(&bytes, &query, query.around));
@@ -211,8 +213,8 @@ fn search(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError
     Ok(Some(report.show(&query, &resolved, ctx)))
 }
 
-/// Shows more lines around a few matches. The files are read again, which is cheaper than keeping all lines that might be needed.
-/// A file that has changed meanwhile stays as it was found.
+/// Adds lines around the matches if there are only a few matches. The files are read again, which is cheaper than keeping all lines that
+/// might be needed. The lines of a file that has changed meanwhile stay as they are.
 fn widen(report: &mut Report, query: &Query, ctx: &Ctx) {
     let around = match report.matches() {
         1 => Around { before: 50, after: 50 },
@@ -220,7 +222,7 @@ fn widen(report: &mut Report, query: &Query, ctx: &Ctx) {
         _ => return,
     };
     report.widen(|path| {
-        let resolved = ctx.workspace.look(Path::new(OsStr::from_bytes(path)))?;
+        let resolved = ctx.workspace.find_listed(Path::new(OsStr::from_bytes(path)))?;
         let Found::File(entry) = &resolved.found else {
             return None;
         };

@@ -30,16 +30,17 @@ pub struct IgnoreFile(Vec<Pattern>);
 
 #[derive(Debug)]
 struct Pattern {
-    says: Says,
-    /// It ends with a slash.
+    decision: Decision,
+    /// The pattern ends with a slash.
     directories_only: bool,
-    /// It has a slash before its end, so it is compared with paths and not with names.
+    /// The pattern has a slash before its end, so it is compared with paths and not with names.
     of_paths: bool,
     wildcard: Wildcard,
 }
 
+/// Whether a pattern hides an entry or shows one that an earlier pattern hides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Says {
+pub enum Decision {
     Hide,
     Show,
 }
@@ -53,22 +54,22 @@ pub enum What {
 
 /// Which ignore files apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct IgnoreSources {
     pub git: bool,
     /// `.geminiignore` and the operator's files.
     pub gemini: bool,
 }
 
-impl Wanted {
-    pub const ALL: Wanted = Wanted { git: true, gemini: true };
-    pub const NONE: Wanted = Wanted { git: false, gemini: false };
+impl IgnoreSources {
+    pub const ALL: IgnoreSources = IgnoreSources { git: true, gemini: true };
+    pub const NONE: IgnoreSources = IgnoreSources { git: false, gemini: false };
 
-    /// As the arguments of a call say; `otherwise` where they do not.
-    pub fn asked(options: &Value, otherwise: Wanted) -> Wanted {
-        let flag = |name: &str, otherwise| options.get(name).and_then(Value::as_bool).unwrap_or(otherwise);
-        Wanted {
-            git: flag("respect_git_ignore", otherwise.git),
-            gemini: flag("respect_gemini_ignore", otherwise.gemini),
+    /// The choice in the arguments of a call, and `default` for options that the call does not set.
+    pub fn from_options(options: &Value, default: IgnoreSources) -> IgnoreSources {
+        let flag = |name: &str, default| options.get(name).and_then(Value::as_bool).unwrap_or(default);
+        IgnoreSources {
+            git: flag("respect_git_ignore", default.git),
+            gemini: flag("respect_gemini_ignore", default.gemini),
         }
     }
 }
@@ -78,10 +79,10 @@ impl Wanted {
 pub struct Rules {
     git: bool,
     in_repository: bool,
-    /// The nearest of git's files; it leads to those of the directories outside.
+    /// The nearest of git's files; it refers to those of the outer directories.
     nearest: Option<Arc<Layer>>,
-    /// The other files, in the order of their priority.
-    over: Arc<[IgnoreFile]>,
+    /// The files with priority over git's, highest priority first.
+    overriding: Arc<[IgnoreFile]>,
     /// The path from the repository that contains the workspace to the workspace, with a final slash. Empty if there is none.
     above: Arc<[u8]>,
     file_bytes: u64,
@@ -102,13 +103,13 @@ impl IgnoreFile {
     }
 
     /// The decision of the last pattern that matches. The path is relative to the directory of the file.
-    pub fn says(&self, path: &[u8], what: What) -> Option<Says> {
+    pub fn decision(&self, path: &[u8], what: What) -> Option<Decision> {
         let name = file_name(path);
         let fits = |pattern: &&Pattern| {
             let text = if pattern.of_paths { path } else { name };
             (!pattern.directories_only || what == What::Directory) && pattern.wildcard.matches(text)
         };
-        self.0.iter().rev().find(fits).map(|pattern| pattern.says)
+        self.0.iter().rev().find(fits).map(|pattern| pattern.decision)
     }
 }
 
@@ -122,9 +123,9 @@ impl Pattern {
             return None;
         }
         let line = without_trailing_spaces(line);
-        let (says, rest) = match line.strip_prefix(b"!") {
-            Some(rest) => (Says::Show, rest),
-            None => (Says::Hide, line),
+        let (decision, rest) = match line.strip_prefix(b"!") {
+            Some(rest) => (Decision::Show, rest),
+            None => (Decision::Hide, line),
         };
         let text = rest.strip_suffix(b"/").unwrap_or(rest);
         if text.is_empty() {
@@ -135,13 +136,13 @@ impl Pattern {
             true => Wildcard::git_path(text.strip_prefix(b"/").unwrap_or(text))?,
             false => Wildcard::git_name(text)?,
         };
-        Some(Pattern { says, directories_only: text.len() < rest.len(), of_paths, wildcard })
+        Some(Pattern { decision, directories_only: text.len() < rest.len(), of_paths, wildcard })
     }
 }
 
 /// Removes spaces at the end, unless the first of them is escaped.
 fn without_trailing_spaces(line: &[u8]) -> &[u8] {
-    let mut kept = 0;
+    let mut end = 0;
     let mut at = 0;
     while at < line.len() {
         match line[at] {
@@ -149,37 +150,37 @@ fn without_trailing_spaces(line: &[u8]) -> &[u8] {
             b'\\' if at + 1 == line.len() => return line,
             b'\\' => {
                 at += 1;
-                kept = at + 1;
+                end = at + 1;
             }
-            _ => kept = at + 1,
+            _ => end = at + 1,
         }
         at += 1;
     }
-    &line[..kept]
+    &line[..end]
 }
 
 impl Rules {
     /// The rules that apply to the workspace directory itself. Its own ignore files are added when it is entered.
-    pub fn around(workspace: &Workspace, wanted: Wanted, limits: &Limits) -> Rules {
-        let over = if wanted.gemini { over(workspace, limits.ignore_bytes) } else { Vec::new() };
+    pub fn around(workspace: &Workspace, sources: IgnoreSources, limits: &Limits) -> Rules {
+        let overriding = if sources.gemini { overriding(workspace, limits.ignore_bytes) } else { Vec::new() };
         let mut rules = Rules {
-            git: wanted.git,
+            git: sources.git,
             in_repository: false,
             nearest: None,
-            over: over.into(),
+            overriding: overriding.into(),
             above: Arc::new([]),
             file_bytes: limits.ignore_bytes,
         };
-        if wanted.git {
+        if sources.git {
             rules.take_from_above(workspace);
         }
         rules
     }
 
-    /// The rules that apply to a directory of the workspace; None if it is hidden itself. It need not exist: an answer must not
+    /// The rules that apply to a directory of the workspace; None if the directory itself is hidden. It need not exist: a result must not
     /// reveal whether a hidden file exists.
-    pub fn at(workspace: &Workspace, dir: &Path, wanted: Wanted, limits: &Limits) -> Option<Rules> {
-        let mut rules = Rules::around(workspace, wanted, limits);
+    pub fn at(workspace: &Workspace, dir: &Path, sources: IgnoreSources, limits: &Limits) -> Option<Rules> {
+        let mut rules = Rules::around(workspace, sources, limits);
         let mut parent = PathBuf::new();
         for component in dir.components() {
             let Component::Normal(name) = component else {
@@ -195,9 +196,9 @@ impl Rules {
     }
 
     /// Whether a file is hidden. `path` is relative to the workspace.
-    pub fn hide_file(workspace: &Workspace, path: &Path, wanted: Wanted, limits: &Limits) -> bool {
+    pub fn hide_file(workspace: &Workspace, path: &Path, sources: IgnoreSources, limits: &Limits) -> bool {
         let parent = path.parent().unwrap_or(Path::new(""));
-        match Rules::at(workspace, parent, wanted, limits) {
+        match Rules::at(workspace, parent, sources, limits) {
             None => true,
             Some(around) => around.look_into(workspace, parent).hide(path.as_os_str().as_bytes(), What::File),
         }
@@ -205,14 +206,14 @@ impl Rules {
 
     /// Enters a directory by its path, if it exists.
     fn look_into(self, workspace: &Workspace, path: &Path) -> Rules {
-        match workspace.look(path).map(|resolved| resolved.found) {
+        match workspace.find_listed(path).map(|resolved| resolved.found) {
             Some(Found::Directory(dir)) => self.enter(dir.as_fd(), path.as_os_str().as_bytes(), None),
             Some(Found::File(_) | Found::Nothing(_)) | None => self,
         }
     }
 
-    /// The rules in a directory, from those around it. `path` is its path in the workspace. Its listing, if there is one, saves
-    /// looking for ignore files that do not exist.
+    /// The rules in a directory, given those around it. `path` is its path in the workspace. With a listing of the directory, ignore files
+    /// that do not exist need not be looked up.
     pub fn enter(&self, dir: BorrowedFd, path: &[u8], listing: Option<&Listing>) -> Rules {
         let mut rules = self.clone();
         if !self.git {
@@ -237,11 +238,11 @@ impl Rules {
         if self.git && name == b".git" {
             return true;
         }
-        let said = self.over.iter().find_map(|file| file.says(path, what));
-        said.or_else(|| self.git_says(path, what)) == Some(Says::Hide)
+        let decision = self.overriding.iter().find_map(|file| file.decision(path, what));
+        decision.or_else(|| self.git_decision(path, what)) == Some(Decision::Hide)
     }
 
-    fn git_says(&self, path: &[u8], what: What) -> Option<Says> {
+    fn git_decision(&self, path: &[u8], what: What) -> Option<Decision> {
         let whole;
         let path = if self.above.is_empty() {
             path
@@ -250,7 +251,7 @@ impl Rules {
             &whole
         };
         let mut layers = std::iter::successors(self.nearest.as_deref(), |layer| layer.outer.as_deref());
-        layers.find_map(|layer| layer.file.says(&path[layer.base..], what))
+        layers.find_map(|layer| layer.file.decision(&path[layer.base..], what))
     }
 
     fn push(&mut self, file: Option<IgnoreFile>, base: usize) {
@@ -259,8 +260,8 @@ impl Rules {
         }
     }
 
-    /// Takes the rules of a repository that begins above the workspace. Tools cannot change directories there, so these may be opened by
-    /// name.
+    /// Adds the rules of a repository that begins above the workspace. Tools cannot change the directories there, so they may be opened by
+    /// their paths.
     fn take_from_above(&mut self, workspace: &Workspace) {
         if exists(workspace.dir.as_fd(), ".git") {
             return;
@@ -293,7 +294,7 @@ fn exists(dir: BorrowedFd, name: &str) -> bool {
 }
 
 /// The files with priority over git's, highest priority first.
-fn over(workspace: &Workspace, most: u64) -> Vec<IgnoreFile> {
+fn overriding(workspace: &Workspace, most: u64) -> Vec<IgnoreFile> {
     let named = workspace.ignore_files.iter().rev().filter_map(|path| {
         // The operator may name any file, also by a link. Opening a pipe must not wait for its other end.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -331,7 +332,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     fn hides(workspace: &Workspace, path: &str) -> bool {
-        Rules::hide_file(workspace, Path::new(path), Wanted::ALL, &Limits::default())
+        Rules::hide_file(workspace, Path::new(path), IgnoreSources::ALL, &Limits::default())
     }
 
     fn workspace(scratch: &Scratch, files: &[(&str, &str)]) -> Workspace {
@@ -410,7 +411,7 @@ mod tests {
         let scratch = Scratch::new();
         let workspace = workspace(&scratch, &[(".geminiignore", "abc\ndef\n")]);
         let limits = Limits { ignore_bytes: 4, ..Limits::default() };
-        let hides = |name: &str| Rules::hide_file(&workspace, Path::new(name), Wanted::ALL, &limits);
+        let hides = |name: &str| Rules::hide_file(&workspace, Path::new(name), IgnoreSources::ALL, &limits);
         assert!(hides("abc"));
         assert!(!hides("def"));
     }

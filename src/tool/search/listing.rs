@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Buffer for the names of a directory, per system call.
+/// The size of the buffer for the entries that one system call returns.
 const BUFFER_BYTES: usize = 32 * 1024;
 
 /// The last component of a path.
@@ -49,8 +49,8 @@ pub struct Listed {
 
 impl Listing {
     pub fn of(dir: BorrowedFd) -> io::Result<Listing> {
-        let mut room = Vec::with_capacity(BUFFER_BYTES);
-        let mut raw = RawDir::new(dir, room.spare_capacity_mut());
+        let mut buffer = Vec::with_capacity(BUFFER_BYTES);
+        let mut raw = RawDir::new(dir, buffer.spare_capacity_mut());
         let mut entries = Vec::new();
         while let Some(entry) = raw.next() {
             let entry = entry?;
@@ -59,7 +59,7 @@ impl Listing {
                 continue;
             }
             let kind = match entry.file_type() {
-                // Some file systems do not report it.
+                // Some file systems do not report the type.
                 FileType::Unknown => rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
                     .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
                 kind => kind,

@@ -1,4 +1,4 @@
-//! Tools that find files and lines in them.
+//! Tools that find files, and lines in files.
 
 pub mod glob;
 pub mod grep_search;
@@ -11,7 +11,7 @@ pub mod wildcard;
 use crate::task::machine::job::RunEnd;
 use crate::task::spec::Ending;
 
-/// The end of a search: what was found and a line about it, or None if it was cancelled.
+/// The end of a search with these texts for the model and for people; None if it was cancelled.
 fn search_end(found: Option<(String, String)>) -> RunEnd {
     RunEnd::Ended(match found {
         Some((output, text)) => Ending::summarised(output, text),

@@ -20,23 +20,23 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Directories of version control systems.
-pub const VERSIONS: [&str; 3] = [".git", ".svn", ".hg"];
-/// These, and directories of installed packages.
-pub const NOT_OURS: [&str; 5] = [".git", ".svn", ".hg", "node_modules", "bower_components"];
-/// These, and directories of generated files.
-pub const BY_MACHINE: [&str; 11] = {
-    let [a, b, c, d, e] = NOT_OURS;
+pub const VERSION_CONTROL: [&str; 3] = [".git", ".svn", ".hg"];
+/// Directories of version control systems and of installed packages.
+pub const THIRD_PARTY: [&str; 5] = [".git", ".svn", ".hg", "node_modules", "bower_components"];
+/// Directories of version control systems, of installed packages and of generated files.
+pub const NOT_HANDWRITTEN: [&str; 11] = {
+    let [a, b, c, d, e] = THIRD_PARTY;
     [a, b, c, d, e, ".vscode", ".idea", "dist", "build", "coverage", "__pycache__"]
 };
 
 /// Processes the files of a walk.
 pub trait Visitor {
-    /// Whether anything in a directory is of interest. `dir` is its path in the workspace, with a final slash.
-    fn wants(&mut self, dir: &[u8]) -> bool;
+    /// Whether the walk enters a directory. `dir` is its path in the workspace, with a final slash.
+    fn enters(&mut self, dir: &[u8]) -> bool;
 
     fn file(&mut self, file: &WalkedFile);
 
-    /// An entry that ignore files hide.
+    /// Called for an entry that ignore files hide.
     fn hidden(&mut self, _path: &[u8], _what: What) {}
 }
 
@@ -77,7 +77,7 @@ pub enum Stop {
 }
 
 impl WalkedFile<'_> {
-    /// Opens it, unless it is not a regular file any more.
+    /// Opens the file, if it is still a regular file.
     pub fn open(&self) -> io::Result<(File, Stat)> {
         open::regular_file(self.dir, self.name)
     }
@@ -156,7 +156,7 @@ impl<V: Visitor> Walker<'_, V> {
             self.path.truncate(lead);
             self.path.extend_from_slice(name.to_bytes());
             match kind {
-                FileType::Directory if !self.is_wanted(&name) => {}
+                FileType::Directory if !self.enters(&name) => {}
                 FileType::Directory if rules.hide(&self.path, What::Directory) => {
                     self.visitor.hidden(&self.path, What::Directory);
                 }
@@ -175,14 +175,14 @@ impl<V: Visitor> Walker<'_, V> {
     }
 
     /// Whether the directory at the current path is entered, unless ignore files hide it.
-    fn is_wanted(&mut self, name: &CStr) -> bool {
+    fn enters(&mut self, name: &CStr) -> bool {
         if self.walk.skipped.iter().any(|skipped| skipped.as_bytes() == name.to_bytes()) {
             return false;
         }
         self.path.push(b'/');
-        let wants = self.visitor.wants(&self.path);
+        let enters = self.visitor.enters(&self.path);
         self.path.pop();
-        wants
+        enters
     }
 
     /// Whether the walk has to end early.
@@ -205,18 +205,18 @@ impl<V: Visitor> Walker<'_, V> {
 mod tests {
     use super::*;
     use crate::tool::files::path::Workspace;
-    use crate::tool::search::ignore::Wanted;
+    use crate::tool::search::ignore::IgnoreSources;
     use crate::tool::search::listing::{by_path, readable};
     use crate::tool::tests::Scratch;
 
-    /// Remembers the files, and may cancel the walk at the first one.
-    struct Witness<'a> {
+    /// Records the files, and cancels the walk at the first one if `stop` is given.
+    struct Recorder<'a> {
         files: Vec<String>,
         stop: Option<&'a Cancel>,
     }
 
-    impl Visitor for Witness<'_> {
-        fn wants(&mut self, _: &[u8]) -> bool {
+    impl Visitor for Recorder<'_> {
+        fn enters(&mut self, _: &[u8]) -> bool {
             true
         }
 
@@ -238,14 +238,14 @@ mod tests {
         let walk = Walk {
             cancel,
             limits,
-            skipped: &NOT_OURS,
+            skipped: &THIRD_PARTY,
             dir: workspace.dir.as_fd(),
             path: Path::new(""),
-            rules: Rules::around(&workspace, Wanted::NONE, limits),
+            rules: Rules::around(&workspace, IgnoreSources::NONE, limits),
         };
-        let mut witness = Witness { files: Vec::new(), stop };
-        let walked = walk.run(&mut witness);
-        (witness.files, walked.unread, walked.stopped)
+        let mut recorder = Recorder { files: Vec::new(), stop };
+        let walked = walk.run(&mut recorder);
+        (recorder.files, walked.unread, walked.stopped)
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Patterns with `*`, `?`, `[…]` and `**` over paths: the matcher of ignore files, `glob` and `include_pattern`.
 //!
-//! There are two dialects. Git's compares bytes and is followed exactly, because people check ignore files with git. Ours compares
-//! characters, may ignore case (ASCII) and has `{a,b}`, as in shells and editors.
+//! There are two dialects. Git's dialect compares bytes and is implemented exactly, because people check ignore files with git. The dialect
+//! of the tools compares characters, may ignore case (ASCII) and has `{a,b}`, as in shells and editors.
 //!
-//! A comparison takes at most text × pattern steps: only the last `*` and the last `**` are tried again. That is enough, because
-//! whatever an earlier one could match instead, the later one can match as well.
+//! A comparison takes at most text × pattern steps: it backtracks only to the last `*` and the last `**`. That is enough, because whatever
+//! text an earlier one could match instead, the later one can match as well.
 
 use crate::limits::GLOB_ALTERNATIVES;
 use crate::tool::search::listing::file_name;
@@ -22,7 +22,7 @@ pub struct Wildcard {
     case: Case,
 }
 
-/// A pattern of our own dialect: matches what any of its alternatives matches.
+/// A pattern of the tools' dialect: it matches a text that any of its alternatives matches.
 #[derive(Clone, Debug)]
 pub struct Glob(Vec<Wildcard>);
 
@@ -47,7 +47,7 @@ enum Step {
     Class(Class),
 }
 
-/// What `?` and a class match: a byte or a character.
+/// The unit that `?` and a class match: a byte or a character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Units {
     Bytes,
@@ -85,7 +85,7 @@ impl Wildcard {
         Some(Wildcard { steps: steps(&pattern, Units::Bytes, deep_at)?, units: Units::Bytes, case: Case::Exact })
     }
 
-    /// One alternative of our own dialect, in which two stars mean directories only as a whole segment.
+    /// One alternative of the tools' dialect, in which two stars mean directories only as a whole segment.
     fn ours(pattern: &str, case: Case) -> Option<Wildcard> {
         let pattern: Vec<char> = pattern.chars().collect();
         let deep_at = |pattern: &[char], at: usize| at == 0 || pattern[at - 1] == '/';
@@ -105,7 +105,7 @@ impl Wildcard {
     fn compare(&self, text: &[u8], compared: Compared) -> bool {
         let is_beginning = compared == Compared::Beginning;
         let (mut step, mut at) = (0, 0);
-        // Of the last `*` and `**/`: the step behind it, and the end of the text that it matches so far.
+        // For the last `*` and the last `**/`: the step after it, and the end of the text that it matches so far.
         let mut name: Option<(usize, usize)> = None;
         let mut dirs: Option<(usize, usize)> = None;
         loop {
@@ -212,7 +212,7 @@ impl NameGlob {
     }
 }
 
-/// The pattern of our dialect that stands for a text itself, whatever characters are in it.
+/// The pattern of the tools' dialect that matches only this text, whatever characters are in it.
 pub fn escaped(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for c in text.chars() {
@@ -284,8 +284,8 @@ fn push_literal(steps: &mut Vec<Step>, c: char, units: Units) {
     }
 }
 
-/// Reads a class whose first character is at `begin`, and returns it with the position behind it. None if it is not closed or
-/// names an unknown kind of characters.
+/// Reads a class whose first character is at `begin`, and returns it with the position after it. None if it is not closed or names an
+/// unknown kind of characters.
 fn class(pattern: &[char], begin: usize) -> Option<(Class, usize)> {
     let negated = matches!(pattern.get(begin), Some('!' | '^'));
     let first = begin + usize::from(negated);
@@ -344,7 +344,7 @@ fn named(name: &[char]) -> Option<&'static [(char, char)]> {
     })
 }
 
-/// `a{b,c}d` is `abd` and `acd`. Braces without a comma, or that are not closed, are characters.
+/// Expands braces: `a{b,c}d` becomes `abd` and `acd`. Braces without a comma, or without a closing brace, are taken literally.
 fn alternatives(pattern: &str) -> Result<Vec<String>, String> {
     let mut done = Vec::new();
     let mut todo = vec![pattern.to_string()];

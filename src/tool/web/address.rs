@@ -1,25 +1,25 @@
-//! Which places on the network a tool may visit: public ones only.
+//! Checks the URLs that a tool fetches: only public hosts are allowed.
 //!
-//! A page on the internet, or a model that read one, must not reach what only this machine can: its own services, the local
-//! network, the cloud's metadata. Which addresses those are is said in `base::address`. Names are judged by every address they
-//! resolve to, at the moment of connecting; that is the part of `tool/public_hosts.rs`. Here is what can be said of a URL without asking anybody.
+//! A page on the internet, or a model that has read one, must not reach hosts that only this machine can reach: its own services, the local
+//! network, the cloud's metadata server. `base::address` says which addresses those are. The addresses of a name are checked when a
+//! connection is made, by `tool/public_hosts.rs`; this file checks a URL without resolving its host.
 
 use crate::base::address::{Host, host};
 use crate::limits::URL_BYTES;
-use crate::tool::public_hosts::Judge;
+use crate::tool::public_hosts::AddressRule;
 use std::fmt;
 use ureq::http::Uri;
 
-/// A URL that may be visited, as far as can be told by looking at it.
+/// A URL that may be fetched, unless its host resolves to a forbidden address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url(Uri);
 
-/// Why a URL may not be visited.
+/// Why a URL may not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// It is no URL that tools understand.
+    /// The URL is invalid or has a part that tools do not support.
     Malformed(String),
-    /// It is not on the public internet.
+    /// The host is not on the public internet.
     Private(String),
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Url {
 }
 
 impl Url {
-    pub fn parse(text: &str, judge: Judge) -> Result<Url, Wrong> {
+    pub fn parse(text: &str, rule: AddressRule) -> Result<Url, Wrong> {
         let malformed = |what: &str| Wrong::Malformed(format!("{text}: {what}"));
         if text.len() > URL_BYTES {
             let start: String = text.chars().take(60).collect();
@@ -57,7 +57,7 @@ impl Url {
             return Err(malformed("the port must be 80, 443, or 1024 and above"));
         }
         let is_public = match host(authority.host()) {
-            Ok(Host::Address(address)) => judge(address),
+            Ok(Host::Address(address)) => rule(address),
             Ok(Host::Name { local }) => !local,
             Err(what) => return Err(malformed(what)),
         };
@@ -67,8 +67,8 @@ impl Url {
         Ok(Url(uri))
     }
 
-    /// What a redirection from here means.
-    pub fn join(&self, target: &str, judge: Judge) -> Result<Url, Wrong> {
+    /// The target of a redirection from this URL.
+    pub fn join(&self, target: &str, rule: AddressRule) -> Result<Url, Wrong> {
         let scheme = self.0.scheme_str().unwrap_or("https");
         let host = self.0.authority().map_or("", |authority| authority.as_str());
         let path = self.0.path();
@@ -84,14 +84,14 @@ impl Url {
         } else {
             format!("{scheme}://{host}{folder}{target}")
         };
-        Url::parse(&absolute, judge)
+        Url::parse(&absolute, rule)
     }
 
     pub fn uri(&self) -> &Uri {
         &self.0
     }
 
-    /// The host in small letters, for counting.
+    /// The host in lower case, for counting visits.
     pub fn host(&self) -> String {
         self.0.host().unwrap_or_default().to_ascii_lowercase()
     }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn redirections_are_read_from_where_they_come_and_judged_again() {
+    fn redirections_are_relative_to_their_url_and_checked() {
         let from = Url::parse("https://example.com:8443/a/b?c", is_public).unwrap();
         let to = |target: &str| from.join(target, is_public).map(|url| url.to_string());
         let host = "https://example.com:8443";

@@ -1,4 +1,4 @@
-//! `google_web_search`: searches the web with Google and returns an answer with its sources. The API does the search.
+//! `google_web_search`: searches the web with Google and returns an answer with its sources. The model API carries out the search.
 
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, Ending, ErrorKind, Kind, Plan, ToolSpec};
@@ -69,17 +69,17 @@ mod tests {
     use crate::limits::Limits;
     use crate::task::spec::Display;
     use crate::tool::tests::{Scratch, failed, ran, run_of};
-    use crate::tool::web::tests::{Says, with_asking};
+    use crate::tool::web::tests::{FakeModel, with_model};
 
-    fn run(says: &Says) -> RunEnd {
+    fn run(model: &FakeModel) -> RunEnd {
         let scratch = Scratch::new();
         let run = run_of(&scratch, "google_web_search", json!({"query": " who? "}));
-        with_asking(&scratch, &Limits::default(), says, |ctx| ran(WebSearch, &run, ctx))
+        with_model(&scratch, &Limits::default(), model, |ctx| ran(WebSearch, &run, ctx))
     }
 
     #[test]
     fn the_answer_comes_with_its_sources() {
-        let says = Says::new(vec![Ok(json!({"candidates": [{
+        let model = FakeModel::new(vec![Ok(json!({"candidates": [{
         "content": {"parts": [{"text": "Me."}]},
         "groundingMetadata": {
             "groundingChunks": [{"web": {"title": "T", "uri": "https://t.test"}}],
@@ -87,14 +87,14 @@ mod tests {
         }}]}))]);
         let text = "Me.[1]\n\nSources:\n[1] T (https://t.test)";
         assert_eq!(
-            run(&says),
+            run(&model),
             RunEnd::Ended(Ending::Success {
                 output: format!("Web search for \"who?\":\n<untrusted_context>\n{text}\n</untrusted_context>").into(),
                 display: Display::Text { text: text.into() },
             })
         );
         assert_eq!(
-            says.asked(),
+            model.asked(),
             [json!({"contents": [{"role": "user", "parts": [{"text": "who?"}]}], "tools": [{"googleSearch": {}}]})]
         );
     }
@@ -102,10 +102,10 @@ mod tests {
     #[test]
     fn what_cannot_be_found_is_told() {
         let error = |text: &str| failed(ErrorKind::WebSearchFailed.error(text));
-        assert_eq!(run(&Says::new(vec![Err("the API is busy.")])), error("The search failed: the API is busy."));
+        assert_eq!(run(&FakeModel::new(vec![Err("the API is busy.")])), error("The search failed: the API is busy."));
         let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}});
-        assert_eq!(run(&Says::new(vec![Ok(blocked)])), error("The search was blocked: SAFETY."));
-        let RunEnd::Ended(Ending::Success { display, .. }) = run(&Says::new(vec![Ok(json!({"candidates": []}))]))
+        assert_eq!(run(&FakeModel::new(vec![Ok(blocked)])), error("The search was blocked: SAFETY."));
+        let RunEnd::Ended(Ending::Success { display, .. }) = run(&FakeModel::new(vec![Ok(json!({"candidates": []}))]))
         else {
             panic!("an empty answer is an answer");
         };

@@ -1,6 +1,6 @@
-//! Answers of the model with their sources: a number behind each passage that a source supports, and a list of the sources.
+//! Answers of the model with their sources: a number after each passage that a source supports, and a list of the sources.
 //!
-//! The API gives positions in bytes of UTF-8. They are not trusted to be at the beginning of a character, nor to be inside the text.
+//! The API gives positions in bytes of UTF-8. A position may be inside a character or outside of the text, so each is checked.
 
 use serde_json::Value;
 
@@ -14,8 +14,8 @@ pub fn answer(response: &Value) -> Option<String> {
     for part in parts {
         starts.push(text.len());
         let is_thought = part.get("thought") == Some(&Value::Bool(true));
-        if let (Some(said), false) = (part.get("text").and_then(Value::as_str), is_thought) {
-            text.push_str(said);
+        if let (Some(passage), false) = (part.get("text").and_then(Value::as_str), is_thought) {
+            text.push_str(passage);
         }
     }
     if text.trim().is_empty() {
@@ -42,7 +42,7 @@ pub fn block_reason(response: &Value) -> Option<&str> {
     response.pointer("/promptFeedback/blockReason")?.as_str()
 }
 
-/// Inserts the numbers of the sources behind the passages that they support, from the end, so that earlier positions stay valid.
+/// Inserts the numbers of the sources after the passages that they support. It starts at the end, so that earlier positions stay valid.
 fn mark(text: &mut String, starts: &[usize], grounding: &Value, sources: usize) {
     let mut marks: Vec<(usize, String)> = list(&grounding["groundingSupports"])
         .filter_map(|support| {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stand_behind_what_they_support_counted_in_bytes() {
+    fn source_numbers_follow_the_passages_that_they_support() {
         let text = "Grüße. Ende.";
         let said = response(
             json!([{"text": "thinking", "thought": true}, {"text": text}]),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_are_none_do_no_harm() {
+    fn invalid_positions_and_numbers_are_ignored_or_moved() {
         let grounding = json!({"groundingChunks": [source("a")], "groundingSupports": [
             support(3, &[0]), support(3, &[0]), support(999, &[0]), support(1, &[5]), support(2, &[]),
             {"segment": {"partIndex": 9, "endIndex": 1}, "groundingChunkIndices": [0]},

@@ -1,7 +1,7 @@
 //! Converts HTML pages to text.
 //!
-//! It does not build a tree: tags are skipped, some of them end the line, and the content of a few is left out. It accepts any text in one
-//! pass and never fails. Links keep their words and lose their targets.
+//! It does not build a tree: tags are skipped, some of them end the line, and the content of a few is left out. It reads any text in one
+//! pass and never fails. The texts of links are kept, their targets are not.
 
 use regex_lite::{Captures, Regex};
 use std::sync::LazyLock;
@@ -54,8 +54,8 @@ impl Page {
         if self.text.is_empty() {
             return;
         }
-        let present = self.text.len() - self.text.trim_end_matches('\n').len();
-        for _ in present..=empty {
+        let line_breaks = self.text.len() - self.text.trim_end_matches('\n').len();
+        for _ in line_breaks..=empty {
             self.text.push('\n');
         }
     }
@@ -76,10 +76,10 @@ impl Page {
         }
         let end = inner.find(|c: char| c.is_whitespace() || matches!(c, '>' | '/')).unwrap_or(inner.len());
         let name = inner[..end].to_ascii_lowercase();
-        let rest = behind_tag(&inner[end..]);
+        let rest = after_tag(&inner[end..]);
         match (name.as_str(), closes) {
             ("script" | "style" | "noscript" | "template" | "svg" | "iframe", false) => {
-                return behind_closing(rest, &name);
+                return after_closing_tag(rest, &name);
             }
             ("pre", false) => {
                 self.end_line(1);
@@ -111,8 +111,8 @@ impl Page {
     }
 }
 
-/// The text behind the `>` of a tag that is not in quotes.
-fn behind_tag(text: &str) -> &str {
+/// The text after the `>` that ends a tag; one in quotes does not end it.
+fn after_tag(text: &str) -> &str {
     let mut quote = None;
     for (at, c) in text.char_indices() {
         match (quote, c) {
@@ -125,22 +125,22 @@ fn behind_tag(text: &str) -> &str {
     ""
 }
 
-/// The text behind the tag that closes the element.
-fn behind_closing<'a>(text: &'a str, name: &str) -> &'a str {
+/// The text after the tag that closes the element.
+fn after_closing_tag<'a>(text: &'a str, name: &str) -> &'a str {
     let mut rest = text;
     while let Some(at) = rest.find("</") {
         rest = &rest[at + 2..];
         let closes = rest.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
         if closes {
-            return behind_tag(&rest[name.len()..]);
+            return after_tag(&rest[name.len()..]);
         }
     }
     ""
 }
 
-/// The character of an entity, or its text if there is none.
+/// The character of an entity; an unknown entity stays as it is.
 fn entity(found: &Captures) -> String {
-    /// Names, each with its character behind it.
+    /// Names, each followed by its character.
     const NAMED: &str = "amp& lt< gt> quot\" apos' copy© reg® trade™ mdash— ndash– hellip… lsquo‘ rsquo’ ldquo“ rdquo” laquo« \
         raquo» bull• middot· times× deg° euro€ pound£ sect§ rarr→";
     let number = |group, radix| u32::from_str_radix(found.get(group)?.as_str(), radix).ok();

@@ -1,4 +1,4 @@
-//! The web of a build without the feature `web-tools`: it has no tools and visits nothing.
+//! The web of a build without the feature `web-tools`: it has no tools and fetches nothing.
 
 use crate::tool::Tool;
 use ureq::tls::TlsConfig;

@@ -1,7 +1,7 @@
 //! `web_fetch`: answers a question from web pages.
 //!
-//! First the API is asked to read the pages itself. If it cannot, we fetch them by the rules of [`crate::tool::web`], and the model answers
-//! from their text. In both cases hosts that are not public are not visited, and no host is visited more than a few times a minute.
+//! First the model API is asked to read the pages itself. If it cannot, the tool fetches them by the rules of [`crate::tool::web`], and the
+//! model answers from their text. In both cases only public hosts are visited, each only a few times a minute.
 
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, Ending, ErrorKind, Kind, Plan, Question, ToolSpec};
@@ -33,11 +33,11 @@ impl Tool for WebFetch {
 
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
         let prompt = text_arg(args, "prompt")?;
-        let wanted = Wanted::from(prompt, ctx)?;
-        if wanted.urls.is_empty() {
-            return Err(nothing_left(&wanted.skipped));
+        let found = PromptUrls::from(prompt, ctx)?;
+        if found.urls.is_empty() {
+            return Err(nothing_left(&found.skipped));
         }
-        let urls: Vec<String> = wanted.urls.iter().map(Url::to_string).collect();
+        let urls: Vec<String> = found.urls.iter().map(Url::to_string).collect();
         Ok(Plan {
             title: format!("Fetching {}", urls.join(", ")),
             question: Question::Info { title: "Confirm Web Fetch".into(), prompt: prompt.to_owned(), urls },
@@ -50,28 +50,28 @@ impl Tool for WebFetch {
     }
 }
 
-/// The URLs of a prompt: those to visit, and those that are skipped, with the reason.
-struct Wanted {
+/// The URLs of a prompt: those to fetch, and those that are skipped, with the reason.
+struct PromptUrls {
     urls: Vec<Url>,
     skipped: Vec<String>,
 }
 
-impl Wanted {
-    fn from(prompt: &str, ctx: &Ctx) -> Result<Wanted, CallError> {
-        let mut wanted = Wanted { urls: Vec::new(), skipped: Vec::new() };
+impl PromptUrls {
+    fn from(prompt: &str, ctx: &Ctx) -> Result<PromptUrls, CallError> {
+        let mut found = PromptUrls { urls: Vec::new(), skipped: Vec::new() };
         let mut malformed = Vec::new();
         for word in prompt.split_whitespace().filter(|w| w.contains("://")) {
             match ctx.web.url(&raw_file(bare(word))) {
-                Ok(url) if wanted.urls.contains(&url) => {}
-                Ok(url) => wanted.urls.push(url),
+                Ok(url) if found.urls.contains(&url) => {}
+                Ok(url) => found.urls.push(url),
                 Err(Wrong::Malformed(what)) => malformed.push(what),
-                Err(Wrong::Private(what)) => wanted.skipped.push(what),
+                Err(Wrong::Private(what)) => found.skipped.push(what),
             }
         }
         if !malformed.is_empty() {
             return Err(invalid(format!("not all URLs can be fetched: {}", malformed.join("; "))));
         }
-        let count = wanted.urls.len() + wanted.skipped.len();
+        let count = found.urls.len() + found.skipped.len();
         if count == 0 {
             return Err(invalid("prompt must hold at least one URL that begins with http:// or https://"));
         }
@@ -81,7 +81,7 @@ impl Wanted {
                 ctx.limits.fetch_urls
             )));
         }
-        Ok(wanted)
+        Ok(found)
     }
 
     /// Counts the visits and skips hosts that were visited too often.
@@ -115,20 +115,20 @@ fn nothing_left(skipped: &[String]) -> CallError {
 
 fn fetch(args: &Value, ctx: &Ctx) -> Result<Ending, CallError> {
     let prompt = text_arg(args, "prompt")?;
-    let mut wanted = Wanted::from(prompt, ctx)?;
+    let mut found = PromptUrls::from(prompt, ctx)?;
     let model = ctx.ask.ok_or_else(|| {
         ErrorKind::WebFetchProcessingError
             .error("Fetching web pages needs a model, and a script answers here. Set GEMINI_API_KEY to use one.")
     })?;
-    wanted.count_visits(ctx);
-    if wanted.urls.is_empty() {
-        return Err(nothing_left(&wanted.skipped));
+    found.count_visits(ctx);
+    if found.urls.is_empty() {
+        return Err(nothing_left(&found.skipped));
     }
     let answer = match ask_api(model, prompt, ctx) {
         Some(answer) => answer,
         None if ctx.cancel.is_set() => return Ok(cancelled()),
         None => {
-            let pages = pages(&wanted.urls, ctx);
+            let pages = pages(&found.urls, ctx);
             if ctx.cancel.is_set() {
                 return Ok(cancelled());
             }
@@ -139,8 +139,8 @@ fn fetch(args: &Value, ctx: &Ctx) -> Result<Ending, CallError> {
         }
     };
     let mut text = without_middle(&answer, ctx.limits.result_chars).into_owned();
-    if !wanted.skipped.is_empty() {
-        text.push_str(&format!("\n\nNot fetched: {}", wanted.skipped.join("; ")));
+    if !found.skipped.is_empty() {
+        text.push_str(&format!("\n\nNot fetched: {}", found.skipped.join("; ")));
     }
     Ok(Ending::text(untrusted(&text), text))
 }
@@ -149,7 +149,7 @@ fn cancelled() -> Ending {
     Ending::cancelled("Fetching was cancelled.")
 }
 
-/// Asks the API to read the pages. None if it could not, for any reason.
+/// Asks the API to read the pages and answer. None if it could not, for any reason.
 fn ask_api(model: &dyn Ask, prompt: &str, ctx: &Ctx) -> Option<String> {
     let body = json!({
         "contents": [{"role": "user", "parts": [{"text": prompt}]}],
@@ -189,20 +189,20 @@ fn pages(urls: &[Url], ctx: &Ctx) -> Result<Vec<(String, String)>, CallError> {
     Ok(pages)
 }
 
-/// Cuts the pages to `chars` characters together. All get the same share, and what short ones do not need goes to the others.
+/// Cuts the pages to `chars` characters in total. All pages get the same share, and the rest of a short page's share goes to the others.
 fn share(pages: &mut [(String, String)], chars: usize) {
     let mut order: Vec<usize> = (0..pages.len()).collect();
     let lengths: Vec<usize> = pages.iter().map(|(_, text)| text.chars().count()).collect();
     order.sort_by_key(|page| lengths[*page]);
-    let mut left = chars;
+    let mut remaining = chars;
     for (n, page) in order.iter().enumerate() {
-        let part = left / (order.len() - n);
+        let part = remaining / (order.len() - n);
         let text = &mut pages[*page].1;
         if lengths[*page] > part {
             let end = text.char_indices().nth(part).map_or(text.len(), |(at, _)| at);
             text.truncate(end);
         }
-        left -= lengths[*page].min(part);
+        remaining -= lengths[*page].min(part);
     }
 }
 
@@ -231,7 +231,7 @@ mod tests {
     use crate::limits::Limits;
     use crate::task::spec::Display;
     use crate::tool::tests::{Scratch, failed, ran, run_of, with_ctx};
-    use crate::tool::web::tests::{Says, local, page, serve, with_asking, with_web};
+    use crate::tool::web::tests::{FakeModel, local, page, serve, with_model, with_web};
 
     fn plan(prompt: &str) -> Result<Plan, CallError> {
         with_ctx(&Scratch::new(), &Limits::default(), |ctx| WebFetch.prepare(&json!({ "prompt": prompt }), ctx))
@@ -292,14 +292,14 @@ mod tests {
 
     #[test]
     fn the_api_looks_at_the_pages() {
-        let says = Says::new(vec![Ok(retrieved("It says hi.", "URL_RETRIEVAL_STATUS_SUCCESS"))]);
+        let model = FakeModel::new(vec![Ok(retrieved("It says hi.", "URL_RETRIEVAL_STATUS_SUCCESS"))]);
         let scratch = Scratch::new();
         let prompt = "what says https://a.test and http://10.0.0.1/";
         let run = run_of(&scratch, "web_fetch", json!({ "prompt": prompt }));
-        let end = with_asking(&scratch, &Limits::default(), &says, |ctx| ran(WebFetch, &run, ctx));
+        let end = with_model(&scratch, &Limits::default(), &model, |ctx| ran(WebFetch, &run, ctx));
         assert_eq!(end, success("It says hi.\n\nNot fetched: http://10.0.0.1/: not on the public internet"));
         assert_eq!(
-            says.asked(),
+            model.asked(),
             [json!({"contents": [{"role": "user", "parts": [{"text": prompt}]}], "tools": [{"urlContext": {}}]})]
         );
     }
@@ -309,14 +309,14 @@ mod tests {
         let failures = [Err("busy"), Ok(said(" ")), Ok(retrieved("I cannot.", "URL_RETRIEVAL_STATUS_ERROR"))];
         for first in failures {
             let port = serve(vec![("/a", page("text/html", "<p>hello</p>"))]);
-            let says = Says::new(vec![first, Ok(said("It says hello."))]);
+            let model = FakeModel::new(vec![first, Ok(said("It says hello."))]);
             let scratch = Scratch::new();
             let prompt = format!("what says http://127.0.0.1:{port}/a?");
             let prompt = prompt.trim_end_matches('?');
             let run = run_of(&scratch, "web_fetch", json!({ "prompt": prompt }));
-            let end = with_web(&scratch, &Limits::default(), &says, &local(), |ctx| ran(WebFetch, &run, ctx));
+            let end = with_web(&scratch, &Limits::default(), &model, &local(), |ctx| ran(WebFetch, &run, ctx));
             assert_eq!(end, success("It says hello."));
-            let asked = says.asked();
+            let asked = model.asked();
             let text = asked[1]["contents"][0]["parts"][0]["text"].as_str();
             let text = text.expect("a question");
             assert!(text.contains(&format!("Request: {prompt}\n\nPage http://127.0.0.1:{port}/a:\n<untrusted_context>\nhello\n</untrusted_context>")), "{text}");
@@ -329,7 +329,7 @@ mod tests {
         let run = |says: Vec<Result<Value, &'static str>>, prompt: String, limits: &Limits| {
             let scratch = Scratch::new();
             let run = run_of(&scratch, "web_fetch", json!({ "prompt": prompt }));
-            let end = with_web(&scratch, limits, &Says::new(says), &local(), |ctx| ran(WebFetch, &run, ctx));
+            let end = with_web(&scratch, limits, &FakeModel::new(says), &local(), |ctx| ran(WebFetch, &run, ctx));
             match end {
                 RunEnd::Ended(Ending::Error { error }) => error.kind,
                 other => panic!("{other:?}"),

@@ -94,6 +94,6 @@ impl WorkerContext {
         let ctx = self
             .ctx(McpScope::without_task(Path::new(workspace)), &[], &cancel, &none)
             .map_err(|error| error.message)?;
-        Ok(paths::fitting(query, limit, &ctx))
+        Ok(paths::matching(query, limit, &ctx))
     }
 }

@@ -12,7 +12,7 @@ use crate::core::hooks::{Delivery, DeliveryError, Retry};
 use crate::limits::Limits;
 use crate::shell::workers::jobs::{Jobs, Mail};
 use crate::shell::workers::lanes::Lane;
-use crate::tool::public_hosts::{Judged, is_public};
+use crate::tool::public_hosts::{CheckedResolver, is_public};
 use std::io::{self, Read};
 use std::time::Duration;
 use ureq::Agent;
@@ -62,7 +62,7 @@ impl Webhooks {
             .max_response_header_size(limits.model_buffer_bytes)
             .user_agent(concat!("gemini-a2a/", env!("CARGO_PKG_VERSION")))
             .build();
-        let judged = if host.public_only { Judged::new(is_public) } else { Judged::new(|_| true) };
+        let judged = if host.public_only { CheckedResolver::new(is_public) } else { CheckedResolver::new(|_| true) };
         Agent::with_parts(config, DefaultConnector::default(), judged)
     }
 }

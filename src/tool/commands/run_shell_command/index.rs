@@ -1,7 +1,7 @@
 //! Reads git's index to find out whether it contains submodules. Versions 2 to 4 with any object format are understood. For another
 //! version, or a damaged index, the result is None.
 
-/// The number of bytes of an entry before its object's name, and the position of the mode in them.
+/// The number of bytes of an entry before the object name, and the position of the mode in them.
 const STAT: usize = 40;
 const MODE: usize = 24;
 
@@ -31,7 +31,7 @@ pub(in crate::tool) fn names_submodules(index: &[u8], hash_bytes: usize) -> Opti
     Some(false)
 }
 
-/// The position of the entry behind the one at `at`.
+/// The position of the entry after the one at `at`.
 fn next(index: &[u8], at: usize, version: u32, hash_bytes: usize) -> Option<usize> {
     /// This flag means that two more bytes of flags follow.
     const IS_EXTENDED: u8 = 0x40;
@@ -44,9 +44,10 @@ fn next(index: &[u8], at: usize, version: u32, hash_bytes: usize) -> Option<usiz
         let len = end_of(name)? - at;
         return Some(at + (len + 8) / 8 * 8);
     }
-    // The number of bytes that are shared with the name before, in bytes of which the last has no top bit; then the rest of the name.
-    let kept = index.get(name..)?.iter().position(|byte| byte & 0x80 == 0)?;
-    Some(end_of(name + kept + 1)? + 1)
+    // The number of bytes to remove from the end of the name before, as a variable-length integer whose last byte has no top bit; then
+    // the rest of the name.
+    let last = index.get(name..)?.iter().position(|byte| byte & 0x80 == 0)?;
+    Some(end_of(name + last + 1)? + 1)
 }
 
 fn number(bytes: &[u8], at: usize) -> Option<u32> {
@@ -59,8 +60,8 @@ mod tests {
     use crate::tool::tests::Scratch;
     use std::process::Command;
 
-    /// The indexes that git itself makes of some files and, with `gitlink`, a submodule between them.
-    fn made(format: &str, version: &str, gitlink: bool) -> Option<Vec<u8>> {
+    /// The index that git itself writes for some files and, with `gitlink`, a submodule between them.
+    fn written_by_git(format: &str, version: &str, gitlink: bool) -> Option<Vec<u8>> {
         let scratch = Scratch::new();
         let git = |args: &[&str]| {
             let mut command = Command::new("git");
@@ -89,8 +90,9 @@ mod tests {
         for (format, hash_bytes) in [("sha1", 20), ("sha256", 32)] {
             for version in ["2", "3", "4"] {
                 let case = format!("{format} {version}");
-                let (Some(without), Some(with)) = (made(format, version, false), made(format, version, true)) else {
-                    println!("skipped: {case}: git does not make it");
+                let [without, with] = [false, true].map(|gitlink| written_by_git(format, version, gitlink));
+                let (Some(without), Some(with)) = (without, with) else {
+                    println!("skipped: {case}: git does not write it");
                     continue;
                 };
                 assert_eq!(names_submodules(&without, hash_bytes), Some(false), "{case}");

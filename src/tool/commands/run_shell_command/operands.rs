@@ -12,31 +12,31 @@ use crate::tool::files::path::{Found, ResolvedPath, Workspace, is_protected};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use std::path::{Path, PathBuf};
 
-/// Checks a line that starts in `dir`, and returns the real paths of the files it writes. The error says why read-only commands, or
-/// these files, need approval.
-pub(in crate::tool) fn look(line: &str, dir: &ResolvedPath, ctx: &Ctx) -> Result<Vec<String>, String> {
+/// Checks a line that starts in `dir`, and returns the real paths of the files that it writes. The error says why its read-only commands
+/// or these files need approval.
+pub(in crate::tool) fn check(line: &str, dir: &ResolvedPath, ctx: &Ctx) -> Result<Vec<String>, String> {
     let Ok(commands) = parse(line) else {
         // Such a line needs approval by the policy.
         return Ok(Vec::new());
     };
     let dirs = Directories::new(dir.below.clone());
-    let mut walk = Walk { ctx, dirs, left: LINE_PATHS, edits: Vec::new() };
+    let mut walk = Walk { ctx, dirs, remaining: LINE_PATHS, edits: Vec::new() };
     walk.all(&commands)?;
     Ok(walk.edits)
 }
 
-/// Whether [`look`] has anything to check: read-only commands, or files of redirections.
-pub(in crate::tool) fn is_of_interest(line: &str) -> bool {
-    let interesting =
+/// Whether [`check`] has anything to check: read-only commands, or files of redirections.
+pub(in crate::tool) fn needs_check(line: &str) -> bool {
+    let is_checked =
         |simple: &Simple| !simple.writes.is_empty() || !simple.reads.is_empty() || read_only(simple).is_ok();
-    parse(line).is_ok_and(|commands| commands.iter().any(interesting))
+    parse(line).is_ok_and(|commands| commands.iter().any(is_checked))
 }
 
 struct Walk<'a> {
     ctx: &'a Ctx<'a>,
     dirs: Directories,
     /// How many more paths and directory entries may be checked.
-    left: usize,
+    remaining: usize,
     edits: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ impl Walk<'_> {
             let is_piped = simple.joint == Joint::Pipe || next == Some(Joint::Pipe);
             let known = read_only(simple).ok();
             let paths = here.len() * (1 + known.as_ref().map_or(0, |known| known.paths.len()));
-            self.left = self.left.checked_sub(paths).ok_or("it has too many operands")?;
+            self.remaining = self.remaining.checked_sub(paths).ok_or("it has too many operands")?;
             for dir in &here {
                 self.reach(simple, known.as_ref(), dir)?;
             }
@@ -141,11 +141,11 @@ impl Walk<'_> {
             let mut matched = Vec::new();
             for base in bases {
                 let resolved = self.ctx.workspace.resolve(&base).map_err(|why| format!("{pattern} {why}"))?;
-                let names = resolved.map(|resolved| resolved.names(self.left + 1)).transpose();
+                let names = resolved.map(|resolved| resolved.names(self.remaining + 1)).transpose();
                 let names = names.map_err(|error| format!("{} cannot be read: {error}", base.display()))?;
                 for name in names.unwrap_or_default() {
                     let too_many = || format!("{pattern} is compared with too many files");
-                    self.left = self.left.checked_sub(1).ok_or_else(too_many)?;
+                    self.remaining = self.remaining.checked_sub(1).ok_or_else(too_many)?;
                     let bytes = name.as_encoded_bytes();
                     let fits = bytes.starts_with(start) && bytes.ends_with(end) && !bytes.starts_with(b".");
                     matched.extend(fits.then(|| base.join(name)));
@@ -220,8 +220,9 @@ pub(in crate::tool) fn ready_to_write(workspace: &Workspace, path: &str) -> Resu
 
 /// The directories, relative to the workspace, in which the next command may run: `cd` may succeed or fail.
 struct Directories {
-    /// If the previous command succeeded, and if it failed.
+    /// The directories if the previous command succeeded.
     succeeded: Vec<PathBuf>,
+    /// The directories if the previous command failed.
     failed: Vec<PathBuf>,
     /// The directories of the pipe that contains the previous command.
     piped: Vec<PathBuf>,
@@ -241,7 +242,7 @@ impl Directories {
         }
     }
 
-    /// A command ran in `here`; if it succeeded, the next one runs in `moved`.
+    /// Records that a command ran in `here`; if it succeeded, the next one runs in `moved`.
     fn ran(&mut self, joint: Joint, here: Vec<PathBuf>, moved: Vec<PathBuf>) -> Result<(), String> {
         match joint {
             Joint::Then => (self.succeeded, self.failed) = (moved, here.clone()),

@@ -32,15 +32,15 @@ pub(in crate::tool) fn check(workspace: &Workspace, dir: &Path) -> Result<(), St
     check_submodules(workspace, &repository, &text)
 }
 
-/// `git status` and `git diff` run git in every submodule of the index, with the submodule's own configuration. One of our settings
-/// makes git ignore submodules, but `.gitmodules` has priority over it, and if that file does not exist, its version in the last
-/// commit.
+/// Checks the submodules: `git status` and `git diff` run git in every submodule of the index, with the submodule's own configuration. A
+/// setting with which this program runs git makes it ignore submodules, but `.gitmodules` has priority over the setting, and if that
+/// file does not exist, so has its version in the last commit.
 fn check_submodules(workspace: &Workspace, repository: &Path, config: &str) -> Result<(), String> {
     let Some(bytes) = bytes(workspace, &repository.join("index"), GIT_INDEX_BYTES)? else {
         return Ok(());
     };
-    let names_some = hash_bytes(config).and_then(|hash_bytes| index::names_submodules(&bytes, hash_bytes));
-    if !names_some.ok_or("the git repository's index is not understood")? {
+    let has_submodules = hash_bytes(config).and_then(|hash_bytes| index::names_submodules(&bytes, hash_bytes));
+    if !has_submodules.ok_or("the git repository's index is not understood")? {
         return Ok(());
     }
     let modules = repository.with_file_name(".gitmodules");
@@ -169,7 +169,7 @@ fn is_harmless(section: &str, key: &str) -> bool {
         ),
         "extensions" => among("objectformat refstorage"),
         "remote" => among("fetch gh-resolved mirror prune prunetags pushurl skipdefaultupdate tagopt url"),
-        // For a summary of submodules git runs in each of them.
+        // For a summary of submodules, git runs itself in each of them.
         "status" => key != "submodulesummary",
         "submodule" => among("active branch fetchrecursesubmodules path url"),
         _ => false,

@@ -16,8 +16,8 @@ pub(super) enum ResolveError {
     Outside,
     Links,
     NotDirectory,
-    /// `..` or a final slash after a directory that does not exist.
-    Lost,
+    /// `..` or a final slash follows a name that does not exist.
+    MissingParent,
     System(Errno),
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for ResolveError {
             ResolveError::Outside => "is not in the workspace",
             ResolveError::Links => "leads through too many symbolic links",
             ResolveError::NotDirectory => "does not exist: a part of it is a file, not a directory",
-            ResolveError::Lost => "does not exist: it leads through a directory that is not there",
+            ResolveError::MissingParent => "does not exist: it leads through a directory that is not there",
             ResolveError::System(errno) => return write!(f, "cannot be looked up: {errno}"),
         })
     }
@@ -41,9 +41,9 @@ impl From<Errno> for ResolveError {
 
 /// Resolves a path relative to the workspace.
 pub(super) fn walk(workspace: &Workspace, path: &Path) -> Result<ResolvedPath, ResolveError> {
-    let mut walk = Walk { workspace, held: Vec::new(), todo: parts(path), links: 0 };
+    let mut walk = Walk { workspace, open_dirs: Vec::new(), remaining: parts(path), links: 0 };
     let found = walk.go()?;
-    let mut below: PathBuf = walk.held.iter().map(|(name, _)| name).collect();
+    let mut below: PathBuf = walk.open_dirs.iter().map(|(name, _)| name).collect();
     match &found {
         Found::Directory(_) => {}
         Found::File(entry) => below.push(&entry.name),
@@ -67,55 +67,55 @@ enum Part {
 
 struct Walk<'a> {
     workspace: &'a Workspace,
-    /// The open directories from the workspace down to the current one.
-    held: Vec<(OsString, OwnedFd)>,
-    todo: VecDeque<Part>,
+    /// The open directories below the workspace, down to the current one.
+    open_dirs: Vec<(OsString, OwnedFd)>,
+    remaining: VecDeque<Part>,
     links: usize,
 }
 
 impl Walk<'_> {
     fn go(&mut self) -> Result<Found, ResolveError> {
-        while let Some(part) = self.todo.pop_front() {
+        while let Some(part) = self.remaining.pop_front() {
             let name = match part {
                 Part::Here => continue,
                 Part::Root => {
-                    self.held.clear();
+                    self.open_dirs.clear();
                     continue;
                 }
                 Part::Up => {
-                    self.held.pop().ok_or(ResolveError::Outside)?;
+                    self.open_dirs.pop().ok_or(ResolveError::Outside)?;
                     continue;
                 }
                 Part::Name(name) => name,
             };
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let fd = match rustix::fs::openat(self.here(), &name, flags, Mode::empty()) {
+            let fd = match rustix::fs::openat(self.current(), &name, flags, Mode::empty()) {
                 Ok(fd) => fd,
-                Err(Errno::NOENT) => return self.gap(name),
+                Err(Errno::NOENT) => return self.missing(name),
                 Err(errno) => return Err(errno.into()),
             };
             match FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) {
-                FileType::Directory => self.held.push((name, fd)),
+                FileType::Directory => self.open_dirs.push((name, fd)),
                 FileType::Symlink => self.follow(&fd)?,
-                _ if self.todo.is_empty() => {
-                    return Ok(Found::File(Entry { dir: self.held_open()?, name }));
+                _ if self.remaining.is_empty() => {
+                    return Ok(Found::File(Entry { dir: self.duplicate_current()?, name }));
                 }
                 _ => return Err(ResolveError::NotDirectory),
             }
         }
-        Ok(Found::Directory(self.held_open()?))
+        Ok(Found::Directory(self.duplicate_current()?))
     }
 
-    fn here(&self) -> BorrowedFd<'_> {
-        self.held.last().map_or(self.workspace.dir.as_fd(), |(_, dir)| dir.as_fd())
+    fn current(&self) -> BorrowedFd<'_> {
+        self.open_dirs.last().map_or(self.workspace.dir.as_fd(), |(_, dir)| dir.as_fd())
     }
 
-    /// A descriptor of the current directory that outlives the walk.
-    fn held_open(&self) -> Result<OwnedFd, ResolveError> {
-        Ok(rustix::io::fcntl_dupfd_cloexec(self.here(), 0)?)
+    /// A new descriptor of the current directory, which outlives the walk.
+    fn duplicate_current(&self) -> Result<OwnedFd, ResolveError> {
+        Ok(rustix::io::fcntl_dupfd_cloexec(self.current(), 0)?)
     }
 
-    /// Puts the target of a link before the components that are left.
+    /// Puts the target of a link before the remaining components.
     fn follow(&mut self, link: &OwnedFd) -> Result<(), ResolveError> {
         self.links += 1;
         if self.links > PATH_LINKS {
@@ -128,22 +128,22 @@ impl Walk<'_> {
             steps.push_front(Part::Root);
         }
         for part in steps.into_iter().rev() {
-            self.todo.push_front(part);
+            self.remaining.push_front(part);
         }
         Ok(())
     }
 
-    /// There is no entry `name`, so the rest of the path can only consist of names.
-    fn gap(&mut self, name: OsString) -> Result<Found, ResolveError> {
+    /// The result if there is no entry `name`: then the rest of the path can only consist of names.
+    fn missing(&mut self, name: OsString) -> Result<Found, ResolveError> {
         let mut parents = vec![name];
-        for part in self.todo.drain(..) {
+        for part in self.remaining.drain(..) {
             match part {
                 Part::Name(name) => parents.push(name),
-                Part::Here | Part::Up | Part::Root => return Err(ResolveError::Lost),
+                Part::Here | Part::Up | Part::Root => return Err(ResolveError::MissingParent),
             }
         }
         let name = parents.pop().expect("it holds at least the first name");
-        Ok(Found::Nothing(MissingPath { dir: self.held_open()?, parents, name }))
+        Ok(Found::Nothing(MissingPath { dir: self.duplicate_current()?, parents, name }))
     }
 }
 

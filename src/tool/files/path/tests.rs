@@ -1,4 +1,4 @@
-//! Which paths are found, followed and refused.
+//! Tests of path resolution: which paths are found, followed and refused.
 
 use super::*;
 use crate::limits::PATH_LINKS;

@@ -1,7 +1,7 @@
 //! Finds a file that is not at the path that the model gave, because models often leave out the first directories.
 //!
-//! The search goes level by level from the workspace, not through links, and ends after a limited number of directories. Its result is
-//! only a path, which the caller opens like any other.
+//! The search goes level by level from the workspace, does not follow links, and ends after a limited number of directories. The results
+//! are only paths, which the caller opens like any other.
 
 use crate::tool::Ctx;
 use crate::tool::files::open;
@@ -21,7 +21,7 @@ pub fn files_ending_in(wanted: &Path, ctx: &Ctx) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut waiting: VecDeque<_> =
         open::directory(&ctx.workspace.dir, ".").map(|root| (PathBuf::new(), root)).into_iter().collect();
-    let mut left = ctx.limits.lookup_dirs.saturating_sub(1);
+    let mut remaining = ctx.limits.lookup_dirs.saturating_sub(1);
     while let Some((path, dir)) = waiting.pop_front() {
         if ctx.cancel.is_set() {
             break;
@@ -32,9 +32,9 @@ pub fn files_ending_in(wanted: &Path, ctx: &Ctx) -> Vec<PathBuf> {
             let below = path.join(name);
             match entry.kind {
                 FileType::RegularFile if below.ends_with(wanted) => found.push(below),
-                FileType::Directory if left > 0 && !SKIPPED.iter().any(|skipped| name == *skipped) => {
+                FileType::Directory if remaining > 0 && !SKIPPED.iter().any(|skipped| name == *skipped) => {
                     if let Ok(dir) = open::directory(&dir, name) {
-                        left -= 1;
+                        remaining -= 1;
                         waiting.push_back((below, dir));
                     }
                 }

@@ -27,7 +27,7 @@ pub enum Strategy {
     Fuzzy,
 }
 
-/// Shorter texts, in characters, are similar to too many others for the fuzzy strategy.
+/// The least number of characters for the fuzzy strategy: shorter texts are similar to too many others.
 const FUZZY_LEAST: usize = 10;
 
 /// An edit for every place where `old` is found, in order and without overlaps. None if it is not found. The fuzzy strategy is not
@@ -59,12 +59,12 @@ struct Replacement<'a> {
     lines: Vec<(usize, &'a str)>,
     old: &'a str,
     new: &'a str,
-    /// The line break of the last line is removed as well, because all lines are removed.
+    /// All lines are removed, so the line break of the last one is removed as well.
     removes_lines: bool,
 }
 
 impl<'a> Replacement<'a> {
-    /// None if `old` is only space, which is found everywhere.
+    /// None if `old` is only space, which would be found everywhere.
     fn new(content: &'a str, old: &'a str, new: &'a str) -> Option<Replacement<'a>> {
         if old.trim().is_empty() {
             return None;

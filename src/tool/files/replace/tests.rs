@@ -1,4 +1,4 @@
-//! The tool as a whole: what is planned, what is written, what is refused.
+//! Tests of the tool as a whole: what is planned, what is written, what is refused.
 
 use super::*;
 use crate::base::test_random::Random;
@@ -26,7 +26,7 @@ fn run(scratch: &Scratch, run: &Run) -> RunEnd {
     with_ctx(scratch, &Limits::default(), |ctx| ran(Replace, run, ctx))
 }
 
-/// Plans and runs, as the task would; the text for the model.
+/// Prepares and runs a call, as the task would. Returns the text for the model.
 fn replace(scratch: &Scratch, args: Value) -> Result<String, CallError> {
     let base = plan(scratch, &args)?.base;
     let order = Run { base, ..run_of(scratch, "replace", args) };

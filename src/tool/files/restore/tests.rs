@@ -1,4 +1,4 @@
-//! Restores of real files, after edits by tools, people and programs.
+//! Tests that restore real files after edits by tools, people and programs.
 
 use super::*;
 use crate::base::id::Seq;
@@ -81,7 +81,7 @@ impl Harness {
         seq
     }
 
-    /// Begins a turn, after the end of the one before it; returns the point before it.
+    /// Begins a turn, after the end of the one before it. Returns the sequence number of its first event.
     fn turn(&mut self, number: u32) -> Seq {
         if number > 1 {
             self.record(Event::TurnEnded { turn: number - 1, end: End::Done, by: None });
@@ -92,12 +92,12 @@ impl Harness {
         self.record(Event::TurnBegan { turn: number })
     }
 
-    /// A tool writes a file; whether it did.
+    /// Writes a file with a tool. Returns whether the file was written.
     fn write(&mut self, path: &str, content: &str) -> bool {
         self.write_with(path, content, self.blobs.clone())
     }
 
-    /// One of both tools gives a file a new text: one that has a text, if the number is odd, by replacing that.
+    /// Changes a file with `replace` if the number is odd and the file has text, otherwise with `write_file`.
     fn change(&mut self, path: &str, content: &str, number: usize) -> bool {
         let before = fs::read_to_string(self.scratch.path().join(path)).unwrap_or_default();
         match number % 2 == 1 && !before.is_empty() && before != content {
@@ -131,7 +131,7 @@ impl Harness {
         has_written
     }
 
-    /// Goes back to before an event; None if that was refused. A restore that was made is recorded.
+    /// Restores the files to the time before an event, and records that. None: the restore was refused.
     fn go_back(&mut self, to: Seq, conflicts: Conflicts) -> Option<Vec<RestoredFile>> {
         let blobs = self.blobs.clone();
         self.go_back_with(to, conflicts, &*blobs).ok()
@@ -145,7 +145,7 @@ impl Harness {
             limits: &self.limits,
             room: Cell::new(u64::MAX),
         };
-        let (copied, left) = restorer.look(&plans, how);
+        let (copied, left) = restorer.prepare(&plans, how);
         if !left.is_empty() && how != Conflicts::Skip {
             return Err(left[0].why.clone());
         }
@@ -171,7 +171,7 @@ impl Harness {
     }
 }
 
-/// One read fails, after so many others.
+/// A store in which one read fails: the one after `left` others.
 struct OneReadFails {
     blobs: Arc<MemoryBlobs>,
     left: AtomicU32,
@@ -190,7 +190,7 @@ impl Blobs for OneReadFails {
     }
 }
 
-/// The process dies at one of the operations on stored content: before it or after it.
+/// A store at whose operation number `left` the process dies, before the operation or after it.
 struct Dying {
     blobs: Arc<MemoryBlobs>,
     left: AtomicU32,
@@ -223,7 +223,7 @@ impl Blobs for Dying {
     }
 }
 
-/// Whether it ended before it died. What it has written to the disk stays.
+/// Whether the work ended before the process died. What it has written to the disk stays.
 fn survives(work: impl FnOnce()) -> bool {
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
         Ok(()) => true,
@@ -232,8 +232,8 @@ fn survives(work: impl FnOnce()) -> bool {
     }
 }
 
-/// Somebody who is not the agent does something to a file: writes it, deletes it or changes its mode.
-fn meddle(root: &Path, path: &str, random: &mut Random) {
+/// Changes a file as somebody other than the agent would: writes it, deletes it or changes its mode.
+fn change_by_hand(root: &Path, path: &str, random: &mut Random) {
     let path = root.join(path);
     match random.below(4) {
         0 | 1 => {
@@ -245,8 +245,8 @@ fn meddle(root: &Path, path: &str, random: &mut Random) {
     }
 }
 
-/// What is to be at the place of a file after going back to where `trees` begin: what was there before the agent changed it for the first
-/// time since, or what is there now, if the agent has not changed it or has left it as it was.
+/// The expected content of a file after a restore to the time of the first of `trees`: the content before the agent changed the file for
+/// the first time since, or the current content if the agent has not changed the file or has left it as it was.
 fn expected(trees: &[(Option<&str>, Tree)], path: &str) -> Option<(Vec<u8>, u32)> {
     let file = |at: usize| trees[at].1.get(path).cloned().flatten();
     let is_written = |(written, _): &(Option<&str>, Tree)| *written == Some(path);
@@ -257,8 +257,8 @@ fn expected(trees: &[(Option<&str>, Tree)], path: &str) -> Option<(Vec<u8>, u32)
     }
 }
 
-/// One run: 50 edits by tools, and by others if `crowded`, then back to a point in the middle.
-fn run(seed: u64, crowded: bool) -> Option<()> {
+/// Makes 50 edits by tools, some of them by others if `with_others`, and restores the files to a point in the middle.
+fn run(seed: u64, with_others: bool) -> Option<()> {
     let mut random = Random::new(seed);
     let mut harness = Harness::new();
     let root = harness.scratch.path().to_path_buf();
@@ -268,7 +268,7 @@ fn run(seed: u64, crowded: bool) -> Option<()> {
         fs::set_permissions(root.join(file), fs::Permissions::from_mode(mode)).expect("a mode");
     }
     let mut points = Vec::new();
-    // After each edit: the file that a tool has written, and all files.
+    // For each edit: the file that a tool has written, and all files after it.
     let mut trees: Vec<(Option<&str>, Tree)> = vec![(None, harness.tree())];
     for edit in 0..50 {
         if edit % 5 == 0 {
@@ -276,11 +276,11 @@ fn run(seed: u64, crowded: bool) -> Option<()> {
             trees.last_mut().expect("the first one").1 = harness.tree();
         }
         let file = FILES[random.below(FILES.len())];
-        let by_tool = !crowded || random.below(5) > 0;
+        let by_tool = !with_others || random.below(5) > 0;
         let written = match by_tool {
             true => harness.change(file, &format!("text {}", random.below(4)), random.below(2)),
             false => {
-                meddle(&root, file, &mut random);
+                change_by_hand(&root, file, &mut random);
                 false
             }
         };
@@ -292,34 +292,34 @@ fn run(seed: u64, crowded: bool) -> Option<()> {
         };
         trees.push((written.then_some(file), files));
     }
-    // The nearer a point, the likelier that nobody else has changed anything since.
+    // Later points are preferred, because it is more likely that nobody else has changed anything since.
     let (to, from) = points[points.len() - 1 - random.below(points.len()).min(random.below(points.len()))];
     let (since, now) = (&trees[from..], harness.tree());
     let done = harness.go_back(to, Conflicts::Refuse);
     let after = harness.tree();
     let Some(_) = done else {
         assert_eq!(after, now, "seed {seed}: it was refused, so nothing is touched");
-        assert!(crowded, "seed {seed}: nobody else changed anything");
+        assert!(with_others, "seed {seed}: nobody else changed anything");
         return None;
     };
     for file in FILES {
         let is = after.get(file).cloned().flatten();
         assert_eq!(is, expected(since, file), "seed {seed}: {file}");
     }
-    if !crowded {
+    if !with_others {
         assert_eq!(after, since[0].1, "seed {seed}: directories too");
     }
     let undo = harness.log.last().expect("a restore").seq;
     harness.go_back(undo, Conflicts::Refuse).expect("it can be taken back");
     assert_eq!(without_directories(harness.tree()), without_directories(now), "seed {seed}");
-    if !crowded {
+    if !with_others {
         go_back_further(&mut harness, &mut random, to, points[0].0);
         assert_eq!(harness.tree(), trees[0].1, "seed {seed}");
     }
     Some(())
 }
 
-/// Undoes again, works on, and goes back to the beginning: what was undone before does not matter.
+/// Restores again, makes further edits, and restores the files to the beginning: earlier restores do not matter.
 fn go_back_further(harness: &mut Harness, random: &mut Random, to: Seq, beginning: Seq) {
     harness.go_back(to, Conflicts::Refuse).expect("nobody else changed anything");
     harness.turn(11);
@@ -415,8 +415,8 @@ fn links_directories_and_pipes_are_left_alone() {
     }
 }
 
-/// An edit stores the old content, renames, and is recorded. Whichever of them is the last: the file is whole, and if it is the new one,
-/// the old content is stored.
+/// An edit stores the old content, renames the new file, and is recorded. After whichever step the process dies, the file is complete, and
+/// if it is the new one, the old content is stored.
 #[test]
 fn check_88_an_edit_that_dies_between_its_steps_loses_nothing() {
     let mut survived = 0;
@@ -437,8 +437,8 @@ fn check_88_an_edit_that_dies_between_its_steps_loses_nothing() {
     assert!((1..11).contains(&survived), "{survived} of 12 came to their end");
 }
 
-/// A restore copies what it overwrites, renames file after file, and is recorded. Whichever of them is the last: every file is as it was
-/// or as it is to be, and the same restore can be made again. That it dies before it is recorded is the last step.
+/// A restore copies what it overwrites, renames file after file, and is recorded. After whichever step the process dies, every file has its
+/// old or its new version, and the same restore can be made again.
 #[test]
 fn check_88_a_restore_that_dies_between_its_steps_can_be_made_again() {
     let files = ["a", "b", "dir/c"];

@@ -13,7 +13,7 @@ use std::ops::Range;
 pub struct Lines {
     expression: Regex,
     literals: Vec<String>,
-    /// Of the literals.
+    /// Whether the case of the literals counts.
     case: Case,
 }
 
@@ -29,17 +29,21 @@ impl Lines {
 
     /// The lines that match, as ranges of the text without their ends, in order.
     pub fn matches(&self, text: &[u8]) -> impl Iterator<Item = Range<usize>> {
-        // The next position of each literal; None if it does not occur any more.
-        let mut ahead: Vec<Option<usize>> = self.literals.iter().map(|literal| self.find(literal, text, 0)).collect();
+        // The next position of each literal; None if it does not occur in the rest of the text.
+        let mut next_positions: Vec<Option<usize>> =
+            self.literals.iter().map(|literal| self.find(literal, text, 0)).collect();
         let mut from = 0;
         std::iter::from_fn(move || {
             while from < text.len() {
                 for (literal, at) in
-                    self.literals.iter().zip(&mut ahead).filter(|(_, at)| at.is_some_and(|at| at < from))
+                    self.literals.iter().zip(&mut next_positions).filter(|(_, at)| at.is_some_and(|at| at < from))
                 {
                     *at = self.find(literal, text, from);
                 }
-                let hit = if ahead.is_empty() { from } else { ahead.iter().flatten().copied().min()? };
+                let hit = match next_positions.is_empty() {
+                    true => from,
+                    false => next_positions.iter().flatten().copied().min()?,
+                };
                 let begin = memrchr(b'\n', &text[from..hit]).map_or(from, |at| from + at + 1);
                 let end = memchr(b'\n', &text[hit..]).map_or(text.len(), |at| hit + at);
                 let line = text[begin..end].strip_suffix(b"\r").unwrap_or(&text[begin..end]);

@@ -38,7 +38,7 @@ enum Times {
     MaybeNever,
 }
 
-/// Its methods return None for what they do not understand.
+/// Reads an expression. Its methods return None for syntax that they do not understand.
 struct Reader<'a> {
     rest: Chars<'a>,
 }
@@ -134,10 +134,10 @@ impl Reader<'_> {
         }
     }
 
-    /// Continues behind a class. Only classes like `[:alpha:]` have brackets inside it.
+    /// Continues after a class. Only classes like `[:alpha:]` have brackets inside it.
     fn skip_class(&mut self) -> Option<()> {
         self.skip("^");
-        // A closing bracket or a dash in front is a member. A closing bracket behind that dash ends the class.
+        // A closing bracket or a dash at the beginning is a member. A closing bracket after that dash ends the class.
         if !self.skip("-") {
             self.skip("]");
         }

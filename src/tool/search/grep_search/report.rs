@@ -14,41 +14,41 @@ use std::path::Path;
 pub struct Report {
     /// The files with matches, in the order of paths.
     files: Vec<(Vec<u8>, Vec<Line>)>,
-    /// How many more matches may be shown.
-    left: usize,
+    /// The number of matches that may still be added.
+    remaining: usize,
     /// Whether there may be more than is shown.
     limited: bool,
-    /// The place to search is hidden itself.
+    /// The directory or file to search is hidden itself.
     pub hidden: bool,
     /// Sentences about what could not be searched.
     pub gaps: String,
-    /// Files that were not searched for their size.
+    /// The number of files that were not searched because they are too large.
     pub too_large: usize,
 }
 
 impl Report {
-    /// A report of at most so many matches.
+    /// A report of at most `most` matches.
     pub fn new(most: usize) -> Report {
-        Report { left: most, ..Report::default() }
+        Report { remaining: most, ..Report::default() }
     }
 
-    /// Adds a file, if it has matches. Of those that are too many, the first one and all lines behind it are removed.
+    /// Adds a file, if it has matches. At the limit, the first match that is too many and all lines after it are removed.
     pub fn add(&mut self, path: &[u8], mut lines: Vec<Line>) {
         let matches: Vec<usize> = (0..lines.len()).filter(|at| lines[*at].role == Role::Match).collect();
-        if let Some(too_many) = matches.get(self.left) {
+        if let Some(too_many) = matches.get(self.remaining) {
             lines.truncate(*too_many);
             self.limited = true;
         }
-        self.left = self.left.saturating_sub(matches.len());
+        self.remaining = self.remaining.saturating_sub(matches.len());
         if !lines.is_empty() {
             self.files.push((path.to_vec(), lines));
         }
     }
 
-    /// Whether nothing more can be added. What is not searched for that reason might have matched, so the report counts as limited.
+    /// Whether nothing more can be added. Then the report counts as limited, because files that are not searched might have matches.
     pub fn is_full(&mut self) -> bool {
-        self.limited |= self.left == 0;
-        self.left == 0
+        self.limited |= self.remaining == 0;
+        self.remaining == 0
     }
 
     pub fn matches(&self) -> usize {
@@ -99,9 +99,9 @@ impl Report {
 
     fn lines(&self, ctx: &Ctx) -> String {
         let mut text = String::from("---\n");
-        let mut left = ctx.limits.search_chars;
+        let mut remaining = ctx.limits.search_chars;
         for (i, (path, lines)) in self.files.iter().enumerate() {
-            if left == 0 {
+            if remaining == 0 {
                 let rest = self.files.len() - i;
                 text += &format!("[{rest} more files are left out: the answer is long enough.]\n");
                 return text;
@@ -113,9 +113,9 @@ impl Report {
                     Role::Context => '-',
                 };
                 let shown = shortened(&line.text, ctx.limits.line_chars);
-                left = left.saturating_sub(shown.len());
+                remaining = remaining.saturating_sub(shown.len());
                 text += &format!("L{}{mark} {shown}\n", line.number);
-                if left == 0 {
+                if remaining == 0 {
                     text += "[The rest of this file is left out.]\n";
                     break;
                 }

@@ -32,15 +32,15 @@ pub enum Role {
 pub struct Search<'a> {
     pub query: &'a Query<'a>,
     pub limits: &'a Limits,
-    /// How many bytes of a path come before the part that globs are compared with.
+    /// The number of bytes of a path before the part that globs are compared with.
     pub lead: usize,
-    /// The content of one file. It keeps its capacity for the next one.
+    /// The content of the current file; the buffer is reused for the next one.
     pub bytes: Vec<u8>,
     pub report: Report,
 }
 
 impl Visitor for Search<'_> {
-    fn wants(&mut self, _: &[u8]) -> bool {
+    fn enters(&mut self, _: &[u8]) -> bool {
         !self.report.is_full()
     }
 
@@ -73,7 +73,7 @@ pub fn lines_in(bytes: &[u8], query: &Query, around: Option<Around>) -> Vec<Line
         let line = str::from_utf8(&bytes[line.clone()]);
         query.except.as_ref().is_some_and(|except| line.is_ok_and(|line| except.is_match(line)))
     };
-    // One more than is shown, to know whether there are more.
+    // One more than is shown, in order to know whether there are more.
     let most = if query.names_only { 1 } else { query.per_file.min(query.total + 1) };
     let hits: Vec<usize> =
         query.lines.matches(bytes).filter(|line| !is_left_out(line)).take(most).map(|line| line.start).collect();
@@ -105,7 +105,7 @@ struct LineCopier<'a> {
 }
 
 impl LineCopier<'_> {
-    /// Goes forward to the line that is `lines` lines before the one that begins at `begin`.
+    /// Advances to the line that is `lines` lines before the one that begins at `begin`.
     fn skip_to_before(&mut self, begin: usize, lines: usize) {
         let mut target = begin;
         for _ in 0..lines {

@@ -1,4 +1,4 @@
-//! Patterns and what they match, in both dialects.
+//! Tests of patterns in both dialects.
 
 use super::*;
 
