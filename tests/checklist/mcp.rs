@@ -161,7 +161,7 @@ pub const CHECKS: &[Behaviour] = &[
     (39, "progress is shown while it comes, and the server counts as alive", Covered(&[
         "src/mcp/session/tests/calls.rs::check_39_progress_is_live_output_and_restarts_the_clock",
         "tests/mcp/calls.rs::progress_is_live_output",
-        "src/tool/live.rs::live_text_comes_at_most_every_so_often",
+        "src/tool/live.rs::live_text_is_shown_at_an_interval",
     ])),
     (40, "a call without progress is cancelled after its time limit", Covered(&[
         "src/mcp/session/tests/calls.rs::check_40_silence_cancels_the_call",
