@@ -74,16 +74,21 @@ fn a_turn_that_waits_for_an_answer_does_not_count() {
     assert_eq!(server.test.state(&second).turn.number, 1, "it has begun");
 }
 
+/// The restart interrupts and ends the turn that was under way. The others begin one by one, in their order.
 #[test]
 fn turns_still_wait_after_a_restart() {
     let credentials = limited(&json!({"turns": 1}));
     let mut server = Server::new(&credentials);
-    let [first, second] = [prompt(&mut server, "laptop"), prompt(&mut server, "laptop")];
+    let tasks = [(); 3].map(|()| prompt(&mut server, "laptop"));
     server.restart(&credentials);
-    server.test.turns();
-    let number = |task: &TaskId| server.test.core.tasks.get(task).map_or(0, |loaded| loaded.state.turn.number);
-    assert!(number(&first) == 1 || number(&second) <= 1);
-    assert!(server.test.core.tasks.running_turns("laptop") <= 1);
+    let begun = |server: &Server| tasks.each_ref().map(|task| server.test.state(task).turn.number == 1);
+    let running = |server: &Server| server.test.core.tasks.running_turns("laptop");
+    assert!(server.test.state(&tasks[0]).is_idle(), "its turn has ended");
+    assert_eq!((begun(&server), running(&server)), ([true, true, false], 1));
+    end(&mut server, &tasks[1]);
+    assert_eq!((begun(&server), running(&server)), ([true, true, true], 1));
+    end(&mut server, &tasks[2]);
+    assert_eq!(running(&server), 0);
 }
 
 #[test]
@@ -112,6 +117,19 @@ fn more_streams_are_refused() {
     let key = server.connect();
     server.send(key, &stream);
     assert!(server.take(key).starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn streams_that_begin_in_the_same_turn_of_the_loop_are_counted() {
+    let mut server = Server::new(&limited(&json!({"streams": 2})));
+    let stream = post("/message:stream", &bearer("laptop"), &message("hi"));
+    let keys = [(); 4].map(|()| server.connect());
+    for conn in keys {
+        server.test.core.input(Input::Received { conn, bytes: stream.as_bytes() }, server.test.now);
+    }
+    server.test.turns();
+    let statuses = keys.map(|key| server.take(key).split(' ').nth(1).map(str::to_owned).expect("a status"));
+    assert_eq!(statuses, ["200", "200", "429", "429"]);
 }
 
 #[test]
