@@ -145,15 +145,15 @@ impl TestServer {
                 Out::Stop(_) => self.stopped += 1,
                 Out::Reply { .. } => panic!("no server asks here"),
                 Out::ReadCredentials => panic!("there are no credentials here"),
-                Out::Tidy(_)
-                | Out::Hook(_)
-                | Out::Over { .. }
-                | Out::Servers { .. }
+                Out::Maintain(_)
+                | Out::CommandHook(_)
+                | Out::EndBackground { .. }
+                | Out::ClientServers { .. }
                 | Out::ClientKey { .. }
                 | Out::FetchKeys
                 | Out::SaveRule { .. }
                 | Out::ForgetRule { .. } => {}
-                Out::Access(_) | Out::Scrape(_) | Out::Reload | Out::Log { .. } => {}
+                Out::AccessLog(_) | Out::Scrape(_) | Out::Reload | Out::Log { .. } => {}
                 Out::Resolve { .. } => panic!("nobody names a workspace here"),
                 Out::Deliver(_) => panic!("nobody is told here"),
                 Out::Blob(_) | Out::Files(_) => panic!("nobody reads stored content or looks for files here"),

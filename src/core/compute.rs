@@ -109,7 +109,7 @@ impl Core {
 
     /// Decodes a message on a WebSocket.
     pub(super) fn decode_message(&mut self, conn: Key, text: String, now: Now) {
-        if !self.hear_first(conn, &text) {
+        if !self.first_message(conn, &text) {
             return;
         }
         let Some(socket) = self.connections.get_mut(conn).and_then(|conn| conn.socket_mut()) else {
@@ -118,7 +118,7 @@ impl Core {
         let bytes = text.len();
         if bytes <= self.settings.limits.inline_body_bytes {
             let decoded = a2a::decode_message(&text, &socket.caller.form, &self.settings.switches);
-            return self.hear(conn, decoded, now);
+            return self.message_decoded(conn, decoded, now);
         }
         let form = socket.caller.form.clone();
         let Some(bytes) = self.memory_for_request(conn, bytes) else {
@@ -139,7 +139,7 @@ impl Core {
     fn memory_for_request(&mut self, conn: Key, request_bytes: usize) -> Option<usize> {
         let reserved = self.settings.limits.reserved(request_bytes);
         // What was reserved while the request was read is free again.
-        self.connections.count_waiting(conn, &self.settings.limits);
+        self.connections.count_memory(conn, &self.settings.limits);
         (self.settings.limits.memory.is_none() || self.has_memory(reserved, None)).then_some(reserved)
     }
 
@@ -171,7 +171,7 @@ impl Core {
     ) {
         self.connections.begin_call(key);
         if let Some(conn) = self.connections.get_mut(key) {
-            conn.lent += bytes;
+            conn.worker_bytes += bytes;
         }
         let recipient = Recipient::Connection { conn: key, form, bytes };
         self.out.push(Out::Compute(Computation { recipient, work: Box::new(work) }));
@@ -199,7 +199,7 @@ impl Core {
         let work = Box::new(move |_: &dyn Blobs| encode(&form, view, &state));
         let recipient = Recipient::Subscription(key);
         self.out.push(Out::Compute(Computation { recipient, work }));
-        self.owe(key, self.reserved(bytes, extent));
+        self.count_encoded(key, self.reserved(bytes, extent));
     }
 
     /// Answers with the metadata of a task. What the tools of MCP servers are declared as is stored content, which a worker reads.
@@ -216,7 +216,7 @@ impl Core {
         let work =
             move |blobs: &dyn Blobs| Computed::Answer(a2a::metadata(&state, &tools, &OtherTools::read(&set, blobs)));
         self.out.push(Out::Compute(Computation { recipient: Recipient::Subscription(key), work: Box::new(work) }));
-        self.owe(key, self.reserved(bytes, Extent::Part));
+        self.count_encoded(key, self.reserved(bytes, Extent::Part));
     }
 
     /// How much memory is reserved for the encoding of a log of so many bytes.
@@ -233,12 +233,12 @@ impl Core {
         let failed = |why: String| Fault::new(FaultKind::Overloaded { retry_after_s: 1 }, why);
         match (recipient, result) {
             (Recipient::Subscription(key), Ok(computed)) => self.encoded(key, computed),
-            (Recipient::Subscription(key), Err(why)) => self.dismiss(key, &failed(why), now),
+            (Recipient::Subscription(key), Err(why)) => self.fail_subscription(key, &failed(why), now),
             (Recipient::Connection { conn: key, form, bytes }, result) => {
                 let Some(conn) = self.connections.get_mut(key) else {
                     return;
                 };
-                conn.lent -= bytes;
+                conn.worker_bytes -= bytes;
                 if let Some(socket) = conn.socket_mut() {
                     socket.decoding = false;
                 }
@@ -248,7 +248,7 @@ impl Core {
                         let (request, decoded) = *both;
                         self.decoded(key, &request, decoded, now);
                     }
-                    Ok(Computed::Message(decoded)) => self.hear(key, *decoded, now),
+                    Ok(Computed::Message(decoded)) => self.message_decoded(key, *decoded, now),
                     Ok(Computed::Answer(response)) => self.answer(key, &response, now),
                     Ok(Computed::Frame(_)) => unreachable!("frames are for subscriptions"),
                     Err(why) => self.refuse(key, &form, &failed(why), now),
@@ -276,17 +276,17 @@ impl Core {
             }
             (other, ..) => unreachable!("{other:?} was not asked for"),
         };
-        self.owe(key, bytes);
+        self.count_encoded(key, bytes);
         self.readers.pump_later(&[key]);
     }
 
     /// Counts what is encoded for a subscription, and what is reserved for that, among the memory of its connection.
-    pub(super) fn owe(&mut self, key: Key, bytes: usize) {
+    pub(super) fn count_encoded(&mut self, key: Key, bytes: usize) {
         if let Some(sub) = self.readers.get_mut(key)
             && let Some(conn) = self.connections.get_mut(sub.conn)
         {
-            conn.owed = conn.owed - sub.owed + bytes;
-            sub.owed = bytes;
+            conn.encoded_bytes = conn.encoded_bytes - sub.encoded_bytes + bytes;
+            sub.encoded_bytes = bytes;
             let conn = sub.conn;
             self.after_io(conn);
         }

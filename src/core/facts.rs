@@ -1,4 +1,5 @@
-//! Facts about the server for a command that is about to run (`/stats`, `/tools`), because workers see no tasks.
+//! Facts about the server for a slash command that is about to run (`/stats`, `/tools`): the worker that runs it has no access to the
+//! tasks.
 
 use crate::base::clock::Now;
 use crate::base::id::Subject;
@@ -7,7 +8,7 @@ use crate::task::definitions::slash::{Facts, McpCounts};
 use crate::task::log::answer::Usage;
 
 impl Core {
-    /// Everything but the model, which is the task's own. Only the operator is told of other subjects' tasks.
+    /// All facts but the model, which the command's own task gives. Tasks of other subjects are counted only for the operator.
     pub(super) fn facts(&self, owner: &Subject, now: Now) -> Facts {
         let is_counted = |of: &Subject| owner.is_operator() || of == owner;
         let loaded = || self.tasks.values().filter(|loaded| is_counted(&loaded.state.created.owner));
@@ -15,7 +16,7 @@ impl Core {
         for loaded in loaded() {
             tokens.add(&loaded.state.total);
         }
-        // A tool is kept under its former names too.
+        // A tool is in the table under its former names too.
         let own = self.tools.specs.iter().filter(|(name, spec)| **name == spec.name);
         let mut tools: Vec<(String, String)> =
             own.map(|(name, spec)| (name.clone(), spec.description.clone())).collect();

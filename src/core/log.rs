@@ -1,5 +1,5 @@
-//! The lines of the operator's log: who connects and what is asked, what models and tools do, what fails and what is refused. The shell
-//! writes them. No line contains a prompt, what a model said, the arguments of a tool call or its result.
+//! The lines of the operator's log: connections, requests, model calls, tool calls, failures and refusals. The shell writes them. No line
+//! contains a prompt, an answer of a model, or the arguments or the result of a tool call.
 
 use crate::a2a;
 use crate::base::clock::Now;
@@ -33,8 +33,8 @@ impl Core {
         }
     }
 
-    /// Notes and logs the client of a connection with its first request, and again when another credential is shown on it, and logs the
-    /// request.
+    /// Logs a request. With the first request of a connection, and whenever a request shows another credential than the one before it,
+    /// notes the client of the connection and logs that too.
     pub(super) fn log_request(&mut self, conn: Key, call: &Call, by: &Source, now: Now) {
         let Source { client, via, .. } = by;
         let is_other = |conn: &Conn| {
@@ -113,7 +113,7 @@ fn line(state: &State, record: &Record) -> Option<(Level, String)> {
     Some((Level::Debug, text))
 }
 
-/// The level of a failure. What a slash command refuses is for the user who typed it, unless the model was asked.
+/// The level of a failure. The failure of a slash command concerns only the user who typed it, unless it has sent a model request.
 fn failure(state: &State) -> Level {
     let prompts = state.history.iter().any(|item| matches!(**item, Item::Nudge(_)));
     match state.created.command.is_some() && state.turn.number <= 1 && !prompts {

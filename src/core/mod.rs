@@ -1,6 +1,6 @@
-//! Connections, tasks, subscriptions and timers. The shell passes in what happened, with the time, and gets back what is to be
-//! done. The core does no I/O: the journal is behind the [`Store`](disk::store::Store) trait. `turn.rs` has all inputs and outputs,
-//! and the order.
+//! The core: connections, tasks, subscriptions and timers. The shell passes in what happened, with the time, and gets back what it is
+//! to do. The core does no I/O: the journal is behind the [`Store`](disk::store::Store) trait. `turn.rs` has all inputs and outputs and
+//! the order in which they are processed.
 
 pub mod access;
 pub mod audit;
@@ -11,11 +11,6 @@ pub mod compute;
 pub mod connections;
 pub mod disk;
 mod facts;
-#[cfg(feature = "webhooks")]
-pub mod hooks;
-#[cfg(not(feature = "webhooks"))]
-#[path = "hooks/none.rs"]
-pub mod hooks;
 mod log;
 pub mod operation;
 mod readers;
@@ -27,17 +22,21 @@ pub mod tasks;
 pub(crate) mod test_core;
 mod timers;
 mod turn;
+#[cfg(feature = "webhooks")]
+pub mod webhooks;
+#[cfg(not(feature = "webhooks"))]
+#[path = "webhooks/none.rs"]
+pub mod webhooks;
 
 use crate::a2a::{Dialect, Form, Offers};
 use crate::base::clock::Now;
 use crate::base::slots::Key;
 use crate::core::access::Access;
 use crate::core::audit::Audit;
-use crate::core::connections::connection::{Link, Overdue, Peer, Want};
+use crate::core::connections::connection::{Link, Overdue, Peer, ReadStep};
 use crate::core::connections::{Changed, Connections};
 use crate::core::disk::Disk;
 use crate::core::disk::request::{SharedRequest, StoreRequest};
-use crate::core::hooks::Registrations;
 pub use crate::core::operation::OperationSettings;
 use crate::core::operation::{Operation, metrics};
 use crate::core::readers::Readers;
@@ -49,6 +48,7 @@ pub use crate::core::settings::{
 use crate::core::tasks::Tasks;
 use crate::core::timers::{Timer, Timers};
 pub use crate::core::turn::{BlobRequest, Close, FilesRequest, HookNotice, Input, Loaded, Out, Shell, Written};
+use crate::core::webhooks::Registrations;
 use crate::model::window;
 use crate::task::access::Principal;
 use crate::task::machine::decide;
@@ -58,7 +58,7 @@ use ::core::net::IpAddr;
 use std::io::IoSlice;
 use std::sync::Arc;
 
-/// Joins the parts, each of which owns its fields.
+/// The state of the server. Each part owns its fields.
 pub struct Core {
     settings: Setup,
     tools: ToolTable,
@@ -112,12 +112,12 @@ impl Core {
         self.opened_over(Link::Tcp, peer, now)
     }
 
-    /// The same for a connection to this kind of listener.
+    /// As [`Core::opened`], for a connection to this kind of listener.
     pub fn opened_over(&mut self, link: Link, peer: Peer, now: Now) -> Key {
         self.opened_from(None, link, peer, now)
     }
 
-    /// The same with the address of the peer.
+    /// As [`Core::opened_over`], with the address of the peer.
     pub fn opened_from(&mut self, address: Option<IpAddr>, link: Link, peer: Peer, now: Now) -> Key {
         let key = self.connections.open(link, self.access.peer(link, peer), now);
         if let Some(conn) = self.connections.get_mut(key) {
@@ -130,7 +130,7 @@ impl Core {
         key
     }
 
-    /// A connection to the listener for metrics. Nobody there is known, and nothing else is served.
+    /// A connection to the listener for metrics. Its peer is not identified, and nothing but metrics is served.
     pub fn opened_for_metrics(&mut self, address: Option<IpAddr>, now: Now) -> Key {
         let key = self.opened_from(address, Link::Tcp, Peer::Stranger, now);
         if let Some(conn) = self.connections.get_mut(key) {
@@ -139,7 +139,7 @@ impl Core {
         key
     }
 
-    /// A connection for the terminal of this process. It speaks the native dialect, one message a line, and follows nothing yet.
+    /// A connection for the terminal of this process. It speaks the native dialect, one message per line, and follows no task yet.
     pub fn terminal(&mut self, now: Now) -> Key {
         self.local(Dialect::NATIVE, Source::new("you", "terminal"), now)
     }
@@ -166,7 +166,7 @@ impl Core {
 
     fn received(&mut self, key: Key, bytes: &[u8], now: Now) {
         if let Some(conn) = self.connections.get_mut(key) {
-            conn.take(bytes, now);
+            conn.receive(bytes, now);
             self.read_on(key, now);
             self.refuse_long_input(key, now);
         }
@@ -175,7 +175,7 @@ impl Core {
     /// The peer will send no more.
     fn finished(&mut self, key: Key, now: Now) {
         if let Some(conn) = self.connections.get_mut(key) {
-            conn.end();
+            conn.end_input();
             let subs = conn.subs.clone();
             self.readers.abort_owned(&subs);
             self.read_on(key, now);
@@ -192,8 +192,8 @@ impl Core {
             return;
         };
         conn.sent(n, now);
-        if conn.starved && conn.output.len() < self.settings.limits.tx_bytes / 2 {
-            conn.starved = false;
+        if conn.output_was_full && conn.output.len() < self.settings.limits.tx_bytes / 2 {
+            conn.output_was_full = false;
             self.readers.pump_later(&conn.subs);
         }
         self.read_on(key, now);
@@ -203,24 +203,25 @@ impl Core {
         let is_outdated = self.waits_for_credentials();
         while let Some(conn) = self.connections.get_mut(key) {
             match conn.read(&self.settings.limits, now) {
-                Want::Nothing => break,
-                Want::Serve(request) => {
+                ReadStep::Nothing => break,
+                ReadStep::Request(request) => {
                     self.begin_exchange(key, &request, now);
                     self.serve_when_known(key, request, now);
                 }
-                Want::Check if is_outdated => {
+                ReadStep::CheckHead if is_outdated => {
                     conn.awaits_check = true;
                     break;
                 }
-                Want::Check => self.check_head(key, now),
-                Want::Hear(text) => self.decode_message(key, text, now),
-                Want::Rejected(why) => self.log_refusal(why),
+                ReadStep::CheckHead => self.check_head(key, now),
+                ReadStep::Message(text) => self.decode_message(key, text, now),
+                ReadStep::Rejected(why) => self.log_refusal(why),
             }
         }
         self.after_io(key);
     }
 
-    /// To be called after anything happened to a connection.
+    /// Closes a connection that has ended, or updates its timer and the lists that it is in. To be called after every change of a
+    /// connection.
     fn after_io(&mut self, key: Key) {
         self.note_finished(key);
         match self.connections.changed(key, &self.settings.limits) {
@@ -268,7 +269,7 @@ impl Core {
         self.timers.next()
     }
 
-    /// Whether there is work left that waits for no event.
+    /// Whether there is work that the next turn can do at once, without a further input or timer.
     pub fn has_more(&self) -> bool {
         self.readers.has_more()
             || self.disk.has_more()
@@ -281,7 +282,7 @@ impl Core {
 
     fn tick(&mut self, now: Now) {
         for (task, turn) in std::mem::take(&mut self.readers.to_abort) {
-            // Never refused: a turn that is over already is left alone.
+            // Never refused: `decide` ignores it if the turn is over.
             let _ = self.drive(&task, decide::Input::Disconnected { turn }, now);
         }
         while let Some(timer) = self.timers.pop(now.mono_ms) {
@@ -296,13 +297,13 @@ impl Core {
                 Timer::Store(task) => self.append_is_due(&task),
                 // Every turn tries to write them.
                 Timer::Summaries => self.disk.summaries_armed = false,
-                Timer::Trial => self.out.push(Out::Store(StoreRequest::Probe)),
+                Timer::Probe => self.out.push(Out::Store(StoreRequest::Probe)),
                 Timer::Load(task) => self.out.push(Out::Store(StoreRequest::Load { task })),
-                Timer::Look => self.ask_shared(SharedRequest::Look),
+                Timer::InstanceStatus => self.ask_shared(SharedRequest::Look),
                 Timer::Follow(task) => self.follow_is_due(&task, now),
                 Timer::Waiting(sub) => self.stop_waiting(sub),
                 Timer::Greeting(conn) => self.greet(conn),
-                Timer::Hook { task, .. } => self.disk.to_release.push(task),
+                Timer::Webhook { task, .. } => self.disk.to_release.push(task),
                 Timer::OutputBudget => self.close_stalled(now),
                 Timer::Audit => self.audit_is_due(),
                 Timer::Refusals => self.count_refusals_out(now, now.mono_ms),
@@ -329,8 +330,8 @@ impl Core {
         if conn.deadline(&self.settings.limits) <= now.mono_ms {
             match conn.overdue(&self.settings.limits, now) {
                 Overdue::Nothing | Overdue::Write => {}
-                Overdue::HangUp => self.hang_up(key, now),
-                // It is noted in the connection why.
+                Overdue::CloseSocket => self.close_slow_socket(key, now),
+                // The connection has noted the reason.
                 Overdue::Drop => return self.close_conn(key, Close::Orderly),
                 Overdue::Cut => return self.close_conn(key, Close::Reset),
             }

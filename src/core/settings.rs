@@ -1,4 +1,5 @@
-//! What the core is made from: limits, policies, tools, the card. Nothing of it changes afterwards but the source of ids.
+//! The settings that the core is made from: limits, policies, tools, the card. They do not change afterwards; only the source of ids
+//! and the saved rules do.
 
 use crate::a2a::{Card, Offers, Switches, Tools};
 use crate::base::clock::Now;
@@ -30,7 +31,7 @@ pub struct Setup {
     /// How clients are admitted; taken when the core is made.
     pub access: AccessSetup,
     pub tools: Vec<ToolSpec>,
-    /// The slash commands there are; what they do is known to workers.
+    /// The slash commands. Workers run them.
     pub commands: Registry,
     pub choose: Choose,
     /// The models that clients may choose, if they are listed.
@@ -42,7 +43,7 @@ pub struct Setup {
     pub workspace: Workspace,
     pub approval: Approval,
     pub request_policy: RequestPolicy,
-    /// Who this server is to the others, if it shares its store with them.
+    /// The identity of this instance, if it shares its store with others.
     pub shared_store: Option<SharedStore>,
     /// All clients share one live session; otherwise each subject has its own.
     pub shares_session: bool,
@@ -62,9 +63,9 @@ pub struct Setup {
 pub struct SharedStore {
     /// Random for each start.
     pub instance: Arc<str>,
-    /// Where clients reach this instance, if it is to be told.
+    /// Where clients reach this instance, if other instances may show it.
     pub url: Option<String>,
-    /// A call starts only if its task was known to be ours at most this long ago, in milliseconds.
+    /// A call starts only if the store has confirmed within this time, in milliseconds, that this instance owns its task.
     pub slow_ms: u64,
 }
 
@@ -88,15 +89,15 @@ impl Setup {
 #[derive(Clone, Debug, Default)]
 pub struct ClientMcp {
     pub allowed: ClientServers,
-    /// The names of the operator's own.
+    /// The names of the operator's own servers, which clients may not use.
     pub taken: Vec<String>,
 }
 
 /// The tools in the forms that the core needs.
 pub(in crate::core) struct ToolTable {
-    /// Each tool under all of its names.
+    /// Each tool under all of its names, the former ones included.
     pub specs: HashMap<String, ToolSpec>,
-    /// As clients see them.
+    /// The tools as clients are shown them.
     pub shown: Arc<Tools>,
 }
 
@@ -106,7 +107,8 @@ impl ToolTable {
         ToolTable { specs: named.collect(), shown: Arc::new(Tools::new(tools).offering(offers)) }
     }
 
-    /// The tools that the policy denies in this mode. Which tools of MCP servers, skills and agents it denies is known where they are.
+    /// The built-in tools that the policy denies in this mode. Tools of MCP servers, skills and agents are checked by the workers that
+    /// know them.
     pub fn forbidden(&self, policy: &Policy, mode: Mode) -> Vec<String> {
         let own = self.specs.iter().filter(|(name, spec)| **name == spec.name);
         let mut names: Vec<String> =
@@ -138,34 +140,35 @@ pub enum WorkspaceChoice {
 pub struct Site {
     /// The real path.
     pub path: String,
-    /// What other instances know it by, in a shared store: those that find the same id there work in the same files.
+    /// The id of the workspace in a shared store: instances that find the same id at this path work in the same files.
     pub id: Option<Arc<str>>,
-    /// The operator trusts what lies in it.
+    /// The operator trusts the files in it.
     pub trusted: bool,
-    /// All commands there are in it, with those that people wrote, if they were looked for.
+    /// All its slash commands, the custom ones included; None if they were not looked for.
     pub commands: Option<Arc<Registry>>,
-    /// The real paths of the directories beside it that a client wants to use, or why it may not.
+    /// The real paths of the directories beside it that a client wants to use.
     pub directories: Vec<String>,
+    /// Why one of these directories cannot be used.
     pub refused_directory: Option<String>,
 }
 
-/// What is looked for in a workspace.
+/// What is to be found out about a workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SiteWish {
     /// Whether it can be used.
-    Place,
+    Usable,
     /// The same, and its id if it has one: a task that another instance has created there is to be continued.
-    KnownPlace,
-    /// Its commands, too.
+    WithId,
+    /// Whether it can be used, and its commands.
     Commands,
-    /// The same, with those of MCP servers that are started for it.
+    /// The same, with the commands of MCP servers, which are started for that.
     StartedCommands,
 }
 
-/// Which model a task asks: checks a client's wish (or takes the default) and gives the name, or says what is wrong.
+/// Chooses the model of a task: checks the model that a client names, or takes the default. The error says what is wrong with the name.
 pub type Choose = Box<dyn Fn(Option<&str>) -> Result<String, String> + Send>;
 
-/// What tasks may do unasked.
+/// What tasks may do without approval.
 #[derive(Clone, Debug, Default)]
 pub struct Approval {
     pub policy: Policy,

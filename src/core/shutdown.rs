@@ -1,6 +1,5 @@
-//! Shutdown. Nothing new begins. Clients are sent elsewhere and come back when the server does: streams and sockets end, waiting calls
-//! get the task as it stands. Model requests are cut, because they can be made again; calls of tools run on as long as there is time,
-//! because they cannot.
+//! Shutdown. No new work begins. Clients are disconnected: streams and sockets end, and waiting calls are answered with the task as it
+//! is. Model requests are interrupted, because they can be repeated; tool calls, which cannot, continue until the time is over.
 
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
@@ -17,21 +16,21 @@ use crate::task::machine::decide::{Decision, Input};
 use crate::task::machine::job::JobId;
 use crate::task::machine::state::Phase as TurnPhase;
 
-/// The reason that sockets are closed with, and what event streams are told.
+/// The close reason of sockets, and the comment at the end of event streams.
 const RESTARTING: &str = "restarting";
 
-/// How far the end of the server is.
+/// The phases of the shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
     #[default]
     Running,
-    /// Nothing new begins. Connections are still accepted, until load balancers have noticed.
+    /// No new work begins. Connections are still accepted, until load balancers have noticed.
     Draining,
-    /// Clients leave; calls run on. The end is at this time, in monotonic milliseconds.
+    /// Clients are disconnected; tool calls continue. The server ends at this time, in monotonic milliseconds.
     Ending {
         end_ms: u64,
     },
-    /// Calls were stopped.
+    /// Tool calls were stopped.
     Stopping {
         end_ms: u64,
     },
@@ -39,7 +38,7 @@ pub(super) enum Phase {
 }
 
 impl Core {
-    /// Begins to end.
+    /// Begins the shutdown.
     pub(super) fn shut_down(&mut self, now: Now) {
         if self.operation.phase != Phase::Running {
             return;
@@ -51,20 +50,20 @@ impl Core {
         }
     }
 
-    /// No more connections; idle ones are closed, and model requests are cut.
+    /// Accepts no more connections, closes idle ones, and interrupts model requests.
     fn refuse_connections(&mut self, now: Now) {
         let limits = &self.settings.limits;
         let end_ms = now.mono_ms + limits.shutdown_ms;
         self.timers.arm(end_ms - limits.stop_ms.min(limits.shutdown_ms / 2), Timer::Shutdown);
         self.timers.arm(end_ms, Timer::Shutdown);
         self.operation.phase = Phase::Ending { end_ms };
-        let resting: Vec<Key> = self.connections.iter().filter(|(_, c)| c.is_resting()).map(|(k, _)| k).collect();
-        for key in resting {
+        let idle: Vec<Key> = self.connections.iter().filter(|(_, c)| c.is_idle()).map(|(k, _)| k).collect();
+        for key in idle {
             self.close_for(key, CloseReason::Drain, Close::Orderly);
         }
         for task in self.tasks.open() {
-            let is_cut = |phase: &TurnPhase| matches!(phase, TurnPhase::Working { .. });
-            if self.tasks.get(&task).is_some_and(|loaded| is_cut(&loaded.state.phase)) {
+            let asks_model = |phase: &TurnPhase| matches!(phase, TurnPhase::Working { .. });
+            if self.tasks.get(&task).is_some_and(|loaded| asks_model(&loaded.state.phase)) {
                 self.interrupt(&task, now);
             }
         }
@@ -75,7 +74,7 @@ impl Core {
         match self.operation.phase {
             Phase::Running | Phase::Ended => {}
             Phase::Draining => self.refuse_connections(now),
-            Phase::Ending { .. } => self.give_up(now),
+            Phase::Ending { .. } => self.stop_calls(now),
             Phase::Stopping { .. } => {}
         }
         if let Phase::Stopping { end_ms } = self.operation.phase
@@ -85,7 +84,7 @@ impl Core {
         }
     }
 
-    /// Whether nobody has asked the server to end.
+    /// Whether no shutdown has begun.
     pub fn is_running(&self) -> bool {
         self.operation.phase == Phase::Running
     }
@@ -99,7 +98,7 @@ impl Core {
         matches!(self.operation.phase, Phase::Running | Phase::Draining)
     }
 
-    /// Whether the server may end now: watching clients have been told.
+    /// Whether the shutdown is complete.
     pub fn is_over(&self) -> bool {
         self.operation.phase == Phase::Ended
     }
@@ -112,17 +111,19 @@ impl Core {
 
     /// Whether nothing is left to wait for before the end: nothing runs and all output was sent.
     pub(super) fn can_end(&self) -> bool {
-        let quiet = || {
-            self.tasks.values().all(|loaded| loaded.running.is_empty() && loaded.gated.is_empty() && !loaded.tells())
-                && self.connections.iter().all(|(_, conn)| conn.output.is_empty() && conn.lent == 0)
+        let is_quiet = || {
+            self.tasks
+                .values()
+                .all(|loaded| loaded.running.is_empty() && loaded.gated.is_empty() && !loaded.is_delivering())
+                && self.connections.iter().all(|(_, conn)| conn.output.is_empty() && conn.worker_bytes == 0)
                 && !self.readers.iter().any(|(_, sub)| sub.is_encoding())
                 && self.disk.to_append.is_empty()
         };
-        self.is_ending() && quiet()
+        self.is_ending() && is_quiet()
     }
 
-    /// Calls are stopped: the time is nearly over, or nothing is left to wait for.
-    fn give_up(&mut self, now: Now) {
+    /// Stops tool calls: the time is nearly over, or nothing is left to wait for.
+    fn stop_calls(&mut self, now: Now) {
         let Phase::Ending { end_ms } = self.operation.phase else {
             return;
         };
@@ -133,7 +134,7 @@ impl Core {
         self.operation.phase = Phase::Stopping { end_ms };
     }
 
-    /// Gives up the tasks in a shared store that others would otherwise leave alone, because only their owner can go on with them.
+    /// Releases the tasks of this instance in a shared store whose turns are unfinished, so that other instances may continue them.
     fn release_all(&mut self, now: Now) {
         if self.settings.shared_store.is_none() {
             return;
@@ -149,10 +150,10 @@ impl Core {
         }
     }
 
-    /// Everything is quiet.
+    /// Ends before the time is over, because nothing is left to wait for.
     pub(super) fn end_early(&mut self, now: Now) {
-        self.give_up(now);
-        // What was interrupted has still to be recorded.
+        self.stop_calls(now);
+        // The interruptions have still to be recorded.
         if self.can_end() {
             self.finish(now);
         }
@@ -176,8 +177,8 @@ impl Core {
         }
     }
 
-    /// Clients leave, each as soon as it has been told what there is to tell. Terminals of this process stay to the end.
-    pub(super) fn dismiss_clients(&mut self, now: Now) {
+    /// Disconnects each client as soon as it was sent all events that there are. Terminals of this process stay connected to the end.
+    pub(super) fn disconnect_clients(&mut self, now: Now) {
         if !self.is_ending() {
             return;
         }
@@ -195,12 +196,12 @@ impl Core {
                 Kind::Stream | Kind::Ready { .. } => {}
             }
         }
-        let sockets = self.connections.iter().filter(|(_, conn)| self.may_leave(conn));
+        let sockets = self.connections.iter().filter(|(_, conn)| self.can_disconnect(conn));
         let sockets: Vec<Key> = sockets.map(|(key, _)| key).collect();
         self.close_sockets(&sockets, now);
     }
 
-    /// The time is over: sockets are closed whatever they wait for.
+    /// Closes all sockets, because the time is over.
     pub(super) fn close_all_sockets(&mut self, now: Now) {
         let sockets: Vec<Key> = self.connections.iter().map(|(key, _)| key).collect();
         self.close_sockets(&sockets, now);
@@ -212,9 +213,9 @@ impl Core {
             else {
                 continue;
             };
-            conn.because(CloseReason::Drain);
+            conn.set_close_reason(CloseReason::Drain);
             let subs = std::mem::take(&mut conn.subs);
-            conn.hang_up(1001, RESTARTING, now);
+            conn.close_socket(1001, RESTARTING, now);
             for sub in subs {
                 self.unsubscribe(sub);
             }
@@ -223,7 +224,7 @@ impl Core {
     }
 
     /// Whether a socket waits for no answer and was sent all events that there are.
-    fn may_leave(&self, conn: &Conn) -> bool {
+    fn can_disconnect(&self, conn: &Conn) -> bool {
         let mut streams = 0;
         for sub in conn.subs.iter().filter_map(|key| self.readers.get(*key)) {
             match sub.kind {
@@ -234,30 +235,30 @@ impl Core {
         conn.calls <= streams
     }
 
-    /// Whether a stream was sent everything that was decided. One that is behind goes on as long as there is time.
+    /// Whether a stream was sent everything that was decided. A stream that is behind continues as long as there is time.
     fn has_all(&self, sub: &Subscription) -> bool {
         let loaded = self.tasks.get(&sub.task);
         sub.first.is_none() && loaded.is_none_or(|loaded| loaded.is_shown() && sub.cursor >= loaded.shown())
     }
 
-    /// Ends an event stream with a comment: the task goes on, and a client that connects again continues behind the last event.
+    /// Ends an event stream with a comment. The task continues, and a client that connects again resumes behind the last event.
     fn end_subscription(&mut self, key: Key, at: Key, now: Now) {
         self.unsubscribe(key);
         if let Some(conn) = self.connections.get_mut(at) {
-            conn.because(CloseReason::Drain);
+            conn.set_close_reason(CloseReason::Drain);
             conn.notice(RESTARTING, &[].into(), now);
             conn.end_stream(now);
         }
         self.after_io(at);
     }
 
-    /// The loop has ended: whoever is still connected is disconnected, and the access log is told.
+    /// The loop has ended: closes all connections, and writes their requests to the access log.
     pub fn end(&mut self, shell: &mut dyn Shell) {
-        let left: Vec<Key> = self.connections.iter().map(|(key, _)| key).collect();
-        for key in left {
+        let open: Vec<Key> = self.connections.iter().map(|(key, _)| key).collect();
+        for key in open {
             self.close_for(key, CloseReason::Drain, Close::Orderly);
         }
-        let is_access = |out: &Out| matches!(out, Out::Access(_));
+        let is_access = |out: &Out| matches!(out, Out::AccessLog(_));
         std::mem::take(&mut self.out).into_iter().filter(is_access).for_each(|out| shell.start(out));
     }
 }

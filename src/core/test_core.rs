@@ -6,13 +6,13 @@ use crate::base::id::TaskId;
 use crate::base::level::Level;
 use crate::base::slots::Key;
 use crate::core::compute::Computation;
-use crate::core::connections::connection::{Peer, Want};
+use crate::core::connections::connection::{Peer, ReadStep};
 use crate::core::disk::Parked;
 use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::{Archive, StoreError};
-use crate::core::hooks::Delivery;
 use crate::core::operation::access_log::Entry;
 use crate::core::requests::Caller;
+use crate::core::webhooks::Delivery;
 use crate::core::{Close, Core, Input, Out, Setup, Site};
 use crate::limits::{INLINE_BYTES, Limits};
 use crate::task::access::Principal;
@@ -174,7 +174,7 @@ impl TestCore {
             Out::Stop(job) => self.stops.push(job),
             Out::Reply { .. } => {}
             Out::Identify { conn } => self.to_identify.push(conn),
-            Out::Access(entry) => self.accesses.push(*entry),
+            Out::AccessLog(entry) => self.accesses.push(*entry),
             Out::ReadCredentials if self.credentials_hang => {}
             Out::ReadCredentials => self.core.input(Input::Credentials(self.credentials.take()), self.now),
             Out::Resolve { request, path, directories, .. } => {
@@ -193,10 +193,10 @@ impl TestCore {
                 Some(held) => held.push(computation),
                 None => self.core.input(computation.run(&*self.store.blobs()), self.now),
             },
-            Out::Tidy(_)
-            | Out::Hook(_)
-            | Out::Over { .. }
-            | Out::Servers { .. }
+            Out::Maintain(_)
+            | Out::CommandHook(_)
+            | Out::EndBackground { .. }
+            | Out::ClientServers { .. }
             | Out::ClientKey { .. }
             | Out::FetchKeys
             | Out::SaveRule { .. }
@@ -248,8 +248,8 @@ impl TestCore {
         let conn = self.core.opened(Peer::SameUser, self.now);
         // A connection answers what it was asked; what that was is said by `call`.
         let line = self.core.connections.get_mut(conn).expect("just opened");
-        line.take(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", self.now);
-        assert!(matches!(line.read(&self.limits, self.now), Want::Serve(_)));
+        line.receive(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", self.now);
+        assert!(matches!(line.read(&self.limits, self.now), ReadStep::Request(_)));
         let by = Source::new("ann", "test");
         let form = Form::of(dialect);
         self.core.dispatch(Parked::new(Caller { conn, form, by, principal: self.principal.clone() }, call), self.now);

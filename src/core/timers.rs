@@ -1,5 +1,5 @@
-//! Deadlines in order. A timer is never taken back: when it is due, its owner looks whether it still means anything (the
-//! connection may be closed, the task may have changed) and arms the next one itself.
+//! Timers, in the order in which they fire. An armed timer is never removed: when it fires, its owner checks whether it still applies
+//! (the connection may be closed, the task may have changed) and arms the next one itself.
 
 use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::slots::Key;
@@ -7,53 +7,55 @@ use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Timer {
-    /// A connection may have been silent or stalled for too long.
+    /// The connection may have been silent or stalled for too long.
     Conn(Key),
-    /// A task waits before it asks the model again.
+    /// The pause of a task before it repeats a model request is over.
     Task { task: TaskId, job: Seq },
     /// Something in a task's turn may have lasted too long.
     Limit(TaskId),
     /// Tasks may have been idle, or over, for too long.
     Expiry,
-    /// The tasks may take too much of the disk.
+    /// Measure the space that tasks take on disk.
     Measure,
     /// A journal could not be written; try again.
     Store(TaskId),
     /// Summaries of tasks could not be written; try again.
     Summaries,
-    /// The store could not be written; probe whether it still cannot.
-    Trial,
-    /// Another process had a journal; ask for it again.
+    /// The store could not be written; probe whether it can be written again.
+    Probe,
+    /// Another process had locked a journal; try to load it again.
     Load(TaskId),
-    /// Look after a shared store.
-    Look,
+    /// Ask for the status of this instance in a shared store.
+    InstanceStatus,
     /// Another instance may have continued a task that is watched here.
     Follow(TaskId),
-    /// A call has waited for its turn as long as it may.
+    /// A call has waited for the end of its turn as long as it may.
     Waiting(Key),
-    /// A WebSocket was opened whose client has sent nothing yet.
+    /// Greet a WebSocket whose client has sent nothing yet.
     Greeting(Key),
-    /// A delivery failed; try again.
+    /// A delivery to a webhook failed; try again.
     #[cfg_attr(not(feature = "webhooks"), expect(dead_code, reason = "only webhooks use it"))]
-    Hook { task: TaskId, id: ConfigId },
-    /// Too much waits for peers that may not be reading.
+    Webhook { task: TaskId, id: ConfigId },
+    /// Connections take more memory than the budget allows; close stalled ones.
     OutputBudget,
-    /// The credentials file may have changed.
+    /// Check whether the credentials file has changed.
     Credentials,
-    /// What a client has shown is no longer valid.
+    /// The credential of a client expires.
     AccessEnds,
-    /// The keys of the identity provider are to be fetched.
+    /// Fetch the keys of the identity provider.
     Identity,
     /// The audit could not be written; try again.
     Audit,
-    /// Refused requests may have been counted for long enough.
+    /// Write the counts of refused requests to the audit.
     Refusals,
-    /// The time for a clean end is over.
+    /// The present phase of the shutdown is over.
     Shutdown,
 }
 
 pub struct Timers {
+    /// By the time, in monotonic milliseconds, then by the order in which they were armed.
     due: BTreeMap<(u64, u64), Timer>,
+    /// How many timers were ever armed.
     armed: u64,
     /// When [`Timer::Expiry`] fires next, in monotonic milliseconds.
     expiry: u64,

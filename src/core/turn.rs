@@ -1,5 +1,6 @@
-//! What goes into the core, what comes out of it, and in which order. Everything that happens outside is an [`Input`], everything that
-//! is to happen there is an [`Out`], and [`Core::turn`] alone determines the order. The server, the simulation and all tests use it.
+//! The inputs and outputs of the core, and the order in which they are processed. Everything that happens outside is an [`Input`],
+//! everything that the shell is to do is an [`Out`], and [`Core::turn`] alone determines the order. The server, the simulation and all
+//! tests use it.
 
 use crate::base::clock::Now;
 use crate::base::id::{ConfigId, Seq, TaskId};
@@ -13,11 +14,11 @@ use crate::core::connections::identity::Identity;
 use crate::core::disk::page::Page;
 use crate::core::disk::request::{SharedAnswer, StoreRequest};
 use crate::core::disk::store::{Excess, Known, Maintenance, Removal, Store, StoreError};
-use crate::core::hooks::{Delivery, DeliveryError};
 use crate::core::operation::access_log::Entry;
 use crate::core::operation::process::Figures;
 use crate::core::operation::readiness::Delays;
 use crate::core::requests::Caller;
+use crate::core::webhooks::{Delivery, DeliveryError};
 use crate::core::{Core, Site, SiteWish};
 use crate::mcp::config::Server;
 use crate::task::access::credentials::CredentialsFile;
@@ -44,7 +45,7 @@ pub enum Input<'a> {
     Broke { conn: Key },
     /// A connection that accepted no bytes may accept some now.
     Writable { conn: Key },
-    /// The peer accepted so many bytes. Only for tests: [`Core::turn`] knows what [`Shell::write`] accepted.
+    /// The peer accepted this many bytes. Only for tests: [`Core::turn`] knows what [`Shell::write`] accepted.
     Sent { conn: Key, bytes: usize },
     /// A worker reports.
     Note(Note),
@@ -56,7 +57,7 @@ pub enum Input<'a> {
     Paged { sub: Key, page: Result<Page, StoreError> },
     /// The answer to [`StoreRequest::Sync`].
     Synced { task: TaskId, upto: Seq, result: Result<(), StoreError> },
-    /// The answer to [`StoreRequest::SyncAudit`].
+    /// The answer to [`StoreRequest::SyncAudit`]; `upto` is the last entry that was flushed.
     AuditSynced { upto: u64, result: Result<(), StoreError> },
     /// The answer to [`StoreRequest::ReopenAudit`].
     AuditReopened(Result<(), StoreError>),
@@ -70,7 +71,7 @@ pub enum Input<'a> {
     Shared(SharedAnswer),
     /// The answer to [`Out::Resolve`].
     Resolved { request: u64, site: Result<Site, String> },
-    /// The answer to [`Out::Blob`]: some of the bytes, and how many there are in all.
+    /// The answer to [`Out::Blob`]: some of the bytes, and the length of the whole content.
     BlobRead { request: Arc<BlobRequest>, read: Result<(Vec<u8>, u64), String> },
     /// The answer to [`Out::Files`].
     FilesFound { request: Arc<FilesRequest>, found: Result<(Vec<String>, usize), String> },
@@ -84,31 +85,31 @@ pub enum Input<'a> {
     Credentials(Option<Result<CredentialsFile, String>>),
     /// The answer to [`Out::FetchKeys`]: the keys, and for how many milliseconds they may be used.
     Keys(Result<(Vec<IdentityKey>, u64), String>),
-    /// No thread can be started for some jobs, and why; or None: all have threads again.
-    Starved(Option<String>),
+    /// Why no thread can be started for some jobs; None: all jobs have threads again.
+    NoThreads(Option<String>),
     /// Whether jobs take too long, if that has changed.
     Delayed(Delays),
-    /// The answer to [`Out::Scrape`]. Without the figures of the process if they cannot be read now.
+    /// The answer to [`Out::Scrape`]. Figures of the process that cannot be read are left out.
     Scraped { caller: Arc<Caller>, figures: Box<Figures> },
     /// The operator has changed files and wants them read again (SIGHUP).
     Reload,
-    /// The server is to end.
+    /// Shut down (SIGTERM).
     ShutDown,
 }
 
-/// What is to be done outside.
+/// What the shell is to do.
 #[derive(Debug)]
 pub enum Out {
     /// Start a job; it reports by [`Input::Note`].
     Start(Job),
     /// Stop a job.
     Stop(JobId),
-    /// Tell a job what somebody answered to its question.
+    /// Give a job the answer to its question.
     Reply { job: JobId, nr: u32, reply: Reply },
     /// Ask the store; answered as the request says.
     Store(StoreRequest),
     /// Maintain the store. There is no answer.
-    Tidy(Maintenance),
+    Maintain(Maintenance),
     /// Look at a workspace and the directories beside it; answered by [`Input::Resolved`].
     Resolve { request: u64, path: String, directories: Vec<String>, wish: SiteWish },
     /// Read stored content; answered by [`Input::BlobRead`].
@@ -123,43 +124,43 @@ pub enum Out {
     ReadCredentials,
     /// Fetch the keys of the identity provider; answered by [`Input::Keys`].
     FetchKeys,
-    /// The task is over: its background processes end.
-    Over { task: TaskId },
-    /// A client named these MCP servers for the task, and may use them.
-    Servers { task: TaskId, servers: Vec<Server> },
-    /// A client gave this key for the model API, to be used for the task.
+    /// End the background processes of a task, and forget what was handed over for it: the task is over, or another instance continues it.
+    EndBackground { task: TaskId },
+    /// Start these MCP servers, which a client named for the task and may use.
+    ClientServers { task: TaskId, servers: Vec<Server> },
+    /// Use this key for the model API for the task. A client gave it.
     ClientKey { task: TaskId, key: Secret },
-    /// Run command hooks that only look on. They may report by [`Input::Note`].
-    Hook(Box<HookNotice>),
+    /// Run the command hooks of an event that has happened: they cannot change it. They may report by [`Input::Note`].
+    CommandHook(Box<HookNotice>),
     /// Send an event to a webhook; answered by [`Input::Delivered`].
     Deliver(Delivery),
     /// Save a rule that a client has allowed permanently.
     SaveRule { rule: Rule },
     /// Delete a rule that was saved.
     ForgetRule { rule: Rule },
-    /// Find out what the process takes of the machine, for a scrape; answered by [`Input::Scraped`].
+    /// Read the figures of the process (memory, CPU, files) for a scrape of the metrics; answered by [`Input::Scraped`].
     Scrape(Arc<Caller>),
-    /// The operator has changed files: those that are kept open are opened again.
+    /// Open the log files again: the operator may have moved them (SIGHUP).
     Reload,
-    /// A request has ended: the access log has a line for it.
-    Access(Box<Entry>),
-    /// Tell the operator something.
+    /// Write a line about an ended request to the access log.
+    AccessLog(Box<Entry>),
+    /// Write a line to the operator's log.
     Log { level: Level, text: String },
 }
 
-/// What command hooks are told that only look on.
+/// The input of command hooks that run after an event and cannot change it.
 #[derive(Debug)]
 pub struct HookNotice {
     pub task: TaskId,
     pub workspace: Arc<str>,
     pub point: HookPoint,
-    /// What their matchers are compared with.
+    /// The text that the matchers of the hooks are compared with.
     pub subject: String,
     pub input: Value,
 }
 
 impl HookNotice {
-    /// What follows for hooks from the last record of a task.
+    /// The notice for the last record of a task, if there are hooks for such an event.
     pub(in crate::core) fn of(state: &State, record: &Record) -> Option<HookNotice> {
         let notice = |point, subject: &str, input| HookNotice {
             task: state.created.task.clone(),
@@ -182,7 +183,7 @@ impl HookNotice {
                 let input = json!({ "notification_type": "ToolPermission", "message": message, "details": {} });
                 Some(notice(HookPoint::Notification, "ToolPermission", input))
             }
-            // A task that never asked the model had no session.
+            // A task that never sent a model request had no session.
             Event::Closed { state: end, .. } if state.requests > 0 => {
                 let reason = TaskState::from(*end).word();
                 Some(notice(HookPoint::SessionEnd, reason, json!({ "reason": reason })))
@@ -214,7 +215,7 @@ pub struct FilesRequest {
 pub struct Loaded {
     pub state: State,
     pub inherited: Vec<Arc<Item>>,
-    /// Length of the logs that it was read from.
+    /// The length of its log and of the logs of the tasks that it continues.
     pub bytes: usize,
 }
 
@@ -227,7 +228,7 @@ pub enum Close {
     Reset,
 }
 
-/// What a turn needs of the outside.
+/// What [`Core::turn`] needs of the outside.
 pub trait Shell {
     /// Starts something without waiting for it.
     fn start(&mut self, out: Out);
@@ -235,7 +236,7 @@ pub trait Shell {
     /// Offers bytes to a connection.
     fn write(&mut self, conn: Key, slices: &[IoSlice<'_>]) -> Written;
 
-    /// A connection that had no room for input has some again. Its bytes may have arrived long ago.
+    /// Reads from a connection again, which had no room for input and has some now. Its bytes may have arrived long ago.
     fn read_on(&mut self, conn: Key);
 
     /// Closes a connection that the core has removed.
@@ -246,13 +247,13 @@ pub trait Shell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     Bytes(usize),
-    /// None; [`Input::Writable`] says when to try again.
+    /// None were written; [`Input::Writable`] says when to try again.
     Later,
     Broke,
 }
 
 impl Core {
-    /// Processes what happened. The results are shown and started by [`Core::turn`].
+    /// Processes one input. What follows from it is shown to clients and started by [`Core::turn`].
     pub fn input(&mut self, input: Input<'_>, now: Now) {
         self.audit.iter_mut().for_each(Audit::forget_actor);
         self.operation.now = now;
@@ -284,7 +285,7 @@ impl Core {
             }
             Input::Credentials(read) => self.credentials_read(read, now),
             Input::Keys(fetched) => self.keys_fetched(fetched, now),
-            Input::Starved(why) => self.disk.health.starved(why),
+            Input::NoThreads(why) => self.disk.health.set_lack_of_threads(why),
             Input::Delayed(delays) => self.operation.delays = delays,
             Input::Scraped { caller, figures } => self.scraped(&caller, &figures, now),
             Input::Reload => {
@@ -332,7 +333,7 @@ impl Core {
         }
     }
 
-    /// Closes connections. A turn does so at its end, and the server before it accepts one, to make room.
+    /// Closes connections. Called at the end of a turn, and by the server before it accepts a connection, to make room.
     pub fn close_connections(&mut self, shell: &mut dyn Shell, now: Now) {
         for (conn, how) in std::mem::take(&mut self.connections.to_close) {
             shell.close(conn, how, now);

@@ -1,10 +1,10 @@
-//! Webhooks. A webhook is a cursor without a connection: the deliveries that are due are in the task's state, and its position is
-//! in the log, so that a restarted server continues. Delivery is at least once: a receiver may get an event twice, with the same
-//! event id.
+//! Webhooks: events of a task are posted to URLs that clients have registered. The deliveries that are due are part of the task's
+//! state, which comes from the log, so a restarted server continues them. Delivery is at least once: a receiver may get an event
+//! twice, with the same event id.
 //!
-//! One delivery per webhook is in flight. After a failure the webhook waits; otherwise it sends the oldest event that is due. So
-//! deliveries to one receiver come in order, and none of this delays a stream or the agent. The shell sends the requests and
-//! checks whether an address may be contacted.
+//! At most one delivery per webhook is in flight. After a failed attempt the webhook pauses; otherwise it delivers the oldest event
+//! that is due. So deliveries to one receiver arrive in order, and no delivery delays a stream or the agent. The shell sends the
+//! requests and checks whether an address may be contacted.
 
 use crate::a2a;
 use crate::base::clock::Now;
@@ -25,23 +25,24 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-/// Something to send; answered by `Input::Delivered` with the same task, hook and event.
+/// A request to a webhook; answered by `Input::Delivered` with the same task, hook and event.
 #[derive(Clone)]
 pub struct Delivery {
     pub task: TaskId,
     pub hook: ConfigId,
     pub seq: Seq,
     pub url: String,
-    /// Secrets are among them.
+    /// They may contain secrets.
     pub headers: Vec<(&'static str, String)>,
-    /// Encodes the body, which can be as long as the task and is no work for the loop. None: what it was about is no longer there.
+    /// Encodes the body. Called by a worker, because the body can be as long as the task. None: what the event was about, such as an
+    /// artifact, does not exist any more.
     pub encode: Arc<dyn Fn() -> Option<Vec<u8>> + Send + Sync>,
 }
 
 impl Delivery {
-    /// For the worker that sends it.
+    /// Encodes the body; called by the worker that sends the request.
     pub fn body(&self) -> Result<Vec<u8>, DeliveryError> {
-        let nothing = || DeliveryError { retry: Retry::Void, message: "there is nothing to send".into() };
+        let nothing = || DeliveryError { retry: Retry::NothingToSend, message: "there is nothing to send".into() };
         (self.encode)().ok_or_else(nothing)
     }
 }
@@ -56,34 +57,36 @@ impl fmt::Debug for Delivery {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryError {
     pub retry: Retry,
-    /// For the owner of the webhook: without secrets, and without what the receiver said.
+    /// Shown to the owner of the webhook: without secrets, and without the receiver's response.
     pub message: String,
 }
 
+/// Whether a failed delivery is attempted again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// It may arrive later; not before so long, if the receiver says.
+    /// A later attempt may succeed. The receiver may have said how long to wait before it.
     Again { after_ms: Option<u64> },
-    /// Not in this way.
+    /// Every further attempt would fail.
     Never,
-    /// There was nothing to send, which says nothing about the receiver.
-    Void,
+    /// No request was sent, so the result does not count as a failure of the receiver.
+    NothingToSend,
 }
 
-/// The state of the deliveries to one webhook.
+/// The delivery of one event to one webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Courier {
-    /// Its webhook. A webhook that is set again has another one, and its deliveries start anew.
+pub struct DeliveryState {
+    /// Its webhook. A client that sets the webhook again makes another target, whose deliveries start from the beginning.
     target: Arc<Target>,
     /// The event that is delivered, and how many attempts have failed.
     seq: Seq,
-    tries: u32,
-    /// Not to leave before this time, in monotonic milliseconds; for ever when the server is to end. None: a delivery is under way.
-    rests_until: Option<u64>,
+    failed_attempts: u32,
+    /// The next attempt starts at this time, in monotonic milliseconds; [`u64::MAX`] when the server is shutting down. None: an attempt
+    /// is in flight.
+    paused_until: Option<u64>,
 }
 
 impl Core {
-    /// What a client wants with the webhooks of a task.
+    /// Carries out a call that sets, shows or deletes webhooks of a task.
     pub(super) fn push(&mut self, caller: &Caller, task: &TaskId, ask: Push, now: Now) -> Result<(), Fault> {
         let form = &caller.form;
         if !self.settings.switches.push {
@@ -96,7 +99,7 @@ impl Core {
         };
         let response = match ask {
             Push::Set(wish) => {
-                let target = self.register(task, wish, form, now)?;
+                let target = self.new_target(task, wish, form, now)?;
                 let id = target.id.clone();
                 let input = Input::Hook(HookInput::Set(target));
                 self.drive(task, input, now).map_err(|refusal| explain(task, refusal))?;
@@ -121,8 +124,9 @@ impl Core {
         Ok(())
     }
 
-    /// Decides about the webhook that a prompt brings along: recorded before the prompt, so that nothing is missed.
-    pub(super) fn bring_hook(
+    /// Decides about the webhook that a prompt registers. Its event is recorded before the prompt, so that the webhook receives every
+    /// event of the prompt.
+    pub(super) fn decide_webhook(
         &mut self,
         task: &TaskId,
         wish: Wish,
@@ -132,12 +136,12 @@ impl Core {
         if !self.settings.switches.push {
             return Err(not_supported());
         }
-        let target = self.register(task, wish, form, now)?;
+        let target = self.new_target(task, wish, form, now)?;
         self.decide(task, Input::Hook(HookInput::Set(target))).map_err(|refusal| explain(task, refusal))
     }
 
-    /// Makes a target of a wish, if there were not too many registrations lately.
-    fn register(&mut self, task: &TaskId, wish: Wish, form: &a2a::Form, now: Now) -> Result<Target, Fault> {
+    /// Returns the target that a client wants to register, unless too many were registered in the last minute.
+    fn new_target(&mut self, task: &TaskId, wish: Wish, form: &a2a::Form, now: Now) -> Result<Target, Fault> {
         if !self.registrations.admit(now.mono_ms, &self.settings.limits) {
             let message = "Too many webhooks were registered in the last minute; try again later.";
             let kind = FaultKind::Overloaded { retry_after_s: 60 };
@@ -148,14 +152,14 @@ impl Core {
         Ok(a2a::push::target(wish, form, created, || entropy.uuid()))
     }
 
-    /// Starts the deliveries of a task that are due. A delivery shows the present state, so all of it must be on disk. Who only reads a
-    /// task delivers nothing.
+    /// Starts the deliveries of a task that are due. A delivery shows the present state of the task, so it starts only when the whole
+    /// state is on disk, and only at the instance that owns the task.
     pub(super) fn deliver(&mut self, task: &TaskId, now: Now) {
         let over = self.is_over();
         let Some(loaded) = self.tasks.get_mut(task) else {
             return;
         };
-        dismiss_idle(loaded);
+        drop_finished(loaded);
         if over || !loaded.owned || !loaded.is_shown() {
             return;
         }
@@ -164,26 +168,26 @@ impl Core {
             let Some(due) = hook.due.front() else {
                 continue;
             };
-            let courier = loaded.couriers.iter_mut().find(|known| known.target.id == target.id);
-            if let Some(courier) = &courier
-                && !courier.is_free(now)
+            let delivery = loaded.deliveries.iter_mut().find(|known| known.target.id == target.id);
+            if let Some(delivery) = &delivery
+                && !delivery.can_start(now)
             {
                 continue;
             }
             let seq = due.seq();
-            let sent = Courier {
+            let sent = DeliveryState {
                 target: target.clone(),
                 seq,
-                // What took the place of something that failed has its own tries.
-                tries: match &courier {
-                    Some(courier) if courier.seq == seq => courier.tries,
+                // A newer event that replaced one whose attempts failed starts its own count.
+                failed_attempts: match &delivery {
+                    Some(delivery) if delivery.seq == seq => delivery.failed_attempts,
                     Some(_) | None => 0,
                 },
-                rests_until: None,
+                paused_until: None,
             };
-            match courier {
-                Some(courier) => *courier = sent,
-                None => loaded.couriers.push(sent),
+            match delivery {
+                Some(delivery) => *delivery = sent,
+                None => loaded.deliveries.push(sent),
             }
             let (target, state, due) = (target.clone(), loaded.state.clone(), due.clone());
             let (history, tools) = (self.settings.limits.webhook_history, self.tools.shown.clone());
@@ -198,7 +202,7 @@ impl Core {
         }
     }
 
-    /// A delivery arrived, or did not.
+    /// The result of an attempt to deliver.
     pub(super) fn delivered(
         &mut self,
         task: &TaskId,
@@ -211,34 +215,35 @@ impl Core {
         let Some(loaded) = self.tasks.get_mut(task) else {
             return;
         };
-        let couriers = &mut loaded.couriers;
-        let is_back = |c: &Courier| c.target.id == *id && c.seq == seq && c.is_away();
-        let Some(at) = couriers.iter().position(is_back) else {
+        let deliveries = &mut loaded.deliveries;
+        let is_meant =
+            |delivery: &DeliveryState| delivery.target.id == *id && delivery.seq == seq && delivery.is_in_flight();
+        let Some(at) = deliveries.iter().position(is_meant) else {
             return;
         };
         // Its webhook may have been deleted or set again meanwhile; then other deliveries may be waiting.
         self.disk.to_release.push(task.clone());
-        let courier = &mut couriers[at];
-        let Some(hook) = loaded.state.hooks.iter().find(|hook| courier.serves(hook)) else {
-            couriers.remove(at);
+        let delivery = &mut deliveries[at];
+        let Some(hook) = loaded.state.hooks.iter().find(|hook| delivery.is_for(hook)) else {
+            deliveries.remove(at);
             return;
         };
         let health = match result {
             Ok(()) => hook.health.after_success(),
-            Err(DeliveryError { retry: Retry::Void, .. }) => hook.health.clone(),
+            Err(DeliveryError { retry: Retry::NothingToSend, .. }) => hook.health.clone(),
             Err(DeliveryError { retry: Retry::Again { .. }, .. }) if !running => {
-                courier.rests_until = Some(u64::MAX);
+                delivery.paused_until = Some(u64::MAX);
                 return;
             }
             Err(DeliveryError { retry: Retry::Again { after_ms }, .. })
-                if courier.tries < self.settings.limits.webhook_retries =>
+                if delivery.failed_attempts < self.settings.limits.webhook_retries =>
             {
                 let jitter = 80 + self.settings.entropy.below(41);
-                let until = now.mono_ms + pause(courier.tries, jitter, after_ms, &self.settings.limits);
-                courier.tries += 1;
-                courier.rests_until = Some(until);
+                let until = now.mono_ms + pause(delivery.failed_attempts, jitter, after_ms, &self.settings.limits);
+                delivery.failed_attempts += 1;
+                delivery.paused_until = Some(until);
                 let (task, id) = (task.clone(), id.clone());
-                self.timers.arm(until, Timer::Hook { task, id });
+                self.timers.arm(until, Timer::Webhook { task, id });
                 return;
             }
             Err(DeliveryError { message, .. }) => {
@@ -248,72 +253,69 @@ impl Core {
                 health
             }
         };
-        couriers.remove(at);
-        self.move_hook(task, id.clone(), seq, health, now);
-    }
-
-    fn move_hook(&mut self, task: &TaskId, id: ConfigId, upto: Seq, health: Health, now: Now) {
-        let moved = HookInput::Moved { id, upto, health };
-        // Never refused: what is no longer true of a webhook is passed over.
+        deliveries.remove(at);
+        let moved = HookInput::Moved { id: id.clone(), upto: seq, health };
+        // Never refused: `decide` ignores the result of a delivery to a webhook that was changed meanwhile.
         let _ = self.drive(task, Input::Hook(moved), now);
     }
 }
 
-/// Whether a webhook is still to be told something: then a restart has to go on with that.
-pub(super) fn are_due(state: &State) -> bool {
+/// Whether deliveries of a task are due: then a restarted server has to load the task.
+pub(super) fn has_due_deliveries(state: &State) -> bool {
     state.hooks.iter().any(|hook| !hook.due.is_empty())
 }
 
-impl Courier {
-    pub(super) fn is_away(&self) -> bool {
-        self.rests_until.is_none()
+impl DeliveryState {
+    pub(super) fn is_in_flight(&self) -> bool {
+        self.paused_until.is_none()
     }
 
-    /// For the checks of invariants: its webhook, and until when it rests; None while it is away.
+    /// For the checks of invariants: its webhook, and when its next attempt starts; None while an attempt is in flight.
     #[cfg(debug_assertions)]
     pub(super) fn inspect(&self) -> (&ConfigId, Option<u64>) {
-        (&self.target.id, self.rests_until)
+        (&self.target.id, self.paused_until)
     }
 
-    fn serves(&self, hook: &Hook) -> bool {
+    fn is_for(&self, hook: &Hook) -> bool {
         Arc::ptr_eq(&self.target, &hook.target)
     }
 
-    fn is_free(&self, now: Now) -> bool {
-        self.rests_until.is_some_and(|until| until <= now.mono_ms)
+    /// Whether its next attempt may start.
+    fn can_start(&self, now: Now) -> bool {
+        self.paused_until.is_some_and(|until| until <= now.mono_ms)
     }
 }
 
-/// Removes couriers with nothing to deliver: their webhook was deleted, set again or suspended.
-fn dismiss_idle(loaded: &mut LoadedTask) {
+/// Removes deliveries to webhooks that were deleted, set again or suspended.
+fn drop_finished(loaded: &mut LoadedTask) {
     let hooks = &loaded.state.hooks;
-    loaded.couriers.retain(|courier| {
-        let mut own = hooks.iter().filter(|hook| courier.serves(hook));
-        courier.is_away() || own.any(|hook| !hook.due.is_empty())
+    loaded.deliveries.retain(|delivery| {
+        let mut own = hooks.iter().filter(|hook| delivery.is_for(hook));
+        delivery.is_in_flight() || own.any(|hook| !hook.due.is_empty())
     });
 }
 
-/// What the operator is told of a webhook that fails: that it began, and that it is given up. How it stands between the two
-/// is in `/health`.
+/// The line in the log about a failed delivery: one for the first failure in a row, and one when the webhook is suspended. `/health`
+/// shows the failures between the two.
 fn notice(task: &TaskId, id: &ConfigId, health: &Health) -> Option<String> {
     let why = health.error.as_deref().unwrap_or_default();
     match health.streak {
         events if health.suspended => Some(format!(
-            "webhook {id} of task {task} is left alone until it is set again: {events} events in a row were not delivered; the last: {why}"
+            "webhook {id} of task {task} is suspended until it is set again: {events} events in a row were not delivered; the last: {why}"
         )),
-        1 => Some(format!("webhook {id} of task {task} was not told of an event: {why}")),
+        1 => Some(format!("webhook {id} of task {task}: an event was not delivered: {why}")),
         _ => None,
     }
 }
 
-/// How long to wait after so many failures, `jitter` being per cent.
-fn pause(tries: u32, jitter: u64, asked_ms: Option<u64>, limits: &Limits) -> u64 {
-    let usual = (limits.webhook_retry_ms << tries.min(16)) * jitter / 100;
+/// How long to wait after this many failed attempts; `jitter` is a percentage.
+fn pause(failed_attempts: u32, jitter: u64, asked_ms: Option<u64>, limits: &Limits) -> u64 {
+    let usual = (limits.webhook_retry_ms << failed_attempts.min(16)) * jitter / 100;
     let asked = asked_ms.unwrap_or(0).min(limits.webhook_longest_retry_ms);
     usual.max(asked)
 }
 
-/// When webhooks were registered, as far back as it matters.
+/// When webhooks were registered in the last minute, in monotonic milliseconds.
 #[derive(Default)]
 pub(super) struct Registrations(VecDeque<u64>);
 
@@ -325,11 +327,11 @@ impl Registrations {
         while self.0.front().is_some_and(is_old) {
             self.0.pop_front();
         }
-        let may = self.0.len() < limits.webhooks_per_minute;
-        if may {
+        let is_admitted = self.0.len() < limits.webhooks_per_minute;
+        if is_admitted {
             self.0.push_back(now_ms);
         }
-        may
+        is_admitted
     }
 }
 

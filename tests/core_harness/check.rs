@@ -82,19 +82,16 @@ impl Core {
     }
 
     fn check_conns(&self) {
-        let (counted, _, to_write) = self.connections.inspect();
+        let (counted, _) = self.connections.inspect();
         let strangers = self.connections.iter().filter(|(_, conn)| conn.peer == Peer::Stranger).count();
         assert_eq!(strangers, counted, "the number of strangers");
         for (key, conn) in self.connections.iter() {
-            assert_eq!(conn.listed, to_write.contains(&key), "a listed connection is in the list");
+            assert_eq!(conn.listed, self.connections.to_write.contains(&key), "a listed connection is in the list");
             assert!(!conn.is_done(), "a connection that has ended was kept");
             assert!(conn.armed <= conn.deadline(&self.settings.limits), "no timer would look at a connection in time");
-            let mut owed = 0;
-            for sub in &conn.subs {
-                let sub = self.readers.get(*sub);
-                owed += sub.expect("a connection's readers are there").owed;
-            }
-            assert_eq!(owed, conn.owed, "the sum of what is encoded for readers");
+            let readers = conn.subs.iter().map(|sub| self.readers.get(*sub).expect("a connection's readers are there"));
+            let encoded_bytes: usize = readers.map(|sub| sub.encoded_bytes).sum();
+            assert_eq!(encoded_bytes, conn.encoded_bytes, "the sum of what is encoded for readers");
         }
     }
 
@@ -152,7 +149,7 @@ impl Core {
             *turns.entry(credential.clone()).or_default() += 1;
         }
         assert_eq!(turns, self.tasks.turns_of_credentials, "the turns of each credential");
-        let waits: usize = self.connections.iter().map(|(_, conn)| conn.burden(&self.settings.limits)).sum();
+        let waits: usize = self.connections.iter().map(|(_, conn)| conn.memory(&self.settings.limits)).sum();
         assert_eq!(waits, self.connections.inspect().1, "the sum of the memory of connections");
         self.check_pages();
     }
@@ -180,12 +177,12 @@ impl Core {
     fn check_hooks(&self, task: &TaskId, loaded: &LoadedTask) {
         for hook in &loaded.state.hooks {
             let id = &hook.target.id;
-            let courier = loaded.couriers.iter().map(|courier| courier.inspect()).find(|(known, _)| *known == id);
-            let timer = || Timer::Hook { task: task.clone(), id: id.clone() };
+            let delivery = loaded.deliveries.iter().map(|delivery| delivery.inspect()).find(|(known, _)| *known == id);
+            let timer = || Timer::Webhook { task: task.clone(), id: id.clone() };
             // When the disk has taken what was decided, everything is looked at again.
             let unwritten = !loaded.is_shown() || loaded.listed || loaded.broken.is_some();
             let waits = unwritten || !loaded.owned || self.is_over();
-            let scheduled = match courier {
+            let scheduled = match delivery {
                 Some((_, None)) => true,
                 Some((_, Some(u64::MAX))) => !self.is_running(),
                 Some((_, Some(_))) => waits || self.timers.has(&timer()),
@@ -222,8 +219,8 @@ impl Core {
             return false;
         };
         let conn = self.connections.get(sub.conn);
-        let is_held = conn.and_then(|conn| conn.socket()).is_some_and(|socket| socket.is_held);
-        if sub.safe > loaded.synced || sub.is_encoding() || is_held {
+        let greeting_pending = conn.and_then(|conn| conn.socket()).is_some_and(|socket| socket.greeting_pending);
+        if sub.safe > loaded.synced || sub.is_encoding() || greeting_pending {
             return false;
         }
         // Above half of the buffer the socket is sure to take more, and that brings the reader back.

@@ -280,15 +280,15 @@ impl TestServer {
             Out::Stop(_)
             | Out::Reply { .. }
             | Out::ReadCredentials
-            | Out::Tidy(_)
-            | Out::Hook(_)
-            | Out::Over { .. }
-            | Out::Servers { .. }
+            | Out::Maintain(_)
+            | Out::CommandHook(_)
+            | Out::EndBackground { .. }
+            | Out::ClientServers { .. }
             | Out::ClientKey { .. }
             | Out::FetchKeys
             | Out::SaveRule { .. }
             | Out::ForgetRule { .. } => {}
-            Out::Access(_) | Out::Scrape(_) | Out::Reload | Out::Log { .. } => {}
+            Out::AccessLog(_) | Out::Scrape(_) | Out::Reload | Out::Log { .. } => {}
             Out::Blob(request) => panic!("no task names stored content: {request:?}"),
             Out::Files(request) => panic!("nobody looks for files: {request:?}"),
             Out::Identify { .. } => panic!("everybody is known here"),

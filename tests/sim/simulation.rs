@@ -23,7 +23,7 @@ use gemini_a2a::core::compute::Recipient;
 use gemini_a2a::core::connections::identity::Identity;
 use gemini_a2a::core::disk::request::StoreRequest;
 use gemini_a2a::core::disk::store::{Archive, StoreError};
-use gemini_a2a::core::hooks::Delivery;
+use gemini_a2a::core::webhooks::Delivery;
 use gemini_a2a::core::{Core, Input, Out};
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::log::event::Event;
@@ -308,18 +308,18 @@ impl Simulation {
             // The simulation has no background processes, saved rules or log.
             Out::Reply { .. } => panic!("no server asks in the simulation"),
             Out::ReadCredentials => panic!("there are no credentials in the simulation"),
-            Out::Hook(_)
-            | Out::Over { .. }
-            | Out::Servers { .. }
+            Out::CommandHook(_)
+            | Out::EndBackground { .. }
+            | Out::ClientServers { .. }
             | Out::ClientKey { .. }
             | Out::FetchKeys
             | Out::SaveRule { .. }
             | Out::ForgetRule { .. }
-            | Out::Access(_)
+            | Out::AccessLog(_)
             | Out::Scrape(_)
             | Out::Reload
             | Out::Log { .. }
-            | Out::Tidy(_) => {}
+            | Out::Maintain(_) => {}
             Out::Deliver(delivery) => {
                 let outcome = match self.turn < TURNS {
                     true => DeliveryOutcome::any(&mut self.chance),

@@ -9,7 +9,7 @@ use crate::ledger::{Ledger, Log};
 use crate::random::Random;
 use gemini_a2a::a2a;
 use gemini_a2a::base::id::{ConfigId, Seq, TaskId};
-use gemini_a2a::core::hooks::{Delivery, DeliveryError, Retry};
+use gemini_a2a::core::webhooks::{Delivery, DeliveryError, Retry};
 use gemini_a2a::task::log::event::{Event, Protocol};
 use gemini_a2a::task::machine::state::State;
 use gemini_a2a::task::push::Hook;
@@ -81,7 +81,7 @@ impl Webhooks {
         assert_eq!(next.seq(), *seq, "{delivery:?} comes out of turn");
         assert_eq!(delivery.url, known.target.url);
         let body = a2a::push::delivery(&known.target, state, next, history, &tools);
-        let outcome = if body.is_some() { outcome } else { DeliveryOutcome::Fails(Retry::Void) };
+        let outcome = if body.is_some() { outcome } else { DeliveryOutcome::Fails(Retry::NothingToSend) };
         let text = |body: Option<Vec<u8>>| body.map(|body| String::from_utf8_lossy(&body).into_owned());
         assert_eq!(text(delivery.body().ok()), text(body), "{delivery:?} tells something else than the log");
         self.pending.push(PendingDelivery { due, delivery, outcome });
@@ -100,7 +100,7 @@ impl Webhooks {
         *failures = match outcome {
             DeliveryOutcome::Arrives => *failures,
             DeliveryOutcome::Fails(Retry::Never) => u32::MAX,
-            DeliveryOutcome::Fails(Retry::Void) => *failures,
+            DeliveryOutcome::Fails(Retry::NothingToSend) => *failures,
             DeliveryOutcome::Unanswered | DeliveryOutcome::Fails(Retry::Again { .. }) => failures.saturating_add(1),
         };
         let result = match outcome {

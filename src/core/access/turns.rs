@@ -1,5 +1,5 @@
-//! Turns and streams of a credential at a time. More turns wait in the order of their prompts and are told their place; more streams are
-//! refused.
+//! How many turns and streams of one credential may be under way at the same time. Further turns wait in the order of their prompts, and
+//! their clients are shown their place in the queue; further streams are refused.
 
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
@@ -15,23 +15,23 @@ use crate::task::machine::state::Phase;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Tasks whose next turn waits, by credential, in their order.
+/// Tasks whose next turn waits, by credential, in the order in which they may begin.
 #[derive(Default)]
 pub(in crate::core) struct DelayedTurns {
     waiting: HashMap<Arc<str>, VecDeque<TaskId>>,
-    /// A turn has ended, so that one that waits may begin.
+    /// A turn has ended or was cancelled, so that a waiting turn may begin.
     has_changed: bool,
 }
 
 impl DelayedTurns {
-    /// Whether turns may begin that waited.
+    /// Whether a waiting turn may be able to begin.
     pub fn has_room(&self) -> bool {
         self.has_changed && !self.waiting.is_empty()
     }
 }
 
 impl Core {
-    /// Whether the next turn of a task has to wait, because as many of its credential run as may. Its clients are told.
+    /// Whether the next turn of a task has to wait, because its credential has as many turns under way as it may. The delay is recorded.
     pub(in crate::core) fn delays_turn(&mut self, task: &TaskId, now: Now) -> bool {
         let Some(id) = self.next_credential(task) else {
             return false;
@@ -39,25 +39,26 @@ impl Core {
         let most = self.access.rate_of(&id).turns.unwrap_or(TURNS);
         let is_free = self.tasks.running_turns(&id) < most as usize;
         let waiting = self.access.turns.waiting.entry(id.clone()).or_default();
-        let place = waiting.iter().position(|waits| waits == task);
-        if is_free && (waiting.is_empty() || place == Some(0)) {
+        let index = waiting.iter().position(|waits| waits == task);
+        if is_free && (waiting.is_empty() || index == Some(0)) {
             waiting.retain(|waits| waits != task);
             self.access.turns.waiting.retain(|_, waiting| !waiting.is_empty());
             return false;
         }
-        if place.is_none() {
+        if index.is_none() {
             waiting.push_back(task.clone());
             let place = waiting.len();
-            self.tell_place(task, place, now);
+            self.record_delay(task, place, now);
         }
         true
     }
 
-    fn tell_place(&mut self, task: &TaskId, place: usize, now: Now) {
+    /// Records the place of a task in the queue, counted from 1; its clients are shown that.
+    fn record_delay(&mut self, task: &TaskId, place: usize, now: Now) {
         self.commit(task, Decision { events: vec![Event::Delayed { place }], effects: Vec::new() }, now);
     }
 
-    /// Whether what was decided ends a turn or a wait.
+    /// Notes whether one of these events ends a turn or cancels a waiting one.
     pub(in crate::core) fn note_freed_turns(&mut self, events: &[Event]) {
         let frees = |event: &Event| {
             matches!(
@@ -72,7 +73,7 @@ impl Core {
         self.access.turns.has_changed |= events.iter().any(frees);
     }
 
-    /// Begins turns that waited, as far as their credentials may have more.
+    /// Begins waiting turns, as many as their credentials may have.
     pub(in crate::core) fn begin_delayed_turns(&mut self, now: Now) {
         if !std::mem::take(&mut self.access.turns.has_changed) {
             return;
@@ -85,25 +86,26 @@ impl Core {
                 if is_due {
                     self.advance(&task, now);
                 }
-                let still = self.access.turns.waiting.get(&id).and_then(VecDeque::front) == Some(&task);
-                if still && is_due {
+                let is_still_first = self.access.turns.waiting.get(&id).and_then(VecDeque::front) == Some(&task);
+                if is_still_first && is_due {
                     break;
                 }
                 has_moved = true;
-                if still {
-                    // Its prompt was taken back, or it is over.
+                if is_still_first {
+                    // Its prompt was taken back, or the task is over.
                     self.access.turns.waiting.entry(id.clone()).or_default().pop_front();
                 }
             }
             let next = self.access.turns.waiting.get(&id).and_then(VecDeque::front).cloned();
             match next.filter(|_| has_moved) {
-                Some(next) => self.tell_place(&next, 1, now),
+                Some(next) => self.record_delay(&next, 1, now),
                 None => self.access.turns.waiting.retain(|_, waiting| !waiting.is_empty()),
             }
         }
     }
 
-    /// The credential of the prompt whose turn is the next of a task, if that turn may have to wait. Built-in commands are quick.
+    /// The credential of the prompt that begins the next turn of a task, if that turn counts against the limit. The turns of built-in
+    /// commands are short and do not count.
     fn next_credential(&self, task: &TaskId) -> Option<Arc<str>> {
         let state = &self.tasks.get(task)?.state;
         let id = state.queue.front()?.credential.clone()?;
@@ -119,7 +121,7 @@ impl Core {
         if opens_stream(call) { self.room_for_stream(caller) } else { Ok(()) }
     }
 
-    /// Refuses a stream or a socket if the credential of the caller has as many as it may. What is sent over a socket is none.
+    /// Refuses a stream or a socket if the credential of the caller has as many as it may. A stream over a socket does not count.
     pub(in crate::core) fn room_for_stream(&self, caller: &Caller) -> Result<(), Fault> {
         let is_socket = self.connections.get(caller.conn).is_some_and(|conn| conn.socket().is_some());
         let Some(id) = caller.principal.credential.as_ref().filter(|_| !is_socket) else {

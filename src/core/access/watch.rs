@@ -207,9 +207,9 @@ impl Core {
         let subs = std::mem::take(&mut conn.subs);
         conn.principal = None;
         conn.waiting = None;
-        conn.because(CloseReason::Revoked);
+        conn.set_close_reason(CloseReason::Revoked);
         if conn.socket().is_some() {
-            conn.hang_up(code, reason, now);
+            conn.close_socket(code, reason, now);
         } else if conn.is_live() {
             conn.end_stream(now);
         } else {

@@ -203,7 +203,7 @@ fn what_workers_have_counts_and_delays_the_end() {
     test.core.settings.limits.inline_body_bytes = 150;
     let body = prompt("1", "message/send");
     let posted = connect(&mut test, post(&body).as_bytes());
-    assert_eq!(test.core.connections.get(posted).map(|conn| conn.burden(&test.limits)), Some(body.len()));
+    assert_eq!(test.core.connections.get(posted).map(|conn| conn.memory(&test.limits)), Some(body.len()));
     test.core.input(Input::ShutDown, test.now);
     test.turns();
     assert!(!test.core.is_over());

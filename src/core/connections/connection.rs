@@ -1,6 +1,7 @@
 //! One client connection: bytes in, a request, bytes out. It serves one request at a time; pipelined requests wait unread. A
-//! connection that became a WebSocket takes messages instead, several at a time. It knows how events are framed; their senders do
-//! not. Deadlines are computed from the last activity when a timer fires, so reading and writing never touch the timers.
+//! connection that became a WebSocket receives messages instead, and serves several at a time. Events are framed here, so their senders
+//! need not know the framing. Deadlines are computed from the last activity when a timer fires, so reading and writing never touch the
+//! timers.
 
 use crate::a2a::{self, Binding};
 use crate::base::buf::Buf;
@@ -46,9 +47,9 @@ pub enum Peer {
     Stranger,
     /// Another user of this machine, under whose name a tool's process may have connected.
     OtherUser,
-    /// It connected from this machine and was gone when it was accepted, so it may have been a tool's process.
+    /// A process of this machine that had ended when its connection was accepted, so it may have been a tool's process.
     Gone,
-    /// Anybody, of this machine or another one: the server knows its clients by their credentials.
+    /// Any process of any machine: the server authenticates its clients by their credentials.
     Anybody,
 }
 
@@ -82,12 +83,13 @@ pub struct Conn {
     /// Whether the head of the request that is being read was checked, and whether its client waits to be asked for the body.
     is_checked: bool,
     awaits_continue: bool,
-    /// The head of the request waits to be checked until the credentials file was looked at.
+    /// The head of the request waits to be checked until the credentials file was checked for changes.
     pub awaits_check: bool,
-    /// A request that waits until the process of its peer is known, or until the credentials file was looked at.
+    /// A request that waits until the process of its peer is known, or until the credentials file was checked for changes.
     pub waiting: Option<Box<Request>>,
+    /// Whether it waits for the latter.
     pub awaits_credentials: bool,
-    /// Its peer was refused.
+    /// The refusal of its peer was counted.
     pub refused: bool,
     /// The client that made its first call.
     pub client: Option<Client>,
@@ -95,46 +97,48 @@ pub struct Conn {
     rx: Buf,
     reader: Reader,
     activity: Activity,
-    /// When the present wait began: for a request, for the rest of one, for the peer to take output.
+    /// When it began to wait for what it waits for: a request, the rest of a request, or the peer to accept output. In monotonic
+    /// milliseconds.
     since: u64,
     /// The earliest timer armed for this connection.
     pub armed: u64,
     /// The peer will send nothing more.
-    ended: bool,
+    input_ended: bool,
     /// Whether the present head or body has begun, and whether any request has been served.
     begun: bool,
     served: bool,
     /// Whether the request being answered asked for a stream.
     wants_stream: bool,
-    /// It is in the core's list of connections to write.
+    /// It is in the list of connections to write.
     pub listed: bool,
-    /// It had no room for input when it was last looked at.
-    pub stopped: bool,
-    /// Its subscription has more than the output buffer could take.
-    pub starved: bool,
+    /// It had no room for input at its last change.
+    pub input_stopped: bool,
+    /// A subscription has more events than the output buffer could take.
+    pub output_was_full: bool,
     /// The subscriptions that feed it: one that answers the request being served, or those of a socket.
     pub subs: Vec<Key>,
-    /// How many calls are under way: those that are answered by one of them, and those that wait for a task or a list.
+    /// How many calls are under way: those that a subscription answers, and those that wait for a task or a list.
     pub calls: usize,
-    /// What is encoded for its readers and not queued yet, and what is reserved for that.
-    pub owed: usize,
-    /// Bytes that workers decode for it, and memory that is reserved for what they encode.
-    pub lent: usize,
-    /// The part of it that is counted in the output budget.
-    pub counted: usize,
-    /// What the response to a WebSocket upgrade has, before it is answered.
+    /// The length of answers and first frames that are encoded for its subscriptions and not queued yet, and the memory that is reserved
+    /// for those that workers encode.
+    pub encoded_bytes: usize,
+    /// The memory that is reserved for requests that workers decode and for answers without a subscription that they encode.
+    pub worker_bytes: usize,
+    /// How much of the output budget it takes, as of its last change.
+    pub counted_bytes: usize,
+    /// The fields of the response to a WebSocket upgrade, until that is sent.
     pub handshake: Option<Handshake>,
     /// The allowed origin of the request that is being served.
     pub allowed_origin: Option<AllowedOrigin>,
-    /// It came to the listener for metrics.
+    /// It was opened at the listener for metrics.
     pub only_metrics: bool,
     ids: RequestIds,
     /// The request that is being served, and those that have ended since they were last asked for.
     exchange: Option<Box<Exchange>>,
     pub finished: Vec<Exchange>,
-    /// Why it is closed, as soon as that is decided.
-    closed_for: Option<CloseReason>,
-    /// Bytes that were read of the present request.
+    /// Why it is going to be closed.
+    close_reason: Option<CloseReason>,
+    /// The bytes of the present request that were read.
     bytes_in: u64,
 }
 
@@ -151,7 +155,7 @@ enum Activity {
     Closing,
 }
 
-/// What the response to a WebSocket upgrade has.
+/// What the response to a WebSocket upgrade contains.
 #[derive(Default)]
 pub struct Handshake {
     pub accept: String,
@@ -167,15 +171,16 @@ pub struct Client {
     pub since: u64,
 }
 
-/// What a connection wants after bytes came or an answer went out.
-pub enum Want {
+/// What was found in the bytes that a connection has received.
+pub enum ReadStep {
+    /// Nothing that is complete, or nothing may be read now.
     Nothing,
-    Serve(Box<Request>),
-    /// The head of a request is complete, and its body is to be read.
-    Check,
+    Request(Box<Request>),
+    /// The head of a request, which is to be checked before the body is read.
+    CheckHead,
     /// A message on a socket.
-    Hear(String),
-    /// What it sent was refused, for this reason.
+    Message(String),
+    /// Something that was refused, for this reason.
     Rejected(&'static str),
 }
 
@@ -201,33 +206,33 @@ impl Conn {
             activity: Activity::Reading,
             since: now.mono_ms,
             armed: u64::MAX,
-            ended: false,
+            input_ended: false,
             begun: false,
             served: false,
             wants_stream: false,
             listed: false,
-            stopped: false,
-            starved: false,
+            input_stopped: false,
+            output_was_full: false,
             subs: Vec::new(),
             calls: 0,
-            owed: 0,
-            lent: 0,
-            counted: 0,
+            encoded_bytes: 0,
+            worker_bytes: 0,
+            counted_bytes: 0,
             handshake: None,
             allowed_origin: None,
             only_metrics: false,
             ids,
             exchange: None,
             finished: Vec::new(),
-            closed_for: None,
+            close_reason: None,
             bytes_in: 0,
         }
     }
 
-    /// How many bytes may be read now. While a request is answered, or answers wait for the peer to take them, only a little
-    /// is taken ahead, so that a client's end of stream is still noticed without reading its next requests.
+    /// How many bytes may be read now. While a request is answered, or answers wait for the peer to accept them, only a little is read
+    /// ahead: enough to notice the client's end of stream, and not its next requests.
     pub fn room(&self, limits: &Limits) -> usize {
-        if self.ended || self.awaits_check {
+        if self.input_ended || self.awaits_check {
             return 0;
         }
         match self.activity {
@@ -238,15 +243,15 @@ impl Conn {
             Activity::Reading | Activity::Answering(_) | Activity::Streaming { .. } => {
                 limits.head_bytes.saturating_sub(self.rx.len())
             }
-            // Reading on lets the peer see our answer instead of a reset; what it says no longer matters.
+            // While the rest is read and dropped, the peer can read our answer; otherwise the kernel would reset the connection.
             Activity::Closing => limits.turn_bytes,
         }
     }
 
-    pub fn take(&mut self, bytes: &[u8], now: Now) {
+    pub fn receive(&mut self, bytes: &[u8], now: Now) {
         match &mut self.activity {
             Activity::Closing => return,
-            Activity::Socket(socket) => socket.heard = now.mono_ms,
+            Activity::Socket(socket) => socket.last_received = now.mono_ms,
             Activity::Reading | Activity::Answering(_) | Activity::Streaming { .. } => {}
         }
         if matches!(self.activity, Activity::Reading) && !self.begun {
@@ -256,15 +261,15 @@ impl Conn {
         self.rx.push(bytes);
     }
 
-    /// The peer shut its sending side. It still gets its answers: [`Conn::read`] closes when it has asked for no more.
-    pub fn end(&mut self) {
-        self.ended = true;
+    /// The peer shut its sending side. It still gets its answers: [`Conn::read`] closes the connection behind the last one.
+    pub fn end_input(&mut self) {
+        self.input_ended = true;
     }
 
-    /// Goes on with what has been read.
-    pub fn read(&mut self, limits: &Limits, now: Now) -> Want {
+    /// Reads the next request or message from the bytes that were received.
+    pub fn read(&mut self, limits: &Limits, now: Now) -> ReadStep {
         if let Activity::Socket(_) = self.activity {
-            return self.listen(limits, now);
+            return self.read_message(limits, now);
         }
         if matches!(self.activity, Activity::Reading) && self.can_answer(limits) && !self.rx.is_empty() {
             let (before, unread) = (self.reader.stage(), self.rx.len());
@@ -276,13 +281,13 @@ impl Conn {
                         self.since = now.mono_ms;
                     }
                     if self.reader.stage() == Stage::Body && !self.is_checked {
-                        return Want::Check;
+                        return ReadStep::CheckHead;
                     }
                 }
                 Ok(Step::Continue) => {
                     self.since = now.mono_ms;
                     self.awaits_continue = true;
-                    return Want::Check;
+                    return ReadStep::CheckHead;
                 }
                 Ok(Step::Request(request)) => {
                     self.is_checked = false;
@@ -295,18 +300,18 @@ impl Conn {
                         method: request.method,
                         keep_alive: request.keep_alive,
                     });
-                    return Want::Serve(request);
+                    return ReadStep::Request(request);
                 }
                 Err(reject) => {
                     self.reject(reject, now);
-                    return Want::Rejected(reject.message);
+                    return ReadStep::Rejected(reject.message);
                 }
             }
         }
-        if self.ended && matches!(self.activity, Activity::Reading) && self.can_answer(limits) {
+        if self.input_ended && matches!(self.activity, Activity::Reading) && self.can_answer(limits) {
             self.close();
         }
-        Want::Nothing
+        ReadStep::Nothing
     }
 
     /// The head of the request whose body is to be read.
@@ -319,7 +324,7 @@ impl Conn {
         matches!(self.activity, Activity::Reading) && self.is_checked
     }
 
-    /// The body of the request may be read.
+    /// Lets the body of the request be read: its head was checked.
     pub fn admit_body(&mut self) {
         self.is_checked = true;
         if std::mem::take(&mut self.awaits_continue) {
@@ -327,8 +332,8 @@ impl Conn {
         }
     }
 
-    /// The next message on a socket. A socket whose client does not read, or that has too many calls under way, waits.
-    fn listen(&mut self, limits: &Limits, now: Now) -> Want {
+    /// Reads the next message on a socket, unless its client accepts no output or too many of its calls are under way.
+    fn read_message(&mut self, limits: &Limits, now: Now) -> ReadStep {
         while let Activity::Socket(socket) = &mut self.activity
             && self.output.len() < limits.tx_bytes
             && self.calls < limits.socket_calls
@@ -344,18 +349,18 @@ impl Conn {
             self.bytes_in += (unread - self.rx.len()) as u64;
             match step {
                 ws::Step::More => break,
-                ws::Step::Text(text) => return Want::Hear(text),
+                ws::Step::Text(text) => return ReadStep::Message(text),
                 ws::Step::Ping | ws::Step::Pong => {}
                 ws::Step::Closed => self.close(),
             }
         }
-        if self.ended && matches!(&self.activity, Activity::Socket(socket) if !socket.decoding) {
+        if self.input_ended && matches!(&self.activity, Activity::Socket(socket) if !socket.decoding) {
             self.close();
         }
-        Want::Nothing
+        ReadStep::Nothing
     }
 
-    /// Whether there is room for the answer to another request. A client that does not read its answers waits.
+    /// Whether there is room for the answer to another request. The requests of a client that does not read its answers wait.
     fn can_answer(&self, limits: &Limits) -> bool {
         self.output.len() < limits.tx_bytes
     }
@@ -376,18 +381,18 @@ impl Conn {
         self.output.write(|out| ws::write_upgrade(out, &accept, protocol, &more));
         self.answered_with(101, Shape::Socket);
         let codec = Codec::WebSocket(ws::Codec::new(limits));
-        // What comes over the socket has no id of its own.
+        // Messages on the socket have no request id of their own.
         let mut caller = caller;
         caller.form.request = None;
         self.activity = Activity::Socket(Box::new(Socket::new(codec, caller, follow, task, now)));
         self.since = now.mono_ms;
     }
 
-    /// Its peer is in the same process and needs no handshake.
+    /// Becomes the connection of a peer in the same process, which needs no handshake.
     pub fn become_local(&mut self, caller: Caller, limits: &Limits, now: Now) {
         self.client = Some(Client { by: caller.by.clone(), since: now.unix_ms });
         let codec = Codec::Lines(lines::Codec::new(limits));
-        // An editor is shown what it opens, a terminal also what others begin.
+        // An editor is shown the sessions that it opens, a terminal also those that others begin.
         let follow = match caller.form.dialect.binding {
             Binding::Acp => Follow::Nothing,
             Binding::Native | Binding::JsonRpc | Binding::Rest | Binding::Bare => Follow::NextSession,
@@ -419,14 +424,14 @@ impl Conn {
         matches!(self.activity, Activity::Socket(_) | Activity::Streaming { .. })
     }
 
-    /// What a socket follows is another task from now on.
-    pub fn moved_to(&mut self, task: &TaskId) {
+    /// A socket follows this task from now on.
+    pub fn set_followed_task(&mut self, task: &TaskId) {
         if let Some(socket) = self.socket_mut() {
             socket.task = Some(task.clone());
         }
     }
 
-    /// Ends the stream. The connection stays open if it can, a socket in any case.
+    /// Ends a stream of events. The connection is closed if the client does not keep it open. A socket stays as it is.
     pub fn end_stream(&mut self, now: Now) {
         if let Activity::Streaming { framing, keep_alive } = self.activity {
             self.output.write(|out| framing.end(out));
@@ -456,22 +461,23 @@ impl Conn {
         self.activity = Activity::Closing;
     }
 
-    /// Whether it can be dropped now.
+    /// Whether it has ended and all output was sent.
     pub fn is_done(&self) -> bool {
         matches!(self.activity, Activity::Closing) && self.output.is_empty()
     }
 
-    /// Whether it is between two requests: nothing would be lost by closing it.
-    pub fn is_resting(&self) -> bool {
+    /// Whether it is between two requests, so that nothing is lost when it is closed.
+    pub fn is_idle(&self) -> bool {
         matches!(self.activity, Activity::Reading) && !self.begun && self.output.is_empty()
     }
 
-    /// Whether nothing is under way here: no whole request has come, nothing waits to be sent, and the client has had time to send.
+    /// Whether it may be closed for a new connection: it has received no complete request, no output waits, and the client has had time
+    /// to send a request.
     pub fn gives_way(&self, now: Now) -> bool {
         matches!(self.activity, Activity::Reading) && self.output.is_empty() && now.mono_ms >= self.since + GIVE_WAY_MS
     }
 
-    /// What it waits for and since when. A connection that sends a body sorts last: its request has begun.
+    /// What it waits for and since when. A connection that is sending a body sorts last.
     pub fn waits(&self) -> (Stage, u64) {
         (self.reader.stage(), self.since)
     }
@@ -482,13 +488,13 @@ impl Conn {
         self.since = now.mono_ms;
     }
 
-    /// Whether its peer has accepted nothing for so long although output waits.
+    /// Whether output waits and the peer has accepted none of it for this time.
     pub fn has_stalled(&self, ms: u64, now: Now) -> bool {
         !self.output.is_empty() && now.mono_ms >= self.since + ms
     }
 
-    /// Closes a socket with a code and a reason. Its peer has some time to read what waits.
-    pub fn hang_up(&mut self, code: u16, reason: &str, now: Now) {
+    /// Closes a socket with a code and a reason. Its peer has some time to read the output that waits.
+    pub fn close_socket(&mut self, code: u16, reason: &str, now: Now) {
         if let Activity::Socket(socket) = &mut self.activity {
             self.output.write(|out| socket.codec.close(out, code, reason));
             self.since = now.mono_ms;

@@ -128,7 +128,7 @@ impl Core {
     }
 
     /// Refuses a request of another user, or of a peer that is gone.
-    pub(in crate::core) fn turn_peer_away(&mut self, key: Key, request: &Request, now: Now) {
+    pub(in crate::core) fn refuse_peer(&mut self, key: Key, request: &Request, now: Now) {
         let is_gone = self.connections.get(key).is_some_and(|conn| conn.peer == Peer::Gone);
         let (why, kind, reason, label) = match is_gone {
             true => (GONE, Kind::ChildRefused, "gone", Refused::Child),

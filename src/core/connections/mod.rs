@@ -1,5 +1,5 @@
-//! Connections: what one of them has read and has to write, who may use it, and how many there may be. They know nothing of tasks;
-//! of subscriptions they know only the keys.
+//! Connections: their input and output, the peers that may use them, and the limits on their number and memory. This module knows
+//! nothing of tasks; of subscriptions it knows only the keys.
 
 pub(in crate::core) mod capacity;
 pub mod connection;
@@ -29,27 +29,29 @@ pub(in crate::core) struct Connections {
     strangers: usize,
     output_budget: OutputBudget,
     refusals: Refusals,
-    /// Clients have come, gone, or joined a task.
+    /// Clients have connected, disconnected, or joined a task.
     pub clients_changed: bool,
-    /// Sockets that are told when clients come and go.
+    /// Sockets that are sent the list of clients when it changes.
     pub client_watchers: Vec<ClientWatcher>,
-    /// Connections with something to write, and connections that are closed.
+    /// Connections with output to write.
     pub to_write: Vec<Key>,
     /// Connections that have room for input again.
     pub to_read: Vec<Key>,
+    /// Connections that the shell is to close.
     pub to_close: Vec<(Key, Close)>,
 }
 
-/// A socket that is told which clients are connected, and whether it has to be told.
+/// A socket that is sent the list of clients when it changes.
 pub(in crate::core) struct ClientWatcher {
     pub conn: Key,
+    /// The list has changed since it was last sent.
     pub is_due: bool,
 }
 
 /// What follows from a change of a connection.
 pub(in crate::core) enum Changed {
     Nothing,
-    /// Everything was sent and it is to be closed.
+    /// All output was sent and the connection is to be closed.
     Done,
     /// It needs a timer at this time, in monotonic milliseconds.
     Arm(u64),
@@ -79,9 +81,9 @@ impl Connections {
         self.slots.iter()
     }
 
-    /// Brings the sums and lists up to date after a connection has changed.
+    /// Updates the sums and lists after a connection has changed.
     pub fn changed(&mut self, key: Key, limits: &Limits) -> Changed {
-        self.count_waiting(key, limits);
+        self.count_memory(key, limits);
         let Some(conn) = self.slots.get_mut(key) else {
             return Changed::Nothing;
         };
@@ -89,7 +91,7 @@ impl Connections {
             return Changed::Done;
         }
         let has_room = conn.room(limits) > 0;
-        if std::mem::replace(&mut conn.stopped, !has_room) && has_room {
+        if std::mem::replace(&mut conn.input_stopped, !has_room) && has_room {
             self.to_read.push(key);
         }
         if !conn.output.is_empty() && !conn.listed {
@@ -105,16 +107,16 @@ impl Connections {
         Changed::Arm(deadline)
     }
 
-    /// Forgets a connection and has it closed.
+    /// Removes a connection and has the shell close it.
     pub fn close(&mut self, key: Key, how: Close) -> Option<Conn> {
         let conn = self.slots.remove(key)?;
-        self.output_budget.bytes -= conn.counted;
+        self.output_budget.bytes -= conn.counted_bytes;
         self.strangers -= usize::from(conn.peer == Peer::Stranger);
         self.to_close.push((key, how));
         Some(conn)
     }
 
-    /// Connections with something to write, each named once.
+    /// Takes the list of connections with output to write; each is in it once.
     pub fn take_writable(&mut self) -> Vec<Key> {
         let keys = std::mem::take(&mut self.to_write);
         for key in &keys {
@@ -125,13 +127,13 @@ impl Connections {
         keys
     }
 
-    /// For the checks of invariants: strangers, waiting bytes, connections to write.
+    /// For the checks of invariants: the number of connections of other users, and the memory of connections.
     #[cfg(debug_assertions)]
-    pub fn inspect(&self) -> (usize, usize, &[Key]) {
-        (self.strangers, self.output_budget.bytes, &self.to_write)
+    pub fn inspect(&self) -> (usize, usize) {
+        (self.strangers, self.output_budget.bytes)
     }
 
-    /// A request that waits counts among those that its socket has under way.
+    /// Counts a call that waits among those that are under way on its connection.
     pub fn begin_call(&mut self, key: Key) {
         if let Some(conn) = self.slots.get_mut(key) {
             conn.calls += 1;

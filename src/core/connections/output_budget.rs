@@ -27,11 +27,11 @@ pub(in crate::core) struct OutputBudget {
 
 impl Connections {
     /// Counts what waits for a connection now, and what is held of its requests.
-    pub(in crate::core) fn count_waiting(&mut self, key: Key, limits: &Limits) {
+    pub(in crate::core) fn count_memory(&mut self, key: Key, limits: &Limits) {
         if let Some(conn) = self.slots.get_mut(key) {
-            let burden = conn.burden(limits);
-            self.output_budget.bytes = self.output_budget.bytes - conn.counted + burden;
-            conn.counted = burden;
+            let memory = conn.memory(limits);
+            self.output_budget.bytes = self.output_budget.bytes - conn.counted_bytes + memory;
+            conn.counted_bytes = memory;
         }
     }
 
@@ -41,7 +41,7 @@ impl Connections {
             .slots
             .iter()
             .filter(|(_, conn)| conn.has_stalled(limits.output_stall_ms, now) || conn.held(limits) > limits.head_bytes);
-        let mut stalled: Vec<(usize, Key)> = stalled.map(|(key, conn)| (conn.counted, key)).collect();
+        let mut stalled: Vec<(usize, Key)> = stalled.map(|(key, conn)| (conn.counted_bytes, key)).collect();
         stalled.sort_unstable();
         stalled
     }
@@ -70,7 +70,7 @@ impl Core {
     }
 
     /// Why a call has to come later, or never: it may have a long answer, or it continues a long task.
-    pub(in crate::core) fn too_crowded(&mut self, call: &Call) -> Option<Fault> {
+    pub(in crate::core) fn lack_of_memory(&mut self, call: &Call) -> Option<Fault> {
         let Needs { task, answer, .. } = Needs::of(call);
         let needed = self.memory_for(call);
         if needed > self.settings.limits.output_bytes_total {
@@ -111,8 +111,8 @@ impl Core {
             && !self.has_memory(0, None)
             && let Some(conn) = self.connections.get_mut(key)
         {
-            conn.turn_back(now);
-            self.turn_away(key, "too busy: connect and send it again", now);
+            conn.refuse_incomplete(now);
+            self.close_try_later(key, "too busy: connect and send it again", now);
         }
     }
 
@@ -299,7 +299,7 @@ mod tests {
             assert_eq!(told(&core, *key), "", "there is room for them");
         }
 
-        // It is full. Who goes on is turned back, with its burden; that makes room for the others.
+        // It is full. Who goes on is turned back, with its memory; that makes room for the others.
         core.received(held[2], &[0x00, 0x80 | 1, 0, 0, 0, 0, b'x'], NOW);
         let hung_up = told(&core, held[2]);
         assert!(hung_up.ends_with("\u{3}\u{fffd}too busy: connect and send it again"), "{hung_up:?}");

@@ -34,7 +34,7 @@ enum Start {
 }
 
 impl Start {
-    fn place(place: Option<LogPosition>, task: &TaskId) -> Start {
+    fn at(place: Option<LogPosition>, task: &TaskId) -> Start {
         match place {
             None => Start::Now,
             Some(place) if place.task.as_ref().is_none_or(|named| named == task) => Start::After(place.seq),
@@ -45,7 +45,12 @@ impl Start {
 
 impl Core {
     /// Checks the upgrade request, and keeps what its response needs.
-    pub(in crate::core) fn shake_hands(&mut self, key: Key, request: &Request, form: &Form) -> Result<(), Response> {
+    pub(in crate::core) fn prepare_upgrade(
+        &mut self,
+        key: Key,
+        request: &Request,
+        form: &Form,
+    ) -> Result<(), Response> {
         match ws::upgrade(request) {
             Ok(upgrade) => {
                 let mut offered = request.headers.list("sec-websocket-protocol");
@@ -96,7 +101,7 @@ impl Core {
         match join.follow {
             Follow::Session | Follow::Task(_) => {
                 let task = task.expect("these follow a task");
-                let from = Start::place(join.after, &task);
+                let from = Start::at(join.after, &task);
                 self.follow(key, &task, from, Role::Follow, now);
             }
             Follow::All => {
@@ -117,7 +122,7 @@ impl Core {
     fn hold_greeting(&mut self, key: Key, now: Now) {
         let socket = self.connections.get_mut(key).and_then(|conn| conn.socket_mut());
         if let Some(socket) = socket.filter(|socket| socket.caller.form.dialect == Dialect::SESSION) {
-            (socket.is_held, socket.is_undecided) = (true, true);
+            (socket.greeting_pending, socket.is_undecided) = (true, true);
             self.timers.arm(now.mono_ms + GREETING_MS, Timer::Greeting(key));
         }
     }
@@ -127,15 +132,15 @@ impl Core {
         let Some(conn) = self.connections.get_mut(key) else {
             return;
         };
-        if let Some(socket) = conn.socket_mut().filter(|socket| socket.is_held) {
-            socket.is_held = false;
+        if let Some(socket) = conn.socket_mut().filter(|socket| socket.greeting_pending) {
+            socket.greeting_pending = false;
             self.readers.pump_later(&conn.subs);
         }
     }
 
     /// The first message of a client that has agreed on nothing: it may be one of an editor, which may be slow and greeted already.
     /// Returns whether the message is to be processed.
-    pub(in crate::core) fn hear_first(&mut self, key: Key, text: &str) -> bool {
+    pub(in crate::core) fn first_message(&mut self, key: Key, text: &str) -> bool {
         let socket = self.connections.get_mut(key).and_then(|conn| conn.socket_mut());
         let Some(socket) = socket.filter(|socket| socket.is_undecided) else {
             return true;
@@ -160,7 +165,7 @@ impl Core {
     fn follow(&mut self, key: Key, task: &TaskId, from: Start, role: Role, now: Now) {
         if self.room_for_sub(Some(task)).is_err() {
             // A client that is not shown a task it follows has to know.
-            return self.turn_away(key, "too much is watched already: connect again later", now);
+            return self.close_try_later(key, "too much is watched already: connect again later", now);
         }
         let (Some(conn), Some(loaded)) = (self.connections.get(key), self.tasks.get(task)) else {
             return;
@@ -191,7 +196,7 @@ impl Core {
 
     /// A socket of the native dialect asks for the records of a task. The new subscription replaces the one it has of this task,
     /// because a record does not say which subscription it belongs to. Returns the role of the new one.
-    pub(in crate::core) fn ask_anew(&mut self, key: Key, task: &TaskId) -> Role {
+    pub(in crate::core) fn replace_subscription(&mut self, key: Key, task: &TaskId) -> Role {
         let subs = self.connections.get(key).map(|conn| conn.subs.clone());
         for key in subs.unwrap_or_default() {
             let Some(sub) = self.readers.get(key).filter(|sub| sub.task == *task) else {
@@ -234,7 +239,7 @@ impl Core {
     }
 
     /// A message came over a socket and was decoded.
-    pub(in crate::core) fn hear(&mut self, key: Key, decoded: Decoded, now: Now) {
+    pub(in crate::core) fn message_decoded(&mut self, key: Key, decoded: Decoded, now: Now) {
         let Some(socket) = self.connections.get(key).and_then(|conn| conn.socket()) else {
             return;
         };
@@ -351,7 +356,7 @@ impl Core {
                 self.session(&caller.principal, now)?;
             }
         }
-        self.tell_session(caller, now)
+        self.answer_session(caller, now)
     }
 
     /// Whether a client may make a task the session of this subject. The session that all share is not exchanged for a task that they do
@@ -376,17 +381,17 @@ impl Core {
         let sockets: Vec<Key> = sockets.map(|(key, _)| key).collect();
         self.tasks.sessions.insert(owner, task.clone());
         for key in sockets {
-            self.move_on(key, task, now);
+            self.move_socket(key, task, now);
         }
     }
 
     /// When the session task is replaced, its WebSocket subscribers move to the new task after they have received the rest of the
     /// old one.
-    fn move_on(&mut self, key: Key, task: &TaskId, now: Now) {
+    fn move_socket(&mut self, key: Key, task: &TaskId, now: Now) {
         let Some(conn) = self.connections.get_mut(key) else {
             return;
         };
-        conn.moved_to(task);
+        conn.set_followed_task(task);
         for key in conn.subs.clone() {
             if let Some(sub) = self.readers.get_mut(key)
                 && sub.role == Role::Follow
@@ -399,7 +404,7 @@ impl Core {
     }
 
     /// Answers with the id of the live session.
-    pub(in crate::core) fn tell_session(&mut self, caller: &Caller, now: Now) -> Result<(), Fault> {
+    pub(in crate::core) fn answer_session(&mut self, caller: &Caller, now: Now) -> Result<(), Fault> {
         let task = self.session(&caller.principal, now)?;
         let response = a2a::session_id(&caller.form, &task);
         self.answer_after(caller, &task, response);
@@ -407,7 +412,7 @@ impl Core {
     }
 
     /// Closes a socket whose client accepts nothing, with the position to continue from.
-    pub(in crate::core) fn hang_up(&mut self, key: Key, now: Now) {
+    pub(in crate::core) fn close_slow_socket(&mut self, key: Key, now: Now) {
         let Some(conn) = self.connections.get(key) else {
             return;
         };
@@ -423,17 +428,17 @@ impl Core {
             }
             (Some(_) | None, _) => "too slow: connect again".to_owned(),
         };
-        self.turn_away(key, &reason, now);
+        self.close_try_later(key, &reason, now);
     }
 
     /// Closes a socket with a reason; its client may connect again later.
-    pub(in crate::core) fn turn_away(&mut self, key: Key, reason: &str, now: Now) {
+    pub(in crate::core) fn close_try_later(&mut self, key: Key, reason: &str, now: Now) {
         let Some(conn) = self.connections.get_mut(key) else {
             return;
         };
         let subs = std::mem::take(&mut conn.subs);
-        conn.because(CloseReason::Limit);
-        conn.hang_up(1013, reason, now);
+        conn.set_close_reason(CloseReason::Limit);
+        conn.close_socket(1013, reason, now);
         self.readers.abort_owned(&subs);
         for sub in subs {
             self.unsubscribe(sub);

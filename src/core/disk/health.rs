@@ -25,13 +25,13 @@ pub(in crate::core) struct DiskHealth {
     /// A trial write is armed or under way.
     trial: bool,
     /// No thread can be started, not even to write.
-    starved: Option<String>,
+    no_threads: Option<String>,
 }
 
 impl DiskHealth {
     /// What is wrong, and what to do about it.
     pub fn problem(&self) -> Option<&str> {
-        self.problem.as_deref().or(self.starved.as_deref())
+        self.problem.as_deref().or(self.no_threads.as_deref())
     }
 
     /// Whether something could not be written and a trial has not succeeded since.
@@ -40,12 +40,12 @@ impl DiskHealth {
     }
 
     /// Whether some jobs have no thread at all.
-    pub fn is_starved(&self) -> bool {
-        self.starved.is_some()
+    pub fn lacks_threads(&self) -> bool {
+        self.no_threads.is_some()
     }
 
-    pub fn starved(&mut self, why: Option<String>) {
-        self.starved = why.map(|why| {
+    pub fn set_lack_of_threads(&mut self, why: Option<String>) {
+        self.no_threads = why.map(|why| {
             format!(
                 "No thread can be started: {why}. What was begun waits until one can be. Allow more processes or more memory, or \
                  end other programs."
@@ -108,7 +108,7 @@ impl Core {
             };
             if waits {
                 let fault = Fault::new(FaultKind::Storage, unrecorded(&why, wants));
-                self.dismiss(key, &fault, now);
+                self.fail_subscription(key, &fault, now);
             }
         }
     }
@@ -144,7 +144,7 @@ impl Core {
     /// Has a trial write made at this time, unless one is coming anyway.
     pub(in crate::core) fn arm_trial(&mut self, at_ms: u64) {
         if !std::mem::replace(&mut self.disk.health.trial, true) {
-            self.timers.arm(at_ms, Timer::Trial);
+            self.timers.arm(at_ms, Timer::Probe);
         }
     }
 

@@ -52,7 +52,7 @@ impl Core {
         let health = &self.disk.health;
         let is_so = |why: &Unready| match why {
             Unready::Store => !self.has_store(),
-            Unready::Lanes => health.is_starved() || self.operation.delays.lanes,
+            Unready::Lanes => health.lacks_threads() || self.operation.delays.lanes,
             Unready::Draining => !self.is_running(),
             Unready::Credentials => self.access.problem().is_some(),
             Unready::Audit => self.audit_problem().is_some(),
@@ -87,9 +87,9 @@ mod tests {
         test.core.input(Input::Delayed(Delays { store: true, lanes: true }), test.now);
         assert_eq!(ask(&mut test, "/ready"), r#"503 {"ready":false,"why":["store","lanes"]}"#);
         test.core.input(Input::Delayed(Delays::default()), test.now);
-        test.core.input(Input::Starved(Some("no memory".into())), test.now);
+        test.core.input(Input::NoThreads(Some("no memory".into())), test.now);
         assert_eq!(ask(&mut test, "/ready"), r#"503 {"ready":false,"why":["lanes"]}"#);
-        test.core.input(Input::Starved(None), test.now);
+        test.core.input(Input::NoThreads(None), test.now);
         test.core.input(Input::Probed(Err(StoreError::new("full"))), test.now);
         assert_eq!(ask(&mut test, "/ready"), r#"503 {"ready":false,"why":["store"]}"#);
         assert!(!test.core.has_store(), "a service manager is not told that the server is ready");

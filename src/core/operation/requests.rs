@@ -75,7 +75,7 @@ impl Core {
     /// Closes a connection for a reason, unless another one is known already.
     pub(in crate::core) fn close_for(&mut self, key: Key, reason: CloseReason, how: Close) {
         if let Some(conn) = self.connections.get_mut(key) {
-            conn.because(reason);
+            conn.set_close_reason(reason);
         }
         self.close_conn(key, how);
     }
@@ -93,7 +93,7 @@ impl Core {
     /// A connection was closed.
     pub(in crate::core) fn note_closed(&mut self, conn: &mut Conn) {
         conn.finish(CloseReason::Peer);
-        self.operation.metrics.close(conn.closed_for());
+        self.operation.metrics.close(conn.close_reason());
         let address = conn.client_address;
         std::mem::take(&mut conn.finished).into_iter().for_each(|exchange| self.note_exchange(exchange, address));
     }
@@ -102,7 +102,7 @@ impl Core {
         let ms = self.operation.now.mono_ms.saturating_sub(exchange.began_ms);
         self.operation.metrics.request(&exchange, ms);
         if self.settings.operation.access_log {
-            self.out.push(Out::Access(Box::new(Entry { exchange, peer, ms })));
+            self.out.push(Out::AccessLog(Box::new(Entry { exchange, peer, ms })));
         }
     }
 }

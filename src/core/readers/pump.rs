@@ -25,7 +25,7 @@ impl Core {
         let conn = self.connections.get_mut(sub.conn)?;
         let stream = matches!(sub.kind, Kind::Stream);
         let (task, view, role) = (sub.task.clone(), sub.view, sub.role);
-        conn.owed += sub.owed;
+        conn.encoded_bytes += sub.encoded_bytes;
         if role == Role::Call {
             conn.is_about(&task);
         }
@@ -47,7 +47,7 @@ impl Core {
         let sub = self.readers.remove(key)?;
         if let Some(conn) = self.connections.get_mut(sub.conn) {
             conn.subs.retain(|known| *known != key);
-            conn.owed -= sub.owed;
+            conn.encoded_bytes -= sub.encoded_bytes;
             if sub.role == Role::Call {
                 conn.calls = conn.calls.saturating_sub(1);
             }
@@ -105,7 +105,7 @@ impl Core {
                         self.read_on(conn, now);
                     }
                     Advanced::Failed(message) => {
-                        self.dismiss(key, &Fault::new(FaultKind::Storage, message), now);
+                        self.fail_subscription(key, &Fault::new(FaultKind::Storage, message), now);
                     }
                 }
             }
@@ -122,7 +122,7 @@ impl Core {
         let (Some(loaded), Some(conn)) = (self.tasks.get(&sub.task), self.connections.get_mut(sub.conn)) else {
             return Advanced::Ended;
         };
-        if loaded.synced < sub.safe || conn.socket().is_some_and(|socket| socket.is_held) {
+        if loaded.synced < sub.safe || conn.socket().is_some_and(|socket| socket.greeting_pending) {
             return Advanced::Waits;
         }
         let most = self.settings.limits.tx_bytes;
@@ -137,7 +137,7 @@ impl Core {
                 self.out.push(Out::Store(StoreRequest::Page(request)));
                 continue;
             }
-            let stuck = |sub: &Subscription| self.connections.get(sub.conn).is_some_and(|conn| conn.starved);
+            let stuck = |sub: &Subscription| self.connections.get(sub.conn).is_some_and(|conn| conn.output_was_full);
             if !self.readers.take_back_page(stuck) {
                 return;
             }
@@ -155,12 +155,12 @@ impl Core {
                 cold.take_page(page);
                 self.readers.pump_later(&[key]);
             }
-            Err(error) => self.dismiss(key, &error.into_fault(), now),
+            Err(error) => self.fail_subscription(key, &error.into_fault(), now),
         }
     }
 
     /// Ends a subscription with an error.
-    pub(in crate::core) fn dismiss(&mut self, key: Key, fault: &Fault, now: Now) {
+    pub(in crate::core) fn fail_subscription(&mut self, key: Key, fault: &Fault, now: Now) {
         let Some(sub) = self.readers.get(key) else {
             return;
         };
@@ -172,15 +172,15 @@ impl Core {
         if !streams {
             self.refuse(at, &form, fault, now);
         } else if form.dialect.binding == Binding::Acp {
-            self.dismiss_answers(at, &task, fault, now);
+            self.fail_answers(at, &task, fault, now);
         } else if let Some(conn) = self.connections.get_mut(at) {
             send_error(conn, &a2a::fault_frame(&form, fault).into(), now);
             match role {
                 Role::Call => conn.end_stream(now),
                 Role::Watch => {}
                 Role::Follow | Role::FollowAll | Role::Leave => {
-                    conn.because(if code == 1001 { CloseReason::Drain } else { CloseReason::Limit });
-                    conn.hang_up(code, &fault.message, now);
+                    conn.set_close_reason(if code == 1001 { CloseReason::Drain } else { CloseReason::Limit });
+                    conn.close_socket(code, &fault.message, now);
                 }
             }
         }
@@ -274,7 +274,7 @@ impl Readers {
                 return if ended { Advanced::Ended } else { Advanced::Waits };
             }
             if sink.conn.output.len() >= sink.most {
-                sink.conn.starved = true;
+                sink.conn.output_was_full = true;
                 return Advanced::Waits;
             }
             if let Some(first) = &sub.first {
@@ -401,7 +401,7 @@ fn has_seen_all(sub: &Subscription, loaded: &LoadedTask) -> bool {
 
 /// Sends what a stream begins with; true if nothing comes after it.
 fn send_first(sub: &mut Subscription, sink: &mut Sink<'_>) -> bool {
-    sink.conn.owed -= std::mem::take(&mut sub.owed);
+    sink.conn.encoded_bytes -= std::mem::take(&mut sub.encoded_bytes);
     let Some(first) = sub.first.take() else {
         return false;
     };

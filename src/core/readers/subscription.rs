@@ -33,7 +33,7 @@ pub struct Subscription {
     /// Goes out before any event, once the log is written up to its position.
     pub first: Option<First>,
     /// The length of an answer or a first frame that is encoded and not queued yet, or what is reserved for it.
-    pub owed: usize,
+    pub encoded_bytes: usize,
     pub cold: Option<Cold>,
     /// Events that its client caused and is not shown.
     pub own: Vec<Seq>,

@@ -119,7 +119,7 @@ impl Core {
             let message = "The server is about to end and begins nothing new; try again when it is back.";
             return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message));
         }
-        if let Some(fault) = self.too_crowded(call) {
+        if let Some(fault) = self.lack_of_memory(call) {
             return Err(fault);
         }
         let Call::Say(say) = call else {

@@ -50,7 +50,7 @@ impl Core {
             safe: Seq(0),
             owns: None,
             first: None,
-            owed: 0,
+            encoded_bytes: 0,
             cold: None,
             own: Vec::new(),
         }

@@ -46,7 +46,7 @@ impl Core {
     /// Gives the servers of a task to the shell.
     pub(in crate::core) fn hand_over(&mut self, task: &TaskId, servers: Vec<Server>) {
         if !servers.is_empty() {
-            self.out.push(Out::Servers { task: task.clone(), servers });
+            self.out.push(Out::ClientServers { task: task.clone(), servers });
         }
     }
 }

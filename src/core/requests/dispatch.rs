@@ -154,7 +154,7 @@ impl Core {
             Call::Export { task } => self.export(caller, &task, now),
             Call::Clients => self.clients(caller, now),
             Call::Files { task, query, limit } => self.files(caller, &task, query, limit),
-            Call::Session => self.tell_session(caller, now),
+            Call::Session => self.answer_session(caller, now),
             Call::Renew { task } => self.renew_session(caller, task, now),
             Call::Unsubscribe { task } => self.stop_watching(caller, &task, now),
             Call::Join(join) => self.join(caller, join, now),
@@ -194,7 +194,7 @@ impl Core {
     }
 
     fn stop_watching(&mut self, caller: &Caller, task: &TaskId, now: Now) -> Result<(), Fault> {
-        self.ask_anew(caller.conn, task);
+        self.replace_subscription(caller.conn, task);
         self.answer_now(caller.conn, &native::task_id(&caller.form, task), now)
     }
 
@@ -308,7 +308,7 @@ impl Core {
         let mut sub = self.sub(caller, task, cursor, until);
         sub.first = first;
         if records {
-            sub.role = self.ask_anew(caller.conn, task);
+            sub.role = self.replace_subscription(caller.conn, task);
         }
         if let Some(key) = self.begin_stream(sub, now).filter(|_| encoding) {
             self.encode_snapshot(key);

@@ -131,7 +131,7 @@ impl Core {
         self.room_for_sub(Some(&task))?;
         self.let_go(caller.conn, &task);
         if let Some(conn) = self.connections.get_mut(caller.conn) {
-            conn.moved_to(&task);
+            conn.set_followed_task(&task);
         }
         self.connections.clients_changed = true;
         if self.is_local(caller.conn) && !self.tasks.is_session(&task) {
@@ -360,11 +360,11 @@ impl Core {
     }
 
     /// The updates of a task cannot be shown any more: what is to be answered behind them fails.
-    pub(in crate::core) fn dismiss_answers(&mut self, conn: Key, task: &TaskId, fault: &Fault, now: Now) {
+    pub(in crate::core) fn fail_answers(&mut self, conn: Key, task: &TaskId, fault: &Fault, now: Now) {
         let subs = self.connections.get(conn).map(|conn| conn.subs.clone()).unwrap_or_default();
         for key in subs {
             if self.readers.get(key).is_some_and(|sub| sub.task == *task && !matches!(sub.kind, Kind::Stream)) {
-                self.dismiss(key, fault, now);
+                self.fail_subscription(key, fault, now);
             }
         }
     }

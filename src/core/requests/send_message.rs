@@ -98,7 +98,7 @@ impl Core {
         let (until, stuck) = (request.until, request.stuck);
         // The subscription begins before anything is recorded, so that the prompt need not be read from the journal again.
         self.hide_own(caller, &task, prompt);
-        let reader = self.listen(&request, &task, now);
+        let reader = self.subscribe_sender(&request, &task, now);
         self.commit(&task, decision, now);
         self.hold(reader);
         if let (Mode::Stream, Some(reader)) = (say.mode, reader) {
@@ -133,7 +133,7 @@ impl Core {
     /// Decides about the message. Its webhook is set before the agent begins.
     fn decide_message(&mut self, caller: &Caller, task: &TaskId, say: &mut Say, now: Now) -> Result<Decision, Fault> {
         let mut decision = match say.push.take() {
-            Some(wish) => self.bring_hook(task, wish, &caller.form, now)?,
+            Some(wish) => self.decide_webhook(task, wish, &caller.form, now)?,
             None => Decision::default(),
         };
         let prompt = Input::Say { said: say.said.clone(), by: caller.by.clone() };
@@ -144,7 +144,7 @@ impl Core {
     }
 
     /// Subscribes the client of a message. None: there is nothing to wait for.
-    fn listen(&mut self, request: &MessageRequest<'_>, task: &TaskId, now: Now) -> Option<Key> {
+    fn subscribe_sender(&mut self, request: &MessageRequest<'_>, task: &TaskId, now: Now) -> Option<Key> {
         let MessageRequest { caller, say, until, stuck, .. } = *request;
         let mut sub = self.sub(caller, task, self.tasks[task].state.seq, until);
         match say.mode {

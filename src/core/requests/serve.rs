@@ -30,7 +30,7 @@ impl Core {
         match guard::admit(&request, peer) {
             Admission::Serve => {}
             Admission::Identify => return self.identify(key, request),
-            Admission::Refuse => return self.turn_peer_away(key, &request, now),
+            Admission::Refuse => return self.refuse_peer(key, &request, now),
         }
         if let Some(origin) = self.settings.host_policy.allowed_origin(&request) {
             let preflight = origin.preflight_response(&request);
@@ -73,7 +73,7 @@ impl Core {
             }
             Ok((call, form)) => {
                 if let Call::Join(_) = call
-                    && let Err(response) = self.shake_hands(key, request, &form)
+                    && let Err(response) = self.prepare_upgrade(key, request, &form)
                 {
                     return self.answer(key, &response, now);
                 }

@@ -38,8 +38,8 @@ impl Core {
             Call::Open(Open::Live) => (self.live_session(caller).and_then(of_task), SiteWish::Commands),
             Call::Open(Open::Load(known) | Open::Resume(known)) => (of_task(&known.task), SiteWish::Commands),
             _ => {
-                let unknown = || Some((self.unknown_workspace(task?, call)?, SiteWish::KnownPlace));
-                return chosen.map(|path| (path, SiteWish::Place)).or_else(unknown);
+                let unknown = || Some((self.unknown_workspace(task?, call)?, SiteWish::WithId));
+                return chosen.map(|path| (path, SiteWish::Usable)).or_else(unknown);
             }
         };
         Some((chosen.unwrap_or(self.settings.workspace.site.path.clone()), wish))

@@ -91,9 +91,10 @@ impl Core {
                 let (record, mark) = loaded.record(event, now.unix_ms, &self.tools.shown);
                 self.operation.metrics.event(&loaded.state, &record);
                 self.out.extend(log::event(&loaded.state, &record, self.settings.log_level));
-                self.out.extend(HookNotice::of(&loaded.state, &record).map(|notice| Out::Hook(Box::new(notice))));
+                self.out
+                    .extend(HookNotice::of(&loaded.state, &record).map(|notice| Out::CommandHook(Box::new(notice))));
                 if mark == Mark::Over {
-                    self.out.push(Out::Over { task: task.clone() });
+                    self.out.push(Out::EndBackground { task: task.clone() });
                 }
                 if mark != Mark::Plain {
                     let calls = self.readers.take_ended(loaded, mark);
@@ -249,7 +250,7 @@ impl Core {
             self.tell_readers(&task, now);
         }
         self.out.extend(store.findings().into_iter().map(Out::warning));
-        self.out.extend(store.take_maintenance().map(Out::Tidy));
+        self.out.extend(store.take_maintenance().map(Out::Maintain));
         if store.has_unwritten_summaries() && !std::mem::replace(&mut self.disk.summaries_armed, true) {
             self.timers.arm(now.mono_ms + self.settings.limits.store_retry_ms, Timer::Summaries);
         }
@@ -296,14 +297,14 @@ impl Core {
         self.announce_clients(now);
         self.watch_output_budget(now);
         self.lighten();
-        self.dismiss_clients(now);
+        self.disconnect_clients(now);
         if self.is_over() {
             let fault = Fault::new(
                 FaultKind::Overloaded { retry_after_s: 5 },
                 "The server is ending. What it has accepted is kept; connect again when it is back.",
             );
             for key in self.readers.keys() {
-                self.dismiss(key, &fault, now);
+                self.fail_subscription(key, &fault, now);
             }
             self.close_all_sockets(now);
         }
@@ -387,7 +388,7 @@ impl Core {
                 held.retain(|key| self.readers.get(*key).is_some_and(|sub| sub.safe > safe));
                 let fault = Fault::new(FaultKind::Storage, text.clone());
                 for key in held {
-                    self.dismiss(key, &fault, now);
+                    self.fail_subscription(key, &fault, now);
                 }
                 let _ = self.drive(task, Input::Fail(text), now);
             }

@@ -8,7 +8,7 @@ use crate::a2a::{self, Body, Tools, View};
 use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::disk::store::{Openness, ShownWhen};
-use crate::core::hooks::{self, Courier};
+use crate::core::webhooks::{self, DeliveryState};
 use crate::task::log::brief::Brief;
 use crate::task::log::event::{End, Event, calls, detours, errands, hooks, shells, speech};
 use crate::task::log::record::Record;
@@ -62,7 +62,7 @@ pub struct LoadedTask {
     pub armed: u64,
     pub subs: Vec<Key>,
     /// The state of deliveries to its webhooks.
-    pub couriers: Vec<Courier>,
+    pub deliveries: Vec<DeliveryState>,
     views: Vec<(View, usize)>,
     hot: VecDeque<Hot>,
     pub hot_bytes: usize,
@@ -174,7 +174,7 @@ impl LoadedTask {
             restored_by: None,
             armed: u64::MAX,
             subs: Vec::new(),
-            couriers: Vec::new(),
+            deliveries: Vec::new(),
             views: Vec::new(),
             hot: VecDeque::new(),
             hot_bytes: 0,
@@ -319,21 +319,21 @@ impl LoadedTask {
             && self.gated.is_empty()
             && self.running.is_empty()
             && self.restored_by.is_none()
-            && self.couriers.is_empty()
+            && self.deliveries.is_empty()
             && !self.syncing
     }
 
     /// What its marker says to the next start, which also continues deliveries to webhooks.
     pub fn openness(&self) -> Openness {
-        match self.is_open() || hooks::are_due(&self.state) {
+        match self.is_open() || webhooks::has_due_deliveries(&self.state) {
             true => Openness::Open,
             false => Openness::Settled,
         }
     }
 
     /// Whether a delivery is under way.
-    pub fn tells(&self) -> bool {
-        self.couriers.iter().any(Courier::is_away)
+    pub fn is_delivering(&self) -> bool {
+        self.deliveries.iter().any(DeliveryState::is_in_flight)
     }
 
     /// Whether the turn is unfinished, a question is open or a command of a user runs: then a restart has to look at it.

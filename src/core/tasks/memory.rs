@@ -104,13 +104,13 @@ impl Core {
             Err(error) if error.lasts == Lasts::Gone => {
                 self.disk.to_own.remove(task);
                 self.is_gone(task, now);
-                self.dismiss_all(streams, &Fault::no_task(task), now);
+                self.fail_subscriptions(streams, &Fault::no_task(task), now);
                 for request in parked {
                     self.perform_with_gone(task, request, now);
                 }
             }
             Err(error) => {
-                self.dismiss_all(streams, &error.clone().into_fault(), now);
+                self.fail_subscriptions(streams, &error.clone().into_fault(), now);
                 self.not_loaded(task, parked, error, now);
             }
         }
@@ -192,7 +192,7 @@ impl Core {
             match self.readers.get(key).map(|sub| sub.role) {
                 // A socket that follows every task was shown nothing of this one.
                 Some(Role::FollowAll) => drop(self.unsubscribe(key)),
-                Some(_) | None => self.dismiss(key, &fault, now),
+                Some(_) | None => self.fail_subscription(key, &fault, now),
             }
         }
     }
@@ -205,7 +205,7 @@ impl Core {
         };
         let stops = loaded.running.iter().map(|at| Out::Stop(JobId { task: task.clone(), at: *at }));
         self.out.extend(stops);
-        self.out.push(Out::Over { task: task.clone() });
+        self.out.push(Out::EndBackground { task: task.clone() });
         self.out.push(Out::warning(format!("task {task}: another instance continues it")));
         self.operation.metrics.fenced += 1;
         self.audit_ownership(audit::Kind::Fenced, task, loaded.state.ownership.epoch(), now);
@@ -213,7 +213,7 @@ impl Core {
         let fault = Fault::new(FaultKind::Overloaded { retry_after_s: 1 }, message);
         let (streams, calls): (Vec<Key>, Vec<Key>) =
             loaded.subs.iter().partition(|key| self.readers.go_back(**key, loaded.synced));
-        self.dismiss_all(calls, &fault, now);
+        self.fail_subscriptions(calls, &fault, now);
         self.disk.to_close.push(task.clone());
         if !streams.is_empty() {
             self.fetch(task).streams = streams;
@@ -233,9 +233,9 @@ impl Core {
         }
     }
 
-    fn dismiss_all(&mut self, keys: Vec<Key>, fault: &Fault, now: Now) {
+    fn fail_subscriptions(&mut self, keys: Vec<Key>, fault: &Fault, now: Now) {
         for key in keys {
-            self.dismiss(key, fault, now);
+            self.fail_subscription(key, fault, now);
         }
     }
 

@@ -7,10 +7,10 @@ use crate::core::disk::Parked;
 use crate::core::disk::request::{SharedAnswer, SharedRequest, StoreRequest};
 use crate::core::disk::shared::Standing;
 use crate::core::disk::store::{Known, Lasts, StoreError};
-use crate::core::hooks::are_due;
 use crate::core::requests::Caller;
 use crate::core::tasks::loaded_task::{LoadedTask, Mark};
 use crate::core::timers::Timer;
+use crate::core::webhooks::has_due_deliveries;
 use crate::core::{Core, Out};
 use crate::limits::store::{CHECK_MS, FOLLOW_FIRST_MS, FOLLOW_MS, SUMMARIES_MS};
 use crate::task::call::Call;
@@ -55,7 +55,7 @@ impl Core {
     /// Begins to look after the store, if it is shared.
     pub(in crate::core) fn begin_sharing(&mut self) {
         if self.settings.shared_store.is_some() {
-            self.timers.arm(0, Timer::Look);
+            self.timers.arm(0, Timer::InstanceStatus);
             self.disk.health.wait_for_store();
         }
     }
@@ -78,7 +78,7 @@ impl Core {
 
     /// Once a second.
     fn looked(&mut self, standing: Standing, now: Now) {
-        self.timers.arm(now.mono_ms + CHECK_MS, Timer::Look);
+        self.timers.arm(now.mono_ms + CHECK_MS, Timer::InstanceStatus);
         if let Some(trouble) = &standing.trouble {
             self.tell_trouble(trouble, now);
         }
@@ -131,7 +131,7 @@ impl Core {
         let mut left: Vec<TaskId> = noted.map(|(task, _)| task.clone()).chain(background.iter().cloned()).collect();
         left.sort_unstable();
         left.dedup();
-        self.out.extend(left.into_iter().map(|task| Out::Over { task }));
+        self.out.extend(left.into_iter().map(|task| Out::EndBackground { task }));
     }
 
     /// The store answers again. Jobs that have waited for it start; the interruption has left prompts in queues, whose turns begin.
@@ -170,7 +170,7 @@ impl Core {
     /// Whether the log says that a task is ours which is not held here, and there is something to do for it: a claim was won whose answer
     /// was lost. Other instances leave such a task to this one.
     pub(in crate::core) fn is_unheld(&self, loaded: &LoadedTask) -> bool {
-        let has_work = || loaded.state.is_at_work() || are_due(&loaded.state);
+        let has_work = || loaded.state.is_at_work() || has_due_deliveries(&loaded.state);
         self.settings.shared_store.is_some() && !loaded.owned && self.is_ours(loaded) && has_work()
     }
 
@@ -391,9 +391,9 @@ impl Core {
         if let Some(loaded) = self.tasks.get_mut(task).filter(|loaded| loaded.owned && !is_ours) {
             loaded.owned = false;
             // Its webhooks are the new owner's.
-            loaded.couriers.clear();
+            loaded.deliveries.clear();
             // What it left running here ends.
-            self.out.push(Out::Over { task: task.clone() });
+            self.out.push(Out::EndBackground { task: task.clone() });
         }
     }
 
@@ -409,7 +409,7 @@ impl Core {
         if let Some(loaded) = self.tasks.unload(task) {
             let fault = Fault::no_task(task);
             for key in loaded.subs {
-                self.dismiss(key, &fault, now);
+                self.fail_subscription(key, &fault, now);
             }
             self.disk.to_close.push(task.clone());
         }

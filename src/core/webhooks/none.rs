@@ -12,7 +12,7 @@ use crate::task::machine::decide::Decision;
 use crate::task::machine::state::State;
 use crate::task::push::{Wish, not_supported};
 
-/// Something to send: there is never anything.
+/// No delivery is ever made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivery {}
 
@@ -20,10 +20,10 @@ pub enum Delivery {}
 pub enum DeliveryError {}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Courier {}
+pub enum DeliveryState {}
 
-impl Courier {
-    pub(super) fn is_away(&self) -> bool {
+impl DeliveryState {
+    pub(super) fn is_in_flight(&self) -> bool {
         match *self {}
     }
 }
@@ -31,8 +31,8 @@ impl Courier {
 #[derive(Default)]
 pub(super) struct Registrations {}
 
-/// What is due is delivered by another build, so that no task waits for it here.
-pub(super) fn are_due(_: &State) -> bool {
+/// A build with the feature delivers what is due, so no task waits for that here.
+pub(super) fn has_due_deliveries(_: &State) -> bool {
     false
 }
 
@@ -41,7 +41,7 @@ impl Core {
         Err(not_supported())
     }
 
-    pub(super) fn bring_hook(&mut self, _: &TaskId, _: Wish, _: &a2a::Form, _: Now) -> Result<Decision, Fault> {
+    pub(super) fn decide_webhook(&mut self, _: &TaskId, _: Wish, _: &a2a::Form, _: Now) -> Result<Decision, Fault> {
         Err(not_supported())
     }
 

@@ -1,3 +1,5 @@
+//! Webhooks of tasks, with a receiver that these tests play.
+
 use super::*;
 use crate::a2a::{Dialect, Switches};
 use crate::base::secret::Secret;
@@ -27,8 +29,8 @@ impl TestCore {
         self.ask(Dialect::REST_10, Call::Push { task, ask })
     }
 
-    /// The one delivery that is on its way.
-    fn taken(&mut self) -> Delivery {
+    /// The one delivery that is in flight.
+    fn take_delivery(&mut self) -> Delivery {
         assert_eq!(self.sent.len(), 1, "{:?}", self.sent);
         self.sent.remove(0)
     }
@@ -43,7 +45,7 @@ impl TestCore {
         &self.state(task).hooks[0].health
     }
 
-    /// Delivers everything there is, to whomever.
+    /// Delivers everything that is due to all webhooks.
     fn drain_all(&mut self) {
         while !self.sent.is_empty() {
             let delivery = self.sent.remove(0);
@@ -51,15 +53,15 @@ impl TestCore {
         }
     }
 
-    /// Delivers everything there is; gives the states and artifacts that were told, with their events.
+    /// Delivers everything that is due to the only webhook. Returns the position and a summary of each event.
     fn drain(&mut self) -> Vec<(u64, String)> {
-        let mut told = Vec::new();
+        let mut delivered = Vec::new();
         while !self.sent.is_empty() {
-            let delivery = self.taken();
-            told.push((delivery.seq.0, gist(&delivery)));
+            let delivery = self.take_delivery();
+            delivered.push((delivery.seq.0, summary(&delivery)));
             self.answer(&delivery, Ok(()));
         }
-        told
+        delivered
     }
 }
 
@@ -73,7 +75,8 @@ fn wish(id: Option<&str>) -> Wish {
     }
 }
 
-fn gist(delivery: &Delivery) -> String {
+/// The state or the artifact that a delivery shows.
+fn summary(delivery: &Delivery) -> String {
     let body: Value = serde_json::from_slice(&delivery.body().expect("a body")).expect("JSON");
     let state = |status: &Value| status["state"].as_str().expect("a state").to_owned();
     if let Some(update) = body.get("statusUpdate") {
@@ -86,19 +89,19 @@ fn gist(delivery: &Delivery) -> String {
     }
 }
 
-fn again() -> DeliveryError {
+fn temporary_failure() -> DeliveryError {
     DeliveryError { retry: Retry::Again { after_ms: None }, message: "status 500".into() }
 }
 
-fn never() -> DeliveryError {
+fn permanent_failure() -> DeliveryError {
     DeliveryError { retry: Retry::Never, message: "status 404".into() }
 }
 
 #[test]
-fn a_1_0_receiver_is_told_everything_in_order() {
+fn a_1_0_receiver_gets_every_event_in_order() {
     let mut test = TestCore::new();
     let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
-    let first = test.taken();
+    let first = test.take_delivery();
     let state = test.state(&task);
     assert_eq!(first.seq, state.status.seq, "the turn's begin is not missed");
     assert_eq!(first.url, "https://client.example/a2a");
@@ -106,7 +109,7 @@ fn a_1_0_receiver_is_told_everything_in_order() {
     assert_eq!(names, ["Content-Type", "A2A-Version", "X-A2A-Event-Id", "Authorization", "X-A2A-Notification-Token"]);
     assert!(first.headers.contains(&("X-A2A-Event-Id", format!("{task}:{}", first.seq))));
     assert!(!format!("{first:?}").contains("s3cret"));
-    // Things happen while the first is on its way.
+    // More events follow while the first delivery is in flight.
     test.note(NoteBody::Produced {
         artifact: Artifact { id: "a".into(), name: None, description: None, parts: vec![Part::text("x")] },
         append: false,
@@ -115,119 +118,119 @@ fn a_1_0_receiver_is_told_everything_in_order() {
     test.end_turn();
     assert_eq!(test.sent, [], "one at a time");
     test.answer(&first, Ok(()));
-    let told: Vec<String> = test.drain().into_iter().map(|(_, what)| what).collect();
-    assert_eq!(told, ["a whole", "answer-1 whole", "TASK_STATE_INPUT_REQUIRED"]);
+    let delivered: Vec<String> = test.drain().into_iter().map(|(_, what)| what).collect();
+    assert_eq!(delivered, ["a whole", "answer-1 whole", "TASK_STATE_INPUT_REQUIRED"]);
     test.cancel(&task);
-    let told: Vec<String> = test.drain().into_iter().map(|(_, what)| what).collect();
-    assert_eq!(told, ["TASK_STATE_CANCELED"]);
+    let delivered: Vec<String> = test.drain().into_iter().map(|(_, what)| what).collect();
+    assert_eq!(delivered, ["TASK_STATE_CANCELED"]);
     assert_eq!(test.health(&task).delivered, 5);
     assert!(test.core.tasks[&task].can_leave());
 }
 
 #[test]
-fn a_0_3_receiver_is_told_how_things_are() {
+fn a_0_3_receiver_gets_the_present_state_of_the_task() {
     let mut test = TestCore::new();
     let task = test.begin(Dialect::RPC_03, Some(wish(None)));
-    let first = test.taken();
+    let first = test.take_delivery();
     assert_eq!(first.hook.as_str(), task.as_str());
-    assert_eq!(gist(&first), "task working");
+    assert_eq!(summary(&first), "task working");
     test.end_turn();
     test.say(&task);
     test.cancel(&task);
     test.answer(&first, Ok(()));
-    let told: Vec<String> = test.drain().into_iter().map(|(_, what)| what).collect();
-    assert_eq!(told, ["task canceled"], "what came between is part of it");
+    let delivered: Vec<String> = test.drain().into_iter().map(|(_, what)| what).collect();
+    assert_eq!(delivered, ["task canceled"], "what came between is part of it");
     assert_eq!(test.health(&task).delivered, 2);
 }
 
 #[test]
-fn tries_are_spaced_and_end() {
+fn attempts_are_spaced_and_limited() {
     let mut test = TestCore::new();
     let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
-    let first = test.taken();
+    let first = test.take_delivery();
     let mut delivery = first.clone();
     for usual in [1_000, 2_000, 4_000, 8_000, 16_000] {
-        test.answer(&delivery, Err(again()));
+        test.answer(&delivery, Err(temporary_failure()));
         test.later(usual * 8 / 10 - 1);
         assert_eq!(test.sent, [], "not before {usual} ms less a fifth");
         test.later(usual * 4 / 10 + 1);
-        delivery = test.taken();
-        assert_eq!(delivery, first, "the same under the same id");
+        delivery = test.take_delivery();
+        assert_eq!(delivery, first, "the same event with the same id");
     }
-    test.answer(&delivery, Err(again()));
+    test.answer(&delivery, Err(temporary_failure()));
     assert_eq!(*test.health(&task), Health::default().after_failure("status 500", 10));
-    // The next one has its own tries.
+    // The next event has its own attempts.
     test.cancel(&task);
-    let next = test.taken();
-    test.answer(&next, Err(again()));
+    let next = test.take_delivery();
+    test.answer(&next, Err(temporary_failure()));
     test.later(1_200);
-    let retried = test.taken();
+    let retried = test.take_delivery();
     assert_eq!(retried, next);
     test.answer(&retried, Ok(()));
     assert_eq!(test.health(&task).streak, 0);
 }
 
 #[test]
-fn what_takes_the_place_of_something_that_failed_has_its_own_tries() {
+fn an_event_that_replaces_a_failed_one_has_its_own_attempts() {
     let mut test = TestCore::new();
     let task = test.begin(Dialect::RPC_03, Some(wish(None)));
     for _ in 1..test.limits.webhook_retries {
-        let delivery = test.taken();
-        test.answer(&delivery, Err(again()));
+        let delivery = test.take_delivery();
+        test.answer(&delivery, Err(temporary_failure()));
         test.later(20_000);
     }
-    let delivery = test.taken();
-    test.answer(&delivery, Err(again()));
-    // One try is left when the task comes to its end.
+    let delivery = test.take_delivery();
+    test.answer(&delivery, Err(temporary_failure()));
+    // One attempt is left when the task ends.
     test.cancel(&task);
     test.later(20_000);
     for _ in 0..=test.limits.webhook_retries {
-        let delivery = test.taken();
-        assert_eq!(gist(&delivery), "task canceled");
-        test.answer(&delivery, Err(again()));
+        let delivery = test.take_delivery();
+        assert_eq!(summary(&delivery), "task canceled");
+        test.answer(&delivery, Err(temporary_failure()));
         test.later(20_000);
     }
     assert_eq!(test.sent, []);
 }
 
 #[test]
-fn a_receiver_that_asks_for_patience_gets_some() {
+fn a_retry_waits_as_long_as_the_receiver_asks_within_limits() {
     let mut test = TestCore::new();
     let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
     for (asked, waits) in [(30_000, 30_000), (3_600_000, 60_000)] {
-        let delivery = test.taken();
-        let patience = DeliveryError { retry: Retry::Again { after_ms: Some(asked) }, message: "status 429".into() };
-        test.answer(&delivery, Err(patience));
+        let delivery = test.take_delivery();
+        let busy = DeliveryError { retry: Retry::Again { after_ms: Some(asked) }, message: "status 429".into() };
+        test.answer(&delivery, Err(busy));
         test.later(waits - 1);
         assert_eq!(test.sent, []);
         test.later(1);
     }
-    let delivery = test.taken();
-    // One that does not want this event is not asked again, and gets the next one.
-    test.answer(&delivery, Err(never()));
+    let delivery = test.take_delivery();
+    // An event that the receiver refuses permanently is not sent again; the next event is.
+    test.answer(&delivery, Err(permanent_failure()));
     assert_eq!(test.health(&task).failed, 1);
     test.cancel(&task);
-    assert_eq!(gist(&test.taken()), "TASK_STATE_CANCELED");
+    assert_eq!(summary(&test.take_delivery()), "TASK_STATE_CANCELED");
 }
 
 #[test]
-fn a_dead_receiver_is_left_alone_until_it_is_set_again() {
+fn a_webhook_that_fails_repeatedly_is_suspended_until_it_is_set_again() {
     let limits = Limits { webhook_failures: 3, ..Limits::default() };
     let mut test = TestCore::with(limits, Switches::default());
     let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
     test.end_turn();
     for _ in 0..3 {
-        let delivery = test.taken();
-        test.answer(&delivery, Err(never()));
+        let delivery = test.take_delivery();
+        test.answer(&delivery, Err(permanent_failure()));
     }
     assert!(test.health(&task).suspended);
     assert_eq!(WebhookCounts::of(test.core.tasks.values().flat_map(|loaded| &loaded.state.hooks)).suspended, 1);
     assert_eq!(
         test.notices,
         [
-            format!("webhook h of task {task} was not told of an event: status 404"),
+            format!("webhook h of task {task}: an event was not delivered: status 404"),
             format!(
-                "webhook h of task {task} is left alone until it is set again: 3 events in a row were not delivered; the last: status 404"
+                "webhook h of task {task} is suspended until it is set again: 3 events in a row were not delivered; the last: status 404"
             ),
         ]
     );
@@ -238,30 +241,30 @@ fn a_dead_receiver_is_left_alone_until_it_is_set_again() {
     let listed = test.push(&task, Push::List);
     assert_eq!(listed["configs"][0]["id"], "h", "it is kept");
     test.push(&task, Push::Set(wish(Some("h"))));
-    assert_eq!(test.sent, [], "it is told of what comes");
+    assert_eq!(test.sent, [], "only later events are delivered");
     test.cancel(&task);
-    assert_eq!(gist(&test.taken()), "TASK_STATE_CANCELED");
+    assert_eq!(summary(&test.take_delivery()), "TASK_STATE_CANCELED");
     assert_eq!(*test.health(&task), Health::default());
 }
 
 #[test]
-fn a_restarted_server_goes_on_where_the_old_one_was() {
+fn a_restarted_server_continues_the_deliveries() {
     let mut test = TestCore::new();
     let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
     test.end_turn();
     test.cancel(&task);
-    let first = test.taken();
+    let first = test.take_delivery();
     test.answer(&first, Ok(()));
-    let second = test.taken();
-    // It arrived, but nobody wrote that down.
+    let second = test.take_delivery();
+    // The second delivery arrived, and the server died before it recorded that.
     test.restart();
     assert!(test.core.tasks.is_loaded(&task), "it is loaded by itself");
-    let repeated = test.taken();
+    let repeated = test.take_delivery();
     assert_eq!(repeated, second);
     test.answer(&repeated, Ok(()));
-    let told: Vec<String> = test.drain().into_iter().map(|(_, what)| what).collect();
-    assert_eq!(told, ["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_CANCELED"]);
-    // With nothing left to tell, the next start has no need to look at it.
+    let delivered: Vec<String> = test.drain().into_iter().map(|(_, what)| what).collect();
+    assert_eq!(delivered, ["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_CANCELED"]);
+    // When nothing is due, the next start does not load the task.
     test.restart();
     assert!(!test.core.tasks.is_loaded(&task));
     assert_eq!(test.sent, []);
@@ -278,61 +281,61 @@ fn nothing_is_delivered_before_it_is_on_disk() {
     test.turns();
     assert_eq!(test.sent, []);
     test.later(test.limits.store_retry_ms);
-    assert_eq!(gist(&test.taken()), "TASK_STATE_CANCELED");
+    assert_eq!(summary(&test.take_delivery()), "TASK_STATE_CANCELED");
 }
 
 #[test]
 fn a_webhook_that_is_deleted_during_a_delivery_gets_no_more() {
     let mut test = TestCore::new();
     let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
-    let first = test.taken();
+    let first = test.take_delivery();
     for _ in 0..2 {
         assert_eq!(test.push(&task, Push::Delete("h".into())), json!({}));
     }
-    test.answer(&first, Err(again()));
+    test.answer(&first, Err(temporary_failure()));
     test.end_turn();
     test.later(60_000);
     assert_eq!(test.sent, []);
     assert_eq!(test.state(&task).hooks, []);
-    // Set anew while the old one's delivery is on its way: there is still only one at a time.
+    // The webhook is set again while a delivery to the old one is in flight: there is still only one at a time.
     test.push(&task, Push::Set(wish(Some("h"))));
     test.say(&task);
-    let old = test.taken();
+    let old = test.take_delivery();
     test.push(&task, Push::Delete("h".into()));
     test.push(&task, Push::Set(wish(Some("h"))));
     test.cancel(&task);
     assert_eq!(test.sent, []);
     test.answer(&old, Ok(()));
-    assert_eq!(gist(&test.taken()), "TASK_STATE_CANCELED");
+    assert_eq!(summary(&test.take_delivery()), "TASK_STATE_CANCELED");
 }
 
 #[test]
 fn a_webhook_that_is_set_again_during_a_delivery_gets_the_event_at_its_new_url() {
     let mut test = TestCore::new();
     let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
-    let first = test.taken();
+    let first = test.take_delivery();
     let moved = |n: u32| Wish { url: format!("https://client.example/{n}"), ..wish(Some("h")) };
     test.push(&task, Push::Set(moved(1)));
     assert_eq!(test.sent, [], "one at a time");
     test.answer(&first, Ok(()));
-    let second = test.taken();
+    let second = test.take_delivery();
     assert_eq!((second.seq, second.url.as_str()), (first.seq, "https://client.example/1"));
-    // One that waits after a failure does not wait for the new place, which has all its tries.
-    test.answer(&second, Err(again()));
+    // The pause after a failure ends when the URL changes, and the new URL has all its attempts.
+    test.answer(&second, Err(temporary_failure()));
     assert_eq!(test.sent, []);
     test.push(&task, Push::Set(moved(2)));
     for _ in 0..=test.limits.webhook_retries {
-        let delivery = test.taken();
+        let delivery = test.take_delivery();
         assert_eq!(delivery.url, "https://client.example/2");
         assert_eq!(test.health(&task).failed, 0);
-        test.answer(&delivery, Err(again()));
+        test.answer(&delivery, Err(temporary_failure()));
         test.later(60_000);
     }
     assert_eq!(test.health(&task).failed, 1);
 }
 
 #[test]
-fn webhooks_are_asked_for_by_their_names() {
+fn webhooks_are_found_by_their_ids() {
     let mut test = TestCore::new();
     let task = test.begin(Dialect::REST_10, None);
     let made = test.push(&task, Push::Set(wish(None)));
@@ -358,7 +361,7 @@ fn webhooks_are_asked_for_by_their_names() {
 }
 
 #[test]
-fn a_task_has_so_many_webhooks_and_a_minute_so_many_registrations() {
+fn webhooks_per_task_and_registrations_per_minute_are_limited() {
     let limits = Limits { webhooks: 2, webhooks_per_minute: 4, ..Limits::default() };
     let mut test = TestCore::with(limits, Switches::default());
     let task = test.begin(Dialect::REST_10, None);
@@ -384,27 +387,27 @@ fn a_server_without_webhooks_refuses_them() {
 }
 
 #[test]
-fn ending_waits_for_what_is_on_its_way_and_tries_nothing_twice() {
+fn shutdown_waits_for_deliveries_in_flight_and_retries_none() {
     let mut test = TestCore::new();
     let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
     test.drain();
     test.cancel(&task);
     test.note(NoteBody::Died("stopped".into()));
-    let last = test.taken();
+    let last = test.take_delivery();
     test.core.shut_down(test.now);
     test.turns();
-    assert!(!test.core.is_over(), "the last word is on its way");
-    test.answer(&last, Err(again()));
+    assert!(!test.core.is_over(), "a delivery is in flight");
+    test.answer(&last, Err(temporary_failure()));
     test.turns();
     assert!(test.core.is_over());
     assert_eq!(test.sent, []);
-    // The next server tells it.
+    // The next server delivers it.
     test.restart();
-    assert_eq!(test.taken(), last);
+    assert_eq!(test.take_delivery(), last);
 }
 
-/// A second after a task is over it may be forgotten.
-fn forgetful() -> TestCore {
+/// A server that removes a task a second after its end.
+fn with_short_retention() -> TestCore {
     let times = Times { retention_ms: Some(1_000), ..Times::default() };
     let limits = Limits { times, expiry_retry_ms: 5_000, ..Limits::default() };
     TestCore::with(limits, Switches::default())
@@ -412,7 +415,7 @@ fn forgetful() -> TestCore {
 
 impl TestCore {
     /// Whether the task is there, in the lists and on disk.
-    fn remembers(&self, task: &TaskId) -> bool {
+    fn has_task(&self, task: &TaskId) -> bool {
         let known = self.core.tasks.known.get(task).is_some();
         assert_eq!(known, !self.store.bytes(task).is_empty());
         known
@@ -420,73 +423,73 @@ impl TestCore {
 }
 
 #[test]
-fn a_task_is_not_forgotten_before_its_webhooks_know() {
-    let mut test = forgetful();
+fn a_task_is_not_removed_before_its_webhooks_have_its_last_event() {
+    let mut test = with_short_retention();
     let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
     test.drain();
     test.cancel(&task);
     test.note(NoteBody::Died("stopped".into()));
-    let mut last = test.taken();
-    // On its way for longer than the task is kept, and tried again after that.
+    let mut last = test.take_delivery();
+    // The delivery is in flight for longer than the retention time, and is retried after that.
     test.later(20_000);
-    test.answer(&last, Err(again()));
+    test.answer(&last, Err(temporary_failure()));
     test.later(2_000);
-    last = test.taken();
-    assert!(test.remembers(&task));
+    last = test.take_delivery();
+    assert!(test.has_task(&task));
     test.answer(&last, Ok(()));
-    assert!(test.remembers(&task), "until the next look");
+    assert!(test.has_task(&task), "until tasks are checked the next time");
     test.later(5_000);
-    assert!(!test.remembers(&task));
+    assert!(!test.has_task(&task));
     assert_eq!(test.sent, []);
 }
 
 #[test]
-fn a_receiver_that_never_answers_keeps_a_task_for_its_tries_and_no_longer() {
-    let mut test = forgetful();
+fn a_receiver_that_never_answers_delays_the_removal_of_a_task_only_by_its_attempts() {
+    let mut test = with_short_retention();
     let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
     test.drain();
     test.cancel(&task);
     test.note(NoteBody::Died("stopped".into()));
     for _ in 0..=test.limits.webhook_retries {
-        let delivery = test.taken();
-        assert!(test.remembers(&task));
-        test.answer(&delivery, Err(again()));
+        let delivery = test.take_delivery();
+        assert!(test.has_task(&task));
+        test.answer(&delivery, Err(temporary_failure()));
         test.later(60_000);
     }
-    assert!(!test.remembers(&task));
+    assert!(!test.has_task(&task));
     assert_eq!(test.sent, []);
 }
 
 #[test]
-fn what_was_owed_when_the_server_died_is_owed_although_its_time_is_over() {
-    let mut test = forgetful();
+fn a_delivery_due_at_a_crash_is_made_although_the_retention_time_is_over() {
+    let mut test = with_short_retention();
     let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
     test.drain();
     test.cancel(&task);
-    let last = test.taken();
+    let last = test.take_delivery();
     test.now.unix_ms += 1_000_000;
     test.now.mono_ms += 1_000_000;
     test.restart();
-    assert_eq!(test.taken(), last);
+    assert_eq!(test.take_delivery(), last);
     test.answer(&last, Ok(()));
     test.later(5_000);
-    assert!(!test.remembers(&task));
+    assert!(!test.has_task(&task));
 }
 
 #[test]
-fn a_task_that_another_server_left_open_is_looked_at_before_it_is_forgotten() {
-    let mut test = forgetful();
+fn a_task_that_another_server_left_open_is_loaded_before_it_is_removed() {
+    let mut test = with_short_retention();
     let task = test.begin(Dialect::REST_10, None);
     test.cancel(&task);
     test.restart();
     assert!(!test.core.tasks.is_loaded(&task));
-    // Another server has had it since, and died.
+    // Another server has loaded it since, and died.
     test.store.append(&task, b"", Openness::Open).expect("a disk");
     test.later(2_000);
-    assert!(test.core.tasks.is_loaded(&task), "it owes nothing after all");
-    assert!(!test.store.known().iter().any(|known| known.open), "and that was written down");
+    assert!(test.core.tasks.is_loaded(&task));
+    assert!(!test.store.known().iter().any(|known| known.open), "nothing was due, and that was recorded");
     test.later(5_000);
-    assert!(!test.remembers(&task));
+    assert!(!test.has_task(&task));
 }
 
 #[test]
@@ -499,17 +502,17 @@ fn a_full_server_restores_open_tasks_one_after_the_other() {
     }
     test.limits.tasks = 1;
     test.restart();
-    let mut told: Vec<TaskId> = Vec::new();
+    let mut delivered: Vec<TaskId> = Vec::new();
     while !test.sent.is_empty() {
-        let delivery = test.taken();
-        told.push(delivery.task.clone());
+        let delivery = test.take_delivery();
+        delivered.push(delivery.task.clone());
         test.answer(&delivery, Ok(()));
     }
-    assert_eq!(told, tasks);
+    assert_eq!(delivered, tasks);
 }
 
 #[test]
-fn who_only_follows_a_task_of_another_instance_delivers_nothing() {
+fn an_instance_that_only_follows_a_task_delivers_nothing() {
     use crate::core::disk::request::SharedAnswer;
     use crate::core::test_core::core_harness;
     use crate::task::log::event::{End, Event};
@@ -520,7 +523,7 @@ fn who_only_follows_a_task_of_another_instance_delivers_nothing() {
     test.flushes = true;
     let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
     test.turns();
-    let first = test.taken();
+    let first = test.take_delivery();
     test.answer(&first, Ok(()));
     test.end_turn();
     test.drain();
@@ -542,12 +545,12 @@ fn who_only_follows_a_task_of_another_instance_delivers_nothing() {
     let followed = SharedAnswer::Followed { task: task.clone(), lines: Ok(lines) };
     test.core.input(crate::core::Input::Shared(followed), test.now);
     test.turns();
-    assert!(!test.state(&task).hooks[0].due.is_empty(), "its owner has to tell the webhook");
+    assert!(!test.state(&task).hooks[0].due.is_empty(), "the owner of the task has to deliver it");
     assert_eq!(test.sent, []);
 }
 
 #[test]
-fn who_takes_a_task_of_a_dead_instance_over_tells_its_webhook_once() {
+fn an_instance_that_takes_over_a_task_delivers_its_due_event_once() {
     use crate::core::disk::request::SharedAnswer;
     use crate::core::test_core::core_harness;
     let mut test = TestCore::changed(Default::default(), Switches::default(), |setup| core_harness::share(setup, "a"));
@@ -555,7 +558,7 @@ fn who_takes_a_task_of_a_dead_instance_over_tells_its_webhook_once() {
     test.store.share(true);
     let task = test.begin(Dialect::REST_10, Some(wish(Some("h"))));
     test.drain();
-    // The other one knows no task before it has scanned.
+    // The other instance knows no task before its scan.
     let mut setup = core_harness::setup(test.limits.clone(), Switches::default(), test.now);
     core_harness::share(&mut setup, "b");
     test.core = Core::new(setup);
@@ -569,7 +572,7 @@ fn who_takes_a_task_of_a_dead_instance_over_tells_its_webhook_once() {
         test.core.input(crate::core::Input::Shared(scanned), test.now);
         test.turns();
     }
-    let told: Vec<String> = test.drain().into_iter().map(|(_, what)| what).collect();
-    assert_eq!(told, ["TASK_STATE_INPUT_REQUIRED"]);
+    let delivered: Vec<String> = test.drain().into_iter().map(|(_, what)| what).collect();
+    assert_eq!(delivered, ["TASK_STATE_INPUT_REQUIRED"]);
     assert!(test.state(&task).hooks[0].due.is_empty());
 }

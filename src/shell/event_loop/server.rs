@@ -479,7 +479,7 @@ impl Server {
             if let Some(why) = starved {
                 self.effects.log.warn(format_args!("no thread can be started: {why}; jobs wait for one"));
             }
-            self.core.input(Input::Starved(starved.map(str::to_owned)), now);
+            self.core.input(Input::NoThreads(starved.map(str::to_owned)), now);
         }
         if self.effects.jobs.lanes.refused().is_some() {
             self.threads_at.get_or_insert(now.mono_ms + self.limits.thread_retry_ms);

@@ -16,8 +16,8 @@ const FOLDER: &str = ".gemini";
 /// be written has no id: only the instance that created its tasks can continue them.
 pub fn of(workspace: &Path, wish: SiteWish) -> Option<Arc<str>> {
     match wish {
-        SiteWish::KnownPlace => read(workspace).ok(),
-        SiteWish::Place | SiteWish::Commands | SiteWish::StartedCommands => read_or_create(workspace).ok(),
+        SiteWish::WithId => read(workspace).ok(),
+        SiteWish::Usable | SiteWish::Commands | SiteWish::StartedCommands => read_or_create(workspace).ok(),
     }
 }
 

@@ -14,7 +14,7 @@ pub enum Overdue {
     /// There is something to write.
     Write,
     /// It accepts nothing: it is closed with the position to continue from.
-    HangUp,
+    CloseSocket,
     Drop,
     /// Its peer is gone or reads nothing.
     Cut,
@@ -53,8 +53,8 @@ impl Conn {
         let overdue = self.pass_deadline(limits, now);
         match overdue {
             Overdue::Nothing | Overdue::Write => {}
-            Overdue::HangUp | Overdue::Cut => self.because(CloseReason::Stalled),
-            Overdue::Drop => self.because(CloseReason::Idle),
+            Overdue::CloseSocket | Overdue::Cut => self.set_close_reason(CloseReason::Stalled),
+            Overdue::Drop => self.set_close_reason(CloseReason::Idle),
         }
         overdue
     }
@@ -64,12 +64,12 @@ impl Conn {
         if let Activity::Socket(socket) = &mut self.activity {
             // Three pings without a pong: the peer is gone, unless the connection was not read from.
             if !listens {
-                socket.heard = now.mono_ms;
-            } else if now.mono_ms - socket.heard > 3 * limits.socket_ping_ms {
+                socket.last_received = now.mono_ms;
+            } else if now.mono_ms - socket.last_received > 3 * limits.socket_ping_ms {
                 return Overdue::Cut;
             }
             if !self.output.is_empty() {
-                return Overdue::HangUp;
+                return Overdue::CloseSocket;
             }
             self.since = now.mono_ms;
             self.output.write(|out| socket.codec.ping(out));

@@ -22,7 +22,7 @@ impl Conn {
 
     /// A request has come that cannot be read to its end.
     pub(super) fn begin_rejected(&mut self, status: u16, now: Now) {
-        self.because(match status {
+        self.set_close_reason(match status {
             408 => CloseReason::Idle,
             413 | 414 | 431 | 503 => CloseReason::Limit,
             _ => CloseReason::Peer,
@@ -79,12 +79,12 @@ impl Conn {
     }
 
     /// Why it is going to be closed; the first reason counts.
-    pub fn because(&mut self, reason: CloseReason) {
-        self.closed_for.get_or_insert(reason);
+    pub fn set_close_reason(&mut self, reason: CloseReason) {
+        self.close_reason.get_or_insert(reason);
     }
 
-    pub fn closed_for(&self) -> CloseReason {
-        self.closed_for.unwrap_or(CloseReason::Peer)
+    pub fn close_reason(&self) -> CloseReason {
+        self.close_reason.unwrap_or(CloseReason::Peer)
     }
 
     /// The headers of every answer to the request.
@@ -109,7 +109,7 @@ impl Conn {
             exchange.bytes_in += std::mem::take(&mut self.bytes_in);
         }
         let is_answered = exchange.shape == Shape::Answer && exchange.status.is_some();
-        exchange.ended = (!is_answered).then(|| self.closed_for.unwrap_or(reason));
+        exchange.ended = (!is_answered).then(|| self.close_reason.unwrap_or(reason));
         self.finished.push(*exchange);
     }
 }

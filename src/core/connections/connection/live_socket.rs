@@ -20,18 +20,18 @@ pub struct Socket {
     /// A message is being decoded. The next one is read afterwards.
     pub decoding: bool,
     /// It is not greeted before its first message.
-    pub is_held: bool,
+    pub greeting_pending: bool,
     /// Its client has agreed on no dialect and sent nothing.
     pub is_undecided: bool,
     /// What an editor was asked, since it has said who it is.
     pub requests: Option<OpenRequests>,
     /// When the peer last sent anything.
-    pub(super) heard: u64,
+    pub(super) last_received: u64,
 }
 
 impl Socket {
     pub(super) fn new(codec: Codec, caller: Caller, follow: Follow, task: Option<TaskId>, now: Now) -> Socket {
-        let heard = now.mono_ms;
+        let last_received = now.mono_ms;
         let dialect = caller.form.dialect;
         let mut socket = Socket {
             codec,
@@ -39,10 +39,10 @@ impl Socket {
             follow,
             task,
             decoding: false,
-            is_held: false,
+            greeting_pending: false,
             is_undecided: false,
             requests: None,
-            heard,
+            last_received,
         };
         socket.speak(dialect);
         socket

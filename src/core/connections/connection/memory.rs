@@ -7,9 +7,9 @@ use crate::wire::http1::Reject;
 
 impl Conn {
     /// How much memory it takes: output, encoded answers, and input.
-    pub fn burden(&self, limits: &Limits) -> usize {
+    pub fn memory(&self, limits: &Limits) -> usize {
         let waiting = self.waiting.as_ref().map_or(0, |request| limits.reserved(request.body.len()));
-        self.output.len() + self.owed + self.lent + self.held(limits) + waiting
+        self.output.len() + self.encoded_bytes + self.worker_bytes + self.held(limits) + waiting
     }
 
     /// The memory of a request or message that is not complete yet. With a budget it is reserved before the request comes.
@@ -24,7 +24,7 @@ impl Conn {
     }
 
     /// Drops a request that is not complete yet, and refuses it.
-    pub fn turn_back(&mut self, now: Now) {
+    pub fn refuse_incomplete(&mut self, now: Now) {
         if let Activity::Reading = self.activity {
             let reject = Reject { status: 503, message: "Too much is under way; send it again in a moment." };
             self.reject(reject, now);

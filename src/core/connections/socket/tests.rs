@@ -405,7 +405,7 @@ fn a_socket_that_is_turned_away_takes_its_own_turn_along() {
     send(&mut test, socket, &[prompt]);
     let job = test.jobs.last().expect("the model is at work").clone();
     assert!(test.core.tasks[&job.task].is_open());
-    test.core.turn_away(socket, "connect again later", test.now);
+    test.core.close_try_later(socket, "connect again later", test.now);
     test.turns();
     assert!(!test.core.tasks[&job.task].is_open());
 }
@@ -448,7 +448,7 @@ fn a_stalled_socket_is_closed_with_the_position_to_continue_from() {
         (one, format!("the same taskId and after={at_task}")),
         (every, String::new()),
     ] {
-        test.core.hang_up(socket, test.now);
+        test.core.close_slow_socket(socket, test.now);
         let seen = seen(&mut test, socket);
         let last = text_of_last(&seen);
         let with = if reason.is_empty() { "" } else { " with " };

@@ -259,7 +259,8 @@ fn an_instance_that_is_cut_off_ends_commands_in_the_background() {
         let looked = SharedAnswer::Standing(standing(is_cut_off));
         test.core.input(Input::Shared(looked), test.now);
         let outs = std::mem::take(&mut test.core.out);
-        let is_over = |out: &crate::core::Out| matches!(out, crate::core::Out::Over { task: over } if *over == task);
+        let is_over =
+            |out: &crate::core::Out| matches!(out, crate::core::Out::EndBackground { task: over } if *over == task);
         let ends = outs.iter().filter(|out| is_over(out)).count();
         test.core.out = outs;
         test.turns();

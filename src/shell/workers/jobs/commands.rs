@@ -65,7 +65,7 @@ impl WorkerContext {
             Err(why) => site.refused_directory = Some(why),
         }
         let servers = match wish {
-            SiteWish::Place | SiteWish::KnownPlace => return Ok(site),
+            SiteWish::Usable | SiteWish::WithId => return Ok(site),
             SiteWish::Commands => McpWish::Running,
             SiteWish::StartedCommands => McpWish::Started,
         };

@@ -8,7 +8,7 @@
 use crate::a2a::PushRules;
 use crate::a2a::push::WebhookHost;
 use crate::core::Input;
-use crate::core::hooks::{Delivery, DeliveryError, Retry};
+use crate::core::webhooks::{Delivery, DeliveryError, Retry};
 use crate::limits::Limits;
 use crate::shell::workers::jobs::{Jobs, Mail};
 use crate::shell::workers::lanes::Lane;

@@ -1,7 +1,7 @@
 //! A build without the feature `webhooks` delivers nothing.
 
 use crate::a2a::PushRules;
-use crate::core::hooks::Delivery;
+use crate::core::webhooks::Delivery;
 use crate::shell::workers::jobs::Jobs;
 use ureq::tls::TlsConfig;
 
