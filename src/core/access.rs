@@ -2,6 +2,7 @@
 //! In the mode `token`, every request but the public ones shows a credential, which is checked when its head is complete.
 
 pub mod budget;
+pub(in crate::core) mod counts;
 #[cfg(feature = "identity")]
 pub mod identity;
 #[cfg(not(feature = "identity"))]

@@ -8,12 +8,12 @@ use crate::a2a::View;
 use crate::base::id::TaskId;
 use crate::base::slots::Key;
 use crate::core::Core;
+use crate::core::access::counts::CountsByCredential;
 use crate::core::connections::connection::Peer;
 use crate::core::readers::subscription::{Kind, Subscription};
 use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::timers::Timer;
 use crate::task::machine::decide::Gate;
-use std::collections::HashMap;
 
 /// How much of everything there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,9 +82,11 @@ impl Core {
     }
 
     fn check_conns(&self) {
-        let (counted, _) = self.connections.inspect();
+        let (counted, _, counted_streams) = self.connections.inspect();
         let strangers = self.connections.iter().filter(|(_, conn)| conn.peer == Peer::Stranger).count();
         assert_eq!(strangers, counted, "the number of strangers");
+        let streams = CountsByCredential::of(self.connections.iter().filter_map(|(_, conn)| conn.stream_credential()));
+        assert_eq!(streams, *counted_streams, "the streams of each credential");
         for (key, conn) in self.connections.iter() {
             assert_eq!(conn.listed, self.connections.to_write.contains(&key), "a listed connection is in the list");
             assert!(!conn.is_done(), "a connection that has ended was kept");
@@ -144,11 +146,8 @@ impl Core {
         assert_eq!(logs, self.tasks.log_bytes, "the sum of the logs");
         let memory: usize = self.tasks.values().map(LoadedTask::memory).sum();
         assert_eq!(memory, self.tasks.memory, "the sum of the memory of tasks");
-        let mut turns = HashMap::new();
-        for credential in self.tasks.values().filter_map(LoadedTask::running_credential) {
-            *turns.entry(credential.clone()).or_default() += 1;
-        }
-        assert_eq!(turns, self.tasks.turns_of_credentials, "the turns of each credential");
+        let turns = CountsByCredential::of(self.tasks.values().filter_map(LoadedTask::running_credential));
+        assert_eq!(turns, self.tasks.turns, "the turns of each credential");
         let waits: usize = self.connections.iter().map(|(_, conn)| conn.memory(&self.settings.limits)).sum();
         assert_eq!(waits, self.connections.inspect().1, "the sum of the memory of connections");
         self.check_pages();

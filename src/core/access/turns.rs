@@ -128,12 +128,7 @@ impl Core {
             return Ok(());
         };
         let most = self.access.rate_of(id).streams.unwrap_or(STREAMS);
-        let is_of = |principal: &crate::task::access::Principal| principal.credential.as_ref() == Some(id);
-        let streams = self.connections.iter().filter(|(_, conn)| {
-            let of_socket = conn.socket().is_some_and(|socket| is_of(&socket.caller.principal));
-            of_socket || (conn.is_live() && conn.principal.as_ref().is_some_and(|principal| is_of(principal)))
-        });
-        if streams.count() < most as usize {
+        if self.connections.streams_of(id) < most as usize {
             return Ok(());
         }
         let message =

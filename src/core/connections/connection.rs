@@ -126,6 +126,8 @@ pub struct Conn {
     pub worker_bytes: usize,
     /// How much of the output budget it takes, as of its last change.
     pub counted_bytes: usize,
+    /// The credential among whose streams it is counted.
+    pub counted_stream: Option<Arc<str>>,
     /// The fields of the response to a WebSocket upgrade, until that is sent.
     pub handshake: Option<Handshake>,
     /// The allowed origin of the request that is being served.
@@ -218,6 +220,7 @@ impl Conn {
             encoded_bytes: 0,
             worker_bytes: 0,
             counted_bytes: 0,
+            counted_stream: None,
             handshake: None,
             allowed_origin: None,
             only_metrics: false,
@@ -422,6 +425,15 @@ impl Conn {
     /// Whether events are sent on it as they happen.
     pub fn is_live(&self) -> bool {
         matches!(self.activity, Activity::Socket(_) | Activity::Streaming { .. })
+    }
+
+    /// The credential whose stream or socket this is.
+    pub fn stream_credential(&self) -> Option<&Arc<str>> {
+        match &self.activity {
+            Activity::Socket(socket) => socket.caller.principal.credential.as_ref(),
+            Activity::Streaming { .. } => self.principal.as_ref()?.credential.as_ref(),
+            Activity::Reading | Activity::Answering(_) | Activity::Closing => None,
+        }
     }
 
     /// A socket follows this task from now on.

@@ -12,6 +12,7 @@ pub(in crate::core) mod socket;
 use crate::base::clock::Now;
 use crate::base::slots::{Key, Slots};
 use crate::core::Close;
+use crate::core::access::counts::CountsByCredential;
 use crate::core::connections::connection::{Conn, Link, Peer};
 use crate::core::connections::identity::Refusals;
 use crate::core::connections::output_budget::OutputBudget;
@@ -27,6 +28,8 @@ pub(in crate::core) struct Connections {
     opened: u64,
     /// How many connections belong to other users.
     strangers: usize,
+    /// How many streams and sockets each credential has open.
+    streams: CountsByCredential,
     output_budget: OutputBudget,
     refusals: Refusals,
     /// Clients have connected, disconnected, or joined a task.
@@ -84,6 +87,7 @@ impl Connections {
     /// Updates the sums and lists after a connection has changed.
     pub fn changed(&mut self, key: Key, limits: &Limits) -> Changed {
         self.count_memory(key, limits);
+        self.count_stream(key);
         let Some(conn) = self.slots.get_mut(key) else {
             return Changed::Nothing;
         };
@@ -107,10 +111,28 @@ impl Connections {
         Changed::Arm(deadline)
     }
 
+    /// Updates the counts of streams after a connection may have begun or ended one.
+    pub fn count_stream(&mut self, key: Key) {
+        if let Some(conn) = self.slots.get_mut(key)
+            && conn.counted_stream.as_ref() != conn.stream_credential()
+        {
+            let now = conn.stream_credential().cloned();
+            let before = std::mem::replace(&mut conn.counted_stream, now.clone());
+            self.streams.remove(before);
+            self.streams.add(now);
+        }
+    }
+
+    /// How many streams and sockets a credential has open.
+    pub fn streams_of(&self, credential: &str) -> usize {
+        self.streams.get(credential)
+    }
+
     /// Removes a connection and has the shell close it.
     pub fn close(&mut self, key: Key, how: Close) -> Option<Conn> {
-        let conn = self.slots.remove(key)?;
+        let mut conn = self.slots.remove(key)?;
         self.output_budget.bytes -= conn.counted_bytes;
+        self.streams.remove(conn.counted_stream.take());
         self.strangers -= usize::from(conn.peer == Peer::Stranger);
         self.to_close.push((key, how));
         Some(conn)
@@ -127,10 +149,11 @@ impl Connections {
         keys
     }
 
-    /// For the checks of invariants: the number of connections of other users, and the memory of connections.
+    /// For the checks of invariants: the number of connections of other users, the memory of connections, and the streams of each
+    /// credential.
     #[cfg(debug_assertions)]
-    pub fn inspect(&self) -> (usize, usize) {
-        (self.strangers, self.output_budget.bytes)
+    pub fn inspect(&self) -> (usize, usize, &CountsByCredential) {
+        (self.strangers, self.output_budget.bytes, &self.streams)
     }
 
     /// Counts a call that waits among those that are under way on its connection.

@@ -60,6 +60,7 @@ impl Core {
         if let Some(conn) = self.connections.get_mut(sub.conn) {
             conn.stream(&sub.form.echo, now);
         }
+        self.connections.count_stream(sub.conn);
         self.subscribe(sub)
     }
 

@@ -11,6 +11,7 @@ pub(in crate::core) mod shared;
 pub(in crate::core) mod size;
 
 use crate::base::id::{CallId, ContextId, Seq, Subject, TaskId};
+use crate::core::access::counts::CountsByCredential;
 use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::tasks::register::Register;
 use crate::limits::Times;
@@ -20,7 +21,6 @@ use crate::task::log::event::Created;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Index;
-use std::sync::Arc;
 
 /// All tasks.
 pub(in crate::core) struct Tasks {
@@ -36,7 +36,7 @@ pub(in crate::core) struct Tasks {
     pub log_bytes: usize,
     pub memory: usize,
     /// How many turns of each credential are under way in the loaded tasks.
-    pub turns_of_credentials: HashMap<Arc<str>, usize>,
+    pub turns: CountsByCredential,
 }
 
 impl Tasks {
@@ -49,7 +49,7 @@ impl Tasks {
             hot_bytes: 0,
             log_bytes: 0,
             memory: 0,
-            turns_of_credentials: HashMap::new(),
+            turns: CountsByCredential::default(),
         }
     }
 
@@ -75,32 +75,15 @@ impl Tasks {
         self.memory = self.memory + loaded.memory() - before.2;
         let runs = loaded.running_credential().cloned();
         if ran != runs {
-            self.count_turn_ended(ran);
-            self.count_turn_began(runs);
+            self.turns.remove(ran);
+            self.turns.add(runs);
         }
         Some(result)
     }
 
     /// How many turns of a credential are under way. A turn that waits for an answer is not.
     pub fn running_turns(&self, credential: &str) -> usize {
-        self.turns_of_credentials.get(credential).copied().unwrap_or(0)
-    }
-
-    fn count_turn_began(&mut self, credential: Option<Arc<str>>) {
-        if let Some(credential) = credential {
-            *self.turns_of_credentials.entry(credential).or_default() += 1;
-        }
-    }
-
-    fn count_turn_ended(&mut self, credential: Option<Arc<str>>) {
-        if let Some(credential) = credential
-            && let Entry::Occupied(mut turns) = self.turns_of_credentials.entry(credential)
-        {
-            *turns.get_mut() -= 1;
-            if *turns.get() == 0 {
-                turns.remove();
-            }
-        }
+        self.turns.get(credential)
     }
 
     pub fn is_loaded(&self, task: &TaskId) -> bool {
@@ -132,7 +115,7 @@ impl Tasks {
         self.hot_bytes += loaded.hot_bytes;
         self.log_bytes += loaded.log_bytes;
         self.memory += loaded.memory();
-        self.count_turn_began(loaded.running_credential().cloned());
+        self.turns.add(loaded.running_credential().cloned());
         self.loaded.insert(task, loaded);
     }
 
@@ -141,7 +124,7 @@ impl Tasks {
         self.hot_bytes -= loaded.hot_bytes;
         self.log_bytes -= loaded.log_bytes;
         self.memory -= loaded.memory();
-        self.count_turn_ended(loaded.running_credential().cloned());
+        self.turns.remove(loaded.running_credential().cloned());
         Some(loaded)
     }
 
