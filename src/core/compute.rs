@@ -300,10 +300,7 @@ fn within_limits(decoded: Decoded, request_bytes: usize, blobs: &dyn Blobs, limi
         Ok(decoded) => decoded,
         Err((fault, form)) => return Err((fault.cut(FAULT_CHARS), form)),
     };
-    let bytes = match &call {
-        Call::Say(say) => form.id.len() + say.bytes_beside_content(),
-        _ => request_bytes,
-    };
+    let bytes = call.bytes_beside_content().map_or(request_bytes, |bytes| form.id.len() + bytes);
     if bytes > CALL_BYTES {
         if form.id.len() > CALL_BYTES {
             form.id = Shared::from(*b"null");

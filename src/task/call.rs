@@ -155,6 +155,25 @@ impl Call {
         }
     }
 
+    /// The approximate length of what remains of the call when its request is decoded, without the texts and files of a message. None:
+    /// it may be as long as its request.
+    pub fn bytes_beside_content(&self) -> Option<usize> {
+        match self {
+            Call::Say(say) => Some(say.bytes_beside_content()),
+            Call::Get { task, .. }
+            | Call::Cancel { task }
+            | Call::Drop { task, .. }
+            | Call::Subscribe { task, .. }
+            | Call::Unsubscribe { task }
+            | Call::Metadata { task }
+            | Call::Export { task }
+            | Call::Delete { task }
+            | Call::TakeBack { task }
+            | Call::Leave { task } => Some(task.as_str().len()),
+            _ => None,
+        }
+    }
+
     /// The name of the call in the log.
     pub fn name(&self) -> &'static str {
         match self {

@@ -240,7 +240,9 @@ fn a_request_has_a_limit_beside_texts_and_files() {
     for (bytes, expected) in [(CALL_BYTES, None), (CALL_BYTES + 1, Some(FaultKind::TooLarge))] {
         assert_eq!(ended(prompt_with_bytes_beside_its_text(&test, bytes), 20 * CALL_BYTES), expected);
         let (_, form) = prompt_with_bytes_beside_its_text(&test, 1000).expect("it is a prompt");
-        assert_eq!(ended(Ok((Call::List(List::default()), form)), bytes), expected, "of a call without content");
+        assert_eq!(ended(Ok((Call::List(List::default()), form.clone())), bytes), expected, "it may contain all of it");
+        let get = Call::Get { task: "t".into(), history: None };
+        assert_eq!(ended(Ok((get, form)), bytes), None, "nothing of the rest is kept");
     }
 }
 
