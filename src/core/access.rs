@@ -516,6 +516,7 @@ impl Core {
             return conn.admit_body();
         };
         conn.awaits_check = false;
+        conn.allowed_origin = self.settings.host_policy.allowed_origin(&head);
         let response = self.check_sender(key, &head, now).err().map(|fault| {
             self.begin_exchange(key, &head, now);
             a2a::fault(&self.form_at(key, &head.path), &fault)

@@ -22,6 +22,10 @@ impl Core {
         if self.connections.get(key).is_some_and(|conn| conn.only_metrics) {
             return self.serve_metrics(key, &request, now);
         }
+        let origin = self.settings.host_policy.allowed_origin(&request);
+        if let Some(conn) = self.connections.get_mut(key) {
+            conn.allowed_origin.clone_from(&origin);
+        }
         match self.check_sender(key, &request, now) {
             Ok(Sender::Known) => {}
             Ok(Sender::ToIdentify) => return self.identify(key, request),
@@ -32,14 +36,8 @@ impl Core {
             Admission::Identify => return self.identify(key, request),
             Admission::Refuse => return self.refuse_peer(key, &request, now),
         }
-        if let Some(origin) = self.settings.host_policy.allowed_origin(&request) {
-            let preflight = origin.preflight_response(&request);
-            if let Some(conn) = self.connections.get_mut(key) {
-                conn.allowed_origin = Some(origin);
-            }
-            if let Some(response) = preflight {
-                return self.answer(key, &response, now);
-            }
+        if let Some(response) = origin.and_then(|origin| origin.preflight_response(&request)) {
+            return self.answer(key, &response, now);
         }
         self.decode(key, request, now);
     }

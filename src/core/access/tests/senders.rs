@@ -174,6 +174,26 @@ fn a_preflight_needs_no_credential_and_every_other_options_does() {
     assert_eq!(server.ask(&options("Access-Control-Request-Method: POST\r\n")).status, 401);
 }
 
+/// Without the CORS headers a browser would show the page a network error instead of the reason.
+#[test]
+fn a_page_of_an_allowed_origin_can_read_why_it_is_refused() {
+    let mut server = Server::changed(&[], |setup| {
+        setup.host_policy.origins = vec!["https://page.example".into()];
+    });
+    let page = "Origin: https://page.example\r\n";
+    let shown_to_page = "Access-Control-Allow-Origin: https://page.example";
+    for request in [
+        get("/tasks", page),
+        get("/tasks", &format!("{page}Authorization: Bearer gca2a_wrong\r\n")),
+        format!("POST / HTTP/1.1\r\nHost: localhost\r\n{page}Content-Length: 100\r\n\r\n"),
+    ] {
+        let refused = server.ask(&request);
+        assert!(refused.status == 401 && refused.head.contains(shown_to_page), "{request}: {refused:?}");
+    }
+    let refused = server.ask(&get("/tasks", ""));
+    assert!(refused.status == 401 && !refused.head.contains(shown_to_page), "{refused:?}");
+}
+
 #[test]
 fn public_requests_do_not_wait_for_the_disk() {
     let mut server = server();
