@@ -13,7 +13,7 @@ use crate::core::disk::store::{Archive, StoreError};
 use crate::core::operation::access_log::Entry;
 use crate::core::requests::Caller;
 use crate::core::webhooks::Delivery;
-use crate::core::{Close, Core, Input, Out, Setup, Site};
+use crate::core::{Close, Core, HookNotice, Input, Out, Setup, Site};
 use crate::limits::{INLINE_BYTES, Limits};
 use crate::task::access::Principal;
 use crate::task::access::credentials::CredentialsFile;
@@ -46,6 +46,8 @@ pub struct TestCore {
     /// What the operator was told.
     pub notices: Vec<String>,
     pub jobs: Vec<JobId>,
+    /// What the user's hooks were told.
+    pub hook_notices: Vec<HookNotice>,
     /// Jobs that were to be stopped.
     pub stops: Vec<JobId>,
     pub loads: Vec<StoreRequest>,
@@ -96,6 +98,7 @@ impl TestCore {
             sent: Vec::new(),
             notices: Vec::new(),
             jobs: Vec::new(),
+            hook_notices: Vec::new(),
             stops: Vec::new(),
             loads: Vec::new(),
             holds_loads: false,
@@ -193,8 +196,8 @@ impl TestCore {
                 Some(held) => held.push(computation),
                 None => self.core.input(computation.run(&*self.store.blobs()), self.now),
             },
+            Out::CommandHook(notice) => self.hook_notices.push(*notice),
             Out::Maintain(_)
-            | Out::CommandHook(_)
             | Out::EndBackground { .. }
             | Out::ClientServers { .. }
             | Out::ClientKey { .. }

@@ -114,6 +114,8 @@ impl Core {
                 loaded.pending.is_empty() || loaded.listed || self.timers.has(&Timer::Store(task.clone())),
                 "lines of {task} were forgotten"
             );
+            let shown = loaded.shown();
+            assert!(loaded.hook_notices.iter().all(|(seq, _)| *seq > shown), "a notice of {task} was forgotten");
             for (gate, seq, _) in &loaded.gated {
                 let waits = match gate {
                     Gate::Written => loaded.shown() < *seq,

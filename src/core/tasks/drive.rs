@@ -91,8 +91,8 @@ impl Core {
                 let (record, mark) = loaded.record(event, now.unix_ms, &self.tools.shown);
                 self.operation.metrics.event(&loaded.state, &record);
                 self.out.extend(log::event(&loaded.state, &record, self.settings.log_level));
-                self.out
-                    .extend(HookNotice::of(&loaded.state, &record).map(|notice| Out::CommandHook(Box::new(notice))));
+                let notice = HookNotice::of(&loaded.state, &record);
+                loaded.hook_notices.extend(notice.map(|notice| (record.seq, Box::new(notice))));
                 if mark == Mark::Over {
                     self.out.push(Out::EndBackground { task: task.clone() });
                 }
@@ -316,6 +316,8 @@ impl Core {
             return;
         };
         let (shown, written, synced) = (loaded.shown(), loaded.written, loaded.synced);
+        let due = loaded.hook_notices.extract_if(.., |(seq, _)| *seq <= shown);
+        self.out.extend(due.map(|(_, notice)| Out::CommandHook(notice)));
         let audited = self.audit.as_ref().is_none_or(|audit| audit.is_synced(loaded));
         let now_ms = self.operation.now.mono_ms;
         let slow_ms = self.settings.shared_store.as_ref().map(|store| store.slow_ms);

@@ -8,6 +8,7 @@ use crate::a2a::{self, Body, Tools, View};
 use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::disk::store::{Openness, ShownWhen};
+use crate::core::turn::HookNotice;
 use crate::core::webhooks::{self, DeliveryState};
 use crate::task::log::brief::Brief;
 use crate::task::log::event::{End, Event, calls, detours, errands, hooks, shells, speech};
@@ -54,6 +55,8 @@ pub struct LoadedTask {
     pub retry_armed: bool,
     /// Jobs that wait for their events to be safe.
     pub gated: Vec<(Gate, Seq, Job)>,
+    /// Notices to the user's hooks about events that are not shown yet.
+    pub hook_notices: Vec<(Seq, Box<HookNotice>)>,
     /// Jobs that were started and have not reported their end.
     pub running: Vec<Seq>,
     /// The command that restores it.
@@ -170,6 +173,7 @@ impl LoadedTask {
             broken: None,
             retry_armed: false,
             gated: Vec::new(),
+            hook_notices: Vec::new(),
             running: Vec::new(),
             restored_by: None,
             armed: u64::MAX,
@@ -317,6 +321,7 @@ impl LoadedTask {
             && !self.is_held_back()
             && self.subs.is_empty()
             && self.gated.is_empty()
+            && self.hook_notices.is_empty()
             && self.running.is_empty()
             && self.restored_by.is_none()
             && self.deliveries.is_empty()

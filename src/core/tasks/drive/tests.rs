@@ -5,6 +5,7 @@ use crate::a2a::{Dialect, Switches};
 use crate::base::slots::Key;
 use crate::core::disk::request::{SharedAnswer, StoreRequest};
 use crate::core::disk::store::{Archive, read_all};
+use crate::core::test_core::core_harness::failing_store::Failure;
 use crate::core::test_core::{TestCore, core_harness, say};
 use crate::limits::Limits;
 use crate::task::call::Call;
@@ -198,4 +199,17 @@ fn a_task_of_a_dead_instance_that_could_not_be_loaded_is_loaded_again_after_the_
         test.core.input(load.failed(StoreError::transient("the bucket does not answer")), test.now);
         test.turns();
     }
+}
+
+#[test]
+fn hooks_of_the_user_are_told_only_what_is_recorded() {
+    let mut test = TestCore::new();
+    let task = test.begin(Dialect::RPC_03, None);
+    test.store.fail(Failure::Refused, 1);
+    test.ask_to_run(&task, "c-1");
+    assert!(test.core.tasks[&task].broken.is_some());
+    assert_eq!(test.hook_notices.len(), 0, "the question is not recorded");
+    test.later(test.limits.store_retry_ms);
+    assert_eq!(test.hook_notices.len(), 1);
+    assert!(test.hook_notices[0].input["message"].to_string().contains("needs approval"));
 }
