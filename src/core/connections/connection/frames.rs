@@ -83,7 +83,7 @@ impl Conn {
                 });
                 self.output.push(line.body);
                 let tail = socket.codec.tail();
-                if !line.suffix.is_empty() || !tail.is_empty() {
+                if !seq.is_empty() || !line.suffix.is_empty() || !tail.is_empty() {
                     self.output.write(|out| {
                         out.extend_from_slice(seq.as_bytes());
                         out.extend_from_slice(line.suffix);
