@@ -97,10 +97,11 @@ impl Row {
         self.names.split(' ').filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase()))
     }
 
-    /// The help with the default.
+    /// The help with the environment variable and the default.
     pub fn help_line(&self) -> String {
         match (self.variable(), self.default) {
-            (_, "") => self.help.into(),
+            ("", "") => self.help.into(),
+            (variable, "") => format!("{} (${variable})", self.help),
             ("", default) => format!("{} (default: {default})", self.help),
             (variable, default) => format!("{} (default: ${variable}, else {default})", self.help),
         }

@@ -133,7 +133,7 @@ pub const OPTIONS: &[Row] = &[
         })),
     operator(
         "--trust-workspace --skip-trust GEMINI_CLI_TRUST_WORKSPACE",
-        "use the workspace's own settings, variables and GEMINI.md files",
+        "use the workspace's settings, variables and GEMINI.md files",
     )
     .takes(Switch(|s, on| s.trust = Some(if on { Trust::Trusted } else { Trust::Untrusted }))),
     operator("--approval-mode", "which tool calls need approval")
