@@ -93,18 +93,3 @@ impl Drop for Program {
         let _ = self.child.wait();
     }
 }
-
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("its address").port()
-}
-
-/// Whether this program can be run.
-fn has(program: &str) -> bool {
-    let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
-    if !found {
-        eprintln!("skipped: there is no {program}");
-    }
-    found
-}

@@ -7,18 +7,19 @@
 
 mod support;
 
+use gemini_a2a::a2a::named_views;
 use gemini_a2a::config::settings::{self, Format, Layer, SettingScope};
 use gemini_a2a::manual;
 use gemini_a2a::task::policy::{Policy, Tier};
+use gemini_a2a::tool::Toolbox;
 use serde_json::{Deserializer, Value};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use support::server::{Server, Setup};
-use support::{PATIENCE, TempDir};
+use support::{PATIENCE, TempDir, free_port, has};
 
 const README: &str = "README.md";
 const README_MOST_BYTES: usize = 14 * 1024;
@@ -116,7 +117,7 @@ impl ManualServer {
         let binary = Path::new(env!("CARGO_BIN_EXE_gemini-a2a"));
         let inherited = std::env::var_os("PATH").unwrap_or_default();
         let dirs = binary.parent().map(Path::to_owned).into_iter().chain(std::env::split_paths(&inherited));
-        // An example may wait for something that never comes.
+        // An example may wait forever.
         let mut command = Command::new("timeout");
         command
             .arg(PATIENCE.as_secs().to_string())
@@ -128,8 +129,8 @@ impl ManualServer {
         command
     }
 
-    /// The code with the ports of this test.
-    fn placed(&self, code: &str) -> String {
+    /// The code with the ports of this test in place of those of the manual.
+    fn with_test_ports(&self, code: &str) -> String {
         let is_port = |word: &&str| word.len() == PORT.len() && word.starts_with("412");
         let ports: BTreeSet<&str> = code.split(|c: char| !c.is_ascii_digit()).filter(is_port).collect();
         ports.into_iter().fold(code.to_owned(), |code, port| {
@@ -139,12 +140,7 @@ impl ManualServer {
     }
 }
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("its address").port()
-}
-
-fn has(program: &str, args: &[&str]) -> bool {
+fn succeeds(program: &str, args: &[&str]) -> bool {
     Command::new(program).args(args).output().is_ok_and(|output| output.status.success())
 }
 
@@ -159,13 +155,12 @@ fn check(name: &str, output: &Output) {
     }
 }
 
-/// What separates the output of two blocks.
-const MARK: &str = "@@ the block of line ";
+/// Printed before the output of each block, with its line.
+const BLOCK_MARK: &str = "@@ the block of line ";
 
 #[test]
 fn every_shell_example_works() {
-    if !has("curl", &["--version"]) || !has("python3", &["--version"]) {
-        eprintln!("skipped: curl and python3 are needed");
+    if !has("curl") || !has("python3") {
         return;
     }
     std::thread::scope(|scope| {
@@ -180,20 +175,20 @@ fn run_shell(document: &Document) {
     if blocks.is_empty() {
         return;
     }
-    let place = ManualServer::new();
+    let server = ManualServer::new();
     // Examples pipe curl's output, so its exit status would be lost.
     let mut script = String::from(
         "set -eu\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n\
          curl() { command curl --fail-with-body --max-time 60 \"$@\" || echo \"curl failed: $?\"; }\n",
     );
     for block in &blocks {
-        let _ = writeln!(script, "echo; echo '{MARK}{}'\n{}", block.line, block.code);
+        let _ = writeln!(script, "echo; echo '{BLOCK_MARK}{}'\n{}", block.line, block.code);
     }
-    let script = place.placed(&script);
-    let output = place.command("bash").args(["-c", &script]).stdin(Stdio::null()).output().expect("bash runs");
+    let script = server.with_test_ports(&script);
+    let output = server.command("bash").args(["-c", &script]).stdin(Stdio::null()).output().expect("bash runs");
     check(&document.name, &output);
     let text = String::from_utf8_lossy(&output.stdout);
-    let printed: Vec<&str> = text.split(MARK).skip(1).collect();
+    let printed: Vec<&str> = text.split(BLOCK_MARK).skip(1).collect();
     assert_eq!(printed.len(), blocks.len(), "{}: every block ran\n{text}", document.name);
     for (block, printed) in blocks.iter().zip(printed) {
         let lines = printed.lines().filter(|line| !line.is_empty()).count();
@@ -203,26 +198,25 @@ fn run_shell(document: &Document) {
 
 #[test]
 fn the_python_example_works() {
-    if !has("python3", &["--version"]) {
-        eprintln!("skipped: there is no python3 here");
+    if !has("python3") {
         return;
     }
     let mut count = 0;
     for document in documents() {
         for block in document.examples("python") {
-            let place = ManualServer::new();
+            let server = ManualServer::new();
             let name = format!("{}:{}", document.name, block.line);
-            let mut python = place.command("python3");
-            let output = fed(python.args(["-c", &place.placed(&block.code)]), "yes\n");
+            let mut python = server.command("python3");
+            let output = output_with_input(python.args(["-c", &server.with_test_ports(&block.code)]), "yes\n");
             check(&name, &output);
-            assert!(place.server.workspace().join("hello.txt").exists(), "{name}: the answer was given");
+            assert!(server.server.workspace().join("hello.txt").exists(), "{name}: the answer was given");
             count += 1;
         }
     }
     assert!(count > 0);
 }
 
-fn fed(command: &mut Command, input: &str) -> Output {
+fn output_with_input(command: &mut Command, input: &str) -> Output {
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().expect("it starts");
     child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");
@@ -231,15 +225,14 @@ fn fed(command: &mut Command, input: &str) -> Output {
 
 #[test]
 fn the_javascript_examples_work() {
-    if !has("node", &["--version"]) {
-        eprintln!("skipped: there is no node here");
+    if !has("node") {
         return;
     }
     // Some versions have WebSocket only behind a flag, others do not know the flag.
-    let flags = ["--experimental-websocket"].iter().filter(|flag| has("node", &[flag, "-e", "0"]));
+    let flags = ["--experimental-websocket"].iter().filter(|flag| succeeds("node", &[flag, "-e", "0"]));
     let flags: Vec<&str> = flags.copied().collect();
     let probe = [&flags[..], &["-e", "new WebSocket('ws://localhost:1').onerror = () => {}"]].concat();
-    let has_sockets = has("node", &probe);
+    let has_sockets = succeeds("node", &probe);
     for document in documents() {
         for block in document.examples("js") {
             let name = format!("{}:{}", document.name, block.line);
@@ -247,10 +240,10 @@ fn the_javascript_examples_work() {
                 eprintln!("{name} skipped: this node has no WebSocket");
                 continue;
             }
-            let place = ManualServer::new();
-            let code = place.placed(&block.code);
+            let server = ManualServer::new();
+            let code = server.with_test_ports(&block.code);
             let args = [&flags[..], &["--input-type=module", "-e", &code]].concat();
-            let output = place.command("node").args(args).stdin(Stdio::null()).output().expect("node runs");
+            let output = server.command("node").args(args).stdin(Stdio::null()).output().expect("node runs");
             check(&name, &output);
             let text = String::from_utf8_lossy(&output.stdout);
             assert!(text.contains("Hello! I am the demo"), "{name}:\n{text}");
@@ -259,7 +252,7 @@ fn the_javascript_examples_work() {
 }
 
 #[test]
-fn examples_that_do_not_run_are_these() {
+fn all_examples_that_do_not_run_are_listed() {
     let mut found = Vec::new();
     for document in documents() {
         for block in document.blocks() {
@@ -303,7 +296,7 @@ fn the_readme_is_short() {
     assert!(readme <= README_MOST_BYTES as u64, "the README has {readme} bytes; move something to src/manual");
 }
 
-/// All text in which people may look for a page of the manual.
+/// All files that may name a page of the manual.
 fn sources() -> Vec<PathBuf> {
     fn walk(path: &Path, found: &mut Vec<PathBuf>) {
         if !path.is_dir() {
@@ -385,7 +378,7 @@ fn examples_name_the_verb_of_the_program() {
                     ]
                     .contains(&verb)
                 });
-                // Without a verb it would wait at a terminal, unless a flag says what to print.
+                // Without a verb the program opens a terminal session, unless a flag makes it print something.
                 let prints = [" -p ", " --list-sessions", " --delete-session "].iter().any(|flag| line.contains(flag));
                 assert!(known || prints, "{}: {line}", document.name);
             }
@@ -409,4 +402,37 @@ fn the_program_prints_its_manual() {
     assert_eq!((unknown.status.code(), unknown.stdout.len()), (Some(2), 0));
     let errors = String::from_utf8_lossy(&unknown.stderr);
     assert!(errors.contains("no-such-page") && errors.contains(manual::contents().trim_end()), "{errors}");
+}
+
+/// The page about approvals lists all tools, that about replay all dialects, and that about the journal all events.
+#[test]
+fn lists_of_the_manual_are_complete() {
+    let page = |subject: &str| manual::find(subject).expect("a page").text();
+    let approvals = page("approvals");
+    for spec in Toolbox::built_in().specs() {
+        assert!(approvals.contains(&format!("`{}`", spec.name)), "the page about approvals lacks {}", spec.name);
+    }
+    let replay = page("replay");
+    for (dialect, _) in named_views() {
+        assert!(replay.contains(&format!("`{dialect}`")), "the page about replay lacks {dialect}");
+    }
+    let journal = page("journal");
+    let source = std::fs::read_to_string(root().join("src/task/log/event.rs")).expect("the source");
+    let (_, events) = source.split_once("pub enum Event {\n").expect("the events");
+    let (events, _) = events.split_once("\n}\n").expect("its end");
+    let variant = |line: &str| {
+        let name =
+            line.strip_prefix("    ").filter(|rest| rest.starts_with(|first: char| first.is_ascii_uppercase()))?;
+        Some(name.chars().take_while(char::is_ascii_alphabetic).collect::<String>())
+    };
+    let names: Vec<String> = events.lines().filter_map(variant).collect();
+    assert!(names.len() > 60, "{names:?}");
+    for name in names {
+        let name: String = name
+            .char_indices()
+            .map(|(at, c)| if at > 0 && c.is_uppercase() { format!("_{c}") } else { c.into() })
+            .collect();
+        let name = name.to_lowercase();
+        assert!(journal.contains(&format!("`{name}`")), "the page about the journal lacks {name}");
+    }
 }

@@ -281,10 +281,10 @@ fn metrics_are_valid_and_their_labels_are_from_closed_sets_after_random_requests
 
 #[test]
 fn metrics_have_a_listener_of_their_own_which_has_nothing_else() {
-    // A port that was free a moment ago.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port");
-    let fixture = Fixture::with(|setup| setup.args(["--metrics-listen", &free.to_string()]));
-    let mut open = Client::new(&format!("http://{free}"));
+    let port = support::free_port().to_string();
+    let address = format!("127.0.0.1:{port}");
+    let fixture = Fixture::with(|setup| setup.args(["--metrics-listen", &address]));
+    let mut open = Client::new(&format!("http://{address}"));
     let foreign = [("Host", "metrics.example:9464"), ("X-Forwarded-For", "10.0.0.1")];
     let mut raw = open.raw();
     raw.send(b"GET /metrics HTTP/1.1\r\nHost: metrics.example:9464\r\n\r\n").expect("it reads");
@@ -296,11 +296,11 @@ fn metrics_have_a_listener_of_their_own_which_has_nothing_else() {
         assert_eq!(open.get(path).status(), 404, "{path}");
     }
     assert_eq!(open.post("/metrics", &json!({})).status(), 404);
-    assert!(fixture.server.output().contains(&format!("http://{free}/metrics")));
+    assert!(fixture.server.output().contains(&format!("http://{address}/metrics")));
     let instances = fs::read_dir(fixture.server.state_dir().join("instances")).expect("a folder");
     for entry in instances {
         let text = fs::read_to_string(entry.expect("an entry").path()).unwrap_or_default();
-        assert!(!text.contains(&free.port().to_string()), "it is no address of the server: {text}");
+        assert!(!text.contains(&port), "it is no address of the server: {text}");
     }
 }
 

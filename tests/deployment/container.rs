@@ -3,8 +3,8 @@
 use crate::support::client::Client;
 use crate::support::fake::FakeGemini;
 use crate::support::message::prompt;
-use crate::support::{TempDir, eventually};
-use crate::{Program, TOKEN, free_port};
+use crate::support::{TempDir, eventually, free_port};
+use crate::{Program, TOKEN};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

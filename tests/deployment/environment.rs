@@ -1,9 +1,9 @@
 //! The environment variables of containers and of Cloud Run.
 
-use crate::support::TempDir;
 use crate::support::client::Client;
 use crate::support::message::prompt;
-use crate::{Program, TOKEN, free_port, serve};
+use crate::support::{TempDir, free_port};
+use crate::{Program, TOKEN, serve};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;

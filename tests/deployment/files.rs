@@ -1,7 +1,7 @@
 //! The files of `scripts/deploy`: they fit the program, the images and the platforms.
 
-use crate::support::TempDir;
-use crate::{Program, has, serve};
+use crate::support::{TempDir, has};
+use crate::{Program, serve};
 use gemini_a2a::args;
 use gemini_a2a::config::formats::yaml;
 use serde_json::{Value, json};

@@ -3,8 +3,8 @@
 use crate::support::client::Client;
 use crate::support::fake::FakeGemini;
 use crate::support::message::{approval, asked_of, prompt, task_of};
-use crate::support::{TempDir, eventually};
-use crate::{Program, free_port, has, serve};
+use crate::support::{TempDir, eventually, free_port, has};
+use crate::{Program, serve};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{Read, Write};

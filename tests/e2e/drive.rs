@@ -2,6 +2,7 @@
 
 use crate::support::client::{Client, Event};
 use crate::support::fake::FakeGemini;
+pub use crate::support::has;
 use crate::support::message::{asked_of, prompt, task_of};
 use crate::support::server::{Server, Setup};
 use gemini_a2a::shell::children::procfs;
@@ -153,16 +154,6 @@ pub fn can_be_another_user() -> bool {
         eprintln!("skipped: becoming another user takes root");
     }
     is_root() && has("setpriv")
-}
-
-/// Whether a program can be started. If not, prints that the test is skipped.
-pub fn has(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).any(|dir| dir.join(program).exists());
-    if !found {
-        eprintln!("skipped: there is no {program} here");
-    }
-    found
 }
 
 /// Every file below a folder, with its content.

@@ -46,6 +46,22 @@ pub fn eventually<T>(what: &str, mut fact: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("its address").port()
+}
+
+/// Whether a program can be started. If not, prints that the test is skipped.
+pub fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|dir| dir.join(program).exists());
+    if !found {
+        eprintln!("skipped: there is no {program} here");
+    }
+    found
+}
+
 /// A folder of its own for one test, removed with everything in it.
 pub struct TempDir(PathBuf);
 
